@@ -1,0 +1,1 @@
+//! Flags, resolved into the options of every other module.

@@ -1,0 +1,1 @@
+//! Whether this node's rules are up to date.

@@ -1,0 +1,17 @@
+//! Kubernetes objects, reduced to the model: parse, don't validate.
+//!
+//! Apart so that everything odd in an object is settled once, at the door: what comes out can be
+//! rendered, and what was ignored is returned as a [`Diagnostic`] for the shell to log.
+//!
+//! # Source
+//!
+//! Upstream: pkg/proxy/serviceport.go, pkg/proxy/endpointslicecache.go (v1.36)
+
+mod object;
+
+pub use object::{
+    ClientIpConfig, Conditions, EndpointObject, EndpointSliceObject, Hints, Ingress,
+    LoadBalancerStatus, Metadata, Named, NodeAddress, NodeObject, NodeSpec, NodeStatus,
+    ServiceObject, ServicePortObject, ServiceSpec, ServiceStatus, SessionAffinityConfig,
+    SlicePortObject, Taint,
+};

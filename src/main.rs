@@ -1,0 +1,3 @@
+//! The program: parse, dispatch, turn an error into an exit code.
+
+fn main() {}

@@ -1,0 +1,121 @@
+//! Addresses and networks as Kubernetes objects may spell them.
+//!
+//! Apart because stored objects can hold spellings that today's API server no longer accepts:
+//! octets with leading zeros, which count as decimal, and IPv4 addresses mapped into IPv6. Both
+//! are rewritten to the canonical form, so that rules and comparisons only ever see one spelling.
+//!
+//! # Source
+//!
+//! Upstream: k8s.io/utils/net/parse.go, `ParseIPSloppy`, `ParseCIDRSloppy` (v1.36)
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::IpNet;
+
+/// Parses an address: leading zeros are decimal, `::ffff:a.b.c.d` is IPv4. `None` if it is none.
+pub fn parse_ip(text: &str) -> Option<IpAddr> {
+    if text.contains(':') {
+        return text
+            .parse::<Ipv6Addr>()
+            .ok()
+            .map(|ip| IpAddr::V6(ip).to_canonical());
+    }
+    parse_ipv4(text).map(IpAddr::V4)
+}
+
+/// Parses a network and clears its host bits. `None` if the text is none.
+///
+/// A network written in IPv4-mapped form stays IPv6 unless its prefix covers the whole mapping,
+/// in which case it becomes the IPv4 network it stands for.
+pub fn parse_cidr(text: &str) -> Option<IpNet> {
+    let (address, length) = text.split_once('/')?;
+    if length.is_empty() || !length.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let length: u8 = length.parse().ok()?;
+    if !address.contains(':') {
+        return IpNet::new(parse_ipv4(address)?.into(), length)
+            .ok()
+            .map(|net| net.trunc());
+    }
+    let ip = address.parse::<Ipv6Addr>().ok()?;
+    match (ip.to_ipv4_mapped(), length.checked_sub(96)) {
+        (Some(v4), Some(v4_length)) => IpNet::new(v4.into(), v4_length),
+        _ => IpNet::new(ip.into(), length),
+    }
+    .ok()
+    .map(|net| net.trunc())
+}
+
+fn parse_ipv4(text: &str) -> Option<Ipv4Addr> {
+    let mut octets = [0_u8; 4];
+    let mut parts = text.split('.');
+    for octet in &mut octets {
+        let part = parts.next()?;
+        if part.is_empty() || !part.bytes().all(|b| b.is_ascii_digit()) {
+            return None;
+        }
+        // Leading zeros may make the text longer than any number of type u8.
+        *octet = match part.trim_start_matches('0') {
+            "" => 0,
+            digits => digits.parse().ok()?,
+        };
+    }
+    parts.next().is_none().then(|| Ipv4Addr::from(octets))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn ip(text: &str, expected: &str) {
+        let shown = parse_ip(text).map(|ip| ip.to_string());
+        assert_eq!(shown.as_deref().unwrap_or("none"), expected, "{text}");
+    }
+
+    #[track_caller]
+    fn cidr(text: &str, expected: &str) {
+        let shown = parse_cidr(text).map(|net| net.to_string());
+        assert_eq!(shown.as_deref().unwrap_or("none"), expected, "{text}");
+    }
+
+    #[test]
+    fn addresses_become_canonical() {
+        ip("172.30.0.41", "172.30.0.41");
+        ip("172.030.00.041", "172.30.0.41");
+        ip("010.0000000.0.1", "10.0.0.1");
+        ip("::ffff:10.0.0.1", "10.0.0.1");
+        ip("FD00:0:0::5", "fd00::5");
+        for bad in [
+            "",
+            "1.2.3",
+            "1.2.3.4.5",
+            "256.1.1.1",
+            "1.2.3.4 ",
+            "a.b.c.d",
+            "1..2.3",
+            "fd00::g",
+        ] {
+            ip(bad, "none");
+        }
+    }
+
+    #[test]
+    fn networks_lose_their_host_bits() {
+        cidr("10.1.2.3/8", "10.0.0.0/8");
+        cidr("010.01.2.3/08", "10.0.0.0/8");
+        cidr("fd00::1/64", "fd00::/64");
+        cidr("::ffff:10.1.2.3/104", "10.0.0.0/8");
+        for bad in [
+            "10.0.0.0",
+            "10.0.0.0/33",
+            "10.0.0.0/",
+            "10.0.0.0/-1",
+            "/8",
+            "10.0.0.0/8/8",
+        ] {
+            cidr(bad, "none");
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! From the picture of the cluster to the text of rules.

@@ -1,0 +1,40 @@
+//! The tables of netfilter that matter to a proxy.
+//!
+//! Apart because both the writing and the reading side name them.
+
+use std::fmt;
+
+/// A table; payloads hold `filter` first, then `nat`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Table {
+    /// Rejects, drops and forwarding.
+    Filter,
+    /// Destination and source translation.
+    Nat,
+    /// Only ever holds canaries of ours.
+    Mangle,
+}
+
+impl Table {
+    /// The name after `-t` and after `*`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Filter => "filter",
+            Self::Nat => "nat",
+            Self::Mangle => "mangle",
+        }
+    }
+
+    /// The table of that name; `None` for `raw`, `security` and unknown ones.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Filter, Self::Nat, Self::Mangle]
+            .into_iter()
+            .find(|table| table.as_str() == name)
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

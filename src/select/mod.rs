@@ -1,0 +1,1 @@
+//! Which endpoints this node uses for a port.

@@ -1,0 +1,1 @@
+//! When to sync, how much, and what to do when it fails.

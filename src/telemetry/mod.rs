@@ -1,0 +1,1 @@
+//! Logs, metrics and the small HTTP server they are served by.

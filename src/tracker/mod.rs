@@ -1,0 +1,1 @@
+//! Remembers what changed since the last sync that reached the kernel.
