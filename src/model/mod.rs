@@ -20,4 +20,4 @@ pub use endpoint::{Endpoint, NodeHint, Slice, SlicePort};
 pub use name::{ServiceName, ServicePortName, SliceName};
 pub use node::Node;
 pub use service::{Service, ServicePort, TrafficPolicy};
-pub use state::ServiceState;
+pub use state::{ServiceState, Services};

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use super::endpoint::Slice;
-use super::name::SliceName;
+use super::name::{ServiceName, SliceName};
 use super::service::Service;
 
 /// A Service, its slices, or both: either may arrive first.
@@ -22,4 +22,16 @@ impl ServiceState {
     pub fn is_empty(&self) -> bool {
         self.service.is_none() && self.slices.is_empty()
     }
+}
+
+/// Every Service there is, sorted by name.
+///
+/// A trait so that the renderer can walk through them, twice and piece by piece, without knowing
+/// who keeps them.
+pub trait Services {
+    /// All of them.
+    fn all(&self) -> Box<dyn Iterator<Item = (&ServiceName, &ServiceState)> + '_>;
+
+    /// One of them.
+    fn get(&self, name: &ServiceName) -> Option<&ServiceState>;
 }

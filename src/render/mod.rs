@@ -1,1 +1,50 @@
 //! From the picture of the cluster to the text of rules.
+//!
+//! Apart from [`tracker`](crate::tracker), which knows what changed, and from
+//! [`sync`](crate::sync), which knows when: this knows what the rules are, and which of them the
+//! kernel has already.
+//!
+//! # Invariants
+//!
+//! - Total and deterministic: nothing here can fail, and equal input gives equal bytes.
+//! - [`plan`] decides and writes nothing; everything else writes and decides nothing.
+//!
+//! # Source
+//!
+//! Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules` (v1.36)
+//! KEP: kep.k8s.io/3453, kep.k8s.io/3178
+
+mod balance;
+mod base;
+mod chain;
+mod changes;
+mod dispatch;
+mod endpoint;
+mod full;
+mod jump;
+mod ledger;
+mod live;
+mod options;
+mod partial;
+mod pen;
+mod plan;
+mod service;
+mod sheet;
+mod stats;
+
+#[cfg(test)]
+mod tests;
+
+pub use base::CANARY;
+pub use chain::{ChainKind, ServiceChain, is_service_chain};
+pub use full::Full;
+pub use jump::{JUMPS, Jump};
+pub use ledger::Ledger;
+pub use live::Live;
+pub use options::{
+    Accounting, Comments, InvalidPackets, LARGE_CLUSTER_ENDPOINTS, LocalDetector,
+    LocalhostNodePorts, Masquerade, MasqueradePolicy, NodePortAddresses, Options, PartialRestore,
+};
+pub use partial::{Partial, partial};
+pub use service::Setting;
+pub use stats::{PayloadStats, RuleCounts};

@@ -1,1 +1,25 @@
 //! Remembers what changed since the last sync that reached the kernel.
+//!
+//! Apart from [`render`](crate::render) so that "what changed" can be tested without rules, and
+//! rules without history.
+//!
+//! # Invariants
+//!
+//! - A Service is dirty exactly if its state differs from the last *settled* one. A change
+//!   followed by its reverse leaves nothing behind.
+//! - A slice belongs to one Service at a time, the one its label names now.
+//! - Nothing is settled until the shell says so: a failed sync loses nothing.
+//!
+//! # Source
+//!
+//! Upstream: pkg/proxy/servicechangetracker.go, pkg/proxy/endpointschangetracker.go (v1.36)
+//! KEP: kep.k8s.io/3453
+
+mod dirty;
+mod listing;
+mod tracker;
+
+#[cfg(test)]
+mod tests;
+
+pub use tracker::{Settled, Tracker};

@@ -1,0 +1,161 @@
+//! A service port's rules in the chains that all Services share: which destination is whose.
+//!
+//! Apart from the Service's own chains because these are looked through by every new connection,
+//! and because most changes leave them as they are.
+
+use super::chain::ChainKind;
+use super::options::Options;
+use super::plan::{Plan, Reception};
+use super::sheet::{Dispatch, Sheet};
+use crate::net::Protocol;
+
+/// The rules of the nat table: into the Service's chains.
+///
+/// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`, "Capture the clusterIP", "Capture
+/// externalIPs", "Capture load-balancer ingress", "Capture nodeports" (v1.36)
+pub(super) fn write_nat(sheet: &mut Sheet, plan: &Plan<'_>, options: &Options) {
+    let (name, service, port) = (plan.name, plan.service, plan.port);
+    if plan.internal() == Reception::Served {
+        sheet.dispatch(Dispatch::NatServices, |rule| {
+            rule.comment(format_args!("{name} cluster IP"))
+                .protocol(port.protocol)
+                .destination(service.cluster_ip)
+                .destination_port(port.port)
+                .jump_to(plan.policy_chain(service.internal_policy));
+        });
+    }
+    if !plan.selection.has_any {
+        return;
+    }
+    let external = plan.chain(ChainKind::External);
+    let entrance = if plan.has_firewall_chain() {
+        plan.chain(ChainKind::Firewall)
+    } else {
+        external
+    };
+    let addresses = [
+        ("external", &service.external_ips, external),
+        ("loadbalancer", &service.load_balancer_ips, entrance),
+    ];
+    for (kind, ips, chain) in addresses {
+        for ip in ips {
+            sheet.dispatch(Dispatch::NatServices, |rule| {
+                rule.comment(format_args!("{name} {kind} IP"))
+                    .protocol(port.protocol)
+                    .destination(*ip)
+                    .destination_port(port.port)
+                    .jump_to(chain);
+            });
+        }
+    }
+    let Some(node_port) = port.node_port else {
+        return;
+    };
+    if options.counts_localhost_node_ports() {
+        // Decides nothing that the next rule would not: it is there for its counter, which tells
+        // whether anybody still depends on NodePorts on 127.0.0.1.
+        sheet.dispatch(Dispatch::NatNodePorts, |rule| {
+            rule.bare_comment(name)
+                .protocol(port.protocol)
+                .words("-d 127.0.0.0/8")
+                .destination_port(node_port)
+                .words("-m nfacct --nfacct-name localhost_nps_accepted_pkts")
+                .jump_to(external);
+        });
+    }
+    sheet.dispatch(Dispatch::NatNodePorts, |rule| {
+        rule.bare_comment(name)
+            .protocol(port.protocol)
+            .destination_port(node_port)
+            .jump_to(external);
+    });
+}
+
+/// The rules of the filter table: destinations that nobody answers, load balancer traffic that
+/// was not admitted, and health checks.
+///
+/// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules` (v1.36)
+pub(super) fn write_filter(sheet: &mut Sheet, plan: &Plan<'_>) {
+    let (name, service, port) = (plan.name, plan.service, plan.port);
+    if let Some(refusal) = Refusal::of(plan.internal()) {
+        sheet.dispatch(Dispatch::FilterServices, |rule| {
+            rule.comment(format_args!("{name} {}", refusal.reason))
+                .protocol(port.protocol)
+                .destination(service.cluster_ip)
+                .destination_port(port.port)
+                .jump(refusal.target);
+        });
+    }
+    if plan.has_firewall_chain() {
+        let firewall = plan.chain(ChainKind::Firewall).name();
+        for ip in &service.load_balancer_ips {
+            sheet.dispatch(Dispatch::FilterProxyFirewall, |rule| {
+                rule.comment(format_args!("{name} traffic not accepted by {firewall}"))
+                    .protocol(port.protocol)
+                    .destination(*ip)
+                    .destination_port(port.port)
+                    .jump("DROP");
+            });
+        }
+    }
+    if let Some(refusal) = Refusal::of(plan.external()) {
+        write_external_refusals(sheet, plan, refusal);
+    }
+    if let Some(health) = service.health_check_node_port {
+        sheet.dispatch(Dispatch::FilterNodePorts, |rule| {
+            rule.comment(format_args!("{name} health check node port"))
+                .protocol(Protocol::Tcp)
+                .destination_port(health)
+                .jump("ACCEPT");
+        });
+    }
+}
+
+fn write_external_refusals(sheet: &mut Sheet, plan: &Plan<'_>, refusal: Refusal) {
+    let (service, port) = (plan.service, plan.port);
+    for ip in service
+        .external_ips
+        .iter()
+        .chain(&service.load_balancer_ips)
+    {
+        sheet.dispatch(Dispatch::FilterExternalServices, |rule| {
+            rule.comment(format_args!("{} {}", plan.name, refusal.reason))
+                .protocol(port.protocol)
+                .destination(*ip)
+                .destination_port(port.port)
+                .jump(refusal.target);
+        });
+    }
+    if let Some(node_port) = port.node_port {
+        sheet.dispatch(Dispatch::FilterExternalServices, |rule| {
+            rule.comment(format_args!("{} {}", plan.name, refusal.reason))
+                .words("-m addrtype --dst-type LOCAL")
+                .protocol(port.protocol)
+                .destination_port(node_port)
+                .jump(refusal.target);
+        });
+    }
+}
+
+/// How a destination is refused.
+#[derive(Clone, Copy)]
+struct Refusal {
+    reason: &'static str,
+    target: &'static str,
+}
+
+impl Refusal {
+    const fn of(reception: Reception) -> Option<Self> {
+        match reception {
+            Reception::Served => None,
+            Reception::Dropped => Some(Self {
+                reason: "has no local endpoints",
+                target: "DROP",
+            }),
+            Reception::Rejected => Some(Self {
+                reason: "has no endpoints",
+                target: "REJECT",
+            }),
+        }
+    }
+}

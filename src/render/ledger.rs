@@ -1,0 +1,159 @@
+//! What the kernel holds of ours, as far as we know: a digest of every chain, and every dispatch
+//! rule.
+//!
+//! Apart from the tracker, which remembers what the cluster wants. A partial payload is the
+//! difference between the two.
+//!
+//! # Invariants
+//!
+//! - It describes the kernel only after a successful restore. After a failed one nobody knows, so
+//!   it is thrown away and the next restore is full.
+
+use std::collections::BTreeMap;
+
+use super::chain::ServiceChain;
+use super::sheet::{ChainEntry, Digest, Dispatch, Sheet};
+use super::stats::RuleCounts;
+use crate::model::ServiceName;
+
+/// Everything the last successful restores left in the kernel.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    entries: BTreeMap<ServiceName, Entry>,
+    /// The rules that lead to NodePorts.
+    pub(super) tail: Vec<Box<[u8]>>,
+    /// Rules of the fixed chains, without the tail.
+    pub(super) base: RuleCounts,
+    service_chain_rules: u64,
+    dispatch_rules: [u64; Dispatch::ALL.len()],
+    endpoints: usize,
+}
+
+/// What one Service has in the kernel.
+#[derive(Debug, Default)]
+pub(super) struct Entry {
+    /// Sorted by chain.
+    pub(super) chains: Box<[Held]>,
+    pub(super) dispatch: Box<[(Dispatch, Box<[u8]>)]>,
+    pub(super) endpoints: usize,
+}
+
+/// One chain in the kernel.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Held {
+    pub(super) chain: ServiceChain,
+    pub(super) digest: Digest,
+    pub(super) rules: u32,
+}
+
+impl Ledger {
+    /// How many rules of ours there are.
+    pub fn rules(&self) -> RuleCounts {
+        let mut counts = self.base;
+        counts.nat += self.service_chain_rules + self.tail.len() as u64;
+        for (dispatch, rules) in Dispatch::ALL.into_iter().zip(self.dispatch_rules) {
+            counts.add(dispatch.table(), rules);
+        }
+        counts
+    }
+
+    /// How many endpoints the Services have, in any condition, each port counted apart.
+    pub fn endpoints(&self) -> usize {
+        self.endpoints
+    }
+
+    /// Every chain of every Service.
+    pub fn chains(&self) -> impl Iterator<Item = ServiceChain> {
+        self.entries
+            .values()
+            .flat_map(|entry| entry.chains.iter().map(|held| held.chain))
+    }
+
+    /// How many endpoints one Service has.
+    pub(super) fn endpoints_of(&self, name: &ServiceName) -> usize {
+        self.entries.get(name).map_or(0, |entry| entry.endpoints)
+    }
+
+    /// How many rules a dispatch chain has, the tail aside.
+    pub(super) fn dispatch_len(&self, of: Dispatch) -> u64 {
+        Dispatch::ALL
+            .into_iter()
+            .zip(self.dispatch_rules)
+            .find_map(|(dispatch, rules)| (dispatch == of).then_some(rules))
+            .unwrap_or_default()
+    }
+
+    /// The rules of a dispatch chain, by Service; the tail aside.
+    pub(super) fn dispatch_rules(&self, of: Dispatch) -> impl Iterator<Item = &[u8]> {
+        let rules = self.entries.values().flat_map(|entry| &entry.dispatch);
+        rules
+            .filter(move |(dispatch, _)| *dispatch == of)
+            .map(|(_, rule)| &**rule)
+    }
+
+    /// From here on the Service has what its sheet says. Gives what it had before.
+    pub(super) fn record(&mut self, name: &ServiceName, sheet: &Sheet) -> Entry {
+        let entry = Entry::from_sheet(sheet);
+        self.count(&entry, u64::wrapping_add);
+        self.endpoints += entry.endpoints;
+        let previous = if entry.is_empty() {
+            self.entries.remove(name)
+        } else {
+            self.entries.insert(name.clone(), entry)
+        };
+        let previous = previous.unwrap_or_default();
+        self.count(&previous, u64::wrapping_sub);
+        self.endpoints -= previous.endpoints;
+        previous
+    }
+
+    fn count(&mut self, entry: &Entry, step: fn(u64, u64) -> u64) {
+        let rules = entry.chains.iter().map(|held| u64::from(held.rules)).sum();
+        self.service_chain_rules = step(self.service_chain_rules, rules);
+        for (dispatch, total) in Dispatch::ALL.into_iter().zip(&mut self.dispatch_rules) {
+            let rules = entry
+                .dispatch
+                .iter()
+                .filter(|(of, _)| *of == dispatch)
+                .count();
+            *total = step(*total, rules as u64);
+        }
+    }
+}
+
+impl Entry {
+    fn from_sheet(sheet: &Sheet) -> Self {
+        let held = |entry: &ChainEntry| {
+            let ChainEntry { chain, rules, .. } = *entry;
+            Held {
+                chain,
+                digest: sheet.digest(entry),
+                rules,
+            }
+        };
+        let mut chains: Box<[Held]> = sheet.chains().map(held).collect();
+        chains.sort_unstable_by_key(|held| held.chain);
+        Self {
+            chains,
+            dispatch: sheet
+                .dispatch_rules()
+                .map(|(of, rule)| (of, rule.into()))
+                .collect(),
+            endpoints: sheet.endpoints,
+        }
+    }
+
+    /// Nothing worth remembering: a Service that left nothing, or was never there.
+    fn is_empty(&self) -> bool {
+        self.chains.is_empty() && self.dispatch.is_empty() && self.endpoints == 0
+    }
+
+    /// The digest of a chain, if the kernel has it.
+    pub(super) fn digest(&self, chain: ServiceChain) -> Option<Digest> {
+        let at = self
+            .chains
+            .binary_search_by_key(&chain, |held| held.chain)
+            .ok()?;
+        self.chains.get(at).map(|held| held.digest)
+    }
+}

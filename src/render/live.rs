@@ -1,0 +1,70 @@
+//! What a full restore has to know of the kernel: which chains are there to be deleted, and which
+//! jumps are there already.
+//!
+//! Apart because it is read from `iptables-save` and from nothing else; a full payload made
+//! without it is for an empty kernel.
+
+use std::collections::BTreeSet;
+
+use super::base::FIREWALL;
+use super::chain::is_service_chain;
+use super::jump::{JUMPS, Jump};
+use crate::rules::{Rule, Table};
+
+/// The part of the kernel's rules that matters to a full restore.
+#[derive(Debug, Clone, Default)]
+pub struct Live {
+    pub(super) service_chains: BTreeSet<Box<str>>,
+    pub(super) has_firewall: bool,
+    jumps: Vec<(Table, Box<str>, Rule)>,
+}
+
+impl Live {
+    /// Reads what `iptables-save -t TABLE` printed. Lines that say nothing of interest, or cannot
+    /// be read, are passed over: what is not seen is written again.
+    pub fn read(&mut self, table: Table, save: &str) {
+        for line in save.lines() {
+            if let Some(chain) = line.strip_prefix(':') {
+                self.read_chain(table, chain.split(' ').next().unwrap_or_default());
+            } else if let Some(rule) = line.strip_prefix("-A ") {
+                self.read_rule(table, rule);
+            }
+        }
+    }
+
+    /// The jumps that are missing, in the order in which to put them on top.
+    pub(super) fn missing_jumps(&self, table: Table) -> impl Iterator<Item = &'static Jump> {
+        JUMPS
+            .iter()
+            .filter(move |jump| jump.table == table && !self.has(jump))
+    }
+
+    fn read_chain(&mut self, table: Table, name: &str) {
+        match table {
+            Table::Nat if is_service_chain(name) => {
+                self.service_chains.insert(name.into());
+            }
+            Table::Filter if name == FIREWALL => self.has_firewall = true,
+            _ => {}
+        }
+    }
+
+    fn read_rule(&mut self, table: Table, rule: &str) {
+        let Some((chain, spec)) = rule.split_once(' ') else {
+            return;
+        };
+        let is_ours = JUMPS.iter().any(|jump| jump.from == chain) && spec.contains("-j KUBE-");
+        if is_ours && let Ok(rule) = Rule::parse(spec) {
+            self.jumps.push((table, chain.into(), rule));
+        }
+    }
+
+    fn has(&self, jump: &Jump) -> bool {
+        let Ok(wanted) = Rule::parse(jump.rule) else {
+            return false;
+        };
+        self.jumps.iter().any(|(table, from, rule)| {
+            (*table, &**from) == (jump.table, jump.from) && *rule == wanted
+        })
+    }
+}

@@ -1,0 +1,70 @@
+//! The partial payload: only the chains that differ from what the kernel holds.
+//!
+//! Apart from full payloads because it starts from the [`Ledger`] instead of from nothing: its size
+//! follows the change, not the cluster.
+//!
+//! # Shape
+//!
+//! In nat, in this order: changed Service chains, each header beside its rules; what changed in the
+//! dispatch chains; then the chains nobody wants any more, all emptied before the first is deleted.
+//! A table with nothing to say is not named, and a payload without tables is empty: no process
+//! need be started for it.
+//!
+//! KEP: kep.k8s.io/3453
+
+use super::base;
+use super::changes::Changes;
+use super::ledger::Ledger;
+use super::options::{Comments, PartialRestore};
+use super::service::{self, Setting};
+use super::sheet::Sheet;
+use super::stats::PayloadStats;
+use crate::model::{ServiceName, Services};
+
+/// A partial payload; it is small, so it is simply text.
+#[derive(Debug, Default)]
+pub struct Partial {
+    /// For `iptables-restore --noflush`; empty if the kernel has everything already.
+    pub text: Vec<u8>,
+    /// Its size.
+    pub stats: PayloadStats,
+}
+
+/// What the Services named by `dirty` need, and the ledger of the kernel once it has that.
+pub fn partial<'n>(
+    ledger: &mut Ledger,
+    services: &dyn Services,
+    dirty: impl Iterator<Item = &'n ServiceName> + Clone,
+    setting: Setting<'_>,
+    shape: PartialRestore,
+) -> Partial {
+    let comments = comments_after(ledger, services, dirty.clone(), setting);
+    let mut changes = Changes::default();
+    let mut sheet = Sheet::default();
+    for name in dirty {
+        match services.get(name) {
+            Some(state) => service::write(&mut sheet, name, state, setting, comments),
+            None => sheet.clear(),
+        }
+        let before = ledger.record(name, &sheet);
+        changes.add(&before, &sheet, shape);
+    }
+    let tail = base::tail_rules(setting.options);
+    let old_tail = std::mem::replace(&mut ledger.tail, tail);
+    changes.finish(ledger, &old_tail, shape, setting.options)
+}
+
+/// Whether endpoints get comments, once the dirty Services have the endpoints they have now.
+fn comments_after<'n>(
+    ledger: &Ledger,
+    services: &dyn Services,
+    dirty: impl Iterator<Item = &'n ServiceName>,
+    setting: Setting<'_>,
+) -> Comments {
+    let mut endpoints = ledger.endpoints();
+    for name in dirty {
+        endpoints += services.get(name).map_or(0, service::count_endpoints);
+        endpoints -= ledger.endpoints_of(name);
+    }
+    Comments::for_cluster(endpoints, setting.options)
+}

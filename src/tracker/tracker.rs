@@ -1,0 +1,216 @@
+//! The tracker of one family: every Service's state, and which of them are dirty.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use hashbrown::HashMap;
+
+use super::dirty::Dirty;
+use super::listing::{Listings, Round};
+use crate::model::{
+    Change, Kind, Node, Service, ServiceName, ServiceState, Services, Slice, SliceName,
+};
+
+/// What one family knows of the cluster, and what of it is not in the kernel yet.
+#[derive(Debug)]
+pub struct Tracker {
+    services: BTreeMap<ServiceName, Tracked>,
+    slices: HashMap<SliceName, Owner>,
+    node: Option<Node>,
+    dirty: Dirty,
+    is_zone_dirty: bool,
+    listings: Listings,
+    started: SystemTime,
+}
+
+#[derive(Debug, Default)]
+struct Tracked {
+    state: ServiceState,
+    seen: Round,
+}
+
+#[derive(Debug)]
+struct Owner {
+    service: ServiceName,
+    seen: Round,
+}
+
+/// What a successful sync brought to its end.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Settled {
+    /// When the cluster changed what is now in the kernel, one for each changed slice.
+    pub triggers: Vec<SystemTime>,
+}
+
+impl Tracker {
+    /// Knows nothing yet. Changes that happened before `started` are not measured: the time that
+    /// passed since was not spent here.
+    pub fn new(started: SystemTime) -> Self {
+        Self {
+            services: BTreeMap::new(),
+            slices: HashMap::new(),
+            node: None,
+            dirty: Dirty::default(),
+            is_zone_dirty: false,
+            listings: Listings::default(),
+            started,
+        }
+    }
+
+    /// Takes in one change.
+    pub fn apply(&mut self, change: Change) {
+        match change {
+            Change::Service(name, service) => self.set_service(name, service.map(Arc::from)),
+            Change::Slice(name, Some(slice), trigger) => self.set_slice(name, *slice, trigger),
+            Change::Slice(name, None, _) => self.remove_slice(&name),
+            Change::Node(node) => self.set_node(node.map(|node| *node)),
+            Change::Listing(kind) => self.listings.begin(kind),
+            Change::Listed(kind) => self.sweep(kind),
+        }
+    }
+
+    /// Whether every kind has been listed once. Syncing earlier would remove rules that are only
+    /// not known yet.
+    pub fn is_synced(&self) -> bool {
+        self.listings.all_complete()
+    }
+
+    /// Whether a sync would have anything to do.
+    pub fn has_pending(&self) -> bool {
+        self.pending() > 0 || self.is_zone_dirty
+    }
+
+    /// How many Services are dirty.
+    pub fn pending(&self) -> usize {
+        self.dirty.len()
+    }
+
+    /// The names of the dirty Services, sorted.
+    pub fn dirty(&self) -> impl Iterator<Item = &ServiceName> {
+        self.dirty.names()
+    }
+
+    /// This node's zone changed: hints mean something else now for every Service.
+    pub fn is_zone_dirty(&self) -> bool {
+        self.is_zone_dirty
+    }
+
+    /// This node as the cluster last described it.
+    pub fn node(&self) -> Option<&Node> {
+        self.node.as_ref()
+    }
+
+    /// The kernel holds everything that is known here.
+    pub fn settle(&mut self) -> Settled {
+        self.is_zone_dirty = false;
+        Settled {
+            triggers: self.dirty.settle(),
+        }
+    }
+
+    fn set_service(&mut self, name: ServiceName, service: Option<Arc<Service>>) {
+        let seen = self.listings.round(Kind::Service);
+        self.edit(&name, |tracked| {
+            tracked.seen = seen;
+            if tracked.state.service != service {
+                tracked.state.service = service;
+            }
+        });
+    }
+
+    fn set_slice(&mut self, name: SliceName, slice: Slice, trigger: Option<SystemTime>) {
+        let seen = self.listings.round(Kind::EndpointSlice);
+        let service = slice.service.clone();
+        let owner = Owner {
+            service: service.clone(),
+            seen,
+        };
+        if let Some(previous) = self.slices.insert(name.clone(), owner)
+            && previous.service != service
+        {
+            self.drop_slice(&previous.service, &name);
+        }
+        let mut is_change = true;
+        self.edit(&service, |tracked| {
+            let slices = &mut tracked.state.slices;
+            match slices.binary_search_by(|(known, _)| known.cmp(&name)) {
+                Ok(at) => match slices.get_mut(at) {
+                    Some((_, known)) if **known != slice => *known = Arc::new(slice),
+                    _ => is_change = false,
+                },
+                Err(at) => slices.insert(at, (name, Arc::new(slice))),
+            }
+        });
+        if let Some(at) = trigger.filter(|at| is_change && *at > self.started) {
+            self.dirty.trigger(&service, at);
+        }
+    }
+
+    fn remove_slice(&mut self, name: &SliceName) {
+        if let Some(owner) = self.slices.remove(name) {
+            self.drop_slice(&owner.service, name);
+        }
+    }
+
+    fn drop_slice(&mut self, service: &ServiceName, name: &SliceName) {
+        self.edit(service, |tracked| {
+            tracked.state.slices.retain(|(known, _)| known != name)
+        });
+        self.dirty.forget_triggers(service);
+    }
+
+    /// Changes one Service's state and keeps the books: dirty or not, known or not.
+    fn edit(&mut self, name: &ServiceName, change: impl FnOnce(&mut Tracked)) {
+        let tracked = self.services.entry(name.clone()).or_default();
+        let before = tracked.state.clone();
+        change(tracked);
+        self.dirty.note(name, before, &tracked.state);
+        if tracked.state.is_empty() {
+            self.services.remove(name);
+        }
+    }
+
+    fn set_node(&mut self, node: Option<Node>) {
+        // A Node that is gone leaves its zone behind: whoever deletes it, traffic still flows.
+        let Some(node) = node else { return };
+        let zone = self.node.as_ref().and_then(|known| known.zone.as_ref());
+        self.is_zone_dirty |= zone != node.zone.as_ref();
+        self.node = Some(node);
+    }
+
+    fn sweep(&mut self, kind: Kind) {
+        self.listings.complete(kind);
+        let round = self.listings.round(kind);
+        match kind {
+            Kind::Service => {
+                let is_gone = |t: &Tracked| t.state.service.is_some() && t.seen != round;
+                let gone = self.services.iter().filter(|(_, tracked)| is_gone(tracked));
+                for name in gone.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
+                    self.set_service(name, None);
+                }
+            }
+            Kind::EndpointSlice => {
+                let gone = self.slices.iter().filter(|(_, owner)| owner.seen != round);
+                for name in gone.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
+                    self.remove_slice(&name);
+                }
+            }
+            Kind::Node => {}
+        }
+    }
+}
+
+impl Services for Tracker {
+    fn all(&self) -> Box<dyn Iterator<Item = (&ServiceName, &ServiceState)> + '_> {
+        Box::new(
+            self.services
+                .iter()
+                .map(|(name, tracked)| (name, &tracked.state)),
+        )
+    }
+
+    fn get(&self, name: &ServiceName) -> Option<&ServiceState> {
+        self.services.get(name).map(|tracked| &tracked.state)
+    }
+}
