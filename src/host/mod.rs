@@ -1,1 +1,24 @@
-//! The only module that touches this machine.
+//! The only module that touches this machine: programs, interfaces, kernel settings.
+//!
+//! Apart so that everything above it can be tested against a double of [`Iptables`].
+
+mod excerpt;
+mod exec;
+mod interfaces;
+mod iptables;
+mod lock_wait;
+mod process;
+mod programs;
+mod restore_error;
+mod sysctl;
+#[cfg(test)]
+mod tests;
+
+pub use excerpt::{Excerpt, excerpt};
+pub use exec::{Exec, Options};
+pub use interfaces::{InterfaceAddress, interface_addresses, local_addresses};
+pub use iptables::{Backend, Features, Iptables, Restored, Version};
+pub use process::{Ending, RunError};
+pub use programs::{BackendChoice, Programs};
+pub use restore_error::RestoreError;
+pub use sysctl::{Changed, DISABLE_IPV6, ROUTE_LOCALNET, SysctlError, Sysctls, TCP_BE_LIBERAL};

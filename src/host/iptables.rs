@@ -1,0 +1,164 @@
+//! What the daemon wants from iptables, and what a version of it can do.
+//!
+//! Apart from [`exec`](super::exec) so that a double can stand behind the same trait.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::rules::{Payload, Table};
+
+use super::{RestoreError, RunError};
+
+/// The rules of one IP family in the kernel.
+///
+/// Commands of one family never overlap: their owner awaits one before it starts the next.
+#[expect(
+    async_fn_in_trait,
+    reason = "callers live on one single-threaded runtime, so no future has to be Send"
+)]
+pub trait Iptables {
+    /// Applies a payload without flushing what it does not name. Each table of it is applied
+    /// whole or not at all; of two tables the first can be in the kernel when the second failed.
+    ///
+    /// # Errors
+    ///
+    /// See [`RestoreError`]: its variants are what the caller can do next.
+    async fn restore(&self, payload: &mut dyn Payload) -> Result<Restored, RestoreError>;
+
+    /// What the kernel holds in `table`, as `iptables-save` prints it.
+    async fn save(&self, table: Table) -> Result<String, RunError>;
+}
+
+/// What is known of a restore that succeeded. Any value is legal.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Restored {
+    /// How much text the program was given.
+    pub payload_bytes: u64,
+    /// How long the program was seen waiting for the xtables lock. A lower bound: zero on nft,
+    /// which takes no lock, and where the kernel does not let us look.
+    pub lock_wait: Duration,
+    /// What the program had to say although it succeeded, for the log; mostly empty.
+    pub stderr: String,
+}
+
+/// Which kernel interface a set of programs talks to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Backend {
+    /// `nf_tables`: commits are transactions, there is no lock.
+    Nft,
+    /// The older tables: each commit replaces a whole table under the xtables lock.
+    Legacy,
+}
+
+impl Backend {
+    /// As the program names and `iptables-save` comments spell it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Nft => "nft",
+            Self::Legacy => "legacy",
+        }
+    }
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The first line of `iptables --version`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Version {
+    /// Major, minor and patch number; missing ones are zero. They compare as versions do.
+    pub number: (u16, u16, u16),
+    /// Versions before 1.8 do not say; they are legacy.
+    pub backend: Backend,
+}
+
+impl Version {
+    /// Reads `iptables v1.8.9 (nf_tables)`. `None` if there is no version in the text.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (_, after) = text.split_once(" v")?;
+        let digits = after
+            .split(|c: char| !c.is_ascii_digit() && c != '.')
+            .next()?;
+        let mut parts = digits.split('.').map(str::parse::<u16>);
+        let major = parts.next()?.ok()?;
+        let mut next = || parts.next().and_then(Result::ok).unwrap_or(0);
+        let number = (major, next(), next());
+        let backend = if after.contains("(nf_tables)") {
+            Backend::Nft
+        } else {
+            Backend::Legacy
+        };
+        Some(Self { number, backend })
+    }
+
+    /// What this version understands.
+    ///
+    /// Upstream: `pkg/util/iptables/iptables.go`, `MinCheckVersion` and its neighbours (v1.36)
+    pub fn features(self) -> Features {
+        Features {
+            random_fully: self.number >= (1, 6, 2),
+            wait_seconds: self.number >= (1, 4, 22),
+            restore_wait_seconds: self.number >= (1, 6, 2),
+        }
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (major, minor, patch) = self.number;
+        write!(f, "{major}.{minor}.{patch} ({})", self.backend)
+    }
+}
+
+/// What a version of iptables understands. Any value is legal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Features {
+    /// `MASQUERADE --random-fully`.
+    pub random_fully: bool,
+    /// `iptables -w SECONDS`.
+    pub wait_seconds: bool,
+    /// `iptables-restore -w SECONDS`.
+    pub restore_wait_seconds: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn version(text: &str, expected: &str) {
+        let shown = Version::parse(text).map(|version| version.to_string());
+        assert_eq!(shown.as_deref().unwrap_or("none"), expected, "{text}");
+    }
+
+    #[test]
+    fn versions_are_read() {
+        version("iptables v1.8.9 (nf_tables)\n", "1.8.9 (nft)");
+        version("ip6tables v1.8.11 (legacy)\n", "1.8.11 (legacy)");
+        version("iptables v1.6.1", "1.6.1 (legacy)");
+        version("iptables v1.10", "1.10.0 (legacy)");
+        version("iptables-restore v1.4.19.1: oops", "1.4.19 (legacy)");
+        version("bash: iptables: command not found", "none");
+        version("iptables vee", "none");
+        version("", "none");
+    }
+
+    #[test]
+    fn features_come_with_versions() {
+        let features = |text: &str| {
+            let features = Version::parse(text).unwrap().features();
+            (
+                features.random_fully,
+                features.wait_seconds,
+                features.restore_wait_seconds,
+            )
+        };
+        assert_eq!(features("iptables v1.4.21"), (false, false, false));
+        assert_eq!(features("iptables v1.4.22"), (false, true, false));
+        assert_eq!(features("iptables v1.6.2"), (true, true, true));
+        assert_eq!(features("iptables v1.10.0"), (true, true, true));
+    }
+}

@@ -1,0 +1,187 @@
+//! Which iptables programs to run.
+//!
+//! Apart because a host can carry two sets of them that see different rules, and writing with the
+//! set that kubelet and the network plugin do not use makes rules that no packet follows in order.
+//!
+//! # Source
+//!
+//! Upstream: `kubernetes-sigs/iptables-wrappers`, `pkg/xtables/detect.go` (the official image)
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::net::IpFamily;
+
+use super::process::{Ending, Finished, Run};
+use super::{Backend, RunError, Version};
+
+/// For everything but restores. A save of a full 50,000-service table takes seconds.
+pub(super) const QUERY_DEADLINE: Duration = Duration::from_secs(60);
+
+/// Chains that kubelet makes in the backend it uses; the first is the newer name.
+const HINTS: [&str; 2] = [":KUBE-IPTABLES-HINT ", ":KUBE-KUBELET-CANARY "];
+
+/// Which set of programs is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum BackendChoice {
+    /// The plain names through PATH, as kube-proxy runs them. The default, because it honors
+    /// whoever prepared PATH: the wrapper of the official image, `update-alternatives`, a folder
+    /// of links.
+    #[default]
+    Path,
+    /// The set whose rules hold kubelet's hint chain; nft if neither does; the plain names if the
+    /// host does not have both sets.
+    Auto,
+    /// `iptables-nft` and its companions.
+    Nft,
+    /// `iptables-legacy` and its companions.
+    Legacy,
+}
+
+/// The programs of one IP family, known to start.
+#[derive(Debug, Clone)]
+pub struct Programs {
+    /// Whose rules they handle.
+    pub family: IpFamily,
+    /// `iptables` or another name of it.
+    pub iptables: OsString,
+    /// `iptables-save` or another name of it.
+    pub save: OsString,
+    /// `iptables-restore` or another name of it.
+    pub restore: OsString,
+    /// What `iptables --version` said.
+    pub version: Version,
+}
+
+impl Programs {
+    /// Finds the programs through PATH and asks for their version.
+    pub async fn discover(choice: BackendChoice, family: IpFamily) -> Result<Self, RunError> {
+        Search {
+            folder: None,
+            family,
+        }
+        .discover(choice)
+        .await
+    }
+
+    /// The plain names in one folder, for whoever keeps programs outside PATH.
+    pub async fn in_folder(folder: &Path, family: IpFamily) -> Result<Self, RunError> {
+        let folder = Some(folder.to_owned());
+        Search { folder, family }
+            .discover(BackendChoice::Path)
+            .await
+    }
+
+    /// Whether the kernel answers for this family: lists one chain of the nat table.
+    ///
+    /// Upstream: `pkg/util/iptables/iptables.go`, `Present` (v1.36)
+    pub async fn probe(&self) -> Result<(), RunError> {
+        let mut args = vec!["-S", "POSTROUTING", "-t", "nat"];
+        if self.version.features().wait_seconds {
+            args.splice(0..0, ["-w", "5"]);
+        }
+        query(&self.iptables, &args).await.map(drop)
+    }
+}
+
+/// Where to look, and for which family.
+pub(super) struct Search {
+    pub(super) folder: Option<PathBuf>,
+    pub(super) family: IpFamily,
+}
+
+impl Search {
+    pub(super) async fn discover(&self, choice: BackendChoice) -> Result<Programs, RunError> {
+        let suffix = match choice {
+            BackendChoice::Path => "",
+            BackendChoice::Nft => "-nft",
+            BackendChoice::Legacy => "-legacy",
+            BackendChoice::Auto => self.detect().await?,
+        };
+        let iptables = self.name(self.family, suffix, "");
+        let text = query(&iptables, &["--version"]).await?;
+        let version = Version::parse(&text).ok_or_else(|| RunError::Failed {
+            program: iptables.to_string_lossy().into_owned(),
+            ending: Ending::Exited(0),
+            stderr: format!("no version in `{}`", text.trim()),
+        })?;
+        Ok(Programs {
+            family: self.family,
+            save: self.name(self.family, suffix, "-save"),
+            restore: self.name(self.family, suffix, "-restore"),
+            iptables,
+            version,
+        })
+    }
+
+    /// The infix of the set to use. Legacy is never asked for a table by name: that would make
+    /// the table, and with it slow down every packet.
+    async fn detect(&self) -> Result<&'static str, RunError> {
+        for (suffix, args) in [("-nft", &["-t", "mangle"][..]), ("-legacy", &[])] {
+            for family in IpFamily::ALL {
+                let program = self.name(family, suffix, "-save");
+                match query(&program, args).await {
+                    Ok(saved) if has_hint(&saved) => return Ok(suffix),
+                    Err(RunError::Spawn { .. }) => return Ok(""),
+                    // A family the kernel lacks holds no hint.
+                    Ok(_) | Err(RunError::Failed { .. }) => {}
+                }
+            }
+        }
+        Ok("-nft")
+    }
+
+    fn name(&self, family: IpFamily, suffix: &str, role: &str) -> OsString {
+        let prefix = match family {
+            IpFamily::V4 => "iptables",
+            IpFamily::V6 => "ip6tables",
+        };
+        let name = format!("{prefix}{suffix}{role}");
+        match &self.folder {
+            Some(folder) => folder.join(name).into_os_string(),
+            None => name.into(),
+        }
+    }
+}
+
+impl Programs {
+    /// The backend that `--version` named.
+    pub fn backend(&self) -> Backend {
+        self.version.backend
+    }
+}
+
+fn has_hint(saved: &str) -> bool {
+    saved
+        .lines()
+        .any(|line| HINTS.iter().any(|hint| line.starts_with(hint)))
+}
+
+/// What a program prints, if it succeeds within the deadline for queries.
+pub(super) async fn query(program: &std::ffi::OsStr, args: &[&str]) -> Result<String, RunError> {
+    let run = Run {
+        program,
+        args,
+        deadline: QUERY_DEADLINE,
+        watch_lock: false,
+    };
+    let name = || program.to_string_lossy().into_owned();
+    match run.output().await {
+        Ok(Finished {
+            ending: Ending::Exited(0),
+            stdout,
+            ..
+        }) => Ok(String::from_utf8(stdout)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())),
+        Ok(finished) => Err(RunError::Failed {
+            program: name(),
+            ending: finished.ending,
+            stderr: finished.stderr,
+        }),
+        Err(source) => Err(RunError::Spawn {
+            program: name(),
+            source,
+        }),
+    }
+}

@@ -1,0 +1,24 @@
+//! Tests that need processes: shell scripts in place of iptables, and the real programs.
+//!
+//! They run one at a time: a script that is still open for writing in a process just forked by
+//! another test cannot be run.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+mod kernel;
+mod scripts;
+
+static TURN: Mutex<()> = Mutex::new(());
+
+fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[track_caller]
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+        .block_on(future)
+}

@@ -1,0 +1,291 @@
+//! Every way a program can behave, played by shell scripts.
+
+use std::fmt::Write as _;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::host::programs::Search;
+use crate::host::{
+    Backend, BackendChoice, Ending, Exec, Iptables, Options, Programs, RestoreError, RunError,
+    Version,
+};
+use crate::net::IpFamily;
+use crate::rules::{Table, Text};
+
+use super::{block_on, turn};
+
+fn script(folder: &Path, name: &str, body: &str) {
+    let path = folder.join(name);
+    std::fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+}
+
+fn exec(folder: &Path, deadline: Duration) -> Exec {
+    let programs = Programs {
+        family: IpFamily::V4,
+        iptables: folder.join("iptables").into(),
+        save: folder.join("iptables-save").into(),
+        restore: folder.join("iptables-restore").into(),
+        version: Version::parse("iptables v1.8.9 (legacy)").unwrap(),
+    };
+    Exec::new(
+        programs,
+        Options {
+            restore_deadline: deadline,
+        },
+    )
+}
+
+/// A payload larger than any pipe.
+fn large() -> Text {
+    let mut text = String::from("*filter\n");
+    for number in 0..50_000 {
+        writeln!(text, ":KUBE-{number} - [0:0]").unwrap();
+    }
+    text.push_str("COMMIT\n");
+    Text::new(text.into_bytes())
+}
+
+const LONG: Duration = Duration::from_secs(60);
+
+#[track_caller]
+fn restore(body: &str, deadline: Duration) -> Result<crate::host::Restored, RestoreError> {
+    let folder = tempfile::tempdir().unwrap();
+    script(folder.path(), "iptables-restore", body);
+    block_on(exec(folder.path(), deadline).restore(&mut large()))
+}
+
+#[test]
+fn everything_arrives_with_the_right_arguments() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().unwrap();
+    let seen = folder.path().join("seen");
+    let body = format!(
+        "echo \"$@ $LC_ALL\" >{0}; cat >>{0}; echo careful >&2",
+        seen.display()
+    );
+    script(folder.path(), "iptables-restore", &body);
+    let restored = block_on(exec(folder.path(), LONG).restore(&mut large())).unwrap();
+    let seen = std::fs::read(seen).unwrap();
+    let header = b"-w 5 --noflush --counters C\n";
+    assert!(seen.starts_with(header));
+    assert_eq!(restored.payload_bytes, (seen.len() - header.len()) as u64);
+    assert_eq!(restored.stderr, "careful\n");
+}
+
+#[test]
+fn a_refusal_is_read_from_stderr() {
+    let _turn = turn();
+    let body = "cat >/dev/null; echo 'iptables-restore: line 12 failed' >&2; exit 1";
+    let error = restore(body, LONG).unwrap_err();
+    assert!(
+        matches!(error, RestoreError::Refused { line: 12, .. }),
+        "{error}"
+    );
+}
+
+#[test]
+fn not_reading_is_no_error_of_its_own() {
+    let _turn = turn();
+    let error = restore("echo 'Bad argument' >&2; exit 2", LONG).unwrap_err();
+    let RestoreError::Failed { status, stderr } = error else {
+        panic!("{error}");
+    };
+    assert_eq!((status, stderr.as_str()), (2, "Bad argument\n"));
+    let error = restore("exit 0", LONG).unwrap_err();
+    assert!(
+        matches!(error, RestoreError::Failed { status: 0, .. }),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_hanging_program_is_killed_with_its_children() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().unwrap();
+    let child = folder.path().join("child");
+    let body = format!(
+        "echo waiting >&2; sleep 1000 & echo $! >{}; wait",
+        child.display()
+    );
+    script(folder.path(), "iptables-restore", &body);
+    let error = block_on(async {
+        let exec = exec(folder.path(), Duration::from_millis(500));
+        exec.restore(&mut large()).await.unwrap_err()
+    });
+    let RestoreError::TimedOut { after, stderr } = error else {
+        panic!("{error}");
+    };
+    assert_eq!(
+        (after, stderr.as_str()),
+        (Duration::from_millis(500), "waiting\n")
+    );
+    let pid = std::fs::read_to_string(child).unwrap();
+    assert!(is_gone(pid.trim()), "{pid}");
+}
+
+/// Whether a killed process is gone, or only waits for whoever adopted it to notice.
+fn is_gone(pid: &str) -> bool {
+    let dead = || match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+        Ok(stat) => stat.contains(") Z "),
+        Err(_) => true,
+    };
+    (0..1000).any(|_| {
+        std::thread::yield_now();
+        dead()
+    })
+}
+
+#[test]
+fn a_signal_is_reported() {
+    let _turn = turn();
+    let error = restore("cat >/dev/null; kill -9 $$", LONG).unwrap_err();
+    assert!(
+        matches!(error, RestoreError::Killed { signal: 9, .. }),
+        "{error}"
+    );
+}
+
+#[test]
+fn megabytes_of_talk_do_not_block() {
+    let _turn = turn();
+    let talk = "head -c 3000000 /dev/zero | tr '\\0' x >&2; head -c 3000000 /dev/zero; \
+                cat >/dev/null; echo; echo 'the end' >&2; exit 3";
+    let RestoreError::Failed { status, stderr } = restore(talk, LONG).unwrap_err() else {
+        panic!("another error");
+    };
+    assert_eq!(status, 3);
+    assert!(stderr.starts_with("[...] xxx") && stderr.ends_with("the end\n"));
+    assert!(stderr.len() < 17 * 1024, "{}", stderr.len());
+}
+
+#[test]
+fn a_missing_program_comes_with_a_hint() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().unwrap();
+    let exec = exec(folder.path(), LONG);
+    let error = block_on(exec.restore(&mut large())).unwrap_err();
+    assert!(matches!(error, RestoreError::Spawn { .. }));
+    assert!(
+        error.to_string().contains("\nhint: install iptables"),
+        "{error}"
+    );
+    let error = block_on(exec.save(Table::Nat)).unwrap_err();
+    assert!(matches!(error, RunError::Spawn { .. }));
+}
+
+#[test]
+fn save_gives_what_was_printed() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().unwrap();
+    script(
+        folder.path(),
+        "iptables-save",
+        "echo \"$@\"; head -c 1000000 /dev/zero | tr '\\0' x",
+    );
+    let saved = block_on(exec(folder.path(), LONG).save(Table::Mangle)).unwrap();
+    assert!(saved.starts_with("-t mangle\nxxx"));
+    assert_eq!(saved.len(), 1_000_010);
+    script(
+        folder.path(),
+        "iptables-save",
+        "echo no such table >&2; exit 3",
+    );
+    let error = block_on(exec(folder.path(), LONG).save(Table::Nat)).unwrap_err();
+    let RunError::Failed { ending, stderr, .. } = error else {
+        panic!("{error}");
+    };
+    assert_eq!(
+        (ending, stderr.as_str()),
+        (Ending::Exited(3), "no such table\n")
+    );
+}
+
+/// Both sets of programs, the hint chain printed by the one program named.
+fn host_with_hint(folder: &Path, hinted: &str) {
+    for prefix in ["iptables", "ip6tables"] {
+        for (suffix, backend) in [("", "legacy"), ("-nft", "nf_tables"), ("-legacy", "legacy")] {
+            let name = format!("{prefix}{suffix}");
+            let version = format!("echo '{name} v1.8.9 ({backend})'");
+            script(folder, &name, &version);
+            let save = format!("{name}-save");
+            let body = match (save == hinted, suffix) {
+                (true, "-nft") => "[ \"$*\" = '-t mangle' ] && echo ':KUBE-IPTABLES-HINT - [0:0]'",
+                (true, _) => "[ \"$*\" = '' ] && echo ':KUBE-KUBELET-CANARY - [0:0]'",
+                (false, _) => "echo ':KUBE-KUBELET-CANARY2 - [0:0]'; exit 1",
+            };
+            script(folder, &save, body);
+        }
+    }
+}
+
+#[test]
+fn the_backend_is_the_one_that_kubelet_uses() {
+    let _turn = turn();
+    let found = |hinted: &str, choice| {
+        let folder = tempfile::tempdir().unwrap();
+        host_with_hint(folder.path(), hinted);
+        let search = Search {
+            folder: Some(folder.path().to_owned()),
+            family: IpFamily::V6,
+        };
+        let programs = block_on(search.discover(choice)).unwrap();
+        let restore = programs.restore.to_string_lossy().into_owned();
+        let name = restore.rsplit('/').next().unwrap().to_owned();
+        (name, programs.backend())
+    };
+    let nft = || ("ip6tables-nft-restore".to_owned(), Backend::Nft);
+    let legacy = || ("ip6tables-legacy-restore".to_owned(), Backend::Legacy);
+    let auto = BackendChoice::Auto;
+    assert_eq!(found("iptables-nft-save", auto), nft());
+    assert_eq!(found("ip6tables-nft-save", auto), nft());
+    assert_eq!(found("iptables-legacy-save", auto), legacy());
+    assert_eq!(found("ip6tables-legacy-save", auto), legacy());
+    assert_eq!(found("none", auto), nft());
+    assert_eq!(found("iptables-nft-save", BackendChoice::Legacy), legacy());
+    let plain = ("ip6tables-restore".to_owned(), Backend::Legacy);
+    assert_eq!(found("iptables-nft-save", BackendChoice::default()), plain);
+}
+
+#[test]
+fn a_host_with_one_set_only_gives_the_plain_names() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().unwrap();
+    script(folder.path(), "iptables", "echo 'iptables v1.8.9 (legacy)'");
+    let search = Search {
+        folder: Some(folder.path().to_owned()),
+        family: IpFamily::V4,
+    };
+    let programs = block_on(search.discover(BackendChoice::Auto)).unwrap();
+    assert_eq!(programs.save, folder.path().join("iptables-save"));
+    script(folder.path(), "iptables", "echo hello");
+    let error = block_on(Programs::in_folder(folder.path(), IpFamily::V4)).unwrap_err();
+    assert!(
+        error.to_string().ends_with("no version in `hello`"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_wait_for_the_lock_is_seen() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("lock");
+    let lock = std::fs::File::create(&path).unwrap();
+    lock.lock().unwrap();
+    let body = format!("exec flock {} cat >/dev/null", path.display());
+    script(folder.path(), "iptables-restore", &body);
+    let exec = exec(folder.path(), LONG);
+    let mut payload = large();
+    let restored = block_on(async {
+        let held = async {
+            tokio::time::sleep(Duration::from_millis(550)).await;
+            lock.unlock().unwrap();
+        };
+        tokio::join!(exec.restore(&mut payload), held).0.unwrap()
+    });
+    let waited = restored.lock_wait.as_millis();
+    // Zero where the kernel does not say what a process sleeps in.
+    assert!(waited == 0 || (200..=900).contains(&waited), "{waited} ms");
+}
