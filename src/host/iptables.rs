@@ -5,7 +5,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::rules::{Payload, Table};
+use crate::rules::{Backend, Payload, Table};
 
 use super::{RestoreError, RunError};
 
@@ -39,31 +39,6 @@ pub struct Restored {
     pub lock_wait: Duration,
     /// What the program had to say although it succeeded, for the log; mostly empty.
     pub stderr: String,
-}
-
-/// Which kernel interface a set of programs talks to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Backend {
-    /// `nf_tables`: commits are transactions, there is no lock.
-    Nft,
-    /// The older tables: each commit replaces a whole table under the xtables lock.
-    Legacy,
-}
-
-impl Backend {
-    /// As the program names and `iptables-save` comments spell it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Nft => "nft",
-            Self::Legacy => "legacy",
-        }
-    }
-}
-
-impl fmt::Display for Backend {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
 }
 
 /// The first line of `iptables --version`.

@@ -14,10 +14,11 @@ mod sysctl;
 #[cfg(test)]
 mod tests;
 
+pub use crate::rules::Backend;
 pub use excerpt::{Excerpt, excerpt};
 pub use exec::{Exec, Options};
 pub use interfaces::{InterfaceAddress, interface_addresses, local_addresses};
-pub use iptables::{Backend, Features, Iptables, Restored, Version};
+pub use iptables::{Features, Iptables, Restored, Version};
 pub use process::{Ending, RunError};
 pub use programs::{BackendChoice, Programs};
 pub use restore_error::RestoreError;

@@ -12,23 +12,23 @@ pub trait Payload {
     fn write_next(&mut self, buf: &mut Vec<u8>) -> bool;
 }
 
-/// A payload that is already text.
+/// A payload that is already text, owned or borrowed.
 #[derive(Debug, Clone, Default)]
-pub struct Text(Option<Vec<u8>>);
+pub struct Text<T = Vec<u8>>(Option<T>);
 
-impl Text {
+impl<T: AsRef<[u8]>> Text<T> {
     /// The whole payload as one piece.
-    pub const fn new(text: Vec<u8>) -> Self {
+    pub const fn new(text: T) -> Self {
         Self(Some(text))
     }
 }
 
-impl Payload for Text {
+impl<T: AsRef<[u8]>> Payload for Text<T> {
     fn write_next(&mut self, buf: &mut Vec<u8>) -> bool {
         let Some(text) = self.0.take() else {
             return false;
         };
-        buf.extend_from_slice(&text);
+        buf.extend_from_slice(text.as_ref());
         true
     }
 }

@@ -1,1 +1,27 @@
 //! When to sync, how much, and what to do when it fails.
+//!
+//! Apart from [`tracker`](crate::tracker) and [`render`](crate::render), which do not know each
+//! other: this introduces them to each other and to the kernel. One syncer for each family;
+//! neither waits for the other.
+//!
+//! # Invariants
+//!
+//! - All state of a family belongs to one task: there is no lock around it.
+//! - What the kernel has not taken is not settled. A failure is an [`Outcome`], never the end.
+//!
+//! # Source
+//!
+//! Upstream: pkg/proxy/iptables/proxier.go, pkg/proxy/runner (v1.36)
+//! KEP: kep.k8s.io/3453
+
+mod decide;
+mod outcome;
+mod pacer;
+mod surroundings;
+mod syncer;
+
+pub use decide::{FullReason, History, Scope};
+pub use outcome::{Attempt, Failure, Outcome};
+pub use pacer::{End, Gap, Pacer, PacerOptions};
+pub use surroundings::{LocalMode, NodePortSource, Surroundings};
+pub use syncer::{Clock, Syncer, SyncerOptions};

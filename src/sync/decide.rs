@@ -1,0 +1,106 @@
+//! How much the next sync restores.
+//!
+//! Apart, and pure, because "why was this a full sync" is asked of every slow one, and the answer
+//! should be one word of one enum.
+
+use std::time::{Duration, Instant};
+
+use crate::render::Options;
+
+/// How much is restored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// Every chain.
+    Full(FullReason),
+    /// The chains that differ from what the kernel holds.
+    Partial,
+}
+
+impl Scope {
+    /// As logs and metric labels have it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Full(_) => "full",
+            Self::Partial => "partial",
+        }
+    }
+}
+
+/// Why a restore has to be full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FullReason {
+    /// Nothing is known of the kernel yet.
+    First,
+    /// The last restore failed: nobody knows what the kernel holds.
+    Failed,
+    /// Somebody flushed our chains.
+    Flushed,
+    /// This node moved to another zone: hints mean something else for every Service.
+    ZoneChanged,
+    /// What all Services' rules depend on changed: this node's addresses or pod networks.
+    NodeChanged,
+    /// The last one is long ago.
+    Periodic,
+}
+
+impl FullReason {
+    /// As logs have it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::First => "first sync",
+            Self::Failed => "last restore failed",
+            Self::Flushed => "rules were flushed",
+            Self::ZoneChanged => "zone changed",
+            Self::NodeChanged => "node changed",
+            Self::Periodic => "periodic",
+        }
+    }
+}
+
+/// What earlier syncs left behind for this decision.
+#[derive(Debug, Default)]
+pub struct History {
+    /// When a full sync last succeeded.
+    pub last_full: Option<Instant>,
+    /// What makes the next one full, the first reason winning.
+    pub must_be_full: Option<FullReason>,
+    /// What the last rendering depended on besides the Services.
+    pub options: Option<Options>,
+}
+
+impl History {
+    /// Notes that the next sync has to be full.
+    pub fn force_full(&mut self, reason: FullReason) {
+        self.must_be_full.get_or_insert(reason);
+    }
+
+    /// How much the next sync restores, if it renders with `options`.
+    pub fn scope(&self, options: &Options, every: Duration, now: Instant) -> Scope {
+        let Some(last_full) = self.last_full else {
+            return Scope::Full(self.must_be_full.unwrap_or(FullReason::First));
+        };
+        if let Some(reason) = self.must_be_full {
+            return Scope::Full(reason);
+        }
+        if self
+            .options
+            .as_ref()
+            .is_some_and(|known| needs_rewrite(known, options))
+        {
+            return Scope::Full(FullReason::NodeChanged);
+        }
+        if now.saturating_duration_since(last_full) >= every {
+            return Scope::Full(FullReason::Periodic);
+        }
+        Scope::Partial
+    }
+}
+
+/// Whether Services' rules written with `old` are wrong with `new`. The addresses of NodePorts do
+/// not count: they make one rule each in a chain that partial restores look after.
+fn needs_rewrite(old: &Options, new: &Options) -> bool {
+    Options {
+        node_port_addresses: new.node_port_addresses.clone(),
+        ..old.clone()
+    } != *new
+}

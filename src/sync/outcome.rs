@@ -1,0 +1,57 @@
+//! What a sync did, for those who log, count and judge it.
+//!
+//! Apart so that the sync itself neither logs nor counts.
+
+use std::time::{Duration, SystemTime};
+
+use super::decide::Scope;
+use super::pacer::End;
+use crate::host::{Excerpt, RestoreError, RunError};
+use crate::render::{PayloadStats, RuleCounts};
+
+/// One sync: one attempt, or two if a partial one failed.
+#[derive(Debug)]
+pub struct Outcome {
+    /// In the order made.
+    pub attempts: Vec<Attempt>,
+    /// When the cluster changed what is now in the kernel. Empty after a failure.
+    pub triggers: Vec<SystemTime>,
+    /// How many Services were dirty.
+    pub dirty: usize,
+    /// How many rules are ours now.
+    pub rules: RuleCounts,
+}
+
+/// One restore, or the decision that none was needed.
+#[derive(Debug)]
+pub struct Attempt {
+    /// How much was restored.
+    pub scope: Scope,
+    /// How long it took, rendering included.
+    pub took: Duration,
+    /// What was given to the kernel.
+    pub stats: PayloadStats,
+    /// How long others kept the lock.
+    pub lock_wait: Duration,
+    /// How it ended.
+    pub result: Result<(), Failure>,
+}
+
+/// Why an attempt failed.
+#[derive(Debug)]
+pub enum Failure {
+    /// The kernel's rules could not be read before a full restore.
+    Save(RunError),
+    /// The payload is not in the kernel. The excerpt shows the refused line.
+    Restore(RestoreError, Option<Excerpt>),
+}
+
+impl Outcome {
+    /// How the sync ended.
+    pub fn end(&self) -> End {
+        match self.attempts.last() {
+            Some(Attempt { result: Err(_), .. }) => End::Failed,
+            _ => End::Applied,
+        }
+    }
+}

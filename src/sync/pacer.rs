@@ -1,0 +1,204 @@
+//! When the next sync may start.
+//!
+//! Apart, and pure, because timing is where such loops go wrong: here it is a function of what
+//! happened and when, and its tests do not sleep.
+//!
+//! Upstream: pkg/proxy/runner/bounded_frequency_runner.go (v1.36)
+
+use std::time::{Duration, Instant};
+
+/// The longest gap that cost alone can ask for: what kube-proxy waits always.
+const LONGEST_GAP: Duration = Duration::from_secs(1);
+
+/// The gap after a sync, as a multiple of how long it took: with one, restores take at most half
+/// of the time, however many changes there are.
+const GAP_FOR_COST: u32 = 1;
+
+/// The first retry after a failure; each further one waits twice as long.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+
+/// How long to leave the kernel alone between two syncs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gap {
+    /// As long as `--iptables-min-sync-period` says.
+    Fixed(Duration),
+    /// As long as the last sync took: an idle daemon acts at once, a busy one is bounded in what it
+    /// spends.
+    ByCost,
+}
+
+/// The intervals of one syncer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PacerOptions {
+    /// Between two syncs.
+    pub gap: Gap,
+    /// The longest wait for a retry: `--iptables-sync-period`.
+    pub longest_retry: Duration,
+    /// A sync happens at least this often, whether or not anything changed.
+    pub longest_idle: Duration,
+}
+
+/// How a sync ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The kernel has everything.
+    Applied,
+    /// It does not: try again.
+    Failed,
+}
+
+/// Decides when to sync; never sleeps itself.
+#[derive(Debug)]
+pub struct Pacer {
+    options: PacerOptions,
+    requested: Option<Instant>,
+    not_before: Option<Instant>,
+    idle_until: Option<Instant>,
+    retry: Option<Instant>,
+    failures: u32,
+}
+
+impl Pacer {
+    /// Has nothing to do yet.
+    pub const fn new(options: PacerOptions) -> Self {
+        Self {
+            options,
+            requested: None,
+            not_before: None,
+            idle_until: None,
+            retry: None,
+            failures: 0,
+        }
+    }
+
+    /// Something changed. The first request counts; those that follow are served with it.
+    pub fn request(&mut self, now: Instant) {
+        self.requested.get_or_insert(now);
+    }
+
+    /// A sync ran from `started` to `ended`. Whatever was requested by then has been looked at.
+    pub fn finished(&mut self, started: Instant, ended: Instant, end: End) {
+        let gap = match self.options.gap {
+            Gap::Fixed(gap) => gap,
+            Gap::ByCost => {
+                (ended.saturating_duration_since(started) * GAP_FOR_COST).min(LONGEST_GAP)
+            }
+        };
+        self.requested = None;
+        self.not_before = ended.checked_add(gap);
+        self.idle_until = ended.checked_add(self.options.longest_idle);
+        match end {
+            End::Applied => {
+                self.failures = 0;
+                self.retry = None;
+            }
+            End::Failed => {
+                let wait = FIRST_RETRY.saturating_mul(2_u32.saturating_pow(self.failures));
+                self.failures = self.failures.saturating_add(1);
+                self.retry = ended.checked_add(wait.min(self.options.longest_retry));
+            }
+        }
+    }
+
+    /// When the next sync is due, if anything calls for one: never before the gap is over, sooner
+    /// for a request than for a retry, and at the latest when nothing was done for long.
+    pub fn next_due(&self) -> Option<Instant> {
+        let wanted = [self.requested, self.retry, self.idle_until]
+            .into_iter()
+            .flatten()
+            .min()?;
+        Some(
+            self.not_before
+                .map_or(wanted, |gap_ends| wanted.max(gap_ends)),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+    const S: Duration = Duration::from_secs(1);
+
+    /// Some moment; which one does not matter.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "an Instant cannot be made otherwise"
+    )]
+    fn origin() -> Instant {
+        Instant::now()
+    }
+
+    fn pacer(gap: Gap) -> Pacer {
+        Pacer::new(PacerOptions {
+            gap,
+            longest_retry: 30 * S,
+            longest_idle: 3600 * S,
+        })
+    }
+
+    #[test]
+    fn nothing_is_due_before_the_first_request() {
+        assert_eq!(pacer(Gap::ByCost).next_due(), None);
+    }
+
+    #[test]
+    fn the_first_request_after_silence_is_due_at_once_and_a_burst_is_batched() {
+        let t = origin();
+        let mut pacer = pacer(Gap::Fixed(S));
+        pacer.request(t);
+        pacer.request(t + 5 * MS);
+        assert_eq!(pacer.next_due(), Some(t));
+        pacer.finished(t, t + 20 * MS, End::Applied);
+        pacer.request(t + 30 * MS);
+        pacer.request(t + 40 * MS);
+        assert_eq!(pacer.next_due(), Some(t + 20 * MS + S));
+    }
+
+    #[test]
+    fn the_gap_by_cost_is_as_long_as_the_sync_up_to_a_second() {
+        let t = origin();
+        let mut pacer = pacer(Gap::ByCost);
+        pacer.finished(t, t + 20 * MS, End::Applied);
+        pacer.request(t + 25 * MS);
+        assert_eq!(pacer.next_due(), Some(t + 40 * MS));
+        pacer.finished(t, t + 60 * S, End::Applied);
+        pacer.request(t + 60 * S);
+        assert_eq!(pacer.next_due(), Some(t + 61 * S));
+        pacer.request(t + 90 * S);
+        assert_eq!(pacer.next_due(), Some(t + 61 * S));
+    }
+
+    #[test]
+    fn retries_come_later_and_later_and_stop_with_a_success() {
+        let t = origin();
+        let mut pacer = pacer(Gap::Fixed(Duration::ZERO));
+        for seconds in [1, 2, 4, 8, 16, 30, 30] {
+            pacer.finished(t, t, End::Failed);
+            assert_eq!(pacer.next_due(), Some(t + seconds * S));
+        }
+        pacer.finished(t, t, End::Applied);
+        assert_eq!(pacer.next_due(), Some(t + 3600 * S));
+        pacer.finished(t, t, End::Failed);
+        assert_eq!(pacer.next_due(), Some(t + S));
+    }
+
+    #[test]
+    fn a_request_comes_before_a_retry_but_not_before_the_gap_is_over() {
+        let t = origin();
+        let mut pacer = pacer(Gap::Fixed(5 * S));
+        pacer.finished(t, t, End::Failed);
+        assert_eq!(
+            pacer.next_due(),
+            Some(t + 5 * S),
+            "the retry waits for the gap"
+        );
+        pacer.finished(t, t, End::Failed);
+        pacer.finished(t, t, End::Failed);
+        pacer.finished(t, t, End::Failed);
+        assert_eq!(pacer.next_due(), Some(t + 8 * S));
+        pacer.request(t + 6 * S);
+        assert_eq!(pacer.next_due(), Some(t + 6 * S));
+    }
+}

@@ -1,0 +1,207 @@
+//! One sync of one family: decide, render, restore, remember.
+//!
+//! Apart from the [`task`](super::task) that runs it because this is the specification of a sync,
+//! and that is only about when.
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use super::decide::{FullReason, History, Scope};
+use super::outcome::{Attempt, Failure, Outcome};
+use super::surroundings::Surroundings;
+use crate::host::{Iptables, RestoreError, Restored, excerpt};
+use crate::render::{self, Full, Ledger, Live, Options, PartialRestore, PayloadStats, Setting};
+use crate::rules::{Payload, Table, Text};
+use crate::tracker::Tracker;
+
+/// What a syncer is told once.
+#[derive(Debug, Clone)]
+pub struct SyncerOptions {
+    /// What rules depend on.
+    pub surroundings: Surroundings,
+    /// What partial restores name.
+    pub shape: PartialRestore,
+    /// How often a sync is full even if nothing calls for it.
+    pub full_every: Duration,
+}
+
+/// The clock, given so that tests have their own.
+pub type Clock = fn() -> Instant;
+
+/// Everything one family needs to keep the kernel up to date.
+pub struct Syncer<I> {
+    /// What the cluster wants.
+    pub tracker: Tracker,
+    iptables: I,
+    options: SyncerOptions,
+    clock: Clock,
+    /// What the kernel has.
+    ledger: Ledger,
+    history: History,
+}
+
+impl<I: Iptables> Syncer<I> {
+    /// Knows nothing of the kernel yet: the first sync is full.
+    pub fn new(iptables: I, tracker: Tracker, options: SyncerOptions, clock: Clock) -> Self {
+        let (ledger, history) = (Ledger::default(), History::default());
+        Self {
+            tracker,
+            iptables,
+            options,
+            clock,
+            ledger,
+            history,
+        }
+    }
+
+    /// The programs it uses.
+    pub const fn iptables(&self) -> &I {
+        &self.iptables
+    }
+
+    /// The next sync has to be full.
+    pub fn force_full(&mut self, reason: FullReason) {
+        self.history.force_full(reason);
+    }
+
+    /// Whether it needs the machine's addresses for [`Syncer::once`].
+    pub fn needs_machine_addresses(&self) -> bool {
+        self.options.surroundings.needs_machine_addresses()
+    }
+
+    /// One sync. A partial restore that fails becomes a full one at once. Only what the kernel has
+    /// taken is settled, so a failed sync loses nothing.
+    pub async fn once(&mut self, machine: &[IpAddr]) -> Outcome {
+        let options = self
+            .options
+            .surroundings
+            .options(self.tracker.node(), machine);
+        let dirty = self.tracker.pending();
+        let mut attempts = vec![self.attempt(self.scope(&options), &options).await];
+        if let [
+            Attempt {
+                scope: Scope::Partial,
+                result: Err(_),
+                ..
+            },
+        ] = attempts[..]
+        {
+            attempts.push(
+                self.attempt(Scope::Full(FullReason::Failed), &options)
+                    .await,
+            );
+        }
+        let is_applied = attempts
+            .last()
+            .is_some_and(|attempt| attempt.result.is_ok());
+        let triggers = if is_applied {
+            self.tracker.settle().triggers
+        } else {
+            Vec::new()
+        };
+        self.history.options = Some(options);
+        Outcome {
+            attempts,
+            triggers,
+            dirty,
+            rules: self.ledger.rules(),
+        }
+    }
+
+    fn scope(&self, options: &Options) -> Scope {
+        match self
+            .history
+            .scope(options, self.options.full_every, (self.clock)())
+        {
+            Scope::Partial if self.tracker.is_zone_dirty() => Scope::Full(FullReason::ZoneChanged),
+            scope => scope,
+        }
+    }
+
+    async fn attempt(&mut self, scope: Scope, options: &Options) -> Attempt {
+        let started = (self.clock)();
+        let (stats, restored) = match scope {
+            Scope::Full(_) => self.full(options).await,
+            Scope::Partial => self.partial(options).await,
+        };
+        let ended = (self.clock)();
+        if restored.is_err() {
+            self.history.force_full(FullReason::Failed);
+        } else if let Scope::Full(_) = scope {
+            self.history.last_full = Some(ended);
+            self.history.must_be_full = None;
+        }
+        let took = ended.saturating_duration_since(started);
+        let lock_wait = restored
+            .as_ref()
+            .map_or(Duration::ZERO, |done| done.lock_wait);
+        Attempt {
+            scope,
+            took,
+            stats,
+            lock_wait,
+            result: restored.map(|_| ()),
+        }
+    }
+
+    async fn full(&mut self, options: &Options) -> (PayloadStats, Result<Restored, Failure>) {
+        // Until the restore has succeeded nobody knows what the kernel holds; and two ledgers of a
+        // large cluster need not be in memory at once.
+        self.ledger = Ledger::default();
+        let live = match self.live().await {
+            Ok(live) => live,
+            Err(failure) => return (PayloadStats::default(), Err(failure)),
+        };
+        let zone = self.tracker.node().and_then(|node| node.zone.as_deref());
+        let payload = || Full::new(&self.tracker, Setting { options, zone }, &live);
+        let mut full = payload();
+        match self.iptables.restore(&mut full).await {
+            Ok(restored) => {
+                let (ledger, stats) = full.finish();
+                self.ledger = ledger;
+                (stats, Ok(restored))
+            }
+            Err(error) => (
+                full.finish().1,
+                Err(Failure::refused(error, &mut payload())),
+            ),
+        }
+    }
+
+    async fn live(&self) -> Result<Live, Failure> {
+        let mut live = Live::default();
+        for table in [Table::Filter, Table::Nat] {
+            let save = self.iptables.save(table).await.map_err(Failure::Save)?;
+            live.read(table, &save);
+        }
+        Ok(live)
+    }
+
+    async fn partial(&mut self, options: &Options) -> (PayloadStats, Result<Restored, Failure>) {
+        let zone = self.tracker.node().and_then(|node| node.zone.as_deref());
+        let setting = Setting { options, zone };
+        let (tracker, shape) = (&self.tracker, self.options.shape);
+        let names: Vec<_> = tracker.dirty().collect();
+        let names = names.into_iter();
+        let partial = render::partial(&mut self.ledger, tracker, names, setting, shape);
+        if partial.text.is_empty() {
+            return (partial.stats, Ok(Restored::default()));
+        }
+        let mut text = Text::new(&partial.text);
+        let restored = self.iptables.restore(&mut text).await;
+        let result =
+            restored.map_err(|error| Failure::refused(error, &mut Text::new(&partial.text)));
+        (partial.stats, result)
+    }
+}
+
+impl Failure {
+    /// Adds the refused line with its neighbors; `again` is the same payload from its beginning.
+    fn refused(error: RestoreError, again: &mut dyn Payload) -> Self {
+        let shown = match &error {
+            RestoreError::Refused { line, .. } => Some(excerpt(again, *line)),
+            _ => None,
+        };
+        Self::Restore(error, shown)
+    }
+}
