@@ -1,0 +1,1 @@
+//! Tables of flags and what they amount to.
