@@ -7,11 +7,25 @@
 //!
 //! Upstream: pkg/proxy/serviceport.go, pkg/proxy/endpointslicecache.go (v1.36)
 
+mod diagnostic;
+mod endpoint_slice;
+mod interner;
+mod naming;
+mod node;
 mod object;
+mod service;
+mod service_port;
+#[cfg(test)]
+mod tests;
 
+pub use diagnostic::Diagnostic;
+pub use endpoint_slice::{IngestedSlice, endpoint_slice};
+pub use interner::Interner;
+pub use node::node;
 pub use object::{
     ClientIpConfig, Conditions, EndpointObject, EndpointSliceObject, Hints, Ingress,
     LoadBalancerStatus, Metadata, Named, NodeAddress, NodeObject, NodeSpec, NodeStatus,
     ServiceObject, ServicePortObject, ServiceSpec, ServiceStatus, SessionAffinityConfig,
     SlicePortObject, Taint,
 };
+pub use service::service;

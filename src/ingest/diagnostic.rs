@@ -1,0 +1,128 @@
+//! What was ignored in an object, and why.
+//!
+//! Apart from the code that finds it, which is pure: it returns these, and the shell logs them.
+
+use std::fmt;
+
+use super::object::Metadata;
+use crate::model::Kind;
+
+/// One thing in one object that could not be used. Any text is legal; text taken from an object is
+/// escaped and shortened before it gets in (see [`quoted`]).
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Diagnostic {
+    /// The kind of the object.
+    pub kind: Kind,
+    /// `namespace/name`, or the name alone of a Node.
+    pub object: String,
+    /// Where in the object, as in `spec.ports[1].port`.
+    pub field: String,
+    /// What is wrong there, and what follows from it.
+    pub problem: String,
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (kind, object) = (self.kind.as_str(), &self.object);
+        write!(f, "{kind} `{object}`: {}: {}", self.field, self.problem)
+    }
+}
+
+/// Collects the diagnostics of one object; names the object only if there is something to say.
+pub(super) struct Findings<'a> {
+    kind: Kind,
+    metadata: &'a Metadata,
+    list: Vec<Diagnostic>,
+}
+
+impl<'a> Findings<'a> {
+    pub(super) fn new(kind: Kind, metadata: &'a Metadata) -> Self {
+        Self {
+            kind,
+            metadata,
+            list: Vec::new(),
+        }
+    }
+
+    pub(super) fn note(&mut self, field: impl Into<String>, problem: impl Into<String>) {
+        self.list.push(Diagnostic {
+            kind: self.kind,
+            object: self.object(),
+            field: field.into(),
+            problem: problem.into(),
+        });
+    }
+
+    pub(super) fn into_list(self) -> Vec<Diagnostic> {
+        self.list
+    }
+
+    fn object(&self) -> String {
+        let name = shown(&self.metadata.name);
+        match self.metadata.namespace.as_str() {
+            "" => name,
+            namespace => format!("{}/{name}", shown(namespace)),
+        }
+    }
+}
+
+/// `text` between backticks, fit for one line of a log.
+pub(super) fn quoted(text: &str) -> String {
+    format!("`{}`", shown(text))
+}
+
+/// Escapes what could break a line, and cuts what is too long to be worth reading.
+fn shown(text: &str) -> String {
+    /// In characters: longer than any valid address or name of a Service, short enough for a line.
+    const LONGEST: usize = 80;
+
+    let mut out: String = text
+        .chars()
+        .take(LONGEST)
+        .flat_map(char::escape_debug)
+        .collect();
+    if text.chars().nth(LONGEST).is_some() {
+        out.push('…');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(namespace: &str, name: &str, expected: &str) {
+        let metadata = Metadata {
+            namespace: namespace.into(),
+            name: name.into(),
+            ..Metadata::default()
+        };
+        let mut findings = Findings::new(Kind::Service, &metadata);
+        findings.note(
+            "spec.ports[1].port",
+            "70000 is no port; the port is skipped",
+        );
+        assert_eq!(findings.into_list()[0].to_string(), expected);
+    }
+
+    #[test]
+    fn names_object_field_and_problem() {
+        check(
+            "shop",
+            "cart",
+            "Service `shop/cart`: spec.ports[1].port: 70000 is no port; the port is skipped",
+        );
+        check(
+            "",
+            "a\nb\"",
+            r#"Service `a\nb\"`: spec.ports[1].port: 70000 is no port; the port is skipped"#,
+        );
+    }
+
+    #[test]
+    fn long_text_is_cut() {
+        assert_eq!(quoted(&"x".repeat(80)), format!("`{}`", "x".repeat(80)));
+        assert_eq!(quoted(&"x".repeat(81)), format!("`{}…`", "x".repeat(80)));
+    }
+}

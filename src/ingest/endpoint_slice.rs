@@ -1,0 +1,210 @@
+//! An EndpointSlice object, reduced to its endpoints as seen from this node.
+//!
+//! Apart from [`service`](super::service()) because the two meet only in the tracker, by name.
+//!
+//! # Source
+//!
+//! Upstream: pkg/proxy/endpointslicecache.go, `newEndpointSliceInfo`, `addEndpoints` (v1.36)
+//! Upstream: pkg/proxy/endpointschangetracker.go, `getLastChangeTriggerTime` (v1.36)
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use super::diagnostic::{Diagnostic, Findings, quoted};
+use super::interner::Interner;
+use super::naming;
+use super::object::{EndpointObject, EndpointSliceObject, Hints, Metadata, SlicePortObject};
+use super::service_port;
+use crate::model::{Endpoint, Kind, NodeHint, ServiceName, Slice, SliceName, SlicePort};
+use crate::net::{IpFamily, parse_ip};
+
+/// What an EndpointSlice amounts to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct IngestedSlice {
+    /// Its name, also if nothing else could be used.
+    pub name: SliceName,
+    /// The family it concerns; `None` for host names and whatever else is no address.
+    pub family: Option<IpFamily>,
+    /// Its content; `None` if it belongs to no Service.
+    pub slice: Option<Slice>,
+    /// When the cluster last changed what it describes, if it says so.
+    pub trigger: Option<SystemTime>,
+    /// What was ignored.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// What `object` means on the node called `node_name`; no endpoint is local if that is empty.
+pub fn endpoint_slice(
+    object: &EndpointSliceObject,
+    node_name: &str,
+    interner: &mut Interner,
+) -> IngestedSlice {
+    let mut findings = Findings::new(Kind::EndpointSlice, &object.metadata);
+    let family = family(object, &mut findings);
+    let service = family.and_then(|_| service_name(&object.metadata, &mut findings));
+    let slice = family.zip(service).map(|(family, service)| {
+        let mut reader = Reader {
+            family,
+            node_name,
+            interner,
+            findings: &mut findings,
+        };
+        Slice {
+            service,
+            ports: reader.ports(&object.ports),
+            endpoints: reader.endpoints(&object.endpoints),
+        }
+    });
+    IngestedSlice {
+        name: SliceName::new(&object.metadata.namespace, &object.metadata.name),
+        family,
+        trigger: slice
+            .as_ref()
+            .and_then(|_| trigger(&object.metadata, &mut findings)),
+        slice,
+        diagnostics: findings.into_list(),
+    }
+}
+
+fn family(object: &EndpointSliceObject, findings: &mut Findings<'_>) -> Option<IpFamily> {
+    let text = object.address_type.as_deref().unwrap_or_default();
+    let family = IpFamily::ALL
+        .into_iter()
+        .find(|family| family.as_str() == text);
+    if family.is_none() {
+        let problem = format!("{} has no rules; the slice is skipped", quoted(text));
+        findings.note("addressType", problem);
+    }
+    family
+}
+
+fn service_name(metadata: &Metadata, findings: &mut Findings<'_>) -> Option<ServiceName> {
+    const LABEL: &str = "kubernetes.io/service-name";
+
+    let service = metadata.labels.get(LABEL).and_then(Option::as_deref);
+    let service = service.unwrap_or_default();
+    let field = format!("metadata.labels[{LABEL}]");
+    let is_sound = naming::is_sound(&metadata.namespace, "metadata.namespace", findings)
+        && naming::is_present(&metadata.name, "metadata.name", findings)
+        && naming::is_sound(service, &field, findings);
+    is_sound.then(|| ServiceName::new(&metadata.namespace, service))
+}
+
+/// An unreadable time costs a measurement, not the slice.
+fn trigger(metadata: &Metadata, findings: &mut Findings<'_>) -> Option<SystemTime> {
+    const ANNOTATION: &str = "endpoints.kubernetes.io/last-change-trigger-time";
+
+    let text = metadata.annotations.get(ANNOTATION)?.as_deref()?;
+    let time = text.parse::<jiff::Timestamp>().map(SystemTime::from).ok();
+    if time.is_none() {
+        findings.note(
+            format!("metadata.annotations[{ANNOTATION}]"),
+            format!("{} is no time; it is ignored", quoted(text)),
+        );
+    }
+    time
+}
+
+/// What reading the parts of one slice needs.
+struct Reader<'a, 'b> {
+    family: IpFamily,
+    node_name: &'a str,
+    interner: &'a mut Interner,
+    findings: &'a mut Findings<'b>,
+}
+
+impl Reader<'_, '_> {
+    fn ports(&mut self, objects: &[SlicePortObject]) -> Box<[SlicePort]> {
+        objects
+            .iter()
+            .enumerate()
+            .filter_map(|(index, object)| self.port(index, object))
+            .collect()
+    }
+
+    fn port(&mut self, index: usize, object: &SlicePortObject) -> Option<SlicePort> {
+        let Some(name) = object.name.as_deref() else {
+            let field = format!("ports[{index}].name");
+            self.findings.note(field, "is missing; the port is skipped");
+            return None;
+        };
+        let Some(number) = object.port.and_then(service_port::number) else {
+            let problem = match object.port {
+                Some(port) => format!("{port} is no port; the port is skipped"),
+                None => "is missing; the port is skipped".to_owned(),
+            };
+            self.findings.note(format!("ports[{index}].port"), problem);
+            return None;
+        };
+        let protocol = service_port::protocol(object.protocol.as_deref(), || {
+            (format!("ports[{index}].protocol"), &mut *self.findings)
+        })?;
+        Some(SlicePort {
+            name: self.interner.intern(name),
+            protocol,
+            number,
+        })
+    }
+
+    fn endpoints(&mut self, objects: &[EndpointObject]) -> Box<[Endpoint]> {
+        objects
+            .iter()
+            .enumerate()
+            .filter_map(|(index, object)| self.endpoint(index, object))
+            .collect()
+    }
+
+    /// Differs from upstream: an address that does not parse or is of the other family is skipped;
+    /// upstream would write it into a rule, and the whole restore would fail.
+    fn endpoint(&mut self, index: usize, object: &EndpointObject) -> Option<Endpoint> {
+        let Some(text) = object.addresses.first() else {
+            let field = format!("endpoints[{index}].addresses");
+            self.findings
+                .note(field, "is empty; the endpoint is skipped");
+            return None;
+        };
+        let Some(ip) = parse_ip(text).filter(|&ip| IpFamily::of(ip) == self.family) else {
+            let what = quoted(text);
+            self.findings.note(
+                format!("endpoints[{index}].addresses[0]"),
+                format!(
+                    "{what} is no {} address; the endpoint is skipped",
+                    self.family
+                ),
+            );
+            return None;
+        };
+        let conditions = &object.conditions;
+        Some(Endpoint {
+            ip,
+            is_ready: conditions.ready.unwrap_or(true),
+            is_serving: conditions.serving.unwrap_or(true),
+            is_terminating: conditions.terminating.unwrap_or(false),
+            is_local: self.is_here(object.node_name.as_deref().unwrap_or_default()),
+            node_hint: self.node_hint(&object.hints),
+            zone_hints: self.zone_hints(&object.hints),
+        })
+    }
+
+    fn is_here(&self, node_name: &str) -> bool {
+        !node_name.is_empty() && node_name == self.node_name
+    }
+
+    fn node_hint(&self, hints: &Hints) -> NodeHint {
+        if hints.for_nodes.is_empty() {
+            NodeHint::Absent
+        } else if hints.for_nodes.iter().any(|node| self.is_here(&node.name)) {
+            NodeHint::Here
+        } else {
+            NodeHint::Elsewhere
+        }
+    }
+
+    fn zone_hints(&mut self, hints: &Hints) -> Box<[Arc<str>]> {
+        hints
+            .for_zones
+            .iter()
+            .map(|zone| self.interner.intern(&zone.name))
+            .collect()
+    }
+}

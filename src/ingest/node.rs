@@ -1,0 +1,77 @@
+//! A Node object, reduced to what rules and health answers depend on.
+//!
+//! Apart because Nodes have nothing in common with Services but the door they come through.
+//!
+//! # Source
+//!
+//! Upstream: pkg/util/node/node.go, `GetNodeHostIPs` (v1.36)
+//! Upstream: `pkg/proxy/healthcheck/proxy_health.go`, `SyncNode` (v1.36)
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use super::diagnostic::{Diagnostic, Findings, quoted};
+use super::object::NodeObject;
+use crate::model::{Kind, Node};
+use crate::net::{IpNet, parse_cidr, parse_ip};
+
+/// What `object` says of the node it is about.
+pub fn node(object: &NodeObject) -> (Node, Vec<Diagnostic>) {
+    let mut findings = Findings::new(Kind::Node, &object.metadata);
+    let mut addresses = addresses(object, "InternalIP", &mut findings);
+    addresses.extend(self::addresses(object, "ExternalIP", &mut findings));
+    let node = Node {
+        zone: zone(object),
+        addresses,
+        pod_cidrs: pod_cidrs(object, &mut findings),
+        is_leaving: is_leaving(object),
+    };
+    (node, findings.into_list())
+}
+
+/// An empty zone is none: no hint can name it.
+fn zone(object: &NodeObject) -> Option<Arc<str>> {
+    let labels = &object.metadata.labels;
+    let zone = labels.get("topology.kubernetes.io/zone")?.as_deref()?;
+    (!zone.is_empty()).then(|| zone.into())
+}
+
+fn addresses(object: &NodeObject, of_type: &str, findings: &mut Findings<'_>) -> Vec<IpAddr> {
+    let mut ips = Vec::new();
+    for (index, address) in object.status.addresses.iter().enumerate() {
+        if address.type_ != of_type {
+            continue;
+        }
+        match parse_ip(&address.address) {
+            Some(ip) => ips.push(ip),
+            None => findings.note(
+                format!("status.addresses[{index}].address"),
+                format!("{} is no address; it is skipped", quoted(&address.address)),
+            ),
+        }
+    }
+    ips
+}
+
+fn pod_cidrs(object: &NodeObject, findings: &mut Findings<'_>) -> Vec<IpNet> {
+    let mut cidrs = Vec::new();
+    for (index, text) in object.spec.pod_cidrs.iter().enumerate() {
+        match parse_cidr(text) {
+            Some(cidr) => cidrs.push(cidr),
+            None => findings.note(
+                format!("spec.podCIDRs[{index}]"),
+                format!("{} is no network; it is skipped", quoted(text)),
+            ),
+        }
+    }
+    cidrs
+}
+
+/// KEP: kep.k8s.io/3836
+fn is_leaving(object: &NodeObject) -> bool {
+    /// Set by the cluster autoscaler before it drains a node, with any effect and value.
+    const TAINT: &str = "ToBeDeletedByClusterAutoscaler";
+
+    let is_tainted = object.spec.taints.iter().any(|taint| taint.key == TAINT);
+    is_tainted || object.metadata.deletion_timestamp.is_some()
+}

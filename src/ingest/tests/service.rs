@@ -1,0 +1,426 @@
+//! What a Service object amounts to.
+//!
+//! Upstream: `pkg/proxy/servicechangetracker_test.go`, `TestServiceToServiceMap` (v1.36)
+//! Upstream: `pkg/proxy/iptables/proxier_test.go`, `TestBadIPs` (v1.36)
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use super::{assert_noted, parse};
+use crate::ingest::{Diagnostic, Interner, ServiceObject, service};
+use crate::model::{Service, TrafficPolicy};
+use crate::net::PerFamily;
+
+fn ingest(object: Value) -> (PerFamily<Option<Service>>, Vec<Diagnostic>) {
+    let object: ServiceObject = parse(object);
+    let (_, services, diagnostics) = service(&object, &mut Interner::default());
+    (services, diagnostics)
+}
+
+/// An object called `shop/cart` with this spec, cluster IP 10.96.0.7 and port 80 unless it says
+/// otherwise.
+fn cart(mut spec: Value) -> Value {
+    let defaults = json!({ "clusterIP": "10.96.0.7", "ports": [{ "port": 80 }] });
+    for (key, value) in defaults.as_object().unwrap() {
+        let spec = spec.as_object_mut().unwrap();
+        spec.entry(key).or_insert_with(|| value.clone());
+    }
+    json!({ "metadata": { "namespace": "shop", "name": "cart" }, "spec": spec })
+}
+
+/// One line per family; only what differs from the plainest Service is written.
+fn shown(services: &PerFamily<Option<Service>>) -> String {
+    let family = |service: &Option<Service>| service.as_ref().map_or("-".into(), one);
+    format!("{} | {}", family(&services.v4), family(&services.v6))
+}
+
+fn one(service: &Service) -> String {
+    let mut out = service.cluster_ip.to_string();
+    if !service.external_ips.is_empty() {
+        write!(out, " external {:?}", service.external_ips).unwrap();
+    }
+    if !service.load_balancer_ips.is_empty() {
+        write!(out, " lb {:?}", service.load_balancer_ips).unwrap();
+    }
+    if !service.source_ranges.is_empty() {
+        write!(out, " from {:?}", service.source_ranges).unwrap();
+    }
+    if service.internal_policy == TrafficPolicy::Local {
+        out.push_str(" internal-local");
+    }
+    if service.external_policy == TrafficPolicy::Local {
+        out.push_str(" external-local");
+    }
+    if let Some(affinity) = service.affinity {
+        write!(out, " sticky {}s", affinity.as_secs()).unwrap();
+    }
+    if let Some(port) = service.health_check_node_port {
+        write!(out, " health {port}").unwrap();
+    }
+    for port in &service.ports {
+        write!(out, " {}:{}/{}", port.name, port.port, port.protocol).unwrap();
+        if let Some(node_port) = port.node_port {
+            write!(out, "@{node_port}").unwrap();
+        }
+    }
+    out
+}
+
+/// `expected` is `IPv4 | IPv6`; nothing is reported.
+#[track_caller]
+fn check(spec: Value, expected: &str) {
+    check_noted(spec, expected, &[]);
+}
+
+#[track_caller]
+fn check_noted(spec: Value, expected: &str, noted: &[&str]) {
+    let (services, diagnostics) = ingest(cart(spec));
+    assert_eq!(shown(&services), expected);
+    assert_noted(&diagnostics, noted);
+}
+
+#[test]
+fn some_services_have_no_rules() {
+    check(json!({}), "10.96.0.7 :80/tcp | -");
+    check(json!({ "clusterIP": "" }), "- | -");
+    check(json!({ "clusterIP": null }), "- | -");
+    check(
+        json!({ "clusterIP": "None", "clusterIPs": ["None"] }),
+        "- | -",
+    );
+    check(json!({ "type": "ExternalName" }), "- | -");
+    check(json!({ "ports": [] }), "10.96.0.7 | -");
+}
+
+#[test]
+fn cluster_ip_is_found_by_family() {
+    check(json!({ "clusterIP": "fd00::7" }), "- | fd00::7 :80/tcp");
+    // Without families the list is not looked at.
+    check(
+        json!({ "clusterIPs": ["10.96.0.7", "fd00::7"] }),
+        "10.96.0.7 :80/tcp | -",
+    );
+    let dual = json!({
+        "clusterIP": "fd00::7",
+        "clusterIPs": ["fd00::7", "10.96.0.8"],
+        "ipFamilies": ["IPv6", "IPv4"],
+    });
+    check(dual, "10.96.0.8 :80/tcp | fd00::7 :80/tcp");
+    let short = json!({ "clusterIPs": ["10.96.0.7"], "ipFamilies": ["IPv4", "IPv6"] });
+    check(short, "10.96.0.7 :80/tcp | -");
+    let bare = json!({ "ipFamilies": ["IPv4"] });
+    check(bare, "- | -");
+}
+
+#[test]
+fn cluster_ips_that_are_none_cost_their_family() {
+    check_noted(
+        json!({ "clusterIP": "10.96.0.700" }),
+        "- | -",
+        &["spec.clusterIP: `10.96.0.700` is no address"],
+    );
+    check_noted(
+        json!({ "clusterIPs": ["10.96.0.7", "10.96.0.8"], "ipFamilies": ["IPv4", "IPv6"] }),
+        "10.96.0.7 :80/tcp | -",
+        &["spec.clusterIPs[1]: `10.96.0.8` is no IPv6 address"],
+    );
+}
+
+#[test]
+fn old_spellings_of_addresses_become_canonical() {
+    check(
+        json!({
+            "clusterIP": "010.096.000.007",
+            "externalIPs": ["::ffff:192.0.2.1", "192.000.002.020"],
+            "loadBalancerSourceRanges": ["203.000.113.077/025"],
+        }),
+        "10.96.0.7 external [192.0.2.1, 192.0.2.20] from [203.0.113.0/25] :80/tcp | -",
+    );
+}
+
+#[test]
+fn external_ips_go_to_their_family_for_any_type() {
+    for kind in ["ClusterIP", "NodePort", "LoadBalancer"] {
+        check(
+            json!({
+                "type": kind,
+                "clusterIPs": ["10.96.0.7", "fd00::7"],
+                "ipFamilies": ["IPv4", "IPv6"],
+                "externalIPs": ["192.0.2.9", "2001:db8::9", "192.0.2.1", " "],
+            }),
+            "10.96.0.7 external [192.0.2.9, 192.0.2.1] :80/tcp \
+             | fd00::7 external [2001:db8::9] :80/tcp",
+        );
+    }
+    check_noted(
+        json!({ "externalIPs": ["", "lb.example", "192.0.2.9"] }),
+        "10.96.0.7 external [192.0.2.9] :80/tcp | -",
+        &["spec.externalIPs[1]: `lb.example` is no address; it is skipped"],
+    );
+}
+
+#[test]
+fn load_balancer_addresses_depend_on_their_mode() {
+    let mut object = cart(json!({ "type": "ClusterIP" }));
+    object["status"] = json!({ "loadBalancer": { "ingress": [
+        { "ip": "198.51.100.1" },
+        { "ip": "198.51.100.2", "ipMode": "Proxy" },
+        { "ip": "198.51.100.3", "ipMode": "VIP" },
+        { "hostname": "lb.example" },
+        { "ip": "" },
+        { "ip": "2001:db8::1" },
+        { "ip": "nowhere" },
+    ] } });
+    let (services, diagnostics) = ingest(object);
+    assert_eq!(
+        shown(&services),
+        "10.96.0.7 lb [198.51.100.1, 198.51.100.3] :80/tcp | -"
+    );
+    assert_noted(
+        &diagnostics,
+        &["status.loadBalancer.ingress[6].ip: `nowhere` is no address; it is skipped"],
+    );
+}
+
+#[test]
+fn source_ranges_restrict_only_their_family() {
+    #[track_caller]
+    fn check_ranges(ranges: Value, expected: &str, noted: &[&str]) {
+        let spec = json!({
+            "clusterIPs": ["10.96.0.7", "fd00::7"],
+            "ipFamilies": ["IPv4", "IPv6"],
+            "loadBalancerSourceRanges": ranges,
+            "ports": [],
+        });
+        check_noted(spec, expected, noted);
+    }
+
+    check_ranges(
+        json!([" 10.1.2.3/8\t", "2001:db8::/32 ", "  "]),
+        "10.96.0.7 from [10.0.0.0/8] | fd00::7 from [2001:db8::/32]",
+        &[],
+    );
+    check_ranges(
+        json!(["10.0.0.0/8", "0.0.0.0/0", "2001:db8::/32"]),
+        "10.96.0.7 | fd00::7 from [2001:db8::/32]",
+        &[],
+    );
+    check_ranges(
+        json!(["::/0", "10.0.0.0/8"]),
+        "10.96.0.7 from [10.0.0.0/8] | fd00::7",
+        &[],
+    );
+    check_ranges(
+        json!(["10.0.0.0/33", "10.0.0.1"]),
+        "10.96.0.7 | fd00::7",
+        &[
+            "spec.loadBalancerSourceRanges[0]: `10.0.0.0/33` is no network; it is skipped",
+            "spec.loadBalancerSourceRanges[1]: `10.0.0.1` is no network; it is skipped",
+        ],
+    );
+}
+
+#[test]
+fn affinity_has_a_default_timeout() {
+    let with = |affinity: &str, config: Value| json!({ "sessionAffinity": affinity, "sessionAffinityConfig": config });
+    let day = json!({ "clientIP": { "timeoutSeconds": 86400 } });
+    check(
+        with("ClientIP", day.clone()),
+        "10.96.0.7 sticky 86400s :80/tcp | -",
+    );
+    check(with("None", day), "10.96.0.7 :80/tcp | -");
+    for config in [json!(null), json!({}), json!({ "clientIP": {} })] {
+        check(
+            with("ClientIP", config),
+            "10.96.0.7 sticky 10800s :80/tcp | -",
+        );
+    }
+    for seconds in [0, -1, 86_401] {
+        let problem = format!(
+            "spec.sessionAffinityConfig.clientIP.timeoutSeconds: \
+             {seconds} is not from 1 to 86400; 10800 is used"
+        );
+        let config = json!({ "clientIP": { "timeoutSeconds": seconds } });
+        let expected = "10.96.0.7 sticky 10800s :80/tcp | -";
+        check_noted(with("ClientIP", config), expected, &[&problem]);
+    }
+}
+
+#[test]
+fn external_policy_needs_an_external_address() {
+    let local = |kind: Value, external_ips: Value| {
+        json!({
+            "type": kind,
+            "externalIPs": external_ips,
+            "externalTrafficPolicy": "Local",
+            "ports": [],
+        })
+    };
+    check(
+        local(json!("NodePort"), json!([])),
+        "10.96.0.7 external-local | -",
+    );
+    check(local(json!("ClusterIP"), json!([])), "10.96.0.7 | -");
+    check(local(json!(null), json!([])), "10.96.0.7 | -");
+    let expected = "10.96.0.7 external [192.0.2.9] external-local | -";
+    check(local(json!("ClusterIP"), json!(["192.0.2.9"])), expected);
+    check(local(json!(null), json!(["192.0.2.9"])), expected);
+    // An address of the other family is one, too.
+    check(
+        local(json!("ClusterIP"), json!(["2001:db8::9"])),
+        "10.96.0.7 external-local | -",
+    );
+    let cluster = json!({ "type": "NodePort", "externalTrafficPolicy": "Cluster" });
+    check(cluster, "10.96.0.7 :80/tcp | -");
+}
+
+#[test]
+fn internal_policy_applies_to_any_type() {
+    let spec = json!({ "internalTrafficPolicy": "Local" });
+    check(spec, "10.96.0.7 internal-local :80/tcp | -");
+    let spec = json!({ "internalTrafficPolicy": "Cluster" });
+    check(spec, "10.96.0.7 :80/tcp | -");
+}
+
+#[test]
+fn health_check_port_is_for_local_load_balancers() {
+    let with = |kind: &str, policy: &str, port: Value| {
+        json!({
+            "type": kind,
+            "externalTrafficPolicy": policy,
+            "healthCheckNodePort": port,
+            "ports": [],
+        })
+    };
+    let port = json!(30_100);
+    check(
+        with("LoadBalancer", "Cluster", port.clone()),
+        "10.96.0.7 | -",
+    );
+    check(
+        with("NodePort", "Local", port.clone()),
+        "10.96.0.7 external-local | -",
+    );
+    check(
+        with("LoadBalancer", "Local", port),
+        "10.96.0.7 external-local health 30100 | -",
+    );
+    for (port, shown) in [(json!(null), 0), (json!(0), 0), (json!(65_536), 65_536)] {
+        let problem = format!(
+            "spec.healthCheckNodePort: {shown} is no port; \
+             load balancers cannot ask for local endpoints"
+        );
+        let spec = with("LoadBalancer", "Local", port);
+        check_noted(spec, "10.96.0.7 external-local | -", &[&problem]);
+    }
+}
+
+#[test]
+fn ports_are_sorted_by_name_then_protocol() {
+    let ports = json!([
+        { "name": "web", "port": 80, "nodePort": 30080 },
+        { "name": "dns", "port": 53, "protocol": "UDP" },
+        { "name": "call", "port": 5060, "protocol": "SCTP", "nodePort": 0 },
+        { "name": "dns", "port": 53, "protocol": "TCP" },
+    ]);
+    let expected = "10.96.0.7 call:5060/sctp dns:53/tcp dns:53/udp web:80/tcp@30080 | -";
+    check(json!({ "ports": ports }), expected);
+}
+
+#[test]
+fn bad_ports_do_not_cost_the_good_ones() {
+    let ports = json!([
+        { "name": "a", "port": 70000 },
+        { "name": "b" },
+        { "name": "c", "port": 0 },
+        { "name": "d", "port": 80, "protocol": "tcp" },
+        { "name": "e", "port": 80, "nodePort": -5 },
+        { "name": "f", "port": 80, "protocol": "" },
+    ]);
+    check_noted(
+        json!({ "ports": ports }),
+        "10.96.0.7 e:80/tcp f:80/tcp | -",
+        &[
+            "spec.ports[0].port: 70000 is no port; the port is skipped",
+            "spec.ports[1].port: is missing; the port is skipped",
+            "spec.ports[2].port: 0 is no port; the port is skipped",
+            "spec.ports[3].protocol: `tcp` is no protocol; the port is skipped",
+            "spec.ports[4].nodePort: -5 is no port; the port has no node port",
+        ],
+    );
+}
+
+#[test]
+fn later_of_two_equal_ports_counts() {
+    let ports = json!([
+        { "name": "web", "port": 80 },
+        { "name": "web", "port": 8080 },
+        { "name": "web", "port": 8081, "protocol": "UDP" },
+    ]);
+    check_noted(
+        json!({ "ports": ports }),
+        "10.96.0.7 web:8080/tcp web:8081/udp | -",
+        &["spec.ports[1]: has the name and protocol of an earlier port, and replaces it"],
+    );
+}
+
+#[test]
+fn names_that_could_break_a_rule_cost_the_object() {
+    #[track_caller]
+    fn check_name(namespace: &str, name: &str, port: &str, noted: &[&str]) {
+        let mut object = cart(json!({ "ports": [{ "name": port, "port": 80 }] }));
+        object["metadata"] = json!({ "namespace": namespace, "name": name });
+        let (services, diagnostics) = ingest(object);
+        assert_noted(&diagnostics, noted);
+        assert_eq!(services.v4.is_some(), noted.is_empty());
+    }
+
+    let longest = "x".repeat(63);
+    check_name(&longest, &longest, &longest, &[]);
+    check_name("shop", "cart.v1_A", "", &[]);
+    check_name(
+        "",
+        "cart",
+        "",
+        &["metadata.namespace: is missing; the object is skipped"],
+    );
+    check_name(
+        "shop",
+        "",
+        "",
+        &["metadata.name: is missing; the object is skipped"],
+    );
+    let field = "metadata.name";
+    for (bad, shown) in [
+        ("ca\"rt", r#"ca\"rt"#),
+        ("ca rt", "ca rt"),
+        ("cart\nCOMMIT", r"cart\nCOMMIT"),
+        ("ca/rt", "ca/rt"),
+        ("c\u{0}", r"c\0"),
+        ("wägen", "wägen"),
+    ] {
+        let problem = format!("{field}: `{shown}` is no name; the object is skipped");
+        check_name("shop", bad, "", &[&problem]);
+    }
+    check_name(
+        "shop",
+        "cart",
+        "we'b",
+        &[r"spec.ports[0].name: `we\'b` is no name; the object is skipped"],
+    );
+    let problem = format!("{field}: `{longest}x` is too long for a name; the object is skipped");
+    check_name("shop", &"x".repeat(64), "", &[&problem]);
+}
+
+#[test]
+fn port_names_are_shared() {
+    let mut interner = Interner::default();
+    let spec = json!({ "ports": [{ "name": "web", "port": 80 }] });
+    let object: ServiceObject = parse(cart(spec));
+    let mut name = || {
+        let (_, services, _) = service(&object, &mut interner);
+        services.v4.unwrap().ports[0].name.clone()
+    };
+    assert!(std::sync::Arc::ptr_eq(&name(), &name()));
+}
