@@ -2,6 +2,7 @@
 //!
 //! Apart from everything below so that both look alike: a stream of [`Observed`] objects.
 
+pub mod api;
 mod observed;
 
 pub use observed::Observed;

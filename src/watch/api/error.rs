@@ -1,0 +1,95 @@
+//! Why a list or a watch ended early.
+//!
+//! Apart because what follows differs: list again, ask in another way, or wait and go on.
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use tower::BoxError;
+
+/// What went wrong between us and the API server.
+#[derive(Debug, thiserror::Error)]
+pub enum ApiError {
+    /// The server no longer knows the point to go on from: everything must be listed again.
+    #[error("the resource version is too old: {message}")]
+    Expired {
+        /// The server's words.
+        message: String,
+    },
+    /// The server answered, with an error.
+    #[error("the server answered {code} {reason}: {message}")]
+    Status {
+        /// The HTTP status.
+        code: u16,
+        /// The API's reason, possibly empty.
+        reason: String,
+        /// The server's words.
+        message: String,
+        /// When to come back at the earliest, if the server said so.
+        retry_after: Option<Duration>,
+    },
+    /// Nothing came for so long that nothing is expected any more.
+    #[error("the server was silent for {} s", _0.as_secs())]
+    Silent(Duration),
+    /// The connection was not made, or broke, or carried something that is not of the API.
+    #[error("the connection failed")]
+    Connection(#[source] BoxError),
+}
+
+impl ApiError {
+    /// Whether another way of listing may be accepted where this one was not.
+    ///
+    /// Not so if the server doesn't let us in, doesn't know the kind, or is busy; nor if there was
+    /// no answer. Silence counts: servers on some stores never say that the list is complete.
+    pub(super) fn is_about_the_request(&self) -> bool {
+        match self {
+            Self::Status { code, .. } => {
+                (400..500).contains(code) && !matches!(code, 401 | 403 | 404 | 408 | 429)
+                    || *code == 501
+            }
+            Self::Silent(_) => true,
+            Self::Expired { .. } | Self::Connection(_) => false,
+        }
+    }
+
+    /// Whether the server was there and did not like the answerable part of the request.
+    pub(super) fn status(&self) -> Option<u16> {
+        match self {
+            Self::Status { code, .. } => Some(*code),
+            Self::Expired { .. } => Some(GONE),
+            Self::Silent(_) | Self::Connection(_) => None,
+        }
+    }
+
+    /// How long the server wants to be left alone.
+    pub(super) fn retry_after(&self) -> Duration {
+        match self {
+            Self::Status { retry_after, .. } => retry_after.unwrap_or_default(),
+            _ => Duration::ZERO,
+        }
+    }
+}
+
+/// The status of expired resource versions and continue tokens.
+const GONE: u16 = 410;
+
+/// An error with all its causes in one line, each said once.
+pub(super) fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let words = cause.to_string();
+        if !text.ends_with(&words) {
+            // Writing to a String can't fail.
+            let _ = write!(text, ": {words}");
+        }
+        source = cause.source();
+    }
+    text
+}
+
+/// A problem with bytes that came over a connection which itself works.
+pub(super) fn malformed(problem: &'static str) -> ApiError {
+    ApiError::Connection(problem.into())
+}

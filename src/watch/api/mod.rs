@@ -1,0 +1,38 @@
+//! Services, EndpointSlices and Nodes from an API server: listed, then watched, for ever.
+//!
+//! Apart from the other sources because all of this is about a peer that may be slow, gone, or
+//! of another mind about what an object looks like. Its own list and watch, and not
+//! `kube::runtime`, because there one unreadable object fails the whole list it is part of, and
+//! because a retry there counts as a success and so never waits longer than the first one.
+//!
+//! # Source
+//!
+//! Upstream: k8s.io/client-go/tools/cache/reflector.go (v1.36)
+
+mod answer;
+mod backoff;
+mod client;
+mod error;
+mod follow;
+mod kind;
+mod line;
+mod list;
+mod object;
+mod outage;
+mod page;
+mod position;
+mod request;
+mod sink;
+mod transport;
+mod watch;
+
+pub use client::{ApiOptions, ApiServer, ConnectError, connect};
+pub use error::ApiError;
+pub use follow::follow;
+pub use kind::{Kind, Selector};
+pub use list::{Found, Snapshot, list, snapshot};
+pub use object::{ObjectName, Undecodable};
+pub use sink::{Notice, Sink};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,93 @@
+//! An object from its JSON, or at least its name.
+//!
+//! Apart because this is where one bad object is kept from spoiling the others.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::kind::Kind;
+
+/// Namespace and name; the namespace of a Node is empty.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct ObjectName {
+    /// The namespace.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+}
+
+impl fmt::Display for ObjectName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.namespace.as_str() {
+            "" => f.write_str(&self.name),
+            namespace => write!(f, "{namespace}/{}", self.name),
+        }
+    }
+}
+
+/// An object that is there and can't be read.
+#[derive(Debug, thiserror::Error)]
+#[error("`{name}` can't be read")]
+pub struct Undecodable {
+    /// Which one; empty if not even that can be read.
+    pub name: ObjectName,
+    /// Why.
+    pub source: serde_json::Error,
+}
+
+/// What a list or a watch said about one object.
+pub(super) struct Object<K> {
+    /// Empty if it can't be read.
+    pub(super) resource_version: String,
+    pub(super) state: Result<K, Undecodable>,
+}
+
+impl<K: Kind> Object<K> {
+    /// Never fails: what can't be read is part of the result.
+    pub(super) fn read(raw: &RawValue) -> Self {
+        match serde_json::from_str::<K>(raw.get()) {
+            Ok(object) => Self {
+                resource_version: object.metadata().resource_version.clone(),
+                state: Ok(object),
+            },
+            Err(source) => Self::unreadable(raw, source),
+        }
+    }
+
+    fn unreadable(raw: &RawValue, source: serde_json::Error) -> Self {
+        let Stub { metadata } = serde_json::from_str(raw.get()).unwrap_or_default();
+        let name = ObjectName {
+            namespace: text(metadata.namespace),
+            name: text(metadata.name),
+        };
+        Self {
+            resource_version: text(metadata.resource_version),
+            state: Err(Undecodable { name, source }),
+        }
+    }
+}
+
+fn text(raw: Option<&RawValue>) -> String {
+    raw.and_then(|raw| serde_json::from_str(raw.get()).ok())
+        .unwrap_or_default()
+}
+
+/// The part of an object that nobody gets wrong.
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+struct Stub<'a> {
+    metadata: StubMetadata<'a>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct StubMetadata<'a> {
+    #[serde(borrow)]
+    name: Option<&'a RawValue>,
+    #[serde(borrow)]
+    namespace: Option<&'a RawValue>,
+    #[serde(borrow)]
+    resource_version: Option<&'a RawValue>,
+}
