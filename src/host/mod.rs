@@ -4,6 +4,7 @@
 
 mod excerpt;
 mod exec;
+mod fake;
 mod interfaces;
 mod iptables;
 mod lock_wait;
@@ -17,6 +18,7 @@ mod tests;
 pub use crate::rules::Backend;
 pub use excerpt::{Excerpt, excerpt};
 pub use exec::{Exec, Options};
+pub use fake::{Fake, Fault};
 pub use interfaces::{InterfaceAddress, interface_addresses, local_addresses};
 pub use iptables::{Features, Iptables, Restored, Version};
 pub use process::{Ending, RunError};

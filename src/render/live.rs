@@ -54,13 +54,13 @@ impl Live {
             return;
         };
         let is_ours = JUMPS.iter().any(|jump| jump.from == chain) && spec.contains("-j KUBE-");
-        if is_ours && let Ok(rule) = Rule::parse(spec) {
+        if is_ours && let Ok(rule) = spec.parse::<Rule>() {
             self.jumps.push((table, chain.into(), rule));
         }
     }
 
     fn has(&self, jump: &Jump) -> bool {
-        let Ok(wanted) = Rule::parse(jump.rule) else {
+        let Ok(wanted) = jump.rule.parse::<Rule>() else {
             return false;
         };
         self.jumps.iter().any(|(table, from, rule)| {

@@ -4,11 +4,36 @@
 //! tests, `diff`, `explain` and the comparison with what the kernel really holds.
 
 mod backend;
+mod chain;
+mod command;
+mod condition;
+mod matches;
+mod names;
+mod network;
 mod payload;
+mod read_match;
+mod read_target;
+mod reason;
 mod rule;
+mod ruleset;
+mod spec;
+mod stage;
 mod table;
+mod target;
+mod token;
+
+#[cfg(test)]
+mod tests;
 
 pub use backend::Backend;
+pub use chain::{Chain, Policy};
+pub use condition::{Bits, Negatable, PortRange, Probability};
+pub use matches::{Extension, Match, Recent, RecentAction};
+pub use names::{AddressTypes, States};
+pub use network::Network;
 pub use payload::{Payload, Text};
+pub use reason::{ParseError, Reason, Refused};
 pub use rule::Rule;
+pub use ruleset::RuleSet;
 pub use table::Table;
+pub use target::Target;

@@ -16,6 +16,18 @@ pub enum Table {
 }
 
 impl Table {
+    /// All of them, in the order in which they are saved.
+    pub const ALL: [Self; 3] = [Self::Filter, Self::Nat, Self::Mangle];
+
+    /// The chains that the kernel itself runs; they exist without being declared.
+    pub const fn built_in_chains(self) -> &'static [&'static str] {
+        match self {
+            Self::Filter => &["INPUT", "FORWARD", "OUTPUT"],
+            Self::Nat => &["PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"],
+            Self::Mangle => &["PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"],
+        }
+    }
+
     /// The name after `-t` and after `*`.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -27,9 +39,7 @@ impl Table {
 
     /// The table of that name; `None` for `raw`, `security` and unknown ones.
     pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Filter, Self::Nat, Self::Mangle]
-            .into_iter()
-            .find(|table| table.as_str() == name)
+        Self::ALL.into_iter().find(|table| table.as_str() == name)
     }
 }
 

@@ -1,0 +1,110 @@
+//! A kernel made of a [`RuleSet`], behind the same trait as the real one, with faults on demand.
+//!
+//! Apart from test folders because it is the meaning of `iptables-restore --noflush` and nothing
+//! else: kernel tests hold it against the real programs.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+
+use super::{Ending, Iptables, RestoreError, Restored, RunError};
+use crate::rules::{Payload, RuleSet, Table};
+
+/// What goes wrong, once each, in the order given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// The restore does nothing and fails, as if killed.
+    Restore,
+    /// The save fails.
+    Save,
+}
+
+/// A kernel that is not there.
+#[derive(Debug, Default)]
+pub struct Fake {
+    rules: RefCell<RuleSet>,
+    payloads: RefCell<Vec<String>>,
+    faults: RefCell<VecDeque<Fault>>,
+}
+
+impl Fake {
+    /// A kernel that holds `rules` already.
+    pub fn holding(rules: RuleSet) -> Self {
+        Self {
+            rules: rules.into(),
+            ..Self::default()
+        }
+    }
+
+    /// What it holds now.
+    pub fn rules(&self) -> RuleSet {
+        self.rules.borrow().clone()
+    }
+
+    /// Replaces what it holds, as somebody else might.
+    pub fn set_rules(&self, rules: RuleSet) {
+        self.rules.replace(rules);
+    }
+
+    /// The payloads it was given since the last call, refused ones too.
+    pub fn take_payloads(&self) -> Vec<String> {
+        self.payloads.take()
+    }
+
+    /// Lets the next call of that kind fail.
+    pub fn inject(&self, fault: Fault) {
+        self.faults.borrow_mut().push_back(fault);
+    }
+
+    fn strikes(&self, fault: Fault) -> bool {
+        let mut faults = self.faults.borrow_mut();
+        let is_next = faults.front() == Some(&fault);
+        if is_next {
+            faults.pop_front();
+        }
+        is_next
+    }
+}
+
+impl Iptables for Fake {
+    async fn restore(&self, payload: &mut dyn Payload) -> Result<Restored, RestoreError> {
+        let mut bytes = Vec::new();
+        while payload.write_next(&mut bytes) {}
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let applied = if self.strikes(Fault::Restore) {
+            Err(RestoreError::Killed {
+                signal: 9,
+                stderr: "injected".to_owned(),
+            })
+        } else {
+            let refused = self.rules.borrow_mut().apply(&text);
+            refused.map_err(|refused| RestoreError::Refused {
+                line: refused.line,
+                reason: refused.reason.to_string(),
+            })
+        };
+        self.payloads.borrow_mut().push(text);
+        let payload_bytes = bytes.len() as u64;
+        applied.map(|()| Restored {
+            payload_bytes,
+            ..Restored::default()
+        })
+    }
+
+    async fn save(&self, table: Table) -> Result<String, RunError> {
+        if self.strikes(Fault::Save) {
+            return Err(RunError::Failed {
+                program: "iptables-save".to_owned(),
+                ending: Ending::Exited(4),
+                stderr: "injected".to_owned(),
+            });
+        }
+        let save = self.rules.borrow().to_save_text();
+        let wanted = format!("*{table}\n");
+        let start = save.find(&wanted).unwrap_or(save.len());
+        let section = save.get(start..).unwrap_or_default();
+        let end = section
+            .find("COMMIT\n")
+            .map_or(section.len(), |at| at + "COMMIT\n".len());
+        Ok(section.get(..end).unwrap_or_default().to_owned())
+    }
+}

@@ -1,0 +1,147 @@
+//! Networks as rules hold them: an address and any mask.
+//!
+//! Apart from [`IpNet`](ipnet::IpNet) because netfilter also takes masks with holes, and a rule
+//! set read from the kernel may contain them.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+use super::reason::Reason;
+
+/// What `-s` and `-d` compare with.
+///
+/// # Invariants
+///
+/// - Address and mask are of one family.
+/// - The address has no bit outside the mask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Network {
+    address: IpAddr,
+    mask: IpAddr,
+}
+
+impl Network {
+    /// Whether the address is in it; never across families.
+    pub fn contains(self, ip: IpAddr) -> bool {
+        masked(ip, self.mask) == Some(self.address)
+    }
+
+    /// Whether every address is in it, in which case iptables does not print it.
+    pub(super) fn is_everything(self) -> bool {
+        self.prefix() == Some(0)
+    }
+
+    /// The number of leading ones of the mask, if it has no other.
+    fn prefix(self) -> Option<u32> {
+        let (ones, zeros, bits) = match self.mask {
+            IpAddr::V4(mask) => {
+                let mask = mask.to_bits();
+                (mask.leading_ones(), mask.trailing_zeros(), 32)
+            }
+            IpAddr::V6(mask) => {
+                let mask = mask.to_bits();
+                (mask.leading_ones(), mask.trailing_zeros(), 128)
+            }
+        };
+        (ones + zeros == bits).then_some(ones)
+    }
+}
+
+impl FromStr for Network {
+    type Err = Reason;
+
+    fn from_str(text: &str) -> Result<Self, Reason> {
+        let (address, mask) = match text.split_once('/') {
+            Some((address, mask)) => (address, Some(mask)),
+            None => (text, None),
+        };
+        read(address, mask).ok_or_else(|| Reason::BadAddress(text.to_owned()))
+    }
+}
+
+fn read(address: &str, mask: Option<&str>) -> Option<Network> {
+    let ip: IpAddr = address.parse().ok()?;
+    let mask = match mask {
+        None => prefix_mask(ip, if ip.is_ipv4() { 32 } else { 128 })?,
+        Some(text) => match text.parse::<u32>() {
+            Ok(length) => prefix_mask(ip, length)?,
+            Err(_) => text.parse().ok()?,
+        },
+    };
+    let address = masked(ip, mask)?;
+    Some(Network { address, mask })
+}
+
+fn prefix_mask(ip: IpAddr, length: u32) -> Option<IpAddr> {
+    Some(match ip {
+        IpAddr::V4(_) => {
+            let zeros = 32_u32.checked_sub(length)?;
+            Ipv4Addr::from_bits(u32::MAX.checked_shl(zeros).unwrap_or(0)).into()
+        }
+        IpAddr::V6(_) => {
+            let zeros = 128_u32.checked_sub(length)?;
+            Ipv6Addr::from_bits(u128::MAX.checked_shl(zeros).unwrap_or(0)).into()
+        }
+    })
+}
+
+fn masked(ip: IpAddr, mask: IpAddr) -> Option<IpAddr> {
+    match (ip, mask) {
+        (IpAddr::V4(ip), IpAddr::V4(mask)) => Some(IpAddr::V4(ip & mask)),
+        (IpAddr::V6(ip), IpAddr::V6(mask)) => Some(IpAddr::V6(ip & mask)),
+        _ => None,
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.prefix() {
+            Some(length) => write!(f, "{}/{length}", self.address),
+            None => write!(f, "{}/{}", self.address, self.mask),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        let shown = text.parse::<Network>().map(|network| network.to_string());
+        assert_eq!(shown.as_deref().unwrap_or("none"), expected, "{text}");
+    }
+
+    #[test]
+    fn printed_as_the_kernel_tools_do() {
+        check("172.30.0.1", "172.30.0.1/32");
+        check("10.1.2.3/8", "10.0.0.0/8");
+        check("10.1.2.3/255.255.0.0", "10.1.0.0/16");
+        check("10.1.2.3/255.0.255.0", "10.0.2.0/255.0.255.0");
+        check("0.0.0.0/0", "0.0.0.0/0");
+        check("FD00:0:0::5", "fd00::5/128");
+        check("fd00::1/64", "fd00::/64");
+        check("fd00::1/ffff::", "fd00::/16");
+        for bad in [
+            "",
+            "host",
+            "10.0.0.0/33",
+            "1.2.3.4,1.2.3.5",
+            "1.2.3.4/ffff::",
+        ] {
+            check(bad, "none");
+        }
+    }
+
+    #[test]
+    fn contains_only_its_own_family() {
+        let everything: Network = "0.0.0.0/0".parse().unwrap();
+        assert!(everything.is_everything());
+        assert!(everything.contains("1.2.3.4".parse().unwrap()));
+        assert!(!everything.contains("fd00::1".parse().unwrap()));
+        let holes: Network = "10.0.2.0/255.0.255.0".parse().unwrap();
+        assert!(holes.contains("10.9.2.7".parse().unwrap()));
+        assert!(!holes.contains("10.9.3.7".parse().unwrap()));
+    }
+}

@@ -1,0 +1,5 @@
+//! Tests of the rules that are too long to stand beside the code.
+//!
+//! Apart as a folder so that each file mirrors one file of the module.
+
+mod rule;

@@ -1,0 +1,194 @@
+//! Spellings of one rule that must be equal, and some that must not.
+//!
+//! Apart because the list is long; every pair here was seen as input and output of
+//! `iptables-nft` and `iptables-legacy` 1.8.9.
+
+use crate::rules::Rule;
+
+fn rule(spec: &str) -> Rule {
+    spec.parse().unwrap_or_else(|e| panic!("{spec}: {e}"))
+}
+
+/// `written` is the same rule as `saved`, and both print as `canonical`.
+#[track_caller]
+fn check(written: &str, saved: &str, canonical: &str) {
+    assert_eq!(rule(written), rule(saved), "{written}");
+    assert_eq!(rule(written).to_string(), canonical);
+    assert_eq!(rule(canonical), rule(written), "{canonical}");
+}
+
+/// `saved` is its own canonical form.
+#[track_caller]
+fn same(written: &str, saved: &str) {
+    check(written, saved, saved);
+}
+
+#[test]
+fn order_and_addresses() {
+    same(
+        r#"-m comment --comment "ns1/a:p80 cluster IP" -m tcp -p tcp -d 172.30.0.1 --dport 80 ! -s 10.0.0.0/8 -j KUBE-MARK-MASQ"#,
+        r#"! -s 10.0.0.0/8 -d 172.30.0.1/32 -p tcp -m comment --comment "ns1/a:p80 cluster IP" -m tcp --dport 80 -j KUBE-MARK-MASQ"#,
+    );
+    same("-s 10.1.2.3/255.255.0.0 -j DROP", "-s 10.1.0.0/16 -j DROP");
+    same("-p all -s 0.0.0.0/0 -i + -j ACCEPT", "-j ACCEPT");
+    same(
+        "-m tcp -p tcp -d FD00:0::1 --dport 80 -j ACCEPT",
+        "-d fd00::1/128 -p tcp -m tcp --dport 80 -j ACCEPT",
+    );
+    same("-p tcp --dport 80", "-p tcp -m tcp --dport 80");
+    same(
+        "-p 132 -m sctp --destination-port 5:",
+        "-p sctp -m sctp --dport 5:65535",
+    );
+    same(
+        "[12:3400] -i eth0 ! -o cali+ -g X",
+        "-i eth0 ! -o cali+ -g X",
+    );
+    same("-p 47 -f -j ACCEPT", "-p gre -f -j ACCEPT");
+    same(
+        "-p udp --sport 53 ! --dport :1024",
+        "-p udp -m udp --sport 53 --dport 1025:65535",
+    );
+    same("", "");
+}
+
+#[test]
+fn marks() {
+    same(
+        "-j MARK --or-mark 0x00004000",
+        "-j MARK --set-xmark 0x4000/0x4000",
+    );
+    same(
+        "-j MARK --xor-mark 0x4000",
+        "-j MARK --set-xmark 0x4000/0x0",
+    );
+    same(
+        "-j MARK --and-mark 0x4000",
+        "-j MARK --set-xmark 0x0/0xffffbfff",
+    );
+    same(
+        "-j MARK --set-mark 0x5000/0x4000",
+        "-j MARK --set-xmark 0x5000/0x5000",
+    );
+    same(
+        "-j MARK --set-xmark 16384",
+        "-j MARK --set-xmark 0x4000/0xffffffff",
+    );
+    same(
+        "-m mark ! --mark 0x00004000/0x00004000",
+        "-m mark ! --mark 0x4000/0x4000",
+    );
+    same("-m mark --mark 0x4000/0xffffffff", "-m mark --mark 0x4000");
+}
+
+#[test]
+fn probabilities_are_what_the_kernel_stores() {
+    for (written, saved) in [
+        ("0.3333333333", "0.33333333349"),
+        ("0.5000000000", "0.50000000000"),
+        ("0.1428571429", "0.14285714272"),
+        ("0.0010000000", "0.00100000016"),
+    ] {
+        same(
+            &format!("-m statistic --mode random --probability {written} -j A"),
+            &format!("-m statistic --mode random --probability {saved} -j A"),
+        );
+    }
+    assert_ne!(
+        rule("-m statistic --mode random --probability 0.33333"),
+        rule("-m statistic --mode random --probability 0.33334"),
+    );
+}
+
+#[test]
+fn defaults_of_both_families() {
+    for with in ["icmp-port-unreachable", "icmp6-port-unreachable"] {
+        check(
+            "-j REJECT",
+            &format!("-j REJECT --reject-with {with}"),
+            "-j REJECT",
+        );
+    }
+    for mask in ["255.255.255.255", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"] {
+        check(
+            "-m recent --name KUBE-SEP-A --rcheck --seconds 10800 --reap -j KUBE-SEP-A",
+            &format!(
+                "-m recent --rcheck --seconds 10800 --reap --name KUBE-SEP-A --mask {mask} --rsource -j KUBE-SEP-A"
+            ),
+            "-m recent --rcheck --seconds 10800 --reap --name KUBE-SEP-A -j KUBE-SEP-A",
+        );
+    }
+    assert_ne!(rule("-j REJECT"), rule("-j REJECT --reject-with tcp-reset"));
+}
+
+#[test]
+fn sets_and_repeats() {
+    same(
+        "-m conntrack --ctstate DNAT,NEW,RELATED,INVALID",
+        "-m conntrack --ctstate INVALID,NEW,RELATED,DNAT",
+    );
+    same(
+        "-m addrtype --dst-type LOCAL,UNICAST",
+        "-m addrtype --dst-type UNICAST,LOCAL",
+    );
+    same(
+        "-m comment --comment one -m mark --mark 1 -m comment --comment two",
+        "-m comment --comment one -m comment --comment two -m mark --mark 0x1",
+    );
+    assert_ne!(
+        rule("-m conntrack --ctstate NEW"),
+        rule("-m conntrack ! --ctstate NEW")
+    );
+}
+
+#[test]
+fn translation() {
+    same(
+        "-j MASQUERADE --random-fully",
+        "-j MASQUERADE --random-fully",
+    );
+    same(
+        "-m tcp -p tcp -j DNAT --to-destination 10.0.0.1:80",
+        "-p tcp -m tcp -j DNAT --to-destination 10.0.0.1:80",
+    );
+    same(
+        "-p tcp -j DNAT --to-destination [FD00:0::1]:80",
+        "-p tcp -j DNAT --to-destination [fd00::1]:80",
+    );
+    same(
+        "-j DNAT --to-destination fd00::1",
+        "-j DNAT --to-destination fd00::1",
+    );
+}
+
+#[test]
+fn what_is_unknown_is_carried() {
+    for spec in [
+        r#"-j LOG --log-prefix "a \"b\" \'c\' \\d ""#,
+        "-p tcp -m multiport --dports 80,443 -m tcp --tcp-flags SYN,RST SYN -j TCPMSS --clamp-mss-to-pmtu",
+        "-p icmp -m icmp --icmp-type 8 -m limit --limit 5/min -j ACCEPT",
+        "-m set --match-set cali40all-ipam-pools src -m set ! --match-set x dst -j SNAT --to-source 1.2.3.4",
+        "-m statistic --mode nth --every 3 --packet 1 -j X",
+        r#"-m bpf --object-pinned /sys/fs/bpf/x -m comment --comment "cali:Cz_q" -j ACCEPT"#,
+        "-m nfacct --nfacct-name localhost_nps_accepted_pkts -j X",
+        "-p tcp -j MASQUERADE --to-ports 1024-2000",
+        "-m comment --comment --odd -j X",
+    ] {
+        assert_eq!(rule(spec).to_string(), spec);
+    }
+}
+
+#[test]
+fn malformed_rules() {
+    for (spec, reason) in [
+        (r#"-m comment --comment "x"#, "a quoted text does not end"),
+        ("-s example.org", "`example.org` is no address"),
+        ("-s", "`-s` lacks its value"),
+        ("DROP", "unexpected `DROP`"),
+        ("-j DROP !", "unexpected `!`"),
+        ("-j DROP ACCEPT", "unexpected `ACCEPT`"),
+    ] {
+        let shown = spec.parse::<Rule>().map_err(|e| e.to_string());
+        assert_eq!(shown, Err(reason.to_owned()), "{spec}");
+    }
+}
