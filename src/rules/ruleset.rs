@@ -57,6 +57,12 @@ impl RuleSet {
         self.tables.get(&table)?.by_name.get(name)
     }
 
+    /// The chain and its name, both as long as the rule set lives.
+    pub(super) fn find(&self, table: Table, name: &str) -> Option<(&str, &Chain)> {
+        let found = self.tables.get(&table)?.by_name.get_key_value(name);
+        found.map(|(name, chain)| (name.as_ref(), chain))
+    }
+
     /// All chains of a table with their names, sorted.
     pub fn chains(&self, table: Table) -> impl Iterator<Item = (&str, &Chain)> {
         let chains = self.tables.get(&table).into_iter();

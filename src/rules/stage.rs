@@ -173,12 +173,16 @@ impl<'a> Stage<'a> {
         // The rules are not copied first: a full payload flushes every chain there is.
         if let Some(staged) = self.changes.chains.insert(name.into(), empty) {
             let rules = staged.map(|chain| chain.rules).unwrap_or_default();
-            rules.iter().for_each(|rule| self.leave(rule));
+            for rule in &rules {
+                self.leave(rule);
+            }
             return Ok(());
         }
         let base = self.base;
         if let Some(chain) = base.by_name.get(name) {
-            chain.rules.iter().for_each(|rule| self.leave(rule));
+            for rule in &chain.rules {
+                self.leave(rule);
+            }
         }
         Ok(())
     }

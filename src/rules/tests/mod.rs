@@ -2,4 +2,7 @@
 //!
 //! Apart as a folder so that each file mirrors one file of the module.
 
+mod diff;
 mod rule;
+mod ruleset;
+mod trace;

@@ -1,0 +1,184 @@
+//! What payloads do to a rule set, and what is refused.
+//!
+//! Apart because it is a table of small stories. Each was played to `iptables-nft-restore` and
+//! `iptables-legacy-restore` 1.8.9 as well; the files in `saves` are what those printed.
+
+use std::fmt::Write as _;
+
+use crate::rules::{Comparison, RuleSet, Table};
+
+/// Applies the payloads one after another and shows the nat table, or why the last was refused.
+#[track_caller]
+fn check(payloads: &[&str], expected: &str) {
+    let mut rules = RuleSet::default();
+    let mut shown = String::new();
+    for payload in payloads {
+        if let Err(refused) = rules.apply(payload) {
+            shown = format!("{refused}\n");
+        }
+    }
+    for (name, chain) in rules.chains(Table::Nat) {
+        if chain.policy.is_none() || !chain.rules.is_empty() {
+            let rules: Vec<String> = chain.rules.iter().map(ToString::to_string).collect();
+            writeln!(shown, "{name} [{}]", rules.join("; ")).unwrap();
+        }
+    }
+    assert_eq!(shown, expected, "{payloads:#?}");
+    let again = RuleSet::parse(&rules.to_save_text()).unwrap();
+    assert_eq!(again, rules);
+}
+
+#[test]
+fn chain_lines_create_and_flush() {
+    check(
+        &["*nat\n:A - [0:0]\n-A A -j RETURN\nCOMMIT\n"],
+        "A [-j RETURN]\n",
+    );
+    check(
+        &["*nat\n:A - [0:0]\n-A A -j RETURN\nCOMMIT\n*nat\n:A - [0:0]\nCOMMIT\n"],
+        "A []\n",
+    );
+    check(
+        &[
+            "*nat\n-A OUTPUT -j ACCEPT\nCOMMIT\n",
+            "*nat\n:OUTPUT ACCEPT [0:0]\nCOMMIT\n",
+        ],
+        "OUTPUT [-j ACCEPT]\n",
+    );
+    check(&["# nothing\n\n*nat\nCOMMIT\n"], "");
+}
+
+#[test]
+fn single_rules_come_and_go() {
+    let two = "*nat\n:A - [0:0]\n-A A -j RETURN\n-A A -j ACCEPT\n";
+    for (line, expected) in [
+        ("-I A -j DROP", "A [-j DROP; -j RETURN; -j ACCEPT]\n"),
+        ("-I A 2 -j DROP", "A [-j RETURN; -j DROP; -j ACCEPT]\n"),
+        ("-I A 3 -j DROP", "A [-j RETURN; -j ACCEPT; -j DROP]\n"),
+        ("-R A 1 -j DROP", "A [-j DROP; -j ACCEPT]\n"),
+        ("-D A 1", "A [-j ACCEPT]\n"),
+        ("-D A -j ACCEPT", "A [-j RETURN]\n"),
+        ("-F A", "A []\n"),
+        ("-F\n-X", ""),
+        ("-F A\n-X A", ""),
+        ("-F A\n-X A\n-N A", "A []\n"),
+        (
+            "[5:300] -A A -j DROP",
+            "A [-j RETURN; -j ACCEPT; -j DROP]\n",
+        ),
+        ("-S A\n-Z", "A [-j RETURN; -j ACCEPT]\n"),
+        ("-A A", "A [-j RETURN; -j ACCEPT; ]\n"),
+    ] {
+        check(&[&format!("{two}{line}\nCOMMIT\n")], expected);
+    }
+}
+
+#[test]
+fn refused_lines_leave_the_table_as_it_was() {
+    let before = "*nat\n:A - [0:0]\n:B - [0:0]\n-A A -j B\nCOMMIT\n";
+    for (line, reason) in [
+        ("-A A -j NOPE", "no chain `NOPE` to jump to"),
+        (
+            "-A A -j LATER\n:LATER - [0:0]",
+            "no chain `LATER` to jump to",
+        ),
+        ("-A B -j OUTPUT", "no chain `OUTPUT` to jump to"),
+        ("-X B", "chain `B` is still referenced"),
+        ("-X B\n:A - [0:0]", "chain `B` is still referenced"),
+        ("-X A", "chain `A` is not empty"),
+        ("-X NOPE", "no chain `NOPE`"),
+        ("-X OUTPUT", "chain `OUTPUT` cannot be declared like that"),
+        ("-F NOPE", "no chain `NOPE`"),
+        ("-A NOPE -j DROP", "no chain `NOPE`"),
+        ("-D A -j DROP", "no such rule in chain `A`"),
+        ("-D A 2", "no rule number 2 in chain `A`"),
+        ("-I A 3 -j DROP", "no rule number 3 in chain `A`"),
+        ("-N A", "chain `A` exists already"),
+        (
+            ":ACCEPT - [0:0]",
+            "chain `ACCEPT` cannot be declared like that",
+        ),
+        (
+            ":B2345678901234567890123456789 - [0:0]",
+            "chain name `B2345678901234567890123456789` is longer than 28 bytes",
+        ),
+        ("-A A -s nowhere", "`nowhere` is no address"),
+        ("nonsense", "unknown command `nonsense`"),
+    ] {
+        let payload = format!("*nat\n:NEW - [0:0]\n{line}\nCOMMIT\n");
+        check(
+            &[before, &payload],
+            &format!("line 3 refused: {reason}\nA [-j B]\nB []\n"),
+        );
+    }
+}
+
+#[test]
+fn tables_are_committed_one_by_one() {
+    check(
+        &["*nat\n:A - [0:0]\nCOMMIT\n*filter\n-A NOPE -j DROP\nCOMMIT\n"],
+        "line 5 refused: no chain `NOPE`\nA []\n",
+    );
+    check(&["*nat\n:A - [0:0]\n"], "line 3 refused: COMMIT expected\n");
+    check(
+        &["-A OUTPUT -j DROP\n"],
+        "line 1 refused: a command outside any table\n",
+    );
+}
+
+#[test]
+fn a_chain_goes_once_nobody_leads_to_it() {
+    let before = "*nat\n:A - [0:0]\n:B - [0:0]\n-A A -j B\n-A A -g B\nCOMMIT\n";
+    check(&[before, "*nat\n:A - [0:0]\n-X B\nCOMMIT\n"], "A []\n");
+    check(
+        &[before, "*nat\n-D A -j B\n-D A 1\n-X B\nCOMMIT\n"],
+        "A []\n",
+    );
+}
+
+#[test]
+fn foreign_tables_are_counted() {
+    let rules =
+        RuleSet::parse("*raw\n:PREROUTING ACCEPT [3:4]\n-A PREROUTING -j CT --notrack\nCOMMIT\n");
+    let foreign: Vec<(String, usize)> = rules
+        .unwrap()
+        .foreign_tables()
+        .map(|(name, rules)| (name.to_owned(), rules))
+        .collect();
+    assert_eq!(foreign, [("raw".to_owned(), 1)]);
+}
+
+#[test]
+fn a_save_may_use_targets_never_heard_of() {
+    let rules = RuleSet::parse("*filter\n:INPUT DROP [1:2]\n-A INPUT -j TARPIT\nCOMMIT\n").unwrap();
+    assert_eq!(rules.rule_count(Table::Filter), 1);
+}
+
+#[test]
+fn what_was_applied_is_what_both_back_ends_print() {
+    for (payload, saves) in [
+        (
+            include_str!("saves/v4.payload"),
+            [
+                include_str!("saves/v4.nft"),
+                include_str!("saves/v4.legacy"),
+            ],
+        ),
+        (
+            include_str!("saves/v6.payload"),
+            [
+                include_str!("saves/v6.nft"),
+                include_str!("saves/v6.legacy"),
+            ],
+        ),
+    ] {
+        let mut applied = RuleSet::default();
+        applied.apply(payload).unwrap();
+        for save in saves {
+            let saved = RuleSet::parse(save).unwrap();
+            let difference = Comparison::STRICT.compare(&applied, &saved);
+            assert!(difference.is_empty(), "{difference}");
+            assert_eq!(applied, saved);
+        }
+    }
+}

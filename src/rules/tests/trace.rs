@@ -1,0 +1,219 @@
+//! Packets through a small cluster.
+//!
+//! Apart because all of them share one rule set: pods in 10.0.0.0/8, the node 192.168.0.2, one
+//! service with three endpoints and affinity, one without any.
+//!
+//! # Source
+//!
+//! Upstream: `pkg/proxy/iptables/proxier_test.go`, `TestTracePacket` has the idea (v1.36)
+
+use crate::net::Protocol;
+use crate::rules::{Locality, Packet, RuleSet, Share, trace};
+
+fn packet(source: &str, destination: &str, port: u16) -> Packet {
+    Packet {
+        source: source.parse().unwrap(),
+        destination: destination.parse().unwrap(),
+        protocol: Protocol::Tcp,
+        port: port.try_into().unwrap(),
+        in_interface: None,
+    }
+}
+
+fn locality(remembered: &[&str]) -> Locality {
+    Locality {
+        addresses: ["192.168.0.2".parse().unwrap()].into(),
+        remembered: remembered.iter().map(|name| Box::from(*name)).collect(),
+    }
+}
+
+fn rules(extra: &str) -> RuleSet {
+    let mut rules = RuleSet::default();
+    rules.apply(include_str!("saves/v4.payload")).unwrap();
+    rules.apply(extra).unwrap();
+    rules
+}
+
+#[track_caller]
+fn outcomes(rules: &RuleSet, packet: &Packet, locality: &Locality, expected: &[&str]) {
+    let outcomes = trace(rules, packet, locality);
+    let shown: Vec<String> = outcomes
+        .iter()
+        .map(|outcome| format!("{}: {}", outcome.share, outcome.verdict))
+        .collect();
+    assert_eq!(shown, expected);
+    let whole = outcomes
+        .iter()
+        .fold(Share::NONE, |sum, one| sum.plus(one.share));
+    assert_eq!(whole, Share::ALL);
+}
+
+#[track_caller]
+fn check(source: &str, destination: &str, port: u16, expected: &[&str]) {
+    let packet = packet(source, destination, port);
+    outcomes(&rules(""), &packet, &locality(&[]), expected);
+}
+
+const KEPT: [&str; 3] = [
+    "1/3: to 10.0.0.1:80, source kept",
+    "1/3: to 10.0.0.2:80, source kept",
+    "1/3: to 10.0.0.3:80, source kept",
+];
+
+const MASQUERADED: [&str; 3] = [
+    "1/3: to 10.0.0.1:80, masqueraded",
+    "1/3: to 10.0.0.2:80, masqueraded",
+    "1/3: to 10.0.0.3:80, masqueraded",
+];
+
+#[test]
+fn endpoints_share_the_packets() {
+    check("10.0.0.9", "172.30.0.1", 80, &KEPT);
+    check("203.0.113.5", "172.30.0.1", 80, &MASQUERADED);
+    check("192.168.0.2", "172.30.0.1", 80, &MASQUERADED);
+    check("10.0.0.9", "172.30.0.1", 81, &["1: passed, source kept"]);
+}
+
+#[test]
+fn an_endpoint_that_talks_to_itself_is_masqueraded() {
+    let [_, second, third] = KEPT;
+    check(
+        "10.0.0.1",
+        "172.30.0.1",
+        80,
+        &["1/3: to 10.0.0.1:80, masqueraded", second, third],
+    );
+}
+
+#[test]
+fn affinity_is_followed_if_remembered() {
+    let packet = packet("10.0.0.9", "172.30.0.1", 80);
+    let expected = ["1: to 10.0.0.1:80, source kept"];
+    outcomes(&rules(""), &packet, &locality(&["KUBE-SEP-1"]), &expected);
+}
+
+#[test]
+fn node_ports_are_on_local_addresses_only() {
+    check("203.0.113.5", "192.168.0.2", 30001, &MASQUERADED);
+    check(
+        "203.0.113.5",
+        "192.168.0.3",
+        30001,
+        &["1: passed, source kept"],
+    );
+    check(
+        "127.0.0.1",
+        "127.0.0.1",
+        30001,
+        &["1: passed, source kept"],
+    );
+    check(
+        "203.0.113.5",
+        "192.168.0.2",
+        30000,
+        &["1: passed, source kept"],
+    );
+}
+
+#[test]
+fn refusals() {
+    check("10.0.0.9", "172.30.0.9", 80, &["1: rejected"]);
+    check("192.168.0.2", "172.30.0.9", 80, &["1: rejected"]);
+    check("203.0.113.5", "1.2.3.4", 80, &MASQUERADED);
+    check("198.51.100.1", "1.2.3.4", 80, &["1: dropped"]);
+    // Loopback must not be reached in any other way than through a translation.
+    check("192.168.0.2", "127.0.0.1", 80, &["1: dropped"]);
+}
+
+#[test]
+fn steps_name_the_rules_that_matched() {
+    let rules = rules("");
+    let packet = packet("10.0.0.9", "172.30.0.9", 80);
+    let locality = locality(&[]);
+    let found = trace(&rules, &packet, &locality);
+    let steps: Vec<&str> = found[0].steps.iter().map(|step| step.chain).collect();
+    assert_eq!(
+        steps,
+        [
+            "PREROUTING",
+            "FORWARD",
+            "FORWARD",
+            "FORWARD",
+            "KUBE-SERVICES"
+        ]
+    );
+}
+
+/// `payload` runs before everything else, for a packet from outside to 203.0.113.9:80.
+#[track_caller]
+fn first(payload: &str, in_interface: Option<&str>, expected: &[&str]) {
+    let mut packet = packet("198.51.100.1", "203.0.113.9", 80);
+    packet.in_interface = in_interface.map(Box::from);
+    outcomes(&rules(payload), &packet, &locality(&[]), expected);
+}
+
+#[test]
+fn what_is_not_modelled_is_said_and_not_guessed() {
+    let limit = "*filter\n-I FORWARD -p tcp -m limit --limit 5/min -j DROP\nCOMMIT\n";
+    first(
+        limit,
+        None,
+        &["1: unclear: filter FORWARD: `-p tcp -m limit --limit 5/min -j DROP` is not modelled"],
+    );
+    let sure_no = "*filter\n-I FORWARD -p udp -m limit --limit 5/min -j DROP\nCOMMIT\n";
+    first(sure_no, None, &["1: passed, source kept"]);
+    let log = "*filter\n-I FORWARD -j LOG\nCOMMIT\n";
+    first(log, None, &["1: passed, source kept"]);
+}
+
+#[test]
+fn interfaces() {
+    let drop = "*filter\n-I FORWARD -i cali+ -j DROP\nCOMMIT\n";
+    first(drop, Some("cali12"), &["1: dropped"]);
+    first(drop, Some("eth0"), &["1: passed, source kept"]);
+    first(
+        drop,
+        None,
+        &["1: unclear: filter FORWARD: `-i cali+ -j DROP` is not modelled"],
+    );
+    first(
+        "*filter\n-I FORWARD -i lo -j DROP\nCOMMIT\n",
+        None,
+        &["1: passed, source kept"],
+    );
+    first(
+        "*filter\n-I FORWARD ! -i lo -j DROP\nCOMMIT\n",
+        None,
+        &["1: dropped"],
+    );
+}
+
+#[test]
+fn returns_gotos_and_policies() {
+    let chains = "*filter\n:A - [0:0]\n:B - [0:0]\n-A B -j RETURN\n-A B -j REJECT\n";
+    let call = format!("{chains}-A A -j B\n-A A -j DROP\n-I FORWARD -j A\nCOMMIT\n");
+    first(&call, None, &["1: dropped"]);
+    let go = format!("{chains}-A A -g B\n-A A -j DROP\n-I FORWARD -j A\nCOMMIT\n");
+    first(&go, None, &["1: passed, source kept"]);
+    first("*filter\n-P FORWARD DROP\nCOMMIT\n", None, &["1: dropped"]);
+    first(
+        "*filter\n-P FORWARD DROP\n-I FORWARD -j ACCEPT\nCOMMIT\n",
+        None,
+        &["1: passed, source kept"],
+    );
+    let state = "*filter\n-I FORWARD -m conntrack --ctstate DNAT -j DROP\nCOMMIT\n";
+    first(state, None, &["1: passed, source kept"]);
+    let translated = "*nat\n-I PREROUTING -j DNAT --to-destination 10.0.0.7\nCOMMIT\n";
+    first(translated, None, &["1: to 10.0.0.7:80, source kept"]);
+    first(&format!("{translated}{state}"), None, &["1: dropped"]);
+}
+
+#[test]
+fn loops_and_missing_chains_end() {
+    let loops = "*filter\n:A - [0:0]\n:B - [0:0]\n-A A -j B\n-A B -j A\n-I FORWARD -j A\nCOMMIT\n";
+    first(loops, None, &["1: unclear: chain `A` leads to itself"]);
+    let rules = RuleSet::parse("*nat\n-A PREROUTING -j GONE\nCOMMIT\n").unwrap();
+    let packet = packet("198.51.100.1", "203.0.113.9", 80);
+    let expected = ["1: unclear: chain `GONE` is not there"];
+    outcomes(&rules, &packet, &locality(&[]), &expected);
+}
