@@ -1,1 +1,21 @@
 //! Logs, metrics and the small HTTP server they are served by.
+//!
+//! Apart so that nothing else decides how a number is called or where a log line goes.
+
+mod http;
+mod listen;
+mod logging;
+mod metrics;
+mod metrics_server;
+mod process;
+mod register;
+mod watch_metrics;
+
+pub use http::{Reply, not_found, reply, serve};
+pub use listen::{ListenError, listen, listen_retrying};
+pub use logging::{Color, Format, LogError, LogLevel, Options as LogOptions, install};
+pub use metrics::{Attempt, Policy, SyncMetrics};
+pub use metrics_server::MetricsPages;
+pub use process::ProcessCollector;
+pub use register::Metrics;
+pub use watch_metrics::{HealthMetrics, WatchMetrics};

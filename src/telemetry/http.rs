@@ -1,0 +1,102 @@
+//! A small HTTP/1 server for pages that are made without waiting.
+//!
+//! Apart because metrics, health and each health-check node port are served the same way, and
+//! none of them may take the process down: connections are limited in number and in how slowly
+//! they may speak.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::stream::{FuturesUnordered, StreamExt};
+use http::header::{CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use http::request::Parts;
+use http::{Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+
+/// Connections served at once; more wait in the backlog. Probes and scrapes are a handful per
+/// second, so this is only met by a flood, which then costs a few megabytes and no more.
+const CONNECTIONS: usize = 256;
+
+/// How long a client may take to send a request's head, and how long it may keep quiet between
+/// requests.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long the last answers may take once the server is stopped.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// The pause after a failed accept, lest a process out of file descriptors spins.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// A whole answer.
+pub type Reply = Response<Full<Bytes>>;
+
+/// Answers requests until stopped, then lets running answers end.
+///
+/// Everything happens within this future: dropped, it closes every connection.
+pub async fn serve<H>(listener: TcpListener, handler: H, stop: CancellationToken)
+where
+    H: Fn(&Parts) -> Reply,
+{
+    let graceful = GracefulShutdown::new();
+    let mut connections = FuturesUnordered::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept(), if connections.len() < CONNECTIONS => match accepted {
+                Ok((stream, _)) => connections.push(connection(stream, &handler, graceful.watcher())),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            },
+            Some(()) = connections.next() => {}
+            () = stop.cancelled() => break,
+        }
+    }
+    drop(listener);
+    let rest = async { while connections.next().await.is_some() {} };
+    let _ = tokio::time::timeout(DRAIN, async { tokio::join!(graceful.shutdown(), rest) }).await;
+}
+
+/// Serves one client. How the connection ended is its client's business.
+async fn connection<H>(stream: TcpStream, handler: &H, watcher: Watcher)
+where
+    H: Fn(&Parts) -> Reply,
+{
+    let answer = |request: Request<Incoming>| {
+        let (head, _) = request.into_parts();
+        std::future::ready(Ok::<_, Infallible>(handler(&head)))
+    };
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .serve_connection(TokioIo::new(stream), service_fn(answer));
+    let _ = watcher.watch(connection).await;
+}
+
+/// An answer that no browser may take for something else than it says it is.
+pub fn reply(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Reply {
+    let mut reply = Response::new(Full::new(body.into()));
+    *reply.status_mut() = status;
+    let headers = reply.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    reply
+}
+
+/// The answer for a path that is not there, as Go's server words it.
+pub fn not_found() -> Reply {
+    let text = "404 page not found\n";
+    reply(StatusCode::NOT_FOUND, "text/plain; charset=utf-8", text)
+}
+
+#[cfg(test)]
+#[path = "tests/http.rs"]
+mod tests;

@@ -1,0 +1,123 @@
+//! Opens listening sockets the way Go programs do.
+//!
+//! Apart because manifests and load balancers rely on two things Go does unasked: the IPv4
+//! wildcard also listens on IPv6, and a port still in use is tried again.
+
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use nix::sys::socket::{setsockopt, sockopt};
+use tokio::net::{TcpListener, TcpSocket};
+use tokio_util::sync::CancellationToken;
+
+/// How long to wait before a port is tried again, as upstream waits.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// Connections the kernel holds until they are accepted.
+const BACKLOG: u32 = 1024;
+
+/// An address that cannot be listened on.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on `{address}`")]
+pub struct ListenError {
+    /// As it was asked for.
+    pub address: SocketAddr,
+    /// What the system said.
+    pub source: io::Error,
+}
+
+/// Listens on an address. `0.0.0.0` stands for every address of both families if the machine has
+/// both.
+pub fn listen(address: SocketAddr) -> Result<TcpListener, ListenError> {
+    let wildcard_v4 = matches!(address.ip(), IpAddr::V4(ip) if ip.is_unspecified());
+    let opened = if wildcard_v4 {
+        let both = SocketAddr::from((Ipv6Addr::UNSPECIFIED, address.port()));
+        open(both).or_else(|error| match error.kind() {
+            io::ErrorKind::AddrInUse => Err(error),
+            // Any other error: a machine without IPv6.
+            _ => open(address),
+        })
+    } else {
+        open(address)
+    };
+    opened.map_err(|source| ListenError { address, source })
+}
+
+/// The same, tried again for as long as it fails. `None` if stopped before it succeeded.
+pub async fn listen_retrying(
+    address: SocketAddr,
+    what: &str,
+    stop: &CancellationToken,
+) -> Option<TcpListener> {
+    loop {
+        match listen(address) {
+            Ok(listener) => return Some(listener),
+            Err(ListenError { source, .. }) => {
+                tracing::error!(%address, error = %source, "cannot serve {what}; trying again");
+            }
+        }
+        tokio::select! {
+            () = tokio::time::sleep(RETRY) => {}
+            () = stop.cancelled() => return None,
+        }
+    }
+}
+
+fn open(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match address.ip() {
+        IpAddr::V4(_) => TcpSocket::new_v4()?,
+        IpAddr::V6(ip) => {
+            let socket = TcpSocket::new_v6()?;
+            setsockopt(&socket, sockopt::Ipv6V6Only, &!ip.is_unspecified())?;
+            socket
+        }
+    };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use tokio::net::TcpStream;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_wildcard_listens_on_both_families() {
+        let listener = listen(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        TcpStream::connect((Ipv4Addr::LOCALHOST, port))
+            .await
+            .unwrap();
+        if listener.local_addr().unwrap().is_ipv6() {
+            TcpStream::connect((Ipv6Addr::LOCALHOST, port))
+                .await
+                .unwrap();
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_port_in_use_is_tried_again() {
+        let first = listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+        let address = first.local_addr().unwrap();
+        let error = listen(address).unwrap_err();
+        assert_eq!(error.to_string(), format!("cannot listen on `{address}`"));
+
+        let stop = CancellationToken::new();
+        let later = async {
+            tokio::time::sleep(RETRY * 3 / 2).await;
+            drop(first);
+        };
+        let (second, ()) = tokio::join!(listen_retrying(address, "a test", &stop), later);
+        assert_eq!(second.unwrap().local_addr().unwrap(), address);
+
+        let taken = listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+        stop.cancel();
+        let address = taken.local_addr().unwrap();
+        assert!(listen_retrying(address, "a test", &stop).await.is_none());
+    }
+}

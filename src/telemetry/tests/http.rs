@@ -1,0 +1,94 @@
+//! The server over real sockets.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+
+use super::{CONNECTIONS, HEAD_TIMEOUT, not_found, reply, serve};
+
+async fn all(mut stream: TcpStream) -> String {
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await.unwrap();
+    text
+}
+
+async fn get(address: std::net::SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    all(stream).await
+}
+
+/// Runs `test` beside a server of one page, and waits for the server to end.
+async fn with_server<T: Future>(test: impl FnOnce(std::net::SocketAddr, CancellationToken) -> T) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let stop = CancellationToken::new();
+    let page = |request: &http::request::Parts| match request.uri.path() {
+        "/page" => reply(StatusCode::OK, "text/plain", "hello"),
+        _ => not_found(),
+    };
+    let server = serve(listener, page, stop.clone());
+    let client = async {
+        test(address, stop.clone()).await;
+        stop.cancel();
+    };
+    tokio::join!(server, client);
+}
+
+#[tokio::test]
+async fn pages_are_served_until_stopped() {
+    with_server(|address, stop| async move {
+        let page = get(address, "/page?x=y").await;
+        assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{page}");
+        assert!(page.contains("content-type: text/plain\r\n"), "{page}");
+        assert!(
+            page.contains("x-content-type-options: nosniff\r\n"),
+            "{page}"
+        );
+        assert!(page.ends_with("\r\n\r\nhello"), "{page}");
+        let none = get(address, "/page/").await;
+        assert!(none.starts_with("HTTP/1.1 404 Not Found\r\n"), "{none}");
+
+        // A quiet connection does not keep the server.
+        let idle = TcpStream::connect(address).await.unwrap();
+        get(address, "/page").await;
+        stop.cancel();
+        assert_eq!(all(idle).await, "");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn many_connections_wait_for_their_turn() {
+    with_server(|address, _| async move {
+        let mut idle = Vec::new();
+        for _ in 0..CONNECTIONS {
+            idle.push(TcpStream::connect(address).await.unwrap());
+        }
+        let late = get(address, "/page");
+        let mut late = std::pin::pin!(late);
+        let short = Duration::from_millis(50);
+        assert!(tokio::time::timeout(short, late.as_mut()).await.is_err());
+        idle.clear();
+        assert!(late.await.ends_with("hello"));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_slow_head_is_cut_off() {
+    with_server(|address, _| async move {
+        let mut slow = TcpStream::connect(address).await.unwrap();
+        slow.write_all(b"GET /page HT").await.unwrap();
+        get(address, "/page").await;
+        tokio::time::pause();
+        // Paused time jumps ahead as soon as everyone waits.
+        let ended = tokio::time::timeout(HEAD_TIMEOUT * 2, all(slow)).await;
+        assert!(!ended.unwrap().contains("200 OK"));
+    })
+    .await;
+}

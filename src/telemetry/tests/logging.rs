@@ -1,0 +1,111 @@
+//! What is let through and how it looks.
+
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
+
+use tracing::subscriber::with_default;
+
+use super::{Format, LogError, Options, directives, install, subscriber};
+
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Lines {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(text)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn logged(options: &Options, color: bool) -> String {
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let (subscriber, level) = subscriber(options, color, move || writer.clone()).unwrap();
+    with_default(subscriber, || {
+        tracing::info!(target: "deltaproxy::sync", chains = 3, "restored");
+        tracing::debug!(target: "deltaproxy::sync", "own detail");
+        tracing::warn!(target: "kube_runtime", "library warning");
+        tracing::info!(target: "kube_runtime", "library talk");
+        tracing::warn!(target: "kube_client::client", "a whole body");
+        assert!(level.set(2));
+        tracing::debug!(target: "deltaproxy::sync", "later detail");
+    });
+    let bytes = lines.0.lock().unwrap().clone();
+    String::from_utf8(bytes).unwrap()
+}
+
+#[track_caller]
+fn check(verbosity: u8, shown: &[&str]) {
+    let options = Options {
+        verbosity,
+        ..Options::default()
+    };
+    let text = logged(&options, false);
+    for words in [
+        "restored",
+        "own detail",
+        "library warning",
+        "library talk",
+        "a whole body",
+    ] {
+        assert_eq!(
+            text.contains(words),
+            shown.contains(&words),
+            "{words} at {verbosity}: {text}"
+        );
+    }
+    assert!(text.contains("later detail"), "{text}");
+    assert!(!text.contains('\x1b'), "{text}");
+}
+
+#[test]
+fn a_bigger_number_says_more() {
+    check(0, &["restored", "library warning"]);
+    check(
+        2,
+        &["restored", "own detail", "library warning", "library talk"],
+    );
+    check(
+        5,
+        &["restored", "own detail", "library warning", "library talk"],
+    );
+    check(
+        10,
+        &["restored", "own detail", "library warning", "library talk"],
+    );
+    assert!(directives(u8::MAX).ends_with("kube_client::client=error"));
+}
+
+#[test]
+fn json_has_its_fields_beside_the_message() {
+    let options = Options {
+        format: Format::Json,
+        filter: Some("deltaproxy=info".to_owned()),
+        ..Options::default()
+    };
+    let text = logged(&options, false);
+    let first: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+    assert_eq!(first["message"], "restored");
+    assert_eq!(first["chains"], 3);
+    assert_eq!(first["level"], "INFO");
+    assert!(logged(&Options::default(), true).contains('\x1b'));
+}
+
+#[test]
+fn a_bad_filter_is_named() {
+    let options = Options {
+        filter: Some("deltaproxy=loud".to_owned()),
+        ..Options::default()
+    };
+    let Err(error @ LogError::Filter { .. }) = install(&options) else {
+        panic!("accepted");
+    };
+    assert!(
+        error
+            .to_string()
+            .starts_with("cannot read log filter `deltaproxy=loud`\nhint: ")
+    );
+}

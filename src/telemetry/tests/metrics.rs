@@ -1,0 +1,119 @@
+//! Names, labels and buckets against what kube-proxy v1.36.3 served.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use prometheus::TextEncoder;
+
+use super::super::Metrics;
+use super::{Attempt, Policy};
+use crate::net::IpFamily;
+
+/// Every metric used once.
+fn used() -> Metrics {
+    let metrics = Metrics::new().unwrap();
+    let sync = &metrics.sync;
+    let (v4, second) = (IpFamily::V4, Duration::from_secs(1));
+    sync.synced(v4, Attempt::Full, second);
+    sync.synced(v4, Attempt::Partial, Duration::from_millis(3));
+    sync.succeeded(v4, UNIX_EPOCH + Duration::from_millis(1500));
+    sync.queued(v4, UNIX_EPOCH + second);
+    sync.restore_failed(v4, Attempt::Full);
+    sync.restore_failed(v4, Attempt::Partial);
+    sync.restored(v4, Attempt::Partial, 1000, Duration::from_millis(250));
+    sync.rules(v4, "nat", 43, 15);
+    sync.programmed(v4, second);
+    sync.endpoint_changes(6, 2);
+    sync.service_changes(5, 1);
+    sync.no_local_endpoints(v4, Policy::External, 3);
+    sync.conntrack_cleaned(v4, second, 7);
+    metrics.health.healthz("200");
+    metrics.health.livez("503");
+    metrics.watch.failed("Service");
+    metrics.watch.undecodable("Node");
+    metrics
+}
+
+fn text() -> String {
+    TextEncoder::new()
+        .encode_to_string(&used().registry.gather())
+        .unwrap()
+}
+
+/// Name and type of what kube-proxy has in iptables mode, without the two that are read from
+/// nfacct.
+const UPSTREAM: [&str; 19] = [
+    "conntrack_reconciler_deleted_entries_total counter",
+    "conntrack_reconciler_sync_duration_seconds histogram",
+    "network_programming_duration_seconds histogram",
+    "proxy_healthz_total counter",
+    "proxy_livez_total counter",
+    "sync_full_proxy_rules_duration_seconds histogram",
+    "sync_partial_proxy_rules_duration_seconds histogram",
+    "sync_proxy_rules_duration_seconds histogram",
+    "sync_proxy_rules_endpoint_changes_pending gauge",
+    "sync_proxy_rules_endpoint_changes_total counter",
+    "sync_proxy_rules_iptables_last gauge",
+    "sync_proxy_rules_iptables_partial_restore_failures_total counter",
+    "sync_proxy_rules_iptables_restore_failures_total counter",
+    "sync_proxy_rules_iptables_total gauge",
+    "sync_proxy_rules_last_queued_timestamp_seconds gauge",
+    "sync_proxy_rules_last_timestamp_seconds gauge",
+    "sync_proxy_rules_no_local_endpoints_total gauge",
+    "sync_proxy_rules_service_changes_pending gauge",
+    "sync_proxy_rules_service_changes_total counter",
+];
+
+#[test]
+fn names_and_types_are_upstream_s() {
+    let text = text();
+    let found: Vec<_> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE kubeproxy_"))
+        .collect();
+    assert_eq!(found, UPSTREAM);
+    for line in text
+        .lines()
+        .filter(|line| line.contains("# HELP kubeproxy_"))
+    {
+        assert!(line.contains(" [ALPHA] "), "{line}");
+    }
+}
+
+#[test]
+fn samples_are_spelled_as_dashboards_ask_for_them() {
+    let text = text();
+    for line in [
+        "# HELP kubeproxy_sync_proxy_rules_duration_seconds [ALPHA] SyncProxyRules latency in seconds",
+        "kubeproxy_sync_proxy_rules_duration_seconds_bucket{ip_family=\"IPv4\",le=\"0.004\"} 1",
+        "kubeproxy_sync_proxy_rules_duration_seconds_bucket{ip_family=\"IPv4\",le=\"16.384\"} 2",
+        "kubeproxy_sync_full_proxy_rules_duration_seconds_count{ip_family=\"IPv4\"} 1",
+        "kubeproxy_sync_partial_proxy_rules_duration_seconds_count{ip_family=\"IPv4\"} 1",
+        "kubeproxy_network_programming_duration_seconds_bucket{ip_family=\"IPv4\",le=\"0\"} 0",
+        "kubeproxy_network_programming_duration_seconds_bucket{ip_family=\"IPv4\",le=\"59\"} 1",
+        "kubeproxy_network_programming_duration_seconds_bucket{ip_family=\"IPv4\",le=\"300\"} 1",
+        "kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family=\"IPv4\"} 1.5",
+        "kubeproxy_sync_proxy_rules_iptables_total{ip_family=\"IPv4\",table=\"nat\"} 43",
+        "kubeproxy_sync_proxy_rules_iptables_last{ip_family=\"IPv4\",table=\"nat\"} 15",
+        "kubeproxy_sync_proxy_rules_iptables_restore_failures_total{ip_family=\"IPv4\"} 2",
+        "kubeproxy_sync_proxy_rules_iptables_partial_restore_failures_total{ip_family=\"IPv4\"} 1",
+        "kubeproxy_sync_proxy_rules_endpoint_changes_pending 2",
+        "kubeproxy_sync_proxy_rules_endpoint_changes_total 6",
+        "kubeproxy_sync_proxy_rules_no_local_endpoints_total{ip_family=\"IPv4\",traffic_policy=\"external\"} 3",
+        "kubeproxy_proxy_healthz_total{code=\"200\"} 1",
+        "deltaproxy_restore_lock_wait_seconds_total{ip_family=\"IPv4\"} 0.25",
+        "deltaproxy_restore_payload_bytes_bucket{scope=\"partial\",le=\"1024\"} 1",
+        "deltaproxy_watch_errors_total{kind=\"Service\"} 1",
+        "deltaproxy_undecodable_objects_total{kind=\"Node\"} 1",
+        "deltaproxy_build_info{version=\"0.1.0\"} 1",
+    ] {
+        assert!(
+            text.lines().any(|found| found == line),
+            "{line} not in\n{text}"
+        );
+    }
+}
+
+#[test]
+fn buckets_are_counted() {
+    assert_eq!(super::programming_buckets().len(), 1 + 2 + 59 + 12 + 7);
+}

@@ -1,0 +1,78 @@
+//! What is counted about watches and about health requests.
+//!
+//! Apart from [`metrics`](super::metrics) because other modules count these.
+
+use prometheus::{IntCounterVec, Registry, Result};
+
+use super::register::Names;
+
+/// The metrics of the watches. Clones share their values. A kind is an object kind, as
+/// `Service`.
+#[derive(Debug, Clone)]
+pub struct WatchMetrics {
+    errors: IntCounterVec,
+    undecodable: IntCounterVec,
+}
+
+impl WatchMetrics {
+    pub(super) fn register(registry: &Registry) -> Result<Self> {
+        let own = Names::own(registry);
+        Ok(Self {
+            errors: own.counters(
+                "watch_errors_total",
+                "Lists and watches that ended with an error",
+                &["kind"],
+            )?,
+            undecodable: own.counters(
+                "undecodable_objects_total",
+                "Objects that could not be read and are left out of the rules",
+                &["kind"],
+            )?,
+        })
+    }
+
+    /// A list or watch ended with an error.
+    pub fn failed(&self, kind: &str) {
+        self.errors.with_label_values(&[kind]).inc();
+    }
+
+    /// An object could not be read.
+    pub fn undecodable(&self, kind: &str) {
+        self.undecodable.with_label_values(&[kind]).inc();
+    }
+}
+
+/// The metrics of the health server. Clones share their values.
+#[derive(Debug, Clone)]
+pub struct HealthMetrics {
+    healthz: IntCounterVec,
+    livez: IntCounterVec,
+}
+
+impl HealthMetrics {
+    pub(super) fn register(registry: &Registry) -> Result<Self> {
+        let up = Names::upstream(registry);
+        Ok(Self {
+            healthz: up.counters(
+                "proxy_healthz_total",
+                "Cumulative proxy healthz HTTP status",
+                &["code"],
+            )?,
+            livez: up.counters(
+                "proxy_livez_total",
+                "Cumulative proxy livez HTTP status",
+                &["code"],
+            )?,
+        })
+    }
+
+    /// `/healthz` was answered with this status.
+    pub fn healthz(&self, code: &str) {
+        self.healthz.with_label_values(&[code]).inc();
+    }
+
+    /// `/livez` was answered with this status.
+    pub fn livez(&self, code: &str) {
+        self.livez.with_label_values(&[code]).inc();
+    }
+}
