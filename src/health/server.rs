@@ -1,0 +1,139 @@
+//! `/healthz` and `/livez`.
+//!
+//! Apart from [`state`](super::state), which knows neither HTTP nor the wall clock.
+//!
+//! # Source
+//!
+//! Upstream: `pkg/proxy/healthcheck/proxy_health.go`, `proxyHealthHandler` (v1.36)
+
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use http::StatusCode;
+use http::request::Parts;
+use jiff::Timestamp;
+
+use crate::telemetry::{HealthMetrics, Reply, not_found, reply};
+
+use super::{HealthState, Report};
+
+/// How Go prints a time that was never set.
+const NEVER: &str = "0001-01-01T00:00:00Z";
+
+/// The health of the process, shared between those who report and those who ask. Nothing is
+/// awaited while it is held.
+#[derive(Debug, Clone)]
+pub struct Health(Arc<Mutex<HealthState>>);
+
+impl Health {
+    /// Healthy so far.
+    pub fn new(sync_period: Duration) -> Self {
+        Self(Arc::new(Mutex::new(HealthState::new(sync_period))))
+    }
+
+    /// Reports something that happened.
+    pub fn update<T>(&self, change: impl FnOnce(&mut HealthState) -> T) -> T {
+        // Each change leaves the state whole, so one that panicked left it whole too.
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The state of things.
+    pub fn report(&self, now: Instant) -> Report {
+        self.update(|state| state.report(now))
+    }
+}
+
+/// Which of the two questions is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Question {
+    /// Should traffic come here? Rules and node.
+    Healthz,
+    /// Should the process be restarted? Rules only.
+    Livez,
+}
+
+/// The pages of the health port.
+#[derive(Debug, Clone)]
+pub struct HealthPages {
+    /// Whom to ask.
+    pub health: Health,
+    /// Where answers are counted.
+    pub metrics: HealthMetrics,
+}
+
+impl HealthPages {
+    /// The answer to a request; paths are exact, every method is answered alike.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is where a request meets the clock"
+    )]
+    pub fn answer(&self, request: &Parts) -> Reply {
+        let question = match request.uri.path() {
+            "/healthz" => Question::Healthz,
+            "/livez" => Question::Livez,
+            _ => return not_found(),
+        };
+        let report = self.health.report(Instant::now());
+        let healthy = report.healthy && (question == Question::Livez || report.node_eligible);
+        let status = if healthy {
+            StatusCode::OK
+        } else {
+            StatusCode::SERVICE_UNAVAILABLE
+        };
+        match question {
+            Question::Healthz => self.metrics.healthz(status.as_str()),
+            Question::Livez => self.metrics.livez(status.as_str()),
+        }
+        let body = body(question, healthy, &report, SystemTime::now());
+        reply(status, "application/json", body)
+    }
+}
+
+/// One line, its keys in upstream's order.
+fn body(question: Question, healthy: bool, report: &Report, now: SystemTime) -> String {
+    let families = report.families.into_pairs();
+    let newest = families
+        .iter()
+        .filter_map(|(_, family)| family.and_then(|report| report.last_updated))
+        .max();
+    let last_updated = time(if healthy { Some(now) } else { newest });
+    let current = time(Some(now));
+    let mut text = format!(r#"{{"lastUpdated":"{last_updated}","currentTime":"{current}","#);
+    if question == Question::Healthz {
+        push(
+            &mut text,
+            format_args!(r#""nodeEligible":{},"#, report.node_eligible),
+        );
+    }
+    push(&mut text, format_args!(r#""healthy":{}"#, report.healthy));
+    let mut lead = r#","status":{"#;
+    for (family, report) in families {
+        let Some(report) = report else { continue };
+        let updated = time(report.last_updated);
+        let healthy = report.healthy;
+        push(
+            &mut text,
+            format_args!(r#"{lead}"{family}":{{"lastUpdated":"{updated}","healthy":{healthy}}}"#),
+        );
+        lead = ",";
+    }
+    // The lead has changed exactly if `status` was opened.
+    text.push_str(if lead == "," { "}}" } else { "}" });
+    text
+}
+
+fn push(text: &mut String, part: std::fmt::Arguments<'_>) {
+    // Writing to a string cannot fail.
+    let _ = text.write_fmt(part);
+}
+
+/// RFC 3339 with as many decimals as needed.
+fn time(at: Option<SystemTime>) -> String {
+    at.and_then(|at| Timestamp::try_from(at).ok())
+        .map_or_else(|| NEVER.to_owned(), |at| at.to_string())
+}
+
+#[cfg(test)]
+#[path = "tests/server.rs"]
+mod tests;

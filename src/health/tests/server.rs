@@ -1,0 +1,140 @@
+//! Bodies against what kube-proxy v1.36.3 answered, and the whole way over a socket.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+
+use super::{Health, HealthPages, Question, body};
+use crate::health::{FamilyReport, NodeState, Report};
+use crate::net::{IpFamily, PerFamily};
+use crate::telemetry::{Metrics, serve};
+
+fn at(seconds: u64, nanos: u32) -> SystemTime {
+    UNIX_EPOCH + Duration::new(seconds, nanos)
+}
+
+/// 2026-11-21T02:47:16Z.
+const START: u64 = 1_795_229_236;
+
+fn report(healthy: bool) -> Report {
+    let family = |nanos| FamilyReport {
+        last_updated: Some(at(START, nanos)),
+        healthy,
+    };
+    Report {
+        healthy,
+        node_eligible: true,
+        families: PerFamily {
+            v4: Some(family(719_548_645)),
+            v6: Some(family(889_785_054)),
+        },
+    }
+}
+
+#[test]
+fn bodies_are_upstream_s() {
+    let now = at(START + 4, 266_369_291);
+    assert_eq!(
+        body(Question::Healthz, true, &report(true), now),
+        r#"{"lastUpdated":"2026-11-21T02:47:20.266369291Z","currentTime":"2026-11-21T02:47:20.266369291Z","nodeEligible":true,"healthy":true,"status":{"IPv4":{"lastUpdated":"2026-11-21T02:47:16.719548645Z","healthy":true},"IPv6":{"lastUpdated":"2026-11-21T02:47:16.889785054Z","healthy":true}}}"#
+    );
+    assert_eq!(
+        body(Question::Livez, false, &report(false), at(START + 99, 0)),
+        r#"{"lastUpdated":"2026-11-21T02:47:16.889785054Z","currentTime":"2026-11-21T02:48:55Z","healthy":false,"status":{"IPv4":{"lastUpdated":"2026-11-21T02:47:16.719548645Z","healthy":false},"IPv6":{"lastUpdated":"2026-11-21T02:47:16.889785054Z","healthy":false}}}"#
+    );
+}
+
+#[test]
+fn what_never_was_is_left_out_or_year_one() {
+    let mut report = report(true);
+    report.families.v6 = None;
+    report.families.v4 = Some(FamilyReport {
+        last_updated: None,
+        healthy: true,
+    });
+    report.node_eligible = false;
+    let now = at(START, 500_000_000);
+    assert_eq!(
+        body(Question::Healthz, false, &report, now),
+        r#"{"lastUpdated":"0001-01-01T00:00:00Z","currentTime":"2026-11-21T02:47:16.5Z","nodeEligible":false,"healthy":true,"status":{"IPv4":{"lastUpdated":"0001-01-01T00:00:00Z","healthy":true}}}"#
+    );
+    report.families.v4 = None;
+    assert_eq!(
+        body(Question::Livez, true, &report, now),
+        r#"{"lastUpdated":"2026-11-21T02:47:16.5Z","currentTime":"2026-11-21T02:47:16.5Z","healthy":true}"#
+    );
+}
+
+async fn ask(address: std::net::SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = format!("POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await.unwrap();
+    text
+}
+
+#[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "the server reads the same clock")]
+async fn the_node_counts_for_traffic_and_not_for_life() {
+    let metrics = Metrics::new().unwrap();
+    let health = Health::new(Duration::from_secs(30));
+    let pages = HealthPages {
+        health: health.clone(),
+        metrics: metrics.health.clone(),
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let stop = CancellationToken::new();
+    let server = serve(listener, |request| pages.answer(request), stop.clone());
+    let client = async {
+        for (path, status) in [("/healthz", "503"), ("/livez", "200"), ("/healthz/", "404")] {
+            let text = ask(address, path).await;
+            assert!(
+                text.starts_with(&format!("HTTP/1.1 {status} ")),
+                "{path}: {text}"
+            );
+        }
+        health.update(|state| state.node(NodeState::Eligible));
+        let text = ask(address, "/healthz").await;
+        assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{text}");
+        assert!(
+            text.contains("content-type: application/json\r\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("x-content-type-options: nosniff\r\n"),
+            "{text}"
+        );
+
+        let now = Instant::now();
+        let long_ago = now.checked_sub(Duration::from_secs(61)).unwrap_or(now);
+        health.update(|state| state.queued(IpFamily::V4, long_ago));
+        let text = ask(address, "/livez").await;
+        assert!(text.starts_with("HTTP/1.1 503 "), "{text}");
+        assert!(
+            !text.ends_with('\n') && text.ends_with("\"healthy\":false}}}"),
+            "{text}"
+        );
+        stop.cancel();
+    };
+    tokio::join!(server, client);
+    let counted: Vec<_> = metrics
+        .registry
+        .gather()
+        .iter()
+        .filter(|family| family.name().starts_with("kubeproxy_proxy_"))
+        .flat_map(|family| family.get_metric().to_vec())
+        .map(|metric| {
+            let code = metric.get_label()[0].value().to_owned();
+            (code, metric.get_counter().get_value().to_string())
+        })
+        .collect();
+    let expected = [("200", "1"), ("503", "1"), ("200", "1"), ("503", "1")];
+    assert_eq!(
+        counted,
+        expected.map(|(code, count)| (code.to_owned(), count.to_owned()))
+    );
+}
