@@ -4,12 +4,12 @@
 
 use std::time::Duration;
 
-use crate::rules::{Payload, Table};
+use crate::rules::{Backend, Payload, Table};
 
 use super::process::Run;
 use super::programs::query;
 use super::restore_error::outcome;
-use super::{Backend, Iptables, Programs, RestoreError, Restored, RunError};
+use super::{Iptables, Programs, RestoreError, Restored, RunError};
 
 /// How the programs are run. Any value is legal; a zero deadline kills at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

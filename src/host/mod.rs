@@ -11,17 +11,18 @@ mod lock_wait;
 mod process;
 mod programs;
 mod restore_error;
+mod run_error;
 mod sysctl;
+mod tail;
 #[cfg(test)]
 mod tests;
 
-pub use crate::rules::Backend;
 pub use excerpt::{Excerpt, excerpt};
 pub use exec::{Exec, Options};
 pub use fake::{Fake, Fault};
 pub use interfaces::{InterfaceAddress, interface_addresses, local_addresses};
 pub use iptables::{Features, Iptables, Restored, Version};
-pub use process::{Ending, RunError};
 pub use programs::{BackendChoice, Programs};
 pub use restore_error::RestoreError;
+pub use run_error::{Ending, RunError};
 pub use sysctl::{Changed, DISABLE_IPV6, ROUTE_LOCALNET, SysctlError, Sysctls, TCP_BE_LIBERAL};

@@ -5,8 +5,7 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::unix::process::ExitStatusExt;
-use std::process::{ExitStatus, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, killpg};
@@ -17,78 +16,15 @@ use tokio::process::{Child, ChildStdin, Command};
 use crate::rules::Payload;
 
 use super::lock_wait::LockWait;
+use super::run_error::Ending;
+use super::tail::Tail;
 
 /// How much text is gathered before it is written: the capacity of a pipe, so that one write
 /// fills it and the program has a pipe full to read while the next piece is made.
 const CHUNK: usize = 64 * 1024;
 
-/// How much of the end of what a program complained of is kept. A restore can warn on every line
-/// of a payload of millions.
-const STDERR_KEPT: usize = 16 * 1024;
-
 /// How long a killed program may take to be gone. One that hangs in the kernel is left behind.
 const REAP: Duration = Duration::from_secs(1);
-
-/// Why a program gave no answer.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// It did not start; for a missing program the family counts as unsupported.
-    #[error("cannot start `{program}`{}", install_hint(source))]
-    Spawn {
-        /// The name or path that was tried.
-        program: String,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// It started and did not succeed.
-    #[error("`{program}` {ending}{}", said(stderr))]
-    Failed {
-        /// The name or path that was run.
-        program: String,
-        /// How it ended.
-        ending: Ending,
-        /// The end of what it printed on stderr.
-        stderr: String,
-    },
-}
-
-/// How a program ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
-    /// By itself, with this status.
-    Exited(i32),
-    /// By a signal that was not ours.
-    Signaled(i32),
-    /// By us, because it had not ended after this long.
-    TimedOut(Duration),
-}
-
-impl std::fmt::Display for Ending {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Exited(status) => write!(f, "exited with status {status}"),
-            Self::Signaled(signal) => write!(f, "was killed by signal {signal}"),
-            Self::TimedOut(after) => write!(f, "did not end within {after:?} and was killed"),
-        }
-    }
-}
-
-/// The words `: TEXT`, or nothing for an empty text.
-pub(super) fn said(stderr: &str) -> String {
-    match stderr.trim() {
-        "" => String::new(),
-        text => format!(": {text}"),
-    }
-}
-
-/// A line telling how to get a missing program.
-pub(super) fn install_hint(source: &io::Error) -> &'static str {
-    if source.kind() == io::ErrorKind::NotFound {
-        "\nhint: install iptables, or put the folder that holds it in PATH"
-    } else {
-        ""
-    }
-}
 
 /// One program with its arguments and how long it may take.
 pub(super) struct Run<'a> {
@@ -183,15 +119,6 @@ impl Run<'_> {
     }
 }
 
-impl Ending {
-    fn of(status: ExitStatus) -> Self {
-        match (status.code(), status.signal()) {
-            (Some(code), _) => Self::Exited(code),
-            (None, signal) => Self::Signaled(signal.unwrap_or_default()),
-        }
-    }
-}
-
 async fn feed(stdin: Option<ChildStdin>, payload: Option<&mut dyn Payload>, fed: &mut Fed) {
     let (Some(mut stdin), Some(payload)) = (stdin, payload) else {
         return;
@@ -216,41 +143,6 @@ async fn keep_all(from: Option<impl AsyncRead + Unpin>, all: &mut Vec<u8>) {
     if let Some(mut from) = from {
         // Cut off by a read error it is cut off in the answer too, which then does not parse.
         let _ = from.read_to_end(all).await;
-    }
-}
-
-/// The end of a text of any length.
-#[derive(Default)]
-struct Tail {
-    kept: Vec<u8>,
-    skipped: bool,
-}
-
-impl Tail {
-    async fn fill(&mut self, from: Option<impl AsyncRead + Unpin>) {
-        let Some(mut from) = from else { return };
-        while matches!(from.read_buf(&mut self.kept).await, Ok(1..)) {
-            if self.kept.len() > 2 * STDERR_KEPT {
-                self.shorten();
-            }
-        }
-        if self.kept.len() > STDERR_KEPT {
-            self.shorten();
-        }
-    }
-
-    fn shorten(&mut self) {
-        self.kept.drain(..self.kept.len() - STDERR_KEPT);
-        self.skipped = true;
-    }
-
-    fn into_text(self) -> String {
-        let text = String::from_utf8_lossy(&self.kept).into_owned();
-        if self.skipped {
-            format!("[...] {text}")
-        } else {
-            text
-        }
     }
 }
 

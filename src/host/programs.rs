@@ -13,8 +13,9 @@ use std::time::Duration;
 
 use crate::net::IpFamily;
 
-use super::process::{Ending, Finished, Run};
-use super::{Backend, RunError, Version};
+use super::process::{Finished, Run};
+use super::{Ending, RunError, Version};
+use crate::rules::Backend;
 
 /// For everything but restores. A save of a full 50,000-service table takes seconds.
 pub(super) const QUERY_DEADLINE: Duration = Duration::from_secs(60);

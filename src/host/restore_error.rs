@@ -10,7 +10,8 @@ use std::io;
 use std::time::Duration;
 
 use super::Restored;
-use super::process::{Ending, Finished, install_hint, said};
+use super::process::Finished;
+use super::run_error::{Ending, install_hint, said};
 
 /// The exit status with which iptables reports a resource problem, the held lock among them.
 const RESOURCE_PROBLEM: i32 = 4;
@@ -121,7 +122,10 @@ fn refused_line(stderr: &str) -> Option<(usize, String)> {
             return Some((usize::try_from(line).ok()?, "COMMIT expected".to_owned()));
         }
         if let Some((line, reason)) = named_line(text) {
-            return Some((line, words(&[reason])));
+            // Such as `missing kernel module?`, which explains more than the refusal does.
+            before.retain(|text| text.starts_with("Warning:"));
+            before.insert(0, reason);
+            return Some((line, words(&before)));
         }
         before.push(text);
     }

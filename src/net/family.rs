@@ -46,6 +46,7 @@ impl IpFamily {
     }
 
     /// The other one.
+    #[must_use]
     pub const fn other(self) -> Self {
         match self {
             Self::V4 => Self::V6,

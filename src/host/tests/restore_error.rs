@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use super::super::process::{Ending, Fed, Finished};
+use super::super::process::{Fed, Finished};
+use super::super::run_error::Ending;
 use super::{RestoreError, failure, outcome};
 
 #[track_caller]
@@ -42,6 +43,14 @@ fn nft_names_the_line_and_mostly_the_reason() {
          line 8: RULE_APPEND failed (Invalid argument): rule in chain KUBE-N\n\
          line 9: CHAIN_DEL failed (Device or resource busy): chain KUBE-M\n",
         "8: RULE_APPEND failed (Invalid argument): rule in chain KUBE-N",
+    );
+    check(
+        4,
+        "Warning: Extension sctp revision 0 not supported, missing kernel module?\n\
+         iptables-nft-restore v1.8.9 (nf_tables): \n\
+         line 3: RULE_APPEND failed (No such file or directory): rule in chain KUBE-N\n",
+        "3: RULE_APPEND failed (No such file or directory): rule in chain KUBE-N; Warning: \
+         Extension sctp revision 0 not supported, missing kernel module?",
     );
     check(
         4,

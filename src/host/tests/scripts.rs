@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use crate::host::programs::Search;
 use crate::host::{
-    Backend, BackendChoice, Ending, Exec, Iptables, Options, Programs, RestoreError, RunError,
-    Version,
+    BackendChoice, Ending, Exec, Iptables, Options, Programs, RestoreError, RunError, Version,
 };
 use crate::net::IpFamily;
+use crate::rules::Backend;
 use crate::rules::{Table, Text};
 
 use super::{block_on, turn};
@@ -121,6 +121,24 @@ fn a_hanging_program_is_killed_with_its_children() {
         (after, stderr.as_str()),
         (Duration::from_millis(500), "waiting\n")
     );
+    let pid = std::fs::read_to_string(child).unwrap();
+    assert!(is_gone(pid.trim()), "{pid}");
+}
+
+#[test]
+fn a_restore_given_up_leaves_nothing_running() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().unwrap();
+    let child = folder.path().join("child");
+    let body = format!("sleep 1000 & echo $! >{}; wait", child.display());
+    script(folder.path(), "iptables-restore", &body);
+    block_on(async {
+        let exec = exec(folder.path(), LONG);
+        let soon = Duration::from_millis(500);
+        let mut payload = large();
+        let given_up = tokio::time::timeout(soon, exec.restore(&mut payload)).await;
+        assert!(given_up.is_err());
+    });
     let pid = std::fs::read_to_string(child).unwrap();
     assert!(is_gone(pid.trim()), "{pid}");
 }
@@ -286,6 +304,7 @@ fn a_wait_for_the_lock_is_seen() {
         tokio::join!(exec.restore(&mut payload), held).0.unwrap()
     });
     let waited = restored.lock_wait.as_millis();
+    eprintln!("seen waiting for {waited} ms");
     // Zero where the kernel does not say what a process sleeps in.
     assert!(waited == 0 || (200..=900).contains(&waited), "{waited} ms");
 }

@@ -101,12 +101,7 @@ fn node_ports_are_on_local_addresses_only() {
         30001,
         &["1: passed, source kept"],
     );
-    check(
-        "127.0.0.1",
-        "127.0.0.1",
-        30001,
-        &["1: passed, source kept"],
-    );
+    check("127.0.0.1", "127.0.0.1", 30001, &["1: passed, source kept"]);
     check(
         "203.0.113.5",
         "192.168.0.2",

@@ -1,0 +1,84 @@
+//! How programs end, and why they give no answer.
+//!
+//! Apart because queries and restores end alike, and only restores have more to tell.
+
+use std::fmt;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+/// Why a program gave no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// It did not start; for a missing program the family counts as unsupported.
+    #[error("cannot start `{program}`{}", install_hint(source))]
+    Spawn {
+        /// The name or path that was tried.
+        program: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It started and did not succeed.
+    #[error("`{program}` {ending}{}", said(stderr))]
+    Failed {
+        /// The name or path that was run.
+        program: String,
+        /// How it ended.
+        ending: Ending,
+        /// The end of what it printed on stderr.
+        stderr: String,
+    },
+}
+
+/// How a program ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// By itself, with this status.
+    Exited(i32),
+    /// By a signal that was not ours.
+    Signaled(i32),
+    /// By us, because it had not ended after this long.
+    TimedOut(Duration),
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exited(status) => write!(f, "exited with status {status}"),
+            Self::Signaled(signal) => write!(f, "was killed by signal {signal}"),
+            Self::TimedOut(after) => write!(f, "did not end within {after:?} and was killed"),
+        }
+    }
+}
+
+impl Ending {
+    pub(super) fn of(status: ExitStatus) -> Self {
+        match (status.code(), status.signal()) {
+            (Some(code), _) => Self::Exited(code),
+            (None, signal) => Self::Signaled(signal.unwrap_or_default()),
+        }
+    }
+}
+
+/// The words `: TEXT`, or nothing for an empty text, and a way out if the text tells of one.
+pub(super) fn said(stderr: &str) -> String {
+    match stderr.trim() {
+        "" => String::new(),
+        text if text.contains("Permission denied") => {
+            format!(
+                ": {text}\nhint: run as root, or in a container with CAP_NET_ADMIN and CAP_NET_RAW"
+            )
+        }
+        text => format!(": {text}"),
+    }
+}
+
+/// A line telling how to get a missing program.
+pub(super) fn install_hint(source: &io::Error) -> &'static str {
+    if source.kind() == io::ErrorKind::NotFound {
+        "\nhint: install iptables, or put the folder that holds it in PATH"
+    } else {
+        ""
+    }
+}
