@@ -9,6 +9,7 @@ mod metrics;
 mod metrics_server;
 mod process;
 mod register;
+mod sync_families;
 mod watch_metrics;
 
 pub use http::{Reply, not_found, reply, serve};

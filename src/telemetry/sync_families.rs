@@ -1,0 +1,195 @@
+//! Names, HELP, labels and buckets of the sync metrics.
+//!
+//! Apart from [`metrics`](super::metrics), which is about when they change.
+//!
+//! # Source
+//!
+//! Upstream: `pkg/proxy/metrics/metrics.go` (v1.36)
+
+use prometheus::core::{AtomicF64, GenericCounterVec};
+use prometheus::{
+    GaugeVec, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    Result, exponential_buckets,
+};
+
+use super::register::Names;
+
+const FAMILY: &[&str] = &["ip_family"];
+
+/// How long things take and when they happened.
+#[derive(Debug, Clone)]
+pub(super) struct Timings {
+    pub(super) all: HistogramVec,
+    pub(super) full: HistogramVec,
+    pub(super) partial: HistogramVec,
+    pub(super) programming: HistogramVec,
+    pub(super) conntrack: HistogramVec,
+    pub(super) last: GaugeVec,
+    pub(super) last_queued: GaugeVec,
+}
+
+impl Timings {
+    pub(super) fn register(registry: &Registry) -> Result<Self> {
+        let up = Names::upstream(registry);
+        let pace = exponential_buckets(0.001, 2.0, 15)?;
+        let timed = |name, help| up.histograms(name, help, "ip_family", pace.clone());
+        Ok(Self {
+            all: timed(
+                "sync_proxy_rules_duration_seconds",
+                "SyncProxyRules latency in seconds",
+            )?,
+            full: timed(
+                "sync_full_proxy_rules_duration_seconds",
+                "SyncProxyRules latency in seconds for full resyncs",
+            )?,
+            partial: timed(
+                "sync_partial_proxy_rules_duration_seconds",
+                "SyncProxyRules latency in seconds for partial resyncs",
+            )?,
+            programming: up.histograms(
+                "network_programming_duration_seconds",
+                "In Cluster Network Programming Latency in seconds",
+                "ip_family",
+                programming_buckets(),
+            )?,
+            conntrack: timed(
+                "conntrack_reconciler_sync_duration_seconds",
+                "ReconcileConntrackFlowsLatency latency in seconds",
+            )?,
+            last: up.stamps(
+                "sync_proxy_rules_last_timestamp_seconds",
+                "The last time proxy rules were successfully synced",
+            )?,
+            last_queued: up.stamps(
+                "sync_proxy_rules_last_queued_timestamp_seconds",
+                "The last time a sync of proxy rules was queued",
+            )?,
+        })
+    }
+}
+
+/// What came from the API. Upstream labels none of it.
+#[derive(Debug, Clone)]
+pub(super) struct Changes {
+    pub(super) endpoints_pending: IntGauge,
+    pub(super) endpoints: IntCounter,
+    pub(super) services_pending: IntGauge,
+    pub(super) services: IntCounter,
+}
+
+impl Changes {
+    pub(super) fn register(registry: &Registry) -> Result<Self> {
+        let up = Names::upstream(registry);
+        Ok(Self {
+            endpoints_pending: up.gauge(
+                "sync_proxy_rules_endpoint_changes_pending",
+                "Pending proxy rules Endpoint changes",
+            )?,
+            endpoints: up.counter(
+                "sync_proxy_rules_endpoint_changes_total",
+                "Cumulative proxy rules Endpoint changes",
+            )?,
+            services_pending: up.gauge(
+                "sync_proxy_rules_service_changes_pending",
+                "Pending proxy rules Service changes",
+            )?,
+            services: up.counter(
+                "sync_proxy_rules_service_changes_total",
+                "Cumulative proxy rules Service changes",
+            )?,
+        })
+    }
+}
+
+/// What the rules are like.
+#[derive(Debug, Clone)]
+pub(super) struct Rules {
+    pub(super) total: IntGaugeVec,
+    pub(super) last: IntGaugeVec,
+    pub(super) no_local_endpoints: IntGaugeVec,
+}
+
+impl Rules {
+    pub(super) fn register(registry: &Registry) -> Result<Self> {
+        let up = Names::upstream(registry);
+        Ok(Self {
+            total: up.gauges(
+                "sync_proxy_rules_iptables_total",
+                "Total number of iptables rules owned by kube-proxy",
+                &["table", "ip_family"],
+            )?,
+            last: up.gauges(
+                "sync_proxy_rules_iptables_last",
+                "Number of iptables rules written by kube-proxy in last sync",
+                &["table", "ip_family"],
+            )?,
+            no_local_endpoints: up.gauges(
+                "sync_proxy_rules_no_local_endpoints_total",
+                "Number of services with a Local traffic policy and no endpoints",
+                &["traffic_policy", "ip_family"],
+            )?,
+        })
+    }
+}
+
+/// What was done to the kernel.
+#[derive(Debug, Clone)]
+pub(super) struct Restores {
+    pub(super) failures: IntCounterVec,
+    pub(super) partial_failures: IntCounterVec,
+    pub(super) conntrack_deleted: IntCounterVec,
+    pub(super) payload_bytes: HistogramVec,
+    pub(super) lock_wait: GenericCounterVec<AtomicF64>,
+}
+
+impl Restores {
+    pub(super) fn register(registry: &Registry) -> Result<Self> {
+        let (up, own) = (Names::upstream(registry), Names::own(registry));
+        let waits = Opts::new(
+            "deltaproxy_restore_lock_wait_seconds_total",
+            "Time restores were seen waiting for the xtables lock",
+        );
+        Ok(Self {
+            failures: up.counters(
+                "sync_proxy_rules_iptables_restore_failures_total",
+                "Cumulative proxy iptables restore failures",
+                FAMILY,
+            )?,
+            partial_failures: up.counters(
+                "sync_proxy_rules_iptables_partial_restore_failures_total",
+                "Cumulative proxy iptables partial restore failures",
+                FAMILY,
+            )?,
+            conntrack_deleted: up.counters(
+                "conntrack_reconciler_deleted_entries_total",
+                "Cumulative conntrack flows deleted by conntrack reconciler",
+                FAMILY,
+            )?,
+            // From one small chain to the 256 MiB beyond any full payload.
+            payload_bytes: own.histograms(
+                "restore_payload_bytes",
+                "Size of the text given to iptables-restore",
+                "scope",
+                exponential_buckets(256.0, 4.0, 11)?,
+            )?,
+            lock_wait: own.add(GenericCounterVec::new(waits, FAMILY)?)?,
+        })
+    }
+}
+
+/// Upstream's buckets. The first one, 0, is an accident of its code that dashboards know.
+fn programming_buckets() -> Vec<f64> {
+    let whole = (1..60)
+        .chain((60..120).step_by(5))
+        .chain((120..=300).step_by(30));
+    let start = [0.0, 0.25, 0.5].into_iter();
+    start.chain(whole.map(f64::from)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn programming_buckets_are_counted() {
+        assert_eq!(super::programming_buckets().len(), 1 + 2 + 59 + 12 + 7);
+    }
+}
