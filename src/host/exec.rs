@@ -9,7 +9,7 @@ use crate::rules::{Backend, Payload, Table};
 use super::process::Run;
 use super::programs::query;
 use super::restore_error::outcome;
-use super::{Iptables, Programs, RestoreError, Restored, RunError};
+use super::{Ending, Iptables, Programs, RestoreError, Restored, RunError};
 
 /// How the programs are run. Any value is legal; a zero deadline kills at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,5 +75,25 @@ impl Iptables for Exec {
 
     async fn save(&self, table: Table) -> Result<String, RunError> {
         query(&self.programs.save, &["-t", table.as_str()]).await
+    }
+
+    /// The program ends with status 1 if there is no such chain, and with others if it cannot tell.
+    ///
+    /// Differs from upstream: there every failure counts as a flush, a held lock among them.
+    async fn has_chain(&self, table: Table, chain: &str) -> Result<bool, RunError> {
+        let wait: &[&str] = if self.programs.version.features().wait_seconds {
+            &["-w", "5"]
+        } else {
+            &[]
+        };
+        let args = [wait, &["-S", chain, "-t", table.as_str()]].concat();
+        match query(&self.programs.iptables, &args).await {
+            Ok(_) => Ok(true),
+            Err(RunError::Failed {
+                ending: Ending::Exited(1),
+                ..
+            }) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 }

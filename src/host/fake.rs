@@ -107,4 +107,8 @@ impl Iptables for Fake {
             .map_or(section.len(), |at| at + "COMMIT\n".len());
         Ok(section.get(..end).unwrap_or_default().to_owned())
     }
+
+    async fn has_chain(&self, table: Table, chain: &str) -> Result<bool, RunError> {
+        Ok(self.rules.borrow().chain(table, chain).is_some())
+    }
 }

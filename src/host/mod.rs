@@ -2,6 +2,7 @@
 //!
 //! Apart so that everything above it can be tested against a double of [`Iptables`].
 
+mod dry_run;
 mod excerpt;
 mod exec;
 mod fake;
@@ -17,6 +18,7 @@ mod tail;
 #[cfg(test)]
 mod tests;
 
+pub use dry_run::DryRun;
 pub use excerpt::{Excerpt, excerpt};
 pub use exec::{Exec, Options};
 pub use fake::{Fake, Fault};

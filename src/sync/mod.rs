@@ -14,14 +14,19 @@
 //! Upstream: pkg/proxy/iptables/proxier.go, pkg/proxy/runner (v1.36)
 //! KEP: kep.k8s.io/3453
 
+mod canary;
 mod decide;
 mod outcome;
 mod pacer;
+mod report;
 mod surroundings;
 mod syncer;
+mod task;
 
 pub use decide::{FullReason, History, Scope};
 pub use outcome::{Attempt, Failure, Outcome};
 pub use pacer::{End, Gap, Pacer, PacerOptions};
+pub use report::Reporter;
 pub use surroundings::{LocalMode, NodePortSource, Surroundings};
 pub use syncer::{Clock, Syncer, SyncerOptions};
+pub use task::Task;

@@ -1,0 +1,196 @@
+//! Tells logs, metrics and health what a sync did.
+//!
+//! Apart so that neither the sync nor its loop knows how it is observed.
+
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::io;
+use std::net::IpAddr;
+use std::time::{Instant, SystemTime};
+
+use tracing::{debug, error, info, warn};
+
+use super::decide::Scope;
+use super::outcome::{Attempt, Failure, Outcome};
+use super::pacer::End;
+use crate::health::{Health, NodeState};
+use crate::host::RunError;
+use crate::model::Change;
+use crate::net::IpFamily;
+use crate::rules::Table;
+use crate::telemetry::{Attempt as Kind, SyncMetrics};
+use crate::tracker::Tracker;
+
+/// One family's voice.
+#[derive(Clone)]
+pub struct Reporter {
+    /// The label of everything it says.
+    pub family: IpFamily,
+    /// The counters.
+    pub metrics: SyncMetrics,
+    /// Whether this node is up to date.
+    pub health: Health,
+}
+
+impl Reporter {
+    /// A change arrived.
+    pub(super) fn change(&self, change: &Change, tracker: &Tracker) {
+        match change {
+            Change::Service(..) => self.metrics.service_changes(1, tracker.pending()),
+            Change::Slice(..) => self.metrics.endpoint_changes(1, tracker.pending()),
+            Change::Node(node) => {
+                let state = match node {
+                    None => NodeState::Unknown,
+                    Some(node) if node.is_leaving => NodeState::Leaving,
+                    Some(_) => NodeState::Eligible,
+                };
+                self.health.update(|health| health.node(state));
+            }
+            Change::Listing(_) => {}
+            Change::Listed(kind) => {
+                debug!(family = %self.family, kind = kind.as_str(), "listed");
+            }
+        }
+    }
+
+    /// So many Services wait for a sync.
+    pub(super) fn pending(&self, tracker: &Tracker) {
+        self.metrics.service_changes(0, tracker.pending());
+        self.metrics.endpoint_changes(0, tracker.pending());
+    }
+
+    /// A sync was asked for.
+    pub(super) fn queued(&self, now: Instant) {
+        self.metrics.queued(self.family, wall_clock());
+        self.health.update(|health| health.queued(self.family, now));
+    }
+
+    /// A sync takes its input.
+    pub(super) fn began(&self) {
+        self.health.update(|health| health.began(self.family));
+    }
+
+    /// A sync ended.
+    pub(super) fn finished(
+        &self,
+        outcome: &Outcome,
+        tracker: &Tracker,
+        ended: Instant,
+        at: SystemTime,
+    ) {
+        for attempt in &outcome.attempts {
+            self.attempt(attempt, outcome);
+        }
+        self.pending(tracker);
+        match outcome.end() {
+            End::Failed => self
+                .health
+                .update(|health| health.failed(self.family, ended)),
+            End::Applied => {
+                self.metrics.succeeded(self.family, at);
+                self.health
+                    .update(|health| health.succeeded(self.family, at));
+            }
+        }
+        for trigger in &outcome.triggers {
+            let latency = at.duration_since(*trigger).unwrap_or_default();
+            self.metrics.programmed(self.family, latency);
+        }
+    }
+
+    fn attempt(&self, attempt: &Attempt, outcome: &Outcome) {
+        let kind = match attempt.scope {
+            Scope::Full(_) => Kind::Full,
+            Scope::Partial => Kind::Partial,
+        };
+        self.metrics.synced(self.family, kind, attempt.took);
+        self.metrics.lock_waited(self.family, attempt.lock_wait);
+        match &attempt.result {
+            Ok(()) => {
+                self.metrics.restored(kind, attempt.stats.bytes);
+                self.rules(attempt, outcome);
+                self.log_success(attempt, outcome);
+            }
+            Err(failure) => {
+                if let Failure::Restore(..) = failure {
+                    self.metrics.restore_failed(self.family, kind);
+                }
+                self.log_failure(attempt.scope, failure);
+            }
+        }
+    }
+
+    fn rules(&self, attempt: &Attempt, outcome: &Outcome) {
+        let (total, last) = (outcome.rules, attempt.stats.rules);
+        for (table, total, last) in [
+            ("filter", total.filter, last.filter),
+            ("nat", total.nat, last.nat),
+        ] {
+            let count = |rules| usize::try_from(rules).unwrap_or(usize::MAX);
+            self.metrics
+                .rules(self.family, table, count(total), count(last));
+        }
+    }
+
+    fn log_success(&self, attempt: &Attempt, outcome: &Outcome) {
+        let reason = match attempt.scope {
+            Scope::Full(reason) => reason.as_str(),
+            Scope::Partial => "services changed",
+        };
+        let (stats, took_ms) = (attempt.stats, attempt.took.as_secs_f64() * 1e3);
+        info!(
+            family = %self.family,
+            scope = attempt.scope.as_str(),
+            reason,
+            services = outcome.dirty,
+            chains = stats.chains,
+            rules = stats.rules.total(),
+            bytes = stats.bytes,
+            took_ms = format_args!("{took_ms:.1}"),
+            "synced"
+        );
+    }
+
+    fn log_failure(&self, scope: Scope, failure: &Failure) {
+        let (what, cause): (_, &dyn Error) = match failure {
+            Failure::Save(cause) => ("cannot read the kernel's rules", cause),
+            Failure::Restore(cause, _) => ("restore failed", cause),
+        };
+        let source = cause
+            .source()
+            .map(|source| format!(": {source}"))
+            .unwrap_or_default();
+        let next = match scope {
+            Scope::Partial => "a full restore follows at once",
+            Scope::Full(_) => "the kernel keeps its rules; trying again later",
+        };
+        let excerpt = match failure {
+            Failure::Restore(_, Some(excerpt)) => format!("\n{excerpt}"),
+            _ => String::new(),
+        };
+        error!(family = %self.family, scope = scope.as_str(), "{what}: {cause}{source}; {next}{excerpt}");
+    }
+
+    /// This machine's addresses, or why there are none.
+    pub(super) fn addresses(&self, found: io::Result<BTreeSet<IpAddr>>) -> Vec<IpAddr> {
+        found.map(Vec::from_iter).unwrap_or_else(|cause| {
+            error!(family = %self.family, "cannot read this machine's addresses: {cause}");
+            Vec::new()
+        })
+    }
+
+    /// It could not be told whether our chains are there.
+    pub(super) fn unclear(&self, table: Table, cause: &RunError) {
+        warn!(family = %self.family, %table, "cannot tell whether our chains are there: {cause}");
+    }
+
+    /// Our chains are gone.
+    pub(super) fn flushed(&self, table: Table) {
+        warn!(family = %self.family, %table, "our chains are gone; restoring everything");
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]
+fn wall_clock() -> SystemTime {
+    SystemTime::now()
+}

@@ -1,0 +1,146 @@
+//! The loop of one family: everything that can wake it is one `enum`.
+//!
+//! Apart from [`Syncer`] because this only waits and passes on; what a sync is, it does not know.
+
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::canary::{Canary, Sight};
+use super::decide::FullReason;
+use super::pacer::{End, Pacer};
+use super::report::Reporter;
+use super::syncer::Syncer;
+use crate::host::{Iptables, local_addresses};
+use crate::model::Change;
+
+/// How many changes are taken in before anything else is looked at: a burst is worth one sync, but
+/// not an endless delay.
+const MOST_CHANGES_AT_ONCE: usize = 4096;
+
+/// Everything that can wake the task.
+enum Event {
+    /// The cluster changed.
+    Changed(Change),
+    /// A sync is due.
+    Due,
+    /// It is time to look whether our chains are still there.
+    Look,
+    /// The process ends, or nobody will ever send a change again.
+    Shutdown,
+}
+
+/// One family's task.
+pub struct Task<I> {
+    /// What syncs.
+    pub syncer: Syncer<I>,
+    /// What says when.
+    pub pacer: Pacer,
+    /// What tells logs, metrics and health.
+    pub reporter: Reporter,
+    /// Where changes come from.
+    pub changes: UnboundedReceiver<Change>,
+    /// How often the kernel is looked at.
+    pub look_every: Duration,
+    /// Ends the task; the rules stay.
+    pub stop: CancellationToken,
+}
+
+impl<I: Iptables> Task<I> {
+    /// Keeps the kernel up to date until stopped. A restore under way is finished first.
+    pub async fn run(mut self) {
+        let mut canary = Canary::new(self.look_every, Instant::now().into_std());
+        loop {
+            match self.next_event(&canary).await {
+                Event::Changed(change) => self.take(change),
+                Event::Due => {
+                    if self.sync().await == End::Applied {
+                        canary.planted();
+                    }
+                }
+                Event::Look => self.look(&mut canary).await,
+                Event::Shutdown => return,
+            }
+        }
+    }
+
+    /// A due sync comes before further changes: however fast they arrive, they cannot put it off.
+    async fn next_event(&mut self, canary: &Canary) -> Event {
+        let due = self.pacer.next_due().map(Instant::from_std);
+        let look = Instant::from_std(canary.next_look());
+        tokio::select! {
+            biased;
+            () = self.stop.cancelled() => Event::Shutdown,
+            () = sleep_until(due.unwrap_or(look)), if due.is_some() => Event::Due,
+            change = self.changes.recv() => change.map_or(Event::Shutdown, Event::Changed),
+            () = sleep_until(look) => Event::Look,
+        }
+    }
+
+    /// Takes in a change and those that wait behind it.
+    fn take(&mut self, first: Change) {
+        let was_synced = self.syncer.tracker.is_synced();
+        let mut next = Some(first);
+        for _ in 0..MOST_CHANGES_AT_ONCE {
+            let Some(change) = next else { break };
+            self.reporter.change(&change, &self.syncer.tracker);
+            self.syncer.tracker.apply(change);
+            next = self.changes.try_recv().ok();
+        }
+        if let Some(change) = next {
+            self.reporter.change(&change, &self.syncer.tracker);
+            self.syncer.tracker.apply(change);
+        }
+        let tracker = &self.syncer.tracker;
+        self.reporter.pending(tracker);
+        if tracker.is_synced() && (tracker.has_pending() || !was_synced) {
+            self.request();
+        }
+    }
+
+    fn request(&mut self) {
+        let now = Instant::now().into_std();
+        self.pacer.request(now);
+        self.reporter.queued(now);
+    }
+
+    async fn sync(&mut self) -> End {
+        let machine = if self.syncer.needs_machine_addresses() {
+            self.reporter.addresses(local_addresses())
+        } else {
+            Vec::new()
+        };
+        self.reporter.began();
+        let started = Instant::now().into_std();
+        let outcome = self.syncer.once(&machine).await;
+        let ended = Instant::now().into_std();
+        self.pacer.finished(started, ended, outcome.end());
+        self.reporter
+            .finished(&outcome, &self.syncer.tracker, ended, now());
+        outcome.end()
+    }
+
+    /// Looks for our canaries; if one is gone, somebody has flushed a table, and everything is
+    /// restored at once.
+    async fn look(&mut self, canary: &mut Canary) {
+        let sight = canary
+            .look(self.syncer.iptables(), Instant::now().into_std())
+            .await;
+        match sight {
+            Sight::Alive => {}
+            Sight::Unclear(table, error) => self.reporter.unclear(table, &error),
+            Sight::Gone(table) => {
+                self.reporter.flushed(table);
+                self.syncer.force_full(FullReason::Flushed);
+                self.request();
+            }
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]
+fn now() -> SystemTime {
+    SystemTime::now()
+}
