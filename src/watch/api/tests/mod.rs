@@ -1,1 +1,7 @@
-//! A server that answers from a script.
+//! Following a server that answers from a script, in paused time.
+
+mod failures;
+mod lists;
+mod pure;
+mod script;
+mod watches;

@@ -1,0 +1,171 @@
+//! A server that is away, busy or broken.
+
+use std::time::Duration;
+
+use super::script::*;
+
+#[test]
+fn tries_until_the_server_is_there() {
+    check(
+        vec![Reply::Refuse, Reply::Refuse, open(&[end_of_list("5")])],
+        &[
+            "? watch",
+            "failed broken",
+            "? watch",
+            "failed broken",
+            "? watch",
+            "listing",
+            "listed",
+        ],
+    );
+}
+
+#[test]
+fn a_broken_list_begins_again() {
+    let half = vec![
+        Piece::Text(event("ADDED", &service("a", "3"))),
+        Piece::Break,
+    ];
+    check(
+        vec![
+            Reply::Answer(200, half),
+            open(&[event("ADDED", &service("a", "3")), end_of_list("5")]),
+        ],
+        &[
+            "? watch",
+            "listing",
+            "set a",
+            "failed broken",
+            "? watch",
+            "listing",
+            "set a",
+            "listed",
+        ],
+    );
+}
+
+#[test]
+fn a_server_that_answers_and_fails_at_once_is_asked_ever_less() {
+    let script = vec![ends(&[]); 1000];
+    let requests = count(Duration::from_secs(600), script);
+    // 0.8, 1.6, 3.2, 6.4, 12.8 and then 15 to 30 s each.
+    assert!((24..=48).contains(&requests), "{requests}");
+}
+
+#[test]
+fn a_server_that_refuses_is_asked_ever_less() {
+    let requests = count(Duration::from_secs(600), vec![Reply::Refuse; 1000]);
+    assert!((24..=48).contains(&requests), "{requests}");
+}
+
+#[test]
+fn watches_that_end_at_once_are_opened_ever_less() {
+    let mut script = vec![ends(&[end_of_list("5"), bookmark("6")])];
+    script.extend(vec![ends(&[]); 1000]);
+    let requests = count(Duration::from_secs(600), script);
+    assert!((25..=49).contains(&requests), "{requests}");
+}
+
+#[test]
+fn success_ends_the_backoff() {
+    // Five failures, then a list: the next failure must be followed within two seconds.
+    let mut script = vec![Reply::Refuse; 5];
+    script.push(ends(&[end_of_list("5"), bookmark("6")]));
+    script.extend([Reply::Refuse, open(&[])]);
+    let runtime = paused();
+    let start =
+        |script, seconds| runtime.block_on(follow_for(Duration::from_secs(seconds), script));
+    let long = start(script.clone(), 60);
+    assert_eq!(
+        long.iter()
+            .filter(|line| line.starts_with("? watch after=6"))
+            .count(),
+        2
+    );
+    // Without the reset the sixth pause alone takes 15 s; the first five take at most 49.6 s.
+    assert!(start(script, 52).len() == long.len());
+}
+
+#[test]
+fn a_busy_server_is_left_alone_and_not_asked_for_more() {
+    check(
+        vec![
+            status(429, "TooManyRequests"),
+            status(503, "ServiceUnavailable"),
+            status(403, "Forbidden"),
+            open(&[end_of_list("5")]),
+        ],
+        &[
+            "? watch",
+            "failed 429",
+            "? watch",
+            "failed 503",
+            "? watch",
+            "failed 403",
+            "? watch",
+            "listing",
+            "listed",
+        ],
+    );
+}
+
+#[test]
+fn a_stream_that_fails_thrice_is_replaced_by_pages() {
+    check(
+        vec![
+            status(504, "Timeout"),
+            status(504, "Timeout"),
+            status(504, "Timeout"),
+            page("7", "", &[]),
+            open(&[]),
+        ],
+        &[
+            "? watch",
+            "failed 504",
+            "? watch",
+            "failed 504",
+            "? watch",
+            "failed 504",
+            "? list limit=250",
+            "listing",
+            "listed",
+            "? watch after=7",
+        ],
+    );
+}
+
+#[test]
+fn a_mute_server_is_given_up_after_a_minute() {
+    check_for(
+        Duration::from_secs(70),
+        vec![
+            ends(&[end_of_list("5"), bookmark("6")]),
+            Reply::Mute,
+            open(&[]),
+        ],
+        &[
+            "? watch",
+            "listing",
+            "listed",
+            "? watch after=6",
+            "failed silent",
+            "? watch after=6",
+        ],
+    );
+}
+
+fn count(time: Duration, script: Vec<Reply>) -> usize {
+    let transcript = paused().block_on(follow_for(time, script));
+    transcript
+        .iter()
+        .filter(|line| line.starts_with('?'))
+        .count()
+}
+
+fn paused() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap()
+}

@@ -1,0 +1,166 @@
+//! The whole state: streamed, in pages, at once.
+
+use super::super::{Selector, list, snapshot};
+use super::script::*;
+
+#[test]
+fn streams_the_initial_state_and_goes_on_on_the_same_connection() {
+    check(
+        vec![open(&[
+            event("ADDED", &service("a", "3")),
+            event("ADDED", &service("b", "2")),
+            end_of_list("5"),
+            event("MODIFIED", &service("a", "6")),
+        ])],
+        &["? watch", "listing", "set a", "set b", "listed", "set a"],
+    );
+}
+
+#[test]
+fn falls_back_to_pages_where_streaming_is_refused() {
+    for code in [400, 422] {
+        check(
+            vec![
+                status(code, "Invalid"),
+                page("7", "t=1", &[service("a", "3")]),
+                page("7", "t2", &[service("b", "2")]),
+                page("7", "", &[service("c", "1")]),
+                open(&[event("ADDED", &service("d", "8"))]),
+            ],
+            &[
+                "? watch",
+                "? list limit=250",
+                "listing",
+                "set a",
+                "? list limit=250 continue=t%3D1",
+                "set b",
+                "? list limit=250 continue=t2",
+                "set c",
+                "listed",
+                "? watch after=7",
+                "set d",
+            ],
+        );
+    }
+}
+
+#[test]
+fn falls_back_to_pages_where_the_stream_never_completes() {
+    check_for(
+        std::time::Duration::from_secs(100),
+        vec![
+            open(&[event("ADDED", &service("a", "3"))]),
+            page("7", "", &[service("a", "3")]),
+            open(&[]),
+        ],
+        &[
+            "? watch",
+            "listing",
+            "set a",
+            "? list limit=250",
+            "listing",
+            "set a",
+            "listed",
+            "? watch after=7",
+        ],
+    );
+}
+
+#[test]
+fn starts_over_and_at_once_if_a_continue_token_expires() {
+    check(
+        vec![
+            status(400, "BadRequest"),
+            page("7", "t", &[service("a", "3")]),
+            status(410, "Expired"),
+            page("9", "", &[service("b", "2")]),
+            open(&[]),
+        ],
+        &[
+            "? watch",
+            "? list limit=250",
+            "listing",
+            "set a",
+            "? list limit=250 continue=t",
+            "failed expired",
+            "? list",
+            "listing",
+            "set b",
+            "listed",
+            "? watch after=9",
+        ],
+    );
+}
+
+#[test]
+fn an_undecodable_object_of_a_list_is_named_and_passed_over() {
+    check(
+        vec![
+            status(400, "BadRequest"),
+            page(
+                "7",
+                "",
+                &[
+                    service("a", "1"),
+                    bad_service("b", "2"),
+                    service("c", "3"),
+                    "5".into(),
+                ],
+            ),
+            open(&[]),
+        ],
+        &[
+            "? watch",
+            "? list limit=250",
+            "listing",
+            "set a",
+            "undecodable ns/b",
+            "set c",
+            "undecodable ",
+            "listed",
+            "? watch after=7",
+        ],
+    );
+}
+
+#[test]
+fn a_list_of_null_is_empty() {
+    check(
+        vec![
+            status(400, "BadRequest"),
+            ends(&[r#"{"metadata":{"resourceVersion":"4"},"items":null}"#.to_owned()]),
+            open(&[]),
+        ],
+        &[
+            "? watch",
+            "? list limit=250",
+            "listing",
+            "listed",
+            "? watch after=4",
+        ],
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_once() {
+    let (server, _) = server(vec![
+        page("7", "t", &[service("a", "1"), bad_service("b", "2")]),
+        status(410, "Expired"),
+        page(
+            "8",
+            "",
+            &[service("a", "1"), bad_service("b", "2"), service("c", "2")],
+        ),
+    ]);
+    let found = list(&server, &Selector::services()).await.unwrap();
+    assert_eq!(found.objects.len(), 2);
+    assert_eq!(found.undecodable[0].name.to_string(), "ns/b");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_has_a_deadline() {
+    let (server, _) = server(vec![Reply::Mute]);
+    let deadline = std::time::Duration::from_secs(5);
+    let error = snapshot(&server, "node", deadline).await.unwrap_err();
+    assert_eq!(error.to_string(), "the server was silent for 5 s");
+}

@@ -1,0 +1,117 @@
+//! What needs no server.
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use super::super::backoff::Backoff;
+use super::super::outage::Outage;
+use super::super::request::{self, Start};
+use super::super::{ApiOptions, ConnectError, Selector, connect};
+
+#[test]
+fn pauses_double_up_to_half_a_minute() {
+    for (roll, expected) in [
+        (0.0, [800, 1600, 3200, 6400, 12_800, 15_000, 15_000]),
+        (1.0, [1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000]),
+    ] {
+        let mut backoff = Backoff::default();
+        for milliseconds in expected {
+            assert_eq!(backoff.failed(roll), Duration::from_millis(milliseconds));
+        }
+        backoff.succeeded();
+        assert_eq!(backoff.failed(0.0), Duration::from_millis(800));
+    }
+}
+
+#[test]
+fn an_outage_is_told_ever_more_rarely() {
+    let mut outage = Outage::default();
+    let told: Vec<u32> = (0..70).filter_map(|_| outage.failed(None)).collect();
+    assert_eq!(told, [1, 2, 4, 8, 16, 32, 64]);
+    assert_eq!(outage.failed(Some(503)), Some(71));
+    assert_eq!(outage.failed(Some(503)), None);
+    assert_eq!(outage.ended(), Some(72));
+    assert_eq!(outage.ended(), None);
+}
+
+#[test]
+fn requests_say_what_a_proxy_needs() {
+    assert_eq!(
+        request::list(&Selector::services(), Some(250), Some("a+b=")),
+        "/api/v1/services?labelSelector=%21service.kubernetes.io%2Fservice-proxy-name\
+         &fieldSelector=spec.clusterIP%21%3DNone&limit=250&continue=a%2Bb%3D",
+    );
+    assert_eq!(
+        request::watch(
+            &Selector::slices(),
+            Start::Everything,
+            Duration::from_secs(300)
+        ),
+        "/apis/discovery.k8s.io/v1/endpointslices?labelSelector=%21service.kubernetes.io%2Fheadless\
+         &watch=true&allowWatchBookmarks=true&timeoutSeconds=300&sendInitialEvents=true\
+         &resourceVersionMatch=NotOlderThan",
+    );
+    assert_eq!(
+        request::watch(
+            &Selector::node("n-1"),
+            Start::After("5"),
+            Duration::from_secs(300)
+        ),
+        "/api/v1/nodes?fieldSelector=metadata.name%3Dn-1\
+         &watch=true&allowWatchBookmarks=true&timeoutSeconds=300&resourceVersion=5",
+    );
+}
+
+#[track_caller]
+fn check_address(kubeconfig: Option<&str>, master: Option<&str>, expected: Option<&str>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(kubeconfig.unwrap_or_default().as_bytes())
+        .unwrap();
+    let options = ApiOptions {
+        kubeconfig: kubeconfig.map(|_| file.path().to_owned()),
+        master: master.map(str::to_owned),
+    };
+    let result = runtime.block_on(connect(&options));
+    assert_eq!(
+        result.as_ref().ok().map(super::super::ApiServer::address),
+        expected
+    );
+}
+
+#[test]
+fn the_address_comes_from_the_kubeconfig_unless_overridden() {
+    const PLAIN: &str = "
+current-context: x
+contexts: [{name: x, context: {cluster: c, user: u}}]
+clusters: [{name: c, cluster: {server: 'http://10.0.0.1:8080'}}]
+users: [{name: u, user: {token: secret}}]
+";
+    let insecure = PLAIN.replace(
+        "{server: 'http://10.0.0.1:8080'}",
+        "{server: '10.0.0.1:6443', insecure-skip-tls-verify: true}",
+    );
+    check_address(Some(PLAIN), None, Some("http://10.0.0.1:8080/"));
+    check_address(
+        Some(PLAIN),
+        Some("http://10.0.0.2:80"),
+        Some("http://10.0.0.2:80/"),
+    );
+    check_address(Some(&insecure), None, Some("https://10.0.0.1:6443/"));
+    check_address(
+        Some(&insecure),
+        Some("[fd00::1]:7"),
+        Some("https://[fd00::1]:7/"),
+    );
+    check_address(None, Some("10.0.0.3:8080"), Some("http://10.0.0.3:8080/"));
+    check_address(None, Some("/no/address"), None);
+    check_address(Some("current-context: y"), None, None);
+}
+
+#[tokio::test]
+async fn a_pod_without_a_service_account_is_told_so() {
+    let error = connect(&ApiOptions::default()).await.err().unwrap();
+    assert!(matches!(error, ConnectError::InCluster(_)), "{error}");
+}

@@ -1,0 +1,175 @@
+//! Changes, and going on where a watch ended.
+
+use std::time::Duration;
+
+use super::script::*;
+
+fn listed_at(version: &str, then: &[String]) -> Vec<String> {
+    [&[end_of_list(version)], then].concat()
+}
+
+#[test]
+fn goes_on_after_the_last_event_or_bookmark() {
+    check(
+        vec![
+            ends(&listed_at("5", &[event("ADDED", &service("a", "6"))])),
+            ends(&[event("DELETED", &service("a", "7")), bookmark("9")]),
+            open(&[]),
+        ],
+        &[
+            "? watch",
+            "listing",
+            "listed",
+            "set a",
+            "? watch after=6",
+            "gone a",
+            "? watch after=9",
+        ],
+    );
+}
+
+#[test]
+fn lists_again_if_told_so_in_a_watch_or_at_its_start() {
+    let again = [
+        "listing",
+        "listed",
+        "? watch after=5",
+        "failed expired",
+        "? watch",
+        "listing",
+        "set b",
+        "listed",
+    ];
+    let expected: Vec<_> = ["? watch"].into_iter().chain(again).collect();
+    for refusal in [ends(&[expired()]), status(410, "Gone")] {
+        let script = vec![
+            ends(&listed_at("5", &[bookmark("5")])),
+            refusal,
+            open(&[event("ADDED", &service("b", "3")), end_of_list("20")]),
+        ];
+        check(script, &expected);
+    }
+}
+
+#[test]
+fn an_undecodable_event_changes_nothing_but_where_to_go_on() {
+    check(
+        vec![
+            ends(&listed_at(
+                "5",
+                &[
+                    event("ADDED", &service("a", "6")),
+                    event("MODIFIED", &bad_service("a", "7")),
+                    event("ADDED", &service("b", "8")),
+                    event("DELETED", &bad_service("a", "9")),
+                ],
+            )),
+            open(&[]),
+        ],
+        &[
+            "? watch",
+            "listing",
+            "listed",
+            "set a",
+            "undecodable ns/a",
+            "set b",
+            "gone a",
+            "? watch after=9",
+        ],
+    );
+}
+
+#[test]
+fn objects_may_arrive_in_pieces() {
+    let text = listed_at("5", &[event("ADDED", &service("a", "6"))]).concat();
+    let pieces = text.chars().map(|c| c.to_string()).collect::<Vec<_>>();
+    check(
+        vec![open(&pieces)],
+        &["? watch", "listing", "listed", "set a"],
+    );
+    check(
+        vec![open(&[text])],
+        &["? watch", "listing", "listed", "set a"],
+    );
+}
+
+#[test]
+fn half_an_object_is_no_event() {
+    let mut half = event("ADDED", &service("b", "7"));
+    half.truncate(60);
+    let beginning = listed_at("5", &[event("ADDED", &service("a", "6")), half]);
+    let mut broken: Vec<_> = beginning.iter().cloned().map(Piece::Text).collect();
+    broken.push(Piece::Break);
+    for reply in [ends(&beginning), Reply::Answer(200, broken)] {
+        check(
+            vec![reply, open(&[event("ADDED", &service("b", "7"))])],
+            &[
+                "? watch",
+                "listing",
+                "listed",
+                "set a",
+                "failed broken",
+                "? watch after=6",
+                "set b",
+            ],
+        );
+    }
+}
+
+#[test]
+fn a_quiet_watch_may_end_in_order() {
+    let quiet = Reply::Answer(200, vec![Piece::Wait(Duration::from_secs(300))]);
+    check_for(
+        Duration::from_secs(310),
+        vec![ends(&listed_at("5", &[bookmark("6")])), quiet, open(&[])],
+        &[
+            "? watch",
+            "listing",
+            "listed",
+            "? watch after=6",
+            "? watch after=6",
+        ],
+    );
+}
+
+#[test]
+fn a_watch_that_the_server_forgets_to_end_is_ended() {
+    check_for(
+        Duration::from_secs(640),
+        vec![open(&listed_at("5", &[])), Reply::Mute],
+        &["? watch", "listing", "listed", "? watch after=5"],
+    );
+}
+
+#[test]
+fn an_event_that_is_an_error_is_not_asked_for_for_ever() {
+    let error = || {
+        ends(&[event(
+            "ERROR",
+            r#"{"code":500,"reason":"InternalError","message":"bad event"}"#,
+        )])
+    };
+    check(
+        vec![
+            ends(&listed_at("5", &[bookmark("5")])),
+            error(),
+            error(),
+            error(),
+            open(&[end_of_list("9")]),
+        ],
+        &[
+            "? watch",
+            "listing",
+            "listed",
+            "? watch after=5",
+            "failed 500",
+            "? watch after=5",
+            "failed 500",
+            "? watch after=5",
+            "failed 500",
+            "? watch",
+            "listing",
+            "listed",
+        ],
+    );
+}
