@@ -222,15 +222,19 @@ impl<K: Kind, S: Sink<K>> Following<'_, K, S> {
     }
 
     async fn pause(&mut self, position: &mut Position, error: &ApiError) {
-        if position.retreat(error) == Haste::AtOnce {
-            let (server, error) = (self.server.address(), chain(error));
-            tracing::info!(
-                server,
-                kind = K::NAME,
-                error,
-                "no streaming list: listing in pages"
-            );
-            return;
+        match position.retreat(error) {
+            Haste::AtOnce => {
+                let (server, error) = (self.server.address(), chain(error));
+                tracing::info!(
+                    server,
+                    kind = K::NAME,
+                    error,
+                    "no streaming list: listing pages"
+                );
+                return;
+            }
+            Haste::Soon => self.backoff.succeeded(),
+            Haste::AfterPause => {}
         }
         let pause = self.backoff.failed(roll()).max(error.retry_after());
         if let Some(failures) = self.outage.failed(error.status()) {

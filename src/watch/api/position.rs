@@ -36,7 +36,10 @@ pub(super) enum Position {
 pub(super) enum Haste {
     /// Ask in the other way now: the server works.
     AtOnce,
-    /// Wait first.
+    /// List again after a pause as short as the first: the server works, and after a restart it
+    /// tells every node so, when their pauses have grown long.
+    Soon,
+    /// Wait first, longer each time.
     AfterPause,
 }
 
@@ -92,9 +95,13 @@ impl Position {
             }
             Self::Listing(paging) if is_expired => *paging = Paging::Whole,
             Self::Listing(_) => {}
+            Self::At { .. } if is_expired => {
+                *self = Self::new();
+                return Haste::Soon;
+            }
             Self::At { errors, .. } => {
                 *errors = errors.saturating_add(u8::from(is_lasting(error)));
-                if is_expired || *errors >= PATIENCE {
+                if *errors >= PATIENCE {
                     *self = Self::new();
                 }
             }

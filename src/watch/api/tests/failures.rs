@@ -87,6 +87,19 @@ fn success_ends_the_backoff() {
 }
 
 #[test]
+fn a_restarted_server_that_has_forgotten_is_asked_again_soon() {
+    // The five pauses take at most 49.6 s, and the sixth at least 15 s if it grew.
+    let mut script = vec![ends(&[end_of_list("5"), bookmark("6")])];
+    script.extend(vec![Reply::Refuse; 5]);
+    script.extend([ends(&[expired()]), open(&[end_of_list("9")])]);
+    let transcript = paused().block_on(follow_for(Duration::from_secs(52), script));
+    assert_eq!(
+        transcript[transcript.len() - 4..],
+        ["failed expired", "? watch", "listing", "listed"]
+    );
+}
+
+#[test]
 fn a_busy_server_is_left_alone_and_not_asked_for_more() {
     check(
         vec![

@@ -136,7 +136,7 @@ fn a_quiet_watch_may_end_in_order() {
 fn a_watch_that_the_server_forgets_to_end_is_ended() {
     check_for(
         Duration::from_secs(640),
-        vec![open(&listed_at("5", &[])), Reply::Mute],
+        vec![open(&listed_at("5", &[])), open(&[])],
         &["? watch", "listing", "listed", "? watch after=5"],
     );
 }
