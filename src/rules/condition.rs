@@ -62,8 +62,10 @@ impl PortRange {
     }
 
     /// "Not up to 1024" is printed as "from 1025" by the nft back end, so that is the normal form.
-    pub(super) const fn normal(self, negated: bool) -> Negatable<Self> {
+    /// Every port is no condition at all: `None`.
+    pub(super) const fn normal(self, negated: bool) -> Option<Negatable<Self>> {
         let value = match (negated, self.first, self.last) {
+            (false, 0, u16::MAX) => return None,
             (true, 0, last) if last < u16::MAX => Self {
                 first: last + 1,
                 last: u16::MAX,
@@ -73,16 +75,16 @@ impl PortRange {
                 last: first - 1,
             },
             _ => {
-                return Negatable {
+                return Some(Negatable {
                     negated,
                     value: self,
-                };
+                });
             }
         };
-        Negatable {
+        Some(Negatable {
             negated: false,
             value,
-        }
+        })
     }
 }
 

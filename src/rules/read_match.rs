@@ -56,8 +56,8 @@ fn ports(group: &Group<'_>) -> Option<Match> {
     for flag in &group.flags {
         let range = PortRange::read(flag.only_value()?)?.normal(flag.negated);
         match flag.name {
-            "--sport" | "--source-port" => source = Some(range),
-            "--dport" | "--destination-port" => destination = Some(range),
+            "--sport" | "--source-port" => source = range,
+            "--dport" | "--destination-port" => destination = range,
             _ => return None,
         }
     }

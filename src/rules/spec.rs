@@ -250,7 +250,8 @@ fn interface(flag: Flag<'_>) -> Result<Option<Negatable<Box<str>>>, Reason> {
 
 fn protocol(flag: Flag<'_>) -> Result<Option<Negatable<Cow<'static, str>>>, Reason> {
     let Negatable { negated, value } = flag.value()?;
-    let value = match value {
+    let value = value.to_ascii_lowercase();
+    let value = match value.as_str() {
         "all" | "0" => return Ok(None),
         "tcp" | "6" => "tcp",
         "udp" | "17" => "udp",
@@ -262,8 +263,8 @@ fn protocol(flag: Flag<'_>) -> Result<Option<Negatable<Cow<'static, str>>>, Reas
         "ah" | "51" => "ah",
         "dccp" | "33" => "dccp",
         "udplite" | "136" => "udplite",
-        other => {
-            let value = Cow::Owned(other.to_owned());
+        _ => {
+            let value = Cow::Owned(value);
             return Ok(Some(Negatable { negated, value }));
         }
     };

@@ -49,6 +49,8 @@ fn order_and_addresses() {
         "-p udp --sport 53 ! --dport :1024",
         "-p udp -m udp --sport 53 --dport 1025:65535",
     );
+    same("-p TCP --dport 0:65535", "-p tcp -m tcp");
+    same("-j DROP -s 1.2.3.4", "-s 1.2.3.4/32 -j DROP");
     same("", "");
 }
 
@@ -123,6 +125,10 @@ fn defaults_of_both_families() {
 
 #[test]
 fn sets_and_repeats() {
+    same(
+        "-p icmp -m comment --comment x --icmp-type 8",
+        "-p icmp -m comment --comment x -m icmp --icmp-type 8",
+    );
     same(
         "-m conntrack --ctstate DNAT,NEW,RELATED,INVALID",
         "-m conntrack --ctstate INVALID,NEW,RELATED,DNAT",

@@ -1,7 +1,8 @@
 //! What payloads do to a rule set, and what is refused.
 //!
-//! Apart because it is a table of small stories. Each was played to `iptables-nft-restore` and
-//! `iptables-legacy-restore` 1.8.9 as well; the files in `saves` are what those printed.
+//! Apart because it is a table of small stories. What is refused here, `iptables-nft-restore` and
+//! `iptables-legacy-restore` 1.8.9 refuse too; the files in `saves` are what those printed. The
+//! former crashes on `-R`, so there the latter alone is the model.
 
 use std::fmt::Write as _;
 
