@@ -74,6 +74,9 @@ pub struct ServiceSpec {
     /// The families of `clusterIPs`, by index.
     #[serde(deserialize_with = "or_default")]
     pub ip_families: Vec<String>,
+    /// `SingleStack` (also if absent), `PreferDualStack` or `RequireDualStack`. Settled by the API
+    /// server; only manifests need it.
+    pub ip_family_policy: Option<String>,
     /// Extra addresses that nodes answer on.
     #[serde(rename = "externalIPs", deserialize_with = "or_default")]
     pub external_ips: Vec<String>,

@@ -3,6 +3,12 @@
 //! Apart from everything below so that both look alike: a stream of [`Observed`] objects.
 
 pub mod api;
+pub mod manifests;
 mod observed;
+mod outlet;
+mod said;
+#[cfg(test)]
+mod tests;
 
 pub use observed::Observed;
+pub use outlet::{Outlet, Sink};

@@ -1,0 +1,171 @@
+//! All files together, as the API server would show them to kube-proxy.
+//!
+//! Apart from reading because what two files say of one object, and which addresses are taken,
+//! can only be told once all are read.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::ManifestOptions;
+use super::cluster_ip::Allocator;
+use super::defaults;
+use super::parse::Content;
+use crate::ingest::{EndpointSliceObject, Metadata, NodeObject, ServiceObject};
+use crate::model::Kind;
+use crate::watch::{Observed, Outlet, Sink};
+
+/// The objects that manifests describe, selected as kube-proxy selects them, sorted by namespace
+/// and name.
+#[derive(Debug, Default)]
+pub struct Manifests {
+    /// Services, each with a cluster IP unless it is headless or the range is full.
+    pub services: Vec<Arc<ServiceObject>>,
+    /// EndpointSlices.
+    pub endpoint_slices: Vec<Arc<EndpointSliceObject>>,
+    /// The Node called as we are, if it is described.
+    pub node: Option<Arc<NodeObject>>,
+    /// How many objects of other kinds there were.
+    pub ignored: usize,
+    /// What whoever wrote the manifests should know, one line each.
+    pub notes: Vec<String>,
+}
+
+impl Manifests {
+    /// Sends everything as one complete list of each kind.
+    pub fn send<S: Sink>(&self, outlet: &mut Outlet<S>) {
+        outlet.node(Observed::<&NodeObject>::Listing);
+        if let Some(node) = &self.node {
+            outlet.node(Observed::Set(&**node));
+        }
+        outlet.node(Observed::<&NodeObject>::Listed);
+        outlet.service(Observed::<&ServiceObject>::Listing);
+        for service in &self.services {
+            outlet.service(Observed::Set(&**service));
+        }
+        outlet.service(Observed::<&ServiceObject>::Listed);
+        outlet.endpoint_slice(Observed::<&EndpointSliceObject>::Listing);
+        for slice in &self.endpoint_slices {
+            outlet.endpoint_slice(Observed::Set(&**slice));
+        }
+        outlet.endpoint_slice(Observed::<&EndpointSliceObject>::Listed);
+    }
+}
+
+/// Puts files together, given in the order in which later ones override earlier ones.
+pub(super) fn merge<'a>(
+    files: impl IntoIterator<Item = (&'a Path, &'a Content)>,
+    options: &ManifestOptions,
+) -> Manifests {
+    let mut services = Merged::new(Kind::Service);
+    let mut slices = Merged::new(Kind::EndpointSlice);
+    let mut nodes = Merged::new(Kind::Node);
+    let mut manifests = Manifests::default();
+    for (file, content) in files {
+        services.add_all(
+            file,
+            &content.services,
+            |one| &one.metadata,
+            &mut manifests.notes,
+        );
+        slices.add_all(
+            file,
+            &content.endpoint_slices,
+            |one| &one.metadata,
+            &mut manifests.notes,
+        );
+        nodes.add_all(
+            file,
+            &content.nodes,
+            |one| &one.metadata,
+            &mut manifests.notes,
+        );
+        manifests.ignored += content.ignored;
+    }
+    manifests.services = select_services(services.into_objects(), options, &mut manifests.notes);
+    manifests.endpoint_slices = slices
+        .into_objects()
+        .filter(|slice| !has_label(&slice.metadata, "service.kubernetes.io/headless"))
+        .collect();
+    manifests.node = nodes
+        .into_objects()
+        .find(|node| node.metadata.name == *options.node_name);
+    manifests
+}
+
+/// Left-out Services keep their addresses: another proxy may serve them.
+fn select_services(
+    services: impl Iterator<Item = Arc<ServiceObject>>,
+    options: &ManifestOptions,
+    notes: &mut Vec<String>,
+) -> Vec<Arc<ServiceObject>> {
+    let mut services: Vec<_> = services.collect();
+    let taken = defaults::written_ips(services.iter().map(|service| &service.spec));
+    let mut allocator = Allocator::new(options.service_ranges, taken);
+    services.retain(|service| {
+        let is_headless = service.spec.cluster_ip.as_deref() == Some("None");
+        !is_headless
+            && !has_label(
+                &service.metadata,
+                "service.kubernetes.io/service-proxy-name",
+            )
+    });
+    for service in &mut services {
+        if !defaults::cluster_ips(service, &mut allocator) {
+            let Metadata {
+                namespace, name, ..
+            } = &service.metadata;
+            notes.push(format!(
+                "Service `{namespace}/{name}`: no cluster IP is left for it"
+            ));
+        }
+    }
+    services
+}
+
+fn has_label(metadata: &Metadata, label: &str) -> bool {
+    metadata.labels.contains_key(label)
+}
+
+/// The objects of one kind by namespace and name, with the file each is from.
+struct Merged<'a, T> {
+    kind: Kind,
+    objects: BTreeMap<(&'a str, &'a str), (&'a Path, &'a Arc<T>)>,
+}
+
+impl<'a, T> Merged<'a, T> {
+    const fn new(kind: Kind) -> Self {
+        Self {
+            kind,
+            objects: BTreeMap::new(),
+        }
+    }
+
+    fn add_all(
+        &mut self,
+        file: &'a Path,
+        objects: &'a [Arc<T>],
+        metadata: impl Fn(&'a T) -> &'a Metadata,
+        notes: &mut Vec<String>,
+    ) {
+        for object in objects {
+            let Metadata {
+                namespace, name, ..
+            } = metadata(object);
+            let Some((earlier, _)) = self.objects.insert((namespace, name), (file, object)) else {
+                continue;
+            };
+            let kind = self.kind.as_str();
+            let (earlier, file) = (earlier.display(), file.display());
+            notes.push(format!(
+                "{kind} `{namespace}/{name}` of `{file}` replaces the one of `{earlier}`"
+            ));
+        }
+    }
+
+    fn into_objects(self) -> impl Iterator<Item = Arc<T>> + use<'a, T> {
+        self.objects
+            .into_values()
+            .map(|(_, object)| Arc::clone(object))
+    }
+}

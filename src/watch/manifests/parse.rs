@@ -1,0 +1,100 @@
+//! The text of a manifest, as objects.
+//!
+//! Apart from [`document`](super::document) because the syntax, YAML or JSON, is no matter of
+//! kinds.
+
+use std::sync::Arc;
+
+use super::defaults;
+use super::document::Document;
+use crate::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
+
+/// The objects of one file, in the order written.
+#[derive(Debug, Default)]
+pub(super) struct Content {
+    pub(super) services: Vec<Arc<ServiceObject>>,
+    pub(super) endpoint_slices: Vec<Arc<EndpointSliceObject>>,
+    pub(super) nodes: Vec<Arc<NodeObject>>,
+    /// How many objects of other kinds there were.
+    pub(super) ignored: usize,
+}
+
+/// Why a text is no manifest.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Broken {
+    /// Counted from 1.
+    pub(super) line: Option<u64>,
+    pub(super) reason: String,
+}
+
+/// Reads all documents of `text`; the first that cannot be read breaks the whole file.
+pub(super) fn parse(text: &[u8]) -> Result<Content, Broken> {
+    let mut content = Content::default();
+    if is_json(text) {
+        for document in serde_json::Deserializer::from_slice(text).into_iter() {
+            content.add(document.map_err(|error| Broken::json(&error))?);
+        }
+        return Ok(content);
+    }
+    // The budget guards against hostile files; ours are written by whoever runs us, and may be
+    // larger than any useful default.
+    let options = serde_saphyr::options! { budget: None };
+    let mut reader = text;
+    for document in serde_saphyr::read_with_options(&mut reader, options) {
+        content.add(document.map_err(|error| Broken::yaml(&error))?);
+    }
+    Ok(content)
+}
+
+/// Whether to read `text` as JSON, which is much faster. JSON is YAML, too, and may then be
+/// divided by `---`.
+fn is_json(text: &[u8]) -> bool {
+    let start = text.trim_ascii_start();
+    start.starts_with(b"{") && memchr::memmem::find(start, b"\n---").is_none()
+}
+
+impl Content {
+    fn add(&mut self, document: Document) {
+        match document {
+            Document::Service(mut object) => {
+                defaults::namespace(&mut object.metadata);
+                self.services.push(Arc::from(object));
+            }
+            Document::EndpointSlice(mut object) => {
+                defaults::namespace(&mut object.metadata);
+                defaults::slice_ports(&mut object);
+                self.endpoint_slices.push(Arc::from(object));
+            }
+            Document::Node(object) => self.nodes.push(Arc::from(object)),
+            Document::List(documents) => documents.into_iter().for_each(|one| self.add(one)),
+            Document::Kindless(_) | Document::Other => self.ignored += 1,
+        }
+    }
+}
+
+impl Broken {
+    fn json(error: &serde_json::Error) -> Self {
+        let line = u64::try_from(error.line()).ok().filter(|&line| line > 0);
+        Self {
+            line,
+            reason: one_line(&error.to_string()),
+        }
+    }
+
+    fn yaml(error: &serde_saphyr::Error) -> Self {
+        let location = error.location();
+        Self {
+            line: location.map(|location| location.line()),
+            reason: one_line(&error.without_snippet().to_string()),
+        }
+    }
+}
+
+/// The first line of a message, without the place, which is told apart.
+fn one_line(message: &str) -> String {
+    let line = message.lines().next().unwrap_or_default();
+    let reason = line
+        .rsplit_once(" at line ")
+        .map_or(line, |(reason, _)| reason);
+    reason.trim_end_matches(':').to_owned()
+}

@@ -1,0 +1,157 @@
+//! Turns what a source observed into changes for each family.
+//!
+//! Apart from the sources because all of them end here, and because this is where the diagnostics
+//! of [`ingest`](crate::ingest) become log lines.
+
+use std::borrow::Borrow;
+use std::sync::Arc;
+
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::observed::Observed;
+use super::said::Said;
+use crate::ingest::{self, EndpointSliceObject, Interner, NodeObject, ServiceObject};
+use crate::model::{Change, Kind, ServiceName, SliceName};
+use crate::net::{IpFamily, PerFamily};
+
+/// Where changes go.
+pub trait Sink {
+    /// Takes one change of one family, in order.
+    fn send(&mut self, family: IpFamily, change: Change);
+}
+
+/// A receiver that is gone is shutting down, and needs no more changes.
+impl Sink for PerFamily<UnboundedSender<Change>> {
+    fn send(&mut self, family: IpFamily, change: Change) {
+        let _ = self.get(family).send(change);
+    }
+}
+
+/// For commands that look once.
+impl Sink for PerFamily<Vec<Change>> {
+    fn send(&mut self, family: IpFamily, change: Change) {
+        self.get_mut(family).push(change);
+    }
+}
+
+/// Ingests objects, logs what was ignored in them, and passes on what they mean.
+#[derive(Debug)]
+pub struct Outlet<S> {
+    sink: S,
+    node_name: Arc<str>,
+    interner: Interner,
+    said: Said,
+}
+
+impl<S: Sink> Outlet<S> {
+    /// An outlet into `sink` on the node called `node_name`.
+    pub fn new(sink: S, node_name: Arc<str>) -> Self {
+        Self {
+            sink,
+            node_name,
+            interner: Interner::default(),
+            said: Said::default(),
+        }
+    }
+
+    /// What was sent, once nothing more is to come.
+    pub fn into_sink(self) -> S {
+        self.sink
+    }
+
+    /// A Service was observed.
+    pub fn service(&mut self, observed: Observed<impl Borrow<ServiceObject>>) {
+        match observed {
+            Observed::Listing => self.send_both(&Change::Listing(Kind::Service)),
+            Observed::Listed => self.send_both(&Change::Listed(Kind::Service)),
+            Observed::Set(object) => self.set_service(object.borrow()),
+            Observed::Gone(object) => {
+                let metadata = &object.borrow().metadata;
+                self.said
+                    .forget(Kind::Service, &metadata.namespace, &metadata.name);
+                let name = ServiceName::new(&metadata.namespace, &metadata.name);
+                self.send_both(&Change::Service(name, None));
+            }
+        }
+    }
+
+    /// An EndpointSlice was observed.
+    pub fn endpoint_slice(&mut self, observed: Observed<impl Borrow<EndpointSliceObject>>) {
+        match observed {
+            Observed::Listing => self.send_both(&Change::Listing(Kind::EndpointSlice)),
+            Observed::Listed => self.send_both(&Change::Listed(Kind::EndpointSlice)),
+            Observed::Set(object) => self.set_slice(object.borrow()),
+            // To both families: the last known state may lack the address type, and removing what
+            // a family never had changes nothing.
+            Observed::Gone(object) => {
+                let metadata = &object.borrow().metadata;
+                self.said
+                    .forget(Kind::EndpointSlice, &metadata.namespace, &metadata.name);
+                let name = SliceName::new(&metadata.namespace, &metadata.name);
+                self.send_both(&Change::Slice(name, None, None));
+            }
+        }
+    }
+
+    /// This node was observed.
+    pub fn node(&mut self, observed: Observed<impl Borrow<NodeObject>>) {
+        match observed {
+            Observed::Listing => self.send_both(&Change::Listing(Kind::Node)),
+            Observed::Listed => self.send_both(&Change::Listed(Kind::Node)),
+            Observed::Set(object) => {
+                let object = object.borrow();
+                let (node, diagnostics) = ingest::node(object);
+                let metadata = &object.metadata;
+                self.said
+                    .log(Kind::Node, &metadata.namespace, &metadata.name, diagnostics);
+                self.send_both(&Change::Node(Some(Box::new(node))));
+            }
+            Observed::Gone(object) => {
+                let metadata = &object.borrow().metadata;
+                self.said
+                    .forget(Kind::Node, &metadata.namespace, &metadata.name);
+                self.send_both(&Change::Node(None));
+            }
+        }
+    }
+
+    fn set_service(&mut self, object: &ServiceObject) {
+        let (name, services, diagnostics) = ingest::service(object, &mut self.interner);
+        let metadata = &object.metadata;
+        self.said.log(
+            Kind::Service,
+            &metadata.namespace,
+            &metadata.name,
+            diagnostics,
+        );
+        for (family, service) in services.into_pairs() {
+            let change = Change::Service(name.clone(), service.map(Box::new));
+            self.sink.send(family, change);
+        }
+    }
+
+    /// A slice that has lost its Service is as good as gone.
+    ///
+    /// Differs from upstream: there it stays with the Service that its label named last.
+    fn set_slice(&mut self, object: &EndpointSliceObject) {
+        let ingested = ingest::endpoint_slice(object, &self.node_name, &mut self.interner);
+        let metadata = &object.metadata;
+        self.said.log(
+            Kind::EndpointSlice,
+            &metadata.namespace,
+            &metadata.name,
+            ingested.diagnostics,
+        );
+        if let Some(family) = ingested.family {
+            let slice = ingested.slice.map(Box::new);
+            let change = Change::Slice(ingested.name, slice, ingested.trigger);
+            self.sink.send(family, change);
+        }
+    }
+
+    fn send_both(&mut self, change: &Change) {
+        for family in IpFamily::ALL {
+            self.sink.send(family, change.clone());
+        }
+    }
+}

@@ -1,0 +1,441 @@
+//! Files of manifests, read once and followed.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::outlet::word;
+use crate::model::{Change, Kind};
+use crate::net::PerFamily;
+use crate::watch::Outlet;
+use crate::watch::manifests::{ManifestError, ManifestOptions, Manifests, follow, load};
+
+fn options() -> ManifestOptions {
+    ManifestOptions::new("here".into())
+}
+
+fn service(name: &str, spec: &str) -> String {
+    format!("apiVersion: v1\nkind: Service\nmetadata: {{name: {name}}}\nspec: {{{spec}}}\n")
+}
+
+/// A directory with these files; a name may lead through subdirectories.
+fn directory(files: &[(&str, &str)]) -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        let path = directory.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    directory
+}
+
+fn load_files(files: &[(&str, &str)]) -> Result<Manifests, ManifestError> {
+    load(directory(files).path(), &options())
+}
+
+/// `namespace/name=clusterIPs` of each Service.
+fn services(manifests: &Manifests) -> Vec<String> {
+    let shown = manifests.services.iter().map(|service| {
+        let metadata = &service.metadata;
+        let ips = service.spec.cluster_ips.join(",");
+        format!("{}/{}={ips}", metadata.namespace, metadata.name)
+    });
+    shown.collect()
+}
+
+#[track_caller]
+fn check(files: &[(&str, &str)], expected: &[&str]) -> Manifests {
+    let manifests = load_files(files).unwrap();
+    assert_eq!(services(&manifests), expected);
+    manifests
+}
+
+#[test]
+fn documents_may_be_written_in_many_ways() {
+    let a = service("a", "clusterIP: 10.0.0.1");
+    let b = service("b", "clusterIP: 10.0.0.2");
+    let both = ["default/a=10.0.0.1", "default/b=10.0.0.2"];
+    check(
+        &[("all.yaml", &format!("# first\n---\n{a}---\n---\n{b}---\n"))],
+        &both,
+    );
+    check(&[("1.yml", &a), ("2.yaml", &b)], &both);
+    let json = |name: &str, ip: &str| {
+        format!(
+            r#"{{"apiVersion":"v1","kind":"Service",
+                "metadata":{{"name":"{name}"}},"spec":{{"clusterIP":"{ip}"}}}}"#
+        )
+    };
+    let (a, b) = (json("a", "10.0.0.1"), json("b", "10.0.0.2"));
+    check(&[("all.json", &format!("{a}\n{b}"))], &both);
+    check(&[("all.json", &format!("{a}\n---\n{b}"))], &both);
+    // As `kubectl get -o json` and `-o yaml` write it: the kind last.
+    let list = format!(r#"{{"apiVersion":"v1","items":[{a},{b}],"kind":"List"}}"#);
+    check(&[("all.json", &list)], &both);
+    check(&[("all.yaml", &list)], &both);
+    // As the API server writes it: items without a kind.
+    let bare = |one: &str| one.replace(r#""apiVersion":"v1","kind":"Service","#, "");
+    let items = format!(r#""items":[{},{}]"#, bare(&a), bare(&b));
+    let head = r#""apiVersion":"v1","kind":"ServiceList""#;
+    check(&[("all.json", &format!("{{{head},{items}}}"))], &both);
+    check(&[("all.json", &format!("{{{items},{head}}}"))], &both);
+    check(&[("all.yaml", &format!("{{{items},{head}}}"))], &both);
+}
+
+#[test]
+fn fields_may_come_in_any_order() {
+    let text = "spec: {clusterIP: 10.0.0.1, ports: [{port: 80}]}\nmetadata:\n  name: a\n  \
+                namespace: shop\nkind: Service\napiVersion: v1\n";
+    let manifests = check(&[("a.yaml", text)], &["shop/a=10.0.0.1"]);
+    assert_eq!(manifests.services[0].spec.ports[0].port, Some(80));
+    let text = "kind: Service\nmetadata: {name: a}\nspec: {clusterIP: 10.0.0.1}\n";
+    check(&[("a.yaml", text)], &["default/a=10.0.0.1"]);
+}
+
+#[test]
+fn other_kinds_are_counted_and_not_read() {
+    let text = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: [1]\n---\n\
+                apiVersion: serving.knative.dev/v1\nkind: Service\nmetadata: {name: b}\nspec: 7\n\
+                ---\nspec: {ports: none}\nkind: Ingress\n---\nno: kind\n";
+    assert_eq!(check(&[("a.yaml", text)], &[]).ignored, 4);
+}
+
+#[test]
+fn slices_and_nodes_are_read_too() {
+    let text = "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\n\
+                metadata: {name: a-1, labels: {kubernetes.io/service-name: a}}\n\
+                addressType: IPv4\nendpoints: [{addresses: [10.1.0.1]}]\nports: [{port: 80}]\n---\n\
+                apiVersion: v1\nkind: Node\nmetadata: {name: here}\n---\n\
+                apiVersion: v1\nkind: Node\nmetadata: {name: there}\n";
+    let manifests = check(&[("a.yaml", text)], &[]);
+    let slice = &manifests.endpoint_slices[0];
+    assert_eq!(slice.metadata.namespace, "default");
+    // The API's default for a port without a name.
+    assert_eq!(slice.ports[0].name.as_deref(), Some(""));
+    assert_eq!(manifests.node.unwrap().metadata.name, "here");
+}
+
+#[test]
+fn objects_that_kube_proxy_does_not_select_are_left_out() {
+    let text = "apiVersion: v1\nkind: Service\n\
+                metadata: {name: a, labels: {service.kubernetes.io/service-proxy-name: x}}\n\
+                spec: {clusterIP: 10.0.0.1}\n---\n\
+                apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\naddressType: IPv4\n\
+                metadata: {name: b, labels: {service.kubernetes.io/headless: \"\"}}\n---\n\
+                apiVersion: v1\nkind: Service\nmetadata: {name: c}\nspec: {clusterIP: None}\n";
+    assert!(check(&[("a.yaml", text)], &[]).endpoint_slices.is_empty());
+}
+
+#[test]
+fn files_are_found_by_name_at_any_depth() {
+    let text = |name: &str| service(name, "clusterIP: 10.0.0.1");
+    let directory = directory(&[
+        ("a.yaml", &text("a")),
+        ("sub/deep/b.yml", &text("b")),
+        ("sub/notes.txt", "- no manifest"),
+        (".hidden.yaml", &text("c")),
+        ("..2026/d.yaml", &text("d")),
+    ]);
+    let at = |name: &str| directory.path().join(name);
+    std::os::unix::fs::symlink(at("..2026/d.yaml"), at("linked.yaml")).unwrap();
+    std::os::unix::fs::symlink(directory.path(), at("sub/loop")).unwrap();
+    let manifests = load(directory.path(), &options()).unwrap();
+    let expected = [
+        "default/a=10.0.0.1",
+        "default/b=10.0.0.1",
+        "default/d=10.0.0.1",
+    ];
+    assert_eq!(services(&manifests), expected);
+    let manifests = load(&at("sub/deep/b.yml"), &options()).unwrap();
+    assert_eq!(services(&manifests), ["default/b=10.0.0.1"]);
+}
+
+#[test]
+fn later_file_wins() {
+    let files = [
+        ("1.yaml", service("a", "clusterIP: 10.0.0.1")),
+        ("2.yaml", service("a", "clusterIP: 10.0.0.2")),
+    ];
+    let files: Vec<_> = files
+        .iter()
+        .map(|(name, text)| (*name, text.as_str()))
+        .collect();
+    let manifests = check(&files, &["default/a=10.0.0.2"]);
+    let [note] = manifests.notes.as_slice() else {
+        panic!("{:?}", manifests.notes);
+    };
+    assert!(note.starts_with("Service `default/a` of `"), "{note}");
+    assert!(note.ends_with("1.yaml`"), "{note}");
+}
+
+#[test]
+fn errors_name_file_and_line() {
+    #[track_caller]
+    fn check_error(name: &str, text: &str, line: Option<u64>, reason: &str) {
+        let error = load_files(&[(name, text)]).unwrap_err();
+        assert!(error.file.ends_with(name), "{error}");
+        assert_eq!(error.line, line, "{error}");
+        assert!(error.reason.contains(reason), "{error}");
+        assert!(!error.to_string().contains('\n'), "{error}");
+    }
+
+    let good = service("a", "clusterIP: 10.0.0.1");
+    let bad = service("b", "ports: [{port: http}]");
+    check_error(
+        "a.yaml",
+        &format!("{good}---\n{bad}"),
+        Some(9),
+        "invalid i64",
+    );
+    check_error("a.yaml", "kind: Service\nspec: [1\n", Some(2), "unclosed");
+    check_error(
+        "a.json",
+        "{\"kind\":\n \"Service\",\n }",
+        Some(3),
+        "trailing comma",
+    );
+    check_error("a.yaml", "- 1\n", Some(1), "");
+    let missing = load(Path::new("/nowhere/at/all"), &options()).unwrap_err();
+    assert_eq!(missing.file, Path::new("/nowhere/at/all"));
+}
+
+#[test]
+fn addresses_are_given_by_family_and_kept() {
+    #[track_caller]
+    fn check_families(spec: &str, families: &[&str]) {
+        let manifests = load_files(&[("a.yaml", &service("a", spec))]).unwrap();
+        let spec = &manifests.services[0].spec;
+        assert_eq!(spec.ip_families, families);
+        assert_eq!(spec.cluster_ip.as_ref(), spec.cluster_ips.first());
+        let ranges = options().service_ranges;
+        for (ip, family) in spec.cluster_ips.iter().zip(families) {
+            let ip: std::net::IpAddr = ip.parse().unwrap();
+            let range = if *family == "IPv4" {
+                ranges.v4
+            } else {
+                ranges.v6
+            };
+            assert!(range.contains(&ip), "{ip}");
+        }
+        assert_eq!(spec.cluster_ips.len(), families.len());
+    }
+
+    check_families("", &["IPv4"]);
+    check_families("clusterIP: ''", &["IPv4"]);
+    check_families("ipFamilies: [IPv6]", &["IPv6"]);
+    check_families("ipFamilies: [IPv6, IPv4]", &["IPv6", "IPv4"]);
+    check_families("ipFamilyPolicy: PreferDualStack", &["IPv4", "IPv6"]);
+    check_families(
+        "ipFamilyPolicy: RequireDualStack, ipFamilies: [IPv6]",
+        &["IPv6", "IPv4"],
+    );
+    check_families("ipFamilyPolicy: SingleStack", &["IPv4"]);
+    check_families("clusterIP: 'fd00:10:96::5'", &["IPv6"]);
+    check_families("clusterIPs: [10.96.0.5]", &["IPv4"]);
+    check_families(
+        "clusterIP: 10.96.0.5, ipFamilies: [IPv4, IPv6]",
+        &["IPv4", "IPv6"],
+    );
+    check(
+        &[("a.yaml", &service("a", "type: ExternalName"))],
+        &["default/a="],
+    );
+}
+
+#[test]
+fn neighbors_do_not_move_addresses() {
+    let alone = load_files(&[("a.yaml", &service("a", ""))]).unwrap();
+    let with = format!("{}---\n{}", service("0", ""), service("a", ""));
+    let crowded = load_files(&[("a.yaml", &with)]).unwrap();
+    assert_eq!(services(&alone)[0], services(&crowded)[1]);
+    // Unless somebody else was given the address in writing.
+    let ip = alone.services[0].spec.cluster_ip.clone().unwrap();
+    let with = format!(
+        "{}---\n{}",
+        service("z", &format!("clusterIP: {ip}")),
+        service("a", "")
+    );
+    let pushed = load_files(&[("a.yaml", &with)]).unwrap();
+    assert_ne!(services(&alone)[0], services(&pushed)[0]);
+}
+
+#[test]
+fn full_range_is_noted() {
+    let mut options = options();
+    options.service_ranges.v4 = "10.96.0.0/30".parse().unwrap();
+    let text: Vec<String> = ["a", "b", "c"].map(|name| service(name, "")).into();
+    let directory = directory(&[("a.yaml", &text.join("---\n"))]);
+    let manifests = load(directory.path(), &options).unwrap();
+    assert_eq!(
+        manifests.notes,
+        ["Service `default/c`: no cluster IP is left for it"]
+    );
+    assert_eq!(services(&manifests)[2], "default/c=");
+}
+
+#[test]
+fn large_files_are_read() {
+    let mut text = String::from("apiVersion: v1\nkind: List\nitems:\n");
+    for number in 0..30_000 {
+        write!(
+            text,
+            "- apiVersion: v1\n  kind: Service\n  metadata:\n    name: svc-{number}\n  spec:\n    \
+             ports:\n    - {{name: web, port: 80}}\n"
+        )
+        .unwrap();
+    }
+    assert_eq!(
+        load_files(&[("a.yaml", &text)]).unwrap().services.len(),
+        30_000
+    );
+}
+
+/// Follows a directory and looks at IPv4.
+struct Followed {
+    changes: UnboundedReceiver<Change>,
+    task: JoinHandle<()>,
+}
+
+impl Followed {
+    fn start(path: &Path) -> Self {
+        let (v4, changes) = unbounded_channel();
+        let (v6, _) = unbounded_channel();
+        let outlet = Outlet::new(PerFamily { v4, v6 }, "here".into());
+        let path = path.to_owned();
+        let task = tokio::spawn(async move {
+            let _ = follow(path, options(), outlet).await;
+        });
+        Self { changes, task }
+    }
+
+    /// Waits for a list of Services that is this one.
+    async fn expect(&mut self, expected: &[&str]) {
+        let mut last = Vec::new();
+        let wait = async {
+            while last != expected {
+                last = self.next_list().await;
+            }
+        };
+        let outcome = timeout(Duration::from_secs(20), wait).await;
+        assert!(outcome.is_ok(), "expected {expected:?}, last was {last:?}");
+    }
+
+    async fn next_list(&mut self) -> Vec<String> {
+        let mut list = Vec::new();
+        loop {
+            match self.changes.recv().await.unwrap() {
+                Change::Listing(Kind::Service) => list.clear(),
+                Change::Listed(Kind::Service) => return list,
+                change @ Change::Service(..) => list.push(word(&change)),
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Drop for Followed {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn write(directory: &Path, name: &str, text: &str) {
+    fs::write(directory.join(name), text).unwrap();
+}
+
+#[tokio::test]
+async fn changes_of_files_are_followed() {
+    let directory = directory(&[("a.yaml", &service("a", ""))]);
+    let path = directory.path();
+    let mut followed = Followed::start(path);
+    followed.expect(&["+default/a"]).await;
+    write(path, "b.yaml", &service("b", ""));
+    followed.expect(&["+default/a", "+default/b"]).await;
+    // As editors save: beside it, then over it.
+    write(path, ".a.yaml.swp", &service("c", ""));
+    fs::rename(path.join(".a.yaml.swp"), path.join("a.yaml")).unwrap();
+    followed.expect(&["+default/b", "+default/c"]).await;
+    fs::create_dir(path.join("sub")).unwrap();
+    write(&path.join("sub"), "d.yaml", &service("d", ""));
+    followed
+        .expect(&["+default/b", "+default/c", "+default/d"])
+        .await;
+    fs::remove_file(path.join("b.yaml")).unwrap();
+    followed.expect(&["+default/c", "+default/d"]).await;
+}
+
+#[tokio::test]
+async fn broken_files_keep_their_last_content() {
+    let directory = directory(&[("a.yaml", &service("a", ""))]);
+    let path = directory.path();
+    let mut followed = Followed::start(path);
+    followed.expect(&["+default/a"]).await;
+    write(path, "a.yaml", "kind: Service\nspec: [1\n");
+    write(path, "b.yaml", &service("b", ""));
+    followed.expect(&["+default/a", "+default/b"]).await;
+    write(path, "a.yaml", "");
+    write(path, "c.yaml", &service("c", ""));
+    followed
+        .expect(&["+default/a", "+default/b", "+default/c"])
+        .await;
+    write(path, "a.yaml", &service("z", ""));
+    followed
+        .expect(&["+default/b", "+default/c", "+default/z"])
+        .await;
+}
+
+#[tokio::test]
+async fn first_list_waits_for_files_that_were_never_good() {
+    let directory = directory(&[("a.yaml", &service("a", "")), ("b.yaml", "spec: [1\n")]);
+    let path = directory.path();
+    let mut followed = Followed::start(path);
+    write(path, "b.yaml", &service("b", ""));
+    let first = timeout(Duration::from_secs(20), followed.next_list())
+        .await
+        .unwrap();
+    assert_eq!(first, ["+default/a", "+default/b"]);
+}
+
+#[tokio::test]
+async fn swapped_config_maps_are_followed() {
+    let directory = directory(&[
+        ("..1/a.yaml", &service("a", "")),
+        ("..2/a.yaml", &service("b", "")),
+    ]);
+    let path = directory.path();
+    let link = |from: &str, to: &str| std::os::unix::fs::symlink(from, path.join(to)).unwrap();
+    link("..1", "..data");
+    link("..data/a.yaml", "a.yaml");
+    let mut followed = Followed::start(path);
+    followed.expect(&["+default/a"]).await;
+    link("..2", "..data_tmp");
+    fs::rename(path.join("..data_tmp"), path.join("..data")).unwrap();
+    fs::remove_dir_all(path.join("..1")).unwrap();
+    followed.expect(&["+default/b"]).await;
+}
+
+#[tokio::test]
+async fn vanished_directory_keeps_its_last_content() {
+    let parent = directory(&[("m/a.yaml", &service("a", ""))]);
+    let path = parent.path().join("m");
+    let mut followed = Followed::start(&path);
+    followed.expect(&["+default/a"]).await;
+    fs::remove_dir_all(&path).unwrap();
+    fs::create_dir(parent.path().join("new")).unwrap();
+    write(&parent.path().join("new"), "b.yaml", &service("b", ""));
+    fs::rename(parent.path().join("new"), &path).unwrap();
+    followed.expect(&["+default/b"]).await;
+}
+
+#[tokio::test]
+async fn path_must_exist_at_the_start() {
+    let outlet = Outlet::new(PerFamily::<Vec<Change>>::default(), "here".into());
+    let outcome = follow("/nowhere/at/all".into(), options(), outlet).await;
+    assert_eq!(outcome.unwrap_err().file, Path::new("/nowhere/at/all"));
+}

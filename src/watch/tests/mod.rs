@@ -1,0 +1,4 @@
+//! Sources and the outlet, from objects and files to changes.
+
+mod manifests;
+mod outlet;
