@@ -22,3 +22,5 @@ pub mod sync;
 
 pub mod cli;
 pub mod config;
+
+pub mod app;

@@ -1,3 +1,11 @@
-//! The program: parse, dispatch, turn an error into an exit code.
+//! The program: its allocator, and the way into the library.
 
-fn main() {}
+use std::process::ExitCode;
+
+#[cfg(feature = "jemalloc")]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+fn main() -> ExitCode {
+    deltaproxy::cli::main(std::env::args_os())
+}

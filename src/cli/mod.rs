@@ -1,1 +1,39 @@
-//! One file for each subcommand.
+//! One file for each subcommand, and what they have in common: exit codes and output.
+//!
+//! Apart from [`app`](crate::app) because commands come and go, and the daemon stays.
+//!
+//! # Exit codes
+//!
+//! 0: done. 1: failed. 2: could not tell, for commands that compare. 64: unusable flags.
+
+mod exit;
+mod output;
+mod render;
+mod run;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use crate::config::{Cli, Command, normalize};
+
+/// Runs the command that `args` ask for.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(normalize(args)) {
+        Ok(cli) => cli,
+        Err(error) => return exit::unusable(&error),
+    };
+    let result = match cli.command {
+        Command::Run(args) => run::run(&args),
+        Command::Render(args) => render::render(&args),
+        Command::Completions { shell } => output::stdout(|out| {
+            clap_complete::generate(shell, &mut Cli::command(), "deltaproxy", out);
+            Ok(())
+        }),
+        Command::Man => {
+            output::stdout(|out| Ok(clap_mangen::Man::new(Cli::command()).render(out)?))
+        }
+    };
+    exit::code(result)
+}

@@ -5,10 +5,13 @@
 
 mod args;
 mod duration;
+pub mod environment;
 mod resolve;
 
 #[cfg(test)]
 mod tests;
 
-pub use args::{Cli, Command, RenderArgs, RulesArgs, RunArgs, SourceArgs, normalize};
+pub use args::{
+    Cli, Command, FamilyArg, LoggingFormat, RenderArgs, RulesArgs, RunArgs, SourceArgs, normalize,
+};
 pub use resolve::{Config, FULL_SYNC_PERIOD, RenderConfig, Source, UsageError, render, run};

@@ -39,6 +39,10 @@ pub enum Change {
     /// The slice is now this; `None`: it is gone. The time is when the cluster last changed what
     /// the slice describes, if the slice says so.
     Slice(SliceName, Option<Box<Slice>>, Option<SystemTime>),
+    /// The Service exists, but what it is now cannot be read: what was last known of it stands.
+    ServiceKept(ServiceName),
+    /// The slice exists, but what it is now cannot be read: what was last known of it stands.
+    SliceKept(SliceName),
     /// This node is now so; `None`: the Node object is gone.
     Node(Option<Box<Node>>),
     /// A new list of this kind begins: objects set from here on until [`Change::Listed`] exist.

@@ -46,7 +46,7 @@ impl Reporter {
                 };
                 self.health.update(|health| health.node(state));
             }
-            Change::Listing(_) => {}
+            Change::Listing(_) | Change::ServiceKept(_) | Change::SliceKept(_) => {}
             Change::Listed(kind) => {
                 debug!(family = %self.family, kind = kind.as_str(), "listed");
             }

@@ -64,6 +64,8 @@ impl Tracker {
             Change::Service(name, service) => self.set_service(name, service.map(Arc::from)),
             Change::Slice(name, Some(slice), trigger) => self.set_slice(name, *slice, trigger),
             Change::Slice(name, None, _) => self.remove_slice(&name),
+            Change::ServiceKept(name) => self.keep_service(&name),
+            Change::SliceKept(name) => self.keep_slice(&name),
             Change::Node(node) => self.set_node(node.map(|node| *node)),
             Change::Listing(kind) => self.listings.begin(kind),
             Change::Listed(kind) => self.sweep(kind),
@@ -117,6 +119,20 @@ impl Tracker {
                 tracked.state.service = service;
             }
         });
+    }
+
+    fn keep_service(&mut self, name: &ServiceName) {
+        let seen = self.listings.round(Kind::Service);
+        if let Some(tracked) = self.services.get_mut(name) {
+            tracked.seen = seen;
+        }
+    }
+
+    fn keep_slice(&mut self, name: &SliceName) {
+        let seen = self.listings.round(Kind::EndpointSlice);
+        if let Some(owner) = self.slices.get_mut(name) {
+            owner.seen = seen;
+        }
     }
 
     fn set_slice(&mut self, name: SliceName, slice: Slice, trigger: Option<SystemTime>) {

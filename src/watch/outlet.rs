@@ -115,6 +115,19 @@ impl<S: Sink> Outlet<S> {
         }
     }
 
+    /// An object exists and cannot be read: what was last known of it stands.
+    pub fn keep(&mut self, kind: Kind, namespace: &str, name: &str) {
+        match kind {
+            Kind::Service => {
+                self.send_both(&Change::ServiceKept(ServiceName::new(namespace, name)));
+            }
+            Kind::EndpointSlice => {
+                self.send_both(&Change::SliceKept(SliceName::new(namespace, name)));
+            }
+            Kind::Node => {}
+        }
+    }
+
     fn set_service(&mut self, object: &ServiceObject) {
         let (name, services, diagnostics) = ingest::service(object, &mut self.interner);
         let metadata = &object.metadata;

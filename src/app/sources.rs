@@ -1,0 +1,136 @@
+//! Where changes come from: the API server's three kinds, or a folder of manifests.
+//!
+//! Apart because the rest of the daemon does not care which.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::config::{RenderConfig, Source};
+use crate::health::{Health, NodeState};
+use crate::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
+use crate::model::{Change, Kind};
+use crate::net::PerFamily;
+use crate::telemetry::WatchMetrics;
+use crate::watch::api::{self, ApiOptions, ApiServer, Notice, Selector};
+use crate::watch::manifests::{self, ManifestOptions};
+use crate::watch::{Observed, Outlet};
+
+type ToFamilies = Outlet<PerFamily<UnboundedSender<Change>>>;
+
+/// Follows the source for ever.
+///
+/// # Errors
+///
+/// Only at the start: no usable kubeconfig, or no manifests at that path.
+pub(super) async fn run(
+    config: &RenderConfig,
+    senders: PerFamily<UnboundedSender<Change>>,
+    health: &Health,
+    metrics: &WatchMetrics,
+) -> anyhow::Result<()> {
+    let node_name: Arc<str> = config.node_name.as_str().into();
+    let outlet = Outlet::new(senders, Arc::clone(&node_name));
+    match &config.source {
+        Source::Cluster { kubeconfig, master } => {
+            let options = ApiOptions {
+                kubeconfig: kubeconfig.clone(),
+                master: master.clone(),
+            };
+            let server = api::connect(&options).await?;
+            follow_cluster(&server, &node_name, outlet, metrics).await;
+        }
+        Source::Manifests {
+            path,
+            service_cidrs,
+        } => {
+            // Nobody need write a manifest for the very machine this runs on.
+            health.update(|health| health.node(NodeState::Eligible));
+            let options = ManifestOptions {
+                node_name,
+                service_ranges: *service_cidrs,
+            };
+            manifests::follow(path.clone(), options, outlet).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn follow_cluster(
+    server: &ApiServer,
+    node_name: &str,
+    outlet: ToFamilies,
+    metrics: &WatchMetrics,
+) {
+    let outlet = Arc::new(Mutex::new(outlet));
+    let sink = || ClusterSink {
+        outlet: Arc::clone(&outlet),
+        metrics: metrics.clone(),
+    };
+    let (mut services, mut slices, mut node) = (sink(), sink(), sink());
+    let selectors = (
+        Selector::services(),
+        Selector::slices(),
+        Selector::node(node_name),
+    );
+    tokio::join!(
+        api::follow::<ServiceObject, _>(server, &selectors.0, &mut services),
+        api::follow::<EndpointSliceObject, _>(server, &selectors.1, &mut slices),
+        api::follow::<NodeObject, _>(server, &selectors.2, &mut node),
+    );
+}
+
+/// Passes on what was seen and counts what went wrong.
+struct ClusterSink {
+    /// Shared by the three kinds, for their common strings; one thread runs them all.
+    outlet: Arc<Mutex<ToFamilies>>,
+    metrics: WatchMetrics,
+}
+
+impl ClusterSink {
+    fn outlet(&self) -> MutexGuard<'_, ToFamilies> {
+        self.outlet.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn count(&self, kind: Kind, notice: &Notice<'_>) {
+        match notice {
+            Notice::Connected => {}
+            Notice::Failed { .. } => self.metrics.failed(kind.as_str()),
+            Notice::Undecodable(undecodable) => {
+                self.metrics.undecodable(kind.as_str());
+                let name = &undecodable.name;
+                self.outlet().keep(kind, &name.namespace, &name.name);
+            }
+        }
+    }
+}
+
+impl api::Sink<ServiceObject> for ClusterSink {
+    async fn observe(&mut self, observed: Observed<ServiceObject>) {
+        self.outlet().service(observed);
+    }
+
+    fn notice(&mut self, notice: Notice<'_>) {
+        self.count(Kind::Service, &notice);
+    }
+}
+
+impl api::Sink<EndpointSliceObject> for ClusterSink {
+    async fn observe(&mut self, observed: Observed<EndpointSliceObject>) {
+        self.outlet().endpoint_slice(observed);
+    }
+
+    fn notice(&mut self, notice: Notice<'_>) {
+        self.count(Kind::EndpointSlice, &notice);
+    }
+}
+
+impl api::Sink<NodeObject> for ClusterSink {
+    async fn observe(&mut self, observed: Observed<NodeObject>) {
+        self.outlet().node(observed);
+    }
+
+    fn notice(&mut self, notice: Notice<'_>) {
+        self.count(Kind::Node, &notice);
+    }
+}

@@ -1,0 +1,64 @@
+//! How a command ends.
+//!
+//! Apart because exit codes are an interface, and because an error is printed here and nowhere
+//! else.
+
+use std::error::Error;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use crate::config::UsageError;
+
+/// Unusable flags or files: sysexits' `EX_USAGE`. Nothing has been touched.
+const UNUSABLE: u8 = 64;
+
+/// Flags that clap refused; help and version come here, too.
+pub(super) fn unusable(error: &clap::Error) -> ExitCode {
+    // If stderr is gone, nobody reads the exit code's reason either.
+    let _ = error.print();
+    if error.use_stderr() {
+        ExitCode::from(UNUSABLE)
+    } else {
+        ExitCode::SUCCESS
+    }
+}
+
+/// The code of a finished command, having said what was wrong.
+pub(super) fn code(result: anyhow::Result<()>) -> ExitCode {
+    let Err(error) = result else {
+        return ExitCode::SUCCESS;
+    };
+    if is_broken_pipe(&error) {
+        return ExitCode::SUCCESS;
+    }
+    let _ = writeln!(io::stderr(), "error: {}", said_once(&error));
+    if error.downcast_ref::<UsageError>().is_some() {
+        ExitCode::from(UNUSABLE)
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+/// Whoever read our output had enough of it.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let io = error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<io::Error>());
+    io.into_iter()
+        .any(|io| io.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// The error with its causes in one line; a cause that the text before it ends with is not said
+/// again.
+fn said_once(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause: Option<&(dyn Error + 'static)> = error.source();
+    while let Some(next) = cause {
+        let said = next.to_string();
+        if !text.ends_with(&said) {
+            text = format!("{text}: {said}");
+        }
+        cause = next.source();
+    }
+    text
+}
