@@ -54,22 +54,19 @@ async fn daemon(config: &Config) -> anyhow::Result<()> {
     let source = sources::run(&config.rules, PerFamily { v4, v6 }, &health, &metrics.watch);
     let servers = servers::run(config, &health, &metrics, &stop);
     let families = families::run(config, changes, &health, &metrics, &stop);
-    let kept = async { tokio::try_join!(families, async { Ok(servers.await) }) };
+    let kept = async { tokio::join!(families, servers).0 };
     tokio::pin!(kept);
 
     tokio::select! {
         // A source only ends with an error, and the others only when they are told to.
         result = source => return result,
-        result = &mut kept => return result.map(|_| ()),
+        result = &mut kept => return result,
         _ = terminate.recv() => info!("SIGTERM: ending; the rules stay"),
         _ = interrupt.recv() => info!("SIGINT: ending; the rules stay"),
     }
     stop.cancel();
-    match tokio::time::timeout(GRACE, kept).await {
-        Ok(result) => result.map(|_| ()),
-        Err(_) => {
-            warn!("a restore did not end within {GRACE:?} and is killed");
-            Ok(())
-        }
-    }
+    tokio::time::timeout(GRACE, kept).await.unwrap_or_else(|_| {
+        warn!("a restore did not end within {GRACE:?} and is killed");
+        Ok(())
+    })
 }

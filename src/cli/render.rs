@@ -61,7 +61,9 @@ fn tracker(changes: Changes, family: IpFamily) -> Tracker {
     let mut tracker = Tracker::new(SystemTime::UNIX_EPOCH);
     for (of, changes) in changes.into_pairs() {
         if of == family {
-            changes.into_iter().for_each(|change| tracker.apply(change));
+            for change in changes {
+                tracker.apply(change);
+            }
         }
     }
     tracker

@@ -200,17 +200,23 @@ impl Changes {
         old: &[Box<[u8]>],
         new: &[Box<[u8]>],
     ) {
-        let is_kept = |rule: &&Box<[u8]>| *extent != Extent::Whole && old.contains(rule);
-        let removed = old
-            .iter()
-            .filter(|rule| *extent != Extent::Whole && !new.contains(rule));
-        let added: Vec<&[u8]> = new
-            .iter()
-            .filter(|rule| !is_kept(rule))
-            .map(|r| &**r)
-            .collect();
-        rules(buf, "-D ", NAT_SERVICES, removed.map(|rule| &**rule));
+        let (mut removed, mut added): (Vec<&[u8]>, Vec<&[u8]>) = (Vec::new(), Vec::new());
+        if *extent == Extent::Whole {
+            added.extend(new.iter().map(|rule| &**rule));
+        } else {
+            removed.extend(
+                old.iter()
+                    .filter(|rule| !new.contains(rule))
+                    .map(|rule| &**rule),
+            );
+            added.extend(
+                new.iter()
+                    .filter(|rule| !old.contains(rule))
+                    .map(|rule| &**rule),
+            );
+        }
         self.stats.rules.add(Table::Nat, added.len() as u64);
+        rules(buf, "-D ", NAT_SERVICES, removed.into_iter());
         rules(buf, "-A ", NAT_SERVICES, added.into_iter());
     }
 

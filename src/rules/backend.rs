@@ -7,9 +7,9 @@ use std::fmt;
 /// Which kernel interface an `iptables-restore` speaks to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Backend {
-    /// nf_tables: sends what is named, validates what is reachable.
+    /// `nf_tables`: sends what is named, validates what is reachable.
     Nft,
-    /// x_tables: reads and writes whole tables.
+    /// `x_tables`: reads and writes whole tables.
     Legacy,
 }
 

@@ -31,6 +31,8 @@ pub struct Attempt {
     pub took: Duration,
     /// What was given to the kernel.
     pub stats: PayloadStats,
+    /// The payload's text, of a partial restore only: a full one is never held whole.
+    pub payload: Vec<u8>,
     /// How long others kept the lock.
     pub lock_wait: Duration,
     /// How it ended.

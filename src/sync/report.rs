@@ -149,6 +149,10 @@ impl Reporter {
             took_ms = format_args!("{took_ms:.1}"),
             "synced"
         );
+        if !attempt.payload.is_empty() {
+            let payload = String::from_utf8_lossy(&attempt.payload);
+            debug!(family = %self.family, "restored:\n{payload}");
+        }
     }
 
     fn log_failure(&self, scope: Scope, failure: &Failure) {
@@ -173,10 +177,13 @@ impl Reporter {
 
     /// This machine's addresses, or why there are none.
     pub(super) fn addresses(&self, found: io::Result<BTreeSet<IpAddr>>) -> Vec<IpAddr> {
-        found.map(Vec::from_iter).unwrap_or_else(|cause| {
-            error!(family = %self.family, "cannot read this machine's addresses: {cause}");
-            Vec::new()
-        })
+        found.map_or_else(
+            |cause| {
+                error!(family = %self.family, "cannot read this machine's addresses: {cause}");
+                Vec::new()
+            },
+            Vec::from_iter,
+        )
     }
 
     /// It could not be told whether our chains are there.

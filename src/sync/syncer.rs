@@ -10,7 +10,7 @@ use super::decide::{FullReason, History, Scope};
 use super::outcome::{Attempt, Failure, Outcome};
 use super::surroundings::Surroundings;
 use crate::host::{Iptables, RestoreError, Restored, excerpt};
-use crate::render::{self, Full, Ledger, Live, Options, PartialRestore, PayloadStats, Setting};
+use crate::render::{self, Full, Ledger, Live, Options, Partial, PartialRestore, Setting};
 use crate::rules::{Payload, Table, Text};
 use crate::tracker::Tracker;
 
@@ -120,7 +120,7 @@ impl<I: Iptables> Syncer<I> {
 
     async fn attempt(&mut self, scope: Scope, options: &Options) -> Attempt {
         let started = (self.clock)();
-        let (stats, restored) = match scope {
+        let (partial, restored) = match scope {
             Scope::Full(_) => self.full(options).await,
             Scope::Partial => self.partial(options).await,
         };
@@ -131,41 +131,45 @@ impl<I: Iptables> Syncer<I> {
             self.history.last_full = Some(ended);
             self.history.must_be_full = None;
         }
-        let took = ended.saturating_duration_since(started);
-        let lock_wait = restored
-            .as_ref()
-            .map_or(Duration::ZERO, |done| done.lock_wait);
         Attempt {
             scope,
-            took,
-            stats,
-            lock_wait,
+            took: ended.saturating_duration_since(started),
+            stats: partial.stats,
+            payload: partial.text,
+            lock_wait: restored
+                .as_ref()
+                .map_or(Duration::ZERO, |done| done.lock_wait),
             result: restored.map(|_| ()),
         }
     }
 
-    async fn full(&mut self, options: &Options) -> (PayloadStats, Result<Restored, Failure>) {
+    async fn full(&mut self, options: &Options) -> (Partial, Result<Restored, Failure>) {
         // Until the restore has succeeded nobody knows what the kernel holds; and two ledgers of a
         // large cluster need not be in memory at once.
         self.ledger = Ledger::default();
         let live = match self.live().await {
             Ok(live) => live,
-            Err(failure) => return (PayloadStats::default(), Err(failure)),
+            Err(failure) => return (Partial::default(), Err(failure)),
         };
         let zone = self.tracker.node().and_then(|node| node.zone.as_deref());
         let payload = || Full::new(&self.tracker, Setting { options, zone }, &live);
         let mut full = payload();
-        match self.iptables.restore(&mut full).await {
+        let restored = self.iptables.restore(&mut full).await;
+        let (ledger, stats) = full.finish();
+        let result = match restored {
             Ok(restored) => {
-                let (ledger, stats) = full.finish();
                 self.ledger = ledger;
-                (stats, Ok(restored))
+                Ok(restored)
             }
-            Err(error) => (
-                full.finish().1,
-                Err(Failure::refused(error, &mut payload())),
-            ),
-        }
+            Err(error) => Err(Failure::refused(error, &mut payload())),
+        };
+        (
+            Partial {
+                stats,
+                ..Partial::default()
+            },
+            result,
+        )
     }
 
     async fn live(&self) -> Result<Live, Failure> {
@@ -177,7 +181,7 @@ impl<I: Iptables> Syncer<I> {
         Ok(live)
     }
 
-    async fn partial(&mut self, options: &Options) -> (PayloadStats, Result<Restored, Failure>) {
+    async fn partial(&mut self, options: &Options) -> (Partial, Result<Restored, Failure>) {
         let zone = self.tracker.node().and_then(|node| node.zone.as_deref());
         let setting = Setting { options, zone };
         let (tracker, shape) = (&self.tracker, self.options.shape);
@@ -185,13 +189,12 @@ impl<I: Iptables> Syncer<I> {
         let names = names.into_iter();
         let partial = render::partial(&mut self.ledger, tracker, names, setting, shape);
         if partial.text.is_empty() {
-            return (partial.stats, Ok(Restored::default()));
+            return (partial, Ok(Restored::default()));
         }
-        let mut text = Text::new(&partial.text);
-        let restored = self.iptables.restore(&mut text).await;
+        let restored = self.iptables.restore(&mut Text::new(&partial.text)).await;
         let result =
             restored.map_err(|error| Failure::refused(error, &mut Text::new(&partial.text)));
-        (partial.stats, result)
+        (partial, result)
     }
 }
 

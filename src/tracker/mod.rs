@@ -17,9 +17,9 @@
 
 mod dirty;
 mod listing;
-mod tracker;
+mod track;
 
 #[cfg(test)]
 mod tests;
 
-pub use tracker::{Settled, Tracker};
+pub use track::{Settled, Tracker};

@@ -12,6 +12,8 @@ type Collected = Outlet<PerFamily<Vec<Change>>>;
 /// One word for each change.
 pub(super) fn word(change: &Change) -> String {
     let (what, is_set) = match change {
+        Change::ServiceKept(name) => (format!("kept {name}"), true),
+        Change::SliceKept(name) => (format!("kept {name}"), true),
         Change::Service(name, service) => (name.to_string(), service.is_some()),
         Change::Slice(name, slice, _) => (name.to_string(), slice.is_some()),
         Change::Node(node) => ("node".to_owned(), node.is_some()),

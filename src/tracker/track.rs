@@ -61,7 +61,7 @@ impl Tracker {
     /// Takes in one change.
     pub fn apply(&mut self, change: Change) {
         match change {
-            Change::Service(name, service) => self.set_service(name, service.map(Arc::from)),
+            Change::Service(name, service) => self.set_service(&name, service.map(Arc::from)),
             Change::Slice(name, Some(slice), trigger) => self.set_slice(name, *slice, trigger),
             Change::Slice(name, None, _) => self.remove_slice(&name),
             Change::ServiceKept(name) => self.keep_service(&name),
@@ -111,9 +111,9 @@ impl Tracker {
         }
     }
 
-    fn set_service(&mut self, name: ServiceName, service: Option<Arc<Service>>) {
+    fn set_service(&mut self, name: &ServiceName, service: Option<Arc<Service>>) {
         let seen = self.listings.round(Kind::Service);
-        self.edit(&name, |tracked| {
+        self.edit(name, |tracked| {
             tracked.seen = seen;
             if tracked.state.service != service {
                 tracked.state.service = service;
@@ -171,7 +171,7 @@ impl Tracker {
 
     fn drop_slice(&mut self, service: &ServiceName, name: &SliceName) {
         self.edit(service, |tracked| {
-            tracked.state.slices.retain(|(known, _)| known != name)
+            tracked.state.slices.retain(|(known, _)| known != name);
         });
         self.dirty.forget_triggers(service);
     }
@@ -203,7 +203,7 @@ impl Tracker {
                 let is_gone = |t: &Tracked| t.state.service.is_some() && t.seen != round;
                 let gone = self.services.iter().filter(|(_, tracked)| is_gone(tracked));
                 for name in gone.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
-                    self.set_service(name, None);
+                    self.set_service(&name, None);
                 }
             }
             Kind::EndpointSlice => {
