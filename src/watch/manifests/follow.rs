@@ -16,15 +16,16 @@ use tokio::time::timeout;
 
 use super::error::ManifestError;
 use super::files::{Found, find};
-use super::store::{Reread, Store};
+use super::store::Store;
 use super::{ManifestOptions, STDIN, load};
 use crate::watch::{Outlet, Sink};
 
 /// Sends what the manifests at `path` say, and again whenever they say something else; standard
 /// input is read once. Runs until it is dropped.
 ///
-/// A file that cannot be read keeps its last good content; one that never had any holds back the
-/// first list, so that nothing is removed because of it. Both are logged with file and line.
+/// A file that cannot be read keeps its last good content; one that is broken from the start holds
+/// back the first list, so that nothing is removed because of it. Both are logged with file, line
+/// and reason, once.
 ///
 /// # Errors
 ///
@@ -44,15 +45,11 @@ pub async fn follow<S: Sink>(
     find(&root)?;
     let mut source = Source::new(root);
     let mut logged = HashSet::new();
-    let mut is_sent = false;
     loop {
-        let is_changed;
-        (source, is_changed) = source.read_apart(&path).await?;
-        if source.store.is_complete() && (is_changed || !is_sent) {
-            let manifests = source.store.merge(&options);
+        source = source.read_apart(&path).await?;
+        if let Some(manifests) = source.store.news(&options) {
             log_notes(&manifests.notes, &mut logged);
             manifests.send(&mut outlet);
-            is_sent = true;
         }
         source.changed.settled().await;
     }
@@ -95,10 +92,10 @@ impl Source {
     }
 
     /// Reads on a thread of its own: large manifests take a while.
-    async fn read_apart(mut self, path: &Path) -> Result<(Self, bool), ManifestError> {
+    async fn read_apart(mut self, path: &Path) -> Result<Self, ManifestError> {
         let reading = spawn_blocking(move || {
-            let is_changed = self.read();
-            (self, is_changed)
+            self.read();
+            self
         });
         // Reading does not panic; what remains is a runtime that is shutting down.
         reading
@@ -106,8 +103,7 @@ impl Source {
             .map_err(|error| ManifestError::new(path, &error))
     }
 
-    /// Whether anything changed.
-    fn read(&mut self) -> bool {
+    fn read(&mut self) {
         let found = match self.find_and_watch() {
             Ok(found) => found,
             Err(error) => {
@@ -115,15 +111,13 @@ impl Source {
                     tracing::error!("{error}; the last content is kept");
                     self.complaint = Some(error);
                 }
-                return false;
+                return;
             }
         };
         self.complaint = None;
-        let Reread { is_changed, errors } = self.store.reread(&found);
-        for error in errors {
+        for error in self.store.reread(&found) {
             tracing::error!("{error}; the last good content is kept");
         }
-        is_changed
     }
 
     /// Watches before it looks, so that nothing is missed between the two.

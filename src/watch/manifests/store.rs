@@ -23,6 +23,10 @@ use super::parse::{self, Broken, Content};
 #[derive(Debug, Default)]
 pub(super) struct Store {
     files: BTreeMap<PathBuf, File>,
+    /// What was handed out last is still all there is.
+    is_sent: bool,
+    /// Something was handed out.
+    is_listed: bool,
 }
 
 #[derive(Debug, Default)]
@@ -32,42 +36,38 @@ struct File {
     good: Option<Content>,
 }
 
-/// What reading again has found.
-#[derive(Debug, Default)]
-pub(super) struct Reread {
-    /// Some content is not what it was.
-    pub(super) is_changed: bool,
-    /// Files that could not be used, if their text is not the one last complained about.
-    pub(super) errors: Vec<ManifestError>,
-}
-
 impl Store {
-    /// Reads the files found, and drops the others.
-    pub(super) fn reread(&mut self, found: &Found) -> Reread {
-        let mut reread = Reread::default();
+    /// Reads the files found, and drops the others. Returns why files could not be used, unless
+    /// their text is the one last complained about.
+    pub(super) fn reread(&mut self, found: &Found) -> Vec<ManifestError> {
+        let mut errors = Vec::new();
         let before = self.files.len();
         self.files.retain(|path, _| found.files.contains(path));
-        reread.is_changed = self.files.len() != before;
+        self.is_sent &= self.files.len() == before;
         for path in &found.files {
             let file = self.files.entry(path.clone()).or_default();
             match file.reread(path) {
-                Ok(is_changed) => reread.is_changed |= is_changed,
-                Err(error) => reread.errors.extend(error),
+                Ok(is_changed) => self.is_sent &= !is_changed,
+                Err(error) => errors.extend(error),
             }
         }
-        reread
+        errors
     }
 
-    /// Whether every file was good once, so that what is missing from all is really not wanted.
-    pub(super) fn is_complete(&self) -> bool {
-        self.files.values().all(|file| file.good.is_some())
-    }
-
-    /// All files together.
-    pub(super) fn merge(&self, options: &ManifestOptions) -> Manifests {
+    /// All files together, if that is news.
+    ///
+    /// The first time every file must be good: what is missing then would be taken for unwanted,
+    /// and the rules that an earlier process left for it would go. Later a new file that is broken
+    /// holds back only itself.
+    pub(super) fn news(&mut self, options: &ManifestOptions) -> Option<Manifests> {
+        let is_complete = self.files.values().all(|file| file.good.is_some());
+        if self.is_sent || !(is_complete || self.is_listed) {
+            return None;
+        }
+        (self.is_sent, self.is_listed) = (true, true);
         let good = self.files.iter();
         let good = good.filter_map(|(path, file)| Some((path.as_path(), file.good.as_ref()?)));
-        merge(good, options)
+        Some(merge(good, options))
     }
 }
 
@@ -105,4 +105,56 @@ fn hash(value: impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);
     hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::files::find;
+    use super::*;
+
+    /// The Services handed out, if any, after `text` became the content of file `name`.
+    fn write(store: &mut Store, directory: &Path, name: &str, text: &str) -> Option<Vec<String>> {
+        fs::write(directory.join(name), text).unwrap();
+        store.reread(&find(directory).unwrap());
+        let news = store.news(&ManifestOptions::new("here".into()))?;
+        let names = news.services.iter().map(|one| one.metadata.name.clone());
+        Some(names.collect())
+    }
+
+    #[test]
+    fn broken_files_hold_back_the_first_list_and_later_only_themselves() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut store = Store::default();
+        let mut write = |name: &str, text: &str| {
+            write(&mut store, directory.path(), name, text).map(|names| names.join(" "))
+        };
+        assert_eq!(write("b.yaml", "spec: ["), None);
+        assert_eq!(
+            write("a.yaml", "{kind: Service, metadata: {name: a}}"),
+            None
+        );
+        let b = "{kind: Service, metadata: {name: b}}";
+        assert_eq!(write("b.yaml", b).as_deref(), Some("a b"));
+        assert_eq!(write("b.yaml", b), None);
+        assert_eq!(write("c.yaml", "spec: ["), None);
+        assert_eq!(write("a.yaml", "kind: Pod").as_deref(), Some("b"));
+        assert_eq!(write("b.yaml", "spec: ["), None);
+    }
+
+    #[test]
+    fn each_broken_text_is_told_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut store = Store::default();
+        for (text, told) in [
+            ("a: [", 1),
+            ("a: [", 0),
+            ("a: {", 1),
+            ("a: 1", 0),
+            ("a: {", 1),
+        ] {
+            fs::write(directory.path().join("a.yaml"), text).unwrap();
+            let errors = store.reread(&find(directory.path()).unwrap());
+            assert_eq!(errors.len(), told, "{text}");
+        }
+    }
 }
