@@ -1,0 +1,170 @@
+//! The program under test, in a namespace, with one of the two iptables backends.
+//!
+//! `PROXY_UNDER_TEST` names another program to start instead, such as a stock kube-proxy: the same
+//! tests then show what upstream does, which is how they were checked.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+
+use tempfile::TempDir;
+
+use super::http;
+use super::netns::Netns;
+use super::process::Process;
+use super::wait::{PATIENCE, ensure, eventually};
+
+/// Which set of iptables programs is first in the PATH.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Backend {
+    /// `iptables-nft`
+    Nft,
+    /// `iptables-legacy`
+    Legacy,
+}
+
+impl Backend {
+    /// As in the programs' names.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Nft => "nft",
+            Self::Legacy => "legacy",
+        }
+    }
+}
+
+/// Which program is started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Program {
+    /// The binary that cargo built for this test.
+    Deltaproxy,
+    /// Another one, which takes kube-proxy's flags and no subcommand.
+    KubeProxy(PathBuf),
+}
+
+impl Program {
+    /// What `PROXY_UNDER_TEST` says, or our own.
+    pub fn under_test() -> Self {
+        std::env::var_os("PROXY_UNDER_TEST")
+            .map_or(Self::Deltaproxy, |path| Self::KubeProxy(path.into()))
+    }
+
+    /// Whether it is our own, which promises more than upstream does.
+    pub fn is_deltaproxy(&self) -> bool {
+        *self == Self::Deltaproxy
+    }
+
+    fn add_to(&self, command: &mut Command) {
+        match self {
+            Self::Deltaproxy => command.arg(env!("CARGO_BIN_EXE_deltaproxy")).arg("run"),
+            // The namespaces of a test may not raise the machine's conntrack limits.
+            Self::KubeProxy(path) => command.arg(path).args([
+                "--proxy-mode=iptables",
+                "--conntrack-max-per-core=0",
+                "-v=2",
+            ]),
+        };
+    }
+}
+
+/// A running proxy. Dropping it kills it.
+pub struct Daemon {
+    process: Process,
+    _folder: TempDir,
+}
+
+impl Daemon {
+    /// Where `/healthz` and `/livez` are.
+    pub const HEALTH: SocketAddr =
+        SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 10256);
+    /// Where `/metrics` is.
+    pub const METRICS: SocketAddr =
+        SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 10249);
+
+    /// Starts the program under test and waits until its health server answers.
+    pub fn start(netns: &Netns, backend: Backend, args: &[&str]) -> Self {
+        Self::start_program(&Program::under_test(), netns, backend, args)
+    }
+
+    /// The same for a given program, for comparisons side by side.
+    pub fn start_program(
+        program: &Program,
+        netns: &Netns,
+        backend: Backend,
+        args: &[&str],
+    ) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut command = netns.command("env");
+        command.arg(path_with(backend, folder.path()));
+        program.add_to(&mut command);
+        command.args(args);
+        let process = Process::start("the proxy", &mut command, &folder.path().join("log"));
+        let mut daemon = Self {
+            process,
+            _folder: folder,
+        };
+        eventually(PATIENCE, || {
+            daemon.process.assert_running();
+            http::get(netns, Self::HEALTH, "/livez")
+        });
+        daemon
+    }
+
+    /// What it has logged so far.
+    pub fn log(&self) -> String {
+        self.process.log()
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Fails the test when the program has ended.
+    #[track_caller]
+    pub fn assert_running(&mut self) {
+        self.process.assert_running();
+    }
+
+    /// Sends SIGTERM and waits for the end.
+    #[track_caller]
+    pub fn terminate(&mut self) -> ExitStatus {
+        self.process.terminate(PATIENCE)
+    }
+}
+
+/// Waits until the health server says 200 on `path`.
+#[track_caller]
+pub fn wait_until_ok(netns: &Netns, path: &str) {
+    eventually(PATIENCE, || {
+        let (status, body) = http::get(netns, Daemon::HEALTH, path)?;
+        ensure(status == 200, || format!("{path} says {status}: {body}"))
+    });
+}
+
+/// `PATH=...` with the backend's programs first, under their plain names.
+fn path_with(backend: Backend, folder: &Path) -> OsString {
+    let bin = folder.join("bin");
+    std::fs::create_dir(&bin).expect("make a folder");
+    for family in ["iptables", "ip6tables"] {
+        for suffix in ["", "-save", "-restore"] {
+            let real = find(&format!("{family}-{}{suffix}", backend.name()));
+            // The programs look at the name they are called by; the plain one serves both backends.
+            symlink(real, bin.join(format!("{family}{suffix}"))).expect("make a link");
+        }
+    }
+    let mut path = OsString::from("PATH=");
+    path.push(&bin);
+    path.push(":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+    path
+}
+
+fn find(program: &str) -> PathBuf {
+    ["/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/bin"]
+        .iter()
+        .map(|folder| Path::new(folder).join(program))
+        .find(|path| path.exists())
+        .unwrap_or_else(|| panic!("`{program}` is not installed"))
+}

@@ -1,0 +1,64 @@
+//! What the integration tests share: namespaces, a control plane, the daemon, servers, waiting.
+//!
+//! Every test binary compiles all of this and uses a part of it.
+
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    clippy::missing_panics_doc,
+    reason = "test support: each binary uses a part; failing loudly is the point; tests run programs"
+)]
+
+pub mod api;
+pub mod daemon;
+pub mod http;
+pub mod kube;
+pub mod lab;
+pub mod netns;
+pub mod objects;
+pub mod process;
+pub mod rules;
+pub mod servers;
+pub mod wait;
+
+use nix::unistd::Uid;
+
+/// What a test needs from the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// Root, to make network namespaces and rules in them.
+    Kernel,
+    /// The same, and the programs etcd and kube-apiserver.
+    Cluster,
+}
+
+/// Whether the machine has what the test needs. Says why when it has not.
+///
+/// # Panics
+///
+/// When `REQUIRE_KERNEL` is set and something is missing: a skipped test must not look green there.
+pub fn machine_has(need: Need) -> bool {
+    let missing = if !Uid::effective().is_root() {
+        Some("it needs root".to_owned())
+    } else if need == Need::Cluster {
+        kube::binary("kube-apiserver").err()
+    } else {
+        None
+    };
+    match missing {
+        None => true,
+        Some(why) if std::env::var_os("REQUIRE_KERNEL").is_some() => {
+            panic!("cannot run this test: {why}")
+        }
+        Some(why) => {
+            eprintln!("skipped: {why}");
+            false
+        }
+    }
+}
