@@ -1,0 +1,446 @@
+//! The daemon against a real API server and a real kernel, judged by the rules that are there and
+//! by the packets that arrive.
+//!
+//! `PROXY_UNDER_TEST=<kube-proxy> cargo test --test end_to_end` runs the same tests on upstream.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
+use serde_json::{Value, json};
+use support::daemon::{Backend, Daemon, Program, wait_until_ok};
+use support::lab::{Lab, NODE_ADDRESSES, POD_PORT, pod_address};
+use support::netns::Netns;
+use support::rules::{Family, endpoint_chain, service_chain};
+use support::servers::{Reply, tcp_request, udp_request};
+use support::wait::{PATIENCE, ensure, eventually};
+use support::{Need, http, machine_has, objects};
+
+const DISPATCH: &str = "-A KUBE-SERVICES -d";
+
+#[test]
+fn nft_rules_follow_the_cluster() {
+    rules_follow_the_cluster(Backend::Nft);
+}
+
+#[test]
+fn legacy_rules_follow_the_cluster() {
+    rules_follow_the_cluster(Backend::Legacy);
+}
+
+fn rules_follow_the_cluster(backend: Backend) {
+    if !machine_has(Need::Cluster) {
+        return;
+    }
+    let lab = Lab::new(backend);
+    let api = lab.control.api();
+    let web = web();
+    let slices = [
+        objects::slice(&web, &["10.4.0.11"]),
+        objects::slice(&web, &["fd00:10:4::11"]),
+    ];
+    // One object before the daemon starts, one after.
+    api.apply_all(&[web.clone(), slices[0].clone()]);
+    let mut daemon = lab.start_daemon();
+    api.apply(&slices[1]);
+    wait_until_ok(&lab.node, "/healthz");
+    lab.wait_for_rules(Family::V4, &lines(&web_rules(Family::V4)));
+    lab.wait_for_rules(Family::V6, &lines(&web_rules(Family::V6)));
+
+    endpoints_come_and_go(&lab, &web);
+    a_service_changes(&lab, &web);
+    a_service_is_deleted(&lab, &[&web, &slices[0], &slices[1]]);
+
+    let before = lab.rules(Family::V4);
+    let status = daemon.terminate();
+    // Upstream installs no handler and dies of the signal.
+    assert!(
+        status.success() || !Program::under_test().is_deltaproxy(),
+        "ended with {status}"
+    );
+    assert_eq!(uncounted(&lab.rules(Family::V4)), uncounted(&before));
+}
+
+/// A second endpoint changes the probabilities; the first one leaves, and its chain with it.
+fn endpoints_come_and_go(lab: &Lab, web: &Value) {
+    let service = service_chain("KUBE-SVC-", "default/web:http", "tcp");
+    let a = endpoint_chain("default/web:http", "tcp", "10.4.0.11:8080");
+    let b = endpoint_chain("default/web:http", "tcp", "10.4.0.12:8080");
+    let jump = |matches: &str, number: u8, chain: &str| {
+        format!(
+            "-A {service} -m comment --comment \"default/web:http -> 10.4.0.{number}:8080\" \
+             {matches}-j {chain}"
+        )
+    };
+    lab.control
+        .api()
+        .apply(&objects::slice(web, &["10.4.0.12", "10.4.0.11"]));
+    let half = jump(
+        "-m statistic --mode random --probability 0.50000000000 ",
+        11,
+        &a,
+    );
+    lab.wait_for_rules(Family::V4, &[&half, &jump("", 12, &b)]);
+
+    lab.control
+        .api()
+        .apply(&objects::slice(web, &["10.4.0.12"]));
+    lab.wait_until_gone(Family::V4, &a);
+    lab.wait_for_rules(Family::V4, &[&jump("", 12, &b)]);
+}
+
+/// Affinity, a load-balancer address and source ranges each bring rules; the first goes again.
+fn a_service_changes(lab: &Lab, web: &Value) {
+    let api = lab.control.api();
+    let a = endpoint_chain("default/web:http", "tcp", "10.4.0.12:8080");
+    api.merge(web, &json!({"spec": {"sessionAffinity": "ClientIP"}}));
+    let remembered = format!(
+        "-A {a} -p tcp -m comment --comment \"default/web:http\" -m recent --set --name {a} \
+         --mask 255.255.255.255 --rsource -m tcp -j DNAT --to-destination 10.4.0.12:8080"
+    );
+    eventually(PATIENCE, || {
+        let saved = lab
+            .rules(Family::V4)
+            .replace("\"default/web:http\"", "default/web:http");
+        let wanted = remembered.replace("\"default/web:http\"", "default/web:http");
+        ensure(saved.contains(&wanted), || {
+            format!("missing {wanted}\nin\n{saved}")
+        })
+    });
+    api.merge(
+        web,
+        &json!({"spec": {"sessionAffinity": "None", "sessionAffinityConfig": null}}),
+    );
+    lab.wait_until_gone(Family::V4, "--rsource");
+
+    let mut balanced = web.clone();
+    balanced["spec"]["type"] = "LoadBalancer".into();
+    balanced["spec"]["loadBalancerSourceRanges"] = json!(["192.0.2.0/24"]);
+    balanced["status"] = json!({"loadBalancer": {"ingress": [{"ip": "203.0.113.80"}]}});
+    api.apply(&balanced);
+    let firewall = service_chain("KUBE-FW-", "default/web:http", "tcp");
+    let external = service_chain("KUBE-EXT-", "default/web:http", "tcp");
+    lab.wait_for_rules(
+        Family::V4,
+        &[
+            &format!(
+                "{DISPATCH} 203.0.113.80/32 -p tcp -m comment --comment \
+                 \"default/web:http loadbalancer IP\" -m tcp --dport 80 -j {firewall}"
+            ),
+            &format!(
+                "-A {firewall} -s 192.0.2.0/24 -m comment --comment \
+                 \"default/web:http loadbalancer IP\" -j {external}"
+            ),
+            &format!(
+                "-A KUBE-PROXY-FIREWALL -d 203.0.113.80/32 -p tcp -m comment --comment \
+                 \"default/web:http traffic not accepted by {firewall}\" -m tcp --dport 80 -j DROP"
+            ),
+        ],
+    );
+}
+
+fn a_service_is_deleted(lab: &Lab, objects: &[&Value]) {
+    for object in objects {
+        lab.control.api().delete(object);
+    }
+    for family in [Family::V4, Family::V6] {
+        lab.wait_until_gone(family, "default/web");
+        for prefix in ["KUBE-SVC-", "KUBE-EXT-", "KUBE-FW-"] {
+            lab.wait_until_gone(family, &service_chain(prefix, "default/web:http", "tcp"));
+        }
+    }
+}
+
+#[test]
+fn rules_outlive_an_outage_of_the_api_server_and_follow_again() {
+    if !machine_has(Need::Cluster) {
+        return;
+    }
+    let mut lab = Lab::new(Backend::Nft);
+    let web = web();
+    lab.control
+        .api()
+        .apply_all(&[web.clone(), objects::slice(&web, &["10.4.0.11"])]);
+    let mut daemon = lab.start_daemon();
+    lab.wait_for_rules(Family::V4, &lines(&web_rules(Family::V4)));
+
+    lab.control.stop_server();
+    for path in ["/healthz", "/livez"] {
+        wait_until_ok(&lab.node, path);
+    }
+    let cluster_ip: SocketAddr = "10.96.1.1:80".parse().unwrap();
+    assert_eq!(tcp_request(&lab.client.netns, cluster_ip).server(), Ok("a"));
+
+    lab.control.start_server();
+    // Changed in one direction and deleted in the other, so that a relist has both to find.
+    lab.control
+        .api()
+        .apply(&objects::slice(&web, &["10.4.0.12"]));
+    lab.wait_until_gone(Family::V4, "10.4.0.11:8080");
+    assert_eq!(tcp_request(&lab.client.netns, cluster_ip).server(), Ok("b"));
+    daemon.assert_running();
+}
+
+#[test]
+fn nft_carries_packets() {
+    carries_packets(Backend::Nft);
+}
+
+#[test]
+fn legacy_carries_packets() {
+    carries_packets(Backend::Legacy);
+}
+
+fn carries_packets(backend: Backend) {
+    if !machine_has(Need::Cluster) {
+        return;
+    }
+    let lab = Lab::new(backend);
+    let (web, dns) = (web(), dns());
+    let both = [
+        ["10.4.0.11", "10.4.0.12"],
+        ["fd00:10:4::11", "fd00:10:4::12"],
+    ];
+    let mut objects = vec![web.clone(), dns.clone(), empty()];
+    for service in [&web, &dns] {
+        objects.extend(
+            both.iter()
+                .map(|addresses| objects::slice(service, addresses)),
+        );
+    }
+    lab.control.api().apply_all(&objects);
+    let _daemon = lab.start_daemon();
+    every_way_in_works(&lab);
+    sources_are_kept_or_hidden(&lab);
+    nobody_home_is_refused_at_once(&lab);
+
+    // One endpoint leaves: all traffic goes to the other.
+    for service in [&web, &dns] {
+        for addresses in both {
+            lab.control
+                .api()
+                .apply(&objects::slice(service, &addresses[1..]));
+        }
+    }
+    for gone in ["10.4.0.11:", "[fd00:10:4::11]:"] {
+        let family = if gone.starts_with('[') {
+            Family::V6
+        } else {
+            Family::V4
+        };
+        lab.wait_until_gone(family, gone);
+    }
+    for to in ways_in().into_iter().map(|(to, _)| to) {
+        for _ in 0..8 {
+            assert_eq!(tcp_request(&lab.client.netns, to).server(), Ok("b"), "{to}");
+        }
+    }
+}
+
+/// Addresses of `web`, and whether they are meant for clients outside.
+fn ways_in() -> Vec<(SocketAddr, bool)> {
+    [
+        ("10.96.1.1:80".to_owned(), false),
+        ("[fd00:10:96::11]:80".to_owned(), false),
+        (format!("{}:30080", NODE_ADDRESSES[0]), true),
+        (format!("[{}]:30080", NODE_ADDRESSES[1]), true),
+        ("203.0.113.10:80".to_owned(), true),
+        ("[2001:db8:cafe::10]:80".to_owned(), true),
+    ]
+    .into_iter()
+    .map(|(address, outside)| (address.parse().unwrap(), outside))
+    .collect()
+}
+
+fn every_way_in_works(lab: &Lab) {
+    for (to, from_outside) in ways_in() {
+        let mut clients = vec![&lab.client.netns, &lab.node, &lab.servers[0].netns];
+        if from_outside {
+            clients.push(&lab.outside);
+        }
+        for client in clients {
+            reaches_both(client, || tcp_request(client, to));
+        }
+    }
+    for to in ["10.96.1.53:53", "[fd00:10:96::53]:53"] {
+        let to = to.parse().unwrap();
+        reaches_both(&lab.client.netns, || udp_request(&lab.client.netns, to));
+    }
+}
+
+/// Asks until both servers have answered.
+#[track_caller]
+fn reaches_both(client: &Netns, ask: impl Fn() -> Reply) {
+    let mut seen = BTreeSet::new();
+    eventually(PATIENCE, || {
+        seen.insert(ask().server()?.to_owned());
+        ensure(seen.len() == 2, || {
+            format!("{} met only {seen:?}", client.name())
+        })
+    });
+}
+
+/// A pod's address reaches the server; outside and node-port traffic is masqueraded.
+fn sources_are_kept_or_hidden(lab: &Lab) {
+    for family in [Family::V4, Family::V6] {
+        let pod = pod_address(family, 20);
+        let ways: Vec<_> = ways_in()
+            .into_iter()
+            .filter(|(to, _)| to.is_ipv4() == pod.is_ipv4())
+            .collect();
+        assert_eq!(tcp_request(&lab.client.netns, ways[0].0).peer(), pod);
+        for (to, _) in &ways[1..] {
+            // The node's address towards the pods.
+            assert_ne!(tcp_request(&lab.client.netns, *to).peer(), pod, "{to}");
+            let outside = tcp_request(&lab.outside, *to).peer();
+            assert_eq!(outside, pod_address(family, 1), "{to}");
+        }
+    }
+}
+
+fn nobody_home_is_refused_at_once(lab: &Lab) {
+    for to in ["10.96.1.9:80", "[fd00:10:96::9]:80"] {
+        assert_eq!(
+            tcp_request(&lab.client.netns, to.parse().unwrap()),
+            Reply::Refused,
+            "{to}"
+        );
+        assert_eq!(
+            tcp_request(&lab.node, to.parse().unwrap()),
+            Reply::Refused,
+            "{to}"
+        );
+    }
+    let node_port: SocketAddr = format!("{}:30099", NODE_ADDRESSES[0]).parse().unwrap();
+    assert_eq!(tcp_request(&lab.outside, node_port), Reply::Refused);
+}
+
+#[test]
+fn metrics_tell_how_often_rules_were_written() {
+    if !machine_has(Need::Cluster) {
+        return;
+    }
+    let lab = Lab::new(Backend::Nft);
+    let web = web();
+    lab.control
+        .api()
+        .apply_all(&[web.clone(), objects::slice(&web, &["10.4.0.11"])]);
+    let _daemon = lab.start_daemon();
+    lab.wait_for_rules(Family::V4, &lines(&web_rules(Family::V4)));
+    lab.control
+        .api()
+        .apply(&objects::slice(&web, &["10.4.0.12"]));
+    eventually(PATIENCE, || {
+        let (_, metrics) = http::get(&lab.node, Daemon::METRICS, "/metrics")?;
+        let partial = metrics.lines().any(|line| {
+            line.starts_with("kubeproxy_sync_partial_proxy_rules_duration_seconds_count")
+                && line.contains("IPv4")
+                && !line.ends_with(" 0")
+        });
+        ensure(partial, || "no partial sync of IPv4 was counted".to_owned())
+    });
+}
+
+/// Dual stack, on every kind of address.
+fn web() -> Value {
+    let spec = json!({
+        "type": "NodePort",
+        "clusterIP": "10.96.1.1",
+        "clusterIPs": ["10.96.1.1", "fd00:10:96::11"],
+        "ipFamilyPolicy": "RequireDualStack",
+        "ipFamilies": ["IPv4", "IPv6"],
+        "externalIPs": ["203.0.113.10", "2001:db8:cafe::10"],
+        "ports": [
+            {"name": "http", "protocol": "TCP", "port": 80, "targetPort": POD_PORT, "nodePort": 30080},
+        ],
+    });
+    objects::service("web", spec)
+}
+
+/// Dual stack, UDP.
+fn dns() -> Value {
+    let spec = json!({
+        "clusterIP": "10.96.1.53",
+        "clusterIPs": ["10.96.1.53", "fd00:10:96::53"],
+        "ipFamilyPolicy": "RequireDualStack",
+        "ipFamilies": ["IPv4", "IPv6"],
+        "ports": [{"name": "dns", "protocol": "UDP", "port": 53, "targetPort": POD_PORT}],
+    });
+    objects::service("dns", spec)
+}
+
+/// A service that nothing stands behind.
+fn empty() -> Value {
+    let spec = json!({
+        "type": "NodePort",
+        "clusterIP": "10.96.1.9",
+        "clusterIPs": ["10.96.1.9", "fd00:10:96::9"],
+        "ipFamilyPolicy": "RequireDualStack",
+        "ipFamilies": ["IPv4", "IPv6"],
+        "ports": [
+            {"name": "http", "protocol": "TCP", "port": 80, "targetPort": POD_PORT, "nodePort": 30099},
+        ],
+    });
+    objects::service("empty", spec)
+}
+
+/// Rules of `web` with its one endpoint, as the save programs print them.
+fn web_rules(family: Family) -> Vec<String> {
+    let (cluster_ip, external_ip, endpoint) = match family {
+        Family::V4 => ("10.96.1.1/32", "203.0.113.10/32", "10.4.0.11:8080"),
+        Family::V6 => (
+            "fd00:10:96::11/128",
+            "2001:db8:cafe::10/128",
+            "[fd00:10:4::11]:8080",
+        ),
+    };
+    let not_local = match family {
+        Family::V4 => "! -s 10.4.0.0/14",
+        Family::V6 => "! -s fd00:10:4::/48",
+    };
+    let name = "default/web:http";
+    let service = service_chain("KUBE-SVC-", name, "tcp");
+    let external = service_chain("KUBE-EXT-", name, "tcp");
+    let pod = endpoint_chain(name, "tcp", endpoint);
+    vec![
+        format!(
+            "{DISPATCH} {cluster_ip} -p tcp -m comment --comment \"{name} cluster IP\" -m tcp \
+             --dport 80 -j {service}"
+        ),
+        format!(
+            "{DISPATCH} {external_ip} -p tcp -m comment --comment \"{name} external IP\" -m tcp \
+             --dport 80 -j {external}"
+        ),
+        format!(
+            "-A {service} {not_local} -d {cluster_ip} -p tcp -m comment --comment \
+             \"{name} cluster IP\" -m tcp --dport 80 -j KUBE-MARK-MASQ"
+        ),
+        format!("-A {service} -m comment --comment \"{name} -> {endpoint}\" -j {pod}"),
+        format!(
+            "-A {external} -m comment --comment \"masquerade traffic for {name} external \
+             destinations\" -j KUBE-MARK-MASQ"
+        ),
+        format!("-A {external} -j {service}"),
+    ]
+}
+
+fn lines(owned: &[String]) -> Vec<&str> {
+    owned.iter().map(String::as_str).collect()
+}
+
+/// Saved rules without times and packet counts.
+fn uncounted(saved: &str) -> Vec<&str> {
+    let chain = |line: &'_ str| line.starts_with(':');
+    saved
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(|line| {
+            if chain(line) {
+                line.split(" [").next().unwrap_or(line)
+            } else {
+                line
+            }
+        })
+        .collect()
+}
