@@ -3,6 +3,13 @@
 //!
 //! `PROXY_UNDER_TEST=<kube-proxy> cargo test --test end_to_end` runs the same tests on upstream.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of tests: failing loudly is the point"
+)]
+
 mod support;
 
 use std::collections::BTreeSet;
