@@ -19,7 +19,8 @@ pub struct Tracker {
     slices: HashMap<SliceName, Owner>,
     node: Option<Node>,
     dirty: Dirty,
-    is_zone_dirty: bool,
+    /// The zone that the kernel's rules were made for.
+    settled_zone: Option<Arc<str>>,
     listings: Listings,
     started: SystemTime,
 }
@@ -52,7 +53,7 @@ impl Tracker {
             slices: HashMap::new(),
             node: None,
             dirty: Dirty::default(),
-            is_zone_dirty: false,
+            settled_zone: None,
             listings: Listings::default(),
             started,
         }
@@ -80,7 +81,7 @@ impl Tracker {
 
     /// Whether a sync would have anything to do.
     pub fn has_pending(&self) -> bool {
-        self.pending() > 0 || self.is_zone_dirty
+        self.pending() > 0 || self.is_zone_dirty()
     }
 
     /// How many Services are dirty.
@@ -95,7 +96,7 @@ impl Tracker {
 
     /// This node's zone changed: hints mean something else now for every Service.
     pub fn is_zone_dirty(&self) -> bool {
-        self.is_zone_dirty
+        self.zone() != self.settled_zone.as_ref()
     }
 
     /// This node as the cluster last described it.
@@ -105,7 +106,7 @@ impl Tracker {
 
     /// The kernel holds everything that is known here.
     pub fn settle(&mut self) -> Settled {
-        self.is_zone_dirty = false;
+        self.settled_zone = self.zone().cloned();
         Settled {
             triggers: self.dirty.settle(),
         }
@@ -189,10 +190,13 @@ impl Tracker {
 
     fn set_node(&mut self, node: Option<Node>) {
         // A Node that is gone leaves its zone behind: whoever deletes it, traffic still flows.
-        let Some(node) = node else { return };
-        let zone = self.node.as_ref().and_then(|known| known.zone.as_ref());
-        self.is_zone_dirty |= zone != node.zone.as_ref();
-        self.node = Some(node);
+        if node.is_some() {
+            self.node = node;
+        }
+    }
+
+    fn zone(&self) -> Option<&Arc<str>> {
+        self.node.as_ref().and_then(|node| node.zone.as_ref())
     }
 
     fn sweep(&mut self, kind: Kind) {

@@ -1,1 +1,106 @@
-//! Tables.
+//! Tests of the tracker: what is dirty after which changes, and which times are measured.
+//!
+//! Apart as a folder because they are longer than the code.
+
+mod changes;
+mod triggers;
+
+use std::time::{Duration, SystemTime};
+
+use super::Tracker;
+use crate::model::{
+    Change, Endpoint, Kind, Node, NodeHint, Service, ServiceName, ServicePort, Slice, SliceName,
+    SlicePort, TrafficPolicy,
+};
+use crate::net::{Port, Protocol, parse_ip};
+
+const STARTED: SystemTime = SystemTime::UNIX_EPOCH;
+
+fn name(name: &str) -> ServiceName {
+    ServiceName::new("ns", name)
+}
+
+fn port(number: u16) -> Port {
+    Port::new(number).unwrap()
+}
+
+/// The Service is there, with one port of this number.
+fn service(of: &str, number: u16) -> Change {
+    let service = Service {
+        cluster_ip: parse_ip("172.30.0.1").unwrap(),
+        external_ips: Box::default(),
+        load_balancer_ips: Box::default(),
+        source_ranges: Box::default(),
+        internal_policy: TrafficPolicy::Cluster,
+        external_policy: TrafficPolicy::Cluster,
+        affinity: None,
+        health_check_node_port: None,
+        ports: Box::new([ServicePort {
+            name: "p".into(),
+            protocol: Protocol::Tcp,
+            port: port(number),
+            node_port: None,
+        }]),
+    };
+    Change::Service(name(of), Some(Box::new(service)))
+}
+
+fn no_service(of: &str) -> Change {
+    Change::Service(name(of), None)
+}
+
+/// The slice is there and holds these addresses; `second` is when the cluster changed it.
+fn slice(called: &str, of: &str, ips: &[&str], second: Option<u64>) -> Change {
+    let endpoint = |ip: &&str| Endpoint {
+        ip: parse_ip(ip).unwrap(),
+        is_ready: true,
+        is_serving: true,
+        is_terminating: false,
+        is_local: false,
+        node_hint: NodeHint::Absent,
+        zone_hints: Box::default(),
+    };
+    let slice = Slice {
+        service: name(of),
+        ports: Box::new([SlicePort {
+            name: "p".into(),
+            protocol: Protocol::Tcp,
+            number: port(80),
+        }]),
+        endpoints: ips.iter().map(endpoint).collect(),
+    };
+    let at = second.map(|second| STARTED + Duration::from_secs(second));
+    Change::Slice(SliceName::new("ns", called), Some(Box::new(slice)), at)
+}
+
+fn no_slice(called: &str) -> Change {
+    Change::Slice(SliceName::new("ns", called), None, None)
+}
+
+fn zone(zone: Option<&str>) -> Change {
+    Change::Node(Some(Box::new(Node {
+        zone: zone.map(Into::into),
+        ..Node::default()
+    })))
+}
+
+fn list(kind: Kind, changes: impl IntoIterator<Item = Change>) -> Vec<Change> {
+    let mut all = vec![Change::Listing(kind)];
+    all.extend(changes);
+    all.push(Change::Listed(kind));
+    all
+}
+
+fn tell(tracker: &mut Tracker, changes: impl IntoIterator<Item = Change>) {
+    for change in changes {
+        tracker.apply(change);
+    }
+}
+
+/// A tracker for which `changes` are history.
+fn settled(changes: impl IntoIterator<Item = Change>) -> Tracker {
+    let mut tracker = Tracker::new(STARTED);
+    tell(&mut tracker, changes);
+    tracker.settle();
+    tracker
+}

@@ -1,0 +1,190 @@
+//! Which Services are dirty, and what is known of them.
+//!
+//! Upstream: `TestCheckoutChanges` in `pkg/proxy/endpointslicecache_test.go`, `TestEndpointSliceUpdate`
+//! and `TestServiceCacheLeaks` beside it (v1.36)
+
+use super::*;
+use crate::model::Services;
+
+/// After the settled `history`, `changes` leave these Services dirty, and those known.
+#[track_caller]
+fn check<const H: usize, const C: usize>(
+    history: [Change; H],
+    changes: [Change; C],
+    dirty: &[&str],
+    known: &[&str],
+) {
+    let mut tracker = settled(history);
+    tell(&mut tracker, changes);
+    assert_eq!(shown(tracker.dirty()), dirty, "dirty");
+    assert_eq!(tracker.pending(), dirty.len());
+    assert_eq!(tracker.has_pending(), !dirty.is_empty());
+    assert_eq!(shown(tracker.all().map(|(name, _)| name)), known, "known");
+    tracker.settle();
+    assert!(!tracker.has_pending(), "settled");
+}
+
+fn shown<'a>(names: impl Iterator<Item = &'a ServiceName>) -> Vec<&'a str> {
+    names.map(ServiceName::name).collect()
+}
+
+#[test]
+fn services_come_change_and_go() {
+    check([], [service("a", 80)], &["a"], &["a"]);
+    check([service("a", 80)], [service("a", 80)], &[], &["a"]);
+    check([service("a", 80)], [service("a", 81)], &["a"], &["a"]);
+    check([service("a", 80)], [no_service("a")], &["a"], &[]);
+    check([], [no_service("a")], &[], &[]);
+    check(
+        [service("a", 80), service("b", 80)],
+        [service("b", 81)],
+        &["b"],
+        &["a", "b"],
+    );
+}
+
+#[test]
+fn what_is_changed_back_leaves_nothing() {
+    check([], [service("a", 80), no_service("a")], &[], &[]);
+    check(
+        [service("a", 80)],
+        [service("a", 81), service("a", 80)],
+        &[],
+        &["a"],
+    );
+    check(
+        [service("a", 80)],
+        [no_service("a"), service("a", 80)],
+        &[],
+        &["a"],
+    );
+    check(
+        [service("a", 80)],
+        [no_service("a"), service("a", 81)],
+        &["a"],
+        &["a"],
+    );
+    let one = || slice("s", "a", &["10.0.0.1"], None);
+    check([one()], [no_slice("s"), one()], &[], &["a"]);
+    check([one()], [slice("s", "a", &[], None), one()], &[], &["a"]);
+    check([], [one(), no_slice("s")], &[], &[]);
+}
+
+#[test]
+fn slices_come_change_and_go() {
+    let one = || slice("s", "a", &["10.0.0.1"], None);
+    check([], [one()], &["a"], &["a"]);
+    check([one()], [one()], &[], &["a"]);
+    check(
+        [one()],
+        [slice("s", "a", &["10.0.0.1", "10.0.0.2"], None)],
+        &["a"],
+        &["a"],
+    );
+    check([one()], [no_slice("s")], &["a"], &[]);
+    check([one()], [no_slice("other")], &[], &["a"]);
+    check(
+        [one(), slice("t", "a", &["10.0.0.2"], None)],
+        [no_slice("s")],
+        &["a"],
+        &["a"],
+    );
+    check([one()], [service("a", 80)], &["a"], &["a"]);
+    check([one(), service("a", 80)], [no_service("a")], &["a"], &["a"]);
+}
+
+#[test]
+fn a_slice_belongs_to_the_service_its_label_names_now() {
+    let of = |service| slice("s", service, &["10.0.0.1"], None);
+    check([of("a")], [of("b")], &["a", "b"], &["b"]);
+    check([of("a")], [of("b"), of("a")], &[], &["a"]);
+    check([of("a")], [of("b"), of("c")], &["a", "c"], &["c"]);
+    check([of("a")], [of("b"), no_slice("s")], &["a"], &[]);
+    let mut tracker = settled([of("a"), of("b")]);
+    tracker.apply(no_slice("s"));
+    assert!(tracker.get(&name("a")).is_none() && tracker.get(&name("b")).is_none());
+}
+
+#[test]
+fn slices_are_kept_by_name_whatever_order_they_come_in() {
+    let parts = ["s2", "s1", "s3"].map(|called| slice(called, "a", &["10.0.0.1"], None));
+    let tracker = settled(parts);
+    let state = tracker.get(&name("a")).unwrap();
+    let names: Vec<_> = state.slices.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["ns/s1", "ns/s2", "ns/s3"]);
+}
+
+#[test]
+fn a_new_list_sweeps_what_it_does_not_confirm() {
+    let history = || {
+        [
+            service("a", 80),
+            service("b", 80),
+            slice("s", "c", &["10.0.0.1"], None),
+        ]
+    };
+    let relist = |changes: Vec<Change>| {
+        let mut tracker = settled(history());
+        tell(&mut tracker, changes);
+        shown(tracker.dirty()).join(" ")
+    };
+    let (a, b) = (|| service("a", 80), || service("b", 80));
+    let one = || slice("s", "c", &["10.0.0.1"], None);
+    assert_eq!(relist(list(Kind::Service, [a(), b()])), "");
+    assert_eq!(relist(list(Kind::Service, [a()])), "b");
+    assert_eq!(relist(list(Kind::Service, [])), "a b");
+    assert_eq!(
+        relist(list(Kind::Service, [a(), b(), service("d", 1)])),
+        "d"
+    );
+    assert_eq!(relist(list(Kind::EndpointSlice, [one()])), "");
+    assert_eq!(relist(list(Kind::EndpointSlice, [])), "c");
+    assert_eq!(
+        relist(vec![Change::Listing(Kind::Service), a()]),
+        "",
+        "not complete yet"
+    );
+    let broken_off = [Change::Listing(Kind::Service), a(), b()];
+    let then = list(Kind::Service, [b()]);
+    assert_eq!(relist(broken_off.into_iter().chain(then).collect()), "a");
+    // What is removed while the list runs stays removed; what is added stays.
+    assert_eq!(
+        relist(list(Kind::Service, [a(), b(), no_service("a")])),
+        "a"
+    );
+}
+
+#[test]
+fn nothing_may_be_synced_before_every_kind_has_listed() {
+    let mut tracker = Tracker::new(STARTED);
+    for kind in [Kind::Service, Kind::EndpointSlice, Kind::Node] {
+        assert!(!tracker.is_synced());
+        tell(&mut tracker, list(kind, []));
+    }
+    assert!(tracker.is_synced());
+    tracker.apply(Change::Listing(Kind::Service));
+    assert!(
+        tracker.is_synced(),
+        "a repeated list does not take back what was known"
+    );
+}
+
+#[test]
+fn another_zone_is_pending_until_settled_or_changed_back() {
+    let mut tracker = settled([zone(Some("a"))]);
+    let mut after = |change| {
+        tracker.apply(change);
+        (tracker.is_zone_dirty(), tracker.has_pending())
+    };
+    assert_eq!(after(zone(Some("a"))), (false, false));
+    assert_eq!(after(zone(Some("b"))), (true, true));
+    assert_eq!(after(zone(Some("a"))), (false, false), "changed back");
+    assert_eq!(
+        after(Change::Node(None)),
+        (false, false),
+        "a Node that is gone leaves its zone"
+    );
+    assert_eq!(after(zone(None)), (true, true));
+    tracker.settle();
+    assert!(!tracker.has_pending());
+}
