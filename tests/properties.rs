@@ -1,0 +1,225 @@
+//! The laws that hold for every cluster and every history of it.
+//!
+//! An edit is a number: what it means depends on the cluster it meets, so proptest can leave edits
+//! out of a failing history and the rest still makes sense.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "what the tests share may fail, too"
+)]
+
+#[path = "support/cluster.rs"]
+mod cluster;
+#[path = "support/laws.rs"]
+mod laws;
+
+use deltaproxy::model::{Change, ServiceName};
+use deltaproxy::net::IpFamily;
+use deltaproxy::render::{Full, Live, Partial, PartialRestore, Setting, partial};
+use deltaproxy::rules::{Payload, RuleSet, Table};
+use deltaproxy::tracker::Tracker;
+use proptest::collection::vec;
+use proptest::prelude::{ProptestConfig, any};
+use proptest::proptest;
+use proptest::test_runner::FileFailurePersistence;
+
+use cluster::{Dice, World, any_surroundings, tracker, upstream_options};
+use laws::{Comments, Play, Shape};
+
+fn config(cases: u32) -> ProptestConfig {
+    ProptestConfig {
+        cases,
+        max_shrink_iters: 300,
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
+        ..ProptestConfig::default()
+    }
+}
+
+/// Every history has at least this many edits.
+const EDITS: std::ops::Range<usize> = 200..230;
+
+const NEVER_LARGE: usize = usize::MAX;
+
+/// Few enough endpoints that a history crosses the threshold many times, in both directions.
+const OFTEN_LARGE: usize = 60;
+
+proptest! {
+    #![proptest_config(config(40))]
+
+    #[test]
+    fn changed_chains_end_where_a_full_restore_ends(
+        edits in vec(any::<u64>(), EDITS),
+        setting: u64,
+    ) {
+        let shape = Shape { partial: PartialRestore::ChangedChains, threshold: NEVER_LARGE };
+        Play::of(setting, IpFamily::V4, shape).through(&edits).ends_like_a_full_restore(Comments::Compared);
+    }
+
+    #[test]
+    fn changed_chains_of_ipv6_do_so_too(edits in vec(any::<u64>(), EDITS), setting: u64) {
+        let shape = Shape { partial: PartialRestore::ChangedChains, threshold: NEVER_LARGE };
+        Play::of(setting, IpFamily::V6, shape).through(&edits).ends_like_a_full_restore(Comments::Compared);
+    }
+
+    #[test]
+    fn kep_3453_ends_where_a_full_restore_ends(edits in vec(any::<u64>(), EDITS), setting: u64) {
+        let shape = Shape { partial: PartialRestore::Kep3453, threshold: NEVER_LARGE };
+        Play::of(setting, IpFamily::V4, shape).through(&edits).ends_like_a_full_restore(Comments::Compared);
+    }
+
+    #[test]
+    fn crossing_the_threshold_leaves_only_comments_behind(
+        edits in vec(any::<u64>(), EDITS),
+        setting: u64,
+        is_kep: bool,
+    ) {
+        let partial = if is_kep { PartialRestore::Kep3453 } else { PartialRestore::ChangedChains };
+        let shape = Shape { partial, threshold: OFTEN_LARGE };
+        Play::of(setting, IpFamily::V4, shape).through(&edits).ends_like_a_full_restore(Comments::Ignored);
+    }
+}
+
+proptest! {
+    #![proptest_config(config(40))]
+
+    #[test]
+    fn the_order_of_independent_changes_does_not_change_a_byte(
+        edits in vec(any::<u64>(), 20..60),
+        order: u64,
+    ) {
+        let world = world(IpFamily::V4, &edits);
+        let mut changes = world.listing();
+        let sorted = full(&tracker(changes.clone()), order);
+        Dice::new(order).shuffle(&mut changes);
+        assert_eq!(sorted, full(&tracker(changes), order));
+    }
+
+    #[test]
+    fn a_full_payload_reads_back_as_the_rules_it_makes(
+        edits in vec(any::<u64>(), 20..60),
+        setting: u64,
+        is_v6: bool,
+    ) {
+        let family = if is_v6 { IpFamily::V6 } else { IpFamily::V4 };
+        let payload = full(&world(family, &edits).tracker(), setting);
+        let mut rules = RuleSet::default();
+        rules.apply(&payload).unwrap();
+        assert_eq!(RuleSet::parse(&rules.to_save_text()).unwrap(), rules);
+        // What was restored can be restored once more, on top of itself.
+        let first = rules.clone();
+        let live = live(&rules);
+        rules.apply(&full_over(&world(family, &edits).tracker(), setting, &live)).unwrap();
+        assert_eq!(rules, first);
+    }
+
+    #[test]
+    fn a_change_and_its_reverse_leave_nothing_to_do(
+        edits in vec(any::<u64>(), 20..60),
+        tried in vec(any::<u64>(), 1..8),
+    ) {
+        let before = world(IpFamily::V4, &edits);
+        let mut tracker = before.tracker();
+        tracker.settle();
+        let mut after = before.clone();
+        for seed in &tried {
+            let changes = after.edit(&mut Dice::new(*seed));
+            for change in changes {
+                tracker.apply(change);
+            }
+        }
+        let mut reverse = after.changes_to(&before);
+        Dice::new(1).shuffle(&mut reverse);
+        for change in reverse {
+            tracker.apply(change);
+        }
+        assert_eq!(tracker.dirty().collect::<Vec<_>>(), Vec::<&ServiceName>::new());
+        assert!(!tracker.has_pending());
+        assert!(tracker.settle().triggers.is_empty());
+    }
+}
+
+/// A world with a history.
+fn world(family: IpFamily, edits: &[u64]) -> World {
+    let mut world = World::empty(family);
+    for seed in edits {
+        world.edit(&mut Dice::new(*seed));
+    }
+    world
+}
+
+fn full(tracker: &Tracker, setting: u64) -> String {
+    full_over(tracker, setting, &Live::default())
+}
+
+fn full_over(tracker: &Tracker, setting: u64, live: &Live) -> String {
+    let node = tracker.node();
+    let family = node.map_or(IpFamily::V4, |node| IpFamily::of(node.addresses[0]));
+    let mut options = any_surroundings(&mut Dice::new(setting), family).options(node, &[]);
+    options.large_cluster_endpoints = NEVER_LARGE;
+    let zone = node.and_then(|node| node.zone.as_deref());
+    let options = &options;
+    let mut payload = Full::new(tracker, Setting { options, zone }, live);
+    let mut bytes = Vec::new();
+    while payload.write_next(&mut bytes) {}
+    assert_eq!(payload.finish().1.bytes, bytes.len() as u64);
+    String::from_utf8(bytes).unwrap()
+}
+
+fn live(rules: &RuleSet) -> Live {
+    let mut live = Live::default();
+    let save = rules.to_save_text();
+    for section in save.split_inclusive("COMMIT\n") {
+        let table = section
+            .lines()
+            .next()
+            .and_then(|line| line.strip_prefix('*'));
+        let table = table.and_then(Table::from_name).unwrap();
+        live.read(table, section);
+    }
+    live
+}
+
+/// So many deletions in one dispatch chain that it is written anew, and back again.
+#[test]
+fn a_great_removal_ends_where_a_full_restore_ends() {
+    let mut world = World::plain(IpFamily::V4, 300, 1);
+    let mut tracker = world.tracker();
+    let options = &upstream_options(IpFamily::V4);
+    let setting = Setting {
+        options,
+        zone: None,
+    };
+    let none = Live::default();
+    let mut full = Full::new(&tracker, setting, &none);
+    let mut rules = RuleSet::default();
+    let mut bytes = Vec::new();
+    while full.write_next(&mut bytes) {}
+    rules.apply(std::str::from_utf8(&bytes).unwrap()).unwrap();
+    let (mut ledger, _) = full.finish();
+    tracker.settle();
+    for n in 20..290 {
+        let (service, slice) = World::plain_name(n);
+        world.services.remove(&service);
+        world.slices.remove(&slice);
+        tracker.apply(Change::Service(service, None));
+        tracker.apply(Change::Slice(slice, None, None));
+    }
+    let names: Vec<_> = tracker.dirty().collect();
+    let shape = PartialRestore::ChangedChains;
+    let Partial { text, .. } = partial(&mut ledger, &tracker, names.into_iter(), setting, shape);
+    let text = String::from_utf8(text).unwrap();
+    assert!(
+        text.contains(":KUBE-SERVICES - [0:0]") && !text.contains("-D "),
+        "{text}"
+    );
+    rules.apply(&text).unwrap();
+    let mut fresh = RuleSet::default();
+    let mut bytes = Vec::new();
+    let fresh_tracker = world.tracker();
+    let mut full = Full::new(&fresh_tracker, setting, &none);
+    while full.write_next(&mut bytes) {}
+    fresh.apply(std::str::from_utf8(&bytes).unwrap()).unwrap();
+    assert_eq!(rules, fresh);
+    assert_eq!(ledger.rules(), full.finish().0.rules());
+}

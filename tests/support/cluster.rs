@@ -1,0 +1,507 @@
+//! Clusters and edits of them, at the level of the model and out of a seed.
+//!
+//! Apart because properties, the cost table and the benches look at the same clusters. Everything
+//! is a function of the seeds: the same numbers give the same cluster and the same edits.
+
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "support of tests: who includes it uses a part of it, and failing is its job"
+)]
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use deltaproxy::model::{
+    Change, Endpoint, Kind, Node, NodeHint, Service, ServiceName, ServicePort, Slice, SliceName,
+    SlicePort, TrafficPolicy,
+};
+use deltaproxy::net::{IpFamily, IpNet, Port, Protocol, parse_cidr, parse_ip};
+use deltaproxy::tracker::Tracker;
+
+#[path = "dice.rs"]
+mod dice;
+#[path = "setting.rs"]
+mod setting;
+
+pub(crate) use dice::Dice;
+#[allow(unused_imports, reason = "who includes this uses a part of it")]
+pub(crate) use setting::{any_machine, any_surroundings, upstream_options, upstream_surroundings};
+
+/// What an address is for: each use has a network of its own.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Use {
+    Cluster,
+    Pod,
+    External,
+    Balancer,
+    Node,
+}
+
+/// Address number `n` of a network.
+pub(crate) fn ip(family: IpFamily, of: Use, n: usize) -> IpAddr {
+    let (high, low) = (n / 250, n % 250 + 1);
+    let text = match (family, of) {
+        (IpFamily::V4, Use::Cluster) => format!("172.{}.{}.{low}", 30 + high / 250, high % 250),
+        (IpFamily::V4, Use::Pod) => format!("10.{}.{}.{low}", high / 250, high % 250),
+        (IpFamily::V4, Use::External) => format!("192.168.99.{low}"),
+        (IpFamily::V4, Use::Balancer) => format!("1.2.3.{low}"),
+        (IpFamily::V4, Use::Node) => format!("192.168.0.{low}"),
+        (IpFamily::V6, Use::Cluster) => format!("fd00:172:30::{high:x}:{low:x}"),
+        (IpFamily::V6, Use::Pod) => format!("fd00:10::{high:x}:{low:x}"),
+        (IpFamily::V6, Use::External) => format!("fd00:99::{low:x}"),
+        (IpFamily::V6, Use::Balancer) => format!("fd00:1::{low:x}"),
+        (IpFamily::V6, Use::Node) => format!("fd00:168::{low:x}"),
+    };
+    parse_ip(&text).unwrap()
+}
+
+fn port(number: usize) -> Port {
+    Port::new(u16::try_from(number).unwrap()).unwrap()
+}
+
+const NAMESPACES: [&str; 3] = ["ns1", "ns2", "kube-system"];
+const SERVICES_EACH: usize = 7;
+const SLICES_EACH: usize = 12;
+const PORT_NAMES: [&str; 4] = ["", "http", "dns", "metrics"];
+const PROTOCOLS: [Protocol; 4] = [Protocol::Tcp, Protocol::Tcp, Protocol::Udp, Protocol::Sctp];
+const ZONES: [&str; 3] = ["a", "b", "c"];
+
+/// Everything there is in one family.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct World {
+    pub(crate) family: IpFamily,
+    pub(crate) services: BTreeMap<ServiceName, Service>,
+    pub(crate) slices: BTreeMap<SliceName, Slice>,
+    pub(crate) node: Node,
+}
+
+impl World {
+    pub(crate) fn empty(family: IpFamily) -> Self {
+        Self {
+            family,
+            services: BTreeMap::new(),
+            slices: BTreeMap::new(),
+            node: Node {
+                zone: Some("a".into()),
+                addresses: vec![ip(family, Use::Node, 1)],
+                pod_cidrs: vec![pod_cidr(family)],
+                is_leaving: false,
+            },
+        }
+    }
+
+    /// `services` with one port and a cluster IP, and one slice of `endpoints` for each.
+    pub(crate) fn plain(family: IpFamily, services: usize, endpoints: usize) -> Self {
+        let mut world = Self::empty(family);
+        for n in 0..services {
+            world.add_plain(n, endpoints);
+        }
+        world
+    }
+
+    /// The Service number `n` of a plain cluster, whether or not it has it.
+    pub(crate) fn plain_name(n: usize) -> (ServiceName, SliceName) {
+        let namespace = format!("ns-{}", n / 100);
+        let service = format!("svc-{n:06}");
+        let slice = format!("{service}-abcde");
+        (
+            ServiceName::new(&namespace, &service),
+            SliceName::new(&namespace, &slice),
+        )
+    }
+
+    pub(crate) fn add_plain(&mut self, n: usize, endpoints: usize) {
+        let (name, slice_name) = Self::plain_name(n);
+        let service = Service {
+            cluster_ip: ip(self.family, Use::Cluster, n),
+            external_ips: Box::default(),
+            load_balancer_ips: Box::default(),
+            source_ranges: Box::default(),
+            internal_policy: TrafficPolicy::Cluster,
+            external_policy: TrafficPolicy::Cluster,
+            affinity: None,
+            health_check_node_port: None,
+            ports: Box::new([ServicePort {
+                name: "http".into(),
+                protocol: Protocol::Tcp,
+                port: port(80),
+                node_port: None,
+            }]),
+        };
+        let slice = Slice {
+            service: name.clone(),
+            ports: Box::new([SlicePort {
+                name: "http".into(),
+                protocol: Protocol::Tcp,
+                number: port(8080),
+            }]),
+            endpoints: (0..endpoints)
+                .map(|e| ready(ip(self.family, Use::Pod, n * endpoints + e)))
+                .collect(),
+        };
+        self.services.insert(name, service);
+        self.slices.insert(slice_name, slice);
+    }
+
+    /// The slice of Service `n` of a plain cluster, losing its first endpoint and getting it back,
+    /// again and again.
+    pub(crate) fn turns(&self, n: usize) -> impl Iterator<Item = Change> + use<> {
+        let (_, name) = Self::plain_name(n);
+        let more = self.slices[&name].clone();
+        let mut less = more.clone();
+        less.endpoints = less.endpoints[1..].into();
+        let turn = move |slice| Change::Slice(name.clone(), Some(Box::new(slice)), None);
+        [less, more].into_iter().cycle().map(turn)
+    }
+
+    /// Everything, as if heard of for the first time.
+    pub(crate) fn listing(&self) -> Vec<Change> {
+        let mut changes = Self {
+            services: BTreeMap::new(),
+            slices: BTreeMap::new(),
+            ..self.clone()
+        }
+        .changes_to(self);
+        changes.push(Change::Node(Some(Box::new(self.node.clone()))));
+        changes
+    }
+
+    /// A tracker that knows everything and has settled nothing.
+    pub(crate) fn tracker(&self) -> Tracker {
+        tracker(self.listing())
+    }
+
+    /// What happened if this became `after`, one change for each object that differs.
+    pub(crate) fn changes_to(&self, after: &Self) -> Vec<Change> {
+        let mut changes = Vec::new();
+        for name in keys(&self.services, &after.services) {
+            let service = after.services.get(name);
+            if self.services.get(name) != service {
+                changes.push(Change::Service(
+                    name.clone(),
+                    service.cloned().map(Box::new),
+                ));
+            }
+        }
+        for name in keys(&self.slices, &after.slices) {
+            let slice = after.slices.get(name);
+            if self.slices.get(name) != slice {
+                let slice = slice.cloned().map(Box::new);
+                changes.push(Change::Slice(name.clone(), slice, Some(trigger())));
+            }
+        }
+        if self.node != after.node {
+            changes.push(Change::Node(Some(Box::new(after.node.clone()))));
+        }
+        changes
+    }
+
+    /// Changes something, and says so as the API server would.
+    pub(crate) fn edit(&mut self, dice: &mut Dice) -> Vec<Change> {
+        let before = self.clone();
+        match dice.below(100) {
+            0..15 => self.put_service(dice),
+            15..33 => self.change_service(dice),
+            33..40 => drop(remove(&mut self.services, dice)),
+            40..56 => self.put_slice(dice),
+            56..80 => self.change_slice(dice),
+            80..86 => drop(remove(&mut self.slices, dice)),
+            86..90 => self.relabel(dice),
+            90..92 => self.node.zone = dice.pick(&[None, Some("a".into()), Some("b".into())]),
+            92 => self.node.addresses = vec![ip(self.family, Use::Node, dice.below(3))],
+            93..96 => return self.say_again(dice),
+            _ => return self.relist(dice),
+        }
+        let mut changes = before.changes_to(self);
+        dice.shuffle(&mut changes);
+        changes
+    }
+
+    fn put_service(&mut self, dice: &mut Dice) {
+        let index = dice.below(NAMESPACES.len() * SERVICES_EACH);
+        let service = any_service(dice, self.family, index);
+        self.services.insert(service_name(index), service);
+    }
+
+    fn change_service(&mut self, dice: &mut Dice) {
+        let family = self.family;
+        let Some(name) = any_key(&self.services, dice) else {
+            return self.put_service(dice);
+        };
+        let index = 500 + dice.below(500);
+        let other = any_service(dice, family, index);
+        let service = self.services.get_mut(&name).unwrap();
+        match dice.below(9) {
+            0 => service.cluster_ip = other.cluster_ip,
+            1 => service.external_ips = other.external_ips,
+            2 => service.load_balancer_ips = other.load_balancer_ips,
+            3 => service.source_ranges = other.source_ranges,
+            4 => service.internal_policy = other.internal_policy,
+            5 => service.external_policy = other.external_policy,
+            6 => service.affinity = other.affinity,
+            7 => service.health_check_node_port = other.health_check_node_port,
+            _ => service.ports = other.ports,
+        }
+    }
+
+    fn put_slice(&mut self, dice: &mut Dice) {
+        let namespace = dice.below(NAMESPACES.len());
+        let name = format!("slice-{}", dice.below(SLICES_EACH));
+        let service = service_name(namespace * SERVICES_EACH + dice.below(SERVICES_EACH));
+        let slice = any_slice(dice, self.family, service);
+        self.slices
+            .insert(SliceName::new(NAMESPACES[namespace], &name), slice);
+    }
+
+    fn change_slice(&mut self, dice: &mut Dice) {
+        let family = self.family;
+        let Some(name) = any_key(&self.slices, dice) else {
+            return self.put_slice(dice);
+        };
+        let slice = self.slices.get_mut(&name).unwrap();
+        let mut endpoints = slice.endpoints.to_vec();
+        let at = dice.below(endpoints.len().max(1));
+        match dice.below(8) {
+            0 => slice.ports = any_slice(dice, family, slice.service.clone()).ports,
+            1..=3 => endpoints.insert(at, any_endpoint(dice, family, Hints::None)),
+            4 => endpoints.reverse(),
+            5 if !endpoints.is_empty() => drop(endpoints.remove(at)),
+            _ if !endpoints.is_empty() => {
+                let ip = endpoints[at].ip;
+                let hints = Hints::any(dice);
+                endpoints[at] = any_endpoint(dice, family, hints);
+                endpoints[at].ip = ip;
+            }
+            _ => {}
+        }
+        slice.endpoints = endpoints.into();
+    }
+
+    /// A slice's label names another Service from now on.
+    fn relabel(&mut self, dice: &mut Dice) {
+        let Some(name) = any_key(&self.slices, dice) else {
+            return;
+        };
+        let slice = self.slices.get_mut(&name).unwrap();
+        slice.service = ServiceName::new(
+            slice.service.namespace(),
+            &format!("svc{}", dice.below(SERVICES_EACH)),
+        );
+    }
+
+    /// An object is sent once more without having changed, or the removal of one that is not there.
+    fn say_again(&self, dice: &mut Dice) -> Vec<Change> {
+        let mut changes = self.listing();
+        changes.push(Change::Service(ServiceName::new("ns1", "never"), None));
+        changes.push(Change::Slice(SliceName::new("ns1", "never"), None, None));
+        vec![dice.pick(&changes)]
+    }
+
+    /// The watch broke: everything is listed anew, and some of it has gone unnoticed.
+    fn relist(&mut self, dice: &mut Dice) -> Vec<Change> {
+        let kind = dice.pick(&[Kind::Service, Kind::EndpointSlice, Kind::Node]);
+        let mut changes = vec![Change::Listing(kind)];
+        if dice.chance(20) {
+            // The first attempt broke off: it confirmed something and counts for nothing.
+            let all = self.listing();
+            let heard: Vec<_> = all.into_iter().filter(|c| kind_of(c) == kind).collect();
+            changes.extend(heard.into_iter().take(3));
+            changes.push(Change::Listing(kind));
+        }
+        for _ in 0..dice.below(4) {
+            match kind {
+                Kind::Service => drop(remove(&mut self.services, dice)),
+                Kind::EndpointSlice => drop(remove(&mut self.slices, dice)),
+                Kind::Node => {}
+            }
+        }
+        let mut listed = self.listing();
+        listed.retain(|change| kind_of(change) == kind);
+        dice.shuffle(&mut listed);
+        changes.append(&mut listed);
+        changes.push(Change::Listed(kind));
+        changes
+    }
+}
+
+/// A tracker that was told `changes` between the beginning and the end of all lists.
+pub(crate) fn tracker(changes: impl IntoIterator<Item = Change>) -> Tracker {
+    const KINDS: [Kind; 3] = [Kind::Service, Kind::EndpointSlice, Kind::Node];
+    let mut tracker = Tracker::new(SystemTime::UNIX_EPOCH);
+    for kind in KINDS {
+        tracker.apply(Change::Listing(kind));
+    }
+    for change in changes {
+        tracker.apply(change);
+    }
+    for kind in KINDS {
+        tracker.apply(Change::Listed(kind));
+    }
+    tracker
+}
+
+/// When every slice says that the cluster changed.
+pub(crate) fn trigger() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(1)
+}
+
+const fn kind_of(change: &Change) -> Kind {
+    match change {
+        Change::Service(..) => Kind::Service,
+        Change::Slice(..) => Kind::EndpointSlice,
+        Change::Node(_) => Kind::Node,
+        Change::Listing(kind) | Change::Listed(kind) => *kind,
+    }
+}
+
+fn keys<'a, K: Ord, V>(a: &'a BTreeMap<K, V>, b: &'a BTreeMap<K, V>) -> Vec<&'a K> {
+    let mut keys: Vec<&K> = a.keys().chain(b.keys()).collect();
+    keys.sort();
+    keys.dedup();
+    keys
+}
+
+fn any_key<K: Ord + Clone, V>(map: &BTreeMap<K, V>, dice: &mut Dice) -> Option<K> {
+    let at = dice.below(map.len().max(1));
+    map.keys().nth(at).cloned()
+}
+
+fn remove<K: Ord + Clone, V>(map: &mut BTreeMap<K, V>, dice: &mut Dice) -> Option<V> {
+    any_key(map, dice).and_then(|key| map.remove(&key))
+}
+
+fn service_name(index: usize) -> ServiceName {
+    ServiceName::new(
+        NAMESPACES[index / SERVICES_EACH],
+        &format!("svc{}", index % SERVICES_EACH),
+    )
+}
+
+fn any_service(dice: &mut Dice, family: IpFamily, index: usize) -> Service {
+    let mut ports = BTreeMap::new();
+    for _ in 0..=dice.below(3) {
+        ports.insert((dice.pick(&PORT_NAMES), dice.pick(&PROTOCOLS)), {
+            let node_port = dice.some(40, |dice| port(30_000 + dice.below(300)));
+            (port(80 + dice.below(5)), node_port)
+        });
+    }
+    let ips = |dice: &mut Dice, of| (0..=dice.below(2)).map(|n| ip(family, of, n * 9)).collect();
+    let load_balancer_ips: Box<[IpAddr]> = dice
+        .some(35, |dice| ips(dice, Use::Balancer))
+        .unwrap_or_default();
+    Service {
+        cluster_ip: ip(family, Use::Cluster, index),
+        external_ips: dice
+            .some(25, |dice| ips(dice, Use::External))
+            .unwrap_or_default(),
+        load_balancer_ips,
+        source_ranges: (0..dice.below(3))
+            .map(|_| any_range(dice, family))
+            .collect(),
+        internal_policy: dice.pick(&[TrafficPolicy::Cluster, TrafficPolicy::Local]),
+        external_policy: dice.pick(&[TrafficPolicy::Cluster, TrafficPolicy::Local]),
+        affinity: dice.some(25, |dice| Duration::from_secs(60 + dice.below(2) as u64)),
+        health_check_node_port: dice.some(20, |dice| port(32_000 + dice.below(20))),
+        ports: ports
+            .into_iter()
+            .map(|((name, protocol), (port, node_port))| ServicePort {
+                name: name.into(),
+                protocol,
+                port,
+                node_port,
+            })
+            .collect(),
+    }
+}
+
+fn any_range(dice: &mut Dice, family: IpFamily) -> IpNet {
+    let text = match family {
+        IpFamily::V4 => dice.pick(&["203.0.113.0/25", "192.168.0.0/24", "10.20.0.0/16"]),
+        IpFamily::V6 => dice.pick(&["2001:db8::/48", "fd00:168::/64", "fd00:20::/32"]),
+    };
+    parse_cidr(text).unwrap()
+}
+
+fn any_slice(dice: &mut Dice, family: IpFamily, service: ServiceName) -> Slice {
+    let hints = Hints::any(dice);
+    let ports = 1 + dice.below(4);
+    let endpoints = dice.below(7);
+    Slice {
+        service,
+        ports: (0..ports)
+            .map(|_| SlicePort {
+                name: dice.pick(&PORT_NAMES).into(),
+                protocol: dice.pick(&PROTOCOLS),
+                number: port(8080 + dice.below(3)),
+            })
+            .collect(),
+        endpoints: (0..endpoints)
+            .map(|_| any_endpoint(dice, family, hints))
+            .collect(),
+    }
+}
+
+/// Which hints the endpoints of a slice have: they count only where all have them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hints {
+    None,
+    Zones,
+    Nodes,
+    Both,
+}
+
+impl Hints {
+    pub(crate) fn any(dice: &mut Dice) -> Self {
+        dice.pick(&[Self::None, Self::None, Self::Zones, Self::Nodes, Self::Both])
+    }
+}
+
+/// An endpoint that serves.
+pub(crate) fn ready(ip: IpAddr) -> Endpoint {
+    Endpoint {
+        ip,
+        is_ready: true,
+        is_serving: true,
+        is_terminating: false,
+        is_local: false,
+        node_hint: NodeHint::Absent,
+        zone_hints: Box::default(),
+    }
+}
+
+pub(crate) fn any_endpoint(dice: &mut Dice, family: IpFamily, hints: Hints) -> Endpoint {
+    let is_ready = dice.chance(60);
+    let zone_hints: Box<[Arc<str>]> = if matches!(hints, Hints::Zones | Hints::Both) {
+        (0..=dice.below(2))
+            .map(|_| dice.pick(&ZONES).into())
+            .collect()
+    } else {
+        Box::default()
+    };
+    Endpoint {
+        ip: ip(family, Use::Pod, dice.below(14)),
+        is_ready,
+        is_serving: dice.chance(if is_ready { 90 } else { 50 }),
+        is_terminating: dice.chance(if is_ready { 10 } else { 60 }),
+        is_local: dice.chance(35),
+        node_hint: if matches!(hints, Hints::Nodes | Hints::Both) {
+            dice.pick(&[NodeHint::Here, NodeHint::Elsewhere])
+        } else {
+            NodeHint::Absent
+        },
+        zone_hints,
+    }
+}
+
+fn pod_cidr(family: IpFamily) -> IpNet {
+    parse_cidr(match family {
+        IpFamily::V4 => "10.0.0.0/8",
+        IpFamily::V6 => "fd00:10::/64",
+    })
+    .unwrap()
+}

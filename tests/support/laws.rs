@@ -1,0 +1,309 @@
+//! A history played against a kernel that is not there, with the laws checked at every step.
+//!
+//! Apart from the properties because the laws are one thing, and the histories they are tried on
+//! another.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "support of tests: failing is its job"
+)]
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use deltaproxy::host::{Fake, Fault, RestoreError};
+use deltaproxy::net::IpFamily;
+use deltaproxy::render::{CANARY, PartialRestore, RuleCounts};
+use deltaproxy::rules::{Match, Rule, RuleSet, Table};
+use deltaproxy::sync::{Attempt, End, Failure, FullReason, Scope, Syncer, SyncerOptions};
+
+use crate::cluster::{Dice, World, any_machine, any_surroundings};
+
+/// Whether two rule sets may differ in comments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Comments {
+    Compared,
+    Ignored,
+}
+
+/// What a history is played with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shape {
+    pub(crate) partial: PartialRestore,
+    /// Above how many endpoints a cluster is large.
+    pub(crate) threshold: usize,
+}
+
+/// A syncer, its kernel, and the cluster that it follows.
+pub(crate) struct Play {
+    syncer: Syncer<Fake>,
+    options: SyncerOptions,
+    world: World,
+    machine: Vec<IpAddr>,
+}
+
+/// Chains of Services that are no more, of this and of an older kube-proxy, and somebody else's.
+const LEFT_BEHIND: &str = "\
+*filter
+:cali-INPUT - [0:0]
+-A INPUT -j cali-INPUT
+COMMIT
+*nat
+:KUBE-SVC-AAAAAAAAAAAAAAAA - [0:0]
+:KUBE-SEP-BBBBBBBBBBBBBBBB - [0:0]
+:KUBE-XLB-CCCCCCCCCCCCCCCC - [0:0]
+:KUBE-KUBELET-CANARY - [0:0]
+-A KUBE-SVC-AAAAAAAAAAAAAAAA -j KUBE-SEP-BBBBBBBBBBBBBBBB
+-A KUBE-XLB-CCCCCCCCCCCCCCCC -j KUBE-SVC-AAAAAAAAAAAAAAAA
+COMMIT
+";
+
+/// What of it nobody may touch.
+const FOREIGN: &str = "\
+*filter
+:cali-INPUT - [0:0]
+-A INPUT -j cali-INPUT
+COMMIT
+*nat
+:KUBE-KUBELET-CANARY - [0:0]
+COMMIT
+";
+
+impl Play {
+    pub(crate) fn of(setting: u64, family: IpFamily, shape: Shape) -> Self {
+        let mut surroundings = any_surroundings(&mut Dice::new(setting), family);
+        surroundings.fixed.large_cluster_endpoints = shape.threshold;
+        let options = SyncerOptions {
+            surroundings,
+            shape: shape.partial,
+            full_every: Duration::from_secs(3600),
+        };
+        let world = World::empty(family);
+        Self {
+            syncer: syncer(holding(LEFT_BEHIND), &world, &options),
+            options,
+            world,
+            machine: Vec::new(),
+        }
+    }
+
+    /// Plays the edits, with a sync after every few of them.
+    pub(crate) fn through(mut self, edits: &[u64]) -> Self {
+        for seed in edits {
+            let mut dice = Dice::new(*seed);
+            for change in self.world.edit(&mut dice) {
+                self.syncer.tracker.apply(change);
+            }
+            if dice.chance(40) {
+                self.disturb(&mut dice);
+                self.sync();
+            }
+        }
+        self
+    }
+
+    /// Law 1, partial = full.
+    pub(crate) fn ends_like_a_full_restore(mut self, comments: Comments) {
+        while self.sync() == End::Failed {}
+        self.is_quiet();
+        let mut fresh = syncer(holding(FOREIGN), &self.world, &self.options);
+        assert_eq!(once(&mut fresh, &self.machine).0, End::Applied);
+        let (ours, theirs) = (self.rules(), fresh.iptables().rules());
+        assert_eq!(normal(&ours, comments), normal(&theirs, comments));
+        assert_eq!(RuleSet::parse(&ours.to_save_text()).unwrap(), ours);
+    }
+
+    /// Things that happen to a node.
+    fn disturb(&mut self, dice: &mut Dice) {
+        if dice.chance(10) {
+            self.machine = any_machine(dice, self.world.family);
+        }
+        if dice.chance(3) {
+            self.kernel().set_rules(holding(FOREIGN).rules());
+            self.syncer.force_full(FullReason::Flushed);
+        }
+        let faults = dice.pick(&[0, 0, 0, 0, 0, 0, 1, 2]);
+        (0..faults).for_each(|_| self.kernel().inject(Fault::Restore));
+        if dice.chance(3) {
+            self.kernel().inject(Fault::Save);
+        }
+    }
+
+    fn sync(&mut self) -> End {
+        let before = self.rules();
+        let (end, attempts) = once(&mut self.syncer, &self.machine);
+        let payloads = self.kernel().take_payloads();
+        let after = self.rules();
+        if end == End::Applied {
+            assert!(!self.syncer.tracker.has_pending());
+            assert_ordered(&after);
+            let is_partial = attempts.len() == 1 && attempts[0].scope == Scope::Partial;
+            if is_partial && self.options.shape == PartialRestore::ChangedChains {
+                for payload in &payloads {
+                    assert_minimal(payload, &before, &after);
+                }
+            }
+        }
+        end
+    }
+
+    /// Law 6: nothing changed, so nothing is written.
+    fn is_quiet(&mut self) {
+        let before = self.rules();
+        let (end, attempts) = once(&mut self.syncer, &self.machine);
+        assert_eq!((end, attempts.len()), (End::Applied, 1));
+        assert_eq!(attempts[0].scope, Scope::Partial);
+        let payloads = self.kernel().take_payloads();
+        if self.options.shape == PartialRestore::ChangedChains {
+            assert_eq!(payloads, Vec::<String>::new());
+        }
+        assert_eq!(self.rules(), before);
+    }
+
+    fn kernel(&self) -> &Fake {
+        self.syncer.iptables()
+    }
+
+    fn rules(&self) -> RuleSet {
+        self.kernel().rules()
+    }
+}
+
+fn holding(save: &str) -> Fake {
+    Fake::holding(RuleSet::parse(save).unwrap())
+}
+
+fn syncer(kernel: Fake, world: &World, options: &SyncerOptions) -> Syncer<Fake> {
+    Syncer::new(kernel, world.tracker(), options.clone(), clock)
+}
+
+/// Time stands still: no sync is full because the last one is long ago.
+fn clock() -> Instant {
+    static START: OnceLock<Instant> = OnceLock::new();
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "an Instant cannot be made otherwise"
+    )]
+    *START.get_or_init(Instant::now)
+}
+
+/// One sync with laws 4 and 7: nothing but what was injected fails, and the books are right.
+fn once(syncer: &mut Syncer<Fake>, machine: &[IpAddr]) -> (End, Vec<Attempt>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let outcome = runtime.block_on(syncer.once(machine));
+    for attempt in &outcome.attempts {
+        if let Err(Failure::Restore(error @ RestoreError::Refused { .. }, excerpt)) =
+            &attempt.result
+        {
+            panic!("{error}\n{excerpt:?}");
+        }
+    }
+    let end = outcome.end();
+    if end == End::Applied {
+        assert_eq!(outcome.rules, counted(&syncer.iptables().rules()));
+    }
+    (end, outcome.attempts)
+}
+
+/// How many rules the chains hold that are ours.
+fn counted(rules: &RuleSet) -> RuleCounts {
+    let count = |table| {
+        let ours = rules
+            .chains(table)
+            .filter(|(name, _)| name.starts_with("KUBE-"));
+        ours.map(|(_, chain)| chain.rules.len() as u64).sum()
+    };
+    RuleCounts {
+        filter: count(Table::Filter),
+        nat: count(Table::Nat),
+    }
+}
+
+/// Law 8: every chain that a partial payload names differs from before.
+#[track_caller]
+fn assert_minimal(payload: &str, before: &RuleSet, after: &RuleSet) {
+    let mut table = Table::Filter;
+    for line in payload.lines() {
+        if let Some(name) = line.strip_prefix('*') {
+            table = Table::from_name(name).unwrap();
+        } else if let Some(header) = line.strip_prefix(':') {
+            let chain = header.split(' ').next().unwrap();
+            assert_ne!(
+                before.chain(table, chain),
+                after.chain(table, chain),
+                "`{chain}` did not change:\n{payload}"
+            );
+        }
+    }
+}
+
+/// The way to NodePorts stays last, and a NodePort's counting rule before its plain one.
+#[track_caller]
+fn assert_ordered(rules: &RuleSet) {
+    let services = &rules.chain(Table::Nat, "KUBE-SERVICES").unwrap().rules;
+    let leads_to_node_ports = |rule: &Rule| rule.target_chain() == Some("KUBE-NODEPORTS");
+    assert!(
+        services
+            .iter()
+            .skip_while(|rule| !leads_to_node_ports(rule))
+            .all(leads_to_node_ports)
+    );
+
+    let node_ports = &rules.chain(Table::Nat, "KUBE-NODEPORTS").unwrap().rules;
+    for (at, counting) in node_ports.iter().enumerate() {
+        let mut plain = counting.clone();
+        plain.matches.retain(|one| one.name() != "nfacct");
+        if plain != *counting {
+            plain.destination = None;
+            let found = node_ports.iter().position(|rule| *rule == plain);
+            assert!(
+                found.is_some_and(|found| found > at),
+                "{counting} before {plain}"
+            );
+        }
+    }
+}
+
+type Normal = BTreeMap<(Table, String), Vec<String>>;
+
+/// The chains of a rule set, those that all Services share in no particular order.
+fn normal(rules: &RuleSet, comments: Comments) -> Normal {
+    const SHARED: [&str; 4] = [
+        "KUBE-SERVICES",
+        "KUBE-EXTERNAL-SERVICES",
+        "KUBE-NODEPORTS",
+        "KUBE-PROXY-FIREWALL",
+    ];
+    let mut normal = Normal::new();
+    for table in Table::ALL {
+        assert!(rules.chain(table, CANARY).is_some());
+        for (name, chain) in rules.chains(table) {
+            let mut shown: Vec<_> = chain
+                .rules
+                .iter()
+                .map(|rule| text(rule, comments))
+                .collect();
+            if SHARED.contains(&name) {
+                shown.sort_unstable();
+            }
+            normal.insert((table, name.to_owned()), shown);
+        }
+    }
+    assert_ordered(rules);
+    normal
+}
+
+fn text(rule: &Rule, comments: Comments) -> String {
+    let mut rule = rule.clone();
+    if comments == Comments::Ignored {
+        rule.matches.retain(|one| !matches!(one, Match::Comment(_)));
+    }
+    rule.to_string()
+}

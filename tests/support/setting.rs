@@ -1,0 +1,100 @@
+//! Flags and machines to render with.
+//!
+//! Apart from clusters because any cluster may meet any of them.
+
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "support of tests: who includes it uses a part of it, and failing is its job"
+)]
+
+use std::net::IpAddr;
+
+use deltaproxy::net::{IpFamily, IpNet};
+use deltaproxy::render::{
+    Accounting, InvalidPackets, LocalDetector, LocalhostNodePorts, Masquerade, MasqueradePolicy,
+    NodePortAddresses, Options,
+};
+use deltaproxy::rules::Backend;
+use deltaproxy::sync::{LocalMode, NodePortSource, Surroundings};
+
+use super::{Dice, Use, ip, pod_cidr};
+
+/// The options that upstream's tests assume: both counters, no `--random-fully`.
+pub(crate) fn upstream_options(family: IpFamily) -> Options {
+    Options {
+        family,
+        backend: Backend::Legacy,
+        masquerade: Masquerade {
+            bit: 14,
+            policy: MasqueradePolicy::OffCluster,
+            is_random_fully: false,
+        },
+        local_traffic: LocalDetector::Cidr(pod_cidr(family)),
+        node_port_addresses: NodePortAddresses::All,
+        localhost_node_ports: match family {
+            IpFamily::V4 => LocalhostNodePorts::Allowed,
+            IpFamily::V6 => LocalhostNodePorts::Refused,
+        },
+        invalid_packets: InvalidPackets::Dropped,
+        accounting: Accounting::Nfacct,
+        node_ip: ip(family, Use::Node, 1),
+        large_cluster_endpoints: usize::MAX,
+    }
+}
+
+/// The same for the life of a process that hears of its Node.
+pub(crate) fn upstream_surroundings(family: IpFamily) -> Surroundings {
+    Surroundings {
+        fixed: upstream_options(family),
+        local_mode: LocalMode::ClusterCidr(vec![pod_cidr(family)]),
+        node_ports: NodePortSource::All,
+        bind_address: None,
+    }
+}
+
+/// Any flags and any machine.
+pub(crate) fn any_surroundings(dice: &mut Dice, family: IpFamily) -> Surroundings {
+    let fixed = Options {
+        backend: dice.pick(&[Backend::Legacy, Backend::Nft]),
+        masquerade: Masquerade {
+            bit: dice.pick(&[0, 14, 31]),
+            policy: dice.pick(&[MasqueradePolicy::OffCluster, MasqueradePolicy::All]),
+            is_random_fully: dice.chance(50),
+        },
+        localhost_node_ports: match family {
+            IpFamily::V4 => dice.pick(&[LocalhostNodePorts::Allowed, LocalhostNodePorts::Refused]),
+            IpFamily::V6 => LocalhostNodePorts::Refused,
+        },
+        invalid_packets: dice.pick(&[InvalidPackets::Dropped, InvalidPackets::Forwarded]),
+        accounting: dice.pick(&[Accounting::Nfacct, Accounting::Absent]),
+        ..upstream_options(family)
+    };
+    Surroundings {
+        fixed,
+        local_mode: dice.pick(&[
+            LocalMode::ClusterCidr(vec![pod_cidr(family)]),
+            LocalMode::ClusterCidr(Vec::new()),
+            LocalMode::NodeCidr,
+            LocalMode::BridgeInterface("cbr0".into()),
+            LocalMode::InterfaceNamePrefix("veth".into()),
+        ]),
+        node_ports: dice.pick(&[
+            NodePortSource::All,
+            NodePortSource::Primary,
+            NodePortSource::Within(vec![
+                IpNet::new(ip(family, Use::Node, 0), family.host_prefix_len() - 8).unwrap(),
+            ]),
+        ]),
+        bind_address: None,
+    }
+}
+
+/// Some addresses of this machine.
+pub(crate) fn any_machine(dice: &mut Dice, family: IpFamily) -> Vec<IpAddr> {
+    let node = (0..4).filter(|_| dice.chance(60)).collect::<Vec<_>>();
+    let node = node.into_iter().map(|n| ip(family, Use::Node, n));
+    node.chain([ip(family, Use::External, 200)]).collect()
+}
