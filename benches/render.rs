@@ -1,0 +1,101 @@
+//! How long it takes to write payloads, full and partial, as the cluster grows.
+//!
+//! Full payloads grow with it; partial ones must not.
+
+#[path = "../tests/support/cluster.rs"]
+mod cluster;
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use deltaproxy::net::IpFamily;
+use deltaproxy::render::{
+    Full, LARGE_CLUSTER_ENDPOINTS, Ledger, Live, Options, PartialRestore, Setting, partial,
+};
+use deltaproxy::rules::Payload;
+use deltaproxy::tracker::Tracker;
+
+use cluster::{World, upstream_options};
+
+const SERVICES: [usize; 4] = [100, 1_000, 10_000, 50_000];
+const ENDPOINTS: usize = 5;
+
+fn options() -> Options {
+    Options {
+        large_cluster_endpoints: LARGE_CLUSTER_ENDPOINTS,
+        ..upstream_options(IpFamily::V4)
+    }
+}
+
+fn setting(options: &Options) -> Setting<'_> {
+    Setting {
+        options,
+        zone: None,
+    }
+}
+
+/// Writes a full payload piece by piece, as it is given to `iptables-restore`.
+fn write_full(tracker: &Tracker, options: &Options) -> (Ledger, u64) {
+    let live = Live::default();
+    let mut payload = Full::new(tracker, setting(options), &live);
+    let mut buf = Vec::new();
+    while payload.write_next(&mut buf) {
+        black_box(&buf);
+        buf.clear();
+    }
+    let (ledger, stats) = payload.finish();
+    (ledger, stats.bytes)
+}
+
+fn full(criterion: &mut Criterion) {
+    let options = options();
+    let mut group = criterion.benchmark_group("full");
+    group
+        .sample_size(10)
+        .measurement_time(Duration::from_secs(3));
+    for services in SERVICES {
+        let tracker = World::plain(IpFamily::V4, services, ENDPOINTS).tracker();
+        group.throughput(Throughput::Bytes(write_full(&tracker, &options).1));
+        group.bench_function(BenchmarkId::from_parameter(services), |bencher| {
+            bencher.iter(|| write_full(&tracker, &options));
+        });
+    }
+}
+
+/// One endpoint comes and goes.
+fn one_endpoint(criterion: &mut Criterion) {
+    let options = options();
+    let mut group = criterion.benchmark_group("partial");
+    group
+        .sample_size(20)
+        .measurement_time(Duration::from_secs(2));
+    for services in SERVICES {
+        let world = World::plain(IpFamily::V4, services, ENDPOINTS);
+        let mut tracker = world.tracker();
+        let (mut ledger, _) = write_full(&tracker, &options);
+        tracker.settle();
+        let mut turns = world.turns(services / 2);
+        group.bench_function(BenchmarkId::from_parameter(services), |bencher| {
+            bencher.iter(|| {
+                if let Some(change) = turns.next() {
+                    tracker.apply(change);
+                }
+                let names: Vec<_> = tracker.dirty().collect();
+                let shape = PartialRestore::ChangedChains;
+                let payload = partial(
+                    &mut ledger,
+                    &tracker,
+                    names.into_iter(),
+                    setting(&options),
+                    shape,
+                );
+                tracker.settle();
+                payload.text.len()
+            });
+        });
+    }
+}
+
+criterion_group!(benches, full, one_endpoint);
+criterion_main!(benches);

@@ -1,0 +1,72 @@
+//! How long it takes to read what `iptables-save` prints, and to apply payloads to it.
+
+#[path = "../tests/support/cluster.rs"]
+mod cluster;
+
+use std::time::Duration;
+
+use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use deltaproxy::net::IpFamily;
+use deltaproxy::render::{Full, Live, Setting};
+use deltaproxy::rules::{Payload, RuleSet};
+
+use cluster::{World, upstream_options};
+
+const SERVICES: [usize; 3] = [100, 1_000, 10_000];
+const ENDPOINTS: usize = 5;
+
+fn payload(services: usize) -> String {
+    let tracker = World::plain(IpFamily::V4, services, ENDPOINTS).tracker();
+    let options = upstream_options(IpFamily::V4);
+    let setting = Setting {
+        options: &options,
+        zone: None,
+    };
+    let live = Live::default();
+    let mut payload = Full::new(&tracker, setting, &live);
+    let mut bytes = Vec::new();
+    while payload.write_next(&mut bytes) {}
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn held(payload: &str) -> RuleSet {
+    let mut rules = RuleSet::default();
+    // A refused payload would be measured as an empty rule set; the tests see to that.
+    let _ = rules.apply(payload);
+    rules
+}
+
+fn parse(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("parse");
+    group
+        .sample_size(10)
+        .measurement_time(Duration::from_secs(3));
+    for services in SERVICES {
+        let save = held(&payload(services)).to_save_text();
+        group.throughput(Throughput::Bytes(save.len() as u64));
+        group.bench_function(BenchmarkId::from_parameter(services), |bencher| {
+            bencher.iter(|| RuleSet::parse(&save));
+        });
+    }
+}
+
+fn apply(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("apply");
+    group
+        .sample_size(10)
+        .measurement_time(Duration::from_secs(3));
+    for services in SERVICES {
+        let payload = payload(services);
+        group.throughput(Throughput::Bytes(payload.len() as u64));
+        group.bench_function(BenchmarkId::from_parameter(services), |bencher| {
+            bencher.iter_batched(
+                RuleSet::default,
+                |mut rules| rules.apply(&payload),
+                BatchSize::LargeInput,
+            );
+        });
+    }
+}
+
+criterion_group!(benches, parse, apply);
+criterion_main!(benches);
