@@ -352,8 +352,8 @@ pub(crate) fn trigger() -> SystemTime {
 
 const fn kind_of(change: &Change) -> Kind {
     match change {
-        Change::Service(..) => Kind::Service,
-        Change::Slice(..) => Kind::EndpointSlice,
+        Change::Service(..) | Change::ServiceKept(_) => Kind::Service,
+        Change::Slice(..) | Change::SliceKept(_) => Kind::EndpointSlice,
         Change::Node(_) => Kind::Node,
         Change::Listing(kind) | Change::Listed(kind) => *kind,
     }
