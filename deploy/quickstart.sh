@@ -116,7 +116,7 @@ make_node() {
     ip -n "$node" link set lo up
     # The node's own addresses, and a default route so that service addresses are routable at all;
     # nothing is plugged into it.
-    ip -n "$node" link add eth0 type dummy
+    ip -n "$node" link add eth0 type bridge
     ip -n "$node" link set eth0 up
     ip -n "$node" address add 10.200.0.2/16 dev eth0
     ip -n "$node" address add fd00:200::2/64 dev eth0 nodad

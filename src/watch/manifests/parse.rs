@@ -47,10 +47,13 @@ pub(super) fn parse(text: &[u8]) -> Result<Content, Broken> {
 }
 
 /// Whether to read `text` as JSON, which is much faster. JSON is YAML, too, and may then be
-/// divided by `---`.
+/// divided by `---`; and YAML may have braces, but then seldom quotes its keys.
 fn is_json(text: &[u8]) -> bool {
-    let start = text.trim_ascii_start();
-    start.starts_with(b"{") && memchr::memmem::find(start, b"\n---").is_none()
+    let Some(inside) = text.trim_ascii_start().strip_prefix(b"{") else {
+        return false;
+    };
+    let is_quoted = inside.trim_ascii_start().starts_with(b"\"");
+    is_quoted && memchr::memmem::find(inside, b"\n---").is_none()
 }
 
 impl Content {
