@@ -1,13 +1,53 @@
 //! A drop-in replacement for kube-proxy's iptables mode that restores only what changed.
+//!
+//! A pure core turns a picture of the cluster into the text of rules; a thin shell watches, waits
+//! and executes.
+//!
+//! ```text
+//!   API server ┐                                                ┌─ metrics, health
+//!              ├─ watch ──Change──► tracker ──dirty──► render ──Payload──► host ──► kernel
+//!   manifests ─┘                      ▲                  ▲                  │
+//!                                     └── sync: pace, decide, once ◄─Outcome┘
+//! ```
+//!
+//! One [`sync::Task`] for each IP family, built by [`app`]; nothing below it knows that there may
+//! be two.
+//!
+//! # Layers
+//!
+//! A module may name those below it, never those above. `tests/tidy.rs` keeps it so.
+//!
+//! | layer | modules |
+//! |---|---|
+//! | words | [`net`] |
+//! | data | [`model`]: what a Service means; [`rules`]: what a payload means |
+//! | core | [`ingest`], [`tracker`], [`select`], then [`render`] |
+//! | shell | [`host`], [`telemetry`], [`watch`], [`health`] |
+//! | loop | [`sync`] |
+//! | program | [`config`], [`app`], [`cli`] |
+//!
+//! # Invariants
+//!
+//! - Up to [`render`] nothing is asynchronous, reads a clock or the environment, logs, counts, or
+//!   can fail: odd input becomes a model value or an [`ingest::Diagnostic`].
+//! - Output is a function of the input: sorted, and the same bytes every time.
+//! - [`tracker`] and [`render`] do not know each other; [`sync`] introduces them.
+//! - What the kernel has not taken is not settled. A failed restore loses nothing and is followed
+//!   by a full one.
+//!
+//! # Words
+//!
+//! - *service port*: one (Service, port name, protocol); owns chains.
+//! - *dispatch chain*: a fixed chain to which every Service adds rules, like `KUBE-SERVICES`.
+//! - *settled*: known to be in the kernel.
+//! - *dirty*: different from what was last settled.
 
 pub mod net;
 
 pub mod model;
-
 pub mod rules;
 
 pub mod ingest;
-
 pub mod select;
 pub mod tracker;
 
@@ -20,7 +60,6 @@ pub mod watch;
 
 pub mod sync;
 
+pub mod app;
 pub mod cli;
 pub mod config;
-
-pub mod app;

@@ -8,7 +8,7 @@ use super::object::Metadata;
 use crate::model::Kind;
 
 /// One thing in one object that could not be used. Any text is legal; text taken from an object is
-/// escaped and shortened before it gets in (see [`quoted`]).
+/// escaped and shortened before it gets in (see `quoted`).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Diagnostic {
     /// The kind of the object.

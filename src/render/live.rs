@@ -4,7 +4,7 @@
 //! Apart because it is read from `iptables-save` and from nothing else; a full payload made
 //! without it is for an empty kernel.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::base::FIREWALL;
 use super::chain::is_service_chain;
@@ -16,8 +16,8 @@ use crate::rules::{Rule, Table};
 pub struct Live {
     pub(super) service_chains: BTreeSet<Box<str>>,
     pub(super) has_firewall: bool,
-    /// The tables that were read, each with the policies of its built-in chains.
-    policies: BTreeMap<Table, BTreeMap<Box<str>, Box<str>>>,
+    /// The tables that were read.
+    known: BTreeSet<Table>,
     jumps: Vec<(Table, Box<str>, Rule)>,
 }
 
@@ -25,10 +25,10 @@ impl Live {
     /// Reads what `iptables-save -t TABLE` printed. Lines that say nothing of interest, or cannot
     /// be read, are passed over: what is not seen is written again.
     pub fn read(&mut self, table: Table, save: &str) {
-        self.policies.entry(table).or_default();
+        self.known.insert(table);
         for line in save.lines() {
             if let Some(chain) = line.strip_prefix(':') {
-                self.read_chain(table, chain);
+                self.read_chain(table, chain.split(' ').next().unwrap_or_default());
             } else if let Some(rule) = line.strip_prefix("-A ") {
                 self.read_rule(table, rule);
             }
@@ -44,36 +44,15 @@ impl Live {
 
     /// Whether the table was read, so that it is known what is not there.
     pub(super) fn knows(&self, table: Table) -> bool {
-        self.policies.contains_key(&table)
+        self.known.contains(&table)
     }
 
-    /// The built-in chains that miss a jump, with their policies.
-    pub(super) fn lacking(&self, table: Table) -> BTreeMap<&'static str, &str> {
-        let Some(policies) = self.policies.get(&table) else {
-            return BTreeMap::new();
-        };
-        let policy = |from| policies.get(from).map_or("ACCEPT", |policy| &**policy);
-        self.missing_jumps(table)
-            .map(|jump| (jump.from, policy(jump.from)))
-            .collect()
-    }
-
-    fn read_chain(&mut self, table: Table, line: &str) {
-        let mut words = line.split(' ');
-        let (Some(name), Some(policy)) = (words.next(), words.next()) else {
-            return;
-        };
+    fn read_chain(&mut self, table: Table, name: &str) {
         match table {
             Table::Nat if is_service_chain(name) => {
                 self.service_chains.insert(name.into());
             }
             Table::Filter if name == FIREWALL => self.has_firewall = true,
-            _ if JUMPS.iter().any(|jump| jump.from == name) => {
-                self.policies
-                    .entry(table)
-                    .or_default()
-                    .insert(name.into(), policy.into());
-            }
             _ => {}
         }
     }

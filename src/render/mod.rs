@@ -7,7 +7,7 @@
 //! # Invariants
 //!
 //! - Total and deterministic: nothing here can fail, and equal input gives equal bytes.
-//! - [`plan`] decides and writes nothing; everything else writes and decides nothing.
+//! - `plan` decides and writes nothing; everything else writes and decides nothing.
 //!
 //! # Source
 //!
