@@ -137,6 +137,8 @@ fn start_apiserver(netns: &Netns, folder: &Path) -> Process {
         .arg(file("service-account-key-file", "key.pem"))
         .arg(file("service-account-signing-key-file", "key.pem"))
         .arg(file("token-auth-file", "tokens.csv"))
+        // As in real clusters: node agents such as ours are privileged pods.
+        .arg("--allow-privileged=true")
         .args([
             "--authorization-mode=RBAC",
             "--disable-admission-plugins=ServiceAccount",
