@@ -1,0 +1,280 @@
+//! What clusters cost: rules and payload bytes, as exact numbers.
+//!
+//! A change of any number here has to be explained in the commit that makes it. The numbers of
+//! rules are those of upstream.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "what the tests share may fail, too"
+)]
+
+#[path = "support/cluster.rs"]
+mod cluster;
+
+use deltaproxy::model::{Change, Service};
+use deltaproxy::net::{IpFamily, Port};
+use deltaproxy::render::{
+    Full, LARGE_CLUSTER_ENDPOINTS, Ledger, Live, Options, PartialRestore, PayloadStats, Setting,
+    partial,
+};
+use deltaproxy::rules::{Payload, RuleSet, Table};
+use deltaproxy::tracker::Tracker;
+
+use cluster::{Use, World, ip, upstream_options};
+
+fn options() -> Options {
+    Options {
+        large_cluster_endpoints: LARGE_CLUSTER_ENDPOINTS,
+        ..upstream_options(IpFamily::V4)
+    }
+}
+
+/// A cluster whose kernel is up to date.
+struct Settled {
+    world: World,
+    tracker: Tracker,
+    ledger: Ledger,
+    options: Options,
+}
+
+impl Settled {
+    fn new(world: World) -> (Self, String, PayloadStats) {
+        let mut tracker = world.tracker();
+        let options = options();
+        let setting = Setting {
+            options: &options,
+            zone: Some("a"),
+        };
+        let live = Live::default();
+        let mut full = Full::new(&tracker, setting, &live);
+        let mut bytes = Vec::new();
+        while full.write_next(&mut bytes) {}
+        let (ledger, stats) = full.finish();
+        assert_eq!(stats.bytes, bytes.len() as u64);
+        tracker.settle();
+        let payload = String::from_utf8(bytes).unwrap();
+        (
+            Self {
+                world,
+                tracker,
+                ledger,
+                options,
+            },
+            payload,
+            stats,
+        )
+    }
+
+    fn sync(&mut self, shape: PartialRestore) -> (String, PayloadStats) {
+        let setting = Setting {
+            options: &self.options,
+            zone: Some("a"),
+        };
+        let names: Vec<_> = self.tracker.dirty().collect();
+        let partial = partial(
+            &mut self.ledger,
+            &self.tracker,
+            names.into_iter(),
+            setting,
+            shape,
+        );
+        self.tracker.settle();
+        (String::from_utf8(partial.text).unwrap(), partial.stats)
+    }
+
+    /// The cluster is `after` now.
+    fn follow(&mut self, after: World, shape: PartialRestore) -> (String, PayloadStats) {
+        for change in self.world.changes_to(&after) {
+            self.tracker.apply(change);
+        }
+        self.world = after;
+        self.sync(shape)
+    }
+}
+
+/// The rules of a full payload, as rendered and as taken by the kernel.
+#[track_caller]
+fn rules(world: World, filter: u64, nat: u64) {
+    let shown = format!("{} Services", world.services.len());
+    let (settled, payload, stats) = Settled::new(world);
+    assert_eq!(
+        (stats.rules.filter, stats.rules.nat),
+        (filter, nat),
+        "{shown}"
+    );
+    assert_eq!(settled.ledger.rules(), stats.rules);
+    let mut kernel = RuleSet::default();
+    kernel.apply(&payload).unwrap();
+    let jumps: usize = [Table::Filter, Table::Nat]
+        .into_iter()
+        .flat_map(|table| {
+            table
+                .built_in_chains()
+                .iter()
+                .map(move |chain| (table, *chain))
+        })
+        .map(|(table, chain)| kernel.chain(table, chain).unwrap().rules.len())
+        .sum();
+    let held = kernel.rule_count(Table::Filter) + kernel.rule_count(Table::Nat);
+    assert_eq!((held - jumps) as u64, filter + nat, "{shown}");
+}
+
+/// Upstream: `pkg/proxy/iptables/number_generated_rules_test.go`, `TestNumberIptablesRules` (v1.36)
+#[test]
+fn cluster_ips_cost_as_many_rules_as_upstream() {
+    let plain = |services, endpoints| World::plain(IpFamily::V4, services, endpoints);
+    rules(plain(0, 0), 4, 5);
+    rules(plain(1, 0), 5, 5);
+    rules(plain(1, 1), 4, 10);
+    rules(plain(1, 2), 4, 13);
+    rules(plain(1, 10), 4, 37);
+    rules(plain(10, 0), 14, 5);
+    rules(plain(10, 1), 4, 55);
+    rules(plain(10, 2), 4, 85);
+    rules(plain(10, 10), 4, 325);
+    // 5 + S(2 + 3E), whatever the comments.
+    rules(plain(100, 7), 4, 2_305);
+    rules(plain(1_000, 2), 4, 8_005);
+}
+
+/// Upstream: `pkg/proxy/iptables/number_generated_rules_test.go`, `TestNumberIptablesRules` (v1.36)
+#[test]
+fn load_balancers_cost_as_many_rules_as_upstream() {
+    let balanced = |services, endpoints| {
+        let mut world = World::plain(IpFamily::V4, services, endpoints);
+        for (n, service) in (0..).zip(world.services.values_mut()) {
+            balance(service, n);
+        }
+        world
+    };
+    rules(balanced(0, 0), 4, 5);
+    rules(balanced(1, 0), 8, 5);
+    rules(balanced(1, 1), 5, 18);
+    rules(balanced(1, 2), 5, 21);
+    rules(balanced(1, 10), 5, 45);
+    rules(balanced(10, 0), 44, 5);
+    rules(balanced(10, 1), 14, 135);
+    rules(balanced(10, 2), 14, 165);
+    rules(balanced(10, 10), 14, 405);
+}
+
+fn balance(service: &mut Service, n: u16) {
+    let address = ip(IpFamily::V4, Use::Balancer, 3);
+    service.external_ips = Box::new([address]);
+    service.load_balancer_ips = Box::new([address]);
+    service.source_ranges = Box::new(["1.2.3.0/28".parse().unwrap()]);
+    service.ports[0].node_port = Port::new(30_000 + n);
+}
+
+/// Full payloads: their size grows with the cluster and with nothing else.
+#[test]
+fn full_payloads_cost_so_much() {
+    let bytes = |services, endpoints| {
+        let (_, _, stats) = Settled::new(World::plain(IpFamily::V4, services, endpoints));
+        (stats.bytes, stats.chains)
+    };
+    // From 1,000 x 5 on the cluster is large, and rules of endpoints carry no comments.
+    let sizes = [(0, 0), (1, 1), (100, 5), (1_000, 5), (10_000, 5)];
+    assert_eq!(
+        sizes.map(|(services, endpoints)| bytes(services, endpoints)),
+        [
+            (2_608, 9),
+            (3_319, 11),
+            (249_444, 609),
+            (1_744_424, 6_009),
+            (17_548_768, 60_009)
+        ]
+    );
+}
+
+/// One change, in clusters of every size: (bytes, rules, chains) of its payload.
+#[track_caller]
+fn change(services: usize, edit: impl Fn(&mut World), shape: PartialRestore) -> (u64, u64, u64) {
+    let before = World::plain(IpFamily::V4, services, 5);
+    let mut after = before.clone();
+    edit(&mut after);
+    let (mut settled, _, _) = Settled::new(before);
+    let (text, stats) = settled.follow(after, shape);
+    assert_eq!(stats.bytes, text.len() as u64);
+    (stats.bytes, stats.rules.total(), stats.chains)
+}
+
+#[test]
+fn one_change_costs_the_same_in_every_cluster() {
+    // All of these are large, so that rules of endpoints carry no comments in any of them.
+    for services in [300, 1_000, 10_000] {
+        let cost =
+            |edit: &dyn Fn(&mut World)| change(services, edit, PartialRestore::ChangedChains);
+        let costs = [
+            ("nothing", cost(&|_| {})),
+            ("one endpoint less", cost(&lose_an_endpoint)),
+            ("one endpoint more", cost(&gain_an_endpoint)),
+            (
+                "one Service more",
+                cost(&|world| world.add_plain(100_000, 5)),
+            ),
+            ("one Service less", cost(&lose_a_service)),
+        ];
+        let expected = [
+            ("nothing", (0, 0, 0)),
+            ("one endpoint less", (662, 5, 2)),
+            ("one endpoint more", (1_000, 9, 2)),
+            ("one Service more", (1_740, 17, 6)),
+            ("one Service less", (536, 0, 6)),
+        ];
+        assert_eq!(costs, expected, "in a cluster of {services}");
+    }
+}
+
+/// What the other shape costs: every dispatch rule each time.
+#[test]
+fn kep_3453_writes_every_dispatch_rule() {
+    let cost = |services| change(services, lose_an_endpoint, PartialRestore::Kep3453);
+    assert_eq!(
+        [300, 1_000, 10_000].map(cost),
+        [
+            (45_019, 322, 12),
+            (144_154, 1_022, 12),
+            (1_434_766, 10_022, 12)
+        ]
+    );
+}
+
+fn lose_an_endpoint(world: &mut World) {
+    let (_, name) = World::plain_name(7);
+    let slice = world.slices.get_mut(&name).unwrap();
+    slice.endpoints = slice.endpoints[1..].into();
+}
+
+fn gain_an_endpoint(world: &mut World) {
+    let (_, name) = World::plain_name(7);
+    let slice = world.slices.get_mut(&name).unwrap();
+    let mut endpoints = slice.endpoints.to_vec();
+    endpoints.push(cluster::ready(ip(IpFamily::V4, Use::Pod, 200_000)));
+    slice.endpoints = endpoints.into();
+}
+
+fn lose_a_service(world: &mut World) {
+    let (service, slice) = World::plain_name(7);
+    world.services.remove(&service);
+    world.slices.remove(&slice);
+}
+
+/// A thousand endpoints changed one by one end in the same ledger as at once.
+#[test]
+fn a_burst_is_written_once() {
+    let (mut one, _, _) = Settled::new(World::plain(IpFamily::V4, 300, 5));
+    let mut turns = one.world.turns(7);
+    for _ in 0..9 {
+        let Some(change @ Change::Slice(..)) = turns.next() else {
+            continue;
+        };
+        one.tracker.apply(change);
+    }
+    let (burst, _) = one.sync(PartialRestore::ChangedChains);
+    assert_eq!(
+        burst.len() as u64,
+        change(300, lose_an_endpoint, PartialRestore::ChangedChains).0
+    );
+}
