@@ -1,1 +1,96 @@
-//! Tables.
+//! Tests of the choice of endpoints: upstream's table, and a second reading of its description.
+//!
+//! Apart as a folder because the table is longer than the code.
+
+mod reference;
+mod slices;
+mod table;
+
+use std::sync::Arc;
+
+use super::{Candidate, merge, select};
+use crate::model::{
+    Endpoint, NodeHint, Service, ServiceName, ServicePort, ServiceState, Slice, SliceName,
+    SlicePort, TrafficPolicy,
+};
+use crate::net::{Port, Protocol, parse_ip};
+
+fn port(number: u16) -> Port {
+    Port::new(number).unwrap()
+}
+
+/// Who can reach the Service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    Inside,
+    Outside,
+}
+
+fn service(internal: TrafficPolicy, external: TrafficPolicy, reach: Reach) -> Service {
+    Service {
+        cluster_ip: parse_ip("172.30.0.1").unwrap(),
+        external_ips: Box::default(),
+        load_balancer_ips: Box::default(),
+        source_ranges: Box::default(),
+        internal_policy: internal,
+        external_policy: external,
+        affinity: None,
+        health_check_node_port: None,
+        ports: Box::new([ServicePort {
+            name: "p".into(),
+            protocol: Protocol::Tcp,
+            port: port(80),
+            node_port: (reach == Reach::Outside).then(|| port(30_080)),
+        }]),
+    }
+}
+
+/// An endpoint in words: `10.0.0.1`, its condition, `here`, `node:here`, `node:elsewhere` and
+/// `zone:NAME` in any number.
+fn endpoint(text: &str) -> Endpoint {
+    let mut words = text.split(' ');
+    let mut endpoint = Endpoint {
+        ip: parse_ip(words.next().unwrap()).unwrap(),
+        is_ready: false,
+        is_serving: false,
+        is_terminating: false,
+        is_local: false,
+        node_hint: NodeHint::Absent,
+        zone_hints: Box::default(),
+    };
+    let mut zones: Vec<Arc<str>> = Vec::new();
+    for word in words {
+        match word {
+            "ready" => (endpoint.is_ready, endpoint.is_serving) = (true, true),
+            "serving" => endpoint.is_serving = true,
+            "terminating" => endpoint.is_terminating = true,
+            "unready" => {}
+            "here" => endpoint.is_local = true,
+            "node:here" => endpoint.node_hint = NodeHint::Here,
+            "node:elsewhere" => endpoint.node_hint = NodeHint::Elsewhere,
+            zone => zones.push(zone.strip_prefix("zone:").unwrap().into()),
+        }
+    }
+    endpoint.zone_hints = zones.into();
+    endpoint
+}
+
+fn state(slices: &[(&str, u16, &[Endpoint])]) -> ServiceState {
+    let service = ServiceName::new("ns", "svc");
+    let slices = slices.iter().map(|(name, number, endpoints)| {
+        let slice = Slice {
+            service: service.clone(),
+            ports: Box::new([SlicePort {
+                name: "p".into(),
+                protocol: Protocol::Tcp,
+                number: port(*number),
+            }]),
+            endpoints: (*endpoints).into(),
+        };
+        (SliceName::new("ns", name), Arc::new(slice))
+    });
+    ServiceState {
+        service: None,
+        slices: slices.collect(),
+    }
+}
