@@ -1,7 +1,7 @@
 //! The one registry, and the law by which metrics are named.
 //!
-//! Apart because names are an interface: what kube-proxy has keeps its name, labels, buckets and
-//! HELP, so that dashboards go on working; what is ours begins with `deltaproxy_`.
+//! Apart because names are an interface: what kube-proxy has keeps its name, labels and buckets, so
+//! that dashboards go on working; what is ours begins with `deltaproxy_`. HELP is in our own words.
 
 use prometheus::core::Collector;
 use prometheus::{

@@ -36,33 +36,33 @@ impl Timings {
         Ok(Self {
             all: timed(
                 "sync_proxy_rules_duration_seconds",
-                "SyncProxyRules latency in seconds",
+                "Time that a sync took, whatever its scope and outcome",
             )?,
             full: timed(
                 "sync_full_proxy_rules_duration_seconds",
-                "SyncProxyRules latency in seconds for full resyncs",
+                "Time that a sync of every rule took",
             )?,
             partial: timed(
                 "sync_partial_proxy_rules_duration_seconds",
-                "SyncProxyRules latency in seconds for partial resyncs",
+                "Time that a sync of changed rules took",
             )?,
             programming: up.histograms(
                 "network_programming_duration_seconds",
-                "In Cluster Network Programming Latency in seconds",
+                "Time from a change of endpoints in the cluster to rules in the kernel",
                 "ip_family",
                 programming_buckets(),
             )?,
             conntrack: timed(
                 "conntrack_reconciler_sync_duration_seconds",
-                "ReconcileConntrackFlowsLatency latency in seconds",
+                "Time that a clean-up of conntrack entries took",
             )?,
             last: up.stamps(
                 "sync_proxy_rules_last_timestamp_seconds",
-                "The last time proxy rules were successfully synced",
+                "When a sync last succeeded",
             )?,
             last_queued: up.stamps(
                 "sync_proxy_rules_last_queued_timestamp_seconds",
-                "The last time a sync of proxy rules was queued",
+                "When a sync was last asked for",
             )?,
         })
     }
@@ -83,19 +83,19 @@ impl Changes {
         Ok(Self {
             endpoints_pending: up.gauge(
                 "sync_proxy_rules_endpoint_changes_pending",
-                "Pending proxy rules Endpoint changes",
+                "Changes of endpoints that are not in the kernel yet",
             )?,
             endpoints: up.counter(
                 "sync_proxy_rules_endpoint_changes_total",
-                "Cumulative proxy rules Endpoint changes",
+                "Changes of EndpointSlices seen",
             )?,
             services_pending: up.gauge(
                 "sync_proxy_rules_service_changes_pending",
-                "Pending proxy rules Service changes",
+                "Changes of Services that are not in the kernel yet",
             )?,
             services: up.counter(
                 "sync_proxy_rules_service_changes_total",
-                "Cumulative proxy rules Service changes",
+                "Changes of Services seen",
             )?,
         })
     }
@@ -115,17 +115,17 @@ impl Rules {
         Ok(Self {
             total: up.gauges(
                 "sync_proxy_rules_iptables_total",
-                "Total number of iptables rules owned by kube-proxy",
+                "Rules of ours in the kernel",
                 &["table", "ip_family"],
             )?,
             last: up.gauges(
                 "sync_proxy_rules_iptables_last",
-                "Number of iptables rules written by kube-proxy in last sync",
+                "Rules that the last sync wrote",
                 &["table", "ip_family"],
             )?,
             no_local_endpoints: up.gauges(
                 "sync_proxy_rules_no_local_endpoints_total",
-                "Number of services with a Local traffic policy and no endpoints",
+                "Service ports with policy Local whose endpoints are all on other nodes",
                 &["traffic_policy", "ip_family"],
             )?,
         })
@@ -152,17 +152,17 @@ impl Restores {
         Ok(Self {
             failures: up.counters(
                 "sync_proxy_rules_iptables_restore_failures_total",
-                "Cumulative proxy iptables restore failures",
+                "Restores that failed",
                 FAMILY,
             )?,
             partial_failures: up.counters(
                 "sync_proxy_rules_iptables_partial_restore_failures_total",
-                "Cumulative proxy iptables partial restore failures",
+                "Partial restores that failed, each followed by a full one",
                 FAMILY,
             )?,
             conntrack_deleted: up.counters(
                 "conntrack_reconciler_deleted_entries_total",
-                "Cumulative conntrack flows deleted by conntrack reconciler",
+                "Conntrack entries deleted because their endpoint is gone",
                 FAMILY,
             )?,
             // From one small chain to the 256 MiB beyond any full payload.

@@ -55,12 +55,12 @@ impl HealthMetrics {
         Ok(Self {
             healthz: up.counters(
                 "proxy_healthz_total",
-                "Cumulative proxy healthz HTTP status",
+                "Answers of /healthz by status",
                 &["code"],
             )?,
             livez: up.counters(
                 "proxy_livez_total",
-                "Cumulative proxy livez HTTP status",
+                "Answers of /livez by status",
                 &["code"],
             )?,
         })

@@ -84,7 +84,7 @@ fn names_and_types_are_upstream_s() {
 fn samples_are_spelled_as_dashboards_ask_for_them() {
     let text = text();
     for line in [
-        "# HELP kubeproxy_sync_proxy_rules_duration_seconds [ALPHA] SyncProxyRules latency in seconds",
+        "# HELP kubeproxy_sync_proxy_rules_duration_seconds [ALPHA] Time that a sync took, whatever its scope and outcome",
         "kubeproxy_sync_proxy_rules_duration_seconds_bucket{ip_family=\"IPv4\",le=\"0.004\"} 1",
         "kubeproxy_sync_proxy_rules_duration_seconds_bucket{ip_family=\"IPv4\",le=\"16.384\"} 2",
         "kubeproxy_sync_full_proxy_rules_duration_seconds_count{ip_family=\"IPv4\"} 1",
