@@ -184,7 +184,7 @@ ask() {
 remove_endpoint() {
     mark=$(wc -l <"$log")
     # Written beside and moved into place: the daemon never reads half a file.
-    awk '/10\.4\.0\.13/ { skip = 3 } skip > 0 { skip--; next } { print }' \
+    awk '/"(10\.4\.0|fd00:10:4:)[.:]13"/ { skip = 3 } skip > 0 { skip--; next } { print }' \
         deploy/examples/storefront.yaml >"$work/storefront.new"
     mv "$work/storefront.new" "$work/manifests/storefront.yaml"
     until_true 20 endpoint_is_gone
