@@ -1,0 +1,428 @@
+//! What reviewers would otherwise have to say again and again: which module may name which, that
+//! every file says what it is for, how long files may be, and which names say nothing.
+//!
+//! Each check is a function from a file to complaints, so that each is seen to complain once.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "what the tests share may fail, too"
+)]
+
+#[path = "support/source.rs"]
+mod source;
+
+use source::{File, Part, all_files};
+
+/// A module may name only the modules listed beside it. Add to a line in a commit of its own.
+const MAY_NAME: &[(&str, &[&str])] = &[
+    ("net", &[]),
+    ("model", &["net"]),
+    ("rules", &["net"]),
+    ("ingest", &["model", "net"]),
+    ("tracker", &["model", "net"]),
+    ("select", &["model", "net"]),
+    ("render", &["model", "net", "rules", "select"]),
+    ("host", &["net", "rules"]),
+    ("telemetry", &["net"]),
+    ("watch", &["ingest", "model", "net", "telemetry"]),
+    ("health", &["model", "net", "telemetry"]),
+    (
+        "sync",
+        &[
+            "health",
+            "host",
+            "model",
+            "net",
+            "render",
+            "rules",
+            "telemetry",
+            "tracker",
+        ],
+    ),
+    ("config", BELOW_CONFIG),
+    ("cli", ANYTHING),
+    ("app", ANYTHING),
+    // The root of the library, and the program.
+    ("", ANYTHING),
+];
+
+const BELOW_CONFIG: &[&str] = &[
+    "health",
+    "host",
+    "ingest",
+    "model",
+    "net",
+    "render",
+    "rules",
+    "select",
+    "sync",
+    "telemetry",
+    "tracker",
+    "watch",
+];
+
+const ANYTHING: &[&str] = &[
+    "app",
+    "cli",
+    "config",
+    "health",
+    "host",
+    "ingest",
+    "model",
+    "net",
+    "render",
+    "rules",
+    "select",
+    "sync",
+    "telemetry",
+    "tracker",
+    "watch",
+];
+
+/// What is a function of its input and nothing else: paths below src, by their beginning.
+const PURE: &[&str] = &[
+    "health/state.rs",
+    "ingest/",
+    "model/",
+    "net/",
+    "render/",
+    "rules/",
+    "select/",
+    "sync/decide.rs",
+    "sync/pacer.rs",
+    "sync/surroundings.rs",
+    "tracker/",
+];
+
+/// What pure code has no use for.
+const IMPURE: &[&str] = &[
+    "async ",
+    "prometheus",
+    "std::env",
+    "std::fs",
+    "std::process",
+    "tokio",
+    "tracing",
+];
+
+/// Parts of type names that say nothing.
+const EMPTY_NAMES: &[&str] = &[
+    "Data", "Handler", "Helper", "Impl", "Info", "Manager", "Util",
+];
+
+const MOST_LINES: usize = 400;
+const MOST_LINES_OF_MOD: usize = 80;
+const MOST_LINES_OF_TEST: usize = 500;
+
+/// Paths of machines that other people do not have, spelled so that this file is not one of them.
+const ELSEWHERE: &[&str] = &[
+    concat!("/wo", "rk/"),
+    concat!("/ro", "ot/"),
+    concat!("/tm", "p/bg"),
+];
+
+type Check = fn(&File) -> Vec<String>;
+
+#[track_caller]
+fn hold(check: Check) {
+    let complaints: Vec<String> = all_files().iter().flat_map(check).collect();
+    assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
+}
+
+/// The check has nothing to say of `good` and something of `bad`.
+#[track_caller]
+fn can_fail(check: Check, path: &str, good: &str, bad: &str) {
+    assert_eq!(
+        check(&File::sample(path, good)),
+        Vec::<String>::new(),
+        "{good}"
+    );
+    assert_ne!(
+        check(&File::sample(path, bad)),
+        Vec::<String>::new(),
+        "{bad}"
+    );
+}
+
+/// Which modules a file names that its own may not name.
+fn arrows(file: &File) -> Vec<String> {
+    let Some(module) = file.module() else {
+        return Vec::new();
+    };
+    let Some((_, allowed)) = MAY_NAME.iter().find(|(name, _)| *name == module) else {
+        return vec![format!(
+            "{}: `{module}` is not in the table of imports",
+            file.path
+        )];
+    };
+    let lines: Vec<&str> = file
+        .code()
+        .into_iter()
+        .map(|(_, line)| line.trim())
+        .collect();
+    let named = crate_paths(&lines.join(" ")).into_iter();
+    let wrong = named.filter(|name| name != module && !allowed.contains(&name.as_str()));
+    wrong
+        .map(|name| format!("{}: `{module}` must not name `{name}`", file.path))
+        .collect()
+}
+
+/// The first word of every path that begins with `crate::`, also inside of braces.
+fn crate_paths(code: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    for after in code.split("crate::").skip(1) {
+        match after.strip_prefix('{') {
+            Some(list) => names.extend(list_entries(list).into_iter().map(first_word)),
+            None => names.push(first_word(after)),
+        }
+    }
+    names.retain(|name| name.starts_with(char::is_lowercase));
+    names
+}
+
+/// The entries of a list up to the brace that closes it; lists inside of it stay whole.
+fn list_entries(list: &str) -> Vec<&str> {
+    let (mut depth, mut start, mut entries) = (0_usize, 0, Vec::new());
+    for (at, c) in list.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth > 0 => depth -= 1,
+            ',' | '}' if depth == 0 => {
+                entries.push(&list[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+        if c == '}' && start == at + 1 {
+            break;
+        }
+    }
+    entries
+}
+
+fn first_word(path: &str) -> String {
+    let path = path.trim_start();
+    let end = path.find(|c: char| !c.is_alphanumeric() && c != '_');
+    path[..end.unwrap_or(path.len())].to_owned()
+}
+
+fn purity(file: &File) -> Vec<String> {
+    let Some(path) = file.path.strip_prefix("src/") else {
+        return Vec::new();
+    };
+    if file.part() == Part::Test || !PURE.iter().any(|pure| path.starts_with(pure)) {
+        return Vec::new();
+    }
+    let mut complaints = Vec::new();
+    for (number, line) in file.code() {
+        for word in IMPURE.iter().filter(|word| line.contains(**word)) {
+            complaints.push(format!("{}:{number}: pure code names `{word}`", file.path));
+        }
+    }
+    complaints
+}
+
+fn purpose(file: &File) -> Vec<String> {
+    if file.is_rust() && !file.text.starts_with("//! ") {
+        return vec![format!(
+            "{}: does not begin with `//! ` and its purpose",
+            file.path
+        )];
+    }
+    Vec::new()
+}
+
+fn length(file: &File) -> Vec<String> {
+    if !file.is_rust() {
+        return Vec::new();
+    }
+    let (lines, most) = match file.part() {
+        Part::Test => (file.text.lines().count(), MOST_LINES_OF_TEST),
+        Part::Product if file.path.ends_with("/mod.rs") => (file.own_lines(), MOST_LINES_OF_MOD),
+        Part::Product => (file.own_lines(), MOST_LINES),
+        Part::Prose => return Vec::new(),
+    };
+    if lines > most {
+        return vec![format!("{}: {lines} lines, at most {most}", file.path)];
+    }
+    Vec::new()
+}
+
+fn names(file: &File) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for (number, line) in file.code() {
+        let mut words = line
+            .split_whitespace()
+            .skip_while(|word| word.starts_with("pub"));
+        let keyword = words.next().unwrap_or_default();
+        let is_type = matches!(keyword, "struct" | "enum" | "trait" | "type" | "union");
+        let name = words.next().unwrap_or_default();
+        let name = name
+            .split(|c: char| !c.is_alphanumeric())
+            .next()
+            .unwrap_or_default();
+        if is_type && EMPTY_NAMES.iter().any(|part| has_word(name, part)) {
+            complaints.push(format!("{}:{number}: `{name}` says nothing", file.path));
+        }
+    }
+    complaints
+}
+
+/// Whether a name in capitals and small letters has `word` as one of its words.
+fn has_word(name: &str, word: &str) -> bool {
+    name.match_indices(word).any(|(at, _)| {
+        let after = name[at + word.len()..].trim_start_matches('s');
+        !after.starts_with(char::is_lowercase)
+    })
+}
+
+fn blanks(file: &File) -> Vec<String> {
+    let lines = (1..).zip(file.text.lines());
+    let bad = lines.filter(|(_, line)| line.ends_with([' ', '\t', '\r']));
+    bad.map(|(number, _)| format!("{}:{number}: blanks at the end", file.path))
+        .collect()
+}
+
+fn elsewhere(file: &File) -> Vec<String> {
+    let lines = (1..).zip(file.text.lines());
+    let bad = lines.filter(|(_, line)| ELSEWHERE.iter().any(|path| line.contains(path)));
+    bad.map(|(number, _)| format!("{}:{number}: a path of another machine", file.path))
+        .collect()
+}
+
+#[test]
+fn arrows_point_down() {
+    can_fail(
+        arrows,
+        "src/net/a.rs",
+        "use crate::net::Port;",
+        "use crate::model::Node;",
+    );
+    can_fail(
+        arrows,
+        "src/render/a.rs",
+        "use crate::{net, rules};",
+        "use crate::{net, sync};",
+    );
+    let nested = "use crate::{\n    net::{Port, Protocol},\n    rules::{Rule},\n};";
+    can_fail(
+        arrows,
+        "src/render/a.rs",
+        nested,
+        &nested.replace("rules", "sync"),
+    );
+    can_fail(
+        arrows,
+        "src/model/a.rs",
+        "fn a() -> crate::net::Port;",
+        "x(crate::host::b());",
+    );
+    can_fail(
+        arrows,
+        "src/model/a.rs",
+        "/// [`a`](crate::select)",
+        "use crate::select;",
+    );
+    let test = "use crate::net::Port;\n#[cfg(test)]\nmod tests {\n use crate::sync::End;\n}";
+    can_fail(
+        arrows,
+        "src/net/a.rs",
+        test,
+        "mod a {\n use crate::sync::End;\n}",
+    );
+    hold(arrows);
+}
+
+#[test]
+fn the_core_is_pure() {
+    can_fail(
+        purity,
+        "src/render/a.rs",
+        "fn a() {}",
+        "pub async fn a() {}",
+    );
+    can_fail(
+        purity,
+        "src/tracker/a.rs",
+        "/// not tokio",
+        "use tokio::time;",
+    );
+    can_fail(
+        purity,
+        "src/sync/pacer.rs",
+        "use std::time;",
+        "use std::fs::File;",
+    );
+    assert!(purity(&File::sample("src/sync/task.rs", "use tokio::time;")).is_empty());
+    hold(purity);
+}
+
+#[test]
+fn every_file_says_what_it_is_for() {
+    can_fail(purpose, "src/a.rs", "//! Is for this.\n", "use std::fmt;\n");
+    can_fail(
+        purpose,
+        "benches/a.rs",
+        "//! Is for this.\n",
+        "\n//! Is for this.\n",
+    );
+    hold(purpose);
+}
+
+#[test]
+fn files_can_be_read_in_one_sitting() {
+    let lines = |n| "//\n".repeat(n);
+    can_fail(length, "src/a.rs", &lines(400), &lines(401));
+    can_fail(length, "src/a/mod.rs", &lines(80), &lines(81));
+    can_fail(length, "tests/a.rs", &lines(500), &lines(501));
+    let tested = format!(
+        "{}#[cfg(test)]\nmod tests {{\n{}}}\n",
+        lines(300),
+        lines(200)
+    );
+    assert!(length(&File::sample("src/a.rs", &tested)).is_empty());
+    hold(length);
+}
+
+#[test]
+fn names_say_something() {
+    can_fail(
+        names,
+        "src/a.rs",
+        "struct Informant;",
+        "pub(crate) struct NodeInfo {",
+    );
+    can_fail(names, "src/a.rs", "enum Database {}", "enum Manager<T> {");
+    can_fail(
+        names,
+        "src/a.rs",
+        "trait Handle {}",
+        "trait EventHandlers {",
+    );
+    hold(names);
+}
+
+#[test]
+fn lines_do_not_end_in_blanks() {
+    can_fail(blanks, "README.md", "a\n\nb\n", "a \nb\n");
+    can_fail(blanks, "src/a.rs", "a\n", "a\t\n");
+    hold(blanks);
+}
+
+#[test]
+fn nothing_is_about_one_machine() {
+    can_fail(
+        elsewhere,
+        "README.md",
+        "/etc/x and ./x",
+        &format!("see {}x", ELSEWHERE[0]),
+    );
+    can_fail(
+        elsewhere,
+        "src/a.rs",
+        "// /var/lib/x",
+        &format!("// {}x", ELSEWHERE[1]),
+    );
+    hold(elsewhere);
+}
