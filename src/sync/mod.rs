@@ -23,6 +23,9 @@ mod surroundings;
 mod syncer;
 mod task;
 
+#[cfg(test)]
+mod tests;
+
 pub use decide::{FullReason, History, Scope};
 pub use outcome::{Attempt, Failure, Outcome};
 pub use pacer::{End, Gap, Pacer, PacerOptions};

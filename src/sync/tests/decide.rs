@@ -1,0 +1,104 @@
+//! When a sync is full, and why.
+
+use std::time::{Duration, Instant};
+
+use super::*;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "an Instant cannot be made otherwise"
+)]
+fn origin() -> Instant {
+    Instant::now()
+}
+
+/// A history in which a full sync with `options` succeeded at `then`.
+fn after_full(then: Instant, options: Options) -> History {
+    History {
+        last_full: Some(then),
+        must_be_full: None,
+        options: Some(options),
+    }
+}
+
+#[test]
+fn the_first_sync_is_full() {
+    let options = options(IpFamily::V4);
+    let mut history = History::default();
+    let scope = |history: &History| history.scope(&options, HOUR, origin());
+    assert_eq!(scope(&history), Scope::Full(FullReason::First));
+    history.force_full(FullReason::Failed);
+    assert_eq!(scope(&history), Scope::Full(FullReason::Failed));
+}
+
+#[test]
+fn the_first_reason_wins() {
+    let now = origin();
+    let mut history = after_full(now, options(IpFamily::V4));
+    history.force_full(FullReason::Flushed);
+    history.force_full(FullReason::Failed);
+    let scope = history.scope(&options(IpFamily::V4), HOUR, now + 2 * HOUR);
+    assert_eq!(scope, Scope::Full(FullReason::Flushed));
+}
+
+#[test]
+fn a_full_sync_is_due_after_its_period() {
+    let then = origin();
+    let history = after_full(then, options(IpFamily::V4));
+    let scope = |later| history.scope(&options(IpFamily::V4), HOUR, then + later);
+    assert_eq!(scope(Duration::ZERO), Scope::Partial);
+    assert_eq!(scope(Duration::from_secs(3599)), Scope::Partial);
+    assert_eq!(scope(HOUR), Scope::Full(FullReason::Periodic));
+    // A clock that went back is no reason.
+    let early = after_full(then + HOUR, options(IpFamily::V4));
+    assert_eq!(
+        early.scope(&options(IpFamily::V4), HOUR, then),
+        Scope::Partial
+    );
+}
+
+#[test]
+fn whatever_all_services_depend_on_calls_for_a_full_sync() {
+    let now = origin();
+    let history = after_full(now, options(IpFamily::V4));
+    let scope = |change: fn(&mut Options)| {
+        let mut options = options(IpFamily::V4);
+        change(&mut options);
+        history.scope(&options, HOUR, now)
+    };
+    let full = Scope::Full(FullReason::NodeChanged);
+    assert_eq!(scope(|_| {}), Scope::Partial);
+    assert_eq!(scope(|o| o.node_ip = ips(&["192.168.0.3"])[0]), full);
+    assert_eq!(
+        scope(|o| o.local_traffic = LocalDetector::Bridge("b".into())),
+        full
+    );
+    assert_eq!(
+        scope(|o| o.localhost_node_ports = LocalhostNodePorts::Refused),
+        full
+    );
+    // The way to NodePorts is one chain's tail, which partial syncs look after.
+    let moved = |o: &mut Options| {
+        o.node_port_addresses = NodePortAddresses::Only(ips(&["192.168.0.3"]));
+    };
+    assert_eq!(scope(moved), Scope::Partial);
+}
+
+#[test]
+fn scopes_and_reasons_have_names() {
+    let reasons = [
+        (FullReason::First, "first sync"),
+        (FullReason::Failed, "last restore failed"),
+        (FullReason::Flushed, "rules were flushed"),
+        (FullReason::ZoneChanged, "zone changed"),
+        (FullReason::NodeChanged, "node changed"),
+        (FullReason::Periodic, "periodic"),
+    ];
+    for (reason, name) in reasons {
+        assert_eq!(reason.as_str(), name);
+        assert_eq!(Scope::Full(reason).as_str(), "full");
+    }
+    assert_eq!(Scope::Partial.as_str(), "partial");
+}

@@ -1,0 +1,195 @@
+//! What flags, the Node and the machine amount to.
+//!
+//! Upstream: `pkg/proxy/util/nodeport_addresses_test.go`, `TestGetNodeIPs`,
+//! `TestContainsIPv4Loopback` (v1.36)
+
+use super::*;
+use crate::model::Node;
+
+fn surroundings(family: IpFamily) -> Surroundings {
+    Surroundings {
+        fixed: options(family),
+        local_mode: LocalMode::ClusterCidr(Vec::new()),
+        node_ports: NodePortSource::All,
+        bind_address: None,
+    }
+}
+
+fn node(addresses: &[&str], pod_cidrs: &[&str]) -> Node {
+    Node {
+        zone: None,
+        addresses: ips(addresses),
+        pod_cidrs: nets(pod_cidrs),
+        is_leaving: false,
+    }
+}
+
+const MACHINE: [&str; 6] = [
+    "127.0.0.1",
+    "192.168.0.2",
+    "10.20.0.1",
+    "192.168.0.2",
+    "::1",
+    "fd00:168::2",
+];
+
+/// The addresses NodePorts answer on, and whether they answer on localhost.
+#[track_caller]
+fn node_ports(family: IpFamily, within: &[&str], expected: &str, on_localhost: bool) {
+    let surroundings = Surroundings {
+        node_ports: NodePortSource::Within(nets(within)),
+        ..surroundings(family)
+    };
+    assert!(surroundings.needs_machine_addresses());
+    let options = surroundings.options(None, &ips(&MACHINE));
+    let shown = match options.node_port_addresses {
+        NodePortAddresses::All => "all".to_owned(),
+        NodePortAddresses::Only(ips) => ips
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(" "),
+    };
+    assert_eq!(shown, expected, "{within:?}");
+    let is_allowed = options.localhost_node_ports == LocalhostNodePorts::Allowed;
+    assert_eq!(is_allowed, on_localhost, "{within:?}");
+}
+
+#[test]
+fn node_ports_answer_within_networks_of_the_family() {
+    use IpFamily::{V4, V6};
+    node_ports(V4, &["192.168.0.0/24"], "192.168.0.2", false);
+    node_ports(
+        V4,
+        &["192.168.0.0/24", "10.0.0.0/8"],
+        "10.20.0.1 192.168.0.2",
+        false,
+    );
+    node_ports(V4, &["172.16.0.0/12"], "", false);
+    node_ports(V4, &["127.0.0.0/8"], "127.0.0.1", true);
+    node_ports(
+        V4,
+        &["127.0.0.1/32", "10.0.0.0/8"],
+        "10.20.0.1 127.0.0.1",
+        true,
+    );
+    node_ports(V4, &["0.0.0.0/0"], "all", true);
+    node_ports(V4, &["192.168.0.0/24", "0.0.0.0/0"], "all", true);
+    node_ports(V4, &["fd00::/8"], "all", true);
+    node_ports(V4, &["fd00::/8", "10.0.0.0/8"], "10.20.0.1", false);
+    node_ports(V6, &["fd00::/8"], "fd00:168::2", false);
+    node_ports(V6, &["::/0"], "all", false);
+    node_ports(V6, &["10.0.0.0/8"], "all", false);
+    node_ports(V6, &["::1/128"], "::1", false);
+}
+
+#[test]
+fn primary_is_the_first_address_of_the_family() {
+    let answers = |family, node: Option<&Node>, bound: Option<&str>, machine: &[&str]| {
+        let surroundings = Surroundings {
+            node_ports: NodePortSource::Primary,
+            bind_address: bound.map(|ip| ips(&[ip])[0]),
+            ..surroundings(family)
+        };
+        surroundings
+            .options(node, &ips(machine))
+            .node_port_addresses
+    };
+    let only = |texts: &[&str]| NodePortAddresses::Only(ips(texts));
+    let both = node(&["192.168.0.2", "10.20.0.1", "fd00:168::2"], &[]);
+    assert_eq!(
+        answers(IpFamily::V4, Some(&both), None, &MACHINE),
+        only(&["192.168.0.2"])
+    );
+    assert_eq!(
+        answers(IpFamily::V6, Some(&both), None, &MACHINE),
+        only(&["fd00:168::2"])
+    );
+    let bound = Some("10.20.0.1");
+    assert_eq!(
+        answers(IpFamily::V4, Some(&both), bound, &MACHINE),
+        only(&["10.20.0.1"])
+    );
+    assert_eq!(
+        answers(IpFamily::V6, Some(&both), bound, &MACHINE),
+        only(&["fd00:168::2"])
+    );
+    assert_eq!(
+        answers(IpFamily::V4, Some(&both), None, &["10.20.0.1"]),
+        only(&[])
+    );
+    // Before anything is known of the Node no address is left out.
+    assert_eq!(
+        answers(IpFamily::V4, None, None, &MACHINE),
+        NodePortAddresses::All
+    );
+}
+
+#[test]
+fn the_nodes_address_is_known_or_localhost() {
+    let ip = |family, node: Option<&Node>, bound: Option<&str>| {
+        let bind_address = bound.map(|ip| ips(&[ip])[0]);
+        let surroundings = Surroundings {
+            bind_address,
+            ..surroundings(family)
+        };
+        assert!(!surroundings.needs_machine_addresses());
+        surroundings.options(node, &[]).node_ip.to_string()
+    };
+    let both = node(&["192.168.0.2", "fd00:168::2"], &[]);
+    assert_eq!(ip(IpFamily::V4, None, None), "127.0.0.1");
+    assert_eq!(ip(IpFamily::V6, None, None), "::1");
+    assert_eq!(ip(IpFamily::V4, Some(&both), None), "192.168.0.2");
+    assert_eq!(ip(IpFamily::V6, Some(&both), None), "fd00:168::2");
+    assert_eq!(ip(IpFamily::V4, Some(&both), Some("10.0.0.9")), "10.0.0.9");
+    assert_eq!(
+        ip(IpFamily::V4, Some(&both), Some("0.0.0.0")),
+        "192.168.0.2"
+    );
+    assert_eq!(
+        ip(IpFamily::V4, Some(&both), Some("fd00::9")),
+        "192.168.0.2"
+    );
+    assert_eq!(
+        ip(IpFamily::V4, Some(&node(&["fd00:168::2"], &[])), None),
+        "127.0.0.1"
+    );
+}
+
+#[test]
+fn local_traffic_is_told_apart_by_the_first_network_of_the_family() {
+    let detector = |family, local_mode: LocalMode, node: Option<&Node>| {
+        let surroundings = Surroundings {
+            local_mode,
+            ..surroundings(family)
+        };
+        surroundings.options(node, &[]).local_traffic
+    };
+    let cidr = |text: &str| LocalDetector::Cidr(text.parse().unwrap());
+    let both = || LocalMode::ClusterCidr(nets(&["10.0.0.0/8", "fd00::/8"]));
+    assert_eq!(detector(IpFamily::V4, both(), None), cidr("10.0.0.0/8"));
+    assert_eq!(detector(IpFamily::V6, both(), None), cidr("fd00::/8"));
+    let one = LocalMode::ClusterCidr(nets(&["10.0.0.0/8"]));
+    assert_eq!(detector(IpFamily::V6, one, None), LocalDetector::Absent);
+    let pods = node(&[], &["fd00:1::/64", "10.1.0.0/24", "10.2.0.0/24"]);
+    assert_eq!(
+        detector(IpFamily::V4, LocalMode::NodeCidr, Some(&pods)),
+        cidr("10.1.0.0/24")
+    );
+    assert_eq!(
+        detector(IpFamily::V6, LocalMode::NodeCidr, Some(&pods)),
+        cidr("fd00:1::/64")
+    );
+    assert_eq!(
+        detector(IpFamily::V4, LocalMode::NodeCidr, None),
+        LocalDetector::Absent
+    );
+    let bridge = LocalMode::BridgeInterface("cbr0".into());
+    assert_eq!(
+        detector(IpFamily::V6, bridge, None),
+        LocalDetector::Bridge("cbr0".into())
+    );
+    let prefix = LocalMode::InterfaceNamePrefix("veth".into());
+    let expected = LocalDetector::InterfacePrefix("veth".into());
+    assert_eq!(detector(IpFamily::V4, prefix, None), expected);
+}
