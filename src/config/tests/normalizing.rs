@@ -1,0 +1,51 @@
+//! Command lines before clap sees them.
+
+use super::*;
+
+#[track_caller]
+fn check(typed: &str, expected: &str) {
+    let normal = normalize(typed.split(' ').map(Into::into));
+    let normal: Vec<_> = normal.iter().map(|arg| arg.to_string_lossy()).collect();
+    assert_eq!(normal.join(" "), expected);
+}
+
+#[test]
+fn run_goes_without_saying() {
+    check("deltaproxy --v=2", "deltaproxy run --v=2");
+    check("deltaproxy -v 2", "deltaproxy run -v 2");
+    check("deltaproxy run --v=2", "deltaproxy run --v=2");
+    check("deltaproxy render --v=2", "deltaproxy render --v=2");
+    check("deltaproxy", "deltaproxy");
+    check("kube-proxy", "kube-proxy run");
+    check(
+        "/usr/local/bin/kube-proxy --v=2",
+        "/usr/local/bin/kube-proxy run --v=2",
+    );
+    check("/kube-proxy/deltaproxy", "/kube-proxy/deltaproxy");
+    check("kube-proxy run --v=2", "kube-proxy run --v=2");
+}
+
+#[test]
+fn questions_about_the_program_are_not_about_run() {
+    for question in ["-h", "--help", "-V", "--version"] {
+        let typed = format!("deltaproxy {question}");
+        check(&typed, &typed);
+    }
+}
+
+#[test]
+fn underscores_are_dashes_in_names_only() {
+    check(
+        "d run --cluster_cidr=10.0.0.0/8",
+        "d run --cluster-cidr=10.0.0.0/8",
+    );
+    check(
+        "d run --hostname_override=a_b=c_d",
+        "d run --hostname-override=a_b=c_d",
+    );
+    check(
+        "d run --pod_bridge-interface cbr_0",
+        "d run --pod-bridge-interface cbr_0",
+    );
+    check("d run -v 2", "d run -v 2");
+}

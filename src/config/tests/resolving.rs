@@ -1,0 +1,283 @@
+//! What flags amount to, and every way in which they can be wrong.
+//!
+//! Upstream: pkg/proxy/apis/config/validation/validation.go,
+//! `cmd/kube-proxy/app/options_test.go` (v1.36)
+
+use std::time::Duration;
+
+use super::*;
+use crate::net::IpFamily;
+use crate::render::{LocalhostNodePorts, MasqueradePolicy, PartialRestore};
+use crate::sync::{Gap, LocalMode, NodePortSource};
+
+fn good(flags: &str) -> Config {
+    configured(flags).unwrap_or_else(|error| panic!("{flags}: {error}"))
+}
+
+/// The flags are refused with a text that holds `part`.
+#[track_caller]
+fn bad(flags: &str, part: &str) {
+    let shown = configured(flags).map(|_| ()).expect_err(flags);
+    assert!(shown.contains(part), "{flags}: {shown}");
+}
+
+#[test]
+fn without_flags_everything_is_as_kube_proxy_has_it() {
+    let config = good("");
+    assert_eq!(config.rules.node_name, "node-1");
+    assert_eq!(config.sync_period, Duration::from_secs(30));
+    assert_eq!(config.pacer.longest_retry, Duration::from_secs(30));
+    assert_eq!(config.pacer.gap, Gap::ByCost);
+    assert_eq!(config.metrics.to_string(), "127.0.0.1:10249");
+    assert_eq!(config.healthz.to_string(), "0.0.0.0:10256");
+    assert_eq!(config.shape, PartialRestore::ChangedChains);
+    assert!(!config.is_dry_run);
+    for (family, surroundings) in config.rules.surroundings.into_pairs() {
+        assert_eq!(surroundings.fixed.family, family);
+        assert_eq!(surroundings.fixed.masquerade.bit, 14);
+        assert_eq!(
+            surroundings.fixed.masquerade.policy,
+            MasqueradePolicy::OffCluster
+        );
+        assert_eq!(surroundings.local_mode, LocalMode::ClusterCidr(Vec::new()));
+        assert_eq!(surroundings.node_ports, NodePortSource::All);
+        assert_eq!(surroundings.bind_address, None);
+        let localhost = match family {
+            IpFamily::V4 => LocalhostNodePorts::Allowed,
+            IpFamily::V6 => LocalhostNodePorts::Refused,
+        };
+        assert_eq!(surroundings.fixed.localhost_node_ports, localhost);
+    }
+}
+
+#[test]
+fn bools_are_written_as_go_writes_them() {
+    let policy = |flags| good(flags).rules.surroundings.v4.fixed.masquerade.policy;
+    assert_eq!(policy("--masquerade-all"), MasqueradePolicy::All);
+    assert_eq!(policy("--masquerade-all=true"), MasqueradePolicy::All);
+    assert_eq!(
+        policy("--masquerade-all=false"),
+        MasqueradePolicy::OffCluster
+    );
+    assert_eq!(policy("--masquerade_all=true"), MasqueradePolicy::All);
+    let localhost = |flags| good(flags).rules.surroundings.v4.fixed.localhost_node_ports;
+    assert_eq!(
+        localhost("--iptables-localhost-nodeports=false"),
+        LocalhostNodePorts::Refused
+    );
+    bad("--masquerade-all=maybe", "masquerade-all");
+    bad("--masquerade-all true", "true");
+}
+
+#[test]
+fn the_masquerade_bit_is_one_of_32() {
+    let bit = |flags| good(flags).rules.surroundings.v6.fixed.masquerade.bit;
+    assert_eq!(bit("--iptables-masquerade-bit=0"), 0);
+    assert_eq!(bit("--iptables-masquerade-bit=31"), 31);
+    bad("--iptables-masquerade-bit=32", "iptables-masquerade-bit");
+    bad("--iptables-masquerade-bit=-1", "iptables-masquerade-bit");
+}
+
+#[test]
+fn networks_come_alone_or_one_of_each_family() {
+    let mode = |flags| good(flags).rules.surroundings.v4.local_mode;
+    let cidrs = |texts: &[&str]| {
+        LocalMode::ClusterCidr(texts.iter().map(|text| text.parse().unwrap()).collect())
+    };
+    assert_eq!(mode("--cluster-cidr=10.0.0.0/8"), cidrs(&["10.0.0.0/8"]));
+    assert_eq!(mode("--cluster-cidr=fd00::/8"), cidrs(&["fd00::/8"]));
+    assert_eq!(
+        mode("--cluster-cidr=10.0.0.0/8,fd00::/8"),
+        cidrs(&["10.0.0.0/8", "fd00::/8"])
+    );
+    assert_eq!(
+        mode("--cluster-cidr=fd00::/8,10.0.0.0/8"),
+        cidrs(&["fd00::/8", "10.0.0.0/8"])
+    );
+    bad("--cluster-cidr=10.0.0.0/8,11.0.0.0/8", "one of each family");
+    bad(
+        "--cluster-cidr=10.0.0.0/8,fd00::/8,11.0.0.0/8",
+        "one of each family",
+    );
+    bad("--cluster-cidr=10.0.0.0", "is no network");
+    bad("--cluster-cidr=10.0.0.0/33", "is no network");
+    bad("--cluster-cidr=10.0.0.0/8,", "is no network");
+}
+
+#[test]
+fn modes_of_detection_need_their_flags() {
+    let mode = |flags| good(flags).rules.surroundings.v4.local_mode;
+    assert_eq!(mode("--detect-local-mode=NodeCIDR"), LocalMode::NodeCidr);
+    assert_eq!(
+        mode("--detect-local-mode=BridgeInterface --pod-bridge-interface=cbr0"),
+        LocalMode::BridgeInterface("cbr0".into())
+    );
+    assert_eq!(
+        mode("--detect-local-mode=InterfaceNamePrefix --pod-interface-name-prefix=veth"),
+        LocalMode::InterfaceNamePrefix("veth".into())
+    );
+    bad(
+        "--detect-local-mode=BridgeInterface",
+        "pod-bridge-interface: is required",
+    );
+    bad(
+        "--detect-local-mode=InterfaceNamePrefix",
+        "pod-interface-name-prefix: is required",
+    );
+    bad("--detect-local-mode=nodecidr", "detect-local-mode");
+    bad("--detect-local-mode=Cluster", "detect-local-mode");
+    let bridge = "--detect-local-mode=BridgeInterface --pod-bridge-interface";
+    bad(
+        &format!("{bridge}=sixteen-letters-"),
+        "is no interface name",
+    );
+    bad(&format!("{bridge}=a\"b"), "is no interface name");
+}
+
+#[test]
+fn node_ports_answer_on_networks_or_primary_addresses() {
+    let source = |flags| good(flags).rules.surroundings.v4.node_ports;
+    assert_eq!(
+        source("--nodeport-addresses=primary"),
+        NodePortSource::Primary
+    );
+    assert_eq!(source("--nodeport-addresses="), NodePortSource::All);
+    let within = |texts: &[&str]| {
+        NodePortSource::Within(texts.iter().map(|text| text.parse().unwrap()).collect())
+    };
+    let two = within(&["10.0.0.0/8", "fd00::/8"]);
+    assert_eq!(source("--nodeport-addresses=10.0.0.0/8,fd00::/8"), two);
+    assert_eq!(
+        source("--nodeport-addresses 10.0.0.0/8 --nodeport-addresses fd00::/8"),
+        two
+    );
+    bad("--nodeport-addresses=primary,10.0.0.0/8", "cannot be mixed");
+    bad("--nodeport-addresses=10.0.0.0/8,primary", "cannot be mixed");
+    bad("--nodeport-addresses=10.0.0.1", "is no network");
+    bad("--nodeport-addresses=Primary", "is no network");
+}
+
+#[test]
+fn addresses_may_lack_their_port() {
+    let served = |flags: &str| {
+        let config = good(flags);
+        (config.metrics.to_string(), config.healthz.to_string())
+    };
+    let (metrics, healthz) = served("--metrics-bind-address=0.0.0.0 --healthz-bind-address=::");
+    assert_eq!(
+        (metrics.as_str(), healthz.as_str()),
+        ("0.0.0.0:10249", "[::]:10256")
+    );
+    let (metrics, _) = served("--metrics-bind-address=[::1]:9999");
+    assert_eq!(metrics, "[::1]:9999");
+    bad("--metrics-bind-address=localhost:1", "is no address");
+    bad("--metrics-bind-address=127.0.0.1:0", "is no address");
+    bad("--healthz-bind-address=127.0.0.1:66000", "is no address");
+    bad("--healthz-bind-address=:10256", "is no address");
+}
+
+#[test]
+fn bind_addresses_that_say_nothing_are_none() {
+    let bound = |flags| {
+        good(flags)
+            .rules
+            .surroundings
+            .v4
+            .bind_address
+            .map(|ip| ip.to_string())
+    };
+    assert_eq!(bound("--bind-address=0.0.0.0"), None);
+    assert_eq!(bound("--bind-address=::"), None);
+    assert_eq!(
+        bound("--bind-address=192.168.0.7").as_deref(),
+        Some("192.168.0.7")
+    );
+    bad(
+        "--bind-address=node-1",
+        "bind-address: `node-1` is no address",
+    );
+    bad("--bind-address=", "bind-address");
+}
+
+#[test]
+fn periods_fit_together() {
+    let gap = |flags| good(flags).pacer.gap;
+    assert_eq!(
+        gap("--iptables-min-sync-period=0"),
+        Gap::Fixed(Duration::ZERO)
+    );
+    assert_eq!(
+        gap("--iptables-min-sync-period=30s"),
+        Gap::Fixed(Duration::from_secs(30))
+    );
+    assert_eq!(
+        good("--iptables-sync-period=1m").sync_period,
+        Duration::from_secs(60)
+    );
+    bad(
+        "--iptables-min-sync-period=31s",
+        "is more than --iptables-sync-period",
+    );
+    bad(
+        "--iptables-sync-period=500ms --iptables-min-sync-period=1s",
+        "is more than",
+    );
+    bad("--iptables-sync-period=0", "must be greater than 0");
+    bad("--iptables-sync-period=-1s", "is negative");
+    bad("--iptables-sync-period=30", "is no duration");
+}
+
+#[test]
+fn the_node_has_a_name() {
+    let name = |flags| good(flags).rules.node_name;
+    assert_eq!(name("--hostname-override=Worker-A"), "worker-a");
+    assert_eq!(name("--hostname-override="), "node-1");
+    let args = |name: &str| {
+        let typed = ["deltaproxy", "run", "--hostname-override", name];
+        let Command::Run(args) = Cli::try_parse_from(typed).unwrap().command else {
+            unreachable!("`run` was typed")
+        };
+        args
+    };
+    assert_eq!(run(&args(" A "), "x").unwrap().rules.node_name, "a");
+    assert_eq!(run(&args("  "), "x").unwrap_err().flag, "hostname-override");
+    assert_eq!(run(&args(""), " ").unwrap_err().flag, "hostname-override");
+}
+
+#[test]
+fn objects_come_from_a_cluster_or_from_files() {
+    let source = |flags| good(flags).rules.source;
+    let cluster = |kubeconfig: Option<&str>, master: Option<&str>| Source::Cluster {
+        kubeconfig: kubeconfig.map(Into::into),
+        master: master.map(Into::into),
+    };
+    assert_eq!(source(""), cluster(None, None));
+    assert_eq!(
+        source("--kubeconfig=k --master=https://m"),
+        cluster(Some("k"), Some("https://m"))
+    );
+    let Source::Manifests {
+        path,
+        service_cidrs,
+    } = source("--manifests=m")
+    else {
+        panic!("manifests were given")
+    };
+    assert_eq!(path.to_string_lossy(), "m");
+    assert_eq!(service_cidrs.v4.to_string(), "10.96.0.0/12");
+    assert_eq!(service_cidrs.v6.to_string(), "fd00:10:96::/112");
+    bad(
+        "--manifests=m --manifests-service-cidr=10.0.0.0/8",
+        "one network of each family",
+    );
+    bad("--manifests=m --kubeconfig=k", "cannot be used with");
+    bad("--manifests=m --master=https://m", "cannot be used with");
+}
+
+#[test]
+fn what_is_not_a_flag_is_refused() {
+    bad("--no-such-flag", "no-such-flag");
+    bad("extra", "extra");
+    bad("--partial-restore=some", "partial-restore");
+    bad("--iptables-backend=ebtables", "iptables-backend");
+}
