@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 use super::duration;
@@ -65,7 +66,8 @@ Examples:
 #[command(next_help_heading = "Source")]
 pub struct SourceArgs {
     /// The API server's kubeconfig; without it and --master, the Pod's service account is used
-    #[arg(long, value_name = "FILE", conflicts_with = "manifests")]
+    #[arg(long, value_name = "FILE", conflicts_with = "manifests",
+          value_parser = OsStringValueParser::new().map(PathBuf::from))]
     pub kubeconfig: Option<PathBuf>,
     /// The API server's address, in place of the kubeconfig's
     #[arg(long, value_name = "URL", conflicts_with = "manifests")]

@@ -275,6 +275,15 @@ fn objects_come_from_a_cluster_or_from_files() {
 }
 
 #[test]
+fn an_empty_kubeconfig_or_master_is_none() {
+    let nothing = Source::Cluster {
+        kubeconfig: None,
+        master: None,
+    };
+    assert_eq!(good("--kubeconfig= --master=").rules.source, nothing);
+}
+
+#[test]
 fn what_is_not_a_flag_is_refused() {
     bad("--no-such-flag", "no-such-flag");
     bad("extra", "extra");
