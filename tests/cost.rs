@@ -278,3 +278,24 @@ fn a_burst_is_written_once() {
         change(300, lose_an_endpoint, PartialRestore::ChangedChains).0
     );
 }
+
+/// The mode is that of the cluster after the change, and only what is written anew has it.
+///
+/// Upstream: `pkg/proxy/iptables/proxier_test.go`, `TestSyncProxyRulesLargeClusterMode` (v1.36)
+#[test]
+fn above_a_thousand_endpoints_rules_of_endpoints_carry_no_comments() {
+    let thousand = World::plain(IpFamily::V4, 200, 5);
+    let (mut settled, full, _) = Settled::new(thousand.clone());
+    let commented = |text: &str| text.matches(" -> ").count();
+    assert_eq!(commented(&full), 1_000);
+
+    let mut more = thousand.clone();
+    gain_an_endpoint(&mut more);
+    let shape = PartialRestore::ChangedChains;
+    let (text, _) = settled.follow(more.clone(), shape);
+    assert_eq!((commented(&text), settled.ledger.endpoints()), (0, 1_001));
+    assert_eq!(commented(&Settled::new(more).1), 0);
+
+    let (text, _) = settled.follow(thousand, shape);
+    assert_eq!((commented(&text), settled.ledger.endpoints()), (5, 1_000));
+}

@@ -45,7 +45,7 @@ const NEVER_LARGE: usize = usize::MAX;
 const OFTEN_LARGE: usize = 60;
 
 proptest! {
-    #![proptest_config(config(40))]
+    #![proptest_config(config(80))]
 
     #[test]
     fn changed_chains_end_where_a_full_restore_ends(

@@ -110,12 +110,29 @@ impl Play {
     /// Law 1, partial = full.
     pub(crate) fn ends_like_a_full_restore(mut self, comments: Comments) {
         while self.sync() == End::Failed {}
+        self.goes_there_and_back();
         self.is_quiet();
         let mut fresh = syncer(holding(FOREIGN), &self.world, &self.options);
         assert_eq!(once(&mut fresh, &self.machine).0, End::Applied);
         let (ours, theirs) = (self.rules(), fresh.iptables().rules());
         assert_eq!(normal(&ours, comments), normal(&theirs, comments));
         assert_eq!(RuleSet::parse(&ours.to_save_text()).unwrap(), ours);
+    }
+
+    /// Law 5: changes and their reverse leave nothing to do.
+    fn goes_there_and_back(&mut self) {
+        let before = self.world.clone();
+        let mut dice = Dice::new(before.services.len() as u64);
+        let mut changes = Vec::new();
+        for _ in 0..6 {
+            changes.append(&mut self.world.edit(&mut dice));
+        }
+        changes.append(&mut self.world.changes_to(&before));
+        for change in changes {
+            self.syncer.tracker.apply(change);
+        }
+        self.world = before;
+        assert!(!self.syncer.tracker.has_pending());
     }
 
     /// Things that happen to a node.
