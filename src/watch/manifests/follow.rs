@@ -14,10 +14,11 @@ use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
+use super::ManifestOptions;
 use super::error::ManifestError;
 use super::files::{Found, find};
+use super::load::{STDIN, load};
 use super::store::Store;
-use super::{ManifestOptions, STDIN, load};
 use crate::watch::{Outlet, Sink};
 
 /// Sends what the manifests at `path` say, and again whenever they say something else; standard

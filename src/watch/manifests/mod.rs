@@ -13,17 +13,17 @@ mod document;
 mod error;
 mod files;
 mod follow;
+mod load;
 mod merge;
 mod parse;
 mod store;
 
-use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::path::Path;
 use std::sync::Arc;
 
 pub use error::ManifestError;
 pub use follow::follow;
+pub use load::load;
 pub use merge::Manifests;
 
 use crate::net::{IpNet, PerFamily};
@@ -49,35 +49,4 @@ impl ManifestOptions {
             },
         }
     }
-}
-
-/// The path that stands for standard input.
-const STDIN: &str = "-";
-
-/// Reads the manifests at `path` once.
-///
-/// # Errors
-///
-/// The first file or directory that cannot be read or understood; nothing is used then.
-pub fn load(path: &Path, options: &ManifestOptions) -> Result<Manifests, ManifestError> {
-    let read_one = |path: &Path, text: std::io::Result<Vec<u8>>| {
-        let text = text.map_err(|error| ManifestError::new(path, &error))?;
-        parse::parse(&text).map_err(|broken| ManifestError::broken(path, broken))
-    };
-    let mut contents = Vec::new();
-    if path == Path::new(STDIN) {
-        let mut text = Vec::new();
-        let read = std::io::stdin().lock().read_to_end(&mut text);
-        contents.push((path.to_owned(), read_one(path, read.map(|_| text))?));
-    } else {
-        for file in files::find(path)?.files {
-            let content = read_one(&file, std::fs::read(&file))?;
-            contents.push((file, content));
-        }
-    }
-    let files = contents.iter();
-    Ok(merge::merge(
-        files.map(|(file, content)| (file.as_path(), content)),
-        options,
-    ))
 }

@@ -1,0 +1,44 @@
+//! Reads manifests once, for commands that do not stay.
+//!
+//! Apart from [`follow`](super::follow()) because here the first mistake is the end: whoever asks
+//! for a preview wants to hear of it.
+
+use std::io::Read;
+use std::path::Path;
+
+use super::ManifestOptions;
+use super::error::ManifestError;
+use super::files::find;
+use super::merge::{Manifests, merge};
+use super::parse::parse;
+
+/// The path that stands for standard input.
+pub(super) const STDIN: &str = "-";
+
+/// Reads the manifests at `path` once.
+///
+/// # Errors
+///
+/// The first file or directory that cannot be read or understood; nothing is used then.
+pub fn load(path: &Path, options: &ManifestOptions) -> Result<Manifests, ManifestError> {
+    let read_one = |path: &Path, text: std::io::Result<Vec<u8>>| {
+        let text = text.map_err(|error| ManifestError::new(path, &error))?;
+        parse(&text).map_err(|broken| ManifestError::broken(path, broken))
+    };
+    let mut contents = Vec::new();
+    if path == Path::new(STDIN) {
+        let mut text = Vec::new();
+        let read = std::io::stdin().lock().read_to_end(&mut text);
+        contents.push((path.to_owned(), read_one(path, read.map(|_| text))?));
+    } else {
+        for file in find(path)?.files {
+            let content = read_one(&file, std::fs::read(&file))?;
+            contents.push((file, content));
+        }
+    }
+    let files = contents.iter();
+    Ok(merge(
+        files.map(|(file, content)| (file.as_path(), content)),
+        options,
+    ))
+}
