@@ -154,7 +154,7 @@ impl<'a> Full<'a> {
         for chain in &stale {
             headers(buf, &[chain]);
         }
-        for chain in &stale {
+        for chain in stale.iter().filter(|chain| self.live.can_delete(chain)) {
             line(buf, &["-X ", chain]);
         }
         line(buf, &["COMMIT"]);

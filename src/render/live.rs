@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use super::base::FIREWALL;
+use super::base::{FIREWALL, NAT_CHAINS};
 use super::chain::is_service_chain;
 use super::jump::{JUMPS, Jump};
 use crate::rules::{Rule, Table};
@@ -15,6 +15,9 @@ use crate::rules::{Rule, Table};
 #[derive(Debug, Clone, Default)]
 pub struct Live {
     pub(super) service_chains: BTreeSet<Box<str>>,
+    /// Service chains that somebody else's rule leads to. The kernel refuses to delete them, and
+    /// with that the whole payload.
+    held: BTreeSet<Box<str>>,
     pub(super) has_firewall: bool,
     /// The tables that were read.
     known: BTreeSet<Table>,
@@ -42,6 +45,13 @@ impl Live {
             .filter(move |jump| jump.table == table && !self.has(jump))
     }
 
+    /// Whether a stale chain can be deleted; if not, it is emptied and left behind.
+    ///
+    /// Differs from upstream: there one foreign reference makes every further restore fail.
+    pub(super) fn can_delete(&self, chain: &str) -> bool {
+        !self.held.contains(chain)
+    }
+
     /// Whether the table was read, so that it is known what is not there.
     pub(super) fn knows(&self, table: Table) -> bool {
         self.known.contains(&table)
@@ -57,12 +67,25 @@ impl Live {
         }
     }
 
+    /// Rules of other people's chains: a jump of ours among them, or a reference to a chain of ours.
     fn read_rule(&mut self, table: Table, rule: &str) {
         let Some((chain, spec)) = rule.split_once(' ') else {
             return;
         };
-        let is_ours = JUMPS.iter().any(|jump| jump.from == chain) && spec.contains("-j KUBE-");
-        if is_ours && let Ok(rule) = spec.parse::<Rule>() {
+        let is_ours = is_service_chain(chain) || NAT_CHAINS.contains(&chain);
+        if is_ours || !(spec.contains("-j KUBE-") || spec.contains("-g KUBE-")) {
+            return;
+        }
+        let Ok(rule) = spec.parse::<Rule>() else {
+            return;
+        };
+        if let Some(target) = rule
+            .target_chain()
+            .filter(|target| is_service_chain(target))
+        {
+            self.held.insert(target.into());
+        }
+        if JUMPS.iter().any(|jump| jump.from == chain) {
             self.jumps.push((table, chain.into(), rule));
         }
     }

@@ -1,1 +1,3 @@
-//! Tables.
+//! Tables for what scenarios cannot reach.
+
+mod live;

@@ -1,0 +1,146 @@
+//! What a full payload does about a kernel that is not empty.
+
+use std::collections::BTreeMap;
+
+use crate::model::{ServiceName, ServiceState, Services};
+use crate::net::IpFamily;
+use crate::render::{
+    Accounting, Full, InvalidPackets, Live, LocalDetector, LocalhostNodePorts, Masquerade,
+    MasqueradePolicy, NodePortAddresses, Options, Setting,
+};
+use crate::rules::{Backend, Payload, Table};
+
+/// A cluster without Services: every service chain in the kernel is stale.
+struct Nobody(BTreeMap<ServiceName, ServiceState>);
+
+impl Services for Nobody {
+    fn all(&self) -> Box<dyn Iterator<Item = (&ServiceName, &ServiceState)> + '_> {
+        Box::new(self.0.iter())
+    }
+
+    fn get(&self, name: &ServiceName) -> Option<&ServiceState> {
+        self.0.get(name)
+    }
+}
+
+fn options(backend: Backend) -> Options {
+    Options {
+        family: IpFamily::V4,
+        backend,
+        masquerade: Masquerade {
+            bit: 14,
+            policy: MasqueradePolicy::OffCluster,
+            is_random_fully: true,
+        },
+        local_traffic: LocalDetector::Absent,
+        node_port_addresses: NodePortAddresses::All,
+        localhost_node_ports: LocalhostNodePorts::Refused,
+        invalid_packets: InvalidPackets::Dropped,
+        accounting: Accounting::Absent,
+        node_ip: std::net::IpAddr::from([192, 168, 0, 2]),
+        large_cluster_endpoints: 1000,
+    }
+}
+
+/// The lines of the full payload that begin with one of `beginnings`.
+fn lines(backend: Backend, saves: &[(Table, &str)], beginnings: &[&str]) -> Vec<String> {
+    let mut live = Live::default();
+    for (table, save) in saves {
+        live.read(*table, save);
+    }
+    let (nobody, options) = (Nobody(BTreeMap::new()), options(backend));
+    let mut full = Full::new(
+        &nobody,
+        Setting {
+            options: &options,
+            zone: None,
+        },
+        &live,
+    );
+    let mut text = Vec::new();
+    while full.write_next(&mut text) {}
+    let text = String::from_utf8(text).unwrap();
+    let wanted = |line: &&str| {
+        beginnings
+            .iter()
+            .any(|beginning| line.starts_with(beginning))
+    };
+    text.lines().filter(wanted).map(str::to_owned).collect()
+}
+
+#[test]
+fn stale_chains_are_emptied_before_any_is_deleted() {
+    let save = "*nat\n:KUBE-SVC-A - [0:0]\n:KUBE-SEP-B - [0:0]\n:KUBE-XLB-C - [0:0]\n\
+        :KUBE-KUBELET-CANARY - [0:0]\n-A KUBE-SVC-A -j KUBE-SEP-B\n-A KUBE-XLB-C -j KUBE-SEP-B\n";
+    let expected = [
+        ":KUBE-SEP-B - [0:0]",
+        ":KUBE-SVC-A - [0:0]",
+        ":KUBE-XLB-C - [0:0]",
+        "-X KUBE-SEP-B",
+        "-X KUBE-SVC-A",
+        "-X KUBE-XLB-C",
+    ];
+    let found = lines(
+        Backend::Legacy,
+        &[(Table::Nat, save)],
+        &[":KUBE-S", ":KUBE-X", ":KUBE-KUBELET", "-X"],
+    );
+    let found: Vec<_> = found
+        .iter()
+        .filter(|line| !line.starts_with(":KUBE-SERVICES"))
+        .collect();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_chain_that_somebody_else_leads_to_is_emptied_and_left_behind() {
+    let save = "*nat\n:KUBE-SEP-A - [0:0]\n:KUBE-SEP-B - [0:0]\n:cali-mine - [0:0]\n\
+        -A cali-mine -p tcp -j KUBE-SEP-A\n-A OUTPUT -g KUBE-SVC-GONE\n";
+    let found = lines(Backend::Nft, &[(Table::Nat, save)], &[":KUBE-SEP", "-X"]);
+    assert_eq!(
+        found,
+        [
+            ":KUBE-SEP-A - [0:0]",
+            ":KUBE-SEP-B - [0:0]",
+            "-X KUBE-SEP-B"
+        ]
+    );
+}
+
+#[test]
+fn jumps_that_are_there_are_not_put_in_again() {
+    let nat = "*nat\n:PREROUTING ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n\
+        -A PREROUTING -m comment --comment \"kubernetes service portals\" -j KUBE-SERVICES\n\
+        -A OUTPUT -m comment --comment \"kubernetes postrouting rules\" -j KUBE-POSTROUTING\n";
+    let found = lines(
+        Backend::Nft,
+        &[(Table::Nat, nat)],
+        &["-S", ":OUTPUT", ":P", "-I OUTPUT -m comment", "-I P"],
+    );
+    let expected = [
+        "-S",
+        ":OUTPUT - [0:0]",
+        ":POSTROUTING - [0:0]",
+        "-I OUTPUT -m comment --comment \"kubernetes service portals\" -j KUBE-SERVICES",
+        "-I POSTROUTING -m comment --comment \"kubernetes postrouting rules\" -j KUBE-POSTROUTING",
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn kubelets_firewall_chain_is_made_but_never_emptied_where_it_is_not_ours_to_fill() {
+    let header = [":KUBE-FIREWALL - [0:0]"];
+    let beginnings = &[":KUBE-FIREWALL"];
+    assert_eq!(
+        lines(Backend::Legacy, &[(Table::Filter, "*filter\n")], beginnings),
+        header
+    );
+    let save = "*filter\n:KUBE-FIREWALL - [0:0]\n-A KUBE-FIREWALL -j DROP\n";
+    assert!(lines(Backend::Legacy, &[(Table::Filter, save)], beginnings).is_empty());
+}
+
+#[test]
+fn without_a_kernel_the_payload_is_for_an_empty_one_and_lists_nothing() {
+    assert_eq!(lines(Backend::Nft, &[], &["-I"]).len(), 14);
+    assert!(lines(Backend::Nft, &[], &["-S"]).is_empty());
+}
