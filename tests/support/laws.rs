@@ -209,11 +209,13 @@ fn clock() -> Instant {
     *START.get_or_init(Instant::now)
 }
 
-/// One sync with laws 4 and 7: nothing but what was injected fails, and the books are right.
+/// One sync with laws 4 and 7: nothing but what was injected fails, and the books are right. A sync
+/// that fails settles nothing.
 fn once(syncer: &mut Syncer<Fake>, machine: &[IpAddr]) -> (End, Vec<Attempt>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();
+    let dirty = syncer.tracker.pending();
     let outcome = runtime.block_on(syncer.once(machine));
     for attempt in &outcome.attempts {
         if let Err(Failure::Restore(error @ RestoreError::Refused { .. }, excerpt)) =
@@ -223,8 +225,13 @@ fn once(syncer: &mut Syncer<Fake>, machine: &[IpAddr]) -> (End, Vec<Attempt>) {
         }
     }
     let end = outcome.end();
-    if end == End::Applied {
-        assert_eq!(outcome.rules, counted(&syncer.iptables().rules()));
+    assert_eq!(outcome.dirty, dirty);
+    match end {
+        End::Applied => assert_eq!(outcome.rules, counted(&syncer.iptables().rules())),
+        End::Failed => {
+            assert_eq!(syncer.tracker.pending(), dirty);
+            assert!(outcome.triggers.is_empty());
+        }
     }
     (end, outcome.attempts)
 }
