@@ -168,11 +168,10 @@ impl Reporter {
             Scope::Partial => "a full restore follows at once",
             Scope::Full(_) => "the kernel keeps its rules; trying again later",
         };
-        let excerpt = match failure {
-            Failure::Restore(_, Some(excerpt)) => format!("\n{excerpt}"),
-            _ => String::new(),
-        };
-        error!(family = %self.family, scope = scope.as_str(), "{what}: {cause}{source}; {next}{excerpt}");
+        error!(family = %self.family, scope = scope.as_str(), "{what}: {cause}{source}; {next}");
+        if let Failure::Restore(_, Some(excerpt)) = failure {
+            error!(family = %self.family, "the refused line:\n{excerpt}");
+        }
     }
 
     /// This machine's addresses, or why there are none.

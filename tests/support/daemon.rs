@@ -72,7 +72,7 @@ impl Program {
 /// A running proxy. Dropping it kills it.
 pub struct Daemon {
     process: Process,
-    _folder: TempDir,
+    _folders: [TempDir; 2],
 }
 
 impl Daemon {
@@ -95,15 +95,24 @@ impl Daemon {
         backend: Backend,
         args: &[&str],
     ) -> Self {
+        let bin = backend_programs(backend);
+        Self::start_with(program, netns, bin, args)
+    }
+
+    /// The same with the programs of a folder of the test's own.
+    pub fn start_with(program: &Program, netns: &Netns, bin: TempDir, args: &[&str]) -> Self {
+        let mut path = OsString::from("PATH=");
+        path.push(bin.path());
+        path.push(":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut command = netns.command("env");
-        command.arg(path_with(backend, folder.path()));
+        command.arg(path);
         program.add_to(&mut command);
         command.args(args);
         let process = Process::start("the proxy", &mut command, &folder.path().join("log"));
         let mut daemon = Self {
             process,
-            _folder: folder,
+            _folders: [folder, bin],
         };
         eventually(PATIENCE, || {
             daemon.process.assert_running();
@@ -144,21 +153,27 @@ pub fn wait_until_ok(netns: &Netns, path: &str) {
     });
 }
 
-/// `PATH=...` with the backend's programs first, under their plain names.
-fn path_with(backend: Backend, folder: &Path) -> OsString {
-    let bin = folder.join("bin");
-    std::fs::create_dir(&bin).expect("make a folder");
+/// A folder with the backend's programs under their plain names.
+pub fn backend_programs(backend: Backend) -> TempDir {
+    let bin = tempfile::tempdir().expect("a temporary folder");
     for family in ["iptables", "ip6tables"] {
         for suffix in ["", "-save", "-restore"] {
-            let real = find(&format!("{family}-{}{suffix}", backend.name()));
+            let real = real_program(backend, &format!("{family}{suffix}"));
             // The programs look at the name they are called by; the plain one serves both backends.
-            symlink(real, bin.join(format!("{family}{suffix}"))).expect("make a link");
+            symlink(real, bin.path().join(format!("{family}{suffix}"))).expect("make a link");
         }
     }
-    let mut path = OsString::from("PATH=");
-    path.push(&bin);
-    path.push(":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
-    path
+    bin
+}
+
+/// Where the backend's program of that plain name is.
+pub fn real_program(backend: Backend, plain: &str) -> PathBuf {
+    let (family, suffix) = plain
+        .split_once('-')
+        .map_or((plain, String::new()), |(family, rest)| {
+            (family, format!("-{rest}"))
+        });
+    find(&format!("{family}-{}{suffix}", backend.name()))
 }
 
 fn find(program: &str) -> PathBuf {

@@ -1,0 +1,230 @@
+//! The program as its users meet it: arguments in, text and exit codes out.
+
+#![allow(clippy::unwrap_used, reason = "failing is a test's job")]
+
+use std::io::Write;
+use std::os::unix::fs::symlink;
+use std::process::{Command, Output, Stdio};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_deltaproxy");
+
+/// One Service, one endpoint, one object that is neither.
+const MANIFESTS: &str = r#"
+{"kind": "List", "items": [
+  {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "other"}},
+  {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "shop"},
+   "spec": {"clusterIP": "10.96.0.10", "ports": [{"port": 80}]}},
+  {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+   "metadata": {"name": "shop-1", "labels": {"kubernetes.io/service-name": "shop"}},
+   "addressType": "IPv4", "ports": [{"name": "", "port": 8080}],
+   "endpoints": [{"addresses": ["10.4.0.11"]}]}
+]}"#;
+
+#[expect(clippy::disallowed_methods, reason = "this test runs the program")]
+fn command(program: &str, args: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    command
+        .args(args)
+        .stdin(Stdio::null())
+        .env_remove("RUST_LOG");
+    command
+}
+
+fn run(args: &[&str]) -> Output {
+    command(PROGRAM, args).output().unwrap()
+}
+
+/// Runs with `input` on stdin.
+fn feed(args: &[&str], input: &str) -> Output {
+    let mut child = command(PROGRAM, args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(input.as_bytes())
+        .unwrap();
+    child.wait_with_output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[track_caller]
+fn unusable(args: &[&str], named: &str) {
+    let output = run(args);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(64), "{args:?}: {said}");
+    assert!(
+        said.contains(named),
+        "{args:?} does not name `{named}`: {said}"
+    );
+    assert!(output.stdout.is_empty(), "{args:?} wrote to stdout");
+}
+
+#[test]
+fn unusable_flags_are_named_and_exit_with_64() {
+    unusable(&["run", "--no-such-flag"], "--no-such-flag");
+    unusable(&["--no-such-flag"], "--no-such-flag");
+    unusable(&["fly"], "fly");
+    unusable(&[], "Usage");
+    unusable(&["run", "--cluster-cidr", "10.0.0.0/33"], "--cluster-cidr");
+    unusable(
+        &["run", "--cluster-cidr=10.0.0.0/8,10.1.0.0/16"],
+        "--cluster-cidr",
+    );
+    unusable(
+        &["run", "--iptables-masquerade-bit=32"],
+        "--iptables-masquerade-bit",
+    );
+    unusable(
+        &["run", "--iptables-sync-period=10"],
+        "--iptables-sync-period",
+    );
+    unusable(
+        &["run", "--iptables-min-sync-period=31s"],
+        "--iptables-min-sync-period",
+    );
+    unusable(
+        &["run", "--detect-local-mode=BridgeInterface"],
+        "--pod-bridge-interface",
+    );
+    unusable(
+        &["run", "--nodeport-addresses=primary,10.0.0.0/8"],
+        "--nodeport-addresses",
+    );
+    unusable(
+        &["run", "--metrics-bind-address=here"],
+        "--metrics-bind-address",
+    );
+    unusable(&["run", "--hostname-override= "], "--hostname-override");
+    unusable(&["render", "--family", "ipv5"], "--family");
+}
+
+#[test]
+fn help_and_version_are_answers() {
+    for args in [
+        &["--help"][..],
+        &["--version"],
+        &["run", "--help"],
+        &["render", "--help"],
+    ] {
+        let output = run(args);
+        assert!(output.status.success(), "{args:?}");
+        assert!(text(&output.stdout).contains("deltaproxy"), "{args:?}");
+    }
+}
+
+#[test]
+fn kube_proxys_name_and_spelling_run_the_daemon() {
+    let folder = tempfile::tempdir().unwrap();
+    let kube_proxy = folder.path().join("kube-proxy");
+    symlink(PROGRAM, &kube_proxy).unwrap();
+    // A flag that is refused shows that `run` read it, without running anything.
+    let args = ["--iptables_sync_period=soon"];
+    let output = command(kube_proxy.to_str().unwrap(), &args)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(64));
+    assert!(
+        text(&output.stderr).contains("--iptables-sync-period"),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+#[test]
+fn render_reads_stdin_and_prints_a_payload_for_each_family() {
+    let args = [
+        "render",
+        "--manifests",
+        "-",
+        "--hostname-override=n",
+        "--cluster-cidr=10.4.0.0/14",
+    ];
+    let output = feed(&args, MANIFESTS);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let payload = text(&output.stdout);
+    let rule = "-A KUBE-SERVICES -m comment --comment \"default/shop cluster IP\" -m tcp -p tcp \
+        -d 10.96.0.10 --dport 80 -j KUBE-SVC-";
+    assert!(payload.contains(rule), "{payload}");
+    assert!(
+        payload.starts_with("*filter\n") && payload.ends_with("COMMIT\n"),
+        "{payload}"
+    );
+    assert_eq!(
+        text(&feed(&args, MANIFESTS).stdout),
+        payload,
+        "not the same bytes again"
+    );
+
+    let v6 = [&args[..], &["--family=ipv6"]].concat();
+    let payload = text(&feed(&v6, MANIFESTS).stdout);
+    assert!(
+        !payload.contains("shop") && payload.contains("! -d ::1/128"),
+        "{payload}"
+    );
+}
+
+#[test]
+fn a_broken_manifest_is_an_error_with_its_line() {
+    let output = feed(
+        &["render", "--manifests", "-"],
+        "kind: Service\nmetadata: [\n",
+    );
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.starts_with("error: ") && said.contains("line"),
+        "{said}"
+    );
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn missing_files_are_named() {
+    let output = run(&["render", "--manifests", "/nowhere/at/all"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        text(&output.stderr).contains("/nowhere/at/all"),
+        "{}",
+        text(&output.stderr)
+    );
+    let output = run(&["run", "--kubeconfig", "/nowhere/config", "--dry-run"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        text(&output.stderr).contains("/nowhere/config"),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+#[test]
+fn a_reader_that_has_enough_is_no_error() {
+    let mut child = command(PROGRAM, &["man"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(output.stderr.is_empty(), "{}", text(&output.stderr));
+}
+
+#[test]
+fn packagers_get_completions_and_a_manual() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = run(&["completions", shell]);
+        assert!(
+            output.status.success() && text(&output.stdout).contains("cluster-cidr"),
+            "{shell}"
+        );
+    }
+    assert!(text(&run(&["man"]).stdout).contains(".TH deltaproxy 1"));
+}

@@ -1,0 +1,306 @@
+//! What the daemon does when things go wrong around it, on a real kernel.
+
+#![allow(clippy::expect_used, reason = "failing is a test's job")]
+
+mod support;
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use support::daemon::{Backend, Daemon, Program, backend_programs, real_program};
+use support::netns::Netns;
+use support::process::run;
+use support::rules::{Family, saved};
+use support::wait::{PATIENCE, ensure, eventually};
+use support::{Need, http, machine_has};
+use tempfile::TempDir;
+
+/// One Service with two endpoints.
+const SHOP: &str = "\
+apiVersion: v1
+kind: Service
+metadata: {name: shop}
+spec: {clusterIP: 10.96.0.10, ports: [{name: http, port: 80}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: shop-1, labels: {kubernetes.io/service-name: shop}}
+addressType: IPv4
+ports: [{name: http, port: 8080}]
+endpoints: [{addresses: [10.4.0.11]}, {addresses: [10.4.0.12]}]
+";
+
+/// A node, its manifests, and the daemon on it.
+struct Node {
+    netns: Netns,
+    backend: Backend,
+    manifests: TempDir,
+}
+
+impl Node {
+    fn new(backend: Backend) -> Self {
+        let netns = Netns::new("fail");
+        netns.ip("link set lo up");
+        let manifests = tempfile::tempdir().expect("a temporary folder");
+        let node = Self {
+            netns,
+            backend,
+            manifests,
+        };
+        node.write(SHOP);
+        node
+    }
+
+    /// Replaces the manifests by renaming, as editors do.
+    fn write(&self, text: &str) {
+        let new = self.manifests.path().join(".new");
+        std::fs::write(&new, text).expect("write manifests");
+        std::fs::rename(new, self.manifests.path().join("shop.yaml")).expect("rename manifests");
+    }
+
+    fn start(&self, bin: TempDir) -> Daemon {
+        let manifests = self.manifests.path().to_str().expect("a path in UTF-8");
+        let args = [
+            "--manifests",
+            manifests,
+            "--hostname-override=node1",
+            "--cluster-cidr=10.4.0.0/14",
+            "--iptables-sync-period=1s",
+        ];
+        Daemon::start_with(&Program::Deltaproxy, &self.netns, bin, &args)
+    }
+
+    fn rules(&self) -> String {
+        saved(&self.netns, self.backend, Family::V4)
+    }
+
+    #[track_caller]
+    fn wait_for_rule(&self, text: &str) {
+        eventually(PATIENCE, || {
+            let rules = self.rules();
+            ensure(rules.contains(text), || format!("no `{text}` in\n{rules}"))
+        });
+    }
+
+    #[track_caller]
+    fn wait_for_health(&self, wanted: u16) {
+        eventually(PATIENCE, || {
+            let (status, body) = http::get(&self.netns, Daemon::HEALTH, "/healthz")?;
+            ensure(status == wanted, || {
+                format!("{status}, not {wanted}: {body}")
+            })
+        });
+    }
+
+    fn iptables(&self, args: &[&str]) {
+        run(self
+            .netns
+            .command(real_program(self.backend, "iptables"))
+            .args(args));
+    }
+
+    fn metric(&self, line: &str) -> bool {
+        let page = http::get(&self.netns, Daemon::METRICS, "/metrics");
+        page.is_ok_and(|(_, text)| text.lines().any(|known| known == line))
+    }
+}
+
+/// The backend's programs, but `iptables-restore` is this script; `$REAL` in it is the real one.
+fn with_restore(backend: Backend, script: &str) -> TempDir {
+    let bin = backend_programs(backend);
+    let path = bin.path().join("iptables-restore");
+    std::fs::remove_file(&path).expect("remove a link");
+    write_script(&path, &real_program(backend, "iptables-restore"), script);
+    bin
+}
+
+fn write_script(path: &Path, real: &Path, script: &str) {
+    let text = format!("#!/bin/sh\nREAL={}\n{script}\n", real.display());
+    std::fs::write(path, text).expect("write a script");
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("chmod");
+}
+
+fn is_ready() -> bool {
+    machine_has(Need::Kernel)
+}
+
+fn a_flush_is_repaired(backend: Backend) {
+    if !is_ready() {
+        return;
+    }
+    let node = Node::new(backend);
+    let daemon = node.start(backend_programs(backend));
+    node.wait_for_rule("--to-destination 10.4.0.12:8080");
+    for table in ["nat", "filter", "mangle"] {
+        node.iptables(&["-w", "-t", table, "-F"]);
+        node.iptables(&["-w", "-t", table, "-X"]);
+        node.wait_for_rule("--to-destination 10.4.0.12:8080");
+        node.wait_for_rule("-j KUBE-PROXY-FIREWALL");
+        node.wait_for_rule("*mangle");
+    }
+    let log = daemon.log();
+    assert!(log.contains("our chains are gone"), "{log}");
+}
+
+#[test]
+fn nft_flushes_are_repaired() {
+    a_flush_is_repaired(Backend::Nft);
+}
+
+#[test]
+fn legacy_flushes_are_repaired() {
+    a_flush_is_repaired(Backend::Legacy);
+}
+
+#[test]
+fn a_failed_partial_restore_becomes_a_full_one_at_once() {
+    if !is_ready() {
+        return;
+    }
+    let node = Node::new(Backend::Nft);
+    // Only full payloads name the mangle table.
+    let script = "payload=$(cat)\n\
+        case $payload in *mangle*) printf '%s\\n' \"$payload\" | $REAL \"$@\";;\n\
+        *) echo 'iptables-restore: line 2 failed' >&2; exit 1;; esac";
+    let daemon = node.start(with_restore(Backend::Nft, script));
+    node.wait_for_rule("--to-destination 10.4.0.12:8080");
+    node.write(&SHOP.replace("10.4.0.12", "10.4.0.13"));
+    node.wait_for_rule("--to-destination 10.4.0.13:8080");
+    let family = "{ip_family=\"IPv4\"} 1";
+    let partial = "kubeproxy_sync_proxy_rules_iptables_partial_restore_failures_total";
+    let all = "kubeproxy_sync_proxy_rules_iptables_restore_failures_total";
+    eventually(PATIENCE, || {
+        let is_counted = [partial, all]
+            .iter()
+            .all(|name| node.metric(&format!("{name}{family}")));
+        ensure(is_counted, || {
+            "one failed partial restore is not counted".to_owned()
+        })
+    });
+    let log = daemon.log();
+    assert!(log.contains("refused line 2"), "{log}");
+    assert!(log.contains(">  2 |") || log.contains("> 2 |"), "{log}");
+}
+
+#[test]
+fn health_turns_red_while_restores_fail_and_green_again() {
+    if !is_ready() {
+        return;
+    }
+    let node = Node::new(Backend::Nft);
+    let broken = node.manifests.path().join("broken");
+    let script = format!("[ ! -e {} ] || exit 3\nexec $REAL \"$@\"", broken.display());
+    let mut daemon = node.start(with_restore(Backend::Nft, &script));
+    node.wait_for_rule("--to-destination 10.4.0.12:8080");
+    node.wait_for_health(200);
+    std::fs::write(&broken, "").expect("write a file");
+    node.write(&SHOP.replace("10.4.0.12", "10.4.0.13"));
+    node.wait_for_health(503);
+    assert!(
+        node.rules().contains("10.4.0.12:8080"),
+        "the kernel keeps the last good rules"
+    );
+    daemon.assert_running();
+    std::fs::remove_file(&broken).expect("remove a file");
+    node.wait_for_health(200);
+    node.wait_for_rule("--to-destination 10.4.0.13:8080");
+}
+
+#[test]
+fn a_machine_without_iptables_is_waited_for() {
+    if !is_ready() {
+        return;
+    }
+    let node = Node::new(Backend::Nft);
+    let bin = backend_programs(Backend::Nft);
+    for program in ["iptables", "ip6tables"] {
+        std::fs::remove_file(bin.path().join(program)).expect("remove a link");
+        write_script(&bin.path().join(program), Path::new("/"), "exit 127");
+    }
+    let folder = bin.path().to_owned();
+    let mut daemon = node.start(bin);
+    eventually(PATIENCE, || {
+        let log = daemon.log();
+        ensure(log.contains("looking again"), || log)
+    });
+    daemon.assert_running();
+    for program in ["iptables", "ip6tables"] {
+        let real = real_program(Backend::Nft, program);
+        write_script(&folder.join(program), &real, "exec $REAL \"$@\"");
+    }
+    node.wait_for_rule("--to-destination 10.4.0.12:8080");
+}
+
+#[test]
+fn a_restore_under_way_is_finished_before_the_end() {
+    if !is_ready() {
+        return;
+    }
+    let node = Node::new(Backend::Nft);
+    let begun = node.manifests.path().join("begun");
+    let script = format!("touch {}\nsleep 1\nexec $REAL \"$@\"", begun.display());
+    let mut daemon = node.start(with_restore(Backend::Nft, &script));
+    eventually(PATIENCE, || {
+        ensure(begun.exists(), || "no restore yet".to_owned())
+    });
+    let status = daemon.terminate();
+    assert!(status.success(), "{status}");
+    assert!(node.rules().contains("10.4.0.12:8080"), "{}", node.rules());
+}
+
+fn a_restart_changes_nothing(backend: Backend) {
+    if !is_ready() {
+        return;
+    }
+    let node = Node::new(backend);
+    let mut first = node.start(backend_programs(backend));
+    node.wait_for_rule("--to-destination 10.4.0.12:8080");
+    assert!(first.terminate().success());
+    let before = without_counters(&node.rules());
+    let mut second = node.start(backend_programs(backend));
+    eventually(PATIENCE, || {
+        let log = second.log();
+        ensure(log.matches("synced").count() >= 2, || log)
+    });
+    assert!(second.terminate().success());
+    assert_eq!(without_counters(&node.rules()), before);
+}
+
+/// Comments with times, and counters, differ without meaning anything.
+fn without_counters(save: &str) -> Vec<String> {
+    let lines = save.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .map(|line| line.split(" [").next().unwrap_or_default().to_owned())
+        .collect()
+}
+
+#[test]
+fn a_restart_on_nft_changes_nothing() {
+    a_restart_changes_nothing(Backend::Nft);
+}
+
+#[test]
+fn a_restart_on_legacy_changes_nothing() {
+    a_restart_changes_nothing(Backend::Legacy);
+}
+
+#[test]
+fn a_broken_manifest_keeps_the_last_good_content() {
+    if !is_ready() {
+        return;
+    }
+    let node = Node::new(Backend::Nft);
+    let daemon = node.start(backend_programs(Backend::Nft));
+    node.wait_for_rule("--to-destination 10.4.0.12:8080");
+    node.write("apiVersion: v1\nkind: Service\nmetadata: {name: [\n");
+    eventually(PATIENCE, || {
+        let log = daemon.log();
+        ensure(
+            log.contains("shop.yaml") && log.contains("last good content"),
+            || log,
+        )
+    });
+    assert!(node.rules().contains("10.4.0.12:8080"));
+    node.write(&SHOP.replace("10.4.0.12", "10.4.0.13"));
+    node.wait_for_rule("--to-destination 10.4.0.13:8080");
+}
