@@ -1,0 +1,23 @@
+//! The scenario corpus on the fake kernel.
+
+#[expect(dead_code, reason = "kernel tests use more of it")]
+#[path = "support/scenario.rs"]
+mod scenario;
+
+use scenario::{Both, Scenario};
+
+#[test]
+fn scenarios_hold() {
+    let scenarios = Scenario::all().unwrap();
+    let failures: Vec<String> = scenarios
+        .iter()
+        .filter_map(|scenario| scenario.run(Both::default()).err())
+        .collect();
+    assert!(
+        failures.is_empty(),
+        "{} of {} scenarios fail\n\n{}",
+        failures.len(),
+        scenarios.len(),
+        failures.join("\n")
+    );
+}

@@ -1,0 +1,93 @@
+//! The fake kernel and, beside it, perhaps a real one that is told the same.
+
+use std::cell::RefCell;
+
+use deltaproxy::host::{Exec, Fake, Fault, Iptables, RestoreError, Restored, RunError};
+use deltaproxy::rules::{Comparison, Payload, RuleSet, Table, Text};
+
+/// What a scenario runs on.
+#[derive(Debug, Default)]
+pub(crate) struct Both {
+    /// Decides what the scenario sees.
+    pub(crate) fake: Fake,
+    /// Must agree.
+    pub(crate) real: Option<Exec>,
+    disagreements: RefCell<Vec<String>>,
+}
+
+impl Both {
+    /// With a real kernel: that of the network namespace that this thread is in.
+    pub(crate) fn with(real: Exec) -> Self {
+        Self {
+            real: Some(real),
+            ..Self::default()
+        }
+    }
+
+    /// Lets the next call fail, without the real kernel being asked.
+    pub(crate) fn inject(&self, fault: Fault) {
+        self.fake.inject(fault);
+    }
+
+    /// What the two disagreed about so far.
+    pub(crate) async fn check(&self) -> Result<(), String> {
+        if let Some(disagreement) = self.disagreements.borrow().first() {
+            return Err(disagreement.clone());
+        }
+        let Some(real) = &self.real else {
+            return Ok(());
+        };
+        let mut saved = String::new();
+        for table in Table::ALL {
+            let text = real.save(table).await.map_err(|error| error.to_string())?;
+            saved.push_str(&text);
+        }
+        let read = RuleSet::parse(&saved).map_err(|error| format!("{error} in\n{saved}"))?;
+        let difference = Comparison::STRICT.compare(&self.fake.rules(), &read);
+        if difference.is_empty() {
+            Ok(())
+        } else {
+            Err(format!(
+                "the fake kernel (left) and the real one (right) differ\n{difference}"
+            ))
+        }
+    }
+
+    fn disagree(&self, message: String) {
+        self.disagreements.borrow_mut().push(message);
+    }
+}
+
+impl Iptables for Both {
+    async fn restore(&self, payload: &mut dyn Payload) -> Result<Restored, RestoreError> {
+        let mut bytes = Vec::new();
+        while payload.write_next(&mut bytes) {}
+        let faked = self.fake.restore(&mut Text::new(bytes.clone())).await;
+        let Some(real) = &self.real else {
+            return faked;
+        };
+        if let Err(RestoreError::Killed { .. }) = faked {
+            return faked;
+        }
+        let restored = real.restore(&mut Text::new(bytes.clone())).await;
+        if faked.is_ok() != restored.is_ok() {
+            let text = String::from_utf8_lossy(&bytes);
+            self.disagree(format!(
+                "the fake kernel said {faked:?}, the real one {restored:?} to\n{text}"
+            ));
+        }
+        restored
+    }
+
+    async fn save(&self, table: Table) -> Result<String, RunError> {
+        let faked = self.fake.save(table).await;
+        match &self.real {
+            Some(real) if faked.is_ok() => real.save(table).await,
+            _ => faked,
+        }
+    }
+
+    async fn has_chain(&self, table: Table, chain: &str) -> Result<bool, RunError> {
+        self.fake.has_chain(table, chain).await
+    }
+}

@@ -1,0 +1,143 @@
+//! `options` statements: the flags of the proxy, with upstream's test conventions as defaults.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use deltaproxy::net::{IpFamily, IpNet, parse_cidr, parse_ip};
+use deltaproxy::render::{
+    self, Accounting, InvalidPackets, LocalDetector, LocalhostNodePorts, Masquerade,
+    MasqueradePolicy, NodePortAddresses, PartialRestore,
+};
+use deltaproxy::rules::Backend;
+use deltaproxy::sync::{LocalMode, NodePortSource, Surroundings, SyncerOptions};
+
+use super::text::Statement;
+
+/// Everything that is fixed for a scenario.
+#[derive(Debug, Clone)]
+pub(crate) struct Options {
+    /// The one family that the scenario is about.
+    pub(crate) family: IpFamily,
+    /// Written by `options nfacct`: real kernels may not have the match.
+    pub(crate) uses_nfacct: bool,
+    /// What the syncer is told.
+    pub(crate) syncer: SyncerOptions,
+}
+
+impl Options {
+    /// Reads the `options` statements, wherever they are.
+    pub(crate) fn read(statements: &[Statement]) -> Result<Self, (usize, String)> {
+        let statements = statements
+            .iter()
+            .filter(|s| s.words.first().is_some_and(|word| word == "options"));
+        let mut options = Self::defaults(IpFamily::V4);
+        for statement in statements {
+            for word in statement.words.iter().skip(1) {
+                let set = options.set(word);
+                set.map_err(|error| (statement.line, format!("{word}: {error}")))?;
+            }
+        }
+        Ok(options)
+    }
+
+    /// The same for a kernel that speaks to other programs.
+    pub(crate) fn with_backend(mut self, backend: Backend) -> Self {
+        self.syncer.surroundings.fixed.backend = backend;
+        self
+    }
+
+    fn defaults(family: IpFamily) -> Self {
+        let node_ip = default_node_ip(family);
+        let pods = match family {
+            IpFamily::V4 => "10.0.0.0/8",
+            IpFamily::V6 => "fd00:10::/48",
+        };
+        let surroundings = Surroundings {
+            fixed: render::Options {
+                family,
+                backend: Backend::Nft,
+                masquerade: Masquerade {
+                    bit: 14,
+                    policy: MasqueradePolicy::OffCluster,
+                    is_random_fully: true,
+                },
+                local_traffic: LocalDetector::Absent,
+                node_port_addresses: NodePortAddresses::All,
+                localhost_node_ports: LocalhostNodePorts::Allowed,
+                invalid_packets: InvalidPackets::Dropped,
+                accounting: Accounting::Absent,
+                node_ip,
+                large_cluster_endpoints: render::LARGE_CLUSTER_ENDPOINTS,
+            },
+            local_mode: LocalMode::ClusterCidr(parse_cidr(pods).into_iter().collect()),
+            node_ports: NodePortSource::All,
+            bind_address: None,
+        };
+        Self {
+            family,
+            uses_nfacct: false,
+            syncer: SyncerOptions {
+                surroundings,
+                shape: PartialRestore::ChangedChains,
+                full_every: Duration::from_secs(3600),
+            },
+        }
+    }
+
+    fn set(&mut self, word: &str) -> Result<(), String> {
+        let (key, value) = word.split_once('=').unwrap_or((word, ""));
+        let around = &mut self.syncer.surroundings;
+        let fixed = &mut around.fixed;
+        match (key, value) {
+            ("family", "IPv4") => *self = Self::defaults(IpFamily::V4),
+            ("family", "IPv6") => *self = Self::defaults(IpFamily::V6),
+            ("cluster-cidr", "none") => around.local_mode = LocalMode::ClusterCidr(Vec::new()),
+            ("cluster-cidr", _) => around.local_mode = LocalMode::ClusterCidr(cidrs(value)?),
+            ("node-cidr", "") => around.local_mode = LocalMode::NodeCidr,
+            ("bridge", _) => around.local_mode = LocalMode::BridgeInterface(value.into()),
+            ("interface-prefix", _) => {
+                around.local_mode = LocalMode::InterfaceNamePrefix(value.into());
+            }
+            ("masquerade-all", "") => fixed.masquerade.policy = MasqueradePolicy::All,
+            ("masquerade-bit", _) => fixed.masquerade.bit = number(value)?,
+            ("random-fully", "off") => fixed.masquerade.is_random_fully = false,
+            ("localhost-nodeports", "off") => {
+                fixed.localhost_node_ports = LocalhostNodePorts::Refused;
+            }
+            ("nodeport-addresses", "primary") => around.node_ports = NodePortSource::Primary,
+            ("nodeport-addresses", _) => around.node_ports = NodePortSource::Within(cidrs(value)?),
+            ("bind-address", _) => around.bind_address = Some(ip(value)?),
+            ("be-liberal", "") => fixed.invalid_packets = InvalidPackets::Forwarded,
+            ("large-cluster", _) => fixed.large_cluster_endpoints = number(value)?,
+            ("partial-restore", "kep-3453") => self.syncer.shape = PartialRestore::Kep3453,
+            ("nfacct", "") => {
+                fixed.accounting = Accounting::Nfacct;
+                self.uses_nfacct = true;
+            }
+            _ => return Err("no such option".to_owned()),
+        }
+        Ok(())
+    }
+}
+
+/// The address that a node has if the scenario does not say.
+pub(crate) fn default_node_ip(family: IpFamily) -> IpAddr {
+    match family {
+        IpFamily::V4 => IpAddr::from([192, 168, 0, 2]),
+        IpFamily::V6 => IpAddr::from([0xfd00, 0x192, 0, 0, 0, 0, 0, 2]),
+    }
+}
+
+pub(crate) fn ip(text: &str) -> Result<IpAddr, String> {
+    parse_ip(text).ok_or_else(|| format!("`{text}` is no address"))
+}
+
+fn cidrs(text: &str) -> Result<Vec<IpNet>, String> {
+    let one = |text| parse_cidr(text).ok_or_else(|| format!("`{text}` is no network"));
+    text.split(',').map(one).collect()
+}
+
+pub(crate) fn number<N: std::str::FromStr>(text: &str) -> Result<N, String> {
+    text.parse()
+        .map_err(|_| format!("`{text}` is no such number"))
+}
