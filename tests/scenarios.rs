@@ -4,14 +4,14 @@
 #[path = "support/scenario.rs"]
 mod scenario;
 
-use scenario::{Both, Scenario};
+use scenario::Scenario;
 
 #[test]
 fn scenarios_hold() {
     let scenarios = Scenario::all().unwrap();
     let failures: Vec<String> = scenarios
         .iter()
-        .filter_map(|scenario| scenario.run(Both::default()).err())
+        .filter_map(|scenario| scenario.run().err())
         .collect();
     assert!(
         failures.is_empty(),

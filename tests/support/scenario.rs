@@ -48,6 +48,8 @@ mod world;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use deltaproxy::rules::Backend;
+
 pub(crate) use both::Both;
 pub(crate) use options::Options;
 use text::Statement;
@@ -92,9 +94,14 @@ impl Scenario {
     }
 
     /// Runs it to the end or to the first thing that is not as it says.
-    pub(crate) fn run(&self, below: Both) -> Result<(), String> {
-        let mut world =
-            World::new(self.options.clone(), below).map_err(|e| at(&self.path, (1, e)))?;
+    pub(crate) fn run(&self) -> Result<(), String> {
+        self.run_on(Backend::Nft, Both::default())
+    }
+
+    /// The same with payloads for one backend, on the kernels given.
+    pub(crate) fn run_on(&self, backend: Backend, below: Both) -> Result<(), String> {
+        let options = self.options.clone().with_backend(backend);
+        let mut world = World::new(options, below).map_err(|e| at(&self.path, (1, e)))?;
         for statement in &self.statements {
             let done = world.obey(statement);
             done.map_err(|error| at(&self.path, (statement.line, error)))?;

@@ -1,9 +1,12 @@
 //! The fake kernel and, beside it, perhaps a real one that is told the same.
 
 use std::cell::RefCell;
+use std::process::Stdio;
 
 use deltaproxy::host::{Exec, Fake, Fault, Iptables, RestoreError, Restored, RunError};
 use deltaproxy::rules::{Comparison, Payload, RuleSet, Table, Text};
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
 
 /// What a scenario runs on.
 #[derive(Debug, Default)]
@@ -69,7 +72,13 @@ impl Iptables for Both {
         if let Err(RestoreError::Killed { .. }) = faked {
             return faked;
         }
+        let tested = dry_run(real, &bytes).await;
         let restored = real.restore(&mut Text::new(bytes.clone())).await;
+        if restored.is_ok()
+            && let Err(error) = tested
+        {
+            self.disagree(format!("`--test` said {error}"));
+        }
         if faked.is_ok() != restored.is_ok() {
             let text = String::from_utf8_lossy(&bytes);
             self.disagree(format!(
@@ -89,5 +98,26 @@ impl Iptables for Both {
 
     async fn has_chain(&self, table: Table, chain: &str) -> Result<bool, RunError> {
         self.fake.has_chain(table, chain).await
+    }
+}
+
+/// What `iptables-restore --test` says of the payload.
+async fn dry_run(real: &Exec, payload: &[u8]) -> Result<(), String> {
+    #[expect(clippy::disallowed_methods, reason = "production never tests payloads")]
+    let mut command = Command::new(&real.programs().restore);
+    command.args(["-w", "5", "--test", "--noflush", "--counters"]);
+    let piped = Stdio::piped;
+    command.stdin(piped()).stdout(piped()).stderr(piped());
+    let mut child = command.spawn().map_err(|error| error.to_string())?;
+    let mut stdin = child.stdin.take().ok_or("no stdin")?;
+    let written = stdin.write_all(payload).await;
+    drop(stdin);
+    let output = child.wait_with_output().await;
+    let output = output.map_err(|error| error.to_string())?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    match (written, output.status.success()) {
+        (Ok(()), true) => Ok(()),
+        (Err(error), _) => Err(error.to_string()),
+        (_, false) => Err(said),
     }
 }

@@ -1,0 +1,116 @@
+//! The real programs against a real kernel, each test in network namespaces of its own.
+//!
+//! They need root and the iptables programs; without them a test prints why it skips, and with
+//! `REQUIRE_KERNEL` set that is a failure.
+
+#[expect(dead_code, reason = "scenario tests use other parts of it")]
+#[path = "support/scenario.rs"]
+mod scenario;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use deltaproxy::host::{BackendChoice, Exec, Iptables, Options, Programs, RestoreError};
+use deltaproxy::net::IpFamily;
+use deltaproxy::rules::{Backend, Text};
+use nix::sched::{CloneFlags, unshare};
+use nix::unistd::geteuid;
+use scenario::{Both, Scenario};
+
+const BACKENDS: [(BackendChoice, Backend); 2] = [
+    (BackendChoice::Nft, Backend::Nft),
+    (BackendChoice::Legacy, Backend::Legacy),
+];
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().build().unwrap().block_on(future)
+}
+
+/// Moves this thread into a fresh network namespace and finds the programs. `None`: skipped.
+fn enter(choice: BackendChoice, family: IpFamily) -> Option<Exec> {
+    if !geteuid().is_root() {
+        return skip("making a network namespace needs root");
+    }
+    if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
+        return skip(&format!("no network namespace: {error}"));
+    }
+    let found = block_on(async {
+        let programs = Programs::discover(choice, family).await?;
+        programs.probe().await?;
+        Ok::<_, deltaproxy::host::RunError>(programs)
+    });
+    match found {
+        Ok(programs) => Some(Exec::new(programs, Options::default())),
+        Err(error) => skip(&format!("{choice:?} {family}: {error}")),
+    }
+}
+
+fn skip<T>(why: &str) -> Option<T> {
+    assert!(
+        std::env::var_os("REQUIRE_KERNEL").is_none(),
+        "skipping is not allowed: {why}"
+    );
+    eprintln!("skipped: {why}");
+    None
+}
+
+fn restore(exec: &Exec, text: &str) -> Result<(), RestoreError> {
+    block_on(exec.restore(&mut Text::new(text))).map(|_| ())
+}
+
+/// Whether rules can name nfacct objects here.
+fn knows_nfacct(exec: &Exec) -> bool {
+    // Who has the match makes the object on demand.
+    let rule = "*filter\n-A INPUT -m nfacct --nfacct-name none -j ACCEPT\nCOMMIT\n";
+    restore(exec, rule).is_ok()
+}
+
+/// The replay of one scenario in a namespace of its own; `Ok(false)`: skipped.
+fn replay(scenario: &Scenario, choice: BackendChoice, backend: Backend) -> Result<bool, String> {
+    let Some(exec) = enter(choice, scenario.options.family) else {
+        return Ok(false);
+    };
+    if scenario.options.uses_nfacct && !knows_nfacct(&exec) {
+        return Ok(false);
+    }
+    let run = scenario.run_on(backend, Both::with(exec));
+    run.map(|()| true)
+        .map_err(|error| format!("{backend}: {error}"))
+}
+
+#[test]
+fn the_fake_kernel_is_honest() {
+    let scenarios = Scenario::all().unwrap();
+    let jobs: Vec<_> = BACKENDS
+        .iter()
+        .flat_map(|backend| scenarios.iter().map(move |scenario| (scenario, *backend)))
+        .collect();
+    let next = AtomicUsize::new(0);
+    let skipped = AtomicUsize::new(0);
+    let failures = Mutex::new(Vec::new());
+    let work = || {
+        while let Some((scenario, (choice, backend))) =
+            jobs.get(next.fetch_add(1, Ordering::Relaxed))
+        {
+            match replay(scenario, *choice, *backend) {
+                Ok(true) => {}
+                Ok(false) => drop(skipped.fetch_add(1, Ordering::Relaxed)),
+                Err(error) => failures.lock().unwrap().push(error),
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(work);
+        }
+    });
+    let (skipped, failures) = (skipped.into_inner(), failures.into_inner().unwrap());
+    eprintln!("{} replays, {skipped} of them skipped", jobs.len());
+    assert!(
+        failures.is_empty(),
+        "{} replays fail\n\n{}",
+        failures.len(),
+        failures.join("\n")
+    );
+}
