@@ -22,6 +22,7 @@ const BACKENDS: [(BackendChoice, Backend); 2] = [
     (BackendChoice::Legacy, Backend::Legacy),
 ];
 
+#[expect(clippy::unwrap_used, reason = "a helper of tests")]
 fn block_on<F: Future>(future: F) -> F::Output {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.enable_all().build().unwrap().block_on(future)
@@ -46,6 +47,7 @@ fn enter(choice: BackendChoice, family: IpFamily) -> Option<Exec> {
     }
 }
 
+#[expect(clippy::print_stderr, reason = "whoever runs the tests wants to know")]
 fn skip<T>(why: &str) -> Option<T> {
     assert!(
         std::env::var_os("REQUIRE_KERNEL").is_none(),

@@ -45,8 +45,8 @@ impl Both {
             let text = real.save(table).await.map_err(|error| error.to_string())?;
             saved.push_str(&text);
         }
-        let read = RuleSet::parse(&saved).map_err(|error| format!("{error} in\n{saved}"))?;
-        let difference = Comparison::STRICT.compare(&self.fake.rules(), &read);
+        let held = RuleSet::parse(&saved).map_err(|error| format!("{error} in\n{saved}"))?;
+        let difference = Comparison::STRICT.compare(&self.fake.rules(), &held);
         if difference.is_empty() {
             Ok(())
         } else {

@@ -171,7 +171,7 @@ fn endpoint(text: &str) -> Result<EndpointObject, String> {
 /// Reads what follows `node`; without `ip` it has the default one.
 pub(crate) fn node(words: &[String], family: IpFamily) -> Result<NodeObject, String> {
     let mut node = NodeObject::default();
-    node.metadata.name = "node-a".to_owned();
+    "node-a".clone_into(&mut node.metadata.name);
     let mut address = |type_: &str, address: &str| {
         node.status.addresses.push(NodeAddress {
             type_: type_.to_owned(),

@@ -1,12 +1,16 @@
 //! `packet` statements: what happens to one packet, over all random choices.
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::net::SocketAddr;
 
 use deltaproxy::net::{Port, Protocol};
 use deltaproxy::rules::{Locality, Packet, RuleSet, Share, Verdict, trace};
 
 use super::options::{ip, number};
+
+/// The packet, the `recent` lists that know its source, and the words about its ending.
+type Question<'a> = (Packet, Vec<Box<str>>, &'a [String]);
 
 /// How packets end, and how many of them.
 type Endings = BTreeMap<Verdict, Share>;
@@ -30,24 +34,27 @@ pub(crate) fn check(words: &[String], rules: &RuleSet, locality: &Locality) -> R
         return Ok(());
     }
     let mut message = format!("the packet\n  expected\n{}", show(&expected));
-    message.push_str(&format!("  found\n{}", show(&actual)));
+    message.push_str("  found\n");
+    message.push_str(&show(&actual));
     for outcome in outcomes {
-        message.push_str(&format!("  {} {}\n", outcome.share, outcome.verdict));
+        let _ = writeln!(message, "  {} {}", outcome.share, outcome.verdict);
         for step in outcome.steps {
-            message.push_str(&format!("    {step}\n"));
+            let _ = writeln!(message, "    {step}");
         }
     }
     Err(message)
 }
 
 fn show(endings: &Endings) -> String {
-    let lines = endings.iter();
-    lines
-        .map(|(verdict, share)| format!("    {share} {verdict}\n"))
-        .collect()
+    let mut text = String::new();
+    for (verdict, share) in endings {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "    {share} {verdict}");
+    }
+    text
 }
 
-fn read(words: &[String]) -> Result<(Packet, Vec<Box<str>>, &[String]), String> {
+fn read(words: &[String]) -> Result<Question<'_>, String> {
     let [source, arrow, destination, rest @ ..] = words else {
         return Err("SOURCE -> DEST:PORT is needed".to_owned());
     };
@@ -88,9 +95,9 @@ fn read(words: &[String]) -> Result<(Packet, Vec<Box<str>>, &[String]), String> 
 fn endings(words: &[String]) -> Result<Endings, String> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
-        ["drop"] => return Ok(all(Verdict::Dropped)),
-        ["reject"] => return Ok(all(Verdict::Rejected)),
-        ["untouched"] => return Ok(all(Verdict::Passed { masqueraded: false })),
+        ["drop"] => Ok(all(Verdict::Dropped)),
+        ["reject"] => Ok(all(Verdict::Rejected)),
+        ["untouched"] => Ok(all(Verdict::Passed { masqueraded: false })),
         ["to", endpoints @ ..] => delivered(&endpoints.join(" ")),
         other => Err(format!("`{}` is no ending", other.join(" "))),
     }

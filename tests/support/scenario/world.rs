@@ -6,20 +6,20 @@ use std::net::IpAddr;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime};
 
-use deltaproxy::host::{Fault, Iptables};
+use deltaproxy::host::{Fault, Iptables, RestoreError};
 use deltaproxy::ingest::{self, Interner};
 use deltaproxy::model::{Change, ServiceName, SliceName};
 use deltaproxy::net::IpFamily;
 use deltaproxy::render::RuleCounts;
 use deltaproxy::rules::{Locality, Rule, RuleSet, Table, Text};
-use deltaproxy::sync::{Attempt, End, Outcome, Scope, Syncer};
+use deltaproxy::sync::{Attempt, End, Failure, Outcome, Scope, Syncer};
 use deltaproxy::tracker::Tracker;
 use tokio::runtime::Runtime;
 
 use super::both::Both;
 use super::options::{Options, ip, number};
 use super::text::Statement;
-use super::{objects, packet};
+use super::{objects, packet, recorded};
 
 type Done = Result<(), String>;
 
@@ -33,6 +33,8 @@ pub(crate) struct World {
     /// Sent to the kernel by the last sync.
     sent: Vec<String>,
     rules: RuleCounts,
+    /// What a recorded kube-proxy has in its kernel by now.
+    recorded: Option<RuleSet>,
     /// Rules that are not ours were put in: ours cannot simply be counted any more.
     has_foreign: bool,
     /// Blocks to write anew, by line of their statement.
@@ -54,6 +56,7 @@ impl World {
             machine: Vec::new(),
             sent: Vec::new(),
             rules: RuleCounts::default(),
+            recorded: None,
             has_foreign: false,
             updates: BTreeMap::new(),
         };
@@ -68,7 +71,8 @@ impl World {
             "options" => Ok(()),
             "node" => self.node(rest),
             "machine" => self.machine(rest),
-            "kernel" => self.kernel(&statement.block),
+            "kernel" => self.kernel(rest, &statement.block),
+            "recorded" => self.recorded(rest),
             "service" => self.service(rest),
             "endpoints" => self.endpoints(rest),
             "delete" => self.delete(rest),
@@ -87,7 +91,7 @@ impl World {
     fn node(&mut self, words: &[String]) -> Done {
         let object = objects::node(words, self.family)?;
         let (node, _) = ingest::node(&object);
-        self.machine = node.addresses.clone();
+        self.machine.clone_from(&node.addresses);
         self.machine.push(IpAddr::from([127, 0, 0, 1]));
         self.machine.push(IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1]));
         self.syncer
@@ -104,9 +108,12 @@ impl World {
         Ok(())
     }
 
-    fn kernel(&mut self, block: &[String]) -> Done {
+    fn kernel(&mut self, words: &[String], block: &[String]) -> Done {
         self.has_foreign = true;
-        let mut payload = Text::new(block.join("\n") + "\n");
+        let mut payload = Text::new(match words {
+            [file] => recorded::file(file)?,
+            _ => block.join("\n") + "\n",
+        });
         let restored = self.syncer.iptables().restore(&mut payload);
         let restored = self.runtime.block_on(restored);
         restored.map_err(|error| error.to_string())?;
@@ -180,6 +187,11 @@ impl World {
             return Err(format!(
                 "the sync\n  expected  {expected}\n  found     {actual}\n{causes:?}\n{sent}"
             ));
+        }
+        for attempt in &outcome.attempts {
+            if let Err(Failure::Restore(RestoreError::Refused { .. }, None)) = attempt.result {
+                return Err("the refused line is not shown".to_owned());
+            }
         }
         if outcome.end() == End::Failed && self.held() != before {
             return Err("the failed sync changed rules".to_owned());
@@ -296,7 +308,8 @@ impl World {
             return Ok(());
         }
         let shown = |rules: &[Rule]| -> String {
-            rules.iter().map(|rule| format!("    {rule}\n")).collect()
+            let lines: Vec<String> = rules.iter().map(Rule::to_string).collect();
+            format!("    {}\n", lines.join("\n    "))
         };
         Err(format!(
             "{table} {name}\n  expected\n{}  found\n{}",
@@ -323,6 +336,21 @@ impl World {
         Err(format!(
             "rules\n  expected  {expected}\n  found     {actual}"
         ))
+    }
+
+    /// kube-proxy makes its recorded restores one after the other; so did we.
+    fn recorded(&mut self, words: &[String]) -> Done {
+        let mut theirs = match self.recorded.take() {
+            Some(rules) => rules,
+            None => recorded::kernel_with_jumps()?,
+        };
+        for file in words {
+            let applied = theirs.apply(&recorded::file(file)?);
+            applied.map_err(|refused| format!("{file}: {refused:?}"))?;
+        }
+        recorded::compare(&theirs, &self.held())?;
+        self.recorded = Some(theirs);
+        Ok(())
     }
 
     fn held(&self) -> RuleSet {
