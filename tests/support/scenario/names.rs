@@ -33,3 +33,17 @@ fn chain_name(kind: &str, of: &str) -> String {
     let text = BASE32.encode(&digest);
     format!("KUBE-{kind}-{}", text.get(..16).unwrap_or_default())
 }
+
+/// The line with chain names in the words of the scenario, where it has words for them.
+pub(crate) fn collapse(line: &str, scenario: &str) -> String {
+    let mut out = line.to_owned();
+    for kind in KINDS {
+        for (start, opening) in scenario.match_indices(&format!("{kind}(")) {
+            let rest = scenario.get(start + opening.len()..).unwrap_or_default();
+            if let Some((inner, _)) = rest.split_once(')') {
+                out = out.replace(&chain_name(kind, inner), &format!("{opening}{inner})"));
+            }
+        }
+    }
+    out
+}

@@ -88,7 +88,7 @@ pub(crate) fn replace(content: &str, blocks: &BTreeMap<usize, (usize, Vec<String
             skip = *dropped;
             for line in block {
                 out.push_str("    ");
-                out.push_str(line);
+                out.push_str(&names::collapse(line, content));
                 out.push('\n');
             }
         }
