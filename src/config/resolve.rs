@@ -12,10 +12,7 @@ use std::time::Duration;
 use super::args::{DetectLocalMode, LoggingFormat, RenderArgs, RulesArgs, RunArgs, SourceArgs};
 use crate::host::BackendChoice;
 use crate::net::{IpFamily, IpNet, PerFamily, parse_cidr, parse_ip};
-use crate::render::{
-    Accounting, InvalidPackets, LARGE_CLUSTER_ENDPOINTS, LocalDetector, LocalhostNodePorts,
-    Masquerade, MasqueradePolicy, NodePortAddresses, Options, PartialRestore,
-};
+use crate::render::{LocalhostNodePorts, MasqueradePolicy, Options, PartialRestore};
 use crate::rules::Backend;
 use crate::sync::{Gap, LocalMode, NodePortSource, PacerOptions, Surroundings};
 
@@ -157,34 +154,18 @@ fn resolve(
 }
 
 fn fixed_options(rules: &RulesArgs, family: IpFamily) -> Options {
-    let localhost = rules.iptables_localhost_nodeports && family == IpFamily::V4;
-    Options {
-        family,
-        backend: match rules.iptables_backend.into() {
-            BackendChoice::Nft => Backend::Nft,
-            _ => Backend::Legacy,
-        },
-        masquerade: Masquerade {
-            bit: rules.iptables_masquerade_bit,
-            policy: if rules.masquerade_all {
-                MasqueradePolicy::All
-            } else {
-                MasqueradePolicy::OffCluster
-            },
-            is_random_fully: true,
-        },
-        local_traffic: LocalDetector::Absent,
-        node_port_addresses: NodePortAddresses::All,
-        localhost_node_ports: if localhost {
-            LocalhostNodePorts::Allowed
-        } else {
-            LocalhostNodePorts::Refused
-        },
-        invalid_packets: InvalidPackets::Dropped,
-        accounting: Accounting::Absent,
-        node_ip: IpAddr::V4(std::net::Ipv4Addr::LOCALHOST),
-        large_cluster_endpoints: LARGE_CLUSTER_ENDPOINTS,
+    let mut options = Options::defaults(family);
+    options.masquerade.bit = rules.iptables_masquerade_bit;
+    if rules.masquerade_all {
+        options.masquerade.policy = MasqueradePolicy::All;
     }
+    if !rules.iptables_localhost_nodeports {
+        options.localhost_node_ports = LocalhostNodePorts::Refused;
+    }
+    if BackendChoice::from(rules.iptables_backend) == BackendChoice::Nft {
+        options.backend = Backend::Nft;
+    }
+    options
 }
 
 fn objects(args: &SourceArgs) -> Result<Source, UsageError> {

@@ -3,7 +3,7 @@
 //! Apart so that the renderer's view of the configuration is small, complete and printable; who
 //! resolves it from flags is none of its concern.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use crate::net::{IpFamily, IpNet};
@@ -42,6 +42,30 @@ pub struct Options {
 }
 
 impl Options {
+    /// What kube-proxy does without flags, on a node of which nothing is known.
+    pub fn defaults(family: IpFamily) -> Self {
+        let (node_ip, localhost_node_ports) = match family {
+            IpFamily::V4 => (Ipv4Addr::LOCALHOST.into(), LocalhostNodePorts::Allowed),
+            IpFamily::V6 => (Ipv6Addr::LOCALHOST.into(), LocalhostNodePorts::Refused),
+        };
+        Self {
+            family,
+            backend: Backend::Legacy,
+            masquerade: Masquerade {
+                bit: 14,
+                policy: MasqueradePolicy::OffCluster,
+                is_random_fully: true,
+            },
+            local_traffic: LocalDetector::Absent,
+            node_port_addresses: NodePortAddresses::All,
+            localhost_node_ports,
+            invalid_packets: InvalidPackets::Dropped,
+            accounting: Accounting::Absent,
+            node_ip,
+            large_cluster_endpoints: LARGE_CLUSTER_ENDPOINTS,
+        }
+    }
+
     /// Whether 127.0.0.0/8 has a NodePort rule of its own, for its counter.
     pub(super) fn counts_localhost_node_ports(&self) -> bool {
         self.family == IpFamily::V4

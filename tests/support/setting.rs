@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use deltaproxy::net::{IpFamily, IpNet};
 use deltaproxy::render::{
     Accounting, InvalidPackets, LocalDetector, LocalhostNodePorts, Masquerade, MasqueradePolicy,
-    NodePortAddresses, Options,
+    Options,
 };
 use deltaproxy::rules::Backend;
 use deltaproxy::sync::{LocalMode, NodePortSource, Surroundings};
@@ -24,25 +24,15 @@ use super::{Dice, Use, ip, pod_cidr};
 
 /// The options that upstream's tests assume: both counters, no `--random-fully`.
 pub(crate) fn upstream_options(family: IpFamily) -> Options {
-    Options {
-        family,
-        backend: Backend::Legacy,
-        masquerade: Masquerade {
-            bit: 14,
-            policy: MasqueradePolicy::OffCluster,
-            is_random_fully: false,
-        },
+    let mut options = Options {
         local_traffic: LocalDetector::Cidr(pod_cidr(family)),
-        node_port_addresses: NodePortAddresses::All,
-        localhost_node_ports: match family {
-            IpFamily::V4 => LocalhostNodePorts::Allowed,
-            IpFamily::V6 => LocalhostNodePorts::Refused,
-        },
-        invalid_packets: InvalidPackets::Dropped,
         accounting: Accounting::Nfacct,
         node_ip: ip(family, Use::Node, 1),
         large_cluster_endpoints: usize::MAX,
-    }
+        ..Options::defaults(family)
+    };
+    options.masquerade.is_random_fully = false;
+    options
 }
 
 /// The same for the life of a process that hears of its Node.

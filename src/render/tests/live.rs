@@ -4,10 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::model::{ServiceName, ServiceState, Services};
 use crate::net::IpFamily;
-use crate::render::{
-    Accounting, Full, InvalidPackets, Live, LocalDetector, LocalhostNodePorts, Masquerade,
-    MasqueradePolicy, NodePortAddresses, Options, Setting,
-};
+use crate::render::{Full, Live, LocalhostNodePorts, Options, Setting};
 use crate::rules::{Backend, Payload, Table};
 
 /// A cluster without Services: every service chain in the kernel is stale.
@@ -24,21 +21,11 @@ impl Services for Nobody {
 }
 
 fn options(backend: Backend) -> Options {
+    let localhost_node_ports = LocalhostNodePorts::Refused;
     Options {
-        family: IpFamily::V4,
         backend,
-        masquerade: Masquerade {
-            bit: 14,
-            policy: MasqueradePolicy::OffCluster,
-            is_random_fully: true,
-        },
-        local_traffic: LocalDetector::Absent,
-        node_port_addresses: NodePortAddresses::All,
-        localhost_node_ports: LocalhostNodePorts::Refused,
-        invalid_packets: InvalidPackets::Dropped,
-        accounting: Accounting::Absent,
-        node_ip: std::net::IpAddr::from([192, 168, 0, 2]),
-        large_cluster_endpoints: 1000,
+        localhost_node_ports,
+        ..Options::defaults(IpFamily::V4)
     }
 }
 

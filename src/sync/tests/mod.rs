@@ -9,11 +9,7 @@ use std::net::IpAddr;
 
 use super::*;
 use crate::net::{IpFamily, IpNet, parse_ip};
-use crate::render::{
-    Accounting, InvalidPackets, LocalDetector, LocalhostNodePorts, Masquerade, MasqueradePolicy,
-    NodePortAddresses, Options,
-};
-use crate::rules::Backend;
+use crate::render::{LocalDetector, LocalhostNodePorts, NodePortAddresses, Options};
 
 fn ips(texts: &[&str]) -> Vec<IpAddr> {
     texts.iter().map(|text| parse_ip(text).unwrap()).collect()
@@ -25,22 +21,7 @@ fn nets(texts: &[&str]) -> Vec<IpNet> {
 
 fn options(family: IpFamily) -> Options {
     Options {
-        family,
-        backend: Backend::Legacy,
-        masquerade: Masquerade {
-            bit: 14,
-            policy: MasqueradePolicy::OffCluster,
-            is_random_fully: true,
-        },
-        local_traffic: LocalDetector::Absent,
-        node_port_addresses: NodePortAddresses::All,
-        localhost_node_ports: match family {
-            IpFamily::V4 => LocalhostNodePorts::Allowed,
-            IpFamily::V6 => LocalhostNodePorts::Refused,
-        },
-        invalid_packets: InvalidPackets::Dropped,
-        accounting: Accounting::Absent,
         node_ip: parse_ip("192.168.0.2").unwrap(),
-        large_cluster_endpoints: 1000,
+        ..Options::defaults(family)
     }
 }

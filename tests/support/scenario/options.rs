@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use deltaproxy::net::{IpFamily, IpNet, parse_cidr, parse_ip};
 use deltaproxy::render::{
-    self, Accounting, InvalidPackets, LocalDetector, LocalhostNodePorts, Masquerade,
-    MasqueradePolicy, NodePortAddresses, PartialRestore,
+    self, Accounting, InvalidPackets, LocalhostNodePorts, MasqueradePolicy, PartialRestore,
 };
 use deltaproxy::rules::Backend;
 use deltaproxy::sync::{LocalMode, NodePortSource, Surroundings, SyncerOptions};
@@ -54,20 +53,10 @@ impl Options {
         };
         let surroundings = Surroundings {
             fixed: render::Options {
-                family,
                 backend: Backend::Nft,
-                masquerade: Masquerade {
-                    bit: 14,
-                    policy: MasqueradePolicy::OffCluster,
-                    is_random_fully: true,
-                },
-                local_traffic: LocalDetector::Absent,
-                node_port_addresses: NodePortAddresses::All,
                 localhost_node_ports: LocalhostNodePorts::Allowed,
-                invalid_packets: InvalidPackets::Dropped,
-                accounting: Accounting::Absent,
                 node_ip,
-                large_cluster_endpoints: render::LARGE_CLUSTER_ENDPOINTS,
+                ..render::Options::defaults(family)
             },
             local_mode: LocalMode::ClusterCidr(parse_cidr(pods).into_iter().collect()),
             node_ports: NodePortSource::All,
