@@ -131,15 +131,30 @@ fn a_flush_is_repaired(backend: Backend) {
     let node = Node::new(backend);
     let daemon = node.start(backend_programs(backend));
     node.wait_for_rule("--to-destination 10.4.0.12:8080");
-    for table in ["nat", "filter", "mangle"] {
-        node.iptables(&["-w", "-t", table, "-F"]);
-        node.iptables(&["-w", "-t", table, "-X"]);
-        node.wait_for_rule("--to-destination 10.4.0.12:8080");
-        node.wait_for_rule("-j KUBE-PROXY-FIREWALL");
-        node.wait_for_rule("*mangle");
+    let before = without_counters(&node.rules());
+    let flushes: [&[&[&str]]; 6] = [
+        &[&["-t", "nat", "-F"], &["-t", "nat", "-X"]],
+        &[&["-t", "filter", "-F"], &["-t", "filter", "-X"]],
+        &[&["-t", "mangle", "-F"], &["-t", "mangle", "-X"]],
+        &[&["-t", "nat", "-F"]],
+        &[&["-t", "filter", "-F"]],
+        &[&["-t", "nat", "-F", "PREROUTING"]],
+    ];
+    let mut noticed_before = 0;
+    for flush in flushes {
+        for args in flush {
+            node.iptables(&[&["-w"], *args].concat());
+        }
+        eventually(PATIENCE, || {
+            let after = without_counters(&node.rules());
+            ensure(after == before, || format!("after {flush:?}: {after:#?}"))
+        });
+        let log = daemon.log();
+        let noticed = log.matches("our rules are gone").count();
+        // Two commands can be noticed one by one.
+        assert!(noticed > noticed_before, "{flush:?}: {log}");
+        noticed_before = noticed;
     }
-    let log = daemon.log();
-    assert!(log.contains("our chains are gone"), "{log}");
 }
 
 #[test]

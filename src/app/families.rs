@@ -94,7 +94,7 @@ impl Parts<'_> {
             pacer: Pacer::new(config.pacer),
             reporter: self.reporter,
             changes: self.changes,
-            look_every: config.sync_period,
+            look_every: (!config.is_dry_run).then_some(config.sync_period),
             stop: self.stop.clone(),
         }
     }

@@ -48,7 +48,7 @@ impl<I: Iptables> Iptables for DryRun<I> {
         Ok(self.kernel.save(table).await.unwrap_or_default())
     }
 
-    async fn has_chain(&self, _: Table, _: &str) -> Result<bool, RunError> {
-        Ok(true)
+    async fn list(&self, table: Table, chains: &[&str]) -> Result<Option<String>, RunError> {
+        self.kernel.list(table, chains).await
     }
 }

@@ -4,10 +4,10 @@
 
 use std::time::Duration;
 
-use crate::rules::{Backend, Payload, Table};
+use crate::rules::{Backend, Payload, Table, Text};
 
 use super::process::Run;
-use super::programs::query;
+use super::programs::{QUERY_DEADLINE, printed, query};
 use super::restore_error::outcome;
 use super::{Ending, Iptables, Programs, RestoreError, Restored, RunError};
 
@@ -77,22 +77,24 @@ impl Iptables for Exec {
         query(&self.programs.save, &["-t", table.as_str()]).await
     }
 
-    /// The program ends with status 1 if there is no such chain, and with others if it cannot tell.
-    ///
-    /// Differs from upstream: there every failure counts as a flush, a held lock among them.
-    async fn has_chain(&self, table: Table, chain: &str) -> Result<bool, RunError> {
-        let wait: &[&str] = if self.programs.version.features().wait_seconds {
-            &["-w", "5"]
-        } else {
-            &[]
+    /// One run of the restore program for all chains: `-S` changes nothing, and on legacy each run
+    /// reads the whole table.
+    async fn list(&self, table: Table, chains: &[&str]) -> Result<Option<String>, RunError> {
+        let lines: Vec<String> = chains.iter().map(|chain| format!("-S {chain}\n")).collect();
+        let payload = format!("*{table}\n{}COMMIT\n", lines.concat());
+        let run = Run {
+            program: &self.programs.restore,
+            args: self.restore_args(),
+            deadline: QUERY_DEADLINE,
+            watch_lock: false,
         };
-        let args = [wait, &["-S", chain, "-t", table.as_str()]].concat();
-        match query(&self.programs.iptables, &args).await {
-            Ok(_) => Ok(true),
+        let finished = run.ask(&mut Text::new(payload)).await;
+        match printed(run.program, finished) {
+            Ok(text) => Ok(Some(text)),
             Err(RunError::Failed {
                 ending: Ending::Exited(1),
                 ..
-            }) => Ok(false),
+            }) => Ok(None),
             Err(error) => Err(error),
         }
     }

@@ -108,7 +108,16 @@ impl Iptables for Fake {
         Ok(section.get(..end).unwrap_or_default().to_owned())
     }
 
-    async fn has_chain(&self, table: Table, chain: &str) -> Result<bool, RunError> {
-        Ok(self.rules.borrow().chain(table, chain).is_some())
+    async fn list(&self, table: Table, chains: &[&str]) -> Result<Option<String>, RunError> {
+        let rules = self.rules.borrow();
+        let mut lines = Vec::new();
+        for name in chains {
+            let Some(chain) = rules.chain(table, name) else {
+                return Ok(None);
+            };
+            lines.push(format!("-N {name}\n"));
+            lines.extend(chain.rules.iter().map(|rule| format!("-A {name} {rule}\n")));
+        }
+        Ok(Some(lines.concat()))
     }
 }

@@ -28,9 +28,10 @@ pub trait Iptables {
     /// What the kernel holds in `table`, as `iptables-save` prints it.
     async fn save(&self, table: Table) -> Result<String, RunError>;
 
-    /// Whether `table` has a chain of that name. An error means that it could not be told, as while
-    /// someone else holds the lock.
-    async fn has_chain(&self, table: Table, chain: &str) -> Result<bool, RunError>;
+    /// The rules of some chains of `table`, as `-S` prints them: `-N` or `-P` for the chain, then
+    /// `-A` for each rule. `None` if one of the chains is not there. An error means that it could
+    /// not be told, as while someone else holds the lock.
+    async fn list(&self, table: Table, chains: &[&str]) -> Result<Option<String>, RunError>;
 }
 
 /// What is known of a restore that succeeded. Any value is legal.

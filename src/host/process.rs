@@ -55,16 +55,26 @@ pub(super) struct Fed {
 impl Run<'_> {
     /// Runs it without input and keeps what it prints.
     pub(super) async fn output(&self) -> io::Result<Finished> {
-        self.run(None).await
+        self.run(None, Stdio::piped()).await
     }
 
     /// Runs it with the payload as input and lets what it prints on stdout go.
     pub(super) async fn feed(&self, payload: &mut dyn Payload) -> io::Result<Finished> {
-        self.run(Some(payload)).await
+        self.run(Some(payload), Stdio::null()).await
     }
 
-    async fn run(&self, payload: Option<&mut dyn Payload>) -> io::Result<Finished> {
-        let mut child = self.spawn(payload.is_some())?;
+    /// Runs it with the payload as input and keeps what it prints.
+    pub(super) async fn ask(&self, payload: &mut dyn Payload) -> io::Result<Finished> {
+        self.run(Some(payload), Stdio::piped()).await
+    }
+
+    async fn run(&self, payload: Option<&mut dyn Payload>, stdout: Stdio) -> io::Result<Finished> {
+        let stdin = if payload.is_some() {
+            Stdio::piped()
+        } else {
+            Stdio::null()
+        };
+        let mut child = self.spawn(stdin, stdout)?;
         let group = Group::of(&child);
         let (mut stdout, mut stderr, mut fed) = (Vec::new(), Tail::default(), Fed::default());
         let mut lock = LockWait::new(if self.watch_lock { child.id() } else { None });
@@ -99,7 +109,7 @@ impl Run<'_> {
         })
     }
 
-    fn spawn(&self, fed: bool) -> io::Result<Child> {
+    fn spawn(&self, stdin: Stdio, stdout: Stdio) -> io::Result<Child> {
         #[expect(
             clippy::disallowed_methods,
             reason = "the one place that runs programs"
@@ -108,8 +118,8 @@ impl Run<'_> {
         command
             .args(self.args)
             .env("LC_ALL", "C")
-            .stdin(if fed { Stdio::piped() } else { Stdio::null() })
-            .stdout(if fed { Stdio::null() } else { Stdio::piped() })
+            .stdin(stdin)
+            .stdout(stdout)
             .stderr(Stdio::piped())
             // Its own group: an interrupt typed at the terminal must not tear a restore apart,
             // and a deadline must end what the program started too.

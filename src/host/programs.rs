@@ -167,8 +167,16 @@ pub(super) async fn query(program: &std::ffi::OsStr, args: &[&str]) -> Result<St
         deadline: QUERY_DEADLINE,
         watch_lock: false,
     };
+    printed(program, run.output().await)
+}
+
+/// What a program printed, if it succeeded.
+pub(super) fn printed(
+    program: &std::ffi::OsStr,
+    finished: std::io::Result<Finished>,
+) -> Result<String, RunError> {
     let name = || program.to_string_lossy().into_owned();
-    match run.output().await {
+    match finished {
         Ok(Finished {
             ending: Ending::Exited(0),
             stdout,

@@ -1,19 +1,16 @@
-//! Looks whether our chains are still in the kernel.
+//! Looks whether our rules are still in the kernel.
 //!
 //! Apart because it is about others: firewalls that reload, people who flush.
-//!
-//! Differs from upstream: there only the mangle table is looked at, so that a flush of nat alone
-//! goes unseen for up to an hour. Here each table is.
 //!
 //! Upstream: pkg/util/iptables/iptables.go, `Monitor` (v1.36)
 
 use std::time::{Duration, Instant};
 
 use crate::host::{Iptables, RunError};
-use crate::render::CANARY;
+use crate::render::{guarded_chains, is_intact};
 use crate::rules::Table;
 
-/// The tables with a canary, the cheapest to look at first.
+/// The tables to look at, the cheapest first.
 const TABLES: [Table; 3] = [Table::Mangle, Table::Filter, Table::Nat];
 
 /// When to look, and for what.
@@ -27,16 +24,16 @@ pub(super) struct Canary {
 /// What was seen.
 #[derive(Debug)]
 pub(super) enum Sight {
-    /// All are there, or there is nothing to look for yet.
+    /// All is there, or there is nothing to look for yet.
     Alive,
     /// It cannot be told for this table; next time, perhaps.
     Unclear(Table, RunError),
-    /// This table has lost its canary.
+    /// This table has lost rules of ours.
     Gone(Table),
 }
 
 impl Canary {
-    /// Looks at that interval, once there is a canary.
+    /// Looks at that interval, once there is something to look for.
     pub(super) fn new(every: Duration, now: Instant) -> Self {
         Self {
             every,
@@ -50,7 +47,7 @@ impl Canary {
         self.next
     }
 
-    /// A sync has succeeded: the canaries are there.
+    /// A sync has succeeded: from now on our rules should be there.
     pub(super) fn planted(&mut self) {
         self.is_planted = true;
     }
@@ -62,9 +59,9 @@ impl Canary {
             return Sight::Alive;
         }
         for table in TABLES {
-            match iptables.has_chain(table, CANARY).await {
-                Ok(true) => {}
-                Ok(false) => return Sight::Gone(table),
+            match iptables.list(table, &guarded_chains(table)).await {
+                Ok(Some(listing)) if is_intact(table, &listing) => {}
+                Ok(_) => return Sight::Gone(table),
                 Err(error) => return Sight::Unclear(table, error),
             }
         }

@@ -185,14 +185,14 @@ impl Reporter {
         )
     }
 
-    /// It could not be told whether our chains are there.
+    /// It could not be told whether our rules are there.
     pub(super) fn unclear(&self, table: Table, cause: &RunError) {
-        warn!(family = %self.family, %table, "cannot tell whether our chains are there: {cause}");
+        warn!(family = %self.family, %table, "cannot tell whether our rules are there: {cause}");
     }
 
-    /// Our chains are gone.
+    /// Our rules are gone.
     pub(super) fn flushed(&self, table: Table) {
-        warn!(family = %self.family, %table, "our chains are gone; restoring everything");
+        warn!(family = %self.family, %table, "our rules are gone; restoring everything");
     }
 }
 

@@ -42,8 +42,8 @@ pub struct Task<I> {
     pub reporter: Reporter,
     /// Where changes come from.
     pub changes: UnboundedReceiver<Change>,
-    /// How often the kernel is looked at.
-    pub look_every: Duration,
+    /// How often the kernel is looked at; `None`: what it holds is not ours.
+    pub look_every: Option<Duration>,
     /// Ends the task; the rules stay.
     pub stop: CancellationToken,
 }
@@ -51,7 +51,11 @@ pub struct Task<I> {
 impl<I: Iptables> Task<I> {
     /// Keeps the kernel up to date until stopped. A restore under way is finished first.
     pub async fn run(mut self) {
-        let mut canary = Canary::new(self.look_every, Instant::now().into_std());
+        // A century from now is never.
+        let every = self
+            .look_every
+            .unwrap_or(Duration::from_secs(3_153_600_000));
+        let mut canary = Canary::new(every, Instant::now().into_std());
         loop {
             match self.next_event(&canary).await {
                 Event::Changed(change) => self.take(change),
@@ -122,7 +126,7 @@ impl<I: Iptables> Task<I> {
         outcome.end()
     }
 
-    /// Looks for our canaries; if one is gone, somebody has flushed a table, and everything is
+    /// Looks for our rules; if some are gone, somebody has flushed a table, and everything is
     /// restored at once.
     async fn look(&mut self, canary: &mut Canary) {
         let sight = canary

@@ -96,8 +96,8 @@ impl Iptables for Both {
         }
     }
 
-    async fn has_chain(&self, table: Table, chain: &str) -> Result<bool, RunError> {
-        self.fake.has_chain(table, chain).await
+    async fn list(&self, table: Table, chains: &[&str]) -> Result<Option<String>, RunError> {
+        self.fake.list(table, chains).await
     }
 }
 
