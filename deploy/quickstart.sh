@@ -191,7 +191,11 @@ remove_endpoint() {
 }
 
 endpoint_is_gone() {
-    ! in_namespace "$node" iptables-save -t nat | grep -q '10\.4\.0\.13:8080'
+    # Not `iptables-save | grep -q`: grep leaves at the first match, and the broken pipe would pass
+    # for "no match".
+    local rules
+    rules=$(in_namespace "$node" iptables-save -t nat)
+    [[ $rules != *10.4.0.13:8080* ]] && grep -q 'scope="partial"' "$log"
 }
 
 # At -v=4 the daemon logs the text of each partial restore, from `*filter` or `*nat` to COMMIT.
