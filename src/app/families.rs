@@ -11,8 +11,8 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-use crate::config::{Config, FULL_SYNC_PERIOD};
-use crate::health::Health;
+use crate::config::{Config, FULL_SYNC_PERIOD, Source};
+use crate::health::{Health, NodeState};
 use crate::host::{
     DryRun, Exec, Iptables, Options as ExecOptions, Programs, ROUTE_LOCALNET, RunError, Sysctls,
     TCP_BE_LIBERAL,
@@ -47,6 +47,11 @@ pub(super) async fn run(
     let Some(programs) = find_programs(config, stop).await else {
         return Ok(());
     };
+    // Nobody need write a manifest for the very machine this runs on.
+    let without_node = match config.rules.source {
+        Source::Cluster { .. } => NodeState::Unknown,
+        Source::Manifests { .. } => NodeState::Eligible,
+    };
     let mut tasks = Vec::new();
     let families = changes.into_pairs().into_iter().zip(programs.into_pairs());
     for ((family, changes), (_, programs)) in families {
@@ -57,6 +62,7 @@ pub(super) async fn run(
             family,
             metrics,
             health,
+            without_node,
         };
         let parts = Parts {
             config,
@@ -130,8 +136,12 @@ async fn find(config: &Config, family: IpFamily) -> Option<Programs> {
             info!(%family, version = %programs.version, "found iptables");
             Some(programs)
         }
+        Err(_) if config.is_dry_run => {
+            info!(%family, "no iptables here; a dry run does without");
+            Some(Programs::assumed(family))
+        }
         Err(cause) => {
-            warn!(%family, "cannot be programmed: {cause}");
+            warn!(%family, %cause, "cannot be programmed");
             None
         }
     }

@@ -51,7 +51,7 @@ async fn daemon(config: &Config) -> anyhow::Result<()> {
         node = config.rules.node_name,
         "starting"
     );
-    let source = sources::run(&config.rules, PerFamily { v4, v6 }, &health, &metrics.watch);
+    let source = sources::run(&config.rules, PerFamily { v4, v6 }, &metrics.watch);
     let servers = servers::run(config, &health, &metrics, &stop);
     let families = families::run(config, changes, &health, &metrics, &stop);
     let kept = async { tokio::join!(families, servers).0 };

@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::config::{RenderConfig, Source};
-use crate::health::{Health, NodeState};
 use crate::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
 use crate::model::{Change, Kind};
 use crate::net::PerFamily;
@@ -26,7 +25,6 @@ type ToFamilies = Outlet<PerFamily<UnboundedSender<Change>>>;
 pub(super) async fn run(
     config: &RenderConfig,
     senders: PerFamily<UnboundedSender<Change>>,
-    health: &Health,
     metrics: &WatchMetrics,
 ) -> anyhow::Result<()> {
     let node_name: Arc<str> = config.node_name.as_str().into();
@@ -44,8 +42,6 @@ pub(super) async fn run(
             path,
             service_cidrs,
         } => {
-            // Nobody need write a manifest for the very machine this runs on.
-            health.update(|health| health.node(NodeState::Eligible));
             let options = ManifestOptions {
                 node_name,
                 service_ranges: *service_cidrs,

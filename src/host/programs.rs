@@ -74,6 +74,25 @@ impl Programs {
             .await
     }
 
+    /// Programs that were not looked for: plain names, and a version that knows everything we use.
+    /// For runs that only print.
+    pub fn assumed(family: IpFamily) -> Self {
+        let stem = match family {
+            IpFamily::V4 => "iptables",
+            IpFamily::V6 => "ip6tables",
+        };
+        Self {
+            family,
+            iptables: stem.into(),
+            save: format!("{stem}-save").into(),
+            restore: format!("{stem}-restore").into(),
+            version: Version {
+                number: (1, 8, 0),
+                backend: Backend::Legacy,
+            },
+        }
+    }
+
     /// Whether the kernel answers for this family: lists one chain of the nat table.
     ///
     /// Upstream: `pkg/util/iptables/iptables.go`, `Present` (v1.36)

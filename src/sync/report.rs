@@ -15,11 +15,14 @@ use super::outcome::{Attempt, Failure, Outcome};
 use super::pacer::End;
 use crate::health::{Health, NodeState};
 use crate::host::RunError;
-use crate::model::Change;
+use crate::model::{Change, Kind};
 use crate::net::IpFamily;
 use crate::rules::Table;
-use crate::telemetry::{Attempt as Kind, SyncMetrics};
+use crate::telemetry::{Attempt as Size, SyncMetrics};
 use crate::tracker::Tracker;
+
+/// Where the text of partial restores is logged.
+const PAYLOAD: &str = "deltaproxy::payload";
 
 /// One family's voice.
 #[derive(Clone)]
@@ -30,6 +33,8 @@ pub struct Reporter {
     pub metrics: SyncMetrics,
     /// Whether this node is up to date.
     pub health: Health,
+    /// What to think of this node while there is no Node object.
+    pub without_node: NodeState,
 }
 
 impl Reporter {
@@ -40,7 +45,7 @@ impl Reporter {
             Change::Slice(..) => self.metrics.endpoint_changes(1, tracker.pending()),
             Change::Node(node) => {
                 let state = match node {
-                    None => NodeState::Unknown,
+                    None => self.without_node,
                     Some(node) if node.is_leaving => NodeState::Leaving,
                     Some(_) => NodeState::Eligible,
                 };
@@ -49,6 +54,9 @@ impl Reporter {
             Change::Listing(_) | Change::ServiceKept(_) | Change::SliceKept(_) => {}
             Change::Listed(kind) => {
                 debug!(family = %self.family, kind = kind.as_str(), "listed");
+                if *kind == Kind::Node && tracker.node().is_none() {
+                    self.health.update(|health| health.node(self.without_node));
+                }
             }
         }
     }
@@ -99,21 +107,21 @@ impl Reporter {
     }
 
     fn attempt(&self, attempt: &Attempt, outcome: &Outcome) {
-        let kind = match attempt.scope {
-            Scope::Full(_) => Kind::Full,
-            Scope::Partial => Kind::Partial,
+        let size = match attempt.scope {
+            Scope::Full(_) => Size::Full,
+            Scope::Partial => Size::Partial,
         };
-        self.metrics.synced(self.family, kind, attempt.took);
+        self.metrics.synced(self.family, size, attempt.took);
         self.metrics.lock_waited(self.family, attempt.lock_wait);
         match &attempt.result {
             Ok(()) => {
-                self.metrics.restored(kind, attempt.stats.bytes);
+                self.metrics.restored(size, attempt.stats.bytes);
                 self.rules(attempt, outcome);
                 self.log_success(attempt, outcome);
             }
             Err(failure) => {
                 if let Failure::Restore(..) = failure {
-                    self.metrics.restore_failed(self.family, kind);
+                    self.metrics.restore_failed(self.family, size);
                 }
                 self.log_failure(attempt.scope, failure);
             }
@@ -137,7 +145,11 @@ impl Reporter {
             Scope::Full(reason) => reason.as_str(),
             Scope::Partial => "services changed",
         };
-        let (stats, took_ms) = (attempt.stats, attempt.took.as_secs_f64() * 1e3);
+        let stats = attempt.stats;
+        if stats.bytes == 0 {
+            debug!(family = %self.family, services = outcome.dirty, "nothing to write");
+            return;
+        }
         info!(
             family = %self.family,
             scope = attempt.scope.as_str(),
@@ -146,12 +158,12 @@ impl Reporter {
             chains = stats.chains,
             rules = stats.rules.total(),
             bytes = stats.bytes,
-            took_ms = format_args!("{took_ms:.1}"),
+            took_ms = (attempt.took.as_secs_f64() * 1e4).round() / 10.0,
             "synced"
         );
         if !attempt.payload.is_empty() {
-            let payload = String::from_utf8_lossy(&attempt.payload);
-            debug!(family = %self.family, "restored:\n{payload}");
+            let text = String::from_utf8_lossy(&attempt.payload);
+            debug!(target: PAYLOAD, family = %self.family, payload = %format_args!("\n{text}"), "restored");
         }
     }
 
@@ -168,10 +180,13 @@ impl Reporter {
             Scope::Partial => "a full restore follows at once",
             Scope::Full(_) => "the kernel keeps its rules; trying again later",
         };
-        error!(family = %self.family, scope = scope.as_str(), "{what}: {cause}{source}; {next}");
-        if let Failure::Restore(_, Some(excerpt)) = failure {
-            error!(family = %self.family, "the refused line:\n{excerpt}");
-        }
+        // What may span lines comes last, behind the fields that lines are searched by.
+        let excerpt = match failure {
+            Failure::Restore(_, Some(excerpt)) => format!("\n{excerpt}"),
+            _ => String::new(),
+        };
+        let cause = format!("{cause}{source}{excerpt}");
+        error!(family = %self.family, scope = scope.as_str(), %cause, "{what}; {next}");
     }
 
     /// This machine's addresses, or why there are none.

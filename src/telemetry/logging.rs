@@ -127,11 +127,13 @@ where
 }
 
 /// What a `-v` number lets through. kube-proxy logs its steady work from 2 on, each object from 5
-/// on and each request from 8 on.
+/// on and each request from 8 on. The text of partial restores has a target of its own, from 4 on:
+/// 2 is what many clusters run with.
 fn directives(verbosity: u8) -> String {
     let levels = match verbosity {
         0 | 1 => "warn,deltaproxy=info",
-        2..=4 => "info,deltaproxy=debug",
+        2 | 3 => "info,deltaproxy=debug,deltaproxy::payload=info",
+        4 => "info,deltaproxy=debug",
         5..=7 => "debug,h2=info,hyper=info,hyper_util=info,rustls=info,deltaproxy=trace",
         8.. => "trace,h2=debug,hyper=debug,rustls=debug,kube=debug",
     };
