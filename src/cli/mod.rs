@@ -7,6 +7,7 @@
 //! 0: done. 1: failed. 2: could not tell, for commands that compare. 64: unusable flags.
 
 mod exit;
+mod log;
 mod output;
 mod render;
 mod run;

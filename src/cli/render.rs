@@ -5,13 +5,14 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::output;
+use super::{log, output};
 use crate::config::{self, FamilyArg, RenderArgs, RenderConfig, Source, environment};
 use crate::host::local_addresses;
 use crate::model::Change;
 use crate::net::{IpFamily, PerFamily};
 use crate::render::{Full, Live, Setting};
 use crate::rules::Payload;
+use crate::telemetry::Format;
 use crate::tracker::Tracker;
 use crate::watch::api::{self, ApiOptions};
 use crate::watch::manifests::{self, ManifestOptions};
@@ -25,6 +26,11 @@ type Changes = PerFamily<Vec<Change>>;
 /// Prints the full payload of one family.
 pub(super) fn render(args: &RenderArgs) -> anyhow::Result<()> {
     let config = config::render(args, &environment::host_name())?;
+    log::install(
+        Format::Text,
+        0,
+        environment::log_filter().or(Some("warn".to_owned())),
+    )?;
     let family = match args.family {
         FamilyArg::Ipv4 => IpFamily::V4,
         FamilyArg::Ipv6 => IpFamily::V6,
@@ -81,7 +87,11 @@ fn changes(config: &RenderConfig) -> anyhow::Result<Changes> {
                 node_name,
                 service_ranges: *service_cidrs,
             };
-            manifests::load(path, &options)?.send(&mut outlet);
+            let manifests = manifests::load(path, &options)?;
+            for note in &manifests.notes {
+                tracing::warn!("{note}");
+            }
+            manifests.send(&mut outlet);
         }
         Source::Cluster { kubeconfig, master } => {
             let options = ApiOptions {

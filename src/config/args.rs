@@ -147,7 +147,7 @@ pub struct RunArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Sync")]
 pub struct SyncArgs {
-    /// Print what would be restored instead of restoring it
+    /// Print what would be restored instead of restoring it, and go on following the source
     #[arg(long)]
     pub dry_run: bool,
     /// The longest wait for a retry, and half of the time after which health turns red
@@ -194,7 +194,13 @@ pub struct RenderArgs {
     #[command(flatten)]
     pub rules: RulesArgs,
     /// Whose rules
-    #[arg(long, value_name = "FAMILY", value_enum, default_value = "ipv4")]
+    #[arg(
+        long,
+        value_name = "FAMILY",
+        value_enum,
+        default_value = "ipv4",
+        ignore_case = true
+    )]
     pub family: FamilyArg,
 }
 
@@ -291,7 +297,7 @@ pub fn normalize(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
         .unwrap_or_default();
     let is_flag = first.starts_with('-');
     let is_about_program = matches!(first, "-h" | "--help" | "-V" | "--version");
-    if (is_called_kube_proxy && (is_flag || rest.is_empty())) || (is_flag && !is_about_program) {
+    if (is_called_kube_proxy && rest.is_empty()) || (is_flag && !is_about_program) {
         rest.insert(0, "run".into());
     }
     rest.insert(0, program);

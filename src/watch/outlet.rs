@@ -41,6 +41,9 @@ pub struct Outlet<S> {
     node_name: Arc<str>,
     interner: Interner,
     said: Said,
+    /// The list under way, or else the last one, has this node.
+    has_node: bool,
+    has_missed_node: bool,
 }
 
 impl<S: Sink> Outlet<S> {
@@ -51,6 +54,8 @@ impl<S: Sink> Outlet<S> {
             node_name,
             interner: Interner::default(),
             said: Said::default(),
+            has_node: false,
+            has_missed_node: false,
         }
     }
 
@@ -96,9 +101,18 @@ impl<S: Sink> Outlet<S> {
     /// This node was observed.
     pub fn node(&mut self, observed: Observed<impl Borrow<NodeObject>>) {
         match observed {
-            Observed::Listing => self.send_both(&Change::Listing(Kind::Node)),
-            Observed::Listed => self.send_both(&Change::Listed(Kind::Node)),
+            Observed::Listing => {
+                self.has_node = false;
+                self.send_both(&Change::Listing(Kind::Node));
+            }
+            Observed::Listed => {
+                if !self.has_node {
+                    self.say_node_is_missing();
+                }
+                self.send_both(&Change::Listed(Kind::Node));
+            }
             Observed::Set(object) => {
+                self.has_node = true;
                 let object = object.borrow();
                 let (node, diagnostics) = ingest::node(object);
                 let metadata = &object.metadata;
@@ -125,6 +139,16 @@ impl<S: Sink> Outlet<S> {
                 self.send_both(&Change::SliceKept(SliceName::new(namespace, name)));
             }
             Kind::Node => {}
+        }
+    }
+
+    /// Zone hints and the node's addresses count for nothing without it, and endpoints here are
+    /// known only by its name. Said once, since it may well be meant.
+    fn say_node_is_missing(&mut self) {
+        if !self.has_missed_node {
+            self.has_missed_node = true;
+            let node = &self.node_name;
+            tracing::warn!(%node, "there is no such Node; if it has another name, set --hostname-override");
         }
     }
 

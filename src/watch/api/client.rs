@@ -60,7 +60,9 @@ pub enum ConnectError {
         source: Box<KubeconfigError>,
     },
     /// Neither a kubeconfig nor an address was given, and this is no Pod with a service account.
-    #[error("no kubeconfig was given and there is no service account of a Pod")]
+    #[error(
+        "no --kubeconfig and no --manifests were given, and there is no service account of a Pod"
+    )]
     InCluster(#[source] Box<InClusterError>),
     /// The address is none.
     #[error("`{0}` is not the address of an API server")]

@@ -5,11 +5,12 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use super::load::STDIN;
 use super::parse::Broken;
 
 /// One file or directory that could not be used. Any values are legal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{}`{}: {reason}", .file.display(), line_shown(*.line))]
+#[error("{}{}: {reason}", shown(.file), line_shown(*.line))]
 pub struct ManifestError {
     /// Which one; `-` for standard input.
     pub file: PathBuf,
@@ -39,4 +40,13 @@ impl ManifestError {
 
 fn line_shown(line: Option<u64>) -> String {
     line.map(|line| format!(" line {line}")).unwrap_or_default()
+}
+
+/// The file's name, or what `-` stands for.
+fn shown(file: &Path) -> String {
+    if file == Path::new(STDIN) {
+        "standard input".to_owned()
+    } else {
+        format!("`{}`", file.display())
+    }
 }

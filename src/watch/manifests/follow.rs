@@ -37,7 +37,9 @@ pub async fn follow<S: Sink>(
     mut outlet: Outlet<S>,
 ) -> Result<Infallible, ManifestError> {
     if path == Path::new(STDIN) {
-        let manifests = load(&path, &options)?;
+        // Standard input may be silent for as long as it likes.
+        let reading = spawn_blocking(move || load(&path, &options)).await;
+        let manifests = reading.map_err(|error| ManifestError::new(Path::new(STDIN), &error))??;
         log_notes(&manifests.notes, &mut HashSet::new());
         manifests.send(&mut outlet);
         return std::future::pending().await;
@@ -74,6 +76,8 @@ struct Source {
     watched: HashSet<PathBuf>,
     /// What was last said of the directory itself.
     complaint: Option<ManifestError>,
+    /// That nothing was sent yet was explained.
+    has_said_why: bool,
 }
 
 impl Source {
@@ -89,6 +93,7 @@ impl Source {
             watcher,
             watched: HashSet::new(),
             complaint: None,
+            has_said_why: false,
         }
     }
 
@@ -118,6 +123,10 @@ impl Source {
         self.complaint = None;
         for error in self.store.reread(&found) {
             tracing::error!("{error}; the last good content is kept");
+        }
+        if self.store.holds_back() && !self.has_said_why {
+            self.has_said_why = true;
+            tracing::warn!("no rule is written until every manifest could be read once");
         }
     }
 

@@ -10,7 +10,7 @@ use super::ManifestOptions;
 use super::error::ManifestError;
 use super::files::find;
 use super::merge::{Manifests, merge};
-use super::parse::parse;
+use super::parse::{Broken, parse};
 
 /// The path that stands for standard input.
 pub(super) const STDIN: &str = "-";
@@ -29,7 +29,12 @@ pub fn load(path: &Path, options: &ManifestOptions) -> Result<Manifests, Manifes
     if path == Path::new(STDIN) {
         let mut text = Vec::new();
         let read = std::io::stdin().lock().read_to_end(&mut text);
-        contents.push((path.to_owned(), read_one(path, read.map(|_| text))?));
+        let content = read_one(path, read.map(|_| text))?;
+        if content.is_empty() {
+            let reason = "holds no object".to_owned();
+            return Err(ManifestError::broken(path, Broken { line: None, reason }));
+        }
+        contents.push((path.to_owned(), content));
     } else {
         for file in find(path)?.files {
             let content = read_one(&file, std::fs::read(&file))?;
@@ -37,8 +42,15 @@ pub fn load(path: &Path, options: &ManifestOptions) -> Result<Manifests, Manifes
         }
     }
     let files = contents.iter();
-    Ok(merge(
+    let mut manifests = merge(
         files.map(|(file, content)| (file.as_path(), content)),
         options,
-    ))
+    );
+    if manifests.services.is_empty() {
+        let ignored = manifests.ignored;
+        manifests.notes.push(format!(
+            "no Service here, and {ignored} objects of other kinds"
+        ));
+    }
+    Ok(manifests)
 }

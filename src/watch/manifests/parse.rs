@@ -57,6 +57,12 @@ fn is_json(text: &[u8]) -> bool {
 }
 
 impl Content {
+    /// Not one object, of whatever kind: mostly the output of a command that failed.
+    pub(super) fn is_empty(&self) -> bool {
+        let known = self.services.len() + self.endpoint_slices.len() + self.nodes.len();
+        known + self.ignored == 0
+    }
+
     fn add(&mut self, document: Document) {
         match document {
             Document::Service(mut object) => {
@@ -99,5 +105,9 @@ fn one_line(message: &str) -> String {
     let reason = line
         .rsplit_once(" at line ")
         .map_or(line, |(reason, _)| reason);
-    reason.trim_end_matches(':').to_owned()
+    // What the library advises its caller is no use to whoever wrote the file.
+    match reason.split_once(", set DuplicateKeyPolicy") {
+        Some((what, _)) => format!("{what}; is a `---` missing between two objects?"),
+        None => reason.trim_end_matches(':').to_owned(),
+    }
 }

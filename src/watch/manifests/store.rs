@@ -54,6 +54,11 @@ impl Store {
         errors
     }
 
+    /// Whether a file that was never good holds back everything.
+    pub(super) fn holds_back(&self) -> bool {
+        !self.is_listed && self.files.values().any(|file| file.good.is_none())
+    }
+
     /// All files together, if that is news.
     ///
     /// The first time every file must be good: what is missing then would be taken for unwanted,

@@ -1,0 +1,21 @@
+//! Log lines of a command: stderr is talk.
+//!
+//! Apart because every command that reads objects may have something to say about them.
+
+use std::io::IsTerminal;
+
+use crate::config::environment;
+use crate::telemetry::{self, Color, Format, LogOptions};
+
+/// Lets log lines out; `filter` takes the place of the verbosity.
+pub(super) fn install(format: Format, verbosity: u8, filter: Option<String>) -> anyhow::Result<()> {
+    let is_plain = environment::no_color() || !std::io::stderr().is_terminal();
+    let color = if is_plain { Color::Never } else { Color::Auto };
+    telemetry::install(&LogOptions {
+        format,
+        verbosity,
+        color,
+        filter,
+    })?;
+    Ok(())
+}
