@@ -227,4 +227,9 @@ fn packagers_get_completions_and_a_manual() {
         );
     }
     assert!(text(&run(&["man"]).stdout).contains(".TH deltaproxy 1"));
+    let page = text(&run(&["man", "run"]).stdout);
+    assert!(
+        page.contains(".TH deltaproxy-run 1") && page.contains("masquerade"),
+        "{page}"
+    );
 }

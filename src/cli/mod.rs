@@ -9,13 +9,14 @@
 mod exit;
 mod log;
 mod output;
+mod packaging;
 mod render;
 mod run;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::Parser;
 
 use crate::config::{Cli, Command, normalize};
 
@@ -28,13 +29,8 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let result = match cli.command {
         Command::Run(args) => run::run(&args),
         Command::Render(args) => render::render(&args),
-        Command::Completions { shell } => output::stdout(|out| {
-            clap_complete::generate(shell, &mut Cli::command(), "deltaproxy", out);
-            Ok(())
-        }),
-        Command::Man => {
-            output::stdout(|out| Ok(clap_mangen::Man::new(Cli::command()).render(out)?))
-        }
+        Command::Completions { shell } => packaging::completions(shell),
+        Command::Man { command } => packaging::manual(command.as_deref()),
     };
     exit::code(result)
 }

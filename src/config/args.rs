@@ -38,13 +38,17 @@ pub enum Command {
     /// Print all rules as a payload for `iptables-restore --noflush`
     #[command(after_help = RENDER_EXAMPLES)]
     Render(Box<RenderArgs>),
-    /// Print a completion script
+    /// Print a completion script for a shell
     Completions {
-        /// The shell it is for
+        /// The shell
         shell: clap_complete::Shell,
     },
-    /// Print the manual page
-    Man,
+    /// Print a manual page: of a command, or of the program
+    Man {
+        /// The command
+        #[arg(value_parser = ["run", "render"])]
+        command: Option<String>,
+    },
 }
 
 const RUN_EXAMPLES: &str = "\
