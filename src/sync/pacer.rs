@@ -84,6 +84,11 @@ impl Pacer {
                 (ended.saturating_duration_since(started) * GAP_FOR_COST).min(LONGEST_GAP)
             }
         };
+        // A restore that fails often fails fast, so its cost bounds nothing.
+        let gap = match end {
+            End::Applied => gap,
+            End::Failed => gap.max(FIRST_RETRY.min(self.options.longest_retry)),
+        };
         self.requested = None;
         self.not_before = ended.checked_add(gap);
         self.idle_until = ended.checked_add(self.options.longest_idle);
@@ -182,6 +187,15 @@ mod tests {
         assert_eq!(pacer.next_due(), Some(t + 3600 * S));
         pacer.finished(t, t, End::Failed);
         assert_eq!(pacer.next_due(), Some(t + S));
+    }
+
+    #[test]
+    fn requests_do_not_hurry_what_fails() {
+        let t = origin();
+        let mut pacer = pacer(Gap::ByCost);
+        pacer.finished(t, t + 5 * MS, End::Failed);
+        pacer.request(t + 6 * MS);
+        assert_eq!(pacer.next_due(), Some(t + 5 * MS + S));
     }
 
     #[test]
