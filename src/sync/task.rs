@@ -86,6 +86,7 @@ impl<I: Iptables> Task<I> {
     /// Takes in a change and those that wait behind it.
     fn take(&mut self, first: Change) {
         let was_synced = self.syncer.tracker.is_synced();
+        let node = self.syncer.tracker.node().cloned();
         let mut next = Some(first);
         for _ in 0..MOST_CHANGES_AT_ONCE {
             let Some(change) = next else { break };
@@ -99,7 +100,9 @@ impl<I: Iptables> Task<I> {
         }
         let tracker = &self.syncer.tracker;
         self.reporter.pending(tracker);
-        if tracker.is_synced() && (tracker.has_pending() || !was_synced) {
+        // A sync finds out itself whether any rule depends on what is new about the Node.
+        let is_node_new = tracker.node() != node.as_ref();
+        if tracker.is_synced() && (tracker.has_pending() || is_node_new || !was_synced) {
             self.request();
         }
     }
