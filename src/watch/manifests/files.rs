@@ -61,7 +61,8 @@ impl Found {
             };
             if metadata.is_dir() {
                 self.enter(&path, entered)?;
-            } else if is_manifest(&path) {
+            } else if metadata.is_file() && is_manifest(&path) {
+                // Reading a pipe or a device may never end.
                 self.add(path);
             }
         }
