@@ -12,6 +12,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 use serde_json::{Map, Value};
 
 use crate::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
+use crate::model::Kind;
 
 /// A document, by what becomes of it.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub(super) enum Document {
     List(Vec<Document>),
     /// An object without a kind: the item of a list that names its kind last.
     Kindless(Map<String, Value>),
+    /// One of the above, but some field is of a type that it cannot be of.
+    Unreadable(Unreadable),
     /// Any other object.
     Other,
 }
@@ -77,17 +80,47 @@ impl Meaning {
         }
     }
 
-    /// Reads an object of this kind.
+    /// Reads an object of this kind. Only its syntax can fail: an object whose fields have types
+    /// that they cannot have is [`Document::Unreadable`], and costs nobody else.
     fn read<'de, D: Deserializer<'de>>(self, deserializer: D) -> Result<Document, D::Error> {
-        match self {
-            Self::Service => Deserialize::deserialize(deserializer).map(Document::Service),
-            Self::EndpointSlice => {
-                Deserialize::deserialize(deserializer).map(Document::EndpointSlice)
-            }
-            Self::Node => Deserialize::deserialize(deserializer).map(Document::Node),
+        let kind = match self {
+            Self::Service => Kind::Service,
+            Self::EndpointSlice => Kind::EndpointSlice,
+            Self::Node => Kind::Node,
             Self::List(_) | Self::Other => {
-                IgnoredAny::deserialize(deserializer).map(|_| Document::Other)
+                return IgnoredAny::deserialize(deserializer).map(|_| Document::Other);
             }
+        };
+        let object = Value::deserialize(deserializer)?;
+        let read = match kind {
+            Kind::Service => Box::deserialize(&object).map(Document::Service),
+            Kind::EndpointSlice => Box::deserialize(&object).map(Document::EndpointSlice),
+            Kind::Node => Box::deserialize(&object).map(Document::Node),
+        };
+        Ok(read
+            .unwrap_or_else(|error| Document::Unreadable(Unreadable::new(kind, &object, &error))))
+    }
+}
+
+/// An object that could not be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Unreadable {
+    pub(super) kind: Kind,
+    /// `default` if it has none.
+    pub(super) namespace: String,
+    /// Empty if it has none.
+    pub(super) name: String,
+    pub(super) reason: String,
+}
+
+impl Unreadable {
+    fn new(kind: Kind, object: &Value, error: &serde_json::Error) -> Self {
+        let field = |name| object.get("metadata")?.get(name)?.as_str();
+        Self {
+            kind,
+            namespace: field("namespace").unwrap_or("default").to_owned(),
+            name: field("name").unwrap_or_default().to_owned(),
+            reason: error.to_string(),
         }
     }
 }

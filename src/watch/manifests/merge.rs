@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::ManifestOptions;
 use super::cluster_ip::Allocator;
 use super::defaults;
+use super::document::Unreadable;
 use super::parse::Content;
 use crate::ingest::{EndpointSliceObject, Metadata, NodeObject, ServiceObject};
 use crate::model::Kind;
@@ -27,6 +28,8 @@ pub struct Manifests {
     pub node: Option<Arc<NodeObject>>,
     /// How many objects of other kinds there were.
     pub ignored: usize,
+    /// Objects that could not be read: what is known of them stands.
+    unreadable: Vec<Unreadable>,
     /// What whoever wrote the manifests should know, one line each.
     pub notes: Vec<String>,
 }
@@ -43,12 +46,20 @@ impl Manifests {
         for service in &self.services {
             outlet.service(Observed::Set(&**service));
         }
+        self.keep(Kind::Service, outlet);
         outlet.service(Observed::<&ServiceObject>::Listed);
         outlet.endpoint_slice(Observed::<&EndpointSliceObject>::Listing);
         for slice in &self.endpoint_slices {
             outlet.endpoint_slice(Observed::Set(&**slice));
         }
+        self.keep(Kind::EndpointSlice, outlet);
         outlet.endpoint_slice(Observed::<&EndpointSliceObject>::Listed);
+    }
+
+    fn keep<S: Sink>(&self, kind: Kind, outlet: &mut Outlet<S>) {
+        for object in self.unreadable.iter().filter(|object| object.kind == kind) {
+            outlet.keep(kind, &object.namespace, &object.name);
+        }
     }
 }
 
@@ -81,6 +92,19 @@ pub(super) fn merge<'a>(
             &mut manifests.notes,
         );
         manifests.ignored += content.ignored;
+        for object in &content.unreadable {
+            let (kind, file) = (object.kind.as_str(), file.display());
+            let Unreadable {
+                namespace,
+                name,
+                reason,
+                ..
+            } = object;
+            manifests.notes.push(format!(
+                "{kind} `{namespace}/{name}` in `{file}`: {reason}; the object is skipped"
+            ));
+            manifests.unreadable.push(object.clone());
+        }
     }
     manifests.services = select_services(services.into_objects(), options, &mut manifests.notes);
     manifests.endpoint_slices = slices

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::defaults;
-use super::document::Document;
+use super::document::{Document, Unreadable};
 use crate::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
 
 /// The objects of one file, in the order written.
@@ -15,6 +15,8 @@ pub(super) struct Content {
     pub(super) services: Vec<Arc<ServiceObject>>,
     pub(super) endpoint_slices: Vec<Arc<EndpointSliceObject>>,
     pub(super) nodes: Vec<Arc<NodeObject>>,
+    /// Objects of these kinds that have fields of wrong types.
+    pub(super) unreadable: Vec<Unreadable>,
     /// How many objects of other kinds there were.
     pub(super) ignored: usize,
 }
@@ -60,7 +62,7 @@ impl Content {
     /// Not one object, of whatever kind: mostly the output of a command that failed.
     pub(super) fn is_empty(&self) -> bool {
         let known = self.services.len() + self.endpoint_slices.len() + self.nodes.len();
-        known + self.ignored == 0
+        known + self.unreadable.len() + self.ignored == 0
     }
 
     fn add(&mut self, document: Document) {
@@ -76,6 +78,7 @@ impl Content {
             }
             Document::Node(object) => self.nodes.push(Arc::from(object)),
             Document::List(documents) => documents.into_iter().for_each(|one| self.add(one)),
+            Document::Unreadable(object) => self.unreadable.push(object),
             Document::Kindless(_) | Document::Other => self.ignored += 1,
         }
     }

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::outlet::word;
-use crate::model::{Change, Kind};
+use crate::model::{Change, Kind, ServiceName};
 use crate::net::PerFamily;
 use crate::watch::Outlet;
 use crate::watch::manifests::{ManifestError, ManifestOptions, Manifests, follow, load};
@@ -185,14 +185,6 @@ fn errors_name_file_and_line() {
         assert!(!error.to_string().contains('\n'), "{error}");
     }
 
-    let good = service("a", "clusterIP: 10.0.0.1");
-    let bad = service("b", "ports: [{port: http}]");
-    check_error(
-        "a.yaml",
-        &format!("{good}---\n{bad}"),
-        Some(9),
-        "invalid i64",
-    );
     check_error("a.yaml", "kind: Service\nspec: [1\n", Some(2), "unclosed");
     check_error(
         "a.json",
@@ -203,6 +195,30 @@ fn errors_name_file_and_line() {
     check_error("a.yaml", "- 1\n", Some(1), "");
     let missing = load(Path::new("/nowhere/at/all"), &options()).unwrap_err();
     assert_eq!(missing.file, Path::new("/nowhere/at/all"));
+}
+
+#[test]
+fn an_object_with_fields_of_wrong_types_costs_only_itself() {
+    let good = service("a", "clusterIP: 10.0.0.1");
+    for spec in [
+        "ports: [{port: http}]",
+        "ports: {a: b}",
+        "externalIPs: 5",
+        "clusterIP: 10.5",
+    ] {
+        let text = format!("{}---\n{good}", service("b", spec));
+        let manifests = check(&[("a.yaml", &text)], &["default/a=10.0.0.1"]);
+        let [note] = manifests.notes.as_slice() else {
+            panic!("{:?}", manifests.notes)
+        };
+        assert!(note.starts_with("Service `default/b` in `"), "{note}");
+        assert!(note.ends_with("the object is skipped"), "{note}");
+        // What an earlier list said of it stands.
+        let mut outlet = Outlet::new(PerFamily::<Vec<Change>>::default(), "here".into());
+        manifests.send(&mut outlet);
+        let kept = Change::ServiceKept(ServiceName::new("default", "b"));
+        assert!(outlet.into_sink().v4.contains(&kept), "{spec}");
+    }
 }
 
 #[test]
@@ -251,7 +267,7 @@ fn addresses_are_given_by_family_and_kept() {
 #[test]
 fn neighbors_do_not_move_addresses() {
     let alone = load_files(&[("a.yaml", &service("a", ""))]).unwrap();
-    let with = format!("{}---\n{}", service("0", ""), service("a", ""));
+    let with = format!("{}---\n{}", service("0a", ""), service("a", ""));
     let crowded = load_files(&[("a.yaml", &with)]).unwrap();
     assert_eq!(services(&alone)[0], services(&crowded)[1]);
     // Unless somebody else was given the address in writing.
