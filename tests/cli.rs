@@ -218,6 +218,26 @@ fn a_reader_that_has_enough_is_no_error() {
 }
 
 #[test]
+fn a_dry_run_ends_with_its_reader() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("shop.json"), MANIFESTS).unwrap();
+    let manifests = folder.path().to_str().unwrap();
+    let ports = [
+        "--metrics-bind-address=127.0.0.1:1",
+        "--healthz-bind-address=127.0.0.1:1",
+    ];
+    let args = [&["run", "--dry-run", "--manifests", manifests], &ports[..]].concat();
+    let mut child = command(PROGRAM, &args)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
+#[test]
 fn packagers_get_completions_and_a_manual() {
     for shell in ["bash", "zsh", "fish"] {
         let output = run(&["completions", shell]);

@@ -3,7 +3,9 @@
 //! Apart because it stands where the real programs stand: whatever the daemon would do, it does,
 //! up to the last step.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
+
+use tokio_util::sync::CancellationToken;
 
 use super::{Iptables, RestoreError, Restored, RunError};
 use crate::net::IpFamily;
@@ -14,33 +16,43 @@ use crate::rules::{Payload, Table};
 pub struct DryRun<I> {
     family: IpFamily,
     kernel: I,
+    stop: CancellationToken,
 }
 
 impl<I> DryRun<I> {
-    /// Prints the payloads of `family`.
-    pub const fn new(family: IpFamily, kernel: I) -> Self {
-        Self { family, kernel }
+    /// Prints the payloads of `family`; `stop` is for when nobody reads them any more.
+    pub const fn new(family: IpFamily, kernel: I, stop: CancellationToken) -> Self {
+        Self {
+            family,
+            kernel,
+            stop,
+        }
     }
 }
 
 impl<I: Iptables> Iptables for DryRun<I> {
     /// # Errors
     ///
-    /// [`RestoreError::Failed`] if nobody reads stdout any more.
+    /// [`RestoreError::Failed`] if stdout takes no more. A reader that left had enough: that is
+    /// the end, and no error.
     async fn restore(&self, payload: &mut dyn Payload) -> Result<Restored, RestoreError> {
         let mut text = format!("# {} restore\n", self.family).into_bytes();
         while payload.write_next(&mut text) {}
         let mut stdout = std::io::stdout().lock();
-        let printed = stdout.write_all(&text).and_then(|()| stdout.flush());
-        printed
-            .map(|()| Restored {
-                payload_bytes: text.len() as u64,
-                ..Restored::default()
-            })
-            .map_err(|error| RestoreError::Failed {
-                status: 1,
-                stderr: error.to_string(),
-            })
+        match stdout.write_all(&text).and_then(|()| stdout.flush()) {
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => self.stop.cancel(),
+            Err(error) => {
+                return Err(RestoreError::Failed {
+                    status: 1,
+                    stderr: error.to_string(),
+                });
+            }
+            Ok(()) => {}
+        }
+        Ok(Restored {
+            payload_bytes: text.len() as u64,
+            ..Restored::default()
+        })
     }
 
     /// A kernel that may not be read counts as empty: a dry run needs no root.

@@ -70,7 +70,11 @@ pub(super) fn said(stderr: &str) -> String {
                 ": {text}\nhint: run as root, or in a container with CAP_NET_ADMIN and CAP_NET_RAW"
             )
         }
-        text => format!(": {text}"),
+        // Whatever it printed, the log stays text.
+        text => format!(
+            ": {}",
+            text.replace(|c: char| c.is_control() && c != '\n', " ")
+        ),
     }
 }
 
