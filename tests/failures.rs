@@ -247,6 +247,26 @@ fn a_machine_without_iptables_is_waited_for() {
 }
 
 #[test]
+fn a_lock_that_is_held_at_the_start_costs_no_family() {
+    if !is_ready() {
+        return;
+    }
+    let node = Node::new(Backend::Nft);
+    let bin = backend_programs(Backend::Nft);
+    let (path, calls) = (bin.path().join("iptables"), bin.path().join("calls"));
+    std::fs::remove_file(&path).expect("remove a link");
+    let script = format!(
+        "echo >>{calls}\n[ $(wc -l <{calls}) != 2 ] || {{ echo 'Another app is currently holding \
+         the xtables lock.' >&2; exit 4; }}\nexec $REAL \"$@\"",
+        calls = calls.display()
+    );
+    write_script(&path, &real_program(Backend::Nft, "iptables"), &script);
+    let daemon = node.start(bin);
+    node.wait_for_rule("--to-destination 10.4.0.12:8080");
+    assert!(daemon.log().contains("looking again"), "{}", daemon.log());
+}
+
+#[test]
 fn a_restore_under_way_is_finished_before_the_end() {
     if !is_ready() {
         return;

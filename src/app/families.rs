@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
-use futures::future::join_all;
+use futures::future::try_join_all;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
@@ -14,8 +14,8 @@ use tracing::{error, info, warn};
 use crate::config::{Config, FULL_SYNC_PERIOD, Source};
 use crate::health::{Health, NodeState};
 use crate::host::{
-    DryRun, Exec, Iptables, Options as ExecOptions, Programs, ROUTE_LOCALNET, RunError, Sysctls,
-    TCP_BE_LIBERAL,
+    DryRun, Ending, Exec, Iptables, Options as ExecOptions, Programs, ROUTE_LOCALNET, RunError,
+    Sysctls, TCP_BE_LIBERAL,
 };
 use crate::model::Change;
 use crate::net::{IpFamily, PerFamily};
@@ -27,12 +27,12 @@ use crate::tracker::Tracker;
 /// How long to wait before the programs are looked for again.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
-/// What a family's task is made of, the programs aside.
-struct Parts<'a> {
+/// What a family needs besides its programs.
+struct Family<'a> {
     config: &'a Config,
-    surroundings: Surroundings,
     reporter: Reporter,
     changes: UnboundedReceiver<Change>,
+    tracker: Tracker,
     stop: &'a CancellationToken,
 }
 
@@ -44,19 +44,12 @@ pub(super) async fn run(
     metrics: &Metrics,
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
-    let Some(programs) = find_programs(config, stop).await else {
-        return Ok(());
-    };
     // Nobody need write a manifest for the very machine this runs on.
     let without_node = match config.rules.source {
         Source::Cluster { .. } => NodeState::Unknown,
         Source::Manifests { .. } => NodeState::Eligible,
     };
-    let mut tasks = Vec::new();
-    let families = changes.into_pairs().into_iter().zip(programs.into_pairs());
-    for ((family, changes), (_, programs)) in families {
-        let Some(programs) = programs else { continue };
-        let surroundings = surroundings(config, &programs)?;
+    let families = changes.into_pairs().map(|(family, changes)| {
         let (metrics, health) = (metrics.sync.clone(), health.clone());
         let reporter = Reporter {
             family,
@@ -64,39 +57,46 @@ pub(super) async fn run(
             health,
             without_node,
         };
-        let parts = Parts {
+        let tracker = Tracker::new(clocks().1);
+        Family {
             config,
-            surroundings,
             reporter,
             changes,
+            tracker,
             stop,
+        }
+        .run()
+    });
+    try_join_all(families).await.map(drop)
+}
+
+impl Family<'_> {
+    async fn run(mut self) -> anyhow::Result<()> {
+        let Some(programs) = self.find_programs().await else {
+            return Ok(());
         };
-        tasks.push(run_one(parts, Exec::new(programs, ExecOptions::default())));
+        let surroundings = surroundings(self.config, &programs)?;
+        let exec = Exec::new(programs, ExecOptions::default());
+        if self.config.is_dry_run {
+            let (family, stop) = (self.reporter.family, self.stop.clone());
+            self.into_task(surroundings, DryRun::new(family, exec, stop))
+                .run()
+                .await;
+        } else {
+            self.into_task(surroundings, exec).run().await;
+        }
+        Ok(())
     }
-    join_all(tasks).await;
-    Ok(())
-}
 
-async fn run_one(parts: Parts<'_>, exec: Exec) {
-    if parts.config.is_dry_run {
-        let family = parts.reporter.family;
-        parts.into_task(DryRun::new(family, exec)).run().await;
-    } else {
-        parts.into_task(exec).run().await;
-    }
-}
-
-impl Parts<'_> {
-    fn into_task<I: Iptables>(self, iptables: I) -> Task<I> {
+    fn into_task<I: Iptables>(self, surroundings: Surroundings, iptables: I) -> Task<I> {
         let config = self.config;
         let options = SyncerOptions {
-            surroundings: self.surroundings,
+            surroundings,
             shape: config.shape,
             full_every: FULL_SYNC_PERIOD,
         };
-        let (clock, started) = clocks();
         Task {
-            syncer: Syncer::new(iptables, Tracker::new(started), options, clock),
+            syncer: Syncer::new(iptables, self.tracker, options, clocks().0),
             pacer: Pacer::new(config.pacer),
             reporter: self.reporter,
             changes: self.changes,
@@ -104,45 +104,68 @@ impl Parts<'_> {
             stop: self.stop.clone(),
         }
     }
-}
 
-/// Looks for the programs until at least one family has them; `None` if stopped before. A machine
-/// without iptables may be one that is still being set up.
-async fn find_programs(
-    config: &Config,
-    stop: &CancellationToken,
-) -> Option<PerFamily<Option<Programs>>> {
-    loop {
-        let v4 = find(config, IpFamily::V4).await;
-        let v6 = find(config, IpFamily::V6).await;
-        if v4.is_some() || v6.is_some() {
-            return Some(PerFamily { v4, v6 });
+    /// Looks for the programs until they work; `None` if this machine does without the family, or
+    /// if stopped before. A machine without iptables may be one that is still being set up.
+    async fn find_programs(&mut self) -> Option<Programs> {
+        let (config, family) = (self.config, self.reporter.family);
+        if family == IpFamily::V6 && !Sysctls::default().has_ipv6() {
+            info!(%family, "this machine has no IPv6");
+            return None;
         }
-        error!("no family can be programmed; looking again in {LOOK_AGAIN:?}");
-        tokio::select! {
-            () = stop.cancelled() => return None,
-            () = tokio::time::sleep(LOOK_AGAIN) => {}
+        loop {
+            match programs(config, family).await {
+                Ok(programs) => {
+                    info!(%family, version = %programs.version, "found iptables");
+                    return Some(programs);
+                }
+                Err(_) if config.is_dry_run => {
+                    info!(%family, "no iptables here; a dry run does without");
+                    return Some(Programs::assumed(family));
+                }
+                Err(cause)
+                    if is_lasting(&cause) && programs(config, family.other()).await.is_ok() =>
+                {
+                    warn!(%family, %cause, "cannot be programmed; doing without it");
+                    return None;
+                }
+                Err(cause) => {
+                    error!(%family, %cause, "cannot be programmed; looking again in {LOOK_AGAIN:?}");
+                }
+            }
+            self.reporter
+                .health
+                .update(|health| health.started(family, clocks().0()));
+            if !self.pause().await {
+                return None;
+            }
+        }
+    }
+
+    /// Waits, and takes in what changes meanwhile. False: stopped.
+    async fn pause(&mut self) -> bool {
+        let over = tokio::time::sleep(LOOK_AGAIN);
+        tokio::pin!(over);
+        loop {
+            tokio::select! {
+                () = self.stop.cancelled() => return false,
+                () = &mut over => return true,
+                Some(change) = self.changes.recv() => {
+                    self.reporter.change(&change, &self.tracker);
+                    self.tracker.apply(change);
+                }
+            }
         }
     }
 }
 
-async fn find(config: &Config, family: IpFamily) -> Option<Programs> {
-    if family == IpFamily::V6 && !Sysctls::default().has_ipv6() {
-        info!(%family, "this machine has no IPv6");
-        return None;
-    }
-    match programs(config, family).await {
-        Ok(programs) => {
-            info!(%family, version = %programs.version, "found iptables");
-            Some(programs)
-        }
-        Err(_) if config.is_dry_run => {
-            info!(%family, "no iptables here; a dry run does without");
-            Some(Programs::assumed(family))
-        }
-        Err(cause) => {
-            warn!(%family, %cause, "cannot be programmed");
-            None
+/// Whether a program that failed so would fail again: it is missing, or the kernel lacks what it
+/// needs. One that could not get the lock, or was killed, may do better next time.
+fn is_lasting(cause: &RunError) -> bool {
+    match cause {
+        RunError::Spawn { .. } => true,
+        RunError::Failed { ending, stderr, .. } => {
+            matches!(ending, Ending::Exited(_)) && !stderr.contains("xtables lock")
         }
     }
 }

@@ -13,6 +13,9 @@ use crate::rules::Table;
 /// The tables to look at, the cheapest first.
 const TABLES: [Table; 3] = [Table::Mangle, Table::Filter, Table::Nat];
 
+/// Whatever the sync period: looking is three processes.
+const SHORTEST: Duration = Duration::from_millis(100);
+
 /// When to look, and for what.
 #[derive(Debug)]
 pub(super) struct Canary {
@@ -35,6 +38,7 @@ pub(super) enum Sight {
 impl Canary {
     /// Looks at that interval, once there is something to look for.
     pub(super) fn new(every: Duration, now: Instant) -> Self {
+        let every = every.max(SHORTEST);
         Self {
             every,
             next: now + every,

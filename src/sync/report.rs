@@ -39,7 +39,7 @@ pub struct Reporter {
 
 impl Reporter {
     /// A change arrived.
-    pub(super) fn change(&self, change: &Change, tracker: &Tracker) {
+    pub fn change(&self, change: &Change, tracker: &Tracker) {
         match change {
             Change::Service(..) => self.metrics.service_changes(1, tracker.pending()),
             Change::Slice(..) => self.metrics.endpoint_changes(1, tracker.pending()),

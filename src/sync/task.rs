@@ -55,6 +55,10 @@ impl<I: Iptables> Task<I> {
         let every = self
             .look_every
             .unwrap_or(Duration::from_secs(3_153_600_000));
+        if self.syncer.tracker.is_synced() {
+            // Everything was listed before there was anything to sync with.
+            self.request();
+        }
         let mut canary = Canary::new(every, Instant::now().into_std());
         loop {
             match self.next_event(&canary).await {
