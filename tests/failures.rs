@@ -168,7 +168,7 @@ fn legacy_flushes_are_repaired() {
 }
 
 #[test]
-fn a_failed_partial_restore_becomes_a_full_one_at_once() {
+fn a_failed_partial_restore_becomes_a_full_one() {
     if !is_ready() {
         return;
     }

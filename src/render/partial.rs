@@ -55,6 +55,10 @@ pub fn partial<'n>(
 }
 
 /// Whether endpoints get comments, once the dirty Services have the endpoints they have now.
+///
+/// Crossing the threshold rewrites nothing by itself, as upstream: rules do the same with and
+/// without comments, and those that are in the kernel change with their Service or with the next
+/// full restore.
 fn comments_after<'n>(
     ledger: &Ledger,
     services: &dyn Services,

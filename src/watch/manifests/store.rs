@@ -47,6 +47,8 @@ impl Store {
         for path in &found.files {
             let file = self.files.entry(path.clone()).or_default();
             match file.reread(path) {
+                // Gone since the folder was listed: the next look will not find it at all.
+                Err(Some(error)) if !path.exists() => tracing::debug!("{error}"),
                 Ok(is_changed) => self.is_sent &= !is_changed,
                 Err(error) => errors.extend(error),
             }
