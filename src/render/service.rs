@@ -30,11 +30,7 @@ pub(super) fn write(
     comments: Comments,
 ) {
     sheet.clear();
-    let Some(service) = &state.service else {
-        return;
-    };
-    for port in &service.ports {
-        let plan = Plan::new(name, state, service, port, setting.zone);
+    for plan in plans(name, state, setting.zone) {
         sheet.endpoints += plan.selection.candidates.len();
         write_chains(sheet, &plan, setting.options, comments);
         dispatch::write_nat(sheet, &plan, setting.options);
@@ -50,14 +46,22 @@ pub(super) fn write_filter_only(
     setting: Setting<'_>,
 ) {
     sheet.clear();
-    let Some(service) = &state.service else {
-        return;
-    };
-    for port in &service.ports {
-        let plan = Plan::new(name, state, service, port, setting.zone);
+    for plan in plans(name, state, setting.zone) {
         sheet.endpoints += plan.selection.candidates.len();
         dispatch::write_filter(sheet, &plan);
     }
+}
+
+/// One plan for each port; none while only slices are known.
+fn plans<'a>(
+    name: &'a ServiceName,
+    state: &'a ServiceState,
+    zone: Option<&'a str>,
+) -> impl Iterator<Item = Plan<'a>> {
+    state.service.iter().flat_map(move |service| {
+        let ports = service.ports.iter();
+        ports.map(move |port| Plan::new(name, state, service, port, zone))
+    })
 }
 
 /// How many endpoints a Service has, in any condition, all its ports together.
