@@ -19,8 +19,9 @@ const SHORTEST: Duration = Duration::from_millis(100);
 /// When to look, and for what.
 #[derive(Debug)]
 pub(super) struct Canary {
-    every: Duration,
-    next: Instant,
+    /// `None`: never.
+    every: Option<Duration>,
+    next: Option<Instant>,
     is_planted: bool,
 }
 
@@ -37,17 +38,17 @@ pub(super) enum Sight {
 
 impl Canary {
     /// Looks at that interval, once there is something to look for.
-    pub(super) fn new(every: Duration, now: Instant) -> Self {
-        let every = every.max(SHORTEST);
+    pub(super) fn new(every: Option<Duration>, now: Instant) -> Self {
+        let every = every.map(|every| every.max(SHORTEST));
         Self {
             every,
-            next: now + every,
+            next: every.map(|every| now + every),
             is_planted: false,
         }
     }
 
-    /// When to look next.
-    pub(super) const fn next_look(&self) -> Instant {
+    /// When to look next, if ever.
+    pub(super) const fn next_look(&self) -> Option<Instant> {
         self.next
     }
 
@@ -58,7 +59,7 @@ impl Canary {
 
     /// Looks now.
     pub(super) async fn look(&mut self, iptables: &impl Iptables, now: Instant) -> Sight {
-        self.next = now + self.every;
+        self.next = self.every.map(|every| now + every);
         if !self.is_planted {
             return Sight::Alive;
         }

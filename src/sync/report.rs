@@ -79,13 +79,8 @@ impl Reporter {
     }
 
     /// A sync ended.
-    pub(super) fn finished(
-        &self,
-        outcome: &Outcome,
-        tracker: &Tracker,
-        ended: Instant,
-        at: SystemTime,
-    ) {
+    pub(super) fn finished(&self, outcome: &Outcome, tracker: &Tracker, ended: Instant) {
+        let at = wall_clock();
         for attempt in &outcome.attempts {
             self.attempt(attempt, outcome);
         }

@@ -2,7 +2,7 @@
 //!
 //! Apart from [`Syncer`] because this only waits and passes on; what a sync is, it does not know.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, sleep_until};
@@ -51,15 +51,11 @@ pub struct Task<I> {
 impl<I: Iptables> Task<I> {
     /// Keeps the kernel up to date until stopped. A restore under way is finished first.
     pub async fn run(mut self) {
-        // A century from now is never.
-        let every = self
-            .look_every
-            .unwrap_or(Duration::from_secs(3_153_600_000));
         if self.syncer.tracker.is_synced() {
             // Everything was listed before there was anything to sync with.
             self.request();
         }
-        let mut canary = Canary::new(every, Instant::now().into_std());
+        let mut canary = Canary::new(self.look_every, Instant::now().into_std());
         loop {
             match self.next_event(&canary).await {
                 Event::Changed(change) => self.take(change),
@@ -77,13 +73,13 @@ impl<I: Iptables> Task<I> {
     /// A due sync comes before further changes: however fast they arrive, they cannot put it off.
     async fn next_event(&mut self, canary: &Canary) -> Event {
         let due = self.pacer.next_due().map(Instant::from_std);
-        let look = Instant::from_std(canary.next_look());
+        let look = canary.next_look().map(Instant::from_std);
         tokio::select! {
             biased;
             () = self.stop.cancelled() => Event::Shutdown,
-            () = sleep_until(due.unwrap_or(look)), if due.is_some() => Event::Due,
+            () = until(due) => Event::Due,
             change = self.changes.recv() => change.map_or(Event::Shutdown, Event::Changed),
-            () = sleep_until(look) => Event::Look,
+            () = until(look) => Event::Look,
         }
     }
 
@@ -91,14 +87,11 @@ impl<I: Iptables> Task<I> {
     fn take(&mut self, first: Change) {
         let was_synced = self.syncer.tracker.is_synced();
         let node = self.syncer.tracker.node().cloned();
-        let mut next = Some(first);
-        for _ in 0..MOST_CHANGES_AT_ONCE {
-            let Some(change) = next else { break };
-            self.reporter.change(&change, &self.syncer.tracker);
-            self.syncer.tracker.apply(change);
-            next = self.changes.try_recv().ok();
-        }
-        if let Some(change) = next {
+        let waiting = std::iter::from_fn(|| self.changes.try_recv().ok());
+        for change in std::iter::once(first)
+            .chain(waiting)
+            .take(MOST_CHANGES_AT_ONCE)
+        {
             self.reporter.change(&change, &self.syncer.tracker);
             self.syncer.tracker.apply(change);
         }
@@ -129,7 +122,7 @@ impl<I: Iptables> Task<I> {
         let ended = Instant::now().into_std();
         self.pacer.finished(started, ended, outcome.end());
         self.reporter
-            .finished(&outcome, &self.syncer.tracker, ended, now());
+            .finished(&outcome, &self.syncer.tracker, ended);
         outcome.end()
     }
 
@@ -151,7 +144,10 @@ impl<I: Iptables> Task<I> {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]
-fn now() -> SystemTime {
-    SystemTime::now()
+/// Waits for a moment; for none, for ever.
+async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
 }
