@@ -46,7 +46,7 @@ pub(super) async fn run(
 ) -> anyhow::Result<()> {
     // Nobody need write a manifest for the very machine this runs on.
     let without_node = match config.rules.source {
-        Source::Cluster { .. } => NodeState::Unknown,
+        Source::Cluster(_) => NodeState::Unknown,
         Source::Manifests { .. } => NodeState::Eligible,
     };
     let families = changes.into_pairs().map(|(family, changes)| {

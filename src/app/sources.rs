@@ -11,7 +11,7 @@ use crate::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
 use crate::model::{Change, Kind};
 use crate::net::PerFamily;
 use crate::telemetry::WatchMetrics;
-use crate::watch::api::{self, ApiOptions, ApiServer, Notice, Selector};
+use crate::watch::api::{self, ApiServer, Notice, Selector};
 use crate::watch::manifests::{self, ManifestOptions};
 use crate::watch::{Observed, Outlet};
 
@@ -30,12 +30,8 @@ pub(super) async fn run(
     let node_name: Arc<str> = config.node_name.as_str().into();
     let outlet = Outlet::new(senders, Arc::clone(&node_name));
     match &config.source {
-        Source::Cluster { kubeconfig, master } => {
-            let options = ApiOptions {
-                kubeconfig: kubeconfig.clone(),
-                master: master.clone(),
-            };
-            let server = api::connect(&options).await?;
+        Source::Cluster(options) => {
+            let server = api::connect(options).await?;
             follow_cluster(&server, &node_name, outlet, metrics).await;
         }
         Source::Manifests {

@@ -93,13 +93,7 @@ fn changes(config: &RenderConfig) -> anyhow::Result<Changes> {
             }
             manifests.send(&mut outlet);
         }
-        Source::Cluster { kubeconfig, master } => {
-            let options = ApiOptions {
-                kubeconfig: kubeconfig.clone(),
-                master: master.clone(),
-            };
-            list(&options, &node_name, &mut outlet)?;
-        }
+        Source::Cluster(options) => list(options, &node_name, &mut outlet)?,
     }
     Ok(outlet.into_sink())
 }

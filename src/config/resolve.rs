@@ -15,6 +15,7 @@ use crate::net::{IpFamily, IpNet, PerFamily, parse_cidr, parse_ip};
 use crate::render::{LocalhostNodePorts, MasqueradePolicy, Options, PartialRestore};
 use crate::rules::Backend;
 use crate::sync::{Gap, LocalMode, NodePortSource, PacerOptions, Surroundings};
+use crate::watch::api::ApiOptions;
 
 /// How often a sync is full although nothing calls for it.
 ///
@@ -35,12 +36,7 @@ pub struct UsageError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     /// An API server. Neither file nor address: the Pod's service account.
-    Cluster {
-        /// The kubeconfig.
-        kubeconfig: Option<PathBuf>,
-        /// In place of the kubeconfig's server.
-        master: Option<String>,
-    },
+    Cluster(ApiOptions),
     /// Files.
     Manifests {
         /// A file, a folder or `-`.
@@ -171,10 +167,10 @@ fn fixed_options(rules: &RulesArgs, family: IpFamily) -> Options {
 fn objects(args: &SourceArgs) -> Result<Source, UsageError> {
     let Some(path) = args.manifests.clone() else {
         let (kubeconfig, master) = (args.kubeconfig.clone(), args.master.clone());
-        return Ok(Source::Cluster {
+        return Ok(Source::Cluster(ApiOptions {
             kubeconfig: kubeconfig.filter(|path| !path.as_os_str().is_empty()),
             master: master.filter(|master| !master.is_empty()),
-        });
+        }));
     };
     let flag = "manifests-service-cidr";
     let cidrs = pair(flag, &args.manifests_service_cidr)?;

@@ -9,6 +9,7 @@ use super::*;
 use crate::net::IpFamily;
 use crate::render::{LocalhostNodePorts, MasqueradePolicy, PartialRestore};
 use crate::sync::{Gap, LocalMode, NodePortSource};
+use crate::watch::api::ApiOptions;
 
 fn good(flags: &str) -> Config {
     configured(flags).unwrap_or_else(|error| panic!("{flags}: {error}"))
@@ -247,9 +248,11 @@ fn the_node_has_a_name() {
 #[test]
 fn objects_come_from_a_cluster_or_from_files() {
     let source = |flags| good(flags).rules.source;
-    let cluster = |kubeconfig: Option<&str>, master: Option<&str>| Source::Cluster {
-        kubeconfig: kubeconfig.map(Into::into),
-        master: master.map(Into::into),
+    let cluster = |kubeconfig: Option<&str>, master: Option<&str>| {
+        Source::Cluster(ApiOptions {
+            kubeconfig: kubeconfig.map(Into::into),
+            master: master.map(Into::into),
+        })
     };
     assert_eq!(source(""), cluster(None, None));
     assert_eq!(
@@ -276,10 +279,10 @@ fn objects_come_from_a_cluster_or_from_files() {
 
 #[test]
 fn an_empty_kubeconfig_or_master_is_none() {
-    let nothing = Source::Cluster {
+    let nothing = Source::Cluster(ApiOptions {
         kubeconfig: None,
         master: None,
-    };
+    });
     assert_eq!(good("--kubeconfig= --master=").rules.source, nothing);
 }
 
