@@ -9,6 +9,9 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+# Where rustup and Go's archive put their programs: only login shells look there by themselves.
+export PATH=$PATH:${CARGO_HOME:-$HOME/.cargo}/bin:/usr/local/go/bin
+
 kube_bin_dir=${KUBE_BIN_DIR:-$PWD/.cache/kube}
 export KUBE_BIN_DIR=$kube_bin_dir
 logs=$(mktemp -d)
