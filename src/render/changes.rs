@@ -11,7 +11,7 @@ use super::full::{header, headers, line};
 use super::ledger::{Entry, Ledger};
 use super::options::{Options, PartialRestore};
 use super::partial::Partial;
-use super::sheet::{Dispatch, Sheet};
+use super::sheet::{Dispatch, Place, Sheet};
 use super::stats::PayloadStats;
 use crate::rules::{Backend, Table};
 
@@ -70,23 +70,23 @@ impl Changes {
         self.compare_dispatch(before, sheet);
     }
 
-    /// A rule that is there twice is removed or added once for each difference in number.
+    /// Finds the fewest edits that leave the rules of each place in their order, given that new
+    /// rules go on top of the chain: what stays is an end of the wanted rules.
     fn compare_dispatch(&mut self, before: &Entry, sheet: &Sheet) {
-        let mut kept: Vec<_> = before
-            .dispatch
-            .iter()
-            .map(|(to, rule)| (*to, &**rule))
-            .collect();
-        for (to, rule) in sheet.dispatch_rules() {
-            match kept.iter().position(|known| *known == (to, rule)) {
-                Some(at) => {
-                    kept.remove(at);
-                }
-                None => self.edits.entry(to).or_default().added.push(rule.into()),
-            }
+        let mut places: BTreeMap<Place, [Vec<&[u8]>; 2]> = BTreeMap::new();
+        for (place, rule) in &before.dispatch {
+            places.entry(*place).or_default()[0].push(rule);
         }
-        for (to, rule) in kept {
-            self.edits.entry(to).or_default().removed.push(rule.into());
+        for (place, rule) in sheet.dispatch_rules() {
+            places.entry(place).or_default()[1].push(rule);
+        }
+        for (place, [held, wanted]) in places {
+            let (removed, added) = edits(held, wanted);
+            if !removed.is_empty() || !added.is_empty() {
+                let edits = self.edits.entry(place.to).or_default();
+                edits.removed.extend(removed.into_iter().map(Box::from));
+                edits.added.extend(added.into_iter().map(Box::from));
+            }
         }
     }
 
@@ -240,6 +240,20 @@ impl Changes {
         text.append(&mut body);
         line(text, &["COMMIT"]);
     }
+}
+
+/// Which of the rules that are held to remove, and which of the wanted ones to put on top.
+fn edits<T: PartialEq>(mut held: Vec<T>, mut wanted: Vec<T>) -> (Vec<T>, Vec<T>) {
+    let mut removed = Vec::new();
+    while let Some(last) = wanted.last() {
+        let Some(at) = held.iter().rposition(|rule| rule == last) else {
+            break;
+        };
+        removed.extend(held.drain(at..).skip(1));
+        wanted.pop();
+    }
+    held.append(&mut removed);
+    (held, wanted)
 }
 
 const NAT_SERVICES: &str = Dispatch::NatServices.chain();

@@ -20,7 +20,7 @@ use super::ledger::Ledger;
 use super::live::Live;
 use super::options::Comments;
 use super::service::{self, Setting};
-use super::sheet::Sheet;
+use super::sheet::{Place, Sheet};
 use super::stats::PayloadStats;
 use crate::model::{ServiceName, ServiceState, Services};
 use crate::rules::{Backend, Payload, Table};
@@ -219,7 +219,10 @@ impl Payload for Full<'_> {
 
 /// Appends the dispatch rules of one table.
 fn dispatch_rules(buf: &mut Vec<u8>, sheet: &Sheet, table: Table) {
-    for (to, rule) in sheet.dispatch_rules().filter(|(to, _)| to.table() == table) {
+    for (Place { to, .. }, rule) in sheet.dispatch_rules() {
+        if to.table() != table {
+            continue;
+        }
         buf.extend_from_slice(b"-A ");
         buf.extend_from_slice(to.chain().as_bytes());
         buf.extend_from_slice(rule);

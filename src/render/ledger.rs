@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 
 use super::chain::ServiceChain;
-use super::sheet::{ChainEntry, Digest, Dispatch, Sheet};
+use super::sheet::{ChainEntry, Digest, Dispatch, Place, Sheet};
 use super::stats::RuleCounts;
 use crate::model::ServiceName;
 
@@ -34,7 +34,7 @@ pub struct Ledger {
 pub(super) struct Entry {
     /// Sorted by chain.
     pub(super) chains: Box<[Held]>,
-    pub(super) dispatch: Box<[(Dispatch, Box<[u8]>)]>,
+    pub(super) dispatch: Box<[(Place, Box<[u8]>)]>,
     pub(super) endpoints: usize,
 }
 
@@ -87,7 +87,7 @@ impl Ledger {
     pub(super) fn dispatch_rules(&self, of: Dispatch) -> impl Iterator<Item = &[u8]> {
         let rules = self.entries.values().flat_map(|entry| &entry.dispatch);
         rules
-            .filter(move |(dispatch, _)| *dispatch == of)
+            .filter(move |(place, _)| place.to == of)
             .map(|(_, rule)| &**rule)
     }
 
@@ -114,7 +114,7 @@ impl Ledger {
             let rules = entry
                 .dispatch
                 .iter()
-                .filter(|(of, _)| *of == dispatch)
+                .filter(|(place, _)| place.to == dispatch)
                 .count();
             *total = step(*total, rules as u64);
         }
@@ -137,7 +137,7 @@ impl Entry {
             chains,
             dispatch: sheet
                 .dispatch_rules()
-                .map(|(of, rule)| (of, rule.into()))
+                .map(|(place, rule)| (place, rule.into()))
                 .collect(),
             endpoints: sheet.endpoints,
         }

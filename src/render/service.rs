@@ -31,6 +31,7 @@ pub(super) fn write(
 ) {
     sheet.clear();
     for plan in plans(name, state, setting.zone) {
+        sheet.begin_port();
         sheet.endpoints += plan.selection.candidates.len();
         write_chains(sheet, &plan, setting.options, comments);
         dispatch::write_nat(sheet, &plan, setting.options);
@@ -47,6 +48,7 @@ pub(super) fn write_filter_only(
 ) {
     sheet.clear();
     for plan in plans(name, state, setting.zone) {
+        sheet.begin_port();
         sheet.endpoints += plan.selection.candidates.len();
         dispatch::write_filter(sheet, &plan);
     }

@@ -57,6 +57,18 @@ impl Dispatch {
     }
 }
 
+/// Where a dispatch rule belongs: rules of one place keep their order, others have none.
+///
+/// The order within a service port matters. An address can be an external IP and a load balancer's
+/// address at once, and the first rule that matches decides whether source ranges count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    /// The chain.
+    pub(super) to: Dispatch,
+    /// Which of the Service's ports, counted from 1.
+    pub(super) port: u16,
+}
+
 /// What a chain holds, in eight bytes. Two texts that differ have, but for one chance in 2^64, two
 /// digests.
 pub(super) type Digest = u64;
@@ -75,7 +87,9 @@ pub(super) struct Sheet {
     buf: Vec<u8>,
     chains: Vec<ChainEntry>,
     /// The rules behind `-A CHAIN`, each with its newline.
-    dispatch: Vec<(Dispatch, Range<usize>)>,
+    dispatch: Vec<(Place, Range<usize>)>,
+    /// The port begun last.
+    port: u16,
     /// Endpoints in any condition, of all ports.
     pub(super) endpoints: usize,
 }
@@ -86,7 +100,13 @@ impl Sheet {
         self.buf.clear();
         self.chains.clear();
         self.dispatch.clear();
+        self.port = 0;
         self.endpoints = 0;
+    }
+
+    /// Begins what the Service's next port contributes.
+    pub(super) fn begin_port(&mut self) {
+        self.port = self.port.saturating_add(1);
     }
 
     /// Begins a chain: rules follow until the next one begins.
@@ -123,7 +143,11 @@ impl Sheet {
     pub(super) fn dispatch(&mut self, to: Dispatch, write: impl FnOnce(Pen<'_>)) {
         let start = self.buf.len();
         write(Pen::new(&mut self.buf));
-        self.dispatch.push((to, start..self.buf.len()));
+        let place = Place {
+            to,
+            port: self.port,
+        };
+        self.dispatch.push((place, start..self.buf.len()));
     }
 
     /// The chains.
@@ -132,10 +156,10 @@ impl Sheet {
     }
 
     /// The dispatch rules: the blank behind the chain's name, the rule, and its newline.
-    pub(super) fn dispatch_rules(&self) -> impl Iterator<Item = (Dispatch, &[u8])> {
+    pub(super) fn dispatch_rules(&self) -> impl Iterator<Item = (Place, &[u8])> {
         self.dispatch
             .iter()
-            .map(|(to, range)| (*to, self.slice(range)))
+            .map(|(place, range)| (*place, self.slice(range)))
     }
 
     /// A chain's rules, whole lines.

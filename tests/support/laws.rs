@@ -297,7 +297,8 @@ fn assert_ordered(rules: &RuleSet) {
 
 type Normal = BTreeMap<(Table, String), Vec<String>>;
 
-/// The chains of a rule set, those that all Services share in no particular order.
+/// The chains of a rule set, those that all Services share in the order of service ports: the rules
+/// of one keep theirs.
 fn normal(rules: &RuleSet, comments: Comments) -> Normal {
     const SHARED: [&str; 4] = [
         "KUBE-SERVICES",
@@ -309,19 +310,28 @@ fn normal(rules: &RuleSet, comments: Comments) -> Normal {
     for table in Table::ALL {
         assert!(rules.chain(table, CANARY).is_some());
         for (name, chain) in rules.chains(table) {
-            let mut shown: Vec<_> = chain
-                .rules
-                .iter()
-                .map(|rule| text(rule, comments))
-                .collect();
+            let mut rules: Vec<&Rule> = chain.rules.iter().collect();
             if SHARED.contains(&name) {
-                shown.sort_unstable();
+                rules.sort_by_key(|rule| service_port(rule));
             }
+            let shown = rules.iter().map(|rule| text(rule, comments)).collect();
             normal.insert((table, name.to_owned()), shown);
         }
     }
     assert_ordered(rules);
     normal
+}
+
+/// Whose rule of a shared chain it is: the first word of its comment, and its protocol. The ways to
+/// NodePorts are nobody's: their addresses are a set.
+fn service_port(rule: &Rule) -> (String, String) {
+    if rule.target_chain() == Some("KUBE-NODEPORTS") {
+        return (String::new(), rule.to_string());
+    }
+    let comment = rule.comment().unwrap_or_default();
+    let name = comment.split(' ').next().unwrap_or_default();
+    let protocol = format!("{:?}", rule.protocol);
+    (name.to_owned(), protocol)
 }
 
 fn text(rule: &Rule, comments: Comments) -> String {
