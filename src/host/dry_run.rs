@@ -7,7 +7,7 @@ use std::io::{ErrorKind, Write};
 
 use tokio_util::sync::CancellationToken;
 
-use super::{Iptables, RestoreError, Restored, RunError};
+use super::{Iptables, NoCounter, RestoreError, Restored, RunError, nfacct};
 use crate::net::IpFamily;
 use crate::rules::{Payload, Table};
 
@@ -62,5 +62,15 @@ impl<I: Iptables> Iptables for DryRun<I> {
 
     async fn list(&self, table: Table, chains: &[&str]) -> Result<Option<String>, RunError> {
         self.kernel.list(table, chains).await
+    }
+
+    /// Only asks for the counter. If the kernel has it, or would make it, the match is taken for
+    /// granted: finding out takes a restore.
+    async fn make_counter(&self, name: &str) -> Result<(), NoCounter> {
+        let asked = nfacct::is_there(name);
+        asked.map(drop).map_err(|reason| NoCounter::Kernel {
+            name: name.to_owned(),
+            reason,
+        })
     }
 }

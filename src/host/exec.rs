@@ -2,6 +2,8 @@
 //!
 //! Apart from [`process`](super::process), which knows programs but not iptables.
 
+use std::cell::OnceCell;
+use std::rc::Rc;
 use std::time::Duration;
 
 use crate::rules::{Backend, Payload, Table, Text};
@@ -9,7 +11,7 @@ use crate::rules::{Backend, Payload, Table, Text};
 use super::process::Run;
 use super::programs::{QUERY_DEADLINE, printed, query};
 use super::restore_error::outcome;
-use super::{Ending, Iptables, Programs, RestoreError, Restored, RunError};
+use super::{Ending, Iptables, NoCounter, Programs, RestoreError, Restored, RunError, nfacct};
 
 /// How the programs are run. Any value is legal; a zero deadline kills at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,12 +34,18 @@ impl Default for Options {
 pub struct Exec {
     programs: Programs,
     options: Options,
+    /// Whether rules can name counters, once that is known.
+    nfacct_match: OnceCell<Result<(), Rc<RestoreError>>>,
 }
 
 impl Exec {
     /// Runs these programs.
     pub const fn new(programs: Programs, options: Options) -> Self {
-        Self { programs, options }
+        Self {
+            programs,
+            options,
+            nfacct_match: OnceCell::new(),
+        }
     }
 
     /// The programs it runs.
@@ -53,6 +61,18 @@ impl Exec {
         } else {
             &["--noflush", "--counters"]
         }
+    }
+
+    /// Finds out whether a rule can name counters, by making one in a chain that nothing leads to,
+    /// in the table that is the smallest of ours. `--test` would not do: it says yes to a match
+    /// that the kernel does not know.
+    async fn try_nfacct_match(&self, counter: &str) -> Result<(), RestoreError> {
+        let chain = "DELTAPROXY-NFACCT-TEST";
+        let mut payload = Text::new(format!(
+            "*mangle\n:{chain} - [0:0]\n-A {chain} -m nfacct --nfacct-name {counter}\nCOMMIT\n\
+             *mangle\n:{chain} - [0:0]\n-X {chain}\nCOMMIT\n"
+        ));
+        self.restore(&mut payload).await.map(drop)
     }
 }
 
@@ -97,5 +117,34 @@ impl Iptables for Exec {
             }) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    async fn make_counter(&self, name: &str) -> Result<(), NoCounter> {
+        nfacct::make(name).map_err(|reason| NoCounter::Kernel {
+            name: name.to_owned(),
+            reason,
+        })?;
+        if let Some(known) = self.nfacct_match.get() {
+            return known.clone().map_err(NoCounter::Match);
+        }
+        let tried = self.try_nfacct_match(name).await.map_err(Rc::new);
+        if is_verdict(&tried) {
+            // Nobody else can have set it: commands of one family never overlap.
+            let _ = self.nfacct_match.set(tried.clone());
+        }
+        tried.map_err(NoCounter::Match)
+    }
+}
+
+/// Whether the outcome tells something of the kernel and the programs, and not of the moment.
+fn is_verdict(tried: &Result<(), Rc<RestoreError>>) -> bool {
+    match tried.as_ref().map_err(Rc::as_ref) {
+        Ok(()) | Err(RestoreError::Refused { .. } | RestoreError::Failed { .. }) => true,
+        Err(
+            RestoreError::Locked { .. }
+            | RestoreError::TimedOut { .. }
+            | RestoreError::Killed { .. }
+            | RestoreError::Spawn { .. },
+        ) => false,
     }
 }

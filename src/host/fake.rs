@@ -3,10 +3,12 @@
 //! Apart from test folders because it is the meaning of `iptables-restore --noflush` and nothing
 //! else: kernel tests hold it against the real programs.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
-use super::{Ending, Iptables, RestoreError, Restored, RunError};
+use nix::errno::Errno;
+
+use super::{Ending, Iptables, NoCounter, RestoreError, Restored, RunError};
 use crate::rules::{Payload, RuleSet, Table};
 
 /// What goes wrong, once each, in the order given.
@@ -16,6 +18,8 @@ pub enum Fault {
     Restore,
     /// The save fails.
     Save,
+    /// A counter is not made.
+    Counter,
 }
 
 /// A kernel that is not there.
@@ -24,6 +28,7 @@ pub struct Fake {
     rules: RefCell<RuleSet>,
     payloads: RefCell<Vec<String>>,
     faults: RefCell<VecDeque<Fault>>,
+    keeps_counters: Cell<bool>,
 }
 
 impl Fake {
@@ -48,6 +53,11 @@ impl Fake {
     /// The payloads it was given since the last call, refused ones too.
     pub fn take_payloads(&self) -> Vec<String> {
         self.payloads.take()
+    }
+
+    /// From now on it makes the counters that it is asked for.
+    pub fn keep_counters(&self) {
+        self.keeps_counters.set(true);
     }
 
     /// Lets the next call of that kind fail.
@@ -119,5 +129,15 @@ impl Iptables for Fake {
             lines.extend(chain.rules.iter().map(|rule| format!("-A {name} {rule}\n")));
         }
         Ok(Some(lines.concat()))
+    }
+
+    async fn make_counter(&self, name: &str) -> Result<(), NoCounter> {
+        if self.strikes(Fault::Counter) || !self.keeps_counters.get() {
+            return Err(NoCounter::Kernel {
+                name: name.to_owned(),
+                reason: Errno::EOPNOTSUPP,
+            });
+        }
+        Ok(())
     }
 }

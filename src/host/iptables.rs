@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::rules::{Backend, Payload, Table};
 
-use super::{RestoreError, RunError};
+use super::{NoCounter, RestoreError, RunError};
 
 /// The rules of one IP family in the kernel.
 ///
@@ -32,6 +32,10 @@ pub trait Iptables {
     /// `-A` for each rule. `None` if one of the chains is not there. An error means that it could
     /// not be told, as while someone else holds the lock.
     async fn list(&self, table: Table, chains: &[&str]) -> Result<Option<String>, RunError>;
+
+    /// Makes the packet counter `name` unless it is there. After that rules may name it with
+    /// `-m nfacct`, until somebody deletes it; while one of them does, nobody can.
+    async fn make_counter(&self, name: &str) -> Result<(), NoCounter>;
 }
 
 /// What is known of a restore that succeeded. Any value is legal.

@@ -3,12 +3,15 @@
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::geteuid;
 
+use crate::host::nfacct::is_there;
 use crate::host::{
-    BackendChoice, Exec, Iptables, Options, Programs, RestoreError, excerpt, interface_addresses,
+    BackendChoice, Exec, Iptables, NoCounter, Options, Programs, RestoreError, counted_packets,
+    excerpt, interface_addresses,
 };
 use crate::net::IpFamily;
 use crate::rules::{Table, Text};
 
+use super::scripts::{LONG, exec, script};
 use super::{block_on, turn};
 
 /// Runs `test` on a thread in a fresh network namespace, for both backends and families.
@@ -115,5 +118,57 @@ fn a_fresh_namespace_has_few_addresses() {
             all.iter().all(|address| address.ip.is_loopback()),
             "{all:?}"
         );
+    });
+}
+
+#[test]
+fn counters_are_made_once_and_rules_can_name_them() {
+    in_namespace(|exec| {
+        assert_eq!(
+            (is_there("shop"), counted_packets("shop")),
+            (Ok(false), None)
+        );
+        for _ in 0..2 {
+            block_on(exec.make_counter("shop")).unwrap();
+            assert_eq!(
+                (is_there("shop"), counted_packets("shop")),
+                (Ok(true), Some(0))
+            );
+        }
+        let saved = block_on(exec.save(Table::Mangle)).unwrap();
+        assert!(!saved.contains("NFACCT"), "left behind: {saved}");
+        let rule = "-A OUTPUT -m nfacct --nfacct-name shop";
+        block_on(exec.restore(&mut text(&["*filter", rule, "COMMIT"]))).unwrap();
+        let longest = "x".repeat(31);
+        block_on(exec.make_counter(&longest)).unwrap();
+        let error = block_on(exec.make_counter(&"x".repeat(32))).unwrap_err();
+        assert!(matches!(error, NoCounter::Kernel { .. }), "{error}");
+    });
+}
+
+#[test]
+fn what_is_known_of_the_match_is_remembered_and_what_is_not_is_asked_again() {
+    in_namespace(|_| {
+        let folder = tempfile::tempdir().unwrap();
+        let calls = folder.path().join("calls");
+        let body = format!(
+            "cat >/dev/null; echo >>{0}; [ $(wc -l <{0}) = 1 ] && {{ echo 'Another app is currently \
+             holding the xtables lock' >&2; exit 4; }}; echo 'iptables-restore: line 4 failed' >&2; \
+             exit 1",
+            calls.display()
+        );
+        script(folder.path(), "iptables-restore", &body);
+        let exec = exec(folder.path(), LONG);
+        let says = |expected: &str| {
+            let error = block_on(exec.make_counter("shop")).unwrap_err();
+            let NoCounter::Match(cause) = &error else {
+                panic!("{error}");
+            };
+            assert!(cause.to_string().contains(expected), "{error}");
+        };
+        says("xtables lock");
+        says("refused line 4");
+        says("refused line 4");
+        assert_eq!(std::fs::read_to_string(&calls).unwrap(), "\n\n");
     });
 }

@@ -15,13 +15,13 @@ use crate::rules::{Table, Text};
 
 use super::{block_on, turn};
 
-fn script(folder: &Path, name: &str, body: &str) {
+pub(super) fn script(folder: &Path, name: &str, body: &str) {
     let path = folder.join(name);
     std::fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
 }
 
-fn exec(folder: &Path, deadline: Duration) -> Exec {
+pub(super) fn exec(folder: &Path, deadline: Duration) -> Exec {
     let programs = Programs {
         family: IpFamily::V4,
         iptables: folder.join("iptables").into(),
@@ -47,7 +47,7 @@ fn large() -> Text {
     Text::new(text.into_bytes())
 }
 
-const LONG: Duration = Duration::from_secs(60);
+pub(super) const LONG: Duration = Duration::from_secs(60);
 
 #[track_caller]
 fn restore(body: &str, deadline: Duration) -> Result<crate::host::Restored, RestoreError> {

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::process::Stdio;
 
-use deltaproxy::host::{Exec, Fake, Fault, Iptables, RestoreError, Restored, RunError};
+use deltaproxy::host::{Exec, Fake, Fault, Iptables, NoCounter, RestoreError, Restored, RunError};
 use deltaproxy::rules::{Comparison, Payload, RuleSet, Table, Text};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
@@ -98,6 +98,14 @@ impl Iptables for Both {
 
     async fn list(&self, table: Table, chains: &[&str]) -> Result<Option<String>, RunError> {
         self.fake.list(table, chains).await
+    }
+
+    async fn make_counter(&self, name: &str) -> Result<(), NoCounter> {
+        let faked = self.fake.make_counter(name).await;
+        match &self.real {
+            Some(real) if faked.is_ok() => real.make_counter(name).await,
+            _ => faked,
+        }
     }
 }
 

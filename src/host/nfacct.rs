@@ -1,0 +1,84 @@
+//! The kernel's named packet counters, to which rules add with `-m nfacct`.
+//!
+//! Apart because they are no rules: they have an interface of their own, belong to both families,
+//! and outlive the rules that name them.
+//!
+//! # Source
+//!
+//! Upstream: pkg/proxy/util/nfacct (v1.36)
+
+use std::os::fd::AsRawFd;
+use std::rc::Rc;
+
+use nix::errno::Errno;
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, recv, sendto, socket,
+};
+
+use super::RestoreError;
+use super::nfacct_message::{Answer, Request, answer, request};
+
+/// Room for any answer: a counter takes some 80 bytes, a refusal repeats the request.
+const ANSWER_BYTES: usize = 1024;
+
+/// Why rules cannot name a counter.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum NoCounter {
+    /// The kernel keeps none, or not for us.
+    #[error("the kernel keeps no nfacct counter `{name}`: {}", reason.desc())]
+    Kernel {
+        /// The counter's.
+        name: String,
+        /// What the kernel said.
+        reason: Errno,
+    },
+    /// It is there, but a rule that names it is refused: the match is another part of the kernel
+    /// and of iptables than the counters are.
+    #[error("rules cannot name nfacct counters: {0}")]
+    Match(Rc<RestoreError>),
+}
+
+/// How many packets the counter has seen; `None` if it is not there or may not be read.
+pub fn counted_packets(name: &str) -> Option<u64> {
+    match ask(Request::Get, name) {
+        Ok(Answer::Packets(packets)) => Some(packets),
+        _ => None,
+    }
+}
+
+/// Makes the counter, unless it is there: then the kernel is busy with it, and leaves it as it is.
+pub(super) fn make(name: &str) -> Result<(), Errno> {
+    match ask(Request::Create, name)? {
+        Answer::Done | Answer::Refused(Errno::EBUSY | Errno::EEXIST) => Ok(()),
+        Answer::Refused(error) => Err(error),
+        Answer::Packets(_) => Err(Errno::EBADMSG),
+    }
+}
+
+/// Whether the counter is there. An error means that this kernel has no counters, or none for us.
+pub(super) fn is_there(name: &str) -> Result<bool, Errno> {
+    match ask(Request::Get, name)? {
+        Answer::Packets(_) => Ok(true),
+        Answer::Refused(Errno::ENOENT) => Ok(false),
+        Answer::Refused(error) => Err(error),
+        Answer::Done => Err(Errno::EBADMSG),
+    }
+}
+
+/// The kernel answers before it returns from the sending, so there is never anything to wait for,
+/// and a socket for each question costs less than one to look after.
+fn ask(what: Request, name: &str) -> Result<Answer, Errno> {
+    let request = request(what, name)?;
+    let socket = socket(
+        AddressFamily::Netlink,
+        SockType::Raw,
+        SockFlag::SOCK_CLOEXEC,
+        SockProtocol::NetlinkNetFilter,
+    )?;
+    let kernel = NetlinkAddr::new(0, 0);
+    sendto(socket.as_raw_fd(), &request, &kernel, MsgFlags::empty())?;
+    let mut datagram = [0; ANSWER_BYTES];
+    let length = recv(socket.as_raw_fd(), &mut datagram, MsgFlags::MSG_DONTWAIT)?;
+    let datagram = datagram.get(..length).unwrap_or_default();
+    answer(datagram).ok_or(Errno::EBADMSG)
+}
