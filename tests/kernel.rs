@@ -10,9 +10,9 @@ mod scenario;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use deltaproxy::host::{BackendChoice, Exec, Iptables, Options, Programs, RestoreError};
+use deltaproxy::host::{BackendChoice, Exec, Iptables, Options, Programs};
 use deltaproxy::net::IpFamily;
-use deltaproxy::rules::{Backend, Text};
+use deltaproxy::rules::Backend;
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::geteuid;
 use scenario::{Both, Scenario};
@@ -57,26 +57,15 @@ fn skip<T>(why: &str) -> Option<T> {
     None
 }
 
-fn restore(exec: &Exec, text: &str) -> Result<(), RestoreError> {
-    block_on(exec.restore(&mut Text::new(text))).map(|_| ())
-}
-
-/// Whether rules can name nfacct objects here: the match is known, and the objects are there.
-///
-/// TODO: make the objects once `host` can; until then such scenarios are skipped everywhere.
-fn knows_nfacct(exec: &Exec) -> bool {
-    let name = "ct_state_invalid_dropped_pkts";
-    let rule =
-        |command| format!("*filter\n{command} INPUT -m nfacct --nfacct-name {name}\nCOMMIT\n");
-    restore(exec, &rule("-A")).is_ok() && restore(exec, &rule("-D")).is_ok()
-}
-
 /// The replay of one scenario in a namespace of its own; `Ok(false)`: skipped.
 fn replay(scenario: &Scenario, choice: BackendChoice, backend: Backend) -> Result<bool, String> {
     let Some(exec) = enter(choice, scenario.options.family) else {
         return Ok(false);
     };
-    if scenario.options.uses_nfacct && !knows_nfacct(&exec) {
+    if scenario.options.keeps_counters
+        && let Err(error) = block_on(exec.make_counter("tried"))
+    {
+        skip::<()>(&error.to_string());
         return Ok(false);
     }
     let run = scenario.run_on(backend, Both::with(exec));

@@ -4,7 +4,7 @@
 //! else: kernel tests hold it against the real programs.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use nix::errno::Errno;
 
@@ -29,6 +29,7 @@ pub struct Fake {
     payloads: RefCell<Vec<String>>,
     faults: RefCell<VecDeque<Fault>>,
     keeps_counters: Cell<bool>,
+    counters: RefCell<BTreeSet<String>>,
 }
 
 impl Fake {
@@ -73,6 +74,17 @@ impl Fake {
         }
         is_next
     }
+
+    /// The first line that names a counter nobody made, counted from 1.
+    fn line_without_counter(&self, text: &str) -> Option<usize> {
+        let counters = self.counters.borrow();
+        let is_missing = |line: &str| {
+            let after = line.split_once("--nfacct-name ");
+            let name = after.and_then(|(_, after)| after.split_whitespace().next());
+            name.is_some_and(|name| !counters.contains(name))
+        };
+        text.lines().position(is_missing).map(|before| before + 1)
+    }
 }
 
 impl Iptables for Fake {
@@ -84,6 +96,11 @@ impl Iptables for Fake {
             Err(RestoreError::Killed {
                 signal: 9,
                 stderr: "injected".to_owned(),
+            })
+        } else if let Some(line) = self.line_without_counter(&text) {
+            Err(RestoreError::Refused {
+                line,
+                reason: "no such counter".to_owned(),
             })
         } else {
             let refused = self.rules.borrow_mut().apply(&text);
@@ -138,6 +155,7 @@ impl Iptables for Fake {
                 reason: Errno::EOPNOTSUPP,
             });
         }
+        self.counters.borrow_mut().insert(name.to_owned());
         Ok(())
     }
 }

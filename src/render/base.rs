@@ -5,7 +5,8 @@
 
 use std::net::IpAddr;
 
-use super::options::{Accounting, InvalidPackets, LocalhostNodePorts, NodePortAddresses, Options};
+use super::counter::Counter;
+use super::options::{InvalidPackets, LocalhostNodePorts, NodePortAddresses, Options};
 use super::pen::Pen;
 use super::stats::RuleCounts;
 use crate::net::IpFamily;
@@ -66,13 +67,11 @@ pub(super) fn write_filter(buf: &mut Vec<u8>, options: &Options) {
     }
     if options.invalid_packets == InvalidPackets::Dropped {
         let rule = Pen::append(buf, "KUBE-FORWARD").words("-m conntrack --ctstate INVALID");
-        match options.accounting {
-            Accounting::Nfacct => {
-                rule.words("-m nfacct --nfacct-name ct_state_invalid_dropped_pkts")
-            }
-            Accounting::Absent => rule,
+        if options.counters.has(Counter::InvalidDropped) {
+            rule.words(Counter::InvalidDropped.words()).jump("DROP");
+        } else {
+            rule.jump("DROP");
         }
-        .jump("DROP");
     }
     let mark = options.masquerade.mark();
     Pen::append(buf, "KUBE-FORWARD")

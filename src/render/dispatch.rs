@@ -4,6 +4,7 @@
 //! and because most changes leave them as they are.
 
 use super::chain::ChainKind;
+use super::counter::Counter;
 use super::options::Options;
 use super::plan::{Plan, Reception};
 use super::sheet::{Dispatch, Sheet};
@@ -59,7 +60,7 @@ pub(super) fn write_nat(sheet: &mut Sheet, plan: &Plan<'_>, options: &Options) {
                 .protocol(port.protocol)
                 .words("-d 127.0.0.0/8")
                 .destination_port(node_port)
-                .words("-m nfacct --nfacct-name localhost_nps_accepted_pkts")
+                .words(Counter::LocalhostNodePorts.words())
                 .jump_to(external);
         });
     }

@@ -18,6 +18,7 @@ mod balance;
 mod base;
 mod chain;
 mod changes;
+mod counter;
 mod dispatch;
 mod endpoint;
 mod full;
@@ -38,14 +39,15 @@ mod tests;
 
 pub use base::CANARY;
 pub use chain::{ChainKind, ServiceChain, is_service_chain};
+pub use counter::{Counter, Counters};
 pub use full::Full;
 pub use guard::{guarded_chains, is_intact};
 pub use jump::{JUMPS, Jump};
 pub use ledger::Ledger;
 pub use live::Live;
 pub use options::{
-    Accounting, Comments, InvalidPackets, LARGE_CLUSTER_ENDPOINTS, LocalDetector,
-    LocalhostNodePorts, Masquerade, MasqueradePolicy, NodePortAddresses, Options, PartialRestore,
+    Comments, InvalidPackets, LARGE_CLUSTER_ENDPOINTS, LocalDetector, LocalhostNodePorts,
+    Masquerade, MasqueradePolicy, NodePortAddresses, Options, PartialRestore,
 };
 pub use partial::{Partial, partial};
 pub use service::Setting;

@@ -6,6 +6,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
+use super::counter::{Counter, Counters};
 use crate::net::{IpFamily, IpNet};
 use crate::rules::Backend;
 
@@ -32,8 +33,8 @@ pub struct Options {
     pub localhost_node_ports: LocalhostNodePorts,
     /// Whether packets that conntrack calls invalid are dropped.
     pub invalid_packets: InvalidPackets,
-    /// Whether packets are counted in nfacct objects.
-    pub accounting: Accounting,
+    /// Which counters of the kernel rules may name.
+    pub counters: Counters,
     /// This node's own address in this family: a load balancer that admits it admits traffic from
     /// the node to itself.
     pub node_ip: IpAddr,
@@ -60,7 +61,7 @@ impl Options {
             node_port_addresses: NodePortAddresses::All,
             localhost_node_ports,
             invalid_packets: InvalidPackets::Dropped,
-            accounting: Accounting::Absent,
+            counters: Counters::NONE,
             node_ip,
             large_cluster_endpoints: LARGE_CLUSTER_ENDPOINTS,
         }
@@ -70,7 +71,7 @@ impl Options {
     pub(super) fn counts_localhost_node_ports(&self) -> bool {
         self.family == IpFamily::V4
             && self.localhost_node_ports == LocalhostNodePorts::Allowed
-            && self.accounting == Accounting::Nfacct
+            && self.counters.has(Counter::LocalhostNodePorts)
     }
 }
 
@@ -143,16 +144,6 @@ pub enum InvalidPackets {
     Dropped,
     /// Left alone, because conntrack was told to be liberal.
     Forwarded,
-}
-
-/// Whether some rules count what they match in named counters of the kernel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Accounting {
-    /// Both counters exist, and so does the match.
-    Nfacct,
-    /// They do not.
-    #[default]
-    Absent,
 }
 
 /// Whether rules written for endpoints carry comments.

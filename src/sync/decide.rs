@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::render::Options;
+use crate::render::{Counters, Options};
 
 /// How much is restored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +72,11 @@ impl History {
     /// Notes that the next sync has to be full.
     pub fn force_full(&mut self, reason: FullReason) {
         self.must_be_full.get_or_insert(reason);
+    }
+
+    /// The counters that the last rendering named. They are looked after by full syncs only.
+    pub fn counters(&self) -> Option<Counters> {
+        self.options.as_ref().map(|options| options.counters)
     }
 
     /// How much the next sync restores, if it renders with `options`.

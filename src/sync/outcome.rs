@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use super::decide::Scope;
 use super::pacer::End;
-use crate::host::{Excerpt, RestoreError, RunError};
+use crate::host::{Excerpt, NoCounter, RestoreError, RunError};
 use crate::render::{PayloadStats, RuleCounts};
 
 /// One sync: one attempt, or two if a partial one failed.
@@ -33,6 +33,8 @@ pub struct Attempt {
     pub stats: PayloadStats,
     /// The payload's text, of a partial restore only: a full one is never held whole.
     pub payload: Vec<u8>,
+    /// Why rules do without a counter, or without both; only when that is new.
+    pub no_counter: Option<NoCounter>,
     /// How long others kept the lock.
     pub lock_wait: Duration,
     /// How it ended.

@@ -108,6 +108,9 @@ impl Reporter {
         };
         self.metrics.synced(self.family, size, attempt.took);
         self.metrics.lock_waited(self.family, attempt.lock_wait);
+        if let Some(cause) = &attempt.no_counter {
+            info!(family = %self.family, %cause, "some packets are not counted");
+        }
         match &attempt.result {
             Ok(()) => {
                 self.metrics.restored(size, attempt.stats.bytes);

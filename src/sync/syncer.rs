@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 use super::decide::{FullReason, History, Scope};
 use super::outcome::{Attempt, Failure, Outcome};
 use super::surroundings::Surroundings;
-use crate::host::{Iptables, RestoreError, Restored, excerpt};
-use crate::render::{self, Full, Ledger, Live, Options, Partial, PartialRestore, Setting};
+use crate::host::{Iptables, NoCounter, RestoreError, Restored, excerpt};
+use crate::render::{
+    self, Counter, Counters, Full, Ledger, Live, Options, Partial, PartialRestore, Setting,
+};
 use crate::rules::{Payload, Table, Text};
 use crate::tracker::Tracker;
 
@@ -72,12 +74,13 @@ impl<I: Iptables> Syncer<I> {
     /// One sync. A partial restore that fails becomes a full one at once. Only what the kernel has
     /// taken is settled, so a failed sync loses nothing.
     pub async fn once(&mut self, machine: &[IpAddr]) -> Outcome {
-        let options = self
+        let mut options = self
             .options
             .surroundings
             .options(self.tracker.node(), machine);
+        options.counters = self.history.counters().unwrap_or_default();
         let dirty = self.tracker.pending();
-        let mut attempts = vec![self.attempt(self.scope(&options), &options).await];
+        let mut attempts = vec![self.attempt(self.scope(&options), &mut options).await];
         if let [
             Attempt {
                 scope: Scope::Partial,
@@ -87,7 +90,7 @@ impl<I: Iptables> Syncer<I> {
         ] = attempts[..]
         {
             attempts.push(
-                self.attempt(Scope::Full(FullReason::Failed), &options)
+                self.attempt(Scope::Full(FullReason::Failed), &mut options)
                     .await,
             );
         }
@@ -118,10 +121,14 @@ impl<I: Iptables> Syncer<I> {
         }
     }
 
-    async fn attempt(&mut self, scope: Scope, options: &Options) -> Attempt {
+    async fn attempt(&mut self, scope: Scope, options: &mut Options) -> Attempt {
         let started = (self.clock)();
+        let mut no_counter = None;
         let (partial, restored) = match scope {
-            Scope::Full(_) => self.full(options).await,
+            Scope::Full(_) => {
+                (options.counters, no_counter) = self.make_counters().await;
+                self.full(options).await
+            }
             Scope::Partial => self.partial(options).await,
         };
         let ended = (self.clock)();
@@ -136,11 +143,29 @@ impl<I: Iptables> Syncer<I> {
             took: ended.saturating_duration_since(started),
             stats: partial.stats,
             payload: partial.text,
+            no_counter,
             lock_wait: restored
                 .as_ref()
                 .map_or(Duration::ZERO, |done| done.lock_wait),
             result: restored.map(|_| ()),
         }
+    }
+
+    /// Counters are looked after with all else in the kernel: somebody may have deleted one that no
+    /// rule named. A rule does without the one that cannot be made.
+    ///
+    /// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`, "ensure the nfacct counters"
+    /// (v1.36)
+    async fn make_counters(&self) -> (Counters, Option<NoCounter>) {
+        let (mut counters, mut why_not) = (Counters::NONE, None);
+        for counter in Counter::ALL {
+            match self.iptables.make_counter(counter.name()).await {
+                Ok(()) => counters.add(counter),
+                Err(cause) => drop(why_not.get_or_insert(cause)),
+            }
+        }
+        let is_new = self.history.counters() != Some(counters);
+        (counters, why_not.filter(|_| is_new))
     }
 
     async fn full(&mut self, options: &Options) -> (Partial, Result<Restored, Failure>) {

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use deltaproxy::host::{Fake, Fault, RestoreError};
 use deltaproxy::net::IpFamily;
-use deltaproxy::render::{CANARY, PartialRestore, RuleCounts};
+use deltaproxy::render::{CANARY, Counters, PartialRestore, RuleCounts};
 use deltaproxy::rules::{Match, Rule, RuleSet, Table};
 use deltaproxy::sync::{Attempt, End, Failure, FullReason, Scope, Syncer, SyncerOptions};
 
@@ -196,6 +196,9 @@ fn holding(save: &str) -> Fake {
 }
 
 fn syncer(kernel: Fake, world: &World, options: &SyncerOptions) -> Syncer<Fake> {
+    if options.surroundings.fixed.counters == Counters::ALL {
+        kernel.keep_counters();
+    }
     Syncer::new(kernel, world.tracker(), options.clone(), clock)
 }
 

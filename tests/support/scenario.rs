@@ -18,7 +18,7 @@
 //! service    ns1/svc1 cluster=172.30.0.41 port=p80:80/tcp:3001 ... (see objects.rs)
 //! endpoints  ns1/svc1 slice=a port=p80:80 10.180.0.1@node-a,not-ready ...
 //! delete     service ns1/svc1 | endpoints ns1/svc1 [slice=a]
-//! fault      restore | save                                        the next one fails
+//! fault      restore | save | counter                              the next one fails
 //! wait       1h                                                    the clock goes on
 //! sync       full (first sync) | partial | nothing | partial failed, then full (...)
 //! payload    + block                                               what was sent, exactly

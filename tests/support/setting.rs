@@ -14,7 +14,7 @@ use std::net::IpAddr;
 
 use deltaproxy::net::{IpFamily, IpNet};
 use deltaproxy::render::{
-    Accounting, InvalidPackets, LocalDetector, LocalhostNodePorts, Masquerade, MasqueradePolicy,
+    Counters, InvalidPackets, LocalDetector, LocalhostNodePorts, Masquerade, MasqueradePolicy,
     Options,
 };
 use deltaproxy::rules::Backend;
@@ -26,7 +26,7 @@ use super::{Dice, Use, ip, pod_cidr};
 pub(crate) fn upstream_options(family: IpFamily) -> Options {
     let mut options = Options {
         local_traffic: LocalDetector::Cidr(pod_cidr(family)),
-        accounting: Accounting::Nfacct,
+        counters: Counters::ALL,
         node_ip: ip(family, Use::Node, 1),
         large_cluster_endpoints: usize::MAX,
         ..Options::defaults(family)
@@ -59,7 +59,7 @@ pub(crate) fn any_surroundings(dice: &mut Dice, family: IpFamily) -> Surrounding
             IpFamily::V6 => LocalhostNodePorts::Refused,
         },
         invalid_packets: dice.pick(&[InvalidPackets::Dropped, InvalidPackets::Forwarded]),
-        accounting: dice.pick(&[Accounting::Nfacct, Accounting::Absent]),
+        counters: dice.pick(&[Counters::ALL, Counters::NONE]),
         ..upstream_options(family)
     };
     Surroundings {

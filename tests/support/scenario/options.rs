@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use deltaproxy::net::{IpFamily, IpNet, parse_cidr, parse_ip};
 use deltaproxy::render::{
-    self, Accounting, InvalidPackets, LocalhostNodePorts, MasqueradePolicy, PartialRestore,
+    self, InvalidPackets, LocalhostNodePorts, MasqueradePolicy, PartialRestore,
 };
 use deltaproxy::rules::Backend;
 use deltaproxy::sync::{LocalMode, NodePortSource, Surroundings, SyncerOptions};
@@ -17,8 +17,8 @@ use super::text::Statement;
 pub(crate) struct Options {
     /// The one family that the scenario is about.
     pub(crate) family: IpFamily,
-    /// Written by `options nfacct`: real kernels may not have the match.
-    pub(crate) uses_nfacct: bool,
+    /// Whether the kernel has nfacct: `options nfacct`.
+    pub(crate) keeps_counters: bool,
     /// What the syncer is told.
     pub(crate) syncer: SyncerOptions,
 }
@@ -64,7 +64,7 @@ impl Options {
         };
         Self {
             family,
-            uses_nfacct: false,
+            keeps_counters: false,
             syncer: SyncerOptions {
                 surroundings,
                 shape: PartialRestore::ChangedChains,
@@ -99,10 +99,7 @@ impl Options {
             ("be-liberal", "") => fixed.invalid_packets = InvalidPackets::Forwarded,
             ("large-cluster", _) => fixed.large_cluster_endpoints = number(value)?,
             ("partial-restore", "kep-3453") => self.syncer.shape = PartialRestore::Kep3453,
-            ("nfacct", "") => {
-                fixed.accounting = Accounting::Nfacct;
-                self.uses_nfacct = true;
-            }
+            ("nfacct", "") => self.keeps_counters = true,
             _ => return Err("no such option".to_owned()),
         }
         Ok(())

@@ -10,7 +10,7 @@ use deltaproxy::host::{Fault, Iptables, RestoreError};
 use deltaproxy::ingest::{self, Interner};
 use deltaproxy::model::{Change, ServiceName, SliceName};
 use deltaproxy::net::IpFamily;
-use deltaproxy::render::RuleCounts;
+use deltaproxy::render::{Counter, RuleCounts};
 use deltaproxy::rules::{Locality, Rule, RuleSet, Table, Text};
 use deltaproxy::sync::{Attempt, End, Failure, Outcome, Scope, Syncer};
 use deltaproxy::tracker::Tracker;
@@ -45,6 +45,9 @@ impl World {
     pub(crate) fn new(options: Options, below: Both) -> Result<Self, String> {
         let tracker = Tracker::new(SystemTime::UNIX_EPOCH);
         TIME.set(Duration::ZERO);
+        if options.keeps_counters {
+            below.fake.keep_counters();
+        }
         let mut world = Self {
             syncer: Syncer::new(below, tracker, options.syncer, clock),
             runtime: tokio::runtime::Builder::new_current_thread()
@@ -114,6 +117,11 @@ impl World {
             [file] => recorded::file(file)?,
             _ => block.join("\n") + "\n",
         });
+        // Whoever wrote these rules has made the counters that they name.
+        for counter in Counter::ALL {
+            let made = self.syncer.iptables().make_counter(counter.name());
+            let _ = self.runtime.block_on(made);
+        }
         let restored = self.syncer.iptables().restore(&mut payload);
         let restored = self.runtime.block_on(restored);
         restored.map_err(|error| error.to_string())?;
@@ -168,6 +176,7 @@ impl World {
             self.syncer.iptables().inject(match word.as_str() {
                 "restore" => Fault::Restore,
                 "save" => Fault::Save,
+                "counter" => Fault::Counter,
                 other => return Err(format!("`{other}` does not fail")),
             });
         }
