@@ -4,6 +4,7 @@
 
 mod support;
 
+use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -338,4 +339,100 @@ fn a_broken_manifest_keeps_the_last_good_content() {
     assert!(node.rules().contains("10.4.0.12:8080"));
     node.write(&SHOP.replace("10.4.0.12", "10.4.0.13"));
     node.wait_for_rule("--to-destination 10.4.0.13:8080");
+}
+
+/// The Service again, with a NodePort for datagrams: each sent is one packet.
+const SHOP_ON_NODE_PORT: &str = "\
+apiVersion: v1
+kind: Service
+metadata: {name: shop}
+spec:
+  type: NodePort
+  clusterIP: 10.96.0.10
+  ports: [{name: dns, port: 53, protocol: UDP, nodePort: 30053}]
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: shop-1, labels: {kubernetes.io/service-name: shop}}
+addressType: IPv4
+ports: [{name: dns, port: 8053, protocol: UDP}]
+endpoints: [{addresses: [10.4.0.12]}]
+";
+
+/// The two counters of the kernel on the metrics page.
+const INVALID: &str = "kubeproxy_iptables_ct_state_invalid_dropped_packets_total";
+const ON_LOCALHOST: &str = "kubeproxy_iptables_localhost_nodeports_accepted_packets_total";
+
+fn packets_are_counted_across_a_restart(backend: Backend) {
+    if !is_ready() {
+        return;
+    }
+    let node = Node::new(backend);
+    node.write(SHOP_ON_NODE_PORT);
+    let mut first = node.start(backend_programs(backend));
+    node.wait_for_rule("--to-destination 10.4.0.12:8053");
+    let rules = node.rules();
+    // The programs print two blanks between the option and the name.
+    for counter in [
+        " ct_state_invalid_dropped_pkts -j DROP",
+        " localhost_nps_accepted_pkts -j KUBE-EXT-",
+    ] {
+        assert!(rules.contains(counter), "no `{counter}` in\n{rules}");
+    }
+    let count = |name: &str, count: u32| {
+        let line = format!("{name} {count}");
+        assert!(node.metric(&line), "no `{line}`");
+    };
+    count(INVALID, 0);
+    count(ON_LOCALHOST, 0);
+    node.netns.enter(|| {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        // Where it would go from there, nothing is routed to.
+        let _ = socket.send_to(b"?", "127.0.0.1:30053");
+    });
+    count(ON_LOCALHOST, 1);
+    assert!(first.terminate().success());
+
+    let _second = node.start(backend_programs(backend));
+    eventually(PATIENCE, || {
+        let is_synced = node
+            .metric("kubeproxy_sync_full_proxy_rules_duration_seconds_count{ip_family=\"IPv4\"} 1");
+        ensure(is_synced, || "not synced".to_owned())
+    });
+    count(ON_LOCALHOST, 1);
+}
+
+#[test]
+fn packets_are_counted_across_a_restart_on_nft() {
+    packets_are_counted_across_a_restart(Backend::Nft);
+}
+
+#[test]
+fn packets_are_counted_across_a_restart_on_legacy() {
+    packets_are_counted_across_a_restart(Backend::Legacy);
+}
+
+#[test]
+fn without_the_match_rules_are_written_without_counters() {
+    if !is_ready() {
+        return;
+    }
+    let node = Node::new(Backend::Legacy);
+    node.write(SHOP_ON_NODE_PORT);
+    // As where the kernel has the counters and not the match.
+    let script = "payload=$(cat)\n\
+        case $payload in *nfacct*) echo 'iptables-restore: line 4 failed' >&2; exit 1;;\n\
+        *) printf '%s\\n' \"$payload\" | $REAL \"$@\";; esac";
+    let daemon = node.start(with_restore(Backend::Legacy, script));
+    node.wait_for_rule("--to-destination 10.4.0.12:8053");
+    node.write(&SHOP_ON_NODE_PORT.replace("10.4.0.12", "10.4.0.13"));
+    node.wait_for_rule("--to-destination 10.4.0.13:8053");
+    let rules = node.rules();
+    assert!(
+        !rules.contains("nfacct") && !rules.contains("NFACCT"),
+        "{rules}"
+    );
+    let log = daemon.log();
+    assert_eq!(log.matches("not counted").count(), 1, "{log}");
+    assert!(!log.contains("restore failed"), "{log}");
 }

@@ -15,8 +15,10 @@ use tracing::{info, warn};
 
 use crate::config::Config;
 use crate::health::Health;
+use crate::host::counted_packets;
 use crate::net::PerFamily;
-use crate::telemetry::Metrics;
+use crate::render::Counter;
+use crate::telemetry::{KernelCounts, Metrics};
 
 /// How long a restore under way may take to end once the process is told to. Kubernetes kills
 /// after 30 s by default.
@@ -38,6 +40,10 @@ async fn daemon(config: &Config) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let stop = CancellationToken::new();
     let metrics = Metrics::new()?;
+    metrics.registry.register(Box::new(KernelCounts::new(
+        || counted_packets(Counter::InvalidDropped.name()),
+        || counted_packets(Counter::LocalhostNodePorts.name()),
+    )?))?;
     let health = Health::new(config.sync_period);
     let (v4, v4_changes) = unbounded_channel();
     let (v6, v6_changes) = unbounded_channel();

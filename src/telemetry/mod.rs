@@ -3,6 +3,7 @@
 //! Apart so that nothing else decides how a number is called or where a log line goes.
 
 mod http;
+mod kernel_counts;
 mod listen;
 mod logging;
 mod metrics;
@@ -13,6 +14,7 @@ mod sync_families;
 mod watch_metrics;
 
 pub use http::{Reply, not_found, reply, serve};
+pub use kernel_counts::{KernelCounts, ReadCount};
 pub use listen::{ListenError, listen, listen_retrying};
 pub use logging::{Color, Format, LogError, LogLevel, Options as LogOptions, install};
 pub use metrics::{Attempt, Policy, SyncMetrics};

@@ -119,7 +119,8 @@ fn start_time() -> Option<f64> {
     Some(boot.trim().parse::<f64>().ok()? + ticks / TICKS_PER_SECOND)
 }
 
-fn counter(name: (&str, &str), value: f64) -> MetricFamily {
+/// A family of one counter without labels.
+pub(super) fn counter(name: (&str, &str), value: f64) -> MetricFamily {
     let mut counter = Counter::default();
     counter.set_value(value);
     let mut metric = Metric::default();

@@ -4,7 +4,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use prometheus::TextEncoder;
 
-use super::super::Metrics;
+use super::super::{KernelCounts, Metrics};
 use super::{Attempt, Policy};
 use crate::net::IpFamily;
 
@@ -31,6 +31,8 @@ fn used() -> Metrics {
     metrics.health.livez("503");
     metrics.watch.failed("Service");
     metrics.watch.undecodable("Node");
+    let counts = KernelCounts::new(|| Some(12), || Some(34)).unwrap();
+    metrics.registry.register(Box::new(counts)).unwrap();
     metrics
 }
 
@@ -40,11 +42,12 @@ fn text() -> String {
         .unwrap()
 }
 
-/// Name and type of what kube-proxy has in iptables mode, without the two that are read from
-/// nfacct.
-const UPSTREAM: [&str; 19] = [
+/// Name and type of what kube-proxy has in iptables mode.
+const UPSTREAM: [&str; 21] = [
     "conntrack_reconciler_deleted_entries_total counter",
     "conntrack_reconciler_sync_duration_seconds histogram",
+    "iptables_ct_state_invalid_dropped_packets_total counter",
+    "iptables_localhost_nodeports_accepted_packets_total counter",
     "network_programming_duration_seconds histogram",
     "proxy_healthz_total counter",
     "proxy_livez_total counter",
@@ -100,6 +103,8 @@ fn samples_are_spelled_as_dashboards_ask_for_them() {
         "kubeproxy_sync_proxy_rules_endpoint_changes_pending 2",
         "kubeproxy_sync_proxy_rules_endpoint_changes_total 6",
         "kubeproxy_sync_proxy_rules_no_local_endpoints_total{ip_family=\"IPv4\",traffic_policy=\"external\"} 3",
+        "kubeproxy_iptables_ct_state_invalid_dropped_packets_total 12",
+        "kubeproxy_iptables_localhost_nodeports_accepted_packets_total 34",
         "kubeproxy_proxy_healthz_total{code=\"200\"} 1",
         "deltaproxy_restore_lock_wait_seconds_total{ip_family=\"IPv4\"} 0.25",
         "deltaproxy_restore_payload_bytes_bucket{scope=\"partial\",le=\"1024\"} 1",
@@ -112,4 +117,22 @@ fn samples_are_spelled_as_dashboards_ask_for_them() {
             "{line} not in\n{text}"
         );
     }
+}
+
+#[test]
+fn counts_that_cannot_be_read_are_left_out() {
+    let metrics = Metrics::new().unwrap();
+    let counts = KernelCounts::new(|| None, || Some(0)).unwrap();
+    metrics.registry.register(Box::new(counts)).unwrap();
+    let text = TextEncoder::new()
+        .encode_to_string(&metrics.registry.gather())
+        .unwrap();
+    let counts: Vec<_> = text
+        .lines()
+        .filter(|line| line.starts_with("kubeproxy_iptables_"))
+        .collect();
+    assert_eq!(
+        counts,
+        ["kubeproxy_iptables_localhost_nodeports_accepted_packets_total 0"]
+    );
 }
