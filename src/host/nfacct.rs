@@ -25,7 +25,7 @@ const ANSWER_BYTES: usize = 1024;
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum NoCounter {
     /// The kernel keeps none, or not for us.
-    #[error("the kernel keeps no nfacct counter `{name}`: {}", reason.desc())]
+    #[error("no nfacct counter `{name}`: {}", reason.desc())]
     Kernel {
         /// The counter's.
         name: String,

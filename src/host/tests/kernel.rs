@@ -2,11 +2,12 @@
 
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::geteuid;
+use tokio_util::sync::CancellationToken;
 
 use crate::host::nfacct::is_there;
 use crate::host::{
-    BackendChoice, Exec, Iptables, NoCounter, Options, Programs, RestoreError, counted_packets,
-    excerpt, interface_addresses,
+    BackendChoice, DryRun, Exec, Iptables, NoCounter, Options, Programs, RestoreError,
+    counted_packets, excerpt, interface_addresses,
 };
 use crate::net::IpFamily;
 use crate::rules::{Table, Text};
@@ -124,6 +125,8 @@ fn a_fresh_namespace_has_few_addresses() {
 #[test]
 fn counters_are_made_once_and_rules_can_name_them() {
     in_namespace(|exec| {
+        let dry_run = DryRun::new(IpFamily::V4, exec.clone(), CancellationToken::new());
+        block_on(dry_run.make_counter("shop")).unwrap();
         assert_eq!(
             (is_there("shop"), counted_packets("shop")),
             (Ok(false), None)
