@@ -9,7 +9,7 @@ use crate::rules::{Backend, Payload, Table};
 
 use super::{NoCounter, RestoreError, RunError};
 
-/// The rules of one IP family in the kernel.
+/// The rules of one IP family in the kernel, and the counters that they name.
 ///
 /// Commands of one family never overlap: their owner awaits one before it starts the next.
 #[expect(

@@ -38,7 +38,8 @@ pub enum NodePortSource {
 /// What is fixed for the life of the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Surroundings {
-    /// Everything that never changes; the rest is filled in by [`Surroundings::options`].
+    /// Everything that never changes; the rest is filled in by [`Surroundings::options`], and the
+    /// counters by a [`Syncer`](super::Syncer), which makes them.
     pub fixed: Options,
     /// How traffic from this node's pods is told apart.
     pub local_mode: LocalMode,
