@@ -3,11 +3,14 @@
 //! Apart from the Service's own chains because these are looked through by every new connection,
 //! and because most changes leave them as they are.
 
+use std::net::IpAddr;
+
 use super::chain::ChainKind;
 use super::counter::Counter;
-use super::options::Options;
+use super::options::{ExternalIps, Options};
 use super::plan::{Plan, Reception};
 use super::sheet::{Dispatch, Sheet};
+use crate::model::Service;
 use crate::net::Protocol;
 
 /// The rules of the nat table: into the Service's chains.
@@ -35,8 +38,8 @@ pub(super) fn write_nat(sheet: &mut Sheet, plan: &Plan<'_>, options: &Options) {
         external
     };
     let addresses = [
-        ("external", &service.external_ips, external),
-        ("loadbalancer", &service.load_balancer_ips, entrance),
+        ("external", external_ips(service, options), external),
+        ("loadbalancer", &*service.load_balancer_ips, entrance),
     ];
     for (kind, ips, chain) in addresses {
         for ip in ips {
@@ -76,7 +79,7 @@ pub(super) fn write_nat(sheet: &mut Sheet, plan: &Plan<'_>, options: &Options) {
 /// was not admitted, and health checks.
 ///
 /// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules` (v1.36)
-pub(super) fn write_filter(sheet: &mut Sheet, plan: &Plan<'_>) {
+pub(super) fn write_filter(sheet: &mut Sheet, plan: &Plan<'_>, options: &Options) {
     let (name, service, port) = (plan.name, plan.service, plan.port);
     if let Some(refusal) = Refusal::of(plan.internal()) {
         sheet.dispatch(Dispatch::FilterServices, |rule| {
@@ -100,7 +103,7 @@ pub(super) fn write_filter(sheet: &mut Sheet, plan: &Plan<'_>) {
         }
     }
     if let Some(refusal) = Refusal::of(plan.external()) {
-        write_external_refusals(sheet, plan, refusal);
+        write_external_refusals(sheet, plan, refusal, options);
     }
     if let Some(health) = service.health_check_node_port {
         sheet.dispatch(Dispatch::FilterNodePorts, |rule| {
@@ -112,13 +115,25 @@ pub(super) fn write_filter(sheet: &mut Sheet, plan: &Plan<'_>) {
     }
 }
 
-fn write_external_refusals(sheet: &mut Sheet, plan: &Plan<'_>, refusal: Refusal) {
+/// The external IPs that are to be served or refused.
+///
+/// Upstream: pkg/features/kube_features.go, `AllowServiceExternalIPs` (v1.36)
+fn external_ips<'a>(service: &'a Service, options: &Options) -> &'a [IpAddr] {
+    match options.external_ips {
+        ExternalIps::Served => &service.external_ips,
+        ExternalIps::Ignored => &[],
+    }
+}
+
+fn write_external_refusals(
+    sheet: &mut Sheet,
+    plan: &Plan<'_>,
+    refusal: Refusal,
+    options: &Options,
+) {
     let (service, port) = (plan.service, plan.port);
-    for ip in service
-        .external_ips
-        .iter()
-        .chain(&service.load_balancer_ips)
-    {
+    let external = external_ips(service, options).iter();
+    for ip in external.chain(&service.load_balancer_ips) {
         sheet.dispatch(Dispatch::FilterExternalServices, |rule| {
             rule.comment(format_args!("{} {}", plan.name, refusal.reason))
                 .protocol(port.protocol)

@@ -46,8 +46,8 @@ pub use jump::{JUMPS, Jump};
 pub use ledger::Ledger;
 pub use live::Live;
 pub use options::{
-    Comments, InvalidPackets, LARGE_CLUSTER_ENDPOINTS, LocalDetector, LocalhostNodePorts,
-    Masquerade, MasqueradePolicy, NodePortAddresses, Options, PartialRestore,
+    Comments, ExternalIps, InvalidPackets, LARGE_CLUSTER_ENDPOINTS, LocalDetector,
+    LocalhostNodePorts, Masquerade, MasqueradePolicy, NodePortAddresses, Options, PartialRestore,
 };
 pub use partial::{Partial, partial};
 pub use service::Setting;

@@ -31,6 +31,8 @@ pub struct Options {
     pub node_port_addresses: NodePortAddresses,
     /// Whether NodePorts answer on 127.0.0.1, too.
     pub localhost_node_ports: LocalhostNodePorts,
+    /// Whether external IPs are destinations.
+    pub external_ips: ExternalIps,
     /// Whether packets that conntrack calls invalid are dropped.
     pub invalid_packets: InvalidPackets,
     /// Which counters of the kernel rules may name.
@@ -60,6 +62,7 @@ impl Options {
             local_traffic: LocalDetector::Absent,
             node_port_addresses: NodePortAddresses::All,
             localhost_node_ports,
+            external_ips: ExternalIps::Served,
             invalid_packets: InvalidPackets::Dropped,
             counters: Counters::NONE,
             node_ip,
@@ -135,6 +138,18 @@ pub enum LocalhostNodePorts {
     Allowed,
     /// No.
     Refused,
+}
+
+/// Whether `spec.externalIPs` are destinations. Anybody who may write a Service may claim any
+/// address with them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ExternalIps {
+    /// Yes.
+    #[default]
+    Served,
+    /// No rule names them. A port that only they would make reachable still has its external
+    /// chain, to which nothing jumps, as upstream.
+    Ignored,
 }
 
 /// What becomes of packets that conntrack cannot place.

@@ -35,7 +35,7 @@ pub(super) fn write(
         sheet.endpoints += plan.selection.candidates.len();
         write_chains(sheet, &plan, setting.options, comments);
         dispatch::write_nat(sheet, &plan, setting.options);
-        dispatch::write_filter(sheet, &plan);
+        dispatch::write_filter(sheet, &plan, setting.options);
     }
 }
 
@@ -50,7 +50,7 @@ pub(super) fn write_filter_only(
     for plan in plans(name, state, setting.zone) {
         sheet.begin_port();
         sheet.endpoints += plan.selection.candidates.len();
-        dispatch::write_filter(sheet, &plan);
+        dispatch::write_filter(sheet, &plan, setting.options);
     }
 }
 

@@ -14,8 +14,8 @@ use std::net::IpAddr;
 
 use deltaproxy::net::{IpFamily, IpNet};
 use deltaproxy::render::{
-    Counters, InvalidPackets, LocalDetector, LocalhostNodePorts, Masquerade, MasqueradePolicy,
-    Options,
+    Counters, ExternalIps, InvalidPackets, LocalDetector, LocalhostNodePorts, Masquerade,
+    MasqueradePolicy, Options,
 };
 use deltaproxy::rules::Backend;
 use deltaproxy::sync::{LocalMode, NodePortSource, Surroundings};
@@ -58,6 +58,7 @@ pub(crate) fn any_surroundings(dice: &mut Dice, family: IpFamily) -> Surrounding
             IpFamily::V4 => dice.pick(&[LocalhostNodePorts::Allowed, LocalhostNodePorts::Refused]),
             IpFamily::V6 => LocalhostNodePorts::Refused,
         },
+        external_ips: dice.pick(&[ExternalIps::Served, ExternalIps::Ignored]),
         invalid_packets: dice.pick(&[InvalidPackets::Dropped, InvalidPackets::Forwarded]),
         counters: dice.pick(&[Counters::ALL, Counters::NONE]),
         ..upstream_options(family)

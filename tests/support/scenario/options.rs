@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use deltaproxy::net::{IpFamily, IpNet, parse_cidr, parse_ip};
 use deltaproxy::render::{
-    self, InvalidPackets, LocalhostNodePorts, MasqueradePolicy, PartialRestore,
+    self, ExternalIps, InvalidPackets, LocalhostNodePorts, MasqueradePolicy, PartialRestore,
 };
 use deltaproxy::rules::Backend;
 use deltaproxy::sync::{LocalMode, NodePortSource, Surroundings, SyncerOptions};
@@ -96,6 +96,7 @@ impl Options {
             ("nodeport-addresses", "primary") => around.node_ports = NodePortSource::Primary,
             ("nodeport-addresses", _) => around.node_ports = NodePortSource::Within(cidrs(value)?),
             ("bind-address", _) => around.bind_address = Some(ip(value)?),
+            ("external-ips", "off") => fixed.external_ips = ExternalIps::Ignored,
             ("be-liberal", "") => fixed.invalid_packets = InvalidPackets::Forwarded,
             ("large-cluster", _) => fixed.large_cluster_endpoints = number(value)?,
             ("partial-restore", "kep-3453") => self.syncer.shape = PartialRestore::Kep3453,
