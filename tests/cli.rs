@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "failing is a test's job")]
 
+use std::fs;
 use std::io::Write;
+use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 use std::process::{Command, Output, Stdio};
 
@@ -111,6 +113,7 @@ fn help_and_version_are_answers() {
     for args in [
         &["--help"][..],
         &["--version"],
+        &["--version=raw"],
         &["run", "--help"],
         &["render", "--help"],
     ] {
@@ -136,6 +139,97 @@ fn kube_proxys_name_and_spelling_run_the_daemon() {
         "{}",
         text(&output.stderr)
     );
+}
+
+/// What a configuration file needs before it says anything.
+const HEADER: &str = "\
+    apiVersion: kubeproxy.config.k8s.io/v1alpha1\n\
+    kind: KubeProxyConfiguration\n";
+
+#[test]
+fn everything_wrong_with_a_file_is_said_at_once_and_nothing_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let (config, written) = (folder.path().join("c.yaml"), folder.path().join("w.yaml"));
+    let fields = "mode: ipvs\noomScoreAdj: 5000\nclusterCIDR: 10.0.0.0/33\n";
+    fs::write(&config, format!("{HEADER}{fields}")).unwrap();
+    let (config, target) = (config.to_str().unwrap(), written.to_str().unwrap());
+    let output = run(&["run", "--config", config, "--write-config-to", target]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(64), "{said}");
+    let lines: Vec<&str> = said.lines().collect();
+    let all = ["mode: ", "clusterCIDR: ", "oomScoreAdj: "];
+    assert_eq!(lines.len(), all.len(), "{said}");
+    for (line, field) in lines.iter().zip(all) {
+        let start = format!("error: `{config}`: {field}");
+        assert!(line.starts_with(&start), "{said}");
+    }
+    assert!(!written.exists());
+    unusable(&["run", "--config", "/nowhere/c.yaml"], "/nowhere/c.yaml");
+    unusable(
+        &["run", "--config", folder.path().to_str().unwrap()],
+        "--config",
+    );
+}
+
+#[test]
+fn everything_wrong_with_flags_is_said_at_once() {
+    let output = run(&[
+        "--proxy_mode=ipvs",
+        "--oom-score-adj",
+        "-2000",
+        "--feature-gates=X=1",
+    ]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(64), "{said}");
+    let flags = ["--proxy-mode: ", "--feature-gates: ", "--oom-score-adj: "];
+    for (line, flag) in said.lines().zip(flags) {
+        assert!(line.starts_with(&format!("error: {flag}")), "{said}");
+    }
+    assert_eq!(said.lines().count(), flags.len(), "{said}");
+}
+
+#[test]
+fn a_written_configuration_is_written_the_same_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (first, second) = (file("first.yaml"), file("second.yaml"));
+    let flags = ["--cluster-cidr=10.4.0.0/14", "--conntrack-min=5", "--v=0"];
+    let output = run(&[&flags[..], &["--write-config-to", &first]].concat());
+    let said = text(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(
+        said.contains("without effect in this version: `--conntrack-min`"),
+        "{said}"
+    );
+    let output = run(&["--config", &first, "--write-config-to", &second]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let written = fs::read_to_string(first).unwrap();
+    assert!(written.contains("clusterCIDR: 10.4.0.0/14\n"), "{written}");
+    assert_eq!(fs::read_to_string(second).unwrap(), written);
+    let output = run(&["--write-config-to", "/nowhere/at/all"]);
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn an_address_that_is_taken_is_fatal_if_told_so() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let healthz = format!("--healthz-bind-address={}", taken.local_addr().unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let manifests = folder.path().to_str().unwrap();
+    let output = run(&[
+        "run",
+        "--dry-run",
+        "--manifests",
+        manifests,
+        "--bind-address-hard-fail",
+        "--metrics-bind-address=127.0.0.1:1",
+        &healthz,
+    ]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let last = said.lines().last().unwrap();
+    let expected = "error: --bind-address-hard-fail: cannot serve health: cannot listen on";
+    assert!(last.starts_with(expected), "{said}");
 }
 
 #[test]

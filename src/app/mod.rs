@@ -60,7 +60,7 @@ async fn daemon(config: &Config) -> anyhow::Result<()> {
     let source = sources::run(&config.rules, PerFamily { v4, v6 }, &metrics.watch);
     let servers = servers::run(config, &health, &metrics, &stop);
     let families = families::run(config, changes, &health, &metrics, &stop);
-    let kept = async { tokio::join!(families, servers).0 };
+    let kept = async { tokio::try_join!(families, servers).map(drop) };
     tokio::pin!(kept);
 
     tokio::select! {

@@ -1,25 +1,31 @@
 //! The two HTTP servers: metrics for Prometheus, health for probes and load balancers.
 //!
-//! Apart because neither can keep the rules from being synced: an address that is taken is tried
-//! again until it is free.
+//! Apart because neither keeps the rules from being synced: an address that is taken is tried again
+//! until it is free, unless that was forbidden.
 
 use std::net::SocketAddr;
 
-use futures::future::join;
+use anyhow::Context;
+use futures::future::try_join;
 use http::request::Parts;
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Config;
+use crate::config::{Config, Serving, Taken};
 use crate::health::{Health, HealthPages};
-use crate::telemetry::{Metrics, MetricsPages, Reply, listen_retrying, serve};
+use crate::telemetry::{Metrics, MetricsPages, Reply, listen, listen_retrying, serve};
 
 /// Serves both until stopped.
+///
+/// # Errors
+///
+/// An address cannot be listened on, and that is to be the end.
 pub(super) async fn run(
     config: &Config,
     health: &Health,
     metrics: &Metrics,
     stop: &CancellationToken,
-) {
+) -> anyhow::Result<()> {
     let health_pages = HealthPages {
         health: health.clone(),
         metrics: metrics.health.clone(),
@@ -28,30 +34,48 @@ pub(super) async fn run(
         registry: metrics.registry.clone(),
         configz: None,
     };
-    join(
-        one(
-            config.healthz,
-            "health",
-            move |request| health_pages.answer(request),
-            stop,
-        ),
-        one(
-            config.metrics,
-            "metrics",
-            move |request| metrics_pages.answer(request),
-            stop,
-        ),
-    )
-    .await;
+    let Serving {
+        metrics,
+        healthz,
+        taken,
+    } = config.serving;
+    let health = async {
+        let Some(address) = healthz else {
+            return Ok(());
+        };
+        let listener = listener(address, "health", taken, stop).await?;
+        one(listener, move |request| health_pages.answer(request), stop).await;
+        anyhow::Ok(())
+    };
+    let metrics = async {
+        let listener = listener(metrics, "metrics", taken, stop).await?;
+        one(listener, move |request| metrics_pages.answer(request), stop).await;
+        anyhow::Ok(())
+    };
+    try_join(health, metrics).await.map(drop)
+}
+
+/// `None` if stopped before the address was free.
+async fn listener(
+    address: SocketAddr,
+    what: &str,
+    taken: Taken,
+    stop: &CancellationToken,
+) -> anyhow::Result<Option<TcpListener>> {
+    match taken {
+        Taken::Retried => Ok(listen_retrying(address, what, stop).await),
+        Taken::Fatal => listen(address)
+            .map(Some)
+            .with_context(|| format!("--bind-address-hard-fail: cannot serve {what}")),
+    }
 }
 
 async fn one(
-    address: SocketAddr,
-    what: &str,
+    listener: Option<TcpListener>,
     answer: impl Fn(&Parts) -> Reply,
     stop: &CancellationToken,
 ) {
-    if let Some(listener) = listen_retrying(address, what, stop).await {
+    if let Some(listener) = listener {
         serve(listener, answer, stop.clone()).await;
     }
 }

@@ -7,7 +7,7 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use crate::config::UsageError;
+use crate::config::Unusable;
 
 /// Unusable flags or files: sysexits' `EX_USAGE`. Nothing has been touched.
 const UNUSABLE: u8 = 64;
@@ -31,12 +31,14 @@ pub(super) fn code(result: anyhow::Result<()>) -> ExitCode {
     if is_broken_pipe(&error) {
         return ExitCode::SUCCESS;
     }
-    let _ = writeln!(io::stderr(), "error: {}", said_once(&error));
-    if error.downcast_ref::<UsageError>().is_some() {
-        ExitCode::from(UNUSABLE)
-    } else {
-        ExitCode::FAILURE
+    if let Some(unusable) = error.downcast_ref::<Unusable>() {
+        for problem in &unusable.problems {
+            let _ = writeln!(io::stderr(), "error: {problem}");
+        }
+        return ExitCode::from(UNUSABLE);
     }
+    let _ = writeln!(io::stderr(), "error: {}", said_once(&error));
+    ExitCode::FAILURE
 }
 
 /// Whoever read our output had enough of it.

@@ -1,17 +1,44 @@
-//! Flags, resolved into the options of every other module.
+//! Flags and kube-proxy's file, resolved into the options of every other module.
 //!
 //! Apart, and on top, because configuration knows everyone and nobody knows configuration: each
 //! module has small options of its own.
+//!
+//! ```text
+//!   command_line ─► args, flags ─┐
+//!                                ├─► kube_proxy ─► validate ─► resolve ─► resolved
+//!   file ────────────────────────┘    defaults
+//! ```
 
 mod args;
+mod command_line;
 mod duration;
 pub mod environment;
+mod feature_gates;
+mod fields;
+mod flags;
+mod go;
+mod kube_proxy;
+mod notes;
 mod resolve;
+mod resolved;
+mod validate;
 
 #[cfg(test)]
 mod tests;
 
-pub use args::{
-    Cli, Command, FamilyArg, LoggingFormat, RenderArgs, RulesArgs, RunArgs, SourceArgs, normalize,
+use std::time::Duration;
+
+pub use args::{Cli, Command, FamilyArg, RenderArgs};
+pub use command_line::normalize;
+pub use flags::{RulesArgs, RunArgs, SourceArgs};
+pub use resolve::{render, run};
+pub use resolved::{
+    Config, ConfigFile, Conntrack, LoggingFormat, NodeSettings, RenderConfig, Serving, Source,
+    Taken,
 };
-pub use resolve::{Config, FULL_SYNC_PERIOD, RenderConfig, Source, UsageError, render, run};
+pub use validate::{Problem, Unusable};
+
+/// How often a sync is full although nothing calls for it.
+///
+/// Upstream: pkg/proxy/iptables/proxier.go, `proxyutil.FullSyncPeriod` (v1.36)
+pub const FULL_SYNC_PERIOD: Duration = Duration::from_secs(3600);

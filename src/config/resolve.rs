@@ -1,299 +1,249 @@
-//! What the flags amount to: every rule that concerns more than one of them.
+//! From flags and file to values that fit together, or to all that is wrong with them.
 //!
-//! Apart from [`args`](super::args) so that the daemon starts from values that are known to fit
-//! together; nothing has been touched when one does not.
+//! Apart from the [validation](super::validate) of single fields so that it can be seen in one
+//! place what counts: the file, where there is one, instead of kube-proxy's flags.
 //!
-//! Upstream: pkg/proxy/apis/config/validation/validation.go (v1.36)
+//! Upstream: `cmd/kube-proxy/app/options.go`, `Complete` (v1.36)
 
-use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
-use std::time::Duration;
-
-use super::args::{DetectLocalMode, LoggingFormat, RenderArgs, RulesArgs, RunArgs, SourceArgs};
+use super::FULL_SYNC_PERIOD;
+use super::args::RenderArgs;
+use super::feature_gates::EXTERNAL_IPS;
+use super::flags::{RulesArgs, RunArgs, SourceArgs};
+use super::kube_proxy::{self, KubeProxyConfiguration};
+use super::notes;
+use super::resolved::{Config, ConfigFile, NodeSettings, RenderConfig, Serving, Source, Taken};
+use super::validate::{self, Problems, Unusable};
 use crate::host::BackendChoice;
-use crate::net::{IpFamily, IpNet, PerFamily, parse_cidr, parse_ip};
-use crate::render::{LocalhostNodePorts, MasqueradePolicy, Options, PartialRestore};
+use crate::net::{IpFamily, PerFamily};
+use crate::render::{ExternalIps, LocalhostNodePorts, MasqueradePolicy, Options};
 use crate::rules::Backend;
-use crate::sync::{Gap, LocalMode, NodePortSource, PacerOptions, Surroundings};
+use crate::sync::{PacerOptions, Surroundings};
 use crate::watch::api::ApiOptions;
 
-/// How often a sync is full although nothing calls for it.
-///
-/// Upstream: pkg/proxy/iptables/proxier.go, `proxyutil.FullSyncPeriod` (v1.36)
-pub const FULL_SYNC_PERIOD: Duration = Duration::from_secs(3600);
-
-/// A flag that cannot be used, or not with another.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("--{flag}: {problem}")]
-pub struct UsageError {
-    /// The flag's name without dashes.
-    pub flag: &'static str,
-    /// What is wrong with it, and what would be right.
-    pub problem: String,
-}
-
-/// Where objects come from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
-    /// An API server. Neither file nor address: the Pod's service account.
-    Cluster(ApiOptions),
-    /// Files.
-    Manifests {
-        /// A file, a folder or `-`.
-        path: PathBuf,
-        /// Where cluster IPs are taken from.
-        service_cidrs: PerFamily<IpNet>,
-    },
-}
-
-/// What rules depend on, whatever the command.
-#[derive(Debug, Clone)]
-pub struct RenderConfig {
-    /// Where objects come from.
-    pub source: Source,
-    /// This node's name, lower case.
-    pub node_name: String,
-    /// The options of both families, as far as flags decide them.
-    pub surroundings: PerFamily<Surroundings>,
-    /// Which programs.
-    pub backend: BackendChoice,
-}
-
-/// Everything `run` has to know.
-#[derive(Debug, Clone)]
-pub struct Config {
-    /// What rules depend on.
-    pub rules: RenderConfig,
-    /// Print instead of restoring.
-    pub is_dry_run: bool,
-    /// What partial restores name.
-    pub shape: PartialRestore,
-    /// When to sync.
-    pub pacer: PacerOptions,
-    /// `--iptables-sync-period`.
-    pub sync_period: Duration,
-    /// Where metrics are served.
-    pub metrics: SocketAddr,
-    /// Where health is served.
-    pub healthz: SocketAddr,
-    /// How much is logged.
-    pub verbosity: u8,
-    /// How it is logged.
-    pub logging: LoggingFormat,
-}
-
-/// The meaning of `run`'s flags.
-pub fn run(args: &RunArgs, host_name: &str) -> Result<Config, UsageError> {
-    let sync = &args.sync;
-    if sync.iptables_sync_period.is_zero() {
-        return Err(usage("iptables-sync-period", "must be greater than 0"));
-    }
-    let gap = match sync.iptables_min_sync_period {
-        Some(gap) if gap > sync.iptables_sync_period => {
-            let period = sync.iptables_sync_period;
-            let problem = format!("{gap:?} is more than --iptables-sync-period, {period:?}");
-            return Err(usage("iptables-min-sync-period", problem));
-        }
-        Some(gap) => Gap::Fixed(gap),
-        None => Gap::ByCost,
+/// The meaning of `run`'s flags, and of the file that they name.
+pub fn run(args: &RunArgs, file: Option<&ConfigFile>, host_name: &str) -> Result<Config, Unusable> {
+    let mut problems = Problems::of(file.map(|file| file.path.as_path()));
+    let (configuration, lenient) = match file {
+        Some(file) => from_file(args, file, &mut problems)?,
+        None => (from_flags(args), None),
     };
-    Ok(Config {
-        rules: resolve(&args.source, &args.rules, host_name)?,
-        is_dry_run: sync.dry_run,
-        shape: sync.partial_restore.into(),
-        pacer: PacerOptions {
-            gap,
-            longest_retry: sync.iptables_sync_period,
-            longest_idle: FULL_SYNC_PERIOD,
-        },
-        sync_period: sync.iptables_sync_period,
-        metrics: address(
-            "metrics-bind-address",
-            &args.serve.metrics_bind_address,
-            10249,
-        )?,
-        healthz: address(
-            "healthz-bind-address",
-            &args.serve.healthz_bind_address,
-            10256,
-        )?,
-        verbosity: args.serve.verbosity,
-        logging: args.serve.logging_format,
-    })
+    let mut notes: Vec<String> = lenient.into_iter().collect();
+    notes.extend(notes::ignored(args, file.is_some()));
+    notes.extend(notes::unused(args, &configuration, file.is_some()));
+    let config = check(args, configuration, host_name, &mut problems);
+    problems.unless_any(config.map(|config| Config {
+        file: file.cloned(),
+        notes,
+        ..config
+    }))
 }
 
 /// The meaning of `render`'s flags.
-pub fn render(args: &RenderArgs, host_name: &str) -> Result<RenderConfig, UsageError> {
-    resolve(&args.source, &args.rules, host_name)
+pub fn render(args: &RenderArgs, host_name: &str) -> Result<RenderConfig, Unusable> {
+    let mut configuration = KubeProxyConfiguration::defaults();
+    args.source.apply(&mut configuration);
+    args.rules.apply(&mut configuration);
+    configuration.choose_modes();
+    let mut problems = Problems::default();
+    let typed = (&args.source, &args.rules);
+    let config = rules(&configuration, typed, host_name, &mut problems);
+    problems.unless_any(config)
 }
 
-fn resolve(
-    source: &SourceArgs,
-    rules: &RulesArgs,
+fn from_flags(args: &RunArgs) -> KubeProxyConfiguration {
+    let mut configuration = args.configuration();
+    configuration.choose_modes();
+    configuration
+}
+
+/// The file, but for the few flags that count beside it.
+fn from_file(
+    args: &RunArgs,
+    file: &ConfigFile,
+    problems: &mut Problems,
+) -> Result<(KubeProxyConfiguration, Option<String>), Unusable> {
+    match kube_proxy::read(&file.text) {
+        Ok((configuration, overlooked)) => {
+            let mut configuration = configuration.with_defaults();
+            args.source.apply_beside_file(&mut configuration);
+            args.log.apply(&mut configuration);
+            configuration.choose_modes();
+            let path = file.path.display();
+            let note = overlooked.map(|what| format!("`{path}` was read leniently: {what}"));
+            Ok((configuration, note))
+        }
+        Err(unreadable) => {
+            problems.add_file(unreadable);
+            std::mem::take(problems).unless_any(None)
+        }
+    }
+}
+
+fn check(
+    args: &RunArgs,
+    configuration: KubeProxyConfiguration,
     host_name: &str,
-) -> Result<RenderConfig, UsageError> {
-    let local_mode = local_mode(rules)?;
-    let node_ports = node_ports(&rules.nodeport_addresses)?;
-    let bind_address = bind_address(&rules.bind_address)?;
-    let surroundings = PerFamily::from_fn(|family| Surroundings {
-        fixed: fixed_options(rules, family),
-        local_mode: local_mode.clone(),
-        node_ports: node_ports.clone(),
-        bind_address,
-    });
-    Ok(RenderConfig {
-        source: objects(source)?,
-        node_name: node_name(source.hostname_override.as_deref(), host_name)?,
-        surroundings,
-        backend: rules.iptables_backend.into(),
+    problems: &mut Problems,
+) -> Option<Config> {
+    let typed = (&args.source, &args.rules);
+    let rules = rules(&configuration, typed, host_name, problems);
+    let periods = validate::periods(&configuration, problems);
+    let serving = serving(&configuration, problems);
+    let logging = validate::logging(&configuration, problems);
+    let conntrack = validate::conntrack(&configuration, problems);
+    let oom_score_adj = validate::oom_score_adj(&configuration, problems);
+    validate::burst(&configuration, problems);
+    validate::hidden_metrics(&configuration, problems);
+    let (sync_period, gap) = periods?;
+    let (format, verbosity) = logging?;
+    Some(Config {
+        rules: rules?,
+        is_dry_run: args.sync.dry_run,
+        shape: args.sync.partial_restore.into(),
+        pacer: PacerOptions {
+            gap,
+            longest_retry: sync_period,
+            longest_idle: FULL_SYNC_PERIOD,
+        },
+        sync_period,
+        serving: serving?,
+        verbosity,
+        logging: format,
+        node: NodeSettings {
+            conntrack: conntrack?,
+            oom_score_adj: oom_score_adj?,
+        },
+        file: None,
+        configuration,
+        notes: Vec::new(),
     })
 }
 
-fn fixed_options(rules: &RulesArgs, family: IpFamily) -> Options {
+fn serving(configuration: &KubeProxyConfiguration, problems: &mut Problems) -> Option<Serving> {
+    let metrics = validate::metrics_address(configuration, problems);
+    let healthz = match configuration.healthz_bind_address.as_str() {
+        "" => Some(None),
+        text => validate::serving_address("healthzBindAddress", text, problems).map(Some),
+    };
+    Some(Serving {
+        metrics: metrics?,
+        healthz: healthz?,
+        taken: if configuration.bind_address_hard_fail {
+            Taken::Fatal
+        } else {
+            Taken::Retried
+        },
+    })
+}
+
+fn rules(
+    configuration: &KubeProxyConfiguration,
+    (source, rules): (&SourceArgs, &RulesArgs),
+    host_name: &str,
+    problems: &mut Problems,
+) -> Option<RenderConfig> {
+    validate::mode(configuration, problems);
+    validate::gates(configuration, problems);
+    let local_mode = validate::local_mode(configuration, problems);
+    let node_ports = validate::node_ports(configuration, problems);
+    let bind_address = validate::bind_address(configuration, problems);
+    let bit = validate::masquerade_bit(configuration, problems);
+    let objects = objects(source, configuration, problems);
+    let node_name = node_name(source, configuration, host_name, problems);
+    let backend = rules.iptables_backend.into();
+    let (local_mode, node_ports) = (local_mode?, node_ports?);
+    let (bind_address, bit) = (bind_address?, bit?);
+    Some(RenderConfig {
+        source: objects?,
+        node_name: node_name?,
+        surroundings: PerFamily::from_fn(|family| Surroundings {
+            fixed: fixed_options(configuration, bit, backend, family),
+            local_mode: local_mode.clone(),
+            node_ports: node_ports.clone(),
+            // An unspecified one says nothing.
+            bind_address: Some(bind_address).filter(|ip| !ip.is_unspecified()),
+        }),
+        backend,
+    })
+}
+
+fn fixed_options(
+    configuration: &KubeProxyConfiguration,
+    bit: u8,
+    backend: BackendChoice,
+    family: IpFamily,
+) -> Options {
     let mut options = Options::defaults(family);
-    options.masquerade.bit = rules.iptables_masquerade_bit;
-    if rules.masquerade_all {
+    options.masquerade.bit = bit;
+    if configuration.iptables.masquerade_all {
         options.masquerade.policy = MasqueradePolicy::All;
     }
-    if !rules.iptables_localhost_nodeports {
+    if configuration.iptables.localhost_node_ports == Some(false) {
         options.localhost_node_ports = LocalhostNodePorts::Refused;
     }
-    if BackendChoice::from(rules.iptables_backend) == BackendChoice::Nft {
+    if configuration.feature_gates.get(EXTERNAL_IPS) == Some(&false) {
+        options.external_ips = ExternalIps::Ignored;
+    }
+    if backend == BackendChoice::Nft {
         options.backend = Backend::Nft;
     }
     options
 }
 
-fn objects(args: &SourceArgs) -> Result<Source, UsageError> {
+fn objects(
+    args: &SourceArgs,
+    configuration: &KubeProxyConfiguration,
+    problems: &mut Problems,
+) -> Option<Source> {
     let Some(path) = args.manifests.clone() else {
-        let (kubeconfig, master) = (args.kubeconfig.clone(), args.master.clone());
-        return Ok(Source::Cluster(ApiOptions {
-            kubeconfig: kubeconfig.filter(|path| !path.as_os_str().is_empty()),
-            master: master.filter(|master| !master.is_empty()),
+        let kubeconfig = &configuration.client_connection.kubeconfig;
+        return Some(Source::Cluster(ApiOptions {
+            kubeconfig: Some(kubeconfig.into()).filter(|_| !kubeconfig.is_empty()),
+            master: args.master.clone().filter(|master| !master.is_empty()),
         }));
     };
     let flag = "manifests-service-cidr";
-    let cidrs = pair(flag, &args.manifests_service_cidr)?;
-    let of = |family| {
-        cidrs
-            .iter()
-            .copied()
-            .find(|cidr| IpFamily::of_cidr(*cidr) == family)
+    let cidrs = match validate::pair(&args.manifests_service_cidr) {
+        Ok(cidrs) => cidrs,
+        Err(problem) => {
+            problems.add_flag(flag, problem);
+            return None;
+        }
     };
-    match (of(IpFamily::V4), of(IpFamily::V6)) {
-        (Some(v4), Some(v6)) => Ok(Source::Manifests {
-            path,
-            service_cidrs: PerFamily { v4, v6 },
-        }),
-        _ => Err(usage(flag, "needs one network of each family")),
-    }
+    let of = |family| {
+        let mut cidrs = cidrs.iter().copied();
+        cidrs.find(|cidr| IpFamily::of_cidr(*cidr) == family)
+    };
+    let (Some(v4), Some(v6)) = (of(IpFamily::V4), of(IpFamily::V6)) else {
+        problems.add_flag(flag, "needs one network of each family");
+        return None;
+    };
+    let service_cidrs = PerFamily { v4, v6 };
+    Some(Source::Manifests {
+        path,
+        service_cidrs,
+    })
 }
 
-fn node_name(chosen: Option<&str>, host_name: &str) -> Result<String, UsageError> {
-    let name = match chosen {
-        Some(name) if !name.is_empty() && name.trim().is_empty() => "",
-        Some(name) if !name.is_empty() => name,
-        _ => host_name,
+fn node_name(
+    args: &SourceArgs,
+    configuration: &KubeProxyConfiguration,
+    host_name: &str,
+    problems: &mut Problems,
+) -> Option<String> {
+    let name = match configuration.hostname_override.as_str() {
+        "" => host_name,
+        chosen => chosen,
     };
     let name = name.trim().to_lowercase();
-    if name.is_empty() {
-        return Err(usage("hostname-override", "the node's name is empty"));
+    if !name.is_empty() {
+        return Some(name);
     }
-    Ok(name)
-}
-
-fn local_mode(rules: &RulesArgs) -> Result<LocalMode, UsageError> {
-    let required = |flag, value: &str| match value {
-        "" => Err(usage(flag, "is required by this --detect-local-mode")),
-        name if name.contains(|c: char| c.is_whitespace() || c == '"') || name.len() > 15 => {
-            Err(usage(flag, format!("`{name}` is no interface name")))
-        }
-        name => Ok(name.into()),
-    };
-    Ok(
-        match rules
-            .detect_local_mode
-            .unwrap_or(DetectLocalMode::ClusterCidr)
-        {
-            DetectLocalMode::ClusterCidr if rules.cluster_cidr.is_empty() => {
-                LocalMode::ClusterCidr(Vec::new())
-            }
-            DetectLocalMode::ClusterCidr => {
-                LocalMode::ClusterCidr(pair("cluster-cidr", &rules.cluster_cidr)?)
-            }
-            DetectLocalMode::NodeCidr => LocalMode::NodeCidr,
-            DetectLocalMode::BridgeInterface => LocalMode::BridgeInterface(required(
-                "pod-bridge-interface",
-                &rules.pod_bridge_interface,
-            )?),
-            DetectLocalMode::InterfaceNamePrefix => LocalMode::InterfaceNamePrefix(required(
-                "pod-interface-name-prefix",
-                &rules.pod_interface_name_prefix,
-            )?),
-        },
-    )
-}
-
-/// One network, or one of each family.
-fn pair(flag: &'static str, text: &str) -> Result<Vec<IpNet>, UsageError> {
-    let cidrs = text
-        .split(',')
-        .map(|part| cidr(flag, part))
-        .collect::<Result<Vec<_>, _>>()?;
-    match cidrs[..] {
-        [_] => Ok(cidrs),
-        [a, b] if IpFamily::of_cidr(a) != IpFamily::of_cidr(b) => Ok(cidrs),
-        _ => Err(usage(
-            flag,
-            format!("`{text}` is neither one network nor one of each family"),
-        )),
+    let problem = "the node's name is empty";
+    if args.hostname_override.is_some() {
+        problems.add_flag("hostname-override", problem);
+    } else {
+        problems.add("hostnameOverride", problem);
     }
-}
-
-fn cidr(flag: &'static str, text: &str) -> Result<IpNet, UsageError> {
-    let hint = "write a network like `10.244.0.0/16`";
-    parse_cidr(text).ok_or_else(|| usage(flag, format!("`{text}` is no network; {hint}")))
-}
-
-fn node_ports(values: &[String]) -> Result<NodePortSource, UsageError> {
-    const FLAG: &str = "nodeport-addresses";
-    let values: Vec<&str> = values
-        .iter()
-        .map(String::as_str)
-        .filter(|v| !v.is_empty())
-        .collect();
-    match values[..] {
-        [] => Ok(NodePortSource::All),
-        ["primary"] => Ok(NodePortSource::Primary),
-        _ if values.contains(&"primary") => {
-            Err(usage(FLAG, "`primary` cannot be mixed with networks"))
-        }
-        _ => {
-            let cidrs = values.into_iter().map(|value| cidr(FLAG, value));
-            Ok(NodePortSource::Within(cidrs.collect::<Result<_, _>>()?))
-        }
-    }
-}
-
-fn bind_address(text: &str) -> Result<Option<IpAddr>, UsageError> {
-    let problem = || usage("bind-address", format!("`{text}` is no address"));
-    let ip = parse_ip(text).ok_or_else(problem)?;
-    Ok(Some(ip).filter(|ip| !ip.is_unspecified()))
-}
-
-/// An address with or without a port.
-fn address(flag: &'static str, text: &str, port: u16) -> Result<SocketAddr, UsageError> {
-    let bare = || parse_ip(text).map(|ip| SocketAddr::new(ip, port));
-    let address = text.parse().ok().or_else(bare);
-    let hint = format!("write an address like `127.0.0.1:{port}` or `[::1]:{port}`");
-    address
-        .filter(|address: &SocketAddr| address.port() != 0)
-        .ok_or_else(|| usage(flag, format!("`{text}` is no address; {hint}")))
-}
-
-fn usage(flag: &'static str, problem: impl Into<String>) -> UsageError {
-    UsageError {
-        flag,
-        problem: problem.into(),
-    }
+    None
 }

@@ -29,8 +29,8 @@ fn without_flags_everything_is_as_kube_proxy_has_it() {
     assert_eq!(config.sync_period, Duration::from_secs(30));
     assert_eq!(config.pacer.longest_retry, Duration::from_secs(30));
     assert_eq!(config.pacer.gap, Gap::ByCost);
-    assert_eq!(config.metrics.to_string(), "127.0.0.1:10249");
-    assert_eq!(config.healthz.to_string(), "0.0.0.0:10256");
+    assert_eq!(config.serving.metrics.to_string(), "127.0.0.1:10249");
+    assert_eq!(config.serving.healthz.unwrap().to_string(), "0.0.0.0:10256");
     assert_eq!(config.shape, PartialRestore::ChangedChains);
     assert!(!config.is_dry_run);
     for (family, surroundings) in config.rules.surroundings.into_pairs() {
@@ -119,11 +119,11 @@ fn modes_of_detection_need_their_flags() {
     );
     bad(
         "--detect-local-mode=BridgeInterface",
-        "pod-bridge-interface: is required",
+        "pod-bridge-interface: is required by mode BridgeInterface",
     );
     bad(
         "--detect-local-mode=InterfaceNamePrefix",
-        "pod-interface-name-prefix: is required",
+        "pod-interface-name-prefix: is required by mode InterfaceNamePrefix",
     );
     bad("--detect-local-mode=nodecidr", "detect-local-mode");
     bad("--detect-local-mode=Cluster", "detect-local-mode");
@@ -162,7 +162,10 @@ fn node_ports_answer_on_networks_or_primary_addresses() {
 fn addresses_may_lack_their_port() {
     let served = |flags: &str| {
         let config = good(flags);
-        (config.metrics.to_string(), config.healthz.to_string())
+        (
+            config.serving.metrics.to_string(),
+            config.serving.healthz.unwrap().to_string(),
+        )
     };
     let (metrics, healthz) = served("--metrics-bind-address=0.0.0.0 --healthz-bind-address=::");
     assert_eq!(
@@ -217,14 +220,17 @@ fn periods_fit_together() {
     );
     bad(
         "--iptables-min-sync-period=31s",
-        "is more than --iptables-sync-period",
+        "--iptables-min-sync-period: 31s is more than the sync period, 30s",
     );
     bad(
         "--iptables-sync-period=500ms --iptables-min-sync-period=1s",
         "is more than",
     );
-    bad("--iptables-sync-period=0", "must be greater than 0");
-    bad("--iptables-sync-period=-1s", "is negative");
+    bad(
+        "--iptables-sync-period=0",
+        "--iptables-sync-period: 0s is not greater than 0",
+    );
+    bad("--iptables-sync-period=-1s", "-1s is not greater than 0");
     bad("--iptables-sync-period=30", "is no duration");
 }
 
@@ -240,9 +246,11 @@ fn the_node_has_a_name() {
         };
         args
     };
-    assert_eq!(run(&args(" A "), "x").unwrap().rules.node_name, "a");
-    assert_eq!(run(&args("  "), "x").unwrap_err().flag, "hostname-override");
-    assert_eq!(run(&args(""), " ").unwrap_err().flag, "hostname-override");
+    let named = |flag, host| run(&args(flag), None, host).map(|config| config.rules.node_name);
+    assert_eq!(named(" A ", "x").unwrap(), "a");
+    let empty = "--hostname-override: the node's name is empty";
+    assert_eq!(named("  ", "x").unwrap_err().to_string(), empty);
+    assert_eq!(named("", " ").unwrap_err().to_string(), empty);
 }
 
 #[test]

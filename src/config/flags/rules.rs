@@ -1,0 +1,113 @@
+//! What shapes the rules.
+//!
+//! Apart because every command that renders has these.
+
+use std::collections::BTreeMap;
+
+use clap::{ArgAction, Args, ValueEnum};
+
+use super::{set, set_some};
+use crate::config::kube_proxy::KubeProxyConfiguration;
+use crate::config::{feature_gates, go};
+use crate::host::BackendChoice;
+
+/// What shapes the rules.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Rules")]
+pub struct RulesArgs {
+    /// How rules are made: `iptables`
+    #[arg(long, value_name = "MODE")]
+    pub proxy_mode: Option<String>,
+    /// The Pods' networks: traffic from elsewhere to a cluster IP is masqueraded
+    #[arg(long, value_name = "CIDR[,CIDR]")]
+    pub cluster_cidr: Option<String>,
+    /// How traffic from this node's Pods is told apart [default: ClusterCIDR]
+    #[arg(long, value_name = "MODE",
+          value_parser = ["ClusterCIDR", "NodeCIDR", "BridgeInterface", "InterfaceNamePrefix"])]
+    pub detect_local_mode: Option<String>,
+    /// The bridge of mode BridgeInterface
+    #[arg(long, value_name = "NAME")]
+    pub pod_bridge_interface: Option<String>,
+    /// The beginning of interface names of mode InterfaceNamePrefix
+    #[arg(long, value_name = "PREFIX")]
+    pub pod_interface_name_prefix: Option<String>,
+    /// Masquerade all traffic to cluster IPs [default: false]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", action = ArgAction::Set, value_parser = go::bool)]
+    pub masquerade_all: Option<bool>,
+    /// The bit of the firewall mark that means: masquerade [default: 14]
+    #[arg(long, value_name = "BIT", allow_negative_numbers = true)]
+    pub iptables_masquerade_bit: Option<i32>,
+    /// The addresses NodePorts answer on: networks, or the word `primary`; without it, all
+    #[arg(long, value_name = "CIDR[,CIDR]", value_delimiter = ',')]
+    pub nodeport_addresses: Option<Vec<String>>,
+    /// Let NodePorts answer on 127.0.0.1, too [default: true]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", action = ArgAction::Set, value_parser = go::bool)]
+    pub iptables_localhost_nodeports: Option<bool>,
+    /// This node's address, in place of the one the cluster knows [default: 0.0.0.0]
+    #[arg(long, value_name = "IP")]
+    pub bind_address: Option<String>,
+    /// Feature gates of Kubernetes; of these, AllowServiceExternalIPs has an effect
+    #[arg(long, value_name = "NAME=BOOL,...", value_parser = feature_gates::parse)]
+    pub feature_gates: Vec<BTreeMap<String, bool>>,
+    /// Which iptables programs: `path` takes those in PATH, `auto` follows kubelet's hint
+    #[arg(long, value_name = "BACKEND", value_enum, default_value = "path")]
+    pub iptables_backend: BackendArg,
+}
+
+impl RulesArgs {
+    pub(in crate::config) fn apply(&self, to: &mut KubeProxyConfiguration) {
+        set(&mut to.mode, self.proxy_mode.as_ref());
+        set(&mut to.cluster_cidr, self.cluster_cidr.as_ref());
+        set(&mut to.detect_local_mode, self.detect_local_mode.as_ref());
+        let names = &mut to.detect_local;
+        set(
+            &mut names.bridge_interface,
+            self.pod_bridge_interface.as_ref(),
+        );
+        set(
+            &mut names.interface_name_prefix,
+            self.pod_interface_name_prefix.as_ref(),
+        );
+        let iptables = &mut to.iptables;
+        set(&mut iptables.masquerade_all, self.masquerade_all.as_ref());
+        set_some(
+            &mut iptables.masquerade_bit,
+            self.iptables_masquerade_bit.as_ref(),
+        );
+        set_some(
+            &mut iptables.localhost_node_ports,
+            self.iptables_localhost_nodeports.as_ref(),
+        );
+        let mut addresses = self.nodeport_addresses.clone().unwrap_or_default();
+        addresses.retain(|address| !address.is_empty());
+        to.node_port_addresses = Some(addresses).filter(|addresses| !addresses.is_empty());
+        set(&mut to.bind_address, self.bind_address.as_ref());
+        to.feature_gates = go::merge(&self.feature_gates);
+    }
+}
+
+/// `--iptables-backend`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum BackendArg {
+    /// Plain names, through PATH
+    Path,
+    /// Where kubelet left its hint chains
+    Auto,
+    /// The -nft programs
+    Nft,
+    /// The -legacy programs
+    Legacy,
+}
+
+impl From<BackendArg> for BackendChoice {
+    fn from(choice: BackendArg) -> Self {
+        match choice {
+            BackendArg::Path => Self::Path,
+            BackendArg::Auto => Self::Auto,
+            BackendArg::Nft => Self::Nft,
+            BackendArg::Legacy => Self::Legacy,
+        }
+    }
+}

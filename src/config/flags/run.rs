@@ -1,0 +1,59 @@
+//! All flags of `run`.
+//!
+//! Apart from the groups, which other commands may have, too.
+
+use clap::Args;
+
+use super::{
+    FileArgs, IpvsArgs, LogArgs, NodeArgs, RulesArgs, ServeArgs, SourceArgs, SyncArgs, UnusedArgs,
+};
+use crate::config::kube_proxy::KubeProxyConfiguration;
+
+/// Flags of `run`.
+#[derive(Debug, Clone, Args)]
+pub struct RunArgs {
+    /// What takes the place of flags.
+    #[command(flatten)]
+    pub file: FileArgs,
+    /// Where objects come from.
+    #[command(flatten)]
+    pub source: SourceArgs,
+    /// What shapes the rules.
+    #[command(flatten)]
+    pub rules: RulesArgs,
+    /// When to sync.
+    #[command(flatten)]
+    pub sync: SyncArgs,
+    /// What is served.
+    #[command(flatten)]
+    pub serve: ServeArgs,
+    /// What is logged.
+    #[command(flatten)]
+    pub log: LogArgs,
+    /// What this machine is set to.
+    #[command(flatten)]
+    pub node: NodeArgs,
+    /// What another mode would want to know.
+    #[command(flatten)]
+    pub ipvs: IpvsArgs,
+    /// What has no effect.
+    #[command(flatten)]
+    pub unused: UnusedArgs,
+}
+
+impl RunArgs {
+    /// What the flags amount to, on top of the defaults.
+    pub(in crate::config) fn configuration(&self) -> KubeProxyConfiguration {
+        let mut configuration = KubeProxyConfiguration::defaults();
+        let to = &mut configuration;
+        self.source.apply(to);
+        self.rules.apply(to);
+        self.sync.apply(to);
+        self.serve.apply(to);
+        self.log.apply(to);
+        self.node.apply(to);
+        self.ipvs.apply(to);
+        self.unused.apply(to);
+        configuration
+    }
+}

@@ -1,0 +1,52 @@
+//! Where Services, EndpointSlices and the Node come from.
+//!
+//! Apart because every command that reads objects has these.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::set;
+use crate::config::kube_proxy::KubeProxyConfiguration;
+
+/// Where Services, EndpointSlices and the Node come from.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Source")]
+pub struct SourceArgs {
+    /// The API server's kubeconfig; without it and --master, the Pod's service account is used
+    #[arg(long, value_name = "FILE", conflicts_with = "manifests")]
+    pub kubeconfig: Option<String>,
+    /// The API server's address, in place of the kubeconfig's
+    #[arg(long, value_name = "URL", conflicts_with = "manifests")]
+    pub master: Option<String>,
+    /// Read objects from a file, a folder or `-` instead of a cluster
+    #[arg(long, value_name = "PATH")]
+    pub manifests: Option<PathBuf>,
+    /// Where manifests' Services without a clusterIP get one from, one network for each family
+    #[arg(
+        long,
+        value_name = "CIDR[,CIDR]",
+        default_value = "10.96.0.0/12,fd00:10:96::/112"
+    )]
+    pub manifests_service_cidr: String,
+    /// This node's name, in place of the host name; counts beside --config
+    #[arg(long, value_name = "NAME")]
+    pub hostname_override: Option<String>,
+}
+
+impl SourceArgs {
+    pub(in crate::config) fn apply(&self, to: &mut KubeProxyConfiguration) {
+        let kubeconfig = &mut to.client_connection.kubeconfig;
+        set(kubeconfig, self.kubeconfig.as_ref());
+        self.apply_beside_file(to);
+    }
+
+    /// What counts although there is a file.
+    pub(in crate::config) fn apply_beside_file(&self, to: &mut KubeProxyConfiguration) {
+        let name = self.hostname_override.as_ref();
+        set(
+            &mut to.hostname_override,
+            name.filter(|name| !name.is_empty()),
+        );
+    }
+}

@@ -1,0 +1,67 @@
+//! When and how to sync.
+//!
+//! Apart because only a command that keeps rules up to date has these.
+
+use clap::{Args, ValueEnum};
+
+use super::{set, set_some};
+use crate::config::duration::GoDuration;
+use crate::config::kube_proxy::KubeProxyConfiguration;
+use crate::render::PartialRestore;
+
+/// When and how to sync.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Sync")]
+pub struct SyncArgs {
+    /// Print what would be restored instead of restoring it, and go on following the source
+    #[arg(long)]
+    pub dry_run: bool,
+    /// The longest wait for a retry, and half of the time after which health turns red
+    /// [default: 30s]
+    #[arg(long, value_name = "DURATION")]
+    pub iptables_sync_period: Option<GoDuration>,
+    /// The gap between two syncs; without it, as long as the last one took, a second at most
+    #[arg(long, value_name = "DURATION")]
+    pub iptables_min_sync_period: Option<GoDuration>,
+    /// What partial restores name: only changed chains, or what KEP-3453 says
+    #[arg(
+        long,
+        value_name = "SHAPE",
+        value_enum,
+        default_value = "changed-chains"
+    )]
+    pub partial_restore: PartialRestoreArg,
+}
+
+impl SyncArgs {
+    pub(in crate::config) fn apply(&self, to: &mut KubeProxyConfiguration) {
+        let iptables = &mut to.iptables;
+        set(
+            &mut iptables.sync_period,
+            self.iptables_sync_period.as_ref(),
+        );
+        set_some(
+            &mut iptables.min_sync_period,
+            self.iptables_min_sync_period.as_ref(),
+        );
+    }
+}
+
+/// `--partial-restore`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PartialRestoreArg {
+    /// Chains whose rules differ from the kernel's
+    ChangedChains,
+    /// All chains of changed Services, and every shared chain
+    #[value(name = "kep-3453")]
+    Kep3453,
+}
+
+impl From<PartialRestoreArg> for PartialRestore {
+    fn from(shape: PartialRestoreArg) -> Self {
+        match shape {
+            PartialRestoreArg::ChangedChains => Self::ChangedChains,
+            PartialRestoreArg::Kep3453 => Self::Kep3453,
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! What the operator should know about flags and file although nothing is wrong.
+//!
+//! Apart because kube-proxy says nothing here, and its users wonder why nothing happens.
+
+use super::fields::{Effect, field};
+use super::flags::RunArgs;
+use super::kube_proxy::{KubeProxyConfiguration, differing, quoted};
+
+/// The flags that a file takes the place of.
+pub(super) fn ignored(args: &RunArgs, has_file: bool) -> Option<String> {
+    if !has_file {
+        return None;
+    }
+    let given = differing(&args.configuration(), &KubeProxyConfiguration::defaults());
+    let counts = |path: &str| path == "hostnameOverride" || path.starts_with("logging.");
+    let flags: Vec<String> = given
+        .iter()
+        .filter(|path| !counts(path))
+        .map(|path| flag_or_path(path))
+        .collect();
+    let list = quoted(&flags);
+    (!flags.is_empty()).then(|| format!("--config takes the place of these flags: {list}"))
+}
+
+/// What is set to something other than its default and has no effect.
+pub(super) fn unused(
+    args: &RunArgs,
+    configuration: &KubeProxyConfiguration,
+    has_file: bool,
+) -> Option<String> {
+    let mut defaults = KubeProxyConfiguration::defaults();
+    defaults.choose_modes();
+    let set = differing(configuration, &defaults);
+    let has_none = |path: &&String| field(path).is_some_and(|field| field.effect == Effect::None);
+    let name = |path: &String| {
+        if has_file {
+            path.clone()
+        } else {
+            flag_or_path(path)
+        }
+    };
+    let mut names: Vec<String> = set.iter().filter(has_none).map(name).collect();
+    let flags = args.unused.without_field();
+    names.extend(flags.map(|flag| format!("--{flag}")));
+    let list = quoted(&names);
+    (!names.is_empty()).then(|| format!("set, but without effect in this version: {list}"))
+}
+
+fn flag_or_path(path: &str) -> String {
+    match field(path).map_or("", |field| field.flag) {
+        "" => path.to_owned(),
+        flag => format!("--{flag}"),
+    }
+}

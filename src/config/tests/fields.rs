@@ -1,0 +1,72 @@
+//! The table of fields against what there is.
+
+use clap::CommandFactory;
+
+use super::*;
+use crate::config::fields::{Effect, FIELDS};
+use crate::config::kube_proxy::leaves;
+
+/// Flags of kube-proxy that no field stands for.
+const WITHOUT_FIELD: &[&str] = &[
+    "boot-id-file",
+    "config",
+    "healthz-port",
+    "machine-id-file",
+    "master",
+    "metrics-port",
+    "write-config-to",
+];
+
+/// Flags that kube-proxy does not have.
+const OUR_OWN: &[&str] = &[
+    "dry-run",
+    "iptables-backend",
+    "manifests",
+    "manifests-service-cidr",
+    "partial-restore",
+];
+
+#[test]
+fn every_field_is_in_the_table_once() {
+    let mut there = leaves();
+    let mut listed: Vec<&str> = FIELDS.iter().map(|field| field.path).collect();
+    there.sort_unstable();
+    listed.sort_unstable();
+    assert_eq!(there, listed);
+}
+
+#[test]
+fn every_flag_is_in_the_table_once() {
+    let mut program = Cli::command();
+    program.build();
+    let run = program.find_subcommand("run").unwrap();
+    let mut flags: Vec<&str> = run
+        .get_arguments()
+        .filter_map(|arg| arg.get_long())
+        .collect();
+    flags.retain(|flag| !["help", "version"].contains(flag));
+    let mut listed: Vec<&str> = FIELDS.iter().map(|field| field.flag).collect();
+    listed.retain(|flag| !flag.is_empty());
+    listed.extend(WITHOUT_FIELD);
+    listed.extend(OUR_OWN);
+    flags.sort_unstable();
+    listed.sort_unstable();
+    assert_eq!(flags, listed);
+}
+
+/// What has no effect stands under a heading that says so.
+#[test]
+fn help_tells_what_has_no_effect() {
+    let mut program = Cli::command();
+    program.build();
+    let run = program.find_subcommand("run").unwrap();
+    for field in FIELDS.iter().filter(|field| !field.flag.is_empty()) {
+        let arg = run
+            .get_arguments()
+            .find(|arg| arg.get_long() == Some(field.flag))
+            .unwrap();
+        let heading = arg.get_help_heading().unwrap_or_default();
+        let is_unused = heading.to_lowercase().contains("without effect");
+        assert_eq!(is_unused, field.effect == Effect::None, "--{}", field.flag);
+    }
+}

@@ -1,0 +1,286 @@
+//! Files: their defaults, what is overlooked in them, and files of others.
+//!
+//! Upstream: `cmd/kube-proxy/app/options_test.go`,
+//! `pkg/proxy/apis/config/v1alpha1/defaults_test.go` (v1.36)
+
+use std::time::Duration;
+
+use super::*;
+use crate::render::{ExternalIps, LocalhostNodePorts, MasqueradePolicy};
+use crate::sync::{Gap, LocalMode, NodePortSource};
+use crate::watch::api::ApiOptions;
+
+const KUBEADM: &str = include_str!("../../../tests/config/kubeadm.yaml");
+const KIND: &str = include_str!("../../../tests/config/kind.yaml");
+const EKS: &str = include_str!("../../../tests/config/eks.yaml");
+
+/// What is refused, and a part of how.
+#[track_caller]
+fn refused(text: &str, part: &str) {
+    let error = with_text("", text).map(|_| ()).expect_err(text);
+    assert!(error.contains(part), "{text}: {error}");
+    assert_eq!(error.lines().count(), 1, "{error}");
+}
+
+#[test]
+fn an_empty_file_is_as_good_as_no_flags() {
+    let (file, flags) = (loaded(""), configured("").unwrap());
+    assert_eq!(file.configuration, flags.configuration);
+    assert_eq!(file.serving, flags.serving);
+    assert_eq!(file.node, flags.node);
+    assert_eq!(file.pacer.gap, Gap::ByCost);
+    assert_eq!(file.notes, Vec::<String>::new());
+}
+
+#[test]
+fn what_kubeadm_leaves_zero_or_null_is_the_default() {
+    let config = with_text("", KUBEADM).unwrap();
+    let mut expected = configured("--cluster-cidr=10.244.0.0/16")
+        .unwrap()
+        .configuration;
+    "/var/lib/kube-proxy/kubeconfig.conf".clone_into(&mut expected.client_connection.kubeconfig);
+    assert_eq!(config.configuration, expected);
+    assert_eq!(config.notes, Vec::<String>::new());
+    let cluster = Source::Cluster(ApiOptions {
+        kubeconfig: Some("/var/lib/kube-proxy/kubeconfig.conf".into()),
+        master: None,
+    });
+    assert_eq!(config.rules.source, cluster);
+}
+
+#[test]
+fn the_file_of_kind_loads() {
+    let config = with_text("--hostname-override=kind-worker", KIND).unwrap();
+    let LocalMode::ClusterCidr(cidrs) = config.rules.surroundings.v6.local_mode else {
+        panic!("not by networks")
+    };
+    assert_eq!(cidrs.len(), 2);
+    assert_eq!(config.pacer.gap, Gap::Fixed(Duration::from_secs(1)));
+    assert_eq!(config.node.conntrack.max_per_core, 0);
+    assert_eq!(
+        config.node.conntrack.tcp_established_timeout,
+        Duration::ZERO
+    );
+    assert_eq!(config.serving.metrics.to_string(), "[::1]:10249");
+}
+
+#[test]
+fn the_file_of_eks_loads_without_its_old_field() {
+    let config = with_text("--v=2 --hostname-override=ip-10-0-0-1", EKS).unwrap();
+    assert_eq!(config.serving.metrics.to_string(), "0.0.0.0:10249");
+    assert_eq!(config.node.oom_score_adj, -998);
+    assert_eq!(config.verbosity, 2);
+    assert_eq!(
+        config.notes,
+        [
+            "`c.yaml` was read leniently: unknown fields `udpIdleTimeout`",
+            "set, but without effect in this version: `ipvs.syncPeriod`, `oomScoreAdj`"
+        ]
+    );
+}
+
+#[test]
+fn fields_become_the_options_of_modules() {
+    let config = loaded(
+        "iptables: {masqueradeBit: 0, masqueradeAll: true, localhostNodePorts: false, \
+         syncPeriod: 1m, minSyncPeriod: 5s}\n\
+         detectLocalMode: BridgeInterface\n\
+         detectLocal: {bridgeInterface: cbr0}\n\
+         nodePortAddresses: [primary]\n\
+         hostnameOverride: ' Worker-A '\n\
+         bindAddress: 192.168.0.7\n\
+         bindAddressHardFail: true\n\
+         featureGates: {AllowServiceExternalIPs: false}\n\
+         logging: {format: json, verbosity: 300, flushFrequency: 1000000000}\n\
+         conntrack: {maxPerCore: 1, min: 2, tcpEstablishedTimeout: 3s, tcpCloseWaitTimeout: 4s, \
+         tcpBeLiberal: true, udpTimeout: 5s, udpStreamTimeout: 6s}\n",
+    );
+    for (_, surroundings) in config.rules.surroundings.into_pairs() {
+        assert_eq!(surroundings.fixed.masquerade.bit, 0);
+        assert_eq!(surroundings.fixed.masquerade.policy, MasqueradePolicy::All);
+        let localhost = surroundings.fixed.localhost_node_ports;
+        assert_eq!(localhost, LocalhostNodePorts::Refused);
+        assert_eq!(surroundings.fixed.external_ips, ExternalIps::Ignored);
+        let bridge = LocalMode::BridgeInterface("cbr0".into());
+        assert_eq!(surroundings.local_mode, bridge);
+        assert_eq!(surroundings.node_ports, NodePortSource::Primary);
+        assert_eq!(surroundings.bind_address, "192.168.0.7".parse().ok());
+    }
+    assert_eq!(config.rules.node_name, "worker-a");
+    assert_eq!(config.sync_period, Duration::from_secs(60));
+    assert_eq!(config.pacer.longest_retry, Duration::from_secs(60));
+    assert_eq!(config.pacer.gap, Gap::Fixed(Duration::from_secs(5)));
+    assert_eq!(config.serving.taken, Taken::Fatal);
+    assert_eq!(config.logging, LoggingFormat::Json);
+    assert_eq!(config.verbosity, 255);
+    let conntrack = Conntrack {
+        max_per_core: 1,
+        min: 2,
+        tcp_established_timeout: Duration::from_secs(3),
+        tcp_close_wait_timeout: Duration::from_secs(4),
+        is_tcp_liberal: true,
+        udp_timeout: Duration::from_secs(5),
+        udp_stream_timeout: Duration::from_secs(6),
+    };
+    assert_eq!(config.node.conntrack, conntrack);
+}
+
+#[test]
+fn json_is_as_good_as_yaml() {
+    let text = |fields: &str| {
+        format!(
+            "{{\"kind\": \"KubeProxyConfiguration\",\n\t\
+             \"apiVersion\": \"kubeproxy.config.k8s.io/v1alpha1\"{fields}}}"
+        )
+    };
+    let config = with_text("", &text(",\n\t\"oomScoreAdj\": 7, \"iptables\": null")).unwrap();
+    assert_eq!(config.node.oom_score_adj, 7);
+    refused(
+        &text(",\n\"oomScoreAdj\": \"7\""),
+        "`c.yaml`: oomScoreAdj: invalid type",
+    );
+    refused(&text(","), "`c.yaml`, line 2: ");
+    let config = with_text(
+        "",
+        &text(", \"oomScoreAdj\": 7, \"oomScoreAdj\": 8, \"x\": 1"),
+    );
+    let config = config.unwrap();
+    assert_eq!(config.node.oom_score_adj, 8);
+    let notes = &config.notes[0];
+    assert!(
+        notes.contains("unknown fields `x`; line 2: duplicate field"),
+        "{notes}"
+    );
+}
+
+#[test]
+fn the_header_is_required() {
+    refused(
+        "",
+        "apiVersion is missing; kube-proxy's file has `apiVersion: kubeproxy.config",
+    );
+    refused("kind: KubeProxyConfiguration\n", "apiVersion is missing");
+    let (version, kind) = HEADER.split_once('\n').unwrap();
+    refused(version, "kind is missing");
+    refused(
+        &format!("{version}\nkind: KubeletConfiguration"),
+        "kind is `KubeletConfiguration`",
+    );
+    refused(
+        &HEADER.replace("v1alpha1", "v1beta1"),
+        "apiVersion is `kubeproxy.config.k8s.io/v1beta1`",
+    );
+    refused(&format!("{kind}apiVersion: 1"), "apiVersion is no string");
+}
+
+#[test]
+fn wrong_types_are_fatal_and_named() {
+    for (fields, path, expected) in [
+        ("hostnameOverride: 123", "hostnameOverride", "string"),
+        ("oomScoreAdj: '5'", "oomScoreAdj", "i32"),
+        ("oomScoreAdj: 1.5", "oomScoreAdj", "i32"),
+        ("oomScoreAdj: 3000000000", "oomScoreAdj", "i32"),
+        ("iptables: 5", "iptables", "struct IpTables"),
+        (
+            "iptables: {syncPeriod: 30}",
+            "iptables.syncPeriod",
+            "string",
+        ),
+        (
+            "iptables: {syncPeriod: soon}",
+            "iptables.syncPeriod",
+            "`30s`",
+        ),
+        (
+            "nodePortAddresses: primary",
+            "nodePortAddresses",
+            "sequence",
+        ),
+        ("enableProfiling: maybe", "enableProfiling", "boolean"),
+        ("featureGates: {AllAlpha: 1}", "featureGates", "boolean"),
+        ("logging: {verbosity: -1}", "logging.verbosity", "u32"),
+        (
+            "logging: {vmodule: [{verbosity: x}]}",
+            "logging.vmodule",
+            "u32",
+        ),
+        (
+            "logging: {flushFrequency: [1]}",
+            "logging.flushFrequency",
+            "duration",
+        ),
+        (
+            "logging: {options: {text: {infoBufferSize: big}}}",
+            "logging.options.text.infoBufferSize",
+            "quantity",
+        ),
+    ] {
+        let text = format!("{HEADER}{fields}");
+        refused(&text, &format!("`c.yaml`: {path}: "));
+        refused(&text, expected);
+    }
+    let both = with_file("", "oomScoreAdj: a\nbindAddress: 1\nmode: nonsense").unwrap_err();
+    assert_eq!(both.lines().count(), 2, "{both}");
+}
+
+#[test]
+fn only_the_first_document_counts() {
+    let fields = format!("---\n{HEADER}oomScoreAdj: 1\n---\n{HEADER}oomScoreAdj: 2\n");
+    assert_eq!(with_text("", &fields).unwrap().node.oom_score_adj, 1);
+    loaded("---\n");
+}
+
+#[test]
+fn what_is_neither_yaml_nor_json_is_refused_with_its_line() {
+    refused(&format!("{HEADER}clientConnection: [\n"), "`c.yaml`, line ");
+    refused("just text", "apiVersion is missing");
+}
+
+#[test]
+fn unknown_and_repeated_fields_are_overlooked_and_named() {
+    let notes = |fields| loaded(fields).notes;
+    assert_eq!(
+        notes(
+            "foo: 1\niptables: {bar: 2, syncPeriod: 30s}\nlogging: {vmodule: [{x: 1, filePattern: a}]}\n"
+        )[0],
+        "`c.yaml` was read leniently: unknown fields `foo`, `iptables.bar`, `logging.vmodule[].x`"
+    );
+    let config =
+        loaded("oomScoreAdj: -999\nconntrack: {min: 131072}\noomScoreAdj: 1\noomScoreAdj: 2\n");
+    assert_eq!(config.node.oom_score_adj, 2);
+    let note = &config.notes[0];
+    assert!(
+        note.starts_with("`c.yaml` was read leniently: line 5: "),
+        "{note}"
+    );
+    assert!(
+        note.contains("oomScoreAdj") && note.ends_with(", of which the last counts"),
+        "{note}"
+    );
+}
+
+#[test]
+fn zero_is_the_default_where_it_cannot_be_meant() {
+    let config = loaded(
+        "clientConnection: {qps: 0, burst: 0, contentType: ''}\n\
+         configSyncPeriod: 0s\nbindAddress: ''\nmode: ''\n\
+         iptables: {syncPeriod: 0s, minSyncPeriod: 0s}\n\
+         logging: {format: '', flushFrequency: 0s}\n",
+    );
+    assert_eq!(config.configuration, loaded("").configuration);
+    let config =
+        loaded("clientConnection: {qps: -1}\noomScoreAdj: 0\niptables: {masqueradeBit: 0}\n");
+    assert_eq!(field_of(&config, "clientConnection.qps"), -1);
+    assert_eq!(config.node.oom_score_adj, 0);
+    assert_eq!(config.rules.surroundings.v4.fixed.masquerade.bit, 0);
+}
+
+#[test]
+fn addresses_in_files_may_lack_their_port() {
+    let config = loaded("healthzBindAddress: 10.0.0.1\nmetricsBindAddress: '::1'\n");
+    assert_eq!(
+        config.serving.healthz.unwrap().to_string(),
+        "10.0.0.1:10256"
+    );
+    assert_eq!(config.serving.metrics.to_string(), "[::1]:10249");
+}

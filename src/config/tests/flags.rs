@@ -1,0 +1,209 @@
+//! Every flag of kube-proxy: the field it sets, and the type it has.
+
+use super::*;
+use crate::config::fields::FIELDS;
+
+/// Each flag, a value that is not its default, and the field as it is then written.
+const SETTERS: &[(&str, &str, &str)] = &[
+    (
+        "feature-gates",
+        "AllAlpha=true,AllBeta=f",
+        r#"{"AllAlpha":true,"AllBeta":false}"#,
+    ),
+    ("kubeconfig", "k", r#""k""#),
+    (
+        "kube-api-content-type",
+        "application/json",
+        r#""application/json""#,
+    ),
+    ("kube-api-qps", "7.5", "7.5"),
+    ("kube-api-burst", "20", "20"),
+    ("logging-format", "json", r#""json""#),
+    ("log-flush-frequency", "1s", r#""1s""#),
+    ("v", "4", "4"),
+    (
+        "vmodule",
+        "a*=3,b=1",
+        r#"[{"filePattern":"a*","verbosity":3},{"filePattern":"b","verbosity":1}]"#,
+    ),
+    ("log-text-split-stream", "true", "true"),
+    ("log-text-info-buffer-size", "64Ki", r#""64Ki""#),
+    ("log-json-split-stream", "true", "true"),
+    ("log-json-info-buffer-size", "1e3", r#""1e3""#),
+    ("hostname-override", "n", r#""n""#),
+    ("bind-address", "10.0.0.1", r#""10.0.0.1""#),
+    ("healthz-bind-address", "10.0.0.1", r#""10.0.0.1:10256""#),
+    ("metrics-bind-address", "::", r#""[::]:10249""#),
+    ("bind-address-hard-fail", "T", "true"),
+    ("profiling", "1", "true"),
+    ("show-hidden-metrics-for-version", "1.35", r#""1.35""#),
+    ("proxy-mode", "iptables", r#""iptables""#),
+    ("iptables-masquerade-bit", "0", "0"),
+    ("masquerade-all", "true", "true"),
+    ("iptables-localhost-nodeports", "0", "false"),
+    ("iptables-sync-period", "1m", r#""1m0s""#),
+    ("iptables-min-sync-period", "2s", r#""2s""#),
+    ("ipvs-sync-period", "1m", r#""1m0s""#),
+    ("ipvs-min-sync-period", "1s", r#""1s""#),
+    ("ipvs-scheduler", "rr", r#""rr""#),
+    (
+        "ipvs-exclude-cidrs",
+        "10.0.0.0/8,11.0.0.0/8",
+        r#"["10.0.0.0/8","11.0.0.0/8"]"#,
+    ),
+    ("ipvs-strict-arp", "true", "true"),
+    ("ipvs-tcp-timeout", "1s", r#""1s""#),
+    ("ipvs-tcpfin-timeout", "1s", r#""1s""#),
+    ("ipvs-udp-timeout", "1s", r#""1s""#),
+    ("detect-local-mode", "NodeCIDR", r#""NodeCIDR""#),
+    ("pod-bridge-interface", "b", r#""b""#),
+    ("pod-interface-name-prefix", "p", r#""p""#),
+    ("cluster-cidr", "10.0.0.0/8", r#""10.0.0.0/8""#),
+    ("nodeport-addresses", "10.0.0.0/8", r#"["10.0.0.0/8"]"#),
+    ("oom-score-adj", "0", "0"),
+    ("conntrack-max-per-core", "0", "0"),
+    ("conntrack-min", "0", "0"),
+    ("conntrack-tcp-timeout-established", "0", r#""0s""#),
+    ("conntrack-tcp-timeout-close-wait", "0s", r#""0s""#),
+    ("conntrack-tcp-be-liberal", "true", "true"),
+    ("conntrack-udp-timeout", "1s", r#""1s""#),
+    ("conntrack-udp-timeout-stream", "1s", r#""1s""#),
+    ("config-sync-period", "1h", r#""1h0m0s""#),
+];
+
+/// What it takes for some of them.
+const GATE: &str = "--feature-gates=LoggingAlphaOptions=true";
+
+#[test]
+fn every_flag_sets_its_field() {
+    for field in FIELDS.iter().filter(|field| !field.flag.is_empty()) {
+        let (flag, value, expected) = SETTERS
+            .iter()
+            .find(|(flag, ..)| *flag == field.flag)
+            .unwrap_or_else(|| panic!("--{} is not tested", field.flag));
+        let gate = if *flag == "feature-gates" { "" } else { GATE };
+        let config = configured(&format!("{gate} --{flag}={value}")).unwrap();
+        let expected: Value = serde_json::from_str(expected).unwrap();
+        assert_eq!(field_of(&config, field.path), expected, "--{flag}");
+        let other = configured(gate).unwrap();
+        assert!(
+            *flag == "proxy-mode" || field_of(&other, field.path) != expected,
+            "--{flag}={value} is its default"
+        );
+    }
+}
+
+#[test]
+fn the_last_of_two_flags_counts_and_lists_and_gates_add_up() {
+    let config = configured("--oom-score-adj=1 --oom-score-adj -5 -v 1 --v=3").unwrap();
+    assert_eq!(config.node.oom_score_adj, -5);
+    assert_eq!(config.verbosity, 3);
+    let gates = "--feature-gates=AllAlpha=true --feature-gates=AllAlpha=false,AllBeta=true";
+    let gates = field_of(&configured(gates).unwrap(), "featureGates");
+    assert_eq!(gates.to_string(), r#"{"AllAlpha":false,"AllBeta":true}"#);
+    let addresses = "--nodeport-addresses=10.0.0.0/8 --nodeport-addresses=11.0.0.0/8";
+    let addresses = field_of(&configured(addresses).unwrap(), "nodePortAddresses");
+    assert_eq!(addresses.to_string(), r#"["10.0.0.0/8","11.0.0.0/8"]"#);
+}
+
+#[test]
+fn values_of_other_types_are_refused() {
+    for bad in [
+        "--v=x",
+        "--v=-1",
+        "--oom-score-adj=1.5",
+        "--conntrack-min=3000000000",
+        "--kube-api-qps=fast",
+        "--config-sync-period=5",
+        "--profiling=yes",
+        "--vmodule=a",
+        "--vmodule=a=b",
+        "--log-text-info-buffer-size=1Qi",
+        "--healthz-port=70000",
+        "--feature-gates=AllAlpha",
+        "--feature-gates=AllAlpha=maybe",
+        "--cleanup",
+        "--init-only",
+    ] {
+        let flag = bad.split('=').next().unwrap();
+        let error = configured(bad).map(|_| ()).expect_err(bad);
+        assert!(error.contains(flag), "{bad}: {error}");
+    }
+}
+
+#[test]
+fn old_ports_go_with_addresses_that_have_none() {
+    let served = |flags: &str| {
+        let serving = configured(flags).unwrap().serving;
+        let healthz = serving.healthz.map(|address| address.to_string());
+        (serving.metrics.to_string(), healthz.unwrap_or_default())
+    };
+    let both = |metrics: &str, healthz: &str| (metrics.to_owned(), healthz.to_owned());
+    let defaults = both("127.0.0.1:10249", "0.0.0.0:10256");
+    assert_eq!(served("--healthz-port=1 --metrics-port=2"), defaults);
+    assert_eq!(
+        served("--healthz-bind-address= --metrics-bind-address="),
+        defaults
+    );
+    assert_eq!(
+        served(
+            "--healthz-port=1 --healthz-bind-address=::1 --metrics-port=2 --metrics-bind-address=0.0.0.0"
+        ),
+        both("0.0.0.0:2", "[::1]:1")
+    );
+    assert_eq!(
+        served("--healthz-port=1 --healthz-bind-address=[::1]:3"),
+        both("127.0.0.1:10249", "[::1]:3")
+    );
+    assert_eq!(served("--healthz-port=0"), both("127.0.0.1:10249", ""));
+    let error = configured("--metrics-port=0").unwrap_err();
+    assert_eq!(
+        error,
+        "--metrics-port: metrics cannot be turned off; leave it out"
+    );
+}
+
+/// Only a file makes the other addresses follow.
+#[test]
+fn an_ipv6_bind_address_leaves_the_other_addresses_alone() {
+    let serving = configured("--bind-address=fd00::1").unwrap().serving;
+    assert_eq!(serving.metrics.to_string(), "127.0.0.1:10249");
+    let serving = loaded("bindAddress: fd00::1").serving;
+    assert_eq!(serving.metrics.to_string(), "[::1]:10249");
+    assert_eq!(serving.healthz.unwrap().to_string(), "[::]:10256");
+}
+
+#[test]
+fn what_has_no_effect_is_said_in_one_line() {
+    let notes = |flags| configured(flags).unwrap().notes;
+    assert_eq!(
+        notes("--v=2 --cluster-cidr=10.0.0.0/8"),
+        Vec::<String>::new()
+    );
+    let defaults = "--oom-score-adj=-999 --boot-id-file=/proc/sys/kernel/random/boot_id";
+    assert_eq!(notes(defaults), Vec::<String>::new());
+    assert_eq!(
+        notes("--conntrack-min=0 --ipvs-scheduler=rr --profiling --machine-id-file=x"),
+        ["set, but without effect in this version: \
+          `--conntrack-min`, `--profiling`, `--ipvs-scheduler`, `--machine-id-file`"]
+    );
+}
+
+/// As k3s runs the kube-proxy that it embeds.
+#[test]
+fn the_command_line_of_k3s_is_understood() {
+    let config = configured(
+        "--cluster-cidr=10.42.0.0/16 --conntrack-max-per-core=0 \
+         --conntrack-tcp-timeout-close-wait=0s --conntrack-tcp-timeout-established=0s \
+         --healthz-bind-address=127.0.0.1 --hostname-override=server \
+         --kubeconfig=/var/lib/rancher/k3s/agent/kubeproxy.kubeconfig --proxy-mode=iptables",
+    )
+    .unwrap();
+    assert_eq!(
+        config.serving.healthz.unwrap().to_string(),
+        "127.0.0.1:10256"
+    );
+    assert_eq!(config.node.conntrack.max_per_core, 0);
+    assert_eq!(config.node.conntrack.min, 131_072);
+    assert_eq!(config.rules.node_name, "server");
+}

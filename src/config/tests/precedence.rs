@@ -1,0 +1,84 @@
+//! What counts if there is a file: the file, and a few flags.
+
+use super::*;
+use crate::host::BackendChoice;
+use crate::render::PartialRestore;
+
+#[test]
+fn flags_with_fields_do_not_count_beside_a_file_and_are_named() {
+    let flags = "--cluster-cidr=10.0.0.0/8 --iptables-min-sync-period=1s --oom-score-adj=3 \
+                 --proxy-mode=ipvs --metrics-port=0 --kubeconfig=k";
+    let config = with_file(flags, "oomScoreAdj: 5").unwrap();
+    let expected = loaded("oomScoreAdj: 5");
+    assert_eq!(config.configuration, expected.configuration);
+    assert_eq!(config.pacer.gap, expected.pacer.gap);
+    assert_eq!(
+        config.notes[0],
+        "--config takes the place of these flags: `--kubeconfig`, `--cluster-cidr`, \
+         `--iptables-min-sync-period`, `--metrics-bind-address`, `--proxy-mode`, `--oom-score-adj`"
+    );
+}
+
+#[test]
+fn the_name_given_as_a_flag_counts() {
+    let name = |flags| {
+        with_file(flags, "hostnameOverride: file")
+            .unwrap()
+            .rules
+            .node_name
+    };
+    assert_eq!(name(""), "file");
+    assert_eq!(name("--hostname-override="), "file");
+    assert_eq!(name("--hostname-override=Flag"), "flag");
+    assert!(
+        with_file("--hostname-override=a", "")
+            .unwrap()
+            .notes
+            .is_empty()
+    );
+}
+
+#[test]
+fn the_address_of_the_api_server_counts() {
+    let config = with_file("--master=https://m", "clientConnection: {kubeconfig: k}");
+    let Source::Cluster(options) = config.unwrap().rules.source else {
+        panic!("no cluster")
+    };
+    assert_eq!(options.master.as_deref(), Some("https://m"));
+    assert_eq!(options.kubeconfig, Some("k".into()));
+}
+
+#[test]
+fn logging_flags_count_one_by_one() {
+    let fields = "logging: {format: json, verbosity: 3, flushFrequency: 1s}";
+    let config = with_file("--v=0", fields).unwrap();
+    assert_eq!((config.verbosity, config.logging), (0, LoggingFormat::Json));
+    let config = with_file("--logging-format=text", fields).unwrap();
+    assert_eq!((config.verbosity, config.logging), (3, LoggingFormat::Text));
+    let config = with_file("--log-flush-frequency=2s", fields).unwrap();
+    assert_eq!(field_of(&config, "logging.flushFrequency"), "2s");
+    let fields = "logging: {vmodule: [{filePattern: b, verbosity: 2}]}";
+    let modules = field_of(
+        &with_file("--vmodule=a=1", fields).unwrap(),
+        "logging.vmodule",
+    );
+    assert_eq!(
+        modules.to_string(),
+        r#"[{"filePattern":"a","verbosity":1},{"filePattern":"b","verbosity":2}]"#
+    );
+}
+
+#[test]
+fn what_no_field_stands_for_counts() {
+    let config = with_file(
+        "--manifests=m --partial-restore=kep-3453 --iptables-backend=nft --dry-run",
+        "clientConnection: {kubeconfig: k}",
+    )
+    .unwrap();
+    assert!(matches!(config.rules.source, Source::Manifests { .. }));
+    assert_eq!(config.shape, PartialRestore::Kep3453);
+    assert_eq!(config.rules.backend, BackendChoice::Nft);
+    assert!(config.is_dry_run);
+    assert_eq!(config.notes, Vec::<String>::new());
+    assert_eq!(config.file.unwrap().path.to_str(), Some("c.yaml"));
+}
