@@ -13,7 +13,21 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, Serving, Taken};
 use crate::health::{Health, HealthPages};
-use crate::telemetry::{Metrics, MetricsPages, Reply, listen, listen_retrying, serve};
+use crate::host::counted_packets;
+use crate::render::Counter;
+use crate::telemetry::{
+    KernelCounts, Metrics, MetricsPages, Reply, listen, listen_retrying, serve,
+};
+
+/// All metrics, and those that are read from the kernel at each scrape.
+pub(super) fn metrics() -> anyhow::Result<Metrics> {
+    let metrics = Metrics::new()?;
+    metrics.registry.register(Box::new(KernelCounts::new(
+        || counted_packets(Counter::InvalidDropped.name()),
+        || counted_packets(Counter::LocalhostNodePorts.name()),
+    )?))?;
+    Ok(metrics)
+}
 
 /// Serves both until stopped.
 ///

@@ -1,0 +1,72 @@
+//! Waits for the configuration file to say something else, which is the end of this process:
+//! whatever runs it starts it again, with the new configuration.
+//!
+//! Apart because everything else in this program may assume that its options never change.
+//!
+//! # Source
+//!
+//! Upstream: `cmd/kube-proxy/app/options.go`, `initWatcher`, pkg/util/filesystem/watcher.go (v1.36)
+//!
+//! Differs from upstream: what counts is the content behind the path. The swap of a ConfigMap
+//! volume is seen, which upstream misses, and so is a file that was moved there; writing the same
+//! again is no change.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
+use tokio::sync::Notify;
+use tokio::time::timeout;
+use tracing::warn;
+
+use crate::config::ConfigFile;
+
+/// How long nothing must happen before the file is read. Shorter reads halves of files, and a
+/// restart too many; longer delays the restart.
+const QUIET: Duration = Duration::from_millis(200);
+
+/// For file systems that do not tell, like NFS, and links to links.
+const RELOOK: Duration = Duration::from_secs(60);
+
+/// The configuration is not what it was when this process began.
+#[derive(Debug, thiserror::Error)]
+#[error("`{0}` has changed; ending, to be started again with what it says")]
+pub(super) struct Changed(String);
+
+/// Ends when the file's content is no longer what it was; never, if there is none.
+pub(super) async fn changed(file: Option<&ConfigFile>) -> Changed {
+    let Some(file) = file else {
+        return std::future::pending().await;
+    };
+    let changed = Arc::new(Notify::new());
+    let _watcher = watch(&file.path, Arc::clone(&changed))
+        .inspect_err(|error| warn!("the configuration is looked at every minute only: {error}"));
+    loop {
+        // A file that is gone for a moment, or not readable yet, says nothing else.
+        if fs::read_to_string(&file.path).is_ok_and(|text| text != file.text) {
+            return Changed(file.path.display().to_string());
+        }
+        if timeout(RELOOK, changed.notified()).await.is_ok() {
+            while timeout(QUIET, changed.notified()).await.is_ok() {}
+        }
+    }
+}
+
+/// Watches the directory of the file, in which a ConfigMap is swapped, and that of what it may be
+/// a link to.
+fn watch(path: &Path, changed: Arc<Notify>) -> notify::Result<RecommendedWatcher> {
+    let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
+        // An error may stand for lost events.
+        if event.map_or(true, |event| !event.kind.is_access()) {
+            changed.notify_one();
+        }
+    })?;
+    let path = std::path::absolute(path)?;
+    let target = path.canonicalize()?;
+    for directory in [path.parent(), target.parent()].into_iter().flatten() {
+        watcher.watch(directory, RecursiveMode::NonRecursive)?;
+    }
+    Ok(watcher)
+}

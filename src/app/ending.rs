@@ -1,0 +1,41 @@
+//! What asks this process to end: two signals, and another configuration.
+//!
+//! Apart because all of them end it alike, in order, and the rules stay.
+
+use std::io;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing::info;
+
+use super::config_file;
+use crate::config::ConfigFile;
+
+/// Catches signals from now on.
+pub(super) struct Ending {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Ending {
+    pub(super) fn prepare() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    /// Waits until the process is to end.
+    ///
+    /// # Errors
+    ///
+    /// It is to end as if it had failed, for it to be started again.
+    pub(super) async fn asked(&mut self, file: Option<&ConfigFile>) -> anyhow::Result<()> {
+        let signal = tokio::select! {
+            changed = config_file::changed(file) => return Err(changed.into()),
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        };
+        info!("{signal}: ending; the rules stay");
+        Ok(())
+    }
+}
