@@ -50,29 +50,19 @@ impl Api {
         self.apply_all(std::slice::from_ref(object));
     }
 
+    /// The same for one that the server may find invalid: its reason is the error.
+    pub fn offer(&self, object: &Value) -> Result<(), String> {
+        for request in std::iter::once(apply_request(object)).chain(status_request(object)) {
+            self.send(vec![request]).remove(0)?;
+        }
+        Ok(())
+    }
+
     /// The same for many, all objects first and then all statuses.
     #[track_caller]
     pub fn apply_all(&self, objects: &[Value]) {
-        let query = format!("?fieldManager={FIELD_MANAGER}&force=true");
-        let apply = |object: &Value| {
-            // A status is written through its own path only; here it would be refused or dropped.
-            let mut object = object.clone();
-            object.as_object_mut().expect("an object").remove("status");
-            let body = serde_json::to_vec(&object).unwrap();
-            patch(
-                &format!("{}{query}", path_of(&object)),
-                "application/apply-patch+yaml",
-                body,
-            )
-        };
-        self.expect(objects.iter().map(apply).collect());
-        let status = |object: &Value| {
-            let body = serde_json::json!({ "status": object.get("status")? });
-            let body = serde_json::to_vec(&body).unwrap();
-            let path = format!("{}/status", path_of(object));
-            Some(patch(&path, "application/merge-patch+json", body))
-        };
-        self.expect(objects.iter().filter_map(status).collect());
+        self.expect(objects.iter().map(apply_request).collect());
+        self.expect(objects.iter().filter_map(status_request).collect());
     }
 
     /// Changes fields of an object by a JSON merge patch.
@@ -91,6 +81,14 @@ impl Api {
     pub fn delete(&self, object: &Value) {
         let request = Request::delete(path_of(object)).body(Vec::new()).unwrap();
         self.expect(vec![request]);
+    }
+
+    /// Deletes an object that may not exist.
+    #[track_caller]
+    pub fn delete_if_there(&self, object: &Value) {
+        if self.read(object).is_ok() {
+            self.delete(object);
+        }
     }
 
     /// Reads an object back, as the server completed it.
@@ -166,6 +164,26 @@ async fn serve(kubeconfig: &str, batches: &mpsc::Receiver<Batch>) {
                 .await,
         );
     }
+}
+
+/// Everything but the status, which is written through its own path only; here it would be refused
+/// or dropped.
+fn apply_request(object: &Value) -> Request<Vec<u8>> {
+    let mut object = object.clone();
+    object.as_object_mut().expect("an object").remove("status");
+    let body = serde_json::to_vec(&object).unwrap();
+    let path = format!(
+        "{}?fieldManager={FIELD_MANAGER}&force=true",
+        path_of(&object)
+    );
+    patch(&path, "application/apply-patch+yaml", body)
+}
+
+fn status_request(object: &Value) -> Option<Request<Vec<u8>>> {
+    let body = serde_json::json!({ "status": object.get("status")? });
+    let body = serde_json::to_vec(&body).unwrap();
+    let path = format!("{}/status", path_of(object));
+    Some(patch(&path, "application/merge-patch+json", body))
 }
 
 fn patch(path: &str, content_type: &str, body: Vec<u8>) -> Request<Vec<u8>> {

@@ -72,7 +72,8 @@ impl Program {
 /// A running proxy. Dropping it kills it.
 pub struct Daemon {
     process: Process,
-    _folders: [TempDir; 2],
+    /// Kept for as long as the program runs: its log, its programs, its configuration.
+    folders: Vec<TempDir>,
 }
 
 impl Daemon {
@@ -112,13 +113,19 @@ impl Daemon {
         let process = Process::start("the proxy", &mut command, &folder.path().join("log"));
         let mut daemon = Self {
             process,
-            _folders: [folder, bin],
+            folders: vec![folder, bin],
         };
         eventually(PATIENCE, || {
             daemon.process.assert_running();
             http::get(netns, Self::HEALTH, "/livez")
         });
         daemon
+    }
+
+    /// Keeps a folder, such as one with a configuration file, for as long as the program runs.
+    pub fn keeping(mut self, folder: TempDir) -> Self {
+        self.folders.push(folder);
+        self
     }
 
     /// What it has logged so far.
@@ -135,6 +142,11 @@ impl Daemon {
     #[track_caller]
     pub fn assert_running(&mut self) {
         self.process.assert_running();
+    }
+
+    /// Whether the program has ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        self.process.exited().is_some()
     }
 
     /// Sends SIGTERM and waits for the end.

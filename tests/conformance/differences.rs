@@ -1,0 +1,236 @@
+//! Where we differ from kube-proxy on purpose: each difference seen, and seen to be the only one.
+//!
+//! `deploy/conformance.md` lists them with their reasons. Random histories keep away from these or
+//! end them (by starting kube-proxy anew); nothing is masked in the comparison.
+
+use serde_json::json;
+
+use super::features::objects::{apply, endpoints, ready, service, slice, web, with_ingress};
+use super::features::{self};
+use super::node::Node;
+use super::random::{crowd_service, crowd_slice};
+use super::stage::{Effect, Op, Size, Stage};
+use super::support::objects;
+use super::support::rules::Family;
+use super::support::wait::{PATIENCE, ensure, eventually};
+use super::support::{Need, machine_has};
+use super::variant::{NODE_ADDRESSES, VARIANTS, Variant};
+
+/// Makes each function a test, and a list of their names.
+macro_rules! differences {
+    ($($name:ident)*) => {
+        $(
+            #[test]
+            fn $name() {
+                if machine_has(Need::Cluster) {
+                    seen::$name();
+                }
+            }
+        )*
+
+        const NAMES: &[&str] = &[$(stringify!($name)),*];
+    };
+}
+
+differences! {
+    a_relabelled_slice_leaves_its_old_service
+    an_annotation_rewrites_nothing
+    a_lost_jump_is_repaired
+    chains_of_older_releases_are_removed
+    a_stale_chain_in_use_by_others_blocks_nothing
+    stale_chains_go_at_once_in_large_clusters
+    a_new_pod_network_is_taken_over
+    a_new_node_address_is_taken_over
+}
+
+#[test]
+fn the_document_lists_every_difference() {
+    let document = include_str!("../../deploy/conformance.md");
+    let listed: Vec<&str> = document
+        .lines()
+        .filter_map(|line| line.strip_prefix("- `")?.split_once('`'))
+        .map(|(name, _)| name)
+        .collect();
+    assert_eq!(listed, NAMES);
+}
+
+const PLAIN: &Variant = &VARIANTS[0];
+const NODE_CIDR: &Variant = &VARIANTS[4];
+
+mod seen {
+    use super::*;
+
+    pub(super) fn a_relabelled_slice_leaves_its_old_service() {
+        let mut stage = stage(PLAIN);
+        let slice_of = |service| apply(slice("web-1", service, "IPv4", &[ready("10.4.1.1")]));
+        equal(&stage.step(
+            &[
+                apply(service("a", json!({}))),
+                apply(service("b", json!({}))),
+                slice_of("a"),
+            ],
+            Size::Small,
+        ));
+        let effect = stage.step(&[slice_of("b")], Size::Small);
+        assert!(effect.differences.contains("features/a"), "{effect:?}");
+        let [upstream, ours] = v4(&stage);
+        assert!(upstream.contains("features/a:http -> 10.4.1.1:8080"));
+        assert!(!ours.contains("features/a:http -> 10.4.1.1:8080"));
+        equal(&stage.step(&[Op::RestartUpstream], Size::Small));
+    }
+
+    pub(super) fn an_annotation_rewrites_nothing() {
+        let mut stage = stage(PLAIN);
+        let annotated = || {
+            let mut object = slice("web-1", "web", "IPv4", &[ready("10.4.1.1")]);
+            object["metadata"]["annotations"] = json!({"example/note": "new"});
+            apply(object)
+        };
+        equal(&stage.step(
+            &[web(json!({})), endpoints(&[ready("10.4.1.1")])],
+            Size::Small,
+        ));
+        equal(&stage.step(&crowd(), Size::Large));
+        let effect = stage.step(&[annotated()], Size::Large);
+        // The comments, and nothing but the comments.
+        let [upstream, ours] = v4(&stage);
+        let comment = "-m comment --comment \"features/web:http -> 10.4.1.1:8080\" ";
+        assert!(
+            ours.contains(comment) && !upstream.contains(comment),
+            "{effect:?}"
+        );
+        equal(&stage.step(&[Op::Zone(Some("zone-b"))], Size::Large));
+    }
+
+    pub(super) fn a_lost_jump_is_repaired() {
+        let mut stage = stage(PLAIN);
+        equal(&stage.step(&[web(json!({}))], Size::Small));
+        let has_jump = |node: &Node| node.saved(Family::V4).contains("-A PREROUTING");
+        for node in &stage.pairs()[0] {
+            assert!(has_jump(node));
+            node.iptables("-t nat -F PREROUTING");
+        }
+        eventually(PATIENCE, || {
+            ensure(has_jump(&stage.pairs()[0][1]), || "not repaired".to_owned())
+        });
+        assert!(!has_jump(&stage.pairs()[0][0]));
+        // A full sync of kube-proxy repairs it, too.
+        equal(&stage.step(&[Op::Zone(Some("zone-b"))], Size::Small));
+    }
+
+    pub(super) fn chains_of_older_releases_are_removed() {
+        const OLD: &str = "KUBE-XLB-AAAAAAAAAAAAAAAA";
+        let mut stage = stage(PLAIN);
+        for node in &stage.pairs()[0] {
+            node.iptables(&format!("-t nat -N {OLD}"));
+        }
+        let restart = [Op::RestartUpstream, Op::RestartOurs];
+        let effect = stage.step(&restart, Size::Small);
+        assert!(effect.differences.contains(OLD), "{effect:?}");
+        let [upstream, ours] = v4(&stage);
+        assert!(upstream.contains(OLD) && !ours.contains(OLD));
+    }
+
+    pub(super) fn a_stale_chain_in_use_by_others_blocks_nothing() {
+        const STALE: &str = "KUBE-SVC-AAAAAAAAAAAAAAAA";
+        let mut stage = stage(PLAIN);
+        for node in &stage.pairs()[0] {
+            node.iptables(&format!("-t nat -N {STALE}"));
+            node.iptables("-t nat -N NEIGHBOUR");
+            node.iptables(&format!("-t nat -A NEIGHBOUR -j {STALE}"));
+        }
+        stage.prepare(&[Op::RestartUpstream, Op::RestartOurs]);
+        stage.prepare(&[web(json!({})), endpoints(&[ready("10.4.1.1")])]);
+        let [upstream, ours] = &mut stage.pairs()[0];
+        let sign = ["--to-destination 10.4.1.1:8080".to_owned()];
+        eventually(PATIENCE, || ours.shows(Family::V4, &sign));
+        let failures = "kubeproxy_sync_proxy_rules_iptables_restore_failures_total";
+        eventually(PATIENCE, || {
+            ensure(upstream.metric(failures) > 0, || "no failure".to_owned())
+        });
+        assert!(upstream.shows(Family::V4, &sign).is_err());
+        // Without the neighbour they agree.
+        for node in &stage.pairs()[0] {
+            node.iptables("-t nat -F NEIGHBOUR");
+            node.iptables("-t nat -X NEIGHBOUR");
+        }
+        equal(&stage.step(&[Op::Zone(Some("zone-b"))], Size::Small));
+    }
+
+    pub(super) fn stale_chains_go_at_once_in_large_clusters() {
+        let mut stage = stage(PLAIN);
+        let two = [ready("10.4.1.1"), ready("10.4.1.2")];
+        equal(&stage.step(&[web(json!({})), endpoints(&two)], Size::Small));
+        equal(&stage.step(&crowd(), Size::Large));
+        // Without the wait that kube-proxy needs.
+        stage.step(&[endpoints(&two[..1])], Size::Small);
+        let [_, ours] = v4(&stage);
+        assert!(ours.contains("--to-destination 10.4.1.1:8080"));
+        assert!(!ours.contains("--to-destination 10.4.1.2:8080"));
+        equal(&stage.step(&[], Size::Large));
+    }
+
+    pub(super) fn a_new_pod_network_is_taken_over() {
+        let mut stage = stage(NODE_CIDR);
+        equal(&stage.step(
+            &[web(json!({})), endpoints(&[ready("10.4.1.1")])],
+            Size::Small,
+        ));
+        let [v4, v6] = NODE_ADDRESSES;
+        let mut node = objects::node(v4, v6);
+        stage.api().delete(&node);
+        node["spec"] =
+            json!({"podCIDR": "10.5.0.0/24", "podCIDRs": ["10.5.0.0/24", "fd00:10:5::/64"]});
+        stage.api().apply(&node);
+        let [upstream, ours] = &mut stage.pairs()[0];
+        let sign = ["! -s 10.5.0.0/24".to_owned()];
+        eventually(PATIENCE, || ours.shows(Family::V4, &sign));
+        // kube-proxy ends, and leaves it to others to start it again.
+        eventually(PATIENCE, || {
+            ensure(upstream.has_ended(), || "kube-proxy still runs".to_owned())
+        });
+        equal(&stage.step(&[Op::RestartUpstream], Size::Small));
+    }
+
+    pub(super) fn a_new_node_address_is_taken_over() {
+        let mut stage = stage(PLAIN);
+        let admitted = with_ingress(json!({"loadBalancerSourceRanges": ["192.0.2.99/32"]}));
+        equal(&stage.step(&[admitted, endpoints(&[ready("10.4.1.1")])], Size::Small));
+        stage
+            .api()
+            .apply(&objects::node("192.0.2.99", "fd00:192::99"));
+        let hairpin = ["-s 203.0.113.9/32 ".to_owned()];
+        let [upstream, ours] = &mut stage.pairs()[0];
+        eventually(PATIENCE, || ours.shows(Family::V4, &hairpin));
+        assert!(upstream.shows(Family::V4, &hairpin).is_err());
+        equal(&stage.step(&[Op::RestartUpstream], Size::Small));
+    }
+}
+
+fn stage(variant: &'static Variant) -> Stage {
+    let mut stage = Stage::new(&[features::NAMESPACE, "north"]);
+    stage.cast(&[variant]);
+    equal(&stage.step(&[], Size::Small));
+    stage
+}
+
+/// The rules of kube-proxy's node and of ours.
+fn v4(stage: &Stage) -> [String; 2] {
+    let [upstream, ours] = &stage.pairs_now()[0];
+    [upstream.saved(Family::V4), ours.saved(Family::V4)]
+}
+
+/// More endpoints than the threshold.
+fn crowd() -> [Op; 3] {
+    [
+        apply(crowd_service()),
+        apply(crowd_slice(0)),
+        apply(crowd_slice(1)),
+    ]
+}
+
+#[track_caller]
+fn equal(effect: &Effect) {
+    assert_eq!(effect.differences, "");
+    assert_eq!(effect.refused, []);
+}

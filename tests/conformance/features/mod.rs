@@ -1,0 +1,91 @@
+//! What kube-proxy can do, feature by feature, each as a short history.
+//!
+//! Apart from random histories, which meet most of this sooner or later: here each feature is seen
+//! by itself, and a step that was to change rules and did not fails the test.
+
+mod addresses;
+mod conditions;
+mod hints;
+mod kernel;
+pub mod objects;
+mod policies;
+mod ports;
+mod slices;
+
+use crate::stage::Op;
+
+/// The namespace all features live in.
+pub const NAMESPACE: &str = "features";
+
+/// Whether kube-proxy's rules have to change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sight {
+    /// In some variant and family.
+    Seen,
+    /// In none.
+    Unseen,
+}
+
+/// One step of a feature: what it does in words, and what is done.
+pub struct FeatureStep {
+    /// For reports.
+    pub name: &'static str,
+    /// What has to come of it.
+    pub sight: Sight,
+    /// One after the other.
+    pub ops: Vec<Op>,
+}
+
+/// A feature. When it is over, its objects are deleted.
+pub struct Feature {
+    /// For reports.
+    pub name: &'static str,
+    /// In their order.
+    pub steps: Vec<FeatureStep>,
+}
+
+impl Feature {
+    fn new(name: &'static str) -> Self {
+        let steps = Vec::new();
+        Self { name, steps }
+    }
+
+    fn seen<const N: usize>(self, name: &'static str, ops: [Op; N]) -> Self {
+        self.step(name, Sight::Seen, ops.into())
+    }
+
+    fn unseen<const N: usize>(self, name: &'static str, ops: [Op; N]) -> Self {
+        self.step(name, Sight::Unseen, ops.into())
+    }
+
+    fn step(mut self, name: &'static str, sight: Sight, ops: Vec<Op>) -> Self {
+        self.steps.push(FeatureStep { name, sight, ops });
+        self
+    }
+
+    /// Deletes what its steps have made.
+    pub fn end(&self) -> Vec<Op> {
+        let ops = self.steps.iter().flat_map(|step| &step.ops);
+        let deletion = |op: &Op| match op {
+            Op::Apply(object) => Some(Op::Delete(object.clone())),
+            _ => None,
+        };
+        ops.filter_map(deletion).collect()
+    }
+}
+
+/// All of them.
+pub fn features() -> Vec<Feature> {
+    [
+        addresses::all(),
+        ports::all(),
+        policies::all(),
+        slices::all(),
+        conditions::all(),
+        hints::all(),
+        kernel::all(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}

@@ -1,0 +1,115 @@
+//! The promise kept: the same rules as the real kube-proxy, whatever the API server accepts.
+//!
+//! One control plane, and for each variant two nodes that are told they are the same Node: one runs
+//! kube-proxy, one deltaproxy, with the same command line. After every step both kernels must hold
+//! the same rules ([`compare`] says what little order is undefined).
+//!
+//! `CONFORMANCE_SEED` repeats a random history, `tests/soak.sh` runs long ones.
+
+#![allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "failing loudly is a test's job, and long runs say how they went"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+#[path = "../support/dice.rs"]
+mod dice;
+
+mod compare;
+mod differences;
+mod features;
+mod marker;
+mod node;
+mod random;
+mod run;
+mod service;
+mod slice;
+mod stage;
+mod variant;
+
+use std::time::{Duration, Instant};
+
+use run::{Plan, Tally, run};
+use stage::Size;
+use support::{Need, machine_has};
+use variant::{SIDE_BY_SIDE, VARIANTS, group};
+
+/// Where the histories of every run begin. A seed stands for the variants, too.
+const SEED: u64 = 3456;
+
+/// Which variants there are in threes.
+const GROUPS: u64 = (VARIANTS.len() / SIDE_BY_SIDE) as u64;
+
+#[test]
+fn random_histories_leave_the_same_rules() {
+    if !machine_has(Need::Cluster) {
+        return;
+    }
+    let seeds = match asked("CONFORMANCE_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => SEED..SEED + GROUPS,
+    };
+    let mut tally = Tally::default();
+    for seed in seeds {
+        tally += run(&Plan::new(seed, Size::Small, 130));
+    }
+    println!("conformance: {tally}");
+}
+
+#[test]
+fn random_histories_around_the_threshold_leave_the_same_rules() {
+    if !machine_has(Need::Cluster) {
+        return;
+    }
+    let seed = asked("CONFORMANCE_SEED").unwrap_or(SEED);
+    let tally = run(&Plan::new(seed, Size::Large, 40));
+    assert!(
+        tally.crossings > 1,
+        "the threshold was not crossed: {tally}"
+    );
+}
+
+#[test]
+fn every_feature_leaves_the_same_rules() {
+    if !machine_has(Need::Cluster) {
+        return;
+    }
+    run::features(group(0));
+}
+
+/// What `tests/soak.sh` runs: one history after the other until enough steps or hours are over.
+#[test]
+#[ignore = "takes as long as it is told to"]
+fn soak() {
+    if !machine_has(Need::Cluster) {
+        return;
+    }
+    let (steps, hours) = (asked("CONFORMANCE_STEPS"), asked("CONFORMANCE_HOURS"));
+    let start = Instant::now();
+    let first = asked("CONFORMANCE_SEED").unwrap_or(SEED);
+    let mut tally = Tally::default();
+    for seed in first.. {
+        tally += run(&Plan::new(seed, Size::Small, 250));
+        if seed % GROUPS == 0 {
+            tally += run(&Plan::new(seed, Size::Large, 60));
+        }
+        let are_enough = steps.is_some_and(|steps| tally.steps as u64 >= steps);
+        let over = hours.map(|hours| Duration::from_secs(hours * 3600));
+        if are_enough || over.is_some_and(|over| start.elapsed() > over) {
+            println!("conformance: seeds {first} to {seed}: {tally}");
+            return;
+        }
+    }
+}
+
+fn asked(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap())
+}

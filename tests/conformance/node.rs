@@ -1,0 +1,194 @@
+//! One node: a namespace, one of the two programs in it, and what its kernel holds.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use tempfile::TempDir;
+
+use super::support::daemon::{Daemon, Program, real_program};
+use super::support::kube::{self, ControlPlane};
+use super::support::netns::Netns;
+use super::support::process::run;
+use super::support::rules::{Family, saved};
+use super::support::wait::{PATIENCE, ensure, eventually};
+use super::support::{http, objects};
+use super::variant::Variant;
+
+/// Both families, in the order they are compared.
+pub const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
+
+/// Flags of both programs in every variant: a namespace may not raise the machine's conntrack
+/// limits, and a report wants to know what was done.
+const COMMON_FLAGS: [&str; 3] = [
+    "--proxy-mode=iptables",
+    "--conntrack-max-per-core=0",
+    "-v=2",
+];
+
+/// The canary's table first: kube-proxy looks there, and then for the others.
+const EMPTY: &str = "*mangle\nCOMMIT\n*nat\nCOMMIT\n*filter\nCOMMIT\n";
+
+/// A node that runs one program in one variant. Both nodes of a pair are told that they are
+/// [`objects::NODE`].
+pub struct Node {
+    /// `None` while stopped.
+    daemon: Option<Daemon>,
+    program: Program,
+    variant: &'static Variant,
+    netns: Netns,
+    kubeconfig: PathBuf,
+}
+
+impl Node {
+    /// Makes the namespace and joins it to the control plane as host number `host`.
+    pub fn new(
+        control: &ControlPlane,
+        program: Program,
+        variant: &'static Variant,
+        host: u8,
+    ) -> Self {
+        let netns = Netns::new(if program.is_deltaproxy() {
+            "ours"
+        } else {
+            "theirs"
+        });
+        control.attach(&netns, host);
+        netns.forward();
+        variant.prepare(&netns);
+        Self {
+            daemon: None,
+            program,
+            variant,
+            netns,
+            kubeconfig: control.kubeconfig(),
+        }
+    }
+
+    /// Starts the program, or starts it anew. Rules stay as they are meanwhile.
+    pub fn restart(&mut self) {
+        drop(self.daemon.take());
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut args = vec![format!("--hostname-override={}", objects::NODE)];
+        args.extend(COMMON_FLAGS.map(str::to_owned));
+        if let Some(config) = self.variant.config {
+            args.push(format!("--config={}", self.write(config, &folder)));
+        } else {
+            args.push(format!("--kubeconfig={}", self.kubeconfig.display()));
+            args.extend(self.variant.flags.iter().map(ToString::to_string));
+            // Each change is to be seen by itself, as far as possible.
+            args.push("--iptables-min-sync-period=0s".to_owned());
+            // In a large cluster kube-proxy looks for stale chains once in this time.
+            args.push("--iptables-sync-period=1s".to_owned());
+        }
+        if self.program.is_deltaproxy() {
+            args.extend(self.variant.own_flags.iter().map(ToString::to_string));
+        }
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let backend = self.variant.backend;
+        let daemon = Daemon::start_program(&self.program, &self.netns, backend, &args);
+        self.daemon = Some(daemon.keeping(folder));
+    }
+
+    fn write(&self, config: &str, folder: &TempDir) -> String {
+        let path = folder.path().join("config.yaml");
+        let text = format!(
+            "apiVersion: kubeproxy.config.k8s.io/v1alpha1\n\
+             kind: KubeProxyConfiguration\n\
+             clientConnection: {{kubeconfig: {}}}\n{config}",
+            self.kubeconfig.display()
+        );
+        fs::write(&path, text).expect("write a configuration");
+        path.display().to_string()
+    }
+
+    /// The variant it runs.
+    pub fn variant(&self) -> &'static Variant {
+        self.variant
+    }
+
+    /// Who programs this node, for reports.
+    pub fn who(&self) -> &'static str {
+        if self.program.is_deltaproxy() {
+            "deltaproxy"
+        } else {
+            "kube-proxy"
+        }
+    }
+
+    /// The last lines of the program's log.
+    pub fn log(&self) -> String {
+        self.daemon.as_ref().map(Daemon::log).unwrap_or_default()
+    }
+
+    /// The kernel's rules as they are now.
+    pub fn saved(&self, family: Family) -> String {
+        saved(&self.netns, self.variant.backend, family)
+    }
+
+    /// Whether all `signs` are in the rules; the error says who does not show them.
+    pub fn shows(&mut self, family: Family, signs: &[String]) -> Result<(), String> {
+        self.assert_running();
+        let saved = self.saved(family);
+        ensure(signs.iter().all(|sign| saved.contains(sign)), || {
+            let (who, name, log) = (self.who(), self.variant.name, self.log());
+            format!("{who}, {name}, {family:?}: does not show {signs:?}\n{log}")
+        })
+    }
+
+    /// Empties all tables and deletes all chains, each table at once.
+    pub fn flush(&self) {
+        for program in ["iptables", "ip6tables"] {
+            let program = real_program(self.variant.backend, &format!("{program}-restore"));
+            let mut restore = self.netns.command(program);
+            let child = restore.arg("-w").stdin(Stdio::piped()).spawn();
+            let mut child = child.expect("start a restore");
+            let mut stdin = child.stdin.take().expect("a pipe");
+            stdin.write_all(EMPTY.as_bytes()).expect("write");
+            drop(stdin);
+            assert!(child.wait().expect("wait").success());
+        }
+    }
+
+    /// Fails the test when the program has ended.
+    #[track_caller]
+    pub fn assert_running(&mut self) {
+        if let Some(daemon) = &mut self.daemon {
+            daemon.assert_running();
+        }
+    }
+
+    /// Whether the program has ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        self.daemon.as_mut().is_some_and(Daemon::has_ended)
+    }
+
+    /// Does something to the kernel's rules with `iptables`, as a neighbour would.
+    pub fn iptables(&self, args: &str) {
+        let program = real_program(self.variant.backend, "iptables");
+        let mut command = self.netns.command(program);
+        run(command.arg("-w").args(args.split_whitespace()));
+    }
+
+    /// How many full syncs the program has made, both families together.
+    pub fn full_syncs(&self) -> u64 {
+        self.metric("kubeproxy_sync_full_proxy_rules_duration_seconds_count")
+    }
+
+    /// The sum of a metric's samples.
+    pub fn metric(&self, name: &str) -> u64 {
+        let metrics = eventually(PATIENCE, || {
+            let (_, body) = http::get(&self.netns, Daemon::METRICS, "/metrics")?;
+            Ok(body)
+        });
+        let counts = metrics.lines().filter(|line| line.starts_with(name));
+        let counts = counts.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
+        counts.sum()
+    }
+}
+
+/// The real kube-proxy that `tests/run.sh` builds.
+pub fn upstream() -> Program {
+    Program::KubeProxy(kube::binary("kube-proxy").unwrap_or_else(|why| panic!("{why}")))
+}
