@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{ArgAction, Args, ValueEnum};
 
 use super::{set, set_some};
@@ -23,7 +24,7 @@ pub struct RulesArgs {
     pub cluster_cidr: Option<String>,
     /// How traffic from this node's Pods is told apart [default: ClusterCIDR]
     #[arg(long, value_name = "MODE",
-          value_parser = ["ClusterCIDR", "NodeCIDR", "BridgeInterface", "InterfaceNamePrefix"])]
+          value_parser = local_modes())]
     pub detect_local_mode: Option<String>,
     /// The bridge of mode BridgeInterface
     #[arg(long, value_name = "NAME")]
@@ -83,9 +84,25 @@ impl RulesArgs {
         let mut addresses = self.nodeport_addresses.clone().unwrap_or_default();
         addresses.retain(|address| !address.is_empty());
         to.node_port_addresses = Some(addresses).filter(|addresses| !addresses.is_empty());
-        set(&mut to.bind_address, self.bind_address.as_ref());
+        let address = self.bind_address.as_ref();
+        set(
+            &mut to.bind_address,
+            address.filter(|text| !text.is_empty()),
+        );
         to.feature_gates = go::merge(&self.feature_gates);
     }
+}
+
+/// Nothing at all stands for the default.
+fn local_modes() -> PossibleValuesParser {
+    let names = [
+        "ClusterCIDR",
+        "NodeCIDR",
+        "BridgeInterface",
+        "InterfaceNamePrefix",
+    ];
+    let nothing = PossibleValue::new("").hide(true);
+    PossibleValuesParser::new(names.map(PossibleValue::new).into_iter().chain([nothing]))
 }
 
 /// `--iptables-backend`.

@@ -85,7 +85,7 @@ pub struct LogArgs {
         value_name = "PATTERN=N,...",
         help_heading = "Accepted without effect"
     )]
-    pub vmodule: Option<VModules>,
+    pub vmodule: Vec<VModules>,
     /// How often to flush; no effect, as every line is written at once [default: 5s]
     #[arg(
         long,

@@ -43,10 +43,12 @@ impl SourceArgs {
 
     /// What counts although there is a file.
     pub(in crate::config) fn apply_beside_file(&self, to: &mut KubeProxyConfiguration) {
-        let name = self.hostname_override.as_ref();
-        set(
-            &mut to.hostname_override,
-            name.filter(|name| !name.is_empty()),
-        );
+        let name = self.hostname_override.as_deref().unwrap_or_default();
+        match name.trim() {
+            // Blanks alone are no name, and are still there when that is found.
+            "" if name.is_empty() => {}
+            "" => name.clone_into(&mut to.hostname_override),
+            trimmed => to.hostname_override = trimmed.to_lowercase(),
+        }
     }
 }

@@ -20,7 +20,8 @@ pub struct SyncArgs {
     /// [default: 30s]
     #[arg(long, value_name = "DURATION")]
     pub iptables_sync_period: Option<GoDuration>,
-    /// The gap between two syncs; without it, as long as the last one took, a second at most
+    /// The gap between two syncs; without it, and for 0 in a file, as long as the last one took, a
+    /// second at most
     #[arg(long, value_name = "DURATION")]
     pub iptables_min_sync_period: Option<GoDuration>,
     /// What partial restores name: only changed chains, or what KEP-3453 says

@@ -6,7 +6,7 @@
 //! # Source
 //!
 //! Upstream: pkg/proxy/apis/config/v1alpha1/defaults.go, `SetDefaults_KubeProxyConfiguration`,
-//! `cmd/kube-proxy/app/options.go`, `platformApplyDefaults` (v1.36)
+//! `cmd/kube-proxy/app/server_linux.go`, `platformApplyDefaults` (v1.36)
 
 use std::net::{Ipv4Addr, SocketAddr};
 

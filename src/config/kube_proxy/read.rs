@@ -118,11 +118,33 @@ impl Syntax {
 
 /// The first document; kube-proxy does not look further, either.
 fn yaml(text: &str, duplicate_keys: DuplicateKeyPolicy) -> Result<Value, Unreadable> {
-    let options = serde_saphyr::options! { duplicate_keys: duplicate_keys };
+    let options = serde_saphyr::options! {
+        duplicate_keys: duplicate_keys,
+        // `010` is 8 to Go's reader of YAML.
+        legacy_octal_numbers: true,
+    };
     let mut reader = text.as_bytes();
     let first = serde_saphyr::read_with_options(&mut reader, options).next();
     let first = first.transpose().map_err(|error| Unreadable::yaml(&error));
-    first.map(Option::unwrap_or_default)
+    first.map(|tree| tree.map(with_whole_numbers).unwrap_or_default())
+}
+
+/// YAML has one kind of number: `5.0` is as good as `5`.
+fn with_whole_numbers(tree: Value) -> Value {
+    match tree {
+        Value::Number(number) => match number.as_f64().map(|float| float.to_string().parse()) {
+            Some(Ok(whole)) if number.is_f64() => Value::Number(i64::into(whole)),
+            _ => Value::Number(number),
+        },
+        Value::Array(items) => items.into_iter().map(with_whole_numbers).collect(),
+        Value::Object(fields) => {
+            let fields = fields.into_iter();
+            fields
+                .map(|(name, value)| (name, with_whole_numbers(value)))
+                .collect()
+        }
+        other => other,
+    }
 }
 
 impl Unreadable {

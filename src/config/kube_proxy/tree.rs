@@ -61,13 +61,17 @@ fn at<'a>(tree: &'a Value, path: &str) -> Option<&'a Value> {
 }
 
 /// The fields in `tree` that are of other types than they should be, and why. Each is tried alone,
-/// so that all of them are found.
+/// so that all of them are found. A list could pass for a section, field by field.
 pub(super) fn misfits(tree: &Value) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for path in paths(tree, "") {
         let Some(value) = at(tree, &path) else {
             continue;
         };
+        if !value.is_object() && !value.is_null() && is_section(&path) {
+            found.push((path, format!("{value} is no section with fields")));
+            continue;
+        }
         let alone = path.rsplit('.').fold(value.clone(), |inner, name| {
             Value::Object([(name.to_owned(), inner)].into_iter().collect())
         });
@@ -81,23 +85,21 @@ pub(super) fn misfits(tree: &Value) -> Vec<(String, String)> {
 /// The paths in `tree` that are no fields.
 pub(super) fn unknown(tree: &Value) -> Vec<String> {
     let known = leaves();
-    let is_known = |path: &String| {
-        let of_map = |map: &&str| {
-            path.strip_prefix(*map)
-                .is_some_and(|rest| rest.starts_with('.'))
-        };
-        let is_section = |leaf: &String| {
-            leaf.strip_prefix(path.as_str())
-                .is_some_and(|rest| rest.starts_with('.'))
-        };
-        HEADER.contains(&path.as_str())
-            || MAPS.iter().any(of_map)
-            || known.iter().any(|leaf| leaf == path || is_section(leaf))
-    };
+    let is_known =
+        |path: &String| HEADER.contains(&path.as_str()) || known.contains(path) || is_section(path);
     let mut found = paths(tree, "");
     found.extend(inside_vmodule(tree));
     found.retain(|path| !is_known(path));
     found
+}
+
+/// Whether there are fields below `path`.
+fn is_section(path: &str) -> bool {
+    let is_below = |leaf: &String| {
+        leaf.strip_prefix(path)
+            .is_some_and(|rest| rest.starts_with('.'))
+    };
+    leaves().iter().any(is_below)
 }
 
 /// The one list of objects.

@@ -180,7 +180,8 @@ fn wrong_types_are_fatal_and_named() {
         ("oomScoreAdj: '5'", "oomScoreAdj", "i32"),
         ("oomScoreAdj: 1.5", "oomScoreAdj", "i32"),
         ("oomScoreAdj: 3000000000", "oomScoreAdj", "i32"),
-        ("iptables: 5", "iptables", "struct IpTables"),
+        ("conntrack: [1, 2]", "conntrack", "is no section"),
+        ("iptables: 5", "iptables", "5 is no section with fields"),
         (
             "iptables: {syncPeriod: 30}",
             "iptables.syncPeriod",
@@ -221,6 +222,16 @@ fn wrong_types_are_fatal_and_named() {
     }
     let both = with_file("", "oomScoreAdj: a\nbindAddress: 1\nmode: nonsense").unwrap_err();
     assert_eq!(both.lines().count(), 2, "{both}");
+}
+
+#[test]
+fn numbers_are_those_of_yaml_as_go_reads_it() {
+    let score = |text| loaded(&format!("oomScoreAdj: {text}\n")).node.oom_score_adj;
+    assert_eq!(score("5.0"), 5);
+    assert_eq!(score("1e2"), 100);
+    assert_eq!(score("010"), 8);
+    assert_eq!(score("0x10"), 16);
+    assert_eq!(score("-7"), -7);
 }
 
 #[test]

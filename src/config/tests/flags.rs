@@ -101,6 +101,9 @@ fn the_last_of_two_flags_counts_and_lists_and_gates_add_up() {
     let gates = "--feature-gates=AllAlpha=true --feature-gates=AllAlpha=false,AllBeta=true";
     let gates = field_of(&configured(gates).unwrap(), "featureGates");
     assert_eq!(gates.to_string(), r#"{"AllAlpha":false,"AllBeta":true}"#);
+    let modules = configured("--vmodule=a=1 --vmodule=b=2").unwrap();
+    let modules = field_of(&modules, "logging.vmodule");
+    assert_eq!(modules.as_array().map(Vec::len), Some(2));
     let addresses = "--nodeport-addresses=10.0.0.0/8 --nodeport-addresses=11.0.0.0/8";
     let addresses = field_of(&configured(addresses).unwrap(), "nodePortAddresses");
     assert_eq!(addresses.to_string(), r#"["10.0.0.0/8","11.0.0.0/8"]"#);

@@ -17,7 +17,7 @@ fn what_is_written_is_read_as_the_same() {
         "--cluster-cidr=10.0.0.0/8,fd00::/8 --nodeport-addresses=10.0.0.0/8,11.0.0.0/8",
         "--detect-local-mode=BridgeInterface --pod-bridge-interface=b --kube-api-qps=0.5",
         "--iptables-min-sync-period=2s --iptables-sync-period=90s --conntrack-udp-timeout=1.5s",
-        "--feature-gates=AllowServiceExternalIPs=false --hostname-override=007 --profiling",
+        "--feature-gates=AllowServiceExternalIPs=false --hostname-override=Node-7 --profiling",
         "--v=4 --vmodule=a*=1 --ipvs-exclude-cidrs=10.0.0.0/8 --ipvs-strict-arp",
         "--bind-address=fd00::1 --metrics-bind-address=:: --oom-score-adj=0",
         "--feature-gates=AllAlpha=true --log-json-info-buffer-size=64Ki --log-text-split-stream",
