@@ -91,6 +91,13 @@ impl Node {
         self.daemon = Some(daemon.keeping(folder));
     }
 
+    /// Puts another program in the place of this one, which ends; the rules stay.
+    pub fn exchange(&mut self, program: Program) {
+        drop(self.daemon.take());
+        self.program = program;
+        self.restart();
+    }
+
     fn write(&self, config: &str, folder: &TempDir) -> String {
         let path = folder.path().join("config.yaml");
         let text = format!(

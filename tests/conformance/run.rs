@@ -172,6 +172,7 @@ pub fn words(ops: &[Op], refused: &[(usize, String)]) -> String {
             Op::Delete(object) => {
                 writeln!(text, "delete {} {}", object["kind"], object["metadata"])
             }
+            Op::Exchange => writeln!(text, "exchange the programs"),
             Op::Flush => writeln!(text, "flush all tables"),
             Op::Zone(zone) => writeln!(text, "the Node's zone becomes {zone:?}"),
             Op::RestartUpstream => writeln!(text, "restart kube-proxy"),

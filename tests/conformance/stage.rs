@@ -37,6 +37,8 @@ pub enum Op {
     Zone(Option<&'static str>),
     /// Empty the kernels' tables, as a firewall's restart does.
     Flush,
+    /// The two programs of each pair change places.
+    Exchange,
     /// Start kube-proxy anew.
     RestartUpstream,
     /// Start deltaproxy anew.
@@ -177,6 +179,7 @@ impl Stage {
                 api.merge(&objects::node(v4, v6), &change);
             }
             Op::Flush => self.pairs.iter().flatten().for_each(Node::flush),
+            Op::Exchange => self.pairs.iter_mut().for_each(exchange),
             Op::RestartUpstream => self.pairs.iter_mut().for_each(|pair| pair[0].restart()),
             Op::RestartOurs => self.pairs.iter_mut().for_each(|pair| pair[1].restart()),
         }
@@ -229,6 +232,14 @@ impl Stage {
         }
         (seen, text)
     }
+}
+
+/// Each takes over the other's rules. kube-proxy's node is the first one again.
+fn exchange(pair: &mut [Node; 2]) {
+    let [first, second] = pair;
+    first.exchange(Program::Deltaproxy);
+    second.exchange(upstream());
+    pair.swap(0, 1);
 }
 
 fn report(pair: &[Node; 2], family: Family, differences: &str) -> String {

@@ -130,20 +130,36 @@ fn load_balancer() -> Feature {
         object["status"] = json!({"loadBalancer": {"ingress": entries}});
         apply(object)
     };
-    Feature::new("load balancer").seen("waits for its address", [apply(here_and_there()), web(balanced(json!({})))])
-.seen("gets one", [ingress(json!([{"ip": "203.0.113.1"}]))])
-.seen("a second one, and a host name", [ingress(json!([
-                        {"ip": "203.0.113.1"}, {"ip": "203.0.113.2", "ipMode": "VIP"}, {"hostname": "lb.example"},
-                    ]))])
-.seen("the first is a proxy's now", [ingress(json!([
-                        {"ip": "203.0.113.1", "ipMode": "Proxy"}, {"ip": "203.0.113.2", "ipMode": "VIP"},
-                    ]))])
-.seen("no endpoints", [delete(here_and_there())])
-.seen("endpoints", [apply(here_and_there())])
-.seen("no node ports", [
-                        delete(service("web", json!({}))),
-                        web(balanced(json!({"allocateLoadBalancerNodePorts": false}))),
-                    ])
+    Feature::new("load balancer")
+        .seen(
+            "waits for its address",
+            [apply(here_and_there()), web(balanced(json!({})))],
+        )
+        .seen("gets one", [ingress(json!([{"ip": "203.0.113.1"}]))])
+        .seen(
+            "a second one, and a host name",
+            [ingress(json!([
+                {"ip": "203.0.113.1"},
+                {"ip": "203.0.113.2", "ipMode": "VIP"},
+                {"hostname": "lb.example"},
+            ]))],
+        )
+        .seen(
+            "the first is a proxy's now",
+            [ingress(json!([
+                {"ip": "203.0.113.1", "ipMode": "Proxy"},
+                {"ip": "203.0.113.2", "ipMode": "VIP"},
+            ]))],
+        )
+        .seen("no endpoints", [delete(here_and_there())])
+        .seen("endpoints", [apply(here_and_there())])
+        .seen(
+            "no node ports",
+            [
+                delete(service("web", json!({}))),
+                web(balanced(json!({"allocateLoadBalancerNodePorts": false}))),
+            ],
+        )
 }
 
 fn source_ranges() -> Feature {

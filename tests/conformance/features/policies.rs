@@ -78,11 +78,16 @@ fn external_policy_of_a_nodeport_and_of_external_ips() -> Feature {
 }
 
 fn health_check_node_port_of_two_ports() -> Feature {
-    Feature::new("health check node port of two ports").seen("one rule for each", [
-                    apply(here_and_there()),
-                    web(json!({
-                            "type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": 32_101,
-                            "ports": [{"name": "http", "port": 80}, {"name": "https", "port": 443}],
-                        })),
-                ])
+    Feature::new("health check node port of two ports").seen(
+        "one rule for each",
+        [
+            apply(here_and_there()),
+            web(json!({
+                "type": "LoadBalancer",
+                "externalTrafficPolicy": "Local",
+                "healthCheckNodePort": 32_101,
+                "ports": [{"name": "http", "port": 80}, {"name": "https", "port": 443}],
+            })),
+        ],
+    )
 }

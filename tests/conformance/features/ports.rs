@@ -17,7 +17,8 @@ pub(super) fn all() -> Vec<Feature> {
 
 fn ports() -> Feature {
     let two = json!({"ports": [
-        {"name": "dns", "protocol": "UDP", "port": 53}, {"name": "dns-tcp", "protocol": "TCP", "port": 53},
+        {"name": "dns", "protocol": "UDP", "port": 53},
+        {"name": "dns-tcp", "protocol": "TCP", "port": 53},
     ]});
     let slice_of_two = || {
         let mut object = slice("web-1", "web", "IPv4", &[ready("10.4.1.1")]);
@@ -78,15 +79,23 @@ fn node_ports() -> Feature {
 }
 
 fn session_affinity() -> Feature {
-    Feature::new("session affinity").seen("three hours", [
-                        endpoints(&[ready("10.4.1.1"), ready("10.4.1.2")]),
-                        web(json!({"sessionAffinity": "ClientIP"})),
-                    ])
-.seen("a minute", [web(json!({
-                            "sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 60}},
-                        }))])
-.seen("one endpoint", [endpoints(&[ready("10.4.1.2")])])
-.seen("none", [web(json!({}))])
+    Feature::new("session affinity")
+        .seen(
+            "three hours",
+            [
+                endpoints(&[ready("10.4.1.1"), ready("10.4.1.2")]),
+                web(json!({"sessionAffinity": "ClientIP"})),
+            ],
+        )
+        .seen(
+            "a minute",
+            [web(json!({
+                "sessionAffinity": "ClientIP",
+                "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 60}},
+            }))],
+        )
+        .seen("one endpoint", [endpoints(&[ready("10.4.1.2")])])
+        .seen("none", [web(json!({}))])
 }
 
 fn changes_that_cancel_each_other() -> Feature {
