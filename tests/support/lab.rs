@@ -128,7 +128,8 @@ pub fn pod_address(family: Family, host: u8) -> IpAddr {
     }
 }
 
-fn pod(node: &Netns, name: &str, host: u8) -> Pod {
+/// Hangs a pod on the node, with a server of the same name on both of its addresses.
+pub fn pod(node: &Netns, name: &str, host: u8) -> Pod {
     let netns = Netns::new(&format!("pod-{name}"));
     let device = format!("pod{host}");
     node.join(&device, &netns, "eth0");

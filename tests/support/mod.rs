@@ -36,6 +36,8 @@ pub enum Need {
     Kernel,
     /// The same, and the programs etcd and kube-apiserver.
     Cluster,
+    /// The same, and kube-proxy.
+    Upstream,
 }
 
 /// Whether the machine has what the test needs. Says why when it has not.
@@ -44,12 +46,15 @@ pub enum Need {
 ///
 /// When `REQUIRE_KERNEL` is set and something is missing: a skipped test must not look green there.
 pub fn machine_has(need: Need) -> bool {
-    let missing = if !Uid::effective().is_root() {
-        Some("it needs root".to_owned())
-    } else if need == Need::Cluster {
-        kube::binary("kube-apiserver").err()
+    let missing = if Uid::effective().is_root() {
+        let programs: &[&str] = match need {
+            Need::Kernel => &[],
+            Need::Cluster => &["kube-apiserver"],
+            Need::Upstream => &["kube-apiserver", "kube-proxy"],
+        };
+        programs.iter().find_map(|name| kube::binary(name).err())
     } else {
-        None
+        Some("it needs root".to_owned())
     };
     match missing {
         None => true,

@@ -120,52 +120,89 @@ async fn serve(
     }
 }
 
+/// How a client asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// One connection.
+    Tcp,
+    /// One datagram each way.
+    Udp,
+}
+
 /// Connects from inside a namespace and reads the answer.
 pub fn tcp_request(netns: &Netns, to: SocketAddr) -> Reply {
-    netns.enter(|| request(tcp(to)))
+    netns.enter(|| request(Transport::Tcp, to))
 }
 
 /// Sends one datagram from inside a namespace and reads the answer.
 pub fn udp_request(netns: &Netns, to: SocketAddr) -> Reply {
-    netns.enter(|| request(udp(to)))
+    netns.enter(|| request(Transport::Udp, to))
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn request(exchange: impl Future<Output = io::Result<String>>) -> Reply {
-    match tokio::time::timeout(PATIENCE, exchange).await {
+async fn request(transport: Transport, to: SocketAddr) -> Reply {
+    ask(transport, to, PATIENCE).await.0
+}
+
+/// Asks once, and tells the address that the client asked from if it came to that. To be run in the
+/// client's namespace.
+pub async fn ask(
+    transport: Transport,
+    to: SocketAddr,
+    patience: Duration,
+) -> (Reply, Option<IpAddr>) {
+    let mut own = None;
+    let exchange = async {
+        match transport {
+            Transport::Tcp => tcp(to, &mut own).await,
+            Transport::Udp => udp(to, &mut own).await,
+        }
+    };
+    let reply = match tokio::time::timeout(patience, exchange).await {
         Err(_) => Reply::TimedOut,
         Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => Reply::Refused,
         Ok(Err(error)) => Reply::Failed(error.to_string()),
-        Ok(Ok(text)) => match text
-            .split_once(' ')
-            .map(|(name, peer)| (name, peer.parse()))
-        {
-            Some((name, Ok(peer))) => Reply::Answer {
-                server: name.to_owned(),
-                peer,
-            },
-            _ => Reply::Failed(format!("odd answer `{text}`")),
+        Ok(Ok(text)) => understood(&text),
+    };
+    (reply, own)
+}
+
+fn understood(text: &str) -> Reply {
+    match text
+        .split_once(' ')
+        .map(|(name, peer)| (name, peer.parse()))
+    {
+        Some((name, Ok(peer))) => Reply::Answer {
+            server: name.to_owned(),
+            peer,
         },
+        _ => Reply::Failed(format!("odd answer `{text}`")),
     }
 }
 
-async fn tcp(to: SocketAddr) -> io::Result<String> {
+async fn tcp(to: SocketAddr, own: &mut Option<IpAddr>) -> io::Result<String> {
     let socket = if to.is_ipv4() {
         TcpSocket::new_v4()?
     } else {
         TcpSocket::new_v6()?
     };
     let mut stream = socket.connect(to).await?;
+    *own = Some(stream.local_addr()?.ip());
     let mut text = String::new();
     stream.read_to_string(&mut text).await?;
     Ok(text)
 }
 
-async fn udp(to: SocketAddr) -> io::Result<String> {
+async fn udp(to: SocketAddr, own: &mut Option<IpAddr>) -> io::Result<String> {
     let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let socket = UdpSocket::bind(any).await?;
     socket.connect(to).await?;
-    socket.send(b"who?").await?;
+    *own = Some(socket.local_addr()?.ip());
+    // Both a silent and a loud rule in this namespace say so here; only what follows tells which.
+    match socket.send(b"who?").await {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+        sent => drop(sent?),
+    }
     let mut answer = [0; 128];
     let length = socket.recv(&mut answer).await?;
     Ok(String::from_utf8_lossy(&answer[..length]).into_owned())

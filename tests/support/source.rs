@@ -31,7 +31,9 @@ pub(crate) enum Part {
 const FOLDERS: &[&str] = &["src", "tests", "benches", "deploy", "docs", ".github"];
 
 /// Kinds of files that people write.
-const KINDS: &[&str] = &["rs", "md", "toml", "yaml", "yml", "scn", "sh", "justfile"];
+const KINDS: &[&str] = &[
+    "rs", "md", "toml", "yaml", "yml", "scn", "tbl", "sh", "justfile",
+];
 
 /// Every file of the project that people write.
 pub(crate) fn all_files() -> Vec<File> {
