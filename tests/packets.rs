@@ -1,0 +1,172 @@
+//! Who answers a client and what it sees of it, as tables, on kube-proxy and on deltaproxy.
+//!
+//! The tables lie beside this file, with a README on how to read them. Every cell is tried by real
+//! connections in both families. Both programs have to give what the table says, and with that the
+//! same.
+
+#![allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "helpers of tests: failing loudly is the point"
+)]
+
+mod support;
+
+#[path = "packets/affinity.rs"]
+mod affinity;
+#[path = "packets/ask.rs"]
+mod ask;
+#[path = "packets/cluster.rs"]
+mod cluster;
+#[path = "packets/scene.rs"]
+mod scene;
+#[path = "packets/table.rs"]
+mod table;
+#[path = "packets/words.rs"]
+mod words;
+
+use affinity::Departure;
+use scene::{Scene, programs};
+use support::daemon::Backend;
+use support::{Need, machine_has};
+use words::{Cell, Variant, Word};
+
+#[test]
+fn nft_packets_go_where_the_tables_say() {
+    packets_go_where_the_tables_say(Backend::Nft);
+}
+
+#[test]
+fn legacy_packets_go_where_the_tables_say() {
+    packets_go_where_the_tables_say(Backend::Legacy);
+}
+
+fn packets_go_where_the_tables_say(backend: Backend) {
+    if !machine_has(Need::Upstream) {
+        return;
+    }
+    let scene = Scene::new(backend, table::all());
+    let mut tally = Tally::default();
+    for (variant, name) in Variant::WORDS {
+        let questions = ask::questions(&scene.services, *variant);
+        for (program_name, program) in programs() {
+            let mut daemon = scene.start(&program, *variant);
+            let outcomes = ask::ask_all(&scene, &questions);
+            let attempts = outcomes.iter().map(|outcome| outcome.attempts).sum();
+            let complaints = ask::complaints(program_name, &questions, &outcomes);
+            tally.add(name, (questions.len(), attempts), complaints);
+            if *variant == Variant::Default {
+                for server in ['a', 'b', 'c'] {
+                    let departure = Departure::of(server, &scene);
+                    tally.add(name, departure.counts(), departure.complaints(program_name));
+                }
+            }
+            daemon.assert_running();
+        }
+    }
+    // Before a failure is told, and not with the logs of the control plane behind it.
+    drop(scene);
+    tally.conclude(backend);
+}
+
+/// What came of all cells of all programs.
+#[derive(Default)]
+struct Tally {
+    cells: usize,
+    attempts: usize,
+    complaints: Vec<String>,
+}
+
+impl Tally {
+    fn add(&mut self, variant: &str, (cells, attempts): (usize, usize), complaints: Vec<String>) {
+        self.cells += cells;
+        self.attempts += attempts;
+        let lines = complaints.into_iter();
+        self.complaints
+            .extend(lines.map(|line| format!("{variant}: {line}")));
+    }
+
+    /// Tells of all that is wrong, the two programs side by side.
+    #[track_caller]
+    fn conclude(mut self, backend: Backend) {
+        let Self {
+            cells, attempts, ..
+        } = self;
+        let whole = format!("{cells} cells of 2 programs on {}", backend.name());
+        self.complaints.sort();
+        assert!(
+            self.complaints.is_empty(),
+            "{} of {whole} are wrong\n{}",
+            self.complaints.len(),
+            self.complaints.join("\n")
+        );
+        eprintln!("{whole} are right, by {attempts} attempts");
+    }
+}
+
+#[test]
+fn a_table_says_what_it_says() {
+    let services = table::parse(
+        "# a comment\n\
+         service one external=Local udp : a b~ c:zone-a:node1 # another\n  \
+           node-port/udp/v4    *AC,B  refused  -\n  \
+           with no-detector,no-localhost   a\n  \
+           cluster-ip  1:ab\n\
+         service two\n",
+    );
+    let [one, two] = services.as_slice() else {
+        panic!("{services:?}");
+    };
+    assert_eq!(
+        (one.word("external"), one.word("udp")),
+        (Some("Local"), Some(""))
+    );
+    assert_eq!(one.endpoints[1].condition, Some('~'));
+    assert_eq!(one.endpoints[2].hints, ["zone-a", "node1"]);
+    assert!(two.endpoints.is_empty() && two.rows.is_empty());
+
+    let texts = |variant| {
+        let questions = ask::questions(&services, variant);
+        let told = questions
+            .iter()
+            .map(|question| format!("{}: {}", question.text, question.expected));
+        told.collect::<Vec<_>>()
+    };
+    assert_eq!(
+        texts(Variant::Default),
+        [
+            "one node-port/udp/v4 from pod: B,*AC",
+            "one node-port/udp/v4 from node: refused"
+        ]
+    );
+    let sticky = [
+        "one cluster-ip/v4 from a: 1:ab",
+        "one cluster-ip/v6 from a: 1:ab",
+    ];
+    assert_eq!(texts(Variant::NoDetector), sticky);
+    assert_eq!(texts(Variant::NoLocalhost), sticky);
+    assert!(texts(Variant::MasqueradeAll).is_empty());
+}
+
+#[test]
+fn a_cell_allows_nothing_but_itself() {
+    let allows = |cell, seen| Cell::parse(cell).allows(&Cell::parse(seen).met);
+    for cell in ["a", "*a", "ab", "*a,b", "x", "refused", "dropped"] {
+        for seen in ["a", "*a", "ab", "*a,b", "x", "refused", "dropped"] {
+            assert_eq!(allows(cell, seen), cell == seen, "{cell} and {seen}");
+        }
+    }
+    for (seen, is_allowed) in [
+        ("a", true),
+        ("b", true),
+        ("ab", false),
+        ("*a", false),
+        ("c", false),
+    ] {
+        assert_eq!(allows("1:ab", seen), is_allowed, "{seen}");
+    }
+}

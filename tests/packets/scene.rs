@@ -1,0 +1,224 @@
+//! The lab with what the tables need beyond it, and the programs that take turns on its node.
+//!
+//! ```text
+//!   control ── br0 ──┬── node ─────┬── a, b      pods of this node
+//!     x              └── outside   ├── c         a pod of another node, says its slice
+//!                                  └── client    a pod that asks
+//! ```
+//!
+//! `c` hangs on a device of its own like the others: to the node's kernel, a pod behind an overlay
+//! network is one more device to route to. Answers to it come back through the node even if the
+//! client was not masqueraded, so that a server can tell whether it was. `x` is the world beyond: it
+//! answers for the address of a Service where the node is expected to leave a packet alone.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::Command;
+
+use super::cluster::{self, FAMILIES, UDP_POD_PORT};
+use super::table::{Row, Service};
+use super::words::{Client, Met, Source, Target, Variant};
+use crate::support::daemon::{Backend, Daemon, Program, real_program, wait_until_ok};
+use crate::support::kube;
+use crate::support::lab::{Lab, Pod, pod, pod_address};
+use crate::support::netns::Netns;
+use crate::support::objects;
+use crate::support::process::run;
+use crate::support::rules::Family;
+use crate::support::servers::Server;
+use crate::support::wait::{PATIENCE, ensure, eventually};
+
+const PODS: &str = "--cluster-cidr=10.4.0.0/14,fd00:10:4::/48";
+
+/// Of the nat table, which is the last that a restore commits: once it is there, all is.
+const NODE_PORTS_COMMENT: &str = "NOTE: this must be the last rule in this chain";
+
+/// Namespaces, servers and objects. One program at a time runs in it.
+pub struct Scene {
+    /// The node under test and its surroundings.
+    pub lab: Lab,
+    /// Every Service of the tables.
+    pub services: Vec<Service>,
+    remote: Pod,
+    servers: Vec<Server>,
+    backend: Backend,
+}
+
+impl Scene {
+    /// Builds everything and fills the cluster.
+    pub fn new(backend: Backend, services: Vec<Service>) -> Self {
+        let lab = Lab::new(backend);
+        let remote = pod(&lab.node, "c", cluster::place('c').1);
+        let mut scene = Self {
+            lab,
+            services,
+            remote,
+            servers: Vec::new(),
+            backend,
+        };
+        scene.connect();
+        scene.start_servers();
+        scene.fill();
+        scene
+    }
+
+    /// Routes to addresses that only Services have.
+    fn connect(&self) {
+        let outside = &self.lab.outside;
+        outside.ip("route add 10.96.0.0/12 via 10.200.0.2");
+        outside.ip("route add 198.51.100.0/24 via 10.200.0.2");
+        outside.ip("route add 10.4.0.0/24 via 10.200.0.2");
+        outside.ip("-6 route add fd00:10:96::/112 via fd00:200::2");
+        outside.ip("-6 route add fd00:10:4::/64 via fd00:200::2");
+        // What the node does not take for a Service goes there, and answers shall come back.
+        let beyond = self.lab.control.netns();
+        beyond.ip("route add 10.4.0.0/24 via 10.200.0.2");
+        beyond.ip("-6 route add fd00:10:4::/64 via fd00:200::2");
+        for netns in [&self.lab.node, beyond] {
+            // Each refused client shall hear of it, not six of them and then one a second.
+            netns.sysctl("ipv4/icmp_ratelimit", "0");
+            netns.sysctl("ipv6/icmp/ratelimit", "0");
+        }
+    }
+
+    fn start_servers(&mut self) {
+        let pods = [
+            ('a', &self.lab.servers[0]),
+            ('b', &self.lab.servers[1]),
+            ('c', &self.remote),
+        ];
+        for (name, pod) in pods {
+            for family in FAMILIES {
+                let address = pod_address(family, cluster::place(name).1);
+                let address = SocketAddr::new(address, UDP_POD_PORT);
+                let name = name.to_ascii_uppercase().to_string();
+                self.servers.push(Server::start(&pod.netns, &name, address));
+            }
+        }
+        let beyond = self.lab.control.netns();
+        for to in self.untaken() {
+            beyond.address("lo", &to.ip().to_string());
+            self.servers.push(Server::start(beyond, "x", to));
+        }
+        let held = (0..)
+            .zip(&self.services)
+            .filter(|(_, service)| service.word("held").is_some());
+        for (index, _) in held {
+            for family in FAMILIES {
+                let address = cluster::address(Target::LoadBalancer, index, family);
+                self.lab.node.address("lo", &address.ip().to_string());
+            }
+        }
+    }
+
+    /// The addresses at which somebody meets `x`.
+    fn untaken(&self) -> BTreeSet<SocketAddr> {
+        let x = Met::Server("x".to_owned(), Source::Kept);
+        let mut addresses = BTreeSet::new();
+        for (index, service) in self.services.iter().enumerate() {
+            let meets_x = |row: &&Row| row.cells.iter().any(|(_, cell)| cell.met.contains(&x));
+            for row in service.rows.iter().filter(meets_x) {
+                let of = |family: &Family| cluster::address(row.target, index, *family);
+                addresses.extend(row.families.iter().map(of));
+            }
+        }
+        addresses
+    }
+
+    fn fill(&self) {
+        let numbered = self.services.iter().enumerate();
+        let mut objects: Vec<_> = numbered
+            .map(|(index, service)| cluster::object(service, index))
+            .collect();
+        let with_endpoints = self
+            .services
+            .iter()
+            .filter(|each| !each.endpoints.is_empty());
+        objects.extend(with_endpoints.flat_map(cluster::slices));
+        self.lab.control.api().apply_all(&objects);
+    }
+
+    /// Where a client is.
+    pub fn netns(&self, client: Client) -> &Netns {
+        match client {
+            Client::Pod => &self.lab.client.netns,
+            Client::Node => &self.lab.node,
+            Client::Outside => &self.lab.outside,
+            Client::A => &self.lab.servers[0].netns,
+        }
+    }
+
+    /// Starts a program on a node without rules, and waits until all its rules are there.
+    pub fn start(&self, program: &Program, variant: Variant) -> Daemon {
+        self.clear();
+        let kubeconfig = format!("--kubeconfig={}", self.lab.control.kubeconfig().display());
+        let hostname = format!("--hostname-override={}", objects::NODE);
+        let mut args = vec![kubeconfig.as_str(), &hostname];
+        args.extend(flags(variant));
+        let daemon = Daemon::start_program(program, &self.lab.node, self.backend, &args);
+        wait_until_ok(&self.lab.node, "/healthz");
+        for family in FAMILIES {
+            eventually(PATIENCE, || self.settled(family));
+        }
+        daemon
+    }
+
+    fn settled(&self, family: Family) -> Result<(), String> {
+        let rules = self.lab.rules(family);
+        ensure(rules.contains(NODE_PORTS_COMMENT), || {
+            "the nat table is not there".to_owned()
+        })?;
+        let missing = self
+            .services
+            .iter()
+            .find(|service| !rules.contains(&format!("default/{}:http", service.name)));
+        match missing {
+            Some(service) => Err(format!("no rule of {}", service.name)),
+            None => Ok(()),
+        }
+    }
+
+    /// Leaves nothing of the program before: rules, connections, settings.
+    fn clear(&self) {
+        for family in FAMILIES {
+            for table in ["filter", "nat", "mangle"] {
+                for what in ["-F", "-X"] {
+                    run(self.iptables(family).args(["-t", table, what]));
+                }
+            }
+            let left = self.lab.rules(family);
+            assert!(!left.contains("KUBE-"), "not cleared:\n{left}");
+        }
+        self.lab.node.sysctl("ipv4/conf/all/route_localnet", "0");
+        run(self.lab.node.command("conntrack").arg("-F"));
+    }
+
+    fn iptables(&self, family: Family) -> Command {
+        let name = match family {
+            Family::V4 => "iptables",
+            Family::V6 => "ip6tables",
+        };
+        let program: PathBuf = real_program(self.backend, name);
+        self.lab.node.command(program)
+    }
+}
+
+fn flags(variant: Variant) -> Vec<&'static str> {
+    match variant {
+        Variant::Default => vec![PODS],
+        Variant::NoDetector => vec![],
+        Variant::MasqueradeAll => vec![PODS, "--masquerade-all"],
+        Variant::NoLocalhost => vec![PODS, "--iptables-localhost-nodeports=false"],
+        Variant::OneAddress => vec![PODS, "--nodeport-addresses=10.200.0.0/16,fd00:200::/64"],
+    }
+}
+
+/// The programs that are compared, and what they are called.
+pub fn programs() -> [(&'static str, Program); 2] {
+    let upstream = kube::binary("kube-proxy").unwrap_or_else(|why| panic!("{why}"));
+    [
+        ("kube-proxy", Program::KubeProxy(upstream)),
+        ("deltaproxy", Program::Deltaproxy),
+    ]
+}

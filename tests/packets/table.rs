@@ -1,0 +1,175 @@
+//! The tables of expectations: Services, and what a client meets that asks for them.
+//!
+//! Text, so that somebody who knows Kubernetes and not this code can tell whether they are right.
+//! The README beside them says how to read them.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::support::rules::Family;
+use crate::support::servers::Transport;
+use crate::words::{Cell, Client, Target, Variant, Word};
+
+/// What can be said about a Service.
+const KNOWN: [&str; 8] = [
+    "affinity", "external", "held", "internal", "mode", "ranges", "type", "udp",
+];
+
+/// One server behind a Service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Its name: one letter.
+    pub server: char,
+    /// In which condition it is: nothing for ready.
+    pub condition: Option<char>,
+    /// The nodes and zones it is meant for.
+    pub hints: Vec<String>,
+}
+
+/// A row of a table.
+#[derive(Debug, Clone)]
+pub struct Row {
+    /// Where it holds.
+    pub variants: Vec<Variant>,
+    /// Which address is asked.
+    pub target: Target,
+    /// How it is asked.
+    pub transport: Transport,
+    /// For these families.
+    pub families: Vec<Family>,
+    /// What each client meets.
+    pub cells: Vec<(Client, Cell)>,
+}
+
+/// A Service and the rows about it.
+#[derive(Debug, Clone)]
+pub struct Service {
+    /// Its name in the cluster.
+    pub name: String,
+    /// Words about it, such as `external=Local`; without a value they are flags.
+    pub words: BTreeMap<String, String>,
+    /// The servers behind it.
+    pub endpoints: Vec<Endpoint>,
+    /// The rows about it.
+    pub rows: Vec<Row>,
+}
+
+impl Service {
+    /// The value of a word, empty for flags.
+    pub fn word(&self, key: &str) -> Option<&str> {
+        self.words.get(key).map(String::as_str)
+    }
+}
+
+/// Reads all tables, in the order of their files' names.
+pub fn all() -> Vec<Service> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/packets");
+    let files = std::fs::read_dir(folder).unwrap();
+    let mut paths: Vec<_> = files.map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|kind| kind == "tbl"));
+    paths.sort();
+    let read = |path| parse(&std::fs::read_to_string(path).unwrap());
+    paths.iter().flat_map(read).collect()
+}
+
+/// Reads the text of one table.
+pub fn parse(text: &str) -> Vec<Service> {
+    let mut services: Vec<Service> = Vec::new();
+    let mut header = Header::default();
+    for line in text.lines() {
+        let line = line.split('#').next().unwrap_or_default();
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match *words.as_slice() {
+            [] => {}
+            ["service", name, ref words @ ..] => {
+                services.push(service(name, words));
+                header = Header::default();
+            }
+            ["with", variants, ref clients @ ..] => header = Header::new(variants, clients),
+            [target, ref cells @ ..] => {
+                let service = services.last_mut().expect("a row is below a service");
+                service.rows.push(header.row(target, cells));
+            }
+        }
+    }
+    services
+}
+
+/// What the rows below have in common.
+struct Header {
+    variants: Vec<Variant>,
+    clients: Vec<Client>,
+}
+
+impl Default for Header {
+    fn default() -> Self {
+        Self::new("default", &[])
+    }
+}
+
+impl Header {
+    fn new(variants: &str, clients: &[&str]) -> Self {
+        let clients = match clients {
+            [] => &["pod", "node", "outside"],
+            named => named,
+        };
+        Self {
+            variants: variants.split(',').map(Word::meant).collect(),
+            clients: clients.iter().map(|word| Word::meant(word)).collect(),
+        }
+    }
+
+    fn row(&self, target: &str, cells: &[&str]) -> Row {
+        let mut words = target.split('/');
+        let mut row = Row {
+            variants: self.variants.clone(),
+            target: Word::meant(words.next().unwrap_or_default()),
+            transport: Transport::Tcp,
+            families: vec![Family::V4, Family::V6],
+            cells: Vec::new(),
+        };
+        for word in words {
+            match word {
+                "udp" => row.transport = Transport::Udp,
+                "v4" => row.families = vec![Family::V4],
+                "v6" => row.families = vec![Family::V6],
+                other => panic!("`{other}` in `{target}`"),
+            }
+        }
+        assert_eq!(cells.len(), self.clients.len(), "cells of `{target}`");
+        let cells = self.clients.iter().zip(cells);
+        row.cells = cells
+            .filter(|(_, text)| **text != "-")
+            .map(|(client, text)| (*client, Cell::parse(text)))
+            .collect();
+        row
+    }
+}
+
+fn service(name: &str, words: &[&str]) -> Service {
+    let (words, endpoints) = match words.iter().position(|word| *word == ":") {
+        Some(colon) => (&words[..colon], &words[colon + 1..]),
+        None => (words, &[][..]),
+    };
+    let word = |word: &&str| {
+        let (key, value) = word.split_once('=').unwrap_or((word, ""));
+        assert!(KNOWN.contains(&key), "`{key}` of {name} means nothing");
+        (key.to_owned(), value.to_owned())
+    };
+    Service {
+        name: name.to_owned(),
+        words: words.iter().map(word).collect(),
+        endpoints: endpoints.iter().map(|text| endpoint(text)).collect(),
+        rows: Vec::new(),
+    }
+}
+
+fn endpoint(text: &str) -> Endpoint {
+    let mut parts = text.split(':');
+    let mut letters = parts.next().unwrap_or_default().chars();
+    Endpoint {
+        server: letters.next().expect("a server"),
+        condition: letters.next(),
+        hints: parts.map(str::to_owned).collect(),
+    }
+}
