@@ -18,6 +18,9 @@ pub const UDP_POD_PORT: u16 = POD_PORT + 1;
 /// The port of every Service.
 pub const PORT: u16 = 80;
 
+/// Where a server of the node's own is. Not 127.0.0.1, so that others can have a route to it.
+pub const LOCALHOST: &str = "127.0.0.9";
+
 /// NodePorts begin here. Below 30086, so that the API server gives none of them to a health check.
 const FIRST_NODE_PORT: u16 = 30000;
 const MOST_SERVICES: usize = 80;
@@ -40,8 +43,9 @@ pub fn address(target: Target, index: usize, family: Family) -> SocketAddr {
         Target::NodePort if is_v4 => NODE_ADDRESSES[0].to_owned(),
         Target::NodePort => NODE_ADDRESSES[1].to_owned(),
         Target::NodePortInside => pod_address(family, 1).to_string(),
+        Target::Localhost if is_v4 => LOCALHOST.to_owned(),
         Target::Loopback if is_v4 => "127.0.0.1".to_owned(),
-        Target::Loopback => "::1".to_owned(),
+        Target::Loopback | Target::Localhost => "::1".to_owned(),
     };
     let port = match target {
         Target::NodePort | Target::NodePortInside | Target::Loopback => node_port(index),

@@ -75,6 +75,16 @@ impl Scene {
         let beyond = self.lab.control.netns();
         beyond.ip("route add 10.4.0.0/24 via 10.200.0.2");
         beyond.ip("-6 route add fd00:10:4::/64 via fd00:200::2");
+        // Neighbors that try what `route_localnet` opens.
+        let neighbors = [
+            (outside, "10.200.0.2"),
+            (&self.lab.client.netns, "10.4.0.1"),
+        ];
+        for (netns, node) in neighbors {
+            netns.sysctl("ipv4/conf/all/route_localnet", "1");
+            let to = cluster::LOCALHOST;
+            netns.ip(&format!("route add table local {to} via {node} dev eth0"));
+        }
         for netns in [&self.lab.node, beyond] {
             // Each refused client shall hear of it, not six of them and then one a second.
             netns.sysctl("ipv4/icmp_ratelimit", "0");
@@ -96,6 +106,8 @@ impl Scene {
                 self.servers.push(Server::start(&pod.netns, &name, address));
             }
         }
+        let own = cluster::address(Target::Localhost, 0, Family::V4);
+        self.servers.push(Server::start(&self.lab.node, "n", own));
         let beyond = self.lab.control.netns();
         for to in self.untaken() {
             beyond.address("lo", &to.ip().to_string());
@@ -152,6 +164,9 @@ impl Scene {
     /// Starts a program on a node without rules, and waits until all its rules are there.
     pub fn start(&self, program: &Program, variant: Variant) -> Daemon {
         self.clear();
+        if variant == Variant::ClosedNode {
+            self.set_forward_policy("DROP");
+        }
         let kubeconfig = format!("--kubeconfig={}", self.lab.control.kubeconfig().display());
         let hostname = format!("--hostname-override={}", objects::NODE);
         let mut args = vec![kubeconfig.as_str(), &hostname];
@@ -179,8 +194,15 @@ impl Scene {
         }
     }
 
+    fn set_forward_policy(&self, policy: &str) {
+        for family in FAMILIES {
+            run(self.iptables(family).args(["-P", "FORWARD", policy]));
+        }
+    }
+
     /// Leaves nothing of the program before: rules, connections, settings.
     fn clear(&self) {
+        self.set_forward_policy("ACCEPT");
         for family in FAMILIES {
             for table in ["filter", "nat", "mangle"] {
                 for what in ["-F", "-X"] {
@@ -206,7 +228,7 @@ impl Scene {
 
 fn flags(variant: Variant) -> Vec<&'static str> {
     match variant {
-        Variant::Default => vec![PODS],
+        Variant::Default | Variant::ClosedNode => vec![PODS],
         Variant::NoDetector => vec![],
         Variant::MasqueradeAll => vec![PODS, "--masquerade-all"],
         Variant::NoLocalhost => vec![PODS, "--iptables-localhost-nodeports=false"],

@@ -17,6 +17,8 @@ pub enum Variant {
     NoLocalhost,
     /// NodePorts are on the address of one interface only.
     OneAddress,
+    /// The flags of `Default`, on a node that forwards nothing of its own accord.
+    ClosedNode,
 }
 
 /// Who asks.
@@ -47,6 +49,8 @@ pub enum Target {
     ExternalIp,
     /// The load balancer's address.
     LoadBalancer,
+    /// No address of the Service: a server of the node's own that listens on localhost.
+    Localhost,
 }
 
 /// Something that the tables have a word for.
@@ -74,6 +78,7 @@ impl Word for Variant {
         (Self::MasqueradeAll, "masquerade-all"),
         (Self::NoLocalhost, "no-localhost"),
         (Self::OneAddress, "one-address"),
+        (Self::ClosedNode, "closed-node"),
     ];
 }
 
@@ -94,6 +99,7 @@ impl Word for Target {
         (Self::Loopback, "loopback"),
         (Self::ExternalIp, "external-ip"),
         (Self::LoadBalancer, "load-balancer"),
+        (Self::Localhost, "localhost"),
     ];
 }
 
