@@ -233,6 +233,8 @@ fn flags(variant: Variant) -> Vec<&'static str> {
         Variant::MasqueradeAll => vec![PODS, "--masquerade-all"],
         Variant::NoLocalhost => vec![PODS, "--iptables-localhost-nodeports=false"],
         Variant::OneAddress => vec![PODS, "--nodeport-addresses=10.200.0.0/16,fd00:200::/64"],
+        Variant::Primary => vec![PODS, "--nodeport-addresses=primary"],
+        Variant::LocalhostOnly => vec![PODS, "--nodeport-addresses=127.0.0.0/8"],
     }
 }
 

@@ -17,6 +17,10 @@ pub enum Variant {
     NoLocalhost,
     /// NodePorts are on the address of one interface only.
     OneAddress,
+    /// NodePorts are on what the Node object says is the node's address.
+    Primary,
+    /// NodePorts are on the addresses of localhost only.
+    LocalhostOnly,
     /// The flags of `Default`, on a node that forwards nothing of its own accord.
     ClosedNode,
 }
@@ -78,6 +82,8 @@ impl Word for Variant {
         (Self::MasqueradeAll, "masquerade-all"),
         (Self::NoLocalhost, "no-localhost"),
         (Self::OneAddress, "one-address"),
+        (Self::Primary, "primary"),
+        (Self::LocalhostOnly, "localhost-only"),
         (Self::ClosedNode, "closed-node"),
     ];
 }
