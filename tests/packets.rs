@@ -52,13 +52,9 @@ fn packets_go_where_the_tables_say(backend: Backend) {
     let scene = Scene::new(backend, table::all());
     let mut tally = Tally::default();
     for (variant, name) in Variant::WORDS {
-        let questions = ask::questions(&scene.services, *variant);
         for (program_name, program) in programs() {
             let mut daemon = scene.start(&program, *variant);
-            let outcomes = ask::ask_all(&scene, &questions);
-            let attempts = outcomes.iter().map(|outcome| outcome.attempts).sum();
-            let complaints = ask::complaints(program_name, &questions, &outcomes);
-            tally.add(name, (questions.len(), attempts), complaints);
+            tally.ask(&scene, *variant, name, program_name);
             if *variant == Variant::Default {
                 for server in ['a', 'b', 'c'] {
                     let departure = Departure::of(server, &scene);
@@ -67,6 +63,13 @@ fn packets_go_where_the_tables_say(backend: Backend) {
             }
             daemon.assert_running();
         }
+    }
+    let [theirs, ours] = programs();
+    for ((_, before), (name, after)) in [(&theirs, &ours), (&ours, &theirs)] {
+        // Other flags, so that nothing can be left as it is.
+        drop(scene.start(before, Variant::NoDetector));
+        let _daemon = scene.take_over(after, Variant::Default);
+        tally.ask(&scene, Variant::Default, "taken over", name);
     }
     // Before a failure is told, and not with the logs of the control plane behind it.
     drop(scene);
@@ -82,12 +85,21 @@ struct Tally {
 }
 
 impl Tally {
-    fn add(&mut self, variant: &str, (cells, attempts): (usize, usize), complaints: Vec<String>) {
+    /// Tries all cells that hold for a variant.
+    fn ask(&mut self, scene: &Scene, variant: Variant, name: &str, program: &str) {
+        let questions = ask::questions(&scene.services, variant);
+        let outcomes = ask::ask_all(scene, &questions);
+        let attempts = outcomes.iter().map(|outcome| outcome.attempts).sum();
+        let complaints = ask::complaints(program, &questions, &outcomes);
+        self.add(name, (questions.len(), attempts), complaints);
+    }
+
+    fn add(&mut self, name: &str, (cells, attempts): (usize, usize), complaints: Vec<String>) {
         self.cells += cells;
         self.attempts += attempts;
         let lines = complaints.into_iter();
         self.complaints
-            .extend(lines.map(|line| format!("{variant}: {line}")));
+            .extend(lines.map(|line| format!("{name}: {line}")));
     }
 
     /// Tells of all that is wrong, the two programs side by side.

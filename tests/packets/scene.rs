@@ -164,6 +164,11 @@ impl Scene {
     /// Starts a program on a node without rules, and waits until all its rules are there.
     pub fn start(&self, program: &Program, variant: Variant) -> Daemon {
         self.clear();
+        self.take_over(program, variant)
+    }
+
+    /// The same on a node that has the rules of the program before.
+    pub fn take_over(&self, program: &Program, variant: Variant) -> Daemon {
         if variant == Variant::ClosedNode {
             self.set_forward_policy("DROP");
         }
@@ -174,13 +179,21 @@ impl Scene {
         let daemon = Daemon::start_program(program, &self.lab.node, self.backend, &args);
         wait_until_ok(&self.lab.node, "/healthz");
         for family in FAMILIES {
-            eventually(PATIENCE, || self.settled(family));
+            eventually(PATIENCE, || self.settled(family, variant));
         }
         daemon
     }
 
-    fn settled(&self, family: Family) -> Result<(), String> {
+    fn settled(&self, family: Family, variant: Variant) -> Result<(), String> {
         let rules = self.lab.rules(family);
+        let not_from_pods = match family {
+            Family::V4 => "! -s 10.4.0.0/14",
+            Family::V6 => "! -s fd00:10:4::/48",
+        };
+        let tells_pods = rules.contains(not_from_pods);
+        ensure(tells_pods || variant != Variant::Default, || {
+            "pods are not told from others".to_owned()
+        })?;
         ensure(rules.contains(NODE_PORTS_COMMENT), || {
             "the nat table is not there".to_owned()
         })?;
