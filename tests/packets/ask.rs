@@ -24,7 +24,7 @@ const OPEN: usize = 64;
 const LATE: Duration = Duration::from_secs(8);
 
 /// Silence that is expected is believed after one retransmission.
-const SILENT: Duration = Duration::from_millis(2500);
+const SILENT: Duration = Duration::from_millis(1500);
 
 /// How often is asked before a server is believed never to answer. If three answer by chance, this
 /// is wrong once in 10,000 million times.
