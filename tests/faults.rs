@@ -125,10 +125,10 @@ const FAULTS: &[Fault] = &[
         "_ if tally.all_have_node && tally.some_names_node && !tally.all_have_zone => Self::SameNode,",
     ),
     fault(
-        "topology narrows the fallback",
+        "whoever serves is a fallback",
         "src/select/traffic.rs",
-        "candidate.in_cluster = is_fallback(candidate.endpoint);",
-        "candidate.in_cluster =\n                is_fallback(candidate.endpoint) && topology.admits(candidate.endpoint);",
+        "endpoint.is_serving && endpoint.is_terminating",
+        "endpoint.is_serving",
     ),
     fault(
         "terminating endpoints never serve locally",
