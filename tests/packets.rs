@@ -116,7 +116,7 @@ impl Tally {
             self.complaints.len(),
             self.complaints.join("\n")
         );
-        eprintln!("{whole} are right, by {attempts} attempts");
+        eprintln!("packets: {whole} are right, by {attempts} attempts");
     }
 }
 

@@ -133,9 +133,11 @@ if [[ -n $go_build ]]; then
 fi
 export REQUIRE_KERNEL=1
 # Not --all-targets: that would run the benchmarks, which the step before has compiled.
-step "cargo test" cargo test --lib --bins --tests --no-fail-fast -- "$@" || status=1
+step "cargo test" cargo test --lib --bins --tests --no-fail-fast -- --show-output "$@" || status=1
 step "cargo test --doc" cargo test --quiet --doc || status=1
 count
+# What the comparisons with a real kube-proxy have counted.
+grep -hE '^(conformance|packets): ' "$logs/cargo-test" || true
 if ((failed > 0 || passed == 0)); then status=1; fi
 echo "$passed passed, $failed failed"
 exit "$status"
