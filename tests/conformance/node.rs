@@ -140,7 +140,7 @@ impl Node {
         let saved = self.saved(family);
         ensure(signs.iter().all(|sign| saved.contains(sign)), || {
             let (who, name, log) = (self.who(), self.variant.name, self.log());
-            format!("{who}, {name}, {family:?}: does not show {signs:?}\n{log}")
+            format!("variant `{name}`, {family:?}: {who} does not show {signs:?}\n{log}")
         })
     }
 
