@@ -58,7 +58,8 @@ impl Program {
 
     fn add_to(&self, command: &mut Command) {
         match self {
-            Self::Deltaproxy => command.arg(env!("CARGO_BIN_EXE_deltaproxy")).arg("run"),
+            // No command, as kube-proxy has none: with flags alone, ours runs.
+            Self::Deltaproxy => command.arg(env!("CARGO_BIN_EXE_deltaproxy")),
             // The namespaces of a test may not raise the machine's conntrack limits.
             Self::KubeProxy(path) => command.arg(path).args([
                 "--proxy-mode=iptables",
