@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::base::{self, FILTER_CHAINS, FIREWALL, NAT_CHAINS};
 use super::chain::ServiceChain;
+use super::edits::edits;
 use super::full::{header, headers, line};
 use super::ledger::{Entry, Ledger};
 use super::options::{Options, PartialRestore};
@@ -240,20 +241,6 @@ impl Changes {
         text.append(&mut body);
         line(text, &["COMMIT"]);
     }
-}
-
-/// Which of the rules that are held to remove, and which of the wanted ones to put on top.
-fn edits<T: PartialEq>(mut held: Vec<T>, mut wanted: Vec<T>) -> (Vec<T>, Vec<T>) {
-    let mut removed = Vec::new();
-    while let Some(last) = wanted.last() {
-        let Some(at) = held.iter().rposition(|rule| rule == last) else {
-            break;
-        };
-        removed.extend(held.drain(at..).skip(1));
-        wanted.pop();
-    }
-    held.append(&mut removed);
-    (held, wanted)
 }
 
 const NAT_SERVICES: &str = Dispatch::NatServices.chain();

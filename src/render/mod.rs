@@ -20,6 +20,7 @@ mod chain;
 mod changes;
 mod counter;
 mod dispatch;
+mod edits;
 mod endpoint;
 mod full;
 mod guard;

@@ -67,9 +67,9 @@ pub(crate) fn any_service(dice: &mut Dice, family: IpFamily, index: usize) -> Se
         });
     }
     let ips = |dice: &mut Dice, of| (0..=dice.below(2)).map(|n| ip(family, of, n * 9)).collect();
-    let load_balancer_ips: Box<[IpAddr]> = dice
-        .some(35, |dice| ips(dice, Use::Balancer))
-        .unwrap_or_default();
+    // One address may be both: then the order of its rules decides.
+    let of = dice.pick(&[Use::Balancer, Use::Balancer, Use::External]);
+    let load_balancer_ips: Box<[IpAddr]> = dice.some(35, |dice| ips(dice, of)).unwrap_or_default();
     Service {
         cluster_ip: ip(family, Use::Cluster, index),
         external_ips: dice
