@@ -19,7 +19,7 @@ use crate::host::{
 };
 use crate::model::Change;
 use crate::net::{IpFamily, PerFamily};
-use crate::render::{InvalidPackets, LocalhostNodePorts};
+use crate::render::InvalidPackets;
 use crate::sync::{Clock, Pacer, Reporter, Surroundings, Syncer, SyncerOptions, Task};
 use crate::telemetry::Metrics;
 use crate::tracker::Tracker;
@@ -184,16 +184,16 @@ async fn programs(config: &Config, family: IpFamily) -> Result<Programs, RunErro
 /// Upstream: pkg/proxy/iptables/proxier.go, `NewProxier` (v1.36)
 fn surroundings(config: &Config, programs: &Programs) -> anyhow::Result<Surroundings> {
     let mut surroundings = config.rules.surroundings.get(programs.family).clone();
-    let fixed = &mut surroundings.fixed;
-    fixed.backend = programs.backend();
-    fixed.masquerade.is_random_fully = programs.version.features().random_fully;
     let sysctls = Sysctls::default();
-    if fixed.localhost_node_ports == LocalhostNodePorts::Allowed && !config.is_dry_run {
+    if surroundings.needs_route_localnet() && !config.is_dry_run {
         sysctls.ensure(ROUTE_LOCALNET, 1).context(
             "NodePorts on 127.0.0.1 need this setting\n\
              hint: allow it, or set --iptables-localhost-nodeports=false",
         )?;
     }
+    let fixed = &mut surroundings.fixed;
+    fixed.backend = programs.backend();
+    fixed.masquerade.is_random_fully = programs.version.features().random_fully;
     if sysctls.read(TCP_BE_LIBERAL).is_ok_and(|value| value != 0) {
         fixed.invalid_packets = InvalidPackets::Forwarded;
     }

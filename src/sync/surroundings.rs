@@ -52,17 +52,34 @@ pub struct Surroundings {
 impl Surroundings {
     /// The renderer's options right now.
     pub fn options(&self, node: Option<&Node>, machine: &[IpAddr]) -> Options {
-        let within = self.node_port_cidrs(node);
+        let answering = self.answering(node);
         let mut options = Options {
             local_traffic: self.local_traffic(node),
-            node_port_addresses: addresses_within(&within, machine),
+            node_port_addresses: answering.addresses(machine),
             node_ip: self.node_ip(node),
             ..self.fixed.clone()
         };
-        if !answers_on_loopback(&within, self.fixed.family) {
+        if !self.needs_route_localnet() {
             options.localhost_node_ports = LocalhostNodePorts::Refused;
         }
         options
+    }
+
+    /// Whether NodePorts answer on 127.0.0.0/8, which the kernel has to be told. It must not be told
+    /// so otherwise: the rule that guards such packets is only there if they are wanted.
+    ///
+    /// Differs from upstream: with `primary` they are never wanted, not even on a node without any
+    /// IPv4 address, whose NodePorts answer on all of them.
+    pub fn needs_route_localnet(&self) -> bool {
+        let is_wanted = self.fixed.localhost_node_ports == LocalhostNodePorts::Allowed;
+        is_wanted
+            && self.fixed.family == IpFamily::V4
+            && match &self.node_ports {
+                NodePortSource::Primary => false,
+                NodePortSource::All | NodePortSource::Within(_) => {
+                    self.answering(None).includes_loopback()
+                }
+            }
     }
 
     /// Whether the machine's addresses matter at all.
@@ -88,9 +105,12 @@ impl Surroundings {
         }
     }
 
-    /// The networks of this family whose addresses NodePorts answer on; none means all. Networks
-    /// of the other family only mean that this one was not thought of.
-    fn node_port_cidrs(&self, node: Option<&Node>) -> Vec<IpNet> {
+    /// Where NodePorts of this family answer. Networks of the other family only mean that this one
+    /// was not thought of.
+    ///
+    /// Differs from upstream: while the Node has no address at all, `primary` means none and not
+    /// all. A restriction that is not understood yet is not lifted.
+    fn answering(&self, node: Option<&Node>) -> Answering {
         let family = self.fixed.family;
         let cidrs: Vec<IpNet> = match &self.node_ports {
             NodePortSource::All => Vec::new(),
@@ -99,17 +119,23 @@ impl Surroundings {
                 .copied()
                 .filter(|cidr| IpFamily::of_cidr(*cidr) == family)
                 .collect(),
-            NodePortSource::Primary => self.primary(node).map(IpNet::from).into_iter().collect(),
+            NodePortSource::Primary => {
+                let primary = |family| self.primary(family, node).filter(|ip| !ip.is_loopback());
+                match (primary(family), primary(family.other())) {
+                    (Some(ip), _) => vec![IpNet::from(ip)],
+                    (None, Some(_)) => Vec::new(),
+                    (None, None) => return Answering::Within(Vec::new()),
+                }
+            }
         };
-        if cidrs.iter().any(|cidr| cidr.prefix_len() == 0) {
-            Vec::new()
+        if cidrs.is_empty() || cidrs.iter().any(|cidr| cidr.prefix_len() == 0) {
+            Answering::Everywhere
         } else {
-            cidrs
+            Answering::Within(cidrs)
         }
     }
 
-    fn primary(&self, node: Option<&Node>) -> Option<IpAddr> {
-        let family = self.fixed.family;
+    fn primary(&self, family: IpFamily, node: Option<&Node>) -> Option<IpAddr> {
         let of_family = |ip: &IpAddr| IpFamily::of(*ip) == family;
         let bound = self
             .bind_address
@@ -118,29 +144,41 @@ impl Surroundings {
     }
 
     fn node_ip(&self, node: Option<&Node>) -> IpAddr {
-        self.primary(node).unwrap_or(match self.fixed.family {
-            IpFamily::V4 => Ipv4Addr::LOCALHOST.into(),
-            IpFamily::V6 => Ipv6Addr::LOCALHOST.into(),
-        })
+        self.primary(self.fixed.family, node)
+            .unwrap_or(match self.fixed.family {
+                IpFamily::V4 => Ipv4Addr::LOCALHOST.into(),
+                IpFamily::V6 => Ipv6Addr::LOCALHOST.into(),
+            })
     }
 }
 
-fn addresses_within(cidrs: &[IpNet], machine: &[IpAddr]) -> NodePortAddresses {
-    if cidrs.is_empty() {
-        return NodePortAddresses::All;
-    }
-    let is_within = |ip: &&IpAddr| cidrs.iter().any(|cidr| cidr.contains(*ip));
-    let mut addresses: Vec<IpAddr> = machine.iter().filter(is_within).copied().collect();
-    addresses.sort_unstable();
-    addresses.dedup();
-    NodePortAddresses::Only(addresses)
+/// Where NodePorts of one family answer.
+enum Answering {
+    /// On every address of this machine.
+    Everywhere,
+    /// On the addresses of this machine that are in these networks.
+    Within(Vec<IpNet>),
 }
 
-/// Localhost NodePorts exist on IPv4 only, and only if 127.0.0.0/8 is among the addresses.
-///
-/// Upstream: pkg/proxy/util/nodeport_addresses.go, `ContainsIPv4Loopback` (v1.36)
-fn answers_on_loopback(cidrs: &[IpNet], family: IpFamily) -> bool {
-    let loopback = IpAddr::from(Ipv4Addr::new(127, 0, 0, 0));
-    let has_it = |cidr: &IpNet| cidr.network().is_loopback() || cidr.contains(&loopback);
-    family == IpFamily::V4 && (cidrs.is_empty() || cidrs.iter().any(has_it))
+impl Answering {
+    fn addresses(&self, machine: &[IpAddr]) -> NodePortAddresses {
+        let Self::Within(cidrs) = self else {
+            return NodePortAddresses::All;
+        };
+        let is_within = |ip: &&IpAddr| cidrs.iter().any(|cidr| cidr.contains(*ip));
+        let mut addresses: Vec<IpAddr> = machine.iter().filter(is_within).copied().collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        NodePortAddresses::Only(addresses)
+    }
+
+    /// Upstream: pkg/proxy/util/nodeport_addresses.go, `ContainsIPv4Loopback` (v1.36)
+    fn includes_loopback(&self) -> bool {
+        let loopback = IpAddr::from(Ipv4Addr::new(127, 0, 0, 0));
+        let has_it = |cidr: &IpNet| cidr.network().is_loopback() || cidr.contains(&loopback);
+        match self {
+            Self::Everywhere => true,
+            Self::Within(cidrs) => cidrs.iter().any(has_it),
+        }
+    }
 }

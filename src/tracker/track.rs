@@ -189,9 +189,14 @@ impl Tracker {
     }
 
     fn set_node(&mut self, node: Option<Node>) {
-        // A Node that is gone leaves its zone behind: whoever deletes it, traffic still flows.
-        if node.is_some() {
-            self.node = node;
+        // A Node that is gone leaves its zone behind: whoever deletes it, traffic still flows. One
+        // that is made anew, and has no address yet, still has the machine's.
+        if let Some(mut node) = node {
+            if node.addresses.is_empty() {
+                let known = self.node.take().map(|known| known.addresses);
+                node.addresses = known.unwrap_or_default();
+            }
+            self.node = Some(node);
         }
     }
 

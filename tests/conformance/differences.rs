@@ -41,6 +41,7 @@ differences! {
     stale_chains_go_at_once_in_large_clusters
     a_new_pod_network_is_taken_over
     a_new_node_address_is_taken_over
+    primary_without_an_address_is_nowhere
 }
 
 #[test]
@@ -56,6 +57,7 @@ fn the_document_lists_every_difference() {
 
 const PLAIN: &Variant = &VARIANTS[0];
 const NODE_CIDR: &Variant = &VARIANTS[4];
+const PRIMARY: &Variant = &VARIANTS[10];
 
 mod seen {
     use super::*;
@@ -205,6 +207,31 @@ mod seen {
         assert!(upstream.shows(Family::V4, &hairpin).is_err());
         equal(&stage.step(&[Op::RestartUpstream], Size::Small));
     }
+
+    pub(super) fn primary_without_an_address_is_nowhere() {
+        const ANYWHERE: &str = "-m addrtype --dst-type LOCAL -j KUBE-NODEPORTS";
+        let [primary, _] = NODE_ADDRESSES;
+        let mut stage = stage(PRIMARY);
+        let mut node = objects::node("", "");
+        node["status"]["addresses"] = json!([]);
+        // One that both have seen is kept by both.
+        stage.api().apply(&node);
+        equal(&stage.step(&[], Size::Small));
+        assert!(v4(&stage)[1].contains(&format!("-d {primary}/32 ")));
+        // Started without any, kube-proxy waits for half a minute and then takes all.
+        stage.prepare(&[Op::RestartOurs]);
+        let ours = &mut stage.pairs()[0][1];
+        eventually(PATIENCE, || {
+            let saved = ours.saved(Family::V4);
+            let is_closed = !saved.contains(ANYWHERE) && !saved.contains(primary);
+            ensure(is_closed, || saved.clone())
+        });
+        let [v4, v6] = NODE_ADDRESSES;
+        stage.api().apply(&objects::node(v4, v6));
+        let sign = [format!("-d {primary}/32 ")];
+        eventually(PATIENCE, || stage.pairs()[0][1].shows(Family::V4, &sign));
+        equal(&stage.step(&[], Size::Small));
+    }
 }
 
 fn stage(variant: &'static Variant) -> Stage {
@@ -225,7 +252,7 @@ fn crowd() -> [Op; 3] {
     [
         apply(crowd_service()),
         apply(crowd_slice(0)),
-        apply(crowd_slice(1)),
+        apply(crowd_slice(2)),
     ]
 }
 

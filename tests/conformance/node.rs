@@ -134,6 +134,13 @@ impl Node {
         saved(&self.netns, self.variant.backend, family)
     }
 
+    /// Whether packets to 127.0.0.0/8 are let in from outside, which rules alone do not show.
+    pub fn route_localnet(&self) -> String {
+        let path = "/proc/sys/net/ipv4/conf/all/route_localnet";
+        let read = || fs::read_to_string(path).expect("a setting of the kernel");
+        self.netns.enter(read).trim().to_owned()
+    }
+
     /// Whether all `signs` are in the rules; the error says who does not show them.
     pub fn shows(&mut self, family: Family, signs: &[String]) -> Result<(), String> {
         self.assert_running();

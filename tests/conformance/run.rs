@@ -86,7 +86,7 @@ pub fn run(plan: &Plan) -> Tally {
     }
     stage.cast(&plan.variants.iter().collect::<Vec<_>>());
     let mut tally = Tally::default();
-    let mut was_large = history.is_large();
+    let mut was_large = false;
     for step in 0..plan.steps {
         let ops = history.step();
         let effect = stage.step(&ops, plan.size);
@@ -102,9 +102,9 @@ pub fn run(plan: &Plan) -> Tally {
         tally.steps += 1;
         tally.refused += effect.refused.len();
         tally.visible += usize::from(effect.has_changed_rules);
-        tally.crossings += usize::from(history.is_large() != was_large);
+        tally.crossings += usize::from(effect.is_large != was_large);
         tally.compared += plan.variants.len() * FAMILIES.len();
-        was_large = history.is_large();
+        was_large = effect.is_large;
     }
     let names: Vec<_> = plan.variants.iter().map(|variant| variant.name).collect();
     let (seed, names) = (plan.seed, names.join("; "));

@@ -50,6 +50,9 @@ pub enum Op {
 pub struct Effect {
     /// Whether kube-proxy's rules changed, besides those of the marker.
     pub has_changed_rules: bool,
+    /// Whether kube-proxy's IPv4 chains are written without comments on endpoints, as those of the
+    /// marker are that each step writes anew.
+    pub is_large: bool,
     /// Objects that the server found invalid, with its reasons. The rest was done.
     pub refused: Vec<(usize, String)>,
     /// Both programs' rules, where they differ.
@@ -160,6 +163,9 @@ impl Stage {
         self.seen = seen;
         Effect {
             has_changed_rules,
+            is_large: !self.pairs[0][0]
+                .saved(Family::V4)
+                .contains("marker/marker -> "),
             refused,
             differences,
         }
@@ -209,7 +215,8 @@ impl Stage {
             eventually(PATIENCE, || {
                 let now = node.full_syncs();
                 ensure(now >= before + 2, || {
-                    format!("{} full syncs: {now}", node.who())
+                    let (name, who) = (node.variant().name, node.who());
+                    format!("variant `{name}`: {who} made {now} full syncs, {before} before")
                 })
             });
         }
@@ -220,6 +227,11 @@ impl Stage {
         let mut text = String::new();
         let mut seen = Vec::new();
         for pair in &self.pairs {
+            let [upstream, ours] = [&pair[0], &pair[1]].map(Node::route_localnet);
+            if upstream != ours {
+                let name = pair[1].variant().name;
+                let _ = writeln!(text, "variant `{name}`: route_localnet {upstream}, {ours}");
+            }
             for family in FAMILIES {
                 let [upstream, ours] = [&pair[0], &pair[1]].map(|node| node.saved(family));
                 let [upstream, ours] = [Rules::read(&upstream), Rules::read(&ours)];

@@ -118,11 +118,45 @@ fn primary_is_the_first_address_of_the_family() {
         answers(IpFamily::V4, Some(&both), None, &["10.20.0.1"]),
         only(&[])
     );
-    // Before anything is known of the Node no address is left out.
+    // A family that the Node does not have was not thought of.
+    let v6_only = node(&["fd00:168::2"], &[]);
     assert_eq!(
-        answers(IpFamily::V4, None, None, &MACHINE),
+        answers(IpFamily::V4, Some(&v6_only), None, &MACHINE),
         NodePortAddresses::All
     );
+    // Loopback is nobody's primary address.
+    assert_eq!(
+        answers(IpFamily::V4, Some(&both), Some("127.0.0.1"), &MACHINE),
+        NodePortAddresses::All
+    );
+    // A restriction is not lifted because nothing is known yet.
+    assert_eq!(answers(IpFamily::V4, None, None, &MACHINE), only(&[]));
+    assert_eq!(
+        answers(IpFamily::V4, Some(&node(&[], &[])), None, &MACHINE),
+        only(&[])
+    );
+}
+
+/// The kernel is told to let packets to 127.0.0.0/8 in only where a rule guards them.
+#[test]
+fn localhost_is_opened_only_with_its_guard() {
+    let check = |node_ports: NodePortSource, expected: bool| {
+        let surroundings = Surroundings {
+            node_ports,
+            ..surroundings(IpFamily::V4)
+        };
+        assert_eq!(surroundings.needs_route_localnet(), expected);
+        let node = node(&["192.168.0.2"], &[]);
+        let options = surroundings.options(Some(&node), &ips(&MACHINE));
+        let is_guarded = options.localhost_node_ports == LocalhostNodePorts::Allowed;
+        assert_eq!(is_guarded, expected);
+    };
+    check(NodePortSource::All, true);
+    check(NodePortSource::Primary, false);
+    check(NodePortSource::Within(nets(&["192.168.0.0/24"])), false);
+    check(NodePortSource::Within(nets(&["127.0.0.0/8"])), true);
+    check(NodePortSource::Within(nets(&["fd00::/8"])), true);
+    assert!(!surroundings(IpFamily::V6).needs_route_localnet());
 }
 
 #[test]

@@ -188,3 +188,25 @@ fn another_zone_is_pending_until_settled_or_changed_back() {
     tracker.settle();
     assert!(!tracker.has_pending());
 }
+
+#[test]
+fn a_node_that_is_made_anew_still_has_the_machines_addresses() {
+    let mut tracker = settled([]);
+    let node = |addresses: &[&str]| {
+        Change::Node(Some(Box::new(Node {
+            zone: None,
+            addresses: addresses.iter().map(|ip| ip.parse().unwrap()).collect(),
+            pod_cidrs: Vec::new(),
+            is_leaving: false,
+        })))
+    };
+    tracker.apply(node(&["192.0.2.1"]));
+    tracker.apply(Change::Node(None));
+    tracker.apply(node(&[]));
+    assert_eq!(tracker.node().unwrap().addresses.len(), 1);
+    tracker.apply(node(&["192.0.2.2"]));
+    assert_eq!(
+        tracker.node().unwrap().addresses[0].to_string(),
+        "192.0.2.2"
+    );
+}
