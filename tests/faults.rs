@@ -179,10 +179,10 @@ const FAULTS: &[Fault] = &[
         "hasher.write_usize(self.text(entry).len());",
     ),
     fault(
-        "the threshold is one too low",
+        "the threshold is a hundred too low",
         "src/render/options.rs",
         "if endpoints > options.large_cluster_endpoints {",
-        "if endpoints + 40 > options.large_cluster_endpoints {",
+        "if endpoints + 100 > options.large_cluster_endpoints {",
     ),
     fault(
         "a proxied load balancer address is captured",

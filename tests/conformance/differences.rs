@@ -251,8 +251,8 @@ fn v4(stage: &Stage) -> [String; 2] {
 fn crowd() -> [Op; 3] {
     [
         apply(crowd_service()),
-        apply(crowd_slice(0)),
-        apply(crowd_slice(2)),
+        apply(crowd_slice(0, 520)),
+        apply(crowd_slice(1, 520)),
     ]
 }
 

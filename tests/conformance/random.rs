@@ -12,10 +12,11 @@ use super::stage::{Op, Size};
 const SERVICES: usize = NAMESPACES.len() * SERVICES_EACH;
 const SLICES: usize = NAMESPACES.len() * SLICES_EACH;
 
-/// Endpoints of the slices of the crowd. The first two together are a few less than the 1,000 above
-/// which kube-proxy leaves comments out, so that with both of them any edit may cross; the first and
-/// the last are more.
-const CROWD: [usize; 3] = [520, 474, 520];
+/// Endpoints of the crowd, a Service of its own. With the first slice and one of these sizes of the
+/// second a cluster has about as many as the 1,000 above which kube-proxy leaves comments out, so
+/// that ordinary edits cross the threshold, too.
+const CROWD: usize = 520;
+const MORE: [usize; 4] = [430, 465, 480, 520];
 
 /// A cluster that changes at random. What it becomes is a function of the seed, and of what the
 /// API server refuses.
@@ -25,8 +26,8 @@ pub struct History {
     slices: BTreeMap<usize, AnySlice>,
     zone: Option<&'static str>,
     size: Size,
-    /// Which of the two large slices are there.
-    crowd: [bool; 2],
+    /// How large the crowd's second slice is, if it is there.
+    more: Option<usize>,
 }
 
 impl History {
@@ -38,7 +39,7 @@ impl History {
             slices: BTreeMap::new(),
             zone: Some("zone-a"),
             size,
-            crowd: [false; 2],
+            more: None,
         }
     }
 
@@ -176,16 +177,19 @@ impl History {
         }
     }
 
-    /// A slice of many endpoints comes or goes.
+    /// What makes a cluster nearly large.
+    pub fn crowd() -> Vec<Op> {
+        vec![Op::Apply(crowd_service()), Op::Apply(crowd_slice(0, CROWD))]
+    }
+
+    /// The second slice comes, or goes.
     fn toggle_crowd(&mut self) -> Vec<Op> {
-        let at = self.dice.below(2);
-        self.crowd[at] = !self.crowd[at];
-        let slice = crowd_slice(at);
-        if self.crowd[at] {
-            vec![Op::Apply(crowd_service()), Op::Apply(slice)]
-        } else {
-            vec![Op::Delete(slice)]
+        if self.more.take().is_some() {
+            return vec![Op::Delete(crowd_slice(1, 0))];
         }
+        let size = self.dice.pick(&MORE);
+        self.more = Some(size);
+        vec![Op::Apply(crowd_slice(1, size))]
     }
 }
 
@@ -200,9 +204,9 @@ pub fn crowd_service() -> Value {
 }
 
 /// One of its slices.
-pub fn crowd_slice(at: usize) -> Value {
+pub fn crowd_slice(at: usize, size: usize) -> Value {
     let address = |n: usize| format!("10.5.{}.{}", at * 10 + n / 250, n % 250 + 1);
-    let endpoints: Vec<_> = (0..CROWD[at])
+    let endpoints: Vec<_> = (0..size)
         .map(|n| json!({"addresses": [address(n)]}))
         .collect();
     json!({

@@ -84,6 +84,9 @@ pub fn run(plan: &Plan) -> Tally {
     for _ in 0..STEPS_BEFORE {
         stage.prepare(&history.edit_objects());
     }
+    if plan.size == Size::Large {
+        stage.prepare(&History::crowd());
+    }
     stage.cast(&plan.variants.iter().collect::<Vec<_>>());
     let mut tally = Tally::default();
     let mut was_large = false;
