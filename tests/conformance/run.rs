@@ -113,7 +113,8 @@ pub fn run(plan: &Plan) -> Tally {
     let (seed, names) = (plan.seed, names.join("; "));
     let seconds = start.elapsed().as_secs();
     println!("conformance: seed {seed}, {names}: {tally}, {seconds} s");
-    // A history that shows nothing proves nothing.
+    // A history that shows nothing, or that the server takes little of, proves nothing.
+    assert!(tally.refused * 4 < tally.steps, "too much refused: {tally}");
     assert!(
         tally.visible * 4 > tally.steps,
         "too little to see: {tally}"

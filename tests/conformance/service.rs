@@ -312,10 +312,20 @@ fn throw_external_ips(index: usize, dice: &mut Dice) -> Vec<String> {
         format!("2001:db8:51::{:x}", index + 1),
         format!("198.51.101.{}", index + 1),
     ];
-    (0..dice.below(3))
+    let mut ips: Vec<String> = (0..dice.below(4))
         .map(|at| pool[at].clone())
         .filter(|_| dice.chance(60))
-        .collect()
+        .collect();
+    dice.shuffle(&mut ips);
+    repeat_one(ips, dice)
+}
+
+/// One element once more, now and then.
+fn repeat_one<T: Clone>(mut list: Vec<T>, dice: &mut Dice) -> Vec<T> {
+    if !list.is_empty() && dice.chance(15) {
+        list.push(list[0].clone());
+    }
+    list
 }
 
 fn throw_ranges(dice: &mut Dice) -> Vec<&'static str> {
@@ -348,7 +358,7 @@ fn throw_ingress(index: usize, dice: &mut Dice) -> Vec<Value> {
             _ => {}
         }
     }
-    ingress
+    repeat_one(ingress, dice)
 }
 
 fn throw_labels(dice: &mut Dice) -> Vec<(&'static str, &'static str)> {
