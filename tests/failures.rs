@@ -5,121 +5,12 @@
 mod support;
 
 use std::net::UdpSocket;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use support::daemon::{Backend, Daemon, Program, backend_programs, real_program};
-use support::netns::Netns;
-use support::process::run;
-use support::rules::{Family, saved};
+use support::daemon::{Backend, backend_programs, real_program};
+use support::node::{Node, SHOP, with_restore, write_script};
 use support::wait::{PATIENCE, ensure, eventually};
-use support::{Need, http, machine_has};
-use tempfile::TempDir;
-
-/// One Service with two endpoints.
-const SHOP: &str = "\
-apiVersion: v1
-kind: Service
-metadata: {name: shop}
-spec: {clusterIP: 10.96.0.10, ports: [{name: http, port: 80}]}
----
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata: {name: shop-1, labels: {kubernetes.io/service-name: shop}}
-addressType: IPv4
-ports: [{name: http, port: 8080}]
-endpoints: [{addresses: [10.4.0.11]}, {addresses: [10.4.0.12]}]
-";
-
-/// A node, its manifests, and the daemon on it.
-struct Node {
-    netns: Netns,
-    backend: Backend,
-    manifests: TempDir,
-}
-
-impl Node {
-    fn new(backend: Backend) -> Self {
-        let netns = Netns::new("fail");
-        netns.ip("link set lo up");
-        let manifests = tempfile::tempdir().expect("a temporary folder");
-        let node = Self {
-            netns,
-            backend,
-            manifests,
-        };
-        node.write(SHOP);
-        node
-    }
-
-    /// Replaces the manifests by renaming, as editors do.
-    fn write(&self, text: &str) {
-        let new = self.manifests.path().join(".new");
-        std::fs::write(&new, text).expect("write manifests");
-        std::fs::rename(new, self.manifests.path().join("shop.yaml")).expect("rename manifests");
-    }
-
-    fn start(&self, bin: TempDir) -> Daemon {
-        let manifests = self.manifests.path().to_str().expect("a path in UTF-8");
-        let args = [
-            "--manifests",
-            manifests,
-            "--hostname-override=node1",
-            "--cluster-cidr=10.4.0.0/14",
-            "--iptables-sync-period=1s",
-        ];
-        Daemon::start_with(&Program::Deltaproxy, &self.netns, bin, &args)
-    }
-
-    fn rules(&self) -> String {
-        saved(&self.netns, self.backend, Family::V4)
-    }
-
-    #[track_caller]
-    fn wait_for_rule(&self, text: &str) {
-        eventually(PATIENCE, || {
-            let rules = self.rules();
-            ensure(rules.contains(text), || format!("no `{text}` in\n{rules}"))
-        });
-    }
-
-    #[track_caller]
-    fn wait_for_health(&self, wanted: u16) {
-        eventually(PATIENCE, || {
-            let (status, body) = http::get(&self.netns, Daemon::HEALTH, "/healthz")?;
-            ensure(status == wanted, || {
-                format!("{status}, not {wanted}: {body}")
-            })
-        });
-    }
-
-    fn iptables(&self, args: &[&str]) {
-        run(self
-            .netns
-            .command(real_program(self.backend, "iptables"))
-            .args(args));
-    }
-
-    fn metric(&self, line: &str) -> bool {
-        let page = http::get(&self.netns, Daemon::METRICS, "/metrics");
-        page.is_ok_and(|(_, text)| text.lines().any(|known| known == line))
-    }
-}
-
-/// The backend's programs, but `iptables-restore` is this script; `$REAL` in it is the real one.
-fn with_restore(backend: Backend, script: &str) -> TempDir {
-    let bin = backend_programs(backend);
-    let path = bin.path().join("iptables-restore");
-    std::fs::remove_file(&path).expect("remove a link");
-    write_script(&path, &real_program(backend, "iptables-restore"), script);
-    bin
-}
-
-fn write_script(path: &Path, real: &Path, script: &str) {
-    let text = format!("#!/bin/sh\nREAL={}\n{script}\n", real.display());
-    std::fs::write(path, text).expect("write a script");
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("chmod");
-}
+use support::{Need, machine_has};
 
 fn is_ready() -> bool {
     machine_has(Need::Kernel)

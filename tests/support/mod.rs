@@ -21,6 +21,7 @@ pub mod http;
 pub mod kube;
 pub mod lab;
 pub mod netns;
+pub mod node;
 pub mod objects;
 pub mod process;
 pub mod rules;
