@@ -167,6 +167,8 @@ fn is_lasting(cause: &RunError) -> bool {
         RunError::Failed { ending, stderr, .. } => {
             matches!(ending, Ending::Exited(_)) && !stderr.contains("xtables lock")
         }
+        // The kernel has the table, and somebody may take the rules out again.
+        RunError::Incompatible { .. } => false,
     }
 }
 

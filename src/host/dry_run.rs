@@ -57,11 +57,18 @@ impl<I: Iptables> Iptables for DryRun<I> {
 
     /// A kernel that may not be read counts as empty: a dry run needs no root.
     async fn save(&self, table: Table) -> Result<String, RunError> {
-        Ok(self.kernel.save(table).await.unwrap_or_default())
+        match self.kernel.save(table).await {
+            Err(error @ RunError::Incompatible { .. }) => Err(error),
+            saved => Ok(saved.unwrap_or_default()),
+        }
     }
 
     async fn list(&self, table: Table, chains: &[&str]) -> Result<Option<String>, RunError> {
         self.kernel.list(table, chains).await
+    }
+
+    async fn has(&self, table: Table, chain: &str, rule: &str) -> Result<bool, RunError> {
+        self.kernel.has(table, chain, rule).await
     }
 
     /// Only asks for the counter. If the kernel has it, or would make it, the match is taken for

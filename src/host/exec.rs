@@ -3,6 +3,7 @@
 //! Apart from [`process`](super::process), which knows programs but not iptables.
 
 use std::cell::OnceCell;
+use std::ffi::OsStr;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -94,7 +95,13 @@ impl Iptables for Exec {
     }
 
     async fn save(&self, table: Table) -> Result<String, RunError> {
-        query(&self.programs.save, &["-t", table.as_str()]).await
+        let program = &self.programs.save;
+        let save = query(program, &["-t", table.as_str()]).await?;
+        match incompatible(&save) {
+            // It succeeds all the same, and prints no rules.
+            Some(said) => Err(cannot_show(program, said)),
+            None => Ok(save),
+        }
     }
 
     /// One run of the restore program for all chains: `-S` changes nothing, and on legacy each run
@@ -113,8 +120,33 @@ impl Iptables for Exec {
             Ok(text) => Ok(Some(text)),
             Err(RunError::Failed {
                 ending: Ending::Exited(1),
+                stderr,
                 ..
-            }) => Ok(None),
+            }) => match incompatible(&stderr).filter(|said| !names_own_chain(table, said)) {
+                Some(said) => Err(cannot_show(run.program, said)),
+                None => Ok(None),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn has(&self, table: Table, chain: &str, rule: &str) -> Result<bool, RunError> {
+        let mut args = vec!["-C", chain, "-t", table.as_str()];
+        if self.programs.version.features().wait_seconds {
+            args.splice(0..0, ["-w", "5"]);
+        }
+        args.extend(words(rule));
+        match query(&self.programs.iptables, &args).await {
+            Ok(_) => Ok(true),
+            Err(RunError::Failed {
+                ending: Ending::Exited(1),
+                ..
+            }) => Ok(false),
+            Err(RunError::Failed {
+                ending: Ending::Exited(2),
+                stderr,
+                ..
+            }) if lacks_target(&stderr) => Ok(false),
             Err(error) => Err(error),
         }
     }
@@ -133,6 +165,45 @@ impl Iptables for Exec {
             let _ = self.nfacct_match.set(tried.clone());
         }
         tried.map_err(NoCounter::Match)
+    }
+}
+
+/// The words with which the nft programs give up on what only `nft` can show. One base chain too
+/// many is no reason for them: they say so and print the rest.
+fn incompatible(text: &str) -> Option<&str> {
+    text.lines().find(|line| line.contains(" is incompatible"))
+}
+
+/// Whether these words are about a chain that is not built in. Nobody but us puts rules there, so
+/// the chain is missing: the programs (1.8.9) have the same words for that.
+fn names_own_chain(table: Table, said: &str) -> bool {
+    let after = said.split_once("chain `").map(|(_, after)| after);
+    let name = after.and_then(|after| after.split('\'').next());
+    name.is_some_and(|name| !table.built_in_chains().contains(&name))
+}
+
+/// Whether the rule cannot be there because the chain that it leads to is not; nft, then legacy.
+fn lacks_target(stderr: &str) -> bool {
+    stderr.contains("does not exist") || stderr.contains("Couldn't load target")
+}
+
+/// A rule of ours as arguments. Only whole words are in quotes, and none is escaped.
+fn words(rule: &str) -> Vec<&str> {
+    let mut words = Vec::new();
+    for (place, part) in rule.split('"').enumerate() {
+        if place % 2 == 1 {
+            words.push(part);
+        } else {
+            words.extend(part.split_whitespace());
+        }
+    }
+    words
+}
+
+fn cannot_show(program: &OsStr, said: &str) -> RunError {
+    RunError::Incompatible {
+        program: program.to_string_lossy().into_owned(),
+        said: said.trim_start_matches("# ").to_owned(),
     }
 }
 

@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, VecDeque};
 use nix::errno::Errno;
 
 use super::{Ending, Iptables, NoCounter, RestoreError, Restored, RunError};
-use crate::rules::{Payload, RuleSet, Table};
+use crate::rules::{Payload, Rule, RuleSet, Table};
 
 /// What goes wrong, once each, in the order given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub enum Fault {
     Restore,
     /// The save fails.
     Save,
+    /// The save says that the table holds what only `nft` can show.
+    Incompatible,
     /// A counter is not made.
     Counter,
 }
@@ -125,6 +127,12 @@ impl Iptables for Fake {
                 stderr: "injected".to_owned(),
             });
         }
+        if self.strikes(Fault::Incompatible) {
+            return Err(RunError::Incompatible {
+                program: "iptables-save".to_owned(),
+                said: format!("Table `{table}' is incompatible, use 'nft' tool."),
+            });
+        }
         let save = self.rules.borrow().to_save_text();
         let wanted = format!("*{table}\n");
         let start = save.find(&wanted).unwrap_or(save.len());
@@ -146,6 +154,13 @@ impl Iptables for Fake {
             lines.extend(chain.rules.iter().map(|rule| format!("-A {name} {rule}\n")));
         }
         Ok(Some(lines.concat()))
+    }
+
+    async fn has(&self, table: Table, chain: &str, rule: &str) -> Result<bool, RunError> {
+        let rules = self.rules.borrow();
+        let known = rules.chain(table, chain);
+        let wanted = rule.parse::<Rule>().ok();
+        Ok(known.is_some_and(|chain| chain.rules.iter().any(|rule| Some(rule) == wanted.as_ref())))
     }
 
     async fn make_counter(&self, name: &str) -> Result<(), NoCounter> {

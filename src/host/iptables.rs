@@ -25,13 +25,18 @@ pub trait Iptables {
     /// See [`RestoreError`]: its variants are what the caller can do next.
     async fn restore(&self, payload: &mut dyn Payload) -> Result<Restored, RestoreError>;
 
-    /// What the kernel holds in `table`, as `iptables-save` prints it.
+    /// What the kernel holds in `table`, as `iptables-save` prints it. An error that is not
+    /// [passing](RunError::is_passing) can last as long as somebody else's rules are there.
     async fn save(&self, table: Table) -> Result<String, RunError>;
 
     /// The rules of some chains of `table`, as `-S` prints them: `-N` or `-P` for the chain, then
     /// `-A` for each rule. `None` if one of the chains is not there. An error means that it could
     /// not be told, as while someone else holds the lock.
     async fn list(&self, table: Table, chains: &[&str]) -> Result<Option<String>, RunError>;
+
+    /// Whether `chain` of `table` has this rule, spelled as behind `-A CHAIN`. It can be told of
+    /// many a table that cannot be saved.
+    async fn has(&self, table: Table, chain: &str, rule: &str) -> Result<bool, RunError>;
 
     /// Makes the packet counter `name` unless it is there. After that rules may name it with
     /// `-m nfacct`, until somebody deletes it; while one of them does, nobody can.

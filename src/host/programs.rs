@@ -101,7 +101,10 @@ impl Programs {
         if self.version.features().wait_seconds {
             args.splice(0..0, ["-w", "5"]);
         }
-        query(&self.iptables, &args).await.map(drop)
+        match query(&self.iptables, &args).await {
+            Err(RunError::Failed { stderr, .. }) if tells_of_a_rule(&stderr) => Ok(()),
+            answer => answer.map(drop),
+        }
     }
 }
 
@@ -145,7 +148,7 @@ impl Search {
                     Ok(saved) if has_hint(&saved) => return Ok(suffix),
                     Err(RunError::Spawn { .. }) => return Ok(""),
                     // A family the kernel lacks holds no hint.
-                    Ok(_) | Err(RunError::Failed { .. }) => {}
+                    Ok(_) | Err(RunError::Failed { .. } | RunError::Incompatible { .. }) => {}
                 }
             }
         }
@@ -170,6 +173,11 @@ impl Programs {
     pub fn backend(&self) -> Backend {
         self.version.backend
     }
+}
+
+/// Whether a program failed at somebody's rule, which it can only do where the table is.
+fn tells_of_a_rule(stderr: &str) -> bool {
+    stderr.contains(" is incompatible") || stderr.contains("Parsing nftables rule failed")
 }
 
 fn has_hint(saved: &str) -> bool {

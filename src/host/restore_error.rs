@@ -11,10 +11,7 @@ use std::time::Duration;
 
 use super::Restored;
 use super::process::Finished;
-use super::run_error::{Ending, install_hint, said};
-
-/// The exit status with which iptables reports a resource problem, the held lock among them.
-const RESOURCE_PROBLEM: i32 = 4;
+use super::run_error::{Ending, RESOURCE_PROBLEM, install_hint, said};
 
 /// Why a payload is not in the kernel, split by what the caller does about it.
 #[derive(Debug, thiserror::Error)]

@@ -8,6 +8,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
 
+/// The exit status with which iptables reports a resource problem, the held lock among them.
+pub(super) const RESOURCE_PROBLEM: i32 = 4;
+
 /// Why a program gave no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
@@ -29,6 +32,27 @@ pub enum RunError {
         /// The end of what it printed on stderr.
         stderr: String,
     },
+    /// Somebody has added what only `nft` can show: the rules are there, and what they are remains
+    /// unknown.
+    #[error("`{program}` cannot show all rules: {said}")]
+    Incompatible {
+        /// The name or path that was run.
+        program: String,
+        /// Its words.
+        said: String,
+    },
+}
+
+impl RunError {
+    /// Whether it may be gone a moment later: the lock is held, or a program is being replaced.
+    /// Anything else may last as long as what is in the kernel does.
+    pub const fn is_passing(&self) -> bool {
+        match self {
+            Self::Spawn { .. } => true,
+            Self::Failed { ending, .. } => matches!(ending, Ending::Exited(RESOURCE_PROBLEM)),
+            Self::Incompatible { .. } => false,
+        }
+    }
 }
 
 /// How a program ended.

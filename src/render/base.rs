@@ -29,7 +29,7 @@ pub(super) const NAT_CHAINS: [&str; 4] = [
 ];
 
 /// Kubelet's chain. It has to exist for both families; only IPv4 has anything to say in it.
-pub(super) const FIREWALL: &str = "KUBE-FIREWALL";
+pub const FIREWALL: &str = "KUBE-FIREWALL";
 
 /// Empty chains in every table: while they are there, nobody has flushed us.
 ///

@@ -1,8 +1,8 @@
 //! What a full restore has to know of the kernel: which chains are there to be deleted, and which
 //! jumps are there already.
 //!
-//! Apart because it is read from `iptables-save` and from nothing else; a full payload made
-//! without it is for an empty kernel.
+//! Apart because it is read from `iptables-save`, or asked for bit by bit where that fails; a full
+//! payload made without it is for an empty kernel.
 
 use std::collections::BTreeSet;
 
@@ -22,6 +22,8 @@ pub struct Live {
     /// The tables that were read.
     known: BTreeSet<Table>,
     jumps: Vec<(Table, Box<str>, Rule)>,
+    /// Jumps that were asked for one by one, and are there.
+    seen: Vec<&'static Jump>,
 }
 
 impl Live {
@@ -36,6 +38,16 @@ impl Live {
                 self.read_rule(table, rule);
             }
         }
+    }
+
+    /// Notes that a jump is there, of a table that cannot be read.
+    pub fn saw(&mut self, jump: &'static Jump) {
+        self.seen.push(jump);
+    }
+
+    /// Notes that kubelet's chain is there, of a filter table that cannot be read.
+    pub const fn saw_firewall(&mut self) {
+        self.has_firewall = true;
     }
 
     /// The jumps that are missing, in the order in which to put them on top.
@@ -91,6 +103,9 @@ impl Live {
     }
 
     fn has(&self, jump: &Jump) -> bool {
+        if self.seen.contains(&jump) {
+            return true;
+        }
         let Ok(wanted) = jump.rule.parse::<Rule>() else {
             return false;
         };

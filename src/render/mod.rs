@@ -38,7 +38,7 @@ mod stats;
 #[cfg(test)]
 mod tests;
 
-pub use base::CANARY;
+pub use base::{CANARY, FIREWALL};
 pub use chain::{ChainKind, ServiceChain, is_service_chain};
 pub use counter::{Counter, Counters};
 pub use full::Full;

@@ -4,6 +4,7 @@
 //!
 //! Upstream: pkg/util/iptables/iptables.go, `Monitor` (v1.36)
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use crate::host::{Iptables, RunError};
@@ -23,17 +24,17 @@ pub(super) struct Canary {
     every: Option<Duration>,
     next: Option<Instant>,
     is_planted: bool,
+    /// The tables that could not be read the last time.
+    unclear: BTreeSet<Table>,
 }
 
 /// What was seen.
-#[derive(Debug)]
-pub(super) enum Sight {
-    /// All is there, or there is nothing to look for yet.
-    Alive,
-    /// It cannot be told for this table; next time, perhaps.
-    Unclear(Table, RunError),
+#[derive(Debug, Default)]
+pub(super) struct Sight {
+    /// Of these tables it cannot be told any more. Each is named once, until it can be read again.
+    pub(super) unclear: Vec<(Table, RunError)>,
     /// This table has lost rules of ours.
-    Gone(Table),
+    pub(super) gone: Option<Table>,
 }
 
 impl Canary {
@@ -44,6 +45,7 @@ impl Canary {
             every,
             next: every.map(|every| now + every),
             is_planted: false,
+            unclear: BTreeSet::new(),
         }
     }
 
@@ -60,16 +62,26 @@ impl Canary {
     /// Looks now.
     pub(super) async fn look(&mut self, iptables: &impl Iptables, now: Instant) -> Sight {
         self.next = self.every.map(|every| now + every);
+        let mut sight = Sight::default();
         if !self.is_planted {
-            return Sight::Alive;
+            return sight;
         }
         for table in TABLES {
             match iptables.list(table, &guarded_chains(table)).await {
-                Ok(Some(listing)) if is_intact(table, &listing) => {}
-                Ok(_) => return Sight::Gone(table),
-                Err(error) => return Sight::Unclear(table, error),
+                Ok(listing) => {
+                    self.unclear.remove(&table);
+                    if !listing.is_some_and(|listing| is_intact(table, &listing)) {
+                        sight.gone = Some(table);
+                        return sight;
+                    }
+                }
+                Err(error) => {
+                    if self.unclear.insert(table) {
+                        sight.unclear.push((table, error));
+                    }
+                }
             }
         }
-        Sight::Alive
+        sight
     }
 }

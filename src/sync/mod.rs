@@ -16,6 +16,7 @@
 
 mod canary;
 mod decide;
+mod inspect;
 mod outcome;
 mod pacer;
 mod report;

@@ -8,6 +8,7 @@ use super::decide::Scope;
 use super::pacer::End;
 use crate::host::{Excerpt, NoCounter, RestoreError, RunError};
 use crate::render::{PayloadStats, RuleCounts};
+use crate::rules::Table;
 
 /// One sync: one attempt, or two if a partial one failed.
 #[derive(Debug)]
@@ -35,6 +36,8 @@ pub struct Attempt {
     pub payload: Vec<u8>,
     /// Why rules do without a counter, or without both; only when that is new.
     pub no_counter: Option<NoCounter>,
+    /// The tables that could not be read, and why; only those that could be before.
+    pub unread: Vec<(Table, RunError)>,
     /// How long others kept the lock.
     pub lock_wait: Duration,
     /// How it ended.

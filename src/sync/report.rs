@@ -111,6 +111,9 @@ impl Reporter {
         if let Some(cause) = &attempt.no_counter {
             info!(family = %self.family, %cause, "some packets are not counted");
         }
+        for (table, cause) in &attempt.unread {
+            warn!(family = %self.family, %table, "stale chains stay: cannot read the rules: {cause}");
+        }
         match &attempt.result {
             Ok(()) => {
                 self.metrics.restored(size, attempt.stats.bytes);

@@ -3,15 +3,17 @@
 //! Apart from the [`task`](super::task) that runs it because this is the specification of a sync,
 //! and that is only about when.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use super::decide::{FullReason, History, Scope};
+use super::inspect::{Unread, inspect};
 use super::outcome::{Attempt, Failure, Outcome};
 use super::surroundings::Surroundings;
 use crate::host::{Iptables, NoCounter, RestoreError, Restored, excerpt};
 use crate::render::{
-    self, Counter, Counters, Full, Ledger, Live, Options, Partial, PartialRestore, Setting,
+    self, Counter, Counters, Full, Ledger, Options, Partial, PartialRestore, Setting,
 };
 use crate::rules::{Payload, Table, Text};
 use crate::tracker::Tracker;
@@ -40,6 +42,8 @@ pub struct Syncer<I> {
     /// What the kernel has.
     ledger: Ledger,
     history: History,
+    /// The tables that could not be read by the last full sync.
+    unread: BTreeSet<Table>,
 }
 
 impl<I: Iptables> Syncer<I> {
@@ -53,6 +57,7 @@ impl<I: Iptables> Syncer<I> {
             clock,
             ledger,
             history,
+            unread: BTreeSet::new(),
         }
     }
 
@@ -123,11 +128,11 @@ impl<I: Iptables> Syncer<I> {
 
     async fn attempt(&mut self, scope: Scope, options: &mut Options) -> Attempt {
         let started = (self.clock)();
-        let mut no_counter = None;
+        let (mut no_counter, mut unread) = (None, Vec::new());
         let (partial, restored) = match scope {
             Scope::Full(_) => {
                 (options.counters, no_counter) = self.make_counters().await;
-                self.full(options).await
+                self.full(options, &mut unread).await
             }
             Scope::Partial => self.partial(options).await,
         };
@@ -144,6 +149,7 @@ impl<I: Iptables> Syncer<I> {
             stats: partial.stats,
             payload: partial.text,
             no_counter,
+            unread,
             lock_wait: restored
                 .as_ref()
                 .map_or(Duration::ZERO, |done| done.lock_wait),
@@ -168,13 +174,20 @@ impl<I: Iptables> Syncer<I> {
         (counters, why_not.filter(|_| is_new))
     }
 
-    async fn full(&mut self, options: &Options) -> (Partial, Result<Restored, Failure>) {
+    async fn full(
+        &mut self,
+        options: &Options,
+        unread: &mut Vec<Unread>,
+    ) -> (Partial, Result<Restored, Failure>) {
         // Until the restore has succeeded nobody knows what the kernel holds; and two ledgers of a
         // large cluster need not be in memory at once.
         self.ledger = Ledger::default();
-        let live = match self.live().await {
-            Ok(live) => live,
-            Err(failure) => return (Partial::default(), Err(failure)),
+        let live = match inspect(&self.iptables).await {
+            Ok((live, found)) => {
+                *unread = self.news(found);
+                live
+            }
+            Err(error) => return (Partial::default(), Err(Failure::Save(error))),
         };
         let zone = self.tracker.node().and_then(|node| node.zone.as_deref());
         let payload = || Full::new(&self.tracker, Setting { options, zone }, &live);
@@ -197,13 +210,12 @@ impl<I: Iptables> Syncer<I> {
         )
     }
 
-    async fn live(&self) -> Result<Live, Failure> {
-        let mut live = Live::default();
-        for table in [Table::Filter, Table::Nat] {
-            let save = self.iptables.save(table).await.map_err(Failure::Save)?;
-            live.read(table, &save);
-        }
-        Ok(live)
+    /// What was not known before about tables that cannot be read.
+    fn news(&mut self, mut unread: Vec<Unread>) -> Vec<Unread> {
+        let now = unread.iter().map(|(table, _)| *table).collect();
+        let before = std::mem::replace(&mut self.unread, now);
+        unread.retain(|(table, _)| !before.contains(table));
+        unread
     }
 
     async fn partial(&mut self, options: &Options) -> (Partial, Result<Restored, Failure>) {

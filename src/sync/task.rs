@@ -8,7 +8,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::canary::{Canary, Sight};
+use super::canary::Canary;
 use super::decide::FullReason;
 use super::pacer::{End, Pacer};
 use super::report::Reporter;
@@ -132,14 +132,13 @@ impl<I: Iptables> Task<I> {
         let sight = canary
             .look(self.syncer.iptables(), Instant::now().into_std())
             .await;
-        match sight {
-            Sight::Alive => {}
-            Sight::Unclear(table, error) => self.reporter.unclear(table, &error),
-            Sight::Gone(table) => {
-                self.reporter.flushed(table);
-                self.syncer.force_full(FullReason::Flushed);
-                self.request();
-            }
+        for (table, error) in &sight.unclear {
+            self.reporter.unclear(*table, error);
+        }
+        if let Some(table) = sight.gone {
+            self.reporter.flushed(table);
+            self.syncer.force_full(FullReason::Flushed);
+            self.request();
         }
     }
 }

@@ -220,6 +220,58 @@ fn save_gives_what_was_printed() {
     );
 }
 
+#[test]
+fn a_table_that_only_nft_can_show_is_not_taken_for_an_empty_one() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    script(
+        path,
+        "iptables-save",
+        "echo \"# Table \\`nat' is incompatible, use 'nft' tool.\"",
+    );
+    let error = block_on(exec(path, LONG).save(Table::Nat)).unwrap_err();
+    assert!(matches!(error, RunError::Incompatible { .. }), "{error}");
+    assert!(!error.is_passing());
+    let listed = |chain: &str| {
+        let body = format!(
+            "cat >/dev/null; echo \"chain \\`{chain}' in table \\`nat' is incompatible\" >&2; exit 1"
+        );
+        script(path, "iptables-restore", &body);
+        block_on(exec(path, LONG).list(Table::Nat, &[chain]))
+    };
+    let unknown = listed("OUTPUT").unwrap_err();
+    assert!(matches!(unknown, RunError::Incompatible { .. }));
+    // The same words for a chain that is missing, which is all that can be wrong with one of ours.
+    assert_eq!(listed("KUBE-POSTROUTING").unwrap(), None);
+}
+
+#[test]
+fn a_rule_is_asked_for_word_by_word() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let asked = |body: &str| {
+        let body = format!("printf '%s|' \"$@\" >{}/args; {body}", path.display());
+        script(path, "iptables", &body);
+        let rule = "-m comment --comment \"two words\" -j KUBE-X";
+        block_on(exec(path, LONG).has(Table::Nat, "OUTPUT", rule))
+    };
+    assert!(asked("exit 0").unwrap());
+    let args = std::fs::read_to_string(path.join("args")).unwrap();
+    assert_eq!(
+        args,
+        "-w|5|-C|OUTPUT|-t|nat|-m|comment|--comment|two words|-j|KUBE-X|"
+    );
+    assert!(!asked("exit 1").unwrap());
+    assert!(!asked("echo \"Chain 'KUBE-X' does not exist\" >&2; exit 2").unwrap());
+    assert!(!asked("echo \"Couldn't load target \\`KUBE-X'\" >&2; exit 2").unwrap());
+    assert!(asked("echo 'unknown option' >&2; exit 2").is_err());
+    assert!(asked("exit 3").is_err());
+    let held = asked("exit 4").unwrap_err();
+    assert!(held.is_passing(), "{held}");
+}
+
 /// Both sets of programs, the hint chain printed by the one program named.
 fn host_with_hint(folder: &Path, hinted: &str) {
     for prefix in ["iptables", "ip6tables"] {

@@ -100,6 +100,13 @@ impl Iptables for Both {
         self.fake.list(table, chains).await
     }
 
+    async fn has(&self, table: Table, chain: &str, rule: &str) -> Result<bool, RunError> {
+        match &self.real {
+            Some(real) => real.has(table, chain, rule).await,
+            None => self.fake.has(table, chain, rule).await,
+        }
+    }
+
     async fn make_counter(&self, name: &str) -> Result<(), NoCounter> {
         let faked = self.fake.make_counter(name).await;
         match &self.real {

@@ -176,6 +176,7 @@ impl World {
             self.syncer.iptables().inject(match word.as_str() {
                 "restore" => Fault::Restore,
                 "save" => Fault::Save,
+                "incompatible" => Fault::Incompatible,
                 "counter" => Fault::Counter,
                 other => return Err(format!("`{other}` does not fail")),
             });
