@@ -7,10 +7,8 @@
 
 mod support;
 
-use std::path::Path;
-
-use support::daemon::{Backend, Daemon};
-use support::node::{Node, SHOP, with_restore};
+use support::daemon::{Backend, Daemon, backend_programs};
+use support::node::{Node, SHOP, wait_for_looks, with_counted_restore};
 use support::process::run;
 use support::rules::endpoint_chain;
 use support::wait::{PATIENCE, ensure, eventually};
@@ -56,11 +54,10 @@ fn is_lived_with(rule: &str) {
     let calls = node.manifests.path().join(".calls");
     for (shop, last) in shops.iter().zip([11, 12, 13]) {
         node.write(shop);
-        let script = format!("echo >>{}\nexec $REAL \"$@\"", calls.display());
-        let mut daemon = node.start(with_restore(Backend::Nft, &script));
+        let mut daemon = node.start(with_counted_restore(Backend::Nft, &calls));
         wait_for_endpoint(&node, last);
         assert_jumps(&node, &daemon);
-        wait_for_calls(&calls, 15);
+        wait_for_looks(&calls, 5);
         assert_jumps(&node, &daemon);
         let log = daemon.log();
         assert_eq!(log.matches("stale chains stay").count(), 1, "{log}");
@@ -81,12 +78,31 @@ fn a_flush_is_noticed_beside_a_map() {
     }
     let node = Node::new(Backend::Nft);
     run(node.netns.command("nft").arg(MAP_IN_NAT));
-    let daemon = node.start(with_restore(Backend::Nft, "exec $REAL \"$@\""));
+    let daemon = node.start(backend_programs(Backend::Nft));
     wait_for_endpoint(&node, 12);
     node.iptables(&["-w", "-t", "nat", "-F", "PREROUTING"]);
     eventually(PATIENCE, || {
         let jumps = jumps(&node, "nat");
         ensure(jumps == 3, || format!("{jumps} jumps\n{}", daemon.log()))
+    });
+    assert_jumps(&node, &daemon);
+}
+
+#[test]
+fn a_rule_that_cannot_be_printed_is_removed_from_a_chain_of_ours() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let node = Node::new(Backend::Nft);
+    let daemon = node.start(backend_programs(Backend::Nft));
+    wait_for_endpoint(&node, 12);
+    let rule = "insert rule ip nat KUBE-POSTROUTING ct state established,related accept";
+    run(node.netns.command("nft").arg(rule));
+    eventually(PATIENCE, || {
+        let listed = listed(&node, "nat");
+        ensure(!listed.contains("established"), || {
+            format!("{listed}\n{}", daemon.log())
+        })
     });
     assert_jumps(&node, &daemon);
 }
@@ -127,15 +143,4 @@ fn listed(node: &Node, table: &str) -> String {
     let output = command.args(["list", "table", "ip", table]).output();
     let output = output.expect("run nft");
     String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-/// Waits until the restore program was run so often again: three times for each look, and 15
-/// are five periods.
-fn wait_for_calls(calls: &Path, more: usize) {
-    let count = || std::fs::read(calls).map_or(0, |text| text.len());
-    let before = count();
-    eventually(PATIENCE, || {
-        let now = count();
-        ensure(now >= before + more, || format!("{before}, then {now}"))
-    });
 }

@@ -1,6 +1,6 @@
 //! Looks whether our rules are still in the kernel.
 //!
-//! Apart because it is about others: firewalls that reload, people who flush.
+//! Apart because it is about others: firewalls that reload, people who flush or edit.
 //!
 //! Upstream: pkg/util/iptables/iptables.go, `Monitor` (v1.36)
 
@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use crate::host::{Iptables, RunError};
-use crate::render::{guarded_chains, is_intact};
+use crate::render::{Options, guarded_chains, is_intact};
 use crate::rules::Table;
 
 /// The tables to look at, the cheapest first.
@@ -23,7 +23,6 @@ pub(super) struct Canary {
     /// `None`: never.
     every: Option<Duration>,
     next: Option<Instant>,
-    is_planted: bool,
     /// The tables that could not be read the last time.
     unclear: BTreeSet<Table>,
 }
@@ -33,7 +32,7 @@ pub(super) struct Canary {
 pub(super) struct Sight {
     /// Of these tables it cannot be told any more. Each is named once, until it can be read again.
     pub(super) unclear: Vec<(Table, RunError)>,
-    /// This table has lost rules of ours.
+    /// This table has lost rules of ours, or somebody changed them.
     pub(super) gone: Option<Table>,
 }
 
@@ -44,7 +43,6 @@ impl Canary {
         Self {
             every,
             next: every.map(|every| now + every),
-            is_planted: false,
             unclear: BTreeSet::new(),
         }
     }
@@ -54,23 +52,24 @@ impl Canary {
         self.next
     }
 
-    /// A sync has succeeded: from now on our rules should be there.
-    pub(super) fn planted(&mut self) {
-        self.is_planted = true;
-    }
-
-    /// Looks now.
-    pub(super) async fn look(&mut self, iptables: &impl Iptables, now: Instant) -> Sight {
+    /// Looks now for the rules that were written with these options; `None`: no one knows what is
+    /// there, and nothing is looked for.
+    pub(super) async fn look(
+        &mut self,
+        iptables: &impl Iptables,
+        written: Option<&Options>,
+        now: Instant,
+    ) -> Sight {
         self.next = self.every.map(|every| now + every);
         let mut sight = Sight::default();
-        if !self.is_planted {
+        let Some(options) = written else {
             return sight;
-        }
+        };
         for table in TABLES {
-            match iptables.list(table, &guarded_chains(table)).await {
+            match iptables.list(table, &guarded_chains(table, options)).await {
                 Ok(listing) => {
                     self.unclear.remove(&table);
-                    if !listing.is_some_and(|listing| is_intact(table, &listing)) {
+                    if !listing.is_some_and(|listing| is_intact(table, &listing, options)) {
                         sight.gone = Some(table);
                         return sight;
                     }

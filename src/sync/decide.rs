@@ -33,7 +33,7 @@ pub enum FullReason {
     First,
     /// The last restore failed: nobody knows what the kernel holds.
     Failed,
-    /// Somebody flushed our chains.
+    /// Somebody flushed or changed our chains.
     Flushed,
     /// This node moved to another zone: hints mean something else for every Service.
     ZoneChanged,

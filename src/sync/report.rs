@@ -206,9 +206,9 @@ impl Reporter {
         warn!(family = %self.family, %table, "cannot tell whether our rules are there: {cause}");
     }
 
-    /// Our rules are gone.
+    /// Our rules are gone, or not what we wrote.
     pub(super) fn flushed(&self, table: Table) {
-        warn!(family = %self.family, %table, "our rules are gone; restoring everything");
+        warn!(family = %self.family, %table, "our rules are gone or changed; restoring everything");
     }
 }
 

@@ -42,6 +42,8 @@ pub struct Syncer<I> {
     /// What the kernel has.
     ledger: Ledger,
     history: History,
+    /// What the last full restore was written with, if the kernel took it.
+    written: Option<Options>,
     /// The tables that could not be read by the last full sync.
     unread: BTreeSet<Table>,
 }
@@ -57,6 +59,7 @@ impl<I: Iptables> Syncer<I> {
             clock,
             ledger,
             history,
+            written: None,
             unread: BTreeSet::new(),
         }
     }
@@ -69,6 +72,12 @@ impl<I: Iptables> Syncer<I> {
     /// The next sync has to be full.
     pub fn force_full(&mut self, reason: FullReason) {
         self.history.force_full(reason);
+    }
+
+    /// What the rules in the kernel that are the same for all Services were written with; `None`
+    /// while nobody knows what is there. Partial restores do not touch them.
+    pub const fn written(&self) -> Option<&Options> {
+        self.written.as_ref()
     }
 
     /// Whether it needs the machine's addresses for [`Syncer::once`].
@@ -182,6 +191,7 @@ impl<I: Iptables> Syncer<I> {
         // Until the restore has succeeded nobody knows what the kernel holds; and two ledgers of a
         // large cluster need not be in memory at once.
         self.ledger = Ledger::default();
+        self.written = None;
         let live = match inspect(&self.iptables).await {
             Ok((live, found)) => {
                 *unread = self.news(found);
@@ -197,6 +207,7 @@ impl<I: Iptables> Syncer<I> {
         let result = match restored {
             Ok(restored) => {
                 self.ledger = ledger;
+                self.written = Some(options.clone());
                 Ok(restored)
             }
             Err(error) => Err(Failure::refused(error, &mut payload())),

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::canary::Canary;
 use super::decide::FullReason;
-use super::pacer::{End, Pacer};
+use super::pacer::Pacer;
 use super::report::Reporter;
 use super::syncer::Syncer;
 use crate::host::{Iptables, local_addresses};
@@ -59,11 +59,7 @@ impl<I: Iptables> Task<I> {
         loop {
             match self.next_event(&canary).await {
                 Event::Changed(change) => self.take(change),
-                Event::Due => {
-                    if self.sync().await == End::Applied {
-                        canary.planted();
-                    }
-                }
+                Event::Due => self.sync().await,
                 Event::Look => self.look(&mut canary).await,
                 Event::Shutdown => return,
             }
@@ -110,7 +106,7 @@ impl<I: Iptables> Task<I> {
         self.reporter.queued(now);
     }
 
-    async fn sync(&mut self) -> End {
+    async fn sync(&mut self) {
         let machine = if self.syncer.needs_machine_addresses() {
             self.reporter.addresses(local_addresses())
         } else {
@@ -123,15 +119,13 @@ impl<I: Iptables> Task<I> {
         self.pacer.finished(started, ended, outcome.end());
         self.reporter
             .finished(&outcome, &self.syncer.tracker, ended);
-        outcome.end()
     }
 
-    /// Looks for our rules; if some are gone, somebody has flushed a table, and everything is
-    /// restored at once.
+    /// Looks for our rules; if some are gone, somebody has flushed or edited a table, and everything
+    /// is restored at once.
     async fn look(&mut self, canary: &mut Canary) {
-        let sight = canary
-            .look(self.syncer.iptables(), Instant::now().into_std())
-            .await;
+        let (syncer, now) = (&self.syncer, Instant::now().into_std());
+        let sight = canary.look(syncer.iptables(), syncer.written(), now).await;
         for (table, error) in &sight.unclear {
             self.reporter.unclear(*table, error);
         }

@@ -83,6 +83,15 @@ impl Node {
         saved(&self.netns, self.backend, Family::V4)
     }
 
+    /// The same without what differs without meaning anything: comments with times, and counters.
+    pub fn rules_alone(&self) -> Vec<String> {
+        let save = self.rules();
+        let lines = save.lines().filter(|line| !line.starts_with('#'));
+        lines
+            .map(|line| line.split(" [").next().unwrap_or_default().to_owned())
+            .collect()
+    }
+
     /// Waits until a saved rule holds this text.
     #[track_caller]
     pub fn wait_for_rule(&self, text: &str) {
@@ -132,4 +141,22 @@ pub fn write_script(path: &Path, real: &Path, script: &str) {
     let text = format!("#!/bin/sh\nREAL={}\n{script}\n", real.display());
     std::fs::write(path, text).expect("write a script");
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("chmod");
+}
+
+/// The backend's programs, but each run of `iptables-restore` adds a byte to this file.
+pub fn with_counted_restore(backend: Backend, calls: &Path) -> TempDir {
+    let script = format!("echo >>{}\nexec $REAL \"$@\"", calls.display());
+    with_restore(backend, &script)
+}
+
+/// Waits until the kernel has been looked at so often again: with three runs each.
+pub fn wait_for_looks(calls: &Path, looks: usize) {
+    let count = || std::fs::read(calls).map_or(0, |text| text.len());
+    let before = count();
+    eventually(PATIENCE, || {
+        let now = count();
+        ensure(now >= before + 3 * looks, || {
+            format!("{before}, then {now}")
+        })
+    });
 }

@@ -8,7 +8,7 @@ use crate::render::{Full, Live, LocalhostNodePorts, Options, Setting};
 use crate::rules::{Backend, Payload, Table};
 
 /// A cluster without Services: every service chain in the kernel is stale.
-struct Nobody(BTreeMap<ServiceName, ServiceState>);
+pub(super) struct Nobody(pub(super) BTreeMap<ServiceName, ServiceState>);
 
 impl Services for Nobody {
     fn all(&self) -> Box<dyn Iterator<Item = (&ServiceName, &ServiceState)> + '_> {
@@ -36,23 +36,22 @@ fn lines(backend: Backend, saves: &[(Table, &str)], beginnings: &[&str]) -> Vec<
         live.read(*table, save);
     }
     let (nobody, options) = (Nobody(BTreeMap::new()), options(backend));
-    let mut full = Full::new(
-        &nobody,
-        Setting {
-            options: &options,
-            zone: None,
-        },
-        &live,
-    );
-    let mut text = Vec::new();
-    while full.write_next(&mut text) {}
-    let text = String::from_utf8(text).unwrap();
+    let text = payload(&nobody, &options, &live);
     let wanted = |line: &&str| {
         beginnings
             .iter()
             .any(|beginning| line.starts_with(beginning))
     };
     text.lines().filter(wanted).map(str::to_owned).collect()
+}
+
+/// The full payload.
+pub(super) fn payload(services: &Nobody, options: &Options, live: &Live) -> String {
+    let zone = None;
+    let mut full = Full::new(services, Setting { options, zone }, live);
+    let mut text = Vec::new();
+    while full.write_next(&mut text) {}
+    String::from_utf8(text).unwrap()
 }
 
 #[test]

@@ -1,3 +1,4 @@
 //! Tables for what scenarios cannot reach.
 
+mod guard;
 mod live;
