@@ -18,9 +18,10 @@ use support::{Need, machine_has};
 const STATES_IN_FILTER: &str = "table ip filter { chain INPUT { type filter hook input priority 0; \
     ct state established,related accept; }; }";
 
-/// The nat table counts as incompatible.
-const STATES_IN_NAT: &str = "table ip nat { chain PREROUTING { type nat hook prerouting priority \
-    -100; ct state established,related accept; }; }";
+/// The nat table counts as incompatible, and the chain that is listed to see whether the kernel
+/// answers cannot be listed.
+const STATES_IN_NAT: &str = "table ip nat { chain POSTROUTING { type nat hook postrouting \
+    priority 100; ct state established,related accept; }; }";
 
 /// Saving the nat table fails with status 3.
 const MAP_IN_NAT: &str =
