@@ -37,7 +37,15 @@ pub fn is_intact(table: Table, listing: &str, options: &Options) -> bool {
         && live.missing_jumps(table).next().is_none()
         && fixed_chains(table, options)
             .iter()
-            .all(|chain| rules_of(chain, listing).eq(rules_of(chain, &written)))
+            .all(|chain| holds(chain, listing, &written))
+}
+
+/// Whether a chain holds what was written. `KUBE-FIREWALL` may hold more behind it: kubelets before
+/// 1.28 append a rule of their own, and would do so again for ever.
+fn holds(chain: &str, listing: &str, written: &str) -> bool {
+    let mut held = rules_of(chain, listing);
+    rules_of(chain, written).all(|rule| held.next() == Some(rule))
+        && (chain == FIREWALL || held.next().is_none())
 }
 
 /// The chains whose rules depend on options alone.

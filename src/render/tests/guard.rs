@@ -76,3 +76,17 @@ fn what_was_written_is_intact_and_nothing_less_or_more_is() {
         }
     }
 }
+
+#[test]
+fn kubelet_may_add_to_the_chain_that_it_shares() {
+    for options in variants()
+        .into_iter()
+        .filter(crate::render::base::fills_firewall)
+    {
+        let mut lines = listing(&kernel(&options), Table::Filter, &options);
+        lines.push("-A KUBE-FIREWALL -m mark --mark 0x8000/0x8000 -j DROP".to_owned());
+        assert!(is_intact(Table::Filter, &lines.join("\n"), &options));
+        lines.push("-A KUBE-FORWARD -m mark --mark 0x8000/0x8000 -j DROP".to_owned());
+        assert!(!is_intact(Table::Filter, &lines.join("\n"), &options));
+    }
+}
