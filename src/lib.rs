@@ -20,7 +20,7 @@
 //! | layer | modules |
 //! |---|---|
 //! | words | [`net`] |
-//! | data | [`model`]: what a Service means; [`rules`]: what a payload means |
+//! | data | [`model`]: what a Service means; [`rules`]: what a payload means; [`catalog`]: which Services rules are about |
 //! | core | [`ingest`], [`tracker`], [`select`], then [`render`] |
 //! | shell | [`host`], [`telemetry`], [`watch`], [`health`] |
 //! | loop | [`sync`] |
@@ -46,6 +46,8 @@ pub mod net;
 
 pub mod model;
 pub mod rules;
+
+pub mod catalog;
 
 pub mod ingest;
 pub mod select;

@@ -19,6 +19,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("net", &[]),
     ("model", &["net"]),
     ("rules", &["net"]),
+    ("catalog", &["rules"]),
     ("ingest", &["model", "net"]),
     ("tracker", &["model", "net"]),
     ("select", &["model", "net"]),
@@ -64,6 +65,7 @@ const BELOW_CONFIG: &[&str] = &[
 
 const ANYTHING: &[&str] = &[
     "app",
+    "catalog",
     "cli",
     "config",
     "health",
@@ -82,6 +84,7 @@ const ANYTHING: &[&str] = &[
 
 /// What is a function of its input and nothing else: paths below src, by their beginning.
 const PURE: &[&str] = &[
+    "catalog/",
     "health/state.rs",
     "ingest/",
     "model/",

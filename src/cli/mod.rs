@@ -12,6 +12,8 @@ mod output;
 mod packaging;
 mod render;
 mod run;
+mod services;
+mod snapshot;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -29,6 +31,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let result = match cli.command {
         Command::Run(args) => run::run(&args),
         Command::Render(args) => render::render(&args),
+        Command::Services(args) => services::services(&args),
         Command::Completions { shell } => packaging::completions(shell),
         Command::Man { command } => packaging::manual(command.as_deref()),
     };

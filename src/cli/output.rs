@@ -1,8 +1,12 @@
 //! Stdout is data.
 //!
-//! Apart so that every command buffers, flushes and fails alike.
+//! Apart so that every command buffers, flushes and fails alike, and because colours are decided
+//! here: commands write them always, and what is no terminal, or a user who set NO_COLOR, never sees
+//! them.
 
 use std::io::{self, BufWriter, Write};
+
+use anstream::AutoStream;
 
 /// Writes data to stdout, buffered, to its end.
 ///
@@ -14,7 +18,7 @@ pub(super) fn stdout(
 ) -> anyhow::Result<()> {
     let mut data = Vec::new();
     write(&mut data)?;
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = BufWriter::new(AutoStream::auto(io::stdout().lock()));
     out.write_all(&data)?;
     Ok(out.flush()?)
 }

@@ -4,7 +4,7 @@
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use super::flags::{RulesArgs, RunArgs, SourceArgs};
+use super::flags::{OriginArgs, RulesArgs, RunArgs, SourceArgs};
 
 /// A drop-in replacement for kube-proxy's iptables mode that restores only what changed.
 #[derive(Debug, Parser)]
@@ -30,6 +30,9 @@ pub enum Command {
     /// Print all rules as a payload for `iptables-restore --noflush`
     #[command(after_help = RENDER_EXAMPLES, args_override_self = true)]
     Render(Box<RenderArgs>),
+    /// List the service ports that rules are for, and who answers
+    #[command(after_help = SERVICES_EXAMPLES, args_override_self = true)]
+    Services(Box<ServicesArgs>),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -38,7 +41,7 @@ pub enum Command {
     /// Print a manual page: of a command, or of the program
     Man {
         /// The command
-        #[arg(value_parser = ["run", "render"])]
+        #[arg(value_parser = ["run", "render", "services"])]
         command: Option<String>,
     },
 }
@@ -58,6 +61,23 @@ const RENDER_EXAMPLES: &str = "\
 Examples:
   deltaproxy render --manifests ./services --cluster-cidr 10.244.0.0/16
   kubectl get services,endpointslices -A -o yaml | deltaproxy render --manifests - --family ipv6";
+
+const SERVICES_EXAMPLES: &str = "\
+Examples:
+  On a node, whoever wrote its rules:
+    deltaproxy services
+  From a dump, without root:
+    deltaproxy services --from-save iptables.txt --from-save ip6tables.txt
+  What would be written for some manifests:
+    deltaproxy services --manifests ./services";
+
+/// Flags of `services`.
+#[derive(Debug, Clone, Args)]
+pub struct ServicesArgs {
+    /// Which rules.
+    #[command(flatten)]
+    pub origin: OriginArgs,
+}
 
 /// Flags of `render`.
 #[derive(Debug, Clone, Args)]

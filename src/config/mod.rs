@@ -28,10 +28,10 @@ mod tests;
 
 use std::time::Duration;
 
-pub use args::{Cli, Command, FamilyArg, RenderArgs};
+pub use args::{Cli, Command, FamilyArg, RenderArgs, ServicesArgs};
 pub use command_line::normalize;
-pub use flags::{RulesArgs, RunArgs, SourceArgs};
-pub use resolve::{render, run};
+pub use flags::{OriginArgs, RulesArgs, RunArgs, SourceArgs};
+pub use resolve::{desired, run};
 pub use resolved::{
     Config, ConfigFile, Conntrack, LoggingFormat, NodeSettings, RenderConfig, Serving, Source,
     Taken,

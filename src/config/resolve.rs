@@ -6,7 +6,6 @@
 //! Upstream: `cmd/kube-proxy/app/options.go`, `Complete` (v1.36)
 
 use super::FULL_SYNC_PERIOD;
-use super::args::RenderArgs;
 use super::feature_gates::EXTERNAL_IPS;
 use super::flags::{RulesArgs, RunArgs, SourceArgs};
 use super::kube_proxy::{self, KubeProxyConfiguration};
@@ -38,15 +37,18 @@ pub fn run(args: &RunArgs, file: Option<&ConfigFile>, host_name: &str) -> Result
     }))
 }
 
-/// The meaning of `render`'s flags.
-pub fn render(args: &RenderArgs, host_name: &str) -> Result<RenderConfig, Unusable> {
+/// The meaning of the flags of commands that render and do not run.
+pub fn desired(
+    source: &SourceArgs,
+    shape: &RulesArgs,
+    host_name: &str,
+) -> Result<RenderConfig, Unusable> {
     let mut configuration = KubeProxyConfiguration::defaults();
-    args.source.apply(&mut configuration);
-    args.rules.apply(&mut configuration);
+    source.apply(&mut configuration);
+    shape.apply(&mut configuration);
     configuration.choose_modes();
     let mut problems = Problems::default();
-    let typed = (&args.source, &args.rules);
-    let config = rules(&configuration, typed, host_name, &mut problems);
+    let config = rules(&configuration, (source, shape), host_name, &mut problems);
     problems.unless_any(config)
 }
 

@@ -169,6 +169,11 @@ impl Search {
 }
 
 impl Programs {
+    /// All tables of the kernel, as the save program prints them.
+    pub async fn save_all(&self) -> Result<String, RunError> {
+        query(&self.save, &[]).await
+    }
+
     /// The backend that `--version` named.
     pub fn backend(&self) -> Backend {
         self.version.backend

@@ -103,6 +103,22 @@ impl<T> PerFamily<T> {
         }
     }
 
+    /// References to both.
+    pub const fn as_ref(&self) -> PerFamily<&T> {
+        PerFamily {
+            v4: &self.v4,
+            v6: &self.v6,
+        }
+    }
+
+    /// Another value made of each.
+    pub fn map<U>(self, mut make: impl FnMut(IpFamily, T) -> U) -> PerFamily<U> {
+        PerFamily {
+            v4: make(IpFamily::V4, self.v4),
+            v6: make(IpFamily::V6, self.v6),
+        }
+    }
+
     /// Both values with their family, IPv4 first.
     pub fn into_pairs(self) -> [(IpFamily, T); 2] {
         [(IpFamily::V4, self.v4), (IpFamily::V6, self.v6)]

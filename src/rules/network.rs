@@ -27,6 +27,12 @@ impl Network {
         masked(ip, self.mask) == Some(self.address)
     }
 
+    /// The one address that is in it, if it is only one.
+    pub fn host(self) -> Option<IpAddr> {
+        let bits = if self.mask.is_ipv4() { 32 } else { 128 };
+        (self.prefix() == Some(bits)).then_some(self.address)
+    }
+
     /// Whether every address is in it, in which case iptables does not print it.
     pub(super) fn is_everything(self) -> bool {
         self.prefix() == Some(0)

@@ -39,7 +39,7 @@ impl Share {
     }
 
     /// The chance that was meant: `1/n` if the stored number is what `1/n` is stored as.
-    pub(super) fn of_chance(chance: Probability) -> Self {
+    pub fn of_chance(chance: Probability) -> Self {
         let one = u128::from(Probability::ONE);
         let units = u128::from(chance.units());
         let Some(parts) = (one + units / 2).checked_div(units) else {
@@ -53,13 +53,15 @@ impl Share {
     }
 
     /// What is left of all.
-    pub(super) fn complement(self) -> Self {
+    #[must_use]
+    pub fn complement(self) -> Self {
         let numerator = self.denominator.saturating_sub(self.numerator);
         Self::new(numerator, self.denominator)
     }
 
     /// That share of this share.
-    pub(super) fn of(self, other: Self) -> Self {
+    #[must_use]
+    pub fn of(self, other: Self) -> Self {
         // Crossing first keeps the numbers small: 2/3 of 1/2 never becomes sixths.
         let left = Self::new(self.numerator, other.denominator);
         let right = Self::new(other.numerator, self.denominator);

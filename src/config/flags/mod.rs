@@ -9,6 +9,7 @@
 //! Upstream: `cmd/kube-proxy/app/options.go`, `AddFlags` (v1.36)
 
 mod node;
+mod origin;
 mod rules;
 mod run;
 mod serve;
@@ -17,6 +18,7 @@ mod sync;
 mod unused;
 
 pub(super) use node::NodeArgs;
+pub use origin::OriginArgs;
 pub use rules::RulesArgs;
 pub use run::RunArgs;
 pub(super) use serve::{LogArgs, ServeArgs};

@@ -1,0 +1,265 @@
+//! Reads a catalog: the shared chains first, then along the jumps.
+//!
+//! Source: `kube-proxy` 1.20 to 1.36. Until 1.23 external traffic under policy Local entered by
+//! `KUBE-XLB-*`, and the mark of masquerading was set in `KUBE-SERVICES` and `KUBE-NODEPORTS`.
+
+use std::collections::BTreeSet;
+
+use super::endpoints::{self, Endpoint, is_endpoint};
+use super::entrance::{Entrance, Fate, Kind, destination_ip, destination_port, refusal};
+use super::port::{Policy, PortName, PortView};
+use super::{Catalog, stale};
+use crate::rules::{Rule, RuleSet, Table};
+
+impl Catalog {
+    /// What the rules of one family say.
+    pub fn read(rules: &RuleSet) -> Self {
+        let mut catalog = Self::default();
+        catalog.read_destinations(rules);
+        catalog.read_node_ports(rules);
+        catalog.read_refusals(rules);
+        for view in catalog.ports.values_mut() {
+            read_chains(view, rules);
+            view.entrances.sort_unstable();
+            view.entrances.dedup();
+        }
+        catalog.stale = stale::chains(&catalog, rules);
+        catalog
+    }
+
+    fn read_destinations(&mut self, rules: &RuleSet) {
+        for rule in shared(rules, Table::Nat, "KUBE-SERVICES") {
+            let Some((view, what)) = self.port_of(rule) else {
+                continue;
+            };
+            view.rules += 1;
+            let kind = match what {
+                "cluster IP" => Kind::ClusterIp,
+                "external IP" => Kind::ExternalIp,
+                "loadbalancer IP" => Kind::LoadBalancer,
+                _ => continue,
+            };
+            enter(view, rule, kind);
+        }
+    }
+
+    fn read_node_ports(&mut self, rules: &RuleSet) {
+        for rule in shared(rules, Table::Nat, "KUBE-NODEPORTS") {
+            if let Some((view, _)) = self.port_of(rule) {
+                view.rules += 1;
+                // The rule that only counts what comes from loopback is not another way in.
+                if rule.destination.is_none() {
+                    enter(view, rule, Kind::NodePort);
+                }
+            }
+        }
+    }
+
+    fn read_refusals(&mut self, rules: &RuleSet) {
+        let places = [
+            ("KUBE-SERVICES", Kind::ClusterIp),
+            ("KUBE-EXTERNAL-SERVICES", Kind::External),
+            ("KUBE-NODEPORTS", Kind::HealthCheck),
+            ("KUBE-PROXY-FIREWALL", Kind::LoadBalancer),
+        ];
+        for (chain, kind) in places {
+            for rule in shared(rules, Table::Filter, chain) {
+                let Some((view, what)) = self.port_of(rule) else {
+                    continue;
+                };
+                view.rules += 1;
+                let fate = match kind {
+                    Kind::HealthCheck => Fate::Served,
+                    // What no source range admits is dropped; the rest is served.
+                    Kind::LoadBalancer => continue,
+                    _ if !what.starts_with("has no") => continue,
+                    _ => refusal(rule).unwrap_or(Fate::Rejected),
+                };
+                let (ip, Some(port)) = (destination_ip(rule), destination_port(rule)) else {
+                    continue;
+                };
+                let kind = match (kind, ip) {
+                    (Kind::External, None) => Kind::NodePort,
+                    (kind, _) => kind,
+                };
+                refuse(
+                    view,
+                    Entrance {
+                        kind,
+                        ip,
+                        port,
+                        fate,
+                        chain: None,
+                    },
+                );
+            }
+        }
+    }
+
+    /// The service port that a rule of a shared chain is about, and what the comment says of it.
+    fn port_of<'r>(&mut self, rule: &'r Rule) -> Option<(&mut PortView, &'r str)> {
+        let comment = rule.comment()?;
+        let (name, what) = comment.split_once(' ').unwrap_or((comment, ""));
+        let protocol = rule.protocol.as_ref()?.value.as_ref();
+        // Ours and everybody's comments that begin with no Service: `kubernetes ...`.
+        name.split_once('/')?;
+        let key = PortName {
+            name: name.into(),
+            protocol: protocol.into(),
+        };
+        Some((self.ports.entry(key).or_default(), what))
+    }
+}
+
+fn shared<'r>(rules: &'r RuleSet, table: Table, chain: &str) -> impl Iterator<Item = &'r Rule> {
+    let chain = rules.chain(table, chain).into_iter();
+    chain.flat_map(|chain| &chain.rules)
+}
+
+fn enter(view: &mut PortView, rule: &Rule, kind: Kind) {
+    let Some(chain) = rule
+        .target_chain()
+        .filter(|chain| *chain != "KUBE-MARK-MASQ")
+    else {
+        return;
+    };
+    if let Some(port) = destination_port(rule) {
+        view.entrances.push(Entrance {
+            kind,
+            ip: destination_ip(rule),
+            port,
+            fate: Fate::Served,
+            chain: Some(chain.into()),
+        });
+    }
+}
+
+/// What is refused from outside may still have a chain, by which clients of this node enter.
+fn refuse(view: &mut PortView, refused: Entrance) {
+    let is_same = |known: &&mut Entrance| {
+        let known_at = (known.ip, known.port, known.kind == Kind::HealthCheck);
+        known_at == (refused.ip, refused.port, refused.kind == Kind::HealthCheck)
+    };
+    match view.entrances.iter_mut().find(is_same) {
+        Some(known) => known.fate = refused.fate,
+        None => view.entrances.push(refused),
+    }
+}
+
+/// Follows the jumps from the entrances.
+fn read_chains(view: &mut PortView, rules: &RuleSet) {
+    let entered = view
+        .entrances
+        .iter()
+        .filter_map(|entrance| entrance.chain.clone());
+    let mut waiting: BTreeSet<Box<str>> = entered.collect();
+    while let Some(name) = waiting.pop_first() {
+        let Some(chain) = rules.chain(Table::Nat, &name) else {
+            continue;
+        };
+        view.rules += chain.rules.len();
+        let targets = chain.rules.iter().filter_map(Rule::target_chain);
+        let unseen = targets
+            .filter(|target| stale::is_service_chain(target) && !view.chains.contains(*target));
+        waiting.extend(unseen.map(Box::from));
+        view.chains.insert(name);
+    }
+    read_policies(view, rules);
+    read_endpoints(view, rules);
+    read_source_ranges(view, rules);
+}
+
+fn read_policies(view: &mut PortView, rules: &RuleSet) {
+    let is_local = |chain: &str| chain.starts_with("KUBE-SVL-") || chain.starts_with("KUBE-XLB-");
+    let policy = |is_local| {
+        if is_local {
+            Policy::Local
+        } else {
+            Policy::Cluster
+        }
+    };
+    for entrance in &view.entrances {
+        match (entrance.kind, &entrance.chain, entrance.fate) {
+            (Kind::ClusterIp, Some(chain), _) => {
+                view.internal_policy = Some(policy(is_local(chain)));
+            }
+            (Kind::ClusterIp, None, Fate::Dropped) => view.internal_policy = Some(Policy::Local),
+            (Kind::External | Kind::NodePort, None, Fate::Dropped) => {
+                view.external_policy = Some(Policy::Local);
+            }
+            _ => {}
+        }
+    }
+    for name in view
+        .chains
+        .iter()
+        .filter(|name| name.starts_with("KUBE-EXT-") || is_local(name))
+    {
+        if is_local(name) && !name.starts_with("KUBE-XLB-") {
+            continue;
+        }
+        let Some(chain) = rules.chain(Table::Nat, name) else {
+            continue;
+        };
+        let routes = |rule: &Rule| {
+            rule.comment()
+                .is_some_and(|text| text.starts_with("route LOCAL"))
+        };
+        let leads_to_local = chain
+            .rules
+            .iter()
+            .filter_map(Rule::target_chain)
+            .any(is_local);
+        let found = is_local(name) || leads_to_local || chain.rules.iter().any(routes);
+        view.external_policy = Some(policy(found));
+    }
+}
+
+fn read_endpoints(view: &mut PortView, rules: &RuleSet) {
+    let mut endpoints: Vec<Endpoint> = Vec::new();
+    for name in view.chains.iter().filter(|name| !is_endpoint(name)) {
+        let Some(chain) = rules.chain(Table::Nat, name) else {
+            continue;
+        };
+        view.affinity = view.affinity.or(endpoints::affinity(chain));
+        let is_local = name.starts_with("KUBE-SVL-") || name.starts_with("KUBE-XLB-");
+        for (target, share) in endpoints::shares(chain) {
+            let at = endpoints.iter().position(|known| *known.chain == *target);
+            let Some(address) = endpoints::address(rules, target) else {
+                continue;
+            };
+            let at = at.unwrap_or_else(|| {
+                endpoints.push(Endpoint {
+                    address,
+                    chain: target.into(),
+                    cluster: None,
+                    local: None,
+                });
+                endpoints.len() - 1
+            });
+            if let Some(endpoint) = endpoints.get_mut(at) {
+                let of = if is_local {
+                    &mut endpoint.local
+                } else {
+                    &mut endpoint.cluster
+                };
+                *of = Some(of.map_or(share, |known| known.plus(share)));
+            }
+        }
+    }
+    view.endpoints = endpoints;
+}
+
+fn read_source_ranges(view: &mut PortView, rules: &RuleSet) {
+    for name in view
+        .chains
+        .iter()
+        .filter(|name| name.starts_with("KUBE-FW-"))
+    {
+        let chain = rules.chain(Table::Nat, name).into_iter();
+        let sources = chain
+            .flat_map(|chain| &chain.rules)
+            .filter_map(|rule| rule.source.as_ref());
+        view.source_ranges.extend(sources.map(|asked| asked.value));
+    }
+}

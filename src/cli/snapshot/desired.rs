@@ -1,0 +1,129 @@
+//! What would be written: objects in, rules out, as the daemon would after its first sync.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use super::{Origin, Snapshot};
+use crate::config::{RenderConfig, Source};
+use crate::host::local_addresses;
+use crate::model::Change;
+use crate::net::{IpFamily, PerFamily};
+use crate::render::{Full, Live, Options, Setting};
+use crate::rules::Payload;
+use crate::tracker::Tracker;
+use crate::watch::api::{self, ApiOptions};
+use crate::watch::manifests::{self, ManifestOptions};
+use crate::watch::{Observed, Outlet};
+
+/// How long the API server may take to list everything.
+const LIST_DEADLINE: Duration = Duration::from_secs(60);
+
+type Changes = PerFamily<Vec<Change>>;
+
+/// The rules of both families on a machine without any other.
+pub(super) fn render(config: &RenderConfig) -> anyhow::Result<Snapshot> {
+    let trackers = trackers(config)?;
+    let mut snapshot = Snapshot {
+        origin: Origin::Desired,
+        node_addresses: node_addresses(&trackers),
+        ..Snapshot::default()
+    };
+    for (family, tracker) in trackers.as_ref().into_pairs() {
+        let options = options(config, family, tracker)?;
+        let zone = tracker.node().and_then(|node| node.zone.as_deref());
+        let setting = Setting {
+            options: &options,
+            zone,
+        };
+        let live = Live::default();
+        let mut payload = Full::new(tracker, setting, &live);
+        let mut text = Vec::new();
+        while payload.write_next(&mut text) {}
+        let rules = snapshot.rules.get_mut(family);
+        rules.apply(&String::from_utf8_lossy(&text))?;
+    }
+    Ok(snapshot)
+}
+
+/// Trackers that know every object.
+pub(in crate::cli) fn trackers(config: &RenderConfig) -> anyhow::Result<PerFamily<Tracker>> {
+    let changes = changes(config)?;
+    Ok(changes.map(|_, changes| {
+        let mut tracker = Tracker::new(SystemTime::UNIX_EPOCH);
+        for change in changes {
+            tracker.apply(change);
+        }
+        tracker
+    }))
+}
+
+/// The renderer's options for a family on this machine.
+pub(in crate::cli) fn options(
+    config: &RenderConfig,
+    family: IpFamily,
+    tracker: &Tracker,
+) -> anyhow::Result<Options> {
+    let surroundings = config.surroundings.get(family);
+    let machine = if surroundings.needs_machine_addresses() {
+        local_addresses()?.into_iter().collect()
+    } else {
+        Vec::new()
+    };
+    Ok(surroundings.options(tracker.node(), &machine))
+}
+
+fn node_addresses(trackers: &PerFamily<Tracker>) -> BTreeSet<IpAddr> {
+    let nodes = trackers.as_ref().into_pairs().into_iter();
+    let nodes = nodes.filter_map(|(_, tracker)| tracker.node());
+    nodes
+        .flat_map(|node| node.addresses.iter().copied())
+        .collect()
+}
+
+fn changes(config: &RenderConfig) -> anyhow::Result<Changes> {
+    let node_name: Arc<str> = config.node_name.as_str().into();
+    let mut outlet = Outlet::new(Changes::default(), Arc::clone(&node_name));
+    match &config.source {
+        Source::Manifests {
+            path,
+            service_cidrs,
+        } => {
+            let options = ManifestOptions {
+                node_name,
+                service_ranges: *service_cidrs,
+            };
+            let manifests = manifests::load(path, &options)?;
+            for note in &manifests.notes {
+                tracing::warn!("{note}");
+            }
+            manifests.send(&mut outlet);
+        }
+        Source::Cluster(options) => list(options, &node_name, &mut outlet)?,
+    }
+    Ok(outlet.into_sink())
+}
+
+fn list(options: &ApiOptions, node: &str, outlet: &mut Outlet<Changes>) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let snapshot = runtime.block_on(async {
+        let server = api::connect(options).await?;
+        anyhow::Ok(api::snapshot(&server, node, LIST_DEADLINE).await?)
+    })?;
+    let set_services = snapshot.services.objects.iter().map(Observed::Set);
+    set_services.for_each(|service| outlet.service(service));
+    snapshot
+        .slices
+        .objects
+        .iter()
+        .for_each(|slice| outlet.endpoint_slice(Observed::Set(slice)));
+    snapshot
+        .nodes
+        .objects
+        .iter()
+        .for_each(|node| outlet.node(Observed::Set(node)));
+    Ok(())
+}

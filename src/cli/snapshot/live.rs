@@ -1,0 +1,35 @@
+//! The kernel's rules, each family by one run of its save program.
+
+use anyhow::Context;
+
+use super::{Origin, Snapshot};
+use crate::host::{BackendChoice, Programs, Sysctls, local_addresses};
+use crate::net::IpFamily;
+use crate::rules::RuleSet;
+
+pub(super) fn read(backend: BackendChoice) -> anyhow::Result<Snapshot> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(snapshot(backend))
+}
+
+async fn snapshot(backend: BackendChoice) -> anyhow::Result<Snapshot> {
+    let mut snapshot = Snapshot {
+        node_addresses: local_addresses()?,
+        ..Snapshot::default()
+    };
+    for family in IpFamily::ALL {
+        if family == IpFamily::V6 && !Sysctls::default().has_ipv6() {
+            continue;
+        }
+        let hint = "hint: this needs root; for a dump, give --from-save FILE";
+        let programs = Programs::discover(backend, family).await.context(hint)?;
+        let text = programs.save_all().await.context(hint)?;
+        let program = programs.save.to_string_lossy();
+        *snapshot.rules.get_mut(family) =
+            RuleSet::parse(&text).with_context(|| format!("what `{program}` printed"))?;
+        snapshot.origin = Origin::Live(programs.backend());
+    }
+    Ok(snapshot)
+}

@@ -1,0 +1,56 @@
+//! The rules that a command looks at, of both families, whichever way they came.
+//!
+//! Apart so that `diff`, `explain` and `services` mean the same by `--from-save`, `--manifests` and
+//! by nothing at all.
+
+mod desired;
+mod live;
+mod save;
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use crate::config::{self, OriginArgs, environment};
+use crate::net::PerFamily;
+use crate::rules::{Backend, RuleSet};
+
+pub(super) use desired::{options, trackers};
+
+/// Rules and where they are from.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Snapshot {
+    /// Empty for a family of which nothing was found.
+    pub(super) rules: PerFamily<RuleSet>,
+    /// The node's own addresses, as far as they are known.
+    #[expect(dead_code, reason = "nobody asks yet")]
+    pub(super) node_addresses: BTreeSet<IpAddr>,
+    pub(super) origin: Origin,
+}
+
+/// Where rules are from.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// This machine's kernel, by the programs of a backend.
+    Live(Backend),
+    /// Files.
+    Saved(Vec<PathBuf>),
+    /// What would be written.
+    #[default]
+    Desired,
+}
+
+impl Snapshot {
+    /// Gets the rules that the flags ask for.
+    pub(super) fn load(args: &OriginArgs) -> anyhow::Result<Self> {
+        if !args.from_save.is_empty() {
+            return save::read(&args.from_save);
+        }
+        let config = config::desired(&args.source, &args.rules, &environment::host_name())?;
+        if args.names_objects() {
+            desired::render(&config)
+        } else {
+            live::read(config.backend)
+        }
+    }
+}
