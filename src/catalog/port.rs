@@ -52,6 +52,16 @@ pub enum Policy {
     Local,
 }
 
+impl Policy {
+    /// As in the specification of a Service.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Cluster => "Cluster",
+            Self::Local => "Local",
+        }
+    }
+}
+
 /// Everything that rules say of one service port.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PortView {

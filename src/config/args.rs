@@ -4,7 +4,7 @@
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use super::flags::{OriginArgs, RulesArgs, RunArgs, SourceArgs};
+use super::flags::{RulesArgs, RunArgs, ServicesArgs, SourceArgs};
 
 /// A drop-in replacement for kube-proxy's iptables mode that restores only what changed.
 #[derive(Debug, Parser)]
@@ -66,18 +66,18 @@ const SERVICES_EXAMPLES: &str = "\
 Examples:
   On a node, whoever wrote its rules:
     deltaproxy services
+    deltaproxy services -n shop --watch
+    deltaproxy services --address 10.96.0.10:53 -o wide
   From a dump, without root:
     deltaproxy services --from-save iptables.txt --from-save ip6tables.txt
   What would be written for some manifests:
-    deltaproxy services --manifests ./services";
+    deltaproxy services --manifests ./services
+  Service ports without any endpoint:
+    deltaproxy services -o json | jq -r '.servicePorts[] | select(.endpoints == []) | .service'
 
-/// Flags of `services`.
-#[derive(Debug, Clone, Args)]
-pub struct ServicesArgs {
-    /// Which rules.
-    #[command(flatten)]
-    pub origin: OriginArgs,
-}
+A row is of both families: `3+3` are endpoints of IPv4 and of IPv6. LOCAL are those on this node,
+where a policy asks for them. Rules do not say which endpoints are terminating, and headless
+Services have no rules.";
 
 /// Flags of `render`.
 #[derive(Debug, Clone, Args)]

@@ -28,8 +28,9 @@ mod tests;
 
 use std::time::Duration;
 
-pub use args::{Cli, Command, FamilyArg, RenderArgs, ServicesArgs};
+pub use args::{Cli, Command, FamilyArg, RenderArgs};
 pub use command_line::normalize;
+pub use flags::{AddressPattern, NamePattern, OutputArg, ServicesArgs};
 pub use flags::{OriginArgs, RulesArgs, RunArgs, SourceArgs};
 pub use resolve::{desired, run};
 pub use resolved::{

@@ -23,7 +23,6 @@ pub(super) struct Snapshot {
     /// Empty for a family of which nothing was found.
     pub(super) rules: PerFamily<RuleSet>,
     /// The node's own addresses, as far as they are known.
-    #[expect(dead_code, reason = "nobody asks yet")]
     pub(super) node_addresses: BTreeSet<IpAddr>,
     pub(super) origin: Origin,
 }

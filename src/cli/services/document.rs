@@ -1,0 +1,166 @@
+//! Rows for programs: the same fields every time, each list sorted or in the order of the rules.
+//!
+//! Apart because this is an interface: fields may be added, and nothing else may change.
+//!
+//! One entry for each service port and family, since everything in it is of one family:
+//!
+//! ```yaml
+//! servicePorts:
+//! - namespace: shop
+//!   service: web
+//!   port: http                     # empty if it has no name
+//!   protocol: tcp
+//!   family: IPv4
+//!   type: LoadBalancer             # the least that has such entrances
+//!   entrances:                     # kind, ip (null: every address of the node), port, fate, chain
+//!   - {kind: ClusterIP, ip: 10.96.0.10, port: 80, fate: Served, chain: KUBE-SVC-...}
+//!   internalTrafficPolicy: Cluster # null where rules do not tell
+//!   externalTrafficPolicy: Local
+//!   affinitySeconds: 10800         # null: none
+//!   sourceRanges: []
+//!   endpoints:                     # shares of new connections by policy; null: none
+//!   - {address: "10.4.0.1:8080", chain: KUBE-SEP-..., clusterShare: 1/3, localShare: null}
+//!   chains: []
+//!   rules: 17
+//! staleChains:                     # of the nat table
+//! - {family: IPv4, chain: KUBE-SVC-...}
+//! ```
+
+use std::io::Write;
+use std::net::IpAddr;
+
+use serde::Serialize;
+
+use super::row::{Row, ServiceType, Stale};
+use crate::catalog::{Endpoint, Entrance, Fate, Kind, Policy, PortName, PortView};
+use crate::net::IpFamily;
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Document<'a> {
+    service_ports: Vec<Entry<'a>>,
+    stale_chains: Vec<StaleChain>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Entry<'a> {
+    namespace: &'a str,
+    service: &'a str,
+    port: &'a str,
+    protocol: &'a str,
+    family: &'static str,
+    r#type: &'static str,
+    entrances: Vec<Way<'a>>,
+    internal_traffic_policy: Option<&'static str>,
+    external_traffic_policy: Option<&'static str>,
+    affinity_seconds: Option<u64>,
+    source_ranges: Vec<String>,
+    endpoints: Vec<Answerer<'a>>,
+    chains: Vec<&'a str>,
+    rules: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct Way<'a> {
+    kind: &'static str,
+    ip: Option<IpAddr>,
+    port: u16,
+    fate: &'static str,
+    chain: Option<&'a str>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Answerer<'a> {
+    address: String,
+    chain: &'a str,
+    cluster_share: Option<String>,
+    local_share: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct StaleChain {
+    family: &'static str,
+    chain: Box<str>,
+}
+
+/// Indented, with a final line break.
+pub(super) fn write_json(out: &mut dyn Write, rows: &[Row], stale: Stale) -> anyhow::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, &document(rows, stale))?;
+    Ok(writeln!(out)?)
+}
+
+/// One document.
+pub(super) fn write_yaml(out: &mut dyn Write, rows: &[Row], stale: Stale) -> anyhow::Result<()> {
+    Ok(out.write_all(serde_saphyr::to_string(&document(rows, stale))?.as_bytes())?)
+}
+
+/// The entries of a row.
+pub(super) fn entries(row: &Row) -> impl Iterator<Item = Entry<'_>> {
+    row.views()
+        .map(|(family, view)| entry(&row.name, family, view))
+}
+
+fn document(rows: &[Row], stale: Stale) -> Document<'_> {
+    let stale = stale.into_pairs().into_iter();
+    let stale_chains = stale.flat_map(|(family, chains)| {
+        let family = family.as_str();
+        chains
+            .into_iter()
+            .map(move |chain| StaleChain { family, chain })
+    });
+    Document {
+        service_ports: rows.iter().flat_map(entries).collect(),
+        stale_chains: stale_chains.collect(),
+    }
+}
+
+fn entry<'a>(name: &'a PortName, family: IpFamily, view: &'a PortView) -> Entry<'a> {
+    Entry {
+        namespace: name.namespace(),
+        service: name.service(),
+        port: name.port(),
+        protocol: &name.protocol,
+        family: family.as_str(),
+        r#type: ServiceType::of(view.entrances.iter()).as_str(),
+        entrances: view.entrances.iter().map(way).collect(),
+        internal_traffic_policy: view.internal_policy.map(Policy::as_str),
+        external_traffic_policy: view.external_policy.map(Policy::as_str),
+        affinity_seconds: view.affinity.map(|time| time.as_secs()),
+        source_ranges: view.source_ranges.iter().map(ToString::to_string).collect(),
+        endpoints: view.endpoints.iter().map(answerer).collect(),
+        chains: view.chains.iter().map(|chain| &**chain).collect(),
+        rules: view.rules,
+    }
+}
+
+fn way(entrance: &Entrance) -> Way<'_> {
+    Way {
+        kind: match entrance.kind {
+            Kind::ClusterIp => "ClusterIP",
+            Kind::ExternalIp => "ExternalIP",
+            Kind::LoadBalancer => "LoadBalancer",
+            Kind::External => "External",
+            Kind::NodePort => "NodePort",
+            Kind::HealthCheck => "HealthCheck",
+        },
+        ip: entrance.ip,
+        port: entrance.port,
+        fate: match entrance.fate {
+            Fate::Served => "Served",
+            Fate::Dropped => "Dropped",
+            Fate::Rejected => "Rejected",
+        },
+        chain: entrance.chain.as_deref(),
+    }
+}
+
+fn answerer(endpoint: &Endpoint) -> Answerer<'_> {
+    Answerer {
+        address: endpoint.address.to_string(),
+        chain: &endpoint.chain,
+        cluster_share: endpoint.cluster.map(|share| share.to_string()),
+        local_share: endpoint.local.map(|share| share.to_string()),
+    }
+}

@@ -1,0 +1,73 @@
+//! `services`: what rules say of Services, as a table or a document.
+//!
+//! Apart because it knows how that looks, and [`catalog`](crate::catalog) what is in it.
+
+mod document;
+mod filter;
+mod row;
+mod table;
+mod watch;
+
+use std::io::{self, Write};
+
+use super::snapshot::{Origin, Snapshot};
+use super::{log, output};
+use crate::config::{OutputArg, ServicesArgs, environment};
+use crate::telemetry::Format;
+use table::Table;
+
+/// Prints one line for each service port.
+pub(super) fn services(args: &ServicesArgs) -> anyhow::Result<()> {
+    log::install(
+        Format::Text,
+        0,
+        environment::log_filter().or(Some("warn".to_owned())),
+    )?;
+    if args.watch {
+        return watch::watch(args);
+    }
+    let snapshot = Snapshot::load(&args.origin)?;
+    let (rows, stale) = row::rows(&snapshot);
+    if args.only_names {
+        let names = filter::names(&rows, args);
+        return output::stdout(|out| {
+            Ok(names.iter().try_for_each(|name| writeln!(out, "{name}"))?)
+        });
+    }
+    let rows = filter::chosen(rows, args, &snapshot.node_addresses);
+    if rows.is_empty() {
+        say_empty(&snapshot.origin, args);
+    }
+    output::stdout(|out| match args.output {
+        OutputArg::Json => document::write_json(out, &rows, stale),
+        OutputArg::Yaml => document::write_yaml(out, &rows, stale),
+        OutputArg::Table | OutputArg::Wide => {
+            let columns = table::columns(args.output == OutputArg::Wide);
+            let mut table = Table::new(None, columns);
+            for row in &rows {
+                table.add(None, row);
+            }
+            Ok(table.write(out, !args.no_headers)?)
+        }
+    })
+}
+
+/// Nothing found is not a failure, but whoever looks at an empty screen should know why.
+fn say_empty(origin: &Origin, args: &ServicesArgs) {
+    let is_filtered = filter::is_any(args);
+    let which = if is_filtered { "such " } else { "" };
+    let place = match origin {
+        Origin::Live(backend) => format!("the kernel's rules ({backend})"),
+        Origin::Saved(paths) => {
+            let paths = paths.iter().map(|path| format!("`{}`", path.display()));
+            paths.collect::<Vec<_>>().join(", ")
+        }
+        Origin::Desired => "the rules that would be written".to_owned(),
+    };
+    let mut text = format!("no {which}service ports in {place}\n");
+    if let (Origin::Live(_), false) = (origin, is_filtered) {
+        text.push_str("hint: does a kube-proxy in mode iptables run here, with this backend?\n");
+    }
+    // If stderr is gone, nobody waits for an explanation.
+    let _ = io::stderr().write_all(text.as_bytes());
+}

@@ -1,0 +1,94 @@
+//! A service port with what the rules of each family say of it.
+//!
+//! Apart because it is what tables, documents and filters have in common.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::catalog::{Catalog, Entrance, Kind, PortName, PortView};
+use crate::cli::snapshot::Snapshot;
+use crate::net::{IpFamily, PerFamily};
+
+/// A service port that at least one family has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Row {
+    pub(super) name: PortName,
+    pub(super) views: PerFamily<Option<PortView>>,
+}
+
+/// Chains that no service port has.
+pub(super) type Stale = PerFamily<Vec<Box<str>>>;
+
+/// All rows, sorted by namespace, Service, port and protocol, and the stale chains.
+pub(super) fn rows(snapshot: &Snapshot) -> (Vec<Row>, Stale) {
+    let mut stale = Stale::default();
+    let mut rows: BTreeMap<PortName, PerFamily<Option<PortView>>> = BTreeMap::new();
+    for (family, rules) in snapshot.rules.as_ref().into_pairs() {
+        let catalog = Catalog::read(rules);
+        *stale.get_mut(family) = catalog.stale;
+        for (name, view) in catalog.ports {
+            *rows.entry(name).or_default().get_mut(family) = Some(view);
+        }
+    }
+    let rows = rows.into_iter().map(|(name, views)| Row { name, views });
+    let mut rows: Vec<Row> = rows.collect();
+    // Not the order of the whole names: `/` and `:` are neither the first nor the last letters.
+    rows.sort_by(|left, right| left.key().cmp(&right.key()));
+    (rows, stale)
+}
+
+/// `spec.type`, as far as rules show it: the least that has such entrances.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum ServiceType {
+    ClusterIp,
+    NodePort,
+    LoadBalancer,
+}
+
+impl ServiceType {
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::ClusterIp => "ClusterIP",
+            Self::NodePort => "NodePort",
+            Self::LoadBalancer => "LoadBalancer",
+        }
+    }
+
+    pub(super) fn of<'a>(entrances: impl Iterator<Item = &'a Entrance>) -> Self {
+        let types = entrances.map(|entrance| match entrance.kind {
+            Kind::LoadBalancer | Kind::HealthCheck => Self::LoadBalancer,
+            Kind::NodePort => Self::NodePort,
+            Kind::ClusterIp | Kind::ExternalIp | Kind::External => Self::ClusterIp,
+        });
+        types.max().unwrap_or(Self::ClusterIp)
+    }
+}
+
+impl fmt::Display for ServiceType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Row {
+    fn key(&self) -> (&str, &str, &str, &str) {
+        let name = &self.name;
+        (
+            name.namespace(),
+            name.service(),
+            name.port(),
+            &name.protocol,
+        )
+    }
+
+    /// What each family says that has the service port.
+    pub(super) fn views(&self) -> impl Iterator<Item = (IpFamily, &PortView)> {
+        let pairs = self.views.as_ref().into_pairs().into_iter();
+        pairs.filter_map(|(family, view)| Some((family, view.as_ref()?)))
+    }
+
+    /// Of both families.
+    pub(super) fn entrances(&self) -> impl Iterator<Item = &Entrance> {
+        self.views().flat_map(|(_, view)| &view.entrances)
+    }
+}

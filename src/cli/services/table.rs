@@ -1,0 +1,209 @@
+//! Rows in columns, as `kubectl get` prints them.
+//!
+//! Apart because alignment is about texts, whatever they say.
+
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+
+use anstyle::{AnsiColor, Style};
+
+use super::row::{Row, ServiceType};
+use crate::catalog::{Kind, Policy, PortView};
+
+/// A column's heading, and what it says of a row.
+pub(super) type Column = (&'static str, fn(&Row) -> String);
+
+const COLUMNS: &[Column] = &[
+    ("NAMESPACE", |row| row.name.namespace().to_owned()),
+    ("NAME", name),
+    ("TYPE", |row| ServiceType::of(row.entrances()).to_string()),
+    ("CLUSTER-IP", |row| {
+        addresses(row, |kind| kind == Kind::ClusterIp)
+    }),
+    ("EXTERNAL-IP", |row| {
+        addresses(row, |kind| {
+            matches!(kind, Kind::ExternalIp | Kind::LoadBalancer | Kind::External)
+        })
+    }),
+    ("PORT(S)", ports),
+    ("POLICY", policy),
+    (ENDPOINTS, |row| each(row, |view| view.endpoints.len())),
+    ("LOCAL", local),
+    ("CHAINS", |row| sum(row, |view| view.chains.len())),
+    ("RULES", |row| sum(row, |view| view.rules)),
+];
+
+const WIDE: &[Column] = &[
+    ("AFFINITY", affinity),
+    ("SOURCE-RANGES", |row| {
+        let ranges = row.views().flat_map(|(_, view)| &view.source_ranges);
+        list(ranges.map(ToString::to_string))
+    }),
+    ("HEALTH-CHECK", |row| list(port_of(row, Kind::HealthCheck))),
+    ("ENDPOINT-ADDRESSES", |row| {
+        let endpoints = row.views().flat_map(|(_, view)| &view.endpoints);
+        list(endpoints.map(|endpoint| endpoint.address.to_string()))
+    }),
+];
+
+const ENDPOINTS: &str = "ENDPOINTS";
+const NONE: &str = "<none>";
+const UNKNOWN: &str = "<unknown>";
+
+/// The columns of a table.
+pub(super) fn columns(is_wide: bool) -> Vec<Column> {
+    let wide = if is_wide { WIDE } else { &[] };
+    [COLUMNS, wide].concat()
+}
+
+/// Lines whose columns begin below each other.
+pub(super) struct Table {
+    headings: Vec<&'static str>,
+    columns: Vec<Column>,
+    lines: Vec<Vec<String>>,
+    widths: Vec<usize>,
+}
+
+impl Table {
+    /// `first` is the heading of a column that is not about the row.
+    pub(super) fn new(first: Option<&'static str>, columns: Vec<Column>) -> Self {
+        let own = columns.iter().map(|(heading, _)| *heading);
+        let headings: Vec<&str> = first.into_iter().chain(own).collect();
+        Self {
+            widths: headings.iter().map(|heading| heading.len()).collect(),
+            headings,
+            columns,
+            lines: Vec::new(),
+        }
+    }
+
+    pub(super) fn add(&mut self, first: Option<&str>, row: &Row) {
+        let own = self.columns.iter().map(|(_, say)| say(row));
+        let line: Vec<String> = first.map(str::to_owned).into_iter().chain(own).collect();
+        for (width, cell) in self.widths.iter_mut().zip(&line) {
+            *width = cell.len().max(*width);
+        }
+        self.lines.push(line);
+    }
+
+    /// Writes what was added and forgets it; the columns stay as wide as they are.
+    pub(super) fn write(&mut self, out: &mut dyn Write, has_headings: bool) -> io::Result<()> {
+        if self.lines.is_empty() {
+            return Ok(());
+        }
+        if has_headings {
+            self.write_line(out, &self.headings)?;
+        }
+        for line in std::mem::take(&mut self.lines) {
+            self.write_line(out, &line)?;
+        }
+        Ok(())
+    }
+
+    fn write_line(&self, out: &mut dyn Write, line: &[impl AsRef<str>]) -> io::Result<()> {
+        let mut blanks = 0;
+        for ((cell, width), heading) in line.iter().zip(&self.widths).zip(&self.headings) {
+            let cell = cell.as_ref();
+            let style = style(heading, cell);
+            write!(out, "{:blanks$}{style}{cell}{style:#}", "")?;
+            blanks = width - cell.len() + GAP;
+        }
+        writeln!(out)
+    }
+}
+
+/// Blanks between columns; kubectl has three, too.
+const GAP: usize = 3;
+
+/// Who answers nobody is what people look for.
+fn style(heading: &str, cell: &str) -> Style {
+    let nobody = cell.split('+').all(|count| count == "0");
+    match heading {
+        ENDPOINTS if nobody => AnsiColor::Red.on_default(),
+        _ => Style::new(),
+    }
+}
+
+fn name(row: &Row) -> String {
+    match row.name.port() {
+        "" => row.name.service().to_owned(),
+        port => format!("{}:{port}", row.name.service()),
+    }
+}
+
+fn list(parts: impl IntoIterator<Item = String>) -> String {
+    let parts: Vec<String> = parts.into_iter().collect();
+    if parts.is_empty() {
+        return NONE.to_owned();
+    }
+    parts.join(",")
+}
+
+fn addresses(row: &Row, is_asked: impl Fn(Kind) -> bool) -> String {
+    let entrances = row.entrances().filter(|entrance| is_asked(entrance.kind));
+    let ips: BTreeSet<_> = entrances.filter_map(|entrance| entrance.ip).collect();
+    list(ips.iter().map(ToString::to_string))
+}
+
+fn port_of(row: &Row, kind: Kind) -> BTreeSet<String> {
+    let entrances = row.entrances().filter(|entrance| entrance.kind == kind);
+    entrances
+        .map(|entrance| entrance.port.to_string())
+        .collect()
+}
+
+/// `80:30080/tcp`, as kubectl has it.
+fn ports(row: &Row) -> String {
+    let is_node = |kind| matches!(kind, Kind::NodePort | Kind::HealthCheck);
+    let mut own = row.entrances().filter(|entrance| !is_node(entrance.kind));
+    let own = own.next().map_or(String::new(), |one| one.port.to_string());
+    let node = port_of(row, Kind::NodePort);
+    let mut text = own;
+    for port in node {
+        text = format!("{text}:{port}");
+    }
+    format!("{text}/{}", row.name.protocol)
+}
+
+fn policy(row: &Row) -> String {
+    let internal = row.views().find_map(|(_, view)| view.internal_policy);
+    let external = row.views().find_map(|(_, view)| view.external_policy);
+    match (internal, external) {
+        (None, None) => UNKNOWN.to_owned(),
+        (Some(one), None) => one.as_str().to_owned(),
+        (Some(internal), Some(external)) if internal == external => internal.as_str().to_owned(),
+        (internal, Some(external)) => {
+            let internal = internal.map_or(UNKNOWN, Policy::as_str);
+            format!("{internal}/{}", external.as_str())
+        }
+    }
+}
+
+fn local(row: &Row) -> String {
+    let is_local = |view: &PortView| {
+        [view.internal_policy, view.external_policy].contains(&Some(Policy::Local))
+    };
+    if !row.views().any(|(_, view)| is_local(view)) {
+        return "-".to_owned();
+    }
+    each(row, |view| {
+        let endpoints = view.endpoints.iter();
+        endpoints.filter(|one| one.local.is_some()).count()
+    })
+}
+
+fn affinity(row: &Row) -> String {
+    let affinity = row.views().find_map(|(_, view)| view.affinity);
+    affinity.map_or(NONE.to_owned(), |time| format!("{}s", time.as_secs()))
+}
+
+/// A number of each family, joined by `+` where both have the service port.
+fn each(row: &Row, count: impl Fn(&PortView) -> usize) -> String {
+    let counts = row.views().map(|(_, view)| count(view).to_string());
+    counts.collect::<Vec<_>>().join("+")
+}
+
+fn sum(row: &Row, count: impl Fn(&PortView) -> usize) -> String {
+    let sum: usize = row.views().map(|(_, view)| count(view)).sum();
+    sum.to_string()
+}

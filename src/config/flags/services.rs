@@ -1,0 +1,171 @@
+//! What `services` lists, and how.
+//!
+//! Apart from [`OriginArgs`], which says whose rules are read, because this is about what is shown
+//! of them.
+
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+
+use clap::{Args, ValueEnum};
+
+use super::OriginArgs;
+use crate::config::duration::GoDuration;
+
+/// Flags of `services`.
+#[derive(Debug, Clone, Args)]
+pub struct ServicesArgs {
+    /// Only these: `web`, `shop/web`, `web:http` or `shop/web:http`
+    #[arg(value_name = "NAME")]
+    pub names: Vec<NamePattern>,
+    /// Only Services of this namespace
+    #[arg(short, long, value_name = "NAMESPACE")]
+    pub namespace: Option<String>,
+    /// Only what is reached at, or answered from, this address: `10.96.0.10`, `[fd00::1]:53`
+    #[arg(long, value_name = "IP[:PORT]")]
+    pub address: Option<AddressPattern>,
+    /// How to show them
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        value_enum,
+        default_value = "table"
+    )]
+    pub output: OutputArg,
+    /// Leave out the table's first line
+    #[arg(long)]
+    pub no_headers: bool,
+    /// Go on with what changes, until the reader has enough
+    #[arg(short, long, conflicts_with = "from_save")]
+    pub watch: bool,
+    /// With --watch: how often to look
+    #[arg(long, value_name = "DURATION", default_value = "2s")]
+    pub interval: GoDuration,
+    /// Only the names of Services, for completion scripts.
+    #[arg(long = "names", hide = true)]
+    pub only_names: bool,
+    /// Which rules.
+    #[command(flatten)]
+    pub origin: OriginArgs,
+}
+
+/// `--output` of `services`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OutputArg {
+    /// A line for each service port
+    Table,
+    /// The same with addresses of endpoints, affinity and more
+    Wide,
+    /// Everything, for programs
+    Json,
+    /// The same for readers
+    Yaml,
+}
+
+/// Which Services are meant by a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamePattern {
+    /// Any, if it is not said.
+    pub namespace: Option<String>,
+    /// The Service's name.
+    pub service: String,
+    /// Any, if it is not said.
+    pub port: Option<String>,
+}
+
+/// No Service can have this name.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no name; use `web`, `shop/web` or `shop/web:http`")]
+pub struct NoName(String);
+
+impl FromStr for NamePattern {
+    type Err = NoName;
+
+    fn from_str(text: &str) -> Result<Self, NoName> {
+        let (namespace, rest) = match text.split_once('/') {
+            Some((namespace, rest)) => (Some(namespace), rest),
+            None => (None, text),
+        };
+        let (service, port) = match rest.split_once(':') {
+            Some((service, port)) => (service, Some(port)),
+            None => (rest, None),
+        };
+        let is_bad = |part: &str| part.is_empty() || part.contains(['/', ':']);
+        if is_bad(service) || namespace.is_some_and(is_bad) || port.is_some_and(is_bad) {
+            return Err(NoName(text.to_owned()));
+        }
+        Ok(Self {
+            namespace: namespace.map(str::to_owned),
+            service: service.to_owned(),
+            port: port.map(str::to_owned),
+        })
+    }
+}
+
+/// An address, perhaps with a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AddressPattern {
+    /// The address.
+    pub ip: IpAddr,
+    /// Any, if it is not said.
+    pub port: Option<u16>,
+}
+
+/// A text that is no address.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no address; use `10.96.0.10`, `10.96.0.10:53` or `[fd00::1]:53`")]
+pub struct NoAddress(String);
+
+impl FromStr for AddressPattern {
+    type Err = NoAddress;
+
+    fn from_str(text: &str) -> Result<Self, NoAddress> {
+        if let Ok(socket) = text.parse::<SocketAddr>() {
+            return Ok(Self {
+                ip: socket.ip(),
+                port: Some(socket.port()),
+            });
+        }
+        let bare = text
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'))
+            .unwrap_or(text);
+        let ip = bare.parse().map_err(|_| NoAddress(text.to_owned()))?;
+        Ok(Self { ip, port: None })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check<T: FromStr<Err: std::fmt::Debug>>(good: &[&str], bad: &[&str]) {
+        for text in good {
+            assert!(text.parse::<T>().is_ok(), "{text}");
+        }
+        for text in bad {
+            assert!(text.parse::<T>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn names_and_addresses() {
+        check::<NamePattern>(
+            &["web", "shop/web", "shop/web:http", "web:http"],
+            &["", "/web", "shop/", "web:", ":http", "a/b/c", "a:b:c"],
+        );
+        check::<AddressPattern>(
+            &[
+                "10.0.0.1",
+                "10.0.0.1:80",
+                "fd00::1",
+                "[fd00::1]",
+                "[fd00::1]:80",
+            ],
+            &["", "web", "10.0.0.1:", ":80", "10.0.0.0/8", "[fd00::1]:x"],
+        );
+        let pattern: AddressPattern = "fd00::1:80".parse().unwrap();
+        assert_eq!(pattern.port, None);
+    }
+}

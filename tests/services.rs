@@ -1,0 +1,202 @@
+//! `deltaproxy services` as its users meet it: rules in, tables and documents out.
+
+#![allow(clippy::unwrap_used, reason = "failing is a test's job")]
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_deltaproxy");
+const V4: &str = "--from-save=tests/golden/restore-v4-full.txt";
+const V6: &str = "--from-save=tests/golden/restore-v6-full.txt";
+
+#[expect(clippy::disallowed_methods, reason = "this test runs the program")]
+fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command
+        .arg("services")
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .env_remove("RUST_LOG");
+    command
+}
+
+fn run(args: &[&str]) -> Output {
+    command(args).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What it prints, without a word on stderr.
+#[track_caller]
+fn shown(args: &[&str]) -> String {
+    let output = run(args);
+    let said = text(&output.stderr);
+    assert!(
+        output.status.success() && said.is_empty(),
+        "{args:?}: {said}"
+    );
+    text(&output.stdout)
+}
+
+/// The first three words of each line that it prints.
+#[track_caller]
+fn lists(args: &[&str], expected: &[&str]) {
+    let shown = shown(&[args, &["--no-headers"]].concat());
+    let lines = shown.lines();
+    let names = lines.map(|line| {
+        line.split_whitespace()
+            .take(2)
+            .collect::<Vec<_>>()
+            .join("/")
+    });
+    assert_eq!(names.collect::<Vec<_>>(), expected, "{args:?}");
+}
+
+const TABLE: &str = "\
+NAMESPACE   NAME      TYPE           CLUSTER-IP   EXTERNAL-IP   PORT(S)        POLICY          ENDPOINTS   LOCAL   CHAINS   RULES
+ns1         a:p80     ClusterIP      172.30.0.1   <none>        80/tcp         Cluster         3           -       4        14
+ns1         dns:dns   ClusterIP      172.30.0.3   <none>        53/udp         Cluster         1           -       2        5
+ns1         lb:p80    LoadBalancer   172.30.0.2   1.2.3.4       80:30080/tcp   Cluster/Local   2           1       6        21
+ns1         none      ClusterIP      172.30.0.4   <none>        80/tcp         <unknown>       0           -       0        1
+ns1         six:p     ClusterIP      fd00:30::1   <none>        80/tcp         Cluster         2           -       3        8
+";
+
+#[test]
+fn a_row_is_of_both_families() {
+    let table = shown(&[V4, V6]);
+    assert_eq!(table, TABLE);
+    assert!(table.lines().all(|line| line.trim_end() == line), "{table}");
+    let output = run(&["--manifests=deploy/examples", "storefront", "--no-headers"]);
+    let row = text(&output.stdout);
+    let words: Vec<&str> = row.split_whitespace().collect();
+    assert_eq!((words[3], words[7]), ("10.96.10.1,fd00:10:96::a01", "3+3"));
+}
+
+#[test]
+fn documents_say_everything() {
+    let json: serde_json::Value =
+        serde_json::from_str(&shown(&[V4, V6, "-ojson", "ns1/lb"])).unwrap();
+    let ports = json["servicePorts"].as_array().unwrap();
+    assert_eq!(ports.len(), 1, "{json:#}");
+    let port = &ports[0];
+    assert_eq!(
+        (
+            &port["family"],
+            &port["type"],
+            &port["externalTrafficPolicy"]
+        ),
+        (&"IPv4".into(), &"LoadBalancer".into(), &"Local".into())
+    );
+    assert_eq!(port["endpoints"][0]["clusterShare"], "1/2");
+    let yaml: serde_json::Value =
+        serde_saphyr::from_str(&shown(&[V4, V6, "-oyaml", "ns1/lb"])).unwrap();
+    assert_eq!(yaml, json);
+}
+
+#[test]
+fn filters_choose() {
+    let all = ["ns1/a:p80", "ns1/dns:dns", "ns1/lb:p80", "ns1/none"];
+    lists(&[V4], &all);
+    lists(&[V4, "-n", "ns1"], &all);
+    lists(&[V4, "dns", "ns1/none"], &["ns1/dns:dns", "ns1/none"]);
+    lists(&[V4, "lb:p80"], &["ns1/lb:p80"]);
+    lists(&[V4, "--address=172.30.0.3"], &["ns1/dns:dns"]);
+    lists(&[V4, "--address=1.2.3.4:80"], &["ns1/lb:p80"]);
+    assert_eq!(
+        shown(&[V4, "--names"]),
+        "ns1/a\nns1/dns\nns1/lb\nns1/none\n"
+    );
+}
+
+#[test]
+fn nothing_is_said_on_stderr_and_is_no_failure() {
+    for (args, expected) in [
+        (
+            &[V4, "-n", "nobody"][..],
+            "no such service ports in `tests/golden/restore-v4-full.txt`\n",
+        ),
+        (
+            &["--from-save=/dev/null"],
+            "no service ports in `/dev/null`\n",
+        ),
+    ] {
+        let output = run(args);
+        assert!(output.status.success() && output.stdout.is_empty());
+        assert_eq!(text(&output.stderr), expected);
+    }
+}
+
+#[test]
+fn a_reader_that_has_enough_is_no_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let manifests = format!("--manifests={}", folder.path().display());
+    for args in [&[V4][..], &["--watch", "--interval=1h", &manifests]] {
+        let mut child = command(args).spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    }
+}
+
+/// A Service whose port has a number.
+fn write_service(folder: &Path, name: &str, port: u16) {
+    let service = format!(
+        r#"{{"apiVersion": "v1", "kind": "Service", "metadata": {{"name": "{name}"}},
+        "spec": {{"clusterIP": "10.96.0.10", "ports": [{{"port": {port}}}]}}}}"#
+    );
+    // Whole or not at all, as editors do it.
+    let (new, old) = (folder.join("new"), folder.join(format!("{name}.json")));
+    std::fs::File::create(&new)
+        .unwrap()
+        .write_all(service.as_bytes())
+        .unwrap();
+    std::fs::rename(new, old).unwrap();
+}
+
+#[test]
+fn watching_shows_what_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    write_service(at, "shop", 80);
+    let manifests = format!("--manifests={}", at.display());
+    let args = ["--watch", "--interval=50ms", "--no-headers", &manifests];
+    let mut child = command(&args).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut next = || {
+        let line = lines.next().unwrap().unwrap();
+        line.split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let ends = |words: &[String]| (words[0].clone(), words[2].clone(), words[6].clone());
+    let expected = |event: &str, name: &str, port: &str| (event.into(), name.into(), port.into());
+    assert_eq!(ends(&next()), expected("ADDED", "shop", "80/tcp"));
+    write_service(at, "shop", 81);
+    assert_eq!(ends(&next()), expected("CHANGED", "shop", "81/tcp"));
+    write_service(at, "more", 82);
+    assert_eq!(ends(&next()), expected("ADDED", "more", "82/tcp"));
+    std::fs::remove_file(at.join("shop.json")).unwrap();
+    assert_eq!(ends(&next()), expected("GONE", "shop", "81/tcp"));
+    drop(lines);
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
+#[test]
+fn what_cannot_be_watched_is_unusable() {
+    for args in [
+        &["--watch", V4][..],
+        &["--watch", "--manifests=-"],
+        &["--watch", "--manifests=.", "--interval=0"],
+        &["--interval=soon", V4],
+        &["a/b/c"],
+    ] {
+        let output = run(args);
+        assert_eq!(output.status.code(), Some(64), "{}", text(&output.stderr));
+    }
+}
