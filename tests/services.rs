@@ -200,3 +200,51 @@ fn what_cannot_be_watched_is_unusable() {
         assert_eq!(output.status.code(), Some(64), "{}", text(&output.stderr));
     }
 }
+
+/// A dump, and the error that names its line.
+#[track_caller]
+fn refused(dump: &[u8], expected: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("dump");
+    std::fs::write(&path, dump).unwrap();
+    let output = run(&["--from-save", path.to_str().unwrap()]);
+    let said = text(&output.stderr).replace(path.to_str().unwrap(), "FILE");
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let (error, hint) = said.split_once('\n').unwrap();
+    assert_eq!(error, format!("error: `FILE`: {expected}"));
+    assert!(
+        hint.starts_with("hint: ") && hint.lines().count() == 1,
+        "{hint}"
+    );
+}
+
+#[test]
+fn what_is_no_dump_is_refused_with_file_and_line() {
+    refused(
+        b"*nat\n:A - [0:0]\n-A A -j RET",
+        "line 4 cannot be read: COMMIT expected",
+    );
+    refused(b"*nat\n*filter\n", "line 2 cannot be read: COMMIT expected");
+    refused(
+        b"-A KUBE-SERVICES -j RETURN\n",
+        "line 1 cannot be read: a command outside any table",
+    );
+    refused(
+        b"*nat\n-A A -j RETURN\nCOMMIT\n",
+        "line 2 cannot be read: no chain `A`",
+    );
+    refused(
+        b"*nat\nhello\nCOMMIT\n",
+        "line 2 cannot be read: unknown command `hello`",
+    );
+    refused(b"\x1f\x8b\x08\n\x00\x00", "line 2: this is no text");
+    refused(b"#\0 \0G\0", "line 1: this is no text");
+}
+
+#[test]
+fn a_rule_that_nobody_can_read_is_carried_and_mentioned() {
+    let output = run(&["--from-save=tests/dumps/unreadable-v4.save"]);
+    let said = text(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("rules that cannot be read: 5, the first in `FORWARD` of filter: -j"));
+}

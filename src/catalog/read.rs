@@ -164,55 +164,82 @@ fn read_chains(view: &mut PortView, rules: &RuleSet) {
         waiting.extend(unseen.map(Box::from));
         view.chains.insert(name);
     }
+    read_dead_ends(view, rules);
     read_policies(view, rules);
     read_endpoints(view, rules);
     read_source_ranges(view, rules);
 }
 
-fn read_policies(view: &mut PortView, rules: &RuleSet) {
-    let is_local = |chain: &str| chain.starts_with("KUBE-SVL-") || chain.starts_with("KUBE-XLB-");
-    let policy = |is_local| {
-        if is_local {
-            Policy::Local
-        } else {
-            Policy::Cluster
-        }
+/// Until 1.23 it was the chain of policy Local that dropped what found no endpoint on this node.
+fn read_dead_ends(view: &mut PortView, rules: &RuleSet) {
+    let is_dead_end = |name: &str| {
+        let chain = rules.chain(Table::Nat, name).into_iter();
+        let mut targets = chain
+            .flat_map(|chain| &chain.rules)
+            .filter_map(Rule::target_chain);
+        name.starts_with("KUBE-XLB-") && !targets.any(is_endpoint)
     };
+    if view.chains.iter().any(|name| is_dead_end(name)) {
+        let outside = view
+            .entrances
+            .iter_mut()
+            .filter(|entrance| !matches!(entrance.kind, Kind::ClusterIp | Kind::HealthCheck));
+        for entrance in outside {
+            entrance.fate = Fate::Dropped;
+        }
+    }
+}
+
+fn read_policies(view: &mut PortView, rules: &RuleSet) {
     for entrance in &view.entrances {
-        match (entrance.kind, &entrance.chain, entrance.fate) {
-            (Kind::ClusterIp, Some(chain), _) => {
-                view.internal_policy = Some(policy(is_local(chain)));
+        let refused = (entrance.fate == Fate::Dropped).then_some(Policy::Local);
+        match (entrance.kind, &entrance.chain) {
+            (Kind::HealthCheck, _) => {}
+            (Kind::ClusterIp, Some(chain)) => {
+                view.internal_policy = Some(policy_of_chain(chain));
             }
-            (Kind::ClusterIp, None, Fate::Dropped) => view.internal_policy = Some(Policy::Local),
-            (Kind::External | Kind::NodePort, None, Fate::Dropped) => {
-                view.external_policy = Some(Policy::Local);
+            (Kind::ClusterIp, None) => view.internal_policy = view.internal_policy.or(refused),
+            (_, Some(chain)) => {
+                let found = external_policy(chain, rules).or(refused);
+                view.external_policy = found.or(view.external_policy);
             }
-            _ => {}
+            (_, None) => view.external_policy = view.external_policy.or(refused),
         }
     }
-    for name in view
-        .chains
-        .iter()
-        .filter(|name| name.starts_with("KUBE-EXT-") || is_local(name))
-    {
-        if is_local(name) && !name.starts_with("KUBE-XLB-") {
-            continue;
-        }
-        let Some(chain) = rules.chain(Table::Nat, name) else {
-            continue;
-        };
-        let routes = |rule: &Rule| {
-            rule.comment()
-                .is_some_and(|text| text.starts_with("route LOCAL"))
-        };
-        let leads_to_local = chain
-            .rules
-            .iter()
-            .filter_map(Rule::target_chain)
-            .any(is_local);
-        let found = is_local(name) || leads_to_local || chain.rules.iter().any(routes);
-        view.external_policy = Some(policy(found));
+}
+
+fn policy_of_chain(chain: &str) -> Policy {
+    if chain.starts_with("KUBE-SVL-") || chain.starts_with("KUBE-XLB-") {
+        Policy::Local
+    } else {
+        Policy::Cluster
     }
+}
+
+/// The policy of traffic that enters by a chain. Only a chain of external traffic under policy
+/// Local treats clients of this node in a way of their own.
+fn external_policy(name: &str, rules: &RuleSet) -> Option<Policy> {
+    if !name.starts_with("KUBE-EXT-") && !name.starts_with("KUBE-FW-") {
+        return Some(policy_of_chain(name));
+    }
+    let chain = rules.chain(Table::Nat, name)?;
+    let routes_apart = |rule: &Rule| {
+        let comment = rule.comment().unwrap_or_default();
+        comment.starts_with("route LOCAL")
+    };
+    if chain.rules.iter().any(routes_apart) {
+        return Some(Policy::Local);
+    }
+    let targets = chain.rules.iter().filter_map(Rule::target_chain);
+    let mut next = targets.filter(|target| stale::is_service_chain(target));
+    // A firewall leads to one chain only, however many networks it admits.
+    let next = next.next()?;
+    if next.starts_with("KUBE-EXT-") {
+        return (next != name)
+            .then(|| external_policy(next, rules))
+            .flatten();
+    }
+    Some(policy_of_chain(next))
 }
 
 fn read_endpoints(view: &mut PortView, rules: &RuleSet) {
@@ -222,7 +249,7 @@ fn read_endpoints(view: &mut PortView, rules: &RuleSet) {
             continue;
         };
         view.affinity = view.affinity.or(endpoints::affinity(chain));
-        let is_local = name.starts_with("KUBE-SVL-") || name.starts_with("KUBE-XLB-");
+        let is_local = policy_of_chain(name) == Policy::Local;
         for (target, share) in endpoints::shares(chain) {
             let at = endpoints.iter().position(|known| *known.chain == *target);
             let Some(address) = endpoints::address(rules, target) else {

@@ -6,6 +6,7 @@
 use super::chain::Policy;
 use super::reason::Reason;
 use super::rule::{Rule, without_counters};
+use super::stage::Origin;
 use super::token::MAX_CHAIN_NAME;
 
 /// A line inside a table.
@@ -36,9 +37,9 @@ pub(super) enum Command<'a> {
 }
 
 /// Reads one line. `line` is neither empty nor a comment, `*table` or `COMMIT`.
-pub(super) fn read(line: &str) -> Result<Command<'_>, Reason> {
+pub(super) fn read(line: &str, origin: Origin) -> Result<Command<'_>, Reason> {
     if let Some(declared) = line.strip_prefix(':') {
-        return declare(declared);
+        return declare(declared, origin);
     }
     let (verb, rest) = split_word(without_counters(line));
     let (chain, rest) = split_word(rest);
@@ -51,7 +52,7 @@ pub(super) fn read(line: &str) -> Result<Command<'_>, Reason> {
     }
     let (number, after_number) = split_number(rest);
     Ok(match verb {
-        "-A" | "--append" => Command::Append(chain, rest.parse()?),
+        "-A" | "--append" => Command::Append(chain, appended(rest, origin)?),
         "-I" | "--insert" => Command::Insert(chain, number.unwrap_or(1), after_number.parse()?),
         "-R" | "--replace" => {
             let number = number.ok_or_else(|| Reason::NoValue(verb.to_owned()))?;
@@ -70,7 +71,15 @@ pub(super) fn read(line: &str) -> Result<Command<'_>, Reason> {
     })
 }
 
-fn declare(text: &str) -> Result<Command<'_>, Reason> {
+/// What the kernel holds cannot be wrong, only unknown.
+fn appended(spec: &str, origin: Origin) -> Result<Rule, Reason> {
+    match (spec.parse(), origin) {
+        (Err(_), Origin::Kernel) => Ok(Rule::opaque(spec)),
+        (read, _) => read,
+    }
+}
+
+fn declare(text: &str, origin: Origin) -> Result<Command<'_>, Reason> {
     let (chain, rest) = split_word(text);
     let (policy, _counters) = split_word(rest);
     let policy = match policy {
@@ -78,7 +87,11 @@ fn declare(text: &str) -> Result<Command<'_>, Reason> {
         "-" => None,
         other => Some(Policy::read(other).ok_or_else(|| Reason::BadChain(chain.to_owned()))?),
     };
-    Ok(Command::Declare(new_name(chain)?, policy))
+    match origin {
+        // Other programs, and older ones, take names that `iptables-restore` does not.
+        Origin::Kernel => Ok(Command::Declare(chain, policy)),
+        Origin::Payload => Ok(Command::Declare(new_name(chain)?, policy)),
+    }
 }
 
 /// Checks the name of a chain that may come into being.

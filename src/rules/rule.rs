@@ -16,7 +16,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::condition::Negatable;
-use super::matches::Match;
+use super::matches::{Extension, Match};
 use super::network::Network;
 use super::reason::Reason;
 use super::spec;
@@ -48,6 +48,20 @@ impl Rule {
             Match::Comment(text) => Some(text.as_ref()),
             _ => None,
         })
+    }
+
+    /// A rule of which nothing is known but its text: a target never heard of.
+    pub(super) fn opaque(spec: &str) -> Self {
+        let (name, options) = (Box::default(), spec.trim().into());
+        Self {
+            target: Some(Target::Other(Extension { name, options })),
+            ..Self::default()
+        }
+    }
+
+    /// Whether nothing is known of it but its text.
+    pub fn is_opaque(&self) -> bool {
+        matches!(&self.target, Some(Target::Other(extension)) if extension.name.is_empty())
     }
 
     /// The chain that it leads to, if any.

@@ -15,6 +15,7 @@ use std::fmt;
 use super::chain::{Chain, Chains};
 use super::command;
 use super::reason::{ParseError, Reason, Refused};
+use super::rule::Rule;
 use super::stage::{Origin, Stage};
 use super::table::Table;
 
@@ -38,7 +39,8 @@ impl Default for RuleSet {
 }
 
 impl RuleSet {
-    /// Reads what `iptables-save` printed.
+    /// Reads what `iptables-save` printed. A rule that cannot be read is carried as it stands:
+    /// somebody's it is, and the kernel has it.
     pub fn parse(save_text: &str) -> Result<Self, ParseError> {
         let mut rule_set = Self::default();
         match rule_set.take(save_text, Origin::Kernel) {
@@ -83,6 +85,19 @@ impl RuleSet {
         count.copied().unwrap_or(0)
     }
 
+    /// The rules that were carried without being read, with their chains.
+    pub fn opaque_rules(&self) -> impl Iterator<Item = (Table, &str, &Rule)> {
+        let chains = Table::ALL.into_iter().flat_map(|table| {
+            self.chains(table)
+                .map(move |(name, chain)| (table, name, chain))
+        });
+        chains
+            .flat_map(|(table, name, chain)| {
+                chain.rules.iter().map(move |rule| (table, name, rule))
+            })
+            .filter(|(_, _, rule)| rule.is_opaque())
+    }
+
     /// The tables that were met but are not modelled, with how many rules they had.
     pub fn foreign_tables(&self) -> impl Iterator<Item = (&str, usize)> {
         self.foreign.iter().map(|(name, rules)| (&**name, *rules))
@@ -122,7 +137,7 @@ impl RuleSet {
             .or_insert_with(|| Chains::new(table));
         let mut stage = Stage::new(chains, origin);
         while let Some(line) = lines.next_until_commit()? {
-            command::read(line)
+            command::read(line, origin)
                 .and_then(|command| stage.obey(command))
                 .map_err(|reason| lines.refused(reason))?;
         }

@@ -124,13 +124,14 @@ impl<'a> Stage<'a> {
         match (self.chain(name).map(|chain| chain.policy), policy) {
             (Ok(Some(_)), None) => Ok(()),
             (Ok(Some(_)), Some(policy)) => self.set_policy(name, policy),
-            (Ok(None) | Err(_), Some(_)) => Err(Reason::BadChain(name.to_owned())),
             (Ok(None), None) => self.flush(name),
-            (Err(_), None) => {
-                let empty = Some(Chain::default());
+            (Err(_), policy) if policy.is_none() || self.origin == Origin::Kernel => {
+                let rules = Vec::new();
+                let empty = Some(Chain { policy, rules });
                 self.changes.chains.insert(name.into(), empty);
                 Ok(())
             }
+            (Ok(None) | Err(_), _) => Err(Reason::BadChain(name.to_owned())),
         }
     }
 

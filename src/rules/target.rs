@@ -39,7 +39,8 @@ pub enum Target {
         /// `--random-fully`.
         is_fully_random: bool,
     },
-    /// Any other target, or one of these with an option not modelled.
+    /// Any other target, or one of these with an option not modelled; without a name, a whole rule
+    /// that could not be read.
     Other(Extension),
 }
 
@@ -81,6 +82,7 @@ impl fmt::Display for Target {
                 };
                 write!(f, "-j MASQUERADE{random}")
             }
+            Self::Other(extension) if extension.name.is_empty() => f.write_str(&extension.options),
             Self::Other(extension) => {
                 write!(f, "-j {}", extension.name)?;
                 extension.write_options(f)

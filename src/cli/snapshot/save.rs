@@ -1,5 +1,7 @@
-//! Dumps. Whose rules a dump holds is told by its first line, or else by its addresses.
+//! Dumps. Whose rules a dump holds is told by its headers, or else by its addresses.
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -7,7 +9,7 @@ use anyhow::Context;
 
 use super::{Origin, Snapshot};
 use crate::net::IpFamily;
-use crate::rules::RuleSet;
+use crate::rules::{ParseError, Reason, RuleSet};
 
 pub(super) fn read(paths: &[PathBuf]) -> anyhow::Result<Snapshot> {
     let mut snapshot = Snapshot {
@@ -16,17 +18,19 @@ pub(super) fn read(paths: &[PathBuf]) -> anyhow::Result<Snapshot> {
     };
     let mut seen = Vec::new();
     for path in paths {
+        let name = path.display().to_string();
         let text = text(path)?;
-        let family = family(&text);
-        let name = path.display();
-        anyhow::ensure!(
-            !seen.contains(&family),
-            "`{name}` holds {family} rules, and so does another file\n\
-             hint: one file of iptables-save, one of ip6tables-save"
-        );
-        seen.push(family);
-        *snapshot.rules.get_mut(family) =
-            RuleSet::parse(&text).with_context(|| format!("`{name}`"))?;
+        for (family, text) in by_family(&text) {
+            anyhow::ensure!(
+                !seen.contains(&family),
+                "`{name}` holds {family} rules, and so does another file\n\
+                 hint: one file of iptables-save, one of ip6tables-save"
+            );
+            seen.push(family);
+            let rules = RuleSet::parse(&text).map_err(|error| explained(&name, &error))?;
+            mention_opaque(&name, &rules);
+            *snapshot.rules.get_mut(family) = rules;
+        }
     }
     Ok(snapshot)
 }
@@ -40,21 +44,94 @@ fn text(path: &Path) -> anyhow::Result<String> {
     } else {
         bytes = std::fs::read(path).with_context(|| format!("reading `{}`", path.display()))?;
     }
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    if let Some(at) = bytes.iter().position(|byte| *byte == 0) {
+        let breaks = bytes.iter().take(at).filter(|byte| **byte == b'\n');
+        anyhow::bail!(
+            "`{}`: line {}: this is no text\n\
+             hint: decompress it first; and some shells write UTF-16, where UTF-8 is wanted",
+            path.display(),
+            breaks.count() + 1
+        );
+    }
+    // A comment may be in any encoding.
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    Ok(match text.strip_prefix('\u{feff}') {
+        Some(text) => text.to_owned(),
+        None => text,
+    })
 }
 
-/// Without any address of IPv6 it may as well be IPv4.
-fn family(text: &str) -> IpFamily {
-    let is_v6 = |line: &str| {
-        let mut words = line.split(' ').filter(|word| word.contains("::"));
-        let is_address = |word: &str| {
-            let address = word.split('/').next().unwrap_or_default();
-            address.parse::<std::net::Ipv6Addr>().is_ok()
-        };
-        line.starts_with('-') && words.any(is_address)
+fn explained(name: &str, error: &ParseError) -> anyhow::Error {
+    let hint = match error.reason {
+        Reason::NoCommit => "the end of a table is missing; was the dump cut off?",
+        _ => {
+            "a dump is all that iptables-save prints, from `*filter` or so to `COMMIT`; not the \
+             lines that grep finds, nor what `iptables -S` or `iptables -L` says"
+        }
     };
-    let says = |program: &str| text.lines().take(5).any(|line| line.contains(program));
-    if says("ip6tables-save") || (!says("iptables-save") && text.lines().any(is_v6)) {
+    anyhow::anyhow!("`{name}`: {error}\nhint: {hint}")
+}
+
+fn mention_opaque(name: &str, rules: &RuleSet) {
+    let mut opaque = rules.opaque_rules();
+    if let Some((table, chain, rule)) = opaque.next() {
+        let count = 1 + opaque.count();
+        tracing::warn!(
+            "`{name}`: rules that cannot be read: {count}, the first in `{chain}` of {table}: {rule}"
+        );
+    }
+}
+
+/// The rules of each family in a text. Those of the other one are blank lines in each, so that
+/// lines keep their numbers.
+fn by_family(text: &str) -> Vec<(IpFamily, Cow<'_, str>)> {
+    let programs: BTreeSet<IpFamily> = text.lines().filter_map(writer).collect();
+    match programs.first() {
+        None => vec![(guess(text), Cow::Borrowed(text))],
+        Some(only) if programs.len() == 1 => vec![(*only, Cow::Borrowed(text))],
+        Some(_) => IpFamily::ALL
+            .map(|family| (family, part(text, family)))
+            .into(),
+    }
+}
+
+fn part(text: &str, family: IpFamily) -> Cow<'_, str> {
+    let mut part = String::new();
+    let mut current = None;
+    for line in text.lines() {
+        current = writer(line).or(current);
+        if current == Some(family) {
+            part.push_str(line);
+        }
+        part.push('\n');
+    }
+    Cow::Owned(part)
+}
+
+/// Whose program wrote what follows, if the line says it.
+fn writer(line: &str) -> Option<IpFamily> {
+    let program = line.strip_prefix("# Generated by ")?;
+    if program.starts_with("ip6tables") {
+        Some(IpFamily::V6)
+    } else {
+        // `xtables-save` of 1.8.2 does not say it.
+        program.starts_with("iptables").then_some(IpFamily::V4)
+    }
+}
+
+/// Without anything of IPv6 it may as well be IPv4.
+fn guess(text: &str) -> IpFamily {
+    let is_address = |word: &str| {
+        let address = word.split('/').next().unwrap_or_default();
+        address.contains("::") && address.parse::<std::net::Ipv6Addr>().is_ok()
+    };
+    let is_v6 = |line: &str| {
+        !line.starts_with(['#', ':', '*'])
+            && line.split(' ').any(|word| {
+                matches!(word, "ipv6-icmp" | "icmp6-port-unreachable") || is_address(word)
+            })
+    };
+    if text.lines().any(is_v6) {
         IpFamily::V6
     } else {
         IpFamily::V4
@@ -67,16 +144,40 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: IpFamily) {
-        assert_eq!(family(text), expected, "{text}");
+        let families = by_family(text).into_iter().map(|(family, _)| family);
+        assert_eq!(families.collect::<Vec<_>>(), [expected], "{text}");
     }
 
     #[test]
     fn a_dump_says_whose_rules_it_holds() {
         check("", IpFamily::V4);
         check("# Generated by iptables-save v1.8.9\n", IpFamily::V4);
+        check(
+            "# Generated by iptables-nft-save v1.8.4 on x\n-A X -d fd00::1\n",
+            IpFamily::V4,
+        );
         check("# Generated by ip6tables-save v1.8.9\n*nat\n", IpFamily::V6);
         check("*nat\n-A X -d 10.0.0.1/32 -j Y\n", IpFamily::V4);
-        check("*nat\n-A X -d fd00::1/128 -j Y\n", IpFamily::V6);
+        check(
+            "# Generated by xtables-save v1.8.2\n*nat\n-A X -d fd00::1/128 -j Y\n",
+            IpFamily::V6,
+        );
+        check("*nat\n[0:0] -A X -s fd00::/8 -j Y\n", IpFamily::V6);
         check("*nat\n-A X -m comment --comment \"a::b\"\n", IpFamily::V4);
+    }
+
+    #[test]
+    fn both_may_be_in_one_file() {
+        let text = "# Generated by iptables-save v1.8.9\n*nat\nCOMMIT\n\
+            # Generated by ip6tables-save v1.8.9\n*filter\nwrong\nCOMMIT\n";
+        let parts = by_family(text);
+        let [(IpFamily::V4, v4), (IpFamily::V6, v6)] = parts.as_slice() else {
+            panic!("{parts:?}");
+        };
+        assert_eq!(
+            v4.trim_end(),
+            "# Generated by iptables-save v1.8.9\n*nat\nCOMMIT"
+        );
+        assert_eq!(RuleSet::parse(v6).unwrap_err().line, 6);
     }
 }
