@@ -10,6 +10,8 @@ mod exit;
 mod log;
 mod output;
 mod packaging;
+mod program;
+mod progress;
 mod render;
 mod run;
 mod services;
@@ -18,13 +20,11 @@ mod snapshot;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser;
-
-use crate::config::{Cli, Command, normalize};
+use crate::config::{Command, normalize};
 
 /// Runs the command that `args` ask for.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let cli = match Cli::try_parse_from(normalize(args)) {
+    let cli = match program::parse(&normalize(args)) {
         Ok(cli) => cli,
         Err(error) => return exit::unusable(&error),
     };

@@ -11,10 +11,14 @@ use crate::config::Cli;
 
 /// Prints the completion script of a shell.
 pub(super) fn completions(shell: Shell) -> anyhow::Result<()> {
-    output::stdout(|out| {
-        clap_complete::generate(shell, &mut Cli::command(), "deltaproxy", out);
-        Ok(())
-    })
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "deltaproxy", &mut script);
+    if shell == Shell::Bash {
+        // The flag that the script itself uses is hidden, which bash is not told.
+        let plain = String::from_utf8_lossy(&script).replace(" --names ", " ");
+        script = [plain.as_bytes(), NAMES_IN_BASH.as_bytes()].concat();
+    }
+    output::stdout(|out| Ok(out.write_all(&script)?))
 }
 
 /// Prints the page of a command, or of the program.
@@ -30,3 +34,25 @@ pub(super) fn manual(command: Option<&str>) -> anyhow::Result<()> {
     };
     output::stdout(|out| Ok(page.render(out)?))
 }
+
+/// Where a NAME may stand, the program itself is asked for names: the words before the cursor say
+/// which rules are meant, and where something else is expected, they are no command line, so that
+/// nothing is answered.
+const NAMES_IN_BASH: &str = r#"
+_deltaproxy_or_names() {
+    _deltaproxy "$@"
+    local cur="${COMP_WORDS[COMP_CWORD]}" words=() last=-1 word names
+    [[ "${COMP_WORDS[1]}" == services && "$COMP_CWORD" -gt 1 && "$cur" != -* ]] || return 0
+    for word in "${COMP_WORDS[@]:0:COMP_CWORD}"; do
+        # `--from-save=FILE` comes as three words.
+        if [[ "$last" -ge 0 && ( "$word" == "=" || "${words[last]}" == -*= ) ]]; then
+            words[last]+="$word"
+        else
+            words[++last]="$word"
+        fi
+    done
+    names="$("${words[@]}" --names 2>/dev/null </dev/null)"
+    [[ -z "$names" ]] || COMPREPLY=( $(compgen -W "$names" -- "$cur") )
+}
+complete -F _deltaproxy_or_names -o bashdefault -o default deltaproxy kubectl-deltaproxy
+"#;

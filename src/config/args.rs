@@ -34,14 +34,16 @@ pub enum Command {
     #[command(after_help = SERVICES_EXAMPLES, args_override_self = true)]
     Services(Box<ServicesArgs>),
     /// Print a completion script for a shell
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions {
         /// The shell
         shell: clap_complete::Shell,
     },
     /// Print a manual page: of a command, or of the program
+    #[command(after_help = MAN_EXAMPLES)]
     Man {
         /// The command
-        #[arg(value_parser = ["run", "render", "services"])]
+        #[arg(value_parser = ["run", "render", "services", "completions", "man"])]
         command: Option<String>,
     },
 }
@@ -78,6 +80,19 @@ Examples:
 A row is of both families: `3+3` are endpoints of IPv4 and of IPv6. LOCAL are those on this node,
 where a policy asks for them. Rules do not say which endpoints are terminating, and headless
 Services have no rules.";
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  source <(deltaproxy completions bash)
+  deltaproxy completions fish > ~/.config/fish/completions/deltaproxy.fish
+
+In bash, `services` completes names of Services, too: of the kernel's rules, for root, or of the
+dump or the manifests that were named before.";
+
+const MAN_EXAMPLES: &str = "\
+Examples:
+  deltaproxy man services | man -l -
+  deltaproxy man > /usr/local/share/man/man1/deltaproxy.1";
 
 /// Flags of `render`.
 #[derive(Debug, Clone, Args)]

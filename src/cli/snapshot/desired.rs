@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::{Origin, Snapshot};
+use crate::cli::progress::Progress;
 use crate::config::{RenderConfig, Source};
 use crate::host::local_addresses;
 use crate::model::Change;
@@ -25,6 +26,7 @@ type Changes = PerFamily<Vec<Change>>;
 /// The rules of both families on a machine without any other.
 pub(super) fn render(config: &RenderConfig) -> anyhow::Result<Snapshot> {
     let trackers = trackers(config)?;
+    let _progress = Progress::start("rendering");
     let mut snapshot = Snapshot {
         origin: Origin::Desired,
         node_addresses: node_addresses(&trackers),
@@ -49,6 +51,10 @@ pub(super) fn render(config: &RenderConfig) -> anyhow::Result<Snapshot> {
 
 /// Trackers that know every object.
 pub(in crate::cli) fn trackers(config: &RenderConfig) -> anyhow::Result<PerFamily<Tracker>> {
+    let _progress = Progress::start(match &config.source {
+        Source::Manifests { .. } => "reading manifests",
+        Source::Cluster(_) => "asking the API server",
+    });
     let changes = changes(config)?;
     Ok(changes.map(|_, changes| {
         let mut tracker = Tracker::new(SystemTime::UNIX_EPOCH);

@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 
-use super::{Origin, Snapshot};
+use super::{Origin, Snapshot, mention_opaque};
 use crate::host::{BackendChoice, Programs, Sysctls, local_addresses};
 use crate::net::IpFamily;
 use crate::rules::RuleSet;
@@ -27,8 +27,9 @@ async fn snapshot(backend: BackendChoice) -> anyhow::Result<Snapshot> {
         let programs = Programs::discover(backend, family).await.context(hint)?;
         let text = programs.save_all().await.context(hint)?;
         let program = programs.save.to_string_lossy();
-        *snapshot.rules.get_mut(family) =
-            RuleSet::parse(&text).with_context(|| format!("what `{program}` printed"))?;
+        let rules = RuleSet::parse(&text).with_context(|| format!("what `{program}` printed"))?;
+        mention_opaque(&program, &rules);
+        *snapshot.rules.get_mut(family) = rules;
         snapshot.origin = Origin::Live(programs.backend());
     }
     Ok(snapshot)

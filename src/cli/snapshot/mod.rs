@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use super::progress::Progress;
 use crate::config::{self, OriginArgs, environment};
 use crate::net::PerFamily;
 use crate::rules::{Backend, RuleSet};
@@ -43,13 +44,26 @@ impl Snapshot {
     /// Gets the rules that the flags ask for.
     pub(super) fn load(args: &OriginArgs) -> anyhow::Result<Self> {
         if !args.from_save.is_empty() {
+            let _progress = Progress::start("reading a dump");
             return save::read(&args.from_save);
         }
         let config = config::desired(&args.source, &args.rules, &environment::host_name())?;
         if args.names_objects() {
             desired::render(&config)
         } else {
+            let _progress = Progress::start("reading the kernel's rules");
             live::read(config.backend)
         }
+    }
+}
+
+/// Rules that nobody can read are no failure, but an answer may be wrong because of them.
+fn mention_opaque(name: &str, rules: &RuleSet) {
+    let mut opaque = rules.opaque_rules();
+    if let Some((table, chain, rule)) = opaque.next() {
+        let count = 1 + opaque.count();
+        tracing::warn!(
+            "`{name}`: rules that cannot be read: {count}, the first in `{chain}` of {table}: {rule}"
+        );
     }
 }

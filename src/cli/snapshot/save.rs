@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-use super::{Origin, Snapshot};
+use super::{Origin, Snapshot, mention_opaque};
 use crate::net::IpFamily;
 use crate::rules::{ParseError, Reason, RuleSet};
 
@@ -70,16 +70,6 @@ fn explained(name: &str, error: &ParseError) -> anyhow::Error {
         }
     };
     anyhow::anyhow!("`{name}`: {error}\nhint: {hint}")
-}
-
-fn mention_opaque(name: &str, rules: &RuleSet) {
-    let mut opaque = rules.opaque_rules();
-    if let Some((table, chain, rule)) = opaque.next() {
-        let count = 1 + opaque.count();
-        tracing::warn!(
-            "`{name}`: rules that cannot be read: {count}, the first in `{chain}` of {table}: {rule}"
-        );
-    }
 }
 
 /// The rules of each family in a text. Those of the other one are blank lines in each, so that

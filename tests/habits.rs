@@ -1,0 +1,123 @@
+//! What every command has in common: help, manual pages, completion, and names of the program.
+
+#![allow(clippy::unwrap_used, reason = "failing is a test's job")]
+
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_deltaproxy");
+
+#[expect(clippy::disallowed_methods, reason = "this test runs the program")]
+fn run(program: impl AsRef<Path>, args: &[&str]) -> Output {
+    Command::new(program.as_ref())
+        .args(args)
+        .stdin(Stdio::null())
+        .env_remove("RUST_LOG")
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The commands that the program's help lists.
+fn commands() -> Vec<String> {
+    let help = text(&run(PROGRAM, &["--help"]).stdout);
+    let (_, list) = help.split_once("Commands:\n").unwrap();
+    let lines = list.lines().take_while(|line| line.starts_with("  "));
+    let names = lines.filter_map(|line| line.split_whitespace().next());
+    let names: Vec<String> = names
+        .filter(|name| *name != "help")
+        .map(str::to_owned)
+        .collect();
+    assert!(names.contains(&"services".to_owned()), "{help}");
+    names
+}
+
+#[test]
+fn every_command_has_examples_and_a_manual_page() {
+    let page = text(&run(PROGRAM, &["man"]).stdout);
+    for name in commands() {
+        let help = text(&run(PROGRAM, &[&name, "--help"]).stdout);
+        let (_, examples) = help
+            .split_once("Examples:\n")
+            .unwrap_or_else(|| panic!("{help}"));
+        assert!(examples.contains(&format!("deltaproxy {name}")), "{help}");
+        assert!(page.contains(&format!("deltaproxy\\-{name}(1)")), "{page}");
+        let own = run(PROGRAM, &["man", &name]);
+        assert!(own.status.success(), "{}", text(&own.stderr));
+        let title = format!(".TH deltaproxy-{name} 1");
+        assert!(text(&own.stdout).contains(&title), "{name}");
+    }
+}
+
+#[test]
+fn a_plugin_of_kubectl_names_itself_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let plugin = folder.path().join("kubectl-deltaproxy");
+    symlink(PROGRAM, &plugin).unwrap();
+    let help = text(&run(&plugin, &["--help"]).stdout);
+    assert!(
+        help.contains("Usage: kubectl deltaproxy <COMMAND>"),
+        "{help}"
+    );
+    let help = text(&run(&plugin, &["services", "--help"]).stdout);
+    assert!(
+        help.contains("Usage: kubectl deltaproxy services"),
+        "{help}"
+    );
+    assert!(
+        help.contains("    kubectl deltaproxy services --from-save"),
+        "{help}"
+    );
+    let wrong = run(&plugin, &["render", "--family=ipv5"]);
+    assert_eq!(wrong.status.code(), Some(64));
+    let wrong = run(&plugin, &["render", "--no-such-flag"]);
+    let said = text(&wrong.stderr);
+    assert!(said.contains("Usage: kubectl deltaproxy render"), "{said}");
+    // Flags without a command run the daemon, as under the other name.
+    let said = text(&run(&plugin, &["--iptables-sync-period=soon"]).stderr);
+    assert!(said.contains("--iptables-sync-period"), "{said}");
+    assert_eq!(run(&plugin, &[]).status.code(), Some(64));
+}
+
+/// What bash offers at the end of a command line.
+#[track_caller]
+fn completes(words: &[&str], expected: &[&str]) {
+    let script = r#"
+        PATH="$1:$PATH"; shift
+        source <(deltaproxy completions bash)
+        COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
+        _deltaproxy_or_names deltaproxy "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"
+        printf '%s\n' "${COMPREPLY[@]}"
+    "#;
+    let folder = Path::new(PROGRAM).parent().unwrap().to_str().unwrap();
+    let args = [&["-c", script, "bash", folder, "deltaproxy"], words].concat();
+    let output = run("bash", &args);
+    let (offered, said) = (text(&output.stdout), text(&output.stderr));
+    let mut offered: Vec<&str> = offered.lines().filter(|line| !line.is_empty()).collect();
+    offered.sort_unstable();
+    assert_eq!(offered, expected, "{words:?}: {said}");
+}
+
+#[test]
+fn bash_completes_names_of_services() {
+    let dump = "tests/golden/restore-v4-full.txt";
+    let from_save = ["services", "--from-save", dump];
+    let all = ["ns1/a", "ns1/dns", "ns1/lb", "ns1/none"];
+    completes(&[&from_save[..], &[""]].concat(), &all);
+    completes(&[&from_save[..], &["ns1/d"]].concat(), &["ns1/dns"]);
+    completes(&[&from_save[..], &["ns1/a", "ns1/l"]].concat(), &["ns1/lb"]);
+    completes(
+        &["services", "--from-save", "=", dump, "ns1/d"],
+        &["ns1/dns"],
+    );
+    completes(&[&from_save[..], &["-n", "other", "ns1/"]].concat(), &[]);
+    // Not where a flag or its value is expected.
+    completes(&[&from_save[..], &["-o", "w"]].concat(), &["wide"]);
+    completes(&[&from_save[..], &["--na"]].concat(), &["--namespace"]);
+    completes(&["serv"], &["services"]);
+    completes(&["render", "--family", "ipv6", "ns1/"], &[]);
+}
