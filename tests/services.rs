@@ -105,6 +105,8 @@ fn filters_choose() {
     lists(&[V4, "-n", "ns1"], &all);
     lists(&[V4, "dns", "ns1/none"], &["ns1/dns:dns", "ns1/none"]);
     lists(&[V4, "lb:p80"], &["ns1/lb:p80"]);
+    let nobody = text(&run(&[V4, "other/lb", "lb:other", "--output=json"]).stdout);
+    assert!(nobody.contains("\"servicePorts\": []"), "{nobody}");
     lists(&[V4, "--address=172.30.0.3"], &["ns1/dns:dns"]);
     lists(&[V4, "--address=1.2.3.4:80"], &["ns1/lb:p80"]);
     assert_eq!(
