@@ -79,7 +79,13 @@ Examples:
 
 A row is of both families: `3+3` are endpoints of IPv4 and of IPv6. LOCAL are those on this node,
 where a policy asks for them. Rules do not say which endpoints are terminating, and headless
-Services have no rules.";
+Services have no rules.
+
+JSON and YAML have one entry for each service port and family, sorted: namespace, service, port,
+protocol, family, type, entrances (kind, ip, port, fate, chain), internalTrafficPolicy,
+externalTrafficPolicy, affinitySeconds, sourceRanges, endpoints (address, chain, clusterShare,
+localShare), chains and rules. Fields may be added, nothing else changes. With --watch, each line
+or document is one `servicePort` and its `event`: ADDED, CHANGED or GONE.";
 
 const COMPLETIONS_EXAMPLES: &str = "\
 Examples:

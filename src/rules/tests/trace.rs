@@ -212,3 +212,12 @@ fn loops_and_missing_chains_end() {
     let expected = ["1: unclear: chain `GONE` is not there"];
     outcomes(&rules, &packet, &locality(&[]), &expected);
 }
+
+#[test]
+fn what_cannot_be_read_may_do_anything() {
+    let rules = RuleSet::parse("*nat\n-A PREROUTING -m new [x y] -j A\nCOMMIT\n").unwrap();
+    let packet = packet("198.51.100.1", "203.0.113.9", 80);
+    let expected = ["1: unclear: nat PREROUTING: `-m new [x y] -j A` is not modelled"];
+    outcomes(&rules, &packet, &locality(&[]), &expected);
+    assert!(rules.opaque_rules().count() == 1);
+}
