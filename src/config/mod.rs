@@ -30,7 +30,7 @@ use std::time::Duration;
 
 pub use args::{Cli, Command, FamilyArg, RenderArgs};
 pub use command_line::normalize;
-pub use flags::{AddressPattern, NamePattern, OutputArg, ServicesArgs};
+pub use flags::{AddressPattern, NamePattern, ServicesArgs, ServicesOutput};
 pub use flags::{OriginArgs, RulesArgs, RunArgs, SourceArgs};
 pub use resolve::{desired, run};
 pub use resolved::{

@@ -12,7 +12,7 @@ use std::io::{self, Write};
 
 use super::snapshot::{Origin, Snapshot};
 use super::{log, output};
-use crate::config::{OutputArg, ServicesArgs, environment};
+use crate::config::{ServicesArgs, ServicesOutput, environment};
 use crate::telemetry::Format;
 use table::Table;
 
@@ -39,10 +39,10 @@ pub(super) fn services(args: &ServicesArgs) -> anyhow::Result<()> {
         say_empty(&snapshot.origin, args);
     }
     output::stdout(|out| match args.output {
-        OutputArg::Json => document::write_json(out, &rows, stale),
-        OutputArg::Yaml => document::write_yaml(out, &rows, stale),
-        OutputArg::Table | OutputArg::Wide => {
-            let columns = table::columns(args.output == OutputArg::Wide);
+        ServicesOutput::Json => document::write_json(out, &rows, stale),
+        ServicesOutput::Yaml => document::write_yaml(out, &rows, stale),
+        ServicesOutput::Table | ServicesOutput::Wide => {
+            let columns = table::columns(args.output == ServicesOutput::Wide);
             let mut table = Table::new(None, columns);
             for row in &rows {
                 table.add(None, row);

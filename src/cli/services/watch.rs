@@ -19,7 +19,7 @@ use super::{document, filter, say_empty};
 use crate::catalog::PortName;
 use crate::cli::output;
 use crate::cli::snapshot::Snapshot;
-use crate::config::{OutputArg, ServicesArgs, Unusable};
+use crate::config::{ServicesArgs, ServicesOutput, Unusable};
 
 /// Goes on until nobody reads any more.
 pub(super) fn watch(args: &ServicesArgs) -> anyhow::Result<()> {
@@ -132,14 +132,14 @@ struct Line<'a> {
 }
 
 struct Printer {
-    output: OutputArg,
+    output: ServicesOutput,
     table: Table,
     has_headings: bool,
 }
 
 impl Printer {
     fn new(args: &ServicesArgs) -> Self {
-        let columns = table::columns(args.output == OutputArg::Wide);
+        let columns = table::columns(args.output == ServicesOutput::Wide);
         Self {
             output: args.output,
             table: Table::new(Some("EVENT"), columns),
@@ -152,18 +152,18 @@ impl Printer {
             return Ok(());
         }
         output::stdout(|out| match self.output {
-            OutputArg::Table | OutputArg::Wide => {
+            ServicesOutput::Table | ServicesOutput::Wide => {
                 for (event, row) in changes {
                     self.table.add(Some(event.as_str()), row);
                 }
                 let has_headings = std::mem::take(&mut self.has_headings);
                 Ok(self.table.write(out, has_headings)?)
             }
-            OutputArg::Json => each_line(changes, |line| {
+            ServicesOutput::Json => each_line(changes, |line| {
                 serde_json::to_writer(&mut *out, line)?;
                 Ok(writeln!(out)?)
             }),
-            OutputArg::Yaml => each_line(changes, |line| {
+            ServicesOutput::Yaml => each_line(changes, |line| {
                 let text = serde_saphyr::to_string(line)?;
                 Ok(write!(out, "---\n{text}")?)
             }),

@@ -3,11 +3,13 @@
 use anyhow::Context;
 
 use super::{Origin, Snapshot, mention_opaque};
+use crate::cli::progress::Progress;
 use crate::host::{BackendChoice, Programs, Sysctls, local_addresses};
 use crate::net::IpFamily;
 use crate::rules::RuleSet;
 
 pub(super) fn read(backend: BackendChoice) -> anyhow::Result<Snapshot> {
+    let _progress = Progress::start("reading the kernel's rules");
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;

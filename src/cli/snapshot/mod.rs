@@ -11,7 +11,6 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use super::progress::Progress;
 use crate::config::{self, OriginArgs, environment};
 use crate::net::PerFamily;
 use crate::rules::{Backend, RuleSet};
@@ -44,14 +43,12 @@ impl Snapshot {
     /// Gets the rules that the flags ask for.
     pub(super) fn load(args: &OriginArgs) -> anyhow::Result<Self> {
         if !args.from_save.is_empty() {
-            let _progress = Progress::start("reading a dump");
             return save::read(&args.from_save);
         }
         let config = config::desired(&args.source, &args.rules, &environment::host_name())?;
         if args.names_objects() {
             desired::render(&config)
         } else {
-            let _progress = Progress::start("reading the kernel's rules");
             live::read(config.backend)
         }
     }

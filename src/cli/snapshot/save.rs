@@ -8,10 +8,12 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 
 use super::{Origin, Snapshot, mention_opaque};
+use crate::cli::progress::Progress;
 use crate::net::IpFamily;
 use crate::rules::{ParseError, Reason, RuleSet};
 
 pub(super) fn read(paths: &[PathBuf]) -> anyhow::Result<Snapshot> {
+    let _progress = Progress::start("reading a dump");
     let mut snapshot = Snapshot {
         origin: Origin::Saved(paths.to_vec()),
         ..Snapshot::default()

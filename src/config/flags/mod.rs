@@ -23,7 +23,7 @@ pub use origin::OriginArgs;
 pub use rules::RulesArgs;
 pub use run::RunArgs;
 pub(super) use serve::{LogArgs, ServeArgs};
-pub use services::{AddressPattern, NamePattern, OutputArg, ServicesArgs};
+pub use services::{AddressPattern, NamePattern, ServicesArgs, ServicesOutput};
 pub use source::SourceArgs;
 pub(super) use sync::SyncArgs;
 pub(super) use unused::{FileArgs, IpvsArgs, UnusedArgs};

@@ -31,7 +31,7 @@ pub struct ServicesArgs {
         value_enum,
         default_value = "table"
     )]
-    pub output: OutputArg,
+    pub output: ServicesOutput,
     /// Leave out the table's first line
     #[arg(long)]
     pub no_headers: bool,
@@ -51,7 +51,7 @@ pub struct ServicesArgs {
 
 /// `--output` of `services`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum OutputArg {
+pub enum ServicesOutput {
     /// A line for each service port
     Table,
     /// The same with addresses of endpoints, affinity and more
