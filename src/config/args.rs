@@ -2,9 +2,9 @@
 //!
 //! Apart from the meaning of their [`flags`](super::flags) because commands come and go.
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
 
-use super::flags::{RulesArgs, RunArgs, ServicesArgs, SourceArgs};
+use super::flags::{RenderArgs, RunArgs, ServicesArgs};
 
 /// A drop-in replacement for kube-proxy's iptables mode that restores only what changed.
 #[derive(Debug, Parser)]
@@ -27,7 +27,7 @@ pub enum Command {
     /// Keep this node's rules up to date: the daemon
     #[command(after_help = RUN_EXAMPLES, args_override_self = true)]
     Run(Box<RunArgs>),
-    /// Print all rules as a payload for `iptables-restore --noflush`
+    /// Print rules as a payload for `iptables-restore --noflush`: all, or what changed
     #[command(after_help = RENDER_EXAMPLES, args_override_self = true)]
     Render(Box<RenderArgs>),
     /// List the service ports that rules are for, and who answers
@@ -62,7 +62,13 @@ Examples:
 const RENDER_EXAMPLES: &str = "\
 Examples:
   deltaproxy render --manifests ./services --cluster-cidr 10.244.0.0/16
-  kubectl get services,endpointslices -A -o yaml | deltaproxy render --manifests - --family ipv6";
+  kubectl get services,endpointslices -A -o yaml | deltaproxy render --manifests - --family ipv6
+  What one Service amounts to, and which objects say so:
+    deltaproxy render shop/web --manifests ./services --annotate
+  Would the kernel take it:
+    deltaproxy render --manifests ./services | iptables-restore --noflush --test
+  What a change of the manifests would make a partial restore of:
+    deltaproxy render --since ./services.old --manifests ./services";
 
 const SERVICES_EXAMPLES: &str = "\
 Examples:
@@ -99,32 +105,3 @@ const MAN_EXAMPLES: &str = "\
 Examples:
   deltaproxy man services | man -l -
   deltaproxy man > /usr/local/share/man/man1/deltaproxy.1";
-
-/// Flags of `render`.
-#[derive(Debug, Clone, Args)]
-pub struct RenderArgs {
-    /// Where objects come from.
-    #[command(flatten)]
-    pub source: SourceArgs,
-    /// What shapes the rules.
-    #[command(flatten)]
-    pub rules: RulesArgs,
-    /// Whose rules
-    #[arg(
-        long,
-        value_name = "FAMILY",
-        value_enum,
-        default_value = "ipv4",
-        ignore_case = true
-    )]
-    pub family: FamilyArg,
-}
-
-/// `--family`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum FamilyArg {
-    /// For iptables-restore
-    Ipv4,
-    /// For ip6tables-restore
-    Ipv6,
-}

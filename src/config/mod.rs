@@ -28,10 +28,10 @@ mod tests;
 
 use std::time::Duration;
 
-pub use args::{Cli, Command, FamilyArg, RenderArgs};
+pub use args::{Cli, Command};
 pub use command_line::normalize;
 pub use flags::{AddressPattern, NamePattern, ServicesArgs, ServicesOutput};
-pub use flags::{OriginArgs, RulesArgs, RunArgs, SourceArgs};
+pub use flags::{FamilyArg, OriginArgs, RenderArgs, RulesArgs, RunArgs, SourceArgs};
 pub use resolve::{desired, run};
 pub use resolved::{
     Config, ConfigFile, Conntrack, LoggingFormat, NodeSettings, RenderConfig, Serving, Source,

@@ -10,6 +10,7 @@
 
 mod node;
 mod origin;
+mod render;
 mod rules;
 mod run;
 mod serve;
@@ -20,6 +21,7 @@ mod unused;
 
 pub(super) use node::NodeArgs;
 pub use origin::OriginArgs;
+pub use render::{FamilyArg, RenderArgs};
 pub use rules::RulesArgs;
 pub use run::RunArgs;
 pub(super) use serve::{LogArgs, ServeArgs};

@@ -1,0 +1,132 @@
+//! What of a payload is shown, and with what beside it.
+//!
+//! A payload that is cut down to some Services is for reading: it lacks the rules that others have
+//! in the chains that all share. It ends without `COMMIT`, so that no restore program takes it for
+//! the whole.
+
+use std::io::Write;
+
+use super::objects::{Object, Objects};
+use crate::catalog::PortName;
+use crate::rules::Table;
+
+/// What was asked for.
+pub(super) struct Shown<'a> {
+    pub(super) services: &'a [String],
+    pub(super) table: Option<Table>,
+    pub(super) is_annotated: bool,
+}
+
+impl Shown<'_> {
+    /// Whether the payload is printed as it is.
+    pub(super) fn is_everything(&self) -> bool {
+        self.services.is_empty() && self.table.is_none() && !self.is_annotated
+    }
+
+    /// That every Service that was named is there.
+    pub(super) fn check_services(&self, objects: &Objects) -> anyhow::Result<()> {
+        for name in self.services {
+            anyhow::ensure!(
+                objects.ports().any(|port| is_meant(name, port)),
+                "no Service `{name}` has rules in this family\n\
+                 hint: `deltaproxy services` lists those that have"
+            );
+        }
+        Ok(())
+    }
+
+    /// Prints it.
+    pub(super) fn print(
+        &self,
+        out: &mut dyn Write,
+        payload: &str,
+        objects: &Objects,
+    ) -> anyhow::Result<()> {
+        let (mut table, mut head) = (None, None);
+        let mut last: Option<Object> = None;
+        for line in payload.lines() {
+            if let Some(name) = line.strip_prefix('*') {
+                (table, last, head) = (Table::from_name(name), None, Some(line));
+                continue;
+            }
+            let object = self.object(line, objects);
+            if !self.shows(table, object.as_ref()) {
+                continue;
+            }
+            // A table is named once something of it is shown.
+            if let Some(head) = head.take() {
+                writeln!(out, "{head}")?;
+            }
+            if self.is_annotated && object.is_some() && object != last {
+                let object = object.as_ref();
+                writeln!(
+                    out,
+                    "# {}",
+                    object.map(ToString::to_string).unwrap_or_default()
+                )?;
+            }
+            writeln!(out, "{line}")?;
+            last = object;
+        }
+        Ok(())
+    }
+
+    fn object(&self, line: &str, objects: &Objects) -> Option<Object> {
+        let is_asked = self.is_annotated || !self.services.is_empty();
+        is_asked.then(|| objects.of_line(line)).flatten()
+    }
+
+    fn shows(&self, table: Option<Table>, object: Option<&Object>) -> bool {
+        if self.table.is_some() && self.table != table {
+            return false;
+        }
+        if self.services.is_empty() {
+            return true;
+        }
+        object.is_some_and(|object| {
+            self.services
+                .iter()
+                .any(|name| is_meant(name, object.port()))
+        })
+    }
+}
+
+/// `namespace/name`, `name`, and either with `:port`.
+fn is_meant(asked: &str, port: &PortName) -> bool {
+    let (asked, port_name) = match asked.split_once(':') {
+        Some((service, name)) => (service, Some(name)),
+        None => (asked, None),
+    };
+    let (namespace, service) = match asked.split_once('/') {
+        Some((namespace, service)) => (Some(namespace), service),
+        None => (None, asked),
+    };
+    service == port.service()
+        && namespace.is_none_or(|namespace| namespace == port.namespace())
+        && port_name.is_none_or(|name| name == port.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(asked: &str, expected: bool) {
+        let port = PortName {
+            name: "shop/web:http".into(),
+            protocol: "tcp".into(),
+        };
+        assert_eq!(is_meant(asked, &port), expected, "{asked}");
+    }
+
+    #[test]
+    fn services_are_named_in_full_or_in_part() {
+        check("web", true);
+        check("shop/web", true);
+        check("shop/web:http", true);
+        check("web:http", true);
+        check("web:https", false);
+        check("other/web", false);
+        check("shop", false);
+    }
+}

@@ -1,0 +1,193 @@
+//! `render` as its users meet it, and whether the kernel takes what it prints.
+
+#![allow(clippy::unwrap_used, reason = "failing is a test's job")]
+
+mod support;
+
+use std::fs;
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+use support::daemon::{Backend, real_program};
+use support::netns::Netns;
+use support::rules::{Family, saved};
+use support::{Need, machine_has};
+use tempfile::TempDir;
+
+const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/examples");
+
+/// One endpoint of Service `shop/admin` moves.
+fn changed_examples() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(EXAMPLES).unwrap() {
+        let path = entry.unwrap().path();
+        let text = fs::read_to_string(&path).unwrap();
+        let name = path.file_name().unwrap();
+        fs::write(
+            folder.path().join(name),
+            text.replace("10.4.0.31", "10.4.0.33"),
+        )
+        .unwrap();
+    }
+    folder
+}
+
+#[expect(clippy::disallowed_methods, reason = "this test runs the program")]
+fn render(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_deltaproxy"))
+        .arg("render")
+        .args(args)
+        .arg("--hostname-override=node1")
+        .env_remove("RUST_LOG")
+        .output()
+        .unwrap()
+}
+
+#[track_caller]
+fn rendered(args: &[&str]) -> String {
+    let output = render(args);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{args:?}: {said}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Gives text to a restore program; the error is what it says.
+fn restore(netns: &Netns, backend: Backend, args: &[&str], text: &str) -> Result<(), String> {
+    let mut child = netns
+        .command(real_program(backend, "iptables-restore"))
+        .args(args)
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(text.as_bytes()).unwrap();
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+}
+
+#[test]
+fn both_kernels_take_what_is_printed() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let later = changed_examples();
+    let later = later.path().to_str().unwrap();
+    let before = ["--manifests", EXAMPLES];
+    let change = ["--since", EXAMPLES, "--manifests", later];
+    for backend in [Backend::Nft, Backend::Legacy] {
+        let netns = Netns::new("render");
+        let noflush = ["-w", "--noflush"];
+        let test = ["-w", "--noflush", "--test"];
+        for more in [&[][..], &["--annotate"]] {
+            let payload = rendered(&[&before[..], more].concat());
+            restore(&netns, backend, &test, &payload).unwrap();
+        }
+        restore(&netns, backend, &noflush, &rendered(&before)).unwrap();
+        for more in [&["--annotate"][..], &[], &["--partial-restore=kep-3453"]] {
+            let payload = rendered(&[&change[..], more].concat());
+            restore(&netns, backend, &test, &payload).unwrap();
+        }
+        restore(&netns, backend, &noflush, &rendered(&change)).unwrap();
+        let partial = chains(&saved(&netns, backend, Family::V4));
+
+        let fresh = Netns::new("fresh");
+        let all = rendered(&["--manifests", later]);
+        restore(&fresh, backend, &noflush, &all).unwrap();
+        assert_eq!(partial, chains(&saved(&fresh, backend, Family::V4)));
+
+        // What was cut down is refused, before it can do any harm.
+        let part = rendered(&["admin", "--manifests", EXAMPLES]);
+        assert!(restore(&fresh, backend, &noflush, &part).is_err(), "{part}");
+    }
+}
+
+/// The lines of a save that are about rules, sorted: a partial restore puts new rules of shared
+/// chains on top.
+fn chains(saved: &str) -> Vec<String> {
+    let rules = saved.lines().filter(|line| line.starts_with("-A"));
+    let mut lines: Vec<String> = rules.map(str::to_owned).collect();
+    lines.sort_unstable();
+    lines
+}
+
+#[test]
+fn a_partial_payload_holds_the_change_and_nothing_else() {
+    let later = changed_examples();
+    let later = later.path().to_str().unwrap();
+    let payload = rendered(&["--since", EXAMPLES, "--manifests", later]);
+    assert!(
+        payload.contains("--to-destination 10.4.0.33:8080"),
+        "{payload}"
+    );
+    assert!(payload.contains("-X KUBE-SEP-"), "{payload}");
+    assert!(!payload.contains("checkout"), "{payload}");
+    assert_eq!(
+        rendered(&["--since", EXAMPLES, "--manifests", EXAMPLES]),
+        ""
+    );
+    let kep = rendered(&[
+        "--since",
+        EXAMPLES,
+        "--manifests",
+        later,
+        "--partial-restore=kep-3453",
+    ]);
+    assert!(kep.contains(":KUBE-SERVICES") && kep.len() > payload.len());
+}
+
+#[test]
+fn annotations_name_the_objects() {
+    let text = rendered(&["--manifests", EXAMPLES, "--annotate"]);
+    let above = |rule: &str| {
+        let at = text
+            .lines()
+            .position(|line| line.starts_with(rule))
+            .unwrap();
+        let mut before = text.lines().take(at).collect::<Vec<_>>();
+        before.reverse();
+        let comment = before.into_iter().find(|line| line.starts_with('#'));
+        comment.unwrap_or_default().to_owned()
+    };
+    assert_eq!(
+        above("-A KUBE-NODEPORTS -m comment --comment shop/admin:http"),
+        "# Service shop/admin, port http/tcp"
+    );
+    let endpoint = "# EndpointSlice shop/admin-ipv4, endpoint 10.4.0.31, port http/tcp";
+    assert!(text.lines().any(|line| line == endpoint), "{text}");
+    let bare: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+    let plain = rendered(&["--manifests", EXAMPLES]);
+    assert_eq!(bare, plain.lines().collect::<Vec<_>>());
+}
+
+#[test]
+fn services_and_tables_can_be_chosen() {
+    let text = rendered(&["shop/admin", "--manifests", EXAMPLES]);
+    assert!(text.contains("shop/admin:http cluster IP"), "{text}");
+    assert!(
+        !text.contains("shop/public") && !text.contains("COMMIT"),
+        "{text}"
+    );
+    let nat = rendered(&["--table", "nat", "--manifests", EXAMPLES]);
+    assert!(nat.starts_with("*nat\n") && nat.ends_with("COMMIT\n"));
+    assert!(!nat.contains("*filter"));
+
+    let output = render(&["shop/nobody", "--manifests", EXAMPLES]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("no Service `shop/nobody`"), "{said}");
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn stdin_is_read_once() {
+    let output = render(&["--since", "-", "--manifests", "-"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("cannot both read stdin"), "{said}");
+}
