@@ -49,6 +49,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
 ];
 
 const BELOW_CONFIG: &[&str] = &[
+    "catalog",
     "health",
     "host",
     "ingest",

@@ -11,6 +11,7 @@
 
 mod endpoints;
 mod entrance;
+mod pattern;
 mod port;
 mod read;
 mod stale;
@@ -22,6 +23,7 @@ use std::collections::BTreeMap;
 
 pub use endpoints::Endpoint;
 pub use entrance::{Entrance, Fate, Kind};
+pub use pattern::{NamePattern, NoName};
 pub use port::{Policy, PortName, PortView};
 
 /// Every service port of one family's rules.

@@ -7,12 +7,12 @@
 use std::io::Write;
 
 use super::objects::{Object, Objects};
-use crate::catalog::PortName;
+use crate::catalog::NamePattern;
 use crate::rules::Table;
 
 /// What was asked for.
 pub(super) struct Shown<'a> {
-    pub(super) services: &'a [String],
+    pub(super) services: &'a [NamePattern],
     pub(super) table: Option<Table>,
     pub(super) is_annotated: bool,
 }
@@ -27,7 +27,7 @@ impl Shown<'_> {
     pub(super) fn check_services(&self, objects: &Objects) -> anyhow::Result<()> {
         for name in self.services {
             anyhow::ensure!(
-                objects.ports().any(|port| is_meant(name, port)),
+                objects.ports().any(|port| name.fits(port)),
                 "no Service `{name}` has rules in this family\n\
                  hint: `deltaproxy services` lists those that have"
             );
@@ -83,50 +83,6 @@ impl Shown<'_> {
         if self.services.is_empty() {
             return true;
         }
-        object.is_some_and(|object| {
-            self.services
-                .iter()
-                .any(|name| is_meant(name, object.port()))
-        })
-    }
-}
-
-/// `namespace/name`, `name`, and either with `:port`.
-fn is_meant(asked: &str, port: &PortName) -> bool {
-    let (asked, port_name) = match asked.split_once(':') {
-        Some((service, name)) => (service, Some(name)),
-        None => (asked, None),
-    };
-    let (namespace, service) = match asked.split_once('/') {
-        Some((namespace, service)) => (Some(namespace), service),
-        None => (None, asked),
-    };
-    service == port.service()
-        && namespace.is_none_or(|namespace| namespace == port.namespace())
-        && port_name.is_none_or(|name| name == port.port())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[track_caller]
-    fn check(asked: &str, expected: bool) {
-        let port = PortName {
-            name: "shop/web:http".into(),
-            protocol: "tcp".into(),
-        };
-        assert_eq!(is_meant(asked, &port), expected, "{asked}");
-    }
-
-    #[test]
-    fn services_are_named_in_full_or_in_part() {
-        check("web", true);
-        check("shop/web", true);
-        check("shop/web:http", true);
-        check("web:http", true);
-        check("web:https", false);
-        check("other/web", false);
-        check("shop", false);
+        object.is_some_and(|object| self.services.iter().any(|name| name.fits(object.port())))
     }
 }

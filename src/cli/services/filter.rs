@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use super::row::Row;
 use crate::catalog::{Entrance, PortName};
-use crate::config::{AddressPattern, NamePattern, ServicesArgs};
+use crate::config::{AddressPattern, ServicesArgs};
 
 /// Whether anything less than all is asked for.
 pub(super) fn is_any(args: &ServicesArgs) -> bool {
@@ -17,7 +17,7 @@ pub(super) fn is_any(args: &ServicesArgs) -> bool {
 /// The rows that are asked for.
 pub(super) fn chosen(rows: Vec<Row>, args: &ServicesArgs, node: &BTreeSet<IpAddr>) -> Vec<Row> {
     let is_named = |name: &PortName| {
-        args.names.is_empty() || args.names.iter().any(|pattern| fits(pattern, name))
+        args.names.is_empty() || args.names.iter().any(|pattern| pattern.fits(name))
     };
     let has_address = |row: &Row| {
         args.address
@@ -39,14 +39,6 @@ pub(super) fn names(rows: &[Row], args: &ServicesArgs) -> BTreeSet<String> {
 fn is_in_namespace(row: &Row, args: &ServicesArgs) -> bool {
     let namespace = args.namespace.as_deref();
     namespace.is_none_or(|namespace| namespace == row.name.namespace())
-}
-
-fn fits(pattern: &NamePattern, name: &PortName) -> bool {
-    let is_or_any =
-        |asked: &Option<String>, is: &str| asked.as_deref().is_none_or(|asked| asked == is);
-    pattern.service == name.service()
-        && is_or_any(&pattern.namespace, name.namespace())
-        && is_or_any(&pattern.port, name.port())
 }
 
 /// Whether traffic to the address enters there, or is answered from it.

@@ -25,7 +25,7 @@ pub use render::{FamilyArg, RenderArgs};
 pub use rules::RulesArgs;
 pub use run::RunArgs;
 pub(super) use serve::{LogArgs, ServeArgs};
-pub use services::{AddressPattern, NamePattern, ServicesArgs, ServicesOutput};
+pub use services::{AddressPattern, ServicesArgs, ServicesOutput};
 pub use source::SourceArgs;
 pub(super) use sync::SyncArgs;
 pub(super) use unused::{FileArgs, IpvsArgs, UnusedArgs};

@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 
 use super::sync::PartialRestoreArg;
 use super::{RulesArgs, SourceArgs};
+use crate::catalog::NamePattern;
 use crate::rules::Table;
 
 /// Flags of `render`.
@@ -13,7 +14,7 @@ use crate::rules::Table;
 pub struct RenderArgs {
     /// Only what these Services have, for reading: namespace/name, or a name alone
     #[arg(value_name = "SERVICE")]
-    pub services: Vec<String>,
+    pub services: Vec<NamePattern>,
     /// Whose rules
     #[arg(
         long,

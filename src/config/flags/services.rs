@@ -9,6 +9,7 @@ use std::str::FromStr;
 use clap::{Args, ValueEnum};
 
 use super::OriginArgs;
+use crate::catalog::NamePattern;
 use crate::config::duration::GoDuration;
 
 /// Flags of `services`.
@@ -60,46 +61,6 @@ pub enum ServicesOutput {
     Json,
     /// The same for readers
     Yaml,
-}
-
-/// Which Services are meant by a name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NamePattern {
-    /// Any, if it is not said.
-    pub namespace: Option<String>,
-    /// The Service's name.
-    pub service: String,
-    /// Any, if it is not said.
-    pub port: Option<String>,
-}
-
-/// No Service can have this name.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no name; use `web`, `shop/web` or `shop/web:http`")]
-pub struct NoName(String);
-
-impl FromStr for NamePattern {
-    type Err = NoName;
-
-    fn from_str(text: &str) -> Result<Self, NoName> {
-        let (namespace, rest) = match text.split_once('/') {
-            Some((namespace, rest)) => (Some(namespace), rest),
-            None => (None, text),
-        };
-        let (service, port) = match rest.split_once(':') {
-            Some((service, port)) => (service, Some(port)),
-            None => (rest, None),
-        };
-        let is_bad = |part: &str| part.is_empty() || part.contains(['/', ':']);
-        if is_bad(service) || namespace.is_some_and(is_bad) || port.is_some_and(is_bad) {
-            return Err(NoName(text.to_owned()));
-        }
-        Ok(Self {
-            namespace: namespace.map(str::to_owned),
-            service: service.to_owned(),
-            port: port.map(str::to_owned),
-        })
-    }
 }
 
 /// An address, perhaps with a port.
