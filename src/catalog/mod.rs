@@ -25,6 +25,7 @@ pub use endpoints::Endpoint;
 pub use entrance::{Entrance, Fate, Kind};
 pub use pattern::{NamePattern, NoName};
 pub use port::{Policy, PortName, PortView};
+pub use stale::is_service_chain;
 
 /// Every service port of one family's rules.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

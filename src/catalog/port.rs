@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::endpoints::Endpoint;
 use super::entrance::{Entrance, Fate};
-use crate::rules::Network;
+use crate::rules::{Network, Rule};
 
 /// `namespace/name:port` and the protocol.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,6 +18,20 @@ pub struct PortName {
 }
 
 impl PortName {
+    /// The service port that a rule of a shared chain is about, and what its comment says of it;
+    /// `None` for rules about none, whose comments are missing or `kubernetes ...`.
+    pub fn of_shared(rule: &Rule) -> Option<(Self, &str)> {
+        let comment = rule.comment()?;
+        let (name, what) = comment.split_once(' ').unwrap_or((comment, ""));
+        let protocol = rule.protocol.as_ref()?.value.as_ref();
+        name.split_once('/')?;
+        let key = Self {
+            name: name.into(),
+            protocol: protocol.into(),
+        };
+        Some((key, what))
+    }
+
     /// The namespace.
     pub fn namespace(&self) -> &str {
         self.name

@@ -98,15 +98,7 @@ impl Catalog {
 
     /// The service port that a rule of a shared chain is about, and what the comment says of it.
     fn port_of<'r>(&mut self, rule: &'r Rule) -> Option<(&mut PortView, &'r str)> {
-        let comment = rule.comment()?;
-        let (name, what) = comment.split_once(' ').unwrap_or((comment, ""));
-        let protocol = rule.protocol.as_ref()?.value.as_ref();
-        // Ours and everybody's comments that begin with no Service: `kubernetes ...`.
-        name.split_once('/')?;
-        let key = PortName {
-            name: name.into(),
-            protocol: protocol.into(),
-        };
+        let (key, what) = PortName::of_shared(rule)?;
         Some((self.ports.entry(key).or_default(), what))
     }
 }

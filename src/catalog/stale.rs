@@ -13,8 +13,8 @@ const PREFIXES: [&str; 6] = [
     "KUBE-XLB-",
 ];
 
-/// Whether a chain's name is that of a service port's chain.
-pub(super) fn is_service_chain(name: &str) -> bool {
+/// Whether a chain's name is that of a service port's chain, in any release.
+pub fn is_service_chain(name: &str) -> bool {
     PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 

@@ -152,6 +152,20 @@ impl Probability {
         self.0
     }
 
+    /// The `1/n` that was meant, if it is one. Old releases of kube-proxy wrote five decimals, so
+    /// it may be off by as much.
+    #[must_use]
+    pub const fn rounded(self) -> Self {
+        const FIVE_DECIMALS: u32 = Probability::ONE / 100_000;
+        let Some(parts) = (Self::ONE + self.0 / 2).checked_div(self.0) else {
+            return self;
+        };
+        match (Self::ONE + parts / 2).checked_div(parts) {
+            Some(meant) if meant.abs_diff(self.0) <= FIVE_DECIMALS => Self(meant),
+            _ => self,
+        }
+    }
+
     pub(super) fn read(text: &str) -> Option<Self> {
         let chance: f64 = text.parse().ok()?;
         if !(0.0..=1.0).contains(&chance) {

@@ -52,6 +52,17 @@ impl Share {
         }
     }
 
+    /// Whether the two are the same but for the rounding of old releases, which wrote five decimals.
+    pub fn is_nearly(self, other: Self) -> bool {
+        let part = |share: Self| {
+            // Chances that are no `1/n` make fine fractions; shifting keeps their ratio.
+            let shift = (u128::BITS - share.denominator.leading_zeros()).saturating_sub(u32::BITS);
+            let scaled = |number: u128| u32::try_from(number >> shift).unwrap_or(u32::MAX);
+            f64::from(scaled(share.numerator)) / f64::from(scaled(share.denominator))
+        };
+        (part(self) - part(other)).abs() < 1e-4
+    }
+
     /// What is left of all.
     #[must_use]
     pub fn complement(self) -> Self {
@@ -128,6 +139,27 @@ mod tests {
             let share = Share::of_chance(Probability::read(&text).unwrap());
             assert_eq!(share, Share::new(1, parts.into()), "{text}");
         }
+    }
+
+    #[test]
+    fn five_decimals_are_nearly_the_same() {
+        let rounded = |text| Probability::read(text).unwrap().rounded();
+        for (short, long) in [
+            ("0.33333", "0.3333333333"),
+            ("0.50000", "0.5"),
+            ("0.01429", "0.0142857143"),
+        ] {
+            assert_eq!(rounded(short), rounded(long), "{short}");
+            let shares =
+                [short, long].map(|text| Share::of_chance(Probability::read(text).unwrap()));
+            assert!(shares[0].is_nearly(shares[1]), "{short}");
+        }
+        assert_ne!(rounded("0.333"), rounded("0.3333333333"));
+        assert_eq!(rounded("0.75"), Probability::read("0.75").unwrap());
+        assert_eq!(rounded("0"), Probability::read("0").unwrap());
+        assert!(!Share::new(1, 3).is_nearly(Share::new(333, 1000)));
+        assert!(Share::new(1, 3).is_nearly(Share::new(1 << 90, 3 << 90)));
+        assert!(Share::new((1 << 90) - 1, 3 << 90).is_nearly(Share::new(1, 3)));
     }
 
     #[test]
