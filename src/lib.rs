@@ -20,7 +20,7 @@
 //! | layer | modules |
 //! |---|---|
 //! | words | [`net`] |
-//! | data | [`model`]: what a Service means; [`rules`]: what a payload means; [`catalog`]: which Services rules are about |
+//! | data | [`model`]: what a Service means; [`rules`]: what a payload means; [`catalog`]: which Services rules are about; [`diff`]: what differs between two rulesets |
 //! | core | [`ingest`], [`tracker`], [`select`], then [`render`] |
 //! | shell | [`host`], [`telemetry`], [`watch`], [`health`] |
 //! | loop | [`sync`] |
@@ -48,6 +48,7 @@ pub mod model;
 pub mod rules;
 
 pub mod catalog;
+pub mod diff;
 
 pub mod ingest;
 pub mod select;

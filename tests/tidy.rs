@@ -20,6 +20,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("model", &["net"]),
     ("rules", &["net"]),
     ("catalog", &["rules"]),
+    ("diff", &["catalog", "net", "rules"]),
     ("ingest", &["model", "net"]),
     ("tracker", &["model", "net"]),
     ("select", &["model", "net"]),
@@ -69,6 +70,7 @@ const ANYTHING: &[&str] = &[
     "catalog",
     "cli",
     "config",
+    "diff",
     "health",
     "host",
     "ingest",
@@ -86,6 +88,7 @@ const ANYTHING: &[&str] = &[
 /// What is a function of its input and nothing else: paths below src, by their beginning.
 const PURE: &[&str] = &[
     "catalog/",
+    "diff/",
     "health/state.rs",
     "ingest/",
     "model/",

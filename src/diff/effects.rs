@@ -1,0 +1,233 @@
+//! From two views of a service port to what traffic notices.
+//!
+//! Apart from [`Effect`], the vocabulary, because here it is decided which of its words are said: an
+//! effect that another one brings along is not told again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+use super::effect::{Answerers, Effect, Traffic};
+use super::review::{ChainReview, Presence};
+use crate::catalog::{Endpoint, Entrance, Kind, Policy, PortView};
+use crate::rules::{Rule, Share, Target};
+
+/// What traffic notices when `before` becomes `after`; `None` where there is no such service port.
+pub(super) fn effects(
+    before: Option<&PortView>,
+    after: Option<&PortView>,
+    chains: &[ChainReview<'_>],
+) -> Vec<Effect> {
+    let nothing = PortView::default();
+    let is_there_twice = before.is_some() && after.is_some();
+    let (before, after) = (before.unwrap_or(&nothing), after.unwrap_or(&nothing));
+    let mut effects = entrances(before, after);
+    if is_there_twice {
+        effects.extend(policies(before, after));
+    }
+    effects.extend(endpoints(before, after));
+    for policy in [Policy::Cluster, Policy::Local] {
+        effects.extend(changed_shares(policy, before, after));
+    }
+    effects.extend(settings(before, after));
+    let is_explained = !effects.is_empty();
+    effects.extend(of_rules(chains, is_explained));
+    effects
+}
+
+/// By the destination: whether a refused one is an external IP's or a load balancer's, rules do not
+/// say.
+type Place = (Option<std::net::IpAddr>, u16, bool);
+
+fn by_place(view: &PortView) -> BTreeMap<Place, &Entrance> {
+    let entrances = view.entrances.iter();
+    let place = |entrance: &Entrance| {
+        let is_health_check = entrance.kind == Kind::HealthCheck;
+        (entrance.ip, entrance.port, is_health_check)
+    };
+    entrances
+        .map(|entrance| (place(entrance), entrance))
+        .collect()
+}
+
+fn entrances(before: &PortView, after: &PortView) -> Vec<Effect> {
+    let (old, new) = (by_place(before), by_place(after));
+    let gone = old.iter().filter(|(place, _)| !new.contains_key(place));
+    let gone = gone.map(|(_, entrance)| Effect::EntranceRemoved((*entrance).clone()));
+    let kept_or_new = new.iter().filter_map(|(place, entrance)| {
+        let entrance = (*entrance).clone();
+        match old.get(place) {
+            None => Some(Effect::EntranceAdded(entrance)),
+            Some(old) if old.fate != entrance.fate => Some(Effect::Fate {
+                before: old.fate,
+                entrance,
+            }),
+            Some(_) => None,
+        }
+    });
+    gone.chain(kept_or_new).collect()
+}
+
+/// A policy that cannot be told, because nothing is served, has not changed.
+fn policies(before: &PortView, after: &PortView) -> Vec<Effect> {
+    let both = [
+        (
+            Traffic::Internal,
+            before.internal_policy,
+            after.internal_policy,
+        ),
+        (
+            Traffic::External,
+            before.external_policy,
+            after.external_policy,
+        ),
+    ];
+    let changed = both
+        .into_iter()
+        .filter(|(_, before, after)| before.is_some() && after.is_some() && before != after);
+    changed
+        .map(|(traffic, before, after)| Effect::PolicyChanged {
+            traffic,
+            before,
+            after,
+        })
+        .collect()
+}
+
+/// The endpoints that have a share under a policy.
+fn shares(view: &PortView, policy: Policy) -> BTreeMap<SocketAddr, Share> {
+    let share = |endpoint: &Endpoint| match policy {
+        Policy::Cluster => endpoint.cluster,
+        Policy::Local => endpoint.local,
+    };
+    let endpoints = view.endpoints.iter();
+    endpoints
+        .filter_map(|endpoint| Some((endpoint.address, share(endpoint)?)))
+        .collect()
+}
+
+/// Who answers traffic from inside and from outside, said once where both notice the same.
+fn endpoints(before: &PortView, after: &PortView) -> Vec<Effect> {
+    let internal = answerers(Traffic::Internal, before, after);
+    let external = answerers(Traffic::External, before, after);
+    let all = match (internal, external) {
+        (Some(mut internal), Some(external)) if internal.is_like(&external) => {
+            internal.at.extend(external.at);
+            vec![internal]
+        }
+        (internal, external) => internal.into_iter().chain(external).collect(),
+    };
+    all.into_iter().map(Effect::Endpoints).collect()
+}
+
+fn answerers(traffic: Traffic, before: &PortView, after: &PortView) -> Option<Answerers> {
+    let (old, new) = (answering(traffic, before), answering(traffic, after));
+    let missing = |all: &BTreeMap<SocketAddr, Share>, from: &BTreeMap<SocketAddr, Share>| {
+        let addresses = all.keys().filter(|address| !from.contains_key(address));
+        addresses.copied().collect::<Vec<_>>()
+    };
+    let (added, removed) = (missing(&new, &old), missing(&old, &new));
+    let is_told = !added.is_empty() || !removed.is_empty();
+    let mut at = entrances_of(traffic, after);
+    if at.is_empty() {
+        at = entrances_of(traffic, before);
+    }
+    is_told.then_some(Answerers {
+        policy: policy_of(traffic, after),
+        at,
+        before: old.len(),
+        after: new.len(),
+        added,
+        removed,
+    })
+}
+
+/// Who answers such traffic, if there is a destination for it.
+fn answering(traffic: Traffic, view: &PortView) -> BTreeMap<SocketAddr, Share> {
+    if entrances_of(traffic, view).is_empty() {
+        return BTreeMap::new();
+    }
+    shares(view, policy_of(traffic, view))
+}
+
+fn policy_of(traffic: Traffic, view: &PortView) -> Policy {
+    let found = match traffic {
+        Traffic::Internal => view.internal_policy,
+        Traffic::External => view.external_policy,
+    };
+    found.unwrap_or(Policy::Cluster)
+}
+
+/// The destinations of such traffic. Health checks are not answered by endpoints.
+fn entrances_of(traffic: Traffic, view: &PortView) -> Vec<Entrance> {
+    let is_such = |entrance: &&Entrance| match entrance.kind {
+        Kind::HealthCheck => false,
+        Kind::ClusterIp => traffic == Traffic::Internal,
+        _ => traffic == Traffic::External,
+    };
+    view.entrances.iter().filter(is_such).cloned().collect()
+}
+
+fn changed_shares(policy: Policy, before: &PortView, after: &PortView) -> Vec<Effect> {
+    let (old, new) = (shares(before, policy), shares(after, policy));
+    if !old.keys().eq(new.keys()) {
+        return Vec::new();
+    }
+    let changed = old.iter().filter_map(|(endpoint, before)| {
+        let after = *new.get(endpoint)?;
+        (!before.is_nearly(after)).then_some(Effect::ShareChanged {
+            policy,
+            endpoint: *endpoint,
+            before: *before,
+            after,
+        })
+    });
+    changed.collect()
+}
+
+fn settings(before: &PortView, after: &PortView) -> Vec<Effect> {
+    let mut effects = Vec::new();
+    let are_served = before.is_served() && after.is_served();
+    if are_served && before.affinity != after.affinity {
+        effects.push(Effect::Affinity {
+            before: before.affinity,
+            after: after.affinity,
+        });
+    }
+    let old: BTreeSet<_> = before.source_ranges.iter().copied().collect();
+    let new: BTreeSet<_> = after.source_ranges.iter().copied().collect();
+    if old != new {
+        effects.push(Effect::SourceRanges {
+            added: new.difference(&old).copied().collect(),
+            removed: old.difference(&new).copied().collect(),
+        });
+    }
+    effects
+}
+
+/// What the views do not show but rules do. Only what is said of chains that both sides have is no
+/// consequence of something else.
+fn of_rules(chains: &[ChainReview<'_>], is_explained: bool) -> Vec<Effect> {
+    let in_both = || {
+        let chains = chains.iter();
+        chains.filter(|chain| chain.presence == Presence::Both && !chain.is_cosmetic)
+    };
+    let mut effects = Vec::new();
+    if in_both().any(|chain| chain.is_reordered) {
+        effects.push(Effect::Order);
+    }
+    if is_explained {
+        return effects;
+    }
+    let is_masquerade = |rule: &Rule| rule.target_chain() == Some("KUBE-MARK-MASQ");
+    let is_refusal = |rule: &Rule| matches!(rule.target, Some(Target::Drop | Target::Reject(_)));
+    if in_both().any(|chain| chain.changed().any(is_masquerade)) {
+        effects.push(Effect::Masquerade);
+    }
+    if in_both().any(|chain| chain.changed().any(is_refusal)) {
+        effects.push(Effect::Refusals);
+    }
+    if effects.is_empty() {
+        effects.push(Effect::Rules);
+    }
+    effects
+}
