@@ -23,12 +23,38 @@ pub(super) fn unusable(error: &clap::Error) -> ExitCode {
     }
 }
 
+/// Differences were found.
+const DIFFERENT: u8 = 1;
+
+/// A comparison came to nothing.
+const UNCOMPARED: u8 = 2;
+
+/// What a comparison came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Compared {
+    Equal,
+    Different,
+}
+
+/// The code of a finished comparison, having said what was wrong.
+pub(super) fn compared(result: anyhow::Result<Compared>) -> ExitCode {
+    match result {
+        Ok(Compared::Equal) => ExitCode::SUCCESS,
+        Ok(Compared::Different) => ExitCode::from(DIFFERENT),
+        Err(error) => failed(&error, ExitCode::from(UNCOMPARED)),
+    }
+}
+
 /// The code of a finished command, having said what was wrong.
 pub(super) fn code(result: anyhow::Result<()>) -> ExitCode {
-    let Err(error) = result else {
-        return ExitCode::SUCCESS;
-    };
-    if is_broken_pipe(&error) {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failed(&error, ExitCode::FAILURE),
+    }
+}
+
+fn failed(error: &anyhow::Error, code: ExitCode) -> ExitCode {
+    if is_broken_pipe(error) {
         return ExitCode::SUCCESS;
     }
     if let Some(unusable) = error.downcast_ref::<Unusable>() {
@@ -37,8 +63,8 @@ pub(super) fn code(result: anyhow::Result<()>) -> ExitCode {
         }
         return ExitCode::from(UNUSABLE);
     }
-    let _ = writeln!(io::stderr(), "error: {}", said_once(&error));
-    ExitCode::FAILURE
+    let _ = writeln!(io::stderr(), "error: {}", said_once(error));
+    code
 }
 
 /// Whoever read our output had enough of it.

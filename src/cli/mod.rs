@@ -4,8 +4,10 @@
 //!
 //! # Exit codes
 //!
-//! 0: done. 1: failed. 2: could not tell, for commands that compare. 64: unusable flags.
+//! 0: done. 1: failed. 64: unusable flags. Of commands that compare, 0: equal. 1: different. 2: could
+//! not tell.
 
+mod diff;
 mod exit;
 mod log;
 mod output;
@@ -31,6 +33,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let result = match cli.command {
         Command::Run(args) => run::run(&args),
         Command::Render(args) => render::render(&args),
+        Command::Diff(args) => return exit::compared(diff::diff(&args)),
         Command::Services(args) => services::services(&args),
         Command::Completions { shell } => packaging::completions(shell),
         Command::Man { command } => packaging::manual(command.as_deref()),

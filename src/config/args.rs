@@ -4,7 +4,7 @@
 
 use clap::{Parser, Subcommand};
 
-use super::flags::{RenderArgs, RunArgs, ServicesArgs};
+use super::flags::{DiffArgs, RenderArgs, RunArgs, ServicesArgs};
 
 /// A drop-in replacement for kube-proxy's iptables mode that restores only what changed.
 #[derive(Debug, Parser)]
@@ -30,6 +30,9 @@ pub enum Command {
     /// Print rules as a payload for `iptables-restore --noflush`: all, or what changed
     #[command(after_help = RENDER_EXAMPLES, args_override_self = true)]
     Render(Box<RenderArgs>),
+    /// Show how the rules that are there differ from those that are desired
+    #[command(after_help = DIFF_EXAMPLES, args_override_self = true)]
+    Diff(Box<DiffArgs>),
     /// List the service ports that rules are for, and who answers
     #[command(after_help = SERVICES_EXAMPLES, args_override_self = true)]
     Services(Box<ServicesArgs>),
@@ -43,7 +46,7 @@ pub enum Command {
     #[command(after_help = MAN_EXAMPLES)]
     Man {
         /// The command
-        #[arg(value_parser = ["run", "render", "services", "completions", "man"])]
+        #[arg(value_parser = ["run", "render", "diff", "services", "completions", "man"])]
         command: Option<String>,
     },
 }
@@ -69,6 +72,24 @@ Examples:
     deltaproxy render --manifests ./services | iptables-restore --noflush --test
   What a change of the manifests would make a partial restore of:
     deltaproxy render --since ./services.old --manifests ./services";
+
+const DIFF_EXAMPLES: &str = "\
+Exit codes, as of kubectl diff:
+  0  no packet can tell a difference; there may be other comments, which --strict counts, too
+  1  differences
+  2  could not compare
+ 64  unusable flags
+
+Examples:
+  On a node, beside kube-proxy or in its place, with the flags that it runs with:
+    deltaproxy diff --kubeconfig /var/lib/kube-proxy/kubeconfig.conf --cluster-cidr 10.244.0.0/16
+  A node's dump and a cluster, on a laptop:
+    deltaproxy diff --from-save iptables.txt --from-save ip6tables.txt \\
+      --kubeconfig ~/.kube/config --hostname-override node-a --cluster-cidr 10.244.0.0/16
+  A change before it is merged, with what a node would restore:
+    deltaproxy diff --from-manifests main/ --manifests branch/
+  For a program:
+    deltaproxy diff --from-save iptables.txt --manifests services/ --output json";
 
 const SERVICES_EXAMPLES: &str = "\
 Examples:

@@ -19,6 +19,11 @@ pub fn log_filter() -> Option<String> {
     variable("RUST_LOG")
 }
 
+/// `KUBECTL_EXTERNAL_DIFF`: the program that shows differences, and its parameters.
+pub fn external_diff() -> Option<String> {
+    variable("KUBECTL_EXTERNAL_DIFF")
+}
+
 #[expect(
     clippy::disallowed_methods,
     reason = "this is where the environment is read"

@@ -31,6 +31,7 @@ use std::time::Duration;
 pub use args::{Cli, Command};
 pub use command_line::normalize;
 pub use flags::{AddressPattern, ServicesArgs, ServicesOutput};
+pub use flags::{DiffArgs, DiffFormat};
 pub use flags::{FamilyArg, OriginArgs, RenderArgs, RulesArgs, RunArgs, SourceArgs};
 pub use resolve::{desired, run};
 pub use resolved::{

@@ -29,6 +29,7 @@ pub(super) fn render(config: &RenderConfig) -> anyhow::Result<Snapshot> {
     let _progress = Progress::start("rendering");
     let mut snapshot = Snapshot {
         origin: Origin::Desired,
+        families: IpFamily::ALL.into(),
         node_addresses: node_addresses(&trackers),
         ..Snapshot::default()
     };

@@ -8,7 +8,7 @@ use crate::host::{BackendChoice, Programs, Sysctls, local_addresses};
 use crate::net::IpFamily;
 use crate::rules::RuleSet;
 
-pub(super) fn read(backend: BackendChoice) -> anyhow::Result<Snapshot> {
+pub(in crate::cli) fn read(backend: BackendChoice) -> anyhow::Result<Snapshot> {
     let _progress = Progress::start("reading the kernel's rules");
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -32,6 +32,7 @@ async fn snapshot(backend: BackendChoice) -> anyhow::Result<Snapshot> {
         let rules = RuleSet::parse(&text).with_context(|| format!("what `{program}` printed"))?;
         mention_opaque(&program, &rules);
         *snapshot.rules.get_mut(family) = rules;
+        snapshot.families.insert(family);
         snapshot.origin = Origin::Live(programs.backend());
     }
     Ok(snapshot)

@@ -12,16 +12,20 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use crate::config::{self, OriginArgs, environment};
-use crate::net::PerFamily;
+use crate::net::{IpFamily, PerFamily};
 use crate::rules::{Backend, RuleSet};
 
 pub(super) use desired::{options, trackers};
+pub(super) use live::read as live;
+pub(super) use save::read as saved;
 
 /// Rules and where they are from.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Snapshot {
     /// Empty for a family of which nothing was found.
     pub(super) rules: PerFamily<RuleSet>,
+    /// The families that were looked at.
+    pub(super) families: BTreeSet<IpFamily>,
     /// The node's own addresses, as far as they are known.
     pub(super) node_addresses: BTreeSet<IpAddr>,
     pub(super) origin: Origin,

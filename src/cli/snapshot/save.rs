@@ -12,23 +12,21 @@ use crate::cli::progress::Progress;
 use crate::net::IpFamily;
 use crate::rules::{ParseError, Reason, RuleSet};
 
-pub(super) fn read(paths: &[PathBuf]) -> anyhow::Result<Snapshot> {
+pub(in crate::cli) fn read(paths: &[PathBuf]) -> anyhow::Result<Snapshot> {
     let _progress = Progress::start("reading a dump");
     let mut snapshot = Snapshot {
         origin: Origin::Saved(paths.to_vec()),
         ..Snapshot::default()
     };
-    let mut seen = Vec::new();
     for path in paths {
         let name = path.display().to_string();
         let text = text(path)?;
         for (family, text) in by_family(&text) {
             anyhow::ensure!(
-                !seen.contains(&family),
+                snapshot.families.insert(family),
                 "`{name}` holds {family} rules, and so does another file\n\
                  hint: one file of iptables-save, one of ip6tables-save"
             );
-            seen.push(family);
             let rules = RuleSet::parse(&text).map_err(|error| explained(&name, &error))?;
             mention_opaque(&name, &rules);
             *snapshot.rules.get_mut(family) = rules;

@@ -8,6 +8,7 @@
 //!
 //! Upstream: `cmd/kube-proxy/app/options.go`, `AddFlags` (v1.36)
 
+mod diff;
 mod node;
 mod origin;
 mod render;
@@ -19,6 +20,7 @@ mod source;
 mod sync;
 mod unused;
 
+pub use diff::{DiffArgs, DiffFormat};
 pub(super) use node::NodeArgs;
 pub use origin::OriginArgs;
 pub use render::{FamilyArg, RenderArgs};

@@ -1,0 +1,77 @@
+//! `diff`: what is against what is desired.
+//!
+//! Apart because it knows where the two sides come from and how a difference ends the program;
+//! [`diff`](crate::diff) knows what a difference is.
+
+mod desired;
+mod external;
+mod restore;
+mod sides;
+
+use std::fmt;
+
+use self::sides::Sides;
+use super::exit::Compared;
+use super::{log, output};
+use crate::config::{DiffArgs, DiffFormat, environment};
+use crate::diff::{self, Review, Sheet};
+use crate::net::IpFamily;
+use crate::telemetry::Format;
+
+/// Prints the difference, and tells whether there is one.
+pub(super) fn diff(args: &DiffArgs) -> anyhow::Result<Compared> {
+    log::install(
+        Format::Text,
+        0,
+        environment::log_filter().or(Some("warn".to_owned())),
+    )?;
+    let external = environment::external_diff();
+    let format = match (args.output, &external) {
+        (Some(format), _) if !args.unified => format,
+        (None, None) if !args.unified => DiffFormat::Text,
+        _ => DiffFormat::Unified,
+    };
+    let sides = Sides::load(args)?;
+    let reviews = sides.reviews();
+    let is_different = |review: &Review<'_>| {
+        let is_noted = args.strict && !review.is_empty();
+        review.matters() || is_noted
+    };
+    match (format, &external) {
+        (DiffFormat::Text, _) => print(|text| diff::text(text, &reviews))?,
+        (DiffFormat::Json, _) => output::stdout(|out| {
+            serde_json::to_writer_pretty(&mut *out, &diff::json(&reviews))?;
+            Ok(writeln!(out)?)
+        })?,
+        (DiffFormat::Unified, None) => print(|text| unified(text, &sides))?,
+        (DiffFormat::Unified, Some(program)) => external::show(program, &sides)?,
+    }
+    Ok(if reviews.iter().any(is_different) {
+        Compared::Different
+    } else {
+        Compared::Equal
+    })
+}
+
+fn print(write: impl FnOnce(&mut String) -> fmt::Result) -> anyhow::Result<()> {
+    let mut text = String::new();
+    write(&mut text)?;
+    output::stdout(|out| Ok(out.write_all(text.as_bytes())?))
+}
+
+fn unified(text: &mut String, sides: &Sides) -> fmt::Result {
+    for family in sides.families() {
+        let [left, right] = sheets(sides, family);
+        let names = (
+            format!("{}/{family}", sides.name),
+            format!("desired/{family}"),
+        );
+        diff::unified(text, (&names.0, &names.1), &left, &right)?;
+    }
+    Ok(())
+}
+
+fn sheets(sides: &Sides, family: IpFamily) -> [Sheet<'_>; 2] {
+    let (left, right) = (sides.left.get(family), sides.right.get(family));
+    [Sheet::of(left, right, right), Sheet::of(right, left, right)]
+}

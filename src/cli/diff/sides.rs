@@ -1,0 +1,129 @@
+//! The two rulesets of each family, and what makes one into the other.
+//!
+//! Apart because there are three ways to get the left one, and the restore depends on which.
+
+use std::collections::BTreeSet;
+
+use anyhow::Context;
+
+use super::super::snapshot::{self, Origin, Snapshot};
+use super::desired::Desired;
+use super::restore;
+use crate::config::{self, DiffArgs, SourceArgs, environment};
+use crate::diff::{Restore, Review, compare};
+use crate::net::{IpFamily, PerFamily};
+use crate::rules::RuleSet;
+
+/// What is and what is desired.
+pub(super) struct Sides {
+    /// What to call the left one.
+    pub(super) name: String,
+    pub(super) left: PerFamily<RuleSet>,
+    pub(super) right: PerFamily<RuleSet>,
+    families: BTreeSet<IpFamily>,
+    restores: PerFamily<Option<Restore>>,
+}
+
+impl Sides {
+    /// Gets both as the flags say.
+    pub(super) fn load(args: &DiffArgs) -> anyhow::Result<Self> {
+        check_stdin(args)?;
+        match &args.from_manifests {
+            Some(path) => {
+                let source = SourceArgs {
+                    manifests: Some(path.clone()),
+                    ..args.source.clone()
+                };
+                of_manifests(args, &source, path.display().to_string())
+            }
+            None => of_machine(args),
+        }
+    }
+
+    /// The families that both sides tell of.
+    pub(super) fn families(&self) -> impl Iterator<Item = IpFamily> {
+        self.families.iter().copied()
+    }
+
+    /// Each family compared.
+    pub(super) fn reviews(&self) -> Vec<Review<'_>> {
+        let review = |family| {
+            let review = compare(family, self.left.get(family), self.right.get(family));
+            let restore = self.restores.get(family).clone();
+            let has_to = |restore: &Restore| restore.bytes > 0 && !review.is_empty();
+            Review {
+                restore: restore.filter(has_to),
+                ..review
+            }
+        };
+        self.families().map(review).collect()
+    }
+}
+
+fn check_stdin(args: &DiffArgs) -> anyhow::Result<()> {
+    let saved = args.from_save.iter();
+    let named = saved
+        .chain(&args.from_manifests)
+        .chain(&args.source.manifests);
+    let readers = named.filter(|path| path.as_os_str() == "-").count();
+    anyhow::ensure!(
+        readers < 2,
+        "stdin can be read once, and `-` is given {readers} times"
+    );
+    Ok(())
+}
+
+/// A kernel or its dump against objects.
+fn of_machine(args: &DiffArgs) -> anyhow::Result<Sides> {
+    let machine = if args.from_save.is_empty() {
+        let config = config::desired(&args.source, &args.rules, &environment::host_name())?;
+        snapshot::live(config.backend)?
+    } else {
+        snapshot::saved(&args.from_save)?
+    };
+    let desired = Desired::for_machine(args, &args.source, &machine)?;
+    let mut right = PerFamily::from_fn(|_| RuleSet::default());
+    let mut restores = PerFamily::from_fn(|_| None);
+    for family in machine.families.iter().copied() {
+        *right.get_mut(family) = restore::rules(&desired, family)?.0;
+        *restores.get_mut(family) =
+            Some(restore::full(&desired, family, machine.rules.get(family)));
+    }
+    Ok(Sides {
+        name: name(&machine),
+        left: machine.rules,
+        right,
+        families: machine.families,
+        restores,
+    })
+}
+
+fn name(machine: &Snapshot) -> String {
+    match &machine.origin {
+        Origin::Saved(_) => "saved".to_owned(),
+        Origin::Live(_) | Origin::Desired => "live".to_owned(),
+    }
+}
+
+/// Objects against objects: what a daemon that has applied the first ones does next.
+fn of_manifests(args: &DiffArgs, source: &SourceArgs, name: String) -> anyhow::Result<Sides> {
+    let before = Desired::load(args, source).with_context(|| format!("`{name}`"))?;
+    let after = Desired::load(args, &args.source)?;
+    let mut left = PerFamily::from_fn(|_| RuleSet::default());
+    let mut right = PerFamily::from_fn(|_| RuleSet::default());
+    let mut restores = PerFamily::from_fn(|_| None);
+    for family in IpFamily::ALL {
+        let (rules, ledger) = restore::rules(&before, family)?;
+        let restore = restore::partial((&before, &after), family, (&rules, ledger));
+        *restores.get_mut(family) = Some(restore);
+        *left.get_mut(family) = rules;
+        *right.get_mut(family) = restore::rules(&after, family)?.0;
+    }
+    Ok(Sides {
+        name,
+        left,
+        right,
+        families: IpFamily::ALL.into(),
+        restores,
+    })
+}
