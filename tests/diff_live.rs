@@ -1,0 +1,229 @@
+//! `diff` beside running proxies: nothing differs while they are healthy, whichever they are and
+//! whichever backend they use, and what is said when the cluster went on without them.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "helpers of tests: failing loudly is the point"
+)]
+
+mod support;
+
+use std::ffi::OsString;
+use std::process::Output;
+
+use serde_json::{Value, json};
+use support::daemon::{Backend, Daemon, Program, backend_programs, real_program};
+use support::kube;
+use support::lab::{Lab, POD_PORT};
+use support::process::run;
+use support::wait::{PATIENCE, ensure, eventually};
+use support::{Need, machine_has, objects};
+
+const CLUSTER_CIDR: &str = "--cluster-cidr=10.4.0.0/14,fd00:10:4::/48";
+
+#[test]
+fn nothing_differs_beside_kube_proxy_on_nft() {
+    beside(Backend::Nft, true);
+}
+
+#[test]
+fn nothing_differs_beside_kube_proxy_on_legacy() {
+    beside(Backend::Legacy, true);
+}
+
+#[test]
+fn nothing_differs_beside_deltaproxy_on_nft() {
+    beside(Backend::Nft, false);
+}
+
+#[test]
+fn nothing_differs_beside_deltaproxy_on_legacy() {
+    beside(Backend::Legacy, false);
+}
+
+fn beside(backend: Backend, is_upstream: bool) {
+    let (need, program) = if is_upstream {
+        (Need::Upstream, kube::binary("kube-proxy").ok())
+    } else {
+        (Need::Cluster, None)
+    };
+    if !machine_has(need) {
+        return;
+    }
+    let program = program.map_or(Program::Deltaproxy, Program::KubeProxy);
+    let lab = Lab::new(backend);
+    let api = lab.control.api();
+    api.apply_all(&cluster());
+    foreign_rules(&lab, backend);
+    let daemon = start(&lab, backend, &program);
+    agrees(&lab, backend, "no differences; 2 foreign rules ignored\n");
+
+    // The cluster goes on without the proxy; its rules stay.
+    drop(daemon);
+    let [web, _] = web();
+    api.apply(&objects::slice(
+        &web,
+        &["10.4.0.11", "10.4.0.12", "10.4.0.13"],
+    ));
+    api.merge(&web, &json!({"spec": {"externalTrafficPolicy": "Local"}}));
+    api.delete(&empty());
+    let output = diff(&lab, backend, &[]);
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(effects(&said), EXPECTED, "{said}");
+    assert!(said.contains("\nrestore (IPv4): full, "), "{said}");
+    let output = diff(&lab, backend, &["--unified"]);
+    let said = text(&output.stdout);
+    assert!(
+        said.starts_with("--- live/IPv4\n+++ desired/IPv4\n@@ "),
+        "{said}"
+    );
+
+    let _daemon = start(&lab, backend, &program);
+    agrees(&lab, backend, "no differences; 2 foreign rules ignored\n");
+}
+
+/// What is said of service ports, without chains.
+fn effects(said: &str) -> String {
+    let lines = said.lines().take_while(|line| !line.starts_with("restore"));
+    let is_chain = |line: &str| {
+        let is_table = |table: &str| {
+            line.strip_prefix("  ")
+                .is_some_and(|rest| rest.starts_with(table))
+        };
+        is_table("nat ") || is_table("filter ") || line.starts_with("    ") || line.is_empty()
+    };
+    let lines: Vec<&str> = lines.filter(|line| !is_chain(line)).collect();
+    lines.join("\n")
+}
+
+const EXPECTED: &str = "\
+default/empty:http/tcp disappears (IPv4)
+  - cluster IP 10.96.1.9:80/tcp
+default/web:http/tcp changes (IPv4)
+  external policy Cluster -> Local
+  10.96.1.1:80/tcp: 1 -> 3 endpoints, +10.4.0.12:8080, +10.4.0.13:8080
+  *:30080/tcp, 203.0.113.10:80/tcp: 1 -> 3 local endpoints, +10.4.0.12:8080, +10.4.0.13:8080
+default/web:http/tcp changes (IPv6)
+  external policy Cluster -> Local
+  the same rules in another order";
+
+fn start(lab: &Lab, backend: Backend, program: &Program) -> Daemon {
+    let kubeconfig = format!("--kubeconfig={}", lab.control.kubeconfig().display());
+    let hostname = format!("--hostname-override={}", objects::NODE);
+    let args = [kubeconfig.as_str(), &hostname, CLUSTER_CIDR];
+    Daemon::start_program(program, &lab.node, backend, &args)
+}
+
+/// Waits until nothing differs, not even a comment.
+#[track_caller]
+fn agrees(lab: &Lab, backend: Backend, expected: &str) {
+    eventually(PATIENCE, || {
+        let output = diff(lab, backend, &["--strict"]);
+        let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
+        ensure(said == expected, || said)
+    });
+    assert_eq!(diff(lab, backend, &["--strict"]).status.code(), Some(0));
+}
+
+fn diff(lab: &Lab, backend: Backend, flags: &[&str]) -> Output {
+    let bin = backend_programs(backend);
+    let mut path = OsString::from("PATH=");
+    path.push(bin.path());
+    let kubeconfig = format!("--kubeconfig={}", lab.control.kubeconfig().display());
+    let hostname = format!("--hostname-override={}", objects::NODE);
+    let mut command = lab.node.command("/usr/bin/env");
+    command
+        .arg(path)
+        .args([env!("CARGO_BIN_EXE_deltaproxy"), "diff"])
+        .args([kubeconfig.as_str(), &hostname, CLUSTER_CIDR])
+        .args(flags)
+        .env("RUST_LOG", "error")
+        .env_remove("KUBECTL_EXTERNAL_DIFF");
+    command.output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What others have on a node: a chain with a jump to it.
+fn foreign_rules(lab: &Lab, backend: Backend) {
+    for args in [
+        "-t nat -N CALI-PREROUTING",
+        "-t nat -A CALI-PREROUTING -p tcp -m tcp --dport 9099 -j RETURN",
+        "-t nat -A PREROUTING -j CALI-PREROUTING",
+    ] {
+        let mut command = lab.node.command(real_program(backend, "iptables"));
+        run(command.arg("-w").args(args.split_whitespace()));
+    }
+}
+
+/// Services of all kinds.
+fn cluster() -> Vec<Value> {
+    let [web, web_v6] = web();
+    let [balanced, balanced_slice] = balanced();
+    let dns = dns();
+    vec![
+        objects::slice(&web, &["10.4.0.11"]),
+        objects::slice(&dns, &["10.4.0.11", "10.4.0.12"]),
+        web,
+        web_v6,
+        dns,
+        balanced,
+        balanced_slice,
+        empty(),
+    ]
+}
+
+/// Dual stack, with a NodePort and external IPs; and its slice of IPv6.
+fn web() -> [Value; 2] {
+    let spec = json!({
+        "type": "NodePort",
+        "clusterIP": "10.96.1.1",
+        "clusterIPs": ["10.96.1.1", "fd00:10:96::11"],
+        "ipFamilyPolicy": "RequireDualStack",
+        "ipFamilies": ["IPv4", "IPv6"],
+        "externalIPs": ["203.0.113.10", "2001:db8:cafe::10"],
+        "ports": [
+            {"name": "http", "protocol": "TCP", "port": 80, "targetPort": POD_PORT, "nodePort": 30080},
+        ],
+    });
+    let web = objects::service("web", spec);
+    let slice = objects::slice(&web, &["fd00:10:4::11"]);
+    [web, slice]
+}
+
+/// UDP, with affinity.
+fn dns() -> Value {
+    let spec = json!({
+        "clusterIP": "10.96.1.53",
+        "sessionAffinity": "ClientIP",
+        "ports": [{"name": "dns", "protocol": "UDP", "port": 53, "targetPort": POD_PORT}],
+    });
+    objects::service("dns", spec)
+}
+
+/// A load balancer with policy Local and source ranges.
+fn balanced() -> [Value; 2] {
+    let spec = json!({
+        "type": "LoadBalancer",
+        "clusterIP": "10.96.1.7",
+        "externalTrafficPolicy": "Local",
+        "healthCheckNodePort": 32007,
+        "loadBalancerSourceRanges": ["192.0.2.0/24"],
+        "ports": [
+            {"name": "http", "protocol": "TCP", "port": 80, "targetPort": POD_PORT, "nodePort": 30087},
+        ],
+    });
+    let mut service = objects::service("balanced", spec);
+    service["status"] = json!({"loadBalancer": {"ingress": [{"ip": "203.0.113.80"}]}});
+    let slice = objects::slice(&service, &["10.4.0.12"]);
+    [service, slice]
+}
+
+/// Without endpoints.
+fn empty() -> Value {
+    objects::service("empty", json!({"clusterIP": "10.96.1.9"}))
+}
