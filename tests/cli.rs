@@ -117,6 +117,8 @@ fn help_and_version_are_answers() {
         &["--version=raw"],
         &["run", "--help"],
         &["render", "--help"],
+        &["diff", "--help"],
+        &["man", "diff"],
     ] {
         let output = run(args);
         assert!(output.status.success(), "{args:?}");

@@ -80,6 +80,14 @@ fn beside(backend: Backend, is_upstream: bool) {
         "{said}"
     );
 
+    let output = diff(&lab, backend, &["--hostname-override=nobody"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("node `nobody` is not in the cluster\nhint: "),
+        "{said}"
+    );
+
     let _daemon = start(&lab, backend, &program);
     agrees(&lab, backend, "no differences; 2 foreign rules ignored\n");
 }
@@ -104,10 +112,9 @@ default/empty:http/tcp disappears (IPv4)
 default/web:http/tcp changes (IPv4)
   external policy Cluster -> Local
   10.96.1.1:80/tcp: 1 -> 3 endpoints, +10.4.0.12:8080, +10.4.0.13:8080
-  *:30080/tcp, 203.0.113.10:80/tcp: 1 -> 3 local endpoints, +10.4.0.12:8080, +10.4.0.13:8080
+  203.0.113.10:80/tcp, *:30080/tcp: 1 -> 3 local endpoints, +10.4.0.12:8080, +10.4.0.13:8080
 default/web:http/tcp changes (IPv6)
-  external policy Cluster -> Local
-  the same rules in another order";
+  external policy Cluster -> Local";
 
 fn start(lab: &Lab, backend: Backend, program: &Program) -> Daemon {
     let kubeconfig = format!("--kubeconfig={}", lab.control.kubeconfig().display());

@@ -6,6 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
+use super::cosmetic::bare;
+use super::edit::Edit;
 use super::effect::{Answerers, Effect, Traffic};
 use super::review::{ChainReview, Presence};
 use crate::catalog::{Endpoint, Entrance, Kind, Policy, PortView};
@@ -220,14 +222,33 @@ fn of_rules(chains: &[ChainReview<'_>], is_explained: bool) -> Vec<Effect> {
     }
     let is_masquerade = |rule: &Rule| rule.target_chain() == Some("KUBE-MARK-MASQ");
     let is_refusal = |rule: &Rule| matches!(rule.target, Some(Target::Drop | Target::Reject(_)));
-    if in_both().any(|chain| chain.changed().any(is_masquerade)) {
+    if differ(in_both(), is_masquerade) {
         effects.push(Effect::Masquerade);
     }
-    if in_both().any(|chain| chain.changed().any(is_refusal)) {
+    if differ(in_both(), is_refusal) {
         effects.push(Effect::Refusals);
     }
     if effects.is_empty() {
         effects.push(Effect::Rules);
     }
     effects
+}
+
+/// Whether the two sides differ in such rules, wherever these are: other releases have the same rules
+/// in other chains.
+fn differ<'r>(
+    chains: impl Iterator<Item = &'r ChainReview<'r>>,
+    is_such: impl Fn(&Rule) -> bool,
+) -> bool {
+    let (mut removed, mut added) = (Vec::new(), Vec::new());
+    for edit in chains.flat_map(|chain| &chain.edits) {
+        match edit {
+            Edit::Removed(rule) if is_such(rule) => removed.push(bare(rule)),
+            Edit::Added(rule) if is_such(rule) => added.push(bare(rule)),
+            _ => {}
+        }
+    }
+    removed.sort_unstable();
+    added.sort_unstable();
+    removed != added
 }

@@ -163,14 +163,6 @@ impl<'a> ChainReview<'a> {
         })
     }
 
-    /// Rules that one side lacks.
-    pub fn changed(&self) -> impl Iterator<Item = &'a Rule> {
-        self.edits.iter().filter_map(|edit| match edit {
-            Edit::Kept(_) => None,
-            Edit::Removed(rule) | Edit::Added(rule) => Some(*rule),
-        })
-    }
-
     /// How many rules are removed, and how many are added.
     pub fn counts(&self) -> (usize, usize) {
         let count = |wanted: fn(&Edit<&Rule>) -> bool| {

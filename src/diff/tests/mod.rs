@@ -4,6 +4,7 @@
 mod cosmetic;
 mod effects;
 mod machine;
+mod releases;
 mod set_up;
 
 use super::{Sheet, compare, text, unified};
