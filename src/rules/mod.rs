@@ -47,4 +47,4 @@ pub use ruleset::RuleSet;
 pub use share::Share;
 pub use table::Table;
 pub use target::Target;
-pub use trace::trace;
+pub use trace::{trace, trace_past_doubts};

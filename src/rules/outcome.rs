@@ -16,11 +16,15 @@ pub struct Outcome<'a> {
     pub share: Share,
     /// How they end.
     pub verdict: Verdict,
+    /// The built-in chain in which they end: the last that was walked.
+    pub at: (Table, &'static str),
     /// The rules that matched, in order.
     pub steps: Vec<Step<'a>>,
+    /// The rules that could not be decided and were passed by, in order.
+    pub doubts: Vec<Step<'a>>,
 }
 
-/// A rule that matched.
+/// A rule that was met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step<'a> {
     /// Where its chain is.

@@ -22,13 +22,28 @@ use super::table::Table;
 use super::target::Target;
 
 /// Follows the packet through the rules. Outcomes come in the order of the rules that made them.
+/// A rule that cannot be decided is the end of a way.
 pub fn trace<'a>(
     rules: &'a RuleSet,
     packet: &'a Packet,
     locality: &'a Locality,
 ) -> Vec<Outcome<'a>> {
+    follow(rules, Traveller::new(packet, locality, Doubt::Stop))
+}
+
+/// The same, but rules that cannot be decided are passed by as if they did not match, and named in
+/// [`Outcome::doubts`]. Most of these are exceptions that other programs make for some packets.
+pub fn trace_past_doubts<'a>(
+    rules: &'a RuleSet,
+    packet: &'a Packet,
+    locality: &'a Locality,
+) -> Vec<Outcome<'a>> {
+    follow(rules, Traveller::new(packet, locality, Doubt::PassBy))
+}
+
+fn follow<'a>(rules: &'a RuleSet, first: Traveller<'a>) -> Vec<Outcome<'a>> {
     let mut outcomes = Vec::new();
-    let mut travellers = vec![Traveller::new(packet, locality)];
+    let mut travellers = vec![first];
     while let Some(mut traveller) = travellers.pop() {
         let verdict = loop {
             if let Some(verdict) = traveller.step(rules, &mut travellers) {
@@ -38,10 +53,19 @@ pub fn trace<'a>(
         outcomes.push(Outcome {
             share: traveller.share,
             verdict,
+            at: traveller.hook.chain(),
             steps: traveller.steps,
+            doubts: traveller.doubts,
         });
     }
     outcomes
+}
+
+/// What to do about a rule that cannot be decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Doubt {
+    Stop,
+    PassBy,
 }
 
 /// A place where rules are run.
@@ -99,6 +123,8 @@ struct Traveller<'a> {
     masqueraded: bool,
     share: Share,
     steps: Vec<Step<'a>>,
+    doubt: Doubt,
+    doubts: Vec<Step<'a>>,
 }
 
 /// A chain that is being walked.
@@ -110,7 +136,7 @@ struct Frame<'a> {
 }
 
 impl<'a> Traveller<'a> {
-    fn new(packet: &'a Packet, locality: &'a Locality) -> Self {
+    fn new(packet: &'a Packet, locality: &'a Locality, doubt: Doubt) -> Self {
         let from_node = locality.is_local(packet.source);
         let mut traveller = Self {
             seen: Seen {
@@ -127,6 +153,8 @@ impl<'a> Traveller<'a> {
             masqueraded: false,
             share: Share::ALL,
             steps: Vec::new(),
+            doubt,
+            doubts: Vec::new(),
         };
         traveller.arrive(if from_node {
             Hook::NatOutput
@@ -162,14 +190,27 @@ impl<'a> Traveller<'a> {
             return self.end_of_chain();
         };
         frame.next += 1;
+        let step = Step { table, chain, rule };
         match decide::matches(rule, &self.seen) {
             Answer::No => return None,
-            Answer::Unknown => return Some(unknown(table, chain, rule)),
+            Answer::Unknown => return self.doubt(step),
             Answer::Yes => {}
             Answer::Sometimes(share) => others.push(self.part(share)),
         }
-        self.steps.push(Step { table, chain, rule });
-        self.obey(rules, Step { table, chain, rule })
+        self.steps.push(step);
+        self.obey(rules, step)
+    }
+
+    fn doubt(&mut self, step: Step<'a>) -> Option<Verdict> {
+        match self.doubt {
+            Doubt::Stop => Some(unknown(step.table, step.chain, step.rule)),
+            // Whether or not it matches, nothing comes of it.
+            Doubt::PassBy if step.rule.target.as_ref().is_none_or(looks_only) => None,
+            Doubt::PassBy => {
+                self.doubts.push(step);
+                None
+            }
+        }
     }
 
     /// Keeps that share; the rest goes on behind the rule.
@@ -208,8 +249,8 @@ impl<'a> Traveller<'a> {
                 self.masqueraded = true;
                 self.leave_hook()
             }
-            Target::Other(extension) if LOOKS_ONLY.contains(&&*extension.name) => None,
-            Target::Other(_) => Some(unknown(step.table, step.chain, step.rule)),
+            target @ Target::Other(_) if looks_only(target) => None,
+            Target::Other(_) => self.doubt(step),
         }
     }
 
@@ -258,6 +299,10 @@ impl<'a> Traveller<'a> {
 
 /// Targets that let the packet go on unchanged, as far as is modelled here.
 const LOOKS_ONLY: &[&str] = &["LOG", "NFLOG", "AUDIT", "TRACE"];
+
+fn looks_only(target: &Target) -> bool {
+    matches!(target, Target::Other(extension) if LOOKS_ONLY.contains(&&*extension.name))
+}
 
 fn unknown(table: Table, chain: &str, rule: &Rule) -> Verdict {
     Verdict::Unclear(Unclear::Unknown {

@@ -8,7 +8,7 @@
 //! Upstream: `pkg/proxy/iptables/proxier_test.go`, `TestTracePacket` has the idea (v1.36)
 
 use crate::net::Protocol;
-use crate::rules::{Locality, Packet, RuleSet, Share, trace};
+use crate::rules::{Locality, Packet, RuleSet, Share, Verdict, trace, trace_past_doubts};
 
 fn packet(source: &str, destination: &str, port: u16) -> Packet {
     Packet {
@@ -159,6 +159,30 @@ fn what_is_not_modelled_is_said_and_not_guessed() {
     first(sure_no, None, &["1: passed, source kept"]);
     let log = "*filter\n-I FORWARD -j LOG\nCOMMIT\n";
     first(log, None, &["1: passed, source kept"]);
+}
+
+#[test]
+fn who_passes_doubts_by_is_told_of_them() {
+    let packet = packet("198.51.100.1", "203.0.113.9", 80);
+    let limit = "-I FORWARD -m limit --limit 5/min";
+    let rules = rules(&format!(
+        "*filter\n{limit} -j DROP\n{limit} -j LOG\n{limit}\n-P FORWARD DROP\nCOMMIT\n"
+    ));
+    let locality = locality(&[]);
+    let [outcome] = trace_past_doubts(&rules, &packet, &locality)
+        .try_into()
+        .unwrap();
+    assert_eq!(outcome.verdict, Verdict::Dropped);
+    assert_eq!(outcome.at.1, "FORWARD");
+    let doubts: Vec<_> = outcome.doubts.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        doubts,
+        ["filter FORWARD: -m limit --limit 5/min -j DROP"],
+        "what changes nothing is no doubt"
+    );
+    let [outcome] = trace(&rules, &packet, &locality).try_into().unwrap();
+    assert!(matches!(outcome.verdict, Verdict::Unclear(_)));
+    assert!(outcome.doubts.is_empty());
 }
 
 #[test]
