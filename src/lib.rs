@@ -20,7 +20,8 @@
 //! | layer | modules |
 //! |---|---|
 //! | words | [`net`] |
-//! | data | [`model`]: what a Service means; [`rules`]: what a payload means; [`catalog`]: which Services rules are about; [`diff`]: what differs between two rulesets |
+//! | data | [`model`]: what a Service means; [`rules`]: what a payload means |
+//! | reading | [`catalog`]: which Services rules are about; [`diff`]: what differs; [`explain`]: what packets meet |
 //! | core | [`ingest`], [`tracker`], [`select`], then [`render`] |
 //! | shell | [`host`], [`telemetry`], [`watch`], [`health`] |
 //! | loop | [`sync`] |
@@ -49,6 +50,8 @@ pub mod rules;
 
 pub mod catalog;
 pub mod diff;
+
+pub mod explain;
 
 pub mod ingest;
 pub mod select;

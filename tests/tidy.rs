@@ -21,6 +21,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("rules", &["net"]),
     ("catalog", &["rules"]),
     ("diff", &["catalog", "net", "rules"]),
+    ("explain", &["catalog", "net", "rules"]),
     ("ingest", &["model", "net"]),
     ("tracker", &["model", "net"]),
     ("select", &["model", "net"]),
@@ -51,6 +52,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
 
 const BELOW_CONFIG: &[&str] = &[
     "catalog",
+    "explain",
     "health",
     "host",
     "ingest",
@@ -71,6 +73,7 @@ const ANYTHING: &[&str] = &[
     "cli",
     "config",
     "diff",
+    "explain",
     "health",
     "host",
     "ingest",
@@ -89,6 +92,7 @@ const ANYTHING: &[&str] = &[
 const PURE: &[&str] = &[
     "catalog/",
     "diff/",
+    "explain/",
     "health/state.rs",
     "ingest/",
     "model/",

@@ -9,6 +9,7 @@
 
 mod diff;
 mod exit;
+mod explain;
 mod log;
 mod output;
 mod packaging;
@@ -35,6 +36,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Render(args) => render::render(&args),
         Command::Diff(args) => return exit::compared(diff::diff(&args)),
         Command::Services(args) => services::services(&args),
+        Command::Explain(args) => explain::explain(&args),
         Command::Completions { shell } => packaging::completions(shell),
         Command::Man { command } => packaging::manual(command.as_deref()),
     };

@@ -4,7 +4,7 @@
 
 use clap::{Parser, Subcommand};
 
-use super::flags::{DiffArgs, RenderArgs, RunArgs, ServicesArgs};
+use super::flags::{DiffArgs, ExplainArgs, RenderArgs, RunArgs, ServicesArgs};
 
 /// A drop-in replacement for kube-proxy's iptables mode that restores only what changed.
 #[derive(Debug, Parser)]
@@ -36,6 +36,9 @@ pub enum Command {
     /// List the service ports that rules are for, and who answers
     #[command(after_help = SERVICES_EXAMPLES, args_override_self = true)]
     Services(Box<ServicesArgs>),
+    /// Tell what becomes of packets to an address or a Service, rule by rule, and why
+    #[command(after_help = EXPLAIN_EXAMPLES, args_override_self = true)]
+    Explain(Box<ExplainArgs>),
     /// Print a completion script for a shell
     #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions {
@@ -46,7 +49,7 @@ pub enum Command {
     #[command(after_help = MAN_EXAMPLES)]
     Man {
         /// The command
-        #[arg(value_parser = ["run", "render", "diff", "services", "completions", "man"])]
+        #[arg(value_parser = ["run", "render", "diff", "services", "explain", "completions", "man"])]
         command: Option<String>,
     },
 }
@@ -113,6 +116,20 @@ protocol, family, type, entrances (kind, ip, port, fate, chain), internalTraffic
 externalTrafficPolicy, affinitySeconds, sourceRanges, endpoints (address, chain, clusterShare,
 localShare), chains and rules. Fields may be added, nothing else changes. With --watch, each line
 or document is one `servicePort` and its `event`: ADDED, CHANGED or GONE.";
+
+const EXPLAIN_EXAMPLES: &str = "\
+Examples:
+  On a node, whoever wrote its rules:
+    deltaproxy explain 10.96.0.10:53/udp
+    deltaproxy explain prod/web:http --from outside
+    deltaproxy explain :30080 --source 198.51.100.7
+  From a dump, without root:
+    deltaproxy explain kube-dns --from-save iptables.txt --node-ip 192.168.0.2
+  What would be written for some manifests, as a picture:
+    deltaproxy explain prod/web --manifests ./services --graph=svg > web.svg
+
+Exit codes: 0 explained, whatever becomes of the packets; 1 failed, no such name for example;
+64 unusable flags.";
 
 const COMPLETIONS_EXAMPLES: &str = "\
 Examples:

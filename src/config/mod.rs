@@ -32,6 +32,7 @@ pub use args::{Cli, Command};
 pub use command_line::normalize;
 pub use flags::{AddressPattern, ServicesArgs, ServicesOutput};
 pub use flags::{DiffArgs, DiffFormat};
+pub use flags::{ExplainArgs, GraphArg, OutputArg};
 pub use flags::{FamilyArg, OriginArgs, RenderArgs, RulesArgs, RunArgs, SourceArgs};
 pub use resolve::{desired, run};
 pub use resolved::{

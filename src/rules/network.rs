@@ -33,8 +33,20 @@ impl Network {
         (self.prefix() == Some(bits)).then_some(self.address)
     }
 
+    /// The address that comes so many after its first, if it is in it, too.
+    pub fn nth(self, distance: u32) -> Option<IpAddr> {
+        let ip = match self.address {
+            IpAddr::V4(first) => IpAddr::V4(first.to_bits().checked_add(distance)?.into()),
+            IpAddr::V6(first) => {
+                let bits = first.to_bits().checked_add(u128::from(distance))?;
+                IpAddr::V6(bits.into())
+            }
+        };
+        self.contains(ip).then_some(ip)
+    }
+
     /// Whether every address is in it, in which case iptables does not print it.
-    pub(super) fn is_everything(self) -> bool {
+    pub fn is_all(self) -> bool {
         self.prefix() == Some(0)
     }
 
@@ -143,11 +155,20 @@ mod tests {
     #[test]
     fn contains_only_its_own_family() {
         let everything: Network = "0.0.0.0/0".parse().unwrap();
-        assert!(everything.is_everything());
+        assert!(everything.is_all());
         assert!(everything.contains("1.2.3.4".parse().unwrap()));
         assert!(!everything.contains("fd00::1".parse().unwrap()));
         let holes: Network = "10.0.2.0/255.0.255.0".parse().unwrap();
         assert!(holes.contains("10.9.2.7".parse().unwrap()));
         assert!(!holes.contains("10.9.3.7".parse().unwrap()));
+    }
+
+    #[test]
+    fn counts_only_its_own_addresses() {
+        let small: Network = "10.0.0.4/31".parse().unwrap();
+        assert_eq!(small.nth(1), "10.0.0.5".parse().ok());
+        assert_eq!(small.nth(2), None);
+        let last: Network = "255.255.255.255".parse().unwrap();
+        assert_eq!(last.nth(1), None);
     }
 }

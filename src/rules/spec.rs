@@ -237,7 +237,7 @@ fn implied_match(rule: &Rule, option: &str) -> &'static str {
 fn network(flag: Flag<'_>) -> Result<Option<Negatable<Network>>, Reason> {
     let Negatable { negated, value } = flag.value()?;
     let value: Network = value.parse()?;
-    let is_void = value.is_everything() && !negated;
+    let is_void = value.is_all() && !negated;
     Ok((!is_void).then_some(Negatable { negated, value }))
 }
 

@@ -23,11 +23,7 @@ use super::target::Target;
 
 /// Follows the packet through the rules. Outcomes come in the order of the rules that made them.
 /// A rule that cannot be decided is the end of a way.
-pub fn trace<'a>(
-    rules: &'a RuleSet,
-    packet: &'a Packet,
-    locality: &'a Locality,
-) -> Vec<Outcome<'a>> {
+pub fn trace<'a>(rules: &'a RuleSet, packet: &Packet, locality: &Locality) -> Vec<Outcome<'a>> {
     follow(rules, Traveller::new(packet, locality, Doubt::Stop))
 }
 
@@ -35,13 +31,13 @@ pub fn trace<'a>(
 /// [`Outcome::doubts`]. Most of these are exceptions that other programs make for some packets.
 pub fn trace_past_doubts<'a>(
     rules: &'a RuleSet,
-    packet: &'a Packet,
-    locality: &'a Locality,
+    packet: &Packet,
+    locality: &Locality,
 ) -> Vec<Outcome<'a>> {
     follow(rules, Traveller::new(packet, locality, Doubt::PassBy))
 }
 
-fn follow<'a>(rules: &'a RuleSet, first: Traveller<'a>) -> Vec<Outcome<'a>> {
+fn follow<'a>(rules: &'a RuleSet, first: Traveller<'a, '_>) -> Vec<Outcome<'a>> {
     let mut outcomes = Vec::new();
     let mut travellers = vec![first];
     while let Some(mut traveller) = travellers.pop() {
@@ -115,8 +111,8 @@ impl Hook {
 
 /// A packet on its way, or that part of all packets that took the same way so far.
 #[derive(Debug, Clone)]
-struct Traveller<'a> {
-    seen: Seen<'a>,
+struct Traveller<'a, 'q> {
+    seen: Seen<'q>,
     hook: Hook,
     /// The chains it is in, the innermost last. Empty before the first rule of a hook.
     stack: Vec<Frame<'a>>,
@@ -135,8 +131,8 @@ struct Frame<'a> {
     next: usize,
 }
 
-impl<'a> Traveller<'a> {
-    fn new(packet: &'a Packet, locality: &'a Locality, doubt: Doubt) -> Self {
+impl<'a, 'q> Traveller<'a, 'q> {
+    fn new(packet: &'q Packet, locality: &'q Locality, doubt: Doubt) -> Self {
         let from_node = locality.is_local(packet.source);
         let mut traveller = Self {
             seen: Seen {

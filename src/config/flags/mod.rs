@@ -9,6 +9,7 @@
 //! Upstream: `cmd/kube-proxy/app/options.go`, `AddFlags` (v1.36)
 
 mod diff;
+mod explain;
 mod node;
 mod origin;
 mod render;
@@ -21,6 +22,7 @@ mod sync;
 mod unused;
 
 pub use diff::{DiffArgs, DiffFormat};
+pub use explain::{ExplainArgs, GraphArg, OutputArg};
 pub(super) use node::NodeArgs;
 pub use origin::OriginArgs;
 pub use render::{FamilyArg, RenderArgs};

@@ -1,0 +1,31 @@
+//! `explain`: what becomes of packets to an address or a Service, and why.
+//!
+//! Apart because [`explain`](crate::explain) knows neither where rules come from nor terminals.
+
+use std::net::IpAddr;
+
+use super::{log, output, snapshot::Snapshot};
+use crate::config::{ExplainArgs, environment};
+use crate::explain::{self, Detail, Node};
+use crate::telemetry::Format;
+
+/// Prints the way of packets.
+pub(super) fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
+    log::install(
+        Format::Text,
+        0,
+        environment::log_filter().or(Some("warn".to_owned())),
+    )?;
+    let snapshot = Snapshot::load(&args.origin)?;
+    let mut addresses = snapshot.node_addresses;
+    addresses.extend(args.node_ip.iter().map(IpAddr::to_canonical));
+    let pairs = snapshot.rules.as_ref().into_pairs();
+    let nodes = pairs.map(|(family, rules)| Node::new(rules, family, &addresses));
+    let explained = explain::explain(&args.question, &nodes, &args.wanted())?;
+    let detail = if args.verbose {
+        Detail::Full
+    } else {
+        Detail::Short
+    };
+    output::stdout(|out| Ok(out.write_all(explain::text(&explained, detail).as_bytes())?))
+}

@@ -1,0 +1,99 @@
+//! Flags of `explain`.
+//!
+//! Apart because they say whose packets are followed, and nothing about rules.
+
+use std::net::IpAddr;
+
+use clap::{ArgAction, Args, ValueEnum};
+
+use super::OriginArgs;
+use crate::explain::{Question, Wanted, Who};
+
+/// Flags of `explain`.
+#[derive(Debug, Clone, Args)]
+pub struct ExplainArgs {
+    /// What to explain: ADDRESS:PORT[/PROTO], ADDRESS, :NODEPORT, or [NAMESPACE/]SERVICE[:PORT]
+    #[arg(value_name = "ADDRESS|SERVICE")]
+    pub question: Question,
+    /// Follow the packets of this client
+    #[arg(long, value_name = "IP", conflicts_with = "from")]
+    pub source: Option<IpAddr>,
+    /// The interface that the client's packets come in by, where rules ask for it
+    #[arg(long, value_name = "NAME", requires = "source")]
+    pub interface: Option<Box<str>>,
+    /// Follow the packets of clients of this kind only; without it, all that meet different things
+    #[arg(
+        long,
+        value_name = "KIND",
+        value_enum,
+        value_delimiter = ',',
+        ignore_case = true
+    )]
+    pub from: Vec<FromArg>,
+    /// An address of the node, where a dump or manifests do not tell; several times for several
+    #[arg(long, value_name = "IP")]
+    pub node_ip: Vec<IpAddr>,
+    /// Print the text of every rule, and every endpoint
+    #[arg(short, long, conflicts_with_all = ["graph", "output"])]
+    pub verbose: bool,
+    /// Print the way as a tree, for Graphviz, or as a picture
+    #[arg(long, value_name = "FORM", value_enum, num_args = 0..=1, require_equals = true,
+          default_missing_value = "tree", action = ArgAction::Set, conflicts_with = "output")]
+    pub graph: Option<GraphArg>,
+    /// How to print it
+    #[arg(short, long, value_name = "FORMAT", value_enum, default_value = "text")]
+    pub output: OutputArg,
+    /// Which rules.
+    #[command(flatten)]
+    pub origin: OriginArgs,
+}
+
+/// `--from`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FromArg {
+    /// A pod that is no endpoint
+    Pod,
+    /// A program on the node
+    Node,
+    /// Anybody else
+    Outside,
+}
+
+/// `--graph`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum GraphArg {
+    /// For a terminal
+    Tree,
+    /// For Graphviz
+    Dot,
+    /// For a browser
+    Svg,
+}
+
+/// `--output`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OutputArg {
+    /// To read
+    Text,
+    /// For programs
+    Json,
+}
+
+impl ExplainArgs {
+    /// Whose packets are followed.
+    pub fn wanted(&self) -> Wanted {
+        let kind = |from: &FromArg| match from {
+            FromArg::Pod => Who::Pod,
+            FromArg::Node => Who::Node,
+            FromArg::Outside => Who::Outside,
+        };
+        match self.source {
+            Some(ip) => Wanted::Source {
+                ip: ip.to_canonical(),
+                in_interface: self.interface.clone(),
+            },
+            None if self.from.is_empty() => Wanted::All,
+            None => Wanted::Kinds(self.from.iter().map(kind).collect()),
+        }
+    }
+}

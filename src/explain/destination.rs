@@ -1,0 +1,85 @@
+//! Where packets are followed to, and whose that is.
+//!
+//! Apart because names, NodePorts and addresses all become one of these.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use super::node::Node;
+use crate::catalog::{Kind, PortName, PortView};
+use crate::net::{Port, Protocol};
+
+/// A destination.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Destination {
+    /// The address that is asked.
+    pub ip: IpAddr,
+    /// The port.
+    pub port: Port,
+    /// The protocol.
+    pub protocol: Protocol,
+    /// The service ports that are reached there: one, hardly ever more, none if it is nobody's.
+    pub subjects: Vec<Subject>,
+}
+
+/// A service port that is reached by a destination.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subject {
+    /// Its name.
+    pub name: PortName,
+    /// As what.
+    pub kind: Kind,
+}
+
+impl Subject {
+    /// Whether source ranges may hold there.
+    pub(super) fn is_load_balancer(&self) -> bool {
+        matches!(self.kind, Kind::LoadBalancer | Kind::External)
+    }
+}
+
+impl Destination {
+    /// The destination and whose it is.
+    pub(super) fn new(node: &Node<'_>, ip: IpAddr, port: Port, protocol: Protocol) -> Self {
+        let mut subjects = Vec::new();
+        for (name, view) in &node.catalog.ports {
+            if *name.protocol != *protocol.as_str() {
+                continue;
+            }
+            let entrances = view.entrances.iter().filter(|one| one.port == port.get());
+            let here = entrances.filter(|one| match (one.ip, one.kind) {
+                (Some(asked), _) => asked == ip,
+                (None, Kind::HealthCheck) => node.locality.is_local(ip),
+                (None, _) => node.has_node_ports(ip),
+            });
+            subjects.extend(here.map(|entrance| Subject {
+                name: name.clone(),
+                kind: entrance.kind,
+            }));
+        }
+        Self {
+            ip,
+            port,
+            protocol,
+            subjects,
+        }
+    }
+
+    /// What is known of its service ports.
+    pub(super) fn views<'n>(
+        &'n self,
+        node: &'n Node<'_>,
+    ) -> impl Iterator<Item = (&'n Subject, &'n PortView)> {
+        let view = move |subject: &Subject| node.catalog.ports.get(&subject.name);
+        self.subjects
+            .iter()
+            .filter_map(move |subject| Some((subject, view(subject)?)))
+    }
+}
+
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let address = SocketAddr::new(self.ip, self.port.get());
+        write!(f, "{address}/{}", self.protocol)
+    }
+}

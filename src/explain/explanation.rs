@@ -1,0 +1,88 @@
+//! Everything that is told of a destination.
+//!
+//! Apart because here the parts meet: what is asked for, who asks, and what each of them meets.
+
+use std::time::Duration;
+
+use super::client::{self, Wanted, Who};
+use super::destination::Destination;
+use super::find::{self, NotFound};
+use super::near::{self, Near};
+use super::node::Node;
+use super::question::Question;
+use super::way::{self, Way};
+use crate::rules::Network;
+
+/// What becomes of packets to one destination.
+#[derive(Debug, Clone)]
+pub struct Explanation<'a> {
+    /// Where to.
+    pub to: Destination,
+    /// The ways of different clients: at least one.
+    pub ways: Vec<Way<'a>>,
+    /// For how long clients stay with the endpoint they had.
+    pub affinity: Option<Duration>,
+    /// Whom the load balancer admits; empty: everybody.
+    pub source_ranges: Vec<Network>,
+    /// What is near, if it is no Service's.
+    pub near: Vec<Near>,
+    /// Whether an address was made up for the node, because nobody knows one.
+    pub is_node_made_up: bool,
+}
+
+/// Explains everything that the question is about.
+///
+/// # Errors
+///
+/// If rules are about nothing of that name.
+pub fn explain<'a>(
+    question: &Question,
+    nodes: &[Node<'a>],
+    wanted: &Wanted,
+) -> Result<Vec<Explanation<'a>>, NotFound> {
+    let found = find::find(question, nodes)?;
+    let explained = found
+        .into_iter()
+        .filter_map(|(node, to)| of_destination(node, to, wanted));
+    let explained: Vec<_> = explained.collect();
+    if explained.is_empty() {
+        return Err(NotFound::Client);
+    }
+    Ok(explained)
+}
+
+fn of_destination<'a>(
+    node: &Node<'a>,
+    to: Destination,
+    wanted: &Wanted,
+) -> Option<Explanation<'a>> {
+    let mut ways: Vec<Way<'a>> = Vec::new();
+    for client in client::clients(node, &to, wanted) {
+        let way = way::way(node, &to, client);
+        match ways.iter_mut().find(|known| known.is_like(&way)) {
+            Some(known) => known.join(way),
+            None => ways.push(way),
+        }
+    }
+    let is_local = node.locality.is_local(to.ip);
+    let has_nodes = ways.iter().flat_map(|way| &way.clients);
+    let is_about_node = is_local || has_nodes.into_iter().any(|client| client.who == Who::Node);
+    let balanced = to
+        .views(node)
+        .find(|(subject, _)| subject.is_load_balancer());
+    let source_ranges = balanced.map(|(_, view)| view.source_ranges.clone());
+    let affinity = to.views(node).find_map(|(_, view)| view.affinity);
+    let near = if to.subjects.is_empty() {
+        near::near(node, &to)
+    } else {
+        Vec::new()
+    };
+    (!ways.is_empty()).then(|| Explanation {
+        affinity,
+        source_ranges: source_ranges.unwrap_or_default(),
+        near,
+        is_node_made_up: node.is_made_up && is_about_node,
+        ways,
+        to,
+    })
+}

@@ -1,0 +1,198 @@
+//! What a question is about: names and half addresses become destinations.
+//!
+//! Apart because who asks for what is not there deserves to hear what is.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use super::destination::Destination;
+use super::node::Node;
+use super::question::{Address, Name, Question};
+use super::similar::{self, Similar};
+use crate::catalog::{Kind, PortName, PortView};
+use crate::net::{IpFamily, Port, Protocol};
+
+/// Why nothing can be explained.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotFound {
+    /// No Service is called that; perhaps one of these is meant.
+    #[error("no rule is about a Service `{asked}`{similar}")]
+    Service {
+        /// As asked for.
+        asked: String,
+        /// Names that look like it.
+        similar: Similar,
+    },
+    /// The Service has no such port.
+    #[error("`{asked}` has no such port{similar}")]
+    Port {
+        /// As asked for.
+        asked: String,
+        /// The ports that it has.
+        similar: Similar,
+    },
+    /// Several namespaces have a Service of that name.
+    #[error("more than one Service is called `{asked}`{similar}")]
+    Ambiguous {
+        /// As asked for.
+        asked: String,
+        /// Their names.
+        similar: Similar,
+    },
+    /// An address without a port, where no Service is.
+    #[error("no Service is at {0}\nhint: give a port to see what becomes of it, too")]
+    Address(IpAddr),
+    /// Nobody of the wanted kind or family can ask there.
+    #[error(
+        "no such client can ask there\nhint: give one of the destination's family with --source"
+    )]
+    Client,
+}
+
+/// The destinations that a question is about, with their nodes: at least one.
+pub(super) fn find<'n, 'r>(
+    question: &Question,
+    nodes: &'n [Node<'r>],
+) -> Result<Vec<(&'n Node<'r>, Destination)>, NotFound> {
+    match question {
+        Question::Address(address) => by_address(address, nodes),
+        Question::Name(name) => by_name(name, nodes),
+    }
+}
+
+fn by_address<'n, 'r>(
+    asked: &Address,
+    nodes: &'n [Node<'r>],
+) -> Result<Vec<(&'n Node<'r>, Destination)>, NotFound> {
+    let mut found = Vec::new();
+    for node in nodes {
+        let ip = match asked.ip {
+            Some(ip) if IpFamily::of(ip) != node.family => continue,
+            Some(ip) => ip,
+            None => node.exposed_ip,
+        };
+        for (port, protocol) in doors(node, ip, asked) {
+            found.push((node, Destination::new(node, ip, port, protocol)));
+        }
+    }
+    let has_subjects = |(_, to): &(&Node<'_>, Destination)| !to.subjects.is_empty();
+    if asked.ip.is_none() && found.iter().any(has_subjects) {
+        found.retain(has_subjects);
+    }
+    match (asked.ip, found.is_empty()) {
+        (Some(ip), true) => Err(NotFound::Address(ip)),
+        _ => Ok(found),
+    }
+}
+
+/// The ports and protocols of an address that are meant.
+fn doors(node: &Node<'_>, ip: IpAddr, asked: &Address) -> BTreeSet<(Port, Protocol)> {
+    if let (Some(port), Some(protocol)) = (asked.port, asked.protocol) {
+        return [(port, protocol)].into();
+    }
+    let mut doors = BTreeSet::new();
+    for (name, view) in &node.catalog.ports {
+        let Some(protocol) = Protocol::from_iptables(&name.protocol) else {
+            continue;
+        };
+        let entrances = view.entrances.iter().filter(|entrance| match entrance.ip {
+            Some(known) => known == ip,
+            // All of the node's ports are not what who asks for its address wants.
+            None => asked.port.is_some() && node.locality.is_local(ip),
+        });
+        let ports = entrances.filter_map(|entrance| Port::new(entrance.port));
+        let ports = ports.filter(|port| asked.port.is_none_or(|asked| asked == *port));
+        if asked.protocol.is_none_or(|asked| asked == protocol) {
+            doors.extend(ports.map(|port| (port, protocol)));
+        }
+    }
+    if let (true, Some(port)) = (doors.is_empty(), asked.port) {
+        doors.insert((port, asked.protocol.unwrap_or(Protocol::Tcp)));
+    }
+    doors
+}
+
+fn by_name<'n, 'r>(
+    asked: &Name,
+    nodes: &'n [Node<'r>],
+) -> Result<Vec<(&'n Node<'r>, Destination)>, NotFound> {
+    let all = || nodes.iter().flat_map(|node| node.catalog.ports.iter());
+    let services: BTreeSet<_> = all()
+        .filter(|(name, _)| is_service(asked, name))
+        .map(|(name, _)| (name.namespace(), name.service()))
+        .collect();
+    let similar = || similar::services(asked, all().map(|(name, _)| name));
+    match services.len() {
+        0 => {
+            return Err(NotFound::Service {
+                asked: asked.to_string(),
+                similar: similar(),
+            });
+        }
+        1 => {}
+        _ => {
+            return Err(NotFound::Ambiguous {
+                asked: asked.to_string(),
+                similar: similar(),
+            });
+        }
+    }
+    let mut found = Vec::new();
+    for node in nodes {
+        let ports = node.catalog.ports.iter();
+        for (name, view) in ports.filter(|(name, view)| is_meant(asked, name, view)) {
+            for (ip, port, protocol) in ways_in(node, name, view) {
+                let to = Destination::new(node, ip, port, protocol);
+                if !found.contains(&(node.family, to.clone())) {
+                    found.push((node.family, to));
+                }
+            }
+        }
+    }
+    if found.is_empty() {
+        let own = all().filter(|(name, _)| is_service(asked, name));
+        return Err(NotFound::Port {
+            asked: asked.to_string(),
+            similar: Similar(own.map(|(name, _)| name.to_string()).collect()),
+        });
+    }
+    let node_of = |family| nodes.iter().find(|node| node.family == family);
+    let pairs = found.into_iter();
+    Ok(pairs
+        .filter_map(|(family, to)| Some((node_of(family)?, to)))
+        .collect())
+}
+
+fn is_service(asked: &Name, name: &PortName) -> bool {
+    let namespace = asked.namespace.as_deref();
+    name.service() == &*asked.service && namespace.is_none_or(|asked| asked == name.namespace())
+}
+
+fn is_meant(asked: &Name, name: &PortName, view: &PortView) -> bool {
+    let is_port = |asked: &str| {
+        let numbers = view.entrances.iter().map(|entrance| entrance.port);
+        let mut numbers = numbers.map(|number| number.to_string());
+        asked == name.port() || numbers.any(|number| number == asked)
+    };
+    is_service(asked, name)
+        && asked.port.as_deref().is_none_or(is_port)
+        && asked
+            .protocol
+            .is_none_or(|asked| *asked.as_str() == *name.protocol)
+}
+
+fn ways_in<'v>(
+    node: &'v Node<'_>,
+    name: &'v PortName,
+    view: &'v PortView,
+) -> impl Iterator<Item = (IpAddr, Port, Protocol)> + 'v {
+    let protocol = Protocol::from_iptables(&name.protocol);
+    view.entrances.iter().filter_map(move |entrance| {
+        let of_node = match entrance.kind {
+            Kind::HealthCheck => node.ip,
+            _ => node.exposed_ip,
+        };
+        let ip = entrance.ip.unwrap_or(of_node);
+        Some((ip, Port::new(entrance.port)?, protocol?))
+    })
+}

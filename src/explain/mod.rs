@@ -1,0 +1,44 @@
+//! What becomes of packets to an address or a Service, and why.
+//!
+//! Apart from [`rules`](crate::rules), whose tracer follows packets and knows no Services, and from
+//! [`catalog`](crate::catalog), which knows Services and no packets: here each says why of the
+//! other. Deciding comes first and is data; text, trees, pictures and JSON are written from it.
+//!
+//! ```text
+//!   Question ─► find ─► Destination ─┐
+//!                                    ├─► way: trace, reason ─► Explanation ─► text, json, graph
+//!   Wanted ───► client ─► Client ────┘
+//! ```
+//!
+//! # Invariants
+//!
+//! - Whoever wrote the rules is explained alike: kube-proxy of any release, or ours.
+//! - What cannot be decided is passed by and named, never guessed in silence.
+
+mod client;
+mod destination;
+mod detector;
+mod explanation;
+mod find;
+mod near;
+mod node;
+mod question;
+mod reason;
+mod similar;
+mod text;
+mod way;
+mod words;
+
+#[cfg(test)]
+mod tests;
+
+pub use client::{Client, Wanted, Who};
+pub use destination::{Destination, Subject};
+pub use explanation::{Explanation, explain};
+pub use find::NotFound;
+pub use near::Near;
+pub use node::Node;
+pub use question::{NoQuestion, Question};
+pub use reason::{Masquerade, Refusal};
+pub use text::{Detail, text};
+pub use way::{End, Fate, Reach, Sees, Way};

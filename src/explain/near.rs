@@ -1,0 +1,115 @@
+//! What is near a destination that no Service has.
+//!
+//! Apart because "no rule is about it" is right and helps nobody.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use super::destination::Destination;
+use super::node::Node;
+use crate::catalog::{Kind, PortName, PortView};
+
+/// Something that is nearly asked for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Near {
+    /// The same address and port, by another protocol.
+    OtherProtocol(PortName),
+    /// The address has other ports.
+    OtherPorts {
+        /// Whose address it is.
+        name: PortName,
+        /// The ports.
+        ports: BTreeSet<u16>,
+    },
+    /// The port is a NodePort, but not on that address.
+    NodePort {
+        /// Whose it is.
+        name: PortName,
+        /// Addresses it is on.
+        on: BTreeSet<IpAddr>,
+        /// Whether the node's addresses are not known, so that this may be one.
+        is_unsure: bool,
+    },
+    /// It is who answers for that service port.
+    Endpoint(PortName),
+}
+
+/// More would not be read.
+const MOST: usize = 4;
+
+/// What is near, the nearest first.
+pub(super) fn near(node: &Node<'_>, to: &Destination) -> Vec<Near> {
+    let ports = node.catalog.ports.iter();
+    let found: BTreeSet<Near> = ports
+        .filter_map(|(name, view)| of(node, to, name, view))
+        .collect();
+    found.into_iter().take(MOST).collect()
+}
+
+fn of(node: &Node<'_>, to: &Destination, name: &PortName, view: &PortView) -> Option<Near> {
+    let (asked, is_protocol) = (to.port.get(), *name.protocol == *to.protocol.as_str());
+    let address = SocketAddr::new(to.ip, asked);
+    let at = || view.entrances.iter().filter(|one| one.ip == Some(to.ip));
+    let node_port = |port| {
+        let mut ports = view.entrances.iter();
+        ports.any(|one| one.kind == Kind::NodePort && one.port == port)
+    };
+    if is_protocol && view.endpoints.iter().any(|one| one.address == address) {
+        return Some(Near::Endpoint(name.clone()));
+    }
+    if !is_protocol {
+        let is_node_port = node_port(asked) && node.has_node_ports(to.ip);
+        let is_there = at().any(|one| one.port == asked) || is_node_port;
+        if is_there {
+            return Some(Near::OtherProtocol(name.clone()));
+        }
+    }
+    let ports: BTreeSet<u16> = at().map(|one| one.port).collect();
+    if !ports.is_empty() {
+        return Some(Near::OtherPorts {
+            name: name.clone(),
+            ports,
+        });
+    }
+    (is_protocol && node_port(asked)).then(|| Near::NodePort {
+        name: name.clone(),
+        on: node.exposed_on.clone(),
+        is_unsure: node.is_made_up && node.exposed_on.is_empty(),
+    })
+}
+
+impl fmt::Display for Near {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OtherProtocol(name) => {
+                write!(f, "{} is there by {}", name.name, name.protocol)
+            }
+            Self::OtherPorts { name, ports } => {
+                let ports: Vec<_> = ports.iter().map(ToString::to_string).collect();
+                let (ports, protocol) = (ports.join(", "), &name.protocol);
+                write!(
+                    f,
+                    "the address is that of {}, by {protocol} {ports}",
+                    name.name
+                )
+            }
+            Self::NodePort {
+                name,
+                on,
+                is_unsure,
+            } => {
+                write!(f, "the port is a NodePort of {}", name.name)?;
+                let on: Vec<_> = on.iter().map(ToString::to_string).collect();
+                match (is_unsure, on.as_slice()) {
+                    (true, _) => {
+                        f.write_str(", if the address is this node's; then say so with --node-ip")
+                    }
+                    (false, []) => f.write_str(", but the address is none of this node's"),
+                    (false, on) => write!(f, ", but only on {}", on.join(", ")),
+                }
+            }
+            Self::Endpoint(name) => write!(f, "it is an endpoint of {} itself", name.name),
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Questions as typed; what comes of them is in `tests/explain`.
+
+use super::question::{Name, Question};
+
+fn shown(text: &str) -> String {
+    match text.parse() {
+        Ok(Question::Address(asked)) => {
+            let ip = asked.ip.map_or("any".to_owned(), |ip| ip.to_string());
+            let port = asked.port.map_or("any".to_owned(), |port| port.to_string());
+            let protocol = asked.protocol.map_or("any", |protocol| protocol.as_str());
+            format!("{ip} {port} {protocol}")
+        }
+        Ok(Question::Name(name)) => format!("{:?} {name}", name.namespace),
+        Err(why) => why.to_string(),
+    }
+}
+
+#[test]
+fn questions() {
+    for (text, expected) in [
+        ("10.96.0.10:80", "10.96.0.10 80 any"),
+        ("10.96.0.10:80/TCP", "10.96.0.10 80 tcp"),
+        ("010.096.0.10", "10.96.0.10 any any"),
+        ("[fd00::1]:53/udp", "fd00::1 53 udp"),
+        ("[fd00::1]", "fd00::1 any any"),
+        ("fd00::1", "fd00::1 any any"),
+        ("fd00::1/sctp", "fd00::1 any sctp"),
+        (":30080", "any 30080 any"),
+        (":30080/udp", "any 30080 udp"),
+        ("prod/web:http", "Some(\"prod\") prod/web:http"),
+        ("prod/web", "Some(\"prod\") prod/web"),
+        ("prod/web:http/udp", "Some(\"prod\") prod/web:http/udp"),
+        ("web:80", "None web:80"),
+        ("web/udp", "None web/udp"),
+        ("10.96.0.10:", "`` is no port: 1 to 65535"),
+        ("10.96.0.10:http", "`http` is no port: 1 to 65535"),
+        ("10.96.0.10:0", "`0` is no port: 1 to 65535"),
+        (
+            "[10.96.0.10x]:80",
+            "`10.96.0.10x]:80` is no address of IPv6 in brackets",
+        ),
+        ("[fd00::1", "`fd00::1` is no address of IPv6 in brackets"),
+    ] {
+        assert_eq!(shown(text), expected, "{text}");
+    }
+    for text in ["", "/", "a/b/c", "prod/", "pr od/web", "web:", "a:b:c"] {
+        assert!(shown(text).contains("is neither an address nor"), "{text}");
+    }
+}
+
+#[test]
+fn names_print_as_typed() {
+    for text in [
+        "web",
+        "prod/web",
+        "prod/web:http",
+        "web/udp",
+        "prod/web:80/sctp",
+    ] {
+        let Ok(Question::Name(name)) = text.parse() else {
+            panic!("{text}");
+        };
+        assert_eq!(Name::to_string(&name), text);
+    }
+}

@@ -1,0 +1,320 @@
+//! Reasons, clients and rules in words.
+//!
+//! Apart because text, pictures and JSON all say the same.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+
+use super::Explanation;
+use super::client::{Client, Who};
+use super::reason::{Masquerade, Refusal};
+use super::way::{End, Fate, Reach, Sees, Way};
+use crate::catalog::Kind;
+use crate::rules::{Bits, Match, Network, RecentAction, Rule, Share, Target};
+
+/// Clients of different kinds in one phrase, each with the address that stands for it.
+pub(super) fn clients(clients: &[Client]) -> String {
+    let each = clients.iter().map(|client| match client.who {
+        Who::Pod => format!("a pod ({})", client.ip),
+        Who::Node => format!("the node ({})", client.ip),
+        Who::Outside => format!("outside ({})", client.ip),
+        Who::Admitted => format!("an admitted source ({})", client.ip),
+        Who::Given => client.ip.to_string(),
+    });
+    let each: Vec<_> = each.collect();
+    match each.as_slice() {
+        [all @ .., last] if !all.is_empty() => format!("{} or {last}", all.join(", ")),
+        _ => each.concat(),
+    }
+}
+
+/// The one-word name of a kind of clients, as flags and JSON have it.
+#[expect(dead_code, reason = "for JSON")]
+pub(super) const fn who(who: Who) -> &'static str {
+    match who {
+        Who::Pod => "pod",
+        Who::Node => "node",
+        Who::Outside => "outside",
+        Who::Admitted => "admitted",
+        Who::Given => "source",
+    }
+}
+
+/// Who gets the packets of a way, and as whose.
+pub(super) fn summary(explanation: &Explanation<'_>, way: &Way<'_>) -> String {
+    let [end] = way.ends.as_slice() else {
+        return many(explanation, way);
+    };
+    match &end.fate {
+        Fate::Served { to, sees } => {
+            let sees = seen_by_one(*sees);
+            format!("{to} answers{} and sees {sees}", reach(way.reach))
+        }
+        fate => one(explanation, way, fate),
+    }
+}
+
+fn many(explanation: &Explanation<'_>, way: &Way<'_>) -> String {
+    let served: Vec<_> = way.ends.iter().filter_map(served).collect();
+    let lost: Vec<_> = way
+        .ends
+        .iter()
+        .filter(|end| self::served(end).is_none())
+        .collect();
+    let count = served.len();
+    let mut text = match (count, way.ends.first()) {
+        (0, Some(end)) => return one(explanation, way, &end.fate),
+        (1, _) => "1 endpoint answers".to_owned(),
+        (_, Some(end)) if way.ends.iter().all(|other| other.share == end.share) => {
+            format!("{count} endpoints answer, {} each", end.share)
+        }
+        _ => format!("{count} endpoints answer"),
+    };
+    text.push_str(reach(way.reach));
+    match served.first() {
+        Some((_, sees)) if served.iter().all(|(_, other)| other == sees) => {
+            let _ = write!(text, ", and see {}", seen_by_one(*sees));
+        }
+        _ => text.push_str(", and see different addresses"),
+    }
+    if let Some(first) = lost.first() {
+        let share = lost
+            .iter()
+            .fold(Share::NONE, |sum, end| sum.plus(end.share));
+        let _ = write!(text, "; {share}: {}", one(explanation, way, &first.fate));
+    }
+    text
+}
+
+/// Where a rule sends packets instead of where they were meant to go.
+pub(super) fn translated(rule: &Rule) -> Option<String> {
+    match &rule.target {
+        Some(target @ Target::Dnat { .. }) => {
+            let text = target.to_string();
+            text.rsplit_once(' ').map(|(_, to)| to.to_owned())
+        }
+        _ => None,
+    }
+}
+
+/// Who answers and what it sees, if somebody does.
+pub(super) fn served(end: &End<'_>) -> Option<(SocketAddr, Sees)> {
+    match end.fate {
+        Fate::Served { to, sees } => Some((to, sees)),
+        _ => None,
+    }
+}
+
+const fn reach(reach: Reach) -> &'static str {
+    match reach {
+        Reach::All => "",
+        Reach::Local => " (only those on this node: policy Local)",
+        Reach::AllDespiteLocal => " (externalTrafficPolicy Local does not hold for this client)",
+    }
+}
+
+fn seen_by_one(sees: Sees) -> String {
+    match sees {
+        Sees::Client => "the client's own address".to_owned(),
+        Sees::Node(why) => format!("the node's address: {}", masquerade(why)),
+    }
+}
+
+/// Why somebody is masqueraded.
+pub(super) const fn masquerade(why: Masquerade) -> &'static str {
+    match why {
+        Masquerade::NotPod => "the client is none of the pods",
+        Masquerade::All => "everybody who asks cluster IPs is masqueraded",
+        Masquerade::External => "externalTrafficPolicy is Cluster",
+        Masquerade::FromNode => "the client is this node",
+        Masquerade::Hairpin => "it asks itself",
+        Masquerade::Foreign => "a rule that is not of Services masquerades it",
+    }
+}
+
+/// The end of all packets of a way, if it is only one and no endpoint's.
+fn one(explanation: &Explanation<'_>, way: &Way<'_>, fate: &Fate) -> String {
+    match fate {
+        Fate::Passed { is_local: true, .. } if is_health_check(explanation) => {
+            "let in to the health check on this node, which tells whether endpoints are here"
+                .to_owned()
+        }
+        Fate::Passed { is_local: true, .. } => "no rule sends it elsewhere: it gets to this node \
+            itself, and is refused unless some program listens there"
+            .to_owned(),
+        Fate::Passed {
+            sees: Sees::Client, ..
+        } => "no rule is about it: it goes on as it is routed".to_owned(),
+        Fate::Passed {
+            sees: Sees::Node(why),
+            ..
+        } => format!(
+            "no rule sends it elsewhere; whoever gets it sees the node's address: {}",
+            masquerade(*why)
+        ),
+        Fate::Dropped(why) => format!("dropped: {}", refusal(explanation, way, why)),
+        Fate::Rejected(why) => format!("refused: {}", refusal(explanation, way, why)),
+        Fate::Unclear(why) => format!("unclear: {why}"),
+        Fate::Served { to, .. } => to.to_string(),
+    }
+}
+
+fn is_health_check(explanation: &Explanation<'_>) -> bool {
+    let mut subjects = explanation.to.subjects.iter();
+    subjects.any(|subject| subject.kind == Kind::HealthCheck)
+}
+
+/// Why packets are dropped or refused.
+pub(super) fn refusal(explanation: &Explanation<'_>, way: &Way<'_>, why: &Refusal) -> String {
+    match why {
+        Refusal::NoEndpoints => "no endpoints".to_owned(),
+        Refusal::NoLocalInternal => local("internal"),
+        Refusal::NoLocalExternal => local("external"),
+        Refusal::NotAdmitted => {
+            let clients = way.clients.iter().map(|client| client.ip.to_string());
+            let clients: Vec<_> = clients.collect();
+            let ranges = explanation.source_ranges.iter().map(Network::to_string);
+            let ranges: Vec<_> = ranges.collect();
+            let whom = match clients.as_slice() {
+                [one] => one,
+                _ => "any of them",
+            };
+            match ranges.as_slice() {
+                [] => format!("no source range admits {whom}"),
+                _ => format!("no source range admits {whom} ({})", ranges.join(", ")),
+            }
+        }
+        Refusal::Loopback => "only this node's own programs may ask 127.0.0.0/8".to_owned(),
+        Refusal::Policy(table, chain) => {
+            format!("no rule accepts it, and the policy of {table} {chain} is DROP")
+        }
+        Refusal::Rule { table, chain, rule } => {
+            format!("by a rule that is not of Services, in {table} {chain}: {rule}")
+        }
+    }
+}
+
+fn local(side: &str) -> String {
+    format!("{side}TrafficPolicy is Local and no endpoint is on this node")
+}
+
+/// What a rule asks for, in words; empty if it takes every packet.
+pub(super) fn condition(rule: &Rule) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    if let Some(source) = rule.source {
+        parts.push(format!(
+            "{}from {}",
+            not(source.negated),
+            short(source.value)
+        ));
+    }
+    if let Some(interface) = &rule.in_interface {
+        parts.push(format!(
+            "{}in by {}",
+            not(interface.negated),
+            interface.value
+        ));
+    }
+    if let Some(interface) = &rule.out_interface {
+        parts.push(format!(
+            "{}out by {}",
+            not(interface.negated),
+            interface.value
+        ));
+    }
+    let port = rule.matches.iter().find_map(|one| match one {
+        Match::Ports { destination, .. } => destination.as_ref(),
+        _ => None,
+    });
+    let (host, is_plain) = (
+        rule.destination
+            .filter(|asked| !asked.negated)
+            .and_then(|asked| asked.value.host()),
+        port.is_some_and(|port| !port.negated && port.value.first == port.value.last),
+    );
+    if let (Some(ip), Some(port), true) = (host, port, is_plain) {
+        parts.push(format!("to {}", SocketAddr::new(ip, port.value.first)));
+        parts.extend(
+            rule.matches
+                .iter()
+                .filter(|one| !is_port(one))
+                .filter_map(of_match),
+        );
+        return parts.join(", ");
+    }
+    if let Some(destination) = rule.destination {
+        parts.push(format!(
+            "{}to {}",
+            not(destination.negated),
+            short(destination.value)
+        ));
+    }
+    parts.extend(rule.matches.iter().filter_map(of_match));
+    parts.join(", ")
+}
+
+const fn is_port(one: &Match) -> bool {
+    matches!(one, Match::Ports { .. })
+}
+
+fn of_match(one: &Match) -> Option<String> {
+    Some(match one {
+        Match::Comment(_) => return None,
+        Match::AddressType {
+            source,
+            destination,
+        } => {
+            let word = |word: &str, negated, types: String| {
+                let of = types.replace("LOCAL", "this node");
+                format!("{}{word} {of}", not(negated))
+            };
+            let source = source.map(|one| word("from", one.negated, one.value.to_string()));
+            let to = destination.map(|one| word("to", one.negated, one.value.to_string()));
+            let both: Vec<_> = source.into_iter().chain(to).collect();
+            both.join(", ")
+        }
+        Match::Conntrack(states) => format!("{}{}", not(states.negated), states.value),
+        Match::Mark(mark) => format!("{}marked {:#x}", not(mark.negated), mark.value.value),
+        Match::Ports { destination, .. } => {
+            let port = (*destination)?;
+            format!("{}port {}", not(port.negated), port.value)
+        }
+        Match::Recent(recent) if recent.action == RecentAction::Set => return None,
+        Match::Recent(_) => "remembered".to_owned(),
+        Match::Random(_) => "by chance".to_owned(),
+        Match::Other(extension) if &*extension.name == "nfacct" => return None,
+        Match::Other(_) => one.to_string(),
+    })
+}
+
+const fn not(negated: bool) -> &'static str {
+    if negated { "not " } else { "" }
+}
+
+/// A single address without its mask.
+fn short(network: Network) -> String {
+    network
+        .host()
+        .map_or_else(|| network.to_string(), |ip| ip.to_string())
+}
+
+/// What a rule does, in words.
+pub(super) fn effect(rule: &Rule) -> String {
+    match &rule.target {
+        None => "goes on".to_owned(),
+        Some(Target::Accept) => "let through".to_owned(),
+        Some(Target::Drop) => "DROP".to_owned(),
+        Some(Target::Reject(_)) => "REJECT".to_owned(),
+        Some(Target::Return) => "back".to_owned(),
+        Some(Target::Jump(chain) | Target::Goto(chain)) => format!("-> {chain}"),
+        Some(Target::Mark(Bits { value, mask })) => match (value, mask) {
+            (bits, 0) => format!("flips mark {bits:#x}"),
+            (set, cleared) if set == cleared => format!("sets mark {set:#x}"),
+            (0, bits) => format!("clears mark {bits:#x}"),
+            (value, mask) => format!("sets mark {value:#x}/{mask:#x}"),
+        },
+        Some(Target::Dnat { .. }) => format!("-> {}", translated(rule).unwrap_or_default()),
+        Some(Target::Masquerade { .. }) => "source becomes the node's".to_owned(),
+        Some(target @ Target::Other(_)) => target.to_string(),
+    }
+}
