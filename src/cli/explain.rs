@@ -5,7 +5,7 @@
 use std::net::IpAddr;
 
 use super::{log, output, snapshot::Snapshot};
-use crate::config::{ExplainArgs, environment};
+use crate::config::{ExplainArgs, GraphArg, OutputArg, environment};
 use crate::explain::{self, Detail, Node};
 use crate::telemetry::Format;
 
@@ -22,10 +22,13 @@ pub(super) fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
     let pairs = snapshot.rules.as_ref().into_pairs();
     let nodes = pairs.map(|(family, rules)| Node::new(rules, family, &addresses));
     let explained = explain::explain(&args.question, &nodes, &args.wanted())?;
-    let detail = if args.verbose {
-        Detail::Full
-    } else {
-        Detail::Short
+    let text = match (args.graph, args.output) {
+        (Some(GraphArg::Tree), _) => explain::tree(&explained),
+        (Some(GraphArg::Dot), _) => explain::dot(&explained),
+        (Some(GraphArg::Svg), _) => explain::svg(&explained),
+        (None, OutputArg::Json) => format!("{:#}\n", explain::json(&explained)),
+        (None, OutputArg::Text) if args.verbose => explain::text(&explained, Detail::Full),
+        (None, OutputArg::Text) => explain::text(&explained, Detail::Short),
     };
-    output::stdout(|out| Ok(out.write_all(explain::text(&explained, detail).as_bytes())?))
+    output::stdout(|out| Ok(out.write_all(text.as_bytes())?))
 }

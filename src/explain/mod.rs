@@ -18,14 +18,20 @@
 mod client;
 mod destination;
 mod detector;
+mod dot;
 mod explanation;
 mod find;
+mod graph;
+mod json;
 mod near;
 mod node;
 mod question;
 mod reason;
 mod similar;
+mod sketch;
+mod svg;
 mod text;
+mod tree;
 mod way;
 mod words;
 
@@ -34,11 +40,15 @@ mod tests;
 
 pub use client::{Client, Wanted, Who};
 pub use destination::{Destination, Subject};
+pub use dot::dot;
 pub use explanation::{Explanation, explain};
 pub use find::NotFound;
+pub use json::json;
 pub use near::Near;
 pub use node::Node;
 pub use question::{NoQuestion, Question};
 pub use reason::{Masquerade, Refusal};
+pub use svg::svg;
 pub use text::{Detail, text};
+pub use tree::tree;
 pub use way::{End, Fate, Reach, Sees, Way};

@@ -145,8 +145,11 @@ impl<'a> Way<'a> {
         };
         let own = |way: &Self| {
             let all = way.ends.iter().flat_map(|end| way.steps(end));
-            let is_own =
-                |step: &&Step<'a>| step.table == Table::Nat && step.chain.starts_with("KUBE-");
+            let is_own = |step: &&Step<'a>| {
+                let is_service =
+                    step.chain.starts_with("KUBE-") && step.chain != "KUBE-POSTROUTING";
+                step.table == Table::Nat && is_service
+            };
             let own = all.filter(is_own);
             own.map(|step| std::ptr::from_ref(step.rule))
                 .collect::<Vec<_>>()

@@ -29,7 +29,6 @@ pub(super) fn clients(clients: &[Client]) -> String {
 }
 
 /// The one-word name of a kind of clients, as flags and JSON have it.
-#[expect(dead_code, reason = "for JSON")]
 pub(super) const fn who(who: Who) -> &'static str {
     match who {
         Who::Pod => "pod",

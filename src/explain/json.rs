@@ -1,0 +1,95 @@
+//! Explanations for programs.
+//!
+//! Apart because its fields are an interface: they may be joined by others, but not renamed. The
+//! help of the command lists them.
+
+use serde_json::{Value, json};
+
+use super::{Client, End, Explanation, Fate, Sees, Way, words};
+use crate::rules::Step;
+
+/// One object; keys are sorted, and lists are in the order of the rules.
+pub fn json(explanations: &[Explanation<'_>]) -> Value {
+    json!({"destinations": explanations.iter().map(destination).collect::<Vec<_>>()})
+}
+
+fn destination(explanation: &Explanation<'_>) -> Value {
+    let Explanation {
+        to,
+        ways,
+        affinity,
+        source_ranges,
+        near,
+        is_node_made_up,
+    } = explanation;
+    let services = to
+        .subjects
+        .iter()
+        .map(|subject| json!({"name": subject.name.name, "kind": subject.kind.as_str()}));
+    let texts = |texts: &mut dyn Iterator<Item = String>| texts.collect::<Vec<_>>();
+    json!({
+        "address": to.ip,
+        "port": to.port,
+        "protocol": to.protocol.as_str(),
+        "services": services.collect::<Vec<_>>(),
+        "affinitySeconds": affinity.map(|time| time.as_secs()),
+        "sourceRanges": texts(&mut source_ranges.iter().map(ToString::to_string)),
+        "near": texts(&mut near.iter().map(ToString::to_string)),
+        "nodeAddressKnown": !is_node_made_up,
+        "ways": ways.iter().map(|one| way(explanation, one)).collect::<Vec<_>>(),
+    })
+}
+
+fn way(explanation: &Explanation<'_>, way: &Way<'_>) -> Value {
+    json!({
+        "clients": way.clients.iter().map(client).collect::<Vec<_>>(),
+        "summary": words::summary(explanation, way),
+        "outcomes": way.ends.iter().map(|end| outcome(explanation, way, end)).collect::<Vec<_>>(),
+        "hairpinMasqueraded": way.has_hairpin,
+        "unsure": way.doubts.iter().map(rule).collect::<Vec<_>>(),
+    })
+}
+
+fn client(client: &Client) -> Value {
+    json!({
+        "kind": words::who(client.who),
+        "address": client.ip,
+        "interface": client.in_interface,
+    })
+}
+
+fn outcome(explanation: &Explanation<'_>, way: &Way<'_>, end: &End<'_>) -> Value {
+    let why = |why| Some(words::refusal(explanation, way, why));
+    let (result, to, sees, reason) = match &end.fate {
+        Fate::Served { to, sees } => ("served", Some(to.to_string()), Some(*sees), None),
+        Fate::Passed { is_local, sees } => {
+            let result = if *is_local { "local" } else { "routed" };
+            (result, None, Some(*sees), None)
+        }
+        Fate::Dropped(refusal) => ("dropped", None, None, why(refusal)),
+        Fate::Rejected(refusal) => ("rejected", None, None, why(refusal)),
+        Fate::Unclear(unclear) => ("unclear", None, None, Some(unclear.to_string())),
+    };
+    let (sees, masquerade) = match sees {
+        Some(Sees::Client) => (Some("client"), None),
+        Some(Sees::Node(why)) => (Some("node"), Some(words::masquerade(why).to_owned())),
+        None => (None, None),
+    };
+    json!({
+        "share": end.share.to_string(),
+        "result": result,
+        "to": to,
+        "sees": sees,
+        "reason": reason.or(masquerade),
+        "rules": way.steps(end).map(rule).collect::<Vec<_>>(),
+    })
+}
+
+fn rule(step: &Step<'_>) -> Value {
+    json!({
+        "table": step.table.as_str(),
+        "chain": step.chain,
+        "rule": step.rule.to_string(),
+        "comment": step.rule.comment(),
+    })
+}
