@@ -2,7 +2,7 @@
 //!
 //! The tables lie beside this file, with a README on how to read them. Every cell is tried by real
 //! connections in both families. Both programs have to give what the table says, and with that the
-//! same.
+//! same; and so has `explain`, of the rules that are in the kernel meanwhile.
 
 #![allow(
     unreachable_pub,
@@ -22,6 +22,8 @@ mod affinity;
 mod ask;
 #[path = "packets/cluster.rs"]
 mod cluster;
+#[path = "packets/explained.rs"]
+mod explained;
 #[path = "packets/scene.rs"]
 mod scene;
 #[path = "packets/table.rs"]
@@ -81,6 +83,8 @@ fn packets_go_where_the_tables_say(backend: Backend) {
 struct Tally {
     cells: usize,
     attempts: usize,
+    /// How many of the cells were also explained by the rules.
+    explained: usize,
     complaints: Vec<String>,
 }
 
@@ -90,7 +94,9 @@ impl Tally {
         let questions = ask::questions(&scene.services, variant);
         let outcomes = ask::ask_all(scene, &questions);
         let attempts = outcomes.iter().map(|outcome| outcome.attempts).sum();
-        let complaints = ask::complaints(program, &questions, &outcomes);
+        let mut complaints = ask::complaints(program, &questions, &outcomes);
+        complaints.extend(explained::complaints(program, scene, &questions));
+        self.explained += questions.len();
         self.add(name, (questions.len(), attempts), complaints);
     }
 
@@ -106,7 +112,10 @@ impl Tally {
     #[track_caller]
     fn conclude(mut self, backend: Backend) {
         let Self {
-            cells, attempts, ..
+            cells,
+            attempts,
+            explained,
+            ..
         } = self;
         let whole = format!("{cells} cells of 2 programs on {}", backend.name());
         self.complaints.sort();
@@ -116,7 +125,9 @@ impl Tally {
             self.complaints.len(),
             self.complaints.join("\n")
         );
-        eprintln!("packets: {whole} are right, by {attempts} attempts");
+        eprintln!(
+            "packets: {whole} are right, by {attempts} attempts; {explained} also as explained"
+        );
     }
 }
 

@@ -22,6 +22,9 @@ pub enum Refusal {
     NotAdmitted,
     /// Others than the node's own programs ask for an address of its loopback interface.
     Loopback,
+    /// No rule was asked: the kernel takes no packet from elsewhere to a loopback address. With
+    /// `route_localnet` it would, but whoever sets that also brings a rule against it.
+    Martian,
     /// No rule lets it pass, and the chain's policy is to drop.
     Policy(Table, &'static str),
     /// Some other rule, not of Services.

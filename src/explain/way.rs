@@ -88,7 +88,8 @@ pub enum Reach {
 
 /// Follows the packets of one client.
 pub(super) fn way<'a>(node: &Node<'a>, to: &Destination, client: Client) -> Way<'a> {
-    let outcomes = follow(node, to, client.ip, client.in_interface.as_deref());
+    let source = client.ip;
+    let outcomes = follow(node, to, source, client.in_interface.as_deref());
     let has_hairpin = client.who == Who::Pod && has_hairpin(node, to, &outcomes);
     let many = outcomes.len() > 1;
     let shortest = outcomes.iter().map(|one| one.steps.len()).min();
@@ -123,7 +124,7 @@ pub(super) fn way<'a>(node: &Node<'a>, to: &Destination, client: Client) -> Way<
                 let own = outcome.steps.len() - before - after;
                 End {
                     share: outcome.share,
-                    fate: fate(node, to, &outcome),
+                    fate: fate(node, to, source, &outcome),
                     steps: outcome.steps.into_iter().skip(before).take(own).collect(),
                 }
             })
@@ -212,7 +213,7 @@ fn add_doubts<'a>(to: &mut Vec<Step<'a>>, from: &[Step<'a>]) {
     }
 }
 
-fn fate(node: &Node<'_>, to: &Destination, outcome: &Outcome<'_>) -> Fate {
+fn fate(node: &Node<'_>, to: &Destination, source: IpAddr, outcome: &Outcome<'_>) -> Fate {
     let sees = |masqueraded: bool| {
         if masqueraded {
             Sees::Node(Masquerade::of(&outcome.steps))
@@ -229,6 +230,9 @@ fn fate(node: &Node<'_>, to: &Destination, outcome: &Outcome<'_>) -> Fate {
             to: SocketAddr::new(*to, *port),
             sees: sees(*masqueraded),
         },
+        Verdict::Passed { .. } if to.ip.is_loopback() && !node.locality.is_local(source) => {
+            Fate::Dropped(Refusal::Martian)
+        }
         Verdict::Passed { masqueraded } => Fate::Passed {
             is_local: node.locality.is_local(to.ip),
             sees: sees(*masqueraded),

@@ -184,6 +184,9 @@ pub(super) fn refusal(explanation: &Explanation<'_>, way: &Way<'_>, why: &Refusa
             }
         }
         Refusal::Loopback => "only this node's own programs may ask 127.0.0.0/8".to_owned(),
+        Refusal::Martian => {
+            "the kernel takes no packets from elsewhere to a loopback address".to_owned()
+        }
         Refusal::Policy(table, chain) => {
             format!("no rule accepts it, and the policy of {table} {chain} is DROP")
         }

@@ -41,9 +41,12 @@ pub struct Question {
     pub text: String,
     /// The table's answer.
     pub expected: Cell,
-    client: Client,
-    transport: Transport,
-    to: SocketAddr,
+    /// Who asks.
+    pub client: Client,
+    /// How.
+    pub transport: Transport,
+    /// Where.
+    pub to: SocketAddr,
     /// Whether the Service has endpoints that may not answer.
     is_choosy: bool,
 }

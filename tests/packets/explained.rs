@@ -1,0 +1,149 @@
+//! What `explain` says of each cell, given nothing but the rules that are in the kernel and the
+//! addresses of the node.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+
+use deltaproxy::explain::{Fate, Node, Sees, Wanted, explain};
+use deltaproxy::host::local_addresses;
+use deltaproxy::net::IpFamily;
+use deltaproxy::rules::{RuleSet, Share};
+
+use super::ask::Question;
+use super::cluster::{self, FAMILIES, UDP_POD_PORT};
+use super::scene::Scene;
+use super::words::{Client, Met, Source, Word, shown};
+use crate::support::lab::pod_address;
+use crate::support::rules::Family;
+use crate::support::servers::Transport;
+
+/// A line for each question of which `explain` says something else than the table.
+pub fn complaints(program: &str, scene: &Scene, questions: &[Question]) -> Vec<String> {
+    let rules = FAMILIES.map(|family| RuleSet::parse(&scene.lab.rules(family)).unwrap());
+    let addresses = scene.lab.node.enter(|| local_addresses().unwrap());
+    let [v4, v6] = &rules;
+    let nodes = [(v4, IpFamily::V4), (v6, IpFamily::V6)];
+    let nodes = nodes.map(|(rules, family)| Node::new(rules, family, &addresses));
+    let sources = sources(scene, questions);
+    let mut complaints = Vec::new();
+    for (number, question) in questions.iter().enumerate() {
+        let Question { text, expected, .. } = question;
+        let mut complain = |what: &str| {
+            complaints.push(format!(
+                "{text}: expected {expected}, of {program}'s rules explain says {what}"
+            ));
+        };
+        match said(question, sources[&number], &nodes) {
+            Ok(said) if said != expected.met => complain(&shown(&said)),
+            Ok(_) => {}
+            Err(what) => complain(&what),
+        }
+    }
+    complaints
+}
+
+/// From which address the kernel lets each client ask, by the question's number.
+fn sources(scene: &Scene, questions: &[Question]) -> BTreeMap<usize, IpAddr> {
+    let mut sources = BTreeMap::new();
+    for (client, _) in Client::WORDS {
+        let own = questions.iter().enumerate();
+        let own = own.filter(|(_, question)| question.client == *client);
+        let own: Vec<(usize, SocketAddr)> = own.map(|(number, one)| (number, one.to)).collect();
+        let chosen = scene.netns(*client).enter(|| {
+            let choose = |(number, to): (usize, SocketAddr)| (number, source(to));
+            own.into_iter().map(choose).collect::<Vec<_>>()
+        });
+        sources.extend(chosen);
+    }
+    sources
+}
+
+fn source(to: SocketAddr) -> IpAddr {
+    let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let socket = UdpSocket::bind(any).unwrap();
+    socket
+        .connect(to)
+        .unwrap_or_else(|why| panic!("{to}: {why}"));
+    socket.local_addr().unwrap().ip()
+}
+
+fn said(question: &Question, source: IpAddr, nodes: &[Node<'_>]) -> Result<BTreeSet<Met>, String> {
+    let protocol = match question.transport {
+        Transport::Tcp => "tcp",
+        Transport::Udp => "udp",
+    };
+    let asked = format!("{}/{protocol}", question.to).parse();
+    let wanted = Wanted::Source {
+        ip: source,
+        in_interface: None,
+    };
+    let explained = explain(&asked.unwrap(), nodes, &wanted).map_err(|why| why.to_string())?;
+    let [explanation] = explained.as_slice() else {
+        return Err(format!("{} destinations", explained.len()));
+    };
+    let [way] = explanation.ways.as_slice() else {
+        return Err(format!("{} ways", explanation.ways.len()));
+    };
+    if let Some(doubt) = way.doubts.first() {
+        return Err(format!("it is not sure about {doubt}"));
+    }
+    let even = Share::new(1, way.ends.len() as u128);
+    if let Some(end) = way.ends.iter().find(|end| end.share != even) {
+        return Err(format!("{} of {} endpoints", end.share, way.ends.len()));
+    }
+    if question.expected.is_sticky != explanation.affinity.is_some() {
+        return Err(format!("an affinity of {:?}", explanation.affinity));
+    }
+    let met: Result<BTreeSet<Met>, String> = way
+        .ends
+        .iter()
+        .map(|end| met(&end.fate, question.to))
+        .collect();
+    Ok(met?.into_iter().map(|met| as_seen(met, source)).collect())
+}
+
+/// Nobody can see whether the node's address was put in the place of itself.
+fn as_seen(met: Met, source: IpAddr) -> Met {
+    match met {
+        Met::Server(name, Source::Masqueraded)
+            if FAMILIES
+                .map(|family| pod_address(family, 1))
+                .contains(&source) =>
+        {
+            Met::Server(name, Source::Kept)
+        }
+        met => met,
+    }
+}
+
+fn met(fate: &Fate, asked: SocketAddr) -> Result<Met, String> {
+    let source = |sees: &Sees| match sees {
+        Sees::Client => Source::Kept,
+        Sees::Node(_) => Source::Masqueraded,
+    };
+    let own_server: SocketAddr = cluster::address(super::words::Target::Localhost, 0, Family::V4);
+    Ok(match fate {
+        Fate::Served { to, sees } => Met::Server(server(*to)?, source(sees)),
+        Fate::Passed { is_local, sees } => match is_local {
+            true if asked == own_server => Met::Server("n".to_owned(), source(sees)),
+            true => Met::Refused,
+            false => Met::Server("x".to_owned(), source(sees)),
+        },
+        Fate::Dropped(_) => Met::Dropped,
+        Fate::Rejected(_) => Met::Refused,
+        Fate::Unclear(why) => return Err(why.to_string()),
+    })
+}
+
+/// The name of the server that listens there.
+fn server(to: SocketAddr) -> Result<String, String> {
+    let family = if to.is_ipv4() { Family::V4 } else { Family::V6 };
+    let is_there = |name: &char| pod_address(family, cluster::place(*name).1) == to.ip();
+    let name = ['a', 'b', 'c'].into_iter().find(is_there);
+    let name = name.ok_or_else(|| format!("{to} answers"))?;
+    Ok(if to.port() == UDP_POD_PORT {
+        name.to_ascii_uppercase().to_string()
+    } else {
+        name.to_string()
+    })
+}
