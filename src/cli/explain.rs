@@ -19,8 +19,13 @@ pub(super) fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
     let snapshot = Snapshot::load(&args.origin)?;
     let mut addresses = snapshot.node_addresses;
     addresses.extend(args.node_ip.iter().map(IpAddr::to_canonical));
-    let pairs = snapshot.rules.as_ref().into_pairs();
-    let nodes = pairs.map(|(family, rules)| Node::new(rules, family, &addresses));
+    // A family of which no dump was given is not one without rules.
+    let families = &snapshot.families;
+    let pairs = snapshot.rules.as_ref().into_pairs().into_iter();
+    let nodes: Vec<Node<'_>> = pairs
+        .filter(|(family, _)| families.contains(family))
+        .map(|(family, rules)| Node::new(rules, family, &addresses))
+        .collect();
     let explained = explain::explain(&args.question, &nodes, &args.wanted())?;
     let text = match (args.graph, args.output) {
         (Some(GraphArg::Tree), _) => explain::tree(&explained),

@@ -39,6 +39,9 @@ pub enum NotFound {
         /// Their names.
         similar: Similar,
     },
+    /// The rules that were given are of the other family alone.
+    #[error("no {0} rules were given\nhint: give a dump of {program} with --from-save, too", program = save_program(*.0))]
+    Family(IpFamily),
     /// An address without a port, where no Service is.
     #[error("no Service is at {0}\nhint: give a port to see what becomes of it, too")]
     Address(IpAddr),
@@ -47,6 +50,13 @@ pub enum NotFound {
         "no such client can ask there\nhint: give one of the destination's family with --source"
     )]
     Client,
+}
+
+const fn save_program(family: IpFamily) -> &'static str {
+    match family {
+        IpFamily::V4 => "iptables-save",
+        IpFamily::V6 => "ip6tables-save",
+    }
 }
 
 /// The destinations that a question is about, with their nodes: at least one.
@@ -64,6 +74,11 @@ fn by_address<'n, 'r>(
     asked: &Address,
     nodes: &'n [Node<'r>],
 ) -> Result<Vec<(&'n Node<'r>, Destination)>, NotFound> {
+    if let Some(family) = asked.ip.map(IpFamily::of)
+        && !nodes.iter().any(|node| node.family == family)
+    {
+        return Err(NotFound::Family(family));
+    }
     let mut found = Vec::new();
     for node in nodes {
         let ip = match asked.ip {
@@ -117,25 +132,29 @@ fn by_name<'n, 'r>(
     nodes: &'n [Node<'r>],
 ) -> Result<Vec<(&'n Node<'r>, Destination)>, NotFound> {
     let all = || nodes.iter().flat_map(|node| node.catalog.ports.iter());
-    let services: BTreeSet<_> = all()
-        .filter(|(name, _)| is_service(asked, name))
-        .map(|(name, _)| (name.namespace(), name.service()))
-        .collect();
-    let similar = || similar::services(asked, all().map(|(name, _)| name));
-    match services.len() {
-        0 => {
-            return Err(NotFound::Service {
-                asked: asked.to_string(),
-                similar: similar(),
-            });
-        }
-        1 => {}
-        _ => {
-            return Err(NotFound::Ambiguous {
-                asked: asked.to_string(),
-                similar: similar(),
-            });
-        }
+    let names = |is: &dyn Fn(&PortName, &PortView) -> bool| -> BTreeSet<_> {
+        let wanted = all().filter(|(name, view)| is(name, view));
+        wanted
+            .map(|(name, _)| format!("{}/{}", name.namespace(), name.service()))
+            .collect()
+    };
+    // A port may tell two of one name apart.
+    let (meant, called) = (
+        names(&|name, view| is_meant(asked, name, view)),
+        names(&|name, _| is_service(asked, name)),
+    );
+    if called.is_empty() {
+        return Err(NotFound::Service {
+            asked: asked.to_string(),
+            similar: similar::services(asked, all().map(|(name, _)| name)),
+        });
+    }
+    let several = if meant.is_empty() { called } else { meant };
+    if several.len() > 1 {
+        return Err(NotFound::Ambiguous {
+            asked: asked.to_string(),
+            similar: Similar(several),
+        });
     }
     let mut found = Vec::new();
     for node in nodes {

@@ -4,7 +4,7 @@ use anyhow::Context;
 
 use super::{Origin, Snapshot, mention_opaque};
 use crate::cli::progress::Progress;
-use crate::host::{BackendChoice, Programs, Sysctls, local_addresses};
+use crate::host::{BackendChoice, Programs, RunError, Sysctls, local_addresses};
 use crate::net::IpFamily;
 use crate::rules::RuleSet;
 
@@ -25,9 +25,15 @@ async fn snapshot(backend: BackendChoice) -> anyhow::Result<Snapshot> {
         if family == IpFamily::V6 && !Sysctls::default().has_ipv6() {
             continue;
         }
-        let hint = "hint: this needs root; for a dump, give --from-save FILE";
-        let programs = Programs::discover(backend, family).await.context(hint)?;
-        let text = programs.save_all().await.context(hint)?;
+        let read = async {
+            let programs = Programs::discover(backend, family).await?;
+            let text = programs.save_all().await?;
+            Ok::<_, RunError>((programs, text))
+        };
+        let hint = "hint: a dump can be looked at without root: --from-save FILE";
+        let (programs, text) = read
+            .await
+            .map_err(|error| anyhow::anyhow!("{error}\n{hint}"))?;
         let program = programs.save.to_string_lossy();
         let rules = RuleSet::parse(&text).with_context(|| format!("what `{program}` printed"))?;
         mention_opaque(&program, &rules);
