@@ -12,7 +12,7 @@ use crate::explain::{Question, Wanted, Who};
 /// Flags of `explain`.
 #[derive(Debug, Clone, Args)]
 pub struct ExplainArgs {
-    /// What to explain: ADDRESS:PORT[/PROTO], ADDRESS, :NODEPORT, or [NAMESPACE/]SERVICE[:PORT]
+    /// What to explain: `ADDRESS:PORT[/PROTO]`, `ADDRESS`, `:NODEPORT`, or `[NAMESPACE/]SERVICE[:PORT]`
     #[arg(value_name = "ADDRESS|SERVICE")]
     pub question: Question,
     /// Follow the packets of this client
