@@ -5,8 +5,8 @@
 
 use serde_json::json;
 
+use super::features;
 use super::features::objects::{apply, endpoints, ready, service, slice, web, with_ingress};
-use super::features::{self};
 use super::node::Node;
 use super::random::{crowd_service, crowd_slice};
 use super::stage::{Effect, Op, Size, Stage};

@@ -13,13 +13,7 @@ pub(super) fn all() -> Vec<Feature> {
 }
 
 fn zone_hints() -> Feature {
-    let hinted = |address: &str, hints: Value| {
-        let mut endpoint = ready(address);
-        endpoint["hints"] = hints;
-        endpoint
-    };
     let zone = |name: &str| json!({"forZones": [{"name": name}]});
-    let both = |a: Value, b: Value| endpoints(&[hinted("10.4.1.1", a), hinted("10.4.1.2", b)]);
     Feature::new("zone hints")
         .seen(
             "one for this zone",
@@ -36,13 +30,7 @@ fn zone_hints() -> Feature {
 }
 
 fn node_hints() -> Feature {
-    let hinted = |address: &str, hints: Value| {
-        let mut endpoint = ready(address);
-        endpoint["hints"] = hints;
-        endpoint
-    };
     let node = |name: &str| json!({"forNodes": [{"name": name}]});
-    let both = |a: Value, b: Value| endpoints(&[hinted("10.4.1.1", a), hinted("10.4.1.2", b)]);
     Feature::new("node hints")
         .seen(
             "one for this node",
@@ -66,13 +54,7 @@ fn node_hints() -> Feature {
 }
 
 fn hints_and_policy_local() -> Feature {
-    let hinted = |address: &str, hints: Value| {
-        let mut endpoint = ready(address);
-        endpoint["hints"] = hints;
-        endpoint
-    };
     let zone = |name: &str| json!({"forZones": [{"name": name}]});
-    let both = |a: Value, b: Value| endpoints(&[hinted("10.4.1.1", a), hinted("10.4.1.2", b)]);
     Feature::new("hints and policy Local").seen(
         "topology says nothing about local traffic",
         [
@@ -80,4 +62,14 @@ fn hints_and_policy_local() -> Feature {
             both(zone("zone-a"), zone("zone-b")),
         ],
     )
+}
+
+/// Two endpoints on this node, each with its hints.
+fn both(first: Value, second: Value) -> Op {
+    let hinted = |address: &str, hints: Value| {
+        let mut endpoint = ready(address);
+        endpoint["hints"] = hints;
+        endpoint
+    };
+    endpoints(&[hinted("10.4.1.1", first), hinted("10.4.1.2", second)])
 }
