@@ -5,17 +5,12 @@
 use std::net::IpAddr;
 
 use super::{log, output, snapshot::Snapshot};
-use crate::config::{ExplainArgs, GraphArg, OutputArg, environment};
+use crate::config::{ExplainArgs, GraphArg, OutputArg};
 use crate::explain::{self, Detail, Node};
-use crate::telemetry::Format;
 
 /// Prints the way of packets.
 pub(super) fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
-    log::install(
-        Format::Text,
-        0,
-        environment::log_filter().or(Some("warn".to_owned())),
-    )?;
+    log::install_quiet()?;
     let snapshot = Snapshot::load(&args.origin)?;
     let mut addresses = snapshot.node_addresses;
     addresses.extend(args.node_ip.iter().map(IpAddr::to_canonical));

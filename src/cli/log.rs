@@ -19,3 +19,9 @@ pub(super) fn install(format: Format, verbosity: u8, filter: Option<String>) -> 
     })?;
     Ok(())
 }
+
+/// Starts the log of a command that prints data: warnings, unless the environment says otherwise.
+pub(super) fn install_quiet() -> anyhow::Result<()> {
+    let filter = environment::log_filter().or(Some("warn".to_owned()));
+    install(Format::Text, 0, filter)
+}

@@ -49,11 +49,7 @@ impl Desired {
     }
 
     pub(super) fn setting(&self, family: IpFamily) -> Setting<'_> {
-        let node = self.trackers.get(family).node();
-        Setting {
-            options: self.options.get(family),
-            zone: node.and_then(|node| node.zone.as_deref()),
-        }
+        snapshot::setting(self.trackers.get(family), self.options.get(family))
     }
 }
 

@@ -16,15 +16,10 @@ use super::{log, output};
 use crate::config::{DiffArgs, DiffFormat, environment};
 use crate::diff::{self, Review, Sheet};
 use crate::net::IpFamily;
-use crate::telemetry::Format;
 
 /// Prints the difference, and tells whether there is one.
 pub(super) fn diff(args: &DiffArgs) -> anyhow::Result<Compared> {
-    log::install(
-        Format::Text,
-        0,
-        environment::log_filter().or(Some("warn".to_owned())),
-    )?;
+    log::install_quiet()?;
     let external = environment::external_diff();
     let format = match (args.output, &external) {
         (Some(format), _) if !args.unified => format,

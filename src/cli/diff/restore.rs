@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use super::super::snapshot;
 use super::desired::Desired;
 use crate::diff::{Restore, Scope};
 use crate::model::{ServiceName, Services};
@@ -15,14 +16,11 @@ use crate::rules::{Payload, RuleSet, Table};
 
 /// The desired rules of a kernel that has no other, and the books of whoever restored them.
 pub(super) fn rules(desired: &Desired, family: IpFamily) -> anyhow::Result<(RuleSet, Ledger)> {
-    let live = Live::default();
     let tracker = desired.trackers.get(family);
-    let mut payload = Full::new(tracker, desired.setting(family), &live);
-    let mut text = Vec::new();
-    while payload.write_next(&mut text) {}
+    let (text, ledger) = snapshot::full(desired.setting(family), tracker);
     let mut rules = RuleSet::default();
     rules.apply(&String::from_utf8_lossy(&text))?;
-    Ok((rules, payload.finish().0))
+    Ok((rules, ledger))
 }
 
 /// What the daemon restores when it starts on a machine with these rules.

@@ -9,7 +9,6 @@ mod print;
 use super::{log, output, snapshot};
 use crate::config::{self, FamilyArg, RenderArgs, RenderConfig, Source, environment};
 use crate::net::IpFamily;
-use crate::telemetry::Format;
 use crate::tracker::Tracker;
 
 use objects::Objects;
@@ -19,11 +18,7 @@ use print::Shown;
 /// Prints the payload of one family, or what was asked of it.
 pub(super) fn render(args: &RenderArgs) -> anyhow::Result<()> {
     let config = config::desired(&args.source, &args.rules, &environment::host_name())?;
-    log::install(
-        Format::Text,
-        0,
-        environment::log_filter().or(Some("warn".to_owned())),
-    )?;
+    log::install_quiet()?;
     let family = match args.family {
         FamilyArg::Ipv4 => IpFamily::V4,
         FamilyArg::Ipv6 => IpFamily::V6,

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use super::super::snapshot::{self, setting};
 use crate::model::{ServiceName, Services};
-use crate::render::{self, Full, Live, Options, PartialRestore, Setting};
+use crate::render::{self, Full, Live, Options, PartialRestore};
 use crate::rules::Payload;
 use crate::tracker::Tracker;
 
@@ -25,11 +26,7 @@ pub(super) fn pieces(
 
 /// The full payload.
 pub(super) fn full(tracker: &Tracker, options: &Options) -> Vec<u8> {
-    let live = Live::default();
-    let mut full = Full::new(tracker, setting(tracker, options), &live);
-    let mut text = Vec::new();
-    while full.write_next(&mut text) {}
-    text
+    snapshot::full(setting(tracker, options), tracker).0
 }
 
 /// What the daemon would restore if the cluster went from `before` to `wanted` between two syncs.
@@ -40,33 +37,17 @@ pub(super) fn partial(
     options: &Options,
     shape: PartialRestore,
 ) -> Vec<u8> {
-    if zone(before) != zone(wanted) {
+    let wanted_setting = setting(wanted, options);
+    if setting(before, options).zone != wanted_setting.zone {
         return full(wanted, options);
     }
-    let live = Live::default();
-    let mut first = Full::new(before, setting(before, options), &live);
-    let mut ignored = Vec::new();
-    while first.write_next(&mut ignored) {
-        ignored.clear();
-    }
-    let (mut ledger, _) = first.finish();
+    let (_, mut ledger) = snapshot::full(setting(before, options), before);
     let names: BTreeSet<&ServiceName> = before
         .all()
         .chain(wanted.all())
         .filter(|(name, _)| before.get(name) != wanted.get(name))
         .map(|(name, _)| name)
         .collect();
-    let setting = setting(wanted, options);
-    render::partial(&mut ledger, wanted, names.iter().copied(), setting, shape).text
-}
-
-fn setting<'a>(tracker: &'a Tracker, options: &'a Options) -> Setting<'a> {
-    Setting {
-        options,
-        zone: zone(tracker),
-    }
-}
-
-fn zone(tracker: &Tracker) -> Option<&str> {
-    tracker.node().and_then(|node| node.zone.as_deref())
+    let names = names.iter().copied();
+    render::partial(&mut ledger, wanted, names, wanted_setting, shape).text
 }

@@ -12,17 +12,12 @@ use std::io::{self, Write};
 
 use super::snapshot::{Origin, Snapshot};
 use super::{log, output};
-use crate::config::{ServicesArgs, ServicesOutput, environment};
-use crate::telemetry::Format;
+use crate::config::{ServicesArgs, ServicesOutput};
 use table::Table;
 
 /// Prints one line for each service port.
 pub(super) fn services(args: &ServicesArgs) -> anyhow::Result<()> {
-    log::install(
-        Format::Text,
-        0,
-        environment::log_filter().or(Some("warn".to_owned())),
-    )?;
+    log::install_quiet()?;
     if args.watch {
         return watch::watch(args);
     }

@@ -11,7 +11,7 @@ use crate::config::{RenderConfig, Source};
 use crate::host::local_addresses;
 use crate::model::Change;
 use crate::net::{IpFamily, PerFamily};
-use crate::render::{Full, Live, Options, Setting};
+use crate::render::{Full, Ledger, Live, Options, Setting};
 use crate::rules::Payload;
 use crate::tracker::Tracker;
 use crate::watch::api::{self, ApiOptions};
@@ -35,19 +35,28 @@ pub(super) fn render(config: &RenderConfig) -> anyhow::Result<Snapshot> {
     };
     for (family, tracker) in trackers.as_ref().into_pairs() {
         let options = options(config, family, tracker)?;
-        let zone = tracker.node().and_then(|node| node.zone.as_deref());
-        let setting = Setting {
-            options: &options,
-            zone,
-        };
-        let live = Live::default();
-        let mut payload = Full::new(tracker, setting, &live);
-        let mut text = Vec::new();
-        while payload.write_next(&mut text) {}
+        let (text, _) = full(setting(tracker, &options), tracker);
         let rules = snapshot.rules.get_mut(family);
         rules.apply(&String::from_utf8_lossy(&text))?;
     }
     Ok(snapshot)
+}
+
+/// What the renderer is told of a family.
+pub(in crate::cli) fn setting<'a>(tracker: &'a Tracker, options: &'a Options) -> Setting<'a> {
+    Setting {
+        options,
+        zone: tracker.node().and_then(|node| node.zone.as_deref()),
+    }
+}
+
+/// The full payload for a machine without rules, and the books of whoever restores it.
+pub(in crate::cli) fn full(setting: Setting<'_>, tracker: &Tracker) -> (Vec<u8>, Ledger) {
+    let live = Live::default();
+    let mut payload = Full::new(tracker, setting, &live);
+    let mut text = Vec::new();
+    while payload.write_next(&mut text) {}
+    (text, payload.finish().0)
 }
 
 /// Trackers that know every object.
