@@ -105,3 +105,13 @@ pub enum Traffic {
     /// To everything else.
     External,
 }
+
+impl Traffic {
+    /// As in the names of policies.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Internal => "internal",
+            Self::External => "external",
+        }
+    }
+}

@@ -21,7 +21,7 @@
 use serde_json::{Value, json};
 
 use super::edit::Edit;
-use super::effect::{Answerers, Effect, Traffic};
+use super::effect::{Answerers, Effect};
 use super::phrase::policy;
 use super::review::{ChainReview, PortReview, Presence, Restore, Review, Scope, Verdict};
 use super::summary::Summary;
@@ -133,10 +133,7 @@ fn effect(effect: &Effect) -> Value {
             before,
             after,
         } => {
-            let traffic = match traffic {
-                Traffic::Internal => "internal",
-                Traffic::External => "external",
-            };
+            let traffic = traffic.as_str();
             let (before, after) = (policy(*before), policy(*after));
             json!({"kind": "policy", "traffic": traffic, "before": before, "after": after})
         }

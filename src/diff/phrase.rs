@@ -6,7 +6,7 @@ use std::fmt::{self, Display, Write as _};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::effect::{Answerers, Effect, Traffic};
+use super::effect::{Answerers, Effect};
 use super::paint;
 use crate::catalog::{Entrance, Fate, Policy};
 
@@ -34,10 +34,7 @@ pub(super) fn phrase(effect: &Effect, protocol: &str) -> String {
             before,
             after,
         } => {
-            let traffic = match traffic {
-                Traffic::Internal => "internal",
-                Traffic::External => "external",
-            };
+            let traffic = traffic.as_str();
             format!("{traffic} policy {} -> {}", policy(*before), policy(*after))
         }
         Effect::Endpoints(answerers) => endpoints(answerers, protocol),
