@@ -9,6 +9,7 @@ mod command;
 mod condition;
 mod decide;
 mod diff;
+mod hook;
 mod matches;
 mod names;
 mod network;
@@ -22,11 +23,13 @@ mod rule;
 mod ruleset;
 mod share;
 mod spec;
+mod stack;
 mod stage;
 mod table;
 mod target;
 mod token;
 mod trace;
+mod traveller;
 
 #[cfg(test)]
 mod tests;
