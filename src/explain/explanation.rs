@@ -7,10 +7,11 @@ use std::time::Duration;
 use super::client::{self, Wanted, Who};
 use super::destination::Destination;
 use super::find::{self, NotFound};
+use super::follow::follow;
 use super::near::{self, Near};
 use super::node::Node;
 use super::question::Question;
-use super::way::{self, Way};
+use super::way::Way;
 use crate::rules::Network;
 
 /// What becomes of packets to one destination.
@@ -58,7 +59,7 @@ fn of_destination<'a>(
 ) -> Option<Explanation<'a>> {
     let mut ways: Vec<Way<'a>> = Vec::new();
     for client in client::clients(node, &to, wanted) {
-        let way = way::way(node, &to, client);
+        let way = follow(node, &to, client);
         match ways.iter_mut().find(|known| known.is_like(&way)) {
             Some(known) => known.join(way),
             None => ways.push(way),

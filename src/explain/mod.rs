@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!   Question ─► find ─► Destination ─┐
-//!                                    ├─► way: trace, reason ─► Explanation ─► text, json, graph
+//!                                    ├─► follow: trace, reason ─► Way ─► Explanation ─► text, json, graph
 //!   Wanted ───► client ─► Client ────┘
 //! ```
 //!
@@ -21,12 +21,15 @@ mod detector;
 mod dot;
 mod explanation;
 mod find;
+mod follow;
 mod graph;
 mod json;
+mod lines;
 mod near;
 mod node;
 mod question;
 mod reason;
+mod rule_words;
 mod similar;
 mod sketch;
 mod svg;

@@ -3,7 +3,7 @@
 //! Apart because trees, Graphviz and SVG all draw the same. What is left are the chains that lead to
 //! a packet's end; chains that it only visited are not on its way.
 
-use super::{End, Explanation, Fate, Sees, Way, text, words};
+use super::{End, Explanation, Fate, Sees, Way, rule_words, text, words};
 use crate::rules::{Step, Table, Target};
 
 /// What is drawn of one destination.
@@ -139,7 +139,7 @@ fn calls(steps: &[&Step<'_>], fate: &Fate) -> Vec<(String, String)> {
             Some((table, chain))
                 if step.table == table && step.rule.target_chain() == Some(chain) =>
             {
-                calls.push((words::condition(step.rule), chain.to_owned()));
+                calls.push((rule_words::condition(step.rule), chain.to_owned()));
                 inner = Some((table, step.chain));
             }
             Some(_) => {}

@@ -1,0 +1,153 @@
+//! The rules and endpoints on a way, a line each.
+//!
+//! Apart from [`text`](super::text) because this is about columns: what is told of one rule, one
+//! endpoint, and how far they are indented.
+
+use std::fmt::{self, Write as _};
+
+use super::text::{DIM, Detail, ODD, Pen};
+use super::{End, Sees, Way, rule_words, words};
+use crate::rules::Step;
+
+impl Pen {
+    /// A line for each step; `then` comes after the last of them.
+    pub(super) fn steps(
+        &mut self,
+        steps: &[Step<'_>],
+        then: Option<&Step<'_>>,
+        width: usize,
+    ) -> fmt::Result {
+        let told = match self.detail {
+            Detail::Short => eventful(steps, then),
+            Detail::Full => steps.iter().collect(),
+        };
+        for step in told {
+            let (condition, effect) = (
+                rule_words::condition(step.rule),
+                rule_words::effect(step.rule),
+            );
+            let place = format!("{} {}", step.table, step.chain);
+            write!(self.text, "  {place:width$}  ")?;
+            match condition.as_str() {
+                "" => write!(self.text, "{effect}")?,
+                condition if effect.starts_with("->") => {
+                    write!(self.text, "{condition} {effect}")?;
+                }
+                condition => write!(self.text, "{condition}: {effect}")?,
+            }
+            match (self.detail, step.rule.comment()) {
+                (Detail::Full, _) => write!(self.text, "\n    {DIM}{}{DIM:#}", step.rule)?,
+                (Detail::Short, Some(comment)) => {
+                    write!(self.text, "  {DIM}{}{DIM:#}", brief(comment))?;
+                }
+                (Detail::Short, None) => {}
+            }
+            self.text.push('\n');
+        }
+        Ok(())
+    }
+
+    /// A line for each choice, and in full the rules behind it.
+    pub(super) fn ends(&mut self, way: &Way<'_>, width: usize) -> fmt::Result {
+        let most = match self.detail {
+            Detail::Short if way.ends.len() > MOST_ENDPOINTS + 1 => MOST_ENDPOINTS,
+            _ => way.ends.len(),
+        };
+        let shares = way.ends.iter().map(|end| end.share.to_string().len());
+        let shares = shares.max().unwrap_or_default();
+        let address = |end: &End<'_>| {
+            let mut steps = end.steps.iter().rev();
+            steps.find_map(|step| rule_words::translated(step.rule))
+        };
+        let addresses = way.ends.iter().filter_map(|end| Some(address(end)?.len()));
+        let addresses = addresses.max().unwrap_or_default();
+        let differs = way.ends.iter().filter_map(words::served);
+        let mut differs = differs.filter(|(_, sees)| *sees != Sees::Client);
+        let is_mixed = differs.clone().count() != way.ends.len() && differs.next().is_some();
+        for end in way.ends.iter().take(most) {
+            let to = address(end).unwrap_or_else(|| "elsewhere".to_owned());
+            let share = end.share.to_string();
+            write!(self.text, "    {share:>shares$}  {to:addresses$}")?;
+            let chain = end.steps.iter().rev().map(|step| step.chain);
+            if let Some(chain) = chain
+                .into_iter()
+                .find(|chain| chain.starts_with("KUBE-SEP-"))
+            {
+                write!(self.text, "  {DIM}{chain}{DIM:#}")?;
+            }
+            match words::served(end) {
+                Some((_, Sees::Node(why))) if is_mixed => {
+                    write!(
+                        self.text,
+                        "  sees the node's address: {}",
+                        words::masquerade(why)
+                    )?;
+                }
+                _ => {}
+            }
+            self.text.push('\n');
+            if self.detail == Detail::Full {
+                self.steps(&end.steps, None, width)?;
+            }
+        }
+        match way.ends.len() - most {
+            0 => Ok(()),
+            more => writeln!(self.text, "    ... and {more} more, all with --verbose"),
+        }
+    }
+
+    pub(super) fn doubts(&mut self, way: &Way<'_>) -> fmt::Result {
+        if way.doubts.is_empty() {
+            return Ok(());
+        }
+        writeln!(
+            self.text,
+            "  {ODD}unsure: what these rules ask is not known here; they are taken not to match{ODD:#}"
+        )?;
+        let most = match self.detail {
+            Detail::Short => MOST_DOUBTS,
+            Detail::Full => way.doubts.len(),
+        };
+        for doubt in way.doubts.iter().take(most) {
+            writeln!(
+                self.text,
+                "    {} {}: {}",
+                doubt.table, doubt.chain, doubt.rule
+            )?;
+        }
+        match way.doubts.len().saturating_sub(most) {
+            0 => Ok(()),
+            more => writeln!(self.text, "    ... and {more} more, all with --verbose"),
+        }
+    }
+}
+
+/// Without the jumps to chains of which no rule matched; `then` comes after the last step.
+fn eventful<'s, 'a>(steps: &'s [Step<'a>], then: Option<&'s Step<'a>>) -> Vec<&'s Step<'a>> {
+    let mut told: Vec<&Step<'a>> = Vec::new();
+    let mut next = then;
+    for step in steps.iter().rev() {
+        let leads_on = |chain| next.is_some_and(|next: &Step<'_>| next.chain == chain);
+        if step.rule.target_chain().is_none_or(leads_on) {
+            told.push(step);
+            next = Some(step);
+        }
+    }
+    told.reverse();
+    told
+}
+
+/// As many as fit on a screen beside the rest.
+const MOST_ENDPOINTS: usize = 10;
+const MOST_DOUBTS: usize = 5;
+
+pub(super) fn width(way: &Way<'_>) -> usize {
+    let all = way.before.iter().chain(&way.after);
+    let widths = all.map(|step| step.table.as_str().len() + 1 + step.chain.len());
+    widths.max().unwrap_or_default()
+}
+
+/// What every comment of a chain says is not told.
+fn brief(comment: &str) -> &str {
+    comment.split("; NOTE: ").next().unwrap_or(comment)
+}
