@@ -15,7 +15,7 @@ impl Pen {
         &mut self,
         steps: &[Step<'_>],
         then: Option<&Step<'_>>,
-        width: usize,
+        column: Column,
     ) -> fmt::Result {
         let told = match self.detail {
             Detail::Short => eventful(steps, then),
@@ -26,8 +26,9 @@ impl Pen {
                 rule_words::condition(step.rule),
                 rule_words::effect(step.rule),
             );
-            let place = format!("{} {}", step.table, step.chain);
-            write!(self.text, "  {place:width$}  ")?;
+            let Column { indent, width } = column;
+            let place = place(step);
+            write!(self.text, "{:indent$}{place:width$}  ", "")?;
             match condition.as_str() {
                 "" => write!(self.text, "{effect}")?,
                 condition if effect.starts_with("->") => {
@@ -36,7 +37,9 @@ impl Pen {
                 condition => write!(self.text, "{condition}: {effect}")?,
             }
             match (self.detail, step.rule.comment()) {
-                (Detail::Full, _) => write!(self.text, "\n    {DIM}{}{DIM:#}", step.rule)?,
+                (Detail::Full, _) => {
+                    write!(self.text, "\n{:indent$}  {DIM}{}{DIM:#}", "", step.rule)?;
+                }
                 (Detail::Short, Some(comment)) => {
                     write!(self.text, "  {DIM}{}{DIM:#}", brief(comment))?;
                 }
@@ -48,7 +51,7 @@ impl Pen {
     }
 
     /// A line for each choice, and in full the rules behind it.
-    pub(super) fn ends(&mut self, way: &Way<'_>, width: usize) -> fmt::Result {
+    pub(super) fn ends(&mut self, way: &Way<'_>, column: Column) -> fmt::Result {
         let most = match self.detail {
             Detail::Short if way.ends.len() > MOST_ENDPOINTS + 1 => MOST_ENDPOINTS,
             _ => way.ends.len(),
@@ -87,7 +90,7 @@ impl Pen {
             }
             self.text.push('\n');
             if self.detail == Detail::Full {
-                self.steps(&end.steps, None, width)?;
+                self.steps(&end.steps, None, column.deeper())?;
             }
         }
         match way.ends.len() - most {
@@ -141,10 +144,42 @@ fn eventful<'s, 'a>(steps: &'s [Step<'a>], then: Option<&'s Step<'a>>) -> Vec<&'
 const MOST_ENDPOINTS: usize = 10;
 const MOST_DOUBTS: usize = 5;
 
-pub(super) fn width(way: &Way<'_>) -> usize {
-    let all = way.before.iter().chain(&way.after);
-    let widths = all.map(|step| step.table.as_str().len() + 1 + step.chain.len());
-    widths.max().unwrap_or_default()
+fn place(step: &Step<'_>) -> String {
+    format!("{} {}", step.table, step.chain)
+}
+
+/// Where the names of chains stand.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Column {
+    indent: usize,
+    width: usize,
+}
+
+impl Column {
+    /// Wide enough for all that is told of a way, so that what rules do stands below each other.
+    pub(super) fn of(way: &Way<'_>, detail: Detail) -> Self {
+        let widest = |steps: &[Step<'_>]| steps.iter().map(|step| place(step).len()).max();
+        let around = widest(&way.before).max(widest(&way.after));
+        let inside = match detail {
+            Detail::Short => None,
+            Detail::Full => way.ends.iter().filter_map(|end| widest(&end.steps)).max(),
+        };
+        let inside = inside.map(|width| width + Self::DEEPER);
+        Self {
+            indent: 2,
+            width: around.max(inside).unwrap_or_default(),
+        }
+    }
+
+    /// How far what is below an endpoint is indented.
+    const DEEPER: usize = 4;
+
+    fn deeper(self) -> Self {
+        Self {
+            indent: self.indent + Self::DEEPER,
+            width: self.width.saturating_sub(Self::DEEPER),
+        }
+    }
 }
 
 /// What every comment of a chain says is not told.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
 
-use super::lines::width;
+use super::lines::Column;
 use super::words;
 use super::{Explanation, Fate, Way};
 
@@ -128,13 +128,13 @@ impl Pen {
                 "  an endpoint that is sent to itself sees the node's address"
             )?;
         }
-        let width = width(way);
+        let column = Column::of(way, self.detail);
         let fork = way.ends.first().and_then(|end| end.steps.first());
-        self.steps(&way.before, fork, width)?;
+        self.steps(&way.before, fork, column)?;
         if way.ends.len() > 1 {
-            self.ends(way, width)?;
+            self.ends(way, column)?;
         }
-        self.steps(&way.after, None, width)?;
+        self.steps(&way.after, None, column)?;
         self.doubts(way)
     }
 }
