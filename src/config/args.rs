@@ -129,11 +129,12 @@ Examples:
     deltaproxy explain prod/web --manifests ./services --graph=svg > web.svg
 
 --output json: {destinations: [{address, port, protocol, services: [{name, kind}], affinitySeconds,
-sourceRanges, near, nodeAddressKnown, ways: [{clients: [{kind, address, interface}], summary,
+sourceRanges, near, nodeAddressKnown, ways: [{clients: [{kind, address, interface}], rulesOf, summary,
 outcomes: [{share, result, to, sees, reason, rules: [{table, chain, rule, comment}]}],
 hairpinMasqueraded, unsure: [rule]}]}]}. A result is served, local (this node itself), routed (as if
 there were no rules), dropped, rejected or unclear; who is served sees the client or the node. Shares
-are fractions of new connections.
+are fractions of new connections. Clients of one way have the same fate; if they meet different rules
+on it, rulesOf is the kind of the one whose rules these are.
 
 Exit codes: 0 explained, whatever becomes of the packets; 1 failed, no such name for example;
 64 unusable flags.";

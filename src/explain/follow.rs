@@ -5,6 +5,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use super::alike::Alike;
 use super::client::{Client, Who};
 use super::destination::Destination;
 use super::node::Node;
@@ -39,6 +40,7 @@ pub(super) fn follow<'a>(node: &Node<'a>, to: &Destination, client: Client) -> W
     }
     Way {
         clients: vec![client],
+        alike: Alike::Wholly,
         before: steps.iter().take(before).copied().collect(),
         after: steps.iter().skip(tail).copied().collect(),
         reach: reach(&outcomes),

@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Client, End, Explanation, Fate, Sees, Way, words};
+use super::{Alike, Client, End, Explanation, Fate, Sees, Way, words};
 use crate::rules::Step;
 
 /// One object; keys are sorted, and lists are in the order of the rules.
@@ -43,6 +43,8 @@ fn destination(explanation: &Explanation<'_>) -> Value {
 fn way(explanation: &Explanation<'_>, way: &Way<'_>) -> Value {
     json!({
         "clients": way.clients.iter().map(client).collect::<Vec<_>>(),
+        "rulesOf": (way.alike != Alike::Wholly)
+            .then(|| way.clients.first().map(|client| words::who(client.who))),
         "summary": words::summary(explanation, way),
         "outcomes": way.ends.iter().map(|end| outcome(explanation, way, end)).collect::<Vec<_>>(),
         "hairpinMasqueraded": way.has_hairpin,

@@ -5,6 +5,7 @@
 
 use std::fmt::{self, Write as _};
 
+use super::alike::eventful;
 use super::text::{DIM, Detail, ODD, Pen};
 use super::{End, Sees, Way, rule_words, words};
 use crate::rules::Step;
@@ -123,21 +124,6 @@ impl Pen {
             more => writeln!(self.text, "    ... and {more} more, all with --verbose"),
         }
     }
-}
-
-/// Without the jumps to chains of which no rule matched; `then` comes after the last step.
-fn eventful<'s, 'a>(steps: &'s [Step<'a>], then: Option<&'s Step<'a>>) -> Vec<&'s Step<'a>> {
-    let mut told: Vec<&Step<'a>> = Vec::new();
-    let mut next = then;
-    for step in steps.iter().rev() {
-        let leads_on = |chain| next.is_some_and(|next: &Step<'_>| next.chain == chain);
-        if step.rule.target_chain().is_none_or(leads_on) {
-            told.push(step);
-            next = Some(step);
-        }
-    }
-    told.reverse();
-    told
 }
 
 /// As many as fit on a screen beside the rest.

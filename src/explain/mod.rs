@@ -15,6 +15,7 @@
 //! - Whoever wrote the rules is explained alike: kube-proxy of any release, or ours.
 //! - What cannot be decided is passed by and named, never guessed in silence.
 
+mod alike;
 mod client;
 mod destination;
 mod detector;
@@ -41,6 +42,7 @@ mod words;
 #[cfg(test)]
 mod tests;
 
+pub use alike::Alike;
 pub use client::{Client, Wanted, Who};
 pub use destination::{Destination, Subject};
 pub use dot::dot;

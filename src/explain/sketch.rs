@@ -3,7 +3,7 @@
 //! Apart because trees, Graphviz and SVG all draw the same. What is left are the chains that lead to
 //! a packet's end; chains that it only visited are not on its way.
 
-use super::{End, Explanation, Fate, Sees, Way, rule_words, text, words};
+use super::{Alike, End, Explanation, Fate, Sees, Way, rule_words, text, words};
 use crate::rules::{Step, Table, Target};
 
 /// What is drawn of one destination.
@@ -66,22 +66,25 @@ fn route(explanation: &Explanation<'_>, way: &Way<'_>) -> Route {
         Fate::Served { sees, .. } | Fate::Passed { sees, .. } => Some(*sees),
         _ => None,
     });
-    let note = match sees {
-        Some(Sees::Client) => "seen by its own address".to_owned(),
-        Some(Sees::Node(why)) => format!("seen as the node: {}", words::masquerade(why)),
-        None => String::new(),
-    };
+    let by = sees.map(|sees| match sees {
+        Sees::Client => "seen by its own address".to_owned(),
+        Sees::Node(why) => format!("seen as the node: {}", words::masquerade(why)),
+    });
+    let paths: Vec<Vec<Hop>> = way
+        .ends
+        .iter()
+        .map(|end| path(explanation, way, end))
+        .collect();
+    let has_chains = paths.iter().any(|path| path.len() > 1);
+    let whose = words::rules_of(way, Alike::ButForVisits).filter(|_| has_chains);
+    let note = by.into_iter().chain(whose).collect::<Vec<_>>().join("; ");
     Route {
         client: Place {
             kind: PlaceKind::Client,
             title: format!("from {}", words::clients(&way.clients)),
             note,
         },
-        paths: way
-            .ends
-            .iter()
-            .map(|end| path(explanation, way, end))
-            .collect(),
+        paths,
     }
 }
 

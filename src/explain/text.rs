@@ -10,7 +10,7 @@ use anstyle::{AnsiColor, Style};
 
 use super::lines::Column;
 use super::words;
-use super::{Explanation, Fate, Way};
+use super::{Alike, Explanation, Fate, Way};
 
 /// How much is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,6 +126,16 @@ impl Pen {
             writeln!(
                 self.text,
                 "  an endpoint that is sent to itself sees the node's address"
+            )?;
+        }
+        let unseen = match self.detail {
+            Detail::Short => Alike::ButForVisits,
+            Detail::Full => Alike::Wholly,
+        };
+        if let Some(whose) = words::rules_of(way, unseen) {
+            writeln!(
+                self.text,
+                "  {DIM}{whose}; --from or --source shows another's{DIM:#}"
             )?;
         }
         let column = Column::of(way, self.detail);

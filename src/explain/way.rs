@@ -5,6 +5,7 @@
 
 use std::net::SocketAddr;
 
+use super::alike::{Alike, eventful};
 use super::client::Client;
 use super::reason::{Masquerade, Refusal};
 use crate::rules::{Share, Step, Table, Unclear};
@@ -14,6 +15,8 @@ use crate::rules::{Share, Step, Table, Unclear};
 pub struct Way<'a> {
     /// Who sends them; the rules are those that the first of these meets.
     pub clients: Vec<Client>,
+    /// Whether the others meet the same rules.
+    pub alike: Alike,
     /// The rules that all packets meet before they part, or up to the end if they do not.
     pub before: Vec<Step<'a>>,
     /// How they end: one for each choice that rules make, in their order.
@@ -112,9 +115,16 @@ impl<'a> Way<'a> {
 
     /// Takes the clients of one that is like it.
     pub(super) fn join(&mut self, other: Self) {
+        self.alike = self.alike.max(Alike::of(self, &other));
         self.clients.extend(other.clients);
         self.has_hairpin |= other.has_hairpin;
         add_doubts(&mut self.doubts, &other.doubts);
+    }
+
+    /// What all packets meet before they part, without mere visits.
+    pub(super) fn before_fork(&self) -> Vec<&Step<'a>> {
+        let fork = self.ends.first().and_then(|end| end.steps.first());
+        eventful(&self.before, fork)
     }
 }
 

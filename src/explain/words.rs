@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 
 use super::Explanation;
+use super::alike::Alike;
 use super::client::{Client, Who};
 use super::reason::{Masquerade, Refusal};
 use super::way::{End, Fate, Reach, Sees, Way};
@@ -26,6 +27,19 @@ pub(super) fn clients(clients: &[Client]) -> String {
         [all @ .., last] if !all.is_empty() => format!("{} or {last}", all.join(", ")),
         _ => each.concat(),
     }
+}
+
+/// A hint whose rules are told, where clients of one way meet different ones.
+pub(super) fn rules_of(way: &Way<'_>, most: Alike) -> Option<String> {
+    let first = way.clients.first().filter(|_| way.alike > most)?;
+    let whose = match first.who {
+        Who::Pod => "a pod",
+        Who::Node => "the node",
+        Who::Outside => "somebody outside",
+        Who::Admitted => "an admitted source",
+        Who::Given => "this client",
+    };
+    Some(format!("rules as {whose} meets them"))
 }
 
 /// The one-word name of a kind of clients, as flags and JSON have it.
