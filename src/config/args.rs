@@ -134,7 +134,8 @@ outcomes: [{share, result, to, sees, reason, rules: [{table, chain, rule, commen
 hairpinMasqueraded, unsure: [rule]}]}]}. A result is served, local (this node itself), routed (as if
 there were no rules), dropped, rejected or unclear; who is served sees the client or the node. Shares
 are fractions of new connections. Clients of one way have the same fate; if they meet different rules
-on it, rulesOf is the kind of the one whose rules these are.
+on it, rulesOf is the kind of the one whose rules these are. Where no rule but the policy of a chain
+drops packets, that is the last of the rules: its rule is empty, and it has a policy.
 
 Exit codes: 0 explained, whatever becomes of the packets; 1 failed, no such name for example;
 64 unusable flags.";

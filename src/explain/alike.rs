@@ -22,7 +22,7 @@ impl Alike {
     pub(super) fn of(left: &Way<'_>, right: &Way<'_>) -> Self {
         match () {
             () if all(left) == all(right) => Self::Wholly,
-            () if told(left) == told(right) => Self::ButForVisits,
+            () if left.told() == right.told() => Self::ButForVisits,
             () => Self::InFate,
         }
     }
@@ -31,11 +31,6 @@ impl Alike {
 fn all<'a>(way: &Way<'a>) -> Vec<Step<'a>> {
     let steps = way.ends.iter().flat_map(|end| way.steps(end));
     steps.copied().collect()
-}
-
-fn told<'a>(way: &Way<'a>) -> Vec<Step<'a>> {
-    let (before, after) = (way.before_fork(), eventful(&way.after, None));
-    before.into_iter().chain(after).copied().collect()
 }
 
 /// Without the jumps to chains of which no rule matched; `then` comes after the last step.

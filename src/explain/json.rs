@@ -77,13 +77,23 @@ fn outcome(explanation: &Explanation<'_>, way: &Way<'_>, end: &End<'_>) -> Value
         Some(Sees::Node(why)) => (Some("node"), Some(words::masquerade(why).to_owned())),
         None => (None, None),
     };
+    // In place of the rule that there is not.
+    let policy = end.policy().map(|(table, chain)| {
+        json!({
+            "table": table.as_str(),
+            "chain": chain,
+            "rule": "",
+            "comment": null,
+            "policy": "DROP",
+        })
+    });
     json!({
         "share": end.share.to_string(),
         "result": result,
         "to": to,
         "sees": sees,
         "reason": reason.or(masquerade),
-        "rules": way.steps(end).map(rule).collect::<Vec<_>>(),
+        "rules": way.steps(end).map(rule).chain(policy).collect::<Vec<_>>(),
     })
 }
 

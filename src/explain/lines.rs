@@ -7,8 +7,8 @@ use std::fmt::{self, Write as _};
 
 use super::alike::eventful;
 use super::text::{DIM, Detail, ODD, Pen};
-use super::{End, Sees, Way, rule_words, words};
-use crate::rules::Step;
+use super::{End, Fate, Sees, Way, rule_words, words};
+use crate::rules::{Share, Step, Table};
 
 impl Pen {
     /// A line for each step; `then` comes after the last of them.
@@ -28,7 +28,7 @@ impl Pen {
                 rule_words::effect(step.rule),
             );
             let Column { indent, width } = column;
-            let place = place(step);
+            let place = place(step.table, step.chain);
             write!(self.text, "{:indent$}{place:width$}  ", "")?;
             match condition.as_str() {
                 "" => write!(self.text, "{effect}")?,
@@ -45,6 +45,23 @@ impl Pen {
                     write!(self.text, "  {DIM}{}{DIM:#}", brief(comment))?;
                 }
                 (Detail::Short, None) => {}
+            }
+            self.text.push('\n');
+        }
+        Ok(())
+    }
+
+    /// A line for each chain whose policy drops packets, as if it were its last rule.
+    pub(super) fn policies(&mut self, way: &Way<'_>, column: Column) -> fmt::Result {
+        let Column { indent, width } = column;
+        for (table, chain, share) in way.policies() {
+            let place = place(table, chain);
+            write!(self.text, "{:indent$}{place:width$}  policy: DROP", "")?;
+            if share != Share::ALL {
+                write!(self.text, ", for {share}")?;
+            }
+            if self.detail == Detail::Full {
+                write!(self.text, "\n{:indent$}  {DIM}-P {chain} DROP{DIM:#}", "")?;
             }
             self.text.push('\n');
         }
@@ -68,6 +85,7 @@ impl Pen {
         let differs = way.ends.iter().filter_map(words::served);
         let mut differs = differs.filter(|(_, sees)| *sees != Sees::Client);
         let is_mixed = differs.clone().count() != way.ends.len() && differs.next().is_some();
+        let is_served = way.ends.iter().any(|end| words::served(end).is_some());
         for end in way.ends.iter().take(most) {
             let to = address(end).unwrap_or_else(|| "elsewhere".to_owned());
             let share = end.share.to_string();
@@ -87,6 +105,11 @@ impl Pen {
                         words::masquerade(why)
                     )?;
                 }
+                _ => {}
+            }
+            match &end.fate {
+                Fate::Dropped(_) if is_served => self.text.push_str("  dropped"),
+                Fate::Rejected(_) if is_served => self.text.push_str("  refused"),
                 _ => {}
             }
             self.text.push('\n');
@@ -130,8 +153,8 @@ impl Pen {
 const MOST_ENDPOINTS: usize = 10;
 const MOST_DOUBTS: usize = 5;
 
-fn place(step: &Step<'_>) -> String {
-    format!("{} {}", step.table, step.chain)
+fn place(table: Table, chain: &str) -> String {
+    format!("{table} {chain}")
 }
 
 /// Where the names of chains stand.
@@ -144,11 +167,21 @@ pub(super) struct Column {
 impl Column {
     /// Wide enough for all that is told of a way, so that what rules do stands below each other.
     pub(super) fn of(way: &Way<'_>, detail: Detail) -> Self {
-        let widest = |steps: &[Step<'_>]| steps.iter().map(|step| place(step).len()).max();
-        let around = widest(&way.before).max(widest(&way.after));
+        let widest = |steps: &[&Step<'_>]| {
+            let places = steps.iter().map(|step| place(step.table, step.chain));
+            places.map(|place| place.len()).max()
+        };
+        let policies = way.policies().into_iter();
+        let policies = policies.map(|(table, chain, _)| place(table, chain).len());
+        let told = match detail {
+            Detail::Short => way.told(),
+            Detail::Full => way.before.iter().chain(&way.after).collect(),
+        };
+        let around = widest(&told).max(policies.max());
+        let own = |end: &End<'_>| widest(&end.steps.iter().collect::<Vec<_>>());
         let inside = match detail {
             Detail::Short => None,
-            Detail::Full => way.ends.iter().filter_map(|end| widest(&end.steps)).max(),
+            Detail::Full => way.ends.iter().filter_map(own).max(),
         };
         let inside = inside.map(|width| width + Self::DEEPER);
         Self {

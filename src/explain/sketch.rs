@@ -3,7 +3,7 @@
 //! Apart because trees, Graphviz and SVG all draw the same. What is left are the chains that lead to
 //! a packet's end; chains that it only visited are not on its way.
 
-use super::{Alike, End, Explanation, Fate, Sees, Way, rule_words, text, words};
+use super::{Alike, End, Explanation, Fate, Refusal, Sees, Way, rule_words, text, words};
 use crate::rules::{Step, Table, Target};
 
 /// What is drawn of one destination.
@@ -121,8 +121,12 @@ fn path(explanation: &Explanation<'_>, way: &Way<'_>, end: &End<'_>) -> Vec<Hop>
     hops
 }
 
-/// The chains that call one another up to the rule that decides, each with what is asked before it.
+/// The chains that call one another up to the rule that decides, each with what is asked before it;
+/// where a policy does, the chain that has it.
 fn calls(steps: &[&Step<'_>], fate: &Fate) -> Vec<(String, String)> {
+    if let Fate::Dropped(Refusal::Policy(table, chain)) = fate {
+        return vec![(String::new(), format!("{table} {chain}"))];
+    }
     let decides = |step: &Step<'_>| {
         matches!(
             (fate, &step.rule.target),

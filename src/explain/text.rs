@@ -145,6 +145,7 @@ impl Pen {
             self.ends(way, column)?;
         }
         self.steps(&way.after, None, column)?;
+        self.policies(way, column)?;
         self.doubts(way)
     }
 }

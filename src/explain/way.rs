@@ -93,6 +93,21 @@ impl<'a> Way<'a> {
         self.before.iter().chain(&end.steps).chain(&self.after)
     }
 
+    /// The built-in chains whose policy drops packets, and how many it drops.
+    pub fn policies(&self) -> Vec<(Table, &'static str, Share)> {
+        let mut policies: Vec<(Table, &'static str, Share)> = Vec::new();
+        for end in &self.ends {
+            let Some(at) = end.policy() else {
+                continue;
+            };
+            match policies.iter_mut().find(|known| (known.0, known.1) == at) {
+                Some((_, _, share)) => *share = share.plus(end.share),
+                None => policies.push((at.0, at.1, end.share)),
+            }
+        }
+        policies
+    }
+
     /// Whether the clients of both meet the same: all that differs is how they came in.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         let ends = |way: &Self| {
@@ -125,6 +140,23 @@ impl<'a> Way<'a> {
     pub(super) fn before_fork(&self) -> Vec<&Step<'a>> {
         let fork = self.ends.first().and_then(|end| end.steps.first());
         eventful(&self.before, fork)
+    }
+
+    /// The same of what they meet before and after, but not in between.
+    pub(super) fn told(&self) -> Vec<&Step<'a>> {
+        let mut told = self.before_fork();
+        told.extend(eventful(&self.after, None));
+        told
+    }
+}
+
+impl End<'_> {
+    /// The built-in chain whose policy is what drops these packets, if no rule does.
+    pub fn policy(&self) -> Option<(Table, &'static str)> {
+        match self.fate {
+            Fate::Dropped(Refusal::Policy(table, chain)) => Some((table, chain)),
+            _ => None,
+        }
     }
 }
 

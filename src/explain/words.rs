@@ -86,7 +86,8 @@ fn many(explanation: &Explanation<'_>, way: &Way<'_>) -> String {
     text.push_str(reach(way.reach));
     match served.first() {
         Some((_, sees)) if served.iter().all(|(_, other)| other == sees) => {
-            let _ = write!(text, ", and see {}", seen_by_one(*sees));
+            let verb = if count == 1 { "sees" } else { "see" };
+            let _ = write!(text, ", and {verb} {}", seen_by_one(*sees));
         }
         _ => text.push_str(", and see different addresses"),
     }
