@@ -128,10 +128,10 @@ Examples:
   What would be written for some manifests, as a picture:
     deltaproxy explain prod/web --manifests ./services --graph=svg > web.svg
 
---output json: {destinations: [{address, port, protocol, services: [{name, kind}], affinitySeconds,
-sourceRanges, near, nodeAddressKnown, ways: [{clients: [{kind, address, interface}], rulesOf, summary,
-outcomes: [{share, result, to, sees, reason, rules: [{table, chain, rule, comment}]}],
-hairpinMasqueraded, unsure: [rule]}]}]}. A result is served, local (this node itself), routed (as if
+--output json: {destinations: [{address, port, protocol, services: [{name, kind}], endpointOf,
+affinitySeconds, sourceRanges, near, nodeAddressKnown, ways: [{clients: [{kind, address, interface}],
+rulesOf, summary, outcomes: [{share, result, to, sees, reason, rules: [{table, chain, rule,
+comment}]}], hairpinMasqueraded, unsure: [rule]}]}]}. A result is served, local (this node itself), routed (as if
 there were no rules), dropped, rejected or unclear; who is served sees the client or the node. Shares
 are fractions of new connections. Clients of one way have the same fate; if they meet different rules
 on it, rulesOf is the kind of the one whose rules these are. Where no rule but the policy of a chain

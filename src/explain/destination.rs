@@ -20,6 +20,8 @@ pub struct Destination {
     pub protocol: Protocol,
     /// The service ports that are reached there: one, hardly ever more, none if it is nobody's.
     pub subjects: Vec<Subject>,
+    /// The service ports for which it is who answers: whoever asks it himself asks no Service.
+    pub endpoint_of: Vec<PortName>,
 }
 
 /// A service port that is reached by a destination.
@@ -41,10 +43,14 @@ impl Subject {
 impl Destination {
     /// The destination and whose it is.
     pub(super) fn new(node: &Node<'_>, ip: IpAddr, port: Port, protocol: Protocol) -> Self {
-        let mut subjects = Vec::new();
+        let (mut subjects, mut endpoint_of) = (Vec::new(), Vec::new());
+        let address = SocketAddr::new(ip, port.get());
         for (name, view) in &node.catalog.ports {
             if *name.protocol != *protocol.as_str() {
                 continue;
+            }
+            if view.endpoints.iter().any(|one| one.address == address) {
+                endpoint_of.push(name.clone());
             }
             let entrances = view.entrances.iter().filter(|one| one.port == port.get());
             let here = entrances.filter(|one| match (one.ip, one.kind) {
@@ -62,7 +68,13 @@ impl Destination {
             port,
             protocol,
             subjects,
+            endpoint_of,
         }
+    }
+
+    /// Whether it is nothing but an endpoint.
+    pub(super) const fn is_endpoint(&self) -> bool {
+        self.subjects.is_empty() && !self.endpoint_of.is_empty()
     }
 
     /// What is known of its service ports.

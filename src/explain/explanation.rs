@@ -73,7 +73,7 @@ fn of_destination<'a>(
         .find(|(subject, _)| subject.is_load_balancer());
     let source_ranges = balanced.map(|(_, view)| view.source_ranges.clone());
     let affinity = to.views(node).find_map(|(_, view)| view.affinity);
-    let near = if to.subjects.is_empty() {
+    let near = if to.subjects.is_empty() && to.endpoint_of.is_empty() {
         near::near(node, &to)
     } else {
         Vec::new()

@@ -42,8 +42,10 @@ pub enum NotFound {
     /// The rules that were given are of the other family alone.
     #[error("no {0} rules were given\nhint: give a dump of {program} with --from-save, too", program = save_program(*.0))]
     Family(IpFamily),
-    /// An address without a port, where no Service is.
-    #[error("no Service is at {0}\nhint: give a port to see what becomes of it, too")]
+    /// An address without a port, where neither a Service nor an endpoint is.
+    #[error(
+        "no Service is at {0}, nor any endpoint\nhint: give a port to see what becomes of it, too"
+    )]
     Address(IpAddr),
     /// Nobody of the wanted kind or family can ask there.
     #[error(
@@ -115,7 +117,11 @@ fn doors(node: &Node<'_>, ip: IpAddr, asked: &Address) -> BTreeSet<(Port, Protoc
             // All of the node's ports are not what who asks for its address wants.
             None => asked.port.is_some() && node.locality.is_local(ip),
         });
-        let ports = entrances.filter_map(|entrance| Port::new(entrance.port));
+        let endpoints = view.endpoints.iter().map(|one| one.address);
+        let own = endpoints.filter(|address| address.ip() == ip);
+        let ports = entrances.map(|entrance| entrance.port);
+        let ports = ports.chain(own.map(|address| address.port()));
+        let ports = ports.filter_map(Port::new);
         let ports = ports.filter(|port| asked.port.is_none_or(|asked| asked == *port));
         if asked.protocol.is_none_or(|asked| asked == protocol) {
             doors.extend(ports.map(|port| (port, protocol)));

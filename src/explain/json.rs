@@ -32,6 +32,7 @@ fn destination(explanation: &Explanation<'_>) -> Value {
         "port": to.port,
         "protocol": to.protocol.as_str(),
         "services": services.collect::<Vec<_>>(),
+        "endpointOf": texts(&mut to.endpoint_of.iter().map(|port| port.name.to_string())),
         "affinitySeconds": affinity.map(|time| time.as_secs()),
         "sourceRanges": texts(&mut source_ranges.iter().map(ToString::to_string)),
         "near": texts(&mut near.iter().map(ToString::to_string)),

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use super::destination::Destination;
 use super::node::Node;
@@ -31,8 +31,13 @@ pub enum Near {
         /// Whether the node's addresses are not known, so that this may be one.
         is_unsure: bool,
     },
-    /// It is who answers for that service port.
-    Endpoint(PortName),
+    /// The address is that of an endpoint, which answers at other ports.
+    EndpointPorts {
+        /// Whose endpoint.
+        name: PortName,
+        /// The ports.
+        ports: BTreeSet<u16>,
+    },
 }
 
 /// More would not be read.
@@ -49,15 +54,11 @@ pub(super) fn near(node: &Node<'_>, to: &Destination) -> Vec<Near> {
 
 fn of(node: &Node<'_>, to: &Destination, name: &PortName, view: &PortView) -> Option<Near> {
     let (asked, is_protocol) = (to.port.get(), *name.protocol == *to.protocol.as_str());
-    let address = SocketAddr::new(to.ip, asked);
     let at = || view.entrances.iter().filter(|one| one.ip == Some(to.ip));
     let node_port = |port| {
         let mut ports = view.entrances.iter();
         ports.any(|one| one.kind == Kind::NodePort && one.port == port)
     };
-    if is_protocol && view.endpoints.iter().any(|one| one.address == address) {
-        return Some(Near::Endpoint(name.clone()));
-    }
     if !is_protocol {
         let is_node_port = node_port(asked) && node.has_node_ports(to.ip);
         let is_there = at().any(|one| one.port == asked) || is_node_port;
@@ -72,11 +73,27 @@ fn of(node: &Node<'_>, to: &Destination, name: &PortName, view: &PortView) -> Op
             ports,
         });
     }
-    (is_protocol && node_port(asked)).then(|| Near::NodePort {
+    if is_protocol && node_port(asked) {
+        return Some(Near::NodePort {
+            name: name.clone(),
+            on: node.exposed_on.clone(),
+            is_unsure: node.is_made_up && node.exposed_on.is_empty(),
+        });
+    }
+    let addresses = view.endpoints.iter().map(|one| one.address);
+    let own = addresses.filter(|address| address.ip() == to.ip);
+    let ports: BTreeSet<u16> = own.map(|address| address.port()).collect();
+    // On the node's own address all kinds of things listen.
+    let is_there = !ports.is_empty() && !node.locality.is_local(to.ip);
+    is_there.then(|| Near::EndpointPorts {
         name: name.clone(),
-        on: node.exposed_on.clone(),
-        is_unsure: node.is_made_up && node.exposed_on.is_empty(),
+        ports,
     })
+}
+
+fn listed(ports: &BTreeSet<u16>) -> String {
+    let ports: Vec<_> = ports.iter().map(ToString::to_string).collect();
+    ports.join(", ")
 }
 
 impl fmt::Display for Near {
@@ -86,13 +103,9 @@ impl fmt::Display for Near {
                 write!(f, "{} is there by {}", name.name, name.protocol)
             }
             Self::OtherPorts { name, ports } => {
-                let ports: Vec<_> = ports.iter().map(ToString::to_string).collect();
-                let (ports, protocol) = (ports.join(", "), &name.protocol);
-                write!(
-                    f,
-                    "the address is that of {}, by {protocol} {ports}",
-                    name.name
-                )
+                let ports = listed(ports);
+                let PortName { name, protocol } = name;
+                write!(f, "the address is that of {name}, by {protocol} {ports}")
             }
             Self::NodePort {
                 name,
@@ -109,7 +122,14 @@ impl fmt::Display for Near {
                     (false, on) => write!(f, ", but only on {}", on.join(", ")),
                 }
             }
-            Self::Endpoint(name) => write!(f, "it is an endpoint of {} itself", name.name),
+            Self::EndpointPorts { name, ports } => {
+                let ports = listed(ports);
+                let PortName { name, protocol } = name;
+                write!(
+                    f,
+                    "the address is that of an endpoint of {name}, by {protocol} {ports}"
+                )
+            }
         }
     }
 }

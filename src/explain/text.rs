@@ -58,8 +58,14 @@ pub(super) fn title(explanation: &Explanation<'_>) -> String {
     for subject in &explanation.to.subjects {
         let _ = write!(text, ", {} of {}", subject.kind, subject.name.name);
     }
-    if explanation.to.subjects.is_empty() {
-        text.push_str(", no Service's");
+    let endpoint_of = explanation.to.endpoint_of.iter();
+    let endpoint_of: Vec<_> = endpoint_of.map(|port| &*port.name).collect();
+    match endpoint_of.as_slice() {
+        [] if explanation.to.subjects.is_empty() => text.push_str(", no Service's"),
+        [] => {}
+        ports => {
+            let _ = write!(text, ", endpoint of {}", ports.join(", "));
+        }
     }
     text
 }

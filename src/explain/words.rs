@@ -147,6 +147,11 @@ fn one(explanation: &Explanation<'_>, way: &Way<'_>, fate: &Fate) -> String {
             .to_owned(),
         Fate::Passed {
             sees: Sees::Client, ..
+        } if explanation.to.is_endpoint() => {
+            "no rule of Services is about it: it goes straight there, as it is routed".to_owned()
+        }
+        Fate::Passed {
+            sees: Sees::Client, ..
         } => "no rule is about it: it goes on as it is routed".to_owned(),
         Fate::Passed {
             sees: Sees::Node(why),
