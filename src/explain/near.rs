@@ -38,6 +38,8 @@ pub enum Near {
         /// The ports.
         ports: BTreeSet<u16>,
     },
+    /// The address is the node's, and these of its NodePorts are the nearest.
+    NodePorts(Vec<(u16, PortName)>),
 }
 
 /// More would not be read.
@@ -49,7 +51,26 @@ pub(super) fn near(node: &Node<'_>, to: &Destination) -> Vec<Near> {
     let found: BTreeSet<Near> = ports
         .filter_map(|(name, view)| of(node, to, name, view))
         .collect();
-    found.into_iter().take(MOST).collect()
+    let others = node_ports(node, to).filter(|_| found.is_empty());
+    found.into_iter().chain(others).take(MOST).collect()
+}
+
+/// Whoever asks for a port of the node may have mistyped it.
+fn node_ports(node: &Node<'_>, to: &Destination) -> Option<Near> {
+    if !node.has_node_ports(to.ip) {
+        return None;
+    }
+    let mut all = Vec::new();
+    for (name, view) in &node.catalog.ports {
+        let entrances = view.entrances.iter();
+        let own = entrances.filter(|one| one.kind == Kind::NodePort);
+        all.extend(own.map(|one| (one.port, name.clone())));
+    }
+    all.sort();
+    all.dedup();
+    all.sort_by_key(|(port, _)| port.abs_diff(to.port.get()));
+    all.truncate(MOST);
+    (!all.is_empty()).then_some(Near::NodePorts(all))
 }
 
 fn of(node: &Node<'_>, to: &Destination, name: &PortName, view: &PortView) -> Option<Near> {
@@ -96,6 +117,11 @@ fn listed(ports: &BTreeSet<u16>) -> String {
     ports.join(", ")
 }
 
+/// `30080/tcp of shop/web:http`.
+fn owned((port, name): &(u16, PortName)) -> String {
+    format!("{port}/{} of {}", name.protocol, name.name)
+}
+
 impl fmt::Display for Near {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -129,6 +155,13 @@ impl fmt::Display for Near {
                     f,
                     "the address is that of an endpoint of {name}, by {protocol} {ports}"
                 )
+            }
+            Self::NodePorts(ports) => {
+                let ports: Vec<_> = ports.iter().map(owned).collect();
+                match ports.as_slice() {
+                    [one] => write!(f, "the only NodePort is {one}"),
+                    all => write!(f, "the nearest NodePorts are {}", all.join(", ")),
+                }
             }
         }
     }
