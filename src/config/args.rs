@@ -126,7 +126,7 @@ Examples:
   From a dump, without root:
     deltaproxy explain kube-dns --from-save iptables.txt --node-ip 192.168.0.2
   What would be written for some manifests, as a picture:
-    deltaproxy explain prod/web --manifests ./services --graph=svg > web.svg
+    deltaproxy explain prod/web --manifests ./services --graph svg > web.svg
 
 --output json: {destinations: [{address, port, protocol, services: [{name, kind}], endpointOf,
 affinitySeconds, sourceRanges, near, nodeAddressKnown, ways: [{clients: [{kind, address, interface}],

@@ -4,7 +4,7 @@
 
 use std::net::IpAddr;
 
-use clap::{ArgAction, Args, ValueEnum};
+use clap::{Args, ValueEnum};
 
 use super::OriginArgs;
 use crate::explain::{Question, Wanted, Who};
@@ -37,8 +37,7 @@ pub struct ExplainArgs {
     #[arg(short, long, conflicts_with_all = ["graph", "output"])]
     pub verbose: bool,
     /// Print the way as a tree, for Graphviz, or as a picture
-    #[arg(long, value_name = "FORM", value_enum, num_args = 0..=1, require_equals = true,
-          default_missing_value = "tree", action = ArgAction::Set, conflicts_with = "output")]
+    #[arg(long, value_name = "FORM", value_enum, conflicts_with = "output")]
     pub graph: Option<GraphArg>,
     /// How to print it
     #[arg(short, long, value_name = "FORMAT", value_enum, default_value = "text")]
