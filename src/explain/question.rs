@@ -47,6 +47,17 @@ pub enum NoQuestion {
     /// It looks like an address, but its port is no number from 1 to 65535.
     #[error("`{0}` is no port: 1 to 65535")]
     Port(String),
+    /// Four numbers, but no address.
+    #[error("`{0}` is no address: each of its four numbers is from 0 to 255")]
+    Digits(String),
+    /// The port stands where the protocol does.
+    #[error("`{asked}` has a port behind a slash\nhint: it follows a colon: `{meant}`")]
+    Slashes {
+        /// As typed.
+        asked: String,
+        /// The right form.
+        meant: String,
+    },
     /// What is in brackets is no address of IPv6.
     #[error("`{0}` is no address of IPv6 in brackets")]
     Brackets(String),
@@ -77,13 +88,52 @@ impl FromStr for Question {
                 return Ok(Self::address(ip, Some(port(after)?), protocol));
             }
         }
-        name(rest, protocol).ok_or_else(|| NoQuestion::Nothing(text.to_owned()))
+        if let Some((before, after)) = rest.split_once('/')
+            && parse_ip(before).is_some()
+        {
+            return Err(NoQuestion::Slashes {
+                asked: text.to_owned(),
+                meant: with_protocol(format!("{before}:{after}"), protocol),
+            });
+        }
+        let first = rest.split([':', '/']).next().unwrap_or(rest);
+        if is_all_numbers(first) {
+            return Err(NoQuestion::Digits(first.to_owned()));
+        }
+        if let Some(question) = name(rest, protocol) {
+            return Ok(question);
+        }
+        let colon = rest
+            .rsplit_once('/')
+            .map(|(before, port)| format!("{before}:{port}"));
+        Err(
+            match colon.filter(|meant| name(meant, protocol).is_some()) {
+                Some(meant) => NoQuestion::Slashes {
+                    asked: text.to_owned(),
+                    meant: with_protocol(meant, protocol),
+                },
+                None => NoQuestion::Nothing(text.to_owned()),
+            },
+        )
     }
 }
 
 impl Question {
     fn address(ip: Option<IpAddr>, port: Option<Port>, protocol: Option<Protocol>) -> Self {
         Self::Address(Address { ip, port, protocol })
+    }
+}
+
+/// Four numbers with dots between them are the name of no Service.
+fn is_all_numbers(text: &str) -> bool {
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|c| c.is_ascii_digit());
+    text.split('.').count() == 4 && text.split('.').all(is_number)
+}
+
+fn with_protocol(text: String, protocol: Option<Protocol>) -> String {
+    match protocol {
+        Some(protocol) => format!("{text}/{protocol}"),
+        None => text,
     }
 }
 

@@ -34,6 +34,28 @@ fn questions() {
         ("web/udp", "None web/udp"),
         ("10.96.0.10:", "`` is no port: 1 to 65535"),
         ("10.96.0.10:http", "`http` is no port: 1 to 65535"),
+        ("10.96.0.10:99999", "`99999` is no port: 1 to 65535"),
+        (
+            "10.96.10.300",
+            "`10.96.10.300` is no address: each of its four numbers is from 0 to 255",
+        ),
+        (
+            "10.96.10.300:80/udp",
+            "`10.96.10.300` is no address: each of its four numbers is from 0 to 255",
+        ),
+        (
+            "10.96.0.10/80",
+            "`10.96.0.10/80` has a port behind a slash\nhint: it follows a colon: `10.96.0.10:80`",
+        ),
+        (
+            "prod/web/http",
+            "`prod/web/http` has a port behind a slash\nhint: it follows a colon: `prod/web:http`",
+        ),
+        (
+            "prod/web/80/udp",
+            "`prod/web/80/udp` has a port behind a slash\nhint: it follows a colon: `prod/web:80/udp`",
+        ),
+        ("prod/web.1.2.3", "Some(\"prod\") prod/web.1.2.3"),
         ("10.96.0.10:0", "`0` is no port: 1 to 65535"),
         (
             "[10.96.0.10x]:80",
@@ -43,7 +65,16 @@ fn questions() {
     ] {
         assert_eq!(shown(text), expected, "{text}");
     }
-    for text in ["", "/", "a/b/c", "prod/", "pr od/web", "web:", "a:b:c"] {
+    for text in [
+        "",
+        "/",
+        "a/b/c/d",
+        "a/b/",
+        "prod/",
+        "pr od/web",
+        "web:",
+        "a:b:c",
+    ] {
         assert!(shown(text).contains("is neither an address nor"), "{text}");
     }
 }
