@@ -4,9 +4,10 @@
 
 use std::net::IpAddr;
 
-use super::{log, output, snapshot::Snapshot};
+use super::snapshot::{Snapshot, unruled};
+use super::{log, output};
 use crate::config::{ExplainArgs, GraphArg, OutputArg};
-use crate::explain::{self, Detail, Node};
+use crate::explain::{self, Detail, Node, Unanswered};
 
 /// Prints the way of packets.
 pub(super) fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
@@ -21,7 +22,17 @@ pub(super) fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
         .filter(|(family, _)| families.contains(family))
         .map(|(family, rules)| Node::new(rules, family, &addresses))
         .collect();
-    let explained = explain::explain(&args.question, &nodes, &args.wanted())?;
+    let explained = match explain::explain(&args.question, &nodes, &args.wanted()) {
+        Ok(explained) => explained,
+        Err(error) => {
+            let objects = unruled(&args.origin)?;
+            match explain::unanswered(&args.question, &nodes, objects) {
+                None => return Err(error.into()),
+                Some(because @ Unanswered::Because(_)) => anyhow::bail!("{because}"),
+                Some(hint @ Unanswered::Perhaps) => anyhow::bail!("{error}\n{hint}"),
+            }
+        }
+    };
     let text = match (args.graph, args.output) {
         (Some(GraphArg::Tree), _) => explain::tree(&explained),
         (Some(GraphArg::Dot), _) => explain::dot(&explained),

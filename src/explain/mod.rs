@@ -36,6 +36,7 @@ mod sketch;
 mod svg;
 mod text;
 mod tree;
+mod unruled;
 mod way;
 mod words;
 
@@ -56,4 +57,5 @@ pub use reason::{Masquerade, Refusal};
 pub use svg::svg;
 pub use text::{Detail, text};
 pub use tree::tree;
+pub use unruled::{Unanswered, Unruled, WithoutRules, unanswered};
 pub use way::{End, Fate, Reach, Sees, Way};

@@ -6,6 +6,7 @@
 mod desired;
 mod live;
 mod save;
+mod unruled;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -18,6 +19,7 @@ use crate::rules::{Backend, RuleSet};
 pub(super) use desired::{full, options, setting, trackers};
 pub(super) use live::read as live;
 pub(super) use save::read as saved;
+pub(super) use unruled::unruled;
 
 /// Rules and where they are from.
 #[derive(Debug, Clone, Default)]

@@ -22,6 +22,8 @@ use crate::watch::{Observed, Outlet, Sink};
 pub struct Manifests {
     /// Services, each with a cluster IP unless it is headless or the range is full.
     pub services: Vec<Arc<ServiceObject>>,
+    /// Headless Services, which kube-proxy does not ask for.
+    pub headless: Vec<Arc<ServiceObject>>,
     /// EndpointSlices.
     pub endpoint_slices: Vec<Arc<EndpointSliceObject>>,
     /// The Node called as we are, if it is described.
@@ -106,7 +108,10 @@ pub(super) fn merge<'a>(
             manifests.unreadable.push(object.clone());
         }
     }
-    manifests.services = select_services(services.into_objects(), options, &mut manifests.notes);
+    let services: Vec<_> = services.into_objects().collect();
+    let headless = services.iter().filter(|one| is_headless(one));
+    manifests.headless = headless.cloned().collect();
+    manifests.services = select_services(services, options, &mut manifests.notes);
     manifests.endpoint_slices = slices
         .into_objects()
         .filter(|slice| !has_label(&slice.metadata, "service.kubernetes.io/headless"))
@@ -117,18 +122,20 @@ pub(super) fn merge<'a>(
     manifests
 }
 
+fn is_headless(service: &ServiceObject) -> bool {
+    service.spec.cluster_ip.as_deref() == Some("None")
+}
+
 /// Left-out Services keep their addresses: another proxy may serve them.
 fn select_services(
-    services: impl Iterator<Item = Arc<ServiceObject>>,
+    mut services: Vec<Arc<ServiceObject>>,
     options: &ManifestOptions,
     notes: &mut Vec<String>,
 ) -> Vec<Arc<ServiceObject>> {
-    let mut services: Vec<_> = services.collect();
     let taken = defaults::written_ips(services.iter().map(|service| &service.spec));
     let mut allocator = Allocator::new(options.service_ranges, taken);
     services.retain(|service| {
-        let is_headless = service.spec.cluster_ip.as_deref() == Some("None");
-        !is_headless
+        !is_headless(service)
             && !has_label(
                 &service.metadata,
                 "service.kubernetes.io/service-proxy-name",

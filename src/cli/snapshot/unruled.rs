@@ -1,0 +1,46 @@
+//! Services in the manifests that have no rules: only who asks for one of them wants to know.
+//!
+//! Apart because manifests are read once more for it, after a name was not found.
+
+use crate::config::{self, OriginArgs, Source, environment};
+use crate::explain::{Unruled, WithoutRules};
+use crate::ingest::ServiceObject;
+use crate::watch::manifests::{self, ManifestOptions};
+
+/// Those that manifests describe. `None`: they are not known, of rules alone; of a cluster, which is
+/// not asked for headless ones; or of standard input, which cannot be read again.
+pub(in crate::cli) fn unruled(args: &OriginArgs) -> anyhow::Result<Option<Vec<Unruled>>> {
+    if !args.from_save.is_empty() || !args.names_objects() {
+        return Ok(None);
+    }
+    let config = config::desired(&args.source, &args.rules, &environment::host_name())?;
+    let Source::Manifests {
+        path,
+        service_cidrs,
+    } = &config.source
+    else {
+        return Ok(None);
+    };
+    if path.as_os_str() == "-" {
+        return Ok(None);
+    }
+    let options = ManifestOptions {
+        node_name: config.node_name.as_str().into(),
+        service_ranges: *service_cidrs,
+    };
+    let manifests = manifests::load(path, &options)?;
+    let headless = manifests.headless.iter();
+    let headless = headless.map(|one| of(one, WithoutRules::Headless));
+    let aliases = manifests.services.iter();
+    let aliases = aliases.filter(|one| one.spec.type_.as_deref() == Some("ExternalName"));
+    let aliases = aliases.map(|one| of(one, WithoutRules::ExternalName));
+    Ok(Some(headless.chain(aliases).collect()))
+}
+
+fn of(service: &ServiceObject, why: WithoutRules) -> Unruled {
+    Unruled {
+        namespace: service.metadata.namespace.as_str().into(),
+        name: service.metadata.name.as_str().into(),
+        why,
+    }
+}
