@@ -71,7 +71,7 @@ pub enum Effect {
 /// Who answers, before and after.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answerers {
-    /// Under which policy they will.
+    /// Under which policy they will; of a service port that is gone, under which they did.
     pub policy: Policy,
     /// The destinations that they answer for.
     pub at: Vec<Entrance>,

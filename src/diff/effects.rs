@@ -134,7 +134,7 @@ fn answerers(traffic: Traffic, before: &PortView, after: &PortView) -> Option<An
         at = entrances_of(traffic, before);
     }
     is_told.then_some(Answerers {
-        policy: policy_of(traffic, after),
+        policy: told_policy(traffic, before, after),
         at,
         before: old.len(),
         after: new.len(),
@@ -148,15 +148,21 @@ fn answering(traffic: Traffic, view: &PortView) -> BTreeMap<SocketAddr, Share> {
     if entrances_of(traffic, view).is_empty() {
         return BTreeMap::new();
     }
-    shares(view, policy_of(traffic, view))
+    shares(view, policy_of(traffic, view).unwrap_or(Policy::Cluster))
 }
 
-fn policy_of(traffic: Traffic, view: &PortView) -> Policy {
-    let found = match traffic {
+fn policy_of(traffic: Traffic, view: &PortView) -> Option<Policy> {
+    match traffic {
         Traffic::Internal => view.internal_policy,
         Traffic::External => view.external_policy,
-    };
-    found.unwrap_or(Policy::Cluster)
+    }
+}
+
+/// The policy as it will be. A service port that disappears, or has no endpoint any more, does not
+/// tell: then it is the one under which those answered that no longer do.
+fn told_policy(traffic: Traffic, before: &PortView, after: &PortView) -> Policy {
+    let known = policy_of(traffic, after).or(policy_of(traffic, before));
+    known.unwrap_or(Policy::Cluster)
 }
 
 /// The destinations of such traffic. Health checks are not answered by endpoints.

@@ -4,6 +4,7 @@
 mod cosmetic;
 mod effects;
 mod machine;
+mod policy;
 mod releases;
 mod set_up;
 
