@@ -4,14 +4,15 @@
 //! effect that another one brings along is not told again.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use std::net::IpAddr;
 
+use super::answerers;
 use super::cosmetic::bare;
 use super::edit::Edit;
-use super::effect::{Answerers, Effect, Traffic};
+use super::effect::{Effect, Traffic};
 use super::review::{ChainReview, Presence};
-use crate::catalog::{Endpoint, Entrance, Kind, Policy, PortView};
-use crate::rules::{Rule, Share, Target};
+use crate::catalog::{Entrance, Kind, PortView};
+use crate::rules::{Rule, Target};
 
 /// What traffic notices when `before` becomes `after`; `None` where there is no such service port.
 pub(super) fn effects(
@@ -26,10 +27,8 @@ pub(super) fn effects(
     if is_there_twice {
         effects.extend(policies(before, after));
     }
-    effects.extend(endpoints(before, after));
-    for policy in [Policy::Cluster, Policy::Local] {
-        effects.extend(changed_shares(policy, before, after));
-    }
+    effects.extend(answerers::endpoints(before, after));
+    effects.extend(answerers::shares(before, after));
     effects.extend(settings(before, after));
     let is_explained = !effects.is_empty();
     effects.extend(of_rules(chains, is_explained));
@@ -38,7 +37,7 @@ pub(super) fn effects(
 
 /// By the destination: whether a refused one is an external IP's or a load balancer's, rules do not
 /// say.
-type Place = (Option<std::net::IpAddr>, u16, bool);
+type Place = (Option<IpAddr>, u16, bool);
 
 fn by_place(view: &PortView) -> BTreeMap<Place, &Entrance> {
     let entrances = view.entrances.iter();
@@ -93,103 +92,6 @@ fn policies(before: &PortView, after: &PortView) -> Vec<Effect> {
             after,
         })
         .collect()
-}
-
-/// The endpoints that have a share under a policy.
-fn shares(view: &PortView, policy: Policy) -> BTreeMap<SocketAddr, Share> {
-    let share = |endpoint: &Endpoint| match policy {
-        Policy::Cluster => endpoint.cluster,
-        Policy::Local => endpoint.local,
-    };
-    let endpoints = view.endpoints.iter();
-    endpoints
-        .filter_map(|endpoint| Some((endpoint.address, share(endpoint)?)))
-        .collect()
-}
-
-/// Who answers traffic from inside and from outside, said once where both notice the same.
-fn endpoints(before: &PortView, after: &PortView) -> Vec<Effect> {
-    let internal = answerers(Traffic::Internal, before, after);
-    let external = answerers(Traffic::External, before, after);
-    let all = match (internal, external) {
-        (Some(mut internal), Some(external)) if internal.is_like(&external) => {
-            internal.at.extend(external.at);
-            vec![internal]
-        }
-        (internal, external) => internal.into_iter().chain(external).collect(),
-    };
-    all.into_iter().map(Effect::Endpoints).collect()
-}
-
-fn answerers(traffic: Traffic, before: &PortView, after: &PortView) -> Option<Answerers> {
-    let (old, new) = (answering(traffic, before), answering(traffic, after));
-    let missing = |all: &BTreeMap<SocketAddr, Share>, from: &BTreeMap<SocketAddr, Share>| {
-        let addresses = all.keys().filter(|address| !from.contains_key(address));
-        addresses.copied().collect::<Vec<_>>()
-    };
-    let (added, removed) = (missing(&new, &old), missing(&old, &new));
-    let is_told = !added.is_empty() || !removed.is_empty();
-    let mut at = entrances_of(traffic, after);
-    if at.is_empty() {
-        at = entrances_of(traffic, before);
-    }
-    is_told.then_some(Answerers {
-        policy: told_policy(traffic, before, after),
-        at,
-        before: old.len(),
-        after: new.len(),
-        added,
-        removed,
-    })
-}
-
-/// Who answers such traffic, if there is a destination for it.
-fn answering(traffic: Traffic, view: &PortView) -> BTreeMap<SocketAddr, Share> {
-    if entrances_of(traffic, view).is_empty() {
-        return BTreeMap::new();
-    }
-    shares(view, policy_of(traffic, view).unwrap_or(Policy::Cluster))
-}
-
-fn policy_of(traffic: Traffic, view: &PortView) -> Option<Policy> {
-    match traffic {
-        Traffic::Internal => view.internal_policy,
-        Traffic::External => view.external_policy,
-    }
-}
-
-/// The policy as it will be. A service port that disappears, or has no endpoint any more, does not
-/// tell: then it is the one under which those answered that no longer do.
-fn told_policy(traffic: Traffic, before: &PortView, after: &PortView) -> Policy {
-    let known = policy_of(traffic, after).or(policy_of(traffic, before));
-    known.unwrap_or(Policy::Cluster)
-}
-
-/// The destinations of such traffic. Health checks are not answered by endpoints.
-fn entrances_of(traffic: Traffic, view: &PortView) -> Vec<Entrance> {
-    let is_such = |entrance: &&Entrance| match entrance.kind {
-        Kind::HealthCheck => false,
-        Kind::ClusterIp => traffic == Traffic::Internal,
-        _ => traffic == Traffic::External,
-    };
-    view.entrances.iter().filter(is_such).cloned().collect()
-}
-
-fn changed_shares(policy: Policy, before: &PortView, after: &PortView) -> Vec<Effect> {
-    let (old, new) = (shares(before, policy), shares(after, policy));
-    if !old.keys().eq(new.keys()) {
-        return Vec::new();
-    }
-    let changed = old.iter().filter_map(|(endpoint, before)| {
-        let after = *new.get(endpoint)?;
-        (!before.is_nearly(after)).then_some(Effect::ShareChanged {
-            policy,
-            endpoint: *endpoint,
-            before: *before,
-            after,
-        })
-    });
-    changed.collect()
 }
 
 fn settings(before: &PortView, after: &PortView) -> Vec<Effect> {

@@ -16,6 +16,7 @@
 //! - A difference is cosmetic only if no packet can tell: comments, rounded chances, and chains that
 //!   nothing leads to.
 
+mod answerers;
 mod compare;
 mod cosmetic;
 mod edit;
