@@ -194,7 +194,25 @@ fn the_users_own_program_shows_the_difference() {
 
     let output = show("diff -r -u", &["--output=text"]);
     assert!(text(&output.stdout).contains("service port"), "{output:?}");
-    for trouble in ["diff --no-such-flag", "/nowhere/diff"] {
+    let output = show("diff -ru --label 'what is' --label=desired", &[]);
+    assert!(
+        text(&output.stdout).contains("--- what is\n+++ desired\n"),
+        "{output:?}"
+    );
+
+    // Whoever has seen enough, as `head` has, may close the pipe.
+    for end in ["sh -c 'kill -PIPE $$'", "sh -c 'exit 141'"] {
+        let output = show(end, &[]);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert_eq!(text(&output.stderr), "");
+    }
+    for trouble in [
+        "diff --no-such-flag",
+        "/nowhere/diff",
+        "diff 'of",
+        " ",
+        "sh -c 'kill -TERM $$'",
+    ] {
         let output = show(trouble, &["--unified"]);
         assert_eq!(output.status.code(), Some(2), "{output:?}");
         assert!(

@@ -3,14 +3,20 @@
 //! Apart because it is the only program that a command runs besides those of iptables. It is given
 //! two folders with a file for each family.
 //!
-//! Source: `kubectl diff`, KUBECTL_EXTERNAL_DIFF: program and parameters, split at blanks.
+//! Upstream: staging/src/k8s.io/kubectl/pkg/cmd/diff/diff.go, `getCommand` (v1.36)
+//!
+//! Differs from upstream: words are those of a shell, so that quotes hold blanks together. kubectl
+//! splits at blanks, and drops parameters with quotes or anything else but letters, digits, `-` and
+//! `=`. And here they stand before the folders, not behind them.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 
 use anyhow::Context;
+use nix::sys::signal::Signal;
 
 use super::sheets;
 use super::sides::Sides;
@@ -19,28 +25,48 @@ use super::sides::Sides;
 ///
 /// # Errors
 ///
-/// The program does not start, or ends with more than 1: it could not compare.
+/// There is no such program, or it ends with more than 1: it could not compare.
 pub(super) fn show(program: &str, sides: &Sides) -> anyhow::Result<()> {
+    let (name, parameters) = words(program)?;
     let folder = Folder::new()?;
     let (left, right) = (folder.0.join("LIVE"), folder.0.join("DESIRED"));
     write(&left, &right, sides).context("writing what the external diff is to read")?;
-    let mut words = program.split_whitespace();
-    let name = words.next().unwrap_or_default();
     #[expect(
         clippy::disallowed_methods,
         reason = "the user's program is none of iptables'"
     )]
-    let mut command = Command::new(name);
+    let mut command = Command::new(&name);
     let status = command
-        .args(words)
+        .args(parameters)
         .args([&left, &right])
         .status()
         .with_context(|| format!("KUBECTL_EXTERNAL_DIFF: starting `{name}`"))?;
     anyhow::ensure!(
-        matches!(status.code(), Some(0 | 1)),
+        matches!(status.code(), Some(0 | 1)) || is_broken_pipe(status),
         "KUBECTL_EXTERNAL_DIFF: `{program}` ended with {status}"
     );
     Ok(())
+}
+
+/// The program and its parameters.
+fn words(program: &str) -> anyhow::Result<(String, Vec<String>)> {
+    let words = shlex::split(program).with_context(|| {
+        format!(
+            "KUBECTL_EXTERNAL_DIFF: a quote in `{program}` has no end\n\
+             hint: it is read as a shell would read it"
+        )
+    })?;
+    let mut words = words.into_iter();
+    let name = words.next().filter(|name| !name.is_empty());
+    let name = name.with_context(|| format!("KUBECTL_EXTERNAL_DIFF: no program in `{program}`"))?;
+    Ok((name, words.collect()))
+}
+
+/// Whoever read its output had enough of it; or that of the last program of a script, as shells
+/// tell it.
+fn is_broken_pipe(status: ExitStatus) -> bool {
+    let signal = Signal::SIGPIPE as i32;
+    status.signal() == Some(signal) || status.code() == Some(128 + signal)
 }
 
 fn write(left: &Path, right: &Path, sides: &Sides) -> std::io::Result<()> {
