@@ -1,6 +1,7 @@
-//! A unified diff of two sheets, as `diff -u` writes it: one or more hunks for each chain.
+//! A unified diff of two sheets, as `diff -u` writes it.
 //!
-//! Apart because programs read it. Rules whose order means nothing never make a hunk.
+//! Apart because programs read it: `patch` makes one sheet into the other. Rules whose order means
+//! nothing never make a hunk, and what is in one chain is never taken for what is in another.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -13,30 +14,29 @@ use crate::rules::{Rule, Table};
 /// Lines shown around a difference, as `diff -u` does.
 const CONTEXT: usize = 3;
 
-/// Writes what makes `left` into `right`; nothing if they are the same.
+/// Writes what makes `left` into `right`; nothing if they are the same. Each side is called by its
+/// name, which is no path.
 pub fn unified(
     out: &mut dyn Write,
     names: (&str, &str),
     left: &Sheet<'_>,
     right: &Sheet<'_>,
 ) -> fmt::Result {
-    let mut at = (1, 1);
-    let mut is_first = true;
-    for (old, new) in pairs(left, right).into_values() {
-        let lines = lines(old, new);
-        let before = at;
-        advance(&mut at, &lines);
-        if lines.iter().all(|line| matches!(line, Edit::Kept(_))) {
-            continue;
-        }
-        if is_first {
+    let lines: Vec<Line<'_, '_>> = pairs(left, right)
+        .into_values()
+        .flat_map(|(old, new)| lines(old, new))
+        .collect();
+    let (mut at, mut done) = ((1, 1), 0);
+    for (first, end) in spans(&lines) {
+        if done == 0 {
             writeln!(out, "{}", paint::removed(format_args!("--- {}", names.0)))?;
             writeln!(out, "{}", paint::added(format_args!("+++ {}", names.1)))?;
-            is_first = false;
         }
-        if let Some(chain) = old.or(new) {
-            write_hunks(out, chain, &lines, before)?;
-        }
+        advance(&mut at, lines.get(done..first).unwrap_or_default());
+        let hunk = lines.get(first..end).unwrap_or_default();
+        write_hunk(out, hunk, at)?;
+        advance(&mut at, hunk);
+        done = end;
     }
     Ok(())
 }
@@ -57,14 +57,20 @@ fn pairs<'s, 'a>(
     pairs
 }
 
-/// A line of a chain; `None` is the chain's own.
-type Line<'a> = Edit<Option<&'a Rule>>;
+/// A line with the chain that it is in; no rule: the chain's own.
+type Line<'s, 'a> = Edit<(&'s SheetChain<'a>, Option<&'a Rule>)>;
 
-fn lines<'a>(old: Option<&SheetChain<'a>>, new: Option<&SheetChain<'a>>) -> Vec<Line<'a>> {
+fn lines<'s, 'a>(
+    old: Option<&'s SheetChain<'a>>,
+    new: Option<&'s SheetChain<'a>>,
+) -> Vec<Line<'s, 'a>> {
+    let Some(chain) = old.or(new) else {
+        return Vec::new();
+    };
     let mut lines = vec![match (old, new) {
-        (Some(_), None) => Edit::Removed(None),
-        (None, Some(_)) => Edit::Added(None),
-        _ => Edit::Kept(None),
+        (Some(_), None) => Edit::Removed((chain, None)),
+        (None, Some(_)) => Edit::Added((chain, None)),
+        _ => Edit::Kept((chain, None)),
     }];
     let mut lists: BTreeMap<&str, [&[&'a Rule]; 2]> = BTreeMap::new();
     for (key, rules) in old.iter().flat_map(|chain| &chain.lists) {
@@ -75,9 +81,9 @@ fn lines<'a>(old: Option<&SheetChain<'a>>, new: Option<&SheetChain<'a>>) -> Vec<
     }
     for [old, new] in lists.into_values() {
         lines.extend(edits(old, new).into_iter().map(|edit| match edit {
-            Edit::Kept(rule) => Edit::Kept(Some(rule)),
-            Edit::Removed(rule) => Edit::Removed(Some(rule)),
-            Edit::Added(rule) => Edit::Added(Some(rule)),
+            Edit::Kept(rule) => Edit::Kept((chain, Some(rule))),
+            Edit::Removed(rule) => Edit::Removed((chain, Some(rule))),
+            Edit::Added(rule) => Edit::Added((chain, Some(rule))),
         }));
     }
     lines
@@ -86,43 +92,42 @@ fn lines<'a>(old: Option<&SheetChain<'a>>, new: Option<&SheetChain<'a>>) -> Vec<
 /// The numbers of the next lines on both sides.
 type At = (usize, usize);
 
-fn advance(at: &mut At, lines: &[Line<'_>]) {
+fn advance(at: &mut At, lines: &[Line<'_, '_>]) {
     let (old, new) = lengths(lines);
     *at = (at.0 + old, at.1 + new);
 }
 
-fn lengths(lines: &[Line<'_>]) -> (usize, usize) {
+fn lengths(lines: &[Line<'_, '_>]) -> (usize, usize) {
     let added = lines.iter().filter(|line| matches!(line, Edit::Added(_)));
     let removed = lines.iter().filter(|line| matches!(line, Edit::Removed(_)));
     let (added, removed) = (added.count(), removed.count());
     (lines.len() - added, lines.len() - removed)
 }
 
-fn write_hunks(
-    out: &mut dyn Write,
-    chain: &SheetChain<'_>,
-    lines: &[Line<'_>],
-    start: At,
-) -> fmt::Result {
-    for (first, end) in spans(lines) {
-        let mut at = start;
-        advance(&mut at, lines.get(..first).unwrap_or_default());
-        let hunk = lines.get(first..end).unwrap_or_default();
-        let (old, new) = lengths(hunk);
-        let (table, name) = (chain.table, chain.name);
-        let (old_at, new_at) = (from(at.0, old), from(at.1, new));
-        writeln!(out, "@@ -{old_at},{old} +{new_at},{new} @@ {table} {name}")?;
-        for line in hunk {
-            let text =
-                |line: Option<&Rule>| line.map_or_else(|| chain.header(), |rule| chain.line(rule));
-            match line {
-                Edit::Kept(line) => writeln!(out, " {}", text(*line))?,
-                Edit::Removed(line) => {
-                    writeln!(out, "{}", paint::removed(format_args!("-{}", text(*line))))?;
-                }
-                Edit::Added(line) => {
-                    writeln!(out, "{}", paint::added(format_args!("+{}", text(*line))))?;
-                }
+/// Behind the numbers stands the chain of the first difference.
+fn write_hunk(out: &mut dyn Write, hunk: &[Line<'_, '_>], at: At) -> fmt::Result {
+    let (old, new) = lengths(hunk);
+    let (old_at, new_at) = (from(at.0, old), from(at.1, new));
+    write!(out, "@@ -{old_at},{old} +{new_at},{new} @@")?;
+    let first = hunk.iter().find_map(|line| match line {
+        Edit::Removed((chain, _)) | Edit::Added((chain, _)) => Some(chain),
+        Edit::Kept(_) => None,
+    });
+    if let Some(SheetChain { table, name, .. }) = first {
+        write!(out, " {table} {name}")?;
+    }
+    writeln!(out)?;
+    let text = |(chain, rule): &(&SheetChain<'_>, Option<&Rule>)| {
+        rule.map_or_else(|| chain.header(), |rule| chain.line(rule))
+    };
+    for line in hunk {
+        match line {
+            Edit::Kept(line) => writeln!(out, " {}", text(line))?,
+            Edit::Removed(line) => {
+                writeln!(out, "{}", paint::removed(format_args!("-{}", text(line))))?;
+            }
+            Edit::Added(line) => {
+                writeln!(out, "{}", paint::added(format_args!("+{}", text(line))))?;
             }
         }
     }
@@ -135,7 +140,7 @@ const fn from(at: usize, length: usize) -> usize {
 }
 
 /// Where hunks begin and end: differences with their context, together where contexts meet.
-fn spans(lines: &[Line<'_>]) -> Vec<(usize, usize)> {
+fn spans(lines: &[Line<'_, '_>]) -> Vec<(usize, usize)> {
     let mut spans: Vec<(usize, usize)> = Vec::new();
     let changed = lines.iter().enumerate();
     for (at, _) in changed.filter(|(_, line)| !matches!(line, Edit::Kept(_))) {

@@ -58,8 +58,8 @@ fn unified(text: &mut String, sides: &Sides) -> fmt::Result {
     for family in sides.families() {
         let [left, right] = sheets(sides, family);
         let names = (
-            format!("{}/{family}", sides.name),
-            format!("desired/{family}"),
+            format!("{} ({family})", sides.names.0),
+            format!("{} ({family})", sides.names.1),
         );
         diff::unified(text, (&names.0, &names.1), &left, &right)?;
     }

@@ -16,8 +16,8 @@ use crate::rules::RuleSet;
 
 /// What is and what is desired.
 pub(super) struct Sides {
-    /// What to call the left one.
-    pub(super) name: String,
+    /// What to call them.
+    pub(super) names: (String, String),
     pub(super) left: PerFamily<RuleSet>,
     pub(super) right: PerFamily<RuleSet>,
     families: BTreeSet<IpFamily>,
@@ -90,7 +90,7 @@ fn of_machine(args: &DiffArgs) -> anyhow::Result<Sides> {
             Some(restore::full(&desired, family, machine.rules.get(family)));
     }
     Ok(Sides {
-        name: name(&machine),
+        names: (name(&machine), desired_name(args)),
         left: machine.rules,
         right,
         families: machine.families,
@@ -103,6 +103,11 @@ fn name(machine: &Snapshot) -> String {
         Origin::Saved(_) => "saved".to_owned(),
         Origin::Live(_) | Origin::Desired => "live".to_owned(),
     }
+}
+
+fn desired_name(args: &DiffArgs) -> String {
+    let path = args.source.manifests.as_ref();
+    path.map_or_else(|| "desired".to_owned(), |path| path.display().to_string())
 }
 
 /// Objects against objects: what a daemon that has applied the first ones does next.
@@ -120,7 +125,7 @@ fn of_manifests(args: &DiffArgs, source: &SourceArgs, name: String) -> anyhow::R
         *right.get_mut(family) = restore::rules(&after, family)?.0;
     }
     Ok(Sides {
-        name,
+        names: (name, desired_name(args)),
         left,
         right,
         families: IpFamily::ALL.into(),

@@ -88,7 +88,7 @@ fn the_same_rules_have_no_difference() {
 }
 
 #[test]
-fn a_unified_diff_has_hunks_by_chain() {
+fn a_unified_diff_has_three_lines_of_context() {
     let right = with(&[
         ("10.4.0.2", "10.4.0.7"),
         ("-A KUBE-EXT-WEB -j KUBE-SVC-WEB\n", ""),
@@ -96,17 +96,25 @@ fn a_unified_diff_has_hunks_by_chain() {
     let expected = "\
 --- live
 +++ desired
-@@ -7,3 +7,2 @@ nat KUBE-EXT-WEB
+@@ -6,7 +6,6 @@ nat KUBE-EXT-WEB
+ -A KUBE-SERVICES -d 10.96.0.9/32 -p tcp -m comment --comment \"shop/empty has no endpoints\" -m tcp --dport 80 -j REJECT
  :KUBE-EXT-WEB [nat]
  -A KUBE-EXT-WEB -m comment --comment \"masquerade traffic for shop/web:http external destinations\" -j KUBE-MARK-MASQ
 --A KUBE-EXT-WEB -j KUBE-SVC-WEB
-@@ -19,3 +18,3 @@ nat KUBE-SEP-TWO
+ :KUBE-MARK-MASQ [nat]
+ -A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000
+ :KUBE-NODEPORTS [nat]
+@@ -17,12 +16,12 @@ nat KUBE-SEP-TWO
+ -A KUBE-SEP-ONE -s 10.4.0.1/32 -m comment --comment \"shop/web:http\" -j KUBE-MARK-MASQ
+ -A KUBE-SEP-ONE -p tcp -m comment --comment \"shop/web:http\" -m tcp -j DNAT --to-destination 10.4.0.1:8080
  :KUBE-SEP-TWO [nat]
 --A KUBE-SEP-TWO -s 10.4.0.2/32 -m comment --comment \"shop/web:http\" -j KUBE-MARK-MASQ
 --A KUBE-SEP-TWO -p tcp -m comment --comment \"shop/web:http\" -m tcp -j DNAT --to-destination 10.4.0.2:8080
 +-A KUBE-SEP-TWO -s 10.4.0.7/32 -m comment --comment \"shop/web:http\" -j KUBE-MARK-MASQ
 +-A KUBE-SEP-TWO -p tcp -m comment --comment \"shop/web:http\" -m tcp -j DNAT --to-destination 10.4.0.7:8080
-@@ -25,4 +24,4 @@ nat KUBE-SVC-WEB
+ :KUBE-SERVICES [nat]
+ -A KUBE-SERVICES -d 10.96.0.10/32 -p tcp -m comment --comment \"shop/web:http cluster IP\" -m tcp --dport 80 -j KUBE-SVC-WEB
+ -A KUBE-SERVICES -m addrtype --dst-type LOCAL -m comment --comment \"kubernetes service nodeports; NOTE: this must be the last rule in this chain\" -j KUBE-NODEPORTS
  :KUBE-SVC-WEB [nat]
  -A KUBE-SVC-WEB ! -s 10.4.0.0/14 -d 10.96.0.10/32 -p tcp -m comment --comment \"shop/web:http cluster IP\" -m tcp --dport 80 -j KUBE-MARK-MASQ
  -A KUBE-SVC-WEB -m comment --comment \"shop/web:http -> 10.4.0.1:8080\" -m statistic --mode random --probability 0.50000000000 -j KUBE-SEP-ONE
@@ -114,4 +122,12 @@ fn a_unified_diff_has_hunks_by_chain() {
 +-A KUBE-SVC-WEB -m comment --comment \"shop/web:http -> 10.4.0.7:8080\" -j KUBE-SEP-TWO
 ";
     assert_eq!(unified_text(&with(&[]), &right), expected);
+    let nothing = RuleSet::default();
+    let all = unified_text(&nothing, &right);
+    assert!(
+        all.starts_with("--- live\n+++ desired\n@@ -0,0 +1,"),
+        "{all}"
+    );
+    let none = unified_text(&right, &nothing);
+    assert!(none.contains(" +0,0 @@ "), "{none}");
 }
