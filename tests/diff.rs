@@ -285,3 +285,43 @@ fn the_partial_payload_makes_one_into_the_other() {
     ];
     scene.says(&args, 0, "no differences\n");
 }
+
+#[test]
+fn a_document_has_the_words_of_services() {
+    let scene = Scene::new();
+    let document =
+        |args: &[&str]| -> Value { serde_json::from_slice(&scene.run(args).stdout).unwrap() };
+    let diff = document(&[&["diff", "-o", "json"], &CHANGE[..]].concat());
+    let services = document(&["services", "-o", "json", "--manifests", "after.yaml"]);
+    let ports = |document: &Value| document["servicePorts"].as_array().unwrap().clone();
+    let entry = |port: &Value| {
+        let is_same = |other: &Value| {
+            ["namespace", "service", "port", "protocol", "family"]
+                .iter()
+                .all(|field| port[field] == other[field])
+        };
+        ports(&services).into_iter().find(is_same).unwrap()
+    };
+    let mut count = 0;
+    for port in ports(&diff) {
+        if port["verdict"] == "disappears" {
+            continue;
+        }
+        let entry = entry(&port);
+        for effect in port["effects"].as_array().unwrap() {
+            let kind = effect["kind"].as_str().unwrap();
+            let entrances = entry["entrances"].as_array().unwrap();
+            let added = (kind == "entranceAdded").then_some(&effect["entrance"]);
+            let at = effect["entrances"].as_array().into_iter().flatten();
+            for entrance in at.chain(added) {
+                assert!(entrances.contains(entrance), "{entrance}");
+                count += 1;
+            }
+            if kind != "endpoints" && !effect["after"].is_null() {
+                assert_eq!(effect["after"], entry[kind], "{kind}");
+                count += 1;
+            }
+        }
+    }
+    assert_eq!(count, 5, "{diff:#}");
+}

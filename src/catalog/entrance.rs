@@ -34,6 +34,18 @@ impl Kind {
             Self::HealthCheck => "health check",
         }
     }
+
+    /// As in documents for programs.
+    pub const fn id(self) -> &'static str {
+        match self {
+            Self::ClusterIp => "ClusterIP",
+            Self::ExternalIp => "ExternalIP",
+            Self::LoadBalancer => "LoadBalancer",
+            Self::External => "External",
+            Self::NodePort => "NodePort",
+            Self::HealthCheck => "HealthCheck",
+        }
+    }
 }
 
 impl fmt::Display for Kind {
@@ -52,6 +64,17 @@ pub enum Fate {
     Dropped,
     /// Refused at once: there is no endpoint.
     Rejected,
+}
+
+impl Fate {
+    /// As in documents for programs.
+    pub const fn id(self) -> &'static str {
+        match self {
+            Self::Served => "Served",
+            Self::Dropped => "Dropped",
+            Self::Rejected => "Rejected",
+        }
+    }
 }
 
 /// One destination of a service port.

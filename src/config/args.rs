@@ -92,7 +92,26 @@ Examples:
   A change before it is merged, with what a node would restore:
     deltaproxy diff --from-manifests main/ --manifests branch/
   For a program:
-    deltaproxy diff --from-save iptables.txt --manifests services/ --output json";
+    deltaproxy diff --from-save iptables.txt --manifests services/ --output json
+  Service ports that lose an endpoint:
+    deltaproxy diff --output json | jq -r '.servicePorts[] |
+      select(any(.effects[]; .kind == \"endpoints\" and .removed != [])) | .service'
+
+--output json: {summary: {changed, added, removed, cosmetic, setUp, stale, chains, foreignRules},
+servicePorts: [{namespace, service, port, protocol, family, verdict, effects: [{kind, ...}],
+chains: [chain]}], setUp: [chain], staleChains: [chain], restores: [{family, scope, chains, lines,
+bytes, payload}]}, lists sorted. A verdict is appears, disappears, changes or cosmetic. A chain is
+{table, chain, side, cosmetic, reordered, removed: [rule], added: [rule]}, with a family where it is
+in no service port; its side is left (what is), right (what is desired) or both. By their kind,
+effects have:
+  entranceAdded, entranceRemoved          entrance: {kind, ip, port, fate, chain}
+  fate                                    entrance, before: Served, Dropped or Rejected
+  internalTrafficPolicy, externalTrafficPolicy, affinitySeconds    before, after
+  endpoints                               policy, entrances, before, after, added, removed
+  clusterShare, localShare                address, before, after
+  sourceRanges                            added, removed
+  masquerade, refusals, order, rules      nothing else: see the chains
+The words are those of `deltaproxy services -o json`. Fields may be added, nothing else changes.";
 
 const SERVICES_EXAMPLES: &str = "\
 Examples:

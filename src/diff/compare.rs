@@ -14,7 +14,7 @@ use crate::rules::{Chain, Rule, RuleSet, Table};
 pub fn compare<'a>(family: IpFamily, left: &'a RuleSet, right: &'a RuleSet) -> Review<'a> {
     let catalogs = (Catalog::read(left), Catalog::read(right));
     let mut port_rules = PortRules::default();
-    let mut unused = Vec::new();
+    let mut stale = Vec::new();
     port_rules.compare_shared(left, right);
     let owners = (catalogs.0.owners(), catalogs.1.owners());
     let mut names = part::names(left, right, Table::Nat);
@@ -25,7 +25,7 @@ pub fn compare<'a>(family: IpFamily, left: &'a RuleSet, right: &'a RuleSet) -> R
         };
         match owners.1.get(name).or_else(|| owners.0.get(name)) {
             Some(owner) => port_rules.add(owner, review),
-            None => unused.push(ChainReview {
+            None => stale.push(ChainReview {
                 is_cosmetic: true,
                 ..review
             }),
@@ -38,7 +38,7 @@ pub fn compare<'a>(family: IpFamily, left: &'a RuleSet, right: &'a RuleSet) -> R
             .map(|(name, chains)| port(&catalogs, name, chains))
             .collect(),
         set_up: set_up::compare(left, right),
-        unused,
+        stale,
         foreign: set_up::count_foreign(left, right),
         restore: None,
     }

@@ -1,18 +1,18 @@
 //! The review for machines.
 //!
 //! Apart because its shape is an interface: fields are added, never renamed or removed, and lists are
-//! sorted. Addresses, policies and fates are spelled as in Kubernetes and in rules.
+//! sorted. What `services` has a word for has the same one here. The help of the command lists it.
 //!
 //! # Shape
 //!
 //! ```text
-//! summary    changed, added, removed, cosmetic, setUp, unused, chains, foreignRules: numbers
+//! summary    changed, added, removed, cosmetic, setUp, stale, chains, foreignRules: numbers
 //! servicePorts[]
-//!   name, protocol, family
+//!   namespace, service, port, protocol, family
 //!   verdict  appears | disappears | changes | cosmetic
 //!   effects[]  kind, and what belongs to it
 //!   chains[]
-//! setUp[], unusedChains[]   family, and a chain
+//! setUp[], staleChains[]   family, and a chain
 //! restores[]   family, scope: full | partial, chains, lines, bytes, payload (if partial)
 //!
 //! chain: table, chain, side: both | left | right, cosmetic, reordered, removed[], added[]: rules
@@ -21,11 +21,9 @@
 use serde_json::{Value, json};
 
 use super::edit::Edit;
-use super::effect::{Answerers, Effect};
-use super::phrase::policy;
+use super::effect_json::effect;
 use super::review::{ChainReview, PortReview, Presence, Restore, Review, Scope, Verdict};
 use super::summary::Summary;
-use crate::catalog::{Entrance, Fate, Policy};
 use crate::net::IpFamily;
 
 /// The reviews of all families as one document.
@@ -49,20 +47,22 @@ pub fn json(reviews: &[Review<'_>]) -> Value {
             "removed": summary.removed,
             "cosmetic": summary.cosmetic,
             "setUp": summary.set_up,
-            "unused": summary.unused,
+            "stale": summary.stale,
             "chains": summary.chains,
             "foreignRules": summary.foreign,
         },
         "servicePorts": ports,
         "setUp": chains(reviews, |review| &review.set_up),
-        "unusedChains": chains(reviews, |review| &review.unused),
+        "staleChains": chains(reviews, |review| &review.stale),
         "restores": restores.collect::<Vec<_>>(),
     })
 }
 
 fn service_port(port: &PortReview<'_>, family: IpFamily) -> Value {
     json!({
-        "name": port.name.name,
+        "namespace": port.name.namespace(),
+        "service": port.name.service(),
+        "port": port.name.port(),
         "protocol": port.name.protocol,
         "family": family.as_str(),
         "verdict": match port.verdict {
@@ -116,90 +116,6 @@ fn chain(review: &ChainReview<'_>) -> Value {
         "removed": rules(false),
         "added": rules(true),
     })
-}
-
-fn effect(effect: &Effect) -> Value {
-    match effect {
-        Effect::EntranceAdded(one) => json!({"kind": "entranceAdded", "entrance": entrance(one)}),
-        Effect::EntranceRemoved(one) => {
-            json!({"kind": "entranceRemoved", "entrance": entrance(one)})
-        }
-        Effect::Fate {
-            entrance: one,
-            before,
-        } => json!({"kind": "fate", "entrance": entrance(one), "before": fate(*before)}),
-        Effect::PolicyChanged {
-            traffic,
-            before,
-            after,
-        } => {
-            let traffic = traffic.as_str();
-            let (before, after) = (policy(*before), policy(*after));
-            json!({"kind": "policy", "traffic": traffic, "before": before, "after": after})
-        }
-        Effect::Endpoints(answerers) => endpoints(answerers),
-        Effect::ShareChanged {
-            policy,
-            endpoint,
-            before,
-            after,
-        } => json!({
-            "kind": "share",
-            "policy": name(*policy),
-            "endpoint": endpoint.to_string(),
-            "before": before.to_string(),
-            "after": after.to_string(),
-        }),
-        Effect::Affinity { before, after } => json!({
-            "kind": "affinity",
-            "beforeSeconds": before.map(|stay| stay.as_secs()),
-            "afterSeconds": after.map(|stay| stay.as_secs()),
-        }),
-        Effect::SourceRanges { added, removed } => json!({
-            "kind": "sourceRanges", "added": texts(added), "removed": texts(removed),
-        }),
-        Effect::Masquerade => json!({"kind": "masquerade"}),
-        Effect::Refusals => json!({"kind": "refusals"}),
-        Effect::Order => json!({"kind": "order"}),
-        Effect::Rules => json!({"kind": "rules"}),
-    }
-}
-
-fn endpoints(of: &Answerers) -> Value {
-    json!({
-        "kind": "endpoints",
-        "policy": name(of.policy),
-        "entrances": of.at.iter().map(entrance).collect::<Vec<_>>(),
-        "before": of.before,
-        "after": of.after,
-        "added": texts(&of.added),
-        "removed": texts(&of.removed),
-    })
-}
-
-fn texts(all: &[impl ToString]) -> Vec<String> {
-    all.iter().map(ToString::to_string).collect()
-}
-
-const fn name(of: Policy) -> &'static str {
-    policy(Some(of))
-}
-
-fn entrance(entrance: &Entrance) -> Value {
-    json!({
-        "type": entrance.kind.as_str(),
-        "ip": entrance.ip,
-        "port": entrance.port,
-        "fate": fate(entrance.fate),
-    })
-}
-
-const fn fate(fate: Fate) -> &'static str {
-    match fate {
-        Fate::Served => "served",
-        Fate::Dropped => "dropped",
-        Fate::Rejected => "rejected",
-    }
 }
 
 fn restore(restore: &Restore, family: IpFamily) -> Value {

@@ -21,6 +21,7 @@ mod compare;
 mod cosmetic;
 mod edit;
 mod effect;
+mod effect_json;
 mod effects;
 mod json;
 mod machine;

@@ -132,7 +132,7 @@ const fn refused(fate: Fate) -> &'static str {
     }
 }
 
-pub(super) const fn policy(policy: Option<Policy>) -> &'static str {
+const fn policy(policy: Option<Policy>) -> &'static str {
     match policy {
         Some(Policy::Cluster) => "Cluster",
         Some(Policy::Local) => "Local",

@@ -19,7 +19,7 @@ pub struct Review<'a> {
     /// Chains, or rules in them, that do not depend on Services.
     pub set_up: Vec<ChainReview<'a>>,
     /// Chains of service ports that nothing leads to: left behind on the left, or not in use.
-    pub unused: Vec<ChainReview<'a>>,
+    pub stale: Vec<ChainReview<'a>>,
     /// How many rules of the left are nobody's business here.
     pub foreign: usize,
     /// What makes the left into the right, if anything has to be done.
@@ -107,7 +107,7 @@ pub enum Scope {
 impl Review<'_> {
     /// Nothing differs, not even a comment.
     pub fn is_empty(&self) -> bool {
-        self.ports.is_empty() && self.set_up.is_empty() && self.unused.is_empty()
+        self.ports.is_empty() && self.set_up.is_empty() && self.stale.is_empty()
     }
 
     /// Some packet may be treated in another way.
@@ -120,7 +120,7 @@ impl Review<'_> {
     /// Every chain that differs, some more than once.
     pub(super) fn chains(&self) -> impl Iterator<Item = &ChainReview<'_>> {
         let of_ports = self.ports.iter().flat_map(|port| &port.chains);
-        of_ports.chain(&self.set_up).chain(&self.unused)
+        of_ports.chain(&self.set_up).chain(&self.stale)
     }
 }
 

@@ -22,7 +22,7 @@ pub struct Summary {
     /// Chains of the set-up that differ.
     pub set_up: usize,
     /// Chains of service ports that nothing leads to.
-    pub unused: usize,
+    pub stale: usize,
     /// Chains of all kinds that differ.
     pub chains: usize,
     /// Rules of others on the left.
@@ -51,7 +51,7 @@ impl Summary {
         }
         for review in reviews {
             self.set_up += review.set_up.len();
-            self.unused += review.unused.len();
+            self.stale += review.stale.len();
             self.foreign += review.foreign;
             let places = review.chains().map(|chain| (chain.table, chain.chain));
             self.chains += places.collect::<BTreeSet<_>>().len();
@@ -74,12 +74,8 @@ impl fmt::Display for Summary {
             let chains = plural(self.set_up, "chain", "chains");
             write!(f, "; set-up differs in {chains}")?;
         }
-        if self.unused > 0 {
-            write!(
-                f,
-                "; {}",
-                plural(self.unused, "unused chain", "unused chains")
-            )?;
+        if self.stale > 0 {
+            write!(f, "; {}", plural(self.stale, "stale chain", "stale chains"))?;
         }
         write!(f, "; {}", plural(self.chains, "chain", "chains"))?;
         self.write_foreign(f)

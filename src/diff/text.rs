@@ -73,10 +73,10 @@ fn write_chains(out: &mut dyn Write, review: &Review<'_>) -> fmt::Result {
         }
         writeln!(out)?;
     }
-    if !review.unused.is_empty() {
+    if !review.stale.is_empty() {
         let title = paint::name("chains that nothing leads to");
         writeln!(out, "{title} ({})", review.family)?;
-        for chain in &review.unused {
+        for chain in &review.stale {
             write_chain(out, chain, false)?;
         }
         writeln!(out)?;

@@ -32,7 +32,7 @@ use std::net::IpAddr;
 use serde::Serialize;
 
 use super::row::{Row, ServiceType, Stale};
-use crate::catalog::{Endpoint, Entrance, Fate, Kind, Policy, PortName, PortView};
+use crate::catalog::{Endpoint, Entrance, Policy, PortName, PortView};
 use crate::net::IpFamily;
 
 #[derive(Debug, Serialize)]
@@ -137,21 +137,10 @@ fn entry<'a>(name: &'a PortName, family: IpFamily, view: &'a PortView) -> Entry<
 
 fn way(entrance: &Entrance) -> Way<'_> {
     Way {
-        kind: match entrance.kind {
-            Kind::ClusterIp => "ClusterIP",
-            Kind::ExternalIp => "ExternalIP",
-            Kind::LoadBalancer => "LoadBalancer",
-            Kind::External => "External",
-            Kind::NodePort => "NodePort",
-            Kind::HealthCheck => "HealthCheck",
-        },
+        kind: entrance.kind.id(),
         ip: entrance.ip,
         port: entrance.port,
-        fate: match entrance.fate {
-            Fate::Served => "Served",
-            Fate::Dropped => "Dropped",
-            Fate::Rejected => "Rejected",
-        },
+        fate: entrance.fate.id(),
         chain: entrance.chain.as_deref(),
     }
 }

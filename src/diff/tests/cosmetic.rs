@@ -40,7 +40,7 @@ fn chains_that_nothing_leads_to_are_cosmetic() {
 chains that nothing leads to (IPv4)
   nat KUBE-SVC-GONE removed -1
 
-0 service ports change, 0 added, 0 removed; 1 unused chain; 1 chain
+0 service ports change, 0 added, 0 removed; 1 stale chain; 1 chain
 "
     );
     assert!(!compare(IpFamily::V4, &left, &right).matters());
