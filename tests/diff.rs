@@ -123,7 +123,22 @@ fn a_dump_is_compared_with_what_is_desired() {
     scene.golden(&other, 1, "saved.txt");
     // A family of which there is no dump is not looked at.
     let one = ["--from-save", "ipv4", "--manifests", "before.yaml"];
-    scene.says(&one, 0, "no differences\n");
+    let gap = "IPv6 is not compared: there is no dump of it\n";
+    scene.says(&one, 0, &format!("{gap}no differences\n"));
+    let other = ["--from-save", "ipv6", "--manifests", "after.yaml"];
+    scene.says(&other, 0, "IPv4 is not compared");
+    let unified = scene
+        .command(&[&["diff", "--unified"], &one[..]].concat())
+        .env("RUST_LOG", "warn")
+        .output()
+        .unwrap();
+    assert_eq!(text(&unified.stdout), "");
+    assert!(text(&unified.stderr).contains("IPv6 is not compared"));
+    for (args, families) in [(&one[..], &["IPv4"][..]), (&same, &["IPv4", "IPv6"])] {
+        let json = scene.run(&[&["diff", "-o", "json"], args].concat());
+        let said: Value = serde_json::from_slice(&json.stdout).unwrap();
+        assert_eq!(said["families"], serde_json::json!(families));
+    }
 }
 
 #[test]

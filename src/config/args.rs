@@ -97,10 +97,11 @@ Examples:
     deltaproxy diff --output json | jq -r '.servicePorts[] |
       select(any(.effects[]; .kind == \"endpoints\" and .removed != [])) | .service'
 
---output json: {summary: {changed, added, removed, cosmetic, setUp, stale, chains, foreignRules},
-servicePorts: [{namespace, service, port, protocol, family, verdict, effects: [{kind, ...}],
-chains: [chain]}], setUp: [chain], staleChains: [chain], restores: [{family, scope, chains, lines,
-bytes, payload}]}, lists sorted. A verdict is appears, disappears, changes or cosmetic. A chain is
+--output json: {families: [those that were compared], summary: {changed, added, removed, cosmetic,
+setUp, stale, chains, foreignRules}, servicePorts: [{namespace, service, port, protocol, family,
+verdict, effects: [{kind, ...}], chains: [chain]}], setUp: [chain], staleChains: [chain], restores:
+[{family, scope, chains, lines, bytes, payload}]}, lists sorted. A verdict is appears, disappears,
+changes or cosmetic. A chain is
 {table, chain, side, cosmetic, reordered, removed: [rule], added: [rule]}, with a family where it is
 in no service port; its side is left (what is), right (what is desired) or both. By their kind,
 effects have:

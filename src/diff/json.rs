@@ -6,6 +6,7 @@
 //! # Shape
 //!
 //! ```text
+//! families[] those that were compared
 //! summary    changed, added, removed, cosmetic, setUp, stale, chains, foreignRules: numbers
 //! servicePorts[]
 //!   namespace, service, port, protocol, family
@@ -41,6 +42,7 @@ pub fn json(reviews: &[Review<'_>]) -> Value {
     let restores = reviews.iter();
     let restores = restores.filter_map(|one| Some(restore(one.restore.as_ref()?, one.family)));
     json!({
+        "families": reviews.iter().map(|review| review.family.as_str()).collect::<Vec<_>>(),
         "summary": {
             "changed": summary.changed,
             "added": summary.added,

@@ -8,7 +8,7 @@ mod external;
 mod restore;
 mod sides;
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use self::sides::Sides;
 use super::exit::Compared;
@@ -28,12 +28,19 @@ pub(super) fn diff(args: &DiffArgs) -> anyhow::Result<Compared> {
     };
     let sides = Sides::load(args)?;
     let reviews = sides.reviews();
+    if format == DiffFormat::Unified {
+        // Stdout is for programs.
+        sides.gaps().for_each(|gap| tracing::warn!("{gap}"));
+    }
     let is_different = |review: &Review<'_>| {
         let is_noted = args.strict && !review.is_empty();
         review.matters() || is_noted
     };
     match (format, &external) {
-        (DiffFormat::Text, _) => print(|text| diff::text(text, &reviews))?,
+        (DiffFormat::Text, _) => print(|text| {
+            sides.gaps().try_for_each(|gap| writeln!(text, "{gap}"))?;
+            diff::text(text, &reviews)
+        })?,
         (DiffFormat::Json, _) => output::stdout(|out| {
             serde_json::to_writer_pretty(&mut *out, &diff::json(&reviews))?;
             Ok(writeln!(out)?)

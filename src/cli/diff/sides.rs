@@ -21,6 +21,7 @@ pub(super) struct Sides {
     pub(super) left: PerFamily<RuleSet>,
     pub(super) right: PerFamily<RuleSet>,
     families: BTreeSet<IpFamily>,
+    why_absent: &'static str,
     restores: PerFamily<Option<Restore>>,
 }
 
@@ -43,6 +44,13 @@ impl Sides {
     /// The families that both sides tell of.
     pub(super) fn families(&self) -> impl Iterator<Item = IpFamily> {
         self.families.iter().copied()
+    }
+
+    /// Why families are not compared, a line each.
+    pub(super) fn gaps(&self) -> impl Iterator<Item = String> {
+        let absent = IpFamily::ALL.into_iter();
+        let absent = absent.filter(|family| !self.families.contains(family));
+        absent.map(|family| format!("{family} is not compared: {}", self.why_absent))
     }
 
     /// Each family compared.
@@ -91,6 +99,10 @@ fn of_machine(args: &DiffArgs) -> anyhow::Result<Sides> {
     }
     Ok(Sides {
         names: (name(&machine), desired_name(args)),
+        why_absent: match machine.origin {
+            Origin::Saved(_) => "there is no dump of it",
+            Origin::Live(_) | Origin::Desired => "this kernel is without it",
+        },
         left: machine.rules,
         right,
         families: machine.families,
@@ -129,6 +141,7 @@ fn of_manifests(args: &DiffArgs, source: &SourceArgs, name: String) -> anyhow::R
         left,
         right,
         families: IpFamily::ALL.into(),
+        why_absent: "",
         restores,
     })
 }
