@@ -31,6 +31,7 @@ mod options;
 mod partial;
 mod pen;
 mod plan;
+mod rewrite;
 mod service;
 mod sheet;
 mod stats;
@@ -51,5 +52,6 @@ pub use options::{
     LocalhostNodePorts, Masquerade, MasqueradePolicy, NodePortAddresses, Options, PartialRestore,
 };
 pub use partial::{Partial, partial};
+pub use rewrite::Rewrite;
 pub use service::Setting;
 pub use stats::{PayloadStats, RuleCounts};

@@ -3,9 +3,10 @@
 //! Apart, and pure, because "why was this a full sync" is asked of every slow one, and the answer
 //! should be one word of one enum.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::render::{Counters, Options};
+use crate::render::{Counters, Options, Rewrite, Setting};
 
 /// How much is restored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +67,8 @@ pub struct History {
     pub must_be_full: Option<FullReason>,
     /// What the last rendering depended on besides the Services.
     pub options: Option<Options>,
+    /// The zone that it was for.
+    pub zone: Option<Arc<str>>,
 }
 
 impl History {
@@ -79,33 +82,30 @@ impl History {
         self.options.as_ref().map(|options| options.counters)
     }
 
-    /// How much the next sync restores, if it renders with `options`.
-    pub fn scope(&self, options: &Options, every: Duration, now: Instant) -> Scope {
+    /// How much the next sync restores, if it renders with `setting`.
+    pub fn scope(&self, setting: Setting<'_>, every: Duration, now: Instant) -> Scope {
         let Some(last_full) = self.last_full else {
             return Scope::Full(self.must_be_full.unwrap_or(FullReason::First));
         };
         if let Some(reason) = self.must_be_full {
             return Scope::Full(reason);
         }
-        if self
-            .options
-            .as_ref()
-            .is_some_and(|known| needs_rewrite(known, options))
-        {
-            return Scope::Full(FullReason::NodeChanged);
+        match self.rewrite(setting) {
+            Some(Rewrite::Zone) => return Scope::Full(FullReason::ZoneChanged),
+            Some(_) => return Scope::Full(FullReason::NodeChanged),
+            None => {}
         }
         if now.saturating_duration_since(last_full) >= every {
             return Scope::Full(FullReason::Periodic);
         }
         Scope::Partial
     }
-}
 
-/// Whether Services' rules written with `old` are wrong with `new`. The addresses of NodePorts do
-/// not count: they make one rule each in a chain that partial restores look after.
-fn needs_rewrite(old: &Options, new: &Options) -> bool {
-    Options {
-        node_port_addresses: new.node_port_addresses.clone(),
-        ..old.clone()
-    } != *new
+    fn rewrite(&self, setting: Setting<'_>) -> Option<Rewrite> {
+        let known = Setting {
+            options: self.options.as_ref()?,
+            zone: self.zone.as_deref(),
+        };
+        Rewrite::needed(known, setting)
+    }
 }

@@ -117,6 +117,7 @@ impl<I: Iptables> Syncer<I> {
             Vec::new()
         };
         self.history.options = Some(options);
+        self.history.zone = self.tracker.node().and_then(|node| node.zone.clone());
         Outcome {
             attempts,
             triggers,
@@ -126,13 +127,10 @@ impl<I: Iptables> Syncer<I> {
     }
 
     fn scope(&self, options: &Options) -> Scope {
-        match self
-            .history
-            .scope(options, self.options.full_every, (self.clock)())
-        {
-            Scope::Partial if self.tracker.is_zone_dirty() => Scope::Full(FullReason::ZoneChanged),
-            scope => scope,
-        }
+        let zone = self.tracker.node().and_then(|node| node.zone.as_deref());
+        let setting = Setting { options, zone };
+        let every = self.options.full_every;
+        self.history.scope(setting, every, (self.clock)())
     }
 
     async fn attempt(&mut self, scope: Scope, options: &mut Options) -> Attempt {

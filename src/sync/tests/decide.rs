@@ -20,17 +20,24 @@ fn after_full(then: Instant, options: Options) -> History {
         last_full: Some(then),
         must_be_full: None,
         options: Some(options),
+        zone: Some("a".into()),
     }
+}
+
+/// In the zone of [`after_full`].
+fn scope(history: &History, options: &Options, now: Instant) -> Scope {
+    let zone = Some("a");
+    history.scope(Setting { options, zone }, HOUR, now)
 }
 
 #[test]
 fn the_first_sync_is_full() {
     let options = options(IpFamily::V4);
     let mut history = History::default();
-    let scope = |history: &History| history.scope(&options, HOUR, origin());
-    assert_eq!(scope(&history), Scope::Full(FullReason::First));
+    let first = |history: &History| scope(history, &options, origin());
+    assert_eq!(first(&history), Scope::Full(FullReason::First));
     history.force_full(FullReason::Failed);
-    assert_eq!(scope(&history), Scope::Full(FullReason::Failed));
+    assert_eq!(first(&history), Scope::Full(FullReason::Failed));
 }
 
 #[test]
@@ -39,7 +46,7 @@ fn the_first_reason_wins() {
     let mut history = after_full(now, options(IpFamily::V4));
     history.force_full(FullReason::Flushed);
     history.force_full(FullReason::Failed);
-    let scope = history.scope(&options(IpFamily::V4), HOUR, now + 2 * HOUR);
+    let scope = scope(&history, &options(IpFamily::V4), now + 2 * HOUR);
     assert_eq!(scope, Scope::Full(FullReason::Flushed));
 }
 
@@ -47,43 +54,47 @@ fn the_first_reason_wins() {
 fn a_full_sync_is_due_after_its_period() {
     let then = origin();
     let history = after_full(then, options(IpFamily::V4));
-    let scope = |later| history.scope(&options(IpFamily::V4), HOUR, then + later);
-    assert_eq!(scope(Duration::ZERO), Scope::Partial);
-    assert_eq!(scope(Duration::from_secs(3599)), Scope::Partial);
-    assert_eq!(scope(HOUR), Scope::Full(FullReason::Periodic));
+    let after = |later| scope(&history, &options(IpFamily::V4), then + later);
+    assert_eq!(after(Duration::ZERO), Scope::Partial);
+    assert_eq!(after(Duration::from_secs(3599)), Scope::Partial);
+    assert_eq!(after(HOUR), Scope::Full(FullReason::Periodic));
     // A clock that went back is no reason.
     let early = after_full(then + HOUR, options(IpFamily::V4));
-    assert_eq!(
-        early.scope(&options(IpFamily::V4), HOUR, then),
-        Scope::Partial
-    );
+    assert_eq!(scope(&early, &options(IpFamily::V4), then), Scope::Partial);
 }
 
 #[test]
 fn whatever_all_services_depend_on_calls_for_a_full_sync() {
     let now = origin();
     let history = after_full(now, options(IpFamily::V4));
-    let scope = |change: fn(&mut Options)| {
+    let with = |change: fn(&mut Options)| {
         let mut options = options(IpFamily::V4);
         change(&mut options);
-        history.scope(&options, HOUR, now)
+        scope(&history, &options, now)
     };
     let full = Scope::Full(FullReason::NodeChanged);
-    assert_eq!(scope(|_| {}), Scope::Partial);
-    assert_eq!(scope(|o| o.node_ip = ips(&["192.168.0.3"])[0]), full);
+    assert_eq!(with(|_| {}), Scope::Partial);
+    assert_eq!(with(|o| o.node_ip = ips(&["192.168.0.3"])[0]), full);
     assert_eq!(
-        scope(|o| o.local_traffic = LocalDetector::Bridge("b".into())),
+        with(|o| o.local_traffic = LocalDetector::Bridge("b".into())),
         full
     );
     assert_eq!(
-        scope(|o| o.localhost_node_ports = LocalhostNodePorts::Refused),
+        with(|o| o.localhost_node_ports = LocalhostNodePorts::Refused),
         full
     );
     // The way to NodePorts is one chain's tail, which partial syncs look after.
     let moved = |o: &mut Options| {
         o.node_port_addresses = NodePortAddresses::Only(ips(&["192.168.0.3"]));
     };
-    assert_eq!(scope(moved), Scope::Partial);
+    assert_eq!(with(moved), Scope::Partial);
+    let options = options(IpFamily::V4);
+    let elsewhere = Setting {
+        options: &options,
+        zone: Some("b"),
+    };
+    let scope = history.scope(elsewhere, HOUR, now);
+    assert_eq!(scope, Scope::Full(FullReason::ZoneChanged));
 }
 
 #[test]
