@@ -340,3 +340,43 @@ fn a_document_has_the_words_of_services() {
     }
     assert_eq!(count, 5, "{diff:#}");
 }
+
+/// A Node in words of its manifest, in place of none.
+fn with_node(manifests: &str, zone: &str, pods: &str, address: &str) -> String {
+    let node = format!(
+        "apiVersion: v1\nkind: Node\nmetadata:\n  name: node-a\n  labels:\n    \
+         topology.kubernetes.io/zone: {zone}\nspec:\n  podCIDR: {pods}\n  podCIDRs: [{pods}]\n\
+         status:\n  addresses:\n  - {{type: InternalIP, address: {address}}}\n"
+    );
+    format!("{manifests}\n---\n{node}")
+}
+
+#[test]
+fn a_node_that_changes_asks_for_everything() {
+    let scene = Scene::new();
+    let before = with_node(BEFORE, "a", "10.4.0.0/24", "192.168.0.2");
+    fs::write(scene.path("before.yaml"), before).unwrap();
+    let mode = ["--detect-local-mode", "NodeCIDR"];
+    for (zone, pods, address, scope, reason) in [
+        ("a", "10.4.0.0/24", "192.168.0.2", "partial", "services"),
+        ("b", "10.4.0.0/24", "192.168.0.2", "full", "zone"),
+        ("a", "10.4.7.0/24", "192.168.0.2", "full", "pod networks"),
+        ("a", "10.4.0.0/24", "192.168.0.3", "full", "node address"),
+    ] {
+        let after = with_node(AFTER, zone, pods, address);
+        fs::write(scene.path("after.yaml"), after).unwrap();
+        let json = scene.run(&[&["diff", "-o", "json"], &CHANGE[..], &mode].concat());
+        let said: Value = serde_json::from_slice(&json.stdout).unwrap();
+        let restore = &said["restores"][0];
+        assert_eq!(restore["scope"], scope, "{reason}");
+        assert_eq!(restore["reason"], format!("{reason} changed"));
+        assert_eq!(restore["services"].as_u64().is_some(), scope == "partial");
+
+        let since = ["--since", "before.yaml", "--manifests", "after.yaml"];
+        let payload = scene.run(&[&["render"], &since[..], &mode].concat());
+        let payload = text(&payload.stdout);
+        assert_eq!(payload.contains(":KUBE-FORWARD"), scope == "full");
+        // It is the same restore.
+        assert_eq!(restore["bytes"], payload.len());
+    }
+}

@@ -16,6 +16,7 @@ mod packaging;
 mod program;
 mod progress;
 mod render;
+mod restore;
 mod run;
 mod services;
 mod snapshot;

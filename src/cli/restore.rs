@@ -1,75 +1,77 @@
-//! What the daemon would restore.
+//! What the daemon would restore, on a kernel of which the rules are known.
 //!
-//! Apart because it is found by rendering once more: full payloads depend on what the kernel holds,
-//! partial ones on what was restored before.
+//! Apart because `diff` tells it and `render --since` prints it. It is found by rendering: full
+//! payloads depend on what the kernel holds, partial ones on what was restored before.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use super::super::snapshot;
-use super::desired::Desired;
-use crate::diff::{Restore, Scope};
+use super::snapshot;
 use crate::model::{ServiceName, Services};
-use crate::net::IpFamily;
-use crate::render::{self, Full, Ledger, Live, PartialRestore, is_service_chain};
+use crate::render::{
+    self, Full, Ledger, Live, Options, Partial, PartialRestore, PayloadStats, Rewrite, Setting,
+    is_service_chain,
+};
 use crate::rules::{Payload, RuleSet, Table};
+use crate::tracker::Tracker;
 
-/// The desired rules of a kernel that has no other, and the books of whoever restored them.
-pub(super) fn rules(desired: &Desired, family: IpFamily) -> anyhow::Result<(RuleSet, Ledger)> {
-    let tracker = desired.trackers.get(family);
-    let (text, ledger) = snapshot::full(desired.setting(family), tracker);
-    let mut rules = RuleSet::default();
-    rules.apply(&String::from_utf8_lossy(&text))?;
-    Ok((rules, ledger))
+/// Objects, and what shapes their rules, of one family.
+#[derive(Clone, Copy)]
+pub(super) struct Side<'a> {
+    pub(super) tracker: &'a Tracker,
+    pub(super) options: &'a Options,
 }
 
-/// What the daemon restores when it starts on a machine with these rules.
-pub(super) fn full(desired: &Desired, family: IpFamily, held: &RuleSet) -> Restore {
-    let live = live(held);
-    let tracker = desired.trackers.get(family);
-    let mut payload = Full::new(tracker, desired.setting(family), &live);
-    let mut piece = Vec::new();
-    let mut lines = 0;
-    while payload.write_next(&mut piece) {
-        lines += count_lines(&piece);
-        piece.clear();
-    }
-    let (_, stats) = payload.finish();
-    Restore {
-        scope: Scope::Full,
-        chains: stats.chains,
-        lines,
-        bytes: stats.bytes,
-        payload: None,
-    }
+/// What the daemon restores when objects change.
+pub(super) enum Next {
+    /// Everything: see [`Side::full`].
+    Full(Rewrite),
+    /// What so many changed Services ask for.
+    Partial(usize, Partial),
 }
 
-/// What the daemon restores when objects change. Flags and the Node make a full restore necessary
-/// if they shape other rules.
-pub(super) fn partial(
-    (before, after): (&Desired, &Desired),
-    family: IpFamily,
-    (held, mut ledger): (&RuleSet, Ledger),
-) -> Restore {
-    if before.options.get(family) != after.options.get(family) {
-        return full(after, family, held);
+impl<'a> Side<'a> {
+    fn setting(self) -> Setting<'a> {
+        snapshot::setting(self.tracker, self.options)
     }
-    let (old, new) = (before.trackers.get(family), after.trackers.get(family));
-    let names: BTreeSet<&ServiceName> = old.all().chain(new.all()).map(|(name, _)| name).collect();
-    let setting = after.setting(family);
-    let shape = PartialRestore::ChangedChains;
-    let partial = render::partial(&mut ledger, new, names.iter().copied(), setting, shape);
-    Restore {
-        scope: Scope::Partial,
-        chains: partial.stats.chains,
-        lines: count_lines(&partial.text),
-        bytes: partial.stats.bytes,
-        payload: Some(String::from_utf8_lossy(&partial.text).into_owned()),
-    }
-}
 
-fn count_lines(text: &[u8]) -> u64 {
-    memchr::memchr_iter(b'\n', text).count() as u64
+    /// The rules of a kernel that has no other, and the books of whoever restored them.
+    pub(super) fn rules(self) -> anyhow::Result<(RuleSet, Ledger)> {
+        let (text, ledger) = snapshot::full(self.setting(), self.tracker);
+        let mut rules = RuleSet::default();
+        rules.apply(&String::from_utf8_lossy(&text))?;
+        Ok((rules, ledger))
+    }
+
+    /// What is restored when all is written to a kernel with these rules, piece by piece.
+    pub(super) fn full(
+        self,
+        held: &RuleSet,
+        mut take: impl FnMut(&[u8]) -> anyhow::Result<()>,
+    ) -> anyhow::Result<PayloadStats> {
+        let live = live(held);
+        let mut payload = Full::new(self.tracker, self.setting(), &live);
+        let mut piece = Vec::new();
+        while payload.write_next(&mut piece) {
+            take(&piece)?;
+            piece.clear();
+        }
+        Ok(payload.finish().1)
+    }
+
+    /// What is restored when `before`, of which the ledger is, becomes this between two syncs.
+    pub(super) fn after(self, before: Self, mut ledger: Ledger, shape: PartialRestore) -> Next {
+        if let Some(why) = Rewrite::needed(before.setting(), self.setting()) {
+            return Next::Full(why);
+        }
+        let (old, new) = (before.tracker, self.tracker);
+        let all = old.all().chain(new.all());
+        let changed = all.filter(|(name, _)| old.get(name) != new.get(name));
+        let names: BTreeSet<&ServiceName> = changed.map(|(name, _)| name).collect();
+        let dirty = names.iter().copied();
+        let partial = render::partial(&mut ledger, new, dirty, self.setting(), shape);
+        Next::Partial(names.len(), partial)
+    }
 }
 
 /// The part of the rules that a full restore looks at: which chains there are, and what jumps to

@@ -100,8 +100,9 @@ Examples:
 --output json: {families: [those that were compared], summary: {changed, added, removed, cosmetic,
 setUp, stale, chains, foreignRules}, servicePorts: [{namespace, service, port, protocol, family,
 verdict, effects: [{kind, ...}], chains: [chain]}], setUp: [chain], staleChains: [chain], restores:
-[{family, scope, chains, lines, bytes, payload}]}, lists sorted. A verdict is appears, disappears,
-changes or cosmetic. A chain is
+[{family, scope, reason, services, chains, lines, bytes, payload}]}, lists sorted. A verdict is
+appears, disappears, changes or cosmetic. A restore is full, or partial: then it has a payload, and
+the number of Services that changed. A chain is
 {table, chain, side, cosmetic, reordered, removed: [rule], added: [rule]}, with a family where it is
 in no service port; its side is left (what is), right (what is desired) or both. By their kind,
 effects have:

@@ -14,7 +14,8 @@
 //!   effects[]  kind, and what belongs to it
 //!   chains[]
 //! setUp[], staleChains[]   family, and a chain
-//! restores[]   family, scope: full | partial, chains, lines, bytes, payload (if partial)
+//! restores[]   family, scope: full | partial, reason, services (if partial),
+//!   chains, lines, bytes, payload (if partial)
 //!
 //! chain: table, chain, side: both | left | right, cosmetic, reordered, removed[], added[]: rules
 //! ```
@@ -127,6 +128,8 @@ fn restore(restore: &Restore, family: IpFamily) -> Value {
             Scope::Full => "full",
             Scope::Partial => "partial",
         },
+        "reason": restore.reason,
+        "services": restore.services,
         "chains": restore.chains,
         "lines": restore.lines,
         "bytes": restore.bytes,

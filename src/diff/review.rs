@@ -85,6 +85,10 @@ pub enum Presence {
 pub struct Restore {
     /// How much it names.
     pub scope: Scope,
+    /// Why it is no less than that, as in the daemon's log.
+    pub reason: &'static str,
+    /// How many Services changed, if that is why.
+    pub services: Option<usize>,
     /// Chains that it writes or deletes.
     pub chains: u64,
     /// Lines of its payload.

@@ -145,9 +145,13 @@ fn write_restore(out: &mut dyn Write, review: &Review<'_>, restore: &Restore) ->
     let chains = plural(count(restore.chains), "chain", "chains");
     let lines = plural(count(restore.lines), "line", "lines");
     let bytes = plural(count(restore.bytes), "byte", "bytes");
+    let reason = match restore.services {
+        Some(services) if services > 0 => plural(services, "Service changed", "Services changed"),
+        _ => restore.reason.to_owned(),
+    };
     let family = review.family;
     writeln!(
         out,
-        "restore ({family}): {scope}, {chains}, {lines}, {bytes}"
+        "restore ({family}): {scope} ({reason}), {chains}, {lines}, {bytes}"
     )
 }

@@ -5,12 +5,13 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use super::super::restore::Side;
 use super::super::snapshot::{self, Origin, Snapshot};
 use crate::config::{self, environment};
 use crate::config::{DiffArgs, RenderConfig, Source, SourceArgs};
 use crate::diff::{Invalid, Machine};
 use crate::net::{IpFamily, PerFamily};
-use crate::render::{Counter, Counters, InvalidPackets, Options, Setting};
+use crate::render::{Counter, Counters, InvalidPackets, Options};
 use crate::tracker::Tracker;
 
 /// Objects, and what shapes their rules.
@@ -48,8 +49,11 @@ impl Desired {
         Ok(Self { trackers, options })
     }
 
-    pub(super) fn setting(&self, family: IpFamily) -> Setting<'_> {
-        snapshot::setting(self.trackers.get(family), self.options.get(family))
+    pub(super) fn side(&self, family: IpFamily) -> Side<'_> {
+        Side {
+            tracker: self.trackers.get(family),
+            options: self.options.get(family),
+        }
     }
 }
 

@@ -93,9 +93,9 @@ fn of_machine(args: &DiffArgs) -> anyhow::Result<Sides> {
     let mut right = PerFamily::from_fn(|_| RuleSet::default());
     let mut restores = PerFamily::from_fn(|_| None);
     for family in machine.families.iter().copied() {
-        *right.get_mut(family) = restore::rules(&desired, family)?.0;
-        *restores.get_mut(family) =
-            Some(restore::full(&desired, family, machine.rules.get(family)));
+        let side = desired.side(family);
+        *right.get_mut(family) = side.rules()?.0;
+        *restores.get_mut(family) = Some(restore::first(side, machine.rules.get(family))?);
     }
     Ok(Sides {
         names: (name(&machine), desired_name(args)),
@@ -130,11 +130,12 @@ fn of_manifests(args: &DiffArgs, source: &SourceArgs, name: String) -> anyhow::R
     let mut right = PerFamily::from_fn(|_| RuleSet::default());
     let mut restores = PerFamily::from_fn(|_| None);
     for family in IpFamily::ALL {
-        let (rules, ledger) = restore::rules(&before, family)?;
-        let restore = restore::partial((&before, &after), family, (&rules, ledger));
+        let (old, new) = (before.side(family), after.side(family));
+        let (rules, ledger) = old.rules()?;
+        let restore = restore::next((old, new), (&rules, ledger))?;
         *restores.get_mut(family) = Some(restore);
         *left.get_mut(family) = rules;
-        *right.get_mut(family) = restore::rules(&after, family)?.0;
+        *right.get_mut(family) = new.rules()?.0;
     }
     Ok(Sides {
         names: (name, desired_name(args)),

@@ -5,15 +5,19 @@
 mod objects;
 mod payload;
 mod print;
+mod since;
 
+use super::restore::Side;
 use super::{log, output, snapshot};
-use crate::config::{self, FamilyArg, RenderArgs, RenderConfig, Source, environment};
+use crate::config::{self, FamilyArg, RenderArgs, RenderConfig, environment};
 use crate::net::IpFamily;
+use crate::rules::RuleSet;
 use crate::tracker::Tracker;
 
 use objects::Objects;
-use payload::{full, partial, pieces};
+use payload::{full, next, pieces};
 use print::Shown;
+use since::since;
 
 /// Prints the payload of one family, or what was asked of it.
 pub(super) fn render(args: &RenderArgs) -> anyhow::Result<()> {
@@ -30,6 +34,10 @@ pub(super) fn render(args: &RenderArgs) -> anyhow::Result<()> {
         .transpose()?;
     let wanted = tracker(&config, family)?;
     let options = snapshot::options(&config, family, &wanted)?;
+    let wanted_side = Side {
+        tracker: &wanted,
+        options: &options,
+    };
     let before = since.map(|since| tracker(&since, family)).transpose()?;
     let shown = Shown {
         services: &args.services,
@@ -38,11 +46,19 @@ pub(super) fn render(args: &RenderArgs) -> anyhow::Result<()> {
     };
     if before.is_none() && shown.is_everything() {
         // Not gathered first: it may be large.
-        return output::stdout(|out| pieces(&wanted, &options, |piece| Ok(out.write_all(piece)?)));
+        return output::stdout(|out| pieces(wanted_side, |piece| Ok(out.write_all(piece)?)));
     }
     let text = match &before {
-        Some(before) => partial(before, &wanted, &options, args.partial_restore.into()),
-        None => full(&wanted, &options),
+        Some(tracker) => {
+            let options = snapshot::options(&config, family, tracker)?;
+            let options = &options;
+            next(
+                Side { tracker, options },
+                wanted_side,
+                args.partial_restore.into(),
+            )?
+        }
+        None => full(wanted_side, &RuleSet::default())?,
     };
     let trackers: Vec<&Tracker> = before.iter().chain([&wanted]).collect();
     let objects = Objects::of(&trackers, &options);
@@ -56,19 +72,4 @@ fn tracker(config: &RenderConfig, family: IpFamily) -> anyhow::Result<Tracker> {
         IpFamily::V4 => trackers.v4,
         IpFamily::V6 => trackers.v6,
     })
-}
-
-/// The same, with the objects of `--since`.
-fn since(args: &RenderArgs, config: &RenderConfig) -> anyhow::Result<RenderConfig> {
-    let mut source = args.source.clone();
-    source.kubeconfig = None;
-    source.master = None;
-    source.manifests.clone_from(&args.since);
-    let before = config::desired(&source, &args.rules, &environment::host_name())?;
-    let is_stdin = |source: &Source| matches!(source, Source::Manifests { path, .. } if path.as_os_str() == "-");
-    anyhow::ensure!(
-        !(is_stdin(&before.source) && is_stdin(&config.source)),
-        "--since and --manifests cannot both read stdin"
-    );
-    Ok(before)
 }

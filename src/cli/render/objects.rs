@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 
-use super::payload::full;
+use super::super::restore::Side;
 use crate::catalog::{Catalog, PortName};
 use crate::model::{ServiceName, Services, SliceName};
 use crate::render::Options;
-use crate::rules::{Rule, RuleSet};
+use crate::rules::Rule;
 use crate::tracker::Tracker;
 
 /// What a chain or a rule comes from.
@@ -63,12 +63,8 @@ impl Objects {
             ports: BTreeSet::new(),
         };
         for tracker in trackers {
-            let mut rules = RuleSet::default();
             // A machine without rules takes every payload of ours; a test applies thousands.
-            if rules
-                .apply(&String::from_utf8_lossy(&full(tracker, options)))
-                .is_ok()
-            {
+            if let Ok((rules, _)) = (Side { tracker, options }).rules() {
                 objects.add(tracker, Catalog::read(&rules));
             }
         }

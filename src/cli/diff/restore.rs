@@ -1,0 +1,59 @@
+//! What the daemon would restore, in numbers.
+//!
+//! Apart from the [restores](super::super::restore) themselves because `diff` only tells how much
+//! one is, and why.
+
+use super::super::restore::{Next, Side};
+use crate::diff::{Restore, Scope};
+use crate::render::{Ledger, PartialRestore};
+use crate::rules::RuleSet;
+use crate::sync::FullReason;
+
+/// What the daemon restores when it starts on a machine with these rules.
+pub(super) fn first(side: Side<'_>, held: &RuleSet) -> anyhow::Result<Restore> {
+    full(side, held, FullReason::First.as_str())
+}
+
+/// What the daemon restores when objects change.
+pub(super) fn next(
+    (before, after): (Side<'_>, Side<'_>),
+    (held, ledger): (&RuleSet, Ledger),
+) -> anyhow::Result<Restore> {
+    let (services, partial) = match after.after(before, ledger, PartialRestore::ChangedChains) {
+        Next::Full(why) => return full(after, held, why.as_str()),
+        Next::Partial(services, partial) => (services, partial),
+    };
+    Ok(Restore {
+        scope: Scope::Partial,
+        reason: match services {
+            0 => "node port addresses changed",
+            _ => "services changed",
+        },
+        services: Some(services),
+        chains: partial.stats.chains,
+        lines: count_lines(&partial.text),
+        bytes: partial.stats.bytes,
+        payload: Some(String::from_utf8_lossy(&partial.text).into_owned()),
+    })
+}
+
+fn full(side: Side<'_>, held: &RuleSet, reason: &'static str) -> anyhow::Result<Restore> {
+    let mut lines = 0;
+    let stats = side.full(held, |piece| {
+        lines += count_lines(piece);
+        Ok(())
+    })?;
+    Ok(Restore {
+        scope: Scope::Full,
+        reason,
+        services: None,
+        chains: stats.chains,
+        lines,
+        bytes: stats.bytes,
+        payload: None,
+    })
+}
+
+fn count_lines(text: &[u8]) -> u64 {
+    memchr::memchr_iter(b'\n', text).count() as u64
+}
