@@ -380,3 +380,53 @@ fn a_node_that_changes_asks_for_everything() {
         assert_eq!(restore["bytes"], payload.len());
     }
 }
+
+#[test]
+fn kube_proxys_file_takes_the_place_of_flags() {
+    let scene = Scene::new();
+    let file = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n\
+                clusterCIDR: 10.4.0.0/14\nhostnameOverride: node-a\n\
+                clientConnection:\n  kubeconfig: /nowhere/kubeconfig.conf\n";
+    fs::write(scene.path("config.conf"), file).unwrap();
+    let run = |args: &[&str]| {
+        let mut command = command(args);
+        let output = command.current_dir(scene.0.path()).output().unwrap();
+        let said = text(&output.stdout) + &text(&output.stderr);
+        (output.status.code(), said)
+    };
+    let config = ["--config", "config.conf"];
+    let what = [&DUMP[..], &["--manifests", "before.yaml", "--strict"]].concat();
+    // The flags that the dump was made with are nowhere but in the file.
+    let same = [&["diff"], &what[..], &config].concat();
+    assert_eq!(run(&same), (Some(0), "no differences\n".to_owned()));
+    let (code, said) = run(&[&["diff"], &what[..]].concat());
+    assert_eq!(code, Some(1), "{said}");
+    let since = ["--since", "before.yaml", "--manifests", "before.yaml"];
+    for flags in [&["--manifests", "before.yaml"][..], &since] {
+        let by_file = run(&[&["render"], flags, &config].concat());
+        let by_flags = scene.run(&[&["render"], flags].concat());
+        assert_eq!(by_file, (Some(0), text(&by_flags.stdout)));
+    }
+
+    let mut vain = command(&[&same[..], &["--cluster-cidr=10.9.0.0/16"]].concat());
+    vain.current_dir(scene.0.path()).env("RUST_LOG", "warn");
+    let vain = vain.output().unwrap();
+    assert_eq!(vain.status.code(), Some(0));
+    let said = text(&vain.stderr);
+    assert!(
+        said.contains("takes the place of these flags: `--cluster-cidr`"),
+        "{said}"
+    );
+    let (code, said) = run(&[&["diff"], &config[..]].concat());
+    assert!(said.contains("/nowhere/kubeconfig.conf"), "{said}");
+    assert_eq!(code, Some(2), "{said}");
+    let (code, said) = run(&[
+        "render",
+        "--config",
+        "nowhere",
+        "--manifests",
+        "before.yaml",
+    ]);
+    assert!(said.contains("--config: cannot read `nowhere`"), "{said}");
+    assert_eq!(code, Some(64), "{said}");
+}

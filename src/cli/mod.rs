@@ -10,6 +10,7 @@
 mod diff;
 mod exit;
 mod explain;
+mod file;
 mod log;
 mod output;
 mod packaging;

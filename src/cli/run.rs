@@ -8,14 +8,14 @@ use std::path::Path;
 
 use anyhow::Context;
 
-use super::log;
+use super::{file, log};
 use crate::app;
-use crate::config::{self, ConfigFile, LoggingFormat, RunArgs, Unusable, environment};
+use crate::config::{self, LoggingFormat, RunArgs, environment};
 use crate::telemetry::Format;
 
 /// Runs until it is told to end.
 pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
-    let file = args.file.config.as_deref().map(read).transpose()?;
+    let file = args.file.config.as_deref().map(file::read).transpose()?;
     let config = config::run(args, file.as_ref(), &environment::host_name())?;
     let format = match config.logging {
         LoggingFormat::Text => Format::Text,
@@ -28,17 +28,6 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
     match &args.file.write_config_to {
         Some(path) => write(path, &config.configuration.to_yaml()),
         None => app::run(&config),
-    }
-}
-
-fn read(path: &Path) -> Result<ConfigFile, Unusable> {
-    let path = path.to_owned();
-    match fs::read_to_string(&path) {
-        Ok(text) => Ok(ConfigFile { path, text }),
-        Err(error) => Err(Unusable::of_flag(
-            "config",
-            format!("cannot read `{}`: {error}", path.display()),
-        )),
     }
 }
 

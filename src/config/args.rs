@@ -86,6 +86,8 @@ Exit codes, as of kubectl diff:
 Examples:
   On a node, beside kube-proxy or in its place, with the flags that it runs with:
     deltaproxy diff --kubeconfig /var/lib/kube-proxy/kubeconfig.conf --cluster-cidr 10.244.0.0/16
+  The same with its file, which names the kubeconfig, too; in its Pod, if it is kubeadm's:
+    deltaproxy diff --config /var/lib/kube-proxy/config.conf
   A node's dump and a cluster, on a laptop:
     deltaproxy diff --from-save iptables.txt --from-save ip6tables.txt \\
       --kubeconfig ~/.kube/config --hostname-override node-a --cluster-cidr 10.244.0.0/16

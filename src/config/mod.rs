@@ -31,10 +31,10 @@ use std::time::Duration;
 pub use args::{Cli, Command};
 pub use command_line::normalize;
 pub use flags::{AddressPattern, ServicesArgs, ServicesOutput};
-pub use flags::{DiffArgs, DiffFormat};
+pub use flags::{DiffArgs, DiffFormat, RulesFileArgs};
 pub use flags::{ExplainArgs, GraphArg, OutputArg};
 pub use flags::{FamilyArg, OriginArgs, RenderArgs, RulesArgs, RunArgs, SourceArgs};
-pub use resolve::{desired, run};
+pub use resolve::{desired, desired_by, ignored, run};
 pub use resolved::{
     Config, ConfigFile, Conntrack, LoggingFormat, NodeSettings, RenderConfig, Serving, Source,
     Taken,

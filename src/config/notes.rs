@@ -7,11 +7,11 @@ use super::flags::RunArgs;
 use super::kube_proxy::{KubeProxyConfiguration, differing, quoted};
 
 /// The flags that a file takes the place of.
-pub(super) fn ignored(args: &RunArgs, has_file: bool) -> Option<String> {
+pub(super) fn ignored(given: &KubeProxyConfiguration, has_file: bool) -> Option<String> {
     if !has_file {
         return None;
     }
-    let given = differing(&args.configuration(), &KubeProxyConfiguration::defaults());
+    let given = differing(given, &KubeProxyConfiguration::defaults());
     let counts = |path: &str| path == "hostnameOverride" || path.starts_with("logging.");
     let flags: Vec<String> = given
         .iter()

@@ -27,7 +27,7 @@ pub fn run(args: &RunArgs, file: Option<&ConfigFile>, host_name: &str) -> Result
         None => (from_flags(args), None),
     };
     let mut notes: Vec<String> = lenient.into_iter().collect();
-    notes.extend(notes::ignored(args, file.is_some()));
+    notes.extend(notes::ignored(&args.configuration(), file.is_some()));
     notes.extend(notes::unused(args, &configuration, file.is_some()));
     let config = check(args, configuration, host_name, &mut problems);
     problems.unless_any(config.map(|config| Config {
@@ -43,13 +43,41 @@ pub fn desired(
     shape: &RulesArgs,
     host_name: &str,
 ) -> Result<RenderConfig, Unusable> {
-    let mut configuration = KubeProxyConfiguration::defaults();
+    desired_by(None, source, shape, host_name)
+}
+
+/// The same with a file in place of the flags that shape rules, as `run` has it. Where objects come
+/// from, and whose rules they become, flags say first: the file may be another machine's.
+pub fn desired_by(
+    file: Option<&ConfigFile>,
+    source: &SourceArgs,
+    shape: &RulesArgs,
+    host_name: &str,
+) -> Result<RenderConfig, Unusable> {
+    let mut problems = Problems::of(file.map(|file| file.path.as_path()));
+    let mut configuration = match file.map(|file| kube_proxy::read(&file.text)) {
+        None => {
+            let mut configuration = KubeProxyConfiguration::defaults();
+            shape.apply(&mut configuration);
+            configuration
+        }
+        Some(Ok((configuration, _))) => configuration.with_defaults(),
+        Some(Err(unreadable)) => {
+            problems.add_file(unreadable);
+            return problems.unless_any(None);
+        }
+    };
     source.apply(&mut configuration);
-    shape.apply(&mut configuration);
     configuration.choose_modes();
-    let mut problems = Problems::default();
     let config = rules(&configuration, (source, shape), host_name, &mut problems);
     problems.unless_any(config)
+}
+
+/// Which of the flags that shape rules a file takes the place of.
+pub fn ignored(shape: &RulesArgs) -> Option<String> {
+    let mut given = KubeProxyConfiguration::defaults();
+    shape.apply(&mut given);
+    notes::ignored(&given, true)
 }
 
 fn from_flags(args: &RunArgs) -> KubeProxyConfiguration {

@@ -5,9 +5,9 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use super::super::file;
 use super::super::restore::Side;
 use super::super::snapshot::{self, Origin, Snapshot};
-use crate::config::{self, environment};
 use crate::config::{DiffArgs, RenderConfig, Source, SourceArgs};
 use crate::diff::{Invalid, Machine};
 use crate::net::{IpFamily, PerFamily};
@@ -32,7 +32,7 @@ impl Desired {
         source: &SourceArgs,
         machine: &Snapshot,
     ) -> anyhow::Result<Self> {
-        let config = config::desired(source, &args.rules, &environment::host_name())?;
+        let config = file::desired(&args.file, source, &args.rules)?;
         let trackers = snapshot::trackers(&config)?;
         check_node(&config, &trackers)?;
         let mut options = PerFamily::from_fn(Options::defaults);

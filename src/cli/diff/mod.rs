@@ -12,7 +12,7 @@ use std::fmt::{self, Write as _};
 
 use self::sides::Sides;
 use super::exit::Compared;
-use super::{log, output};
+use super::{file, log, output};
 use crate::config::{DiffArgs, DiffFormat, environment};
 use crate::diff::{self, Review, Sheet};
 use crate::net::IpFamily;
@@ -20,6 +20,7 @@ use crate::net::IpFamily;
 /// Prints the difference, and tells whether there is one.
 pub(super) fn diff(args: &DiffArgs) -> anyhow::Result<Compared> {
     log::install_quiet()?;
+    file::mention_ignored(&args.file, &args.rules);
     let external = environment::external_diff();
     let format = match (args.output, &external) {
         (Some(format), _) if !args.unified => format,

@@ -6,10 +6,11 @@ use std::collections::BTreeSet;
 
 use anyhow::Context;
 
+use super::super::file;
 use super::super::snapshot::{self, Origin, Snapshot};
 use super::desired::Desired;
 use super::restore;
-use crate::config::{self, DiffArgs, SourceArgs, environment};
+use crate::config::{DiffArgs, SourceArgs};
 use crate::diff::{Restore, Review, compare};
 use crate::net::{IpFamily, PerFamily};
 use crate::rules::RuleSet;
@@ -84,7 +85,7 @@ fn check_stdin(args: &DiffArgs) -> anyhow::Result<()> {
 /// A kernel or its dump against objects.
 fn of_machine(args: &DiffArgs) -> anyhow::Result<Sides> {
     let machine = if args.from_save.is_empty() {
-        let config = config::desired(&args.source, &args.rules, &environment::host_name())?;
+        let config = file::desired(&args.file, &args.source, &args.rules)?;
         snapshot::live(config.backend)?
     } else {
         snapshot::saved(&args.from_save)?

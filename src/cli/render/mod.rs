@@ -8,8 +8,8 @@ mod print;
 mod since;
 
 use super::restore::Side;
-use super::{log, output, snapshot};
-use crate::config::{self, FamilyArg, RenderArgs, RenderConfig, environment};
+use super::{file, log, output, snapshot};
+use crate::config::{FamilyArg, RenderArgs, RenderConfig};
 use crate::net::IpFamily;
 use crate::rules::RuleSet;
 use crate::tracker::Tracker;
@@ -21,8 +21,9 @@ use since::since;
 
 /// Prints the payload of one family, or what was asked of it.
 pub(super) fn render(args: &RenderArgs) -> anyhow::Result<()> {
-    let config = config::desired(&args.source, &args.rules, &environment::host_name())?;
     log::install_quiet()?;
+    let config = file::desired(&args.file, &args.source, &args.rules)?;
+    file::mention_ignored(&args.file, &args.rules);
     let family = match args.family {
         FamilyArg::Ipv4 => IpFamily::V4,
         FamilyArg::Ipv6 => IpFamily::V6,

@@ -1,6 +1,7 @@
 //! The state of the cluster that a partial payload leads from.
 
-use crate::config::{self, RenderArgs, RenderConfig, Source, environment};
+use super::super::file;
+use crate::config::{RenderArgs, RenderConfig, Source};
 
 /// The same as `config`, with the objects of `--since`.
 pub(super) fn since(args: &RenderArgs, config: &RenderConfig) -> anyhow::Result<RenderConfig> {
@@ -8,7 +9,7 @@ pub(super) fn since(args: &RenderArgs, config: &RenderConfig) -> anyhow::Result<
     source.kubeconfig = None;
     source.master = None;
     source.manifests.clone_from(&args.since);
-    let before = config::desired(&source, &args.rules, &environment::host_name())?;
+    let before = file::desired(&args.file, &source, &args.rules)?;
     let is_stdin = |source: &Source| matches!(source, Source::Manifests { path, .. } if path.as_os_str() == "-");
     anyhow::ensure!(
         !(is_stdin(&before.source) && is_stdin(&config.source)),

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{RulesArgs, SourceArgs};
+use super::{RulesArgs, RulesFileArgs, SourceArgs};
 
 /// Flags of `diff`.
 #[derive(Debug, Clone, Args)]
@@ -47,6 +47,9 @@ pub struct DiffArgs {
     /// What is desired: objects.
     #[command(flatten)]
     pub source: SourceArgs,
+    /// What takes the place of flags.
+    #[command(flatten)]
+    pub file: RulesFileArgs,
     /// What shapes the rules that they become.
     #[command(flatten)]
     pub rules: RulesArgs,

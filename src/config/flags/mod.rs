@@ -10,6 +10,7 @@
 
 mod diff;
 mod explain;
+mod file;
 mod node;
 mod origin;
 mod render;
@@ -23,6 +24,7 @@ mod unused;
 
 pub use diff::{DiffArgs, DiffFormat};
 pub use explain::{ExplainArgs, GraphArg, OutputArg};
+pub use file::RulesFileArgs;
 pub(super) use node::NodeArgs;
 pub use origin::OriginArgs;
 pub use render::{FamilyArg, RenderArgs};

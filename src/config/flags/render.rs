@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::sync::PartialRestoreArg;
-use super::{RulesArgs, SourceArgs};
+use super::{RulesArgs, RulesFileArgs, SourceArgs};
 use crate::catalog::NamePattern;
 use crate::rules::Table;
 
@@ -45,6 +45,9 @@ pub struct RenderArgs {
     /// Where objects come from.
     #[command(flatten)]
     pub source: SourceArgs,
+    /// What takes the place of flags.
+    #[command(flatten)]
+    pub file: RulesFileArgs,
     /// What shapes the rules.
     #[command(flatten)]
     pub rules: RulesArgs,
