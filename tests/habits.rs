@@ -83,6 +83,65 @@ fn a_plugin_of_kubectl_names_itself_so() {
     assert_eq!(run(&plugin, &[]).status.code(), Some(64));
 }
 
+/// The commands that take names, each with all that it needs else.
+const NAMING: [(&str, &str); 2] = [
+    ("services", "--manifests=deploy/examples"),
+    ("render", "--manifests=deploy/examples"),
+];
+
+#[test]
+fn a_name_means_the_same_to_every_command() {
+    for (command, source) in NAMING {
+        let of = |words: &[&str]| run(PROGRAM, &[&[command, source], words].concat());
+        for good in [
+            &["shop/admin"][..],
+            &["admin:http"],
+            &["shop/admin:8080"],
+            &["admin:30080/tcp"],
+            &["svc/shop/admin"],
+            &["service/admin", "-n", "shop"],
+        ] {
+            let output = of(good);
+            let (shown, said) = (text(&output.stdout), text(&output.stderr));
+            assert!(output.status.success(), "{command} {good:?}: {said}");
+            assert!(shown.contains("10.96.10.3"), "{command} {good:?}: {shown}");
+            assert!(!shown.contains("storefront"), "{command} {good:?}: {shown}");
+        }
+        for (bad, code, expected) in [
+            (
+                &["shop/admni"][..],
+                1,
+                "error: no Service `shop/admni` has rules\nhint: is `shop/admin` meant?\n",
+            ),
+            (
+                &["admni", "-n=shop"],
+                1,
+                "error: no Service `shop/admni` has rules\nhint: is `shop/admin` meant?\n",
+            ),
+            (
+                &["admin:81"],
+                1,
+                "error: `admin:81` has no such port\nhint: is `shop/admin:http/tcp` meant?\n",
+            ),
+            (&["shop/admin/tcp"], 64, "`shop/admin:80/tcp`"),
+            (
+                &["shop/admin", "-n=other"],
+                64,
+                "`shop/admin` is not in namespace `other`",
+            ),
+        ] {
+            let output = of(bad);
+            let said = text(&output.stderr);
+            assert_eq!(
+                output.status.code(),
+                Some(code),
+                "{command} {bad:?}: {said}"
+            );
+            assert!(said.contains(expected), "{command} {bad:?}: {said}");
+        }
+    }
+}
+
 /// What bash offers at the end of a command line.
 #[track_caller]
 fn completes(words: &[&str], expected: &[&str]) {

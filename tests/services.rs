@@ -105,14 +105,31 @@ fn filters_choose() {
     lists(&[V4, "-n", "ns1"], &all);
     lists(&[V4, "dns", "ns1/none"], &["ns1/dns:dns", "ns1/none"]);
     lists(&[V4, "lb:p80"], &["ns1/lb:p80"]);
-    let nobody = text(&run(&[V4, "other/lb", "lb:other", "--output=json"]).stdout);
-    assert!(nobody.contains("\"servicePorts\": []"), "{nobody}");
+    lists(&[V4, "lb:80", "dns:53/udp"], &["ns1/dns:dns", "ns1/lb:p80"]);
+    lists(&[V4, "-n", "ns1", "svc/lb", "-n=ns1"], &["ns1/lb:p80"]);
     lists(&[V4, "--address=172.30.0.3"], &["ns1/dns:dns"]);
     lists(&[V4, "--address=1.2.3.4:80"], &["ns1/lb:p80"]);
     assert_eq!(
         shown(&[V4, "--names"]),
         "ns1/a\nns1/dns\nns1/lb\nns1/none\n"
     );
+}
+
+#[test]
+fn a_name_that_nothing_has_is_a_failure() {
+    let output = run(&[V4, "ns1/lbb", "dns", "lb:other", "--no-headers"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(
+        text(&output.stderr),
+        "error: no Service `ns1/lbb` has rules\nhint: is `ns1/lb` meant?\n\
+         `lb:other` has no such port\nhint: is `ns1/lb:p80/tcp` meant?\n"
+    );
+    // What was found is shown all the same.
+    assert!(text(&output.stdout).starts_with("ns1 "));
+    let output = run(&[V4, "other/lb", "--output=json"]);
+    let nobody = text(&output.stdout);
+    assert!(nobody.contains("\"servicePorts\": []"), "{nobody}");
+    assert_eq!(output.status.code(), Some(1));
 }
 
 #[test]
@@ -197,6 +214,7 @@ fn what_cannot_be_watched_is_unusable() {
         &["--watch", "--manifests=.", "--interval=0"],
         &["--interval=soon", V4],
         &["a/b/c"],
+        &["a/web", "-n", "b"],
     ] {
         let output = run(args);
         assert_eq!(output.status.code(), Some(64), "{}", text(&output.stderr));

@@ -19,7 +19,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("net", &[]),
     ("model", &["net"]),
     ("rules", &["net"]),
-    ("catalog", &["rules"]),
+    ("catalog", &["net", "rules"]),
     ("diff", &["catalog", "net", "rules"]),
     ("explain", &["catalog", "net", "rules"]),
     ("ingest", &["model", "net"]),

@@ -9,11 +9,14 @@
 //! whose rules carry the service port's name in every release and every mode; comments further down
 //! are not needed.
 
+mod asked;
 mod endpoints;
 mod entrance;
+mod missing;
 mod pattern;
 mod port;
 mod read;
+mod similar;
 mod stale;
 
 #[cfg(test)]
@@ -21,10 +24,13 @@ mod tests;
 
 use std::collections::BTreeMap;
 
+pub use asked::Asked;
 pub use endpoints::Endpoint;
 pub use entrance::{Entrance, Fate, Kind};
-pub use pattern::{NamePattern, NoName};
+pub use missing::{Missing, NoSuch};
+pub use pattern::{NamePattern, NoName, OtherNamespace};
 pub use port::{Policy, PortName, PortView};
+pub use similar::Similar;
 pub use stale::is_service_chain;
 
 /// Every service port of one family's rules.

@@ -1,58 +1,157 @@
-//! Which Services are meant by a name that a user typed.
+//! A name of Services as users type it.
+//!
+//! Apart because every command that takes a name means the same by it; which service ports a name
+//! fits is decided here, and what to say if it fits none in [`missing`](super::missing).
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::port::PortName;
+use crate::net::Protocol;
 
-/// Which Services are meant by a name.
+/// `[NAMESPACE/]SERVICE[:PORT[/PROTOCOL]]`. Any value is legal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamePattern {
     /// Any, if it is not said.
-    pub namespace: Option<String>,
+    pub namespace: Option<Box<str>>,
     /// The Service's name.
-    pub service: String,
+    pub service: Box<str>,
+    /// The port's name or number; any, if it is not said.
+    pub port: Option<Box<str>>,
     /// Any, if it is not said.
-    pub port: Option<String>,
+    pub protocol: Option<Protocol>,
 }
 
 /// No Service can have this name.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no name; use `web`, `shop/web` or `shop/web:http`")]
-pub struct NoName(String);
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoName {
+    /// It says nothing, or what no name can be.
+    #[error("`{0}` is no name; use `web`, `shop/web`, `shop/web:http` or `shop/web:53/udp`")]
+    Form(String),
+    /// A protocol without a port.
+    #[error("`{text}` is no name; a protocol comes behind a port: `{meant}:80/{protocol}`")]
+    Portless {
+        /// As typed.
+        text: String,
+        /// The part before the protocol.
+        meant: String,
+        /// The protocol.
+        protocol: Protocol,
+    },
+    /// What is behind the port is no protocol.
+    #[error("`{0}` is no protocol; it is one of tcp, udp and sctp")]
+    Protocol(String),
+}
+
+/// A name in another namespace than the one that is asked for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{name}` is not in namespace `{namespace}`; leave one of the two out")]
+pub struct OtherNamespace {
+    name: NamePattern,
+    namespace: String,
+}
+
+/// How kubectl calls the kind in front of a name.
+pub(super) const KINDS: [&str; 3] = ["svc", "service", "services"];
 
 impl FromStr for NamePattern {
     type Err = NoName;
 
     fn from_str(text: &str) -> Result<Self, NoName> {
-        let (namespace, rest) = match text.split_once('/') {
-            Some((namespace, rest)) => (Some(namespace), rest),
-            None => (None, text),
+        let form = || NoName::Form(text.to_owned());
+        let (path, port) = match text.split_once(':') {
+            Some((path, port)) => (path, Some(port)),
+            None => (text, None),
         };
-        let (service, port) = match rest.split_once(':') {
-            Some((service, port)) => (service, Some(port)),
-            None => (rest, None),
+        let (port, protocol) = match port.map(split_protocol).transpose()? {
+            Some((port, protocol)) => (Some(port), protocol),
+            None => (None, None),
         };
-        let is_bad = |part: &str| part.is_empty() || part.contains(['/', ':']);
-        if is_bad(service) || namespace.is_some_and(is_bad) || port.is_some_and(is_bad) {
-            return Err(NoName(text.to_owned()));
+        let (namespace, service) = match path.split('/').collect::<Vec<_>>().as_slice() {
+            [service] => (None, *service),
+            [namespace, service] => (Some(*namespace), *service),
+            [kind, namespace, service] if KINDS.contains(kind) => (Some(*namespace), *service),
+            [namespace, service, last] if port.is_none() => {
+                let protocol = protocol_of(last).ok_or_else(form)?;
+                return Err(NoName::Portless {
+                    text: text.to_owned(),
+                    meant: format!("{namespace}/{service}"),
+                    protocol,
+                });
+            }
+            _ => return Err(form()),
+        };
+        let parts = [namespace, Some(service), port];
+        if !parts.into_iter().flatten().all(can_be_named) {
+            return Err(form());
         }
         Ok(Self {
-            namespace: namespace.map(str::to_owned),
-            service: service.to_owned(),
-            port: port.map(str::to_owned),
+            namespace: namespace.map(Box::from),
+            service: service.into(),
+            port: port.map(Box::from),
+            protocol,
         })
     }
 }
 
+/// `53/udp`.
+fn split_protocol(port: &str) -> Result<(&str, Option<Protocol>), NoName> {
+    let Some((port, protocol)) = port.split_once('/') else {
+        return Ok((port, None));
+    };
+    let known = protocol_of(protocol);
+    let known = known.ok_or_else(|| NoName::Protocol(protocol.to_owned()))?;
+    Ok((port, Some(known)))
+}
+
+fn protocol_of(text: &str) -> Option<Protocol> {
+    Protocol::from_iptables(&text.to_ascii_lowercase())
+}
+
+fn can_be_named(text: &str) -> bool {
+    let mut letters = text.chars();
+    !text.is_empty() && letters.all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '.')
+}
+
 impl NamePattern {
-    /// Whether a service port is meant.
-    pub fn fits(&self, name: &PortName) -> bool {
-        let is_or_any =
-            |asked: &Option<String>, is: &str| asked.as_deref().is_none_or(|asked| asked == is);
-        self.service == name.service()
-            && is_or_any(&self.namespace, name.namespace())
-            && is_or_any(&self.port, name.port())
+    /// The same in a namespace. `svc/web` is kubectl's `web` there.
+    ///
+    /// # Errors
+    ///
+    /// If it is a name in another one.
+    pub fn within(&self, namespace: &str) -> Result<Self, OtherNamespace> {
+        match self.namespace.as_deref() {
+            Some(own) if own != namespace && !KINDS.contains(&own) => Err(OtherNamespace {
+                name: self.clone(),
+                namespace: namespace.to_owned(),
+            }),
+            _ => Ok(Self {
+                namespace: Some(namespace.into()),
+                ..self.clone()
+            }),
+        }
+    }
+
+    /// Whether a port of this Service is meant, whichever it is.
+    pub fn fits_service(&self, name: &PortName) -> bool {
+        let namespace = self.namespace.as_deref();
+        *self.service == *name.service() && namespace.is_none_or(|asked| asked == name.namespace())
+    }
+
+    /// Whether a service port is meant that is reached at ports of these numbers.
+    pub fn fits(&self, name: &PortName, numbers: impl IntoIterator<Item = u16>) -> bool {
+        let is_port = |asked: &str| {
+            // A port's name has a letter in it.
+            asked == name.port()
+                || asked
+                    .parse()
+                    .is_ok_and(|asked: u16| numbers.into_iter().any(|number| number == asked))
+        };
+        self.fits_service(name)
+            && self.port.as_deref().is_none_or(is_port)
+            && self
+                .protocol
+                .is_none_or(|asked| asked.as_str() == &*name.protocol)
     }
 }
 
@@ -62,36 +161,12 @@ impl fmt::Display for NamePattern {
             write!(f, "{namespace}/")?;
         }
         f.write_str(&self.service)?;
-        match &self.port {
-            Some(port) => write!(f, ":{port}"),
+        if let Some(port) = &self.port {
+            write!(f, ":{port}")?;
+        }
+        match self.protocol {
+            Some(protocol) => write!(f, "/{protocol}"),
             None => Ok(()),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[track_caller]
-    fn check(asked: &str, expected: bool) {
-        let port = PortName {
-            name: "shop/web:http".into(),
-            protocol: "tcp".into(),
-        };
-        let pattern: NamePattern = asked.parse().unwrap();
-        assert_eq!(pattern.fits(&port), expected, "{asked}");
-        assert_eq!(pattern.to_string(), asked);
-    }
-
-    #[test]
-    fn services_are_named_in_full_or_in_part() {
-        check("web", true);
-        check("shop/web", true);
-        check("shop/web:http", true);
-        check("web:http", true);
-        check("web:https", false);
-        check("other/web", false);
-        check("shop", false);
     }
 }

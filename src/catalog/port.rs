@@ -98,6 +98,11 @@ pub struct PortView {
 }
 
 impl PortView {
+    /// The numbers of the ports that it is reached at.
+    pub fn numbers(&self) -> impl Iterator<Item = u16> + Clone {
+        self.entrances.iter().map(|entrance| entrance.port)
+    }
+
     /// Whether any traffic reaches an endpoint.
     pub fn is_served(&self) -> bool {
         let mut fates = self.entrances.iter().map(|entrance| entrance.fate);

@@ -1,5 +1,7 @@
 //! Catalogs of small rulesets, written as the kernel prints them.
 
+mod names;
+
 use super::Catalog;
 use crate::rules::RuleSet;
 

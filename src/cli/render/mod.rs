@@ -21,6 +21,7 @@ use since::since;
 
 /// Prints the payload of one family, or what was asked of it.
 pub(super) fn render(args: &RenderArgs) -> anyhow::Result<()> {
+    let asked = args.which.asked()?;
     log::install_quiet()?;
     let config = file::desired(&args.file, &args.source, &args.rules)?;
     file::mention_ignored(&args.file, &args.rules);
@@ -41,7 +42,7 @@ pub(super) fn render(args: &RenderArgs) -> anyhow::Result<()> {
     };
     let before = since.map(|since| tracker(&since, family)).transpose()?;
     let shown = Shown {
-        services: &args.services,
+        asked: &asked,
         table: args.table.map(Into::into),
         is_annotated: args.annotate,
     };

@@ -49,10 +49,12 @@ impl fmt::Display for Object {
     }
 }
 
+type Numbers<'a> = std::iter::Copied<std::collections::btree_set::Iter<'a, u16>>;
+
 /// The objects of every chain.
 pub(super) struct Objects {
     chains: BTreeMap<Box<str>, Object>,
-    ports: BTreeSet<PortName>,
+    ports: BTreeMap<PortName, BTreeSet<u16>>,
 }
 
 impl Objects {
@@ -60,7 +62,7 @@ impl Objects {
     pub(super) fn of(trackers: &[&Tracker], options: &Options) -> Self {
         let mut objects = Self {
             chains: BTreeMap::new(),
-            ports: BTreeSet::new(),
+            ports: BTreeMap::new(),
         };
         for tracker in trackers {
             // A machine without rules takes every payload of ours; a test applies thousands.
@@ -73,6 +75,8 @@ impl Objects {
 
     fn add(&mut self, tracker: &Tracker, catalog: Catalog) {
         for (port, view) in catalog.ports {
+            let numbers = self.ports.entry(port.clone()).or_default();
+            numbers.extend(view.numbers());
             for chain in view.chains {
                 self.chains.insert(chain, Object::Service(port.clone()));
             }
@@ -82,13 +86,18 @@ impl Objects {
                 let object = Object::Endpoint(port.clone(), ip, slices);
                 self.chains.insert(endpoint.chain, object);
             }
-            self.ports.insert(port);
         }
     }
 
-    /// Every service port.
-    pub(super) fn ports(&self) -> impl Iterator<Item = &PortName> {
-        self.ports.iter()
+    /// Every service port, with the numbers of its ports.
+    pub(super) fn ports(&self) -> impl Iterator<Item = (&PortName, Numbers<'_>)> + Clone {
+        let ports = self.ports.iter();
+        ports.map(|(port, numbers)| (port, numbers.iter().copied()))
+    }
+
+    /// The numbers that a service port is reached at.
+    pub(super) fn numbers(&self, port: &PortName) -> impl Iterator<Item = u16> + Clone {
+        self.ports.get(port).into_iter().flatten().copied()
     }
 
     /// The object of one line; none for what all Services share.
@@ -106,7 +115,9 @@ impl Objects {
             name: first_word(rule.comment()?).into(),
             protocol: rule.protocol.as_ref()?.value.as_ref().into(),
         };
-        self.ports.contains(&port).then_some(Object::Service(port))
+        self.ports
+            .contains_key(&port)
+            .then_some(Object::Service(port))
     }
 }
 

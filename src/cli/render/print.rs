@@ -7,12 +7,12 @@
 use std::io::Write;
 
 use super::objects::{Object, Objects};
-use crate::catalog::NamePattern;
+use crate::catalog::Asked;
 use crate::rules::Table;
 
 /// What was asked for.
 pub(super) struct Shown<'a> {
-    pub(super) services: &'a [NamePattern],
+    pub(super) asked: &'a Asked,
     pub(super) table: Option<Table>,
     pub(super) is_annotated: bool,
 }
@@ -20,19 +20,12 @@ pub(super) struct Shown<'a> {
 impl Shown<'_> {
     /// Whether the payload is printed as it is.
     pub(super) fn is_everything(&self) -> bool {
-        self.services.is_empty() && self.table.is_none() && !self.is_annotated
+        self.asked.is_all() && self.table.is_none() && !self.is_annotated
     }
 
     /// That every Service that was named is there.
     pub(super) fn check_services(&self, objects: &Objects) -> anyhow::Result<()> {
-        for name in self.services {
-            anyhow::ensure!(
-                objects.ports().any(|port| name.fits(port)),
-                "no Service `{name}` has rules in this family\n\
-                 hint: `deltaproxy services` lists those that have"
-            );
-        }
-        Ok(())
+        Ok(self.asked.check(&objects.ports())?)
     }
 
     /// Prints it.
@@ -50,7 +43,7 @@ impl Shown<'_> {
                 continue;
             }
             let object = self.object(line, objects);
-            if !self.shows(table, object.as_ref()) {
+            if !self.shows(table, object.as_ref(), objects) {
                 continue;
             }
             // A table is named once something of it is shown.
@@ -72,17 +65,20 @@ impl Shown<'_> {
     }
 
     fn object(&self, line: &str, objects: &Objects) -> Option<Object> {
-        let is_asked = self.is_annotated || !self.services.is_empty();
+        let is_asked = self.is_annotated || !self.asked.is_all();
         is_asked.then(|| objects.of_line(line)).flatten()
     }
 
-    fn shows(&self, table: Option<Table>, object: Option<&Object>) -> bool {
+    fn shows(&self, table: Option<Table>, object: Option<&Object>, objects: &Objects) -> bool {
         if self.table.is_some() && self.table != table {
             return false;
         }
-        if self.services.is_empty() {
+        if self.asked.is_all() {
             return true;
         }
-        object.is_some_and(|object| self.services.iter().any(|name| name.fits(object.port())))
+        object.is_some_and(|object| {
+            self.asked
+                .fits(object.port(), &objects.numbers(object.port()))
+        })
     }
 }

@@ -6,39 +6,55 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use super::row::Row;
-use crate::catalog::{Entrance, PortName};
-use crate::config::{AddressPattern, ServicesArgs};
+use crate::catalog::{Asked, Entrance, Missing};
+use crate::config::{AddressPattern, ServicesArgs, Unusable};
 
-/// Whether anything less than all is asked for.
-pub(super) fn is_any(args: &ServicesArgs) -> bool {
-    !args.names.is_empty() || args.namespace.is_some() || args.address.is_some()
+/// What is asked for.
+pub(super) struct Filter {
+    asked: Asked,
+    address: Option<AddressPattern>,
 }
 
-/// The rows that are asked for.
-pub(super) fn chosen(rows: Vec<Row>, args: &ServicesArgs, node: &BTreeSet<IpAddr>) -> Vec<Row> {
-    let is_named = |name: &PortName| {
-        args.names.is_empty() || args.names.iter().any(|pattern| pattern.fits(name))
-    };
-    let has_address = |row: &Row| {
-        args.address
-            .is_none_or(|pattern| is_reached(row, pattern, node))
-    };
-    let mut rows = rows;
-    rows.retain(|row| is_in_namespace(row, args) && is_named(&row.name) && has_address(row));
-    rows
+impl Filter {
+    /// As the flags say.
+    pub(super) fn new(args: &ServicesArgs) -> Result<Self, Unusable> {
+        Ok(Self {
+            asked: args.which.asked()?,
+            address: args.address,
+        })
+    }
+
+    /// Whether everything is asked for.
+    pub(super) fn is_all(&self) -> bool {
+        self.asked.is_all() && self.address.is_none()
+    }
+
+    /// The rows that are asked for.
+    pub(super) fn chosen(&self, mut rows: Vec<Row>, node: &BTreeSet<IpAddr>) -> Vec<Row> {
+        rows.retain(|row| {
+            self.asked.fits(&row.name, &row.numbers())
+                && self
+                    .address
+                    .is_none_or(|pattern| is_reached(row, pattern, node))
+        });
+        rows
+    }
+
+    /// That each name is that of a row.
+    pub(super) fn check(&self, rows: &[Row]) -> Result<(), Missing> {
+        let known = rows.iter().map(|row| (&row.name, row.numbers()));
+        self.asked.check(&known)
+    }
 }
 
 /// Every Service's name with its namespace, for completion: what is typed of a name already is the
 /// shell's business.
 pub(super) fn names(rows: &[Row], args: &ServicesArgs) -> BTreeSet<String> {
-    let rows = rows.iter().filter(|row| is_in_namespace(row, args));
+    let namespace = args.which.namespace.as_deref();
+    let is_there = |row: &&Row| namespace.is_none_or(|asked| asked == row.name.namespace());
+    let rows = rows.iter().filter(is_there);
     rows.map(|row| format!("{}/{}", row.name.namespace(), row.name.service()))
         .collect()
-}
-
-fn is_in_namespace(row: &Row, args: &ServicesArgs) -> bool {
-    let namespace = args.namespace.as_deref();
-    namespace.is_none_or(|namespace| namespace == row.name.namespace())
 }
 
 /// Whether traffic to the address enters there, or is answered from it.

@@ -13,13 +13,15 @@ use std::io::{self, Write};
 use super::snapshot::{Origin, Snapshot};
 use super::{log, output};
 use crate::config::{ServicesArgs, ServicesOutput};
+use filter::Filter;
 use table::Table;
 
 /// Prints one line for each service port.
 pub(super) fn services(args: &ServicesArgs) -> anyhow::Result<()> {
+    let filter = Filter::new(args)?;
     log::install_quiet()?;
     if args.watch {
-        return watch::watch(args);
+        return watch::watch(args, &filter);
     }
     let snapshot = Snapshot::load(&args.origin)?;
     let (rows, stale) = row::rows(&snapshot);
@@ -29,9 +31,10 @@ pub(super) fn services(args: &ServicesArgs) -> anyhow::Result<()> {
             Ok(names.iter().try_for_each(|name| writeln!(out, "{name}"))?)
         });
     }
-    let rows = filter::chosen(rows, args, &snapshot.node_addresses);
-    if rows.is_empty() {
-        say_empty(&snapshot.origin, args);
+    let named = filter.check(&rows);
+    let rows = filter.chosen(rows, &snapshot.node_addresses);
+    if rows.is_empty() && named.is_ok() {
+        say_empty(&snapshot.origin, &filter);
     }
     output::stdout(|out| match args.output {
         ServicesOutput::Json => document::write_json(out, &rows, stale),
@@ -44,12 +47,14 @@ pub(super) fn services(args: &ServicesArgs) -> anyhow::Result<()> {
             }
             Ok(table.write(out, !args.no_headers)?)
         }
-    })
+    })?;
+    // What was found is worth seeing, whatever else was typed.
+    Ok(named?)
 }
 
 /// Nothing found is not a failure, but whoever looks at an empty screen should know why.
-fn say_empty(origin: &Origin, args: &ServicesArgs) {
-    let is_filtered = filter::is_any(args);
+fn say_empty(origin: &Origin, filter: &Filter) {
+    let is_filtered = !filter.is_all();
     let which = if is_filtered { "such " } else { "" };
     let place = match origin {
         Origin::Live(backend) => format!("the kernel's rules ({backend})"),

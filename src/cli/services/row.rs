@@ -87,6 +87,12 @@ impl Row {
         pairs.filter_map(|(family, view)| Some((family, view.as_ref()?)))
     }
 
+    /// The numbers of the ports that it is reached at, of both families.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = u16> + Clone {
+        let views = [&self.views.v4, &self.views.v6].into_iter();
+        views.flatten().flat_map(PortView::numbers)
+    }
+
     /// Of both families.
     pub(super) fn entrances(&self) -> impl Iterator<Item = &Entrance> {
         self.views().flat_map(|(_, view)| &view.entrances)

@@ -13,21 +13,27 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::Serialize;
 use tracing::subscriber::{NoSubscriber, with_default};
 
+use super::filter::Filter;
 use super::row::{self, Row};
 use super::table::{self, Table};
-use super::{document, filter, say_empty};
+use super::{document, say_empty};
 use crate::catalog::PortName;
 use crate::cli::output;
 use crate::cli::snapshot::Snapshot;
 use crate::config::{ServicesArgs, ServicesOutput, Unusable};
 
 /// Goes on until nobody reads any more.
-pub(super) fn watch(args: &ServicesArgs) -> anyhow::Result<()> {
+pub(super) fn watch(args: &ServicesArgs, filter: &Filter) -> anyhow::Result<()> {
     let interval = interval(args)?;
     let snapshot = Snapshot::load(&args.origin)?;
-    let mut known = rows(&snapshot, args);
+    let all = row::rows(&snapshot).0;
+    // What is not there may come.
+    if let Err(missing) = filter.check(&all) {
+        say(&format!("warning: {missing}\n"));
+    }
+    let mut known = filter.chosen(all, &snapshot.node_addresses);
     if known.is_empty() {
-        say_empty(&snapshot.origin, args);
+        say_empty(&snapshot.origin, filter);
     }
     drop(snapshot);
     let mut printer = Printer::new(args);
@@ -38,7 +44,7 @@ pub(super) fn watch(args: &ServicesArgs) -> anyhow::Result<()> {
         let load = || Snapshot::load(&args.origin);
         match with_default(NoSubscriber::default(), load) {
             Ok(snapshot) => {
-                let rows = rows(&snapshot, args);
+                let rows = filter.chosen(row::rows(&snapshot).0, &snapshot.node_addresses);
                 printer.write(&changes(&known, &rows))?;
                 known = rows;
                 complaint.clear();
@@ -62,17 +68,17 @@ fn interval(args: &ServicesArgs) -> Result<PollTimeout, Unusable> {
         .ok_or_else(|| unusable("interval", "must be more than 0, and less than 24 days"))
 }
 
-fn rows(snapshot: &Snapshot, args: &ServicesArgs) -> Vec<Row> {
-    filter::chosen(row::rows(snapshot).0, args, &snapshot.node_addresses)
-}
-
 fn say_once(complaint: &mut String, error: &anyhow::Error) {
     let text = format!("error: {error:#}\n");
     if text != *complaint {
-        // If stderr is gone, stdout is still worth writing to.
-        let _ = io::stderr().write_all(text.as_bytes());
+        say(&text);
         *complaint = text;
     }
+}
+
+fn say(text: &str) {
+    // If stderr is gone, stdout is still worth writing to.
+    let _ = io::stderr().write_all(text.as_bytes());
 }
 
 /// Waits. Whoever does not read any more is noticed although there is nothing to write.

@@ -8,6 +8,7 @@
 //!
 //! Upstream: `cmd/kube-proxy/app/options.go`, `AddFlags` (v1.36)
 
+mod asked;
 mod diff;
 mod explain;
 mod file;
@@ -22,6 +23,7 @@ mod source;
 mod sync;
 mod unused;
 
+pub(super) use asked::AskedArgs;
 pub use diff::{DiffArgs, DiffFormat};
 pub use explain::{ExplainArgs, GraphArg, OutputArg};
 pub use file::RulesFileArgs;

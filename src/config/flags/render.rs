@@ -5,16 +5,15 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::sync::PartialRestoreArg;
-use super::{RulesArgs, RulesFileArgs, SourceArgs};
-use crate::catalog::NamePattern;
+use super::{AskedArgs, RulesArgs, RulesFileArgs, SourceArgs};
 use crate::rules::Table;
 
 /// Flags of `render`.
 #[derive(Debug, Clone, Args)]
 pub struct RenderArgs {
-    /// Only what these Services have, for reading: namespace/name, or a name alone
-    #[arg(value_name = "SERVICE")]
-    pub services: Vec<NamePattern>,
+    /// Which Services; cut down to some, a payload is for reading.
+    #[command(flatten)]
+    pub which: AskedArgs,
     /// Whose rules
     #[arg(
         long,

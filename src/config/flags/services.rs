@@ -8,19 +8,15 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 
-use super::OriginArgs;
-use crate::catalog::NamePattern;
+use super::{AskedArgs, OriginArgs};
 use crate::config::duration::GoDuration;
 
 /// Flags of `services`.
 #[derive(Debug, Clone, Args)]
 pub struct ServicesArgs {
-    /// Only these: `web`, `shop/web`, `web:http` or `shop/web:http`
-    #[arg(value_name = "NAME")]
-    pub names: Vec<NamePattern>,
-    /// Only Services of this namespace
-    #[arg(short, long, value_name = "NAMESPACE")]
-    pub namespace: Option<String>,
+    /// Which Services.
+    #[command(flatten)]
+    pub which: AskedArgs,
     /// Only what is reached at, or answered from, this address: `10.96.0.10`, `[fd00::1]:53`
     #[arg(long, value_name = "IP[:PORT]")]
     pub address: Option<AddressPattern>,
@@ -111,11 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_addresses() {
-        check::<NamePattern>(
-            &["web", "shop/web", "shop/web:http", "web:http"],
-            &["", "/web", "shop/", "web:", ":http", "a/b/c", "a:b:c"],
-        );
+    fn addresses() {
         check::<AddressPattern>(
             &[
                 "10.0.0.1",

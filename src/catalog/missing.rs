@@ -1,0 +1,88 @@
+//! What to say of a name that fits no service port.
+//!
+//! Apart so that a typo is told in the same words by every command.
+
+use super::pattern::{KINDS, NamePattern};
+use super::port::PortName;
+use super::similar::{self, Similar};
+
+/// Why a name fits nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoSuch {
+    /// No Service is called that; perhaps one of these is meant.
+    #[error("no Service `{asked}` has rules{similar}{}", kind_hint(.asked))]
+    Service {
+        /// As asked for.
+        asked: NamePattern,
+        /// Names that look like it.
+        similar: Similar,
+    },
+    /// The Service has no such port.
+    #[error("`{asked}` has no such port{similar}")]
+    Port {
+        /// As asked for.
+        asked: NamePattern,
+        /// The ports that it has.
+        similar: Similar,
+    },
+}
+
+/// Why some names fit nothing: at least one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", lines(_0))]
+pub struct Missing(pub Vec<NoSuch>);
+
+fn lines(all: &[NoSuch]) -> String {
+    let lines: Vec<String> = all.iter().map(ToString::to_string).collect();
+    lines.join("\n")
+}
+
+impl NoSuch {
+    /// Nothing, if the name fits one of those that there are; each comes with the numbers of its
+    /// ports.
+    pub fn of<'c, N: IntoIterator<Item = u16>>(
+        asked: &NamePattern,
+        known: &(impl Iterator<Item = (&'c PortName, N)> + Clone),
+    ) -> Option<Self> {
+        if known
+            .clone()
+            .any(|(name, numbers)| asked.fits(name, numbers))
+        {
+            return None;
+        }
+        let own = known
+            .clone()
+            .filter(|(name, _)| asked.fits_service(name))
+            .map(|(name, numbers)| in_full(name, numbers));
+        let own = Similar(own.collect());
+        let asked = asked.clone();
+        Some(if own.0.is_empty() {
+            let similar = similar::services(&asked, known.clone().map(|(name, _)| name));
+            Self::Service { asked, similar }
+        } else {
+            Self::Port {
+                asked,
+                similar: own,
+            }
+        })
+    }
+}
+
+/// A spelling by which the service port can be asked for.
+fn in_full(name: &PortName, numbers: impl IntoIterator<Item = u16>) -> String {
+    let number = numbers.into_iter().min().map(|number| number.to_string());
+    let port = match name.port() {
+        "" => number.unwrap_or_default(),
+        port => port.to_owned(),
+    };
+    let (namespace, service) = (name.namespace(), name.service());
+    format!("{namespace}/{service}:{port}/{}", name.protocol)
+}
+
+fn kind_hint(asked: &NamePattern) -> String {
+    let namespace = asked.namespace.as_deref();
+    match namespace.filter(|namespace| KINDS.contains(namespace)) {
+        Some(kind) => format!("\nhint: `{kind}/` is read as a namespace; leave it out"),
+        None => String::new(),
+    }
+}
