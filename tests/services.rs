@@ -132,6 +132,102 @@ fn a_name_that_nothing_has_is_a_failure() {
     assert_eq!(output.status.code(), Some(1));
 }
 
+/// A dump of a node without the lines that have a text in them, and with more chains.
+fn damaged(part: &str, chains: &[&str]) -> tempfile::NamedTempFile {
+    let saved = std::fs::read_to_string("tests/explain/modern.save").unwrap();
+    let kept = saved.lines().filter(|line| !line.contains(part));
+    let chains: Vec<String> = chains
+        .iter()
+        .map(|chain| format!(":{chain} - [0:0]\n"))
+        .collect();
+    let chains = chains.concat();
+    let text = format!("{}\n", kept.collect::<Vec<_>>().join("\n"));
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(
+        file.path(),
+        text.replace("*nat\n", &format!("*nat\n{chains}")),
+    )
+    .unwrap();
+    file
+}
+
+#[test]
+fn what_nothing_leads_to_is_not_served() {
+    let dump = damaged("-j KUBE-NODEPORTS", &[]);
+    let from_save = format!("--from-save={}", dump.path().display());
+    let output = run(&[&from_save, "web", "--no-headers"]);
+    let row = text(&output.stdout);
+    let words: Vec<&str> = row.split_whitespace().collect();
+    assert_eq!(
+        (words[5], words[7]),
+        ("80:30080(unreachable)/tcp", "3"),
+        "{row}"
+    );
+    let said = text(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(
+        said.starts_with(
+            "note: nothing leads from `KUBE-SERVICES` to `KUBE-NODEPORTS` (nat, IPv4)"
+        ),
+        "{said}"
+    );
+    assert!(said.contains("\nhint: a full sync"), "{said}");
+    let json = text(&run(&[&from_save, "-ojson"]).stdout);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let gap =
+        serde_json::json!([{"family": "IPv4", "from": "KUBE-SERVICES", "to": "KUBE-NODEPORTS"}]);
+    assert_eq!(json["missingJumps"], gap);
+    let fates = json["servicePorts"].as_array().unwrap().iter();
+    let fates = fates.flat_map(|port| port["entrances"].as_array().unwrap());
+    assert_eq!(fates.filter(|one| one["fate"] == "Unreachable").count(), 1);
+
+    let dump = damaged("-A PREROUTING", &[]);
+    let from_save = format!("--from-save={}", dump.path().display());
+    let output = run(&[&from_save, "web", "--no-headers"]);
+    let row = text(&output.stdout);
+    assert!(row.contains(" 3(unreachable) "), "{row}");
+    assert!(text(&output.stderr).contains("`PREROUTING`"));
+}
+
+#[test]
+fn chains_that_are_left_over_are_told_under_a_table() {
+    let names = ["A", "B", "C", "D"].map(|name| format!("KUBE-SVC-{name}"));
+    let dump = damaged("nothing", &names.each_ref().map(String::as_str));
+    let from_save = format!("--from-save={}", dump.path().display());
+    let said = text(&run(&[&from_save]).stderr);
+    assert_eq!(
+        said,
+        "note: chains that nothing leads to (nat, IPv4): 4: KUBE-SVC-A, KUBE-SVC-B, KUBE-SVC-C, \
+         ...; a full sync deletes them\n"
+    );
+    // They are of none of these, and documents have them.
+    for args in [&["web"][..], &["-n=shop"], &["-ojson"]] {
+        let output = run(&[&[from_save.as_str()], args].concat());
+        assert_eq!(text(&output.stderr), "", "{args:?}");
+    }
+}
+
+#[test]
+fn endpoints_are_those_of_every_policy_each_counted_once() {
+    let counts = |dump: &str, name: &str| {
+        let from_save = format!("--from-save=tests/dumps/{dump}");
+        let row = shown(&[&from_save, name, "--no-headers"]);
+        let words: Vec<String> = row.split_whitespace().map(str::to_owned).collect();
+        words[6..9].join(" ")
+    };
+    // Two in the cluster, one of them here.
+    assert_eq!(
+        counts("kube-proxy-1.29-v4.save", "traefik:web"),
+        "Cluster/Local 2 1"
+    );
+    assert_eq!(
+        counts("kube-proxy-1.23-v6.save", "six"),
+        "Cluster/Local 1 0"
+    );
+    // Of those elsewhere no rule knows.
+    assert_eq!(counts("kube-proxy-1.23-v6.save", "here"), "Local 1 1");
+}
+
 #[test]
 fn nothing_is_said_on_stderr_and_is_no_failure() {
     for (args, expected) in [

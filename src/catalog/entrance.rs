@@ -64,6 +64,9 @@ pub enum Fate {
     Dropped,
     /// Refused at once: there is no endpoint.
     Rejected,
+    /// Not asked about Services at all: a jump is missing on the way there. Only of a catalog that
+    /// [heeds gaps](super::Catalog::heed_gaps).
+    Unreachable,
 }
 
 impl Fate {
@@ -73,6 +76,7 @@ impl Fate {
             Self::Served => "Served",
             Self::Dropped => "Dropped",
             Self::Rejected => "Rejected",
+            Self::Unreachable => "Unreachable",
         }
     }
 }

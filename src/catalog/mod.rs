@@ -15,6 +15,7 @@ mod entrance;
 mod missing;
 mod pattern;
 mod port;
+mod reach;
 mod read;
 mod similar;
 mod stale;
@@ -30,6 +31,7 @@ pub use entrance::{Entrance, Fate, Kind};
 pub use missing::{Missing, NoSuch};
 pub use pattern::{NamePattern, NoName, OtherNamespace};
 pub use port::{Policy, PortName, PortView};
+pub use reach::{Extent, Gap};
 pub use similar::Similar;
 pub use stale::is_service_chain;
 

@@ -130,15 +130,22 @@ Examples:
   Service ports without any endpoint:
     deltaproxy services -o json | jq -r '.servicePorts[] | select(.endpoints == []) | .service'
 
-A row is of both families: `3+3` are endpoints of IPv4 and of IPv6. LOCAL are those on this node,
-where a policy asks for them. Rules do not say which endpoints are terminating, and headless
-Services have no rules.
+A row is of both families: `3+3` are endpoints of IPv4 and of IPv6. ENDPOINTS are those that traffic
+may go to under any policy, each counted once; LOCAL are those of them on this node, where a policy
+asks for them. If all policies are Local, rules know of no others. Rules do not say which endpoints
+are terminating, and headless Services have no rules. `(unreachable)` is what no built-in chain leads
+to, so that nothing gets there: stderr says which jump is missing.
 
 JSON and YAML have one entry for each service port and family, sorted: namespace, service, port,
 protocol, family, type, entrances (kind, ip, port, fate, chain), internalTrafficPolicy,
 externalTrafficPolicy, affinitySeconds, sourceRanges, endpoints (address, chain, clusterShare,
-localShare), chains and rules. Fields may be added, nothing else changes. With --watch, each line
-or document is one `servicePort` and its `event`: ADDED, CHANGED or GONE.";
+localShare), chains and rules. A fate is Served, Dropped, Rejected or Unreachable. Beside servicePorts
+there are staleChains (family, chain) and missingJumps (family, from, to). Fields may be added,
+nothing else changes. With --watch, each line or document is one `servicePort` and its `event`:
+ADDED, CHANGED or GONE.
+
+Exit codes: 0 listed, if only nothing; 1 failed, or no Service of a NAME has rules; 64 unusable
+flags.";
 
 const EXPLAIN_EXAMPLES: &str = "\
 Examples:

@@ -121,6 +121,7 @@ const fn now(fate: Fate) -> &'static str {
         Fate::Served => "now served",
         Fate::Dropped => "now dropped: no endpoint on this node",
         Fate::Rejected => "now refused: no endpoints",
+        Fate::Unreachable => "now unreachable: a jump is missing",
     }
 }
 
@@ -129,6 +130,7 @@ const fn refused(fate: Fate) -> &'static str {
         Fate::Served => "",
         Fate::Dropped => ", dropped: no endpoint on this node",
         Fate::Rejected => ", refused: no endpoints",
+        Fate::Unreachable => ", unreachable: a jump is missing",
     }
 }
 

@@ -1,6 +1,7 @@
 //! Catalogs of small rulesets, written as the kernel prints them.
 
 mod names;
+mod reach;
 
 use super::Catalog;
 use crate::rules::RuleSet;

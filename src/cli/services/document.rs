@@ -24,6 +24,8 @@
 //!   rules: 17
 //! staleChains:                     # of the nat table
 //! - {family: IPv4, chain: KUBE-SVC-...}
+//! missingJumps:                    # of the nat table; what is behind them has fate Unreachable
+//! - {family: IPv4, from: KUBE-SERVICES, to: KUBE-NODEPORTS}
 //! ```
 
 use std::io::Write;
@@ -31,7 +33,8 @@ use std::net::IpAddr;
 
 use serde::Serialize;
 
-use super::row::{Row, ServiceType, Stale};
+use super::beside::Beside;
+use super::row::{Row, ServiceType};
 use crate::catalog::{Endpoint, Entrance, Policy, PortName, PortView};
 use crate::net::IpFamily;
 
@@ -39,7 +42,8 @@ use crate::net::IpFamily;
 #[serde(rename_all = "camelCase")]
 struct Document<'a> {
     service_ports: Vec<Entry<'a>>,
-    stale_chains: Vec<StaleChain>,
+    stale_chains: Vec<StaleChain<'a>>,
+    missing_jumps: Vec<MissingJump>,
 }
 
 #[derive(Debug, Serialize)]
@@ -80,20 +84,27 @@ struct Answerer<'a> {
 }
 
 #[derive(Debug, Serialize)]
-struct StaleChain {
+struct StaleChain<'a> {
     family: &'static str,
-    chain: Box<str>,
+    chain: &'a str,
+}
+
+#[derive(Debug, Serialize)]
+struct MissingJump {
+    family: &'static str,
+    from: &'static str,
+    to: &'static str,
 }
 
 /// Indented, with a final line break.
-pub(super) fn write_json(out: &mut dyn Write, rows: &[Row], stale: Stale) -> anyhow::Result<()> {
-    serde_json::to_writer_pretty(&mut *out, &document(rows, stale))?;
+pub(super) fn write_json(out: &mut dyn Write, rows: &[Row], beside: &Beside) -> anyhow::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, &document(rows, beside))?;
     Ok(writeln!(out)?)
 }
 
 /// One document.
-pub(super) fn write_yaml(out: &mut dyn Write, rows: &[Row], stale: Stale) -> anyhow::Result<()> {
-    Ok(out.write_all(serde_saphyr::to_string(&document(rows, stale))?.as_bytes())?)
+pub(super) fn write_yaml(out: &mut dyn Write, rows: &[Row], beside: &Beside) -> anyhow::Result<()> {
+    Ok(out.write_all(serde_saphyr::to_string(&document(rows, beside))?.as_bytes())?)
 }
 
 /// The entries of a row.
@@ -102,17 +113,20 @@ pub(super) fn entries(row: &Row) -> impl Iterator<Item = Entry<'_>> {
         .map(|(family, view)| entry(&row.name, family, view))
 }
 
-fn document(rows: &[Row], stale: Stale) -> Document<'_> {
-    let stale = stale.into_pairs().into_iter();
-    let stale_chains = stale.flat_map(|(family, chains)| {
-        let family = family.as_str();
-        chains
-            .into_iter()
-            .map(move |chain| StaleChain { family, chain })
+fn document<'a>(rows: &'a [Row], beside: &'a Beside) -> Document<'a> {
+    let stale = beside.stale().map(|(family, chain)| StaleChain {
+        family: family.as_str(),
+        chain,
+    });
+    let missing = beside.gaps().map(|(family, gap)| MissingJump {
+        family: family.as_str(),
+        from: gap.from(),
+        to: gap.to(),
     });
     Document {
         service_ports: rows.iter().flat_map(entries).collect(),
-        stale_chains: stale_chains.collect(),
+        stale_chains: stale.collect(),
+        missing_jumps: missing.collect(),
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Apart because it knows how that looks, and [`catalog`](crate::catalog) what is in it.
 
+mod beside;
 mod document;
 mod filter;
 mod row;
@@ -24,7 +25,7 @@ pub(super) fn services(args: &ServicesArgs) -> anyhow::Result<()> {
         return watch::watch(args, &filter);
     }
     let snapshot = Snapshot::load(&args.origin)?;
-    let (rows, stale) = row::rows(&snapshot);
+    let (rows, beside) = row::rows(&snapshot);
     if args.only_names {
         let names = filter::names(&rows, args);
         return output::stdout(|out| {
@@ -36,9 +37,10 @@ pub(super) fn services(args: &ServicesArgs) -> anyhow::Result<()> {
     if rows.is_empty() && named.is_ok() {
         say_empty(&snapshot.origin, &filter);
     }
+    say(&beside.note(&filter, args.output));
     output::stdout(|out| match args.output {
-        ServicesOutput::Json => document::write_json(out, &rows, stale),
-        ServicesOutput::Yaml => document::write_yaml(out, &rows, stale),
+        ServicesOutput::Json => document::write_json(out, &rows, &beside),
+        ServicesOutput::Yaml => document::write_yaml(out, &rows, &beside),
         ServicesOutput::Table | ServicesOutput::Wide => {
             let columns = table::columns(args.output == ServicesOutput::Wide);
             let mut table = Table::new(None, columns);
@@ -68,6 +70,10 @@ fn say_empty(origin: &Origin, filter: &Filter) {
     if let (Origin::Live(_), false) = (origin, is_filtered) {
         text.push_str("hint: does a kube-proxy in mode iptables run here, with this backend?\n");
     }
+    say(&text);
+}
+
+fn say(text: &str) {
     // If stderr is gone, nobody waits for an explanation.
     let _ = io::stderr().write_all(text.as_bytes());
 }

@@ -5,8 +5,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::catalog::{Catalog, Entrance, Kind, PortName, PortView};
-use crate::cli::snapshot::Snapshot;
+use super::beside::Beside;
+use crate::catalog::{Catalog, Entrance, Extent, Kind, PortName, PortView};
+use crate::cli::snapshot::{Origin, Snapshot};
 use crate::net::{IpFamily, PerFamily};
 
 /// A service port that at least one family has.
@@ -16,16 +17,19 @@ pub(super) struct Row {
     pub(super) views: PerFamily<Option<PortView>>,
 }
 
-/// Chains that no service port has.
-pub(super) type Stale = PerFamily<Vec<Box<str>>>;
-
-/// All rows, sorted by namespace, Service, port and protocol, and the stale chains.
-pub(super) fn rows(snapshot: &Snapshot) -> (Vec<Row>, Stale) {
-    let mut stale = Stale::default();
+/// All rows, sorted by namespace, Service, port and protocol, and what is beside them.
+pub(super) fn rows(snapshot: &Snapshot) -> (Vec<Row>, Beside) {
+    let mut beside = Beside::default();
     let mut rows: BTreeMap<PortName, PerFamily<Option<PortView>>> = BTreeMap::new();
     for (family, rules) in snapshot.rules.as_ref().into_pairs() {
-        let catalog = Catalog::read(rules);
-        *stale.get_mut(family) = catalog.stale;
+        let mut catalog = Catalog::read(rules);
+        let extent = match snapshot.origin {
+            Origin::Live(_) => Extent::Kernel,
+            Origin::Saved(_) => Extent::guess(rules),
+            Origin::Desired => Extent::Payload,
+        };
+        let gaps = catalog.heed_gaps(rules, extent);
+        beside.add(family, catalog.stale, gaps);
         for (name, view) in catalog.ports {
             *rows.entry(name).or_default().get_mut(family) = Some(view);
         }
@@ -34,7 +38,7 @@ pub(super) fn rows(snapshot: &Snapshot) -> (Vec<Row>, Stale) {
     let mut rows: Vec<Row> = rows.collect();
     // Not the order of the whole names: `/` and `:` are neither the first nor the last letters.
     rows.sort_by(|left, right| left.key().cmp(&right.key()));
-    (rows, stale)
+    (rows, beside)
 }
 
 /// `spec.type`, as far as rules show it: the least that has such entrances.

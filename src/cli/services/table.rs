@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use anstyle::{AnsiColor, Style};
 
 use super::row::{Row, ServiceType};
-use crate::catalog::{Kind, Policy, PortView};
+use crate::catalog::{Fate, Kind, Policy, PortView};
 
 /// A column's heading, and what it says of a row.
 pub(super) type Column = (&'static str, fn(&Row) -> String);
@@ -27,7 +27,7 @@ const COLUMNS: &[Column] = &[
     }),
     ("PORT(S)", ports),
     ("POLICY", policy),
-    (ENDPOINTS, |row| each(row, |view| view.endpoints.len())),
+    (ENDPOINTS, endpoints),
     ("LOCAL", local),
     ("CHAINS", |row| sum(row, |view| view.chains.len())),
     ("RULES", |row| sum(row, |view| view.rules)),
@@ -49,6 +49,7 @@ const WIDE: &[Column] = &[
 const ENDPOINTS: &str = "ENDPOINTS";
 const NONE: &str = "<none>";
 const UNKNOWN: &str = "<unknown>";
+const UNREACHABLE: &str = "(unreachable)";
 
 /// The columns of a table.
 pub(super) fn columns(is_wide: bool) -> Vec<Column> {
@@ -117,7 +118,8 @@ const GAP: usize = 3;
 
 /// Who answers nobody is what people look for.
 fn style(heading: &str, cell: &str) -> Style {
-    let nobody = cell.split('+').all(|count| count == "0");
+    let is_nobody = |count: &str| count == "0" || count.ends_with(UNREACHABLE);
+    let nobody = cell.split('+').all(is_nobody);
     match heading {
         ENDPOINTS if nobody => AnsiColor::Red.on_default(),
         _ => Style::new(),
@@ -148,7 +150,10 @@ fn addresses(row: &Row, is_asked: impl Fn(Kind) -> bool) -> String {
 fn port_of(row: &Row, kind: Kind) -> BTreeSet<String> {
     let entrances = row.entrances().filter(|entrance| entrance.kind == kind);
     entrances
-        .map(|entrance| entrance.port.to_string())
+        .map(|entrance| match entrance.fate {
+            Fate::Unreachable => format!("{}{UNREACHABLE}", entrance.port),
+            _ => entrance.port.to_string(),
+        })
         .collect()
 }
 
@@ -163,6 +168,16 @@ fn ports(row: &Row) -> String {
         text = format!("{text}:{port}");
     }
     format!("{text}/{}", row.name.protocol)
+}
+
+/// How many there are, and whether anything leads there.
+fn endpoints(row: &Row) -> String {
+    each(row, |view| {
+        let mut fates = view.entrances.iter().map(|entrance| entrance.fate);
+        let is_cut_off = !view.is_served() && fates.any(|fate| fate == Fate::Unreachable);
+        let mark = if is_cut_off { UNREACHABLE } else { "" };
+        format!("{}{mark}", view.endpoints.len())
+    })
 }
 
 fn policy(row: &Row) -> String {
@@ -188,7 +203,8 @@ fn local(row: &Row) -> String {
     }
     each(row, |view| {
         let endpoints = view.endpoints.iter();
-        endpoints.filter(|one| one.local.is_some()).count()
+        let local = endpoints.filter(|one| one.local.is_some());
+        local.count().to_string()
     })
 }
 
@@ -198,8 +214,8 @@ fn affinity(row: &Row) -> String {
 }
 
 /// A number of each family, joined by `+` where both have the service port.
-fn each(row: &Row, count: impl Fn(&PortView) -> usize) -> String {
-    let counts = row.views().map(|(_, view)| count(view).to_string());
+fn each(row: &Row, count: impl Fn(&PortView) -> String) -> String {
+    let counts = row.views().map(|(_, view)| count(view));
     counts.collect::<Vec<_>>().join("+")
 }
 

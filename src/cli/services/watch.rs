@@ -4,7 +4,7 @@
 //! netfilter tells nobody when rules change, at least not with both backends.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use tracing::subscriber::{NoSubscriber, with_default};
 use super::filter::Filter;
 use super::row::{self, Row};
 use super::table::{self, Table};
-use super::{document, say_empty};
+use super::{document, say, say_empty};
 use crate::catalog::PortName;
 use crate::cli::output;
 use crate::cli::snapshot::Snapshot;
@@ -26,7 +26,7 @@ use crate::config::{ServicesArgs, ServicesOutput, Unusable};
 pub(super) fn watch(args: &ServicesArgs, filter: &Filter) -> anyhow::Result<()> {
     let interval = interval(args)?;
     let snapshot = Snapshot::load(&args.origin)?;
-    let all = row::rows(&snapshot).0;
+    let (all, beside) = row::rows(&snapshot);
     // What is not there may come.
     if let Err(missing) = filter.check(&all) {
         say(&format!("warning: {missing}\n"));
@@ -38,19 +38,23 @@ pub(super) fn watch(args: &ServicesArgs, filter: &Filter) -> anyhow::Result<()> 
     drop(snapshot);
     let mut printer = Printer::new(args);
     printer.write(&changes(&[], &known))?;
-    let mut complaint = String::new();
+    let mut note = Said::default();
+    note.say(beside.note(filter, args.output));
+    let mut complaint = Said::default();
     while !is_reader_gone(interval)? {
         // What there is to say of objects was said the first time.
         let load = || Snapshot::load(&args.origin);
         match with_default(NoSubscriber::default(), load) {
             Ok(snapshot) => {
-                let rows = filter.chosen(row::rows(&snapshot).0, &snapshot.node_addresses);
+                let (rows, beside) = row::rows(&snapshot);
+                let rows = filter.chosen(rows, &snapshot.node_addresses);
                 printer.write(&changes(&known, &rows))?;
                 known = rows;
-                complaint.clear();
+                note.say(beside.note(filter, args.output));
+                complaint = Said::default();
             }
             // A lock that is taken, a file half written: what was true is still the best to know.
-            Err(error) => say_once(&mut complaint, &error),
+            Err(error) => complaint.say(format!("error: {error:#}\n")),
         }
     }
     Ok(())
@@ -68,17 +72,17 @@ fn interval(args: &ServicesArgs) -> Result<PollTimeout, Unusable> {
         .ok_or_else(|| unusable("interval", "must be more than 0, and less than 24 days"))
 }
 
-fn say_once(complaint: &mut String, error: &anyhow::Error) {
-    let text = format!("error: {error:#}\n");
-    if text != *complaint {
-        say(&text);
-        *complaint = text;
-    }
-}
+/// What was said last on stderr, and is not said again.
+#[derive(Debug, Default)]
+struct Said(String);
 
-fn say(text: &str) {
-    // If stderr is gone, stdout is still worth writing to.
-    let _ = io::stderr().write_all(text.as_bytes());
+impl Said {
+    fn say(&mut self, text: String) {
+        if text != self.0 {
+            say(&text);
+            self.0 = text;
+        }
+    }
 }
 
 /// Waits. Whoever does not read any more is noticed although there is nothing to write.

@@ -1,0 +1,82 @@
+//! Jumps that are missing on the way to service ports.
+
+use super::SAVED;
+use crate::catalog::{Catalog, Extent, Fate, Gap, Kind};
+use crate::rules::RuleSet;
+
+const BUILT_IN: &str = "\
+*nat
+:CALI - [0:0]
+-A PREROUTING -j CALI
+-A OUTPUT -j KUBE-SERVICES
+-A CALI -j KUBE-SERVICES
+COMMIT
+";
+
+/// A node's rules but for those that have a text in them.
+fn without(part: &str) -> RuleSet {
+    let kept = |text: &str| {
+        let lines = text
+            .lines()
+            .filter(|line| part.is_empty() || !line.contains(part));
+        format!("{}\n", lines.collect::<Vec<_>>().join("\n"))
+    };
+    let mut rules = RuleSet::parse(&kept(SAVED)).unwrap();
+    rules.apply(&kept(BUILT_IN)).unwrap();
+    rules
+}
+
+/// The gaps, and what becomes of the cluster IP and the NodePort of `shop/web`.
+#[track_caller]
+fn check(rules: &RuleSet, extent: Extent, gaps: &[Gap], fates: [Fate; 2]) {
+    let mut catalog = Catalog::read(rules);
+    assert_eq!(catalog.heed_gaps(rules, extent), gaps);
+    let web = catalog.ports.last_key_value().unwrap().1;
+    let fate = |kind| {
+        let mut all = web.entrances.iter();
+        all.find(|entrance| entrance.kind == kind).unwrap().fate
+    };
+    assert_eq!([fate(Kind::ClusterIp), fate(Kind::NodePort)], fates);
+}
+
+#[test]
+fn whoever_is_not_asked_is_not_served() {
+    use Fate::{Served, Unreachable};
+    let whole = without("");
+    check(&whole, Extent::Kernel, &[], [Served, Served]);
+    check(
+        &without("-j KUBE-NODEPORTS"),
+        Extent::Kernel,
+        &[Gap::NodePorts],
+        [Served, Unreachable],
+    );
+    // Through other people's chains, too.
+    check(
+        &without("-A CALI"),
+        Extent::Kernel,
+        &[Gap::Prerouting],
+        [Unreachable, Unreachable],
+    );
+    // Programs of the node are not who a fate is about.
+    check(
+        &without("-A OUTPUT"),
+        Extent::Kernel,
+        &[Gap::Output],
+        [Served, Served],
+    );
+}
+
+#[test]
+fn a_payload_lacks_no_jumps_in_built_in_chains() {
+    use Fate::{Served, Unreachable};
+    let payload = RuleSet::parse(SAVED).unwrap();
+    assert_eq!(Extent::guess(&payload), Extent::Payload);
+    assert_eq!(Extent::guess(&without("")), Extent::Kernel);
+    check(&payload, Extent::Payload, &[], [Served, Served]);
+    check(
+        &payload,
+        Extent::Kernel,
+        &[Gap::Prerouting, Gap::Output],
+        [Unreachable, Unreachable],
+    );
+}

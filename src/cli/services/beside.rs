@@ -1,0 +1,86 @@
+//! What is wrong beside the service ports: chains that nothing leads to, and jumps that are missing.
+//!
+//! Apart because it is of no row: documents list it, and under tables stderr tells of it.
+
+use std::fmt::Write as _;
+
+use super::filter::Filter;
+use crate::catalog::Gap;
+use crate::config::ServicesOutput;
+use crate::net::{IpFamily, PerFamily};
+
+/// What each family has of it.
+#[derive(Debug, Default)]
+pub(super) struct Beside {
+    stale: PerFamily<Vec<Box<str>>>,
+    gaps: PerFamily<Vec<Gap>>,
+}
+
+/// More names would not be read.
+const MOST: usize = 3;
+
+impl Beside {
+    pub(super) fn add(&mut self, family: IpFamily, stale: Vec<Box<str>>, gaps: Vec<Gap>) {
+        *self.stale.get_mut(family) = stale;
+        *self.gaps.get_mut(family) = gaps;
+    }
+
+    /// Chains that no service port has.
+    pub(super) fn stale(&self) -> impl Iterator<Item = (IpFamily, &str)> {
+        let pairs = self.stale.as_ref().into_pairs().into_iter();
+        pairs.flat_map(|(family, chains)| chains.iter().map(move |chain| (family, &**chain)))
+    }
+
+    /// Jumps for want of which service ports are not reached.
+    pub(super) fn gaps(&self) -> impl Iterator<Item = (IpFamily, Gap)> {
+        let pairs = self.gaps.as_ref().into_pairs().into_iter();
+        pairs.flat_map(|(family, gaps)| gaps.iter().map(move |gap| (family, *gap)))
+    }
+
+    /// What readers should know: missing jumps whatever they asked for, stale chains if it was all.
+    pub(super) fn note(&self, filter: &Filter, output: ServicesOutput) -> String {
+        let mut text = String::new();
+        for (family, gap) in self.gaps() {
+            let _ = writeln!(
+                text,
+                "note: nothing leads from `{}` to `{}` (nat, {family}): {}",
+                gap.from(),
+                gap.to(),
+                consequence(gap)
+            );
+        }
+        if self.gaps().next().is_some() {
+            text.push_str("hint: a full sync puts it back; the proxy makes one when it starts\n");
+        }
+        if filter.is_all() && matches!(output, ServicesOutput::Table | ServicesOutput::Wide) {
+            for (family, chains) in self.stale.as_ref().into_pairs() {
+                text.push_str(&stale_note(family, chains));
+            }
+        }
+        text
+    }
+}
+
+const fn consequence(gap: Gap) -> &'static str {
+    match gap {
+        Gap::Prerouting => "no Service is reached by Pods and from outside",
+        Gap::Output => "no Service is reached by programs of this node",
+        Gap::NodePorts => {
+            "no NodePort is reached; with --nodeport-addresses, perhaps the node has none of them"
+        }
+    }
+}
+
+/// One line, or nothing.
+fn stale_note(family: IpFamily, chains: &[Box<str>]) -> String {
+    let names: Vec<&str> = chains.iter().take(MOST).map(|name| &**name).collect();
+    let more = if chains.len() > MOST { ", ..." } else { "" };
+    match chains.len() {
+        0 => String::new(),
+        count => format!(
+            "note: chains that nothing leads to (nat, {family}): {count}: {}{more}; a full sync \
+             deletes them\n",
+            names.join(", ")
+        ),
+    }
+}
