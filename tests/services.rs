@@ -109,6 +109,20 @@ fn filters_choose() {
     lists(&[V4, "-n", "ns1", "svc/lb", "-n=ns1"], &["ns1/lb:p80"]);
     lists(&[V4, "--address=172.30.0.3"], &["ns1/dns:dns"]);
     lists(&[V4, "--address=1.2.3.4:80"], &["ns1/lb:p80"]);
+    lists(&[V4, "--address=:30080"], &["ns1/lb:p80"]);
+    lists(&[V4, "--address=:53"], &["ns1/dns:dns"]);
+    // A dump does not say which addresses the node has.
+    lists(&[V4, V6, "--address=192.168.0.2:30080"], &["ns1/lb:p80"]);
+    lists(&[V6, "--address=[fd00:30::1]:80"], &["ns1/six:p"]);
+    for nobody in [
+        "192.168.0.2",
+        "192.168.0.2:30081",
+        "[fd00::9]:30080",
+        ":30081",
+    ] {
+        let output = run(&[V4, V6, "--address", nobody]);
+        assert!(output.stdout.is_empty(), "{nobody}");
+    }
     assert_eq!(
         shown(&[V4, "--names"]),
         "ns1/a\nns1/dns\nns1/lb\nns1/none\n"

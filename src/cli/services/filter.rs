@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use super::row::Row;
 use crate::catalog::{Asked, Entrance, Missing};
 use crate::config::{AddressPattern, ServicesArgs, Unusable};
+use crate::net::IpFamily;
 
 /// What is asked for.
 pub(super) struct Filter {
@@ -59,12 +60,26 @@ pub(super) fn names(rows: &[Row], args: &ServicesArgs) -> BTreeSet<String> {
 
 /// Whether traffic to the address enters there, or is answered from it.
 fn is_reached(row: &Row, pattern: AddressPattern, node: &BTreeSet<IpAddr>) -> bool {
-    let is_port = |port| pattern.port.is_none_or(|asked| asked == port);
-    let enters = |entrance: &Entrance| match entrance.ip {
-        Some(ip) => ip == pattern.ip && is_port(entrance.port),
-        None => node.contains(&pattern.ip) && is_port(entrance.port),
-    };
-    let mut endpoints = row.views().flat_map(|(_, view)| &view.endpoints);
-    row.entrances().any(enters)
-        || endpoints.any(|one| one.address.ip() == pattern.ip && is_port(one.address.port()))
+    row.views().any(|(family, view)| {
+        let is_ip = |ip| pattern.ip.is_none_or(|asked| asked == ip);
+        let is_port = |port| pattern.port.is_none_or(|asked| asked == port);
+        let is_node = pattern
+            .ip
+            .is_none_or(|ip| IpFamily::of(ip) == family && is_of_node(ip, pattern.port, node));
+        let enters = |entrance: &Entrance| entrance.ip.map_or(is_node, is_ip);
+        let mut entrances = view.entrances.iter();
+        let mut endpoints = view.endpoints.iter().map(|one| one.address);
+        entrances.any(|entrance| enters(entrance) && is_port(entrance.port))
+            || endpoints.any(|one| is_ip(one.ip()) && is_port(one.port()))
+    })
+}
+
+/// Whether an address is the node's. Where nobody knows the node's addresses, one with a port may
+/// be; without, all NodePorts would be shown for the address of a Service.
+fn is_of_node(ip: IpAddr, port: Option<u16>, node: &BTreeSet<IpAddr>) -> bool {
+    if node.is_empty() {
+        port.is_some()
+    } else {
+        node.contains(&ip)
+    }
 }

@@ -10,6 +10,7 @@ use clap::{Args, ValueEnum};
 
 use super::{AskedArgs, OriginArgs};
 use crate::config::duration::GoDuration;
+use crate::net::Port;
 
 /// Flags of `services`.
 #[derive(Debug, Clone, Args)]
@@ -17,8 +18,8 @@ pub struct ServicesArgs {
     /// Which Services.
     #[command(flatten)]
     pub which: AskedArgs,
-    /// Only what is reached at, or answered from, this address: `10.96.0.10`, `[fd00::1]:53`
-    #[arg(long, value_name = "IP[:PORT]")]
+    /// Only what is reached at, or answered from, this address: `10.96.0.10`, `[fd00::1]:53`; `:30080` is any
+    #[arg(long, value_name = "[IP][:PORT]")]
     pub address: Option<AddressPattern>,
     /// How to show them
     #[arg(
@@ -59,27 +60,35 @@ pub enum ServicesOutput {
     Yaml,
 }
 
-/// An address, perhaps with a port.
+/// An address, a port, or both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AddressPattern {
-    /// The address.
-    pub ip: IpAddr,
+    /// Any, if it is not said.
+    pub ip: Option<IpAddr>,
     /// Any, if it is not said.
     pub port: Option<u16>,
 }
 
 /// A text that is no address.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no address; use `10.96.0.10`, `10.96.0.10:53` or `[fd00::1]:53`")]
+#[error("`{0}` is no address; use `10.96.0.10`, `10.96.0.10:53`, `[fd00::1]:53` or `:30080`")]
 pub struct NoAddress(String);
 
 impl FromStr for AddressPattern {
     type Err = NoAddress;
 
     fn from_str(text: &str) -> Result<Self, NoAddress> {
+        let no_address = || NoAddress(text.to_owned());
+        if let Some(port) = text.strip_prefix(':').filter(|rest| !rest.contains(':')) {
+            let port: Port = port.parse().map_err(|_| no_address())?;
+            return Ok(Self {
+                ip: None,
+                port: Some(port.get()),
+            });
+        }
         if let Ok(socket) = text.parse::<SocketAddr>() {
             return Ok(Self {
-                ip: socket.ip(),
+                ip: Some(socket.ip().to_canonical()),
                 port: Some(socket.port()),
             });
         }
@@ -87,8 +96,11 @@ impl FromStr for AddressPattern {
             .strip_prefix('[')
             .and_then(|rest| rest.strip_suffix(']'))
             .unwrap_or(text);
-        let ip = bare.parse().map_err(|_| NoAddress(text.to_owned()))?;
-        Ok(Self { ip, port: None })
+        let ip: IpAddr = bare.parse().map_err(|_| no_address())?;
+        Ok(Self {
+            ip: Some(ip.to_canonical()),
+            port: None,
+        })
     }
 }
 
@@ -115,8 +127,20 @@ mod tests {
                 "fd00::1",
                 "[fd00::1]",
                 "[fd00::1]:80",
+                "::1",
+                ":80",
             ],
-            &["", "web", "10.0.0.1:", ":80", "10.0.0.0/8", "[fd00::1]:x"],
+            &[
+                "",
+                ":",
+                ":0",
+                ":http",
+                ":65536",
+                "web",
+                "10.0.0.1:",
+                "10.0.0.0/8",
+                "[fd00::1]:x",
+            ],
         );
         let pattern: AddressPattern = "fd00::1:80".parse().unwrap();
         assert_eq!(pattern.port, None);
