@@ -84,7 +84,8 @@ fn a_plugin_of_kubectl_names_itself_so() {
 }
 
 /// The commands that take names, each with all that it needs else.
-const NAMING: [(&str, &str); 2] = [
+const NAMING: [(&str, &str); 3] = [
+    ("explain", "--manifests=deploy/examples"),
     ("services", "--manifests=deploy/examples"),
     ("render", "--manifests=deploy/examples"),
 ];

@@ -5,12 +5,13 @@
 use super::pattern::{KINDS, NamePattern};
 use super::port::PortName;
 use super::similar::{self, Similar};
+use crate::net::Protocol;
 
 /// Why a name fits nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoSuch {
     /// No Service is called that; perhaps one of these is meant.
-    #[error("no Service `{asked}` has rules{similar}{}", kind_hint(.asked))]
+    #[error("no Service `{asked}` has rules{similar}{}", reading_hint(.asked))]
     Service {
         /// As asked for.
         asked: NamePattern,
@@ -79,10 +80,18 @@ fn in_full(name: &PortName, numbers: impl IntoIterator<Item = u16>) -> String {
     format!("{namespace}/{service}:{port}/{}", name.protocol)
 }
 
-fn kind_hint(asked: &NamePattern) -> String {
-    let namespace = asked.namespace.as_deref();
-    match namespace.filter(|namespace| KINDS.contains(namespace)) {
-        Some(kind) => format!("\nhint: `{kind}/` is read as a namespace; leave it out"),
-        None => String::new(),
+/// How a part was read that may have been meant otherwise.
+fn reading_hint(asked: &NamePattern) -> String {
+    let Some(namespace) = asked.namespace.as_deref() else {
+        return String::new();
+    };
+    if KINDS.contains(&namespace) {
+        return format!("\nhint: `{namespace}/` is read as a namespace; leave it out");
+    }
+    match (Protocol::from_iptables(&asked.service), &asked.port) {
+        (Some(protocol), None) => {
+            format!("\nhint: a protocol comes behind a port: `{namespace}:80/{protocol}`")
+        }
+        _ => String::new(),
     }
 }

@@ -11,6 +11,7 @@ use crate::explain::{self, Detail, Node, Unanswered};
 
 /// Prints the way of packets.
 pub(super) fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
+    let question = args.asked()?;
     log::install_quiet()?;
     let snapshot = Snapshot::load(&args.origin)?;
     let mut addresses = snapshot.node_addresses;
@@ -22,11 +23,11 @@ pub(super) fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
         .filter(|(family, _)| families.contains(family))
         .map(|(family, rules)| Node::new(rules, family, &addresses))
         .collect();
-    let explained = match explain::explain(&args.question, &nodes, &args.wanted()) {
+    let explained = match explain::explain(&question, &nodes, &args.wanted()) {
         Ok(explained) => explained,
         Err(error) => {
             let objects = unruled(&args.origin)?;
-            match explain::unanswered(&args.question, &nodes, objects) {
+            match explain::unanswered(&question, &nodes, objects) {
                 None => return Err(error.into()),
                 Some(because @ Unanswered::Because(_)) => anyhow::bail!("{because}"),
                 Some(hint @ Unanswered::Perhaps) => anyhow::bail!("{error}\n{hint}"),

@@ -7,30 +7,16 @@ use std::net::IpAddr;
 
 use super::destination::Destination;
 use super::node::Node;
-use super::question::{Address, Name, Question};
-use super::similar::{self, Similar};
-use crate::catalog::{Kind, PortName, PortView};
+use super::question::{Address, Question};
+use crate::catalog::{Kind, NamePattern, NoSuch, PortName, PortView, Similar};
 use crate::net::{IpFamily, Port, Protocol};
 
 /// Why nothing can be explained.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotFound {
-    /// No Service is called that; perhaps one of these is meant.
-    #[error("no rule is about a Service `{asked}`{similar}")]
-    Service {
-        /// As asked for.
-        asked: String,
-        /// Names that look like it.
-        similar: Similar,
-    },
-    /// The Service has no such port.
-    #[error("`{asked}` has no such port{similar}")]
-    Port {
-        /// As asked for.
-        asked: String,
-        /// The ports that it has.
-        similar: Similar,
-    },
+    /// The name fits nothing.
+    #[error(transparent)]
+    Name(#[from] NoSuch),
     /// Several namespaces have a Service of that name.
     #[error("more than one Service is called `{asked}`{similar}")]
     Ambiguous {
@@ -134,7 +120,7 @@ fn doors(node: &Node<'_>, ip: IpAddr, asked: &Address) -> BTreeSet<(Port, Protoc
 }
 
 fn by_name<'n, 'r>(
-    asked: &Name,
+    asked: &NamePattern,
     nodes: &'n [Node<'r>],
 ) -> Result<Vec<(&'n Node<'r>, Destination)>, NotFound> {
     let all = || nodes.iter().flat_map(|node| node.catalog.ports.iter());
@@ -146,14 +132,14 @@ fn by_name<'n, 'r>(
     };
     // A port may tell two of one name apart.
     let (meant, called) = (
-        names(&|name, view| is_meant(asked, name, view)),
-        names(&|name, _| is_service(asked, name)),
+        names(&|name, view| asked.fits(name, view.numbers())),
+        names(&|name, _| asked.fits_service(name)),
     );
-    if called.is_empty() {
-        return Err(NotFound::Service {
-            asked: asked.to_string(),
-            similar: similar::services(asked, all().map(|(name, _)| name)),
-        });
+    let known = all().map(|(name, view)| (name, view.numbers()));
+    if let Some(missing) = NoSuch::of(asked, &known)
+        && called.len() < 2
+    {
+        return Err(missing.into());
     }
     let several = if meant.is_empty() { called } else { meant };
     if several.len() > 1 {
@@ -165,7 +151,7 @@ fn by_name<'n, 'r>(
     let mut found = Vec::new();
     for node in nodes {
         let ports = node.catalog.ports.iter();
-        for (name, view) in ports.filter(|(name, view)| is_meant(asked, name, view)) {
+        for (name, view) in ports.filter(|(name, view)| asked.fits(name, view.numbers())) {
             for (ip, port, protocol) in ways_in(node, name, view) {
                 let to = Destination::new(node, ip, port, protocol);
                 if !found.contains(&(node.family, to.clone())) {
@@ -174,36 +160,11 @@ fn by_name<'n, 'r>(
             }
         }
     }
-    if found.is_empty() {
-        let own = all().filter(|(name, _)| is_service(asked, name));
-        return Err(NotFound::Port {
-            asked: asked.to_string(),
-            similar: Similar(own.map(|(name, _)| name.to_string()).collect()),
-        });
-    }
     let node_of = |family| nodes.iter().find(|node| node.family == family);
     let pairs = found.into_iter();
     Ok(pairs
         .filter_map(|(family, to)| Some((node_of(family)?, to)))
         .collect())
-}
-
-fn is_service(asked: &Name, name: &PortName) -> bool {
-    let namespace = asked.namespace.as_deref();
-    name.service() == &*asked.service && namespace.is_none_or(|asked| asked == name.namespace())
-}
-
-fn is_meant(asked: &Name, name: &PortName, view: &PortView) -> bool {
-    let is_port = |asked: &str| {
-        let numbers = view.entrances.iter().map(|entrance| entrance.port);
-        let mut numbers = numbers.map(|number| number.to_string());
-        asked == name.port() || numbers.any(|number| number == asked)
-    };
-    is_service(asked, name)
-        && asked.port.as_deref().is_none_or(is_port)
-        && asked
-            .protocol
-            .is_none_or(|asked| *asked.as_str() == *name.protocol)
 }
 
 fn ways_in<'v>(

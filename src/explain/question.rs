@@ -2,19 +2,19 @@
 //!
 //! Apart because an address can be read without any rules, and a name only looked up in them.
 
-use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use crate::catalog::{NamePattern, NoName, OtherNamespace};
 use crate::net::{Port, Protocol, parse_ip};
 
-/// `ADDRESS:PORT[/PROTO]`, `ADDRESS`, `:NODEPORT[/PROTO]` or `[NAMESPACE/]SERVICE[:PORT][/PROTO]`.
+/// `ADDRESS:PORT[/PROTO]`, `ADDRESS`, `:NODEPORT[/PROTO]` or `[NAMESPACE/]SERVICE[:PORT[/PROTO]]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Question {
     /// Something that is asked for by number.
     Address(Address),
     /// Something that is asked for by name.
-    Name(Name),
+    Name(NamePattern),
 }
 
 /// A destination, as far as it was given; address or port is.
@@ -25,19 +25,6 @@ pub struct Address {
     /// `None`: every one that Services have there.
     pub port: Option<Port>,
     /// `None`: every one that Services have there, or else TCP.
-    pub protocol: Option<Protocol>,
-}
-
-/// The name of Services, as far as it was given. Any value is legal.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Name {
-    /// `None`: the only one that has such a Service.
-    pub namespace: Option<Box<str>>,
-    /// The Service's name.
-    pub service: Box<str>,
-    /// The port's name or number; `None`: every port.
-    pub port: Option<Box<str>>,
-    /// `None`: any.
     pub protocol: Option<Protocol>,
 }
 
@@ -66,6 +53,20 @@ pub enum NoQuestion {
         "`{0}` is neither an address nor a name: 10.96.0.10:80, [fd00::1]:53/udp, prod/web:http"
     )]
     Nothing(String),
+    /// It is nearly a name.
+    #[error(transparent)]
+    Name(NoName),
+}
+
+/// Why a question has no meaning in a namespace.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotThere {
+    /// The name says another one.
+    #[error(transparent)]
+    Other(#[from] OtherNamespace),
+    /// Only names are in namespaces.
+    #[error("an address is in no namespace; leave it out")]
+    Address,
 }
 
 impl FromStr for Question {
@@ -100,25 +101,27 @@ impl FromStr for Question {
         if is_all_numbers(first) {
             return Err(NoQuestion::Digits(first.to_owned()));
         }
-        if let Some(question) = name(rest, protocol) {
-            return Ok(question);
-        }
-        let colon = rest
-            .rsplit_once('/')
-            .map(|(before, port)| format!("{before}:{port}"));
-        Err(
-            match colon.filter(|meant| name(meant, protocol).is_some()) {
-                Some(meant) => NoQuestion::Slashes {
-                    asked: text.to_owned(),
-                    meant: with_protocol(meant, protocol),
-                },
-                None => NoQuestion::Nothing(text.to_owned()),
-            },
-        )
+        let name = text.parse().map_err(|error| match error {
+            NoName::Form(_) => NoQuestion::Nothing(text.to_owned()),
+            nearly => NoQuestion::Name(nearly),
+        });
+        name.map(Self::Name)
     }
 }
 
 impl Question {
+    /// The same in a namespace.
+    ///
+    /// # Errors
+    ///
+    /// If it is a name in another one; addresses are in none.
+    pub fn within(&self, namespace: &str) -> Result<Self, NotThere> {
+        match self {
+            Self::Name(name) => Ok(Self::Name(name.within(namespace)?)),
+            Self::Address(_) => Err(NotThere::Address),
+        }
+    }
+
     fn address(ip: Option<IpAddr>, port: Option<Port>, protocol: Option<Protocol>) -> Self {
         Self::Address(Address { ip, port, protocol })
     }
@@ -137,8 +140,7 @@ fn with_protocol(text: String, protocol: Option<Protocol>) -> String {
     }
 }
 
-/// A protocol behind the last slash. A Service may be called `udp`, but then it has a namespace and
-/// no other slash behind it.
+/// A protocol behind the last slash.
 fn split_protocol(text: &str) -> (&str, Option<Protocol>) {
     let Some((rest, last)) = text.rsplit_once('/') else {
         return (text, None);
@@ -151,42 +153,4 @@ fn split_protocol(text: &str) -> (&str, Option<Protocol>) {
 
 fn port(text: &str) -> Result<Port, NoQuestion> {
     text.parse().map_err(|_| NoQuestion::Port(text.to_owned()))
-}
-
-fn name(text: &str, protocol: Option<Protocol>) -> Option<Question> {
-    let (namespace, rest) = match text.split_once('/') {
-        Some((namespace, rest)) => (Some(namespace), rest),
-        None => (None, text),
-    };
-    let (service, port) = match rest.split_once(':') {
-        Some((service, port)) => (service, Some(port)),
-        None => (rest, None),
-    };
-    let all = [namespace, Some(service), port];
-    let is_name = |text: &str| {
-        let mut letters = text.chars();
-        !text.is_empty() && letters.all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '.')
-    };
-    all.into_iter().flatten().all(is_name).then(|| {
-        Question::Name(Name {
-            namespace: namespace.map(Box::from),
-            service: service.into(),
-            port: port.map(Box::from),
-            protocol,
-        })
-    })
-}
-
-impl fmt::Display for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(namespace) = &self.namespace {
-            write!(f, "{namespace}/")?;
-        }
-        f.write_str(&self.service)?;
-        if let Some(port) = &self.port {
-            write!(f, ":{port}")?;
-        }
-        self.protocol
-            .map_or(Ok(()), |protocol| write!(f, "/{protocol}"))
-    }
 }

@@ -112,6 +112,12 @@ fn names_that_fit_nothing_come_with_those_that_are_near() {
          hint: `svc/` is read as a namespace; leave it out",
     );
     missing(
+        "dns/udp",
+        "no Service `dns/udp` has rules\nhint: `deltaproxy services` lists those that have; \
+         headless ones and ExternalName never do\n\
+         hint: a protocol comes behind a port: `dns:80/udp`",
+    );
+    missing(
         "web:81",
         "`web:81` has no such port\n\
          hint: is one of `prod/web:admin/tcp`, `prod/web:http/tcp` meant?",

@@ -7,14 +7,18 @@ use std::net::IpAddr;
 use clap::{Args, ValueEnum};
 
 use super::OriginArgs;
+use crate::config::Unusable;
 use crate::explain::{Question, Wanted, Who};
 
 /// Flags of `explain`.
 #[derive(Debug, Clone, Args)]
 pub struct ExplainArgs {
-    /// What to explain: `ADDRESS:PORT[/PROTO]`, `ADDRESS`, `:NODEPORT`, or `[NAMESPACE/]SERVICE[:PORT]`
+    /// What to explain: `ADDRESS:PORT[/PROTO]`, `ADDRESS`, `:NODEPORT`, or `[NAMESPACE/]SERVICE[:PORT[/PROTO]]`
     #[arg(value_name = "ADDRESS|SERVICE")]
     pub question: Question,
+    /// The namespace of the Service that is named
+    #[arg(short, long, value_name = "NAMESPACE")]
+    pub namespace: Option<String>,
     /// Follow the packets of this client
     #[arg(long, value_name = "IP", conflicts_with = "from")]
     pub source: Option<IpAddr>,
@@ -79,6 +83,21 @@ pub enum OutputArg {
 }
 
 impl ExplainArgs {
+    /// What is asked.
+    ///
+    /// # Errors
+    ///
+    /// If the namespace contradicts it.
+    pub fn asked(&self) -> Result<Question, Unusable> {
+        match &self.namespace {
+            Some(namespace) => {
+                let within = self.question.within(namespace);
+                within.map_err(|error| Unusable::of_flag("namespace", error.to_string()))
+            }
+            None => Ok(self.question.clone()),
+        }
+    }
+
     /// Whose packets are followed.
     pub fn wanted(&self) -> Wanted {
         let kind = |from: &FromArg| match from {

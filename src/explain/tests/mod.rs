@@ -1,6 +1,6 @@
 //! Questions as typed; what comes of them is in `tests/explain`.
 
-use super::question::{Name, Question};
+use super::question::Question;
 
 fn shown(text: &str) -> String {
     match text.parse() {
@@ -31,7 +31,12 @@ fn questions() {
         ("prod/web", "Some(\"prod\") prod/web"),
         ("prod/web:http/udp", "Some(\"prod\") prod/web:http/udp"),
         ("web:80", "None web:80"),
-        ("web/udp", "None web/udp"),
+        ("web/udp", "Some(\"web\") web/udp"),
+        ("svc/prod/web", "Some(\"prod\") prod/web"),
+        (
+            "prod/web/tcp",
+            "`prod/web/tcp` is no name; a protocol comes behind a port: `prod/web:80/tcp`",
+        ),
         ("10.96.0.10:", "`` is no port: 1 to 65535"),
         ("10.96.0.10:http", "`http` is no port: 1 to 65535"),
         ("10.96.0.10:99999", "`99999` is no port: 1 to 65535"),
@@ -80,17 +85,20 @@ fn questions() {
 }
 
 #[test]
-fn names_print_as_typed() {
-    for text in [
-        "web",
-        "prod/web",
-        "prod/web:http",
-        "web/udp",
-        "prod/web:80/sctp",
-    ] {
-        let Ok(Question::Name(name)) = text.parse() else {
-            panic!("{text}");
-        };
-        assert_eq!(Name::to_string(&name), text);
-    }
+fn only_names_are_in_namespaces() {
+    let within = |text: &str| {
+        let question: Question = text.parse().unwrap();
+        match question.within("prod") {
+            Ok(Question::Name(name)) => name.to_string(),
+            Ok(Question::Address(_)) => panic!("{text}"),
+            Err(why) => why.to_string(),
+        }
+    };
+    assert_eq!(within("web:80"), "prod/web:80");
+    assert_eq!(within("svc/web"), "prod/web");
+    let other = "`test/web` is not in namespace `prod`; leave one of the two out";
+    assert_eq!(within("test/web"), other);
+    let address = "an address is in no namespace; leave it out";
+    assert_eq!(within("10.96.0.10:80"), address);
+    assert_eq!(within(":30080"), address);
 }
