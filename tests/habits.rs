@@ -175,6 +175,34 @@ fn bash_completes_names_of_services() {
         &["ns1/dns"],
     );
     completes(&[&from_save[..], &["-n", "other", "ns1/"]].concat(), &[]);
+    completes(&[&from_save[..], &["-n", "ns1", "d"]].concat(), &["dns"]);
+    // The part behind the slash will do.
+    completes(&[&from_save[..], &["dn"]].concat(), &["ns1/dns"]);
+    completes(&[&from_save[..], &["-n", ""]].concat(), &["ns1"]);
+    completes(
+        &[&from_save[..], &["--namespace", "=", "n"]].concat(),
+        &["ns1"],
+    );
+    completes(&[&from_save[..], &["--namespace", "="]].concat(), &["ns1"]);
+    completes(&["explain", "--from-save", dump, "l"], &["ns1/lb"]);
+    completes(&["explain", "-n", "ns1", "--from-save", dump, "l"], &["lb"]);
+    completes(&["explain", "--from-save", dump, "-n", ""], &["ns1"]);
+    completes(
+        &["explain", "--from-save", dump, "--from", "o"],
+        &["outside"],
+    );
+    // One is all that it explains.
+    completes(&["explain", "ns1/a", "--from-save", dump, "l"], &[]);
+    let manifests = ["render", "--manifests", "deploy/examples"];
+    completes(
+        &[&manifests[..], &["storef"]].concat(),
+        &["shop/storefront"],
+    );
+    completes(&[&manifests[..], &["-n", ""]].concat(), &["shop"]);
+    completes(
+        &[&manifests[..], &["--family", "ipv6", "-n=shop", "storef"]].concat(),
+        &["storefront"],
+    );
     // Not where a flag or its value is expected.
     completes(&[&from_save[..], &["-o", "w"]].concat(), &["wide"]);
     completes(&[&from_save[..], &["--na"]].concat(), &["--namespace"]);

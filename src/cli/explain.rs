@@ -5,7 +5,7 @@
 use std::net::IpAddr;
 
 use super::snapshot::{Snapshot, unruled};
-use super::{log, output};
+use super::{log, names, output};
 use crate::config::{ExplainArgs, GraphArg, OutputArg};
 use crate::explain::{self, Detail, Node, Unanswered};
 
@@ -14,6 +14,12 @@ pub(super) fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
     let question = args.asked()?;
     log::install_quiet()?;
     let snapshot = Snapshot::load(&args.origin)?;
+    let question = match (question, args.names.only) {
+        (Some(question), None) => question,
+        (_, Some(what)) => return names::print(&snapshot, what, args.namespace.as_deref()),
+        // The flags demand one of the two.
+        (None, None) => return Ok(()),
+    };
     let mut addresses = snapshot.node_addresses;
     addresses.extend(args.node_ip.iter().map(IpAddr::to_canonical));
     // A family of which no dump was given is not one without rules.

@@ -12,6 +12,7 @@ mod exit;
 mod explain;
 mod file;
 mod log;
+mod names;
 mod output;
 mod packaging;
 mod program;

@@ -35,15 +35,18 @@ pub(super) fn manual(command: Option<&str>) -> anyhow::Result<()> {
     output::stdout(|out| Ok(page.render(out)?))
 }
 
-/// Where a NAME may stand, the program itself is asked for names: the words before the cursor say
+/// Where a name may stand, the program itself is asked for names: the words before the cursor say
 /// which rules are meant, and where something else is expected, they are no command line, so that
-/// nothing is answered.
+/// nothing is answered. The part behind the slash may be typed alone; readline keeps it if several
+/// fit that begin alike in nothing, which the blank sees to.
 const NAMES_IN_BASH: &str = r#"
 _deltaproxy_or_names() {
     _deltaproxy "$@"
-    local cur="${COMP_WORDS[COMP_CWORD]}" words=() last=-1 word names
-    [[ "${COMP_WORDS[1]}" == services && "$COMP_CWORD" -gt 1 && "$cur" != -* ]] || return 0
-    for word in "${COMP_WORDS[@]:0:COMP_CWORD}"; do
+    local cur="${COMP_WORDS[COMP_CWORD]}" words=() last=-1 what=services word names
+    [[ "${COMP_WORDS[1]}" =~ ^(services|explain|render)$ && "$COMP_CWORD" -gt 1 ]] || return 0
+    [[ "$cur" != -* ]] || return 0
+    [[ "$cur" != "=" ]] || cur=""
+    for word in "${COMP_WORDS[@]:0:COMP_CWORD}" ${COMP_WORDS[COMP_CWORD]/#[!=]*/}; do
         # `--from-save=FILE` comes as three words.
         if [[ "$last" -ge 0 && ( "$word" == "=" || "${words[last]}" == -*= ) ]]; then
             words[last]+="$word"
@@ -51,8 +54,18 @@ _deltaproxy_or_names() {
             words[++last]="$word"
         fi
     done
-    names="$("${words[@]}" --names 2>/dev/null </dev/null)"
-    [[ -z "$names" ]] || COMPREPLY=( $(compgen -W "$names" -- "$cur") )
+    case "${words[last]}" in
+        -n | -n= | --namespace | --namespace=) what=namespaces; unset "words[last]" ;;
+    esac
+    names="$("${words[@]}" --names="$what" 2>/dev/null </dev/null)"
+    [[ -n "$names" ]] || return 0
+    COMPREPLY=( $(compgen -W "$names" -- "$cur") )
+    if [[ "${#COMPREPLY[@]}" -eq 0 && -n "$cur" && "$cur" != */* ]]; then
+        COMPREPLY=( $(compgen -X "!*/$cur*" -W "$names") )
+        for word in "${COMPREPLY[@]}"; do
+            [[ "${word%%/*}" == "${COMPREPLY[0]%%/*}" ]] || { COMPREPLY+=(" "); break; }
+        done
+    fi
 }
 complete -F _deltaproxy_or_names -o bashdefault -o default deltaproxy kubectl-deltaproxy
 "#;

@@ -175,8 +175,9 @@ Examples:
   source <(deltaproxy completions bash)
   deltaproxy completions fish > ~/.config/fish/completions/deltaproxy.fish
 
-In bash, `services` completes names of Services, too: of the kernel's rules, for root, or of the
-dump or the manifests that were named before.";
+In bash, `services`, `explain` and `render` complete names of Services and, behind -n, of namespaces,
+too: of the kernel's rules, for root, or of the dump or the manifests that were named before. `sto`
+becomes `shop/storefront`; with -n names are without their namespace.";
 
 const MAN_EXAMPLES: &str = "\
 Examples:

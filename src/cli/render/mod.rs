@@ -8,7 +8,7 @@ mod print;
 mod since;
 
 use super::restore::Side;
-use super::{file, log, output, snapshot};
+use super::{file, log, names, output, snapshot};
 use crate::config::{FamilyArg, RenderArgs, RenderConfig};
 use crate::net::IpFamily;
 use crate::rules::RuleSet;
@@ -25,6 +25,10 @@ pub(super) fn render(args: &RenderArgs) -> anyhow::Result<()> {
     log::install_quiet()?;
     let config = file::desired(&args.file, &args.source, &args.rules)?;
     file::mention_ignored(&args.file, &args.rules);
+    if let Some(what) = args.names.only {
+        let snapshot = snapshot::desired(&config)?;
+        return names::print(&snapshot, what, args.which.namespace.as_deref());
+    }
     let family = match args.family {
         FamilyArg::Ipv4 => IpFamily::V4,
         FamilyArg::Ipv6 => IpFamily::V6,

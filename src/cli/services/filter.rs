@@ -48,16 +48,6 @@ impl Filter {
     }
 }
 
-/// Every Service's name with its namespace, for completion: what is typed of a name already is the
-/// shell's business.
-pub(super) fn names(rows: &[Row], args: &ServicesArgs) -> BTreeSet<String> {
-    let namespace = args.which.namespace.as_deref();
-    let is_there = |row: &&Row| namespace.is_none_or(|asked| asked == row.name.namespace());
-    let rows = rows.iter().filter(is_there);
-    rows.map(|row| format!("{}/{}", row.name.namespace(), row.name.service()))
-        .collect()
-}
-
 /// Whether traffic to the address enters there, or is answered from it.
 fn is_reached(row: &Row, pattern: AddressPattern, node: &BTreeSet<IpAddr>) -> bool {
     row.views().any(|(family, view)| {

@@ -12,7 +12,7 @@ mod watch;
 use std::io::{self, Write};
 
 use super::snapshot::{Origin, Snapshot};
-use super::{log, output};
+use super::{log, names, output};
 use crate::config::{ServicesArgs, ServicesOutput};
 use filter::Filter;
 use table::Table;
@@ -21,17 +21,14 @@ use table::Table;
 pub(super) fn services(args: &ServicesArgs) -> anyhow::Result<()> {
     let filter = Filter::new(args)?;
     log::install_quiet()?;
-    if args.watch {
+    if args.watch && args.names.only.is_none() {
         return watch::watch(args, &filter);
     }
     let snapshot = Snapshot::load(&args.origin)?;
-    let (rows, beside) = row::rows(&snapshot);
-    if args.only_names {
-        let names = filter::names(&rows, args);
-        return output::stdout(|out| {
-            Ok(names.iter().try_for_each(|name| writeln!(out, "{name}"))?)
-        });
+    if let Some(what) = args.names.only {
+        return names::print(&snapshot, what, args.which.namespace.as_deref());
     }
+    let (rows, beside) = row::rows(&snapshot);
     let named = filter.check(&rows);
     let rows = filter.chosen(rows, &snapshot.node_addresses);
     if rows.is_empty() && named.is_ok() {

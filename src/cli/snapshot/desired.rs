@@ -24,7 +24,7 @@ const LIST_DEADLINE: Duration = Duration::from_secs(60);
 type Changes = PerFamily<Vec<Change>>;
 
 /// The rules of both families on a machine without any other.
-pub(super) fn render(config: &RenderConfig) -> anyhow::Result<Snapshot> {
+pub(in crate::cli) fn render(config: &RenderConfig) -> anyhow::Result<Snapshot> {
     let trackers = trackers(config)?;
     let _progress = Progress::start("rendering");
     let mut snapshot = Snapshot {

@@ -16,6 +16,7 @@ use crate::config::{self, OriginArgs, environment};
 use crate::net::{IpFamily, PerFamily};
 use crate::rules::{Backend, RuleSet};
 
+pub(super) use desired::render as desired;
 pub(super) use desired::{full, options, setting, trackers};
 pub(super) use live::read as live;
 pub(super) use save::read as saved;

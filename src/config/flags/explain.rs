@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use clap::{Args, ValueEnum};
 
-use super::OriginArgs;
+use super::{NamesArgs, OriginArgs};
 use crate::config::Unusable;
 use crate::explain::{Question, Wanted, Who};
 
@@ -14,8 +14,15 @@ use crate::explain::{Question, Wanted, Who};
 #[derive(Debug, Clone, Args)]
 pub struct ExplainArgs {
     /// What to explain: `ADDRESS:PORT[/PROTO]`, `ADDRESS`, `:NODEPORT`, or `[NAMESPACE/]SERVICE[:PORT[/PROTO]]`
-    #[arg(value_name = "ADDRESS|SERVICE")]
-    pub question: Question,
+    #[arg(
+        value_name = "ADDRESS|SERVICE",
+        required = true,
+        conflicts_with = "only"
+    )]
+    pub question: Option<Question>,
+    /// Only names.
+    #[command(flatten)]
+    pub names: NamesArgs,
     /// The namespace of the Service that is named
     #[arg(short, long, value_name = "NAMESPACE")]
     pub namespace: Option<String>,
@@ -83,18 +90,18 @@ pub enum OutputArg {
 }
 
 impl ExplainArgs {
-    /// What is asked.
+    /// What is asked; nothing, if only names are.
     ///
     /// # Errors
     ///
     /// If the namespace contradicts it.
-    pub fn asked(&self) -> Result<Question, Unusable> {
-        match &self.namespace {
-            Some(namespace) => {
-                let within = self.question.within(namespace);
+    pub fn asked(&self) -> Result<Option<Question>, Unusable> {
+        match (&self.question, &self.namespace) {
+            (Some(question), Some(namespace)) => {
+                let within = question.within(namespace).map(Some);
                 within.map_err(|error| Unusable::of_flag("namespace", error.to_string()))
             }
-            None => Ok(self.question.clone()),
+            (question, _) => Ok(question.clone()),
         }
     }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::sync::PartialRestoreArg;
-use super::{AskedArgs, RulesArgs, RulesFileArgs, SourceArgs};
+use super::{AskedArgs, NamesArgs, RulesArgs, RulesFileArgs, SourceArgs};
 use crate::rules::Table;
 
 /// Flags of `render`.
@@ -14,6 +14,9 @@ pub struct RenderArgs {
     /// Which Services; cut down to some, a payload is for reading.
     #[command(flatten)]
     pub which: AskedArgs,
+    /// Only names.
+    #[command(flatten)]
+    pub names: NamesArgs,
     /// Whose rules
     #[arg(
         long,

@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 
-use super::{AskedArgs, OriginArgs};
+use super::{AskedArgs, NamesArgs, OriginArgs};
 use crate::config::duration::GoDuration;
 use crate::net::Port;
 
@@ -39,9 +39,9 @@ pub struct ServicesArgs {
     /// With --watch: how often to look
     #[arg(long, value_name = "DURATION", default_value = "2s")]
     pub interval: GoDuration,
-    /// Only the names of Services, for completion scripts.
-    #[arg(long = "names", hide = true)]
-    pub only_names: bool,
+    /// Only names.
+    #[command(flatten)]
+    pub names: NamesArgs,
     /// Which rules.
     #[command(flatten)]
     pub origin: OriginArgs,
