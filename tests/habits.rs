@@ -143,6 +143,25 @@ fn a_name_means_the_same_to_every_command() {
     }
 }
 
+#[test]
+fn whoever_names_no_source_is_told_of_both() {
+    for command in ["render", "diff"] {
+        // Without, diff begins with the kernel's rules, which not everybody may see.
+        let from = if command == "diff" {
+            &["--from-save=tests/explain/modern.save"][..]
+        } else {
+            &[]
+        };
+        let said = text(&run(PROGRAM, &[&[command], from].concat()).stderr);
+        assert_eq!(
+            said,
+            "error: nothing says where Services come from, and this is no Pod with a service account\n\
+             hint: name manifests with --manifests PATH, or a cluster with --kubeconfig FILE\n",
+            "{command}"
+        );
+    }
+}
+
 /// What bash offers at the end of a command line.
 #[track_caller]
 fn completes(words: &[&str], expected: &[&str]) {

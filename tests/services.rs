@@ -372,6 +372,24 @@ fn what_is_no_dump_is_refused_with_file_and_line() {
 }
 
 #[test]
+fn a_file_behind_the_wrong_flag_is_recognized() {
+    let dump = "tests/explain/modern.save";
+    let manifest = "deploy/examples/storefront.yaml";
+    for (args, expected) in [
+        (["--manifests", dump], "read them with --from-save"),
+        (
+            ["--from-save", manifest],
+            "hint: these look like Kubernetes objects; --manifests",
+        ),
+    ] {
+        let output = run(&args);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(expected) && said.contains(args[1]), "{said}");
+    }
+}
+
+#[test]
 fn a_rule_that_nobody_can_read_is_carried_and_mentioned() {
     let output = run(&["--from-save=tests/dumps/unreadable-v4.save"]);
     let said = text(&output.stderr);

@@ -14,7 +14,7 @@ use crate::net::{IpFamily, PerFamily};
 use crate::render::{Full, Ledger, Live, Options, Setting};
 use crate::rules::Payload;
 use crate::tracker::Tracker;
-use crate::watch::api::{self, ApiOptions};
+use crate::watch::api::{self, ApiOptions, ConnectError};
 use crate::watch::manifests::{self, ManifestOptions};
 use crate::watch::{Observed, Outlet};
 
@@ -121,12 +121,23 @@ fn changes(config: &RenderConfig) -> anyhow::Result<Changes> {
     Ok(outlet.into_sink())
 }
 
+/// Whoever named nothing did not ask for a Pod's service account either.
+fn hinted(error: ConnectError) -> anyhow::Error {
+    match error {
+        ConnectError::InCluster(_) => anyhow::anyhow!(
+            "nothing says where Services come from, and this is no Pod with a service account\n\
+             hint: name manifests with --manifests PATH, or a cluster with --kubeconfig FILE"
+        ),
+        other => other.into(),
+    }
+}
+
 fn list(options: &ApiOptions, node: &str, outlet: &mut Outlet<Changes>) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     let snapshot = runtime.block_on(async {
-        let server = api::connect(options).await?;
+        let server = api::connect(options).await.map_err(hinted)?;
         anyhow::Ok(api::snapshot(&server, node, LIST_DEADLINE).await?)
     })?;
     let set_services = snapshot.services.objects.iter().map(Observed::Set);

@@ -27,7 +27,7 @@ pub(in crate::cli) fn read(paths: &[PathBuf]) -> anyhow::Result<Snapshot> {
                 "`{name}` holds {family} rules, and so does another file\n\
                  hint: one file of iptables-save, one of ip6tables-save"
             );
-            let rules = RuleSet::parse(&text).map_err(|error| explained(&name, &error))?;
+            let rules = RuleSet::parse(&text).map_err(|error| explained(&name, &text, &error))?;
             mention_opaque(&name, &rules);
             *snapshot.rules.get_mut(family) = rules;
         }
@@ -61,8 +61,11 @@ fn text(path: &Path) -> anyhow::Result<String> {
     })
 }
 
-fn explained(name: &str, error: &ParseError) -> anyhow::Error {
+fn explained(name: &str, text: &str, error: &ParseError) -> anyhow::Error {
     let hint = match error.reason {
+        _ if text.lines().any(is_of_an_object) => {
+            "these look like Kubernetes objects; --manifests reads them, instead of --from-save"
+        }
         Reason::NoCommit => "the end of a table is missing; was the dump cut off?",
         _ => {
             "a dump is all that iptables-save prints, from `*filter` or so to `COMMIT`; not the \
@@ -70,6 +73,12 @@ fn explained(name: &str, error: &ParseError) -> anyhow::Error {
         }
     };
     anyhow::anyhow!("`{name}`: {error}\nhint: {hint}")
+}
+
+/// Every object says which version of the API it is of, in YAML and in JSON.
+fn is_of_an_object(line: &str) -> bool {
+    let key = line.trim_start_matches([' ', '-', '{', '"']);
+    key.starts_with("apiVersion:") || key.starts_with("apiVersion\"")
 }
 
 /// The rules of each family in a text. Those of the other one are blank lines in each, so that

@@ -38,6 +38,14 @@ pub(super) fn parse(text: &[u8]) -> Result<Content, Broken> {
         }
         return Ok(content);
     }
+    if is_dump(text) {
+        return Err(Broken {
+            line: None,
+            reason: "holds rules, as iptables-save prints them, and no objects; `services`, \
+                     `explain` and `diff` read them with --from-save"
+                .to_owned(),
+        });
+    }
     // The budget guards against hostile files; ours are written by whoever runs us, and may be
     // larger than any useful default.
     let options = serde_saphyr::options! { budget: None };
@@ -56,6 +64,14 @@ fn is_json(text: &[u8]) -> bool {
     };
     let is_quoted = inside.trim_ascii_start().starts_with(b"\"");
     is_quoted && memchr::memmem::find(inside, b"\n---").is_none()
+}
+
+/// Whether the first line that is no comment begins a table: in YAML that is an alias of nothing.
+fn is_dump(text: &[u8]) -> bool {
+    let mut lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    let first = lines.find(|line| !line.is_empty() && !line.starts_with(b"#"));
+    let tables = [&b"*filter"[..], b"*mangle", b"*nat", b"*raw", b"*security"];
+    first.is_some_and(|line| tables.contains(&line))
 }
 
 impl Content {
