@@ -272,6 +272,26 @@ fn a_reader_that_has_enough_is_no_error() {
     }
 }
 
+#[test]
+fn what_is_not_there_yet_can_be_watched() {
+    let mut child = command(&[
+        "soon",
+        "--watch",
+        "--interval=1h",
+        "--manifests=deploy/examples",
+    ])
+    .spawn()
+    .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    let said = text(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(
+        said.contains("warning: no Service `soon` has rules\n"),
+        "{said}"
+    );
+}
+
 /// A Service whose port has a number.
 fn write_service(folder: &Path, name: &str, port: u16) {
     let service = format!(
@@ -298,19 +318,32 @@ fn watching_shows_what_changes() {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut next = || {
         let line = lines.next().unwrap().unwrap();
-        line.split_whitespace()
+        let words = line
+            .split_whitespace()
             .map(str::to_owned)
-            .collect::<Vec<_>>()
+            .collect::<Vec<_>>();
+        // Of the same width every time.
+        let columns = [line.find("default"), line.find("ClusterIP")];
+        (words, columns)
     };
-    let ends = |words: &[String]| (words[0].clone(), words[2].clone(), words[6].clone());
+    let mut columns = None;
+    let mut ends = |(words, at): (Vec<String>, [Option<usize>; 2])| {
+        let time = words[0].as_bytes();
+        assert!(
+            time.len() == 20 && time[10] == b'T' && time[19] == b'Z',
+            "{words:?}"
+        );
+        assert_eq!(*columns.get_or_insert(at), at, "{words:?}");
+        (words[1].clone(), words[3].clone(), words[7].clone())
+    };
     let expected = |event: &str, name: &str, port: &str| (event.into(), name.into(), port.into());
-    assert_eq!(ends(&next()), expected("ADDED", "shop", "80/tcp"));
+    assert_eq!(ends(next()), expected("ADDED", "shop", "80/tcp"));
     write_service(at, "shop", 81);
-    assert_eq!(ends(&next()), expected("CHANGED", "shop", "81/tcp"));
+    assert_eq!(ends(next()), expected("CHANGED", "shop", "81/tcp"));
     write_service(at, "more", 82);
-    assert_eq!(ends(&next()), expected("ADDED", "more", "82/tcp"));
+    assert_eq!(ends(next()), expected("ADDED", "more", "82/tcp"));
     std::fs::remove_file(at.join("shop.json")).unwrap();
-    assert_eq!(ends(&next()), expected("GONE", "shop", "81/tcp"));
+    assert_eq!(ends(next()), expected("GONE", "shop", "81/tcp"));
     drop(lines);
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));

@@ -142,7 +142,7 @@ externalTrafficPolicy, affinitySeconds, sourceRanges, endpoints (address, chain,
 localShare), chains and rules. A fate is Served, Dropped, Rejected or Unreachable. Beside servicePorts
 there are staleChains (family, chain) and missingJumps (family, from, to). Fields may be added,
 nothing else changes. With --watch, each line or document is one `servicePort` and its `event`:
-ADDED, CHANGED or GONE.
+ADDED, CHANGED or GONE; lines of a table begin with the time.
 
 Exit codes: 0 listed, if only nothing; 1 failed, or no Service of a NAME has rules; 64 unusable
 flags.";

@@ -40,9 +40,9 @@ pub(super) fn services(args: &ServicesArgs) -> anyhow::Result<()> {
         ServicesOutput::Yaml => document::write_yaml(out, &rows, &beside),
         ServicesOutput::Table | ServicesOutput::Wide => {
             let columns = table::columns(args.output == ServicesOutput::Wide);
-            let mut table = Table::new(None, columns);
+            let mut table = Table::new(&[], columns);
             for row in &rows {
-                table.add(None, row);
+                table.add(&[], row);
             }
             Ok(table.write(out, !args.no_headers)?)
         }

@@ -66,21 +66,21 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// `first` is the heading of a column that is not about the row.
-    pub(super) fn new(first: Option<&'static str>, columns: Vec<Column>) -> Self {
-        let own = columns.iter().map(|(heading, _)| *heading);
-        let headings: Vec<&str> = first.into_iter().chain(own).collect();
+    /// `first` are the headings of columns that are not about the row, and how wide they get.
+    pub(super) fn new(first: &[(&'static str, usize)], columns: Vec<Column>) -> Self {
+        let own = columns.iter().map(|(heading, _)| (*heading, heading.len()));
+        let (headings, widths) = first.iter().copied().chain(own).unzip();
         Self {
-            widths: headings.iter().map(|heading| heading.len()).collect(),
+            widths,
             headings,
             columns,
             lines: Vec::new(),
         }
     }
 
-    pub(super) fn add(&mut self, first: Option<&str>, row: &Row) {
+    pub(super) fn add(&mut self, first: &[&str], row: &Row) {
         let own = self.columns.iter().map(|(_, say)| say(row));
-        let line: Vec<String> = first.map(str::to_owned).into_iter().chain(own).collect();
+        let line: Vec<String> = first.iter().map(ToString::to_string).chain(own).collect();
         for (width, cell) in self.widths.iter_mut().zip(&line) {
             *width = cell.len().max(*width);
         }

@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 
+use jiff::Timestamp;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::Serialize;
@@ -141,6 +142,12 @@ struct Line<'a> {
     service_port: document::Entry<'a>,
 }
 
+/// As RFC 3339 has it, in seconds.
+const TIME_WIDTH: usize = "2006-01-02T15:04:05Z".len();
+
+/// What comes later should begin below what was there at first, which was only added.
+const EVENT_WIDTH: usize = Event::Changed.as_str().len();
+
 struct Printer {
     output: ServicesOutput,
     table: Table,
@@ -152,7 +159,7 @@ impl Printer {
         let columns = table::columns(args.output == ServicesOutput::Wide);
         Self {
             output: args.output,
-            table: Table::new(Some("EVENT"), columns),
+            table: Table::new(&[("TIME", TIME_WIDTH), ("EVENT", EVENT_WIDTH)], columns),
             has_headings: !args.no_headers,
         }
     }
@@ -163,8 +170,9 @@ impl Printer {
         }
         output::stdout(|out| match self.output {
             ServicesOutput::Table | ServicesOutput::Wide => {
+                let time = format!("{:.0}", Timestamp::now());
                 for (event, row) in changes {
-                    self.table.add(Some(event.as_str()), row);
+                    self.table.add(&[&time, event.as_str()], row);
                 }
                 let has_headings = std::mem::take(&mut self.has_headings);
                 Ok(self.table.write(out, has_headings)?)
