@@ -6,7 +6,7 @@ use super::{Origin, Snapshot, mention_opaque};
 use crate::cli::progress::Progress;
 use crate::host::{BackendChoice, Programs, RunError, Sysctls, local_addresses};
 use crate::net::IpFamily;
-use crate::rules::RuleSet;
+use crate::rules::{Backend, RuleSet, Table};
 
 pub(in crate::cli) fn read(backend: BackendChoice) -> anyhow::Result<Snapshot> {
     let _progress = Progress::start("reading the kernel's rules");
@@ -41,5 +41,41 @@ async fn snapshot(backend: BackendChoice) -> anyhow::Result<Snapshot> {
         snapshot.families.insert(family);
         snapshot.origin = Origin::Live(programs.backend());
     }
+    if let Origin::Live(backend) = snapshot.origin
+        && !snapshot
+            .families
+            .iter()
+            .any(|family| has_services(snapshot.rules.get(*family)))
+    {
+        look_elsewhere(backend).await;
+    }
     Ok(snapshot)
+}
+
+/// Whether some proxy writes here.
+fn has_services(rules: &RuleSet) -> bool {
+    rules.chain(Table::Nat, "KUBE-SERVICES").is_some()
+}
+
+/// Where one backend has no rules of a proxy, the other may: the kernel has two sets, and programs
+/// of one do not see those of the other.
+async fn look_elsewhere(shown: Backend) {
+    let (other, choice) = match shown {
+        Backend::Nft => (Backend::Legacy, BackendChoice::Legacy),
+        Backend::Legacy => (Backend::Nft, BackendChoice::Nft),
+    };
+    for family in IpFamily::ALL {
+        // A machine without these programs has no such rules, as far as anybody can tell.
+        let Ok(programs) = Programs::discover(choice, family).await else {
+            continue;
+        };
+        let saved = programs.save_all().await.unwrap_or_default();
+        if RuleSet::parse(&saved).is_ok_and(|rules| has_services(&rules)) {
+            tracing::warn!(
+                "no proxy's rules are among those of {shown}, which are shown; there are some of \
+                 {other}: --iptables-backend={other}"
+            );
+            return;
+        }
+    }
 }
