@@ -38,6 +38,14 @@ pub enum NoName {
         /// The protocol.
         protocol: Protocol,
     },
+    /// A port behind a slash.
+    #[error("`{text}` is no name; a port comes behind a colon: `{meant}`")]
+    Slashed {
+        /// As typed.
+        text: String,
+        /// With the colon.
+        meant: String,
+    },
     /// What is behind the port is no protocol.
     #[error("`{0}` is no protocol; it is one of tcp, udp and sctp")]
     Protocol(String),
@@ -71,12 +79,24 @@ impl FromStr for NamePattern {
             [service] => (None, *service),
             [namespace, service] => (Some(*namespace), *service),
             [kind, namespace, service] if KINDS.contains(kind) => (Some(*namespace), *service),
-            [namespace, service, last] if port.is_none() => {
-                let protocol = protocol_of(last).ok_or_else(form)?;
-                return Err(NoName::Portless {
+            [namespace, service, last] if port.is_none() && can_be_named(last) => {
+                let (text, meant) = (text.to_owned(), format!("{namespace}/{service}"));
+                return Err(match protocol_of(last) {
+                    Some(protocol) => NoName::Portless {
+                        text,
+                        meant,
+                        protocol,
+                    },
+                    None => NoName::Slashed {
+                        text,
+                        meant: format!("{meant}:{last}"),
+                    },
+                });
+            }
+            [namespace, service, port, protocol] if protocol_of(protocol).is_some() => {
+                return Err(NoName::Slashed {
                     text: text.to_owned(),
-                    meant: format!("{namespace}/{service}"),
-                    protocol,
+                    meant: format!("{namespace}/{service}:{port}/{protocol}"),
                 });
             }
             _ => return Err(form()),

@@ -43,7 +43,7 @@ fn what_no_service_can_be_called_is_refused_with_the_right_form() {
         "shop/",
         "web:",
         ":http",
-        "a/b/c",
+        "a/b/c/d",
         "a:b:c",
         "a b",
         "svc/a/b/c",
@@ -55,6 +55,14 @@ fn what_no_service_can_be_called_is_refused_with_the_right_form() {
         (
             "shop/web/tcp",
             "`shop/web/tcp` is no name; a protocol comes behind a port: `shop/web:80/tcp`",
+        ),
+        (
+            "shop/web/http",
+            "`shop/web/http` is no name; a port comes behind a colon: `shop/web:http`",
+        ),
+        (
+            "shop/web/53/udp",
+            "`shop/web/53/udp` is no name; a port comes behind a colon: `shop/web:53/udp`",
         ),
         (
             "shop/web:80/icmp",

@@ -37,6 +37,15 @@ fn questions() {
             "prod/web/tcp",
             "`prod/web/tcp` is no name; a protocol comes behind a port: `prod/web:80/tcp`",
         ),
+        ("prod/web.1.2.3", "Some(\"prod\") prod/web.1.2.3"),
+    ] {
+        assert_eq!(shown(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn what_is_almost_a_question() {
+    for (text, expected) in [
         ("10.96.0.10:", "`` is no port: 1 to 65535"),
         ("10.96.0.10:http", "`http` is no port: 1 to 65535"),
         ("10.96.0.10:99999", "`99999` is no port: 1 to 65535"),
@@ -54,13 +63,12 @@ fn questions() {
         ),
         (
             "prod/web/http",
-            "`prod/web/http` has a port behind a slash\nhint: it follows a colon: `prod/web:http`",
+            "`prod/web/http` is no name; a port comes behind a colon: `prod/web:http`",
         ),
         (
             "prod/web/80/udp",
-            "`prod/web/80/udp` has a port behind a slash\nhint: it follows a colon: `prod/web:80/udp`",
+            "`prod/web/80/udp` is no name; a port comes behind a colon: `prod/web:80/udp`",
         ),
-        ("prod/web.1.2.3", "Some(\"prod\") prod/web.1.2.3"),
         ("10.96.0.10:0", "`0` is no port: 1 to 65535"),
         (
             "[10.96.0.10x]:80",
