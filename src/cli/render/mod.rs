@@ -9,7 +9,7 @@ mod since;
 
 use super::restore::Side;
 use super::{file, log, names, output, snapshot};
-use crate::config::{FamilyArg, RenderArgs, RenderConfig};
+use crate::config::{RenderArgs, RenderConfig};
 use crate::net::IpFamily;
 use crate::rules::RuleSet;
 use crate::tracker::Tracker;
@@ -29,10 +29,7 @@ pub(super) fn render(args: &RenderArgs) -> anyhow::Result<()> {
         let snapshot = snapshot::desired(&config)?;
         return names::print(&snapshot, what, args.which.namespace.as_deref());
     }
-    let family = match args.family {
-        FamilyArg::Ipv4 => IpFamily::V4,
-        FamilyArg::Ipv6 => IpFamily::V6,
-    };
+    let family = args.family.into();
     let since = args
         .since
         .as_ref()

@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 
 use super::sync::PartialRestoreArg;
 use super::{AskedArgs, NamesArgs, RulesArgs, RulesFileArgs, SourceArgs};
+use crate::net::IpFamily;
 use crate::rules::Table;
 
 /// Flags of `render`.
@@ -62,6 +63,15 @@ pub enum FamilyArg {
     Ipv4,
     /// For ip6tables-restore
     Ipv6,
+}
+
+impl From<FamilyArg> for IpFamily {
+    fn from(family: FamilyArg) -> Self {
+        match family {
+            FamilyArg::Ipv4 => Self::V4,
+            FamilyArg::Ipv6 => Self::V6,
+        }
+    }
 }
 
 /// `--table`.
