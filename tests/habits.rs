@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "failing is a test's job")]
 
+use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -227,4 +228,49 @@ fn bash_completes_names_of_services() {
     completes(&[&from_save[..], &["--na"]].concat(), &["--namespace"]);
     completes(&["serv"], &["services"]);
     completes(&["render", "--family", "ipv6", "ns1/"], &[]);
+}
+
+/// Whoever may write rules, or a dump, must not write on the command line of who looks at them.
+#[test]
+fn bash_expands_no_name_that_it_is_offered() {
+    let folder = tempfile::tempdir().unwrap();
+    let (dump, proof) = (folder.path().join("dump"), folder.path().join("proof"));
+    let hostile = format!("$(touch${{IFS}}{})/web", proof.display());
+    let rule = |name: &str| {
+        format!(
+            "-A KUBE-SERVICES -d 10.96.0.1/32 -p tcp -m comment --comment \"{name}:http cluster \
+             IP\" -m tcp --dport 80 -j KUBE-SVC-X\n"
+        )
+    };
+    let rules: String = [&hostile, "shop/we'b", "shop/`id`", "shop/web"]
+        .map(rule)
+        .concat();
+    let chains = ":KUBE-SERVICES - [0:0]\n:KUBE-SVC-X - [0:0]\n";
+    fs::write(&dump, format!("*nat\n{chains}{rules}COMMIT\n")).unwrap();
+    let dump = dump.to_str().unwrap();
+    completes(&["services", "--from-save", dump, ""], &["shop/web"]);
+    completes(&["services", "--from-save", dump, "w"], &["shop/web"]);
+    assert!(!proof.exists());
+}
+
+#[test]
+fn errors_are_harmless_to_a_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let dump = folder.path().join("dump");
+    fs::write(&dump, "*nat\n-A KUBE-\x1b[31mX -j ACCEPT\nCOMMIT\n").unwrap();
+    let output = run(
+        PROGRAM,
+        &["services", "--from-save", dump.to_str().unwrap()],
+    );
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("\\u{1b}[31mX") && !said.contains('\x1b'),
+        "{said}"
+    );
+}
+
+#[test]
+fn help_that_cannot_be_printed_is_a_failure() {
+    let output = run("sh", &["-c", &format!("{PROGRAM} --help >/dev/full")]);
+    assert_eq!(output.status.code(), Some(1));
 }

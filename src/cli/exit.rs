@@ -14,12 +14,14 @@ const UNUSABLE: u8 = 64;
 
 /// Flags that clap refused; help and version come here, too.
 pub(super) fn unusable(error: &clap::Error) -> ExitCode {
-    // If stderr is gone, nobody reads the exit code's reason either.
-    let _ = error.print();
+    let printed = error.print();
     if error.use_stderr() {
-        ExitCode::from(UNUSABLE)
-    } else {
-        ExitCode::SUCCESS
+        // If stderr is gone, nobody reads the exit code's reason either.
+        return ExitCode::from(UNUSABLE);
+    }
+    match printed {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
+        _ => ExitCode::SUCCESS,
     }
 }
 
@@ -63,8 +65,18 @@ fn failed(error: &anyhow::Error, code: ExitCode) -> ExitCode {
         }
         return ExitCode::from(UNUSABLE);
     }
-    let _ = writeln!(io::stderr(), "error: {}", said_once(error));
+    let _ = writeln!(io::stderr(), "error: {}", harmless(&said_once(error)));
     code
+}
+
+/// A text from a file, perhaps somebody else's, without what a terminal would obey.
+fn harmless(text: &str) -> String {
+    let escaped = |c: char| match c {
+        '\n' | '\t' => c.to_string(),
+        c if c.is_control() => c.escape_default().to_string(),
+        c => c.to_string(),
+    };
+    text.chars().map(escaped).collect()
 }
 
 /// Whoever read our output had enough of it.

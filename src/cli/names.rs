@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use super::output;
 use super::snapshot::Snapshot;
-use crate::catalog::{Catalog, PortName};
+use crate::catalog::{Catalog, NamePattern, PortName};
 use crate::config::NamesArg;
 
 /// Prints a name on each line, sorted.
@@ -27,6 +27,8 @@ pub(super) fn print(
                 .filter_map(|port| name(port, what, namespace)),
         );
     }
+    // A comment can say anything; a shell is only told what can be the name of a Service.
+    names.retain(|name| name.parse::<NamePattern>().is_ok());
     output::stdout(|out| Ok(names.iter().try_for_each(|name| writeln!(out, "{name}"))?))
 }
 

@@ -38,11 +38,12 @@ pub(super) fn manual(command: Option<&str>) -> anyhow::Result<()> {
 /// Where a name may stand, the program itself is asked for names: the words before the cursor say
 /// which rules are meant, and where something else is expected, they are no command line, so that
 /// nothing is answered. The part behind the slash may be typed alone; readline keeps it if several
-/// fit that begin alike in nothing, which the blank sees to.
+/// fit that begin alike in nothing, which the blank sees to. Names come from whoever wrote the
+/// rules: nothing may expand them, as `compgen -W` does.
 const NAMES_IN_BASH: &str = r#"
 _deltaproxy_or_names() {
     _deltaproxy "$@"
-    local cur="${COMP_WORDS[COMP_CWORD]}" words=() last=-1 what=services word names
+    local cur="${COMP_WORDS[COMP_CWORD]}" words=() last=-1 what=services word names=()
     [[ "${COMP_WORDS[1]}" =~ ^(services|explain|render)$ && "$COMP_CWORD" -gt 1 ]] || return 0
     [[ "$cur" != -* ]] || return 0
     [[ "$cur" != "=" ]] || cur=""
@@ -57,11 +58,18 @@ _deltaproxy_or_names() {
     case "${words[last]}" in
         -n | -n= | --namespace | --namespace=) what=namespaces; unset "words[last]" ;;
     esac
-    names="$("${words[@]}" --names="$what" 2>/dev/null </dev/null)"
-    [[ -n "$names" ]] || return 0
-    COMPREPLY=( $(compgen -W "$names" -- "$cur") )
+    while IFS= read -r word; do names+=("$word"); done < <(
+        "${words[@]}" --names="$what" 2>/dev/null </dev/null
+    )
+    [[ "${#names[@]}" -gt 0 ]] || return 0
+    COMPREPLY=()
+    for word in "${names[@]}"; do
+        [[ "$word" != "$cur"* ]] || COMPREPLY+=("$word")
+    done
     if [[ "${#COMPREPLY[@]}" -eq 0 && -n "$cur" && "$cur" != */* ]]; then
-        COMPREPLY=( $(compgen -X "!*/$cur*" -W "$names") )
+        for word in "${names[@]}"; do
+            [[ "$word" != */"$cur"* ]] || COMPREPLY+=("$word")
+        done
         for word in "${COMPREPLY[@]}"; do
             [[ "${word%%/*}" == "${COMPREPLY[0]%%/*}" ]] || { COMPREPLY+=(" "); break; }
         done
