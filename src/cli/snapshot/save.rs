@@ -21,6 +21,12 @@ pub(in crate::cli) fn read(paths: &[PathBuf]) -> anyhow::Result<Snapshot> {
     for path in paths {
         let name = path.display().to_string();
         let text = text(path)?;
+        anyhow::ensure!(
+            text.lines().any(says_something),
+            "`{name}` holds no rules of iptables-save; was it written?\n\
+             hint: iptables-save needs root, and prints nothing of a family that never had rules; \
+             leave that one out"
+        );
         for (family, text) in by_family(&text) {
             anyhow::ensure!(
                 snapshot.families.insert(family),
@@ -33,6 +39,12 @@ pub(in crate::cli) fn read(paths: &[PathBuf]) -> anyhow::Result<Snapshot> {
         }
     }
     Ok(snapshot)
+}
+
+/// Neither blank nor a comment.
+fn says_something(line: &str) -> bool {
+    let line = line.trim();
+    !line.is_empty() && !line.starts_with('#')
 }
 
 fn text(path: &Path) -> anyhow::Result<String> {
