@@ -36,7 +36,16 @@ fn said(line: &str) -> String {
         0 => String::new(),
         code => format!("(exit code {code})\n"),
     };
-    format!("{stdout}{stderr}{code}")
+    let said: String = stderr.lines().map(without_time).collect();
+    format!("{stdout}{said}{code}")
+}
+
+/// A line of the log without when and where it was written.
+fn without_time(line: &str) -> String {
+    let text = line
+        .split_once(" WARN ")
+        .and_then(|(_, rest)| rest.split_once(": "));
+    text.map_or_else(|| format!("{line}\n"), |(_, text)| format!("WARN {text}\n"))
 }
 
 /// Each line that begins with `$` and what came of it.

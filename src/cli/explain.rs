@@ -27,7 +27,10 @@ pub(super) fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
     let pairs = snapshot.rules.as_ref().into_pairs().into_iter();
     let nodes: Vec<Node<'_>> = pairs
         .filter(|(family, _)| families.contains(family))
-        .map(|(family, rules)| Node::new(rules, family, &addresses))
+        .map(|(family, rules)| {
+            let unseen = snapshot.unseen.get(family);
+            Node::new(rules, family, &addresses).without(unseen.clone())
+        })
         .collect();
     let explained = match explain::explain(&question, &nodes, &args.wanted()) {
         Ok(explained) => explained,

@@ -2,6 +2,7 @@
 //!
 //! Apart because here the parts meet: what is asked for, who asks, and what each of them meets.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::client::{self, Wanted, Who};
@@ -12,7 +13,7 @@ use super::near::{self, Near};
 use super::node::Node;
 use super::question::Question;
 use super::way::Way;
-use crate::rules::Network;
+use crate::rules::{Network, Table};
 
 /// What becomes of packets to one destination.
 #[derive(Debug, Clone)]
@@ -29,6 +30,8 @@ pub struct Explanation<'a> {
     pub near: Vec<Near>,
     /// Whether an address was made up for the node, because nobody knows one.
     pub is_node_made_up: bool,
+    /// The tables that nobody saw: rules there may be about it.
+    pub unseen: BTreeSet<Table>,
 }
 
 /// Explains everything that the question is about.
@@ -83,6 +86,7 @@ fn of_destination<'a>(
         source_ranges: source_ranges.unwrap_or_default(),
         near,
         is_node_made_up: node.is_made_up && is_about_node,
+        unseen: node.unseen.clone(),
         ways,
         to,
     })

@@ -11,7 +11,7 @@ use super::destination::Destination;
 use super::node::Node;
 use super::reason::{Masquerade, Refusal};
 use super::way::{End, Fate, Reach, Sees, Way, add_doubts, is_same};
-use crate::rules::{Outcome, Packet, Step, Verdict, trace_past_doubts};
+use crate::rules::{Outcome, Packet, Step, Table, Verdict, trace_past_doubts};
 
 /// Follows the packets of one client.
 pub(super) fn follow<'a>(node: &Node<'a>, to: &Destination, client: Client) -> Way<'a> {
@@ -38,25 +38,30 @@ pub(super) fn follow<'a>(node: &Node<'a>, to: &Destination, client: Client) -> W
     for outcome in &outcomes {
         add_doubts(&mut doubts, &outcome.doubts);
     }
+    let first: Vec<Step<'a>> = steps.iter().take(before).copied().collect();
+    let last: Vec<Step<'a>> = steps.iter().skip(tail).copied().collect();
+    let reach = reach(&outcomes);
+    let ends: Vec<End<'a>> = outcomes
+        .into_iter()
+        .map(|outcome| {
+            let own = outcome.steps.len() - before - after;
+            End {
+                share: outcome.share,
+                fate: seen_fate(node, to, fate(node, to, source, &outcome)),
+                steps: outcome.steps.into_iter().skip(before).take(own).collect(),
+            }
+        })
+        .collect();
     Way {
         clients: vec![client],
         alike: Alike::Wholly,
-        before: steps.iter().take(before).copied().collect(),
-        after: steps.iter().skip(tail).copied().collect(),
-        reach: reach(&outcomes),
+        before: first,
+        after: last,
+        reach,
         has_hairpin,
         doubts,
-        ends: outcomes
-            .into_iter()
-            .map(|outcome| {
-                let own = outcome.steps.len() - before - after;
-                End {
-                    share: outcome.share,
-                    fate: fate(node, to, source, &outcome),
-                    steps: outcome.steps.into_iter().skip(before).take(own).collect(),
-                }
-            })
-            .collect(),
+        unseen: ends.iter().find_map(|end| unseen(node, &end.fate)),
+        ends,
     }
 }
 
@@ -122,6 +127,28 @@ fn fate(node: &Node<'_>, to: &Destination, source: IpAddr, outcome: &Outcome<'_>
         Verdict::Rejected => Fate::Rejected(Refusal::of(outcome)),
         Verdict::Unclear(why) => Fate::Unclear(why.clone()),
     }
+}
+
+/// The same, unless it is that of tables which nobody saw.
+fn seen_fate(node: &Node<'_>, to: &Destination, fate: Fate) -> Fate {
+    match fate {
+        // For these, no proxy has a rule in the nat table.
+        Fate::Rejected(Refusal::NoEndpoints)
+        | Fate::Dropped(Refusal::NoLocalInternal | Refusal::Martian) => fate,
+        _ if node.unseen.contains(&Table::Nat) => Fate::Unseen(Table::Nat),
+        // No Service's rule refuses who asks an endpoint itself.
+        Fate::Passed { .. } if node.unseen.contains(&Table::Filter) && !to.is_endpoint() => {
+            Fate::Unseen(Table::Filter)
+        }
+        _ => fate,
+    }
+}
+
+/// Who is served may still meet a rule that is not of Services.
+fn unseen(node: &Node<'_>, fate: &Fate) -> Option<Table> {
+    let is_let_through = matches!(fate, Fate::Served { .. } | Fate::Passed { .. });
+    let table = Table::Filter;
+    (is_let_through && node.unseen.contains(&table)).then_some(table)
 }
 
 fn reach(outcomes: &[Outcome<'_>]) -> Reach {

@@ -21,6 +21,7 @@ fn destination(explanation: &Explanation<'_>) -> Value {
         source_ranges,
         near,
         is_node_made_up,
+        unseen,
     } = explanation;
     let services = to
         .subjects
@@ -37,6 +38,7 @@ fn destination(explanation: &Explanation<'_>) -> Value {
         "sourceRanges": texts(&mut source_ranges.iter().map(ToString::to_string)),
         "near": texts(&mut near.iter().map(ToString::to_string)),
         "nodeAddressKnown": !is_node_made_up,
+        "missingTables": texts(&mut unseen.iter().map(ToString::to_string)),
         "ways": ways.iter().map(|one| way(explanation, one)).collect::<Vec<_>>(),
     })
 }
@@ -72,6 +74,7 @@ fn outcome(explanation: &Explanation<'_>, way: &Way<'_>, end: &End<'_>) -> Value
         Fate::Dropped(refusal) => ("dropped", None, None, why(refusal)),
         Fate::Rejected(refusal) => ("rejected", None, None, why(refusal)),
         Fate::Unclear(unclear) => ("unclear", None, None, Some(unclear.to_string())),
+        Fate::Unseen(table) => ("unclear", None, None, Some(words::unseen(*table))),
     };
     let (sees, masquerade) = match sees {
         Some(Sees::Client) => (Some("client"), None),

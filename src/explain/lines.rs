@@ -124,6 +124,12 @@ impl Pen {
     }
 
     pub(super) fn doubts(&mut self, way: &Way<'_>) -> fmt::Result {
+        if let Some(table) = way.unseen {
+            writeln!(
+                self.text,
+                "  {ODD}unsure: the {table} table is not in the dump; a rule there may drop or refuse it{ODD:#}"
+            )?;
+        }
         if way.doubts.is_empty() {
             return Ok(());
         }

@@ -27,6 +27,8 @@ pub struct Node<'a> {
     pub(super) exposed_on: BTreeSet<IpAddr>,
     /// Whether nobody knows its addresses, so that these are made up.
     pub(super) is_made_up: bool,
+    /// The tables of which nobody knows what is in them.
+    pub(super) unseen: BTreeSet<Table>,
 }
 
 impl<'a> Node<'a> {
@@ -60,7 +62,14 @@ impl<'a> Node<'a> {
             exposed_ip: answers.unwrap_or(ip),
             exposed_on,
             is_made_up,
+            unseen: BTreeSet::new(),
         }
+    }
+
+    /// The same, whose tables of these names were not saved: that they have no rules says nothing.
+    #[must_use]
+    pub fn without(self, unseen: BTreeSet<Table>) -> Self {
+        Self { unseen, ..self }
     }
 
     /// Whether NodePorts are on that address.

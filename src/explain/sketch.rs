@@ -181,6 +181,10 @@ fn place(explanation: &Explanation<'_>, way: &Way<'_>, fate: &Fate) -> Place {
             (PlaceKind::Refusal, "refused".to_owned(), why)
         }
         Fate::Unclear(why) => (PlaceKind::Refusal, "unclear".to_owned(), why.to_string()),
+        Fate::Unseen(table) => {
+            let why = words::unseen(*table);
+            (PlaceKind::Refusal, "unclear".to_owned(), why)
+        }
     };
     Place { kind, title, note }
 }

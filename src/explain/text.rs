@@ -61,7 +61,12 @@ pub(super) fn title(explanation: &Explanation<'_>) -> String {
     let endpoint_of = explanation.to.endpoint_of.iter();
     let endpoint_of: Vec<_> = endpoint_of.map(|port| &*port.name).collect();
     match endpoint_of.as_slice() {
-        [] if explanation.to.subjects.is_empty() => text.push_str(", no Service's"),
+        [] if explanation.to.subjects.is_empty() && explanation.unseen.is_empty() => {
+            text.push_str(", no Service's");
+        }
+        [] if explanation.to.subjects.is_empty() => {
+            text.push_str(", no Service's as far as the dump tells");
+        }
         [] => {}
         ports => {
             let _ = write!(text, ", endpoint of {}", ports.join(", "));
@@ -105,7 +110,7 @@ impl Pen {
     fn way(&mut self, explanation: &Explanation<'_>, way: &Way<'_>) -> fmt::Result {
         let style = if way.ends.iter().any(|end| words::served(end).is_none()) {
             match way.ends.first().map(|end| &end.fate) {
-                Some(Fate::Passed { .. } | Fate::Unclear(_)) => ODD,
+                Some(Fate::Passed { .. } | Fate::Unclear(_) | Fate::Unseen(_)) => ODD,
                 _ => BAD,
             }
         } else {
@@ -115,15 +120,18 @@ impl Pen {
             words::clients(&way.clients),
             words::summary(explanation, way),
         );
-        if self.is_overview {
-            writeln!(self.text, "From {clients}:\n  {style}{summary}{style:#}")?;
-            return Ok(());
-        }
-        let unsure = if way.doubts.is_empty() {
+        let unsure = if way.doubts.is_empty() && way.unseen.is_none() {
             ""
         } else {
             ", as far as can be told"
         };
+        if self.is_overview {
+            writeln!(
+                self.text,
+                "From {clients}:\n  {style}{summary}{style:#}{unsure}"
+            )?;
+            return Ok(());
+        }
         writeln!(
             self.text,
             "\nFrom {clients}:\n  {style}{summary}{style:#}{unsure}"

@@ -29,6 +29,8 @@ pub struct Way<'a> {
     pub has_hairpin: bool,
     /// Rules that could not be decided, and were taken not to match.
     pub doubts: Vec<Step<'a>>,
+    /// A table that may end it otherwise, and that nobody saw.
+    pub unseen: Option<Table>,
 }
 
 /// One ending.
@@ -65,6 +67,8 @@ pub enum Fate {
     Rejected(Refusal),
     /// Rules make no sense.
     Unclear(Unclear),
+    /// A table decides that nobody saw.
+    Unseen(Table),
 }
 
 /// Whom the receiver sees.

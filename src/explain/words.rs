@@ -11,7 +11,7 @@ use super::client::{Client, Who};
 use super::reason::{Masquerade, Refusal};
 use super::way::{End, Fate, Reach, Sees, Way};
 use crate::catalog::Kind;
-use crate::rules::{Network, Share};
+use crate::rules::{Network, Share, Table};
 
 /// Clients of different kinds in one phrase, each with the address that stands for it.
 pub(super) fn clients(clients: &[Client]) -> String {
@@ -163,8 +163,19 @@ fn one(explanation: &Explanation<'_>, way: &Way<'_>, fate: &Fate) -> String {
         Fate::Dropped(why) => format!("dropped: {}", refusal(explanation, way, why)),
         Fate::Rejected(why) => format!("refused: {}", refusal(explanation, way, why)),
         Fate::Unclear(why) => format!("unclear: {why}"),
+        Fate::Unseen(table) => format!("unclear: {}", unseen(*table)),
         Fate::Served { to, .. } => to.to_string(),
     }
+}
+
+/// What a table decides that is not there.
+pub(super) fn unseen(table: Table) -> String {
+    let decides = match table {
+        Table::Filter => "whether this is refused, dropped or let through",
+        Table::Nat => "who gets this",
+        Table::Mangle => "how this is marked",
+    };
+    format!("the {table} table is not in the dump, and only it tells {decides}")
 }
 
 fn is_health_check(explanation: &Explanation<'_>) -> bool {

@@ -132,6 +132,7 @@ fn met(fate: &Fate, asked: SocketAddr) -> Result<Met, String> {
         Fate::Dropped(_) => Met::Dropped,
         Fate::Rejected(_) => Met::Refused,
         Fate::Unclear(why) => return Err(why.to_string()),
+        Fate::Unseen(table) => return Err(format!("{table} was not read")),
     })
 }
 

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use crate::config::{self, OriginArgs, environment};
 use crate::net::{IpFamily, PerFamily};
-use crate::rules::{Backend, RuleSet};
+use crate::rules::{Backend, RuleSet, Table};
 
 pub(super) use desired::render as desired;
 pub(super) use desired::{full, options, setting, trackers};
@@ -29,6 +29,8 @@ pub(super) struct Snapshot {
     pub(super) rules: PerFamily<RuleSet>,
     /// The families that were looked at.
     pub(super) families: BTreeSet<IpFamily>,
+    /// The tables of each family that a dump does not have; a kernel's are all known.
+    pub(super) unseen: PerFamily<BTreeSet<Table>>,
     /// The node's own addresses, as far as they are known.
     pub(super) node_addresses: BTreeSet<IpAddr>,
     pub(super) origin: Origin,

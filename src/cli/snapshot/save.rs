@@ -10,7 +10,7 @@ use anyhow::Context;
 use super::{Origin, Snapshot, mention_opaque};
 use crate::cli::progress::Progress;
 use crate::net::IpFamily;
-use crate::rules::{ParseError, Reason, RuleSet};
+use crate::rules::{ParseError, Reason, RuleSet, Table};
 
 pub(in crate::cli) fn read(paths: &[PathBuf]) -> anyhow::Result<Snapshot> {
     let _progress = Progress::start("reading a dump");
@@ -27,7 +27,12 @@ pub(in crate::cli) fn read(paths: &[PathBuf]) -> anyhow::Result<Snapshot> {
              hint: iptables-save needs root, and prints nothing of a family that never had rules; \
              leave that one out"
         );
-        for (family, text) in by_family(&text) {
+        let parts = by_family(&text);
+        let which = match parts.as_slice() {
+            [_] => |_| String::new(),
+            _ => |family: IpFamily| format!("{family} "),
+        };
+        for (family, text) in parts {
             anyhow::ensure!(
                 snapshot.families.insert(family),
                 "`{name}` holds {family} rules, and so does another file\n\
@@ -35,6 +40,15 @@ pub(in crate::cli) fn read(paths: &[PathBuf]) -> anyhow::Result<Snapshot> {
             );
             let rules = RuleSet::parse(&text).map_err(|error| explained(&name, &text, &error))?;
             mention_opaque(&name, &rules);
+            let unseen: BTreeSet<Table> = unseen(&text).collect();
+            for table in &unseen {
+                tracing::warn!(
+                    "`{name}` has no {}{table} table: {}; save without -t",
+                    which(family),
+                    untold(*table)
+                );
+            }
+            *snapshot.unseen.get_mut(family) = unseen;
             *snapshot.rules.get_mut(family) = rules;
         }
     }
@@ -71,6 +85,25 @@ fn text(path: &Path) -> anyhow::Result<String> {
         Some(text) => text.to_owned(),
         None => text,
     })
+}
+
+/// The tables that matter and are not there. Without `-t`, every table is saved that was ever used,
+/// and every proxy uses both.
+fn unseen(text: &str) -> impl Iterator<Item = Table> {
+    let names = text
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix('*'));
+    let seen: BTreeSet<Table> = names.filter_map(Table::from_name).collect();
+    let tables = [Table::Filter, Table::Nat].into_iter();
+    tables.filter(move |table| !seen.contains(table))
+}
+
+const fn untold(table: Table) -> &'static str {
+    match table {
+        Table::Filter => "refusals and drops cannot be told",
+        Table::Nat => "who answers cannot be told",
+        Table::Mangle => "marks cannot be told",
+    }
 }
 
 fn explained(name: &str, text: &str, error: &ParseError) -> anyhow::Error {
@@ -175,6 +208,17 @@ mod tests {
         );
         check("*nat\n[0:0] -A X -s fd00::/8 -j Y\n", IpFamily::V6);
         check("*nat\n-A X -m comment --comment \"a::b\"\n", IpFamily::V4);
+    }
+
+    #[test]
+    fn a_table_that_was_not_saved_is_missed() {
+        let check = |text, expected: &[Table]| {
+            assert_eq!(unseen(text).collect::<Vec<_>>(), expected, "{text}");
+        };
+        check("*filter\nCOMMIT\n*nat\nCOMMIT\n", &[]);
+        check("# x\n*nat\n-A X -j Y\nCOMMIT\n", &[Table::Filter]);
+        check("*mangle\nCOMMIT\n*filter\nCOMMIT\n", &[Table::Nat]);
+        check("*raw\nCOMMIT\n", &[Table::Filter, Table::Nat]);
     }
 
     #[test]
