@@ -29,7 +29,8 @@ pub(super) fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
         .filter(|(family, _)| families.contains(family))
         .map(|(family, rules)| {
             let unseen = snapshot.unseen.get(family);
-            Node::new(rules, family, &addresses).without(unseen.clone())
+            let node = Node::new(rules, family, &addresses).without(unseen.clone());
+            node.with_pods(*snapshot.pods.get(family))
         })
         .collect();
     let explained = match explain::explain(&question, &nodes, &args.wanted()) {

@@ -71,6 +71,16 @@ pub(super) fn clients(node: &Node<'_>, to: &Destination, wanted: &Wanted) -> Vec
     }
 }
 
+/// Whether pods are wanted, and nobody knows an address that one could have.
+pub(super) fn lacks_pods(node: &Node<'_>, to: &Destination, wanted: &Wanted) -> bool {
+    let is_wanted = match wanted {
+        Wanted::All => !to.ip.is_loopback(),
+        Wanted::Kinds(kinds) => kinds.contains(&Who::Pod),
+        Wanted::Source { .. } => false,
+    };
+    is_wanted && pod(node, to).is_none()
+}
+
 fn of_kinds(node: &Node<'_>, to: &Destination, kinds: &[Who]) -> Vec<Client> {
     let of_kind = |who: &Who| {
         let ip = match who {

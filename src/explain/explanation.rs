@@ -30,6 +30,8 @@ pub struct Explanation<'a> {
     pub near: Vec<Near>,
     /// Whether an address was made up for the node, because nobody knows one.
     pub is_node_made_up: bool,
+    /// Whether pods are left out, because no address of one is known.
+    pub lacks_pods: bool,
     /// The tables that nobody saw: rules there may be about it.
     pub unseen: BTreeSet<Table>,
 }
@@ -45,12 +47,18 @@ pub fn explain<'a>(
     wanted: &Wanted,
 ) -> Result<Vec<Explanation<'a>>, NotFound> {
     let found = find::find(question, nodes)?;
+    let lacks_pods = |(node, to): &(&Node<'_>, Destination)| client::lacks_pods(node, to, wanted);
+    let lacks_pods = found.iter().any(lacks_pods);
     let explained = found
         .into_iter()
         .filter_map(|(node, to)| of_destination(node, to, wanted));
     let explained: Vec<_> = explained.collect();
     if explained.is_empty() {
-        return Err(NotFound::Client);
+        return Err(if lacks_pods {
+            NotFound::Pods
+        } else {
+            NotFound::Client
+        });
     }
     Ok(explained)
 }
@@ -86,6 +94,7 @@ fn of_destination<'a>(
         source_ranges: source_ranges.unwrap_or_default(),
         near,
         is_node_made_up: node.is_made_up && is_about_node,
+        lacks_pods: client::lacks_pods(node, &to, wanted),
         unseen: node.unseen.clone(),
         ways,
         to,

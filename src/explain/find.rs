@@ -33,6 +33,12 @@ pub enum NotFound {
         "no Service is at {0}, nor any endpoint\nhint: give a port to see what becomes of it, too"
     )]
     Address(IpAddr),
+    /// Only pods are wanted, and neither their network nor an endpoint is known.
+    #[error(
+        "which addresses are pods is not known\nhint: give one with --source; with manifests or a \
+         cluster, --cluster-cidr gives their network"
+    )]
+    Pods,
     /// Nobody of the wanted kind or family can ask there.
     #[error(
         "no such client can ask there\nhint: give one of the destination's family with --source"

@@ -21,6 +21,7 @@ fn destination(explanation: &Explanation<'_>) -> Value {
         source_ranges,
         near,
         is_node_made_up,
+        lacks_pods,
         unseen,
     } = explanation;
     let services = to
@@ -38,6 +39,7 @@ fn destination(explanation: &Explanation<'_>) -> Value {
         "sourceRanges": texts(&mut source_ranges.iter().map(ToString::to_string)),
         "near": texts(&mut near.iter().map(ToString::to_string)),
         "nodeAddressKnown": !is_node_made_up,
+        "podAddressKnown": !lacks_pods,
         "missingTables": texts(&mut unseen.iter().map(ToString::to_string)),
         "ways": ways.iter().map(|one| way(explanation, one)).collect::<Vec<_>>(),
     })

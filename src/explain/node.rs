@@ -66,6 +66,16 @@ impl<'a> Node<'a> {
         }
     }
 
+    /// The same, with the network of its pods, if that is known. Rules of Services without
+    /// endpoints do not mention it.
+    #[must_use]
+    pub fn with_pods(mut self, network: Option<Network>) -> Self {
+        if self.detector.networks.is_empty() {
+            self.detector.networks.extend(network);
+        }
+        self
+    }
+
     /// The same, whose tables of these names were not saved: that they have no rules says nothing.
     #[must_use]
     pub fn without(self, unseen: BTreeSet<Table>) -> Self {

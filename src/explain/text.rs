@@ -3,6 +3,7 @@
 //! Apart because it decides how much is told: what all packets meet rule by rule, and of endpoints
 //! a line each.
 
+use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
@@ -37,6 +38,7 @@ pub fn text(explanations: &[Explanation<'_>], detail: Detail) -> String {
         text: String::new(),
         detail,
         is_overview,
+        noted: BTreeSet::new(),
     };
     for (index, explanation) in explanations.iter().enumerate() {
         if index > 0 {
@@ -80,6 +82,7 @@ pub(super) struct Pen {
     pub(super) text: String,
     pub(super) detail: Detail,
     is_overview: bool,
+    noted: BTreeSet<String>,
 }
 
 impl Pen {
@@ -98,11 +101,25 @@ impl Pen {
                 "{DIM}the node's addresses are not known, give --node-ip; here one is made up{DIM:#}"
             )?;
         }
+        if explanation.lacks_pods {
+            self.note(
+                "pods are left out: which addresses are theirs is not known; give --cluster-cidr \
+                 or --source",
+            )?;
+        }
         for near in &explanation.near {
             writeln!(self.text, "{ODD}near: {near}{ODD:#}")?;
         }
         for way in &explanation.ways {
             self.way(explanation, way)?;
+        }
+        Ok(())
+    }
+
+    /// What holds for many destinations is said at the first one.
+    fn note(&mut self, text: &str) -> fmt::Result {
+        if self.noted.insert(text.to_owned()) {
+            writeln!(self.text, "{DIM}{text}{DIM:#}")?;
         }
         Ok(())
     }

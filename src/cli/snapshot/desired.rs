@@ -11,7 +11,7 @@ use crate::config::{RenderConfig, Source};
 use crate::host::local_addresses;
 use crate::model::Change;
 use crate::net::{IpFamily, PerFamily};
-use crate::render::{Full, Ledger, Live, Options, Setting};
+use crate::render::{Full, Ledger, Live, LocalDetector, Options, Setting};
 use crate::rules::Payload;
 use crate::tracker::Tracker;
 use crate::watch::api::{self, ApiOptions, ConnectError};
@@ -38,6 +38,10 @@ pub(in crate::cli) fn render(config: &RenderConfig) -> anyhow::Result<Snapshot> 
         let (text, _) = full(setting(tracker, &options), tracker);
         let rules = snapshot.rules.get_mut(family);
         rules.apply(&String::from_utf8_lossy(&text))?;
+        *snapshot.pods.get_mut(family) = match &options.local_traffic {
+            LocalDetector::Cidr(network) => network.to_string().parse().ok(),
+            _ => None,
+        };
     }
     Ok(snapshot)
 }

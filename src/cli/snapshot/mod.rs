@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use crate::config::{self, OriginArgs, environment};
 use crate::net::{IpFamily, PerFamily};
-use crate::rules::{Backend, RuleSet, Table};
+use crate::rules::{Backend, Network, RuleSet, Table};
 
 pub(super) use desired::render as desired;
 pub(super) use desired::{full, options, setting, trackers};
@@ -33,6 +33,8 @@ pub(super) struct Snapshot {
     pub(super) unseen: PerFamily<BTreeSet<Table>>,
     /// The node's own addresses, as far as they are known.
     pub(super) node_addresses: BTreeSet<IpAddr>,
+    /// The pods' network, where the flags tell it: rules may not mention it.
+    pub(super) pods: PerFamily<Option<Network>>,
     pub(super) origin: Origin,
 }
 
