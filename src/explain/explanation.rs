@@ -3,6 +3,7 @@
 //! Apart because here the parts meet: what is asked for, who asks, and what each of them meets.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use super::client::{self, Wanted, Who};
@@ -30,6 +31,8 @@ pub struct Explanation<'a> {
     pub near: Vec<Near>,
     /// Whether an address was made up for the node, because nobody knows one.
     pub is_node_made_up: bool,
+    /// The address that was made up for the node, if what is told depends on it.
+    pub stand_in: Option<IpAddr>,
     /// Whether pods are left out, because no address of one is known.
     pub lacks_pods: bool,
     /// The tables that nobody saw: rules there may be about it.
@@ -83,6 +86,7 @@ fn of_destination<'a>(
         .views(node)
         .find(|(subject, _)| subject.is_load_balancer());
     let source_ranges = balanced.map(|(_, view)| view.source_ranges.clone());
+    let source_ranges = source_ranges.unwrap_or_default();
     let affinity = to.views(node).find_map(|(_, view)| view.affinity);
     let near = if to.subjects.is_empty() && to.endpoint_of.is_empty() {
         near::near(node, &to)
@@ -91,12 +95,23 @@ fn of_destination<'a>(
     };
     (!ways.is_empty()).then(|| Explanation {
         affinity,
-        source_ranges: source_ranges.unwrap_or_default(),
         near,
         is_node_made_up: node.is_made_up && is_about_node,
+        stand_in: node
+            .stand_in()
+            .filter(|ip| depends_on(*ip, &to, &ways, &source_ranges)),
         lacks_pods: client::lacks_pods(node, &to, wanted),
         unseen: node.unseen.clone(),
+        source_ranges,
         ways,
         to,
     })
+}
+
+/// Whether another address of the node might meet something else: it is what is asked, or it is
+/// asked for by source ranges. Elsewhere it changes little.
+fn depends_on(node: IpAddr, to: &Destination, ways: &[Way<'_>], ranges: &[Network]) -> bool {
+    let mut clients = ways.iter().flat_map(|way| &way.clients);
+    let has_node = clients.any(|client| client.who == Who::Node);
+    to.ip == node || (has_node && ranges.iter().any(|range| !range.is_all()))
 }

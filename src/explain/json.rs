@@ -23,6 +23,7 @@ fn destination(explanation: &Explanation<'_>) -> Value {
         is_node_made_up,
         lacks_pods,
         unseen,
+        stand_in: _,
     } = explanation;
     let services = to
         .subjects

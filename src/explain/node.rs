@@ -82,6 +82,11 @@ impl<'a> Node<'a> {
         Self { unseen, ..self }
     }
 
+    /// The address that stands in for its own, if one does.
+    pub(super) fn stand_in(&self) -> Option<IpAddr> {
+        (self.is_made_up && self.exposed_on.is_empty()).then_some(self.ip)
+    }
+
     /// Whether NodePorts are on that address.
     pub(super) fn has_node_ports(&self, ip: IpAddr) -> bool {
         let is_asked = self.exposed_on.is_empty() || self.exposed_on.contains(&ip);

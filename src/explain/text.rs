@@ -95,11 +95,10 @@ impl Pen {
                 "a client stays with its endpoint for {time}: sessionAffinity"
             )?;
         }
-        if explanation.is_node_made_up {
-            writeln!(
-                self.text,
-                "{DIM}the node's addresses are not known, give --node-ip; here one is made up{DIM:#}"
-            )?;
+        if let Some(ip) = explanation.stand_in {
+            self.note(&format!(
+                "the node's addresses are not known, give --node-ip; {ip} stands in for them"
+            ))?;
         }
         if explanation.lacks_pods {
             self.note(
