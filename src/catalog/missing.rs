@@ -5,13 +5,13 @@
 use super::pattern::{KINDS, NamePattern};
 use super::port::PortName;
 use super::similar::{self, Similar};
-use crate::net::Protocol;
+use crate::net::{Port, Protocol, parse_ip};
 
 /// Why a name fits nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoSuch {
     /// No Service is called that; perhaps one of these is meant.
-    #[error("no Service `{asked}` has rules{similar}{}", reading_hint(.asked))]
+    #[error("no Service `{asked}` has rules{}", hints(.asked, .similar))]
     Service {
         /// As asked for.
         asked: NamePattern,
@@ -78,6 +78,32 @@ fn in_full(name: &PortName, numbers: impl IntoIterator<Item = u16>) -> String {
     };
     let (namespace, service) = (name.namespace(), name.service());
     format!("{namespace}/{service}:{port}/{}", name.protocol)
+}
+
+/// What may be meant, and what is said of all names only if there is nothing better.
+fn hints(asked: &NamePattern, similar: &Similar) -> String {
+    match number_hint(asked) {
+        Some(hint) if similar.0.is_empty() => hint,
+        Some(hint) => format!("{similar}{hint}"),
+        None => format!("{similar}{}", reading_hint(asked)),
+    }
+}
+
+/// A number that was read as a name; hardly any Service is called so.
+fn number_hint(asked: &NamePattern) -> Option<String> {
+    let text = &asked.service;
+    let is_port = |text: &str| text.parse::<Port>().is_ok();
+    let (what, meant) = match (&asked.namespace, &asked.port) {
+        (None, None) if is_port(text) => ("a port", format!(":{text}")),
+        (None, Some(port)) if parse_ip(text).is_some() && is_port(port) => {
+            ("an address", format!("{text}:{port}"))
+        }
+        (None, _) if parse_ip(text).is_some() => ("an address", text.to_string()),
+        _ => return None,
+    };
+    Some(format!(
+        "\nhint: is {what} meant? `explain {meant}` and `services --address {meant}` take one"
+    ))
 }
 
 /// How a part was read that may have been meant otherwise.
