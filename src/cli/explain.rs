@@ -6,8 +6,9 @@ use std::net::IpAddr;
 
 use super::snapshot::{Snapshot, unruled};
 use super::{log, names, output};
+use crate::catalog::Missing;
 use crate::config::{ExplainArgs, GraphArg, OutputArg};
-use crate::explain::{self, Detail, Node, Unanswered};
+use crate::explain::{self, Detail, Node, NotFound};
 
 /// Prints the way of packets.
 pub(super) fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
@@ -35,14 +36,11 @@ pub(super) fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
         .collect();
     let explained = match explain::explain(&question, &nodes, &args.wanted()) {
         Ok(explained) => explained,
-        Err(error) => {
-            let objects = unruled(&args.origin)?;
-            match explain::unanswered(&question, &nodes, objects) {
-                None => return Err(error.into()),
-                Some(because @ Unanswered::Because(_)) => anyhow::bail!("{because}"),
-                Some(hint @ Unanswered::Perhaps) => anyhow::bail!("{error}\n{hint}"),
-            }
+        Err(NotFound::Name(error)) => {
+            let missing = Err(Missing(vec![error]));
+            return unruled::told(missing, || unruled::of_origin(&args.origin));
         }
+        Err(error) => return Err(error.into()),
     };
     let text = match (args.graph, args.output) {
         (Some(GraphArg::Tree), _) => explain::tree(&explained),

@@ -5,8 +5,7 @@
 
 use std::fmt;
 
-use super::node::Node;
-use super::question::Question;
+use crate::catalog::NoSuch;
 
 /// A Service without rules of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,28 +36,21 @@ pub enum Unanswered {
     Perhaps,
 }
 
-/// What to say of a name that no rule is about. `objects` are the Services without rules, if they
-/// are known. `None`: that there is none says it all, or rules are about it.
-pub fn unanswered(
-    question: &Question,
-    nodes: &[Node<'_>],
-    objects: Option<Vec<Unruled>>,
-) -> Option<Unanswered> {
-    let Question::Name(asked) = question else {
+/// What to say of a name that fits nothing. `objects` are the Services without rules, if they are
+/// known. `None`: the error says it all.
+pub fn unanswered(error: &NoSuch, objects: Option<&[Unruled]>) -> Option<Unanswered> {
+    let NoSuch::Service { asked, similar } = error else {
         return None;
     };
-    let is_meant = |namespace: &str, name: &str| {
+    let Some(objects) = objects else {
+        // Where nothing is similar, the error says it, too.
+        return (!similar.0.is_empty()).then_some(Unanswered::Perhaps);
+    };
+    let is_meant = |one: &&Unruled| {
         let wanted = asked.namespace.as_deref();
-        *name == *asked.service && wanted.is_none_or(|wanted| wanted == namespace)
+        *one.name == *asked.service && wanted.is_none_or(|wanted| wanted == &*one.namespace)
     };
-    let mut ports = nodes.iter().flat_map(|node| node.catalog.ports.keys());
-    if ports.any(|port| is_meant(port.namespace(), port.service())) {
-        return None;
-    }
-    let Some(mut meant) = objects else {
-        return Some(Unanswered::Perhaps);
-    };
-    meant.retain(|one| is_meant(&one.namespace, &one.name));
+    let meant: Vec<_> = objects.iter().filter(is_meant).cloned().collect();
     (!meant.is_empty()).then_some(Unanswered::Because(meant))
 }
 

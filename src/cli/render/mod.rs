@@ -65,7 +65,7 @@ pub(super) fn render(args: &RenderArgs) -> anyhow::Result<()> {
     };
     let trackers: Vec<&Tracker> = before.iter().chain([&wanted]).collect();
     let objects = Objects::of(&trackers, &options);
-    shown.check_services(&objects)?;
+    shown.check_services(&objects, &config)?;
     output::stdout(|out| shown.print(out, &String::from_utf8_lossy(&text), &objects))
 }
 

@@ -8,6 +8,8 @@ use std::io::Write;
 
 use super::objects::{Object, Objects};
 use crate::catalog::Asked;
+use crate::cli::snapshot::unruled;
+use crate::config::RenderConfig;
 use crate::rules::Table;
 
 /// What was asked for.
@@ -24,8 +26,13 @@ impl Shown<'_> {
     }
 
     /// That every Service that was named is there.
-    pub(super) fn check_services(&self, objects: &Objects) -> anyhow::Result<()> {
-        Ok(self.asked.check(&objects.ports())?)
+    pub(super) fn check_services(
+        &self,
+        objects: &Objects,
+        config: &RenderConfig,
+    ) -> anyhow::Result<()> {
+        let found = self.asked.check(&objects.ports());
+        unruled::told(found, || unruled::of_config(config))
     }
 
     /// Prints it.

@@ -11,7 +11,7 @@ mod watch;
 
 use std::io::{self, Write};
 
-use super::snapshot::{Origin, Snapshot};
+use super::snapshot::{Origin, Snapshot, unruled};
 use super::{log, names, output};
 use crate::config::{ServicesArgs, ServicesOutput};
 use filter::Filter;
@@ -48,7 +48,7 @@ pub(super) fn services(args: &ServicesArgs) -> anyhow::Result<()> {
         }
     })?;
     // What was found is worth seeing, whatever else was typed.
-    Ok(named?)
+    unruled::told(named, || unruled::of_origin(&args.origin))
 }
 
 /// Nothing found is not a failure, but whoever looks at an empty screen should know why.

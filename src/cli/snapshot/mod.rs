@@ -6,7 +6,7 @@
 mod desired;
 mod live;
 mod save;
-mod unruled;
+pub(super) mod unruled;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -20,7 +20,6 @@ pub(super) use desired::render as desired;
 pub(super) use desired::{full, options, setting, trackers};
 pub(super) use live::read as live;
 pub(super) use save::read as saved;
-pub(super) use unruled::unruled;
 
 /// Rules and where they are from.
 #[derive(Debug, Clone, Default)]

@@ -2,18 +2,42 @@
 //!
 //! Apart because manifests are read once more for it, after a name was not found.
 
-use crate::config::{self, OriginArgs, Source, environment};
-use crate::explain::{Unruled, WithoutRules};
+use crate::catalog::Missing;
+use crate::config::{self, OriginArgs, RenderConfig, Source, environment};
+use crate::explain::{self, Unanswered, Unruled, WithoutRules};
 use crate::ingest::ServiceObject;
 use crate::watch::manifests::{self, ManifestOptions};
 
-/// Those that manifests describe. `None`: they are not known, of rules alone; of a cluster, which is
-/// not asked for headless ones; or of standard input, which cannot be read again.
-pub(in crate::cli) fn unruled(args: &OriginArgs) -> anyhow::Result<Option<Vec<Unruled>>> {
+/// The result, and of names that fit nothing why, if the objects tell.
+pub(in crate::cli) fn told(
+    found: Result<(), Missing>,
+    objects: impl FnOnce() -> anyhow::Result<Option<Vec<Unruled>>>,
+) -> anyhow::Result<()> {
+    let Err(Missing(errors)) = found else {
+        return Ok(());
+    };
+    let objects = objects()?;
+    let tell = |error| match explain::unanswered(error, objects.as_deref()) {
+        None => error.to_string(),
+        Some(because @ Unanswered::Because(_)) => because.to_string(),
+        Some(hint @ Unanswered::Perhaps) => format!("{error}\n{hint}"),
+    };
+    let told: Vec<String> = errors.iter().map(tell).collect();
+    anyhow::bail!("{}", told.join("\n"))
+}
+
+/// Those of manifests, if rules come from some.
+pub(in crate::cli) fn of_origin(args: &OriginArgs) -> anyhow::Result<Option<Vec<Unruled>>> {
     if !args.from_save.is_empty() || !args.names_objects() {
         return Ok(None);
     }
     let config = config::desired(&args.source, &args.rules, &environment::host_name())?;
+    of_config(&config)
+}
+
+/// Those that manifests describe. `None`: they are not known, of a cluster, which is not asked for
+/// headless ones; or of standard input, which cannot be read again.
+pub(in crate::cli) fn of_config(config: &RenderConfig) -> anyhow::Result<Option<Vec<Unruled>>> {
     let Source::Manifests {
         path,
         service_cidrs,
