@@ -1,0 +1,51 @@
+//! What to measure.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Parser;
+
+use crate::subject::{Backend, Subject};
+
+/// Measures kube-proxy and deltaproxy in the same run.
+#[derive(Debug, Parser)]
+pub struct Args {
+    /// Numbers of Services
+    #[arg(long, value_delimiter = ',', default_value = "1000")]
+    pub services: Vec<usize>,
+    /// Endpoints of each Service
+    #[arg(long, default_value_t = 5)]
+    pub endpoints: usize,
+    /// Backends of iptables
+    #[arg(long = "backend", value_delimiter = ',', default_value = "nft")]
+    pub backends: Vec<Backend>,
+    /// Programs, with their flags
+    #[arg(
+        long = "program",
+        value_delimiter = ',',
+        default_value = "kube-proxy,deltaproxy,deltaproxy-1s"
+    )]
+    pub programs: Vec<Subject>,
+    /// Endpoint changes per second
+    #[arg(long, default_value_t = 5)]
+    pub rate: u32,
+    /// How long each phase of changes lasts, in seconds
+    #[arg(long, default_value = "30", value_parser = seconds)]
+    pub phase: Duration,
+    /// Writes the figures to this file
+    #[arg(long)]
+    pub json: Option<PathBuf>,
+    /// Reads figures of an earlier run instead of measuring
+    #[arg(long)]
+    pub report: Option<PathBuf>,
+    /// Writes plots (SVG) into this folder
+    #[arg(long)]
+    pub plots: Option<PathBuf>,
+    /// What cargo passes to every bench
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+fn seconds(text: &str) -> Result<Duration, std::num::ParseIntError> {
+    text.parse().map(Duration::from_secs)
+}

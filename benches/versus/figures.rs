@@ -1,0 +1,88 @@
+//! What was measured, as it is kept in files.
+
+use serde::{Deserialize, Serialize};
+
+use crate::machine::Machine;
+use crate::subject::{Backend, Subject};
+
+/// All runs of one call.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Report {
+    pub machine: Machine,
+    pub runs: Vec<Run>,
+}
+
+impl Report {
+    pub fn new(machine: Machine) -> Self {
+        let runs = Vec::new();
+        Self { machine, runs }
+    }
+}
+
+/// One program at one size. Times are in seconds, memory is in MiB.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Run {
+    pub services: usize,
+    pub endpoints: usize,
+    pub backend: Backend,
+    pub program: Subject,
+    /// Chains of endpoints in the kernel after the start.
+    pub endpoint_chains: usize,
+    /// On an empty node.
+    pub first: Start,
+    /// With the rules there.
+    pub restart: Start,
+    pub churn: Churn,
+    /// From a change's request to its rules in the kernel.
+    pub programming_p50: Option<f64>,
+    pub programming_p99: Option<f64>,
+    /// Syncs for one Service added, or removed.
+    pub service_added: Option<f64>,
+    pub service_removed: Option<f64>,
+    /// After all changes.
+    pub rss: f64,
+    pub peak_rss: f64,
+}
+
+/// A start until both families are synced.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Start {
+    pub seconds: f64,
+    /// Mean of the syncs by then.
+    pub sync: Option<f64>,
+    pub own_cpu: f64,
+    pub children_cpu: f64,
+}
+
+/// Endpoints that move at a steady rate.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Churn {
+    pub changes: usize,
+    /// How many of them the program has counted as programmed.
+    pub seen: f64,
+    pub syncs: f64,
+    pub sync_mean: Option<f64>,
+    pub programming_mean: Option<f64>,
+    pub full_syncs: f64,
+    pub own_cpu: f64,
+    pub children_cpu: f64,
+}
+
+impl Churn {
+    /// Own and children's.
+    pub fn cpu(&self) -> f64 {
+        self.own_cpu + self.children_cpu
+    }
+}
+
+/// The value that `share` of the sorted values do not exceed.
+pub fn percentile(sorted: &[f64], share: f64) -> Option<f64> {
+    let last = sorted.len().checked_sub(1)?;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "between nought and the length"
+    )]
+    let index = (last as f64 * share).round() as usize;
+    sorted.get(index).copied()
+}

@@ -1,0 +1,181 @@
+//! The Services, and the changes that are made to them.
+
+use std::net::Ipv4Addr;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use http::Request;
+use serde_json::{Value, json};
+
+use crate::support::api::Api;
+
+/// Endpoints are counted on from here: a whole /9 beside the Services' /12 and the pods' /14.
+const FIRST_ENDPOINT: u32 = u32::from_be_bytes([10, 128, 0, 0]);
+/// The other address of an endpoint that moves.
+const MOVED: u32 = 1 << 22;
+/// Requests in one batch while loading: the client holds them all in memory.
+const BATCH: usize = 2_000;
+
+/// What the API server holds.
+pub struct Load {
+    services: usize,
+    endpoints: usize,
+    /// How many endpoints were moved so far: each change moves the first one of the next Service.
+    moves: usize,
+    /// How many Services were added and removed again.
+    extras: usize,
+}
+
+impl Load {
+    pub fn new(services: usize, endpoints: usize) -> Self {
+        Self {
+            services,
+            endpoints,
+            moves: 0,
+            extras: 0,
+        }
+    }
+
+    pub fn services(&self) -> usize {
+        self.services
+    }
+
+    pub fn endpoints(&self) -> usize {
+        self.endpoints
+    }
+
+    /// Creates everything.
+    pub fn create(&self, api: &Api) {
+        let numbers: Vec<usize> = (0..self.services).collect();
+        for batch in numbers.chunks(BATCH) {
+            send(api, batch.iter().map(|&n| post_service(&name(n))).collect());
+            send(api, batch.iter().map(|&n| self.post_slice(n)).collect());
+        }
+    }
+
+    /// Moves endpoints at a steady rate, and returns when each change was asked for.
+    pub fn churn(&mut self, api: &Api, rate: u32, phase: Duration) -> Vec<Instant> {
+        let began = Instant::now();
+        let changes = rate * u32::try_from(phase.as_secs()).unwrap();
+        (0..changes)
+            .map(|change| {
+                let due = Duration::from_secs(1) / rate * change;
+                thread::sleep(due.saturating_sub(began.elapsed()));
+                self.move_one(api)
+            })
+            .collect()
+    }
+
+    /// Moves the first endpoint of the next Service.
+    pub fn move_one(&mut self, api: &Api) -> Instant {
+        let (round, number) = (self.moves / self.services, self.moves % self.services);
+        self.moves += 1;
+        let moved = if round % 2 == 0 { MOVED } else { 0 };
+        let now = jiff::Timestamp::try_from(SystemTime::now()).unwrap();
+        let change = json!({
+            "metadata": {"annotations": {TRIGGER: now.to_string()}},
+            "endpoints": self.addresses(number, moved),
+        });
+        let at = Instant::now();
+        send(api, vec![patch_slice(&name(number), &change)]);
+        at
+    }
+
+    /// Adds one more Service with its endpoints, or removes the one that was added.
+    pub fn toggle_extra(&mut self, api: &Api) {
+        let (extra, is_there) = (self.extras / 2, self.extras % 2 == 1);
+        self.extras += 1;
+        let name = format!("extra-{extra}");
+        if is_there {
+            send(api, vec![delete(&format!("{SLICES}/{name}-1"))]);
+            send(api, vec![delete(&format!("{SERVICES}/{name}"))]);
+        } else {
+            let endpoints = self.addresses(self.services + extra, 0);
+            // The slice first: the Service's arrival is then the one change of rules.
+            send(api, vec![post(SLICES, &slice(&name, &endpoints))]);
+            send(api, vec![post_service(&name)]);
+        }
+    }
+
+    fn post_slice(&self, number: usize) -> Request<Vec<u8>> {
+        post(SLICES, &slice(&name(number), &self.addresses(number, 0)))
+    }
+
+    fn addresses(&self, number: usize, moved: u32) -> Value {
+        let first = FIRST_ENDPOINT + u32::try_from(number * self.endpoints).unwrap();
+        let addresses = (0..u32::try_from(self.endpoints).unwrap()).map(|endpoint| {
+            let offset = if endpoint == 0 { moved } else { 0 };
+            json!({
+                "addresses": [Ipv4Addr::from(first + endpoint + offset).to_string()],
+                "conditions": {"ready": true, "serving": true, "terminating": false},
+                "nodeName": format!("node-{}", (number + endpoint as usize) % 100),
+                "targetRef": {"kind": "Pod", "namespace": "default",
+                    "name": format!("{}-7d9f8b6c5d-{endpoint}", name(number)),
+                    "uid": format!("7c5e0a1e-0000-4000-8000-{number:08x}{endpoint:04x}")},
+                "zone": "zone-a",
+            })
+        });
+        addresses.collect()
+    }
+}
+
+const TRIGGER: &str = "endpoints.kubernetes.io/last-change-trigger-time";
+const SERVICES: &str = "/api/v1/namespaces/default/services";
+const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+
+fn name(number: usize) -> String {
+    format!("service-{number}")
+}
+
+fn post_service(name: &str) -> Request<Vec<u8>> {
+    post(
+        SERVICES,
+        &json!({
+            "apiVersion": "v1", "kind": "Service",
+            "metadata": {"name": name, "labels": {"app": name}},
+            "spec": {
+                "selector": {"app": name},
+                "ports": [{"name": "http", "port": 80, "targetPort": 8080}],
+            },
+        }),
+    )
+}
+
+fn slice(service: &str, endpoints: &Value) -> Value {
+    json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+        "metadata": {
+            "name": format!("{service}-1"),
+            "labels": {
+                "kubernetes.io/service-name": service,
+                "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io",
+            },
+        },
+        "addressType": "IPv4",
+        "endpoints": endpoints,
+        "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}],
+    })
+}
+
+fn post(path: &str, object: &Value) -> Request<Vec<u8>> {
+    let body = serde_json::to_vec(object).unwrap();
+    let request = Request::post(path).header("content-type", "application/json");
+    request.body(body).unwrap()
+}
+
+fn patch_slice(service: &str, change: &Value) -> Request<Vec<u8>> {
+    let body = serde_json::to_vec(change).unwrap();
+    let request = Request::patch(format!("{SLICES}/{service}-1"));
+    let request = request.header("content-type", "application/merge-patch+json");
+    request.body(body).unwrap()
+}
+
+fn delete(path: &str) -> Request<Vec<u8>> {
+    Request::delete(path).body(Vec::new()).unwrap()
+}
+
+fn send(api: &Api, requests: Vec<Request<Vec<u8>>>) {
+    for answer in api.send(requests) {
+        answer.unwrap_or_else(|error| panic!("the API server: {error}"));
+    }
+}

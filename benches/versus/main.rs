@@ -1,0 +1,100 @@
+//! kube-proxy and deltaproxy side by side: same machine, same API server, same changes, one after
+//! the other.
+//!
+//! Absolute times say more about the machine than about the programs; what counts are the ratios
+//! between programs of one run. Needs root, and the programs that `tests/run.sh` builds:
+//!
+//! ```text
+//! cargo bench --bench versus -- --services 1000,10000 --backend nft --json figures.json
+//! cargo bench --bench versus -- --report figures.json --plots deploy/docs/speed
+//! ```
+
+#![allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::cast_precision_loss,
+    clippy::disallowed_methods,
+    reason = "a bench runs programs, prints, and fails loudly"
+)]
+
+#[path = "../../tests/support/mod.rs"]
+mod support;
+
+mod args;
+mod figures;
+mod load;
+mod machine;
+mod measure;
+mod plot;
+mod quantity;
+mod scrape;
+mod subject;
+mod table;
+mod usage;
+
+use std::fs;
+use std::path::Path;
+
+use clap::Parser;
+
+use args::Args;
+use figures::Report;
+use load::Load;
+use support::kube::ControlPlane;
+use support::{Need, machine_has, objects};
+
+fn main() {
+    let args = Args::parse();
+    let report = match &args.report {
+        Some(path) => read(path),
+        None => run(&args),
+    };
+    print!("{}", table::text(&report));
+    if let Some(path) = &args.json {
+        let text = serde_json::to_string_pretty(&report).unwrap();
+        fs::write(path, text + "\n").expect("write the figures");
+    }
+    if let Some(folder) = &args.plots {
+        plot::write_all(&report, folder);
+    }
+}
+
+fn read(path: &Path) -> Report {
+    let text = fs::read_to_string(path).expect("read the figures");
+    serde_json::from_str(&text).expect("figures of this bench")
+}
+
+fn run(args: &Args) -> Report {
+    assert!(machine_has(Need::Upstream), "cannot measure here");
+    let mut report = Report::new(machine::describe());
+    for &services in &args.services {
+        let control = ControlPlane::start();
+        control
+            .api()
+            .apply(&objects::node("10.200.0.2", "fd00:200::2"));
+        let mut load = Load::new(services, args.endpoints);
+        eprintln!(
+            "{services} Services x {} endpoints: loading",
+            args.endpoints
+        );
+        load.create(control.api());
+        for &backend in &args.backends {
+            for &program in &args.programs {
+                eprintln!(
+                    "{services} Services, {}: {}",
+                    backend.name(),
+                    program.name()
+                );
+                let run = measure::measure(&control, &mut load, backend, program, args);
+                eprintln!("{}", serde_json::to_string(&run).unwrap());
+                report.runs.push(run);
+            }
+        }
+    }
+    report
+}

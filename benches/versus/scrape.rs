@@ -1,0 +1,74 @@
+//! The metrics that both programs have under the same names.
+
+use std::net::SocketAddr;
+use std::ops::Sub;
+
+use crate::support::http;
+use crate::support::netns::Netns;
+
+/// Sum and count of a histogram of seconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Timed {
+    pub sum: f64,
+    pub count: f64,
+}
+
+impl Timed {
+    /// In seconds; nothing if nothing was timed.
+    pub fn mean(self) -> Option<f64> {
+        (self.count > 0.0).then(|| self.sum / self.count)
+    }
+}
+
+impl Sub for Timed {
+    type Output = Self;
+
+    fn sub(self, earlier: Self) -> Self {
+        Self {
+            sum: self.sum - earlier.sum,
+            count: self.count - earlier.count,
+        }
+    }
+}
+
+/// One scrape, IPv4 only but for [`Sample::is_synced`]: the Services have that family.
+#[derive(Debug, Clone)]
+pub struct Sample {
+    pub sync: Timed,
+    pub full: Timed,
+    pub partial: Timed,
+    pub programming: Timed,
+    synced_families: usize,
+}
+
+impl Sample {
+    /// Whether both families have been synced.
+    pub fn is_synced(&self) -> bool {
+        self.synced_families == 2
+    }
+}
+
+/// Asks for `/metrics`. A program that does not answer yet has an empty sample.
+pub fn scrape(netns: &Netns, server: SocketAddr) -> Sample {
+    let body =
+        http::get(netns, server, "/metrics").map_or_else(|_| String::new(), |(_, body)| body);
+    let timed = |name: &str| Timed {
+        sum: value(&body, &format!("kubeproxy_{name}_duration_seconds_sum")),
+        count: value(&body, &format!("kubeproxy_{name}_duration_seconds_count")),
+    };
+    let stamps = "kubeproxy_sync_proxy_rules_last_timestamp_seconds{";
+    let synced = |line: &&str| line.starts_with(stamps) && !line.ends_with(" 0");
+    Sample {
+        sync: timed("sync_proxy_rules"),
+        full: timed("sync_full_proxy_rules"),
+        partial: timed("sync_partial_proxy_rules"),
+        programming: timed("network_programming"),
+        synced_families: body.lines().filter(synced).count(),
+    }
+}
+
+fn value(body: &str, name: &str) -> f64 {
+    let series = format!("{name}{{ip_family=\"IPv4\"}} ");
+    let found = body.lines().find_map(|line| line.strip_prefix(&series));
+    found.map_or(0.0, |text| text.parse().expect("a number"))
+}

@@ -1,0 +1,171 @@
+//! The programs that are compared, each in a node namespace of its own.
+
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use crate::scrape::{Sample, scrape};
+use crate::support::daemon::{self, Daemon, Program};
+use crate::support::kube::{ControlPlane, binary};
+use crate::support::netns::Netns;
+use crate::support::objects;
+use crate::support::process::run;
+use crate::usage::Usage;
+
+/// kube-proxy needs minutes for the first rules of a large cluster on nft.
+const PATIENCE: Duration = Duration::from_secs(20 * 60);
+
+/// Which programs write the rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Backend {
+    /// `iptables-nft`
+    Nft,
+    /// `iptables-legacy`
+    Legacy,
+}
+
+impl Backend {
+    /// As in tables.
+    pub fn name(self) -> &'static str {
+        self.programs().name()
+    }
+
+    fn programs(self) -> daemon::Backend {
+        match self {
+            Self::Nft => daemon::Backend::Nft,
+            Self::Legacy => daemon::Backend::Legacy,
+        }
+    }
+}
+
+/// A program with its flags.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Subject {
+    /// kube-proxy as kubeadm runs it
+    KubeProxy,
+    /// kube-proxy in its nftables mode, which uses neither backend of iptables
+    KubeProxyNftables,
+    /// deltaproxy with the same flags
+    Deltaproxy,
+    /// The same with kube-proxy's fixed second between two syncs
+    #[value(name = "deltaproxy-1s")]
+    #[serde(rename = "deltaproxy-1s")]
+    Deltaproxy1s,
+}
+
+impl Subject {
+    /// As on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::KubeProxy => "kube-proxy",
+            Self::KubeProxyNftables => "kube-proxy-nftables",
+            Self::Deltaproxy => "deltaproxy",
+            Self::Deltaproxy1s => "deltaproxy-1s",
+        }
+    }
+
+    fn program(self) -> Program {
+        match self {
+            Self::KubeProxy | Self::KubeProxyNftables => {
+                Program::KubeProxy(binary("kube-proxy").unwrap_or_else(|why| panic!("{why}")))
+            }
+            Self::Deltaproxy | Self::Deltaproxy1s => Program::Deltaproxy,
+        }
+    }
+
+    fn flags(self) -> &'static [&'static str] {
+        match self {
+            Self::KubeProxy | Self::Deltaproxy => &[],
+            Self::KubeProxyNftables => &["--proxy-mode=nftables"],
+            Self::Deltaproxy1s => &["--iptables-min-sync-period=1s"],
+        }
+    }
+}
+
+/// A node where one program runs at a time.
+pub struct Node {
+    netns: Netns,
+    backend: Backend,
+    subject: Subject,
+    kubeconfig: String,
+}
+
+impl Node {
+    /// An empty one on the control plane's network.
+    pub fn new(control: &ControlPlane, backend: Backend, subject: Subject) -> Self {
+        let netns = Netns::new("versus");
+        control.attach(&netns, 2);
+        netns.forward();
+        let kubeconfig = format!("--kubeconfig={}", control.kubeconfig().display());
+        Self {
+            netns,
+            backend,
+            subject,
+            kubeconfig,
+        }
+    }
+
+    /// Starts the program and waits until both families have been synced once.
+    pub fn start(&self) -> (Running<'_>, Duration) {
+        let hostname = format!("--hostname-override={}", objects::NODE);
+        let mut args = vec![
+            self.kubeconfig.as_str(),
+            &hostname,
+            "--cluster-cidr=10.4.0.0/14,fd00:10:4::/48",
+        ];
+        args.extend(self.subject.flags());
+        let started = Instant::now();
+        let daemon = Daemon::start_program(
+            &self.subject.program(),
+            &self.netns,
+            self.backend.programs(),
+            &args,
+        );
+        let mut running = Running { node: self, daemon };
+        while !running.sample().is_synced() {
+            running.daemon.assert_running();
+            assert!(started.elapsed() < PATIENCE, "no rules after {PATIENCE:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        (running, started.elapsed())
+    }
+
+    /// How many endpoint chains the kernel has, to see that the work was done.
+    pub fn endpoint_chains(&self) -> usize {
+        let name = match self.subject {
+            Subject::KubeProxyNftables => return 0,
+            _ => format!("iptables-{}-save", self.backend.name()),
+        };
+        let saved = run(self.netns.command(name).args(["-t", "nat"]));
+        saved
+            .lines()
+            .filter(|line| line.starts_with(":KUBE-SEP-"))
+            .count()
+    }
+}
+
+/// The program at work.
+pub struct Running<'n> {
+    node: &'n Node,
+    daemon: Daemon,
+}
+
+impl Running<'_> {
+    /// Its metrics now.
+    pub fn sample(&self) -> Sample {
+        scrape(&self.node.netns, Daemon::METRICS)
+    }
+
+    /// What it has used so far.
+    pub fn usage(&self) -> Usage {
+        Usage::of(self.daemon.id())
+    }
+
+    /// Ends it as a kubelet would.
+    pub fn stop(mut self) {
+        self.daemon.terminate();
+    }
+}
