@@ -56,10 +56,10 @@ impl<I: Iptables> Iptables for DryRun<I> {
     }
 
     /// A kernel that may not be read counts as empty: a dry run needs no root.
-    async fn save(&self, table: Table) -> Result<String, RunError> {
-        match self.kernel.save(table).await {
+    async fn save(&self, table: Table, each: &mut dyn FnMut(&str)) -> Result<(), RunError> {
+        match self.kernel.save(table, each).await {
             Err(error @ RunError::Incompatible { .. }) => Err(error),
-            saved => Ok(saved.unwrap_or_default()),
+            _ => Ok(()),
         }
     }
 

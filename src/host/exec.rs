@@ -94,13 +94,24 @@ impl Iptables for Exec {
         }
     }
 
-    async fn save(&self, table: Table) -> Result<String, RunError> {
+    async fn save(&self, table: Table, each: &mut dyn FnMut(&str)) -> Result<(), RunError> {
         let program = &self.programs.save;
-        let save = query(program, &["-t", table.as_str()]).await?;
-        match incompatible(&save) {
+        let mut said = None;
+        let run = Run {
+            program,
+            args: &["-t", table.as_str()],
+            deadline: QUERY_DEADLINE,
+            watch_lock: false,
+        };
+        let mut read = |line: &str| match incompatible(line) {
+            Some(line) => drop(said.get_or_insert_with(|| line.to_owned())),
+            None => each(line),
+        };
+        printed(program, run.lines(&mut read).await)?;
+        match said {
             // It succeeds all the same, and prints no rules.
-            Some(said) => Err(cannot_show(program, said)),
-            None => Ok(save),
+            Some(said) => Err(cannot_show(program, &said)),
+            None => Ok(()),
         }
     }
 

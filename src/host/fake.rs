@@ -119,7 +119,7 @@ impl Iptables for Fake {
         })
     }
 
-    async fn save(&self, table: Table) -> Result<String, RunError> {
+    async fn save(&self, table: Table, each: &mut dyn FnMut(&str)) -> Result<(), RunError> {
         if self.strikes(Fault::Save) {
             return Err(RunError::Failed {
                 program: "iptables-save".to_owned(),
@@ -140,7 +140,12 @@ impl Iptables for Fake {
         let end = section
             .find("COMMIT\n")
             .map_or(section.len(), |at| at + "COMMIT\n".len());
-        Ok(section.get(..end).unwrap_or_default().to_owned())
+        section
+            .get(..end)
+            .unwrap_or_default()
+            .lines()
+            .for_each(each);
+        Ok(())
     }
 
     async fn list(&self, table: Table, chains: &[&str]) -> Result<Option<String>, RunError> {

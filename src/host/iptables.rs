@@ -25,9 +25,19 @@ pub trait Iptables {
     /// See [`RestoreError`]: its variants are what the caller can do next.
     async fn restore(&self, payload: &mut dyn Payload) -> Result<Restored, RestoreError>;
 
-    /// What the kernel holds in `table`, as `iptables-save` prints it. An error that is not
-    /// [passing](RunError::is_passing) can last as long as somebody else's rules are there.
-    async fn save(&self, table: Table) -> Result<String, RunError>;
+    /// What the kernel holds in `table`, as `iptables-save` prints it, line by line: the rules of
+    /// a large cluster are tens of megabytes. An error that is not
+    /// [passing](RunError::is_passing) can last as long as somebody else's rules are there; lines
+    /// that came before it are not the whole table.
+    async fn save(&self, table: Table, each: &mut dyn FnMut(&str)) -> Result<(), RunError>;
+
+    /// The same in one piece.
+    async fn saved(&self, table: Table) -> Result<String, RunError> {
+        let mut text = String::new();
+        self.save(table, &mut |line| text.extend([line, "\n"]))
+            .await?;
+        Ok(text)
+    }
 
     /// The rules of some chains of `table`, as `-S` prints them: `-N` or `-P` for the chain, then
     /// `-A` for each rule. `None` if one of the chains is not there. An error means that it could

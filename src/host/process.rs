@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 
 use crate::rules::Payload;
@@ -44,6 +44,16 @@ pub(super) struct Finished {
     pub(super) lock_wait: Duration,
 }
 
+/// What becomes of what a program prints on stdout.
+enum Printed<'a> {
+    /// Nobody wants it.
+    Dropped,
+    /// It is kept whole.
+    Kept,
+    /// Each line is given away, without its end, and forgotten.
+    Lines(&'a mut dyn FnMut(&str)),
+}
+
 /// How far a program read its input.
 #[derive(Default)]
 pub(super) struct Fed {
@@ -55,26 +65,39 @@ pub(super) struct Fed {
 impl Run<'_> {
     /// Runs it without input and keeps what it prints.
     pub(super) async fn output(&self) -> io::Result<Finished> {
-        self.run(None, Stdio::piped()).await
+        self.run(None, Printed::Kept).await
+    }
+
+    /// Runs it without input and gives away what it prints, line by line.
+    pub(super) async fn lines(&self, each: &mut dyn FnMut(&str)) -> io::Result<Finished> {
+        self.run(None, Printed::Lines(each)).await
     }
 
     /// Runs it with the payload as input and lets what it prints on stdout go.
     pub(super) async fn feed(&self, payload: &mut dyn Payload) -> io::Result<Finished> {
-        self.run(Some(payload), Stdio::null()).await
+        self.run(Some(payload), Printed::Dropped).await
     }
 
     /// Runs it with the payload as input and keeps what it prints.
     pub(super) async fn ask(&self, payload: &mut dyn Payload) -> io::Result<Finished> {
-        self.run(Some(payload), Stdio::piped()).await
+        self.run(Some(payload), Printed::Kept).await
     }
 
-    async fn run(&self, payload: Option<&mut dyn Payload>, stdout: Stdio) -> io::Result<Finished> {
+    async fn run(
+        &self,
+        payload: Option<&mut dyn Payload>,
+        printed: Printed<'_>,
+    ) -> io::Result<Finished> {
         let stdin = if payload.is_some() {
             Stdio::piped()
         } else {
             Stdio::null()
         };
-        let mut child = self.spawn(stdin, stdout)?;
+        let out = match printed {
+            Printed::Dropped => Stdio::null(),
+            Printed::Kept | Printed::Lines(_) => Stdio::piped(),
+        };
+        let mut child = self.spawn(stdin, out)?;
         let group = Group::of(&child);
         let (mut stdout, mut stderr, mut fed) = (Vec::new(), Tail::default(), Fed::default());
         let mut lock = LockWait::new(if self.watch_lock { child.id() } else { None });
@@ -82,7 +105,7 @@ impl Run<'_> {
             let (stdin, out, err) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
             tokio::join!(
                 feed(stdin, payload, &mut fed),
-                keep_all(out, &mut stdout),
+                take(out, printed, &mut stdout),
                 stderr.fill(err),
             );
             child.wait().await
@@ -149,10 +172,19 @@ async fn feed(stdin: Option<ChildStdin>, payload: Option<&mut dyn Payload>, fed:
     }
 }
 
-async fn keep_all(from: Option<impl AsyncRead + Unpin>, all: &mut Vec<u8>) {
-    if let Some(mut from) = from {
-        // Cut off by a read error it is cut off in the answer too, which then does not parse.
-        let _ = from.read_to_end(all).await;
+/// A read error cuts the answer off, which then does not parse.
+async fn take(from: Option<impl AsyncRead + Unpin>, printed: Printed<'_>, all: &mut Vec<u8>) {
+    let Some(mut from) = from else { return };
+    match printed {
+        Printed::Dropped => {}
+        Printed::Kept => drop(from.read_to_end(all).await),
+        Printed::Lines(each) => {
+            let (mut from, mut line) = (BufReader::with_capacity(CHUNK, from), Vec::new());
+            while let Ok(1..) = from.read_until(b'\n', &mut line).await {
+                each(String::from_utf8_lossy(&line).trim_end_matches('\n'));
+                line.clear();
+            }
+        }
     }
 }
 

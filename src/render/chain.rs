@@ -27,6 +27,14 @@ pub enum ChainKind {
 }
 
 impl ChainKind {
+    const ALL: [Self; 5] = [
+        Self::Endpoint,
+        Self::Cluster,
+        Self::Local,
+        Self::External,
+        Self::Firewall,
+    ];
+
     const fn prefix(self) -> &'static str {
         match self {
             Self::Endpoint => "KUBE-SEP-",
@@ -49,14 +57,7 @@ const FORMER_PREFIXES: [&str; 1] = ["KUBE-XLB-"];
 ///
 /// Upstream: pkg/proxy/iptables/proxier.go, `isServiceChainName` (v1.36)
 pub fn is_service_chain(name: &str) -> bool {
-    const CURRENT: [ChainKind; 5] = [
-        ChainKind::Endpoint,
-        ChainKind::Cluster,
-        ChainKind::Local,
-        ChainKind::External,
-        ChainKind::Firewall,
-    ];
-    CURRENT
+    ChainKind::ALL
         .into_iter()
         .map(ChainKind::prefix)
         .chain(FORMER_PREFIXES)
@@ -73,6 +74,17 @@ pub struct ServiceChain {
 }
 
 impl ServiceChain {
+    /// The chain of that name; `None` if it is none that we write.
+    pub fn parse(name: &str) -> Option<Self> {
+        let kinds = ChainKind::ALL.into_iter();
+        let mut parts = kinds.filter_map(|kind| Some((kind, name.strip_prefix(kind.prefix())?)));
+        let (kind, text) = parts.next()?;
+        let mut hash = Hash::default();
+        let is_whole = BASE32.decode_len(text.len()) == Ok(hash.len());
+        let decoded = is_whole.then(|| BASE32.decode_mut(text.as_bytes(), &mut hash));
+        (decoded?.ok()? == hash.len()).then_some(Self { kind, hash })
+    }
+
     /// Appends the name: 24 or 25 bytes, within the kernel's 28.
     pub fn write(self, buf: &mut Vec<u8>) {
         let mut text = [0; 16];

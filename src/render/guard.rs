@@ -27,8 +27,21 @@ pub fn guarded_chains(table: Table, options: &Options) -> Vec<&'static str> {
     chains
 }
 
+/// What to think of rules behind ours in `KUBE-FIREWALL`. Kubelets before 1.28 append one of their
+/// own, and would do so again for ever.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Guests {
+    Tolerated,
+    Refused,
+}
+
 /// Whether `listing`, the rules of those chains, is what a restore with `options` has left there.
 pub fn is_intact(table: Table, listing: &str, options: &Options) -> bool {
+    is_ours(table, listing, options, Guests::Tolerated)
+}
+
+/// The same, and perhaps nothing else.
+pub(super) fn is_ours(table: Table, listing: &str, options: &Options, guests: Guests) -> bool {
     let mut live = Live::default();
     live.read(table, listing);
     let canary = format!("-N {CANARY}");
@@ -37,15 +50,14 @@ pub fn is_intact(table: Table, listing: &str, options: &Options) -> bool {
         && live.missing_jumps(table).next().is_none()
         && fixed_chains(table, options)
             .iter()
-            .all(|chain| holds(chain, listing, &written))
+            .all(|chain| holds(chain, listing, &written, guests))
 }
 
-/// Whether a chain holds what was written. `KUBE-FIREWALL` may hold more behind it: kubelets before
-/// 1.28 append a rule of their own, and would do so again for ever.
-fn holds(chain: &str, listing: &str, written: &str) -> bool {
+/// Whether a chain holds what was written.
+fn holds(chain: &str, listing: &str, written: &str, guests: Guests) -> bool {
     let mut held = rules_of(chain, listing);
     rules_of(chain, written).all(|rule| held.next() == Some(rule))
-        && (chain == FIREWALL || held.next().is_none())
+        && ((chain == FIREWALL && guests == Guests::Tolerated) || held.next().is_none())
 }
 
 /// The chains whose rules depend on options alone.

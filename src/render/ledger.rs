@@ -46,7 +46,36 @@ pub(super) struct Held {
     pub(super) rules: u32,
 }
 
+impl Held {
+    /// A chain that holds what the sheet says.
+    pub(super) fn of(sheet: &Sheet, entry: &ChainEntry) -> Self {
+        Self {
+            chain: entry.chain,
+            digest: sheet.digest(entry),
+            rules: entry.rules,
+        }
+    }
+
+    /// A chain of which nobody knows what it holds; good enough to be deleted.
+    pub(super) const fn unknown(chain: ServiceChain) -> Self {
+        Self {
+            chain,
+            digest: 0,
+            rules: 0,
+        }
+    }
+}
+
 impl Ledger {
+    /// A kernel that has what depends on options alone.
+    pub(super) fn of_foundations(base: RuleCounts, tail: Vec<Box<[u8]>>) -> Self {
+        Self {
+            tail,
+            base,
+            ..Self::default()
+        }
+    }
+
     /// How many rules of ours there are.
     pub fn rules(&self) -> RuleCounts {
         let mut counts = self.base;
@@ -93,7 +122,16 @@ impl Ledger {
 
     /// From here on the Service has what its sheet says. Gives what it had before.
     pub(super) fn record(&mut self, name: &ServiceName, sheet: &Sheet) -> Entry {
-        let entry = Entry::from_sheet(sheet);
+        self.insert(name, Entry::from_sheet(sheet))
+    }
+
+    /// Whether anything of the Service is there.
+    pub(super) fn has(&self, name: &ServiceName) -> bool {
+        self.entries.contains_key(name)
+    }
+
+    /// The Service has this. Gives what it had before.
+    pub(super) fn insert(&mut self, name: &ServiceName, entry: Entry) -> Entry {
         self.count(&entry, u64::wrapping_add);
         self.endpoints += entry.endpoints;
         let previous = if entry.is_empty() {
@@ -123,23 +161,23 @@ impl Ledger {
 
 impl Entry {
     fn from_sheet(sheet: &Sheet) -> Self {
-        let held = |entry: &ChainEntry| {
-            let ChainEntry { chain, rules, .. } = *entry;
-            Held {
-                chain,
-                digest: sheet.digest(entry),
-                rules,
-            }
-        };
-        let mut chains: Box<[Held]> = sheet.chains().map(held).collect();
+        let chains = sheet.chains().map(|entry| Held::of(sheet, entry));
+        let rules = sheet.dispatch_rules();
+        let dispatch = rules.map(|(place, rule)| (place, rule.into()));
+        Self::new(chains.collect(), dispatch.collect(), sheet.endpoints)
+    }
+
+    /// Chains in any order; rules of one place in theirs.
+    pub(super) fn new(
+        mut chains: Vec<Held>,
+        dispatch: Vec<(Place, Box<[u8]>)>,
+        endpoints: usize,
+    ) -> Self {
         chains.sort_unstable_by_key(|held| held.chain);
         Self {
-            chains,
-            dispatch: sheet
-                .dispatch_rules()
-                .map(|(place, rule)| (place, rule.into()))
-                .collect(),
-            endpoints: sheet.endpoints,
+            chains: chains.into(),
+            dispatch: dispatch.into(),
+            endpoints,
         }
     }
 

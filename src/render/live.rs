@@ -27,17 +27,25 @@ pub struct Live {
 }
 
 impl Live {
-    /// Reads what `iptables-save -t TABLE` printed. Lines that say nothing of interest, or cannot
-    /// be read, are passed over: what is not seen is written again.
+    /// Reads all of what `iptables-save -t TABLE` printed.
     pub fn read(&mut self, table: Table, save: &str) {
-        self.known.insert(table);
-        for line in save.lines() {
-            if let Some(chain) = line.strip_prefix(':') {
-                self.read_chain(table, chain.split(' ').next().unwrap_or_default());
-            } else if let Some(rule) = line.strip_prefix("-A ") {
-                self.read_rule(table, rule);
-            }
+        save.lines().for_each(|line| self.read_line(table, line));
+        self.has_read(table);
+    }
+
+    /// Takes in one line of it. Lines that say nothing of interest, or cannot be read, are passed
+    /// over: what is not seen is written again.
+    pub fn read_line(&mut self, table: Table, line: &str) {
+        if let Some(chain) = line.strip_prefix(':') {
+            self.read_chain(table, chain.split(' ').next().unwrap_or_default());
+        } else if let Some(rule) = line.strip_prefix("-A ") {
+            self.read_rule(table, rule);
         }
+    }
+
+    /// Notes that those were all lines of the table.
+    pub fn has_read(&mut self, table: Table) {
+        self.known.insert(table);
     }
 
     /// Notes that a jump is there, of a table that cannot be read.

@@ -14,6 +14,7 @@
 //! Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules` (v1.36)
 //! KEP: kep.k8s.io/3453, kep.k8s.io/3178
 
+mod adopt;
 mod balance;
 mod base;
 mod chain;
@@ -22,6 +23,7 @@ mod counter;
 mod dispatch;
 mod edits;
 mod endpoint;
+mod found;
 mod full;
 mod guard;
 mod jump;
@@ -39,9 +41,11 @@ mod stats;
 #[cfg(test)]
 mod tests;
 
+pub use adopt::{Adopted, Doubt, adopt};
 pub use base::{CANARY, FIREWALL};
 pub use chain::{ChainKind, ServiceChain, is_service_chain};
 pub use counter::{Counter, Counters};
+pub use found::Found;
 pub use full::Full;
 pub use guard::{guarded_chains, is_intact};
 pub use jump::{JUMPS, Jump};

@@ -13,6 +13,9 @@ use crate::render::{Counters, Options, Rewrite, Setting};
 pub enum Scope {
     /// Every chain.
     Full(FullReason),
+    /// The chains that differ from what the kernel was found to hold. Whatever is in doubt makes
+    /// it [full](Scope::Full).
+    Adoption,
     /// The chains that differ from what the kernel holds.
     Partial,
 }
@@ -22,6 +25,7 @@ impl Scope {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Full(_) => "full",
+            Self::Adoption => "adoption",
             Self::Partial => "partial",
         }
     }
@@ -30,7 +34,7 @@ impl Scope {
 /// Why a restore has to be full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FullReason {
-    /// Nothing is known of the kernel yet.
+    /// Nothing was known of the kernel, and what is there could not be taken over.
     First,
     /// The last restore failed: nobody knows what the kernel holds.
     Failed,
@@ -85,7 +89,7 @@ impl History {
     /// How much the next sync restores, if it renders with `setting`.
     pub fn scope(&self, setting: Setting<'_>, every: Duration, now: Instant) -> Scope {
         let Some(last_full) = self.last_full else {
-            return Scope::Full(self.must_be_full.unwrap_or(FullReason::First));
+            return self.must_be_full.map_or(Scope::Adoption, Scope::Full);
         };
         if let Some(reason) = self.must_be_full {
             return Scope::Full(reason);

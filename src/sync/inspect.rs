@@ -4,11 +4,31 @@
 //! one such rule must neither stop us nor make us take a full table for an empty one.
 
 use crate::host::{Iptables, RunError};
-use crate::render::{FIREWALL, JUMPS, Live};
+use crate::render::{FIREWALL, Found, JUMPS, Live};
 use crate::rules::Table;
+
+/// How much is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Interest {
+    /// What a full restore has to know.
+    Outlines,
+    /// Every rule of ours, to be taken over.
+    AllOfOurs,
+}
 
 /// A table that could not be read, and why.
 pub(super) type Unread = (Table, RunError);
+
+/// What was found in the kernel.
+#[derive(Debug, Default)]
+pub(super) struct Inspection {
+    /// What a full restore has to know.
+    pub(super) live: Live,
+    /// The rest of our rules, if it was asked for and all tables could be read.
+    pub(super) found: Option<Found>,
+    /// The tables that could not be read.
+    pub(super) unread: Vec<Unread>,
+}
 
 /// Reads the tables; of those that cannot be read, only what must not be written twice. Stale
 /// chains stay in these.
@@ -19,19 +39,35 @@ pub(super) type Unread = (Table, RunError);
 ///
 /// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`, "Failed to execute iptables-save:
 /// stale chains will not be deleted" (v1.36)
-pub(super) async fn inspect(iptables: &impl Iptables) -> Result<(Live, Vec<Unread>), RunError> {
-    let (mut live, mut unread) = (Live::default(), Vec::new());
+pub(super) async fn inspect(
+    iptables: &impl Iptables,
+    interest: Interest,
+) -> Result<Inspection, RunError> {
+    let mut inspection = Inspection::default();
+    let mut found = (interest == Interest::AllOfOurs).then(Found::default);
     for table in [Table::Filter, Table::Nat] {
-        match iptables.save(table).await {
-            Ok(save) => live.read(table, &save),
+        let mut live = inspection.live.clone();
+        let mut read = |line: &str| {
+            live.read_line(table, line);
+            if let Some(found) = &mut found {
+                found.read(table, line);
+            }
+        };
+        match iptables.save(table, &mut read).await {
+            Ok(()) => {
+                live.has_read(table);
+                inspection.live = live;
+            }
             Err(error) if error.is_passing() => return Err(error),
             Err(error) => {
-                ask(iptables, table, &mut live).await?;
-                unread.push((table, error));
+                found = None;
+                ask(iptables, table, &mut inspection.live).await?;
+                inspection.unread.push((table, error));
             }
         }
     }
-    Ok((live, unread))
+    inspection.found = found;
+    Ok(inspection)
 }
 
 /// Asks for each jump by itself, and for the one chain that may be somebody else's to fill.

@@ -20,6 +20,7 @@ mod inspect;
 mod outcome;
 mod pacer;
 mod report;
+mod restore;
 mod surroundings;
 mod syncer;
 mod task;

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use super::decide::Scope;
 use super::pacer::End;
 use crate::host::{Excerpt, NoCounter, RestoreError, RunError};
-use crate::render::{PayloadStats, RuleCounts};
+use crate::render::{Doubt, PayloadStats, RuleCounts};
 use crate::rules::Table;
 
 /// One sync: one attempt, or two if a partial one failed.
@@ -38,6 +38,8 @@ pub struct Attempt {
     pub no_counter: Option<NoCounter>,
     /// The tables that could not be read, and why; only those that could be before.
     pub unread: Vec<(Table, RunError)>,
+    /// Why the rules that were there have not been taken over.
+    pub doubt: Option<Doubt>,
     /// How long others kept the lock.
     pub lock_wait: Duration,
     /// How it ended.

@@ -104,12 +104,15 @@ impl Reporter {
     fn attempt(&self, attempt: &Attempt, outcome: &Outcome) {
         let size = match attempt.scope {
             Scope::Full(_) => Size::Full,
-            Scope::Partial => Size::Partial,
+            Scope::Partial | Scope::Adoption => Size::Partial,
         };
         self.metrics.synced(self.family, size, attempt.took);
         self.metrics.lock_waited(self.family, attempt.lock_wait);
         if let Some(cause) = &attempt.no_counter {
             info!(family = %self.family, %cause, "some packets are not counted");
+        }
+        if let Some(doubt) = attempt.doubt {
+            debug!(family = %self.family, reason = doubt.as_str(), "the kernel's rules are not taken over");
         }
         for (table, cause) in &attempt.unread {
             warn!(family = %self.family, %table, "stale chains stay: cannot read the rules: {cause}");
@@ -144,11 +147,17 @@ impl Reporter {
     fn log_success(&self, attempt: &Attempt, outcome: &Outcome) {
         let reason = match attempt.scope {
             Scope::Full(reason) => reason.as_str(),
+            Scope::Adoption => "the rest was there",
             Scope::Partial => "services changed",
         };
         let stats = attempt.stats;
         if stats.bytes == 0 {
-            debug!(family = %self.family, services = outcome.dirty, "nothing to write");
+            let (family, services) = (self.family, outcome.dirty);
+            if attempt.scope == Scope::Adoption {
+                info!(%family, services, "all rules are there: nothing to write");
+            } else {
+                debug!(%family, services, "nothing to write");
+            }
             return;
         }
         info!(
@@ -177,9 +186,11 @@ impl Reporter {
             .source()
             .map(|source| format!(": {source}"))
             .unwrap_or_default();
-        let next = match scope {
-            Scope::Partial => "a full restore follows at once",
-            Scope::Full(_) => "the kernel keeps its rules; trying again later",
+        let next = match (scope, failure) {
+            (Scope::Adoption | Scope::Partial, Failure::Restore(..)) => {
+                "a full restore follows at once"
+            }
+            _ => "the kernel keeps its rules; trying again later",
         };
         // What may span lines comes last, behind the fields that lines are searched by.
         let excerpt = match failure {

@@ -1,21 +1,18 @@
-//! One sync of one family: decide, render, restore, remember.
+//! One sync of one family: decide, restore, remember.
 //!
 //! Apart from the [`task`](super::task) that runs it because this is the specification of a sync,
-//! and that is only about when.
+//! and that is only about when; how each kind restores is in [`restore`](super::restore).
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use super::decide::{FullReason, History, Scope};
-use super::inspect::{Unread, inspect};
 use super::outcome::{Attempt, Failure, Outcome};
 use super::surroundings::Surroundings;
-use crate::host::{Iptables, NoCounter, RestoreError, Restored, excerpt};
-use crate::render::{
-    self, Counter, Counters, Full, Ledger, Options, Partial, PartialRestore, Setting,
-};
-use crate::rules::{Payload, Table, Text};
+use crate::host::Iptables;
+use crate::render::{Ledger, Options, PartialRestore};
+use crate::rules::Table;
 use crate::tracker::Tracker;
 
 /// What a syncer is told once.
@@ -36,16 +33,16 @@ pub type Clock = fn() -> Instant;
 pub struct Syncer<I> {
     /// What the cluster wants.
     pub tracker: Tracker,
-    iptables: I,
-    options: SyncerOptions,
+    pub(super) iptables: I,
+    pub(super) options: SyncerOptions,
     clock: Clock,
     /// What the kernel has.
-    ledger: Ledger,
-    history: History,
+    pub(super) ledger: Ledger,
+    pub(super) history: History,
     /// What the last full restore was written with, if the kernel took it.
-    written: Option<Options>,
+    pub(super) written: Option<Options>,
     /// The tables that could not be read by the last full sync.
-    unread: BTreeSet<Table>,
+    pub(super) unread: BTreeSet<Table>,
 }
 
 impl<I: Iptables> Syncer<I> {
@@ -97,8 +94,8 @@ impl<I: Iptables> Syncer<I> {
         let mut attempts = vec![self.attempt(self.scope(&options), &mut options).await];
         if let [
             Attempt {
-                scope: Scope::Partial,
-                result: Err(_),
+                scope: Scope::Partial | Scope::Adoption,
+                result: Err(Failure::Restore(..)),
                 ..
             },
         ] = attempts[..]
@@ -127,130 +124,38 @@ impl<I: Iptables> Syncer<I> {
     }
 
     fn scope(&self, options: &Options) -> Scope {
-        let zone = self.tracker.node().and_then(|node| node.zone.as_deref());
-        let setting = Setting { options, zone };
         let every = self.options.full_every;
-        self.history.scope(setting, every, (self.clock)())
+        self.history
+            .scope(self.setting(options), every, (self.clock)())
     }
 
     async fn attempt(&mut self, scope: Scope, options: &mut Options) -> Attempt {
         let started = (self.clock)();
-        let (mut no_counter, mut unread) = (None, Vec::new());
-        let (partial, restored) = match scope {
-            Scope::Full(_) => {
-                (options.counters, no_counter) = self.make_counters().await;
-                self.full(options, &mut unread).await
-            }
+        let done = match scope {
+            Scope::Adoption => self.adopt(options).await,
+            Scope::Full(reason) => self.full(reason, options).await,
             Scope::Partial => self.partial(options).await,
         };
         let ended = (self.clock)();
-        if restored.is_err() {
+        if done.restored.is_err() {
             self.history.force_full(FullReason::Failed);
-        } else if let Scope::Full(_) = scope {
+        } else if done.scope != Scope::Partial {
             self.history.last_full = Some(ended);
             self.history.must_be_full = None;
         }
         Attempt {
-            scope,
+            scope: done.scope,
             took: ended.saturating_duration_since(started),
-            stats: partial.stats,
-            payload: partial.text,
-            no_counter,
-            unread,
-            lock_wait: restored
+            stats: done.partial.stats,
+            payload: done.partial.text,
+            no_counter: done.no_counter,
+            unread: done.unread,
+            doubt: done.doubt,
+            lock_wait: done
+                .restored
                 .as_ref()
-                .map_or(Duration::ZERO, |done| done.lock_wait),
-            result: restored.map(|_| ()),
+                .map_or(Duration::ZERO, |restored| restored.lock_wait),
+            result: done.restored.map(|_| ()),
         }
-    }
-
-    /// Counters are looked after with all else in the kernel: somebody may have deleted one that no
-    /// rule named. A rule does without the one that cannot be made.
-    ///
-    /// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`, "ensure the nfacct counters"
-    /// (v1.36)
-    async fn make_counters(&self) -> (Counters, Option<NoCounter>) {
-        let (mut counters, mut why_not) = (Counters::NONE, None);
-        for counter in Counter::ALL {
-            match self.iptables.make_counter(counter.name()).await {
-                Ok(()) => counters.add(counter),
-                Err(cause) => drop(why_not.get_or_insert(cause)),
-            }
-        }
-        let is_new = self.history.counters() != Some(counters);
-        (counters, why_not.filter(|_| is_new))
-    }
-
-    async fn full(
-        &mut self,
-        options: &Options,
-        unread: &mut Vec<Unread>,
-    ) -> (Partial, Result<Restored, Failure>) {
-        // Until the restore has succeeded nobody knows what the kernel holds; and two ledgers of a
-        // large cluster need not be in memory at once.
-        self.ledger = Ledger::default();
-        self.written = None;
-        let live = match inspect(&self.iptables).await {
-            Ok((live, found)) => {
-                *unread = self.news(found);
-                live
-            }
-            Err(error) => return (Partial::default(), Err(Failure::Save(error))),
-        };
-        let zone = self.tracker.node().and_then(|node| node.zone.as_deref());
-        let payload = || Full::new(&self.tracker, Setting { options, zone }, &live);
-        let mut full = payload();
-        let restored = self.iptables.restore(&mut full).await;
-        let (ledger, stats) = full.finish();
-        let result = match restored {
-            Ok(restored) => {
-                self.ledger = ledger;
-                self.written = Some(options.clone());
-                Ok(restored)
-            }
-            Err(error) => Err(Failure::refused(error, &mut payload())),
-        };
-        (
-            Partial {
-                stats,
-                ..Partial::default()
-            },
-            result,
-        )
-    }
-
-    /// What was not known before about tables that cannot be read.
-    fn news(&mut self, mut unread: Vec<Unread>) -> Vec<Unread> {
-        let now = unread.iter().map(|(table, _)| *table).collect();
-        let before = std::mem::replace(&mut self.unread, now);
-        unread.retain(|(table, _)| !before.contains(table));
-        unread
-    }
-
-    async fn partial(&mut self, options: &Options) -> (Partial, Result<Restored, Failure>) {
-        let zone = self.tracker.node().and_then(|node| node.zone.as_deref());
-        let setting = Setting { options, zone };
-        let (tracker, shape) = (&self.tracker, self.options.shape);
-        let names: Vec<_> = tracker.dirty().collect();
-        let names = names.into_iter();
-        let partial = render::partial(&mut self.ledger, tracker, names, setting, shape);
-        if partial.text.is_empty() {
-            return (partial, Ok(Restored::default()));
-        }
-        let restored = self.iptables.restore(&mut Text::new(&partial.text)).await;
-        let result =
-            restored.map_err(|error| Failure::refused(error, &mut Text::new(&partial.text)));
-        (partial, result)
-    }
-}
-
-impl Failure {
-    /// Adds the refused line with its neighbors; `again` is the same payload from its beginning.
-    fn refused(error: RestoreError, again: &mut dyn Payload) -> Self {
-        let shown = match &error {
-            RestoreError::Refused { line, .. } => Some(excerpt(again, *line)),
-            _ => None,
-        };
-        Self::Restore(error, shown)
     }
 }

@@ -115,8 +115,28 @@ impl Play {
         let mut fresh = syncer(holding(FOREIGN), &self.world, &self.options);
         assert_eq!(once(&mut fresh, &self.machine).0, End::Applied);
         let (ours, theirs) = (self.rules(), fresh.iptables().rules());
-        assert_eq!(normal(&ours, comments), normal(&theirs, comments));
+        assert_same(&ours, &theirs, comments);
         assert_eq!(RuleSet::parse(&ours.to_save_text()).unwrap(), ours);
+        self.is_taken_over(&theirs);
+    }
+
+    /// Law 9: a restart ends like a full restore, whatever somebody did to our rules meanwhile, and
+    /// writes nothing if nobody did anything.
+    fn is_taken_over(&self, fresh: &RuleSet) {
+        let restart = |rules: &RuleSet| {
+            let kernel = Fake::holding(rules.clone());
+            let mut syncer = syncer(kernel, &self.world, &self.options);
+            let (end, attempts) = once(&mut syncer, &self.machine);
+            assert_eq!((end, attempts.len()), (End::Applied, 1));
+            assert_same(&syncer.iptables().rules(), fresh, Comments::Compared);
+            (attempts[0].scope, syncer.iptables().take_payloads())
+        };
+        restart(&self.rules());
+        assert_eq!(restart(fresh), (Scope::Adoption, Vec::new()));
+        let mut dice = Dice::new(fresh.rule_count(Table::Nat) as u64);
+        for _ in 0..8 {
+            restart(&tampered(fresh, &mut dice));
+        }
     }
 
     /// Law 5: changes and their reverse leave nothing to do.
@@ -189,6 +209,42 @@ impl Play {
     fn rules(&self) -> RuleSet {
         self.kernel().rules()
     }
+}
+
+/// Somebody's hand in our chains: rules removed, doubled, moved, changed, and left over.
+fn tampered(rules: &RuleSet, dice: &mut Dice) -> RuleSet {
+    let text = rules.to_save_text();
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    for _ in 0..dice.pick(&[1, 1, 2, 10]) {
+        let ours = |line: &&usize| lines[**line].starts_with("-A KUBE-");
+        let all: Vec<usize> = (0..lines.len()).collect();
+        let rules: Vec<usize> = all.iter().filter(ours).copied().collect();
+        let Some(&at) = rules.get(dice.below(rules.len().max(1))) else {
+            break;
+        };
+        let line = lines[at].clone();
+        match dice.below(6) {
+            0 => drop(lines.remove(at)),
+            1 => lines.insert(at, line),
+            2 if lines[at + 1].starts_with("-A") => lines.swap(at, at + 1),
+            3 => lines[at] = line.replacen("-j ", "-m ttl --ttl-eq 7 -j ", 1),
+            4 => lines[at] = line.replacen("10.", "11.", 1).replacen("fd", "fe", 1),
+            _ => {
+                let chain = line.split(' ').nth(1).unwrap();
+                lines.insert(at, format!("-A {chain} -s 192.0.2.77/32 -j RETURN"));
+            }
+        }
+    }
+    if dice.chance(30) {
+        let stale = ":KUBE-SVC-AAAAAAAAAAAAAAAA - [0:0]";
+        let nat = lines.iter().position(|line| line == "*nat").unwrap();
+        lines.insert(nat + 1, stale.to_owned());
+        let nat_lines = lines[nat..].iter();
+        let end = nat + nat_lines.take_while(|line| *line != "COMMIT").count();
+        let chain = dice.pick(&["KUBE-SVC-AAAAAAAAAAAAAAAA", "KUBE-NODEPORTS"]);
+        lines.insert(end, format!("-A {chain} -j KUBE-SVC-AAAAAAAAAAAAAAAA"));
+    }
+    RuleSet::parse(&(lines.join("\n") + "\n")).unwrap()
 }
 
 fn holding(save: &str) -> Fake {
@@ -296,6 +352,17 @@ fn assert_ordered(rules: &RuleSet) {
             );
         }
     }
+}
+
+/// Chain by chain, so that a failure shows the one that differs.
+#[track_caller]
+fn assert_same(ours: &RuleSet, theirs: &RuleSet, comments: Comments) {
+    let (mut ours, theirs) = (normal(ours, comments), normal(theirs, comments));
+    for (chain, rules) in theirs {
+        let held = ours.remove(&chain);
+        assert_eq!(held.as_ref(), Some(&rules), "{chain:?}");
+    }
+    assert_eq!(ours, Normal::new());
 }
 
 type Normal = BTreeMap<(Table, String), Vec<String>>;

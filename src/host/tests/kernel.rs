@@ -56,9 +56,9 @@ fn both_tables_arrive_and_can_be_read_back() {
         block_on(async {
             exec.programs().probe().await.unwrap();
             exec.restore(&mut payload).await.unwrap();
-            let filter = exec.save(Table::Filter).await.unwrap();
+            let filter = exec.saved(Table::Filter).await.unwrap();
             assert!(filter.contains("-A KUBE-A -j DROP\n"), "{filter}");
-            let nat = exec.save(Table::Nat).await.unwrap();
+            let nat = exec.saved(Table::Nat).await.unwrap();
             assert!(nat.contains("-A KUBE-B -j RETURN\n"), "{nat}");
             assert!(!nat.contains("KUBE-A"), "{nat}");
         });
@@ -85,7 +85,7 @@ fn refused_lines_are_found() {
                 }
                 other => panic!("{other:?} for {bad}"),
             }
-            let saved = block_on(exec.save(Table::Filter)).unwrap();
+            let saved = block_on(exec.saved(Table::Filter)).unwrap();
             assert!(!saved.contains("KUBE-A"), "half applied: {saved}");
         };
         refused("-A KUBE-A -j NOSUCH");
@@ -138,7 +138,7 @@ fn counters_are_made_once_and_rules_can_name_them() {
                 (Ok(true), Some(0))
             );
         }
-        let saved = block_on(exec.save(Table::Mangle)).unwrap();
+        let saved = block_on(exec.saved(Table::Mangle)).unwrap();
         assert!(!saved.contains("NFACCT"), "left behind: {saved}");
         let rule = "-A OUTPUT -m nfacct --nfacct-name shop";
         block_on(exec.restore(&mut text(&["*filter", rule, "COMMIT"]))).unwrap();

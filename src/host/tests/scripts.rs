@@ -189,7 +189,7 @@ fn a_missing_program_comes_with_a_hint() {
         error.to_string().contains("\nhint: install iptables"),
         "{error}"
     );
-    let error = block_on(exec.save(Table::Nat)).unwrap_err();
+    let error = block_on(exec.saved(Table::Nat)).unwrap_err();
     assert!(matches!(error, RunError::Spawn { .. }));
 }
 
@@ -200,17 +200,17 @@ fn save_gives_what_was_printed() {
     script(
         folder.path(),
         "iptables-save",
-        "echo \"$@\"; head -c 1000000 /dev/zero | tr '\\0' x",
+        "echo \"$@\"; head -c 1000000 /dev/zero | tr '\\0' x; echo",
     );
-    let saved = block_on(exec(folder.path(), LONG).save(Table::Mangle)).unwrap();
+    let saved = block_on(exec(folder.path(), LONG).saved(Table::Mangle)).unwrap();
     assert!(saved.starts_with("-t mangle\nxxx"));
-    assert_eq!(saved.len(), 1_000_010);
+    assert_eq!(saved.len(), 1_000_011);
     script(
         folder.path(),
         "iptables-save",
         "echo no such table >&2; exit 3",
     );
-    let error = block_on(exec(folder.path(), LONG).save(Table::Nat)).unwrap_err();
+    let error = block_on(exec(folder.path(), LONG).saved(Table::Nat)).unwrap_err();
     let RunError::Failed { ending, stderr, .. } = error else {
         panic!("{error}");
     };
@@ -230,7 +230,7 @@ fn a_table_that_only_nft_can_show_is_not_taken_for_an_empty_one() {
         "iptables-save",
         "echo \"# Table \\`nat' is incompatible, use 'nft' tool.\"",
     );
-    let error = block_on(exec(path, LONG).save(Table::Nat)).unwrap_err();
+    let error = block_on(exec(path, LONG).saved(Table::Nat)).unwrap_err();
     assert!(matches!(error, RunError::Incompatible { .. }), "{error}");
     assert!(!error.is_passing());
     let listed = |chain: &str| {

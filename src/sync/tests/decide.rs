@@ -31,11 +31,11 @@ fn scope(history: &History, options: &Options, now: Instant) -> Scope {
 }
 
 #[test]
-fn the_first_sync_is_full() {
+fn the_first_sync_takes_over_what_is_there() {
     let options = options(IpFamily::V4);
     let mut history = History::default();
     let first = |history: &History| scope(history, &options, origin());
-    assert_eq!(first(&history), Scope::Full(FullReason::First));
+    assert_eq!(first(&history), Scope::Adoption);
     history.force_full(FullReason::Failed);
     assert_eq!(first(&history), Scope::Full(FullReason::Failed));
 }

@@ -42,7 +42,7 @@ impl Both {
         };
         let mut saved = String::new();
         for table in Table::ALL {
-            let text = real.save(table).await.map_err(|error| error.to_string())?;
+            let text = real.saved(table).await.map_err(|error| error.to_string())?;
             saved.push_str(&text);
         }
         let held = RuleSet::parse(&saved).map_err(|error| format!("{error} in\n{saved}"))?;
@@ -88,12 +88,13 @@ impl Iptables for Both {
         restored
     }
 
-    async fn save(&self, table: Table) -> Result<String, RunError> {
-        let faked = self.fake.save(table).await;
-        match &self.real {
-            Some(real) if faked.is_ok() => real.save(table).await,
-            _ => faked,
+    async fn save(&self, table: Table, each: &mut dyn FnMut(&str)) -> Result<(), RunError> {
+        let faked = self.fake.saved(table).await?;
+        if let Some(real) = &self.real {
+            return real.save(table, each).await;
         }
+        faked.lines().for_each(each);
+        Ok(())
     }
 
     async fn list(&self, table: Table, chains: &[&str]) -> Result<Option<String>, RunError> {

@@ -375,6 +375,8 @@ fn describe(outcome: &Outcome, is_silent: bool) -> String {
         let name = match scope {
             Scope::Full(reason) => format!("full ({})", reason.as_str()),
             Scope::Partial if is_silent => "nothing".to_owned(),
+            Scope::Adoption if is_silent => "adoption of everything".to_owned(),
+            Scope::Adoption => "adoption".to_owned(),
             Scope::Partial => "partial".to_owned(),
         };
         match result {

@@ -1,0 +1,241 @@
+//! Taking over the rules that are there at the start: ours, or a kube-proxy's.
+//!
+//! Apart from full payloads because nothing is written here. What the kernel holds already, in
+//! whatever spelling, is put down in a [`Ledger`] as if we had written it; a partial payload then
+//! brings the rest. Whatever is in doubt is left to a full restore.
+//!
+//! Differs from upstream: there every start writes everything, which takes minutes in a large
+//! cluster and sets all counters to zero.
+
+use hashbrown::HashMap;
+
+use super::base::{self, FILTER_CHAINS, FIREWALL, NAT_CHAINS};
+use super::found::{Found, FoundRule, digest};
+use super::guard::{Guests, is_ours};
+use super::ledger::{Entry, Held, Ledger};
+use super::live::Live;
+use super::options::{Comments, Options};
+use super::service::{self, Setting};
+use super::sheet::{Digest, Dispatch, Place, Sheet};
+use crate::model::{ServiceName, Services};
+use crate::rules::Table;
+
+/// Less than this part of the wanted chains is not worth taking over: a full restore is streamed,
+/// a partial one is in memory whole.
+const LEAST_SHARE: usize = 2;
+
+/// What the kernel has of what is wanted.
+#[derive(Debug, Default)]
+pub struct Adopted {
+    /// As if we had written it.
+    pub ledger: Ledger,
+    /// Whom the next partial restore has to look at: Services that lack something, and one that
+    /// never was, which has in the ledger what nobody wants.
+    pub differing: Vec<ServiceName>,
+}
+
+/// Why the rules are not taken over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Doubt {
+    /// A table could not be read.
+    Unreadable,
+    /// Chains or jumps are missing that are there whatever the Services are, or hold other rules.
+    /// So it is on a node without rules.
+    Foundations(Table),
+    /// A chain of ours is there that no version we know of has written like that.
+    OddChain,
+    /// Other rules than ours lead to a chain that nobody wants.
+    Referenced,
+    /// The way to NodePorts is not the last rule, or another one.
+    NodePorts,
+    /// Most of it would be written anyway.
+    Different,
+}
+
+impl Doubt {
+    /// As logs have it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Unreadable => "a table cannot be read",
+            Self::Foundations(_) => "the chains that all Services share are not as we write them",
+            Self::OddChain => "there are chains of another program's making",
+            Self::Referenced => "somebody's rules lead to chains that nobody wants",
+            Self::NodePorts => "node ports answer on other addresses",
+            Self::Different => "most rules differ",
+        }
+    }
+}
+
+/// Compares what was found with what `services` amount to.
+pub fn adopt(
+    found: Found,
+    live: &Live,
+    services: &dyn Services,
+    setting: Setting<'_>,
+) -> Result<Adopted, Doubt> {
+    check_foundations(&found, setting.options)?;
+    let mut taking = Taking::new(found, setting.options)?;
+    let endpoints = services
+        .all()
+        .map(|(_, state)| service::count_endpoints(state))
+        .sum();
+    let comments = Comments::for_cluster(endpoints, setting.options);
+    let mut sheet = Sheet::default();
+    for (name, state) in services.all() {
+        service::write(&mut sheet, name, state, setting, comments);
+        taking.service(name, &sheet);
+    }
+    taking.finish(live)
+}
+
+/// The chains that all Services share, the rules in them that depend on options alone, and the
+/// jumps that lead there.
+fn check_foundations(found: &Found, options: &Options) -> Result<(), Doubt> {
+    let is_there = |table, chains: &[&str]| {
+        let listing = found.listing(table);
+        chains.iter().all(|chain| found.has(table, chain))
+            && is_ours(table, listing, options, Guests::Refused)
+    };
+    if !found.has(Table::Filter, FIREWALL) || !is_there(Table::Filter, &FILTER_CHAINS) {
+        return Err(Doubt::Foundations(Table::Filter));
+    }
+    if !is_there(Table::Nat, &NAT_CHAINS) {
+        return Err(Doubt::Foundations(Table::Nat));
+    }
+    if found.has_odd_chain {
+        return Err(Doubt::OddChain);
+    }
+    Ok(())
+}
+
+/// A ledger in the making.
+struct Taking {
+    /// What no Service has claimed yet.
+    found: Found,
+    /// Rules of shared chains by chain and meaning: where they stand. The last one is claimed first,
+    /// because a deletion takes the first of its kind.
+    places: HashMap<(Dispatch, Digest), Vec<usize>>,
+    ledger: Ledger,
+    differing: Vec<ServiceName>,
+    wanted: usize,
+    kept: usize,
+}
+
+impl Taking {
+    fn new(mut found: Found, options: &Options) -> Result<Self, Doubt> {
+        let tail = base::tail_rules(options);
+        take_tail(found.rules_mut(Dispatch::NatServices), &tail)?;
+        let mut places: HashMap<_, Vec<usize>> = HashMap::new();
+        for dispatch in Dispatch::ALL {
+            for (at, rule) in found.rules(dispatch).iter().enumerate() {
+                if let Some(digest) = rule.as_ref().and_then(|rule| rule.digest) {
+                    places.entry((dispatch, digest)).or_default().push(at);
+                }
+            }
+        }
+        let ledger = Ledger::of_foundations(base::rule_counts(options), tail);
+        Ok(Self {
+            found,
+            places,
+            ledger,
+            differing: Vec::new(),
+            wanted: 0,
+            kept: 0,
+        })
+    }
+
+    /// Puts down what the kernel has of one Service.
+    fn service(&mut self, name: &ServiceName, sheet: &Sheet) {
+        let mut is_same = true;
+        let mut chains = Vec::new();
+        for entry in sheet.chains() {
+            self.wanted += 1;
+            let held = self.found.chains.remove(&entry.chain).flatten();
+            if held.is_some() && held == digest(specs(sheet.text(entry))) {
+                self.kept += 1;
+                chains.push(Held::of(sheet, entry));
+            } else {
+                is_same = false;
+            }
+        }
+        let mut rules: Vec<(Place, usize, &[u8])> = Vec::new();
+        for (place, rule) in sheet.dispatch_rules() {
+            if let Some(at) = self.claim(place.to, rule) {
+                is_same &= rules
+                    .last()
+                    .is_none_or(|(last, before, _)| *last != place || *before < at);
+                rules.push((place, at, rule));
+            } else {
+                is_same = false;
+            }
+        }
+        rules.sort_by_key(|(place, at, _)| (*place, *at));
+        let rules = rules
+            .into_iter()
+            .map(|(place, _, rule)| (place, rule.into()));
+        let entry = Entry::new(chains, rules.collect(), sheet.endpoints);
+        self.ledger.insert(name, entry);
+        if !is_same {
+            self.differing.push(name.clone());
+        }
+    }
+
+    /// Where a shared chain has such a rule.
+    fn claim(&mut self, to: Dispatch, rule: &[u8]) -> Option<usize> {
+        let at = self.places.get_mut(&(to, digest([spec(rule)])?))?.pop()?;
+        self.found.rules_mut(to).get_mut(at)?.take()?;
+        Some(at)
+    }
+
+    /// Puts down what nobody wants, so that it goes.
+    fn finish(mut self, live: &Live) -> Result<Adopted, Doubt> {
+        if self.kept * LEAST_SHARE < self.wanted {
+            return Err(Doubt::Different);
+        }
+        let stale: Vec<_> = self.found.chains.keys().copied().collect();
+        if stale.iter().any(|chain| !live.can_delete(&chain.name())) {
+            return Err(Doubt::Referenced);
+        }
+        let chains = stale.into_iter().map(Held::unknown).collect();
+        let mut rules = Vec::new();
+        for to in Dispatch::ALL {
+            let unclaimed = self.found.rules_mut(to).drain(..).flatten();
+            rules.extend(unclaimed.map(|rule| (Place { to, port: 0 }, rule.text)));
+        }
+        let nobody = ServiceName::new("", "");
+        self.ledger.insert(&nobody, Entry::new(chains, rules, 0));
+        if self.ledger.has(&nobody) {
+            self.differing.push(nobody);
+        }
+        Ok(Adopted {
+            ledger: self.ledger,
+            differing: self.differing,
+        })
+    }
+}
+
+/// Takes the way to NodePorts off the end of its chain. Before the end it would be taken for
+/// nobody's rule, and a deletion takes the first of its kind.
+fn take_tail(rules: &mut Vec<Option<FoundRule>>, tail: &[Box<[u8]>]) -> Result<(), Doubt> {
+    let others = rules
+        .len()
+        .checked_sub(tail.len())
+        .ok_or(Doubt::NodePorts)?;
+    for (rule, way) in rules.drain(others..).flatten().zip(tail) {
+        if rule.digest.is_none() || rule.digest != digest([spec(way)]) {
+            return Err(Doubt::NodePorts);
+        }
+    }
+    Ok(())
+}
+
+/// The rules of whole lines, without `-A CHAIN`.
+fn specs(lines: &[u8]) -> impl Iterator<Item = &str> {
+    let lines = str::from_utf8(lines).unwrap_or_default().lines();
+    lines.filter_map(|line| Some(line.strip_prefix("-A ")?.split_once(' ')?.1))
+}
+
+/// A rule of a shared chain as it stands behind the chain's name.
+fn spec(rule: &[u8]) -> &str {
+    str::from_utf8(rule).unwrap_or_default().trim()
+}

@@ -1,0 +1,219 @@
+//! The three ways to bring the kernel up to date: take over what is there, write everything, write
+//! what changed.
+//!
+//! Apart from the [`syncer`](super::syncer) because that decides between them and this only does
+//! what was decided; each way ends with a ledger that says what the kernel has.
+
+use super::decide::{FullReason, Scope};
+use super::inspect::{Inspection, Interest, Unread, inspect};
+use super::outcome::Failure;
+use super::syncer::Syncer;
+use crate::host::{Iptables, NoCounter, RestoreError, Restored, RunError, excerpt};
+use crate::model::ServiceName;
+use crate::render::{
+    self, Adopted, Counter, Counters, Doubt, Found, Full, Ledger, Live, Options, Partial,
+    PartialRestore, Setting, guarded_chains, is_intact,
+};
+use crate::rules::{Payload, Table, Text};
+
+/// What was done, and what was noticed on the way.
+pub(super) struct Done {
+    pub(super) scope: Scope,
+    pub(super) partial: Partial,
+    pub(super) restored: Result<Restored, Failure>,
+    pub(super) no_counter: Option<NoCounter>,
+    pub(super) unread: Vec<Unread>,
+    pub(super) doubt: Option<Doubt>,
+}
+
+impl Done {
+    fn new(scope: Scope, (partial, restored): (Partial, Result<Restored, Failure>)) -> Self {
+        Self {
+            scope,
+            partial,
+            restored,
+            no_counter: None,
+            unread: Vec::new(),
+            doubt: None,
+        }
+    }
+}
+
+impl<I: Iptables> Syncer<I> {
+    /// Reads all rules of ours and writes what differs; everything, if there is any doubt.
+    pub(super) async fn adopt(&mut self, options: &mut Options) -> Done {
+        let no_counter = self.make_counters(options).await;
+        let (scope, unread, doubt, written) = match self.inspect(Interest::AllOfOurs).await {
+            Err(error) => (Scope::Adoption, Vec::new(), None, unwritten(error)),
+            Ok(Inspection {
+                live,
+                found,
+                unread,
+            }) => match self.compare(found, &live, options).await {
+                Ok(adopted) => {
+                    let written = self.write_rest(adopted, options).await;
+                    (Scope::Adoption, unread, None, written)
+                }
+                Err(doubt) => {
+                    let written = self.write_all(&live, options).await;
+                    let scope = Scope::Full(FullReason::First);
+                    (scope, unread, Some(doubt), written)
+                }
+            },
+        };
+        Done {
+            no_counter,
+            unread,
+            doubt,
+            ..Done::new(scope, written)
+        }
+    }
+
+    /// Reads what has to be known of the kernel and writes everything.
+    pub(super) async fn full(&mut self, reason: FullReason, options: &mut Options) -> Done {
+        let no_counter = self.make_counters(options).await;
+        let (unread, written) = match self.inspect(Interest::Outlines).await {
+            Err(error) => (Vec::new(), unwritten(error)),
+            Ok(Inspection { live, unread, .. }) => (unread, self.write_all(&live, options).await),
+        };
+        Done {
+            no_counter,
+            unread,
+            ..Done::new(Scope::Full(reason), written)
+        }
+    }
+
+    /// Writes what differs from the ledger.
+    pub(super) async fn partial(&mut self, options: &Options) -> Done {
+        let names: Vec<_> = self.tracker.dirty().cloned().collect();
+        let written = self.write(&names, self.options.shape, options).await;
+        Done::new(Scope::Partial, written)
+    }
+
+    /// Counters are looked after with all else in the kernel: somebody may have deleted one that no
+    /// rule named. A rule does without the one that cannot be made.
+    ///
+    /// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`, "ensure the nfacct counters"
+    /// (v1.36)
+    async fn make_counters(&self, options: &mut Options) -> Option<NoCounter> {
+        let (mut counters, mut why_not) = (Counters::NONE, None);
+        for counter in Counter::ALL {
+            match self.iptables.make_counter(counter.name()).await {
+                Ok(()) => counters.add(counter),
+                Err(cause) => drop(why_not.get_or_insert(cause)),
+            }
+        }
+        options.counters = counters;
+        let is_new = self.history.counters() != Some(counters);
+        why_not.filter(|_| is_new)
+    }
+
+    /// Until a restore has succeeded nobody knows what the kernel holds; and two ledgers of a large
+    /// cluster need not be in memory at once.
+    async fn inspect(&mut self, interest: Interest) -> Result<Inspection, RunError> {
+        self.ledger = Ledger::default();
+        self.written = None;
+        let mut inspection = inspect(&self.iptables, interest).await?;
+        // What was not known before about tables that cannot be read.
+        let now = inspection.unread.iter().map(|(table, _)| *table).collect();
+        let before = std::mem::replace(&mut self.unread, now);
+        inspection
+            .unread
+            .retain(|(table, _)| !before.contains(table));
+        Ok(inspection)
+    }
+
+    /// What of the kernel's rules can stay.
+    async fn compare(
+        &self,
+        found: Option<Found>,
+        live: &Live,
+        options: &Options,
+    ) -> Result<Adopted, Doubt> {
+        let found = found.ok_or(Doubt::Unreadable)?;
+        let setting = self.setting(options);
+        let adopted = render::adopt(found, live, &self.tracker, setting)?;
+        let guarded = guarded_chains(Table::Mangle, options);
+        match self.iptables.list(Table::Mangle, &guarded).await {
+            Ok(Some(listing)) if is_intact(Table::Mangle, &listing, options) => Ok(adopted),
+            _ => Err(Doubt::Foundations(Table::Mangle)),
+        }
+    }
+
+    async fn write_rest(
+        &mut self,
+        adopted: Adopted,
+        options: &Options,
+    ) -> (Partial, Result<Restored, Failure>) {
+        self.ledger = adopted.ledger;
+        // The other shape would write what is there already.
+        let shape = PartialRestore::ChangedChains;
+        let (partial, restored) = self.write(&adopted.differing, shape, options).await;
+        if restored.is_ok() {
+            self.written = Some(options.clone());
+        }
+        (partial, restored)
+    }
+
+    async fn write_all(
+        &mut self,
+        live: &Live,
+        options: &Options,
+    ) -> (Partial, Result<Restored, Failure>) {
+        let payload = || Full::new(&self.tracker, self.setting(options), live);
+        let mut full = payload();
+        let restored = self.iptables.restore(&mut full).await;
+        let restored = restored.map_err(|error| Failure::refused(error, &mut payload()));
+        let (ledger, stats) = full.finish();
+        if restored.is_ok() {
+            self.ledger = ledger;
+            self.written = Some(options.clone());
+        }
+        let partial = Partial {
+            stats,
+            ..Partial::default()
+        };
+        (partial, restored)
+    }
+
+    /// Without anything to say, no process is started.
+    async fn write(
+        &mut self,
+        names: &[ServiceName],
+        shape: PartialRestore,
+        options: &Options,
+    ) -> (Partial, Result<Restored, Failure>) {
+        let zone = self.tracker.node().and_then(|node| node.zone.as_deref());
+        let setting = Setting { options, zone };
+        let names = names.iter();
+        let partial = render::partial(&mut self.ledger, &self.tracker, names, setting, shape);
+        if partial.text.is_empty() {
+            return (partial, Ok(Restored::default()));
+        }
+        let restored = self.iptables.restore(&mut Text::new(&partial.text)).await;
+        let restored =
+            restored.map_err(|error| Failure::refused(error, &mut Text::new(&partial.text)));
+        (partial, restored)
+    }
+
+    /// What all Services of one payload have in common.
+    pub(super) fn setting<'a>(&'a self, options: &'a Options) -> Setting<'a> {
+        let zone = self.tracker.node().and_then(|node| node.zone.as_deref());
+        Setting { options, zone }
+    }
+}
+
+fn unwritten(error: RunError) -> (Partial, Result<Restored, Failure>) {
+    (Partial::default(), Err(Failure::Save(error)))
+}
+
+impl Failure {
+    /// Adds the refused line with its neighbors; `again` is the same payload from its beginning.
+    fn refused(error: RestoreError, again: &mut dyn Payload) -> Self {
+        let shown = match &error {
+            RestoreError::Refused { line, .. } => Some(excerpt(again, *line)),
+            _ => None,
+        };
+        Self::Restore(error, shown)
+    }
+}

@@ -1,0 +1,141 @@
+//! Starting where rules are already: those that a real kube-proxy has written, whole or damaged.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails loudly"
+)]
+
+mod support;
+
+use serde_json::json;
+
+use support::daemon::{Backend, Daemon, Program, real_program};
+use support::kube::binary;
+use support::lab::Lab;
+use support::rules::Family;
+use support::wait::{PATIENCE, ensure, eventually};
+use support::{Need, machine_has, objects};
+
+const TARGET: &str = "--to-destination 10.4.0.11:8080";
+
+/// A node with the rules of a kube-proxy that has ended.
+fn after_kube_proxy(backend: Backend) -> Lab {
+    let lab = Lab::new(backend);
+    let api = lab.control.api();
+    for (name, spec) in [
+        (
+            "web",
+            json!({"type": "NodePort", "sessionAffinity": "ClientIP"}),
+        ),
+        (
+            "far",
+            json!({"externalIPs": ["203.0.113.7"], "ipFamilyPolicy": "PreferDualStack"}),
+        ),
+        ("lone", json!({})),
+    ] {
+        let service = objects::service(name, spec);
+        api.apply(&service);
+        if name != "lone" {
+            api.apply(&objects::slice(&service, &["10.4.0.11", "10.4.0.12"]));
+        }
+    }
+    let kube_proxy = Program::KubeProxy(binary("kube-proxy").unwrap());
+    let mut upstream = start(&lab, backend, &kube_proxy);
+    eventually(PATIENCE, || {
+        let (v4, v6) = (lab.rules(Family::V4), lab.rules(Family::V6));
+        ensure(
+            v4.matches(TARGET).count() == 2 && v6.contains("has no endpoints"),
+            || v4,
+        )
+    });
+    upstream.terminate();
+    lab
+}
+
+fn start(lab: &Lab, backend: Backend, program: &Program) -> Daemon {
+    let kubeconfig = format!("--kubeconfig={}", lab.control.kubeconfig().display());
+    let hostname = format!("--hostname-override={}", objects::NODE);
+    let cidr = "--cluster-cidr=10.4.0.0/14,fd00:10:4::/48";
+    Daemon::start_program(program, &lab.node, backend, &[&kubeconfig, &hostname, cidr])
+}
+
+fn wait_for_log(daemon: &Daemon, text: &str, times: usize) {
+    eventually(PATIENCE, || {
+        let log = daemon.log();
+        ensure(log.matches(text).count() == times, || log)
+    });
+}
+
+/// The chains and rules of a dump: counters and dates differ with every look.
+fn lines(save: &str) -> Vec<&str> {
+    let lines = save.lines().filter(|line| !line.starts_with('#'));
+    lines.map(|line| line.split(" [").next().unwrap()).collect()
+}
+
+fn nothing_is_written_where_kube_proxy_was(backend: Backend) {
+    if !machine_has(Need::Upstream) {
+        return;
+    }
+    let lab = after_kube_proxy(backend);
+    let before = [Family::V4, Family::V6].map(|family| lab.rules(family));
+    let ours = start(&lab, backend, &Program::Deltaproxy);
+    wait_for_log(&ours, "all rules are there", 2);
+    assert!(!ours.log().contains("synced"), "{}", ours.log());
+    for (family, before) in [Family::V4, Family::V6].into_iter().zip(&before) {
+        assert_eq!(lines(&lab.rules(family)), lines(before));
+    }
+    let service = objects::service("far", json!({}));
+    let slice = objects::slice(&service, &["10.4.0.12"]);
+    lab.control.api().apply(&slice);
+    eventually(PATIENCE, || {
+        let rules = lab.rules(Family::V4);
+        ensure(rules.matches(TARGET).count() == 1, || rules)
+    });
+    wait_for_log(&ours, "synced", 1);
+}
+
+#[test]
+fn nothing_is_written_where_kube_proxy_was_on_nft() {
+    nothing_is_written_where_kube_proxy_was(Backend::Nft);
+}
+
+#[test]
+fn nothing_is_written_where_kube_proxy_was_on_legacy() {
+    nothing_is_written_where_kube_proxy_was(Backend::Legacy);
+}
+
+/// Only what is wrong is written, and everything else keeps its counters.
+fn damage_is_repaired(backend: Backend) {
+    if !machine_has(Need::Upstream) {
+        return;
+    }
+    let lab = after_kube_proxy(backend);
+    let before = lab.rules(Family::V4);
+    let damaged = before.lines().find(|line| line.contains(TARGET)).unwrap();
+    let chain = damaged.split(' ').nth(1).unwrap();
+    let iptables = |args: &[&str]| {
+        let mut command = lab.node.command(real_program(backend, "iptables"));
+        support::process::run(command.args(["-w", "-t", "nat"]).args(args));
+    };
+    iptables(&["-F", chain]);
+    iptables(&["-A", "KUBE-SERVICES", "-s", "192.0.2.9", "-j", "ACCEPT"]);
+    iptables(&["-D", "KUBE-SERVICES", "-s", "192.0.2.9", "-j", "ACCEPT"]);
+    iptables(&["-I", "KUBE-SERVICES", "-s", "192.0.2.9", "-j", "ACCEPT"]);
+    iptables(&["-N", "KUBE-SVC-AAAAAAAAAAAAAAAA"]);
+    let ours = start(&lab, backend, &Program::Deltaproxy);
+    wait_for_log(&ours, "scope=\"adoption\"", 1);
+    assert!(!ours.log().contains("scope=\"full\""), "{}", ours.log());
+    assert_eq!(lines(&lab.rules(Family::V4)), lines(&before));
+}
+
+#[test]
+fn damage_is_repaired_on_nft() {
+    damage_is_repaired(Backend::Nft);
+}
+
+#[test]
+fn damage_is_repaired_on_legacy() {
+    damage_is_repaired(Backend::Legacy);
+}
