@@ -146,10 +146,7 @@ impl<'a> Full<'a> {
             buf.extend_from_slice(b"-A KUBE-SERVICES");
             buf.extend_from_slice(rule);
         }
-        let mut stale = self.live.service_chains.clone();
-        for chain in self.ledger.chains() {
-            stale.remove(chain.name().as_str());
-        }
+        let stale = self.live.stale_chains(self.ledger.chains());
         // All are emptied before the first is deleted: they refer to each other.
         for chain in &stale {
             headers(buf, &[chain]);

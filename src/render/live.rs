@@ -7,14 +7,16 @@
 use std::collections::BTreeSet;
 
 use super::base::{FIREWALL, NAT_CHAINS};
-use super::chain::is_service_chain;
+use super::chain::{ServiceChain, is_service_chain};
 use super::jump::{JUMPS, Jump};
 use crate::rules::{Rule, Table};
 
 /// The part of the kernel's rules that matters to a full restore.
 #[derive(Debug, Clone, Default)]
 pub struct Live {
-    pub(super) service_chains: BTreeSet<Box<str>>,
+    service_chains: BTreeSet<ServiceChain>,
+    /// Chains of older versions, and whatever else looks like ours.
+    odd_chains: BTreeSet<Box<str>>,
     /// Service chains that somebody else's rule leads to. The kernel refuses to delete them, and
     /// with that the whole payload.
     held: BTreeSet<Box<str>>,
@@ -65,6 +67,18 @@ impl Live {
             .filter(move |jump| jump.table == table && !self.has(jump))
     }
 
+    /// The service chains that are not among these, sorted by name.
+    pub(super) fn stale_chains(&self, wanted: impl Iterator<Item = ServiceChain>) -> Vec<Box<str>> {
+        let mut stale = self.service_chains.clone();
+        for chain in wanted {
+            stale.remove(&chain);
+        }
+        let stale = stale.into_iter().map(|chain| chain.name().into());
+        let mut names: Vec<Box<str>> = stale.chain(self.odd_chains.iter().cloned()).collect();
+        names.sort_unstable();
+        names
+    }
+
     /// Whether a stale chain can be deleted; if not, it is emptied and left behind.
     ///
     /// Differs from upstream: there one foreign reference makes every further restore fail.
@@ -79,9 +93,10 @@ impl Live {
 
     fn read_chain(&mut self, table: Table, name: &str) {
         match table {
-            Table::Nat if is_service_chain(name) => {
-                self.service_chains.insert(name.into());
-            }
+            Table::Nat if is_service_chain(name) => match ServiceChain::parse(name) {
+                Some(chain) => drop(self.service_chains.insert(chain)),
+                None => drop(self.odd_chains.insert(name.into())),
+            },
             Table::Filter if name == FIREWALL => self.has_firewall = true,
             _ => {}
         }
