@@ -2,7 +2,7 @@
 //!
 //! Counted by callgrind, so that a busy machine counts the same: from the arrival of a changed slice
 //! to the end of the sync, with a kernel that takes everything. `GROWTH=1000,10000,50000` names
-//! other sizes; with `--release` large ones take less patience.
+//! other sizes.
 
 #![allow(
     clippy::unwrap_used,
@@ -151,6 +151,10 @@ fn one_change_costs_the_same_in_every_cluster() {
         .map(|size| (size, instructions(size)))
         .collect();
     let (_, first) = counted[0];
+    assert!(
+        first > 0.0,
+        "the function was not found: are symbols stripped?"
+    );
     for (services, count) in &counted {
         println!("{services} Services: {count} instructions");
         assert!(
