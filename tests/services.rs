@@ -350,6 +350,60 @@ fn watching_shows_what_changes() {
     assert!(output.status.success(), "{}", text(&output.stderr));
 }
 
+/// A Service of both families, or of IPv4 only, with one endpoint of each.
+fn write_dual(folder: &Path, families: &[&str], v4_endpoint: &str) {
+    let all = [("IPv4", "10.96.0.10"), ("IPv6", "fd00:10:96::a")];
+    let ips = all.iter().filter(|(family, _)| families.contains(family));
+    let ips: Vec<&str> = ips.map(|(_, ip)| *ip).collect();
+    let slice = |family: &str, address: &str| {
+        serde_json::json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+            "metadata": {"name": format!("shop-{}", family.to_lowercase()),
+                "labels": {"kubernetes.io/service-name": "shop"}},
+            "addressType": family, "ports": [{"name": "", "port": 8080}],
+            "endpoints": [{"addresses": [address]}]})
+    };
+    let list = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": [
+        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "shop"},
+            "spec": {"clusterIP": ips.first(), "clusterIPs": ips, "ipFamilies": families,
+                "ports": [{"port": 80}]}},
+        slice("IPv4", v4_endpoint), slice("IPv6", "fd00:10:4::7")]});
+    std::fs::write(folder.join("new"), list.to_string()).unwrap();
+    std::fs::rename(folder.join("new"), folder.join("list.json")).unwrap();
+}
+
+#[test]
+fn a_watched_document_has_the_events_of_each_family() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let both = ["IPv4", "IPv6"];
+    write_dual(at, &both, "10.4.0.7");
+    let manifests = format!("--manifests={}", at.display());
+    let args = ["--watch", "--interval=50ms", "-ojson", &manifests];
+    let mut child = command(&args).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut next = || {
+        let line: serde_json::Value =
+            serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        let word = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+        (word(&line["event"]), word(&line["servicePort"]["family"]))
+    };
+    let mut expect = |event: &str, family: &str| assert_eq!(next(), (event.into(), family.into()));
+    expect("ADDED", "IPv4");
+    expect("ADDED", "IPv6");
+    write_dual(at, &both, "10.4.0.8");
+    expect("CHANGED", "IPv4");
+    write_dual(at, &["IPv4"], "10.4.0.8");
+    expect("GONE", "IPv6");
+    write_dual(at, &both, "10.4.0.8");
+    expect("ADDED", "IPv6");
+    std::fs::remove_file(at.join("list.json")).unwrap();
+    expect("GONE", "IPv4");
+    expect("GONE", "IPv6");
+    drop(lines);
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
 #[test]
 fn what_cannot_be_watched_is_unusable() {
     for args in [

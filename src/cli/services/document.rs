@@ -107,12 +107,6 @@ pub(super) fn write_yaml(out: &mut dyn Write, rows: &[Row], beside: &Beside) -> 
     Ok(out.write_all(serde_saphyr::to_string(&document(rows, beside))?.as_bytes())?)
 }
 
-/// The entries of a row.
-pub(super) fn entries(row: &Row) -> impl Iterator<Item = Entry<'_>> {
-    row.views()
-        .map(|(family, view)| entry(&row.name, family, view))
-}
-
 fn document<'a>(rows: &'a [Row], beside: &'a Beside) -> Document<'a> {
     let stale = beside.stale().map(|(family, chain)| StaleChain {
         family: family.as_str(),
@@ -123,14 +117,19 @@ fn document<'a>(rows: &'a [Row], beside: &'a Beside) -> Document<'a> {
         from: gap.from(),
         to: gap.to(),
     });
+    let service_ports = rows.iter().flat_map(|row| {
+        let views = row.views();
+        views.map(|(family, view)| entry(&row.name, family, view))
+    });
     Document {
-        service_ports: rows.iter().flat_map(entries).collect(),
+        service_ports: service_ports.collect(),
         stale_chains: stale.collect(),
         missing_jumps: missing.collect(),
     }
 }
 
-fn entry<'a>(name: &'a PortName, family: IpFamily, view: &'a PortView) -> Entry<'a> {
+/// What is said of a service port in one family.
+pub(super) fn entry<'a>(name: &'a PortName, family: IpFamily, view: &'a PortView) -> Entry<'a> {
     Entry {
         namespace: name.namespace(),
         service: name.service(),

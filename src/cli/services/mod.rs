@@ -3,6 +3,7 @@
 //! Apart because it knows how that looks, and [`catalog`](crate::catalog) what is in it.
 
 mod beside;
+mod changes;
 mod document;
 mod filter;
 mod row;

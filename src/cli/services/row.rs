@@ -85,6 +85,11 @@ impl Row {
         )
     }
 
+    /// What a family says, if it has the service port.
+    pub(super) fn view(&self, family: IpFamily) -> Option<&PortView> {
+        self.views.get(family).as_ref()
+    }
+
     /// What each family says that has the service port.
     pub(super) fn views(&self) -> impl Iterator<Item = (IpFamily, &PortView)> {
         let pairs = self.views.as_ref().into_pairs().into_iter();

@@ -3,7 +3,6 @@
 //! Apart because only here rules are read again and again. They are compared, not listened to:
 //! netfilter tells nobody when rules change, at least not with both backends.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -14,11 +13,11 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::Serialize;
 use tracing::subscriber::{NoSubscriber, with_default};
 
+use super::changes::{Changes, Event};
 use super::filter::Filter;
-use super::row::{self, Row};
+use super::row;
 use super::table::{self, Table};
 use super::{document, say, say_empty};
-use crate::catalog::PortName;
 use crate::cli::output;
 use crate::cli::snapshot::Snapshot;
 use crate::config::{ServicesArgs, ServicesOutput, Unusable};
@@ -38,7 +37,7 @@ pub(super) fn watch(args: &ServicesArgs, filter: &Filter) -> anyhow::Result<()> 
     }
     drop(snapshot);
     let mut printer = Printer::new(args);
-    printer.write(&changes(&[], &known))?;
+    printer.write(&Changes::new(&[], &known))?;
     let mut note = Said::default();
     note.say(beside.note(filter, args.output));
     let mut complaint = Said::default();
@@ -49,7 +48,7 @@ pub(super) fn watch(args: &ServicesArgs, filter: &Filter) -> anyhow::Result<()> 
             Ok(snapshot) => {
                 let (rows, beside) = row::rows(&snapshot);
                 let rows = filter.chosen(rows, &snapshot.node_addresses);
-                printer.write(&changes(&known, &rows))?;
+                printer.write(&Changes::new(&known, &rows))?;
                 known = rows;
                 note.say(beside.note(filter, args.output));
                 complaint = Said::default();
@@ -98,42 +97,6 @@ fn is_reader_gone(interval: PollTimeout) -> anyhow::Result<bool> {
     }
 }
 
-/// What became of a row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "UPPERCASE")]
-enum Event {
-    Added,
-    Changed,
-    Gone,
-}
-
-impl Event {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Added => "ADDED",
-            Self::Changed => "CHANGED",
-            Self::Gone => "GONE",
-        }
-    }
-}
-
-/// The rows that differ, in their order; those that are gone, as they were, come last.
-fn changes<'a>(before: &'a [Row], after: &'a [Row]) -> Vec<(Event, &'a Row)> {
-    let known = before.iter().map(|row| (&row.name, row));
-    let mut known: BTreeMap<&PortName, &Row> = known.collect();
-    let mut changes = Vec::new();
-    for row in after {
-        match known.remove(&row.name) {
-            None => changes.push((Event::Added, row)),
-            Some(was) if was != row => changes.push((Event::Changed, row)),
-            Some(_) => {}
-        }
-    }
-    let is_gone = |row: &&Row| known.contains_key(&row.name);
-    changes.extend(before.iter().filter(is_gone).map(|row| (Event::Gone, row)));
-    changes
-}
-
 /// One change as a document: a line of JSON, or a part of a YAML stream.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -164,14 +127,14 @@ impl Printer {
         }
     }
 
-    fn write(&mut self, changes: &[(Event, &Row)]) -> anyhow::Result<()> {
-        if changes.is_empty() {
+    fn write(&mut self, changes: &Changes<'_>) -> anyhow::Result<()> {
+        if changes.rows().next().is_none() {
             return Ok(());
         }
         output::stdout(|out| match self.output {
             ServicesOutput::Table | ServicesOutput::Wide => {
                 let time = format!("{:.0}", Timestamp::now());
-                for (event, row) in changes {
+                for (event, row) in changes.rows() {
                     self.table.add(&[&time, event.as_str()], row);
                 }
                 let has_headings = std::mem::take(&mut self.has_headings);
@@ -190,52 +153,15 @@ impl Printer {
 }
 
 fn each_line(
-    changes: &[(Event, &Row)],
+    changes: &Changes<'_>,
     mut write: impl FnMut(&Line<'_>) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    for (event, row) in changes {
-        for service_port in document::entries(row) {
+    changes
+        .entries()
+        .try_for_each(|(event, name, family, view)| {
             write(&Line {
-                event: *event,
-                service_port,
-            })?;
-        }
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::catalog::PortView;
-    use crate::net::PerFamily;
-
-    fn row(name: &str, rules: usize) -> Row {
-        let (name, protocol) = (name.into(), "tcp".into());
-        let mut views = PerFamily::<Option<PortView>>::default();
-        *views.get_mut(crate::net::IpFamily::V4) = Some(PortView {
-            rules,
-            ..PortView::default()
-        });
-        Row {
-            name: PortName { name, protocol },
-            views,
-        }
-    }
-
-    #[test]
-    fn only_what_differs_is_a_change() {
-        let before = [row("a/a", 1), row("a/b", 1), row("a/d", 1)];
-        let after = [row("a/a", 1), row("a/b", 2), row("a/c", 1)];
-        let changes = changes(&before, &after);
-        let shown = changes.iter().map(|(event, row)| (*event, &*row.name.name));
-        assert_eq!(
-            shown.collect::<Vec<_>>(),
-            [
-                (Event::Changed, "a/b"),
-                (Event::Added, "a/c"),
-                (Event::Gone, "a/d"),
-            ]
-        );
-    }
+                event,
+                service_port: document::entry(name, family, view),
+            })
+        })
 }
