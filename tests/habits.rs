@@ -145,6 +145,21 @@ fn a_name_means_the_same_to_every_command() {
 }
 
 #[test]
+fn a_namespace_that_is_not_there_is_a_failure() {
+    for command in ["services", "render"] {
+        let output = run(
+            PROGRAM,
+            &[command, "--manifests=deploy/examples", "-n=shpo"],
+        );
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{command}: {said}");
+        assert!(output.stdout.is_empty(), "{command}");
+        let expected = "error: no Service of namespace `shpo` has rules\nhint: is `shop` meant?\n";
+        assert!(said.ends_with(expected), "{command}: {said}");
+    }
+}
+
+#[test]
 fn whoever_names_no_source_is_told_of_both() {
     for command in ["render", "diff"] {
         // Without, diff begins with the kernel's rules, which not everybody may see.

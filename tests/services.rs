@@ -247,8 +247,13 @@ fn endpoints_are_those_of_every_policy_each_counted_once() {
 fn nothing_is_said_on_stderr_and_is_no_failure() {
     for (args, expected) in [
         (
-            &[V4, "-n", "nobody"][..],
+            &[V4, "--address=172.30.0.99"][..],
             "no such service ports in `tests/golden/restore-v4-full.txt`\n",
+        ),
+        // Where nothing is, no namespace is wrong.
+        (
+            &["--from-save=/dev/null", "-n=ns1"],
+            "no such service ports in `/dev/null`\n",
         ),
         (
             &["--from-save=tests/dumps/foreign-v4.save"],
@@ -275,22 +280,23 @@ fn a_reader_that_has_enough_is_no_error() {
 
 #[test]
 fn what_is_not_there_yet_can_be_watched() {
-    let mut child = command(&[
-        "soon",
-        "--watch",
-        "--interval=1h",
-        "--manifests=deploy/examples",
-    ])
-    .spawn()
-    .unwrap();
-    drop(child.stdout.take());
-    let output = child.wait_with_output().unwrap();
-    let said = text(&output.stderr);
-    assert!(output.status.success(), "{said}");
-    assert!(
-        said.contains("warning: no Service `soon` has rules\n"),
-        "{said}"
-    );
+    for (asked, expected) in [
+        ("soon", "warning: no Service `soon` has rules\n"),
+        (
+            "-n=soon",
+            "warning: no Service of namespace `soon` has rules\nhint: is `shop` meant?\n",
+        ),
+    ] {
+        let examples = "--manifests=deploy/examples";
+        let mut child = command(&[asked, "--watch", "--interval=1h", examples])
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        let said = text(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        assert!(said.contains(expected), "{said}");
+    }
 }
 
 /// A Service whose port has a number.

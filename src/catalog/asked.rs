@@ -4,6 +4,7 @@
 //! meant, and in every command alike.
 
 use super::missing::{Missing, NoSuch};
+use super::namespaces::NoNamespace;
 use super::pattern::{NamePattern, OtherNamespace};
 use super::port::PortName;
 
@@ -44,15 +45,21 @@ impl Asked {
             && (self.names.is_empty() || names.any(|one| one.fits(name, numbers.clone())))
     }
 
-    /// That each name fits something; what is known comes with the numbers of its ports.
+    /// That each name fits something, or that something is in the namespace if there are no names;
+    /// what is known comes with the numbers of its ports.
     ///
     /// # Errors
     ///
-    /// The names that fit nothing, in their order.
+    /// The names that fit nothing, in their order; or the namespace.
     pub fn check<'c, N: IntoIterator<Item = u16>>(
         &self,
         known: &(impl Iterator<Item = (&'c PortName, N)> + Clone),
     ) -> Result<(), Missing> {
+        if let ([], Some(namespace)) = (self.names.as_slice(), &self.namespace) {
+            let known = known.clone().map(|(name, _)| name);
+            let missing = NoNamespace::of(namespace, known).map(NoSuch::Namespace);
+            return missing.map_or(Ok(()), |missing| Err(Missing(vec![missing])));
+        }
         let names = self.names.iter();
         let missing = names.filter_map(|name| NoSuch::of(name, known));
         match missing.collect::<Vec<_>>() {

@@ -2,6 +2,7 @@
 //!
 //! Apart so that a typo is told in the same words by every command.
 
+use super::namespaces::NoNamespace;
 use super::pattern::{KINDS, NamePattern};
 use super::port::PortName;
 use super::similar::{self, Similar};
@@ -26,6 +27,9 @@ pub enum NoSuch {
         /// The ports that it has.
         similar: Similar,
     },
+    /// Nothing is in the namespace.
+    #[error("{0}")]
+    Namespace(NoNamespace),
 }
 
 /// Why some names fit nothing: at least one.

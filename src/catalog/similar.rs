@@ -37,15 +37,11 @@ pub(super) fn services<'c>(
     let mut near = BTreeSet::new();
     for name in all {
         let (known, wanted) = (name.service(), &*asked.service);
-        let distance = match () {
-            () if known == wanted => 0,
-            () if known.contains(wanted) || wanted.contains(known) => 1,
-            () => distance(known, wanted),
-        };
+        let distance = likeness(known, wanted);
         // A wrong namespace is less likely than a wrong letter.
         let namespace = asked.namespace.as_deref();
         let elsewhere = usize::from(namespace.is_some_and(|asked| asked != name.namespace()));
-        if distance <= 2 {
+        if distance <= NEAR {
             near.insert((
                 distance + elsewhere,
                 format!("{}/{known}", name.namespace()),
@@ -53,6 +49,23 @@ pub(super) fn services<'c>(
         }
     }
     Similar(near.into_iter().take(MOST).map(|(_, name)| name).collect())
+}
+
+/// Two letters that changed places are two changes.
+const NEAR: usize = 2;
+
+/// Whether one may have been typed for the other.
+pub(super) fn is_near(known: &str, wanted: &str) -> bool {
+    likeness(known, wanted) <= NEAR
+}
+
+/// The smaller, the more likely one was typed for the other.
+fn likeness(known: &str, wanted: &str) -> usize {
+    match () {
+        () if known == wanted => 0,
+        () if known.contains(wanted) || wanted.contains(known) => 1,
+        () => distance(known, wanted),
+    }
 }
 
 /// How many letters have to be put in, left out or changed.

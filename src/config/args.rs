@@ -144,8 +144,8 @@ there are staleChains (family, chain) and missingJumps (family, from, to). Field
 nothing else changes. With --watch, each line or document is one `servicePort` and its `event`:
 ADDED, CHANGED or GONE; lines of a table begin with the time.
 
-Exit codes: 0 listed, if only nothing; 1 failed, or no Service of a NAME has rules; 64 unusable
-flags.";
+Exit codes: 0 listed, if only nothing; 1 failed, or no Service of a NAME or the NAMESPACE has rules;
+64 unusable flags.";
 
 const EXPLAIN_EXAMPLES: &str = "\
 Examples:
