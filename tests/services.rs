@@ -137,7 +137,7 @@ fn a_name_that_nothing_has_is_a_failure() {
         text(&output.stderr),
         "error: no Service `ns1/lbb` has rules\nhint: is `ns1/lb` meant?\n\
          hint: a headless Service, or one of type ExternalName, has no rules\n\
-         `lb:other` has no such port\nhint: is `ns1/lb:p80/tcp` meant?\n"
+         error: `lb:other` has no such port\nhint: is `ns1/lb:p80/tcp` meant?\n"
     );
     // What was found is shown all the same.
     assert!(text(&output.stdout).starts_with("ns1 "));

@@ -7,6 +7,7 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use crate::catalog::Missing;
 use crate::config::Unusable;
 
 /// Unusable flags or files: sysexits' `EX_USAGE`. Nothing has been touched.
@@ -64,6 +65,12 @@ fn failed(error: &anyhow::Error, code: ExitCode) -> ExitCode {
             let _ = writeln!(io::stderr(), "error: {problem}");
         }
         return ExitCode::from(UNUSABLE);
+    }
+    if let Some(Missing(names)) = error.downcast_ref::<Missing>() {
+        for name in names {
+            let _ = writeln!(io::stderr(), "error: {}", harmless(&name.to_string()));
+        }
+        return code;
     }
     let _ = writeln!(io::stderr(), "error: {}", harmless(&said_once(error)));
     code

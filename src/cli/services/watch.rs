@@ -18,6 +18,7 @@ use super::filter::Filter;
 use super::row;
 use super::table::{self, Table};
 use super::{document, say, say_empty};
+use crate::catalog::Missing;
 use crate::cli::output;
 use crate::cli::snapshot::Snapshot;
 use crate::config::{ServicesArgs, ServicesOutput, Unusable};
@@ -28,8 +29,10 @@ pub(super) fn watch(args: &ServicesArgs, filter: &Filter) -> anyhow::Result<()> 
     let snapshot = Snapshot::load(&args.origin)?;
     let (all, beside) = row::rows(&snapshot);
     // What is not there may come.
-    if let Err(missing) = filter.check(&all) {
-        say(&format!("warning: {missing}\n"));
+    if let Err(Missing(names)) = filter.check(&all) {
+        for name in names {
+            say(&format!("warning: {name}\n"));
+        }
     }
     let mut known = filter.chosen(all, &snapshot.node_addresses);
     if known.is_empty() {
