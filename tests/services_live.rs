@@ -27,7 +27,7 @@ fn check(has: &str, shown: &str, expected: Option<&str>) {
     let output = services.env_remove("RUST_LOG").output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
-    assert_eq!(said.contains("WARN"), expected.is_some(), "{said}");
+    assert_eq!(said.contains("warning: "), expected.is_some(), "{said}");
     assert!(said.contains(expected.unwrap_or_default()), "{said}");
 }
 

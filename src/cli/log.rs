@@ -20,8 +20,11 @@ pub(super) fn install(format: Format, verbosity: u8, filter: Option<String>) -> 
     Ok(())
 }
 
-/// Starts the log of a command that prints data: warnings, unless the environment says otherwise.
+/// Starts the log of a command that prints data: warnings that look like its errors, unless the
+/// environment says otherwise, for who looks for a fault needs the time and the module.
 pub(super) fn install_quiet() -> anyhow::Result<()> {
-    let filter = environment::log_filter().or(Some("warn".to_owned()));
-    install(Format::Text, 0, filter)
+    match environment::log_filter() {
+        Some(filter) => install(Format::Text, 0, Some(filter)),
+        None => install(Format::Plain, 0, Some("warn".to_owned())),
+    }
 }

@@ -13,6 +13,8 @@ use tracing_subscriber::registry::{LookupSpan, Registry};
 use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt;
 
+use super::plain::Plain;
+
 /// The API client warns with the whole body of an answer it cannot read, which can be a list of
 /// all Services. That such an answer came is logged and counted by the watch.
 const QUIET: &str = "kube_client::client=error";
@@ -25,6 +27,8 @@ pub enum Format {
     Text,
     /// One object a line, its fields beside the message.
     Json,
+    /// `warning: ...`, as errors are printed, and nothing twice.
+    Plain,
 }
 
 /// Whether text may be colored.
@@ -116,6 +120,7 @@ where
     let layer = fmt::layer().with_writer(writer).with_ansi(color);
     match format {
         Format::Text => Box::new(layer),
+        Format::Plain => Box::new(layer.event_format(Plain::default())),
         Format::Json => Box::new(
             layer
                 .json()

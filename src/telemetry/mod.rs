@@ -8,6 +8,7 @@ mod listen;
 mod logging;
 mod metrics;
 mod metrics_server;
+mod plain;
 mod process;
 mod register;
 mod sync_families;

@@ -95,6 +95,31 @@ fn json_has_its_fields_beside_the_message() {
 }
 
 #[test]
+fn plain_lines_look_like_errors_and_are_said_once() {
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let options = Options {
+        format: Format::Plain,
+        filter: Some("warn".to_owned()),
+        ..Options::default()
+    };
+    let (subscriber, _level) = subscriber(&options, true, move || writer.clone()).unwrap();
+    with_default(subscriber, || {
+        for object in ["a", "b", "a"] {
+            tracing::warn!("`{object}` is odd\nhint: mend it");
+        }
+        tracing::info!("talk");
+        tracing::warn!(server = %"x", "no proxy");
+    });
+    let bytes = lines.0.lock().unwrap().clone();
+    assert_eq!(
+        String::from_utf8(bytes).unwrap(),
+        "warning: `a` is odd\nhint: mend it\nwarning: `b` is odd\nhint: mend it\n\
+         warning: no proxy server=x\n"
+    );
+}
+
+#[test]
 fn a_bad_filter_is_named() {
     let options = Options {
         filter: Some("deltaproxy=loud".to_owned()),
