@@ -178,6 +178,64 @@ fn whoever_names_no_source_is_told_of_both() {
     }
 }
 
+/// A Service that `services` is asked about, with more of its specification, and what it says on
+/// stderr with these objects beside it.
+#[track_caller]
+fn lacks(spec: &str, beside: &[&str], args: &[&str], expected: &str) {
+    let service = format!(
+        "{{apiVersion: v1, kind: Service, metadata: {{name: web}}, \
+         spec: {{clusterIP: 10.96.0.1, ports: [{{port: 80, nodePort: 30080}}]{spec}}}}}"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let text_of = [&[service.as_str()], beside].concat().join("\n---\n");
+    std::fs::write(folder.path().join("all.yaml"), text_of).unwrap();
+    let manifests = format!("--manifests={}", folder.path().display());
+    let output = run(PROGRAM, &[&["services", manifests.as_str()], args].concat());
+    assert!(output.status.success());
+    assert_eq!(text(&output.stderr), expected);
+    // The two sides of a comparison lack the same, which is said once.
+    let from = format!("--from-manifests={}", folder.path().display());
+    let output = run(PROGRAM, &[&["diff", &from, &manifests], args].concat());
+    assert_eq!(text(&output.stderr), expected, "diff");
+}
+
+const SLICE: &str = "{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: web-1, \
+    labels: {kubernetes.io/service-name: web}}, addressType: IPv4, ports: [{name: '', port: 8080}], \
+    endpoints: [{addresses: [10.4.0.1], nodeName: node-a, hints: {forZones: []}}]}";
+const LOCAL: &str = ", type: NodePort, externalTrafficPolicy: Local";
+
+#[test]
+fn what_objects_lack_is_said_where_it_matters() {
+    let node = "{apiVersion: v1, kind: Node, metadata: {name: node-a}}";
+    let whose = "hint: name the node whose rules are meant with --hostname-override\n";
+    lacks("", &[SLICE], &[], "");
+    lacks(LOCAL, &[SLICE, node], &["--hostname-override=node-a"], "");
+    // Endpoints say which are on that node.
+    lacks(LOCAL, &[SLICE], &["--hostname-override=node-a"], "");
+    lacks(LOCAL, &[SLICE], &["--hostname-override=node-b"], "");
+    let unknown =
+        format!("warning: no Nodes in the input: which endpoints are local is not known\n{whose}");
+    lacks(LOCAL, &[SLICE], &[], &unknown);
+    let other = "warning: no Node `node-b` in the input, which has `node-a`\n";
+    let other = format!("{other}{whose}");
+    lacks("", &[SLICE, node], &["--hostname-override=node-b"], &other);
+    let hinted = SLICE.replace("forZones: []", "forZones: [{name: zone-a}]");
+    lacks(
+        "",
+        &[&hinted],
+        &["--hostname-override=node-a"],
+        "warning: no Nodes in the input: this one's zone is not known, and hints of zones are not \
+         heeded\n",
+    );
+    lacks(
+        "",
+        &[],
+        &[],
+        "warning: no EndpointSlices in the input: every Service looks as if it had no endpoints\n\
+         hint: kubectl get services,endpointslices,nodes -A -o yaml\n",
+    );
+}
+
 /// What bash offers at the end of a command line.
 #[track_caller]
 fn completes(words: &[&str], expected: &[&str]) {

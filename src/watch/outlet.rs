@@ -59,6 +59,14 @@ impl<S: Sink> Outlet<S> {
         }
     }
 
+    /// An outlet for who looks once, and says what is missing when everything is there.
+    pub fn once(sink: S, node_name: Arc<str>) -> Self {
+        Self {
+            has_missed_node: true,
+            ..Self::new(sink, node_name)
+        }
+    }
+
     /// What was sent, once nothing more is to come.
     pub fn into_sink(self) -> S {
         self.sink

@@ -67,10 +67,10 @@ impl<'a> Changes<'a> {
     ) -> impl Iterator<Item = (Event, &'a PortName, IpFamily, &'a PortView)> {
         self.0.iter().flat_map(|(before, after)| {
             let name = before.or(*after).map(|row| &row.name);
-            let of = |row: &Option<&'a Row>, family| row.and_then(|row| row.view(family));
+            let of = |row: Option<&'a Row>, family| row.and_then(|row| row.view(family));
             let families = IpFamily::ALL.into_iter();
             families.filter_map(move |family| {
-                let (event, view) = Event::between(of(before, family), of(after, family))?;
+                let (event, view) = Event::between(of(*before, family), of(*after, family))?;
                 Some((event, name?, family, view))
             })
         })

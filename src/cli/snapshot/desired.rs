@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use super::lacking::{self, OtherNodes};
 use super::{Origin, Snapshot};
 use crate::cli::progress::Progress;
 use crate::config::{RenderConfig, Source};
@@ -26,6 +27,9 @@ type Changes = PerFamily<Vec<Change>>;
 /// The rules of both families on a machine without any other.
 pub(in crate::cli) fn render(config: &RenderConfig) -> anyhow::Result<Snapshot> {
     let trackers = trackers(config)?;
+    if matches!(config.source, Source::Cluster(_)) && trackers.v4.node().is_none() {
+        tracing::warn!("{}", lacking::unknown_node(&config.node_name));
+    }
     let _progress = Progress::start("rendering");
     let mut snapshot = Snapshot {
         origin: Origin::Desired,
@@ -63,20 +67,25 @@ pub(in crate::cli) fn full(setting: Setting<'_>, tracker: &Tracker) -> (Vec<u8>,
     (text, payload.finish().0)
 }
 
-/// Trackers that know every object.
+/// Trackers that know every object; says what these lack.
 pub(in crate::cli) fn trackers(config: &RenderConfig) -> anyhow::Result<PerFamily<Tracker>> {
-    let _progress = Progress::start(match &config.source {
+    let progress = Progress::start(match &config.source {
         Source::Manifests { .. } => "reading manifests",
         Source::Cluster(_) => "asking the API server",
     });
-    let changes = changes(config)?;
-    Ok(changes.map(|_, changes| {
+    let (changes, other_nodes) = changes(config)?;
+    let trackers = changes.map(|_, changes| {
         let mut tracker = Tracker::new(SystemTime::UNIX_EPOCH);
         for change in changes {
             tracker.apply(change);
         }
         tracker
-    }))
+    });
+    drop(progress);
+    for warning in lacking::warnings(&trackers, &config.node_name, &other_nodes) {
+        tracing::warn!("{warning}");
+    }
+    Ok(trackers)
 }
 
 /// The renderer's options for a family on this machine.
@@ -102,10 +111,10 @@ fn node_addresses(trackers: &PerFamily<Tracker>) -> BTreeSet<IpAddr> {
         .collect()
 }
 
-fn changes(config: &RenderConfig) -> anyhow::Result<Changes> {
+fn changes(config: &RenderConfig) -> anyhow::Result<(Changes, OtherNodes)> {
     let node_name: Arc<str> = config.node_name.as_str().into();
-    let mut outlet = Outlet::new(Changes::default(), Arc::clone(&node_name));
-    match &config.source {
+    let mut outlet = Outlet::once(Changes::default(), Arc::clone(&node_name));
+    let other_nodes = match &config.source {
         Source::Manifests {
             path,
             service_cidrs,
@@ -119,10 +128,14 @@ fn changes(config: &RenderConfig) -> anyhow::Result<Changes> {
                 tracing::warn!("{note}");
             }
             manifests.send(&mut outlet);
+            OtherNodes::Named(manifests.other_nodes)
         }
-        Source::Cluster(options) => list(options, &node_name, &mut outlet)?,
-    }
-    Ok(outlet.into_sink())
+        Source::Cluster(options) => {
+            list(options, &node_name, &mut outlet)?;
+            OtherNodes::NotAsked
+        }
+    };
+    Ok((outlet.into_sink(), other_nodes))
 }
 
 /// Whoever named nothing did not ask for a Pod's service account either.

@@ -4,6 +4,7 @@
 //! by nothing at all.
 
 mod desired;
+mod lacking;
 mod live;
 mod save;
 pub(super) mod unruled;

@@ -28,6 +28,8 @@ pub struct Manifests {
     pub endpoint_slices: Vec<Arc<EndpointSliceObject>>,
     /// The Node called as we are, if it is described.
     pub node: Option<Arc<NodeObject>>,
+    /// The names of all other Nodes that are described.
+    pub other_nodes: Vec<Box<str>>,
     /// How many objects of other kinds there were.
     pub ignored: usize,
     /// Objects that could not be read: what is known of them stands.
@@ -116,9 +118,15 @@ pub(super) fn merge<'a>(
         .into_objects()
         .filter(|slice| !has_label(&slice.metadata, "service.kubernetes.io/headless"))
         .collect();
-    manifests.node = nodes
-        .into_objects()
-        .find(|node| node.metadata.name == *options.node_name);
+    for node in nodes.into_objects() {
+        if node.metadata.name == *options.node_name {
+            manifests.node = Some(node);
+        } else {
+            manifests
+                .other_nodes
+                .push(node.metadata.name.as_str().into());
+        }
+    }
     manifests
 }
 
