@@ -203,6 +203,43 @@ fn what_nothing_leads_to_is_not_served() {
 }
 
 #[test]
+fn what_is_lost_with_a_table_is_not_known() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let rules = "*filter\n:KUBE-NODEPORTS - [0:0]\n:KUBE-PROXY-FIREWALL - [0:0]\n\
+        :KUBE-EXTERNAL-SERVICES - [0:0]\n\
+        -A KUBE-NODEPORTS -p tcp -m comment --comment \"a/checked:http health check node port\" \
+        -m tcp --dport 32000 -j ACCEPT\n\
+        -A KUBE-PROXY-FIREWALL -d 192.0.2.1/32 -p tcp -m comment --comment \"a/guarded:http traffic \
+        not accepted by KUBE-FW-X\" -m tcp --dport 80 -j DROP\n\
+        -A KUBE-EXTERNAL-SERVICES -d 192.0.2.2/32 -p tcp -m comment --comment \"a/outer:http has no \
+        local endpoints\" -m tcp --dport 80 -j DROP\n\
+        -A KUBE-EXTERNAL-SERVICES -p tcp -m comment --comment \"a/port:http has no local endpoints\" \
+        -m addrtype --dst-type LOCAL -m tcp --dport 30080 -j DROP\nCOMMIT\n";
+    std::fs::write(file.path(), rules).unwrap();
+    let from_save = format!("--from-save={}", file.path().display());
+    let rows = text(&run(&[&from_save, "--no-headers"]).stdout);
+    let rows: Vec<String> = rows
+        .lines()
+        .map(|row| {
+            let words: Vec<&str> = row.split_whitespace().skip(1).take(5).collect();
+            words.join(" ")
+        })
+        .collect();
+    assert_eq!(
+        rows,
+        [
+            "checked:http LoadBalancer <unknown> <unknown> <unknown>/tcp",
+            "guarded:http <unknown> <unknown> <unknown> <unknown>/tcp",
+            "outer:http <unknown> <unknown> 192.0.2.2 80/tcp",
+            "port:http NodePort <unknown> <unknown> <unknown>:30080/tcp",
+        ]
+    );
+    let json = text(&run(&[&from_save, "-ojson", "guarded"]).stdout);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["servicePorts"][0]["type"], serde_json::Value::Null);
+}
+
+#[test]
 fn chains_that_are_left_over_are_told_under_a_table() {
     let names = ["A", "B", "C", "D"].map(|name| format!("KUBE-SVC-{name}"));
     let dump = damaged("nothing", &names.each_ref().map(String::as_str));

@@ -11,7 +11,7 @@
 //!   port: http                     # empty if it has no name
 //!   protocol: tcp
 //!   family: IPv4
-//!   type: LoadBalancer             # the least that has such entrances
+//!   type: LoadBalancer             # the least that has such entrances; null if none are left
 //!   entrances:                     # kind, ip (null: every address of the node), port, fate, chain
 //!   - {kind: ClusterIP, ip: 10.96.0.10, port: 80, fate: Served, chain: KUBE-SVC-...}
 //!   internalTrafficPolicy: Cluster # null where rules do not tell
@@ -54,7 +54,7 @@ pub(super) struct Entry<'a> {
     port: &'a str,
     protocol: &'a str,
     family: &'static str,
-    r#type: &'static str,
+    r#type: Option<&'static str>,
     entrances: Vec<Way<'a>>,
     internal_traffic_policy: Option<&'static str>,
     external_traffic_policy: Option<&'static str>,
@@ -136,7 +136,7 @@ pub(super) fn entry<'a>(name: &'a PortName, family: IpFamily, view: &'a PortView
         port: name.port(),
         protocol: &name.protocol,
         family: family.as_str(),
-        r#type: ServiceType::of(view.entrances.iter()).as_str(),
+        r#type: ServiceType::of(view.entrances.iter()).map(ServiceType::as_str),
         entrances: view.entrances.iter().map(way).collect(),
         internal_traffic_policy: view.internal_policy.map(Policy::as_str),
         external_traffic_policy: view.external_policy.map(Policy::as_str),

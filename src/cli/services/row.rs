@@ -3,7 +3,6 @@
 //! Apart because it is what tables, documents and filters have in common.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use super::beside::Beside;
 use crate::catalog::{Catalog, Entrance, Extent, Kind, PortName, PortView};
@@ -41,7 +40,8 @@ pub(super) fn rows(snapshot: &Snapshot) -> (Vec<Row>, Beside) {
     (rows, beside)
 }
 
-/// `spec.type`, as far as rules show it: the least that has such entrances.
+/// `spec.type`, as far as rules show it: the least that has such entrances. Rules of which a part is
+/// lost may not show it at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ServiceType {
     ClusterIp,
@@ -58,19 +58,15 @@ impl ServiceType {
         }
     }
 
-    pub(super) fn of<'a>(entrances: impl Iterator<Item = &'a Entrance>) -> Self {
+    pub(super) fn of<'a>(entrances: impl Iterator<Item = &'a Entrance>) -> Option<Self> {
         let types = entrances.map(|entrance| match entrance.kind {
-            Kind::LoadBalancer | Kind::HealthCheck => Self::LoadBalancer,
-            Kind::NodePort => Self::NodePort,
-            Kind::ClusterIp | Kind::ExternalIp | Kind::External => Self::ClusterIp,
+            Kind::LoadBalancer | Kind::HealthCheck => Some(Self::LoadBalancer),
+            Kind::NodePort => Some(Self::NodePort),
+            Kind::ClusterIp => Some(Self::ClusterIp),
+            // Any type may have one.
+            Kind::ExternalIp | Kind::External => None,
         });
-        types.max().unwrap_or(Self::ClusterIp)
-    }
-}
-
-impl fmt::Display for ServiceType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+        types.max().flatten()
     }
 }
 
@@ -100,6 +96,13 @@ impl Row {
     pub(super) fn numbers(&self) -> impl Iterator<Item = u16> + Clone {
         let views = [&self.views.v4, &self.views.v6].into_iter();
         views.flatten().flat_map(PortView::numbers)
+    }
+
+    /// Whether the cluster IP is known. Every Service has one: where it is not, a part of the rules
+    /// is lost, and so may be other addresses and ports.
+    pub(super) fn has_cluster_ip(&self) -> bool {
+        let mut entrances = self.entrances();
+        entrances.any(|entrance| entrance.kind == Kind::ClusterIp)
     }
 
     /// Of both families.

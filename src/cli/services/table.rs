@@ -16,7 +16,11 @@ pub(super) type Column = (&'static str, fn(&Row) -> String);
 const COLUMNS: &[Column] = &[
     ("NAMESPACE", |row| row.name.namespace().to_owned()),
     ("NAME", name),
-    ("TYPE", |row| ServiceType::of(row.entrances()).to_string()),
+    ("TYPE", |row| {
+        ServiceType::of(row.entrances())
+            .map_or(UNKNOWN, ServiceType::as_str)
+            .to_owned()
+    }),
     ("CLUSTER-IP", |row| {
         addresses(row, |kind| kind == Kind::ClusterIp)
     }),
@@ -144,6 +148,9 @@ fn list(parts: impl IntoIterator<Item = String>) -> String {
 fn addresses(row: &Row, is_asked: impl Fn(Kind) -> bool) -> String {
     let entrances = row.entrances().filter(|entrance| is_asked(entrance.kind));
     let ips: BTreeSet<_> = entrances.filter_map(|entrance| entrance.ip).collect();
+    if ips.is_empty() && !row.has_cluster_ip() {
+        return UNKNOWN.to_owned();
+    }
     list(ips.iter().map(ToString::to_string))
 }
 
@@ -161,9 +168,9 @@ fn port_of(row: &Row, kind: Kind) -> BTreeSet<String> {
 fn ports(row: &Row) -> String {
     let is_node = |kind| matches!(kind, Kind::NodePort | Kind::HealthCheck);
     let mut own = row.entrances().filter(|entrance| !is_node(entrance.kind));
-    let own = own.next().map_or(String::new(), |one| one.port.to_string());
+    let own = own.next().map(|one| one.port.to_string());
     let node = port_of(row, Kind::NodePort);
-    let mut text = own;
+    let mut text = own.unwrap_or_else(|| UNKNOWN.to_owned());
     for port in node {
         text = format!("{text}:{port}");
     }
