@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "failing is a test's job")]
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -233,6 +235,89 @@ fn what_objects_lack_is_said_where_it_matters() {
         &[],
         "warning: no EndpointSlices in the input: every Service looks as if it had no endpoints\n\
          hint: kubectl get services,endpointslices,nodes -A -o yaml\n",
+    );
+}
+
+/// Answers requests with one status, whatever is asked.
+fn server(status: &'static str, body: &'static str) -> std::net::SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    // Ends with the test.
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut line = String::new();
+            let mut request = BufReader::new(stream.try_clone().unwrap());
+            while request.read_line(&mut line).unwrap_or(0) > 2 {
+                line.clear();
+            }
+            // Whoever has the first answer does not wait for the others.
+            let _ = write!(
+                stream,
+                "HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+                body.len()
+            );
+        }
+    });
+    address
+}
+
+/// What every command that asks a cluster says when it gets no list.
+#[track_caller]
+fn unlisted(flag: &str, expected: &str) {
+    let dump = "--from-save=tests/explain/modern.save";
+    for args in [
+        &["services"][..],
+        &["render"],
+        &["explain", "web"],
+        &["diff", dump],
+    ] {
+        let output = run(PROGRAM, &[args, &[flag]].concat());
+        let said = text(&output.stderr);
+        assert!(!output.status.success(), "{args:?}");
+        assert_eq!(said, expected, "{args:?}");
+    }
+}
+
+#[test]
+fn a_server_that_gives_no_list_is_named() {
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = nobody.local_addr().unwrap();
+    drop(nobody);
+    unlisted(
+        &format!("--master=http://{address}"),
+        &format!(
+            "error: the API server `http://{address}/` did not answer: Connection refused (os error \
+             111)\nhint: is it up, and the one that --kubeconfig or --master should name?\n"
+        ),
+    );
+    for (status, hint) in [
+        (
+            "401 Unauthorized",
+            "it does not know who asks; are the kubeconfig's credentials expired, or of another \
+             cluster?",
+        ),
+        (
+            "403 Forbidden",
+            "who asks must be allowed to list Services, EndpointSlices and Nodes",
+        ),
+    ] {
+        let address = server(
+            status,
+            r#"{"kind": "Status", "apiVersion": "v1", "message": "no", "reason": "Because"}"#,
+        );
+        let code = &status[..3];
+        unlisted(
+            &format!("--master=http://{address}"),
+            &format!(
+                "error: the API server `http://{address}/`: the server answered {code} Because: no\n\
+                 hint: {hint}\n"
+            ),
+        );
+    }
+    unlisted(
+        "--kubeconfig=nosuch",
+        "error: reading kubeconfig `nosuch`: No such file or directory (os error 2)\n",
     );
 }
 

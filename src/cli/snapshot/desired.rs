@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use super::lacking::{self, OtherNodes};
-use super::{Origin, Snapshot};
+use super::{Origin, Snapshot, cluster};
 use crate::cli::progress::Progress;
 use crate::config::{RenderConfig, Source};
 use crate::host::local_addresses;
@@ -15,12 +15,8 @@ use crate::net::{IpFamily, PerFamily};
 use crate::render::{Full, Ledger, Live, LocalDetector, Options, Setting};
 use crate::rules::Payload;
 use crate::tracker::Tracker;
-use crate::watch::api::{self, ApiOptions, ConnectError};
+use crate::watch::Outlet;
 use crate::watch::manifests::{self, ManifestOptions};
-use crate::watch::{Observed, Outlet};
-
-/// How long the API server may take to list everything.
-const LIST_DEADLINE: Duration = Duration::from_secs(60);
 
 type Changes = PerFamily<Vec<Change>>;
 
@@ -131,43 +127,9 @@ fn changes(config: &RenderConfig) -> anyhow::Result<(Changes, OtherNodes)> {
             OtherNodes::Named(manifests.other_nodes)
         }
         Source::Cluster(options) => {
-            list(options, &node_name, &mut outlet)?;
+            cluster::list(options, &node_name, &mut outlet)?;
             OtherNodes::NotAsked
         }
     };
     Ok((outlet.into_sink(), other_nodes))
-}
-
-/// Whoever named nothing did not ask for a Pod's service account either.
-fn hinted(error: ConnectError) -> anyhow::Error {
-    match error {
-        ConnectError::InCluster(_) => anyhow::anyhow!(
-            "nothing says where Services come from, and this is no Pod with a service account\n\
-             hint: name manifests with --manifests PATH, or a cluster with --kubeconfig FILE"
-        ),
-        other => other.into(),
-    }
-}
-
-fn list(options: &ApiOptions, node: &str, outlet: &mut Outlet<Changes>) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    let snapshot = runtime.block_on(async {
-        let server = api::connect(options).await.map_err(hinted)?;
-        anyhow::Ok(api::snapshot(&server, node, LIST_DEADLINE).await?)
-    })?;
-    let set_services = snapshot.services.objects.iter().map(Observed::Set);
-    set_services.for_each(|service| outlet.service(service));
-    snapshot
-        .slices
-        .objects
-        .iter()
-        .for_each(|slice| outlet.endpoint_slice(Observed::Set(slice)));
-    snapshot
-        .nodes
-        .objects
-        .iter()
-        .for_each(|node| outlet.node(Observed::Set(node)));
-    Ok(())
 }

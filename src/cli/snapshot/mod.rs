@@ -3,6 +3,7 @@
 //! Apart so that `diff`, `explain` and `services` mean the same by `--from-save`, `--manifests` and
 //! by nothing at all.
 
+mod cluster;
 mod desired;
 mod lacking;
 mod live;

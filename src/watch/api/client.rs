@@ -57,7 +57,7 @@ pub enum ConnectError {
         /// The kubeconfig.
         path: PathBuf,
         /// What is wrong with it.
-        source: Box<KubeconfigError>,
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// Neither a kubeconfig nor an address was given, and this is no Pod with a service account.
     #[error(
@@ -103,7 +103,11 @@ pub async fn connect(options: &ApiOptions) -> Result<ApiServer, ConnectError> {
 async fn from_kubeconfig(path: &Path, master: Option<&str>) -> Result<Config, ConnectError> {
     let unreadable = |error| ConnectError::Kubeconfig {
         path: path.to_owned(),
-        source: Box::new(error),
+        source: match error {
+            // The file is named already.
+            KubeconfigError::ReadConfig(error, _) => error.into(),
+            other => other.into(),
+        },
     };
     let mut kubeconfig = Kubeconfig::read_from(path).map_err(unreadable)?;
     if let Some(master) = master {
