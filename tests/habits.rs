@@ -238,6 +238,46 @@ fn what_objects_lack_is_said_where_it_matters() {
     );
 }
 
+#[test]
+fn kube_proxys_file_shapes_the_rules_of_every_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config.conf");
+    let config = |more: &str| {
+        let head = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n";
+        std::fs::write(&path, format!("{head}{more}\n")).unwrap();
+        format!("--config={}", path.display())
+    };
+    let commands = [&["services"][..], &["render"], &["explain", "storefront"]];
+    for args in commands {
+        let of = |file: &str| {
+            let more = [
+                "--manifests=deploy/examples",
+                "--hostname-override=node1",
+                file,
+            ];
+            run(PROGRAM, &[args, &more].concat())
+        };
+        let shaped = of(&config("clusterCIDR: 10.4.0.0/14"));
+        assert!(shaped.status.success(), "{}", text(&shaped.stderr));
+        let flagged = of("--cluster-cidr=10.4.0.0/14");
+        assert_eq!(text(&shaped.stdout), text(&flagged.stdout), "{args:?}");
+        // Without it, rules are others.
+        let plain = of(&config("")).stdout;
+        assert_ne!(text(&plain), text(&shaped.stdout), "{args:?}");
+        let both = [
+            args,
+            &["--manifests=deploy/examples", "--hostname-override=node1"],
+        ]
+        .concat();
+        let file = config("clusterCIDR: 10.4.0.0/14");
+        let both = run(PROGRAM, &[&both[..], &[&file, "--masquerade-all"]].concat());
+        let said = text(&both.stderr);
+        assert!(said.contains("--masquerade-all"), "{args:?}: {said}");
+        let missing = of("--config=/nowhere/at/all");
+        assert_eq!(missing.status.code(), Some(64), "{args:?}");
+    }
+}
+
 /// Answers requests with one status, whatever is asked.
 fn server(status: &'static str, body: &'static str) -> std::net::SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

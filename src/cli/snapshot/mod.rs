@@ -14,7 +14,8 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use crate::config::{self, OriginArgs, environment};
+use super::file;
+use crate::config::OriginArgs;
 use crate::net::{IpFamily, PerFamily};
 use crate::rules::{Backend, Network, RuleSet, Table};
 
@@ -57,7 +58,8 @@ impl Snapshot {
         if !args.from_save.is_empty() {
             return save::read(&args.from_save);
         }
-        let config = config::desired(&args.source, &args.rules, &environment::host_name())?;
+        let config = file::desired(&args.file, &args.source, &args.rules)?;
+        file::mention_ignored(&args.file, &args.rules);
         if args.names_objects() {
             desired::render(&config)
         } else {

@@ -3,7 +3,8 @@
 //! Apart because manifests are read once more for it, after a name was not found.
 
 use crate::catalog::Missing;
-use crate::config::{self, OriginArgs, RenderConfig, Source, environment};
+use crate::cli::file;
+use crate::config::{OriginArgs, RenderConfig, Source};
 use crate::explain::{self, Unanswered, Unruled, WithoutRules};
 use crate::ingest::ServiceObject;
 use crate::watch::manifests::{self, ManifestOptions};
@@ -23,7 +24,7 @@ pub(in crate::cli) fn told(
         Some(hint @ Unanswered::Perhaps) => format!("{error}\n{hint}"),
     };
     let told: Vec<String> = errors.iter().map(tell).collect();
-    anyhow::bail!("{}", told.join("\n"))
+    anyhow::bail!("{}", told.join("\nerror: "))
 }
 
 /// Those of manifests, if rules come from some.
@@ -31,8 +32,7 @@ pub(in crate::cli) fn of_origin(args: &OriginArgs) -> anyhow::Result<Option<Vec<
     if !args.from_save.is_empty() || !args.names_objects() {
         return Ok(None);
     }
-    let config = config::desired(&args.source, &args.rules, &environment::host_name())?;
-    of_config(&config)
+    of_config(&file::desired(&args.file, &args.source, &args.rules)?)
 }
 
 /// Those that manifests describe. `None`: they are not known, of a cluster, which is not asked for

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{RulesArgs, SourceArgs};
+use super::{RulesArgs, RulesFileArgs, SourceArgs};
 
 /// Which rules a command looks at: the kernel's, a dump's, or those that would be written.
 #[derive(Debug, Clone, Args)]
@@ -23,6 +23,9 @@ pub struct OriginArgs {
     /// Objects: with one of these, the rules that they would become.
     #[command(flatten)]
     pub source: SourceArgs,
+    /// What takes the place of flags.
+    #[command(flatten)]
+    pub file: RulesFileArgs,
     /// What shapes those rules.
     #[command(flatten)]
     pub rules: RulesArgs,
