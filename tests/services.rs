@@ -287,8 +287,8 @@ fn nothing_is_said_on_stderr_and_is_no_failure() {
         ),
         // Where nothing is, no namespace is wrong.
         (
-            &["--from-save=/dev/null", "-n=ns1"],
-            "no such service ports in `/dev/null`\n",
+            &["--from-save=tests/dumps/foreign-v4.save", "-n=ns1"],
+            "no such service ports in `tests/dumps/foreign-v4.save`\n",
         ),
         (
             &["--from-save=tests/dumps/foreign-v4.save"],
