@@ -301,6 +301,66 @@ fn the_partial_payload_makes_one_into_the_other() {
     scene.says(&args, 0, "no differences\n");
 }
 
+/// The change, of these Services.
+fn of_change<'a>(names: &[&'a str]) -> Vec<&'a str> {
+    [names, &CHANGE[..]].concat()
+}
+
+#[test]
+fn some_services_are_compared_and_the_others_counted() {
+    let scene = Scene::new();
+    let dns = "kube-system/dns:dns/udp changes (IPv4)
+  10.96.0.10:53/udp: 2 -> 3 endpoints, +10.4.1.7:53
+  nat KUBE-SEP-QSDGNKYLSXPMO33H new +2
+  nat KUBE-SVC-2KKYJRIGYGQNRODB -1 +2
+
+1 service port changes, 0 added, 0 removed; 2 chains; 3 service ports left out
+";
+    for names in [
+        &["dns"][..],
+        &["dns:53"],
+        &["-n", "kube-system"],
+        &["-n=kube-system", "dns"],
+    ] {
+        let output = scene.run(&[&["diff"], &of_change(names)[..]].concat());
+        assert_eq!(text(&output.stdout), dns, "{names:?}");
+        assert_eq!(output.status.code(), Some(1), "{names:?}");
+    }
+    // One that is gone has a name as well; and what others do is no difference.
+    scene.says(&of_change(&["shop/old"]), 1, "shop/old/tcp disappears");
+    let alike = [
+        "web",
+        "--from-manifests=after.yaml",
+        "--manifests=after.yaml",
+    ];
+    scene.says(&alike, 0, "no differences\n");
+    let saved = fs::read_to_string(scene.path("ipv4")).unwrap();
+    let saved = saved.replace("--or-mark 0x00004000", "--or-mark 0x00008000");
+    fs::write(scene.path("ipv4"), saved).unwrap();
+    let dump = ["--from-save=ipv4", "--manifests=before.yaml"];
+    scene.says(&dump, 1, "set-up differs in 1 chain");
+    let web = [&["shop/web"], &dump[..]].concat();
+    scene.says(&web, 0, "no differences; 1 chain of no Service left out\n");
+
+    let json = scene.run(&[&["diff", "-o=json"], &of_change(&["dns"])[..]].concat());
+    let json: Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(json["servicePorts"].as_array().unwrap().len(), 1);
+    let left_out = serde_json::json!({"servicePorts": 3, "chains": 0});
+    assert_eq!(json["summary"]["leftOut"], left_out);
+    assert_eq!(json["restores"], serde_json::json!([]));
+    let unified = scene.run(&[&["diff", "--unified"], &of_change(&["dns"])[..]].concat());
+    let unified = text(&unified.stdout);
+    assert!(
+        unified.contains("+-A KUBE-SEP-QSDGNKYLSXPMO33H"),
+        "{unified}"
+    );
+    assert!(!unified.contains("shop/"), "{unified}");
+
+    scene.says(&of_change(&["dsn"]), 2, "hint: is `kube-system/dns` meant?");
+    scene.says(&of_change(&["dns:99"]), 2, "`dns:99` has no such port");
+    scene.says(&of_change(&["shop/web", "-n=other"]), 64, "--namespace");
+}
+
 #[test]
 fn a_document_has_the_words_of_services() {
     let scene = Scene::new();

@@ -93,6 +93,8 @@ Examples:
       --kubeconfig ~/.kube/config --hostname-override node-a --cluster-cidr 10.244.0.0/16
   A change before it is merged, with what a node would restore:
     deltaproxy diff --from-manifests main/ --manifests branch/
+  Only some Services; the last line tells how many others differ:
+    deltaproxy diff shop/web --from-manifests main/ --manifests branch/
   For a program:
     deltaproxy diff --from-save iptables.txt --manifests services/ --output json
   Service ports that lose an endpoint:
@@ -100,7 +102,7 @@ Examples:
       select(any(.effects[]; .kind == \"endpoints\" and .removed != [])) | .service'
 
 --output json: {families: [those that were compared], summary: {changed, added, removed, cosmetic,
-setUp, stale, chains, foreignRules}, servicePorts: [{namespace, service, port, protocol, family,
+setUp, stale, chains, foreignRules, leftOut: {servicePorts, chains}}, servicePorts: [{namespace, service, port, protocol, family,
 verdict, effects: [{kind, ...}], chains: [chain]}], setUp: [chain], staleChains: [chain], restores:
 [{family, scope, reason, services, chains, lines, bytes, payload}]}, lists sorted. A verdict is
 appears, disappears, changes or cosmetic. A restore is full, or partial: then it has a payload, and

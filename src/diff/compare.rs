@@ -2,6 +2,7 @@
 //!
 //! Apart from what each part of a ruleset is compared by: this only deals out the parts.
 
+use super::chosen::LeftOut;
 use super::part::{self, Part};
 use super::port_rules::PortRules;
 use super::review::{ChainReview, PortReview, Review, Verdict};
@@ -40,6 +41,7 @@ pub fn compare<'a>(family: IpFamily, left: &'a RuleSet, right: &'a RuleSet) -> R
         set_up: set_up::compare(left, right),
         stale,
         foreign: set_up::count_foreign(left, right),
+        left_out: LeftOut::default(),
         restore: None,
     }
 }

@@ -7,7 +7,8 @@
 //!
 //! ```text
 //! families[] those that were compared
-//! summary    changed, added, removed, cosmetic, setUp, stale, chains, foreignRules: numbers
+//! summary    changed, added, removed, cosmetic, setUp, stale, chains, foreignRules,
+//!   leftOut.servicePorts, leftOut.chains: numbers
 //! servicePorts[]
 //!   namespace, service, port, protocol, family
 //!   verdict  appears | disappears | changes | cosmetic
@@ -53,6 +54,7 @@ pub fn json(reviews: &[Review<'_>]) -> Value {
             "stale": summary.stale,
             "chains": summary.chains,
             "foreignRules": summary.foreign,
+            "leftOut": {"servicePorts": summary.other_ports, "chains": summary.other_chains},
         },
         "servicePorts": ports,
         "setUp": chains(reviews, |review| &review.set_up),

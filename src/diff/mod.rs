@@ -17,6 +17,7 @@
 //!   nothing leads to.
 
 mod answerers;
+mod chosen;
 mod compare;
 mod cosmetic;
 mod edit;
@@ -39,6 +40,7 @@ mod unified;
 #[cfg(test)]
 mod tests;
 
+pub use chosen::{Chosen, LeftOut};
 pub use compare::compare;
 pub use edit::Edit;
 pub use effect::{Answerers, Effect, Traffic};

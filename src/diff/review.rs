@@ -2,6 +2,7 @@
 //!
 //! Apart from how it is found and from how it is shown, of which there are several ways.
 
+use super::chosen::LeftOut;
 use super::edit::{Edit, edits};
 use super::effect::Effect;
 use super::{cosmetic, summary::Summary};
@@ -22,6 +23,8 @@ pub struct Review<'a> {
     pub stale: Vec<ChainReview<'a>>,
     /// How many rules of the left are nobody's business here.
     pub foreign: usize,
+    /// What differs, too, and was not asked for.
+    pub left_out: LeftOut,
     /// What makes the left into the right, if anything has to be done.
     pub restore: Option<Restore>,
 }

@@ -27,6 +27,10 @@ pub struct Summary {
     pub chains: usize,
     /// Rules of others on the left.
     pub foreign: usize,
+    /// Service ports that differ and were not asked for.
+    pub other_ports: usize,
+    /// Chains of no service port that differ, if service ports were asked for.
+    pub other_chains: usize,
 }
 
 impl Summary {
@@ -49,7 +53,10 @@ impl Summary {
                 Verdict::Cosmetic => &mut self.cosmetic,
             } += 1;
         }
+        let others = reviews.iter().flat_map(|review| &review.left_out.ports);
+        self.other_ports = others.collect::<BTreeSet<_>>().len();
         for review in reviews {
+            self.other_chains += review.left_out.chains;
             self.set_up += review.set_up.len();
             self.stale += review.stale.len();
             self.foreign += review.foreign;
@@ -63,7 +70,7 @@ impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.chains == 0 {
             f.write_str("no differences")?;
-            return self.write_foreign(f);
+            return self.write_rest(f);
         }
         let ports = plural(self.changed, "service port changes", "service ports change");
         write!(f, "{ports}, {} added, {} removed", self.added, self.removed)?;
@@ -78,12 +85,20 @@ impl fmt::Display for Summary {
             write!(f, "; {}", plural(self.stale, "stale chain", "stale chains"))?;
         }
         write!(f, "; {}", plural(self.chains, "chain", "chains"))?;
-        self.write_foreign(f)
+        self.write_rest(f)
     }
 }
 
 impl Summary {
-    fn write_foreign(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn write_rest(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.other_ports > 0 {
+            let ports = plural(self.other_ports, "service port", "service ports");
+            write!(f, "; {ports} left out")?;
+        }
+        if self.other_chains > 0 {
+            let chains = plural(self.other_chains, "chain", "chains");
+            write!(f, "; {chains} of no Service left out")?;
+        }
         if self.foreign > 0 {
             let rules = plural(self.foreign, "foreign rule", "foreign rules");
             write!(f, "; {rules} ignored")?;

@@ -19,6 +19,7 @@ use crate::net::IpFamily;
 
 /// Prints the difference, and tells whether there is one.
 pub(super) fn diff(args: &DiffArgs) -> anyhow::Result<Compared> {
+    let asked = args.which.asked()?;
     log::install_quiet()?;
     file::mention_ignored(&args.file, &args.rules);
     let external = environment::external_diff();
@@ -27,7 +28,7 @@ pub(super) fn diff(args: &DiffArgs) -> anyhow::Result<Compared> {
         (None, None) if !args.unified => DiffFormat::Text,
         _ => DiffFormat::Unified,
     };
-    let sides = Sides::load(args)?;
+    let sides = Sides::load(args)?.only(&asked)?;
     let reviews = sides.reviews();
     if format == DiffFormat::Unified {
         // Stdout is for programs.
@@ -76,5 +77,9 @@ fn unified(text: &mut String, sides: &Sides) -> fmt::Result {
 
 fn sheets(sides: &Sides, family: IpFamily) -> [Sheet<'_>; 2] {
     let (left, right) = (sides.left.get(family), sides.right.get(family));
-    [Sheet::of(left, right, right), Sheet::of(right, left, right)]
+    let both = [Sheet::of(left, right, right), Sheet::of(right, left, right)];
+    match &sides.chosen {
+        Some(chosen) => both.map(|sheet| sheet.only(chosen)),
+        None => both,
+    }
 }

@@ -10,8 +10,9 @@ use super::super::file;
 use super::super::snapshot::{self, Origin, Snapshot};
 use super::desired::Desired;
 use super::restore;
+use crate::catalog::{Asked, Missing};
 use crate::config::{DiffArgs, SourceArgs};
-use crate::diff::{Restore, Review, compare};
+use crate::diff::{Chosen, Restore, Review, compare};
 use crate::net::{IpFamily, PerFamily};
 use crate::rules::RuleSet;
 
@@ -21,6 +22,8 @@ pub(super) struct Sides {
     pub(super) names: (String, String),
     pub(super) left: PerFamily<RuleSet>,
     pub(super) right: PerFamily<RuleSet>,
+    /// Only these service ports.
+    pub(super) chosen: Option<Chosen>,
     families: BTreeSet<IpFamily>,
     why_absent: &'static str,
     restores: PerFamily<Option<Restore>>,
@@ -42,6 +45,14 @@ impl Sides {
         }
     }
 
+    /// Cut down to what is asked for.
+    pub(super) fn only(self, asked: &Asked) -> Result<Self, Missing> {
+        let families = self.families.iter();
+        let rules = families.flat_map(|family| [self.left.get(*family), self.right.get(*family)]);
+        let chosen = Chosen::of(asked, &rules.collect::<Vec<_>>())?;
+        Ok(Self { chosen, ..self })
+    }
+
     /// The families that both sides tell of.
     pub(super) fn families(&self) -> impl Iterator<Item = IpFamily> {
         self.families.iter().copied()
@@ -60,9 +71,13 @@ impl Sides {
             let review = compare(family, self.left.get(family), self.right.get(family));
             let restore = self.restores.get(family).clone();
             let has_to = |restore: &Restore| restore.bytes > 0 && !review.is_empty();
-            Review {
+            let review = Review {
                 restore: restore.filter(has_to),
                 ..review
+            };
+            match &self.chosen {
+                Some(chosen) => review.only(chosen),
+                None => review,
             }
         };
         self.families().map(review).collect()
@@ -106,6 +121,7 @@ fn of_machine(args: &DiffArgs) -> anyhow::Result<Sides> {
         },
         left: machine.rules,
         right,
+        chosen: None,
         families: machine.families,
         restores,
     })
@@ -142,6 +158,7 @@ fn of_manifests(args: &DiffArgs, source: &SourceArgs, name: String) -> anyhow::R
         names: (name, desired_name(args)),
         left,
         right,
+        chosen: None,
         families: IpFamily::ALL.into(),
         why_absent: "",
         restores,

@@ -7,11 +7,14 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{RulesArgs, RulesFileArgs, SourceArgs};
+use super::{AskedArgs, RulesArgs, RulesFileArgs, SourceArgs};
 
 /// Flags of `diff`.
 #[derive(Debug, Clone, Args)]
 pub struct DiffArgs {
+    /// Which Services; differences of others are counted.
+    #[command(flatten)]
+    pub which: AskedArgs,
     /// Compare what iptables-save or ip6tables-save wrote; twice for both, `-` for stdin
     #[arg(
         long,
