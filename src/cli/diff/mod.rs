@@ -5,6 +5,7 @@
 
 mod desired;
 mod external;
+mod interrupt;
 mod restore;
 mod sides;
 
