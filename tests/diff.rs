@@ -154,6 +154,27 @@ fn comments_alone_count_if_they_are_asked_for() {
 }
 
 #[test]
+fn a_flag_that_was_forgotten_is_named() {
+    let scene = Scene::new();
+    let args = [&["diff", "--hostname-override=node-a"], &DUMP[..]].concat();
+    let run = |more: &[&str]| {
+        let mut command = command(&[&args[..], more].concat());
+        text(&command.current_dir(scene.0.path()).output().unwrap().stdout)
+    };
+    let said = run(&["--manifests=before.yaml"]);
+    let group = "2 service ports change alike (IPv4)\n  \
+                 traffic from outside 10.4.0.0/14 is no longer masqueraded\n  \
+                 kube-system/dns:dns/udp, shop/web:http/tcp\n\n";
+    assert!(said.starts_with(group), "{said}");
+    let hint = "\nhint: the rules were written with --cluster-cidr 10.4.0.0/14; give the same\n";
+    assert!(said.ends_with(hint), "{said}");
+    assert_eq!(
+        run(&["--manifests=before.yaml", "--cluster-cidr=10.4.0.0/14"]),
+        "no differences\n"
+    );
+}
+
+#[test]
 fn foreign_rules_of_any_kind_are_counted() {
     let scene = Scene::new();
     let foreign = "*nat\n:CNI-X - [0:0]\n[12:345] -A CNI-X -m unheard --of \"a b\" -j WEIRD --with x\nCOMMIT\n\

@@ -116,7 +116,9 @@ effects have:
   endpoints                               policy, entrances, before, after, added, removed
   clusterShare, localShare                address, before, after
   sourceRanges                            added, removed
-  masquerade, refusals, order, rules      nothing else: see the chains
+  masquerade                              before, after: {kind, network, interface}, kind being all
+                                          or outside; null: nobody; neither: see the chains
+  refusals, order, rules                  nothing else: see the chains
 The words are those of `deltaproxy services -o json`. Fields may be added, nothing else changes.";
 
 const SERVICES_EXAMPLES: &str = "\

@@ -5,6 +5,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use super::masquerade::Clients;
 use crate::catalog::{Entrance, Fate, Policy};
 use crate::rules::{Network, Share};
 
@@ -58,8 +59,15 @@ pub enum Effect {
         /// Who is no longer.
         removed: Vec<Network>,
     },
-    /// Other traffic gets this node's address as its source.
-    Masquerade,
+    /// Other traffic to a cluster IP gets this node's address as its source.
+    Masquerade {
+        /// Whose did; `None`: nobody's.
+        before: Option<Clients>,
+        /// Whose will.
+        after: Option<Clients>,
+    },
+    /// Other traffic does in other ways.
+    OtherMasquerade,
     /// Other traffic is dropped or refused.
     Refusals,
     /// The same, in another order.

@@ -10,14 +10,17 @@
 //! endpoints                        policy, entrances[], before, after: numbers, added[], removed[]
 //! clusterShare, localShare         address, before, after: of new connections
 //! sourceRanges                     added[], removed[]
-//! masquerade, refusals, order, rules   see the chains
+//! masquerade                       before, after: clients; null: nobody's; neither: see the chains
+//! refusals, order, rules           see the chains
 //!
 //! entrance: kind, ip, port, fate, chain
+//! clients: kind: all | outside, network, interface
 //! ```
 
 use serde_json::{Value, json};
 
 use super::effect::{Answerers, Effect, Traffic};
+use super::masquerade::Clients;
 use crate::catalog::{Entrance, Policy};
 
 pub(super) fn effect(effect: &Effect) -> Value {
@@ -65,7 +68,12 @@ pub(super) fn effect(effect: &Effect) -> Value {
         Effect::SourceRanges { added, removed } => json!({
             "kind": "sourceRanges", "added": texts(added), "removed": texts(removed),
         }),
-        Effect::Masquerade => json!({"kind": "masquerade"}),
+        Effect::Masquerade { before, after } => json!({
+            "kind": "masquerade",
+            "before": before.as_ref().map(clients),
+            "after": after.as_ref().map(clients),
+        }),
+        Effect::OtherMasquerade => json!({"kind": "masquerade"}),
         Effect::Refusals => json!({"kind": "refusals"}),
         Effect::Order => json!({"kind": "order"}),
         Effect::Rules => json!({"kind": "rules"}),
@@ -82,6 +90,15 @@ fn endpoints(of: &Answerers) -> Value {
         "added": texts(&of.added),
         "removed": texts(&of.removed),
     })
+}
+
+fn clients(of: &Clients) -> Value {
+    let (kind, network, interface) = match of {
+        Clients::All => ("all", None, None),
+        Clients::Outside(network) => ("outside", Some(network.to_string()), None),
+        Clients::NotBy(name) => ("outside", None, Some(name)),
+    };
+    json!({"kind": kind, "network": network, "interface": interface})
 }
 
 fn texts(all: &[impl ToString]) -> Vec<String> {

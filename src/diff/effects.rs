@@ -6,11 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use super::answerers;
 use super::cosmetic::bare;
 use super::edit::Edit;
 use super::effect::{Effect, Traffic};
 use super::review::{ChainReview, Presence};
+use super::{answerers, masquerade};
 use crate::catalog::{Entrance, Kind, PortView};
 use crate::rules::{Rule, Target};
 
@@ -31,7 +31,11 @@ pub(super) fn effects(
     effects.extend(answerers::shares(before, after));
     effects.extend(settings(before, after));
     let is_explained = !effects.is_empty();
-    effects.extend(of_rules(chains, is_explained));
+    let cluster_ips = [before, after]
+        .into_iter()
+        .flat_map(masquerade::cluster_ips);
+    let cluster_ips: Vec<IpAddr> = cluster_ips.collect();
+    effects.extend(of_rules(chains, &cluster_ips, is_explained));
     effects
 }
 
@@ -116,7 +120,7 @@ fn settings(before: &PortView, after: &PortView) -> Vec<Effect> {
 
 /// What the views do not show but rules do. Only what is said of chains that both sides have is no
 /// consequence of something else.
-fn of_rules(chains: &[ChainReview<'_>], is_explained: bool) -> Vec<Effect> {
+fn of_rules(chains: &[ChainReview<'_>], cluster_ips: &[IpAddr], is_explained: bool) -> Vec<Effect> {
     let in_both = || {
         let chains = chains.iter();
         chains.filter(|chain| chain.presence == Presence::Both && !chain.is_cosmetic)
@@ -125,29 +129,46 @@ fn of_rules(chains: &[ChainReview<'_>], is_explained: bool) -> Vec<Effect> {
     if in_both().any(|chain| chain.is_reordered) {
         effects.push(Effect::Order);
     }
+    let is_masquerade = |rule: &Rule| rule.target_chain() == Some("KUBE-MARK-MASQ");
+    let is_refusal = |rule: &Rule| matches!(rule.target, Some(Target::Drop | Target::Reject(_)));
+    let (removed, added) = differing(in_both(), is_masquerade);
+    let before = masquerade::Rules::of(removed, cluster_ips);
+    let after = masquerade::Rules::of(added, cluster_ips);
+    match before.change(&after) {
+        // Where there was no such rule, or will be none, something else may have brought it along.
+        Some((before, after)) if !is_explained || (before.is_some() && after.is_some()) => {
+            effects.push(Effect::Masquerade { before, after });
+        }
+        _ => {}
+    }
     if is_explained {
         return effects;
     }
-    let is_masquerade = |rule: &Rule| rule.target_chain() == Some("KUBE-MARK-MASQ");
-    let is_refusal = |rule: &Rule| matches!(rule.target, Some(Target::Drop | Target::Reject(_)));
-    if differ(in_both(), is_masquerade) {
-        effects.push(Effect::Masquerade);
+    if before.differs_otherwise(after) {
+        effects.push(Effect::OtherMasquerade);
     }
-    if differ(in_both(), is_refusal) {
+    let refusals = differing(in_both(), is_refusal);
+    if refusals.0 != refusals.1 {
         effects.push(Effect::Refusals);
     }
-    if effects.is_empty() {
+    let others = differing(in_both(), |rule| !is_masquerade(rule) && !is_refusal(rule));
+    if effects.is_empty() || (is_only_told(&effects) && others.0 != others.1) {
         effects.push(Effect::Rules);
     }
     effects
 }
 
-/// Whether the two sides differ in such rules, wherever these are: other releases have the same rules
-/// in other chains.
-fn differ<'r>(
+/// Whether no rule is shown, because words say all of them.
+fn is_only_told(effects: &[Effect]) -> bool {
+    matches!(effects, [Effect::Masquerade { .. }])
+}
+
+/// The rules of such a kind that only one of the sides has, wherever these are: other releases have
+/// the same rules in other chains.
+fn differing<'r>(
     chains: impl Iterator<Item = &'r ChainReview<'r>>,
     is_such: impl Fn(&Rule) -> bool,
-) -> bool {
+) -> (Vec<Rule>, Vec<Rule>) {
     let (mut removed, mut added) = (Vec::new(), Vec::new());
     for edit in chains.flat_map(|chain| &chain.edits) {
         match edit {
@@ -158,5 +179,5 @@ fn differ<'r>(
     }
     removed.sort_unstable();
     added.sort_unstable();
-    removed != added
+    (removed, added)
 }

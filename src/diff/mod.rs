@@ -16,6 +16,7 @@
 //! - A difference is cosmetic only if no packet can tell: comments, rounded chances, and chains that
 //!   nothing leads to.
 
+mod alike;
 mod answerers;
 mod chosen;
 mod compare;
@@ -26,6 +27,7 @@ mod effect_json;
 mod effects;
 mod json;
 mod machine;
+mod masquerade;
 mod paint;
 mod part;
 mod phrase;
@@ -40,12 +42,14 @@ mod unified;
 #[cfg(test)]
 mod tests;
 
+pub use alike::hint;
 pub use chosen::{Chosen, LeftOut};
 pub use compare::compare;
 pub use edit::Edit;
 pub use effect::{Answerers, Effect, Traffic};
 pub use json::json;
 pub use machine::{Invalid, Machine};
+pub use masquerade::Clients;
 pub use review::{ChainReview, PortReview, Presence, Restore, Review, Scope, Verdict};
 pub use sheet::Sheet;
 pub use summary::Summary;

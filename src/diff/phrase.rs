@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::effect::{Answerers, Effect};
+use super::masquerade::Clients;
 use super::paint;
 use crate::catalog::{Entrance, Fate, Policy};
 
@@ -57,7 +58,8 @@ pub(super) fn phrase(effect: &Effect, protocol: &str) -> String {
             });
             text
         }
-        Effect::Masquerade => "other traffic is masqueraded".to_owned(),
+        Effect::Masquerade { before, after } => masqueraded(before.as_ref(), after.as_ref()),
+        Effect::OtherMasquerade => "other traffic is masqueraded".to_owned(),
         Effect::Refusals => "other traffic is dropped or refused".to_owned(),
         Effect::Order => "the same rules in another order".to_owned(),
         Effect::Rules => "other rules; entrances and endpoints are the same".to_owned(),
@@ -100,6 +102,26 @@ fn endpoints(of: &Answerers, protocol: &str) -> String {
         paint::removed(mark("-", one)).to_string()
     });
     text
+}
+
+fn masqueraded(before: Option<&Clients>, after: Option<&Clients>) -> String {
+    let whose = |clients: &Clients| match clients {
+        Clients::All => "all traffic".to_owned(),
+        Clients::Outside(network) => format!("traffic from outside {network}"),
+        Clients::NotBy(name) => format!("traffic by interfaces other than {name}"),
+    };
+    match (before, after) {
+        (Some(Clients::Outside(old)), Some(Clients::Outside(new))) => {
+            format!("traffic from outside {new} instead of {old} is masqueraded")
+        }
+        (Some(old), Some(new)) => {
+            format!("{} is masqueraded, instead of {}", whose(new), whose(old))
+        }
+        (Some(old), None) => format!("{} is no longer masqueraded", whose(old)),
+        (None, Some(new)) => format!("{} is masqueraded now", whose(new)),
+        // It is no effect then.
+        (None, None) => String::new(),
+    }
 }
 
 /// Appends the first few, and how many more there are.

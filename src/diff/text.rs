@@ -5,29 +5,34 @@
 
 use std::fmt::{self, Write};
 
+use super::alike::{self, Group, Place};
 use super::edit::Edit;
 use super::effect::Effect;
 use super::paint;
 use super::phrase::phrase;
 use super::review::{ChainReview, PortReview, Presence, Restore, Review, Scope, Verdict};
 use super::summary::{Summary, plural};
+use crate::net::IpFamily;
 
 /// How many names of service ports that differ only in comments are worth a line.
 const MOST_NAMES: usize = 10;
 
 /// Writes the reviews of all families, and the summary.
 pub fn text(out: &mut dyn Write, reviews: &[Review<'_>]) -> fmt::Result {
-    let mut ports: Vec<(&PortReview<'_>, &Review<'_>)> = Vec::new();
+    let mut ports: Vec<Place<'_>> = Vec::new();
     for review in reviews {
-        ports.extend(review.ports.iter().map(|port| (port, review)));
+        ports.extend(review.ports.iter().map(|port| (port, review.family)));
     }
-    ports
-        .sort_by(|left, right| (&left.0.name, left.1.family).cmp(&(&right.0.name, right.1.family)));
+    ports.sort_by_key(|(port, family)| (&port.name, *family));
     let (cosmetic, other): (Vec<_>, Vec<_>) = ports
         .into_iter()
         .partition(|(port, _)| port.verdict == Verdict::Cosmetic);
-    for (port, review) in other {
-        write_port(out, port, review)?;
+    let (groups, other) = alike::groups(other);
+    for (port, family) in other {
+        write_port(out, port, family)?;
+    }
+    for group in groups {
+        write_group(out, &group)?;
     }
     for review in reviews {
         write_chains(out, review)?;
@@ -41,27 +46,52 @@ pub fn text(out: &mut dyn Write, reviews: &[Review<'_>]) -> fmt::Result {
     writeln!(out, "{}", reviews.iter().collect::<Summary>())
 }
 
-fn write_port(out: &mut dyn Write, port: &PortReview<'_>, review: &Review<'_>) -> fmt::Result {
+fn write_port(out: &mut dyn Write, port: &PortReview<'_>, family: IpFamily) -> fmt::Result {
     let verdict = match port.verdict {
         Verdict::Appears => "appears",
         Verdict::Disappears => "disappears",
         Verdict::Changes | Verdict::Cosmetic => "changes",
     };
     let name = paint::name(&port.name);
-    writeln!(out, "{name} {verdict} ({})", review.family)?;
+    writeln!(out, "{name} {verdict} ({family})")?;
     for effect in &port.effects {
         writeln!(out, "  {}", phrase(effect, &port.name.protocol))?;
     }
     let is_about_rules = port.effects.iter().any(|effect| {
         matches!(
             effect,
-            Effect::Masquerade | Effect::Refusals | Effect::Order | Effect::Rules
+            Effect::OtherMasquerade | Effect::Refusals | Effect::Order | Effect::Rules
         )
     });
     for chain in &port.chains {
         write_chain(out, chain, is_about_rules)?;
     }
     writeln!(out)
+}
+
+/// What differs is told once, and in which chains is left to programs.
+fn write_group(out: &mut dyn Write, group: &Group<'_>) -> fmt::Result {
+    let Group { family, ports, .. } = group;
+    let title = paint::name(plural(ports.len(), "service port", "service ports"));
+    writeln!(out, "{title} change alike ({family})")?;
+    writeln!(out, "  {}", phrase(group.effect, ""))?;
+    writeln!(out, "  {}\n", names(ports))
+}
+
+/// The first few.
+fn names(ports: &[Place<'_>]) -> String {
+    let mut names: Vec<_> = ports
+        .iter()
+        .map(|(port, _)| port.name.to_string())
+        .collect();
+    names.dedup();
+    let more = names.len().saturating_sub(MOST_NAMES);
+    names.truncate(MOST_NAMES);
+    let names = names.join(", ");
+    match more {
+        0 => names,
+        _ => format!("{names} and {more} more"),
+    }
 }
 
 fn write_chains(out: &mut dyn Write, review: &Review<'_>) -> fmt::Result {
@@ -118,22 +148,11 @@ fn write_chain(out: &mut dyn Write, chain: &ChainReview<'_>, with_rules: bool) -
     Ok(())
 }
 
-fn write_cosmetic(out: &mut dyn Write, ports: &[(&PortReview<'_>, &Review<'_>)]) -> fmt::Result {
-    let mut names: Vec<_> = ports
-        .iter()
-        .map(|(port, _)| port.name.to_string())
-        .collect();
-    names.dedup();
-    if names.is_empty() {
+fn write_cosmetic(out: &mut dyn Write, ports: &[Place<'_>]) -> fmt::Result {
+    if ports.is_empty() {
         return Ok(());
     }
-    let more = names.len().saturating_sub(MOST_NAMES);
-    names.truncate(MOST_NAMES);
-    write!(out, "only in comments or rounding: {}", names.join(", "))?;
-    if more > 0 {
-        write!(out, " and {more} more")?;
-    }
-    writeln!(out, "\n")
+    writeln!(out, "only in comments or rounding: {}\n", names(ports))
 }
 
 fn write_restore(out: &mut dyn Write, review: &Review<'_>, restore: &Restore) -> fmt::Result {

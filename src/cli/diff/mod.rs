@@ -42,7 +42,10 @@ pub(super) fn diff(args: &DiffArgs) -> anyhow::Result<Compared> {
     match (format, &external) {
         (DiffFormat::Text, _) => print(|text| {
             sides.gaps().try_for_each(|gap| writeln!(text, "{gap}"))?;
-            diff::text(text, &reviews)
+            diff::text(text, &reviews)?;
+            // Objects against objects are rendered with the same flags.
+            let hint = diff::hint(&reviews).filter(|_| args.from_manifests.is_none());
+            hint.map_or(Ok(()), |hint| writeln!(text, "hint: {hint}"))
         })?,
         (DiffFormat::Json, _) => output::stdout(|out| {
             serde_json::to_writer_pretty(&mut *out, &diff::json(&reviews))?;

@@ -4,6 +4,7 @@
 mod cosmetic;
 mod effects;
 mod machine;
+mod masquerade;
 mod policy;
 mod releases;
 mod set_up;
