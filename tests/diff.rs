@@ -498,6 +498,22 @@ fn kube_proxys_file_takes_the_place_of_flags() {
         said.contains("takes the place of these flags: `--cluster-cidr`"),
         "{said}"
     );
+    // What the file says in vain is told as well, by all that read it.
+    fs::write(
+        scene.path("config.conf"),
+        file.to_owned() + "clusterCdir: 10.9.0.0/16\n",
+    )
+    .unwrap();
+    for args in [
+        &same,
+        &[&["render", "--manifests=before.yaml"], &config[..]].concat(),
+    ] {
+        let mut lenient = command(args);
+        lenient.current_dir(scene.0.path()).env("RUST_LOG", "warn");
+        let said = text(&lenient.output().unwrap().stderr);
+        let note = "`config.conf` was read leniently: unknown fields `clusterCdir`\n";
+        assert_eq!(said.matches(note).count(), 1, "{args:?}: {said}");
+    }
     let (code, said) = run(&[&["diff"], &config[..]].concat());
     assert!(said.contains("/nowhere/kubeconfig.conf"), "{said}");
     assert_eq!(code, Some(2), "{said}");

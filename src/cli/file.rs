@@ -1,7 +1,7 @@
 //! kube-proxy's file, of commands that take one.
 //!
 //! Apart because configuration reads no files, and because those that only render take from it what
-//! shapes the rules.
+//! shapes the rules. It is read once for each command: it may be a pipe.
 
 use std::fs;
 use std::path::Path;
@@ -22,21 +22,25 @@ pub(super) fn read(path: &Path) -> Result<ConfigFile, Unusable> {
     }
 }
 
-/// What objects become with these flags, or with the file in place of those that shape rules.
-pub(super) fn desired(
-    file: &RulesFileArgs,
-    source: &SourceArgs,
-    rules: &RulesArgs,
-) -> Result<RenderConfig, Unusable> {
-    let file = file.config.as_deref().map(read).transpose()?;
-    config::desired_by(file.as_ref(), source, rules, &environment::host_name())
+/// The flags that shape rules, and the file that may be in their place.
+pub(super) struct Shape<'a> {
+    file: Option<ConfigFile>,
+    rules: &'a RulesArgs,
 }
 
-/// Says which flags are given in vain.
-pub(super) fn mention_ignored(file: &RulesFileArgs, rules: &RulesArgs) {
-    if file.config.is_some()
-        && let Some(note) = config::ignored(rules)
-    {
-        tracing::warn!("{note}");
+impl<'a> Shape<'a> {
+    /// As the flags say. Warns of flags that are given in vain, and of what the file says in vain.
+    pub(super) fn read(file: &RulesFileArgs, rules: &'a RulesArgs) -> Result<Self, Unusable> {
+        let file = file.config.as_deref().map(read).transpose()?;
+        for note in file.iter().flat_map(|file| config::in_vain(file, rules)) {
+            tracing::warn!("{note}");
+        }
+        Ok(Self { file, rules })
+    }
+
+    /// What objects become.
+    pub(super) fn desired(&self, source: &SourceArgs) -> Result<RenderConfig, Unusable> {
+        let host_name = environment::host_name();
+        config::desired_by(self.file.as_ref(), source, self.rules, &host_name)
     }
 }

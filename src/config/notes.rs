@@ -2,9 +2,16 @@
 //!
 //! Apart because kube-proxy says nothing here, and its users wonder why nothing happens.
 
+use std::path::Path;
+
 use super::fields::{Effect, field};
 use super::flags::RunArgs;
 use super::kube_proxy::{KubeProxyConfiguration, differing, quoted};
+
+/// What a file says that is no field of it, or twice.
+pub(super) fn lenient(file: &Path, overlooked: &str) -> String {
+    format!("`{}` was read leniently: {overlooked}", file.display())
+}
 
 /// The flags that a file takes the place of.
 pub(super) fn ignored(given: &KubeProxyConfiguration, has_file: bool) -> Option<String> {

@@ -73,11 +73,19 @@ pub fn desired_by(
     problems.unless_any(config)
 }
 
-/// Which of the flags that shape rules a file takes the place of.
-pub fn ignored(shape: &RulesArgs) -> Option<String> {
+/// What is said in vain where a file shapes the rules: by flags that it takes the place of, and by
+/// itself.
+pub fn in_vain(file: &ConfigFile, shape: &RulesArgs) -> Vec<String> {
     let mut given = KubeProxyConfiguration::defaults();
     shape.apply(&mut given);
-    notes::ignored(&given, true)
+    // An unreadable one is told by whoever asks what it says.
+    let overlooked = kube_proxy::read(&file.text).ok();
+    let overlooked = overlooked.and_then(|(_, overlooked)| overlooked);
+    let lenient = overlooked.map(|what| notes::lenient(&file.path, &what));
+    lenient
+        .into_iter()
+        .chain(notes::ignored(&given, true))
+        .collect()
 }
 
 fn from_flags(args: &RunArgs) -> KubeProxyConfiguration {
@@ -98,8 +106,7 @@ fn from_file(
             args.source.apply_beside_file(&mut configuration);
             args.log.apply(&mut configuration);
             configuration.choose_modes();
-            let path = file.path.display();
-            let note = overlooked.map(|what| format!("`{path}` was read leniently: {what}"));
+            let note = overlooked.map(|what| notes::lenient(&file.path, &what));
             Ok((configuration, note))
         }
         Err(unreadable) => {

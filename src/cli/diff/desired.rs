@@ -5,10 +5,10 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use super::super::file;
+use super::super::file::Shape;
 use super::super::restore::Side;
 use super::super::snapshot::{self, Origin, Snapshot};
-use crate::config::{DiffArgs, RenderConfig, Source, SourceArgs};
+use crate::config::{RenderConfig, Source, SourceArgs};
 use crate::diff::{Invalid, Machine};
 use crate::net::{IpFamily, PerFamily};
 use crate::render::{Counter, Counters, InvalidPackets, Options};
@@ -22,17 +22,17 @@ pub(super) struct Desired {
 
 impl Desired {
     /// For a machine of which nothing is known.
-    pub(super) fn load(args: &DiffArgs, source: &SourceArgs) -> anyhow::Result<Self> {
-        Self::for_machine(args, source, &Snapshot::default())
+    pub(super) fn load(shape: &Shape<'_>, source: &SourceArgs) -> anyhow::Result<Self> {
+        Self::for_machine(shape, source, &Snapshot::default())
     }
 
     /// For the machine whose rules the snapshot holds.
     pub(super) fn for_machine(
-        args: &DiffArgs,
+        shape: &Shape<'_>,
         source: &SourceArgs,
         machine: &Snapshot,
     ) -> anyhow::Result<Self> {
-        let config = file::desired(&args.file, source, &args.rules)?;
+        let config = shape.desired(source)?;
         let trackers = snapshot::trackers(&config)?;
         check_node(&config, &trackers)?;
         let mut options = PerFamily::from_fn(Options::defaults);

@@ -13,7 +13,8 @@ use std::fmt::{self, Write as _};
 
 use self::sides::Sides;
 use super::exit::Compared;
-use super::{file, log, output};
+use super::file::Shape;
+use super::{log, output};
 use crate::config::{DiffArgs, DiffFormat, environment};
 use crate::diff::{self, Review, Sheet};
 use crate::net::IpFamily;
@@ -22,14 +23,14 @@ use crate::net::IpFamily;
 pub(super) fn diff(args: &DiffArgs) -> anyhow::Result<Compared> {
     let asked = args.which.asked()?;
     log::install_quiet()?;
-    file::mention_ignored(&args.file, &args.rules);
+    let shape = Shape::read(&args.file, &args.rules)?;
     let external = environment::external_diff();
     let format = match (args.output, &external) {
         (Some(format), _) if !args.unified => format,
         (None, None) if !args.unified => DiffFormat::Text,
         _ => DiffFormat::Unified,
     };
-    let sides = Sides::load(args)?.only(&asked)?;
+    let sides = Sides::load(args, &shape)?.only(&asked)?;
     let reviews = sides.reviews();
     if format == DiffFormat::Unified {
         // Stdout is for programs.

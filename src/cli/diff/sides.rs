@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use anyhow::Context;
 
-use super::super::file;
+use super::super::file::Shape;
 use super::super::snapshot::{self, Origin, Snapshot};
 use super::desired::Desired;
 use super::restore;
@@ -31,7 +31,7 @@ pub(super) struct Sides {
 
 impl Sides {
     /// Gets both as the flags say.
-    pub(super) fn load(args: &DiffArgs) -> anyhow::Result<Self> {
+    pub(super) fn load(args: &DiffArgs, shape: &Shape<'_>) -> anyhow::Result<Self> {
         check_stdin(args)?;
         match &args.from_manifests {
             Some(path) => {
@@ -39,9 +39,9 @@ impl Sides {
                     manifests: Some(path.clone()),
                     ..args.source.clone()
                 };
-                of_manifests(args, &source, path.display().to_string())
+                of_manifests(args, shape, &source, path.display().to_string())
             }
-            None => of_machine(args),
+            None => of_machine(args, shape),
         }
     }
 
@@ -98,14 +98,14 @@ fn check_stdin(args: &DiffArgs) -> anyhow::Result<()> {
 }
 
 /// A kernel or its dump against objects.
-fn of_machine(args: &DiffArgs) -> anyhow::Result<Sides> {
+fn of_machine(args: &DiffArgs, shape: &Shape<'_>) -> anyhow::Result<Sides> {
     let machine = if args.from_save.is_empty() {
-        let config = file::desired(&args.file, &args.source, &args.rules)?;
+        let config = shape.desired(&args.source)?;
         snapshot::live(config.backend)?
     } else {
         snapshot::saved(&args.from_save)?
     };
-    let desired = Desired::for_machine(args, &args.source, &machine)?;
+    let desired = Desired::for_machine(shape, &args.source, &machine)?;
     let mut right = PerFamily::from_fn(|_| RuleSet::default());
     let mut restores = PerFamily::from_fn(|_| None);
     for family in machine.families.iter().copied() {
@@ -140,9 +140,14 @@ fn desired_name(args: &DiffArgs) -> String {
 }
 
 /// Objects against objects: what a daemon that has applied the first ones does next.
-fn of_manifests(args: &DiffArgs, source: &SourceArgs, name: String) -> anyhow::Result<Sides> {
-    let before = Desired::load(args, source).with_context(|| format!("`{name}`"))?;
-    let after = Desired::load(args, &args.source)?;
+fn of_manifests(
+    args: &DiffArgs,
+    shape: &Shape<'_>,
+    source: &SourceArgs,
+    name: String,
+) -> anyhow::Result<Sides> {
+    let before = Desired::load(shape, source).with_context(|| format!("`{name}`"))?;
+    let after = Desired::load(shape, &args.source)?;
     let mut left = PerFamily::from_fn(|_| RuleSet::default());
     let mut right = PerFamily::from_fn(|_| RuleSet::default());
     let mut restores = PerFamily::from_fn(|_| None);

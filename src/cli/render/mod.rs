@@ -7,8 +7,9 @@ mod payload;
 mod print;
 mod since;
 
+use super::file::Shape;
 use super::restore::Side;
-use super::{file, log, names, output, snapshot};
+use super::{log, names, output, snapshot};
 use crate::config::{RenderArgs, RenderConfig};
 use crate::net::IpFamily;
 use crate::rules::RuleSet;
@@ -23,8 +24,8 @@ use since::since;
 pub(super) fn render(args: &RenderArgs) -> anyhow::Result<()> {
     let asked = args.which.asked()?;
     log::install_quiet()?;
-    let config = file::desired(&args.file, &args.source, &args.rules)?;
-    file::mention_ignored(&args.file, &args.rules);
+    let shape = Shape::read(&args.file, &args.rules)?;
+    let config = shape.desired(&args.source)?;
     if let Some(what) = args.names.only {
         let snapshot = snapshot::desired(&config)?;
         return names::print(&snapshot, what, args.which.namespace.as_deref());
@@ -33,7 +34,7 @@ pub(super) fn render(args: &RenderArgs) -> anyhow::Result<()> {
     let since = args
         .since
         .as_ref()
-        .map(|_| since(args, &config))
+        .map(|_| since(args, &shape, &config))
         .transpose()?;
     let wanted = tracker(&config, family)?;
     let options = snapshot::options(&config, family, &wanted)?;
