@@ -274,18 +274,18 @@ fn a_unified_diff_makes_one_text_into_the_other() {
     let unified = text(&unified.stdout);
     fs::write(scene.path("patch"), &unified).unwrap();
     // No offset and no fuzz: `patch` would tell, and not every program takes such hunks.
-    let said = patched(&scene, "LIVE/IPv4", "patch");
+    let said = patched(&scene);
     assert_eq!(said, "patching file LIVE/IPv4\n", "{unified}");
     let sheet = |side: &str| fs::read_to_string(scene.path(side).join("IPv4")).unwrap();
     assert_eq!(sheet("LIVE"), sheet("DESIRED"));
 }
 
-/// Has `patch` change a file, and gives what it says.
+/// Has `patch` change the file that the patch names, and gives what it says.
 #[expect(clippy::disallowed_methods, reason = "this test runs a program")]
-fn patched(scene: &Scene, file: &str, patch: &str) -> String {
+fn patched(scene: &Scene) -> String {
     let mut command = Command::new("patch");
     let output = command
-        .args([file, patch])
+        .args(["-p0", "-i", "patch"])
         .current_dir(scene.0.path())
         .output()
         .unwrap();

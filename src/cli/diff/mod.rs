@@ -71,11 +71,9 @@ fn print(write: impl FnOnce(&mut String) -> fmt::Result) -> anyhow::Result<()> {
 fn unified(text: &mut String, sides: &Sides) -> fmt::Result {
     for family in sides.families() {
         let [left, right] = sheets(sides, family);
-        let names = (
-            format!("{} ({family})", sides.names.0),
-            format!("{} ({family})", sides.names.1),
-        );
-        diff::unified(text, (&names.0, &names.1), &left, &right)?;
+        // As the folders of the other form, so that `patch -p0` finds them.
+        let [old, new] = external::NAMES.map(|side| format!("{side}/{family}"));
+        diff::unified(text, (&old, &new), &left, &right)?;
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use anyhow::Context;
 
 use super::super::file::Shape;
-use super::super::snapshot::{self, Origin, Snapshot};
+use super::super::snapshot::{self, Origin};
 use super::desired::Desired;
 use super::restore;
 use crate::catalog::{Asked, Missing};
@@ -18,8 +18,6 @@ use crate::rules::RuleSet;
 
 /// What is and what is desired.
 pub(super) struct Sides {
-    /// What to call them.
-    pub(super) names: (String, String),
     pub(super) left: PerFamily<RuleSet>,
     pub(super) right: PerFamily<RuleSet>,
     /// Only these service ports.
@@ -39,7 +37,7 @@ impl Sides {
                     manifests: Some(path.clone()),
                     ..args.source.clone()
                 };
-                of_manifests(args, shape, &source, path.display().to_string())
+                of_manifests(args, shape, &source, &path.display().to_string())
             }
             None => of_machine(args, shape),
         }
@@ -114,7 +112,6 @@ fn of_machine(args: &DiffArgs, shape: &Shape<'_>) -> anyhow::Result<Sides> {
         *restores.get_mut(family) = Some(restore::first(side, machine.rules.get(family))?);
     }
     Ok(Sides {
-        names: (name(&machine), desired_name(args)),
         why_absent: match machine.origin {
             Origin::Saved(_) => "there is no dump of it",
             Origin::Live(_) | Origin::Desired => "this kernel is without it",
@@ -127,24 +124,12 @@ fn of_machine(args: &DiffArgs, shape: &Shape<'_>) -> anyhow::Result<Sides> {
     })
 }
 
-fn name(machine: &Snapshot) -> String {
-    match &machine.origin {
-        Origin::Saved(_) => "saved".to_owned(),
-        Origin::Live(_) | Origin::Desired => "live".to_owned(),
-    }
-}
-
-fn desired_name(args: &DiffArgs) -> String {
-    let path = args.source.manifests.as_ref();
-    path.map_or_else(|| "desired".to_owned(), |path| path.display().to_string())
-}
-
 /// Objects against objects: what a daemon that has applied the first ones does next.
 fn of_manifests(
     args: &DiffArgs,
     shape: &Shape<'_>,
     source: &SourceArgs,
-    name: String,
+    name: &str,
 ) -> anyhow::Result<Sides> {
     let before = Desired::load(shape, source).with_context(|| format!("`{name}`"))?;
     let after = Desired::load(shape, &args.source)?;
@@ -160,7 +145,6 @@ fn of_manifests(
         *right.get_mut(family) = new.rules()?.0;
     }
     Ok(Sides {
-        names: (name, desired_name(args)),
         left,
         right,
         chosen: None,
