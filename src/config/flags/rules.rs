@@ -3,9 +3,10 @@
 //! Apart because every command that renders has these.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 
-use clap::builder::{PossibleValue, PossibleValuesParser};
-use clap::{ArgAction, Args, ValueEnum};
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use clap::{Arg, ArgAction, Args, Command, ValueEnum};
 
 use super::{set, set_some};
 use crate::config::kube_proxy::KubeProxyConfiguration;
@@ -23,8 +24,7 @@ pub struct RulesArgs {
     #[arg(long, value_name = "CIDR[,CIDR]")]
     pub cluster_cidr: Option<String>,
     /// How traffic from this node's Pods is told apart [default: ClusterCIDR]
-    #[arg(long, value_name = "MODE",
-          value_parser = local_modes())]
+    #[arg(long, value_name = "MODE", value_parser = LocalModes)]
     pub detect_local_mode: Option<String>,
     /// The bridge of mode BridgeInterface
     #[arg(long, value_name = "NAME")]
@@ -93,16 +93,32 @@ impl RulesArgs {
     }
 }
 
-/// Nothing at all stands for the default.
-fn local_modes() -> PossibleValuesParser {
-    let names = [
-        "ClusterCIDR",
-        "NodeCIDR",
-        "BridgeInterface",
-        "InterfaceNamePrefix",
-    ];
-    let nothing = PossibleValue::new("").hide(true);
-    PossibleValuesParser::new(names.map(PossibleValue::new).into_iter().chain([nothing]))
+/// The modes that help and completions name. Others are found wrong together with all the rest, as
+/// in a file.
+#[derive(Debug, Clone, Copy)]
+struct LocalModes;
+
+impl TypedValueParser for LocalModes {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let names = [
+            "ClusterCIDR",
+            "NodeCIDR",
+            "BridgeInterface",
+            "InterfaceNamePrefix",
+        ];
+        Some(Box::new(names.map(PossibleValue::new).into_iter()))
+    }
 }
 
 /// `--iptables-backend`.

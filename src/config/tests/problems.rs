@@ -35,6 +35,11 @@ fn modes() {
         "detectLocalMode: nodecidr",
         &format!("detectLocalMode: `nodecidr` is no mode; write {known}"),
     );
+    let mode = format!("--detect-local-mode: `Foo` is no mode; write {known}");
+    flags(
+        "--cluster-cidr=10.4.0.0/40 --proxy-mode=ipvs --detect-local-mode=Foo",
+        &format!("--proxy-mode: `ipvs` {hint}\n{mode}"),
+    );
     file(
         "detectLocalMode: BridgeInterface",
         "detectLocal.bridgeInterface: is required by mode BridgeInterface",
