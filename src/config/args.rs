@@ -2,7 +2,7 @@
 //!
 //! Apart from the meaning of their [`flags`](super::flags) because commands come and go.
 
-use clap::{Parser, Subcommand};
+use clap::{Arg, Parser, Subcommand};
 
 use super::flags::{DiffArgs, ExplainArgs, RenderArgs, RunArgs, ServicesArgs};
 
@@ -28,7 +28,7 @@ pub enum Command {
     #[command(after_help = RUN_EXAMPLES, args_override_self = true)]
     Run(Box<RunArgs>),
     /// Print rules as a payload for `iptables-restore --noflush`: all, or what changed
-    #[command(after_help = RENDER_EXAMPLES, args_override_self = true)]
+    #[command(after_help = RENDER_EXAMPLES, args_override_self = true, mut_arg("names", excerpt))]
     Render(Box<RenderArgs>),
     /// Show how the rules that are there differ from those that are desired
     #[command(after_help = DIFF_EXAMPLES, args_override_self = true)]
@@ -54,6 +54,17 @@ pub enum Command {
     },
 }
 
+/// Cut down to some Services, a payload is none.
+fn excerpt(names: Arg) -> Arg {
+    let help = names
+        .get_help()
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    names.help(format!(
+        "{help}; prints an excerpt to read, which iptables-restore refuses"
+    ))
+}
+
 const RUN_EXAMPLES: &str = "\
 Examples:
   Beside a cluster, as kube-proxy would be run:
@@ -69,7 +80,7 @@ const RENDER_EXAMPLES: &str = "\
 Examples:
   deltaproxy render --manifests ./services --cluster-cidr 10.244.0.0/16
   kubectl get services,endpointslices -A -o yaml | deltaproxy render --manifests - --family ipv6
-  What one Service amounts to, and which objects say so:
+  What one Service amounts to, and which objects say so; to read, not for iptables-restore:
     deltaproxy render shop/web --manifests ./services --annotate
   Would the kernel take it:
     deltaproxy render --manifests ./services | iptables-restore --noflush --test
