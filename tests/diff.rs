@@ -210,55 +210,6 @@ fn what_cannot_be_compared_is_trouble() {
 }
 
 #[test]
-fn the_users_own_program_shows_the_difference() {
-    let scene = Scene::new();
-    let show = |program: &str, flags: &[&str]| {
-        let mut command = scene.command(&[&["diff"], &CHANGE[..], flags].concat());
-        command
-            .env("KUBECTL_EXTERNAL_DIFF", program)
-            .output()
-            .unwrap()
-    };
-    let output = show("diff -r -u", &[]);
-    let said = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
-    assert!(said.contains("LIVE/IPv4"), "{said}");
-    assert!(said.contains("\n+-A KUBE-SEP-"), "{said}");
-    let folder = said.split("LIVE").next().unwrap();
-    let folder = folder.rsplit(' ').next().unwrap();
-    assert!(!Path::new(folder).exists(), "{folder} was left behind");
-
-    let output = show("diff -r -u", &["--output=text"]);
-    assert!(text(&output.stdout).contains("service port"), "{output:?}");
-    let output = show("diff -ru --label 'what is' --label=desired", &[]);
-    assert!(
-        text(&output.stdout).contains("--- what is\n+++ desired\n"),
-        "{output:?}"
-    );
-
-    // Whoever has seen enough, as `head` has, may close the pipe.
-    for end in ["sh -c 'kill -PIPE $$'", "sh -c 'exit 141'"] {
-        let output = show(end, &[]);
-        assert_eq!(output.status.code(), Some(1), "{output:?}");
-        assert_eq!(text(&output.stderr), "");
-    }
-    for trouble in [
-        "diff --no-such-flag",
-        "/nowhere/diff",
-        "diff 'of",
-        " ",
-        "sh -c 'kill -TERM $$'",
-    ] {
-        let output = show(trouble, &["--unified"]);
-        assert_eq!(output.status.code(), Some(2), "{output:?}");
-        assert!(
-            text(&output.stderr).contains("KUBECTL_EXTERNAL_DIFF"),
-            "{output:?}"
-        );
-    }
-}
-
-#[test]
 fn a_unified_diff_makes_one_text_into_the_other() {
     let scene = Scene::new();
     let program = scene.path("keep");

@@ -1,15 +1,17 @@
-//! The folders that `diff` makes for the user's own program: who may look into them, and that they
-//! are gone afterwards.
+//! Differences as the user's own program shows them: how it is run, who may look into the folders
+//! that it is given, and that they are gone afterwards.
 
 #![allow(clippy::unwrap_used, reason = "failing is a test's job")]
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
+use tempfile::TempDir;
 
 const BEFORE: &str = include_str!("golden/diff/before.yaml");
 const AFTER: &str = include_str!("golden/diff/after.yaml");
@@ -23,22 +25,82 @@ enum To {
     Us,
 }
 
-/// A comparison that is shown by a script, which says a word once it runs.
+/// A comparison of manifests that lie in a folder.
 #[expect(clippy::disallowed_methods, reason = "this test runs the program")]
-fn shown_by(folder: &tempfile::TempDir, script: &str) -> Command {
+fn comparison(folder: &TempDir) -> Command {
     let path = |name: &str| folder.path().join(name);
-    fs::create_dir(path("folders")).unwrap();
     fs::write(path("before.yaml"), BEFORE).unwrap();
     fs::write(path("after.yaml"), AFTER).unwrap();
-    fs::write(path("program"), script).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_deltaproxy"));
     command
         .args(["diff", "--from-manifests=before.yaml"])
         .args(["--manifests=after.yaml", "--hostname-override=node-a"])
-        .current_dir(folder.path())
+        .env("RUST_LOG", "error")
+        .current_dir(folder.path());
+    command
+}
+
+/// The same, shown by a script.
+fn shown_by(folder: &TempDir, script: &str) -> Command {
+    let path = |name: &str| folder.path().join(name);
+    fs::create_dir(path("folders")).unwrap();
+    fs::write(path("program"), script).unwrap();
+    let mut command = comparison(folder);
+    command
         .env("KUBECTL_EXTERNAL_DIFF", "sh program")
         .env("TMPDIR", path("folders"));
     command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn the_users_own_program_shows_the_difference() {
+    let folder = tempfile::tempdir().unwrap();
+    let show = |program: &str, flags: &[&str]| {
+        let mut command = comparison(&folder);
+        let command = command.args(flags).env("KUBECTL_EXTERNAL_DIFF", program);
+        command.output().unwrap()
+    };
+    let output = show("diff -r -u", &[]);
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    assert!(said.contains("LIVE/IPv4"), "{said}");
+    assert!(said.contains("\n+-A KUBE-SEP-"), "{said}");
+    let folder = said.split("LIVE").next().unwrap();
+    let folder = folder.rsplit(' ').next().unwrap();
+    assert!(!Path::new(folder).exists(), "{folder} was left behind");
+
+    let output = show("diff -r -u", &["--output=text"]);
+    assert!(text(&output.stdout).contains("service port"), "{output:?}");
+    let output = show("diff -ru --label 'what is' --label=desired", &[]);
+    assert!(
+        text(&output.stdout).contains("--- what is\n+++ desired\n"),
+        "{output:?}"
+    );
+
+    // Whoever has seen enough, as `head` has, may close the pipe.
+    for end in ["sh -c 'kill -PIPE $$'", "sh -c 'exit 141'"] {
+        let output = show(end, &[]);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert_eq!(text(&output.stderr), "");
+    }
+    for trouble in [
+        "diff --no-such-flag",
+        "/nowhere/diff",
+        "diff 'of",
+        " ",
+        "sh -c 'kill -TERM $$'",
+    ] {
+        let output = show(trouble, &["--unified"]);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(
+            text(&output.stderr).contains("KUBECTL_EXTERNAL_DIFF"),
+            "{output:?}"
+        );
+    }
 }
 
 /// How a comparison ends that gets a signal while it is shown, and what it says.
@@ -103,6 +165,5 @@ fn nobody_else_may_look() {
     let look = "stat -c %a \"${1%/*}\" \"$1\" \"$1/IPv4\" \"$2\" \"$2/IPv6\"";
     let folder = tempfile::tempdir().unwrap();
     let output = shown_by(&folder, look).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert_eq!(said, "700\n700\n600\n700\n600\n");
+    assert_eq!(text(&output.stdout), "700\n700\n600\n700\n600\n");
 }

@@ -23,8 +23,8 @@ use tempfile::TempDir;
 use tokio::process::Command;
 
 use super::interrupt::Interrupts;
-use super::sheets;
 use super::sides::Sides;
+use super::unified::sheets;
 
 /// What is, and what is desired: names of folders, as kubectl has them with versions behind them.
 pub(super) const NAMES: [&str; 2] = ["LIVE", "DESIRED"];

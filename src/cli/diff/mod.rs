@@ -8,6 +8,7 @@ mod external;
 mod interrupt;
 mod restore;
 mod sides;
+mod unified;
 
 use std::fmt::{self, Write as _};
 
@@ -16,8 +17,7 @@ use super::exit::Compared;
 use super::file::Shape;
 use super::{log, output};
 use crate::config::{DiffArgs, DiffFormat, environment};
-use crate::diff::{self, Review, Sheet};
-use crate::net::IpFamily;
+use crate::diff::{self, Review};
 
 /// Prints the difference, and tells whether there is one.
 pub(super) fn diff(args: &DiffArgs) -> anyhow::Result<Compared> {
@@ -52,7 +52,7 @@ pub(super) fn diff(args: &DiffArgs) -> anyhow::Result<Compared> {
             serde_json::to_writer_pretty(&mut *out, &diff::json(&reviews))?;
             Ok(writeln!(out)?)
         })?,
-        (DiffFormat::Unified, None) => print(|text| unified(text, &sides))?,
+        (DiffFormat::Unified, None) => print(|text| unified::write(text, &sides))?,
         (DiffFormat::Unified, Some(program)) => external::show(program, &sides)?,
     }
     Ok(if reviews.iter().any(is_different) {
@@ -66,23 +66,4 @@ fn print(write: impl FnOnce(&mut String) -> fmt::Result) -> anyhow::Result<()> {
     let mut text = String::new();
     write(&mut text)?;
     output::stdout(|out| Ok(out.write_all(text.as_bytes())?))
-}
-
-fn unified(text: &mut String, sides: &Sides) -> fmt::Result {
-    for family in sides.families() {
-        let [left, right] = sheets(sides, family);
-        // As the folders of the other form, so that `patch -p0` finds them.
-        let [old, new] = external::NAMES.map(|side| format!("{side}/{family}"));
-        diff::unified(text, (&old, &new), &left, &right)?;
-    }
-    Ok(())
-}
-
-fn sheets(sides: &Sides, family: IpFamily) -> [Sheet<'_>; 2] {
-    let (left, right) = (sides.left.get(family), sides.right.get(family));
-    let both = [Sheet::of(left, right, right), Sheet::of(right, left, right)];
-    match &sides.chosen {
-        Some(chosen) => both.map(|sheet| sheet.only(chosen)),
-        None => both,
-    }
 }
