@@ -79,7 +79,7 @@ fn beside(backend: Backend, is_upstream: bool) {
     let output = diff(&lab, backend, &["--unified"]);
     let said = text(&output.stdout);
     assert!(
-        said.starts_with("--- live (IPv4)\n+++ desired (IPv4)\n@@ "),
+        said.starts_with("--- LIVE/IPv4\n+++ DESIRED/IPv4\n@@ "),
         "{said}"
     );
 
