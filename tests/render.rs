@@ -185,6 +185,14 @@ fn services_and_tables_can_be_chosen() {
 }
 
 #[test]
+fn the_help_says_what_a_name_makes_of_a_payload() {
+    let help = rendered(&["--help"]);
+    let words: Vec<&str> = help.split_whitespace().collect();
+    let excerpt = "`shop/dns:53/udp`; prints an excerpt to read, which iptables-restore refuses";
+    assert!(words.join(" ").contains(excerpt), "{help}");
+}
+
+#[test]
 fn stdin_is_read_once() {
     let output = render(&["--since", "-", "--manifests", "-"]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
