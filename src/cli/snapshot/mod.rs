@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use super::file;
+use crate::cli::file::Shape;
 use crate::config::OriginArgs;
 use crate::net::{IpFamily, PerFamily};
 use crate::rules::{Backend, Network, RuleSet, Table};
@@ -58,8 +58,7 @@ impl Snapshot {
         if !args.from_save.is_empty() {
             return save::read(&args.from_save);
         }
-        let config = file::desired(&args.file, &args.source, &args.rules)?;
-        file::mention_ignored(&args.file, &args.rules);
+        let config = Shape::read(&args.file, &args.rules)?.desired(&args.source)?;
         if args.names_objects() {
             desired::render(&config)
         } else {

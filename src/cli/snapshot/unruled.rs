@@ -3,7 +3,7 @@
 //! Apart because manifests are read once more for it, after a name was not found.
 
 use crate::catalog::Missing;
-use crate::cli::file;
+use crate::cli::file::Shape;
 use crate::config::{OriginArgs, RenderConfig, Source};
 use crate::explain::{self, Unanswered, Unruled, WithoutRules};
 use crate::ingest::ServiceObject;
@@ -32,7 +32,11 @@ pub(in crate::cli) fn of_origin(args: &OriginArgs) -> anyhow::Result<Option<Vec<
     if !args.from_save.is_empty() || !args.names_objects() {
         return Ok(None);
     }
-    of_config(&file::desired(&args.file, &args.source, &args.rules)?)
+    // It was read before; a pipe can be read only once.
+    match Shape::read(&args.file, &args.rules) {
+        Ok(shape) => of_config(&shape.desired(&args.source)?),
+        Err(_) => Ok(None),
+    }
 }
 
 /// Those that manifests describe. `None`: they are not known, of a cluster, which is not asked for
