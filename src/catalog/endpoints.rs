@@ -31,9 +31,9 @@ pub(super) fn shares(chain: &Chain) -> Vec<(&str, Share)> {
         if remembers(rule).is_some() {
             continue;
         }
-        let chance = chance(rule);
-        shares.push((target, left.of(chance)));
-        left = left.of(chance.complement());
+        let (share, rest) = left.split(chance(rule));
+        shares.push((target, share));
+        left = rest;
     }
     shares
 }

@@ -5,8 +5,9 @@
 
 use std::fmt;
 
-use super::condition::{Bits, Negatable, PortRange, Probability};
+use super::condition::{Bits, Negatable, PortRange};
 use super::names::{AddressTypes, States};
+use super::probability::Probability;
 use super::token;
 
 /// One `-m`, with its options in normal form.

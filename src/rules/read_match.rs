@@ -7,9 +7,10 @@ use std::cmp::Ordering;
 
 use crate::net::Protocol;
 
-use super::condition::{Bits, Negatable, PortRange, Probability};
+use super::condition::{Bits, Negatable, PortRange};
 use super::matches::{Extension, Match, Recent, RecentAction};
 use super::names::{AddressTypes, States};
+use super::probability::Probability;
 use super::spec::{Flag, Group};
 
 /// Reads one match. Never fails: what is not understood is kept as words.

@@ -2,10 +2,15 @@
 //!
 //! Apart because the kernel stores a chance as so many of 2^31, but who reads a trace wants to
 //! see thirds.
+//!
+//! # Invariants
+//!
+//! - Parts of a whole add up to it. Chances whose product has no short fraction are taken from a
+//!   [`GRID`], and what they leave is the exact rest.
 
 use std::fmt;
 
-use super::condition::Probability;
+use super::probability::Probability;
 
 /// A fraction of all packets, in lowest terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,15 +45,10 @@ impl Share {
 
     /// The chance that was meant: `1/n` if the stored number is what `1/n` is stored as.
     pub fn of_chance(chance: Probability) -> Self {
-        let one = u128::from(Probability::ONE);
-        let units = u128::from(chance.units());
-        let Some(parts) = (one + units / 2).checked_div(units) else {
-            return Self::NONE;
-        };
-        // The text has ten decimals, so what was stored may be off by one.
-        match (one + parts / 2).checked_div(parts) {
-            Some(expected) if expected.abs_diff(units) <= 1 => Self::new(1, parts),
-            _ => Self::new(units, one),
+        match (chance.parts(), chance.five_decimals()) {
+            (Some(parts), _) => Self::new(1, parts.into()),
+            (None, Some(decimals)) => Self::new(decimals.into(), 100_000),
+            (None, None) => Self::new(chance.units().into(), Probability::ONE.into()),
         }
     }
 
@@ -70,35 +70,106 @@ impl Share {
         Self::new(numerator, self.denominator)
     }
 
+    /// That share of this share, and the rest of it.
+    #[must_use]
+    pub fn split(self, other: Self) -> (Self, Self) {
+        let part = self.of(other);
+        (part, self.less(part))
+    }
+
     /// That share of this share.
     #[must_use]
     pub fn of(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::ALL, part) | (part, Self::ALL) => return part,
+            _ => {}
+        }
         // Crossing first keeps the numbers small: 2/3 of 1/2 never becomes sixths.
         let left = Self::new(self.numerator, other.denominator);
         let right = Self::new(other.numerator, self.denominator);
-        Self::new(
-            left.numerator.saturating_mul(right.numerator),
-            left.denominator.saturating_mul(right.denominator),
-        )
+        let denominator = left.denominator.checked_mul(right.denominator);
+        match denominator.filter(|denominator| *denominator <= SHORT) {
+            // Neither numerator is greater than a denominator.
+            Some(denominator) => Self::new(left.numerator * right.numerator, denominator),
+            None => Self::on_grid(self.scaled(GRID), other.scaled(GRID)),
+        }
     }
 
     /// Both together.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
+        let exact = self.common(other, u128::checked_add);
+        exact.unwrap_or_else(|| Self::on_grid(self.scaled(GRID) + other.scaled(GRID), GRID))
+    }
+
+    /// What is left of it without another.
+    fn less(self, other: Self) -> Self {
+        let exact = self.common(other, |left, right| Some(left.saturating_sub(right)));
+        exact.unwrap_or_else(|| {
+            let left = self.scaled(GRID).saturating_sub(other.scaled(GRID));
+            Self::on_grid(left, GRID)
+        })
+    }
+
+    /// Adds or subtracts exactly, if the numbers do not get too long for it.
+    fn common(self, other: Self, join: impl Fn(u128, u128) -> Option<u128>) -> Option<Self> {
         let common = gcd(self.denominator, other.denominator);
-        let (Some(left), Some(right)) = (
-            other.denominator.checked_div(common),
-            self.denominator.checked_div(common),
-        ) else {
-            return Self::NONE;
-        };
-        let numerator = self
-            .numerator
-            .saturating_mul(left)
-            .saturating_add(other.numerator.saturating_mul(right));
-        Self::new(numerator, self.denominator.saturating_mul(left))
+        let left = other.denominator.checked_div(common)?;
+        let right = self.denominator.checked_div(common)?;
+        let numerator = join(
+            self.numerator.checked_mul(left)?,
+            other.numerator.checked_mul(right)?,
+        )?;
+        let denominator = self.denominator.checked_mul(left)?;
+        Some(Self::new(numerator, denominator))
+    }
+
+    /// The product of two numbers of grid lines, to the nearest line.
+    fn on_grid(left: u128, right: u128) -> Self {
+        Self::new((left.saturating_mul(right) + GRID / 2) / GRID, GRID)
+    }
+
+    /// How many of so many it is, to the nearest; `of` is at most `GRID`.
+    fn scaled(self, of: u128) -> u128 {
+        // Bits that there is no room for are those that matter least.
+        let shift = (u128::BITS - self.denominator.leading_zeros()).saturating_sub(64);
+        let (numerator, denominator) = (self.numerator >> shift, self.denominator >> shift);
+        (numerator * of + denominator / 2)
+            .checked_div(denominator)
+            .unwrap_or_default()
+    }
+
+    /// A fraction near it that can be read.
+    fn readable(self) -> Self {
+        if self.denominator <= READABLE {
+            return self;
+        }
+        let shift = (u128::BITS - self.denominator.leading_zeros()).saturating_sub(62);
+        let (numerator, denominator) = (self.numerator >> shift, self.denominator >> shift);
+        let (mut rest, mut by) = (denominator, numerator);
+        let (mut last, mut near) = ((1, 0), (0, 1));
+        // Each is nearer than the one before: the continued fraction of the number.
+        while by != 0 {
+            let whole = rest / by;
+            (last, near) = (near, (whole * near.0 + last.0, whole * near.1 + last.1));
+            (rest, by) = (by, rest % by);
+            let (left, right) = (near.0 * denominator, numerator * near.1);
+            if left.abs_diff(right) * 10_000 <= right {
+                break;
+            }
+        }
+        Self::new(near.0, near.1)
     }
 }
+
+/// Greater denominators are not computed with exactly.
+const SHORT: u128 = 1 << 40;
+
+/// So fine that nobody sees it; `SHORT` times as many can be counted.
+const GRID: u128 = 1 << 62;
+
+/// Greater denominators are not shown.
+const READABLE: u128 = 1_000_000;
 
 const fn gcd(mut left: u128, mut right: u128) -> u128 {
     while right != 0 {
@@ -109,64 +180,13 @@ const fn gcd(mut left: u128, mut right: u128) -> u128 {
 
 impl fmt::Display for Share {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.denominator {
-            1 => write!(f, "{}", self.numerator),
-            denominator => write!(f, "{}/{denominator}", self.numerator),
+        let Self {
+            numerator,
+            denominator,
+        } = self.readable();
+        match denominator {
+            1 => write!(f, "{numerator}"),
+            _ => write!(f, "{numerator}/{denominator}"),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[track_caller]
-    fn check(chance: &str, expected: &str) {
-        let chance = Probability::read(chance).unwrap();
-        assert_eq!(Share::of_chance(chance).to_string(), expected);
-    }
-
-    #[test]
-    fn chances_are_the_fractions_that_were_meant() {
-        check("0.3333333333", "1/3");
-        check("0.33333333349", "1/3");
-        check("0.0010000000", "1/1000");
-        check("1.0", "1");
-        check("0", "0");
-        check("0.75", "3/4");
-        for parts in 1..=10_000_u32 {
-            let text = format!("{:.10}", 1.0 / f64::from(parts));
-            let share = Share::of_chance(Probability::read(&text).unwrap());
-            assert_eq!(share, Share::new(1, parts.into()), "{text}");
-        }
-    }
-
-    #[test]
-    fn five_decimals_are_nearly_the_same() {
-        let rounded = |text| Probability::read(text).unwrap().rounded();
-        for (short, long) in [
-            ("0.33333", "0.3333333333"),
-            ("0.50000", "0.5"),
-            ("0.01429", "0.0142857143"),
-        ] {
-            assert_eq!(rounded(short), rounded(long), "{short}");
-            let shares =
-                [short, long].map(|text| Share::of_chance(Probability::read(text).unwrap()));
-            assert!(shares[0].is_nearly(shares[1]), "{short}");
-        }
-        assert_ne!(rounded("0.333"), rounded("0.3333333333"));
-        assert_eq!(rounded("0.75"), Probability::read("0.75").unwrap());
-        assert_eq!(rounded("0"), Probability::read("0").unwrap());
-        assert!(!Share::new(1, 3).is_nearly(Share::new(333, 1000)));
-        assert!(Share::new(1, 3).is_nearly(Share::new(1 << 90, 3 << 90)));
-        assert!(Share::new((1 << 90) - 1, 3 << 90).is_nearly(Share::new(1, 3)));
-    }
-
-    #[test]
-    fn arithmetic_is_exact() {
-        let third = Share::new(1, 3);
-        assert_eq!(third.complement().of(Share::new(1, 2)), third);
-        assert_eq!(third.plus(Share::new(1, 6)), Share::new(1, 2));
-        assert_eq!(Share::new(4, 0), Share::NONE);
     }
 }

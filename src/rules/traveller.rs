@@ -126,8 +126,7 @@ impl<'a, 'q> Traveller<'a, 'q> {
     /// Keeps that share; the rest goes on behind the rule.
     fn part(&mut self, share: Share) -> Self {
         let mut rest = self.clone();
-        rest.share = self.share.of(share.complement());
-        self.share = self.share.of(share);
+        (self.share, rest.share) = self.share.split(share);
         rest
     }
 

@@ -5,4 +5,5 @@
 mod diff;
 mod rule;
 mod ruleset;
+mod share;
 mod trace;

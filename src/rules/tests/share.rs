@@ -1,0 +1,112 @@
+//! Fractions: those that were meant, sums of long chains, and what is shown of unwieldy ones.
+//!
+//! Apart because they are as long as what they test.
+
+use crate::rules::{Probability, Share};
+
+#[track_caller]
+fn check(chance: &str, expected: &str) {
+    let chance = Probability::read(chance).unwrap();
+    assert_eq!(Share::of_chance(chance).to_string(), expected);
+}
+
+#[test]
+fn chances_are_the_fractions_that_were_meant() {
+    check("0.3333333333", "1/3");
+    check("0.33333333349", "1/3");
+    check("0.0010000000", "1/1000");
+    check("1.0", "1");
+    check("0", "0");
+    check("0.75", "3/4");
+    check("0.05000", "1/20");
+    check("0.01562", "1/64");
+    check("0.333", "333/1000");
+    check("0.99999", "99999/100000");
+    check("0.1234567891", "10/81");
+    for parts in 1..=10_000_u32 {
+        let text = format!("{:.10}", 1.0 / f64::from(parts));
+        let share = Share::of_chance(Probability::read(&text).unwrap());
+        assert_eq!(share, Share::new(1, parts.into()), "{text}");
+    }
+}
+
+#[test]
+fn five_decimals_are_nearly_the_same() {
+    let rounded = |text| Probability::read(text).unwrap().rounded();
+    for (short, long) in [
+        ("0.33333", "0.3333333333"),
+        ("0.50000", "0.5"),
+        ("0.01429", "0.0142857143"),
+    ] {
+        assert_eq!(rounded(short), rounded(long), "{short}");
+        let shares = [short, long].map(|text| Share::of_chance(Probability::read(text).unwrap()));
+        assert!(shares[0].is_nearly(shares[1]), "{short}");
+    }
+    assert_ne!(rounded("0.333"), rounded("0.3333333333"));
+    assert_eq!(rounded("0.75"), Probability::read("0.75").unwrap());
+    assert_eq!(rounded("0"), Probability::read("0").unwrap());
+    assert!(!Share::new(1, 3).is_nearly(Share::new(333, 1000)));
+    assert!(Share::new(1, 3).is_nearly(Share::new(1 << 90, 3 << 90)));
+    assert!(Share::new((1 << 90) - 1, 3 << 90).is_nearly(Share::new(1, 3)));
+}
+
+#[test]
+fn arithmetic_is_exact() {
+    let third = Share::new(1, 3);
+    assert_eq!(third.complement().of(Share::new(1, 2)), third);
+    assert_eq!(third.plus(Share::new(1, 6)), Share::new(1, 2));
+    assert_eq!(Share::new(4, 0), Share::NONE);
+}
+
+/// The shares of a chain of as many rules as endpoints, and their sum.
+fn chain(count: u32, text: impl Fn(f64) -> String) -> (Vec<Share>, Share) {
+    let (mut left, mut shares) = (Share::ALL, Vec::new());
+    for remaining in (1..=count).rev() {
+        let chance = match remaining {
+            1 => Share::ALL,
+            _ => Share::of_chance(Probability::read(&text(1.0 / f64::from(remaining))).unwrap()),
+        };
+        let (share, rest) = left.split(chance);
+        shares.push(share);
+        left = rest;
+    }
+    let sum = shares.iter().fold(Share::NONE, |sum, one| sum.plus(*one));
+    (shares, sum)
+}
+
+#[test]
+fn chains_share_all_there_is() {
+    let ten = |chance: f64| format!("{chance:.10}");
+    let printed = |chance: f64| Probability::read(&ten(chance)).unwrap().to_string();
+    let five = |chance: f64| format!("{chance:.5}");
+    for count in (1..=320).chain([1000, 4096, 8999, 9000]) {
+        let part = Share::new(1, count.into());
+        for (shares, sum) in [chain(count, ten), chain(count, printed)] {
+            assert_eq!(sum, Share::ALL, "{count}");
+            assert!(shares.iter().all(|share| *share == part), "{count}");
+        }
+        let (shares, sum) = chain(count, five);
+        assert_eq!(sum, Share::ALL, "{count}, five decimals");
+        if count <= 316 {
+            assert!(shares.iter().all(|share| *share == part), "{count}");
+        }
+        let longest = shares.iter().map(|share| share.to_string().len()).max();
+        assert!(longest < Some(16), "{count}: {longest:?}");
+    }
+}
+
+#[test]
+fn long_fractions_stay_near() {
+    let odd = Share::new(715_827_881, 1 << 31);
+    let (part, rest) = (0..9).fold((Share::ALL, Share::NONE), |(left, _), _| left.split(odd));
+    assert!(part.is_nearly(Share::new(1, 19_683)), "{part}");
+    assert_eq!(part.to_string(), "1/19683");
+    assert!(rest.is_nearly(Share::new(2, 19_683)), "{rest}");
+    assert_eq!(part.of(Share::NONE), Share::NONE);
+    let primes = [
+        1_000_003, 1_000_033, 1_000_037, 1_000_039, 1_000_081, 1_000_099,
+    ];
+    let parts = primes.map(|prime| Share::new(1, prime << 20));
+    let sum = parts.into_iter().fold(Share::NONE, Share::plus);
+    assert!(sum.is_nearly(Share::NONE), "{sum}");
+}
