@@ -3,7 +3,7 @@
 //! Source: `kube-proxy` 1.20 to 1.36. Until 1.23 external traffic under policy Local entered by
 //! `KUBE-XLB-*`, and the mark of masquerading was set in `KUBE-SERVICES` and `KUBE-NODEPORTS`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::endpoints::{self, Endpoint, is_endpoint};
 use super::entrance::{Entrance, Fate, Kind, destination_ip, destination_port, refusal};
@@ -236,6 +236,7 @@ fn external_policy(name: &str, rules: &RuleSet) -> Option<Policy> {
 
 fn read_endpoints(view: &mut PortView, rules: &RuleSet) {
     let mut endpoints: Vec<Endpoint> = Vec::new();
+    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
     for name in view.chains.iter().filter(|name| !is_endpoint(name)) {
         let Some(chain) = rules.chain(Table::Nat, name) else {
             continue;
@@ -243,11 +244,10 @@ fn read_endpoints(view: &mut PortView, rules: &RuleSet) {
         view.affinity = view.affinity.or(endpoints::affinity(chain));
         let is_local = policy_of_chain(name) == Policy::Local;
         for (target, share) in endpoints::shares(chain) {
-            let at = endpoints.iter().position(|known| *known.chain == *target);
             let Some(address) = endpoints::address(rules, target) else {
                 continue;
             };
-            let at = at.unwrap_or_else(|| {
+            let at = *places.entry(target).or_insert_with(|| {
                 endpoints.push(Endpoint {
                     address,
                     chain: target.into(),
