@@ -54,6 +54,8 @@ pub(super) struct Seen<'a> {
     pub(super) mark: u32,
     /// The interface that the packet came in through, as the hook shows it.
     pub(super) incoming: Incoming<'a>,
+    /// The `recent` lists that rules wrote its source into on the way, sorted.
+    pub(super) written: Vec<Box<str>>,
 }
 
 /// What is known of the incoming interface.
@@ -135,7 +137,8 @@ fn extension(one: &Match, seen: &Seen<'_>) -> Answer {
         Match::Recent(recent) => match recent.action {
             RecentAction::Set => Answer::Yes,
             RecentAction::Check | RecentAction::Update => {
-                seen.locality.remembered.contains(&recent.name).into()
+                let is_written = seen.written.binary_search(&recent.name).is_ok();
+                (is_written || seen.locality.remembered.contains(&recent.name)).into()
             }
         },
         Match::Random(asked) => {

@@ -76,6 +76,8 @@ pub enum Unclear {
     Loop(String),
     /// A rule leads to a chain that is not there.
     Missing(String),
+    /// Rules treat packets by chance in more ways than are followed.
+    TooMany,
 }
 
 impl fmt::Display for Verdict {
@@ -112,6 +114,7 @@ impl fmt::Display for Unclear {
             }
             Self::Loop(chain) => write!(f, "chain `{chain}` leads to itself"),
             Self::Missing(chain) => write!(f, "chain `{chain}` is not there"),
+            Self::TooMany => f.write_str("by chance, rules part these packets in too many ways"),
         }
     }
 }

@@ -3,6 +3,8 @@
 //! Apart from [`traveller`](super::traveller) because calls and returns are the same whatever is
 //! carried through them.
 
+use std::cmp::Ordering;
+
 use super::chain::{Chain, Policy};
 use super::outcome::Unclear;
 use super::rule::Rule;
@@ -68,8 +70,18 @@ impl<'a> Stack<'a> {
     /// Whoever returns to the innermost chain finds it at its end.
     pub(super) fn skip_rest(&mut self) {
         if let Some(frame) = self.0.last_mut() {
-            frame.next = usize::MAX;
+            frame.next = frame.chain.rules.len();
         }
+    }
+
+    /// Which of two on their way from the same beginning is met first. Rules are walked in one
+    /// direction, so who is behind may get to where the other is, and never the other way round.
+    pub(super) fn progress(&self, other: &Self) -> Ordering {
+        let pairs = self.0.iter().zip(&other.0);
+        let mut steps = pairs.map(|(left, right)| left.next.cmp(&right.next));
+        let apart = steps.find(|order| order.is_ne());
+        // Who is deeper has yet to return.
+        apart.unwrap_or_else(|| other.0.len().cmp(&self.0.len()))
     }
 
     /// Leaves the innermost chain; a built-in one has a policy.

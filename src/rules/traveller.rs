@@ -3,9 +3,13 @@
 //! Apart from [`trace`](super::trace), which keeps count of the ways, because this is one of them:
 //! where it is, what it carries, what became of it.
 
+use std::cmp::Ordering;
+use std::net::IpAddr;
+
 use super::chain::Policy;
 use super::decide::{self, Answer, Incoming, Seen};
 use super::hook::Hook;
+use super::matches::{Match, RecentAction};
 use super::outcome::{Outcome, Step, Unclear, Verdict};
 use super::packet::{Locality, Packet};
 use super::rule::Rule;
@@ -35,6 +39,19 @@ pub(super) struct Traveller<'a, 'q> {
     steps: Vec<Step<'a>>,
     doubt: Doubt,
     doubts: Vec<Step<'a>>,
+    /// Where its outcome comes among those of others: which of the ways out of each hook it took.
+    order: Vec<usize>,
+}
+
+/// All that decides what becomes of travellers at the same place.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct State {
+    destination: IpAddr,
+    port: u16,
+    is_translated: bool,
+    masqueraded: bool,
+    mark: u32,
+    written: Vec<Box<str>>,
 }
 
 impl<'a, 'q> Traveller<'a, 'q> {
@@ -49,19 +66,21 @@ impl<'a, 'q> Traveller<'a, 'q> {
                 is_translated: false,
                 mark: 0,
                 incoming: Incoming::None,
+                written: Vec::new(),
             },
-            hook: Hook::NatOutput,
+            hook: Hook::MangleOutput,
             stack: Stack::default(),
             masqueraded: false,
             share: Share::ALL,
             steps: Vec::new(),
             doubt,
             doubts: Vec::new(),
+            order: Vec::new(),
         };
         traveller.arrive(if from_node {
-            Hook::NatOutput
+            Hook::MangleOutput
         } else {
-            Hook::NatPrerouting
+            Hook::ManglePrerouting
         });
         traveller
     }
@@ -75,6 +94,53 @@ impl<'a, 'q> Traveller<'a, 'q> {
             steps: self.steps,
             doubts: self.doubts,
         }
+    }
+
+    pub(super) const fn hook(&self) -> Hook {
+        self.hook
+    }
+
+    /// Whether it is before the other in one hook, or at the same place.
+    pub(super) fn progress(&self, other: &Self) -> Ordering {
+        self.stack.progress(&other.stack)
+    }
+
+    /// Two of equal state at one place meet the same from there on.
+    pub(super) fn state(&self) -> State {
+        State {
+            destination: self.seen.destination,
+            port: self.seen.port,
+            is_translated: self.seen.is_translated,
+            masqueraded: self.masqueraded,
+            mark: self.seen.mark,
+            written: self.seen.written.clone(),
+        }
+    }
+
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        self.seen.mark == other.seen.mark && self.state() == other.state()
+    }
+
+    /// Goes on for both. Only the rules of one are told: of who met the fewer.
+    pub(super) fn join(&mut self, other: Self) {
+        self.share = self.share.plus(other.share);
+        if other.steps.len() < self.steps.len() {
+            self.steps = other.steps;
+        }
+        for doubt in other.doubts {
+            if !self.doubts.contains(&doubt) {
+                self.doubts.push(doubt);
+            }
+        }
+    }
+
+    /// Remembers that it was the way of that number out of a hook.
+    pub(super) fn number(&mut self, number: usize) {
+        self.order.push(number);
+    }
+
+    pub(super) fn order(&self) -> &[usize] {
+        &self.order
     }
 
     fn arrive(&mut self, hook: Hook) {
@@ -108,7 +174,20 @@ impl<'a, 'q> Traveller<'a, 'q> {
             Answer::Sometimes(share) => others.push(self.part(share)),
         }
         self.steps.push(step);
+        self.write_down(rule);
         self.obey(rules, step)
+    }
+
+    /// What `recent` sets is there for the rules that follow.
+    fn write_down(&mut self, rule: &Rule) {
+        for one in &rule.matches {
+            if let Match::Recent(recent) = one
+                && recent.action == RecentAction::Set
+                && let Err(place) = self.seen.written.binary_search(&recent.name)
+            {
+                self.seen.written.insert(place, recent.name.clone());
+            }
+        }
     }
 
     fn doubt(&mut self, step: Step<'a>) -> Option<Verdict> {

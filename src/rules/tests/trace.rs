@@ -8,7 +8,7 @@
 //! Upstream: `pkg/proxy/iptables/proxier_test.go`, `TestTracePacket` has the idea (v1.36)
 
 use crate::net::Protocol;
-use crate::rules::{Locality, Packet, RuleSet, Share, Verdict, trace, trace_past_doubts};
+use crate::rules::{Locality, Packet, RuleSet, Share, Unclear, Verdict, trace, trace_past_doubts};
 
 fn packet(source: &str, destination: &str, port: u16) -> Packet {
     Packet {
@@ -244,4 +244,81 @@ fn what_cannot_be_read_may_do_anything() {
     let expected = ["1: unclear: nat PREROUTING: `-m new [x y] -j A` is not modelled"];
     outcomes(&rules, &packet, &locality(&[]), &expected);
     assert!(rules.opaque_rules().count() == 1);
+}
+
+#[test]
+fn ways_that_meet_again_are_one() {
+    let chance = "-m statistic --mode random --probability 0.5";
+    let many = |rule: &dyn Fn(usize) -> String| -> String { (0..64).map(rule).collect() };
+    let empty = many(&|number| format!(":E{number} - [0:0]\n"));
+    let visits = many(&|number| format!("-A FORWARD {chance} -j E{number}\n"));
+    let visits = format!("*filter\n{empty}{visits}COMMIT\n");
+    first(&visits, None, &["1: passed, source kept"]);
+    let logs = many(&|_| format!("-A FORWARD {chance} -j LOG\n"));
+    first(
+        &format!("*filter\n{logs}COMMIT\n"),
+        None,
+        &["1: passed, source kept"],
+    );
+    let marks = many(&|_| format!("-A FORWARD {chance} -j MARK --set-xmark 0x1/0x1\n"));
+    let dropped = "-A FORWARD -m mark --mark 0x1/0x1 -j DROP\n-P FORWARD ACCEPT\n";
+    first(
+        &format!("*filter\n{}{dropped}COMMIT\n", &marks[..marks.len() / 32]),
+        None,
+        &["3/4: dropped", "1/4: passed, source kept"],
+    );
+}
+
+#[test]
+fn too_many_ways_are_not_followed() {
+    let chance = "-m statistic --mode random --probability 0.5";
+    let marks: String = (0..32)
+        .map(|bit| {
+            format!(
+                "-A PREROUTING {chance} -j MARK --or-mark {}\n",
+                1_u32 << bit
+            )
+        })
+        .collect();
+    let rules = rules(&format!("*mangle\n{marks}COMMIT\n"));
+    let packet = packet("198.51.100.1", "203.0.113.9", 80);
+    let found = trace(&rules, &packet, &locality(&[]));
+    let unclear = |verdict: &Verdict| matches!(verdict, Verdict::Unclear(Unclear::TooMany));
+    assert!(found.iter().any(|outcome| unclear(&outcome.verdict)));
+    let sum = found
+        .iter()
+        .fold(Share::NONE, |sum, one| sum.plus(one.share));
+    assert_eq!(sum, Share::ALL);
+}
+
+#[test]
+fn mangle_is_asked_before_the_others() {
+    let passed = ["1: passed, source kept"];
+    for chain in ["PREROUTING", "FORWARD", "POSTROUTING"] {
+        let drop = format!("*mangle\n-A {chain} -p tcp -j DROP\nCOMMIT\n");
+        first(&drop, None, &["1: dropped"]);
+        let accept = format!("*mangle\n-A {chain} -j ACCEPT\n-A {chain} -j DROP\nCOMMIT\n");
+        first(&accept, None, &passed);
+    }
+    for chain in ["INPUT", "OUTPUT"] {
+        let drop = format!("*mangle\n-A {chain} -j DROP\nCOMMIT\n");
+        first(&drop, None, &passed);
+    }
+    let marked = "*mangle\n-A PREROUTING -j MARK --set-xmark 0x4000/0x4000\nCOMMIT\n";
+    first(marked, None, &["1: passed, masqueraded"]);
+    let own = |chain: &str| rules(&format!("*mangle\n-A {chain} -j DROP\nCOMMIT\n"));
+    let to_itself = packet("192.168.0.2", "192.168.0.2", 81);
+    for chain in ["OUTPUT", "POSTROUTING", "PREROUTING", "INPUT"] {
+        outcomes(&own(chain), &to_itself, &locality(&[]), &["1: dropped"]);
+    }
+}
+
+#[test]
+fn what_recent_sets_is_there_at_once() {
+    let set = "-A FORWARD -m recent --set --name seen\n";
+    let check = "-A FORWARD -m recent --rcheck --name seen -j DROP\n";
+    let both = format!("*filter\n{set}{check}COMMIT\n");
+    first(&both, None, &["1: dropped"]);
+    let turned = format!("*filter\n{check}{set}COMMIT\n");
+    first(&turned, None, &["1: passed, source kept"]);
 }
