@@ -37,6 +37,8 @@ pub struct Explanation<'a> {
     pub lacks_pods: bool,
     /// The tables that nobody saw: rules there may be about it.
     pub unseen: BTreeSet<Table>,
+    /// Tables that have rules, but are not read here: `raw` and `security`.
+    pub unread: Vec<Box<str>>,
 }
 
 /// Explains everything that the question is about.
@@ -102,6 +104,7 @@ fn of_destination<'a>(
             .filter(|ip| depends_on(*ip, &to, &ways, &source_ranges)),
         lacks_pods: client::lacks_pods(node, &to, wanted),
         unseen: node.unseen.clone(),
+        unread: unread(node),
         source_ranges,
         ways,
         to,
@@ -114,4 +117,10 @@ fn depends_on(node: IpAddr, to: &Destination, ways: &[Way<'_>], ranges: &[Networ
     let mut clients = ways.iter().flat_map(|way| &way.clients);
     let has_node = clients.any(|client| client.who == Who::Node);
     to.ip == node || (has_node && ranges.iter().any(|range| !range.is_all()))
+}
+
+fn unread(node: &Node<'_>) -> Vec<Box<str>> {
+    let tables = node.rules.foreign_tables();
+    let with_rules = tables.filter(|(_, rules)| *rules > 0);
+    with_rules.map(|(table, _)| table.into()).collect()
 }

@@ -24,6 +24,7 @@ fn destination(explanation: &Explanation<'_>) -> Value {
         lacks_pods,
         unseen,
         stand_in: _,
+        unread,
     } = explanation;
     let services = to
         .subjects
@@ -42,6 +43,7 @@ fn destination(explanation: &Explanation<'_>) -> Value {
         "nodeAddressKnown": !is_node_made_up,
         "podAddressKnown": !lacks_pods,
         "missingTables": texts(&mut unseen.iter().map(ToString::to_string)),
+        "tablesNotRead": unread,
         "ways": ways.iter().map(|one| way(explanation, one)).collect::<Vec<_>>(),
     })
 }

@@ -106,6 +106,13 @@ impl Pen {
                  or --source",
             )?;
         }
+        if !explanation.unread.is_empty() {
+            let tables = explanation.unread.join(" and ");
+            writeln!(
+                self.text,
+                "{ODD}unsure: the rules in {tables} were not looked at, and may drop packets{ODD:#}"
+            )?;
+        }
         for near in &explanation.near {
             writeln!(self.text, "{ODD}near: {near}{ODD:#}")?;
         }
