@@ -87,6 +87,7 @@ fn of_match(one: &Match) -> Option<String> {
             let port = (*destination)?;
             format!("{}port {}", not(port.negated), port.value)
         }
+        Match::MultiPort(ports) => ports.to_string(),
         Match::Recent(recent) if recent.action == RecentAction::Set => return None,
         Match::Recent(_) => "remembered".to_owned(),
         Match::Random(_) => "by chance".to_owned(),

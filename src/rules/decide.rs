@@ -114,6 +114,10 @@ fn extension(one: &Match, seen: &Seen<'_>) -> Answer {
     match one {
         Match::Comment(_) => Answer::Yes,
         Match::Mark(asked) => asked.decide(asked.value.matches(seen.mark)).into(),
+        Match::MultiPort(asked) => match asked.matches(seen.port) {
+            Some(answer) => answer.into(),
+            None => Answer::Unknown,
+        },
         Match::Conntrack(asked) => asked.decide(is_in_state(asked.value, seen)).into(),
         Match::Ports {
             protocol,

@@ -6,6 +6,7 @@
 use std::fmt;
 
 use super::condition::{Bits, Negatable, PortRange};
+use super::multiport::MultiPort;
 use super::names::{AddressTypes, States};
 use super::probability::Probability;
 use super::token;
@@ -26,6 +27,8 @@ pub enum Match {
     Conntrack(Negatable<States>),
     /// `-m mark`: bits that an earlier rule may have set.
     Mark(Negatable<Bits>),
+    /// `-m multiport`.
+    MultiPort(MultiPort),
     /// `-m tcp`, `udp` or `sctp` with nothing but ports, or with nothing at all.
     Ports {
         /// The name of the match.
@@ -52,6 +55,7 @@ impl Match {
             Self::Comment(_) => "comment",
             Self::Conntrack(_) => "conntrack",
             Self::Mark(_) => "mark",
+            Self::MultiPort(_) => "multiport",
             Self::Ports { protocol, .. } => protocol.as_str(),
             Self::Recent(_) => "recent",
             Self::Random(_) => "statistic",
@@ -82,6 +86,7 @@ impl fmt::Display for Match {
             }
             Self::Conntrack(states) => write_option(f, "--ctstate", Some(states)),
             Self::Mark(mark) => write_mark(f, mark),
+            Self::MultiPort(ports) => write!(f, " {ports}"),
             Self::Ports {
                 source,
                 destination,

@@ -72,6 +72,15 @@ pub enum Unclear {
         /// The rule as text.
         rule: String,
     },
+    /// The rule matches, but what its target does is not modelled.
+    Target {
+        /// Where the chain is.
+        table: Table,
+        /// The chain it is in.
+        chain: String,
+        /// The rule as text.
+        rule: String,
+    },
     /// The chain leads to itself. The kernel does not take such rules.
     Loop(String),
     /// A rule leads to a chain that is not there.
@@ -112,6 +121,10 @@ impl fmt::Display for Unclear {
             Self::Unknown { table, chain, rule } => {
                 write!(f, "{table} {chain}: `{rule}` is not modelled")
             }
+            Self::Target { table, chain, rule } => write!(
+                f,
+                "a rule in {table} {chain} matches, and what its target does is not known here: {rule}"
+            ),
             Self::Loop(chain) => write!(f, "chain `{chain}` leads to itself"),
             Self::Missing(chain) => write!(f, "chain `{chain}` is not there"),
             Self::TooMany => f.write_str("by chance, rules part these packets in too many ways"),

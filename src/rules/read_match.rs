@@ -9,6 +9,7 @@ use crate::net::Protocol;
 
 use super::condition::{Bits, Negatable, PortRange};
 use super::matches::{Extension, Match, Recent, RecentAction};
+use super::multiport::MultiPort;
 use super::names::{AddressTypes, States};
 use super::probability::Probability;
 use super::spec::{Flag, Group};
@@ -34,6 +35,10 @@ fn understood(group: &Group<'_>) -> Option<Match> {
         "comment" => comment(flags),
         "tcp" | "udp" | "sctp" => ports(group),
         "mark" => mark(flags),
+        "multiport" => match flags {
+            [flag] => MultiPort::read(*flag).map(Match::MultiPort),
+            _ => None,
+        },
         "conntrack" => conntrack(flags),
         "addrtype" => address_type(flags),
         "recent" => recent(flags),

@@ -194,7 +194,7 @@ impl<'a, 'q> Traveller<'a, 'q> {
         match self.doubt {
             Doubt::Stop => Some(unknown(step.table, step.chain, step.rule)),
             // Whether or not it matches, nothing comes of it.
-            Doubt::PassBy if step.rule.target.as_ref().is_none_or(looks_only) => None,
+            Doubt::PassBy if step.rule.target.as_ref().is_none_or(goes_on) => None,
             Doubt::PassBy => {
                 self.doubts.push(step);
                 None
@@ -234,8 +234,20 @@ impl<'a, 'q> Traveller<'a, 'q> {
                 self.masqueraded = true;
                 self.leave_hook()
             }
-            target @ Target::Other(_) if looks_only(target) => None,
-            Target::Other(_) => self.doubt(step),
+            Target::Other(_) if step.rule.is_opaque() => self.doubt(step),
+            Target::Other(target) => match &*target.name {
+                name if GOES_ON.contains(&name) => None,
+                // However its source port is chosen.
+                "MASQUERADE" => {
+                    self.masqueraded = true;
+                    self.leave_hook()
+                }
+                _ => Some(Verdict::Unclear(Unclear::Target {
+                    table: step.table,
+                    chain: step.chain.to_owned(),
+                    rule: step.rule.to_string(),
+                })),
+            },
         }
     }
 
@@ -272,10 +284,33 @@ impl<'a, 'q> Traveller<'a, 'q> {
 }
 
 /// Targets that let the packet go on unchanged, as far as is modelled here.
-const LOOKS_ONLY: &[&str] = &["LOG", "NFLOG", "AUDIT", "TRACE"];
+const GOES_ON: &[&str] = &[
+    "AUDIT",
+    "CHECKSUM",
+    "CLASSIFY",
+    "CONNMARK",
+    "CONNSECMARK",
+    "DSCP",
+    "ECN",
+    "HL",
+    "IDLETIMER",
+    "LED",
+    "LOG",
+    "NFLOG",
+    "RATEEST",
+    "SECMARK",
+    "SET",
+    "TCPMSS",
+    "TCPOPTSTRIP",
+    "TEE",
+    "TOS",
+    "TRACE",
+    "TTL",
+    "ULOG",
+];
 
-fn looks_only(target: &Target) -> bool {
-    matches!(target, Target::Other(extension) if LOOKS_ONLY.contains(&&*extension.name))
+fn goes_on(target: &Target) -> bool {
+    matches!(target, Target::Other(extension) if GOES_ON.contains(&&*extension.name))
 }
 
 fn unknown(table: Table, chain: &str, rule: &Rule) -> Verdict {

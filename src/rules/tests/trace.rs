@@ -322,3 +322,46 @@ fn what_recent_sets_is_there_at_once() {
     let turned = format!("*filter\n{check}{set}COMMIT\n");
     first(&turned, None, &["1: passed, source kept"]);
 }
+
+#[test]
+fn targets_that_are_not_known() {
+    let range = "-j DNAT --to-destination 10.0.0.1-10.0.0.9";
+    let rules = rules(&format!("*nat\n-I PREROUTING {range}\nCOMMIT\n"));
+    let packet = packet("198.51.100.1", "203.0.113.9", 80);
+    let [outcome] = trace_past_doubts(&rules, &packet, &locality(&[]))
+        .try_into()
+        .unwrap();
+    assert_eq!(
+        outcome.verdict.to_string(),
+        format!(
+            "unclear: a rule in nat PREROUTING matches, and what its target does is not known \
+             here: {range}"
+        )
+    );
+    assert!(outcome.doubts.is_empty());
+    let goes_on = "*mangle\n-A FORWARD -j TCPMSS --clamp-mss-to-pmtu\nCOMMIT\n";
+    first(goes_on, None, &["1: passed, source kept"]);
+    let ports = "*nat\n-I POSTROUTING -p tcp -j MASQUERADE --to-ports 1024-2048\nCOMMIT\n";
+    first(ports, None, &["1: passed, masqueraded"]);
+}
+
+#[test]
+fn several_ports() {
+    let passed = "1: passed, source kept";
+    for (asked, expected) in [
+        ("--dports 22,80", "1: dropped"),
+        ("--dports 22,70:90", "1: dropped"),
+        ("--ports 80,443", "1: dropped"),
+        ("--dports 22,443", passed),
+        ("! --dports 22,80", passed),
+        ("! --ports 22,80", passed),
+        (
+            "--sports 22,80",
+            "1: unclear: filter FORWARD: `-p tcp -m multiport --sports 22,80 -j DROP` is not modelled",
+        ),
+    ] {
+        let rule = format!("-I FORWARD -p tcp -m multiport {asked} -j DROP");
+        let payload = format!("*filter\n{rule}\nCOMMIT\n");
+        first(&payload, None, &[expected]);
+    }
+}
