@@ -2,7 +2,6 @@
 //!
 //! Apart because nobody wants to look up a pod's address to learn what pods meet.
 
-use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 
 use super::destination::Destination;
@@ -112,12 +111,11 @@ fn pod(node: &Node<'_>, to: &Destination) -> Option<IpAddr> {
         let views = node.catalog.ports.values();
         views.flat_map(|view| view.endpoints.iter().map(|one| one.address))
     };
-    let taken: BTreeSet<IpAddr> = endpoints().map(|address| address.ip()).collect();
     let own = to.views(node).flat_map(|(_, view)| &view.endpoints);
     let mut own = own.map(|one| one.address);
     let network = node.detector.networks.first().copied();
     let network = network.or_else(|| around(own.next().or_else(|| endpoints().next())?))?;
-    let is_free = |ip: &IpAddr| !taken.contains(ip) && !node.locality.is_local(*ip);
+    let is_free = |ip: &IpAddr| !node.index.has_endpoint(*ip) && !node.locality.is_local(*ip);
     (2..MOST_PODS)
         .map_while(|distance| network.nth(distance))
         .find(is_free)

@@ -43,15 +43,15 @@ impl Subject {
 impl Destination {
     /// The destination and whose it is.
     pub(super) fn new(node: &Node<'_>, ip: IpAddr, port: Port, protocol: Protocol) -> Self {
-        let (mut subjects, mut endpoint_of) = (Vec::new(), Vec::new());
         let address = SocketAddr::new(ip, port.get());
-        for (name, view) in &node.catalog.ports {
-            if *name.protocol != *protocol.as_str() {
+        let is_protocol = |name: &&PortName| *name.protocol == *protocol.as_str();
+        let endpoint_of = node.index.answered_by(address).filter(is_protocol);
+        let endpoint_of = endpoint_of.cloned().collect();
+        let mut subjects = Vec::new();
+        for name in node.index.entered_at(port.get()).filter(is_protocol) {
+            let Some(view) = node.catalog.ports.get(name) else {
                 continue;
-            }
-            if view.endpoints.iter().any(|one| one.address == address) {
-                endpoint_of.push(name.clone());
-            }
+            };
             let entrances = view.entrances.iter().filter(|one| one.port == port.get());
             let here = entrances.filter(|one| match (one.ip, one.kind) {
                 (Some(asked), _) => asked == ip,

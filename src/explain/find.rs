@@ -154,23 +154,18 @@ fn by_name<'n, 'r>(
             similar: Similar(several),
         });
     }
-    let mut found = Vec::new();
+    let (mut found, mut met) = (Vec::new(), BTreeSet::new());
     for node in nodes {
         let ports = node.catalog.ports.iter();
         for (name, view) in ports.filter(|(name, view)| asked.fits(name, view.numbers())) {
             for (ip, port, protocol) in ways_in(node, name, view) {
-                let to = Destination::new(node, ip, port, protocol);
-                if !found.contains(&(node.family, to.clone())) {
-                    found.push((node.family, to));
+                if met.insert((node.family, ip, port, protocol)) {
+                    found.push((node, Destination::new(node, ip, port, protocol)));
                 }
             }
         }
     }
-    let node_of = |family| nodes.iter().find(|node| node.family == family);
-    let pairs = found.into_iter();
-    Ok(pairs
-        .filter_map(|(family, to)| Some((node_of(family)?, to)))
-        .collect())
+    Ok(found)
 }
 
 fn ways_in<'v>(

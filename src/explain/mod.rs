@@ -24,6 +24,7 @@ mod explanation;
 mod find;
 mod follow;
 mod graph;
+mod index;
 mod json;
 mod lines;
 mod near;

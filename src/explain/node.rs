@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use super::detector::Detector;
+use super::index::Index;
 use crate::catalog::Catalog;
 use crate::net::IpFamily;
 use crate::rules::{Locality, Network, RuleSet, Table};
@@ -16,6 +17,7 @@ use crate::rules::{Locality, Network, RuleSet, Table};
 pub struct Node<'a> {
     pub(super) rules: &'a RuleSet,
     pub(super) catalog: Catalog,
+    pub(super) index: Index,
     pub(super) locality: Locality,
     pub(super) detector: Detector,
     pub(super) family: IpFamily,
@@ -49,8 +51,10 @@ impl<'a> Node<'a> {
         let ip = ip.unwrap_or_else(|| stand_in(family));
         own.insert(ip);
         let answers = exposed_on.iter().copied().find(|ip| own.contains(ip));
+        let catalog = Catalog::read(rules);
         Self {
-            catalog: Catalog::read(rules),
+            index: Index::of(&catalog),
+            catalog,
             locality: Locality {
                 addresses: own,
                 remembered: BTreeSet::new(),
