@@ -53,15 +53,17 @@ pub(super) struct Seen<'a> {
     pub(super) is_translated: bool,
     pub(super) mark: u32,
     /// The interface that the packet came in through, as the hook shows it.
-    pub(super) incoming: Incoming<'a>,
+    pub(super) incoming: Interface<'a>,
+    /// The one that it leaves through: the routing table's business, but for `lo`.
+    pub(super) outgoing: Interface<'a>,
     /// The `recent` lists that rules wrote its source into on the way, sorted.
     pub(super) written: Vec<Box<str>>,
 }
 
-/// What is known of the incoming interface.
+/// What is known of an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Incoming<'a> {
-    /// The hook is for packets on their way out of this machine's own programs.
+pub(super) enum Interface<'a> {
+    /// The hook is for packets that have none.
     None,
     Named(&'a str),
     /// Not `lo`, but which one was not said.
@@ -83,29 +85,25 @@ pub(super) fn matches(rule: &Rule, seen: &Seen<'_>) -> Answer {
         asked.decide(answer)
     });
     let addressed = Answer::from(source && destination && protocol)
-        .and(incoming(rule.in_interface.as_ref(), seen))
-        .and(match rule.out_interface {
-            // Where the packet leaves is the routing table's business.
-            Some(_) => Answer::Unknown,
-            None => Answer::Yes,
-        });
+        .and(interface(rule.in_interface.as_ref(), seen.incoming))
+        .and(interface(rule.out_interface.as_ref(), seen.outgoing));
     rule.matches
         .iter()
         .fold(addressed, |answer, one| answer.and(extension(one, seen)))
 }
 
-fn incoming(asked: Option<&Negatable<Box<str>>>, seen: &Seen<'_>) -> Answer {
+fn interface(asked: Option<&Negatable<Box<str>>>, known: Interface<'_>) -> Answer {
     let Some(asked) = asked else {
         return Answer::Yes;
     };
-    let answer = match seen.incoming {
-        Incoming::None => false,
-        Incoming::Named(name) => match asked.value.strip_suffix('+') {
+    let answer = match known {
+        Interface::None => false,
+        Interface::Named(name) => match asked.value.strip_suffix('+') {
             Some(beginning) => name.starts_with(beginning),
             None => *asked.value == *name,
         },
-        Incoming::Unnamed if *asked.value == *"lo" => false,
-        Incoming::Unnamed => return Answer::Unknown,
+        Interface::Unnamed if *asked.value == *"lo" => false,
+        Interface::Unnamed => return Answer::Unknown,
     };
     asked.decide(answer).into()
 }

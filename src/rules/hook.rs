@@ -59,6 +59,17 @@ impl Hook {
         })
     }
 
+    pub(super) const fn has_outgoing(self) -> bool {
+        !matches!(
+            self,
+            Self::ManglePrerouting
+                | Self::NatPrerouting
+                | Self::MangleReturn
+                | Self::MangleInput
+                | Self::FilterInput
+        )
+    }
+
     pub(super) const fn has_incoming(self) -> bool {
         !matches!(
             self,

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use std::net::IpAddr;
 
 use super::chain::Policy;
-use super::decide::{self, Answer, Incoming, Seen};
+use super::decide::{self, Answer, Interface, Seen};
 use super::hook::Hook;
 use super::matches::{Match, RecentAction};
 use super::outcome::{Outcome, Step, Unclear, Verdict};
@@ -65,7 +65,8 @@ impl<'a, 'q> Traveller<'a, 'q> {
                 port: packet.port.get(),
                 is_translated: false,
                 mark: 0,
-                incoming: Incoming::None,
+                incoming: Interface::None,
+                outgoing: Interface::None,
                 written: Vec::new(),
             },
             hook: Hook::MangleOutput,
@@ -147,10 +148,21 @@ impl<'a, 'q> Traveller<'a, 'q> {
         self.hook = hook;
         self.stack.clear();
         self.seen.incoming = match &self.seen.packet.in_interface {
-            _ if !hook.has_incoming() => Incoming::None,
-            _ if self.is_from_node() => Incoming::Named("lo"),
-            Some(name) => Incoming::Named(name),
-            None => Incoming::Unnamed,
+            _ if !hook.has_incoming() => Interface::None,
+            _ if self.is_from_node() => Interface::Named("lo"),
+            Some(name) => Interface::Named(name),
+            None => Interface::Unnamed,
+        };
+        // What programs of the node send is routed once more after translation, but the rules of
+        // these hooks are not told.
+        let routed_to = match hook {
+            Hook::FilterOutput => self.seen.packet.destination,
+            _ => self.seen.destination,
+        };
+        self.seen.outgoing = match () {
+            () if !hook.has_outgoing() => Interface::None,
+            () if self.seen.locality.is_local(routed_to) => Interface::Named("lo"),
+            () => Interface::Unnamed,
         };
     }
 

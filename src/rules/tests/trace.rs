@@ -365,3 +365,27 @@ fn several_ports() {
         first(&payload, None, &[expected]);
     }
 }
+
+#[test]
+fn outgoing_interfaces() {
+    let masquerade = |asked: &str| {
+        let rule = format!("-I POSTROUTING {asked} -j MASQUERADE");
+        rules(&format!("*nat\n{rule}\nCOMMIT\n"))
+    };
+    let (passed, changed) = ("1: passed, source kept", "1: passed, masqueraded");
+    let unclear = "1: unclear: nat POSTROUTING: `-o eth0 -j MASQUERADE` is not modelled";
+    let (own, other) = ("192.168.0.2", "203.0.113.9");
+    for (destination, asked, expected) in [
+        (own, "-o lo", changed),
+        (own, "! -o lo", passed),
+        (own, "-o eth0", passed),
+        (other, "-o lo", passed),
+        (other, "! -o lo", changed),
+        (other, "-o eth0", unclear),
+    ] {
+        let packet = packet(own, destination, 81);
+        outcomes(&masquerade(asked), &packet, &locality(&[]), &[expected]);
+    }
+    let input = "*filter\n:A - [0:0]\n-A A -o eth0 -j DROP\n-I FORWARD -i lo -j A\nCOMMIT\n";
+    first(input, None, &[passed]);
+}
