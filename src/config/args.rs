@@ -178,8 +178,8 @@ affinitySeconds, sourceRanges, near, nodeAddressKnown, podAddressKnown, missingT
 tablesNotRead, ways: [{clients: [{kind, address, interface}], rulesOf, summary, outcomes: [{share,
 result, to, sees, reason, rules: [{table, chain, rule, comment}]}], hairpinMasqueraded, unsure:
 [rule]}]}]}. A result is served, local (this node itself), routed (as if there were no rules),
-dropped, rejected or unclear; who is served sees the client or the node. What a dump without filter
-or nat would not tell is in missingTables, rules of raw and security are in tablesNotRead; where no
+dropped, rejected or unclear; who is served sees the client, the node or other. What a dump without
+filter or nat would not tell is in missingTables, rules of raw and security are in tablesNotRead; where no
 pod's address is known, the ways have none of a pod. Shares are fractions of new connections.
 Clients of one way have the same fate; if they meet different rules
 on it, rulesOf is the kind of the one whose rules these are. Where no rule but the policy of a chain

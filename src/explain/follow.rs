@@ -11,7 +11,7 @@ use super::destination::Destination;
 use super::node::Node;
 use super::reason::{Masquerade, Refusal};
 use super::way::{End, Fate, Reach, Sees, Way, add_doubts, is_same};
-use crate::rules::{Outcome, Packet, Step, Table, Verdict, trace_past_doubts};
+use crate::rules::{Outcome, Packet, Step, Table, Target, Verdict, trace_past_doubts};
 
 /// Follows the packets of one client.
 pub(super) fn follow<'a>(node: &Node<'a>, to: &Destination, client: Client) -> Way<'a> {
@@ -101,10 +101,17 @@ fn common<'o, 'a: 'o, I: Iterator<Item = &'o Step<'a>>>(
 
 fn fate(node: &Node<'_>, to: &Destination, source: IpAddr, outcome: &Outcome<'_>) -> Fate {
     let sees = |masqueraded: bool| {
-        if masqueraded {
-            Sees::Node(Masquerade::of(&outcome.steps))
-        } else {
+        let last = outcome
+            .steps
+            .iter()
+            .filter_map(|step| step.rule.target.as_ref());
+        let snat = |target: &&Target| matches!(target, Target::Other(extension) if &*extension.name == "SNAT");
+        if !masqueraded {
             Sees::Client
+        } else if let Some(target) = last.rev().find(snat) {
+            Sees::Other(target.new_source())
+        } else {
+            Sees::Node(Masquerade::of(&outcome.steps))
         }
     };
     match &outcome.verdict {

@@ -84,6 +84,7 @@ fn outcome(explanation: &Explanation<'_>, way: &Way<'_>, end: &End<'_>) -> Value
     let (sees, masquerade) = match sees {
         Some(Sees::Client) => (Some("client"), None),
         Some(Sees::Node(why)) => (Some("node"), Some(words::masquerade(why).to_owned())),
+        Some(other @ Sees::Other(_)) => (Some("other"), Some(words::seen_by_one(other))),
         None => (None, None),
     };
     // In place of the rule that there is not.

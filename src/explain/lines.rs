@@ -105,6 +105,9 @@ impl Pen {
                         words::masquerade(why)
                     )?;
                 }
+                Some((_, other @ Sees::Other(_))) if is_mixed => {
+                    write!(self.text, "  sees {}", words::seen_by_one(other))?;
+                }
                 _ => {}
             }
             match &end.fate {

@@ -69,6 +69,7 @@ fn route(explanation: &Explanation<'_>, way: &Way<'_>) -> Route {
     let by = sees.map(|sees| match sees {
         Sees::Client => "seen by its own address".to_owned(),
         Sees::Node(why) => format!("seen as the node: {}", words::masquerade(why)),
+        other @ Sees::Other(_) => format!("seen as {}", words::seen_by_one(other)),
     });
     let paths: Vec<Vec<Hop>> = way
         .ends

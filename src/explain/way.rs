@@ -3,7 +3,7 @@
 //! Apart because it is decided by [`follow`](super::follow), and every form of output is written
 //! from it.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use super::alike::{Alike, eventful};
 use super::client::Client;
@@ -78,6 +78,8 @@ pub enum Sees {
     Client,
     /// The node's address.
     Node(Masquerade),
+    /// Another address, by a rule that is not of Services; `None`: one of several.
+    Other(Option<IpAddr>),
 }
 
 /// Which endpoints there were to choose from.

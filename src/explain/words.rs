@@ -116,10 +116,12 @@ const fn reach(reach: Reach) -> &'static str {
     }
 }
 
-fn seen_by_one(sees: Sees) -> String {
+pub(super) fn seen_by_one(sees: Sees) -> String {
     match sees {
         Sees::Client => "the client's own address".to_owned(),
         Sees::Node(why) => format!("the node's address: {}", masquerade(why)),
+        Sees::Other(Some(ip)) => format!("{ip}: a rule that is not of Services says so"),
+        Sees::Other(None) => "another address: a rule that is not of Services says so".to_owned(),
     }
 }
 
@@ -153,12 +155,9 @@ fn one(explanation: &Explanation<'_>, way: &Way<'_>, fate: &Fate) -> String {
         Fate::Passed {
             sees: Sees::Client, ..
         } => "no rule is about it: it goes on as it is routed".to_owned(),
-        Fate::Passed {
-            sees: Sees::Node(why),
-            ..
-        } => format!(
-            "no rule sends it elsewhere; whoever gets it sees the node's address: {}",
-            masquerade(*why)
+        Fate::Passed { sees, .. } => format!(
+            "no rule sends it elsewhere; whoever gets it sees {}",
+            seen_by_one(*sees)
         ),
         Fate::Dropped(why) => format!("dropped: {}", refusal(explanation, way, why)),
         Fate::Rejected(why) => format!("refused: {}", refusal(explanation, way, why)),

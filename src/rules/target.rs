@@ -45,6 +45,18 @@ pub enum Target {
 }
 
 impl Target {
+    /// The address that receivers see instead of the client's, if it is a single one.
+    pub fn new_source(&self) -> Option<IpAddr> {
+        let Self::Other(extension) = self else {
+            return None;
+        };
+        let options = extension.options.strip_prefix("--to-source ")?;
+        let to = options.split(' ').next().unwrap_or(options);
+        let port = to.rsplit_once(':').map(|(address, _)| address);
+        let parsed = to.parse().ok();
+        parsed.or_else(|| port?.trim_matches(['[', ']']).parse().ok())
+    }
+
     /// The chain it leads to, if any.
     pub fn chain(&self) -> Option<&str> {
         match self {

@@ -249,8 +249,8 @@ impl<'a, 'q> Traveller<'a, 'q> {
             Target::Other(_) if step.rule.is_opaque() => self.doubt(step),
             Target::Other(target) => match &*target.name {
                 name if GOES_ON.contains(&name) => None,
-                // However its source port is chosen.
-                "MASQUERADE" => {
+                // However its source port is chosen, and whichever address it is.
+                "MASQUERADE" | "SNAT" => {
                     self.masqueraded = true;
                     self.leave_hook()
                 }

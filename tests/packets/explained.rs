@@ -119,7 +119,7 @@ fn as_seen(met: Met, source: IpAddr) -> Met {
 fn met(fate: &Fate, asked: SocketAddr) -> Result<Met, String> {
     let source = |sees: &Sees| match sees {
         Sees::Client => Source::Kept,
-        Sees::Node(_) => Source::Masqueraded,
+        Sees::Node(_) | Sees::Other(_) => Source::Masqueraded,
     };
     let own_server: SocketAddr = cluster::address(super::words::Target::Localhost, 0, Family::V4);
     Ok(match fate {

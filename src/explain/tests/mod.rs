@@ -1,6 +1,9 @@
 //! Questions as typed; what comes of them is in `tests/explain`.
 
 use super::question::Question;
+use super::{Fate, Node, Sees, Wanted, explain};
+use crate::net::IpFamily;
+use crate::rules::RuleSet;
 
 fn shown(text: &str) -> String {
     match text.parse() {
@@ -109,4 +112,24 @@ fn only_names_are_in_namespaces() {
     let address = "an address is in no namespace; leave it out";
     assert_eq!(within("10.96.0.10:80"), address);
     assert_eq!(within(":30080"), address);
+}
+
+#[test]
+fn another_source_is_named() {
+    for (to, expected) in [
+        ("10.9.9.9 --random-fully", Some("10.9.9.9")),
+        ("10.9.9.9:1024-2048", Some("10.9.9.9")),
+        ("10.9.9.1-10.9.9.9", None),
+    ] {
+        let text = format!("*nat\n-A POSTROUTING -j SNAT --to-source {to}\nCOMMIT\n");
+        let rules = RuleSet::parse(&text).unwrap();
+        let nodes = [Node::new(&rules, IpFamily::V4, &[].into())];
+        let question = "10.96.0.10:80".parse().unwrap();
+        let found = explain(&question, &nodes, &Wanted::All).unwrap();
+        let Fate::Passed { sees, .. } = &found[0].ways[0].ends[0].fate else {
+            panic!("{found:?}");
+        };
+        let expected = expected.map(|ip| ip.parse().unwrap());
+        assert_eq!(*sees, Sees::Other(expected), "{to}");
+    }
 }

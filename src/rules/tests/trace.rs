@@ -272,14 +272,13 @@ fn ways_that_meet_again_are_one() {
 #[test]
 fn too_many_ways_are_not_followed() {
     let chance = "-m statistic --mode random --probability 0.5";
-    let marks: String = (0..32)
-        .map(|bit| {
-            format!(
-                "-A PREROUTING {chance} -j MARK --or-mark {}\n",
-                1_u32 << bit
-            )
-        })
-        .collect();
+    let mark = |bit| {
+        format!(
+            "-A PREROUTING {chance} -j MARK --or-mark {}\n",
+            1_u32 << bit
+        )
+    };
+    let marks = (0..32).map(mark).collect::<Vec<_>>().concat();
     let rules = rules(&format!("*mangle\n{marks}COMMIT\n"));
     let packet = packet("198.51.100.1", "203.0.113.9", 80);
     let found = trace(&rules, &packet, &locality(&[]));
@@ -341,6 +340,8 @@ fn targets_that_are_not_known() {
     assert!(outcome.doubts.is_empty());
     let goes_on = "*mangle\n-A FORWARD -j TCPMSS --clamp-mss-to-pmtu\nCOMMIT\n";
     first(goes_on, None, &["1: passed, source kept"]);
+    let source = "*nat\n-I POSTROUTING -j SNAT --to-source 10.9.9.9 --random-fully\nCOMMIT\n";
+    first(source, None, &["1: passed, masqueraded"]);
     let ports = "*nat\n-I POSTROUTING -p tcp -j MASQUERADE --to-ports 1024-2048\nCOMMIT\n";
     first(ports, None, &["1: passed, masqueraded"]);
 }
