@@ -64,8 +64,8 @@ pub enum Fate {
     Dropped,
     /// Refused at once: there is no endpoint.
     Rejected,
-    /// Not asked about Services at all: a jump is missing on the way there. Only of a catalog that
-    /// [heeds gaps](super::Catalog::heed_gaps).
+    /// A jump is missing on the way to an endpoint: behind the entrance, or, of a catalog that
+    /// [heeds gaps](super::Catalog::heed_gaps), on the way there.
     Unreachable,
 }
 

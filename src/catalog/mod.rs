@@ -10,6 +10,7 @@
 //! are not needed.
 
 mod asked;
+mod dead_end;
 mod endpoints;
 mod entrance;
 mod missing;

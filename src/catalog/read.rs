@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::dead_end::is_dead_end;
 use super::endpoints::{self, Endpoint, is_endpoint};
 use super::entrance::{Entrance, Fate, Kind, destination_ip, destination_port, refusal};
 use super::port::{Policy, PortName, PortView};
@@ -157,6 +158,14 @@ fn read_chains(view: &mut PortView, rules: &RuleSet) {
         view.chains.insert(name);
     }
     read_dead_ends(view, rules);
+    for entrance in &mut view.entrances {
+        let is_entered = entrance.fate == Fate::Served && entrance.kind != Kind::HealthCheck;
+        if let Some(chain) = entrance.chain.as_deref().filter(|_| is_entered)
+            && is_dead_end(rules, chain)
+        {
+            entrance.fate = Fate::Unreachable;
+        }
+    }
     read_policies(view, rules);
     read_endpoints(view, rules);
     read_source_ranges(view, rules);

@@ -148,8 +148,8 @@ Examples:
 A row is of both families: `3+3` are endpoints of IPv4 and of IPv6. ENDPOINTS are those that traffic
 may go to under any policy, each counted once; LOCAL are those of them on this node, where a policy
 asks for them. If all policies are Local, rules know of no others. Rules do not say which endpoints
-are terminating, and headless Services have no rules. `(unreachable)` is what no built-in chain leads
-to, so that nothing gets there: stderr says which jump is missing.
+are terminating, and headless Services have no rules. `(unreachable)` is what PREROUTING does not lead
+to (stderr says which jump is missing), or what leads on to no endpoint.
 
 JSON and YAML have one entry for each service port and family, sorted: namespace, service, port,
 protocol, family, type, entrances (kind, ip, port, fate, chain), internalTrafficPolicy,

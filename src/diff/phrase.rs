@@ -143,7 +143,7 @@ const fn now(fate: Fate) -> &'static str {
         Fate::Served => "now served",
         Fate::Dropped => "now dropped: no endpoint on this node",
         Fate::Rejected => "now refused: no endpoints",
-        Fate::Unreachable => "now unreachable: a jump is missing",
+        Fate::Unreachable => "now unreachable: no rule leads on to an endpoint",
     }
 }
 
@@ -152,7 +152,7 @@ const fn refused(fate: Fate) -> &'static str {
         Fate::Served => "",
         Fate::Dropped => ", dropped: no endpoint on this node",
         Fate::Rejected => ", refused: no endpoints",
-        Fate::Unreachable => ", unreachable: a jump is missing",
+        Fate::Unreachable => ", unreachable: no rule leads on to an endpoint",
     }
 }
 

@@ -80,3 +80,39 @@ fn a_payload_lacks_no_jumps_in_built_in_chains() {
         [Unreachable, Unreachable],
     );
 }
+
+/// The way to a service port is there, and the way on from it is not.
+#[test]
+fn what_leads_on_to_no_endpoint_serves_nobody() {
+    use Fate::{Served, Unreachable};
+    let after = |edit: &str| {
+        let mut rules = without("");
+        rules.apply(&format!("*nat\n{edit}COMMIT\n")).unwrap();
+        rules
+    };
+    let catalog = Catalog::read(&without(""));
+    let web = catalog.ports.last_key_value().unwrap().1;
+    let chain = |prefix: &str| {
+        let mut chains = web.chains.iter().filter(|chain| chain.starts_with(prefix));
+        chains.next().unwrap().to_string()
+    };
+    let external = chain("KUBE-EXT-");
+    let cut = [Served, Unreachable];
+    for edit in [
+        format!("-F {external}\n"),
+        format!("-I {external} -m comment --comment x -j RETURN\n"),
+        format!("-A {external} -j {external}\n-I {external} -j ACCEPT\n"),
+    ] {
+        check(&after(&edit), Extent::Kernel, &[], cut);
+    }
+    let lost = [Unreachable, Unreachable];
+    let mut flushed = String::new();
+    for chain in &web.chains {
+        if chain.starts_with("KUBE-SEP-") {
+            flushed.extend(["-F ", chain, "\n"]);
+        }
+    }
+    check(&after(&flushed), Extent::Kernel, &[], lost);
+    let some = format!("-I {external} -s 192.0.2.1 -j RETURN\n");
+    check(&after(&some), Extent::Kernel, &[], [Served, Served]);
+}
