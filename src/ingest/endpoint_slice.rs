@@ -67,7 +67,7 @@ pub fn endpoint_slice(
 }
 
 fn family(object: &EndpointSliceObject, findings: &mut Findings<'_>) -> Option<IpFamily> {
-    let text = object.address_type.as_deref().unwrap_or_default();
+    let text = &object.address_type;
     let family = IpFamily::ALL
         .into_iter()
         .find(|family| family.as_str() == text);
@@ -81,8 +81,8 @@ fn family(object: &EndpointSliceObject, findings: &mut Findings<'_>) -> Option<I
 fn service_name(metadata: &Metadata, findings: &mut Findings<'_>) -> Option<ServiceName> {
     const LABEL: &str = "kubernetes.io/service-name";
 
-    let service = metadata.labels.get(LABEL).and_then(Option::as_deref);
-    let service = service.unwrap_or_default();
+    let service = metadata.labels.get(LABEL);
+    let service = service.map_or("", String::as_str);
     let field = format!("metadata.labels[{LABEL}]");
     let is_sound = naming::is_sound(&metadata.namespace, "metadata.namespace", findings)
         && naming::is_present(&metadata.name, "metadata.name", findings)
@@ -94,7 +94,7 @@ fn service_name(metadata: &Metadata, findings: &mut Findings<'_>) -> Option<Serv
 fn trigger(metadata: &Metadata, findings: &mut Findings<'_>) -> Option<SystemTime> {
     const ANNOTATION: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 
-    let text = metadata.annotations.get(ANNOTATION)?.as_deref()?;
+    let text = metadata.annotations.get(ANNOTATION)?;
     let time = text.parse::<jiff::Timestamp>().map(SystemTime::from).ok();
     if time.is_none() {
         findings.note(
@@ -136,9 +136,10 @@ impl Reader<'_, '_> {
             self.findings.note(format!("ports[{index}].port"), problem);
             return None;
         };
-        let protocol = service_port::protocol(object.protocol.as_deref(), || {
-            (format!("ports[{index}].protocol"), &mut *self.findings)
-        })?;
+        let protocol =
+            service_port::protocol(object.protocol.as_deref().unwrap_or_default(), || {
+                (format!("ports[{index}].protocol"), &mut *self.findings)
+            })?;
         Some(SlicePort {
             name: self.interner.intern(name),
             protocol,

@@ -26,6 +26,6 @@ pub use object::{
     ClientIpConfig, Conditions, EndpointObject, EndpointSliceObject, Hints, Ingress,
     LoadBalancerStatus, Metadata, Named, NodeAddress, NodeObject, NodeSpec, NodeStatus,
     ServiceObject, ServicePortObject, ServiceSpec, ServiceStatus, SessionAffinityConfig,
-    SlicePortObject, Taint,
+    SlicePortObject, Taint, Time,
 };
 pub use service::service;

@@ -32,7 +32,7 @@ pub fn node(object: &NodeObject) -> (Node, Vec<Diagnostic>) {
 /// An empty zone is none: no hint can name it.
 fn zone(object: &NodeObject) -> Option<Arc<str>> {
     let labels = &object.metadata.labels;
-    let zone = labels.get("topology.kubernetes.io/zone")?.as_deref()?;
+    let zone = labels.get("topology.kubernetes.io/zone")?.as_str();
     (!zone.is_empty()).then(|| zone.into())
 }
 

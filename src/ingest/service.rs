@@ -39,17 +39,15 @@ pub fn service(
 
 /// Neither headless nor an alias of a host name.
 fn is_proxied(spec: &ServiceSpec) -> bool {
-    let cluster_ip = spec.cluster_ip.as_deref().unwrap_or_default();
-    !matches!(cluster_ip, "" | "None") && spec.type_.as_deref() != Some("ExternalName")
+    !matches!(spec.cluster_ip.as_str(), "" | "None") && spec.type_ != "ExternalName"
 }
 
 fn has_sound_names(object: &ServiceObject, findings: &mut Findings<'_>) -> bool {
     naming::is_sound(&object.metadata.namespace, "metadata.namespace", findings)
         && naming::is_sound(&object.metadata.name, "metadata.name", findings)
         && object.spec.ports.iter().enumerate().all(|(index, port)| {
-            let name = port.name.as_deref().unwrap_or_default();
-            name.is_empty()
-                || naming::is_sound(name, &format!("spec.ports[{index}].name"), findings)
+            port.name.is_empty()
+                || naming::is_sound(&port.name, &format!("spec.ports[{index}].name"), findings)
         })
 }
 
@@ -60,7 +58,7 @@ fn has_sound_names(object: &ServiceObject, findings: &mut Findings<'_>) -> bool 
 /// restore would fail.
 fn cluster_ip(spec: &ServiceSpec, family: IpFamily, findings: &mut Findings<'_>) -> Option<IpAddr> {
     if spec.ip_families.is_empty() {
-        let text = spec.cluster_ip.as_deref().unwrap_or_default();
+        let text = &spec.cluster_ip;
         let ip = parse_ip(text);
         // Said for one family only: it is one field.
         if ip.is_none() && family == IpFamily::V4 {
@@ -100,7 +98,7 @@ impl Written {
             external_ips: external_ips(spec, findings),
             load_balancer_ips: load_balancer_ips(object, findings),
             source_ranges: source_ranges(spec, findings),
-            internal_policy: policy(spec.internal_traffic_policy.as_deref()),
+            internal_policy: policy(spec.internal_traffic_policy.as_deref().unwrap_or_default()),
             external_policy,
             affinity: affinity(spec, findings),
             health_check_node_port: health_check_node_port(spec, external_policy, findings),
@@ -165,7 +163,7 @@ fn external_ips(spec: &ServiceSpec, findings: &mut Findings<'_>) -> Vec<IpAddr> 
 fn load_balancer_ips(object: &ServiceObject, findings: &mut Findings<'_>) -> Vec<IpAddr> {
     let mut ips = Vec::new();
     for (index, ingress) in object.status.load_balancer.ingress.iter().enumerate() {
-        let text = ingress.ip.as_deref().unwrap_or_default();
+        let text = &ingress.ip;
         if text.is_empty() || ingress.ip_mode.as_deref().is_some_and(|mode| mode != "VIP") {
             continue;
         }
@@ -195,9 +193,9 @@ fn source_ranges(spec: &ServiceSpec, findings: &mut Findings<'_>) -> Vec<IpNet> 
     ranges
 }
 
-fn policy(text: Option<&str>) -> TrafficPolicy {
+fn policy(text: &str) -> TrafficPolicy {
     match text {
-        Some("Local") => TrafficPolicy::Local,
+        "Local" => TrafficPolicy::Local,
         _ => TrafficPolicy::Cluster,
     }
 }
@@ -206,11 +204,9 @@ fn policy(text: Option<&str>) -> TrafficPolicy {
 ///
 /// Upstream: pkg/api/v1/service/util.go, `ExternalPolicyLocal`, `ExternallyAccessible` (v1.36)
 fn external_policy(spec: &ServiceSpec) -> TrafficPolicy {
-    match spec.type_.as_deref() {
-        Some("LoadBalancer" | "NodePort") => policy(spec.external_traffic_policy.as_deref()),
-        None | Some("" | "ClusterIP") if !spec.external_ips.is_empty() => {
-            policy(spec.external_traffic_policy.as_deref())
-        }
+    match spec.type_.as_str() {
+        "LoadBalancer" | "NodePort" => policy(&spec.external_traffic_policy),
+        "" | "ClusterIP" if !spec.external_ips.is_empty() => policy(&spec.external_traffic_policy),
         _ => TrafficPolicy::Cluster,
     }
 }
@@ -223,7 +219,7 @@ fn affinity(spec: &ServiceSpec, findings: &mut Findings<'_>) -> Option<Duration>
     /// In seconds: the API's limit, a day.
     const LONGEST: u64 = 86_400;
 
-    if spec.session_affinity.as_deref() != Some("ClientIP") {
+    if spec.session_affinity != "ClientIP" {
         return None;
     }
     let config = spec.session_affinity_config.as_ref();
@@ -250,10 +246,10 @@ fn health_check_node_port(
     external_policy: TrafficPolicy,
     findings: &mut Findings<'_>,
 ) -> Option<Port> {
-    if spec.type_.as_deref() != Some("LoadBalancer") || external_policy != TrafficPolicy::Local {
+    if spec.type_ != "LoadBalancer" || external_policy != TrafficPolicy::Local {
         return None;
     }
-    let number = spec.health_check_node_port.unwrap_or_default();
+    let number = spec.health_check_node_port;
     let port = service_port::number(number);
     if port.is_none() {
         findings.note(

@@ -43,25 +43,24 @@ fn port(
     interner: &mut Interner,
     findings: &mut Findings<'_>,
 ) -> Option<ServicePort> {
-    let name = object.name.as_deref().unwrap_or_default();
-    let protocol = protocol(object.protocol.as_deref(), || {
+    let protocol = protocol(&object.protocol, || {
         (format!("spec.ports[{index}].protocol"), &mut *findings)
     })?;
-    let Some(port) = object.port.and_then(number) else {
+    let Some(port) = number(object.port) else {
         let problem = match object.port {
-            Some(port) => format!("{port} is no port; the port is skipped"),
-            None => "is missing; the port is skipped".to_owned(),
+            0 => "is missing; the port is skipped".to_owned(),
+            port => format!("{port} is no port; the port is skipped"),
         };
         findings.note(format!("spec.ports[{index}].port"), problem);
         return None;
     };
-    let node_port = object.node_port.filter(|&number| number != 0);
+    let node_port = Some(object.node_port).filter(|&number| number != 0);
     if let Some(bad) = node_port.filter(|&node_port| number(node_port).is_none()) {
         let problem = format!("{bad} is no port; the port has no node port");
         findings.note(format!("spec.ports[{index}].nodePort"), problem);
     }
     Some(ServicePort {
-        name: interner.intern(name),
+        name: interner.intern(&object.name),
         protocol,
         port,
         node_port: node_port.and_then(number),
@@ -70,10 +69,10 @@ fn port(
 
 /// The protocol written, TCP if none is. `place` says where it stands, should it be unknown.
 pub(super) fn protocol<'a, 'b: 'a>(
-    text: Option<&str>,
+    text: &str,
     place: impl FnOnce() -> (String, &'a mut Findings<'b>),
 ) -> Option<Protocol> {
-    let text = text.filter(|text| !text.is_empty()).unwrap_or("TCP");
+    let text = if text.is_empty() { "TCP" } else { text };
     let protocol = Protocol::from_api(text);
     if protocol.is_none() {
         let (field, findings) = place();

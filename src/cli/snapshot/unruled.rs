@@ -60,7 +60,7 @@ pub(in crate::cli) fn of_config(config: &RenderConfig) -> anyhow::Result<Option<
     let headless = manifests.headless.iter();
     let headless = headless.map(|one| of(one, WithoutRules::Headless));
     let aliases = manifests.services.iter();
-    let aliases = aliases.filter(|one| one.spec.type_.as_deref() == Some("ExternalName"));
+    let aliases = aliases.filter(|one| one.spec.type_ == "ExternalName");
     let aliases = aliases.map(|one| of(one, WithoutRules::ExternalName));
     Ok(Some(headless.chain(aliases).collect()))
 }

@@ -344,7 +344,7 @@ fn bad_ports_do_not_cost_the_good_ones() {
         &[
             "spec.ports[0].port: 70000 is no port; the port is skipped",
             "spec.ports[1].port: is missing; the port is skipped",
-            "spec.ports[2].port: 0 is no port; the port is skipped",
+            "spec.ports[2].port: is missing; the port is skipped",
             "spec.ports[3].protocol: `tcp` is no protocol; the port is skipped",
             "spec.ports[4].nodePort: -5 is no port; the port has no node port",
         ],

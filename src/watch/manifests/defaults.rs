@@ -32,7 +32,7 @@ pub(super) fn slice_ports(object: &mut EndpointSliceObject) {
 /// The addresses that were written, which no other Service may get.
 pub(super) fn written_ips<'a>(specs: impl Iterator<Item = &'a ServiceSpec>) -> HashSet<IpAddr> {
     specs
-        .flat_map(|spec| spec.cluster_ips.iter().chain(&spec.cluster_ip))
+        .flat_map(|spec| spec.cluster_ips.iter().chain([&spec.cluster_ip]))
         .filter_map(|text| parse_ip(text))
         .collect()
 }
@@ -43,10 +43,10 @@ pub(super) fn cluster_ips(object: &mut Arc<ServiceObject>, allocator: &mut Alloc
     let spec = &object.spec;
     let mut ips = spec.cluster_ips.clone();
     if ips.is_empty() {
-        ips.extend(spec.cluster_ip.clone().filter(|ip| !ip.is_empty()));
+        ips.extend(Some(spec.cluster_ip.clone()).filter(|ip| !ip.is_empty()));
     }
     let is_headless = ips.first().is_some_and(|ip| ip == "None");
-    if is_headless || spec.type_.as_deref() == Some("ExternalName") {
+    if is_headless || spec.type_ == "ExternalName" {
         return true;
     }
     let families = families(spec, &ips);
@@ -58,10 +58,10 @@ pub(super) fn cluster_ips(object: &mut Arc<ServiceObject>, allocator: &mut Alloc
         is_complete &= ip.is_some();
         ips.push(ip.map(|ip| ip.to_string()).unwrap_or_default());
     }
-    if ips != spec.cluster_ips || families != spec.ip_families || spec.cluster_ip.is_none() {
+    if ips != spec.cluster_ips || families != spec.ip_families || spec.cluster_ip.is_empty() {
         let spec = &mut Arc::make_mut(object).spec;
         // A Service without the first address has none.
-        spec.cluster_ip = ips.first().cloned();
+        spec.cluster_ip = ips.first().cloned().unwrap_or_default();
         spec.cluster_ips = ips;
         spec.ip_families = families;
     }

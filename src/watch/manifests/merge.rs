@@ -131,7 +131,7 @@ pub(super) fn merge<'a>(
 }
 
 fn is_headless(service: &ServiceObject) -> bool {
-    service.spec.cluster_ip.as_deref() == Some("None")
+    service.spec.cluster_ip == "None"
 }
 
 /// Left-out Services keep their addresses: another proxy may serve them.

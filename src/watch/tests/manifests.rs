@@ -93,7 +93,7 @@ fn fields_may_come_in_any_order() {
     let text = "spec: {clusterIP: 10.0.0.1, ports: [{port: 80}]}\nmetadata:\n  name: a\n  \
                 namespace: shop\nkind: Service\napiVersion: v1\n";
     let manifests = check(&[("a.yaml", text)], &["shop/a=10.0.0.1"]);
-    assert_eq!(manifests.services[0].spec.ports[0].port, Some(80));
+    assert_eq!(manifests.services[0].spec.ports[0].port, 80);
     let text = "kind: Service\nmetadata: {name: a}\nspec: {clusterIP: 10.0.0.1}\n";
     check(&[("a.yaml", text)], &["default/a=10.0.0.1"]);
 }
@@ -228,7 +228,7 @@ fn addresses_are_given_by_family_and_kept() {
         let manifests = load_files(&[("a.yaml", &service("a", spec))]).unwrap();
         let spec = &manifests.services[0].spec;
         assert_eq!(spec.ip_families, families);
-        assert_eq!(spec.cluster_ip.as_ref(), spec.cluster_ips.first());
+        assert_eq!(Some(&spec.cluster_ip), spec.cluster_ips.first());
         let ranges = options().service_ranges;
         for (ip, family) in spec.cluster_ips.iter().zip(families) {
             let ip: std::net::IpAddr = ip.parse().unwrap();
@@ -271,7 +271,7 @@ fn neighbors_do_not_move_addresses() {
     let crowded = load_files(&[("a.yaml", &with)]).unwrap();
     assert_eq!(services(&alone)[0], services(&crowded)[1]);
     // Unless somebody else was given the address in writing.
-    let ip = alone.services[0].spec.cluster_ip.clone().unwrap();
+    let ip = alone.services[0].spec.cluster_ip.clone();
     let with = format!(
         "{}---\n{}",
         service("z", &format!("clusterIP: {ip}")),

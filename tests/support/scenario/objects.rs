@@ -36,14 +36,14 @@ pub(crate) fn service(words: &[String]) -> Result<ServiceObject, String> {
 }
 
 fn set_service(object: &mut ServiceObject, key: &str, value: &str) -> Result<(), String> {
-    let text = Some(value.to_owned());
+    let text = value.to_owned();
     let spec = &mut object.spec;
     match key {
         "type" => spec.type_ = text,
         "cluster" => spec.cluster_ip = text,
         "clusters" => {
             spec.cluster_ips = value.split(',').map(str::to_owned).collect();
-            spec.cluster_ip = spec.cluster_ips.first().cloned();
+            spec.cluster_ip = spec.cluster_ips.first().cloned().unwrap_or_default();
             let family = |ip: &String| family(ip).as_str().to_owned();
             spec.ip_families = spec.cluster_ips.iter().map(family).collect();
         }
@@ -52,20 +52,20 @@ fn set_service(object: &mut ServiceObject, key: &str, value: &str) -> Result<(),
         "lb" => {
             let (ip, mode) = value.split_once('/').unwrap_or((value, ""));
             object.status.load_balancer.ingress.push(Ingress {
-                ip: Some(ip.to_owned()),
+                ip: ip.to_owned(),
                 ip_mode: (!mode.is_empty()).then(|| mode.to_owned()),
             });
         }
         "range" => spec.load_balancer_source_ranges.push(value.to_owned()),
         "external-policy" => spec.external_traffic_policy = text,
-        "internal-policy" => spec.internal_traffic_policy = text,
+        "internal-policy" => spec.internal_traffic_policy = Some(text),
         "affinity" => {
-            spec.session_affinity = Some("ClientIP".to_owned());
+            "ClientIP".clone_into(&mut spec.session_affinity);
             let timeout_seconds = Some(number(value)?);
             let client_ip = Some(ClientIpConfig { timeout_seconds });
             spec.session_affinity_config = Some(SessionAffinityConfig { client_ip });
         }
-        "health-check" => spec.health_check_node_port = Some(number(value)?),
+        "health-check" => spec.health_check_node_port = number(value)?,
         _ => return Err("no such field".to_owned()),
     }
     Ok(())
@@ -77,10 +77,10 @@ fn service_port(text: &str) -> Result<ServicePortObject, String> {
     let name = parts.next().unwrap_or_default().to_owned();
     let (port, protocol) = port_and_protocol(parts.next().ok_or("NAME:PORT is needed")?)?;
     Ok(ServicePortObject {
-        name: Some(name),
-        protocol,
-        port: Some(port),
-        node_port: parts.next().map(number).transpose()?,
+        name,
+        protocol: protocol.unwrap_or_default(),
+        port,
+        node_port: parts.next().map_or(Ok(0), number)?,
     })
 }
 
@@ -101,19 +101,19 @@ pub(crate) fn endpoints(words: &[String]) -> Result<EndpointSliceObject, String>
     object
         .metadata
         .labels
-        .insert(SERVICE_NAME.to_owned(), Some(service));
+        .insert(SERVICE_NAME.to_owned(), service);
     for word in rest {
         match word.split_once('=') {
             Some(("slice", name)) => name.clone_into(&mut object.metadata.name),
-            Some(("type", text)) => object.address_type = Some(text.to_owned()),
+            Some(("type", text)) => text.clone_into(&mut object.address_type),
             Some(("port", text)) => object.ports.push(slice_port(text)?),
             _ => object.endpoints.push(endpoint(word)?),
         }
     }
-    if object.address_type.is_none() {
+    if object.address_type.is_empty() {
         let first = object.endpoints.first().and_then(|e| e.addresses.first());
         let family = first.map_or(IpFamily::V4, |ip| family(ip));
-        object.address_type = Some(family.as_str().to_owned());
+        family.as_str().clone_into(&mut object.address_type);
     }
     Ok(object)
 }
@@ -183,9 +183,8 @@ pub(crate) fn node(words: &[String], family: IpFamily) -> Result<NodeObject, Str
             Some(("ip", ip)) => address("InternalIP", ip),
             Some(("external-ip", ip)) => address("ExternalIP", ip),
             Some(("zone", zone)) => {
-                let zone = Some(zone.to_owned());
                 let label = "topology.kubernetes.io/zone".to_owned();
-                node.metadata.labels.insert(label, zone);
+                node.metadata.labels.insert(label, zone.to_owned());
             }
             Some(("pod-cidr", cidr)) => node.spec.pod_cidrs.push(cidr.to_owned()),
             _ => return Err(format!("`{word}` is nothing known")),

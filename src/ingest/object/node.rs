@@ -1,0 +1,80 @@
+//! A Node, as the API has it: the larger part, its conditions and images, is not read.
+//!
+//! Apart from what it [means](crate::ingest::node()) for rules and health.
+
+use prost::Message;
+use serde::Deserialize;
+
+use super::metadata::Metadata;
+use super::or_default;
+
+/// `v1` Node.
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[cfg_attr(test, derive(serde::Serialize))]
+#[serde(default)]
+pub struct NodeObject {
+    /// Name and topology labels.
+    #[serde(deserialize_with = "or_default")]
+    #[prost(message, required, tag = 1)]
+    pub metadata: Metadata,
+    /// Pod networks and taints.
+    #[serde(deserialize_with = "or_default")]
+    #[prost(message, required, tag = 2)]
+    pub spec: NodeSpec,
+    /// Addresses.
+    #[serde(deserialize_with = "or_default")]
+    #[prost(message, required, tag = 3)]
+    pub status: NodeStatus,
+}
+
+/// `spec` of a Node.
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[cfg_attr(test, derive(serde::Serialize))]
+#[serde(default)]
+pub struct NodeSpec {
+    /// One per family.
+    #[serde(rename = "podCIDRs", deserialize_with = "or_default")]
+    #[prost(string, repeated, tag = 7)]
+    pub pod_cidrs: Vec<String>,
+    /// Taints.
+    #[serde(deserialize_with = "or_default")]
+    #[prost(message, repeated, tag = 5)]
+    pub taints: Vec<Taint>,
+}
+
+/// `spec.taints[]`.
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[cfg_attr(test, derive(serde::Serialize))]
+#[serde(default)]
+pub struct Taint {
+    /// The key; effect and value do not matter here.
+    #[serde(deserialize_with = "or_default")]
+    #[prost(string, tag = 1)]
+    pub key: String,
+}
+
+/// `status` of a Node.
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[cfg_attr(test, derive(serde::Serialize))]
+#[serde(default)]
+pub struct NodeStatus {
+    /// Addresses of all types.
+    #[serde(deserialize_with = "or_default")]
+    #[prost(message, repeated, tag = 5)]
+    pub addresses: Vec<NodeAddress>,
+}
+
+/// `status.addresses[]`.
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[cfg_attr(test, derive(serde::Serialize))]
+#[serde(default)]
+pub struct NodeAddress {
+    /// `InternalIP`, `ExternalIP`, `Hostname` and others.
+    #[serde(rename = "type", deserialize_with = "or_default")]
+    #[prost(string, tag = 1)]
+    pub type_: String,
+    /// An address or a host name.
+    #[serde(deserialize_with = "or_default")]
+    #[prost(string, tag = 2)]
+    pub address: String,
+}
