@@ -17,7 +17,7 @@ use crate::net::{IpFamily, PerFamily};
 use crate::render::{ExternalIps, LocalhostNodePorts, MasqueradePolicy, Options};
 use crate::rules::Backend;
 use crate::sync::{PacerOptions, Surroundings};
-use crate::watch::api::ApiOptions;
+use crate::watch::api::{ApiOptions, Encoding};
 
 /// The meaning of `run`'s flags, and of the file that they name.
 pub fn run(args: &RunArgs, file: Option<&ConfigFile>, host_name: &str) -> Result<Config, Unusable> {
@@ -237,6 +237,7 @@ fn objects(
         return Some(Source::Cluster(ApiOptions {
             kubeconfig: Some(kubeconfig.into()).filter(|_| !kubeconfig.is_empty()),
             master: args.master.clone().filter(|master| !master.is_empty()),
+            encoding: Encoding::default(),
         }));
     };
     let flag = "manifests-service-cidr";

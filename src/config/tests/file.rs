@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::*;
 use crate::render::{ExternalIps, LocalhostNodePorts, MasqueradePolicy};
 use crate::sync::{Gap, LocalMode, NodePortSource};
-use crate::watch::api::ApiOptions;
+use crate::watch::api::{ApiOptions, Encoding};
 
 const KUBEADM: &str = include_str!("../../../tests/config/kubeadm.yaml");
 const KIND: &str = include_str!("../../../tests/config/kind.yaml");
@@ -44,6 +44,7 @@ fn what_kubeadm_leaves_zero_or_null_is_the_default() {
     let cluster = Source::Cluster(ApiOptions {
         kubeconfig: Some("/var/lib/kube-proxy/kubeconfig.conf".into()),
         master: None,
+        encoding: Encoding::Protobuf,
     });
     assert_eq!(config.rules.source, cluster);
 }

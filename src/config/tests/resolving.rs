@@ -9,7 +9,7 @@ use super::*;
 use crate::net::IpFamily;
 use crate::render::{LocalhostNodePorts, MasqueradePolicy, PartialRestore};
 use crate::sync::{Gap, LocalMode, NodePortSource};
-use crate::watch::api::ApiOptions;
+use crate::watch::api::{ApiOptions, Encoding};
 
 fn good(flags: &str) -> Config {
     configured(flags).unwrap_or_else(|error| panic!("{flags}: {error}"))
@@ -260,6 +260,7 @@ fn objects_come_from_a_cluster_or_from_files() {
         Source::Cluster(ApiOptions {
             kubeconfig: kubeconfig.map(Into::into),
             master: master.map(Into::into),
+            encoding: Encoding::Protobuf,
         })
     };
     assert_eq!(source(""), cluster(None, None));
@@ -290,6 +291,7 @@ fn an_empty_kubeconfig_or_master_is_none() {
     let nothing = Source::Cluster(ApiOptions {
         kubeconfig: None,
         master: None,
+        encoding: Encoding::Protobuf,
     });
     assert_eq!(good("--kubeconfig= --master=").rules.source, nothing);
 }

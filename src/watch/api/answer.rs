@@ -9,11 +9,12 @@ use http::header::{ACCEPT, ACCEPT_ENCODING, RETRY_AFTER};
 use http::{HeaderMap, Request};
 use http_body_util::BodyExt;
 use kube::client::Body;
-use serde::Deserialize;
 use tokio::time::timeout;
 
 use super::client::ApiServer;
+use super::encoding::{Asked, Encoding};
 use super::error::ApiError;
+use super::status::Status;
 
 /// How long a server may think before the headers, and between two pieces of a list. Its own
 /// limit for requests that are not watches is 60 s.
@@ -25,19 +26,28 @@ const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(60);
 /// Error bodies are a few hundred bytes; more than this is someone's web page.
 const LONGEST_ERROR: usize = 64 * 1024;
 
-/// Characters of a server's message that go into ours.
-const LONGEST_MESSAGE: usize = 300;
-
 /// A body whose status was 200.
 pub(super) struct Answer {
     body: Body,
+    encoding: Encoding,
 }
 
 impl Answer {
-    /// Sends a GET and waits for its headers.
-    pub(super) async fn to(server: &ApiServer, uri: &str) -> Result<Self, ApiError> {
+    /// Sends a GET and waits for its headers. A server that refuses what objects are to be
+    /// encoded as is asked for JSON.
+    pub(super) async fn to(server: &ApiServer, asked: Asked, uri: &str) -> Result<Self, ApiError> {
+        let encoding = server.encoding();
+        match Self::try_to(server, encoding.accept(asked), uri).await {
+            Err(error) if encoding != Encoding::Json && error.is_about_the_encoding() => {
+                Self::try_to(server, Encoding::Json.accept(asked), uri).await
+            }
+            answer => answer,
+        }
+    }
+
+    async fn try_to(server: &ApiServer, accept: &'static str, uri: &str) -> Result<Self, ApiError> {
         let request = Request::get(uri)
-            .header(ACCEPT, "application/json")
+            .header(ACCEPT, accept)
             .header(ACCEPT_ENCODING, "identity")
             .body(Body::empty())
             .map_err(|error| ApiError::Connection(error.into()))?;
@@ -46,19 +56,19 @@ impl Answer {
             .map_err(|_| ApiError::Silent(PATIENCE))?
             .map_err(|error| ApiError::Connection(error.into()))?;
         let (parts, body) = response.into_parts();
-        let answer = Self { body };
+        let encoding = Encoding::of(&parts.headers);
+        let answer = Self { body, encoding };
         if parts.status.is_success() {
             return Ok(answer);
         }
-        let body = answer.beginning().await;
-        let mut status: Status = serde_json::from_slice(&body).unwrap_or_default();
-        if status.message.is_empty() {
-            String::from_utf8_lossy(&body)
-                .trim()
-                .clone_into(&mut status.message);
-        }
-        status.code = parts.status.as_u16();
+        let code = parts.status.as_u16();
+        let status = Status::of_body(code, encoding, answer.beginning().await);
         Err(status.into_error(retry_after(&parts.headers)))
+    }
+
+    /// What the body is in.
+    pub(super) fn encoding(&self) -> Encoding {
+        self.encoding
     }
 
     /// The next piece, or `None` at the orderly end.
@@ -90,31 +100,6 @@ impl Answer {
             }
         }
         body
-    }
-}
-
-/// The API's `Status`, as the body of an error or as the object of an ERROR event.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Status {
-    code: u16,
-    reason: String,
-    message: String,
-}
-
-impl Status {
-    pub(super) fn into_error(self, retry_after: Option<Duration>) -> ApiError {
-        let message: String = self.message.chars().take(LONGEST_MESSAGE).collect();
-        // The code of a status may be absent inside a stream; the reason is not.
-        if self.code == 410 || matches!(self.reason.as_str(), "Expired" | "Gone") {
-            return ApiError::Expired { message };
-        }
-        ApiError::Status {
-            code: self.code,
-            reason: self.reason,
-            message,
-            retry_after,
-        }
     }
 }
 

@@ -12,6 +12,7 @@ use http::Uri;
 use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError, NamedCluster};
 use kube::{Client, Config};
 
+use super::encoding::Encoding;
 use super::transport;
 
 /// Where to find the API server. Any combination is legal.
@@ -21,6 +22,8 @@ pub struct ApiOptions {
     pub kubeconfig: Option<PathBuf>,
     /// Overrides the address of the server; enough alone if that needs no credentials.
     pub master: Option<String>,
+    /// What it is asked to encode objects as.
+    pub encoding: Encoding,
 }
 
 /// A server to ask. Cheap to clone; connects with the first request and again when it must.
@@ -28,18 +31,27 @@ pub struct ApiOptions {
 pub struct ApiServer {
     client: Client,
     address: String,
+    encoding: Encoding,
 }
 
 impl ApiServer {
     /// Wraps a client; `address` is for messages only.
-    pub fn new(client: Client, address: impl Into<String>) -> Self {
-        let address = address.into();
-        Self { client, address }
+    pub fn new(client: Client, address: impl Into<String>, encoding: Encoding) -> Self {
+        Self {
+            client,
+            address: address.into(),
+            encoding,
+        }
     }
 
     /// For requests other than lists and watches.
     pub fn client(&self) -> &Client {
         &self.client
+    }
+
+    /// What it is asked for; what it answers in is its choice.
+    pub(super) fn encoding(&self) -> Encoding {
+        self.encoding
     }
 
     /// As it is named in messages.
@@ -95,7 +107,7 @@ pub async fn connect(options: &ApiOptions) -> Result<ApiServer, ConnectError> {
         tracing::warn!(server = %address, "proxies are not supported: connecting directly");
     }
     match transport::client(config) {
-        Ok(client) => Ok(ApiServer::new(client, address)),
+        Ok(client) => Ok(ApiServer::new(client, address, options.encoding)),
         Err(source) => Err(ConnectError::Credentials { address, source }),
     }
 }

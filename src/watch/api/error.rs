@@ -53,6 +53,11 @@ impl ApiError {
         }
     }
 
+    /// Whether the server can't say it in any of the encodings that were asked for.
+    pub(super) fn is_about_the_encoding(&self) -> bool {
+        matches!(self.status(), Some(406 | 415))
+    }
+
     /// Whether the server was there and did not like the answerable part of the request.
     pub(super) fn status(&self) -> Option<u16> {
         match self {

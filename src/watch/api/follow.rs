@@ -14,13 +14,14 @@ use super::answer::PATIENCE;
 use super::backoff::Backoff;
 use super::client::ApiServer;
 use super::error::{ApiError, chain, malformed};
+use super::event::Event;
 use super::kind::{Kind, Selector};
 use super::object::{Object, ObjectName, Undecodable};
 use super::outage::Outage;
 use super::page::{Pages, Paging};
 use super::position::{Haste, Position};
 use super::sink::{Notice, Sink};
-use super::watch::{Event, Watch};
+use super::watch::Watch;
 use crate::watch::Observed;
 
 /// Watches end after this to twice this, so that clients spread over servers again.

@@ -4,14 +4,13 @@
 
 use std::marker::PhantomData;
 
-use serde::de::DeserializeOwned;
-
 use crate::ingest::{EndpointSliceObject, Metadata, NodeObject, ServiceObject};
 
 use super::object::ObjectName;
+use super::raw::Spoken;
 
 /// A kind of object of the API.
-pub trait Kind: DeserializeOwned + Default + Send + Sync + 'static {
+pub trait Kind: Spoken + 'static {
     /// As messages spell it.
     const NAME: &'static str;
     /// The collection of all namespaces.

@@ -5,6 +5,9 @@
 //! `kube::runtime`, because there one unreadable object fails the whole list it is part of, and
 //! because a retry there counts as a success and so never waits longer than the first one.
 //!
+//! What is read comes as JSON or as protobuf, and is told apart in `raw` for one object, in
+//! `event` and `page` for what objects come in, and in `message` for where a message ends.
+//!
 //! # Source
 //!
 //! Upstream: k8s.io/client-go/tools/cache/reflector.go (v1.36)
@@ -12,26 +15,35 @@
 mod answer;
 mod backoff;
 mod client;
+mod encoding;
+mod envelope;
 mod error;
+mod event;
 mod follow;
+mod frame;
 mod kind;
 mod line;
 mod list;
+mod message;
 mod object;
 mod outage;
 mod page;
 mod position;
+mod raw;
 mod request;
 mod sink;
+mod status;
 mod transport;
 mod watch;
 
 pub use client::{ApiOptions, ApiServer, ConnectError, connect};
+pub use encoding::Encoding;
 pub use error::ApiError;
 pub use follow::follow;
 pub use kind::{Kind, Selector};
 pub use list::{Found, Snapshot, list, snapshot};
 pub use object::{ObjectName, Undecodable};
+pub use raw::Spoken;
 pub use sink::{Notice, Sink};
 
 #[cfg(test)]

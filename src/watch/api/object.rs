@@ -1,4 +1,4 @@
-//! An object from its JSON, or at least its name.
+//! An object from the wire, or at least its name.
 //!
 //! Apart because this is where one bad object is kept from spoiling the others.
 
@@ -6,8 +6,10 @@ use std::fmt;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use tower::BoxError;
 
 use super::kind::Kind;
+use super::raw::Raw;
 
 /// Namespace and name; the namespace of a Node is empty.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -34,7 +36,7 @@ pub struct Undecodable {
     /// Which one; empty if not even that can be read.
     pub name: ObjectName,
     /// Why.
-    pub source: serde_json::Error,
+    pub source: BoxError,
 }
 
 /// What a list or a watch said about one object.
@@ -46,27 +48,40 @@ pub(super) struct Object<K> {
 
 impl<K: Kind> Object<K> {
     /// Never fails: what can't be read is part of the result.
-    pub(super) fn read(raw: &RawValue) -> Self {
-        match serde_json::from_str::<K>(raw.get()) {
+    pub(super) fn read(raw: &Raw<'_>) -> Self {
+        match raw.read::<K>() {
             Ok(object) => Self {
                 resource_version: object.metadata().resource_version.clone(),
                 state: Ok(object),
             },
-            Err(source) => Self::unreadable(raw, source),
+            Err((partial, source)) => {
+                let (name, resource_version) = match raw {
+                    Raw::Json(raw) => identity(raw),
+                    Raw::Protobuf(_) => {
+                        let metadata = partial.metadata();
+                        let namespace = metadata.namespace.clone();
+                        let name = metadata.name.clone();
+                        let name = ObjectName { namespace, name };
+                        (name, metadata.resource_version.clone())
+                    }
+                };
+                Self {
+                    resource_version,
+                    state: Err(Undecodable { name, source }),
+                }
+            }
         }
     }
+}
 
-    fn unreadable(raw: &RawValue, source: serde_json::Error) -> Self {
-        let Stub { metadata } = serde_json::from_str(raw.get()).unwrap_or_default();
-        let name = ObjectName {
-            namespace: text(metadata.namespace),
-            name: text(metadata.name),
-        };
-        Self {
-            resource_version: text(metadata.resource_version),
-            state: Err(Undecodable { name, source }),
-        }
-    }
+/// Name and resource version of an object that can't be read otherwise.
+fn identity(raw: &RawValue) -> (ObjectName, String) {
+    let Stub { metadata } = serde_json::from_str(raw.get()).unwrap_or_default();
+    let name = ObjectName {
+        namespace: text(metadata.namespace),
+        name: text(metadata.name),
+    };
+    (name, text(metadata.resource_version))
 }
 
 fn text(raw: Option<&RawValue>) -> String {

@@ -1,18 +1,22 @@
 //! Lists in pages.
 //!
-//! Apart because a page is held whole, as text, while its objects are read one by one.
+//! Apart because a page is held whole, as it came, while its objects are read one by one.
 
 use bytes::Bytes;
+use prost::Message;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::answer::{Answer, PATIENCE};
 use super::client::ApiServer;
+use super::encoding::{Asked, Encoding};
+use super::envelope;
 use super::error::ApiError;
 use super::kind::{Kind, Selector};
+use super::raw::Raw;
 use super::request;
 
-/// Objects in a page. A page is in memory as text: at 2 KiB an object, half a megabyte. Larger
+/// Objects in a page. A page is in memory as it came: at 2 KiB an object, half a megabyte. Larger
 /// ones cost memory, smaller ones requests to a server that all nodes ask at the same time.
 const PAGE_SIZE: u32 = 250;
 
@@ -44,19 +48,22 @@ impl<'a, K: Kind> Pages<'a, K> {
         }
     }
 
-    /// The next page as text.
+    /// The next page as it came.
     pub(super) async fn next(&self) -> Result<Page, ApiError> {
         let limit = match self.paging {
             Paging::Pages => Some(PAGE_SIZE),
             Paging::Whole => None,
         };
         let uri = request::list(self.selector, limit, self.resume.as_deref());
-        let mut answer = Answer::to(self.server, &uri).await?;
+        let mut answer = Answer::to(self.server, Asked::List, &uri).await?;
         let mut body = Vec::new();
         while let Some(piece) = answer.piece(PATIENCE).await? {
             body.extend_from_slice(&piece);
         }
-        Ok(Page(body.into()))
+        Ok(Page {
+            body: body.into(),
+            encoding: answer.encoding(),
+        })
     }
 
     /// Moves past a page. Returns the resource version of the list if that was the last page.
@@ -78,34 +85,67 @@ impl<'a, K: Kind> Pages<'a, K> {
 }
 
 /// One page, unread.
-pub(super) struct Page(Bytes);
+pub(super) struct Page {
+    body: Bytes,
+    encoding: Encoding,
+}
 
 impl Page {
-    /// Where its objects begin and end. Fails only if the text is no list at all.
+    /// Where its objects begin and end. Fails only if the body is no list at all.
     pub(super) fn contents(&self) -> Result<Contents<'_>, ApiError> {
-        serde_json::from_slice(&self.0).map_err(|error| ApiError::Connection(error.into()))
+        match self.encoding {
+            Encoding::Json => {
+                let Text { metadata, items } = serde_json::from_slice(&self.body)
+                    .map_err(|error| ApiError::Connection(error.into()))?;
+                let items = items.unwrap_or_default();
+                let objects = items.into_iter().map(Raw::Json).collect();
+                Ok(Contents { metadata, objects })
+            }
+            Encoding::Protobuf => {
+                let List { metadata, items } = List::decode(envelope::open(self.body.clone())?)
+                    .map_err(|error| ApiError::Connection(error.into()))?;
+                let objects = items.into_iter().map(Raw::Protobuf).collect();
+                Ok(Contents { metadata, objects })
+            }
+        }
     }
 }
 
-/// A page with every object still as text.
-#[derive(Deserialize)]
+/// A page with every object still unread.
 pub(super) struct Contents<'a> {
+    metadata: ListMetadata,
+    objects: Vec<Raw<'a>>,
+}
+
+impl<'a> Contents<'a> {
+    pub(super) fn objects(&self) -> &[Raw<'a>] {
+        &self.objects
+    }
+}
+
+#[derive(Deserialize)]
+struct Text<'a> {
     #[serde(default)]
     metadata: ListMetadata,
     #[serde(borrow, default)]
     items: Option<Vec<&'a RawValue>>,
 }
 
-impl<'a> Contents<'a> {
-    pub(super) fn objects(&self) -> impl Iterator<Item = &'a RawValue> + use<'a, '_> {
-        self.items.iter().flatten().copied()
-    }
+/// `ServiceList` and its like: the bytes of the items stay where they are.
+#[derive(Clone, PartialEq, Message)]
+struct List {
+    #[prost(message, required, tag = 1)]
+    metadata: ListMetadata,
+    #[prost(bytes = "bytes", repeated, tag = 2)]
+    items: Vec<Bytes>,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct ListMetadata {
+    #[prost(string, optional, tag = 2)]
     resource_version: Option<String>,
+    #[prost(string, optional, tag = 3)]
     #[serde(rename = "continue")]
     resume: Option<String>,
 }

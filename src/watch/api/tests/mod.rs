@@ -2,6 +2,7 @@
 
 mod failures;
 mod lists;
+mod protobuf;
 mod pure;
 mod script;
 mod watches;

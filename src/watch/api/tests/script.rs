@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{Request, Response};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
@@ -15,14 +16,18 @@ use kube::client::Body;
 use tokio::time::{sleep, timeout};
 use tower::BoxError;
 
-use super::super::{ApiError, ApiServer, Kind, Notice, Selector, Sink, follow};
+use super::super::{ApiError, ApiServer, Encoding, Kind, Notice, Selector, Sink, follow};
 use crate::ingest::ServiceObject;
 use crate::watch::Observed;
+
+/// As servers write it; the parameter is on streams only, but nobody looks at it.
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf;stream=watch";
 
 /// A part of a body.
 #[derive(Clone)]
 pub(super) enum Piece {
     Text(String),
+    Bytes(Vec<u8>),
     Wait(Duration),
     /// The connection breaks.
     Break,
@@ -38,6 +43,8 @@ pub(super) enum Reply {
     /// Headers never come.
     Mute,
     Answer(u16, Vec<Piece>),
+    /// The same, and its headers say that it is protobuf.
+    Protobuf(u16, Vec<Piece>),
 }
 
 /// A body that stays open after these lines.
@@ -116,18 +123,19 @@ pub(super) fn server(script: Vec<Reply>) -> (ApiServer, Transcript) {
         log.lock().unwrap().push(summary(&request));
         let reply = script.lock().unwrap().pop_front().unwrap_or(Reply::Mute);
         async move {
-            let (code, pieces) = match reply {
+            let (code, kind, pieces) = match reply {
                 Reply::Refuse => return Err(BoxError::from("connection refused")),
                 Reply::Mute => std::future::pending().await,
-                Reply::Answer(code, pieces) => (code, pieces),
+                Reply::Answer(code, pieces) => (code, "application/json", pieces),
+                Reply::Protobuf(code, pieces) => (code, PROTOBUF, pieces),
             };
             let frames = futures::stream::unfold(VecDeque::from(pieces), frame);
-            let response = Response::builder().status(code);
+            let response = Response::builder().status(code).header(CONTENT_TYPE, kind);
             Ok(response.body(StreamBody::new(frames).boxed_unsync())?)
         }
     });
     (
-        ApiServer::new(Client::new(service, "default"), "test"),
+        ApiServer::new(Client::new(service, "default"), "test", Encoding::Protobuf),
         transcript,
     )
 }
@@ -138,6 +146,7 @@ async fn frame(
     loop {
         match pieces.pop_front()? {
             Piece::Text(text) => return Some((Ok(Frame::data(text.into())), pieces)),
+            Piece::Bytes(bytes) => return Some((Ok(Frame::data(bytes.into())), pieces)),
             Piece::Wait(time) => sleep(time).await,
             Piece::Break => return Some((Err("connection reset".into()), VecDeque::new())),
             Piece::Hang => std::future::pending().await,
@@ -145,7 +154,7 @@ async fn frame(
     }
 }
 
-/// `watch`, `watch after=5`, `list limit=250 continue=x`.
+/// `watch`, `watch after=5`, `list limit=250 continue=x`; `as json` where protobuf is no choice.
 fn summary(request: &Request<Body>) -> String {
     let query = request.uri().query().unwrap_or_default();
     let value = |key: &str| {
@@ -172,6 +181,12 @@ fn summary(request: &Request<Body>) -> String {
         if let Some(value) = value(key) {
             text.extend([" ", name, "=", value]);
         }
+    }
+    match (verb, request.headers()[ACCEPT].to_str().unwrap()) {
+        (_, "application/json") => text.push_str(" as json"),
+        ("watch", "application/vnd.kubernetes.protobuf;stream=watch,application/json")
+        | ("list", "application/vnd.kubernetes.protobuf,application/json") => {}
+        (_, other) => panic!("{other}"),
     }
     text
 }

@@ -1,0 +1,42 @@
+//! A part of a body that is not read yet, in whichever encoding it came.
+//!
+//! Apart so that the two encodings meet here, and lists, events and objects know neither.
+
+use bytes::Bytes;
+use prost::Message;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+use tower::BoxError;
+
+/// What can be read in both encodings. Trimmed to what is used: the rest is skipped unread.
+pub trait Spoken: DeserializeOwned + Message + Default {}
+
+impl<T: DeserializeOwned + Message + Default> Spoken for T {}
+
+/// One object, unread.
+#[derive(Debug, Clone)]
+pub(super) enum Raw<'a> {
+    /// Text.
+    Json(&'a RawValue),
+    /// A message, out of its envelope.
+    Protobuf(Bytes),
+}
+
+impl Raw<'_> {
+    /// Reads all of it, or as much as can be: a message begins with its metadata, so that a bad
+    /// one still has a name. Of bad JSON nothing is left.
+    pub(super) fn read<T: Spoken>(&self) -> Result<T, (T, BoxError)> {
+        match self {
+            Self::Json(raw) => {
+                serde_json::from_str(raw.get()).map_err(|error| (T::default(), error.into()))
+            }
+            Self::Protobuf(raw) => {
+                let mut value = T::default();
+                match value.merge(raw.as_ref()) {
+                    Ok(()) => Ok(value),
+                    Err(error) => Err((value, error.into())),
+                }
+            }
+        }
+    }
+}

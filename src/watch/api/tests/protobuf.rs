@@ -1,0 +1,313 @@
+//! A server that speaks protobuf, and one that does it badly.
+
+use bytes::{Bytes, BytesMut};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::super::encoding::{Asked, Encoding};
+use super::super::event::Event;
+use super::super::{envelope, frame};
+use super::script::{Piece, Reply, check, ends, open, page, service, status};
+use crate::ingest::ServiceObject;
+
+/// Written by the API's own encoder: `cart` is added, the list ends, `bare` is deleted, and an
+/// error says that the resource version has expired.
+const WATCH: &[u8] = include_bytes!("../../../../tests/wire/watch.protobuf");
+
+/// The same, of `cart` and `bare`; there is a next page.
+const LIST: &[u8] = include_bytes!("../../../../tests/wire/service-list.protobuf");
+
+/// A length-delimited field.
+fn field(tag: u8, content: &[u8]) -> Vec<u8> {
+    let mut out = vec![tag << 3 | 2];
+    prost::encode_length_delimiter(content.len(), &mut out).unwrap();
+    out.extend_from_slice(content);
+    out
+}
+
+fn enveloped(message: &[u8]) -> Vec<u8> {
+    [b"k8s\0".as_slice(), &field(2, message)].concat()
+}
+
+fn framed(message: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(message.len()).unwrap();
+    [&length.to_be_bytes(), message].concat()
+}
+
+fn event(kind: &str, object: &[u8]) -> Vec<u8> {
+    let object = field(2, &field(1, object));
+    framed(&[field(1, kind.as_bytes()), object].concat())
+}
+
+fn metadata(name: &str, version: &str) -> Vec<u8> {
+    let parts = [
+        field(1, name.as_bytes()),
+        field(3, b"ns"),
+        field(6, version.as_bytes()),
+    ];
+    field(1, &parts.concat())
+}
+
+fn added(name: &str, version: &str) -> Vec<u8> {
+    event("ADDED", &enveloped(&metadata(name, version)))
+}
+
+fn end_of_list(version: &str) -> Vec<u8> {
+    let entry = [field(1, b"k8s.io/initial-events-end"), field(2, b"true")].concat();
+    let metadata = [field(6, version.as_bytes()), field(12, &entry)].concat();
+    event("BOOKMARK", &enveloped(&field(1, &metadata)))
+}
+
+/// A stream that stays open after these.
+fn streams(messages: &[Vec<u8>]) -> Reply {
+    let mut pieces: Vec<_> = messages.iter().cloned().map(Piece::Bytes).collect();
+    pieces.push(Piece::Hang);
+    Reply::Protobuf(200, pieces)
+}
+
+#[test]
+fn what_the_api_writes_is_read() {
+    // A byte at a time: frames end anywhere.
+    let pieces = WATCH.iter().map(|&byte| Piece::Bytes(vec![byte]));
+    check(
+        vec![Reply::Protobuf(200, pieces.collect())],
+        &[
+            "? watch",
+            "listing",
+            "set cart",
+            "listed",
+            "gone bare",
+            "failed expired",
+            "? watch",
+        ],
+    );
+}
+
+#[test]
+fn pages_of_the_api_are_read() {
+    check(
+        vec![
+            status(400, "BadRequest"),
+            Reply::Protobuf(200, vec![Piece::Bytes(LIST.to_vec())]),
+            // The next server behind the same address may be an older one.
+            page("9", "", &[service("a", "1")]),
+        ],
+        &[
+            "? watch",
+            "? list limit=250",
+            "listing",
+            "set cart",
+            "set bare",
+            "? list limit=250 continue=next",
+            "set a",
+            "listed",
+            "? watch after=9",
+        ],
+    );
+}
+
+#[test]
+fn one_bad_object_does_not_stop_the_others() {
+    // `spec` is cut off.
+    let bad = [metadata("bad", "2"), vec![2 << 3 | 2, 99]].concat();
+    let messages = [
+        added("a", "1"),
+        event("ADDED", &enveloped(&bad)),
+        added("b", "3"),
+        event("NEWS", b"of another time"),
+        end_of_list("4"),
+    ];
+    check(
+        vec![streams(&messages)],
+        &[
+            "? watch",
+            "listing",
+            "set a",
+            "undecodable ns/bad",
+            "set b",
+            "listed",
+        ],
+    );
+}
+
+/// Found out at the end of the body.
+#[track_caller]
+fn breaks(message: Vec<u8>) {
+    breaks_with(vec![Piece::Bytes(message)]);
+}
+
+/// Found out without waiting for more.
+#[track_caller]
+fn breaks_at_once(message: Vec<u8>) {
+    breaks_with(vec![Piece::Bytes(message), Piece::Hang]);
+}
+
+#[track_caller]
+fn breaks_with(pieces: Vec<Piece>) {
+    let good = end_of_list("4");
+    check(
+        vec![Reply::Protobuf(200, pieces), streams(&[good])],
+        &[
+            "? watch",
+            "listing",
+            "failed broken",
+            "? watch",
+            "listing",
+            "listed",
+        ],
+    );
+}
+
+#[test]
+fn garbage_is_an_error_and_waits() {
+    let whole = added("a", "1");
+    breaks(whole[..3].to_vec());
+    breaks(whole[..whole.len() - 1].to_vec());
+    breaks_at_once(b"HTTP/1.1 502 Bad Gateway".to_vec());
+    breaks_at_once(u32::MAX.to_be_bytes().to_vec());
+    breaks_at_once((64 * 1024 * 1024 + 1_u32).to_be_bytes().to_vec());
+    breaks_at_once(framed(&[0xff; 20]));
+    breaks_at_once(event("ADDED", &metadata("a", "1")));
+    breaks_at_once(event("ADDED", b"k8s\0\xff"));
+    breaks_at_once(event("ADDED", b""));
+    let mut foreign = enveloped(&metadata("a", "1"));
+    foreign[0] = b'K';
+    breaks_at_once(event("ADDED", &foreign));
+    breaks_at_once(event("BOOKMARK", &enveloped(b"")));
+}
+
+#[test]
+fn a_list_of_garbage_is_an_error_and_waits() {
+    for body in [
+        b"".as_slice(),
+        b"{}",
+        b"k8s\0",
+        b"k8s\0\xff",
+        &LIST[..LIST.len() / 2],
+    ] {
+        check(
+            vec![
+                status(400, "BadRequest"),
+                Reply::Protobuf(200, vec![Piece::Bytes(body.to_vec())]),
+            ],
+            match body {
+                // An empty message is an empty list, as it is for Go, but of no version.
+                b"k8s\0" => &[
+                    "? watch",
+                    "? list limit=250",
+                    "listing",
+                    "failed broken",
+                    "? list limit=250",
+                ],
+                _ => &[
+                    "? watch",
+                    "? list limit=250",
+                    "failed broken",
+                    "? list limit=250",
+                ],
+            },
+        );
+    }
+}
+
+#[test]
+fn errors_are_read_as_well() {
+    let parts = [field(3, b"too old"), field(4, b"Expired")].concat();
+    let gone = [enveloped(&parts)].map(Piece::Bytes).to_vec();
+    let error = event("ERROR", &enveloped(&field(4, b"InternalError")));
+    check(
+        vec![
+            streams(&[end_of_list("4"), error]),
+            Reply::Protobuf(410, gone),
+        ],
+        &[
+            "? watch",
+            "listing",
+            "listed",
+            "failed 0",
+            "? watch after=4",
+            "failed expired",
+            "? watch",
+        ],
+    );
+}
+
+#[test]
+fn a_server_that_refuses_protobuf_is_asked_for_json() {
+    for code in [406, 415] {
+        check(
+            vec![
+                status(code, "NotAcceptable"),
+                open(&[super::script::end_of_list("4")]),
+            ],
+            &["? watch", "? watch as json", "listing", "listed"],
+        );
+    }
+}
+
+#[test]
+fn a_server_that_refuses_both_is_left_alone() {
+    check(
+        vec![
+            status(406, "NotAcceptable"),
+            status(406, "NotAcceptable"),
+            status(406, "NotAcceptable"),
+            ends(&[]),
+        ],
+        &[
+            "? watch",
+            "? watch as json",
+            "? list limit=250",
+            "? list limit=250 as json",
+            "failed broken",
+            "? list limit=250",
+        ],
+    );
+}
+
+#[test]
+fn the_first_known_type_counts() {
+    for (types, expected) in [
+        ("application/vnd.kubernetes.protobuf", Encoding::Protobuf),
+        ("application/json", Encoding::Json),
+        (
+            "application/json, application/vnd.kubernetes.protobuf",
+            Encoding::Json,
+        ),
+        (
+            "a/b, application/vnd.kubernetes.protobuf;q=1, application/json",
+            Encoding::Protobuf,
+        ),
+        ("application/yaml", Encoding::Json),
+        ("", Encoding::Json),
+    ] {
+        assert_eq!(Encoding::preferred(types), expected, "{types}");
+    }
+    assert_eq!(Encoding::Json.accept(Asked::Watch), "application/json");
+}
+
+proptest! {
+    /// Whatever comes: no panic, nothing made up, and nothing kept for what is not there.
+    #[test]
+    fn any_bytes_are_frames_or_an_error(bytes in vec(any::<u8>(), 0..200), small in any::<bool>()) {
+        let mut unread = BytesMut::from(&*bytes);
+        if let (true, Some(length)) = (small, unread.first_chunk_mut::<3>()) {
+            *length = [0; 3];
+        }
+        let mut left = unread.len();
+        while let Ok(Some(found)) = frame::take(&mut unread) {
+            prop_assert_eq!(left, unread.len() + found.len() + 4);
+            left = unread.len();
+            let _ = Event::<ServiceObject>::read(Encoding::Protobuf, &found);
+        }
+        prop_assert!(unread.capacity() <= bytes.len().max(64));
+    }
+
+    #[test]
+    fn any_bytes_are_an_event_or_an_error(bytes in vec(any::<u8>(), 0..200)) {
+        let _ = Event::<ServiceObject>::read(Encoding::Protobuf, &Bytes::from(framed(&bytes)));
+        let _ = Event::<ServiceObject>::read(Encoding::Json, &Bytes::from(bytes.clone()));
+        let _ = envelope::open(Bytes::from(enveloped(&bytes)));
+        let _ = envelope::open(Bytes::from([b"k8s\0", &*bytes].concat()));
+    }
+}
