@@ -48,8 +48,8 @@ const fn unused(path: &'static str, flag: &'static str) -> Field {
 pub(super) const FIELDS: &[Field] = &[
     used("featureGates", "feature-gates"),
     used("clientConnection.kubeconfig", "kubeconfig"),
-    unused("clientConnection.acceptContentTypes", ""),
-    unused("clientConnection.contentType", "kube-api-content-type"),
+    used("clientConnection.acceptContentTypes", ""),
+    used("clientConnection.contentType", "kube-api-content-type"),
     unused("clientConnection.qps", "kube-api-qps"),
     unused("clientConnection.burst", "kube-api-burst"),
     used("logging.format", "logging-format"),

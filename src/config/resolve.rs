@@ -8,7 +8,7 @@
 use super::FULL_SYNC_PERIOD;
 use super::feature_gates::EXTERNAL_IPS;
 use super::flags::{RulesArgs, RunArgs, SourceArgs};
-use super::kube_proxy::{self, KubeProxyConfiguration};
+use super::kube_proxy::{self, ClientConnection, KubeProxyConfiguration};
 use super::notes;
 use super::resolved::{Config, ConfigFile, NodeSettings, RenderConfig, Serving, Source, Taken};
 use super::validate::{self, Problems, Unusable};
@@ -233,11 +233,12 @@ fn objects(
     problems: &mut Problems,
 ) -> Option<Source> {
     let Some(path) = args.manifests.clone() else {
-        let kubeconfig = &configuration.client_connection.kubeconfig;
+        let client = &configuration.client_connection;
+        let kubeconfig = &client.kubeconfig;
         return Some(Source::Cluster(ApiOptions {
             kubeconfig: Some(kubeconfig.into()).filter(|_| !kubeconfig.is_empty()),
             master: args.master.clone().filter(|master| !master.is_empty()),
-            encoding: Encoding::default(),
+            encoding: encoding(client),
         }));
     };
     let flag = "manifests-service-cidr";
@@ -260,6 +261,16 @@ fn objects(
     Some(Source::Manifests {
         path,
         service_cidrs,
+    })
+}
+
+/// As kube-proxy's requests: the accepted types where there are any, else the type of what is sent.
+///
+/// Upstream: k8s.io/client-go/rest/request.go, `NewRequest` (v1.36)
+fn encoding(client: &ClientConnection) -> Encoding {
+    Encoding::preferred(match client.accept_content_types.as_str() {
+        "" => &client.content_type,
+        accepted => accepted,
     })
 }
 

@@ -19,6 +19,10 @@ pub struct SourceArgs {
     /// The API server's address, in place of the kubeconfig's
     #[arg(long, value_name = "URL", conflicts_with = "manifests")]
     pub master: Option<String>,
+    /// What the API server encodes objects as: application/vnd.kubernetes.protobuf, the default, or
+    /// application/json
+    #[arg(long, value_name = "TYPE")]
+    pub kube_api_content_type: Option<String>,
     /// Read objects from a file, a folder or `-` instead of a cluster
     #[arg(long, value_name = "PATH")]
     pub manifests: Option<PathBuf>,
@@ -36,8 +40,12 @@ pub struct SourceArgs {
 
 impl SourceArgs {
     pub(in crate::config) fn apply(&self, to: &mut KubeProxyConfiguration) {
-        let kubeconfig = &mut to.client_connection.kubeconfig;
-        set(kubeconfig, self.kubeconfig.as_ref());
+        let client = &mut to.client_connection;
+        set(&mut client.kubeconfig, self.kubeconfig.as_ref());
+        set(
+            &mut client.content_type,
+            self.kube_api_content_type.as_ref(),
+        );
         self.apply_beside_file(to);
     }
 

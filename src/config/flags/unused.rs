@@ -82,9 +82,6 @@ impl IpvsArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Accepted without effect")]
 pub struct UnusedArgs {
-    /// What requests are encoded as; the API server is asked for JSON
-    #[arg(long, value_name = "TYPE")]
-    pub kube_api_content_type: Option<String>,
     /// Requests in a second; there are a handful in all
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     pub kube_api_qps: Option<f32>,
@@ -112,10 +109,6 @@ pub struct UnusedArgs {
 impl UnusedArgs {
     pub(in crate::config) fn apply(&self, to: &mut KubeProxyConfiguration) {
         let client = &mut to.client_connection;
-        set(
-            &mut client.content_type,
-            self.kube_api_content_type.as_ref(),
-        );
         set(&mut client.qps, self.kube_api_qps.as_ref());
         set(&mut client.burst, self.kube_api_burst.as_ref());
         set(&mut to.config_sync_period, self.config_sync_period.as_ref());

@@ -18,7 +18,7 @@ mod write;
 pub(super) use defaults::{HEALTHZ_PORT, METRICS_PORT, add_port};
 pub(super) use logging::{FlushFrequency, FormatOptions, Logging, Quantity, VModule};
 pub(super) use read::{Unreadable, quoted, read};
-pub(super) use sections::KubeProxyConfiguration;
+pub(super) use sections::{ClientConnection, KubeProxyConfiguration};
 pub(super) use tree::differing;
 #[cfg(test)]
 pub(super) use tree::leaves;

@@ -287,6 +287,33 @@ fn objects_come_from_a_cluster_or_from_files() {
 }
 
 #[test]
+fn objects_are_encoded_as_kube_proxy_would_have_them() {
+    let encoding = |config: Config| match config.rules.source {
+        Source::Cluster(options) => options.encoding,
+        Source::Manifests { .. } => panic!("no manifests were given"),
+    };
+    let json = "--kube-api-content-type=application/json";
+    assert_eq!(encoding(good("")), Encoding::Protobuf);
+    assert_eq!(encoding(good(json)), Encoding::Json);
+    for (fields, expected) in [
+        ("contentType: ''", Encoding::Protobuf),
+        ("contentType: application/json", Encoding::Json),
+        (
+            "contentType: application/json, acceptContentTypes: application/vnd.kubernetes.protobuf",
+            Encoding::Protobuf,
+        ),
+        (
+            "acceptContentTypes: 'application/json,application/vnd.kubernetes.protobuf'",
+            Encoding::Json,
+        ),
+    ] {
+        let config = loaded(&format!("clientConnection: {{{fields}}}\n"));
+        assert_eq!(config.notes, [] as [&str; 0], "{fields}");
+        assert_eq!(encoding(config), expected, "{fields}");
+    }
+}
+
+#[test]
 fn an_empty_kubeconfig_or_master_is_none() {
     let nothing = Source::Cluster(ApiOptions {
         kubeconfig: None,
