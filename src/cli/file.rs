@@ -41,6 +41,6 @@ impl<'a> Shape<'a> {
     /// What objects become.
     pub(super) fn desired(&self, source: &SourceArgs) -> Result<RenderConfig, Unusable> {
         let host_name = environment::host_name();
-        config::desired_by(self.file.as_ref(), source, self.rules, &host_name)
+        config::desired(self.file.as_ref(), source, self.rules, &host_name)
     }
 }

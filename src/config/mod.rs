@@ -35,7 +35,7 @@ pub use flags::{DiffArgs, DiffFormat, RulesFileArgs};
 pub use flags::{ExplainArgs, GraphArg, OutputArg};
 pub use flags::{FamilyArg, OriginArgs, RenderArgs, RulesArgs, RunArgs, SourceArgs};
 pub use flags::{NamesArg, NamesArgs};
-pub use resolve::{desired, desired_by, in_vain, run};
+pub use resolve::{desired, in_vain, run};
 pub use resolved::{
     Config, ConfigFile, Conntrack, LoggingFormat, NodeSettings, RenderConfig, Serving, Source,
     Taken,

@@ -37,18 +37,10 @@ pub fn run(args: &RunArgs, file: Option<&ConfigFile>, host_name: &str) -> Result
     }))
 }
 
-/// The meaning of the flags of commands that render and do not run.
+/// The meaning of the flags of commands that render and do not run, perhaps with a file in place of
+/// the flags that shape rules, as `run` has it. Where objects come from, and whose rules they become,
+/// flags say first: the file may be another machine's.
 pub fn desired(
-    source: &SourceArgs,
-    shape: &RulesArgs,
-    host_name: &str,
-) -> Result<RenderConfig, Unusable> {
-    desired_by(None, source, shape, host_name)
-}
-
-/// The same with a file in place of the flags that shape rules, as `run` has it. Where objects come
-/// from, and whose rules they become, flags say first: the file may be another machine's.
-pub fn desired_by(
     file: Option<&ConfigFile>,
     source: &SourceArgs,
     shape: &RulesArgs,
