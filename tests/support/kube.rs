@@ -81,9 +81,10 @@ impl ControlPlane {
     }
 
     /// Joins a namespace to the bridge as `eth0` with host number `host` in both families, and
-    /// default routes through the control plane.
+    /// default routes through the control plane. Who had that number before has to be gone.
     pub fn attach(&self, netns: &Netns, host: u8) {
         let port = format!("port{host}");
+        self.netns.forget(&port);
         self.netns.join(&port, netns, "eth0");
         self.netns.ip(&format!("link set {port} master br0"));
         netns.address("eth0", &format!("10.200.0.{host}/16"));

@@ -87,6 +87,14 @@ impl Netns {
         }
     }
 
+    /// Deletes a device, if it is there. One that led into a namespace which is gone stays until
+    /// the kernel has dismantled all of that, which takes its time with 100,000 rules in it.
+    pub fn forget(&self, device: &str) {
+        let delete = ["-n", &self.name, "link", "delete", "dev", device];
+        let deleted = Command::new("ip").args(delete).output();
+        deleted.expect("run ip");
+    }
+
     /// Makes a bridge that is up.
     pub fn bridge(&self, device: &str) {
         self.ip(&format!("link add {device} type bridge"));
