@@ -18,6 +18,8 @@
     reason = "it is shared with the bench, which does more with it"
 )]
 mod load;
+#[path = "../benches/versus/store.rs"]
+mod store;
 mod support;
 
 use std::thread::sleep;
@@ -53,7 +55,7 @@ fn protobuf_is_no_more_than_kube_proxy_receives_and_less_than_json() {
         .api()
         .apply(&objects::node("10.200.0.2", "fd00:200::2"));
     let mut load = Load::new(services, 5);
-    load.create(control.api());
+    load.create(&control);
 
     let mut hosts = 2..;
     let mut received = |name: &str, program: Program, flags: &[&str]| {

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant, SystemTime};
 use http::Request;
 use serde_json::{Value, json};
 
+use crate::store::Store;
 use crate::support::api::Api;
+use crate::support::kube::ControlPlane;
 
 /// Endpoints are counted on from here: a whole /9 beside the Services' /12 and the pods' /14.
 const FIRST_ENDPOINT: u32 = u32::from_be_bytes([10, 128, 0, 0]);
@@ -45,11 +47,13 @@ impl Load {
     }
 
     /// Creates everything.
-    pub fn create(&self, api: &Api) {
+    pub fn create(&self, control: &ControlPlane) {
+        let names: Vec<_> = (0..self.services).map(name).collect();
+        Store::of(control).create_services(&names);
         let numbers: Vec<usize> = (0..self.services).collect();
         for batch in numbers.chunks(BATCH) {
-            send(api, batch.iter().map(|&n| post_service(&name(n))).collect());
-            send(api, batch.iter().map(|&n| self.post_slice(n)).collect());
+            let slices = batch.iter().map(|&number| self.post_slice(number));
+            send(control.api(), slices.collect());
         }
     }
 

@@ -33,6 +33,7 @@ mod measure;
 mod plot;
 mod quantity;
 mod scrape;
+mod store;
 mod subject;
 mod table;
 mod usage;
@@ -82,7 +83,7 @@ fn run(args: &Args) -> Report {
             "{services} Services x {} endpoints: loading",
             args.endpoints
         );
-        load.create(control.api());
+        load.create(&control);
         for &backend in &args.backends {
             for &program in &args.programs {
                 eprintln!(

@@ -13,11 +13,12 @@ use crate::subject::{Backend, Subject};
 
 const SIZE: (u32, u32) = (640, 400);
 /// Both are told apart by people who do not see red and green apart, too.
-const COLORS: [(Subject, RGBColor); 4] = [
+const COLORS: [(Subject, RGBColor); 5] = [
     (Subject::KubeProxy, RGBColor(0xd5, 0x5e, 0x00)),
     (Subject::KubeProxyNftables, RGBColor(0xcc, 0x79, 0xa7)),
     (Subject::Deltaproxy, RGBColor(0x00, 0x72, 0xb2)),
     (Subject::Deltaproxy1s, RGBColor(0x56, 0xb4, 0xe9)),
+    (Subject::Deltaproxy0s, RGBColor(0x00, 0x9e, 0x73)),
 ];
 
 /// A program, its color, and `(Services, value)` from left to right.

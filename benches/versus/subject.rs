@@ -54,6 +54,10 @@ pub enum Subject {
     #[value(name = "deltaproxy-1s")]
     #[serde(rename = "deltaproxy-1s")]
     Deltaproxy1s,
+    /// The same without any pause between two syncs
+    #[value(name = "deltaproxy-0s")]
+    #[serde(rename = "deltaproxy-0s")]
+    Deltaproxy0s,
 }
 
 impl Subject {
@@ -64,6 +68,7 @@ impl Subject {
             Self::KubeProxyNftables => "kube-proxy-nftables",
             Self::Deltaproxy => "deltaproxy",
             Self::Deltaproxy1s => "deltaproxy-1s",
+            Self::Deltaproxy0s => "deltaproxy-0s",
         }
     }
 
@@ -72,7 +77,7 @@ impl Subject {
             Self::KubeProxy | Self::KubeProxyNftables => {
                 Program::KubeProxy(binary("kube-proxy").unwrap_or_else(|why| panic!("{why}")))
             }
-            Self::Deltaproxy | Self::Deltaproxy1s => Program::Deltaproxy,
+            Self::Deltaproxy | Self::Deltaproxy1s | Self::Deltaproxy0s => Program::Deltaproxy,
         }
     }
 
@@ -81,6 +86,7 @@ impl Subject {
             Self::KubeProxy | Self::Deltaproxy => &[],
             Self::KubeProxyNftables => &["--proxy-mode=nftables"],
             Self::Deltaproxy1s => &["--iptables-min-sync-period=1s"],
+            Self::Deltaproxy0s => &["--iptables-min-sync-period=0s"],
         }
     }
 }
