@@ -17,8 +17,9 @@ use super::{Ending, Iptables, NoCounter, Programs, RestoreError, Restored, RunEr
 /// How the programs are run. Any value is legal; a zero deadline kills at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// After this long a restore is killed. Five minutes: a full restore of 50,000 services takes
-    /// about half of that on legacy, and a stuck one should not outlive the health timeout by much.
+    /// After this long a restore, or the reading of a whole table, is killed. Five minutes: a full
+    /// restore of 50,000 services takes about half of that on legacy, and a stuck one should not
+    /// outlive the health timeout by much.
     pub restore_deadline: Duration,
 }
 
@@ -33,8 +34,8 @@ impl Default for Options {
 /// The iptables programs of one family.
 #[derive(Debug, Clone)]
 pub struct Exec {
-    programs: Programs,
-    options: Options,
+    pub(super) programs: Programs,
+    pub(super) options: Options,
     /// Whether rules can name counters, once that is known.
     nfacct_match: OnceCell<Result<(), Rc<RestoreError>>>,
 }
@@ -95,24 +96,7 @@ impl Iptables for Exec {
     }
 
     async fn save(&self, table: Table, each: &mut dyn FnMut(&str)) -> Result<(), RunError> {
-        let program = &self.programs.save;
-        let mut said = None;
-        let run = Run {
-            program,
-            args: &["-t", table.as_str()],
-            deadline: QUERY_DEADLINE,
-            watch_lock: false,
-        };
-        let mut read = |line: &str| match incompatible(line) {
-            Some(line) => drop(said.get_or_insert_with(|| line.to_owned())),
-            None => each(line),
-        };
-        printed(program, run.lines(&mut read).await)?;
-        match said {
-            // It succeeds all the same, and prints no rules.
-            Some(said) => Err(cannot_show(program, &said)),
-            None => Ok(()),
-        }
+        self.read_table(table, each).await
     }
 
     /// One run of the restore program for all chains: `-S` changes nothing, and on legacy each run
@@ -180,8 +164,8 @@ impl Iptables for Exec {
 }
 
 /// The words with which the nft programs give up on what only `nft` can show. One base chain too
-/// many is no reason for them: they say so and print the rest.
-fn incompatible(text: &str) -> Option<&str> {
+/// many is no reason for them: they say so in other words and print the rest.
+pub(super) fn incompatible(text: &str) -> Option<&str> {
     text.lines().find(|line| line.contains(" is incompatible"))
 }
 
@@ -211,7 +195,7 @@ fn words(rule: &str) -> Vec<&str> {
     words
 }
 
-fn cannot_show(program: &OsStr, said: &str) -> RunError {
+pub(super) fn cannot_show(program: &OsStr, said: &str) -> RunError {
     RunError::Incompatible {
         program: program.to_string_lossy().into_owned(),
         said: said.trim_start_matches("# ").to_owned(),

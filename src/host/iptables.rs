@@ -25,8 +25,8 @@ pub trait Iptables {
     /// See [`RestoreError`]: its variants are what the caller can do next.
     async fn restore(&self, payload: &mut dyn Payload) -> Result<Restored, RestoreError>;
 
-    /// What the kernel holds in `table`, as `iptables-save` prints it, line by line: the rules of
-    /// a large cluster are tens of megabytes. An error that is not
+    /// What the kernel holds in `table`, as `iptables-save` prints it, counters and comments aside,
+    /// line by line: the rules of a large cluster are tens of megabytes. An error that is not
     /// [passing](RunError::is_passing) can last as long as somebody else's rules are there; lines
     /// that came before it are not the whole table.
     async fn save(&self, table: Table, each: &mut dyn FnMut(&str)) -> Result<(), RunError>;

@@ -15,6 +15,7 @@ mod process;
 mod programs;
 mod restore_error;
 mod run_error;
+mod save;
 mod sysctl;
 mod tail;
 #[cfg(test)]

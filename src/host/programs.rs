@@ -17,7 +17,7 @@ use super::process::{Finished, Run};
 use super::{Ending, RunError, Version};
 use crate::rules::Backend;
 
-/// For everything but restores. A save of a full 50,000-service table takes seconds.
+/// For everything but restores and the reading of whole tables.
 pub(super) const QUERY_DEADLINE: Duration = Duration::from_secs(60);
 
 /// Chains that kubelet makes in the backend it uses; the first is the newer name.

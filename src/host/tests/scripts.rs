@@ -29,6 +29,16 @@ pub(super) fn exec(folder: &Path, deadline: Duration) -> Exec {
         restore: folder.join("iptables-restore").into(),
         version: Version::parse("iptables v1.8.9 (legacy)").unwrap(),
     };
+    of_programs(programs, deadline)
+}
+
+fn nft(folder: &Path) -> Exec {
+    let mut programs = exec(folder, LONG).programs().clone();
+    programs.version = Version::parse("iptables v1.8.9 (nf_tables)").unwrap();
+    of_programs(programs, LONG)
+}
+
+fn of_programs(programs: Programs, deadline: Duration) -> Exec {
     Exec::new(
         programs,
         Options {
@@ -221,16 +231,31 @@ fn save_gives_what_was_printed() {
 }
 
 #[test]
+fn nft_is_asked_for_one_table() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().unwrap();
+    script(
+        folder.path(),
+        "iptables",
+        "echo \"# $@\"; echo '-P INPUT ACCEPT'; echo '-N KUBE-X'; echo '-A KUBE-X -j DROP'",
+    );
+    let saved = block_on(nft(folder.path()).saved(Table::Nat)).unwrap();
+    let expected =
+        "*nat\n# -t nat -S\n:INPUT ACCEPT [0:0]\n:KUBE-X - [0:0]\n-A KUBE-X -j DROP\nCOMMIT\n";
+    assert_eq!(saved, expected);
+}
+
+#[test]
 fn a_table_that_only_nft_can_show_is_not_taken_for_an_empty_one() {
     let _turn = turn();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     script(
         path,
-        "iptables-save",
-        "echo \"# Table \\`nat' is incompatible, use 'nft' tool.\"",
+        "iptables",
+        "echo \"iptables v1.8.9: table \\`nat' is incompatible, use 'nft' tool.\" >&2; exit 1",
     );
-    let error = block_on(exec(path, LONG).saved(Table::Nat)).unwrap_err();
+    let error = block_on(nft(path).saved(Table::Nat)).unwrap_err();
     assert!(matches!(error, RunError::Incompatible { .. }), "{error}");
     assert!(!error.is_passing());
     let listed = |chain: &str| {
