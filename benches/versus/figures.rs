@@ -74,15 +74,3 @@ impl Churn {
         self.own_cpu + self.children_cpu
     }
 }
-
-/// The value that `share` of the sorted values do not exceed.
-pub fn percentile(sorted: &[f64], share: f64) -> Option<f64> {
-    let last = sorted.len().checked_sub(1)?;
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "between nought and the length"
-    )]
-    let index = (last as f64 * share).round() as usize;
-    sorted.get(index).copied()
-}

@@ -27,6 +27,7 @@ mod support;
 
 mod args;
 mod figures;
+mod latency;
 mod load;
 mod machine;
 mod measure;

@@ -4,10 +4,11 @@
 //! metrics are read many times a second, which costs the program CPU.
 
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::args::Args;
-use crate::figures::{Churn, Run, Start, percentile};
+use crate::figures::{Churn, Run, Start};
+use crate::latency::{latencies, percentile};
 use crate::load::Load;
 use crate::scrape::Sample;
 use crate::subject::{Backend, Node, Running, Subject};
@@ -15,8 +16,6 @@ use crate::support::kube::ControlPlane;
 
 /// After a start and after changes: what is still on its way arrives within this.
 const SETTLE: Duration = Duration::from_secs(6);
-/// How exactly a sync's end is seen, if several fall between two scrapes.
-const SCRAPE_EVERY: Duration = Duration::from_millis(25);
 /// How many Services are added, and as many removed. kube-proxy syncs once a second.
 const EXTRAS: usize = 8;
 
@@ -32,7 +31,7 @@ pub fn measure(
     let (running, first) = start(&node);
     let endpoint_chains = node.endpoint_chains();
     let churn = churn(&running, load, control, args);
-    let latencies = latencies(&running, load, control, args);
+    let latencies = latencies(&running, load, control.api(), args.rate, args.phase);
     let (added, removed) = extras(&running, load, control);
     let rss = running.usage();
     running.stop();
@@ -85,57 +84,6 @@ fn churn(running: &Running<'_>, load: &mut Load, control: &ControlPlane, args: &
         own_cpu: used.own_cpu,
         children_cpu: used.children_cpu,
     }
-}
-
-/// How long each change took until its rules were in the kernel, in seconds.
-///
-/// Both programs add every change to one histogram when its sync ends, oldest first. So the growth
-/// between two scrapes says which changes were in a sync, and the growth of the sum when it ended.
-fn latencies(
-    running: &Running<'_>,
-    load: &mut Load,
-    control: &ControlPlane,
-    args: &Args,
-) -> Vec<f64> {
-    let first = running.sample();
-    let (asked, samples) = thread::scope(|scope| {
-        let churn = scope.spawn(|| load.churn(control.api(), args.rate, args.phase));
-        let mut samples = vec![first];
-        let mut ends = None;
-        while ends.is_none_or(|ends| Instant::now() < ends) {
-            thread::sleep(SCRAPE_EVERY);
-            samples.push(running.sample());
-            if ends.is_none() && churn.is_finished() {
-                ends = Some(Instant::now() + SETTLE);
-            }
-        }
-        (churn.join().unwrap(), samples)
-    });
-    attribute(&asked, &samples)
-}
-
-fn attribute(asked: &[Instant], samples: &[Sample]) -> Vec<f64> {
-    let mut latencies = Vec::new();
-    let mut waiting = asked.iter();
-    for pair in samples.windows(2) {
-        let grown = pair[1].programming - pair[0].programming;
-        // A count of changes: small and whole.
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "see above"
-        )]
-        let batch: Vec<_> = waiting.by_ref().take(grown.count as usize).collect();
-        let Some(&&last) = batch.last() else {
-            continue;
-        };
-        // The sum is that of `end - asked` over the batch.
-        let before_last: f64 = batch.iter().map(|&&at| (last - at).as_secs_f64()).sum();
-        let end = (grown.sum - before_last) / batch.len() as f64;
-        latencies.extend(batch.iter().map(|&&at| end + (last - at).as_secs_f64()));
-    }
-    latencies.sort_by(f64::total_cmp);
-    latencies
 }
 
 /// Mean times of the syncs that add a Service, and of those that remove one.
