@@ -42,29 +42,32 @@ pub struct Sample {
 }
 
 impl Sample {
+    /// Reads it from the text of `/metrics`.
+    pub fn of(page: &str) -> Self {
+        let timed = |name: &str| Timed {
+            sum: value(page, &format!("kubeproxy_{name}_duration_seconds_sum")),
+            count: value(page, &format!("kubeproxy_{name}_duration_seconds_count")),
+        };
+        let stamps = "kubeproxy_sync_proxy_rules_last_timestamp_seconds{";
+        let synced = |line: &&str| line.starts_with(stamps) && !line.ends_with(" 0");
+        Self {
+            sync: timed("sync_proxy_rules"),
+            full: timed("sync_full_proxy_rules"),
+            partial: timed("sync_partial_proxy_rules"),
+            programming: timed("network_programming"),
+            synced_families: page.lines().filter(synced).count(),
+        }
+    }
+
     /// Whether both families have been synced.
     pub fn is_synced(&self) -> bool {
         self.synced_families == 2
     }
 }
 
-/// Asks for `/metrics`. A program that does not answer yet has an empty sample.
-pub fn scrape(netns: &Netns, server: SocketAddr) -> Sample {
-    let body =
-        http::get(netns, server, "/metrics").map_or_else(|_| String::new(), |(_, body)| body);
-    let timed = |name: &str| Timed {
-        sum: value(&body, &format!("kubeproxy_{name}_duration_seconds_sum")),
-        count: value(&body, &format!("kubeproxy_{name}_duration_seconds_count")),
-    };
-    let stamps = "kubeproxy_sync_proxy_rules_last_timestamp_seconds{";
-    let synced = |line: &&str| line.starts_with(stamps) && !line.ends_with(" 0");
-    Sample {
-        sync: timed("sync_proxy_rules"),
-        full: timed("sync_full_proxy_rules"),
-        partial: timed("sync_partial_proxy_rules"),
-        programming: timed("network_programming"),
-        synced_families: body.lines().filter(synced).count(),
-    }
+/// Asks for `/metrics`. A program that does not answer yet says nothing.
+pub fn page(netns: &Netns, server: SocketAddr) -> String {
+    http::get(netns, server, "/metrics").map_or_else(|_| String::new(), |(_, body)| body)
 }
 
 fn value(body: &str, name: &str) -> f64 {

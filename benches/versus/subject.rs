@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use crate::scrape::{Sample, scrape};
+use crate::scrape::{Sample, page};
 use crate::support::daemon::{self, Daemon, Program};
 use crate::support::kube::{ControlPlane, binary};
 use crate::support::netns::Netns;
@@ -160,9 +160,14 @@ pub struct Running<'n> {
 }
 
 impl Running<'_> {
-    /// Its metrics now.
+    /// Its metrics now, as they are served.
+    pub fn page(&self) -> String {
+        page(&self.node.netns, Daemon::METRICS)
+    }
+
+    /// The same, read.
     pub fn sample(&self) -> Sample {
-        scrape(&self.node.netns, Daemon::METRICS)
+        Sample::of(&self.page())
     }
 
     /// What it has used so far.
