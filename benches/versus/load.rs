@@ -15,6 +15,9 @@ use crate::support::kube::ControlPlane;
 const FIRST_ENDPOINT: u32 = u32::from_be_bytes([10, 128, 0, 0]);
 /// The other address of an endpoint that moves.
 const MOVED: u32 = 1 << 22;
+/// Changes in one batch: what the client has under way at once. More would wait in the client, and
+/// a change is as old as its request.
+const AT_ONCE: usize = 16;
 /// Requests in one batch while loading: the client holds them all in memory.
 const BATCH: usize = 2_000;
 
@@ -57,21 +60,31 @@ impl Load {
         }
     }
 
-    /// Moves endpoints at a steady rate, and returns when each change was asked for.
+    /// Moves endpoints at a steady rate, and returns when each change was asked for. Changes that
+    /// are due by the time the server has answered go out together.
     pub fn churn(&mut self, api: &Api, rate: u32, phase: Duration) -> Vec<Instant> {
         let began = Instant::now();
-        let changes = rate * u32::try_from(phase.as_secs()).unwrap();
-        (0..changes)
-            .map(|change| {
-                let due = Duration::from_secs(1) / rate * change;
-                thread::sleep(due.saturating_sub(began.elapsed()));
-                self.move_one(api)
-            })
-            .collect()
+        let due_after =
+            |changes: usize| (Duration::from_secs(1) / rate) * u32::try_from(changes).unwrap();
+        let all = rate as usize * usize::try_from(phase.as_secs()).unwrap();
+        let mut asked = Vec::with_capacity(all);
+        while asked.len() < all {
+            thread::sleep(due_after(asked.len()).saturating_sub(began.elapsed()));
+            let next = asked.len() + 1..all.min(asked.len() + AT_ONCE);
+            let late = next.take_while(|&n| due_after(n) <= began.elapsed());
+            asked.extend(self.move_some(api, 1 + late.count()));
+        }
+        asked
     }
 
-    /// Moves the first endpoint of the next Service.
-    pub fn move_one(&mut self, api: &Api) -> Instant {
+    /// Moves the first endpoint of each of the next Services, and returns when that was asked for.
+    pub fn move_some(&mut self, api: &Api, changes: usize) -> Vec<Instant> {
+        let (asked, requests) = (0..changes).map(|_| self.next_move()).unzip();
+        send(api, requests);
+        asked
+    }
+
+    fn next_move(&mut self) -> (Instant, Request<Vec<u8>>) {
         let (round, number) = (self.moves / self.services, self.moves % self.services);
         self.moves += 1;
         let moved = if round % 2 == 0 { MOVED } else { 0 };
@@ -80,9 +93,7 @@ impl Load {
             "metadata": {"annotations": {TRIGGER: now.to_string()}},
             "endpoints": self.addresses(number, moved),
         });
-        let at = Instant::now();
-        send(api, vec![patch_slice(&name(number), &change)]);
-        at
+        (Instant::now(), patch_slice(&name(number), &change))
     }
 
     /// Adds one more Service with its endpoints, or removes the one that was added.
