@@ -13,7 +13,7 @@ use crate::support::kube::ControlPlane;
 
 /// Endpoints are counted on from here: a whole /9 beside the Services' /12 and the pods' /14.
 const FIRST_ENDPOINT: u32 = u32::from_be_bytes([10, 128, 0, 0]);
-/// The other address of an endpoint that moves.
+/// The addresses of endpoints that moved are this much higher, or more.
 const MOVED: u32 = 1 << 22;
 /// Changes in one batch: what the client has under way at once. More would wait in the client, and
 /// a change is as old as its request.
@@ -87,7 +87,7 @@ impl Load {
     fn next_move(&mut self) -> (Instant, Request<Vec<u8>>) {
         let (round, number) = (self.moves / self.services, self.moves % self.services);
         self.moves += 1;
-        let moved = if round % 2 == 0 { MOVED } else { 0 };
+        let moved = self.moved(round);
         let now = jiff::Timestamp::try_from(SystemTime::now()).unwrap();
         let change = json!({
             "metadata": {"annotations": {TRIGGER: now.to_string()}},
@@ -110,6 +110,12 @@ impl Load {
             send(api, vec![post(SLICES, &slice(&name, &endpoints))]);
             send(api, vec![post_service(&name)]);
         }
+    }
+
+    /// How far from its first address an endpoint is after so many moves: never where it was lately.
+    fn moved(&self, round: usize) -> u32 {
+        let all = u32::try_from(self.services * self.endpoints).unwrap();
+        MOVED + u32::try_from(round).unwrap() % (MOVED / all) * all
     }
 
     fn post_slice(&self, number: usize) -> Request<Vec<u8>> {
