@@ -1,0 +1,122 @@
+//! What a node spends on its proxy: memory and CPU by the number of Services and by how often they
+//! change, what a scrape costs, and whether memory is steady.
+//!
+//! For operators who size the DaemonSet. Needs root, and the programs that `tests/run.sh` builds:
+//!
+//! ```text
+//! cargo bench --bench footprint -- --json resources.json
+//! cargo bench --bench footprint -- --churn-for 30m --services 1000 --rate 10 --plots FOLDER
+//! cargo bench --bench footprint -- --pace --backend legacy
+//! ```
+
+#![allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::cast_precision_loss,
+    clippy::disallowed_methods,
+    reason = "a bench runs programs, prints, and fails loudly"
+)]
+
+#[path = "../versus/latency.rs"]
+mod latency;
+#[path = "../versus/load.rs"]
+#[allow(dead_code, reason = "a comparison of programs looks at more")]
+mod load;
+#[path = "../versus/machine.rs"]
+mod machine;
+#[path = "../versus/scrape.rs"]
+#[allow(dead_code, reason = "a comparison of programs looks at more")]
+mod scrape;
+#[path = "../versus/store.rs"]
+mod store;
+#[path = "../versus/subject.rs"]
+#[allow(dead_code, reason = "a comparison of programs looks at more")]
+mod subject;
+#[path = "../../tests/support/mod.rs"]
+mod support;
+#[path = "../versus/usage.rs"]
+mod usage;
+
+mod args;
+mod children;
+mod figures;
+mod pace;
+mod plot;
+mod size;
+mod steady;
+mod table;
+
+use std::fs;
+use std::path::Path;
+
+use clap::Parser;
+
+use args::{Args, Mode};
+use figures::{Of, Report};
+use load::Load;
+use support::kube::ControlPlane;
+use support::{Need, machine_has, objects};
+
+fn main() {
+    let args = Args::parse();
+    let report = match &args.report {
+        Some(path) => read(path),
+        None => run(&args),
+    };
+    print!("{}", table::text(&report));
+    if let Some(path) = &args.json {
+        let text = serde_json::to_string_pretty(&report).unwrap();
+        fs::write(path, text + "\n").expect("write the figures");
+    }
+    if let Some(folder) = &args.plots {
+        plot::write_all(&report, folder);
+    }
+}
+
+fn read(path: &Path) -> Report {
+    let text = fs::read_to_string(path).expect("read the figures");
+    serde_json::from_str(&text).expect("figures of this bench")
+}
+
+fn run(args: &Args) -> Report {
+    assert!(machine_has(Need::Upstream), "cannot measure here");
+    let mut report = Report::new(machine::describe());
+    for services in args.services() {
+        eprintln!(
+            "{services} Services x {} endpoints: loading",
+            args.endpoints
+        );
+        let control = ControlPlane::start();
+        control
+            .api()
+            .apply(&objects::node("10.200.0.2", "fd00:200::2"));
+        let mut load = Load::new(services, args.endpoints);
+        load.create(&control);
+        for program in args.programs() {
+            eprintln!("{services} Services: {}", program.name());
+            let of = Of {
+                services,
+                endpoints: args.endpoints,
+                backend: args.backend,
+                program,
+            };
+            measure(&mut report, &control, &mut load, of, args);
+        }
+    }
+    report
+}
+
+fn measure(report: &mut Report, control: &ControlPlane, load: &mut Load, of: Of, args: &Args) {
+    match args.mode() {
+        Mode::Sizes => report.sizes.push(size::measure(control, load, of, args)),
+        Mode::Steady(time) => report
+            .steady
+            .push(steady::measure(control, load, of, time, args)),
+        Mode::Pace => report.paces.push(pace::measure(control, load, of, args)),
+    }
+}
