@@ -105,7 +105,7 @@ fn measure(
     wait_until_ok(node, "/healthz");
     let listed = settled(node);
     for _ in 0..CHANGES {
-        load.move_one(control.api());
+        load.move_some(control.api(), 1);
         // Each in a segment of its own.
         sleep(Duration::from_millis(50));
     }
