@@ -14,9 +14,9 @@ mod cluster;
 #[path = "support/laws.rs"]
 mod laws;
 
-use deltaproxy::model::{Change, ServiceName};
+use deltaproxy::model::ServiceName;
 use deltaproxy::net::IpFamily;
-use deltaproxy::render::{Full, Live, Partial, PartialRestore, Setting, partial};
+use deltaproxy::render::{Full, Live, PartialRestore, Setting};
 use deltaproxy::rules::{Payload, RuleSet, Table};
 use deltaproxy::tracker::Tracker;
 use proptest::collection::vec;
@@ -24,7 +24,7 @@ use proptest::prelude::{ProptestConfig, any};
 use proptest::proptest;
 use proptest::test_runner::FileFailurePersistence;
 
-use cluster::{Dice, World, any_surroundings, tracker, upstream_options};
+use cluster::{Dice, World, any_surroundings, tracker};
 use laws::{Comments, Play, Shape};
 
 fn config(cases: u32) -> ProptestConfig {
@@ -178,48 +178,4 @@ fn live(rules: &RuleSet) -> Live {
         live.read(table, section);
     }
     live
-}
-
-/// So many deletions in one dispatch chain that it is written anew, and back again.
-#[test]
-fn a_great_removal_ends_where_a_full_restore_ends() {
-    let mut world = World::plain(IpFamily::V4, 300, 1);
-    let mut tracker = world.tracker();
-    let options = &upstream_options(IpFamily::V4);
-    let setting = Setting {
-        options,
-        zone: None,
-    };
-    let none = Live::default();
-    let mut full = Full::new(&tracker, setting, &none);
-    let mut rules = RuleSet::default();
-    let mut bytes = Vec::new();
-    while full.write_next(&mut bytes) {}
-    rules.apply(std::str::from_utf8(&bytes).unwrap()).unwrap();
-    let (mut ledger, _) = full.finish();
-    tracker.settle();
-    for n in 20..290 {
-        let (service, slice) = World::plain_name(n);
-        world.services.remove(&service);
-        world.slices.remove(&slice);
-        tracker.apply(Change::Service(service, None));
-        tracker.apply(Change::Slice(slice, None, None));
-    }
-    let names: Vec<_> = tracker.dirty().collect();
-    let shape = PartialRestore::ChangedChains;
-    let Partial { text, .. } = partial(&mut ledger, &tracker, names.into_iter(), setting, shape);
-    let text = String::from_utf8(text).unwrap();
-    assert!(
-        text.contains(":KUBE-SERVICES - [0:0]") && !text.contains("-D "),
-        "{text}"
-    );
-    rules.apply(&text).unwrap();
-    let mut fresh = RuleSet::default();
-    let mut bytes = Vec::new();
-    let fresh_tracker = world.tracker();
-    let mut full = Full::new(&fresh_tracker, setting, &none);
-    while full.write_next(&mut bytes) {}
-    fresh.apply(std::str::from_utf8(&bytes).unwrap()).unwrap();
-    assert_eq!(rules, fresh);
-    assert_eq!(ledger.rules(), full.finish().0.rules());
 }

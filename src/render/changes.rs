@@ -3,35 +3,25 @@
 //! Apart from [`partial`](super::partial()), which walks through the Services, because the order of
 //! lines in the payload is not the order in which differences are found.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::base::{self, FILTER_CHAINS, FIREWALL, NAT_CHAINS};
-use super::chain::ServiceChain;
+use super::chain_text::ChainTexts;
+use super::cost::{self, Order, Reach};
 use super::edits::edits;
-use super::full::{header, headers, line};
-use super::ledger::{Entry, Ledger};
+use super::full::{headers, line};
+use super::ledger::{Entry, Ledger, PlacedRule};
 use super::options::{Options, PartialRestore};
 use super::partial::Partial;
 use super::sheet::{Dispatch, Place, Sheet};
 use super::stats::PayloadStats;
 use crate::rules::{Backend, Table};
 
-/// From this many chains on, nft reads all chains at once instead of searching a list for each
-/// line. The search costs 0.4 us for every pair of Services, reading the table of 10,000 Services
-/// about 2 s: the two meet near 2,500 Services of six chains.
-const LIST_FIRST_ABOVE: u64 = 15_000;
-
-/// From this many deletions on, a dispatch chain is written anew: a deletion compares its rule
-/// with every rule of the chain, so the cost of many is a product, while writing the chain costs
-/// 40 to 60 us a rule, once.
-const MOST_DELETIONS: usize = 200;
-
 /// What differs, collected Service by Service.
 #[derive(Default)]
 pub(super) struct Changes {
-    /// Headers and rules of Service chains.
-    chains: Vec<u8>,
-    gone: Vec<ServiceChain>,
+    chains: ChainTexts,
     edits: BTreeMap<Dispatch, Edits>,
     stats: PayloadStats,
 }
@@ -44,11 +34,11 @@ struct Edits {
 }
 
 /// How much of a dispatch chain is written.
-#[derive(PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Extent {
     Nothing,
     Edits,
-    Whole,
+    Whole(Order),
 }
 
 impl Changes {
@@ -59,15 +49,13 @@ impl Changes {
             if is_same && shape == PartialRestore::ChangedChains {
                 continue;
             }
-            self.stats.chains += 1;
             self.stats.rules.add(Table::Nat, u64::from(entry.rules));
-            header(&mut self.chains, entry.chain);
-            self.chains.extend_from_slice(sheet.text(entry));
+            self.chains.fill(entry.chain, sheet.text(entry));
         }
         let wanted: BTreeSet<_> = sheet.chains().map(|entry| entry.chain).collect();
         let held = before.chains.iter().map(|held| held.chain);
-        self.gone
-            .extend(held.filter(|chain| !wanted.contains(chain)));
+        self.chains
+            .delete(held.filter(|chain| !wanted.contains(chain)));
         self.compare_dispatch(before, sheet);
     }
 
@@ -100,7 +88,8 @@ impl Changes {
         shape: PartialRestore,
         options: &Options,
     ) -> Partial {
-        self.stats.chains += self.gone.len() as u64;
+        self.stats.chains = self.chains.len() as u64;
+        let place = cost::headers(options.backend, self.chains.len());
         let mut text = Vec::new();
         for table in [Table::Filter, Table::Nat] {
             let mut body = Vec::new();
@@ -108,23 +97,29 @@ impl Changes {
                 self.write_fixed(&mut body, table, options);
             }
             if table == Table::Nat {
-                body.append(&mut self.chains);
+                self.chains.write_filled(&mut body, place);
             }
             for dispatch in Dispatch::ALL.into_iter().filter(|to| to.table() == table) {
-                let extent = self.extent(dispatch, shape);
-                if shape == PartialRestore::ChangedChains && extent == Extent::Whole {
+                let extent = self.extent(dispatch, shape, options.backend);
+                let is_whole = matches!(extent, Extent::Whole(_));
+                if shape == PartialRestore::ChangedChains && is_whole {
                     headers(&mut body, &[dispatch.chain()]);
                 }
-                self.write_dispatch(&mut body, dispatch, &extent, ledger);
+                self.write_dispatch(&mut body, dispatch, extent, ledger);
                 if dispatch == Dispatch::NatServices {
-                    self.write_tail(&mut body, &extent, old_tail, &ledger.tail);
+                    self.write_tail(&mut body, extent, old_tail, &ledger.tail);
                 }
             }
             if table == Table::Nat {
-                self.write_gone(&mut body);
+                self.chains.write_gone(&mut body, place);
             }
             if !body.is_empty() {
-                self.wrap(&mut text, table, body, options.backend);
+                line(&mut text, &["*", table.as_str()]);
+                if table == Table::Nat && self.reach(ledger).is_worth_listing(options.backend) {
+                    line(&mut text, &["-S"]);
+                }
+                text.append(&mut body);
+                line(&mut text, &["COMMIT"]);
             }
         }
         self.stats.bytes = text.len() as u64;
@@ -154,12 +149,23 @@ impl Changes {
         }
     }
 
-    fn extent(&self, dispatch: Dispatch, shape: PartialRestore) -> Extent {
-        match (shape, self.edits.get(&dispatch)) {
-            (PartialRestore::Kep3453, _) => Extent::Whole,
-            (_, Some(edits)) if edits.removed.len() > MOST_DELETIONS => Extent::Whole,
-            (_, Some(_)) => Extent::Edits,
-            (_, None) => Extent::Nothing,
+    /// The shape of the KEP says the same in the same order each time.
+    fn extent(&self, dispatch: Dispatch, shape: PartialRestore, backend: Backend) -> Extent {
+        if shape == PartialRestore::Kep3453 {
+            return Extent::Whole(Order::ByService);
+        }
+        match self.edits.get(&dispatch) {
+            None => Extent::Nothing,
+            Some(edits) if edits.removed.len() <= cost::most_deletions(backend) => Extent::Edits,
+            Some(_) => Extent::Whole(cost::order(backend)),
+        }
+    }
+
+    fn reach(&self, ledger: &Ledger) -> Reach {
+        Reach {
+            chains: self.chains.len() as u64,
+            rules: self.stats.rules.nat,
+            held: ledger.rules().nat,
         }
     }
 
@@ -169,13 +175,15 @@ impl Changes {
         &mut self,
         buf: &mut Vec<u8>,
         dispatch: Dispatch,
-        extent: &Extent,
+        extent: Extent,
         ledger: &Ledger,
     ) {
         let (chain, table) = (dispatch.chain(), dispatch.table());
         match (extent, self.edits.get(&dispatch)) {
-            (Extent::Whole, _) => {
-                rules(buf, "-A ", chain, ledger.dispatch_rules(dispatch));
+            (Extent::Whole(order), _) => {
+                let places = in_order(ledger.dispatch_places(dispatch), order);
+                let whole = places.into_iter().flatten().map(|(_, rule)| &**rule);
+                rules(buf, "-A ", chain, whole);
                 self.stats.rules.add(table, ledger.dispatch_len(dispatch));
                 self.stats.chains += 1;
             }
@@ -197,12 +205,12 @@ impl Changes {
     fn write_tail(
         &mut self,
         buf: &mut Vec<u8>,
-        extent: &Extent,
+        extent: Extent,
         old: &[Box<[u8]>],
         new: &[Box<[u8]>],
     ) {
         let (mut removed, mut added): (Vec<&[u8]>, Vec<&[u8]>) = (Vec::new(), Vec::new());
-        if *extent == Extent::Whole {
+        if matches!(extent, Extent::Whole(_)) {
             added.extend(new.iter().map(|rule| &**rule));
         } else {
             removed.extend(
@@ -220,30 +228,26 @@ impl Changes {
         rules(buf, "-D ", NAT_SERVICES, removed.into_iter());
         rules(buf, "-A ", NAT_SERVICES, added.into_iter());
     }
-
-    /// Chains refer to each other, so all are emptied before the first is deleted.
-    fn write_gone(&self, buf: &mut Vec<u8>) {
-        for chain in &self.gone {
-            header(buf, *chain);
-        }
-        for chain in &self.gone {
-            buf.extend_from_slice(b"-X ");
-            chain.write(buf);
-            buf.push(b'\n');
-        }
-    }
-
-    fn wrap(&self, text: &mut Vec<u8>, table: Table, mut body: Vec<u8>, backend: Backend) {
-        line(text, &["*", table.as_str()]);
-        if backend == Backend::Nft && self.stats.chains > LIST_FIRST_ABOVE {
-            line(text, &["-S"]);
-        }
-        text.append(&mut body);
-        line(text, &["COMMIT"]);
-    }
 }
 
 const NAT_SERVICES: &str = Dispatch::NatServices.chain();
+
+/// Places in this order, their rules in theirs.
+fn in_order<'r>(
+    places: impl Iterator<Item = &'r [PlacedRule]>,
+    order: Order,
+) -> Vec<&'r [PlacedRule]> {
+    let mut places: Vec<_> = places.collect();
+    if order == Order::ByTarget {
+        places.sort_by_key(|rules| Reverse(rules.first().map(|(_, rule)| target(rule))));
+    }
+    places
+}
+
+/// The last word.
+fn target(rule: &[u8]) -> &[u8] {
+    rule.rsplit(|byte| *byte == b' ').next().unwrap_or_default()
+}
 
 fn rules<'r>(buf: &mut Vec<u8>, command: &str, chain: &str, rules: impl Iterator<Item = &'r [u8]>) {
     for rule in rules {

@@ -29,12 +29,15 @@ pub struct Ledger {
     endpoints: usize,
 }
 
+/// A dispatch rule and where it belongs.
+pub(super) type PlacedRule = (Place, Box<[u8]>);
+
 /// What one Service has in the kernel.
 #[derive(Debug, Default)]
 pub(super) struct Entry {
     /// Sorted by chain.
     pub(super) chains: Box<[Held]>,
-    pub(super) dispatch: Box<[(Place, Box<[u8]>)]>,
+    pub(super) dispatch: Box<[PlacedRule]>,
     pub(super) endpoints: usize,
 }
 
@@ -112,12 +115,11 @@ impl Ledger {
             .unwrap_or_default()
     }
 
-    /// The rules of a dispatch chain, by Service; the tail aside.
-    pub(super) fn dispatch_rules(&self, of: Dispatch) -> impl Iterator<Item = &[u8]> {
-        let rules = self.entries.values().flat_map(|entry| &entry.dispatch);
-        rules
-            .filter(move |(place, _)| place.to == of)
-            .map(|(_, rule)| &**rule)
+    /// The rules of a dispatch chain, by Service and place; the tail aside.
+    pub(super) fn dispatch_places(&self, of: Dispatch) -> impl Iterator<Item = &[PlacedRule]> {
+        let rules = self.entries.values().map(|entry| &*entry.dispatch);
+        let places = rules.flat_map(|rules| rules.chunk_by(|one, other| one.0 == other.0));
+        places.filter(move |rules| rules.iter().any(|(place, _)| place.to == of))
     }
 
     /// From here on the Service has what its sheet says. Gives what it had before.
@@ -168,11 +170,7 @@ impl Entry {
     }
 
     /// Chains in any order; rules of one place in theirs.
-    pub(super) fn new(
-        mut chains: Vec<Held>,
-        dispatch: Vec<(Place, Box<[u8]>)>,
-        endpoints: usize,
-    ) -> Self {
+    pub(super) fn new(mut chains: Vec<Held>, dispatch: Vec<PlacedRule>, endpoints: usize) -> Self {
         chains.sort_unstable_by_key(|held| held.chain);
         Self {
             chains: chains.into(),

@@ -1,0 +1,243 @@
+//! Payloads for many Services at once: the same rules are said in another way, and end the same.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "what the tests share may fail, too"
+)]
+
+#[path = "support/cluster.rs"]
+mod cluster;
+
+use deltaproxy::host::{BackendChoice, Exec, Iptables, Programs};
+use deltaproxy::model::Change;
+use deltaproxy::net::IpFamily;
+use deltaproxy::render::{
+    Counters, Full, LARGE_CLUSTER_ENDPOINTS, Ledger, Live, Options, PartialRestore, Setting,
+    partial,
+};
+use deltaproxy::rules::{Backend, Payload, RuleSet, Table, Text};
+use deltaproxy::tracker::Tracker;
+use nix::sched::{CloneFlags, unshare};
+use nix::unistd::geteuid;
+
+use cluster::{Use, World, ip, ready, upstream_options};
+
+const SERVICES: usize = 600;
+
+/// A cluster whose kernel is up to date.
+struct Settled {
+    world: World,
+    tracker: Tracker,
+    ledger: Ledger,
+    options: Options,
+    kernel: RuleSet,
+    /// What the kernel was given.
+    said: Vec<String>,
+}
+
+impl Settled {
+    fn new(backend: Backend) -> Self {
+        let world = World::plain(IpFamily::V4, SERVICES, 5);
+        let mut settled = Self {
+            tracker: world.tracker(),
+            world,
+            ledger: Ledger::default(),
+            options: Options {
+                backend,
+                counters: Counters::NONE,
+                large_cluster_endpoints: LARGE_CLUSTER_ENDPOINTS,
+                ..upstream_options(IpFamily::V4)
+            },
+            kernel: RuleSet::default(),
+            said: Vec::new(),
+        };
+        let (full, ledger) = settled.full();
+        settled.ledger = ledger;
+        settled.take(full);
+        settled
+    }
+
+    fn setting(&self) -> Setting<'_> {
+        let options = &self.options;
+        let zone = None;
+        Setting { options, zone }
+    }
+
+    fn full(&self) -> (String, Ledger) {
+        let live = Live::default();
+        let mut full = Full::new(&self.tracker, self.setting(), &live);
+        let mut text = Vec::new();
+        while full.write_next(&mut text) {}
+        (String::from_utf8(text).unwrap(), full.finish().0)
+    }
+
+    fn take(&mut self, payload: String) -> &str {
+        self.kernel.apply(&payload).unwrap();
+        self.tracker.settle();
+        self.said.push(payload);
+        self.said.last().unwrap()
+    }
+
+    /// The payload of these changes, which the kernel then has.
+    fn follow(&mut self, changes: Vec<Change>) -> &str {
+        for change in changes {
+            self.tracker.apply(change);
+        }
+        let names: Vec<_> = self.tracker.dirty().collect();
+        let setting = Setting {
+            options: &self.options,
+            zone: None,
+        };
+        let shape = PartialRestore::ChangedChains;
+        let names = names.into_iter();
+        let partial = partial(&mut self.ledger, &self.tracker, names, setting, shape);
+        self.take(String::from_utf8(partial.text).unwrap())
+    }
+
+    /// The first `count` Services go.
+    fn lose(&mut self, count: usize) -> &str {
+        let gone = (0..count).map(|n| Change::Service(World::plain_name(n).0, None));
+        self.follow(gone.collect())
+    }
+
+    /// All endpoints of the first `count` Services move: eleven chains each.
+    fn replace(&mut self, count: usize) -> &str {
+        let moved = (0..count).map(|n| {
+            let (_, name) = World::plain_name(n);
+            let mut slice = self.world.slices[&name].clone();
+            slice.endpoints = (0..5)
+                .map(|e| ready(ip(IpFamily::V4, Use::Pod, 100_000 + n * 5 + e)))
+                .collect();
+            Change::Slice(name, Some(Box::new(slice)), None)
+        });
+        let moved = moved.collect();
+        self.follow(moved)
+    }
+
+    /// Whatever the payloads said, the rules are those of a full one.
+    #[track_caller]
+    fn is_as_if_full(&self) {
+        let mut fresh = RuleSet::default();
+        fresh.apply(&self.full().0).unwrap();
+        assert_eq!(sorted(&self.kernel), sorted(&fresh));
+    }
+}
+
+/// Chains with their rules; those of KUBE-SERVICES have no order but for the last.
+fn sorted(rules: &RuleSet) -> Vec<(String, Vec<String>)> {
+    let chains = rules.chains(Table::Nat).map(|(name, chain)| {
+        let mut rules: Vec<_> = chain.rules.iter().map(ToString::to_string).collect();
+        if name == "KUBE-SERVICES" {
+            let last = rules.len() - 1;
+            rules[..last].sort_unstable();
+        }
+        (name.to_string(), rules)
+    });
+    let mut chains: Vec<_> = chains.collect();
+    chains.sort_unstable();
+    chains
+}
+
+/// Lines that begin like this.
+fn count(payload: &str, beginning: &str) -> usize {
+    let lines = payload.lines();
+    lines.filter(|line| line.starts_with(beginning)).count()
+}
+
+#[track_caller]
+fn removal(backend: Backend, services: usize, deletions: usize, written: usize) {
+    let mut settled = Settled::new(backend);
+    let payload = settled.lose(services);
+    assert_eq!(count(payload, "-D KUBE-SERVICES"), deletions);
+    assert_eq!(count(payload, "-A KUBE-SERVICES"), written);
+    settled.is_as_if_full();
+}
+
+#[test]
+fn many_deletions_write_the_chain_anew_on_nft() {
+    removal(Backend::Nft, 80, 80, 0);
+    removal(Backend::Nft, 81, 0, SERVICES - 81 + 1);
+    removal(Backend::Legacy, 81, 81, 0);
+}
+
+#[test]
+fn a_chain_written_anew_on_nft_leads_to_the_last_name_first() {
+    let mut settled = Settled::new(Backend::Nft);
+    let payload = settled.lose(81);
+    let rules = payload
+        .lines()
+        .filter(|l| l.starts_with("-A KUBE-SERVICES"));
+    let targets: Vec<_> = rules.map(|rule| rule.rsplit(' ').next().unwrap()).collect();
+    let (last, services) = targets.split_last().unwrap();
+    assert_eq!(*last, "KUBE-NODEPORTS");
+    assert!(services.is_sorted_by(|one, other| one > other));
+}
+
+/// The headers of chains of Services, and how many of them come before the first rule.
+#[track_caller]
+fn headers(backend: Backend, services: usize, all: usize, first: usize) {
+    let mut settled = Settled::new(backend);
+    let payload = settled.replace(services);
+    assert_eq!(count(payload, ":KUBE-S"), all);
+    let (before, _) = payload.split_once("\n-A").unwrap();
+    let before: Vec<_> = before.lines().filter(|l| l.starts_with(':')).collect();
+    assert_eq!(before.len(), first);
+    assert!(before.is_sorted_by(|one, other| one > other));
+    settled.is_as_if_full();
+}
+
+#[test]
+fn many_chains_have_their_headers_first_on_nft() {
+    headers(Backend::Nft, 181, 1_991, 1);
+    headers(Backend::Nft, 182, 2_002, 2_002);
+    headers(Backend::Legacy, 182, 2_002, 1);
+}
+
+#[test]
+fn payloads_that_are_large_beside_the_table_list_it_first_on_nft() {
+    let listed = |backend, services| {
+        let mut settled = Settled::new(backend);
+        count(settled.replace(services), "-S")
+    };
+    assert_eq!(listed(Backend::Nft, 400), 0);
+    assert_eq!(listed(Backend::Nft, SERVICES), 1);
+    assert_eq!(listed(Backend::Legacy, SERVICES), 0);
+}
+
+/// All of it in a real kernel, in a network namespace of its own.
+#[test]
+fn kernels_take_bursts() {
+    let choices = [
+        (BackendChoice::Nft, Backend::Nft),
+        (BackendChoice::Legacy, Backend::Legacy),
+    ];
+    for (choice, backend) in choices {
+        if !geteuid().is_root() || unshare(CloneFlags::CLONE_NEWNET).is_err() {
+            assert!(
+                std::env::var_os("REQUIRE_KERNEL").is_none(),
+                "it needs root"
+            );
+            return;
+        }
+        let mut settled = Settled::new(backend);
+        settled.lose(81);
+        settled.replace(SERVICES);
+        let saved = restored(choice, &settled.said);
+        assert_eq!(sorted(&saved), sorted(&settled.kernel), "{backend}");
+    }
+}
+
+/// What the kernel of this thread's namespace holds after these payloads.
+fn restored(choice: BackendChoice, payloads: &[String]) -> RuleSet {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let saved = builder.enable_all().build().unwrap().block_on(async {
+        let programs = Programs::discover(choice, IpFamily::V4).await.unwrap();
+        let exec = Exec::new(programs, deltaproxy::host::Options::default());
+        for payload in payloads {
+            exec.restore(&mut Text::new(payload)).await.unwrap();
+        }
+        exec.saved(Table::Nat).await.unwrap()
+    });
+    RuleSet::parse(&saved).unwrap()
+}
