@@ -12,6 +12,9 @@ const COUNTS: [usize; 9] = [1, 10, 50, 100, 200, 500, 1_000, 2_000, 4_000];
 /// Most of the Services that there are.
 const LARGEST_SHARE: f64 = 0.5;
 
+/// Each deletion takes milliseconds there.
+const LARGEST_ON_NFT: usize = 2_000;
+
 const EDITS: &str = "-D, -I";
 const WHOLE: &str = "whole chain";
 const SORTED: &str = "whole chain, descending";
@@ -34,7 +37,10 @@ pub fn measure(kernel: &Kernel, notes: &mut Notes) {
     let mut product = Product::settled(notes.services, kernel);
     let chain = Chain::of(&product.full(Found::Everything));
     let most = notes.services as f64 * LARGEST_SHARE;
-    let counts = COUNTS.into_iter().filter(|count| (*count as f64) <= most);
+    let counts = COUNTS.into_iter().filter(|count| {
+        let is_bearable = kernel.backend == Backend::Legacy || *count <= LARGEST_ON_NFT;
+        (*count as f64) <= most && is_bearable
+    });
     let trips: Vec<Trip> = counts
         .map(|count| Trip::new(count, &mut product, &chain))
         .collect();
