@@ -51,10 +51,12 @@ impl Answer {
             .header(ACCEPT_ENCODING, "identity")
             .body(Body::empty())
             .map_err(|error| ApiError::Connection(error.into()))?;
+        let turn = server.turn().await;
         let response = timeout(PATIENCE, server.client().send(request))
             .await
             .map_err(|_| ApiError::Silent(PATIENCE))?
             .map_err(|error| ApiError::Connection(error.into()))?;
+        turn.answered();
         let (parts, body) = response.into_parts();
         let encoding = Encoding::of(&parts.headers);
         let answer = Self { body, encoding };

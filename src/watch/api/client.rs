@@ -7,12 +7,14 @@
 //! Upstream: cmd/kube-proxy/app/server.go, createClient (v1.36)
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use http::Uri;
 use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError, NamedCluster};
 use kube::{Client, Config};
 
 use super::encoding::Encoding;
+use super::opening::{Opening, Turn};
 use super::transport;
 
 /// Where to find the API server. Any combination is legal.
@@ -32,6 +34,7 @@ pub struct ApiServer {
     client: Client,
     address: String,
     encoding: Encoding,
+    opening: Arc<Opening>,
 }
 
 impl ApiServer {
@@ -41,12 +44,18 @@ impl ApiServer {
             client,
             address: address.into(),
             encoding,
+            opening: Arc::default(),
         }
     }
 
     /// For requests other than lists and watches.
     pub fn client(&self) -> &Client {
         &self.client
+    }
+
+    /// Waits until a request may be sent.
+    pub(super) async fn turn(&self) -> Turn<'_> {
+        self.opening.turn().await
     }
 
     /// What it is asked for; what it answers in is its choice.

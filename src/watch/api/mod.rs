@@ -26,6 +26,7 @@ mod line;
 mod list;
 mod message;
 mod object;
+mod opening;
 mod outage;
 mod page;
 mod position;

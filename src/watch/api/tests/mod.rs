@@ -2,6 +2,7 @@
 
 mod failures;
 mod lists;
+mod opening;
 mod protobuf;
 mod pure;
 mod script;
