@@ -1,0 +1,48 @@
+//! What to measure.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Parser;
+
+use crate::subject::Subject;
+
+/// Measures what an API server does for many nodes at once.
+#[derive(Debug, Parser)]
+pub struct Args {
+    /// How many processes of each program
+    #[arg(long, default_value_t = 200)]
+    pub watchers: usize,
+    /// Number of Services
+    #[arg(long, default_value_t = 500)]
+    pub services: usize,
+    /// Endpoints of each Service
+    #[arg(long, default_value_t = 5)]
+    pub endpoints: usize,
+    /// Programs, one after the other
+    #[arg(
+        long = "program",
+        value_delimiter = ',',
+        default_value = "nobody,kube-proxy,deltaproxy"
+    )]
+    pub programs: Vec<Subject>,
+    /// Endpoint changes per second
+    #[arg(long, default_value_t = 5)]
+    pub rate: u32,
+    /// How long changes are made, in seconds; then twice as long none
+    #[arg(long, default_value = "30", value_parser = seconds)]
+    pub phase: Duration,
+    /// Writes the figures to this file
+    #[arg(long)]
+    pub json: Option<PathBuf>,
+    /// Reads figures of an earlier run instead of measuring
+    #[arg(long)]
+    pub report: Option<PathBuf>,
+    /// What cargo passes to every bench
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+fn seconds(text: &str) -> Result<Duration, std::num::ParseIntError> {
+    text.parse().map(Duration::from_secs)
+}

@@ -1,0 +1,89 @@
+//! What an API server bears from as many nodes as this machine can play: real processes of one
+//! program, then as many of the other, beside an API server of their own.
+//!
+//! Nothing here is about the kernel: all nodes share one network namespace, and the iptables
+//! programs are stand-ins that read what they are told and succeed. Needs root, and the programs
+//! that `tests/run.sh` builds:
+//!
+//! ```text
+//! cargo bench --bench fleet -- --watchers 200 --json figures.json
+//! cargo bench --bench fleet -- --report figures.json
+//! ```
+
+#![allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::cast_precision_loss,
+    clippy::disallowed_methods,
+    reason = "a bench runs programs, prints, and fails loudly"
+)]
+
+#[path = "../../tests/support/mod.rs"]
+mod support;
+
+#[path = "../versus/load.rs"]
+#[allow(dead_code, reason = "the other bench adds Services, too")]
+mod load;
+#[path = "../versus/machine.rs"]
+mod machine;
+#[path = "../versus/scrape.rs"]
+#[allow(dead_code, reason = "the other bench looks at what it times")]
+mod scrape;
+#[path = "../versus/store.rs"]
+mod store;
+#[path = "../versus/usage.rs"]
+#[allow(dead_code, reason = "nobody waits for children here")]
+mod usage;
+
+mod args;
+mod counted;
+mod figures;
+mod fleet;
+mod measure;
+mod meter;
+mod stand_in;
+mod subject;
+mod table;
+mod wire;
+
+use std::fs;
+use std::path::Path;
+
+use clap::Parser;
+
+use args::Args;
+use figures::Report;
+use support::{Need, machine_has};
+
+fn main() {
+    let args = Args::parse();
+    let report = match &args.report {
+        Some(path) => read(path),
+        None => run(&args),
+    };
+    print!("{}", table::text(&report));
+    if let Some(path) = &args.json {
+        let text = serde_json::to_string_pretty(&report).unwrap();
+        fs::write(path, text + "\n").expect("write the figures");
+    }
+}
+
+fn read(path: &Path) -> Report {
+    let text = fs::read_to_string(path).expect("read the figures");
+    serde_json::from_str(&text).expect("figures of this bench")
+}
+
+fn run(args: &Args) -> Report {
+    assert!(machine_has(Need::Upstream), "cannot measure here");
+    let mut report = Report::new(machine::describe());
+    for &subject in &args.programs {
+        eprintln!("{}", subject.name());
+        report.runs.push(measure::measure(subject, args));
+    }
+    report
+}

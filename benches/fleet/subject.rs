@@ -1,0 +1,54 @@
+//! The programs that are compared.
+
+use std::ffi::OsString;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use crate::support::kube::binary;
+
+/// Who watches the API server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Subject {
+    /// Nobody: what the server does for itself, and for whoever makes the changes
+    Nobody,
+    /// kube-proxy in its iptables mode
+    KubeProxy,
+    /// deltaproxy
+    Deltaproxy,
+    /// deltaproxy that asks for JSON
+    DeltaproxyJson,
+}
+
+impl Subject {
+    /// As in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nobody => "nobody",
+            Self::KubeProxy => "kube-proxy",
+            Self::Deltaproxy => "deltaproxy",
+            Self::DeltaproxyJson => "deltaproxy, JSON",
+        }
+    }
+
+    /// The program and the flags that only it has; none if there is nothing to start.
+    pub fn command(self) -> Option<Vec<OsString>> {
+        let ours = env!("CARGO_BIN_EXE_deltaproxy").into();
+        match self {
+            Self::Nobody => None,
+            Self::KubeProxy => {
+                let path = binary("kube-proxy").unwrap_or_else(|why| panic!("{why}"));
+                let program = path.into_os_string();
+                // The machine's conntrack limits are not a namespace's to raise.
+                let flags = ["--proxy-mode=iptables", "--conntrack-max-per-core=0"];
+                Some([program].into_iter().chain(flags.map(Into::into)).collect())
+            }
+            Self::Deltaproxy => Some(vec![ours]),
+            Self::DeltaproxyJson => Some(vec![
+                ours,
+                "--kube-api-content-type=application/json".into(),
+            ]),
+        }
+    }
+}
