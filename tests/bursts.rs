@@ -32,12 +32,18 @@ struct Settled {
     ledger: Ledger,
     options: Options,
     kernel: RuleSet,
+    /// Whether the programs can show all of nat.
+    is_readable: bool,
     /// What the kernel was given.
     said: Vec<String>,
 }
 
 impl Settled {
     fn new(backend: Backend) -> Self {
+        Self::of(backend, true)
+    }
+
+    fn of(backend: Backend, is_readable: bool) -> Self {
         let world = World::plain(IpFamily::V4, SERVICES, 5);
         let mut settled = Self {
             tracker: world.tracker(),
@@ -50,6 +56,7 @@ impl Settled {
                 ..upstream_options(IpFamily::V4)
             },
             kernel: RuleSet::default(),
+            is_readable,
             said: Vec::new(),
         };
         let (full, ledger) = settled.full();
@@ -65,7 +72,10 @@ impl Settled {
     }
 
     fn full(&self) -> (String, Ledger) {
-        let live = Live::default();
+        let mut live = Live::default();
+        if self.is_readable {
+            live.read(Table::Nat, "");
+        }
         let mut full = Full::new(&self.tracker, self.setting(), &live);
         let mut text = Vec::new();
         while full.write_next(&mut text) {}
@@ -203,6 +213,24 @@ fn payloads_that_are_large_beside_the_table_list_it_first_on_nft() {
     assert_eq!(listed(Backend::Nft, 400), 0);
     assert_eq!(listed(Backend::Nft, SERVICES), 1);
     assert_eq!(listed(Backend::Legacy, SERVICES), 0);
+}
+
+/// One rule of another kind, and to list the table fails, with the whole payload.
+#[test]
+fn a_table_that_cannot_be_shown_is_not_listed() {
+    let mut settled = Settled::of(Backend::Nft, false);
+    assert_eq!(count(settled.replace(SERVICES), "-S"), 0);
+}
+
+/// What is read is what is there before, although nothing is left of it after.
+#[test]
+fn few_chains_to_delete_are_not_worth_listing_the_table() {
+    let mut settled = Settled::new(Backend::Nft);
+    settled.lose(SERVICES - 50);
+    let gone = (SERVICES - 50..SERVICES).map(|n| Change::Service(World::plain_name(n).0, None));
+    let payload = settled.follow(gone.collect());
+    assert_eq!(count(payload, "-D KUBE-SERVICES"), 50);
+    assert_eq!(count(payload, "-S"), 0);
 }
 
 /// All of it in a real kernel, in a network namespace of its own.

@@ -33,6 +33,14 @@ struct Edits {
     added: Vec<Box<[u8]>>,
 }
 
+/// What the kernel has before it is given the payload.
+pub(super) struct Before {
+    /// The rules that lead to NodePorts.
+    pub(super) tail: Vec<Box<[u8]>>,
+    /// How many rules of ours are in nat.
+    pub(super) held: u64,
+}
+
 /// How much of a dispatch chain is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Extent {
@@ -79,17 +87,16 @@ impl Changes {
         }
     }
 
-    /// Writes it all. `ledger` is the kernel's once it has the payload, `old_tail` is its way to
-    /// NodePorts before.
+    /// Writes it all. `ledger` is the kernel's once it has the payload.
     pub(super) fn finish(
         mut self,
         ledger: &Ledger,
-        old_tail: &[Box<[u8]>],
+        before: &Before,
         shape: PartialRestore,
         options: &Options,
     ) -> Partial {
         self.stats.chains = self.chains.len() as u64;
-        let place = cost::headers(options.backend, self.chains.len());
+        let headers_are = cost::headers(options.backend, self.chains.len());
         let mut text = Vec::new();
         for table in [Table::Filter, Table::Nat] {
             let mut body = Vec::new();
@@ -97,7 +104,7 @@ impl Changes {
                 self.write_fixed(&mut body, table, options);
             }
             if table == Table::Nat {
-                self.chains.write_filled(&mut body, place);
+                self.chains.write_filled(&mut body, headers_are);
             }
             for dispatch in Dispatch::ALL.into_iter().filter(|to| to.table() == table) {
                 let extent = self.extent(dispatch, shape, options.backend);
@@ -107,15 +114,16 @@ impl Changes {
                 }
                 self.write_dispatch(&mut body, dispatch, extent, ledger);
                 if dispatch == Dispatch::NatServices {
-                    self.write_tail(&mut body, extent, old_tail, &ledger.tail);
+                    self.write_tail(&mut body, extent, &before.tail, &ledger.tail);
                 }
             }
             if table == Table::Nat {
-                self.chains.write_gone(&mut body, place);
+                self.chains.write_gone(&mut body, headers_are);
             }
             if !body.is_empty() {
                 line(&mut text, &["*", table.as_str()]);
-                if table == Table::Nat && self.reach(ledger).is_worth_listing(options.backend) {
+                let can_list = table == Table::Nat && ledger.can_list_nat;
+                if can_list && self.reach(before).is_worth_listing(options.backend) {
                     line(&mut text, &["-S"]);
                 }
                 text.append(&mut body);
@@ -161,11 +169,11 @@ impl Changes {
         }
     }
 
-    fn reach(&self, ledger: &Ledger) -> Reach {
+    fn reach(&self, before: &Before) -> Reach {
         Reach {
             chains: self.chains.len() as u64,
             rules: self.stats.rules.nat,
-            held: ledger.rules().nat,
+            held: before.held,
         }
     }
 

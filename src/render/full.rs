@@ -66,7 +66,8 @@ impl<'a> Full<'a> {
 
     /// What the kernel holds once it has taken the payload, and how large that was. Right only
     /// when all of it has been written.
-    pub fn finish(self) -> (Ledger, PayloadStats) {
+    pub fn finish(mut self) -> (Ledger, PayloadStats) {
+        self.ledger.can_list_nat = self.live.knows(Table::Nat);
         (self.ledger, self.stats)
     }
 

@@ -27,6 +27,8 @@ pub struct Ledger {
     service_chain_rules: u64,
     dispatch_rules: [u64; Dispatch::ALL.len()],
     endpoints: usize,
+    /// The programs can show all of nat: no rule in it is of a kind that only `nft` knows.
+    pub(super) can_list_nat: bool,
 }
 
 /// A dispatch rule and where it belongs.
@@ -70,11 +72,12 @@ impl Held {
 }
 
 impl Ledger {
-    /// A kernel that has what depends on options alone.
+    /// A kernel that has what depends on options alone, and was read.
     pub(super) fn of_foundations(base: RuleCounts, tail: Vec<Box<[u8]>>) -> Self {
         Self {
             tail,
             base,
+            can_list_nat: true,
             ..Self::default()
         }
     }

@@ -6,14 +6,16 @@
 //! # Shape
 //!
 //! In nat, in this order: changed Service chains, each header beside its rules; what changed in the
-//! dispatch chains; then the chains nobody wants any more, all emptied before the first is deleted.
+//! dispatch chains, rule by rule or the whole chain; then the chains nobody wants any more, all
+//! emptied before the first is deleted. Of very many chains all headers come first, and of a payload
+//! that is large beside the table `-S` before them: [`cost`](super::cost) decides.
 //! A table with nothing to say is not named, and a payload without tables is empty: no process
 //! need be started for it.
 //!
 //! KEP: kep.k8s.io/3453
 
 use super::base;
-use super::changes::Changes;
+use super::changes::{Before, Changes};
 use super::ledger::Ledger;
 use super::options::{Comments, PartialRestore};
 use super::service::{self, Setting};
@@ -39,6 +41,7 @@ pub fn partial<'n>(
     shape: PartialRestore,
 ) -> Partial {
     let comments = comments_after(ledger, services, dirty.clone(), setting);
+    let held = ledger.rules().nat;
     let mut changes = Changes::default();
     let mut sheet = Sheet::default();
     for name in dirty {
@@ -50,8 +53,8 @@ pub fn partial<'n>(
         changes.add(&before, &sheet, shape);
     }
     let tail = base::tail_rules(setting.options);
-    let old_tail = std::mem::replace(&mut ledger.tail, tail);
-    changes.finish(ledger, &old_tail, shape, setting.options)
+    let tail = std::mem::replace(&mut ledger.tail, tail);
+    changes.finish(ledger, &Before { tail, held }, shape, setting.options)
 }
 
 /// Whether endpoints get comments, once the dirty Services have the endpoints they have now.
