@@ -108,6 +108,8 @@ fn run(args: &Args) -> Report {
             measure(&mut report, &control, &mut load, of, args);
         }
     }
+    // The sizes of one program stand together.
+    report.sizes.sort_by_key(|size| size.of.program.name());
     report
 }
 

@@ -12,10 +12,13 @@ use crate::load::Load;
 use crate::subject::{Node, Running};
 use crate::support::kube::ControlPlane;
 use crate::support::objects;
+use crate::support::wait::{ensure, eventually};
 use crate::usage::Usage;
 
 /// After a start and after changes: what is still on its way arrives within this.
 const SETTLE: Duration = Duration::from_secs(3);
+/// kube-proxy needs some minutes for 10,000 Services on nft.
+const LONGEST_FULL: Duration = Duration::from_secs(10 * 60);
 /// Enough to divide a clock that ticks every 10 ms.
 const SCRAPES: u32 = 500;
 
@@ -33,7 +36,7 @@ pub fn measure(control: &ControlPlane, load: &mut Load, of: Of, args: &Args) -> 
             load.churn(control.api(), rate, args.phase);
         }));
     }
-    rewrite_everything(control, &of);
+    rewrite_everything(control, &running, &of);
     let size = Size {
         of,
         start: cpu(start, 1.0),
@@ -49,12 +52,17 @@ pub fn measure(control: &ControlPlane, load: &mut Load, of: Of, args: &Args) -> 
 
 /// Makes it write all rules over those that are there, as it does every hour: it is then that the
 /// programs it starts need the most memory.
-fn rewrite_everything(control: &ControlPlane, of: &Of) {
+fn rewrite_everything(control: &ControlPlane, running: &Running<'_>, of: &Of) {
+    let before = running.sample().full.count;
     let node = objects::node("10.200.0.2", "fd00:200::2");
     let zone = format!("zone-{}-{}", of.program.name(), of.services);
     let labels = json!({"metadata": {"labels": {"topology.kubernetes.io/zone": zone}}});
     control.api().merge(&node, &labels);
-    thread::sleep(SETTLE * 3);
+    eventually(LONGEST_FULL, || {
+        let grown = running.sample().full.count - before;
+        ensure(grown > 0.0, || "no full sync yet".to_owned())
+    });
+    thread::sleep(SETTLE);
 }
 
 /// CPU for each of so many units of time.

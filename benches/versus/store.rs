@@ -2,7 +2,8 @@
 //!
 //! Apart from the [`load`](super::load), and only for Services: the API server counts all cluster
 //! IPs that are taken for each one that it gives out, so that 50,000 Services take it three quarters
-//! of an hour. What is written here is what it would have written, the IP's own object included.
+//! of an hour. What is written here reads as what it would have written, managed fields and the IP's
+//! own object included.
 
 use std::net::Ipv4Addr;
 
@@ -75,6 +76,7 @@ fn service(name: &str, ip: Ipv4Addr) -> Value {
         "metadata": {
             "name": name, "namespace": "default", "labels": {"app": name},
             "uid": uid(0x8000, ip), "creationTimestamp": CREATED,
+            "managedFields": [managed_fields()],
         },
         "spec": {
             "type": "ClusterIP", "clusterIP": ip, "clusterIPs": [ip],
@@ -84,6 +86,27 @@ fn service(name: &str, ip: Ipv4Addr) -> Value {
             "ports": [{"name": "http", "protocol": "TCP", "port": 80, "targetPort": 8080}],
         },
         "status": {"loadBalancer": {}},
+    })
+}
+
+/// Nobody here reads them, but they are a third of what is sent.
+fn managed_fields() -> Value {
+    let ports = json!({
+        ".": {},
+        "k:{\"port\":80,\"protocol\":\"TCP\"}": {
+            ".": {}, "f:name": {}, "f:port": {}, "f:protocol": {}, "f:targetPort": {},
+        },
+    });
+    json!({
+        "manager": "kubectl-client-side-apply", "operation": "Update",
+        "apiVersion": "v1", "time": CREATED, "fieldsType": "FieldsV1",
+        "fieldsV1": {
+            "f:metadata": {"f:labels": {".": {}, "f:app": {}}},
+            "f:spec": {
+                "f:internalTrafficPolicy": {}, "f:ports": ports, "f:selector": {},
+                "f:sessionAffinity": {}, "f:type": {},
+            },
+        },
     })
 }
 
