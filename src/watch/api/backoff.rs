@@ -18,8 +18,8 @@ const LONGEST: Duration = Duration::from_secs(30);
 ///
 /// # Invariants
 ///
-/// Only a complete list or an event counts as success: an answered request alone does not, or a
-/// server that accepts and fails at once would be asked without pause.
+/// A complete list, an event or the orderly end of a watch counts as success: an answered request
+/// alone does not, or a server that accepts and fails at once would be asked without pause.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Backoff {
     failures: u32,
