@@ -45,13 +45,17 @@ impl Exec {
                 Ok(())
             }
             Err(RunError::Failed {
+                program: name,
                 ending: Ending::Exited(1),
                 stderr,
-                ..
-            }) if incompatible(&stderr).is_some() => Err(cannot_show(
-                program,
-                incompatible(&stderr).unwrap_or(&stderr),
-            )),
+            }) => Err(match incompatible(&stderr) {
+                Some(said) => cannot_show(program, said),
+                None => RunError::Failed {
+                    program: name,
+                    ending: Ending::Exited(1),
+                    stderr,
+                },
+            }),
             Err(error) => Err(error),
         }
     }

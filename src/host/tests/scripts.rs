@@ -246,6 +246,22 @@ fn nft_is_asked_for_one_table() {
 }
 
 #[test]
+fn half_a_table_of_nft_has_no_end() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().unwrap();
+    for (code, is_passing) in [(1, false), (4, true)] {
+        let body = format!("echo '-N KUBE-X'; echo odd >&2; exit {code}");
+        script(folder.path(), "iptables", &body);
+        let mut lines = Vec::new();
+        let mut read = |line: &str| lines.push(line.to_owned());
+        let error = block_on(nft(folder.path()).save(Table::Nat, &mut read)).unwrap_err();
+        assert!(matches!(error, RunError::Failed { .. }), "{error}");
+        assert_eq!(error.is_passing(), is_passing, "{error}");
+        assert_eq!(lines, ["*nat", ":KUBE-X - [0:0]"]);
+    }
+}
+
+#[test]
 fn a_table_that_only_nft_can_show_is_not_taken_for_an_empty_one() {
     let _turn = turn();
     let folder = tempfile::tempdir().unwrap();
