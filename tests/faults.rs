@@ -157,8 +157,8 @@ const FAULTS: &[Fault] = &[
     fault(
         "stale chains are kept",
         "src/render/changes.rs",
-        "            .extend(held.filter(|chain| !wanted.contains(chain)));",
-        "            .extend(held.filter(|chain| !wanted.contains(chain)).take(0));",
+        "            .delete(held.filter(|chain| !wanted.contains(chain)));",
+        "            .delete(held.filter(|chain| !wanted.contains(chain)).take(0));",
     ),
     fault(
         "stale dispatch rules are kept",
