@@ -7,7 +7,8 @@
 //!
 //! Upstream: pkg/proxy/util/nfacct (v1.36)
 
-use std::os::fd::AsRawFd;
+use std::cell::Cell;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::rc::Rc;
 
 use nix::errno::Errno;
@@ -65,20 +66,41 @@ pub(super) fn is_there(name: &str) -> Result<bool, Errno> {
     }
 }
 
-/// The kernel answers before it returns from the sending, so there is never anything to wait for,
-/// and a socket for each question costs less than one to look after.
+/// The kernel answers before it returns from the sending, so there is never anything to wait for.
 fn ask(what: Request, name: &str) -> Result<Answer, Errno> {
     let request = request(what, name)?;
-    let socket = socket(
-        AddressFamily::Netlink,
-        SockType::Raw,
-        SockFlag::SOCK_CLOEXEC,
-        SockProtocol::NetlinkNetFilter,
-    )?;
-    let kernel = NetlinkAddr::new(0, 0);
-    sendto(socket.as_raw_fd(), &request, &kernel, MsgFlags::empty())?;
-    let mut datagram = [0; ANSWER_BYTES];
-    let length = recv(socket.as_raw_fd(), &mut datagram, MsgFlags::MSG_DONTWAIT)?;
-    let datagram = datagram.get(..length).unwrap_or_default();
-    answer(datagram).ok_or(Errno::EBADMSG)
+    with_socket(|socket| {
+        let kernel = NetlinkAddr::new(0, 0);
+        sendto(socket.as_raw_fd(), &request, &kernel, MsgFlags::empty())?;
+        let mut datagram = [0; ANSWER_BYTES];
+        let length = recv(socket.as_raw_fd(), &mut datagram, MsgFlags::MSG_DONTWAIT)?;
+        let datagram = datagram.get(..length).unwrap_or_default();
+        answer(datagram).ok_or(Errno::EBADMSG)
+    })
+}
+
+thread_local! {
+    static SOCKET: Cell<Option<OwnedFd>> = const { Cell::new(None) };
+}
+
+/// One socket for all questions. Not one for each: at the end of every socket of netfilter the
+/// kernel waits for nftables to finish what it is at (`nft_rcv_nl_event`), which may be a restore of
+/// some seconds, and whoever waits here holds up the whole daemon.
+///
+/// After an error it is not used again: an answer to the last question could still arrive.
+pub(super) fn with_socket<T>(
+    question: impl FnOnce(&OwnedFd) -> Result<T, Errno>,
+) -> Result<T, Errno> {
+    let socket = match SOCKET.take() {
+        Some(socket) => socket,
+        None => socket(
+            AddressFamily::Netlink,
+            SockType::Raw,
+            SockFlag::SOCK_CLOEXEC,
+            SockProtocol::NetlinkNetFilter,
+        )?,
+    };
+    let answer = question(&socket)?;
+    SOCKET.set(Some(socket));
+    Ok(answer)
 }

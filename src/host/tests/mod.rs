@@ -6,6 +6,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 mod kernel;
+mod nfacct;
 mod scripts;
 
 static TURN: Mutex<()> = Mutex::new(());
