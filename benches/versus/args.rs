@@ -32,7 +32,7 @@ pub struct Args {
     /// How long each phase of changes lasts, in seconds
     #[arg(long, default_value = "30", value_parser = seconds)]
     pub phase: Duration,
-    /// Writes the figures to this file
+    /// Writes the figures to this file, beside those that it has of the same commit
     #[arg(long)]
     pub json: Option<PathBuf>,
     /// Reads figures of an earlier run instead of measuring

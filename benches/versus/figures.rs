@@ -17,6 +17,13 @@ impl Report {
         let runs = Vec::new();
         Self { machine, runs }
     }
+
+    /// In order, and in place of an earlier run of the same.
+    pub fn add(&mut self, run: Run) {
+        self.runs.retain(|other| other.key() != run.key());
+        self.runs.push(run);
+        self.runs.sort_by_key(Run::key);
+    }
 }
 
 /// One program at one size. Times are in seconds, memory is in MiB.
@@ -42,6 +49,13 @@ pub struct Run {
     /// After all changes.
     pub rss: f64,
     pub peak_rss: f64,
+}
+
+impl Run {
+    /// What was measured.
+    fn key(&self) -> (usize, usize, Backend, Subject) {
+        (self.services, self.endpoints, self.backend, self.program)
+    }
 }
 
 /// A start until both families are synced.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::support::process::run;
 
 /// The machine, and the commit that was measured.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     pub commit: String,
     pub cpus: usize,

@@ -57,10 +57,6 @@ fn main() {
         None => run(&args),
     };
     print!("{}", table::text(&report));
-    if let Some(path) = &args.json {
-        let text = serde_json::to_string_pretty(&report).unwrap();
-        fs::write(path, text + "\n").expect("write the figures");
-    }
     if let Some(folder) = &args.plots {
         plot::write_all(&report, folder);
     }
@@ -71,9 +67,23 @@ fn read(path: &Path) -> Report {
     serde_json::from_str(&text).expect("figures of this bench")
 }
 
+/// What is measured joins what the file has of the same programs and machine.
+fn begin(args: &Args) -> Report {
+    let machine = machine::describe();
+    match &args.json {
+        Some(path) if path.exists() => {
+            let report = read(path);
+            let file = path.display();
+            assert_eq!(report.machine, machine, "{file} has other figures");
+            report
+        }
+        _ => Report::new(machine),
+    }
+}
+
 fn run(args: &Args) -> Report {
     assert!(machine_has(Need::Upstream), "cannot measure here");
-    let mut report = Report::new(machine::describe());
+    let mut report = begin(args);
     for &services in &args.services {
         let control = ControlPlane::start();
         control
@@ -92,11 +102,20 @@ fn run(args: &Args) -> Report {
                     backend.name(),
                     program.name()
                 );
-                let run = measure::measure(&control, &mut load, backend, program, args);
-                eprintln!("{}", serde_json::to_string(&run).unwrap());
-                report.runs.push(run);
+                report.add(measure::measure(
+                    &control, &mut load, backend, program, args,
+                ));
+                // Now, and not when all is done: that may take hours.
+                if let Some(path) = &args.json {
+                    write(&report, path);
+                }
             }
         }
     }
     report
+}
+
+fn write(report: &Report, path: &Path) {
+    let text = serde_json::to_string_pretty(report).unwrap();
+    fs::write(path, text + "\n").expect("write the figures");
 }

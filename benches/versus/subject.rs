@@ -17,7 +17,7 @@ use crate::usage::Usage;
 const PATIENCE: Duration = Duration::from_secs(20 * 60);
 
 /// Which programs write the rules.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Backend {
     /// `iptables-nft`
@@ -41,7 +41,7 @@ impl Backend {
 }
 
 /// A program with its flags.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Subject {
     /// kube-proxy as kubeadm runs it
