@@ -137,9 +137,11 @@ impl<I: Iptables> Task<I> {
     }
 }
 
-/// Waits for a moment; for none, for ever.
+/// Waits for a moment; for none, for ever. One that is past is not waited for: a timer would do so
+/// until its next tick, a millisecond later.
 async fn until(moment: Option<Instant>) {
     match moment {
+        Some(moment) if moment <= Instant::now() => {}
         Some(moment) => sleep_until(moment).await,
         None => std::future::pending().await,
     }
