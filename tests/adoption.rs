@@ -58,7 +58,12 @@ fn start(lab: &Lab, backend: Backend, program: &Program) -> Daemon {
     let kubeconfig = format!("--kubeconfig={}", lab.control.kubeconfig().display());
     let hostname = format!("--hostname-override={}", objects::NODE);
     let cidr = "--cluster-cidr=10.4.0.0/14,fd00:10:4::/48";
-    Daemon::start_program(program, &lab.node, backend, &[&kubeconfig, &hostname, cidr])
+    Daemon::start_program(
+        program,
+        &lab.node,
+        backend,
+        &[&kubeconfig, &hostname, cidr, "-v=2"],
+    )
 }
 
 fn wait_for_log(daemon: &Daemon, text: &str, times: usize) {

@@ -160,17 +160,26 @@ impl Reporter {
             }
             return;
         }
-        info!(
-            family = %self.family,
-            scope = attempt.scope.as_str(),
-            reason,
-            services = outcome.dirty,
-            chains = stats.chains,
-            rules = stats.rules.total(),
-            bytes = stats.bytes,
-            took_ms = (attempt.took.as_secs_f64() * 1e4).round() / 10.0,
-            "synced"
-        );
+        macro_rules! synced {
+            ($level:ident) => {
+                $level!(
+                    family = %self.family,
+                    scope = attempt.scope.as_str(),
+                    reason,
+                    services = outcome.dirty,
+                    chains = stats.chains,
+                    rules = stats.rules.total(),
+                    bytes = stats.bytes,
+                    took_ms = (attempt.took.as_secs_f64() * 1e4).round() / 10.0,
+                    "synced"
+                )
+            };
+        }
+        // Partial restores are steady work: there may be many a second, on every node.
+        match attempt.scope {
+            Scope::Partial => synced!(debug),
+            Scope::Full(_) | Scope::Adoption => synced!(info),
+        }
         if !attempt.payload.is_empty() {
             let text = String::from_utf8_lossy(&attempt.payload);
             debug!(target: PAYLOAD, family = %self.family, payload = %format_args!("\n{text}"), "restored");

@@ -73,7 +73,7 @@ fn address(field: &mut String, flag: Option<&str>, port: u16) {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Observability")]
 pub struct LogArgs {
-    /// How much to log: 4 adds the text of partial restores [default: 0]
+    /// How much to log: 2 adds partial restores, 4 their text [default: 0]
     #[arg(short = 'v', long = "v", value_name = "LEVEL")]
     pub verbosity: Option<u32>,
     /// How to log: `text` or `json` [default: text]
