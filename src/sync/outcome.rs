@@ -2,21 +2,22 @@
 //!
 //! Apart so that the sync itself neither logs nor counts.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use super::decide::Scope;
 use super::pacer::End;
 use crate::host::{Excerpt, NoCounter, RestoreError, RunError};
 use crate::render::{Doubt, PayloadStats, RuleCounts};
 use crate::rules::Table;
+use crate::tracker::Settled;
 
 /// One sync: one attempt, or two if a partial one failed.
 #[derive(Debug)]
 pub struct Outcome {
     /// In the order made.
     pub attempts: Vec<Attempt>,
-    /// When the cluster changed what is now in the kernel. Empty after a failure.
-    pub triggers: Vec<SystemTime>,
+    /// What is in the kernel now and was not. Empty after a failure.
+    pub settled: Settled,
     /// How many Services were dirty.
     pub dirty: usize,
     /// How many rules are ours now.

@@ -95,7 +95,7 @@ impl Reporter {
                     .update(|health| health.succeeded(self.family, at));
             }
         }
-        for trigger in &outcome.triggers {
+        for trigger in &outcome.settled.triggers {
             let latency = at.duration_since(*trigger).unwrap_or_default();
             self.metrics.programmed(self.family, latency);
         }

@@ -13,7 +13,7 @@ use super::surroundings::Surroundings;
 use crate::host::Iptables;
 use crate::render::{Ledger, Options, PartialRestore};
 use crate::rules::Table;
-use crate::tracker::Tracker;
+use crate::tracker::{Settled, Tracker};
 
 /// What a syncer is told once.
 #[derive(Debug, Clone)]
@@ -108,16 +108,16 @@ impl<I: Iptables> Syncer<I> {
         let is_applied = attempts
             .last()
             .is_some_and(|attempt| attempt.result.is_ok());
-        let triggers = if is_applied {
-            self.tracker.settle().triggers
+        let settled = if is_applied {
+            self.tracker.settle()
         } else {
-            Vec::new()
+            Settled::default()
         };
         self.history.options = Some(options);
         self.history.zone = self.tracker.node().and_then(|node| node.zone.clone());
         Outcome {
             attempts,
-            triggers,
+            settled,
             dirty,
             rules: self.ledger.rules(),
         }

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
+use super::Settled;
 use crate::model::{ServiceName, ServiceState};
 
 /// What is known of one dirty Service.
@@ -63,11 +64,13 @@ impl Dirty {
         self.0.len()
     }
 
-    /// Everything is settled: gives the trigger times that have come true.
-    pub(super) fn settle(&mut self) -> Vec<SystemTime> {
-        std::mem::take(&mut self.0)
-            .into_values()
-            .flat_map(|before| before.triggers)
-            .collect()
+    /// Everything is settled: gives the trigger times that have come true, and what was before.
+    pub(super) fn settle(&mut self) -> Settled {
+        let mut settled = Settled::default();
+        for (name, before) in std::mem::take(&mut self.0) {
+            settled.triggers.extend(before.triggers);
+            settled.before.push((name, before.state));
+        }
+        settled
     }
 }

@@ -42,6 +42,8 @@ struct Owner {
 pub struct Settled {
     /// When the cluster changed what is now in the kernel, one for each changed slice.
     pub triggers: Vec<SystemTime>,
+    /// The Services that were dirty, sorted, each with the state that was settled before.
+    pub before: Vec<(ServiceName, ServiceState)>,
 }
 
 impl Tracker {
@@ -107,9 +109,7 @@ impl Tracker {
     /// The kernel holds everything that is known here.
     pub fn settle(&mut self) -> Settled {
         self.settled_zone = self.zone().cloned();
-        Settled {
-            triggers: self.dirty.settle(),
-        }
+        self.dirty.settle()
     }
 
     fn set_service(&mut self, name: &ServiceName, service: Option<Arc<Service>>) {

@@ -289,7 +289,7 @@ fn once(syncer: &mut Syncer<Fake>, machine: &[IpAddr]) -> (End, Vec<Attempt>) {
         End::Applied => assert_eq!(outcome.rules, counted(&syncer.iptables().rules())),
         End::Failed => {
             assert_eq!(syncer.tracker.pending(), dirty);
-            assert!(outcome.triggers.is_empty());
+            assert!(outcome.settled.triggers.is_empty());
         }
     }
     (end, outcome.attempts)

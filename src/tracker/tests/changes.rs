@@ -210,3 +210,22 @@ fn a_node_that_is_made_anew_still_has_the_machines_addresses() {
         "192.0.2.2"
     );
 }
+
+#[test]
+fn what_was_before_is_told_when_it_is_settled() {
+    let mut tracker = settled([service("a", 80), service("b", 80)]);
+    tell(
+        &mut tracker,
+        [service("a", 81), service("a", 82), service("c", 80)],
+    );
+    let before = tracker.settle().before;
+    let ports: Vec<_> = before
+        .iter()
+        .map(|(name, state)| {
+            let service = state.service.as_ref();
+            (name.name(), service.map(|service| service.ports[0].port))
+        })
+        .collect();
+    assert_eq!(ports, [("a", Some(port(80))), ("c", None)]);
+    assert!(tracker.settle().before.is_empty());
+}
