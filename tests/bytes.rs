@@ -12,13 +12,13 @@
     reason = "helpers of tests: failing loudly is the point, and figures are to be read"
 )]
 
-#[path = "../benches/versus/load.rs"]
+#[path = "../benches/shared/load.rs"]
 #[expect(
     dead_code,
     reason = "it is shared with the bench, which does more with it"
 )]
 mod load;
-#[path = "../benches/versus/store.rs"]
+#[path = "../benches/shared/store.rs"]
 mod store;
 mod support;
 

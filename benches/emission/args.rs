@@ -7,6 +7,8 @@ use clap::{Parser, ValueEnum};
 use deltaproxy::rules::Backend;
 use serde::Serialize;
 
+use crate::duration::duration;
+
 /// The cost of payloads that end in the same rules.
 #[derive(Debug, Parser)]
 pub struct Args {
@@ -26,8 +28,8 @@ pub struct Args {
     /// Rounds of each topic; the median counts
     #[arg(long, default_value_t = 5)]
     pub rounds: usize,
-    /// No further round is begun if a topic would last longer, in seconds
-    #[arg(long, default_value = "40", value_parser = seconds)]
+    /// No further round is begun if a topic would last longer (as `40s`)
+    #[arg(long, default_value = "40s", value_parser = duration)]
     pub patience: Duration,
     /// Services of the floor on nft
     #[arg(long, default_value_t = 50_000)]
@@ -76,8 +78,4 @@ fn backend(text: &str) -> Result<Backend, String> {
     let all = [Backend::Nft, Backend::Legacy];
     let found = all.into_iter().find(|backend| backend.as_str() == text);
     found.ok_or_else(|| format!("no backend `{text}`: nft or legacy"))
-}
-
-fn seconds(text: &str) -> Result<Duration, std::num::ParseIntError> {
-    text.parse().map(Duration::from_secs)
 }

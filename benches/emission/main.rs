@@ -24,6 +24,13 @@
 
 #[path = "../../tests/support/cluster.rs"]
 mod cluster;
+#[path = "../shared/duration.rs"]
+mod duration;
+#[path = "../shared/machine.rs"]
+mod machine;
+#[path = "../shared/report.rs"]
+#[allow(dead_code, reason = "other benches read their figures again")]
+mod report;
 #[path = "../../tests/support/mod.rs"]
 mod support;
 
@@ -36,11 +43,8 @@ mod figures;
 mod floor;
 mod full;
 mod kernel;
-mod machine;
 mod product;
 mod table;
-
-use std::fs;
 
 use clap::Parser;
 use deltaproxy::rules::Backend;
@@ -73,8 +77,7 @@ fn main() {
     }
     print!("{}", table::text(&report));
     if let Some(path) = &args.json {
-        let text = serde_json::to_string_pretty(&report).unwrap();
-        fs::write(path, text + "\n").expect("write the figures");
+        report::write(&report, path);
     }
 }
 

@@ -7,11 +7,7 @@ use crate::floor::Floor;
 
 /// One table for each topic, size and backend, and one for the floors.
 pub fn text(report: &Report) -> String {
-    let machine = &report.machine;
-    let mut text = format!(
-        "Commit {}; {} CPUs, kernel {}, {}.\n",
-        machine.commit, machine.cpus, machine.kernel, machine.iptables
-    );
+    let mut text = format!("{}\n", report.machine);
     let is_same = |one: &Figure, other: &Figure| {
         (one.topic, one.services, one.backend) == (other.topic, other.services, other.backend)
     };

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Parser;
 
+use crate::duration::duration;
 use crate::subject::Subject;
 
 /// Measures what an API server does for many nodes at once.
@@ -29,8 +30,8 @@ pub struct Args {
     /// Endpoint changes per second
     #[arg(long, default_value_t = 5)]
     pub rate: u32,
-    /// How long changes are made, in seconds; then twice as long none
-    #[arg(long, default_value = "30", value_parser = seconds)]
+    /// How long changes are made (as `30s`); then twice as long none
+    #[arg(long, default_value = "30s", value_parser = duration)]
     pub phase: Duration,
     /// Writes the figures to this file
     #[arg(long)]
@@ -41,8 +42,4 @@ pub struct Args {
     /// What cargo passes to every bench
     #[arg(long, hide = true)]
     bench: bool,
-}
-
-fn seconds(text: &str) -> Result<Duration, std::num::ParseIntError> {
-    text.parse().map(Duration::from_secs)
 }

@@ -26,17 +26,21 @@
 #[path = "../../tests/support/mod.rs"]
 mod support;
 
-#[path = "../versus/load.rs"]
+#[path = "../shared/duration.rs"]
+mod duration;
+#[path = "../shared/load.rs"]
 #[allow(dead_code, reason = "the other bench adds Services, too")]
 mod load;
-#[path = "../versus/machine.rs"]
+#[path = "../shared/machine.rs"]
 mod machine;
-#[path = "../versus/scrape.rs"]
+#[path = "../shared/report.rs"]
+mod report;
+#[path = "../shared/scrape.rs"]
 #[allow(dead_code, reason = "the other bench looks at what it times")]
 mod scrape;
-#[path = "../versus/store.rs"]
+#[path = "../shared/store.rs"]
 mod store;
-#[path = "../versus/usage.rs"]
+#[path = "../shared/usage.rs"]
 #[allow(dead_code, reason = "nobody waits for children here")]
 mod usage;
 
@@ -51,9 +55,6 @@ mod subject;
 mod table;
 mod wire;
 
-use std::fs;
-use std::path::Path;
-
 use clap::Parser;
 
 use args::Args;
@@ -63,19 +64,13 @@ use support::{Need, machine_has};
 fn main() {
     let args = Args::parse();
     let report = match &args.report {
-        Some(path) => read(path),
+        Some(path) => report::read(path),
         None => run(&args),
     };
     print!("{}", table::text(&report));
     if let Some(path) = &args.json {
-        let text = serde_json::to_string_pretty(&report).unwrap();
-        fs::write(path, text + "\n").expect("write the figures");
+        report::write(&report, path);
     }
-}
-
-fn read(path: &Path) -> Report {
-    let text = fs::read_to_string(path).expect("read the figures");
-    serde_json::from_str(&text).expect("figures of this bench")
 }
 
 fn run(args: &Args) -> Report {

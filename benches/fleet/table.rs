@@ -110,11 +110,7 @@ fn changes(run: &Run) -> f64 {
 
 /// One table for all programs.
 pub fn text(report: &Report) -> String {
-    let machine = &report.machine;
-    let mut text = format!(
-        "Commit {}; {}; {} CPUs, kernel {}.\n",
-        machine.commit, machine.kube_proxy, machine.cpus, machine.kernel
-    );
+    let mut text = format!("{}\n", report.machine);
     if let Some(run) = report.runs.iter().max_by_key(|run| run.watchers) {
         let (services, endpoints, watchers) = (run.services, run.endpoints, run.watchers);
         writeln!(

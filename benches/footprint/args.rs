@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Parser;
 
+use crate::duration::duration;
 use crate::subject::{Backend, Subject};
 
 /// Measures what a node spends on its proxy.
@@ -94,16 +95,4 @@ impl Args {
         };
         if given.is_empty() { default } else { given }.to_vec()
     }
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    let units = [("s", 1), ("m", 60), ("h", 3600)];
-    let parts = units
-        .iter()
-        .find_map(|&(unit, seconds)| Some((text.strip_suffix(unit)?, seconds)));
-    let (number, seconds) = parts.ok_or("a duration ends in s, m or h, as `30m`")?;
-    let number: u64 = number
-        .parse()
-        .map_err(|error| format!("`{number}`: {error}"))?;
-    Ok(Duration::from_secs(number * seconds))
 }

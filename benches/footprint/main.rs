@@ -22,24 +22,28 @@
     reason = "a bench runs programs, prints, and fails loudly"
 )]
 
-#[path = "../versus/latency.rs"]
+#[path = "../shared/duration.rs"]
+mod duration;
+#[path = "../shared/latency.rs"]
 mod latency;
-#[path = "../versus/load.rs"]
+#[path = "../shared/load.rs"]
 #[allow(dead_code, reason = "a comparison of programs looks at more")]
 mod load;
-#[path = "../versus/machine.rs"]
+#[path = "../shared/machine.rs"]
 mod machine;
-#[path = "../versus/scrape.rs"]
+#[path = "../shared/report.rs"]
+mod report;
+#[path = "../shared/scrape.rs"]
 #[allow(dead_code, reason = "a comparison of programs looks at more")]
 mod scrape;
-#[path = "../versus/store.rs"]
+#[path = "../shared/store.rs"]
 mod store;
-#[path = "../versus/subject.rs"]
+#[path = "../shared/subject.rs"]
 #[allow(dead_code, reason = "a comparison of programs looks at more")]
 mod subject;
 #[path = "../../tests/support/mod.rs"]
 mod support;
-#[path = "../versus/usage.rs"]
+#[path = "../shared/usage.rs"]
 mod usage;
 
 mod args;
@@ -50,9 +54,6 @@ mod plot;
 mod size;
 mod steady;
 mod table;
-
-use std::fs;
-use std::path::Path;
 
 use clap::Parser;
 
@@ -65,22 +66,16 @@ use support::{Need, machine_has, objects};
 fn main() {
     let args = Args::parse();
     let report = match &args.report {
-        Some(path) => read(path),
+        Some(path) => report::read(path),
         None => run(&args),
     };
     print!("{}", table::text(&report));
     if let Some(path) = &args.json {
-        let text = serde_json::to_string_pretty(&report).unwrap();
-        fs::write(path, text + "\n").expect("write the figures");
+        report::write(&report, path);
     }
     if let Some(folder) = &args.plots {
         plot::write_all(&report, folder);
     }
-}
-
-fn read(path: &Path) -> Report {
-    let text = fs::read_to_string(path).expect("read the figures");
-    serde_json::from_str(&text).expect("figures of this bench")
 }
 
 fn run(args: &Args) -> Report {

@@ -6,11 +6,7 @@ use crate::figures::{Memory, Of, Paces, Phase, Report, Size, Steady};
 
 /// All that was measured.
 pub fn text(report: &Report) -> String {
-    let machine = &report.machine;
-    let mut text = format!(
-        "Commit {}; {}; {} CPUs, kernel {}, {}.\n",
-        machine.commit, machine.kube_proxy, machine.cpus, machine.kernel, machine.iptables
-    );
+    let mut text = format!("{}\n", report.machine);
     for sizes in report
         .sizes
         .chunk_by(|one, other| one.of.program == other.of.program)

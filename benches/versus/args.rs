@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Parser;
 
+use crate::duration::duration;
 use crate::subject::{Backend, Subject};
 
 /// Measures kube-proxy and deltaproxy in the same run.
@@ -29,8 +30,8 @@ pub struct Args {
     /// Endpoint changes per second
     #[arg(long, default_value_t = 5)]
     pub rate: u32,
-    /// How long each phase of changes lasts, in seconds
-    #[arg(long, default_value = "30", value_parser = seconds)]
+    /// How long each phase of changes lasts (as `30s`)
+    #[arg(long, default_value = "30s", value_parser = duration)]
     pub phase: Duration,
     /// Writes the figures to this file, beside those that it has of the same commit
     #[arg(long)]
@@ -44,8 +45,4 @@ pub struct Args {
     /// What cargo passes to every bench
     #[arg(long, hide = true)]
     bench: bool,
-}
-
-fn seconds(text: &str) -> Result<Duration, std::num::ParseIntError> {
-    text.parse().map(Duration::from_secs)
 }

@@ -22,25 +22,33 @@
     reason = "a bench runs programs, prints, and fails loudly"
 )]
 
+#[path = "../shared/duration.rs"]
+mod duration;
+#[path = "../shared/latency.rs"]
+mod latency;
+#[path = "../shared/load.rs"]
+mod load;
+#[path = "../shared/machine.rs"]
+mod machine;
+#[path = "../shared/report.rs"]
+mod report;
+#[path = "../shared/scrape.rs"]
+mod scrape;
+#[path = "../shared/store.rs"]
+mod store;
+#[path = "../shared/subject.rs"]
+mod subject;
 #[path = "../../tests/support/mod.rs"]
 mod support;
+#[path = "../shared/usage.rs"]
+mod usage;
 
 mod args;
 mod figures;
-mod latency;
-mod load;
-mod machine;
 mod measure;
 mod plot;
 mod quantity;
-mod scrape;
-mod store;
-mod subject;
 mod table;
-mod usage;
-
-use std::fs;
-use std::path::Path;
 
 use clap::Parser;
 
@@ -53,7 +61,7 @@ use support::{Need, machine_has, objects};
 fn main() {
     let args = Args::parse();
     let report = match &args.report {
-        Some(path) => read(path),
+        Some(path) => report::read(path),
         None => run(&args),
     };
     print!("{}", table::text(&report));
@@ -62,17 +70,12 @@ fn main() {
     }
 }
 
-fn read(path: &Path) -> Report {
-    let text = fs::read_to_string(path).expect("read the figures");
-    serde_json::from_str(&text).expect("figures of this bench")
-}
-
 /// What is measured joins what the file has of the same programs and machine.
 fn begin(args: &Args) -> Report {
     let machine = machine::describe();
     match &args.json {
         Some(path) if path.exists() => {
-            let report = read(path);
+            let report: Report = report::read(path);
             let file = path.display();
             assert_eq!(report.machine, machine, "{file} has other figures");
             report
@@ -107,15 +110,10 @@ fn run(args: &Args) -> Report {
                 ));
                 // Now, and not when all is done: that may take hours.
                 if let Some(path) = &args.json {
-                    write(&report, path);
+                    report::write(&report, path);
                 }
             }
         }
     }
     report
-}
-
-fn write(report: &Report, path: &Path) {
-    let text = serde_json::to_string_pretty(report).unwrap();
-    fs::write(path, text + "\n").expect("write the figures");
 }

@@ -21,10 +21,20 @@ const COLORS: [(Subject, RGBColor); 5] = [
     (Subject::Deltaproxy0s, RGBColor(0x00, 0x9e, 0x73)),
 ];
 
+/// Of everything that is measured, what pages show.
+const DRAWN: [&str; 6] = [
+    "full-sync",
+    "restart",
+    "partial-sync",
+    "programming-p50",
+    "total-cpu",
+    "rss",
+];
+
 /// A program, its color, and `(Services, value)` from left to right.
 type Line = (Subject, RGBColor, Vec<(f64, f64)>);
 
-/// Writes `BACKEND-QUANTITY.svg` for all there is.
+/// Writes `BACKEND-QUANTITY.svg` for all that is drawn and was measured at two sizes or more.
 pub fn write_all(report: &Report, folder: &Path) {
     fs::create_dir_all(folder).expect("make the folder");
     for backend in [Backend::Nft, Backend::Legacy] {
@@ -37,7 +47,8 @@ pub fn write_all(report: &Report, folder: &Path) {
         if sizes.len() < 2 {
             continue;
         }
-        for quantity in &QUANTITIES {
+        let is_drawn = |quantity: &&Quantity| DRAWN.contains(&quantity.slug);
+        for quantity in QUANTITIES.iter().filter(is_drawn) {
             let path = folder.join(format!("{}-{}.svg", backend.name(), quantity.slug));
             draw(&path, quantity, backend, &runs).expect("draw a plot");
         }

@@ -8,11 +8,7 @@ use crate::subject::Subject;
 
 /// One table for each size and backend.
 pub fn text(report: &Report) -> String {
-    let machine = &report.machine;
-    let mut text = format!(
-        "Commit {}; {}; {} CPUs, kernel {}, {}.\n",
-        machine.commit, machine.kube_proxy, machine.cpus, machine.kernel, machine.iptables
-    );
+    let mut text = format!("{}\n", report.machine);
     for runs in groups(&report.runs) {
         let Some(first) = runs.first() else { continue };
         let (services, endpoints) = (first.services, first.endpoints);
