@@ -7,6 +7,7 @@
 #[path = "support/scenario.rs"]
 mod scenario;
 
+use std::panic::resume_unwind;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -57,8 +58,21 @@ fn skip<T>(why: &str) -> Option<T> {
     None
 }
 
-/// The replay of one scenario in a namespace of its own; `Ok(false)`: skipped.
+/// The replay of one scenario, `Ok(false)`: skipped. On a thread of its own, as threads keep sockets
+/// of the namespace that they are in.
 fn replay(scenario: &Scenario, choice: BackendChoice, backend: Backend) -> Result<bool, String> {
+    std::thread::scope(|scope| {
+        let replay = scope.spawn(|| replay_here(scenario, choice, backend));
+        replay.join().unwrap_or_else(|cause| resume_unwind(cause))
+    })
+}
+
+/// The same, in a namespace that this thread stays in.
+fn replay_here(
+    scenario: &Scenario,
+    choice: BackendChoice,
+    backend: Backend,
+) -> Result<bool, String> {
     let Some(exec) = enter(choice, scenario.options.family) else {
         return Ok(false);
     };
