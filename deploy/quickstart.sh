@@ -162,6 +162,7 @@ start_daemon() {
     mkdir "$work/manifests"
     cp deploy/examples/*.yaml "$work/manifests"
     in_namespace "$node" "$DELTAPROXY" run --manifests "$work/manifests" \
+        --conntrack-max-per-core 0 \
         --hostname-override node1 --cluster-cidr 10.4.0.0/14,fd00:10:4::/48 \
         --metrics-bind-address "$metrics" --healthz-bind-address "$health" -v=4 \
         >"$log" 2>&1 </dev/null &

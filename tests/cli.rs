@@ -196,12 +196,12 @@ fn a_written_configuration_is_written_the_same_again() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (first, second) = (file("first.yaml"), file("second.yaml"));
-    let flags = ["--cluster-cidr=10.4.0.0/14", "--conntrack-min=5", "--v=0"];
+    let flags = ["--cluster-cidr=10.4.0.0/14", "--ipvs-scheduler=rr", "--v=0"];
     let output = run(&[&flags[..], &["--write-config-to", &first]].concat());
     let said = text(&output.stderr);
     assert!(output.status.success(), "{said}");
     assert!(
-        said.contains("without effect in this version: `--conntrack-min`"),
+        said.contains("without effect in this version: `--ipvs-scheduler`"),
         "{said}"
     );
     let output = run(&["--config", &first, "--write-config-to", &second]);

@@ -34,19 +34,21 @@ impl Subject {
 
     /// The program and the flags that only it has; none if there is nothing to start.
     pub fn command(self) -> Option<Vec<OsString>> {
+        // The machine's conntrack limits are not a namespace's to raise.
+        let limits = "--conntrack-max-per-core=0";
         let ours = env!("CARGO_BIN_EXE_deltaproxy").into();
         match self {
             Self::Nobody => None,
             Self::KubeProxy => {
                 let path = binary("kube-proxy").unwrap_or_else(|why| panic!("{why}"));
                 let program = path.into_os_string();
-                // The machine's conntrack limits are not a namespace's to raise.
-                let flags = ["--proxy-mode=iptables", "--conntrack-max-per-core=0"];
+                let flags = ["--proxy-mode=iptables", limits];
                 Some([program].into_iter().chain(flags.map(Into::into)).collect())
             }
-            Self::Deltaproxy => Some(vec![ours]),
+            Self::Deltaproxy => Some(vec![ours, limits.into()]),
             Self::DeltaproxyJson => Some(vec![
                 ours,
+                limits.into(),
                 "--kube-api-content-type=application/json".into(),
             ]),
         }

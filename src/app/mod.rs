@@ -6,6 +6,7 @@ mod config_file;
 mod ending;
 mod families;
 mod servers;
+mod setup;
 mod sources;
 
 use std::time::Duration;
@@ -52,6 +53,7 @@ async fn daemon(config: &Config) -> anyhow::Result<()> {
         node = config.rules.node_name,
         "starting"
     );
+    setup::begin(config)?;
     let source = sources::run(&config.rules, PerFamily { v4, v6 }, &metrics.watch);
     let servers = servers::run(config, &health, &metrics, &stop);
     let families = families::run(config, changes, &health, &metrics, &stop);

@@ -110,21 +110,20 @@ pub(super) const FIELDS: &[Field] = &[
     ),
     used("clusterCIDR", "cluster-cidr"),
     used("nodePortAddresses", "nodeport-addresses"),
-    // Resolved already, for what is to come: the settings that kube-proxy makes at its start.
-    unused("oomScoreAdj", "oom-score-adj"),
-    unused("conntrack.maxPerCore", "conntrack-max-per-core"),
-    unused("conntrack.min", "conntrack-min"),
-    unused(
+    used("oomScoreAdj", "oom-score-adj"),
+    used("conntrack.maxPerCore", "conntrack-max-per-core"),
+    used("conntrack.min", "conntrack-min"),
+    used(
         "conntrack.tcpEstablishedTimeout",
         "conntrack-tcp-timeout-established",
     ),
-    unused(
+    used(
         "conntrack.tcpCloseWaitTimeout",
         "conntrack-tcp-timeout-close-wait",
     ),
-    unused("conntrack.tcpBeLiberal", "conntrack-tcp-be-liberal"),
-    unused("conntrack.udpTimeout", "conntrack-udp-timeout"),
-    unused("conntrack.udpStreamTimeout", "conntrack-udp-timeout-stream"),
+    used("conntrack.tcpBeLiberal", "conntrack-tcp-be-liberal"),
+    used("conntrack.udpTimeout", "conntrack-udp-timeout"),
+    used("conntrack.udpStreamTimeout", "conntrack-udp-timeout-stream"),
     unused("configSyncPeriod", "config-sync-period"),
     unused("portRange", ""),
     unused("windowsRunAsService", ""),

@@ -37,8 +37,7 @@ pub use flags::{FamilyArg, OriginArgs, RenderArgs, RulesArgs, RunArgs, SourceArg
 pub use flags::{NamesArg, NamesArgs};
 pub use resolve::{desired, in_vain, run};
 pub use resolved::{
-    Config, ConfigFile, Conntrack, LoggingFormat, NodeSettings, RenderConfig, Serving, Source,
-    Taken,
+    Config, ConfigFile, LoggingFormat, NodeSettings, RenderConfig, Serving, Source, Taken,
 };
 pub use validate::{Problem, Unusable};
 

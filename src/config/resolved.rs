@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::kube_proxy::KubeProxyConfiguration;
-use crate::host::BackendChoice;
+use crate::host::{BackendChoice, ConntrackSettings};
 use crate::net::{IpNet, PerFamily};
 use crate::render::PartialRestore;
 use crate::sync::{PacerOptions, Surroundings};
@@ -98,32 +98,13 @@ pub enum Taken {
     Fatal,
 }
 
-/// Settings of the kernel. Nothing acts on them yet.
+/// What this machine is set to at the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodeSettings {
     /// The kernel's table of connections.
-    pub conntrack: Conntrack,
+    pub conntrack: ConntrackSettings,
     /// From -1000, never killed for its memory, to 1000, always first.
     pub oom_score_adj: i16,
-}
-
-/// Settings of the kernel's table of connections. Zero leaves one as it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Conntrack {
-    /// Entries for each processor.
-    pub max_per_core: u32,
-    /// Entries at least.
-    pub min: u32,
-    /// How long idle connections are remembered.
-    pub tcp_established_timeout: Duration,
-    /// How long half-closed ones are.
-    pub tcp_close_wait_timeout: Duration,
-    /// Packets outside of the TCP window pass.
-    pub is_tcp_liberal: bool,
-    /// How long unanswered UDP is remembered.
-    pub udp_timeout: Duration,
-    /// How long answered UDP is.
-    pub udp_stream_timeout: Duration,
 }
 
 /// `--logging-format`.

@@ -2,6 +2,7 @@
 //!
 //! Apart so that everything above it can be tested against a double of [`Iptables`].
 
+mod conntrack_settings;
 mod dry_run;
 mod excerpt;
 mod exec;
@@ -11,6 +12,7 @@ mod iptables;
 mod lock_wait;
 mod nfacct;
 mod nfacct_message;
+mod oom;
 mod process;
 mod programs;
 mod restore_error;
@@ -21,6 +23,7 @@ mod tail;
 #[cfg(test)]
 mod tests;
 
+pub use conntrack_settings::{ConntrackSettings, Wanted, processors};
 pub use dry_run::DryRun;
 pub use excerpt::{Excerpt, excerpt};
 pub use exec::{Exec, Options};
@@ -28,7 +31,9 @@ pub use fake::{Fake, Fault};
 pub use interfaces::{InterfaceAddress, interface_addresses, local_addresses};
 pub use iptables::{Features, Iptables, Restored, Version};
 pub use nfacct::{NoCounter, counted_packets};
+pub use oom::set_oom_score_adj;
 pub use programs::{BackendChoice, Programs};
 pub use restore_error::RestoreError;
 pub use run_error::{Ending, RunError};
+pub use sysctl::Written;
 pub use sysctl::{Changed, DISABLE_IPV6, ROUTE_LOCALNET, SysctlError, Sysctls, TCP_BE_LIBERAL};

@@ -3,6 +3,7 @@
 //! Apart because a failure has to name the setting: in a container the folder is often read-only,
 //! and "permission denied" alone helps nobody.
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -17,7 +18,7 @@ pub const DISABLE_IPV6: &str = "net/ipv6/conf/all/disable_ipv6";
 #[derive(Debug, thiserror::Error)]
 pub enum SysctlError {
     /// There is no such setting; its module may not be loaded.
-    #[error("no sysctl `{name}`")]
+    #[error("no sysctl `{name}`{}", module_hint(name))]
     Missing {
         /// With slashes, below `/proc/sys`.
         name: String,
@@ -37,9 +38,34 @@ pub enum SysctlError {
 fn write_hint(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
-            "\nhint: run privileged, or set it on the host beforehand"
+            "\nhint: run privileged, if only once with --init-only, or set it on the host beforehand"
         }
         _ => "",
+    }
+}
+
+fn module_hint(name: &str) -> &'static str {
+    if name.contains("nf_conntrack") {
+        "\nhint: modprobe nf_conntrack"
+    } else {
+        ""
+    }
+}
+
+/// A setting that had to be written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written {
+    /// With slashes, below `/proc/sys`.
+    pub name: String,
+    /// What it was.
+    pub before: i64,
+    /// What it is now, read back: the kernel may have its own idea of what was asked for.
+    pub now: i64,
+}
+
+impl fmt::Display for Written {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} -> {}", self.name, self.before, self.now)
     }
 }
 
@@ -93,10 +119,22 @@ impl Sysctls {
 
     /// Writes a setting unless it has the value already, which spares the right to write it.
     pub fn ensure(&self, name: &str, value: i64) -> Result<Changed, SysctlError> {
-        if self.read(name)? == value {
-            return Ok(Changed::No);
+        let written = self.change(name, value)?;
+        Ok(written.map_or(Changed::No, |_| Changed::Yes))
+    }
+
+    /// The same, and tells what became of it. `None`: nothing was written.
+    pub fn change(&self, name: &str, value: i64) -> Result<Option<Written>, SysctlError> {
+        let before = self.read(name)?;
+        if before == value {
+            return Ok(None);
         }
-        self.write(name, value).map(|()| Changed::Yes)
+        self.write(name, value)?;
+        Ok(Some(Written {
+            name: name.to_owned(),
+            before,
+            now: self.read(name)?,
+        }))
     }
 
     /// Whether this machine can have IPv6 addresses.
@@ -143,7 +181,10 @@ mod tests {
         assert_eq!(sysctls.read("net.ipv4.conf.all.route_localnet").unwrap(), 1);
 
         let missing = sysctls.write(TCP_BE_LIBERAL, 1).unwrap_err();
-        assert_eq!(missing.to_string(), format!("no sysctl `{TCP_BE_LIBERAL}`"));
+        assert_eq!(
+            missing.to_string(),
+            format!("no sysctl `{TCP_BE_LIBERAL}`\nhint: modprobe nf_conntrack")
+        );
         std::fs::write(folder.join("odd"), "many\n").unwrap();
         let odd = sysctls.read("net/ipv4/conf/all/odd").unwrap_err();
         assert_eq!(

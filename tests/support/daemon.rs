@@ -57,16 +57,13 @@ impl Program {
     }
 
     fn add_to(&self, command: &mut Command) {
+        // No command, as kube-proxy has none: with flags alone, ours runs.
         match self {
-            // No command, as kube-proxy has none: with flags alone, ours runs.
             Self::Deltaproxy => command.arg(env!("CARGO_BIN_EXE_deltaproxy")),
-            // The namespaces of a test may not raise the machine's conntrack limits.
-            Self::KubeProxy(path) => command.arg(path).args([
-                "--proxy-mode=iptables",
-                "--conntrack-max-per-core=0",
-                "-v=2",
-            ]),
+            Self::KubeProxy(path) => command.arg(path).args(["--proxy-mode=iptables", "-v=2"]),
         };
+        // The namespaces of a test may not raise the machine's conntrack limits.
+        command.arg("--conntrack-max-per-core=0");
     }
 }
 

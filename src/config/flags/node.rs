@@ -1,6 +1,6 @@
-//! What kube-proxy sets on this machine at its start.
+//! What this machine is set to at the start.
 //!
-//! Apart because these are resolved and validated, but not done yet.
+//! Apart because these are of the machine, and no rule depends on them.
 
 use clap::{ArgAction, Args};
 
@@ -11,7 +11,7 @@ use crate::config::kube_proxy::KubeProxyConfiguration;
 
 /// Settings of this machine.
 #[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Node, accepted without effect yet")]
+#[command(next_help_heading = "Node")]
 pub struct NodeArgs {
     /// Connections to track for each processor, 0 for as many as now [default: 32768]
     #[arg(long, value_name = "COUNT", allow_negative_numbers = true)]

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::host::ConntrackSettings;
 use crate::render::{ExternalIps, LocalhostNodePorts, MasqueradePolicy};
 use crate::sync::{Gap, LocalMode, NodePortSource};
 use crate::watch::api::{ApiOptions, Encoding};
@@ -75,7 +76,7 @@ fn the_file_of_eks_loads_without_its_old_field() {
         config.notes,
         [
             "`c.yaml` was read leniently: unknown fields `udpIdleTimeout`",
-            "set, but without effect in this version: `ipvs.syncPeriod`, `oomScoreAdj`"
+            "set, but without effect in this version: `ipvs.syncPeriod`"
         ]
     );
 }
@@ -114,7 +115,7 @@ fn fields_become_the_options_of_modules() {
     assert_eq!(config.serving.taken, Taken::Fatal);
     assert_eq!(config.logging, LoggingFormat::Json);
     assert_eq!(config.verbosity, 255);
-    let conntrack = Conntrack {
+    let conntrack = ConntrackSettings {
         max_per_core: 1,
         min: 2,
         tcp_established_timeout: Duration::from_secs(3),

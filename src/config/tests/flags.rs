@@ -186,9 +186,9 @@ fn what_has_no_effect_is_said_in_one_line() {
     let defaults = "--oom-score-adj=-999 --boot-id-file=/proc/sys/kernel/random/boot_id";
     assert_eq!(notes(defaults), Vec::<String>::new());
     assert_eq!(
-        notes("--conntrack-min=0 --ipvs-scheduler=rr --profiling --machine-id-file=x"),
+        notes("--oom-score-adj=0 --ipvs-scheduler=rr --profiling --machine-id-file=x"),
         ["set, but without effect in this version: \
-          `--conntrack-min`, `--profiling`, `--ipvs-scheduler`, `--machine-id-file`"]
+          `--profiling`, `--ipvs-scheduler`, `--machine-id-file`"]
     );
 }
 

@@ -8,7 +8,7 @@ use super::Problems;
 use crate::config::duration::GoDuration;
 use crate::config::feature_gates;
 use crate::config::kube_proxy::KubeProxyConfiguration;
-use crate::config::resolved::Conntrack;
+use crate::host::ConntrackSettings;
 use crate::sync::Gap;
 
 /// Only one of kube-proxy's modes is ours.
@@ -67,7 +67,7 @@ pub(in crate::config) fn periods(
 pub(in crate::config) fn conntrack(
     configuration: &KubeProxyConfiguration,
     problems: &mut Problems,
-) -> Option<Conntrack> {
+) -> Option<ConntrackSettings> {
     let fields = &configuration.conntrack;
     let mut count = |path, number: Option<i32>| {
         let number = number.unwrap_or_default();
@@ -92,7 +92,7 @@ pub(in crate::config) fn conntrack(
         "conntrack.udpStreamTimeout",
         Some(fields.udp_stream_timeout),
     );
-    Some(Conntrack {
+    Some(ConntrackSettings {
         max_per_core: max_per_core?,
         min: min?,
         tcp_established_timeout: established?,
