@@ -35,6 +35,7 @@ mod options;
 mod partial;
 mod pen;
 mod plan;
+mod removal;
 mod rewrite;
 mod service;
 mod sheet;
@@ -58,6 +59,7 @@ pub use options::{
     LocalhostNodePorts, Masquerade, MasqueradePolicy, NodePortAddresses, Options, PartialRestore,
 };
 pub use partial::{Partial, partial};
+pub use removal::Removal;
 pub use rewrite::Rewrite;
 pub use service::Setting;
 pub use stats::{PayloadStats, RuleCounts};
