@@ -118,6 +118,7 @@ fn help_and_version_are_answers() {
         &["run", "--help"],
         &["render", "--help"],
         &["diff", "--help"],
+        &["cleanup", "--help"],
         &["man", "diff"],
     ] {
         let output = run(args);

@@ -7,6 +7,7 @@
 //! 0: done. 1: failed. 64: unusable flags. Of commands that compare, 0: equal. 1: different. 2: could
 //! not tell.
 
+mod cleanup;
 mod diff;
 mod exit;
 mod explain;
@@ -40,6 +41,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Diff(args) => return exit::compared(diff::diff(&args)),
         Command::Services(args) => services::services(&args),
         Command::Explain(args) => explain::explain(&args),
+        Command::Cleanup(args) => cleanup::cleanup(&args),
         Command::Completions { shell } => packaging::completions(shell),
         Command::Man { command } => packaging::manual(command.as_deref()),
     };

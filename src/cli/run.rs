@@ -1,4 +1,4 @@
-//! `run`: the daemon.
+//! `run`: the daemon, and what is done in its place.
 //!
 //! Apart from [`app`](crate::app), which it calls once the flags, the file and the log are in
 //! order. Nothing is touched, and nothing written, before they are.
@@ -8,9 +8,9 @@ use std::path::Path;
 
 use anyhow::Context;
 
-use super::{file, log};
+use super::{cleanup, file, log};
 use crate::app;
-use crate::config::{self, LoggingFormat, RunArgs, environment};
+use crate::config::{self, Action, LoggingFormat, RunArgs, environment};
 use crate::telemetry::Format;
 
 /// Runs until it is told to end.
@@ -25,9 +25,18 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
     for note in &config.notes {
         tracing::info!("{note}");
     }
-    match &args.file.write_config_to {
-        Some(path) => write(path, &config.configuration.to_yaml()),
-        None => app::run(&config),
+    match (&args.file.write_config_to, args.action.action()) {
+        (Some(path), _) => write(path, &config.configuration.to_yaml()),
+        (None, Action::Cleanup) => cleanup::everywhere(config.rules.backend, step(&config)),
+        (None, Action::Run) => app::run(&config),
+    }
+}
+
+fn step(config: &config::Config) -> cleanup::Step {
+    if config.is_dry_run {
+        cleanup::Step::Show
+    } else {
+        cleanup::Step::Do
     }
 }
 

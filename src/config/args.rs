@@ -4,7 +4,7 @@
 
 use clap::{Arg, Parser, Subcommand};
 
-use super::flags::{DiffArgs, ExplainArgs, RenderArgs, RunArgs, ServicesArgs};
+use super::flags::{CleanupArgs, DiffArgs, ExplainArgs, RenderArgs, RunArgs, ServicesArgs};
 
 /// A drop-in replacement for kube-proxy's iptables mode that restores only what changed.
 #[derive(Debug, Parser)]
@@ -39,6 +39,9 @@ pub enum Command {
     /// Tell what becomes of packets to an address or a Service, rule by rule, and why
     #[command(after_help = EXPLAIN_EXAMPLES, args_override_self = true)]
     Explain(Box<ExplainArgs>),
+    /// Remove all rules of Services, whoever wrote them, and nothing else
+    #[command(after_help = CLEANUP_EXAMPLES, args_override_self = true)]
+    Cleanup(CleanupArgs),
     /// Print a completion script for a shell
     #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions {
@@ -49,7 +52,7 @@ pub enum Command {
     #[command(after_help = MAN_EXAMPLES)]
     Man {
         /// The command
-        #[arg(value_parser = ["run", "render", "diff", "services", "explain", "completions", "man"])]
+        #[arg(value_parser = ["run", "render", "diff", "services", "explain", "cleanup", "completions", "man"])]
         command: Option<String>,
     },
 }
@@ -187,6 +190,23 @@ drops packets, that is the last of the rules: its rule is empty, and it has a po
 
 Exit codes: 0 explained, whatever becomes of the packets; 1 failed, no such name for example;
 64 unusable flags.";
+
+const CLEANUP_EXAMPLES: &str = "\
+Examples:
+  On a node that no proxy is to write rules for any more, or that changes to another one:
+    deltaproxy cleanup
+  Rules that a proxy left with the other programs; those of the one that runs stay:
+    deltaproxy cleanup --iptables-backend legacy
+  What that would be:
+    deltaproxy cleanup --dry-run
+
+Removed are the chains of kube-proxy and deltaproxy of any release, canaries included, and the jumps
+to them, of both families; and the tables of kube-proxy's mode nftables, unless --iptables-backend
+is given. What kubelet made stays: KUBE-FIREWALL, KUBE-MARK-DROP, KUBE-KUBELET-CANARY and
+KUBE-IPTABLES-HINT. A chain of ours that somebody else's rule leads to is emptied, and stays, too. Kernel settings stay as they
+are, and so does what mode ipvs left.
+
+Exit codes: 0 nothing is left; 1 something could not be removed, and all else was; 64 unusable flags.";
 
 const COMPLETIONS_EXAMPLES: &str = "\
 Examples:

@@ -30,6 +30,7 @@ use std::time::Duration;
 
 pub use args::{Cli, Command};
 pub use command_line::normalize;
+pub use flags::{Action, ActionArgs, CleanupArgs};
 pub use flags::{AddressPattern, ServicesArgs, ServicesOutput};
 pub use flags::{DiffArgs, DiffFormat, RulesFileArgs};
 pub use flags::{ExplainArgs, GraphArg, OutputArg};

@@ -8,7 +8,9 @@
 //!
 //! Upstream: `cmd/kube-proxy/app/options.go`, `AddFlags` (v1.36)
 
+mod action;
 mod asked;
+mod cleanup;
 mod diff;
 mod explain;
 mod file;
@@ -24,7 +26,9 @@ mod source;
 mod sync;
 mod unused;
 
+pub use action::{Action, ActionArgs};
 pub(super) use asked::AskedArgs;
+pub use cleanup::CleanupArgs;
 pub use diff::{DiffArgs, DiffFormat};
 pub use explain::{ExplainArgs, GraphArg, OutputArg};
 pub use file::RulesFileArgs;

@@ -5,7 +5,8 @@
 use clap::Args;
 
 use super::{
-    FileArgs, IpvsArgs, LogArgs, NodeArgs, RulesArgs, ServeArgs, SourceArgs, SyncArgs, UnusedArgs,
+    ActionArgs, FileArgs, IpvsArgs, LogArgs, NodeArgs, RulesArgs, ServeArgs, SourceArgs, SyncArgs,
+    UnusedArgs,
 };
 use crate::config::kube_proxy::KubeProxyConfiguration;
 
@@ -15,6 +16,9 @@ pub struct RunArgs {
     /// What takes the place of flags.
     #[command(flatten)]
     pub file: FileArgs,
+    /// What to do in place of running.
+    #[command(flatten)]
+    pub action: ActionArgs,
     /// Where objects come from.
     #[command(flatten)]
     pub source: SourceArgs,

@@ -9,6 +9,7 @@ use crate::config::kube_proxy::leaves;
 /// Flags of kube-proxy that no field stands for.
 const WITHOUT_FIELD: &[&str] = &[
     "boot-id-file",
+    "cleanup",
     "config",
     "healthz-port",
     "machine-id-file",

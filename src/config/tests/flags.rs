@@ -125,7 +125,7 @@ fn values_of_other_types_are_refused() {
         "--healthz-port=70000",
         "--feature-gates=AllAlpha",
         "--feature-gates=AllAlpha=maybe",
-        "--cleanup",
+        "--cleanup=maybe",
         "--init-only",
     ] {
         let flag = bad.split('=').next().unwrap();

@@ -82,3 +82,16 @@ fn what_no_field_stands_for_counts() {
     assert_eq!(config.notes, Vec::<String>::new());
     assert_eq!(config.file.unwrap().path.to_str(), Some("c.yaml"));
 }
+
+#[test]
+fn what_is_done_in_place_of_running_is_said_by_flags() {
+    let action = |flags| typed(flags).unwrap().action.action();
+    assert_eq!(action(""), Action::Run);
+    assert_eq!(action("--cleanup=false"), Action::Run);
+    assert_eq!(action("--config=c --cleanup=t"), Action::Cleanup);
+    assert!(typed("--cleanup=maybe").is_err());
+    assert_eq!(
+        with_file("--cleanup", "").unwrap().notes,
+        Vec::<String>::new()
+    );
+}

@@ -15,7 +15,7 @@ use crate::rules::{Table, Text};
 
 use super::{block_on, turn};
 
-pub(super) fn script(folder: &Path, name: &str, body: &str) {
+pub(in crate::host) fn script(folder: &Path, name: &str, body: &str) {
     let path = folder.join(name);
     std::fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();

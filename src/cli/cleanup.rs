@@ -1,0 +1,153 @@
+//! `cleanup`, and `run --cleanup`: no rule of a proxy for Services is left.
+//!
+//! Apart from the daemon because it wants both backends, which the daemon must never mix, and because
+//! it goes on when something fails: whoever cleans up wants to be rid of as much as possible.
+//!
+//! Upstream: `cmd/kube-proxy/app/server_linux.go`, `platformCleanup` (v1.36)
+
+use super::output;
+use super::progress::Progress;
+use crate::config::CleanupArgs;
+use crate::host::{
+    BackendChoice, Changed, Exec, Iptables, Options, Programs, RunError, Sysctls, all_programs,
+    remove_nft_table,
+};
+use crate::net::IpFamily;
+use crate::render::Removal;
+use crate::rules::Text;
+
+/// Whether it is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Rules are removed.
+    Do,
+    /// What would be restored is printed.
+    Show,
+}
+
+/// `cleanup`.
+pub(super) fn cleanup(args: &CleanupArgs) -> anyhow::Result<()> {
+    let step = if args.dry_run { Step::Show } else { Step::Do };
+    everywhere(args.backend(), step)
+}
+
+/// Removes the rules of both backends, or of the one that is chosen, and says which.
+///
+/// # Errors
+///
+/// Something could not be removed; everything else was.
+pub(super) fn everywhere(choice: BackendChoice, step: Step) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let progress = Progress::start("removing rules");
+    let mut cleaning = Cleaning {
+        step,
+        said: Vec::new(),
+        failures: Vec::new(),
+    };
+    runtime.block_on(cleaning.everywhere(choice));
+    drop(progress);
+    let Cleaning { said, failures, .. } = cleaning;
+    output::stdout(|out| Ok(said.iter().try_for_each(|text| writeln!(out, "{text}"))?))?;
+    match failures[..] {
+        [] => Ok(()),
+        _ => Err(anyhow::anyhow!(failures.join("\nerror: "))),
+    }
+}
+
+/// A cleaning under way.
+struct Cleaning {
+    step: Step,
+    /// What was done, or would be.
+    said: Vec<String>,
+    /// What was not.
+    failures: Vec<String>,
+}
+
+impl Cleaning {
+    async fn everywhere(&mut self, choice: BackendChoice) {
+        let mut has_programs = false;
+        for family in IpFamily::ALL {
+            for programs in all_programs(choice, family).await {
+                has_programs = true;
+                let place = format!("{family} {}", programs.backend());
+                self.rules(&place, programs).await;
+            }
+        }
+        if !has_programs {
+            let which = match choice {
+                BackendChoice::Nft => "iptables-nft",
+                BackendChoice::Legacy => "iptables-legacy",
+                BackendChoice::Path | BackendChoice::Auto => "iptables",
+            };
+            self.say(format!("no {which} on this machine: nothing to remove"));
+        }
+        // They are of no backend of iptables: who asks for one does not mean them.
+        if matches!(choice, BackendChoice::Path | BackendChoice::Auto) && self.step == Step::Do {
+            for family in IpFamily::ALL {
+                self.nft_table(family).await;
+            }
+        }
+        if self.said.is_empty() && self.failures.is_empty() && self.step == Step::Do {
+            self.say("nothing to remove".to_owned());
+        }
+    }
+
+    async fn rules(&mut self, place: &str, programs: Programs) {
+        let is_lacking = programs.family == IpFamily::V6 && !Sysctls::default().has_ipv6();
+        let saved = match programs.save_all().await {
+            Ok(saved) => saved,
+            Err(RunError::Failed { .. }) if is_lacking => return,
+            Err(error) => return self.fail(place, &error),
+        };
+        let iptables = Exec::new(programs, Options::default());
+        for removal in Removal::of(&saved) {
+            let place = format!("{place} {}", removal.table);
+            match self.step {
+                Step::Show => self.say(format!("# {place}\n{}", removal.payload.trim_end())),
+                Step::Do => self.restore(&place, &iptables, &removal).await,
+            }
+        }
+    }
+
+    async fn restore(&mut self, place: &str, iptables: &Exec, removal: &Removal) {
+        let mut payload = Text::new(removal.payload.as_bytes());
+        if let Err(error) = iptables.restore(&mut payload).await {
+            return self.fail(place, &error);
+        }
+        let (jumps, chains) = (removal.jumps, removal.chains);
+        if (jumps, chains) != (0, 0) {
+            let (jumps, chains) = (count(jumps, "jump"), count(chains, "chain"));
+            self.say(format!("{place}: removed {jumps} and {chains}"));
+        }
+        for chain in &removal.kept {
+            self.say(format!(
+                "{place}: `{chain}` is emptied and stays, as rules of others lead to it"
+            ));
+        }
+    }
+
+    async fn nft_table(&mut self, family: IpFamily) {
+        match remove_nft_table(family).await {
+            Ok(Changed::No) => {}
+            Ok(Changed::Yes) => self.say(format!("{family}: removed the table of mode nftables")),
+            Err(error) => self.fail(&format!("{family}, mode nftables"), &error),
+        }
+    }
+
+    fn say(&mut self, text: String) {
+        self.said.push(text);
+    }
+
+    fn fail(&mut self, place: &str, error: &dyn std::error::Error) {
+        let cause = error.source().map(|source| format!(": {source}"));
+        let cause = cause.unwrap_or_default();
+        self.failures.push(format!("{place}: {error}{cause}"));
+    }
+}
+
+fn count(number: usize, what: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{plural}")
+}

@@ -1,0 +1,37 @@
+//! What `run` does in place of running.
+//!
+//! Apart because these count beside --config, and no field stands for them.
+
+use clap::{ArgAction, Args};
+
+use crate::config::go;
+
+/// What to do in place of running.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "In place of running")]
+pub struct ActionArgs {
+    /// Remove the rules of every proxy for Services, and end; see `deltaproxy cleanup`
+    /// [default: false]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", action = ArgAction::Set, value_parser = go::bool)]
+    pub cleanup: Option<bool>,
+}
+
+/// What `run` is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Keep the rules up to date.
+    Run,
+    /// Remove all rules.
+    Cleanup,
+}
+
+impl ActionArgs {
+    /// Upstream: `cmd/kube-proxy/app/options.go`, `Run` (v1.36)
+    pub fn action(&self) -> Action {
+        match self.cleanup {
+            Some(true) => Action::Cleanup,
+            _ => Action::Run,
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Removing all rules of a proxy, on a real kernel: of both backends, and nobody else's.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "a test fails loudly, and runs programs"
+)]
+
+mod support;
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::Output;
+
+use support::daemon::{Backend, backend_programs, real_program};
+use support::kube::binary;
+use support::netns::Netns;
+use support::node::Node;
+use support::process::run;
+use support::rules::{Family, saved};
+use support::wait::{PATIENCE, ensure, eventually};
+use support::{Need, machine_has};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_deltaproxy");
+const BACKENDS: [Backend; 2] = [Backend::Nft, Backend::Legacy];
+const ENDPOINT: &str = "--to-destination 10.4.0.11:8080";
+
+/// What is somebody else's: kubelet's chains, and the rules of a network plugin.
+const OTHERS: &str = "\
+*mangle
+:KUBE-IPTABLES-HINT - [0:0]
+:KUBE-KUBELET-CANARY - [0:0]
+COMMIT
+*nat
+:CNI-7 - [0:0]
+-A CNI-7 -s 192.0.2.7/32 -j ACCEPT
+-A PREROUTING -j CNI-7
+COMMIT
+*filter
+:CNI-7 - [0:0]
+-A FORWARD -i cni7 -j CNI-7
+COMMIT
+";
+
+fn restore(netns: &Netns, backend: Backend, payload: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("payload");
+    std::fs::write(&path, payload).unwrap();
+    let program = real_program(backend, "iptables-restore");
+    run(netns.command(program).arg("--noflush").arg(&path));
+}
+
+/// A namespace with a proxy's rules of this backend, left by a daemon that has ended.
+fn left_by_a_daemon(backends: &[Backend]) -> Node {
+    let mut node = Node::new(Backend::Nft);
+    for backend in backends {
+        node.backend = *backend;
+        restore(&node.netns, *backend, OTHERS);
+        let mut daemon = node.start(backend_programs(*backend));
+        node.wait_for_rule(ENDPOINT);
+        wait_for_canaries(&node);
+        daemon.terminate();
+    }
+    node
+}
+
+fn wait_for_canaries(node: &Node) {
+    for family in [Family::V4, Family::V6] {
+        eventually(PATIENCE, || {
+            let save = saved(&node.netns, node.backend, family);
+            ensure(save.matches(":KUBE-PROXY-CANARY").count() == 3, || save)
+        });
+    }
+}
+
+/// All that is there, of both families, without dates and counters.
+fn everything(netns: &Netns, backend: Backend) -> Vec<String> {
+    let saves = [Family::V4, Family::V6].map(|family| saved(netns, backend, family));
+    let lines = saves.iter().flat_map(|save| save.lines());
+    let lines = lines.filter(|line| !line.starts_with('#'));
+    lines
+        .map(|line| line.split(" [").next().unwrap().to_owned())
+        .collect()
+}
+
+fn deltaproxy(netns: &Netns, args: &[&str]) -> (Option<i32>, String, String) {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = netns.command(PROGRAM).args(args).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (status.code(), text(&stdout), text(&stderr))
+}
+
+/// The lines that name a chain of a proxy.
+fn ours(lines: &[String]) -> Vec<&String> {
+    let kubelets = ["KUBE-IPTABLES-HINT", "KUBE-KUBELET-CANARY", "KUBE-FIREWALL"];
+    let is_ours = |line: &&String| {
+        line.contains("KUBE-") && !kubelets.iter().any(|chain| line.contains(chain))
+    };
+    lines.iter().filter(is_ours).collect()
+}
+
+#[test]
+fn rules_of_both_backends_go_and_others_stay() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let node = left_by_a_daemon(&BACKENDS);
+    run(node
+        .netns
+        .command("nft")
+        .args(["add", "table", "ip6", "kube-proxy"]));
+    let before = BACKENDS.map(|backend| everything(&node.netns, backend));
+    let (code, shown, said) = deltaproxy(&node.netns, &["cleanup", "--dry-run"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(shown.contains("# IPv4 nft filter\n*filter\n:"), "{shown}");
+    assert!(shown.contains("# IPv6 legacy mangle\n*mangle\n"), "{shown}");
+    assert_eq!(
+        BACKENDS.map(|backend| everything(&node.netns, backend)),
+        before
+    );
+
+    let (code, done, said) = deltaproxy(&node.netns, &["cleanup"]);
+    assert_eq!(code, Some(0), "{said}");
+    for backend in BACKENDS {
+        let left = everything(&node.netns, backend);
+        assert_eq!(ours(&left), Vec::<&String>::new());
+        for line in [
+            "-A CNI-7 -s 192.0.2.7/32 -j ACCEPT",
+            "-A PREROUTING -j CNI-7",
+        ] {
+            assert!(left.iter().any(|held| held == line), "{left:#?}");
+        }
+        for chain in ["KUBE-IPTABLES-HINT", "KUBE-KUBELET-CANARY", "KUBE-FIREWALL"] {
+            assert!(left.iter().any(|held| held.contains(chain)), "{left:#?}");
+        }
+        let name = backend.name();
+        for place in [
+            format!("IPv4 {name} nat: removed 3 jumps and "),
+            format!("IPv6 {name} mangle: "),
+        ] {
+            assert!(done.contains(&place), "{done}");
+        }
+    }
+    assert!(
+        done.contains("IPv6: removed the table of mode nftables\n"),
+        "{done}"
+    );
+    let again = deltaproxy(&node.netns, &["cleanup"]);
+    assert_eq!(
+        again,
+        (Some(0), "nothing to remove\n".to_owned(), String::new())
+    );
+}
+
+/// One that a plugin's rule leads to cannot be deleted, and must not keep the others.
+#[test]
+fn a_chain_that_others_need_is_emptied() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    for backend in BACKENDS {
+        let node = left_by_a_daemon(&[backend]);
+        let jump = "*nat\n-A CNI-7 -s 192.0.2.8/32 -j KUBE-MARK-MASQ\nCOMMIT\n";
+        restore(&node.netns, backend, jump);
+        let name = backend.name();
+        let only = format!("--iptables-backend={name}");
+        let (code, done, said) = deltaproxy(&node.netns, &["cleanup", &only]);
+        assert_eq!(code, Some(0), "{said}");
+        let kept = format!(
+            "IPv4 {name} nat: `KUBE-MARK-MASQ` is emptied and stays, as rules of others lead to it\n"
+        );
+        assert!(done.contains(&kept), "{done}");
+        let left = everything(&node.netns, backend);
+        let ours = ours(&left);
+        assert_eq!(ours.len(), 2, "{ours:#?}");
+        assert!(ours[0].starts_with(":KUBE-MARK-MASQ"), "{ours:#?}");
+        assert_eq!(ours[1], "-A CNI-7 -s 192.0.2.8/32 -j KUBE-MARK-MASQ");
+    }
+}
+
+#[test]
+fn what_fails_is_told_and_keeps_nothing_else() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let node = left_by_a_daemon(&BACKENDS);
+    let bin = tempfile::tempdir().unwrap();
+    let broken = bin.path().join("iptables-nft-save");
+    std::fs::write(&broken, "#!/bin/sh\necho broken >&2\nexit 3\n").unwrap();
+    std::fs::set_permissions(&broken, PermissionsExt::from_mode(0o755)).unwrap();
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut command = node.netns.command("env");
+    command.arg(format!("PATH={}:{path}", bin.path().display()));
+    // As kube-proxy's flag.
+    let output = command.args([PROGRAM, "--cleanup"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let expected = "error: IPv4 nft: `iptables-nft-save` exited with status 3: broken\n";
+    assert!(said.ends_with(expected), "{said}");
+    assert_eq!(ours(&everything(&node.netns, Backend::Legacy)).len(), 0);
+    let v6 = saved(&node.netns, Backend::Nft, Family::V6);
+    assert!(!v6.contains("KUBE-SERVICES"), "{v6}");
+    assert!(node_has_rules(&node, Backend::Nft));
+}
+
+fn node_has_rules(node: &Node, backend: Backend) -> bool {
+    saved(&node.netns, backend, Family::V4).contains(ENDPOINT)
+}
+
+/// What kube-proxy leaves behind, we leave behind.
+#[test]
+fn kube_proxy_would_leave_the_same() {
+    if !machine_has(Need::Upstream) {
+        return;
+    }
+    for backend in BACKENDS {
+        let left = ["kube-proxy", "deltaproxy"].map(|who| {
+            let node = left_by_a_daemon(&[backend]);
+            let bin = backend_programs(backend);
+            let path = std::env::var("PATH").unwrap_or_default();
+            let mut command = node.netns.command("env");
+            command.arg(format!("PATH={}:{path}", bin.path().display()));
+            match who {
+                "kube-proxy" => command.arg(binary("kube-proxy").unwrap()),
+                _ => command.arg(PROGRAM),
+            };
+            let output = command.arg("--cleanup").output().unwrap();
+            assert!(output.status.success(), "{who}: {output:?}");
+            everything(&node.netns, backend)
+        });
+        assert_eq!(left[0], left[1], "{}", backend.name());
+    }
+}
