@@ -161,7 +161,7 @@ impl Family<'_> {
 
 /// Whether a program that failed so would fail again: it is missing, or the kernel lacks what it
 /// needs. One that could not get the lock, or was killed, may do better next time.
-fn is_lasting(cause: &RunError) -> bool {
+pub(super) fn is_lasting(cause: &RunError) -> bool {
     match cause {
         RunError::Spawn { .. } => true,
         RunError::Failed { ending, stderr, .. } => {
@@ -173,7 +173,7 @@ fn is_lasting(cause: &RunError) -> bool {
 }
 
 /// A dry run asks the kernel nothing: that needs no root.
-async fn programs(config: &Config, family: IpFamily) -> Result<Programs, RunError> {
+pub(super) async fn programs(config: &Config, family: IpFamily) -> Result<Programs, RunError> {
     let programs = Programs::discover(config.rules.backend, family).await?;
     if !config.is_dry_run {
         programs.probe().await?;
@@ -184,7 +184,7 @@ async fn programs(config: &Config, family: IpFamily) -> Result<Programs, RunErro
 /// What the flags say, with what this machine is.
 ///
 /// Upstream: pkg/proxy/iptables/proxier.go, `NewProxier` (v1.36)
-fn surroundings(config: &Config, programs: &Programs) -> anyhow::Result<Surroundings> {
+pub(super) fn surroundings(config: &Config, programs: &Programs) -> anyhow::Result<Surroundings> {
     let mut surroundings = config.rules.surroundings.get(programs.family).clone();
     let sysctls = Sysctls::default();
     if surroundings.needs_route_localnet() && !config.is_dry_run {

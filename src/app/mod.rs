@@ -19,6 +19,7 @@ use crate::config::Config;
 use crate::health::Health;
 use crate::net::PerFamily;
 use ending::Ending;
+pub use setup::init;
 
 /// How long a restore under way may take to end once the process is told to. Kubernetes kills
 /// after 30 s by default.
@@ -53,7 +54,7 @@ async fn daemon(config: &Config) -> anyhow::Result<()> {
         node = config.rules.node_name,
         "starting"
     );
-    setup::begin(config)?;
+    setup::begin(config).await?;
     let source = sources::run(&config.rules, PerFamily { v4, v6 }, &metrics.watch);
     let servers = servers::run(config, &health, &metrics, &stop);
     let families = families::run(config, changes, &health, &metrics, &stop);

@@ -28,6 +28,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
     match (&args.file.write_config_to, args.action.action()) {
         (Some(path), _) => write(path, &config.configuration.to_yaml()),
         (None, Action::Cleanup) => cleanup::everywhere(config.rules.backend, step(&config)),
+        (None, Action::Init) => app::init(&config),
         (None, Action::Run) => app::run(&config),
     }
 }

@@ -10,6 +10,11 @@ use crate::config::go;
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "In place of running")]
 pub struct ActionArgs {
+    /// Only do what takes privileges, and end: kernel settings, and the loading of modules
+    /// [default: false]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", action = ArgAction::Set, value_parser = go::bool)]
+    pub init_only: Option<bool>,
     /// Remove the rules of every proxy for Services, and end; see `deltaproxy cleanup`
     /// [default: false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
@@ -22,15 +27,20 @@ pub struct ActionArgs {
 pub enum Action {
     /// Keep the rules up to date.
     Run,
+    /// What takes privileges, and nothing else.
+    Init,
     /// Remove all rules.
     Cleanup,
 }
 
 impl ActionArgs {
+    /// Of both, cleaning up is what is done.
+    ///
     /// Upstream: `cmd/kube-proxy/app/options.go`, `Run` (v1.36)
     pub fn action(&self) -> Action {
-        match self.cleanup {
-            Some(true) => Action::Cleanup,
+        match (self.cleanup, self.init_only) {
+            (Some(true), _) => Action::Cleanup,
+            (_, Some(true)) => Action::Init,
             _ => Action::Run,
         }
     }

@@ -12,6 +12,7 @@ const WITHOUT_FIELD: &[&str] = &[
     "cleanup",
     "config",
     "healthz-port",
+    "init-only",
     "machine-id-file",
     "master",
     "metrics-port",

@@ -126,7 +126,7 @@ fn values_of_other_types_are_refused() {
         "--feature-gates=AllAlpha",
         "--feature-gates=AllAlpha=maybe",
         "--cleanup=maybe",
-        "--init-only",
+        "--init-only=2",
     ] {
         let flag = bad.split('=').next().unwrap();
         let error = configured(bad).map(|_| ()).expect_err(bad);

@@ -87,8 +87,9 @@ fn what_no_field_stands_for_counts() {
 fn what_is_done_in_place_of_running_is_said_by_flags() {
     let action = |flags| typed(flags).unwrap().action.action();
     assert_eq!(action(""), Action::Run);
-    assert_eq!(action("--cleanup=false"), Action::Run);
-    assert_eq!(action("--config=c --cleanup=t"), Action::Cleanup);
+    assert_eq!(action("--config=c --init-only"), Action::Init);
+    assert_eq!(action("--init_only=false --cleanup=t"), Action::Cleanup);
+    assert_eq!(action("--cleanup --init-only"), Action::Cleanup);
     assert!(typed("--cleanup=maybe").is_err());
     assert_eq!(
         with_file("--cleanup", "").unwrap().notes,

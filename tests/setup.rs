@@ -1,0 +1,194 @@
+//! What is done to a machine once, and a daemon that may do no more than write rules.
+//!
+//! Settings of the kernel are those of a namespace made for the test, but for the two that are the
+//! machine's own: these are asked for in vain.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "a test fails loudly, and runs programs"
+)]
+
+mod support;
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use support::daemon::{Backend, backend_programs};
+use support::netns::Netns;
+use support::node::Node;
+use support::process::Process;
+use support::wait::{PATIENCE, ensure, eventually};
+use support::{Need, machine_has};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_deltaproxy");
+const TIMEOUTS: [(&str, &str); 2] = [
+    ("netfilter/nf_conntrack_tcp_timeout_established", "86400"),
+    ("netfilter/nf_conntrack_tcp_timeout_close_wait", "3600"),
+];
+
+/// Flags of both: the limits of the machine are not a namespace's to set.
+const FLAGS: [&str; 3] = [
+    "run",
+    "--conntrack-max-per-core=0",
+    "--hostname-override=node1",
+];
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn value(netns: &Netns, setting: &str) -> String {
+    let path = format!("/proc/sys/net/{setting}");
+    netns.enter(|| std::fs::read_to_string(path).unwrap().trim().to_owned())
+}
+
+/// A command with a backend's programs first in the PATH.
+fn with_programs(netns: &Netns, bin: &Path, program: &str) -> Command {
+    let mut command = netns.command("env");
+    let path = std::env::var("PATH").unwrap_or_default();
+    command.arg(format!("PATH={}:{path}", bin.display()));
+    command.arg(program);
+    command
+}
+
+/// As `deploy/daemonset.yaml` has it: nothing can be written but the lock, and nothing be done but
+/// with two capabilities.
+const CONFINE: &str = "\
+set -e
+touch /run/xtables.lock
+mount --bind /run/xtables.lock /run/xtables.lock
+mount --bind /proc/sys /proc/sys
+mount -o remount,bind,ro /proc/sys
+mount -o remount,bind,ro /
+exec setpriv --no-new-privs --inh-caps=-all --bounding-set=-all,+net_admin,+net_raw \"$@\"
+";
+
+fn confined(node: &Node, bin: &Path, log: &Path) -> Process {
+    let mut command = with_programs(&node.netns, bin, "unshare");
+    command.args(["--mount", "sh", "-c", CONFINE, "sh", PROGRAM]);
+    command
+        .args(FLAGS)
+        .args(["--cluster-cidr=10.4.0.0/14", "--manifests"]);
+    command.arg(node.manifests.path());
+    Process::start("a confined daemon", &mut command, log)
+}
+
+fn a_daemon_needs_few_privileges_once_all_is_set_up(backend: Backend) {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let (node, bin) = (Node::new(backend), backend_programs(backend));
+    let folder = tempfile::tempdir().unwrap();
+    let log = |name: &str| folder.path().join(name);
+
+    let mut early = confined(&node, bin.path(), &log("early"));
+    let status = eventually(PATIENCE, || early.exited().ok_or("it runs".to_owned()));
+    let text = early.log();
+    assert_eq!(status.code(), Some(1), "{text}");
+    let last = text.rsplit("error: ").next().unwrap();
+    assert!(
+        last.starts_with(
+            "--conntrack-tcp-timeout-established, of which 0 leaves the setting as it"
+        ) && last.contains("if only once with --init-only"),
+        "{text}"
+    );
+
+    let init = || {
+        let mut command = with_programs(&node.netns, bin.path(), PROGRAM);
+        command.args(FLAGS).arg("--init-only").output().unwrap()
+    };
+    let output = init();
+    let first = said(&output);
+    assert!(output.status.success(), "{first}");
+    for (setting, expected) in TIMEOUTS {
+        assert_eq!(value(&node.netns, setting), expected);
+        assert!(first.contains(&format!("set net/{setting}: ")), "{first}");
+    }
+    assert_eq!(value(&node.netns, "ipv4/conf/all/route_localnet"), "1");
+    assert!(!node.rules().contains("KUBE-"), "{}", node.rules());
+    let again = said(&init());
+    assert!(!again.contains("set net/"), "{again}");
+
+    let mut daemon = confined(&node, bin.path(), &log("late"));
+    node.wait_for_rule("--to-destination 10.4.0.11:8080");
+    node.write(&support::node::SHOP.replace("10.4.0.11", "10.4.0.13"));
+    node.wait_for_rule("--to-destination 10.4.0.13:8080");
+    daemon.assert_running();
+    assert!(!daemon.log().contains("ERROR"), "{}", daemon.log());
+}
+
+#[test]
+fn a_daemon_needs_few_privileges_once_all_is_set_up_on_nft() {
+    a_daemon_needs_few_privileges_once_all_is_set_up(Backend::Nft);
+}
+
+#[test]
+fn a_daemon_needs_few_privileges_once_all_is_set_up_on_legacy() {
+    a_daemon_needs_few_privileges_once_all_is_set_up(Backend::Legacy);
+}
+
+/// A namespace may look at the machine's own settings, and not change them.
+#[test]
+fn a_limit_that_cannot_be_set_is_fatal_and_named() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let netns = Netns::new("limits");
+    let most: u64 = value(&netns, "netfilter/nf_conntrack_max").parse().unwrap();
+    let init = |min: u64| {
+        let mut command = netns.command(PROGRAM);
+        command.args(["run", "--init-only", "--conntrack-max-per-core=1"]);
+        command
+            .arg(format!("--conntrack-min={min}"))
+            .output()
+            .unwrap()
+    };
+    let output = init(most + 1);
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    let expected = format!(
+        "error: --conntrack-max-per-core, of which 0 leaves the setting as it is, asks for {}: cannot \
+         write sysctl `net/netfilter/nf_conntrack_max`\nhint: run privileged",
+        most + 1
+    );
+    assert!(text.contains(&expected), "{text}");
+    // What is as it should be takes no rights.
+    let output = init(most);
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+#[test]
+fn a_machine_without_programs_is_not_set_up() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let (netns, bin) = (Netns::new("bare"), tempfile::tempdir().unwrap());
+    let mut command = netns.command("env");
+    command.arg(format!("PATH={}", bin.path().display()));
+    command.arg(PROGRAM).args(FLAGS).arg("--init-only");
+    let output = command.output().unwrap();
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(
+        text.contains("this machine cannot be programmed: cannot start `iptables`"),
+        "{text}"
+    );
+}
+
+/// Only the score of its own process, and only if it may.
+#[test]
+fn a_daemon_asks_not_to_be_killed_for_memory() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let node = Node::new(Backend::Nft);
+    let daemon = node.start_with(backend_programs(node.backend), &["--oom-score-adj=7"]);
+    let path = format!("/proc/{}/oom_score_adj", daemon.id());
+    eventually(PATIENCE, || {
+        let score = std::fs::read_to_string(&path).unwrap();
+        ensure(score.trim() == "7", || format!("{path} is {score}"))
+    });
+}
