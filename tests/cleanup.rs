@@ -211,6 +211,45 @@ fn node_has_rules(node: &Node, backend: Backend) -> bool {
     saved(&node.netns, backend, Family::V4).contains(ENDPOINT)
 }
 
+/// The rules of the other backend are left alone, and told of.
+#[test]
+fn a_daemon_tells_of_rules_that_it_does_not_keep() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    for (left, used) in [
+        (Backend::Legacy, Backend::Nft),
+        (Backend::Nft, Backend::Legacy),
+    ] {
+        let mut node = left_by_a_daemon(&[left]);
+        run(node
+            .netns
+            .command("nft")
+            .args(["add", "table", "ip", "kube-proxy"]));
+        let before = everything(&node.netns, left);
+        node.backend = used;
+        let daemon = node.start(backend_programs(used));
+        node.wait_for_rule(ENDPOINT);
+        let left_name = left.name();
+        let text = daemon.log();
+        let warning = format!(
+            "{left_name} has rules of a proxy, too, and packets meet both; `deltaproxy cleanup \
+             --iptables-backend={left_name}` removes those"
+        );
+        // One for each family.
+        assert_eq!(text.matches(&warning).count(), 2, "{text}");
+        assert_eq!(everything(&node.netns, left), before);
+        // That of another mode is of no use to anybody.
+        let tables = run(node.netns.command("nft").args(["list", "tables"]));
+        assert!(!tables.contains("kube-proxy"), "{tables}");
+        drop(daemon);
+        let only = format!("--iptables-backend={left_name}");
+        let (code, _, said) = deltaproxy(&node.netns, &["cleanup", &only]);
+        assert_eq!(code, Some(0), "{said}");
+        assert!(!node_has_rules(&node, left) && node_has_rules(&node, used));
+    }
+}
+
 /// What kube-proxy leaves behind, we leave behind.
 #[test]
 fn kube_proxy_would_leave_the_same() {

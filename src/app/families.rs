@@ -15,7 +15,7 @@ use crate::config::{Config, FULL_SYNC_PERIOD, Source};
 use crate::health::{Health, NodeState};
 use crate::host::{
     DryRun, Ending, Exec, Iptables, Options as ExecOptions, Programs, ROUTE_LOCALNET, RunError,
-    Sysctls, TCP_BE_LIBERAL,
+    Sysctls, TCP_BE_LIBERAL, other_backend,
 };
 use crate::model::Change;
 use crate::net::{IpFamily, PerFamily};
@@ -117,6 +117,7 @@ impl Family<'_> {
             match programs(config, family).await {
                 Ok(programs) => {
                     info!(%family, version = %programs.version, "found iptables");
+                    self.look_elsewhere(&programs).await;
                     return Some(programs);
                 }
                 Err(_) if config.is_dry_run => {
@@ -139,6 +140,23 @@ impl Family<'_> {
             if !self.pause().await {
                 return None;
             }
+        }
+    }
+
+    /// Packets meet the rules of both backends, of which only one is kept up to date. That one stays
+    /// the same whatever happens to the other.
+    async fn look_elsewhere(&self, programs: &Programs) {
+        if self.config.is_dry_run {
+            return;
+        }
+        let (family, used) = (programs.family, programs.backend());
+        if let Some(other) = other_backend(used, family).await {
+            warn!(
+                %family,
+                "{other} has rules of a proxy, too, and packets meet both; `deltaproxy cleanup \
+                 --iptables-backend={other}` removes those, `--iptables-backend={other}` would keep \
+                 them up to date in place of {used}'s"
+            );
         }
     }
 

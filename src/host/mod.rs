@@ -35,7 +35,7 @@ pub use iptables::{Features, Iptables, Restored, Version};
 pub use nfacct::{NoCounter, counted_packets};
 pub use nft_tables::remove_nft_table;
 pub use oom::set_oom_score_adj;
-pub use other_sets::all_programs;
+pub use other_sets::{all_programs, other_backend};
 pub use programs::{BackendChoice, Programs};
 pub use restore_error::RestoreError;
 pub use run_error::{Ending, RunError};

@@ -1,10 +1,11 @@
-//! Both sets of programs.
+//! The set of programs that is not used: whether a proxy left rules with it.
 //!
 //! Apart from [`programs`](super::programs), which chooses one set, because packets meet the rules of
 //! both: the kernel has two, and programs of one do not see those of the other.
 
-use super::{BackendChoice, Programs};
+use super::{BackendChoice, Programs, RunError};
 use crate::net::IpFamily;
+use crate::rules::Backend;
 
 /// The programs of each backend that this machine has for a family; with a choice of one backend,
 /// those alone.
@@ -27,4 +28,25 @@ pub async fn all_programs(choice: BackendChoice, family: IpFamily) -> Vec<Progra
         }
     }
     found
+}
+
+/// The other backend, if a proxy has rules there, too.
+pub async fn other_backend(used: Backend, family: IpFamily) -> Option<Backend> {
+    let (other, choice) = match used {
+        Backend::Nft => (Backend::Legacy, BackendChoice::Legacy),
+        Backend::Legacy => (Backend::Nft, BackendChoice::Nft),
+    };
+    // A machine without these programs has no such rules, as far as anybody can tell.
+    let programs = Programs::discover(choice, family).await.ok()?;
+    let has_services = programs.backend() == other && has_services(&programs).await.ok()?;
+    has_services.then_some(other)
+}
+
+/// Whether some proxy writes here.
+async fn has_services(programs: &Programs) -> Result<bool, RunError> {
+    // All tables, as asking legacy for one makes it.
+    let saved = programs.save_all().await?;
+    Ok(saved
+        .lines()
+        .any(|line| line.starts_with(":KUBE-SERVICES ")))
 }

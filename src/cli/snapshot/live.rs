@@ -4,7 +4,7 @@ use anyhow::Context;
 
 use super::{Origin, Snapshot, mention_opaque};
 use crate::cli::progress::Progress;
-use crate::host::{BackendChoice, Programs, RunError, Sysctls, local_addresses};
+use crate::host::{BackendChoice, Programs, RunError, Sysctls, local_addresses, other_backend};
 use crate::net::IpFamily;
 use crate::rules::{Backend, RuleSet, Table};
 
@@ -57,20 +57,10 @@ fn has_services(rules: &RuleSet) -> bool {
     rules.chain(Table::Nat, "KUBE-SERVICES").is_some()
 }
 
-/// Where one backend has no rules of a proxy, the other may: the kernel has two sets, and programs
-/// of one do not see those of the other.
+/// Where one backend has no rules of a proxy, the other may.
 async fn look_elsewhere(shown: Backend) {
-    let (other, choice) = match shown {
-        Backend::Nft => (Backend::Legacy, BackendChoice::Legacy),
-        Backend::Legacy => (Backend::Nft, BackendChoice::Nft),
-    };
     for family in IpFamily::ALL {
-        // A machine without these programs has no such rules, as far as anybody can tell.
-        let Ok(programs) = Programs::discover(choice, family).await else {
-            continue;
-        };
-        let saved = programs.save_all().await.unwrap_or_default();
-        if RuleSet::parse(&saved).is_ok_and(|rules| has_services(&rules)) {
+        if let Some(other) = other_backend(shown, family).await {
             tracing::warn!(
                 "no proxy's rules are among those of {shown}, which are shown; there are some of \
                  {other}: --iptables-backend={other}"
