@@ -192,3 +192,35 @@ fn a_daemon_asks_not_to_be_killed_for_memory() {
         ensure(score.trim() == "7", || format!("{path} is {score}"))
     });
 }
+
+/// A Node whose addresses say that it cannot be served ends the daemon.
+#[test]
+fn a_node_of_the_wrong_family_is_fatal() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let node = Node::new(Backend::Nft);
+    node.netns.sysctl("ipv6/conf/all/disable_ipv6", "1");
+    node.write(
+        "apiVersion: v1\nkind: Node\nmetadata: {name: node1}\n\
+         status: {addresses: [{type: InternalIP, address: 'fd00::1'}]}\n",
+    );
+    let bin = backend_programs(node.backend);
+    let mut command = with_programs(&node.netns, bin.path(), PROGRAM);
+    command
+        .args(FLAGS)
+        .arg("--manifests")
+        .arg(node.manifests.path());
+    let log = bin.path().join("log");
+    let mut daemon = Process::start("the proxy", &mut command, &log);
+    let status = eventually(PATIENCE, || daemon.exited().ok_or("it runs".to_owned()));
+    let text = daemon.log();
+    assert_eq!(status.code(), Some(1), "{text}");
+    let last = text.rsplit("error: ").next().unwrap();
+    assert!(
+        last.starts_with(
+            "this node's primary addresses are IPv6, which this machine cannot program"
+        ),
+        "{text}"
+    );
+}

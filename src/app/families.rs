@@ -6,11 +6,12 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
-use futures::future::try_join_all;
+use futures::future::{try_join, try_join_all};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
+use super::first_look::{FirstLook, Incoming};
 use crate::config::{Config, FULL_SYNC_PERIOD, Source};
 use crate::health::{Health, NodeState};
 use crate::host::{
@@ -18,7 +19,7 @@ use crate::host::{
     Sysctls, TCP_BE_LIBERAL, other_backend,
 };
 use crate::model::Change;
-use crate::net::{IpFamily, PerFamily};
+use crate::net::IpFamily;
 use crate::render::InvalidPackets;
 use crate::sync::{Clock, Pacer, Reporter, Surroundings, Syncer, SyncerOptions, Task};
 use crate::telemetry::Metrics;
@@ -33,13 +34,14 @@ struct Family<'a> {
     reporter: Reporter,
     changes: UnboundedReceiver<Change>,
     tracker: Tracker,
+    first_look: &'a FirstLook,
     stop: &'a CancellationToken,
 }
 
 /// Runs the syncers of both families until stopped.
 pub(super) async fn run(
     config: &Config,
-    changes: PerFamily<UnboundedReceiver<Change>>,
+    incoming: Incoming,
     health: &Health,
     metrics: &Metrics,
     stop: &CancellationToken,
@@ -49,6 +51,10 @@ pub(super) async fn run(
         Source::Cluster(_) => NodeState::Unknown,
         Source::Manifests { .. } => NodeState::Eligible,
     };
+    let Incoming {
+        changes,
+        first_look,
+    } = incoming;
     let families = changes.into_pairs().map(|(family, changes)| {
         let (metrics, health) = (metrics.sync.clone(), health.clone());
         let reporter = Reporter {
@@ -63,16 +69,23 @@ pub(super) async fn run(
             reporter,
             changes,
             tracker,
+            first_look: &first_look,
             stop,
         }
         .run()
     });
-    try_join_all(families).await.map(drop)
+    try_join(try_join_all(families), first_look.run(config, stop))
+        .await
+        .map(drop)
 }
 
 impl Family<'_> {
     async fn run(mut self) -> anyhow::Result<()> {
-        let Some(programs) = self.find_programs().await else {
+        let found = self.find_programs().await;
+        if !self.stop.is_cancelled() {
+            self.first_look.found(self.reporter.family, found.is_some());
+        }
+        let Some(programs) = found else {
             return Ok(());
         };
         let surroundings = surroundings(self.config, &programs)?;

@@ -5,19 +5,19 @@
 mod config_file;
 mod ending;
 mod families;
+mod first_look;
+mod fitting;
 mod servers;
 mod setup;
 mod sources;
 
 use std::time::Duration;
 
-use tokio::sync::mpsc::unbounded_channel;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::config::Config;
 use crate::health::Health;
-use crate::net::PerFamily;
 use ending::Ending;
 pub use setup::init;
 
@@ -42,22 +42,16 @@ async fn daemon(config: &Config) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
     let metrics = servers::metrics()?;
     let health = Health::new(config.sync_period);
-    let (v4, v4_changes) = unbounded_channel();
-    let (v6, v6_changes) = unbounded_channel();
-    let changes = PerFamily {
-        v4: v4_changes,
-        v6: v6_changes,
-    };
-
+    let (sink, incoming) = first_look::begin();
     info!(
         version = env!("CARGO_PKG_VERSION"),
         node = config.rules.node_name,
         "starting"
     );
     setup::begin(config).await?;
-    let source = sources::run(&config.rules, PerFamily { v4, v6 }, &metrics.watch);
+    let source = sources::run(&config.rules, sink, &metrics.watch);
     let servers = servers::run(config, &health, &metrics, &stop);
-    let families = families::run(config, changes, &health, &metrics, &stop);
+    let families = families::run(config, incoming, &health, &metrics, &stop);
     let kept = async { tokio::try_join!(families, servers).map(drop) };
     tokio::pin!(kept);
 

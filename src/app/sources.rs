@@ -4,18 +4,16 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::mpsc::UnboundedSender;
-
+use super::first_look::Watched;
 use crate::config::{RenderConfig, Source};
 use crate::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
-use crate::model::{Change, Kind};
-use crate::net::PerFamily;
+use crate::model::Kind;
 use crate::telemetry::WatchMetrics;
 use crate::watch::api::{self, ApiServer, Notice, Selector};
 use crate::watch::manifests::{self, ManifestOptions};
 use crate::watch::{Observed, Outlet};
 
-type ToFamilies = Outlet<PerFamily<UnboundedSender<Change>>>;
+type ToFamilies = Outlet<Watched>;
 
 /// Follows the source for ever.
 ///
@@ -24,11 +22,11 @@ type ToFamilies = Outlet<PerFamily<UnboundedSender<Change>>>;
 /// Only at the start: no usable kubeconfig, or no manifests at that path.
 pub(super) async fn run(
     config: &RenderConfig,
-    senders: PerFamily<UnboundedSender<Change>>,
+    sink: Watched,
     metrics: &WatchMetrics,
 ) -> anyhow::Result<()> {
     let node_name: Arc<str> = config.node_name.as_str().into();
-    let outlet = Outlet::new(senders, Arc::clone(&node_name));
+    let outlet = Outlet::new(sink, Arc::clone(&node_name));
     match &config.source {
         Source::Cluster(options) => {
             let server = api::connect(options).await?;
