@@ -123,7 +123,14 @@ fn help_and_version_are_answers() {
     ] {
         let output = run(args);
         assert!(output.status.success(), "{args:?}");
-        assert!(text(&output.stdout).contains("deltaproxy"), "{args:?}");
+        let answer = text(&output.stdout);
+        assert!(answer.contains("deltaproxy"), "{args:?}");
+        if args[0].starts_with("--version") {
+            assert!(
+                answer.ends_with(", in place of kube-proxy v1.36\n"),
+                "{answer}"
+            );
+        }
     }
 }
 

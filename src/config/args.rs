@@ -10,7 +10,7 @@ use super::flags::{CleanupArgs, DiffArgs, ExplainArgs, RenderArgs, RunArgs, Serv
 #[derive(Debug, Parser)]
 #[command(
     name = "deltaproxy",
-    version,
+    version = VERSION,
     propagate_version = true,
     max_term_width = 100
 )]
@@ -67,6 +67,9 @@ fn excerpt(names: Arg) -> Arg {
         "{help}; prints an excerpt to read, which iptables-restore refuses"
     ))
 }
+
+/// Ours, and whose place it takes: `kube-proxy --version` is asked, too.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), ", in place of kube-proxy v1.36");
 
 const RUN_EXAMPLES: &str = "\
 Examples:
