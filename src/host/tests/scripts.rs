@@ -313,6 +313,43 @@ fn a_rule_is_asked_for_word_by_word() {
     assert!(held.is_passing(), "{held}");
 }
 
+/// What distributions have had, and what was before they could wait.
+#[test]
+fn arguments_are_those_that_the_version_knows() {
+    let _turn = turn();
+    for (version, restore, query) in [
+        (
+            "v1.8.11 (nf_tables)",
+            "-w 5 --noflush --counters",
+            "-w 5 -C",
+        ),
+        ("v1.8.10 (legacy)", "-w 5 --noflush --counters", "-w 5 -C"),
+        ("v1.8.4 (nf_tables)", "-w 5 --noflush --counters", "-w 5 -C"),
+        ("v1.6.2", "-w 5 --noflush --counters", "-w 5 -C"),
+        ("v1.6.1", "--noflush --counters", "-w 5 -C"),
+        ("v1.4.21", "--noflush --counters", "-C"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        let args = path.join("args");
+        let body = format!("echo \"$@\" >{}; cat >/dev/null", args.display());
+        script(path, "iptables-restore", &body);
+        script(
+            path,
+            "iptables",
+            &format!("[ \"$*\" = --version ] || {body}; echo 'iptables {version}'"),
+        );
+        let programs = block_on(Programs::in_folder(path, IpFamily::V4)).unwrap();
+        let exec = of_programs(programs, LONG);
+        let asked = || std::fs::read_to_string(&args).unwrap();
+        block_on(exec.restore(&mut Text::new(b"*nat\nCOMMIT\n".to_vec()))).unwrap();
+        assert_eq!(asked().trim_end(), restore, "{version}");
+        assert!(block_on(exec.has(Table::Nat, "OUTPUT", "-j X")).unwrap());
+        let expected = format!("{query} OUTPUT -t nat -j X");
+        assert_eq!(asked().trim_end(), expected, "{version}");
+    }
+}
+
 /// Both sets of programs, the hint chain printed by the one program named.
 fn host_with_hint(folder: &Path, hinted: &str) {
     for prefix in ["iptables", "ip6tables"] {
