@@ -189,7 +189,7 @@ fn what_fails_is_told_and_keeps_nothing_else() {
     }
     let node = left_by_a_daemon(&BACKENDS);
     let bin = tempfile::tempdir().unwrap();
-    let broken = bin.path().join("iptables-nft-save");
+    let broken = bin.path().join("iptables-legacy-save");
     std::fs::write(&broken, "#!/bin/sh\necho broken >&2\nexit 3\n").unwrap();
     std::fs::set_permissions(&broken, PermissionsExt::from_mode(0o755)).unwrap();
     let path = std::env::var("PATH").unwrap_or_default();
@@ -199,16 +199,39 @@ fn what_fails_is_told_and_keeps_nothing_else() {
     let output = command.args([PROGRAM, "--cleanup"]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said}");
-    let expected = "error: IPv4 nft: `iptables-nft-save` exited with status 3: broken\n";
+    let expected = "error: IPv4 legacy: `iptables-legacy-save` exited with status 3: broken\n";
     assert!(said.ends_with(expected), "{said}");
-    assert_eq!(ours(&everything(&node.netns, Backend::Legacy)).len(), 0);
-    let v6 = saved(&node.netns, Backend::Nft, Family::V6);
+    assert_eq!(ours(&everything(&node.netns, Backend::Nft)).len(), 0);
+    let v6 = saved(&node.netns, Backend::Legacy, Family::V6);
     assert!(!v6.contains("KUBE-SERVICES"), "{v6}");
-    assert!(node_has_rules(&node, Backend::Nft));
+    assert!(node_has_rules(&node, Backend::Legacy));
 }
 
 fn node_has_rules(node: &Node, backend: Backend) -> bool {
     saved(&node.netns, backend, Family::V4).contains(ENDPOINT)
+}
+
+/// What only `nft` can show hides one table.
+#[test]
+fn a_table_that_cannot_be_read_keeps_nothing_else() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let node = left_by_a_daemon(&[Backend::Nft]);
+    let map = "table ip nat { chain custom { meta mark set tcp dport map { 7: 1, 8: 2 }; }; }";
+    run(node.netns.command("nft").arg(map));
+    let (code, done, said) = deltaproxy(&node.netns, &["cleanup"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.starts_with("error: IPv4 nft: `iptables-nft` "),
+        "{said}"
+    );
+    assert_eq!(said.matches("error: ").count(), 1, "{said}");
+    for place in ["IPv4 nft filter: removed ", "IPv6 nft nat: removed "] {
+        assert!(done.contains(place), "{done}");
+    }
+    let tables = run(node.netns.command("nft").args(["list", "ruleset"]));
+    assert!(tables.contains("chain custom"), "{tables}");
 }
 
 /// The rules of the other backend are left alone, and told of.

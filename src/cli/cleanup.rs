@@ -14,7 +14,7 @@ use crate::host::{
 };
 use crate::net::IpFamily;
 use crate::render::Removal;
-use crate::rules::Text;
+use crate::rules::{Backend, Table, Text};
 
 /// Whether it is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,19 +94,37 @@ impl Cleaning {
         }
     }
 
+    /// Nft is read table by table, as one that only `nft` can show must not hide the others; legacy
+    /// as a whole, as asking for a table would make it.
     async fn rules(&mut self, place: &str, programs: Programs) {
-        let is_lacking = programs.family == IpFamily::V6 && !Sysctls::default().has_ipv6();
-        let saved = match programs.save_all().await {
+        let iptables = Exec::new(programs, Options::default());
+        match iptables.programs().backend() {
+            Backend::Legacy => {
+                let saved = iptables.programs().save_all().await;
+                self.saved(place, &iptables, saved).await;
+            }
+            Backend::Nft => {
+                for table in Table::ALL {
+                    let saved = iptables.saved(table).await;
+                    self.saved(place, &iptables, saved).await;
+                }
+            }
+        }
+    }
+
+    async fn saved(&mut self, place: &str, iptables: &Exec, saved: Result<String, RunError>) {
+        let family = iptables.programs().family;
+        let is_lacking = family == IpFamily::V6 && !Sysctls::default().has_ipv6();
+        let saved = match saved {
             Ok(saved) => saved,
             Err(RunError::Failed { .. }) if is_lacking => return,
             Err(error) => return self.fail(place, &error),
         };
-        let iptables = Exec::new(programs, Options::default());
         for removal in Removal::of(&saved) {
             let place = format!("{place} {}", removal.table);
             match self.step {
                 Step::Show => self.say(format!("# {place}\n{}", removal.payload.trim_end())),
-                Step::Do => self.restore(&place, &iptables, &removal).await,
+                Step::Do => self.restore(&place, iptables, &removal).await,
             }
         }
     }
