@@ -220,8 +220,7 @@ pub(super) fn surroundings(config: &Config, programs: &Programs) -> anyhow::Resu
     let sysctls = Sysctls::default();
     if surroundings.needs_route_localnet() && !config.is_dry_run {
         sysctls.ensure(ROUTE_LOCALNET, 1).context(
-            "NodePorts on 127.0.0.1 need this setting\n\
-             hint: allow it, or set --iptables-localhost-nodeports=false",
+            "NodePorts on 127.0.0.1 need a setting, unless --iptables-localhost-nodeports=false",
         )?;
     }
     let fixed = &mut surroundings.fixed;
