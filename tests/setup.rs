@@ -193,6 +193,29 @@ fn a_daemon_asks_not_to_be_killed_for_memory() {
     });
 }
 
+/// Whether invalid packets are dropped depends on what the daemon itself has set before.
+#[test]
+fn rules_follow_what_was_set() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let node = Node::new(Backend::Nft);
+    let invalid = "--ctstate INVALID";
+    let mut strict = node.start(backend_programs(node.backend));
+    node.wait_for_rule(invalid);
+    strict.terminate();
+    let flags = ["--conntrack-tcp-be-liberal", "--conntrack-udp-timeout=90s"];
+    let _liberal = node.start_with(backend_programs(node.backend), &flags);
+    for (setting, expected) in [("tcp_be_liberal", "1"), ("udp_timeout", "90")] {
+        let held = value(&node.netns, &format!("netfilter/nf_conntrack_{setting}"));
+        assert_eq!(held, expected, "{setting}");
+    }
+    eventually(PATIENCE, || {
+        let rules = node.rules();
+        ensure(!rules.contains(invalid), || rules)
+    });
+}
+
 /// A Node whose addresses say that it cannot be served ends the daemon.
 #[test]
 fn a_node_of_the_wrong_family_is_fatal() {
