@@ -6,5 +6,9 @@
 mod server;
 mod state;
 
+#[cfg(test)]
+#[path = "tests/recorded.rs"]
+mod recorded;
+
 pub use server::{Health, HealthPages};
 pub use state::{FamilyReport, HealthState, NodeState, Report};

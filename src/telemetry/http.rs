@@ -77,6 +77,8 @@ where
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
+        // As Go writes them, for those who look at the bytes.
+        .title_case_headers(true)
         .serve_connection(TokioIo::new(stream), service_fn(answer));
     let _ = watcher.watch(connection).await;
 }

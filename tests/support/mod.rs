@@ -24,6 +24,7 @@ pub mod netns;
 pub mod node;
 pub mod objects;
 pub mod process;
+pub mod reply;
 pub mod rules;
 pub mod servers;
 pub mod wait;

@@ -2,12 +2,11 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::{Health, HealthPages, Question, body};
-use crate::health::{FamilyReport, NodeState, Report};
+use crate::health::{FamilyReport, NodeState, Report, recorded};
 use crate::net::{IpFamily, PerFamily};
 use crate::telemetry::{Metrics, serve};
 
@@ -68,12 +67,53 @@ fn what_never_was_is_left_out_or_year_one() {
 }
 
 async fn ask(address: std::net::SocketAddr, path: &str) -> String {
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    let request = format!("POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await.unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).await.unwrap();
-    text
+    recorded::ask(address, &format!("POST {path}"))
+        .await
+        .unwrap()
+}
+
+/// The replies that kube-proxy v1.36.3 gave, and ours in the same state.
+#[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "the server reads the same clock")]
+async fn replies_are_the_recorded_ones() {
+    let health = Health::new(Duration::from_secs(30));
+    let pages = HealthPages {
+        health: health.clone(),
+        metrics: Metrics::new().unwrap().health,
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let stop = CancellationToken::new();
+    let server = serve(listener, |request| pages.answer(request), stop.clone());
+    let client = async {
+        health.update(|state| {
+            state.node(NodeState::Eligible);
+            state.succeeded(IpFamily::V4, at(START, 719_548_645));
+            state.succeeded(IpFamily::V6, at(START, 889_785_054));
+        });
+        let well = include_str!("../../../tests/golden/http/healthz.http");
+        let alive = include_str!("../../../tests/golden/http/livez.http");
+        for (request, expected) in [("GET /healthz", well), ("POST /livez?x", alive)] {
+            let reply = recorded::ask(address, request).await.unwrap();
+            assert_eq!(recorded::alike(&reply), recorded::alike(expected));
+        }
+        let reply = recorded::ask(address, "HEAD /healthz").await.unwrap();
+        let (head, body) = reply.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains("\r\nContent-Length: 283\r\n"), "{head}");
+        assert_eq!(body, "");
+
+        let now = Instant::now();
+        let long_ago = now.checked_sub(Duration::from_secs(61)).unwrap_or(now);
+        health.update(|state| {
+            state.queued(IpFamily::V4, long_ago);
+            state.queued(IpFamily::V6, long_ago);
+        });
+        let ill = include_str!("../../../tests/golden/http/healthz-503.http");
+        let reply = recorded::ask(address, "GET /healthz").await.unwrap();
+        assert_eq!(recorded::alike(&reply), recorded::alike(ill));
+        stop.cancel();
+    };
+    tokio::join!(server, client);
 }
 
 #[tokio::test]
@@ -101,11 +141,11 @@ async fn the_node_counts_for_traffic_and_not_for_life() {
         let text = ask(address, "/healthz").await;
         assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{text}");
         assert!(
-            text.contains("content-type: application/json\r\n"),
+            text.contains("Content-Type: application/json\r\n"),
             "{text}"
         );
         assert!(
-            text.contains("x-content-type-options: nosniff\r\n"),
+            text.contains("X-Content-Type-Options: nosniff\r\n"),
             "{text}"
         );
 

@@ -44,9 +44,9 @@ async fn pages_are_served_until_stopped() {
     with_server(|address, stop| async move {
         let page = get(address, "/page?x=y").await;
         assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{page}");
-        assert!(page.contains("content-type: text/plain\r\n"), "{page}");
+        assert!(page.contains("Content-Type: text/plain\r\n"), "{page}");
         assert!(
-            page.contains("x-content-type-options: nosniff\r\n"),
+            page.contains("X-Content-Type-Options: nosniff\r\n"),
             "{page}"
         );
         assert!(page.ends_with("\r\n\r\nhello"), "{page}");
