@@ -5,6 +5,8 @@
 //! they may speak.
 
 use std::convert::Infallible;
+use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,9 +21,10 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-/// Connections served at once; more wait in the backlog. Probes and scrapes are a handful per
+/// Connections served at once; one more waits for its turn, and the rest in the backlog. Probes and scrapes are a handful per
 /// second, so this is only met by a flood, which then costs a few megabytes and no more.
 const CONNECTIONS: usize = 256;
 
@@ -45,19 +48,38 @@ pub async fn serve<H>(listener: TcpListener, handler: H, stop: CancellationToken
 where
     H: Fn(&Parts) -> Reply,
 {
+    serve_within(Room::default(), listener, handler, stop).await;
+}
+
+/// The same for one of many servers that have as much room together as one has alone: whoever
+/// floods them cannot take more of the process's open files than that.
+pub async fn serve_within<H>(room: Room, listener: TcpListener, handler: H, stop: CancellationToken)
+where
+    H: Fn(&Parts) -> Reply,
+{
     let graceful = GracefulShutdown::new();
     let mut connections = FuturesUnordered::new();
-    loop {
-        tokio::select! {
-            accepted = listener.accept(), if connections.len() < CONNECTIONS => match accepted {
-                Ok((stream, _)) => connections.push(connection(stream, &handler, graceful.watcher())),
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
+    {
+        // Kept over the turns of the loop, because it may hold a client that waits for room.
+        let next = next_client(&listener, &room);
+        tokio::pin!(next);
+        loop {
+            tokio::select! {
+                client = &mut next => {
+                    next.set(next_client(&listener, &room));
+                    match client {
+                        Ok(client) => {
+                            connections.push(connection(client, &handler, graceful.watcher()));
+                        }
+                        Err(error) => {
+                            tracing::warn!(%error, "cannot accept a connection");
+                            tokio::time::sleep(ACCEPT_PAUSE).await;
+                        }
+                    }
                 }
-            },
-            Some(()) = connections.next() => {}
-            () = stop.cancelled() => break,
+                Some(()) = connections.next() => {}
+                () = stop.cancelled() => break,
+            }
         }
     }
     drop(listener);
@@ -65,8 +87,35 @@ where
     let _ = tokio::time::timeout(DRAIN, async { tokio::join!(graceful.shutdown(), rest) }).await;
 }
 
+/// How many connections some servers have together. Clones share it.
+#[derive(Debug, Clone)]
+pub struct Room(Arc<Semaphore>);
+
+impl Default for Room {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(CONNECTIONS)))
+    }
+}
+
+/// A connection that there is room for, until it is dropped.
+struct Client {
+    stream: TcpStream,
+    _place: Option<OwnedSemaphorePermit>,
+}
+
+/// The next client that there is room for.
+async fn next_client(listener: &TcpListener, room: &Room) -> io::Result<Client> {
+    let (stream, _) = listener.accept().await?;
+    // Nobody closes the semaphore.
+    let place = Arc::clone(&room.0).acquire_owned().await.ok();
+    Ok(Client {
+        stream,
+        _place: place,
+    })
+}
+
 /// Serves one client. How the connection ended is its client's business.
-async fn connection<H>(stream: TcpStream, handler: &H, watcher: Watcher)
+async fn connection<H>(client: Client, handler: &H, watcher: Watcher)
 where
     H: Fn(&Parts) -> Reply,
 {
@@ -79,7 +128,7 @@ where
         .header_read_timeout(HEAD_TIMEOUT)
         // As Go writes them, for those who look at the bytes.
         .title_case_headers(true)
-        .serve_connection(TokioIo::new(stream), service_fn(answer));
+        .serve_connection(TokioIo::new(client.stream), service_fn(answer));
     let _ = watcher.watch(connection).await;
 }
 

@@ -33,15 +33,29 @@ pub fn listen(address: SocketAddr) -> Result<TcpListener, ListenError> {
     let wildcard_v4 = matches!(address.ip(), IpAddr::V4(ip) if ip.is_unspecified());
     let opened = if wildcard_v4 {
         let both = SocketAddr::from((Ipv6Addr::UNSPECIFIED, address.port()));
-        open(both).or_else(|error| match error.kind() {
+        open(both, Wildcard::OfBoth).or_else(|error| match error.kind() {
             io::ErrorKind::AddrInUse => Err(error),
             // Any other error: a machine without IPv6.
-            _ => open(address),
+            _ => open(address, Wildcard::OfBoth),
         })
     } else {
-        open(address)
+        open(address, Wildcard::OfBoth)
     };
     opened.map_err(|source| ListenError { address, source })
+}
+
+/// Listens on an address of one family, and on that family alone if it is the wildcard.
+pub fn listen_in_family(address: SocketAddr) -> Result<TcpListener, ListenError> {
+    open(address, Wildcard::OfItsFamily).map_err(|source| ListenError { address, source })
+}
+
+/// What `::` stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wildcard {
+    /// Every address of the machine.
+    OfBoth,
+    /// Every IPv6 address.
+    OfItsFamily,
 }
 
 /// The same, tried again for as long as it fails. `None` if stopped before it succeeded.
@@ -64,12 +78,13 @@ pub async fn listen_retrying(
     }
 }
 
-fn open(address: SocketAddr) -> io::Result<TcpListener> {
+fn open(address: SocketAddr, wildcard: Wildcard) -> io::Result<TcpListener> {
     let socket = match address.ip() {
         IpAddr::V4(_) => TcpSocket::new_v4()?,
         IpAddr::V6(ip) => {
             let socket = TcpSocket::new_v6()?;
-            setsockopt(&socket, sockopt::Ipv6V6Only, &!ip.is_unspecified())?;
+            let is_alone = wildcard == Wildcard::OfItsFamily || !ip.is_unspecified();
+            setsockopt(&socket, sockopt::Ipv6V6Only, &is_alone)?;
             socket
         }
     };
@@ -98,6 +113,23 @@ mod tests {
                 .await
                 .unwrap();
         }
+    }
+
+    #[tokio::test]
+    async fn two_families_share_a_port() {
+        let v6 = listen_in_family(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)));
+        let Ok(v6) = v6 else { return };
+        let port = v6.local_addr().unwrap().port();
+        let v4 = listen_in_family(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))).unwrap();
+        TcpStream::connect((Ipv4Addr::LOCALHOST, port))
+            .await
+            .unwrap();
+        drop(v4);
+        let refused = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await;
+        assert_eq!(
+            refused.unwrap_err().kind(),
+            io::ErrorKind::ConnectionRefused
+        );
     }
 
     #[tokio::test(start_paused = true)]

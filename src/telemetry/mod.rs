@@ -14,9 +14,9 @@ mod register;
 mod sync_families;
 mod watch_metrics;
 
-pub use http::{Reply, not_found, reply, serve};
+pub use http::{Reply, Room, not_found, reply, serve, serve_within};
 pub use kernel_counts::{KernelCounts, ReadCount};
-pub use listen::{ListenError, listen, listen_retrying};
+pub use listen::{ListenError, listen, listen_in_family, listen_retrying};
 pub use logging::{Color, Format, LogError, LogLevel, Options as LogOptions, install};
 pub use metrics::{Attempt, Policy, SyncMetrics};
 pub use metrics_server::MetricsPages;

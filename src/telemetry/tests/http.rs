@@ -7,7 +7,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
-use super::{CONNECTIONS, HEAD_TIMEOUT, not_found, reply, serve};
+use super::{
+    Arc, CONNECTIONS, HEAD_TIMEOUT, Room, Semaphore, not_found, reply, serve, serve_within,
+};
 
 async fn all(mut stream: TcpStream) -> String {
     let mut text = String::new();
@@ -91,4 +93,33 @@ async fn a_slow_head_is_cut_off() {
         assert!(!ended.unwrap().contains("200 OK"));
     })
     .await;
+}
+
+#[tokio::test]
+async fn servers_may_share_their_room() {
+    let room = Room(Arc::new(Semaphore::new(1)));
+    let (first, second) = (
+        TcpListener::bind("127.0.0.1:0").await.unwrap(),
+        TcpListener::bind("127.0.0.1:0").await.unwrap(),
+    );
+    let addresses = [&first, &second].map(|listener| listener.local_addr().unwrap());
+    let stop = CancellationToken::new();
+    let page = |_: &http::request::Parts| reply(StatusCode::OK, "text/plain", "hello");
+    let client = async {
+        assert!(get(addresses[1], "/").await.ends_with("hello"));
+        let idle = TcpStream::connect(addresses[0]).await.unwrap();
+        let short = Duration::from_millis(50);
+        tokio::time::sleep(short).await;
+        let late = get(addresses[1], "/");
+        let mut late = std::pin::pin!(late);
+        assert!(tokio::time::timeout(short, late.as_mut()).await.is_err());
+        drop(idle);
+        assert!(late.await.ends_with("hello"));
+        stop.cancel();
+    };
+    tokio::join!(
+        serve_within(room.clone(), first, page, stop.clone()),
+        serve_within(room, second, page, stop.clone()),
+        client
+    );
 }
