@@ -6,6 +6,7 @@
 use super::text::EndpointText;
 use super::traffic::Candidate;
 use crate::model::{ServicePort, ServiceState};
+use crate::net::Protocol;
 
 /// Every endpoint behind `port`, whatever its condition, sorted by its text, each text once.
 ///
@@ -17,10 +18,19 @@ use crate::model::{ServicePort, ServiceState};
 ///
 /// Upstream: pkg/proxy/endpointslicecache.go, `addEndpoints` (v1.36)
 pub fn merge<'a>(state: &'a ServiceState, port: &ServicePort) -> Vec<Candidate<'a>> {
+    merge_named(state, &port.name, port.protocol)
+}
+
+/// The same for whatever the slices call a port, whether or not the Service has one of that name.
+pub(super) fn merge_named<'a>(
+    state: &'a ServiceState,
+    name: &str,
+    protocol: Protocol,
+) -> Vec<Candidate<'a>> {
     let mut candidates = Vec::new();
     for (_, slice) in &state.slices {
         let ports = slice.ports.iter();
-        for slice_port in ports.filter(|p| p.name == port.name && p.protocol == port.protocol) {
+        for slice_port in ports.filter(|p| *p.name == *name && p.protocol == protocol) {
             candidates.extend(slice.endpoints.iter().map(|endpoint| Candidate {
                 text: EndpointText::new(endpoint.ip, slice_port.number),
                 endpoint,

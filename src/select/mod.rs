@@ -8,6 +8,7 @@
 //! Upstream: pkg/proxy/topology.go, pkg/proxy/endpointslicecache.go (v1.36)
 //! KEP: kep.k8s.io/1669, kep.k8s.io/2086, kep.k8s.io/2433, kep.k8s.io/3015
 
+mod local;
 mod merge;
 mod text;
 mod topology;
@@ -16,6 +17,7 @@ mod traffic;
 #[cfg(test)]
 mod tests;
 
+pub use local::local_ready;
 pub use merge::merge;
 pub use text::EndpointText;
 pub use traffic::{Candidate, Selection, select};

@@ -2,13 +2,14 @@
 //!
 //! Apart as a folder because the table is longer than the code.
 
+mod local;
 mod reference;
 mod slices;
 mod table;
 
 use std::sync::Arc;
 
-use super::{Candidate, merge, select};
+use super::{Candidate, local_ready, merge, select};
 use crate::model::{
     Endpoint, NodeHint, Service, ServiceName, ServicePort, ServiceState, Slice, SliceName,
     SlicePort, TrafficPolicy,
