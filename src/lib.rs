@@ -23,7 +23,7 @@
 //! | data | [`model`]: what a Service means; [`rules`]: what a payload means |
 //! | reading | [`catalog`]: which Services rules are about; [`diff`]: what differs; [`explain`]: what packets meet |
 //! | core | [`ingest`], [`tracker`], [`select`], then [`render`] |
-//! | shell | [`host`], [`telemetry`], [`watch`], [`health`] |
+//! | shell | [`host`], [`telemetry`], [`watch`], [`events`], [`health`] |
 //! | loop | [`sync`] |
 //! | program | [`config`], [`app`], [`cli`] |
 //!
@@ -59,6 +59,7 @@ pub mod tracker;
 
 pub mod render;
 
+pub mod events;
 pub mod health;
 pub mod host;
 pub mod telemetry;

@@ -29,7 +29,8 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("host", &["net", "rules"]),
     ("telemetry", &["net"]),
     ("watch", &["ingest", "model", "net", "telemetry"]),
-    ("health", &["model", "net", "telemetry"]),
+    ("events", &["model", "watch"]),
+    ("health", &["events", "model", "net", "select", "telemetry"]),
     (
         "sync",
         &[
@@ -73,6 +74,7 @@ const ANYTHING: &[&str] = &[
     "cli",
     "config",
     "diff",
+    "events",
     "explain",
     "health",
     "host",
@@ -92,6 +94,9 @@ const ANYTHING: &[&str] = &[
 const PURE: &[&str] = &[
     "catalog/",
     "diff/",
+    "events/event.rs",
+    "events/object.rs",
+    "events/series.rs",
     "explain/",
     "health/state.rs",
     "ingest/",

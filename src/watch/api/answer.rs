@@ -51,6 +51,11 @@ impl Answer {
             .header(ACCEPT_ENCODING, "identity")
             .body(Body::empty())
             .map_err(|error| ApiError::Connection(error.into()))?;
+        Self::of(server, request).await
+    }
+
+    /// Sends any request and waits for its headers.
+    pub(super) async fn of(server: &ApiServer, request: Request<Body>) -> Result<Self, ApiError> {
         let turn = server.turn().await;
         let response = timeout(PATIENCE, server.client().send(request))
             .await
@@ -93,7 +98,7 @@ impl Answer {
     }
 
     /// As much of an error's body as is worth having.
-    async fn beginning(mut self) -> Vec<u8> {
+    pub(super) async fn beginning(mut self) -> Vec<u8> {
         let mut body = Vec::new();
         while let Ok(Some(piece)) = self.piece(PATIENCE).await {
             body.extend_from_slice(&piece);

@@ -58,8 +58,13 @@ impl ApiError {
         matches!(self.status(), Some(406 | 415))
     }
 
+    /// With all its causes, in one line.
+    pub fn in_full(&self) -> String {
+        chain(self)
+    }
+
     /// Whether the server was there and did not like the answerable part of the request.
-    pub(super) fn status(&self) -> Option<u16> {
+    pub fn status(&self) -> Option<u16> {
         match self {
             Self::Status { code, .. } => Some(*code),
             Self::Expired { .. } => Some(GONE),
@@ -68,7 +73,7 @@ impl ApiError {
     }
 
     /// How long the server wants to be left alone.
-    pub(super) fn retry_after(&self) -> Duration {
+    pub fn retry_after(&self) -> Duration {
         match self {
             Self::Status { retry_after, .. } => retry_after.unwrap_or_default(),
             _ => Duration::ZERO,

@@ -3,9 +3,7 @@
 //! Apart because this is the order of things: list, watch, and after each end or failure the
 //! decision where to go on; what a list or a watch is, is elsewhere.
 
-use std::collections::hash_map::RandomState;
 use std::convert::Infallible;
-use std::hash::{BuildHasher, Hasher};
 use std::time::Duration;
 
 use tokio::time::sleep;
@@ -13,6 +11,7 @@ use tokio::time::sleep;
 use super::answer::PATIENCE;
 use super::backoff::Backoff;
 use super::client::ApiServer;
+use super::dice::roll;
 use super::error::{ApiError, chain, malformed};
 use super::event::Event;
 use super::kind::{Kind, Selector};
@@ -252,10 +251,4 @@ impl<K: Kind, S: Sink<K>> Following<'_, K, S> {
         self.sink.notice(Notice::Failed { error, pause });
         sleep(pause).await;
     }
-}
-
-/// From 0 to 1, different each time. The standard library's only dice are its hash keys.
-fn roll() -> f64 {
-    let bits = RandomState::new().build_hasher().finish();
-    f64::from(u32::try_from(bits >> 32).unwrap_or_default()) / f64::from(u32::MAX)
 }

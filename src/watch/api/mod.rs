@@ -15,6 +15,7 @@
 mod answer;
 mod backoff;
 mod client;
+mod dice;
 mod encoding;
 mod envelope;
 mod error;
@@ -36,8 +37,10 @@ mod sink;
 mod status;
 mod transport;
 mod watch;
+mod write;
 
 pub use client::{ApiOptions, ApiServer, ConnectError, connect};
+pub use dice::roll;
 pub use encoding::Encoding;
 pub use error::ApiError;
 pub use follow::follow;
@@ -46,6 +49,7 @@ pub use list::{Found, Snapshot, list, snapshot};
 pub use object::{ObjectName, Undecodable};
 pub use raw::Spoken;
 pub use sink::{Notice, Sink};
+pub use write::write;
 
 #[cfg(test)]
 mod tests;

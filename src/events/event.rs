@@ -1,0 +1,69 @@
+//! The things that are worth an event.
+//!
+//! Apart, and pure, because their words are kube-proxy's, and alerts match them.
+//!
+//! # Source
+//!
+//! Upstream: cmd/kube-proxy/app/server.go, `Run`, `birthCry`;
+//! pkg/proxy/healthcheck/service_health.go, `SyncServices` (v1.36)
+
+use crate::model::ServiceName;
+
+/// Something that happened. The texts say what exactly.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// The process begins.
+    Starting,
+    /// `/healthz` cannot be served, and that is the end.
+    HealthNotServed(String),
+    /// `/metrics` cannot be served, and that is the end.
+    MetricsNotServed(String),
+    /// The health-check node port of a Service cannot be served yet.
+    CheckNotServed(ServiceName, String),
+}
+
+impl Event {
+    pub(super) const fn reason(&self) -> &'static str {
+        match self {
+            Self::Starting => "Starting",
+            Self::HealthNotServed(_) => "FailedToStartProxierHealthcheck",
+            Self::MetricsNotServed(_) => "FailedToStartMetricServer",
+            Self::CheckNotServed(..) => "FailedToStartServiceHealthcheck",
+        }
+    }
+
+    pub(super) const fn severity(&self) -> &'static str {
+        match self {
+            Self::Starting => "Normal",
+            Self::HealthNotServed(_) | Self::MetricsNotServed(_) | Self::CheckNotServed(..) => {
+                "Warning"
+            }
+        }
+    }
+
+    pub(super) const fn action(&self) -> &'static str {
+        match self {
+            Self::Starting | Self::HealthNotServed(_) | Self::MetricsNotServed(_) => {
+                "StartKubeProxy"
+            }
+            Self::CheckNotServed(..) => "Listen",
+        }
+    }
+
+    /// The Service it is about; `None`: this Node.
+    pub(super) const fn service(&self) -> Option<&ServiceName> {
+        match self {
+            Self::Starting | Self::HealthNotServed(_) | Self::MetricsNotServed(_) => None,
+            Self::CheckNotServed(service, _) => Some(service),
+        }
+    }
+
+    pub(super) fn note(&self) -> &str {
+        match self {
+            Self::Starting => "",
+            Self::HealthNotServed(note)
+            | Self::MetricsNotServed(note)
+            | Self::CheckNotServed(_, note) => note,
+        }
+    }
+}
