@@ -98,6 +98,7 @@ const PURE: &[&str] = &[
     "events/object.rs",
     "events/series.rs",
     "explain/",
+    "health/check.rs",
     "health/state.rs",
     "ingest/",
     "model/",

@@ -3,12 +3,17 @@
 //! Apart because all of them end it alike, in order, and the rules stay.
 
 use std::io;
+use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::info;
 
 use super::config_file;
 use crate::config::ConfigFile;
+use crate::events::Recorder;
+
+/// How long the API server may take to note why the process ends.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Catches signals from now on.
 pub(super) struct Ending {
@@ -37,5 +42,14 @@ impl Ending {
         };
         info!("{signal}: ending; the rules stay");
         Ok(())
+    }
+}
+
+/// Lets what was said last reach the API server, which `source` talks to.
+pub(super) async fn tell(recorder: &Recorder, source: impl Future) {
+    let told = tokio::time::timeout(LAST_WORDS, recorder.flush());
+    tokio::select! {
+        _ = source => {}
+        _ = told => {}
     }
 }

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
 use futures::future::{try_join, try_join_all};
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use super::first_look::{FirstLook, Incoming};
 use crate::config::{Config, FULL_SYNC_PERIOD, Source};
-use crate::health::{Health, NodeState};
+use crate::health::{CheckServers, Checks, NodeState};
 use crate::host::{
     DryRun, Ending, Exec, Iptables, Options as ExecOptions, Programs, ROUTE_LOCALNET, RunError,
     Sysctls, TCP_BE_LIBERAL, other_backend,
@@ -35,6 +35,7 @@ struct Family<'a> {
     changes: UnboundedReceiver<Change>,
     tracker: Tracker,
     first_look: &'a FirstLook,
+    checks: &'a Checks,
     stop: &'a CancellationToken,
 }
 
@@ -42,7 +43,7 @@ struct Family<'a> {
 pub(super) async fn run(
     config: &Config,
     incoming: Incoming,
-    health: &Health,
+    checks: &Checks,
     metrics: &Metrics,
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
@@ -56,12 +57,13 @@ pub(super) async fn run(
         first_look,
     } = incoming;
     let families = changes.into_pairs().map(|(family, changes)| {
-        let (metrics, health) = (metrics.sync.clone(), health.clone());
+        let (metrics, health) = (metrics.sync.clone(), checks.health.clone());
         let reporter = Reporter {
             family,
             metrics,
             health,
             without_node,
+            checks: None,
         };
         let tracker = Tracker::new(clocks().1);
         Family {
@@ -70,6 +72,7 @@ pub(super) async fn run(
             changes,
             tracker,
             first_look: &first_look,
+            checks,
             stop,
         }
         .run()
@@ -96,7 +99,14 @@ impl Family<'_> {
                 .run()
                 .await;
         } else {
-            self.into_task(surroundings, exec).run().await;
+            let servers = CheckServers::new(self.checks.clone(), self.reporter.family);
+            let (checks, changes) = unbounded_channel();
+            self.reporter.checks = Some(checks);
+            // The servers end when the task does.
+            tokio::join!(
+                self.into_task(surroundings, exec).run(),
+                servers.run(changes)
+            );
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 //!
 //! Apart so that every part can be read without the others; only this module knows them all.
 
+mod checks;
 mod config_file;
 mod ending;
 mod families;
@@ -17,7 +18,6 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::config::Config;
-use crate::health::Health;
 use ending::Ending;
 pub use setup::init;
 
@@ -41,7 +41,7 @@ async fn daemon(config: &Config) -> anyhow::Result<()> {
     let mut ending = Ending::prepare()?;
     let stop = CancellationToken::new();
     let metrics = servers::metrics()?;
-    let health = Health::new(config.sync_period);
+    let (checks, writer) = checks::prepare(config);
     let (sink, incoming) = first_look::begin();
     info!(
         version = env!("CARGO_PKG_VERSION"),
@@ -49,16 +49,20 @@ async fn daemon(config: &Config) -> anyhow::Result<()> {
         "starting"
     );
     setup::begin(config).await?;
-    let source = sources::run(&config.rules, sink, &metrics.watch);
-    let servers = servers::run(config, &health, &metrics, &stop);
-    let families = families::run(config, incoming, &health, &metrics, &stop);
+    let source = sources::run(&config.rules, sink, &metrics.watch, writer);
+    tokio::pin!(source);
+    let servers = servers::run(config, &checks, &metrics, &stop);
+    let families = families::run(config, incoming, &checks, &metrics, &stop);
     let kept = async { tokio::try_join!(families, servers).map(drop) };
     tokio::pin!(kept);
 
     let asked = tokio::select! {
         // A source only ends with an error, and the others only when they are told to.
-        result = source => return result,
-        result = &mut kept => return result,
+        result = &mut source => return result,
+        result = &mut kept => {
+            ending::tell(&checks.recorder, source).await;
+            return result;
+        }
         asked = ending.asked(config.file.as_ref()) => asked,
     };
     stop.cancel();

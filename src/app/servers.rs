@@ -12,7 +12,8 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, Serving, Taken};
-use crate::health::{Health, HealthPages};
+use crate::events::Event;
+use crate::health::{Checks, HealthPages};
 use crate::host::counted_packets;
 use crate::render::Counter;
 use crate::telemetry::{
@@ -36,12 +37,12 @@ pub(super) fn metrics() -> anyhow::Result<Metrics> {
 /// An address cannot be listened on, and that is to be the end.
 pub(super) async fn run(
     config: &Config,
-    health: &Health,
+    checks: &Checks,
     metrics: &Metrics,
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
     let health_pages = HealthPages {
-        health: health.clone(),
+        health: checks.health.clone(),
         metrics: metrics.health.clone(),
     };
     let metrics_pages = MetricsPages {
@@ -57,12 +58,24 @@ pub(super) async fn run(
         let Some(address) = healthz else {
             return Ok(());
         };
-        let listener = listener(address, "health", taken, stop).await?;
+        let listener = listener(address, "health", taken, stop)
+            .await
+            .inspect_err(|error| {
+                checks
+                    .recorder
+                    .say(Event::HealthNotServed(format!("{error:#}")));
+            })?;
         one(listener, move |request| health_pages.answer(request), stop).await;
         anyhow::Ok(())
     };
     let metrics = async {
-        let listener = listener(metrics, "metrics", taken, stop).await?;
+        let listener = listener(metrics, "metrics", taken, stop)
+            .await
+            .inspect_err(|error| {
+                checks
+                    .recorder
+                    .say(Event::MetricsNotServed(format!("{error:#}")));
+            })?;
         one(listener, move |request| metrics_pages.answer(request), stop).await;
         anyhow::Ok(())
     };

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::first_look::Watched;
 use crate::config::{RenderConfig, Source};
+use crate::events::Writer;
 use crate::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
 use crate::model::Kind;
 use crate::telemetry::WatchMetrics;
@@ -24,13 +25,21 @@ pub(super) async fn run(
     config: &RenderConfig,
     sink: Watched,
     metrics: &WatchMetrics,
+    writer: Option<Writer>,
 ) -> anyhow::Result<()> {
     let node_name: Arc<str> = config.node_name.as_str().into();
     let outlet = Outlet::new(sink, Arc::clone(&node_name));
     match &config.source {
         Source::Cluster(options) => {
             let server = api::connect(options).await?;
-            follow_cluster(&server, &node_name, outlet, metrics).await;
+            let follow = follow_cluster(&server, &node_name, outlet, metrics);
+            match writer {
+                // The watches go first.
+                Some(writer) => {
+                    let _ = tokio::join!(biased; follow, writer.run(&server));
+                }
+                None => follow.await,
+            }
         }
         Source::Manifests {
             path,

@@ -63,6 +63,17 @@ impl Writer {
         }
     }
 
+    /// What it was told and has not written.
+    #[cfg(test)]
+    pub(crate) fn told(&mut self) -> Vec<super::Event> {
+        let entries = std::iter::from_fn(|| self.waiting.try_recv().ok());
+        let events = entries.filter_map(|entry| match entry {
+            Entry::Happened(event, _) => Some(event),
+            Entry::Flush(_) => None,
+        });
+        events.collect()
+    }
+
     /// Writes to this server, for ever.
     pub async fn run(mut self, server: &ApiServer) -> Infallible {
         loop {

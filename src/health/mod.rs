@@ -1,8 +1,12 @@
-//! Whether this node's rules are up to date.
+//! Whether this node's rules are up to date, and which Services have somebody here who answers.
 //!
-//! Apart so that the rule deciding it can be tested by the second, and so that load balancers ask
+//! Apart so that the rules deciding it can be tested by the second, and so that load balancers ask
 //! something that does not wait for a sync.
 
+mod check;
+mod check_page;
+mod check_servers;
+mod retry;
 mod server;
 mod state;
 
@@ -10,5 +14,7 @@ mod state;
 #[path = "tests/recorded.rs"]
 mod recorded;
 
+pub use check::{Answering, Check, CheckChanges};
+pub use check_servers::{CheckServers, Checks};
 pub use server::{Health, HealthPages};
 pub use state::{FamilyReport, HealthState, NodeState, Report};

@@ -8,15 +8,17 @@ use std::io;
 use std::net::IpAddr;
 use std::time::{Instant, SystemTime};
 
+use tokio::sync::mpsc::UnboundedSender;
 use tracing::{debug, error, info, warn};
 
 use super::decide::Scope;
 use super::outcome::{Attempt, Failure, Outcome};
 use super::pacer::End;
-use crate::health::{Health, NodeState};
+use crate::health::{Answering, CheckChanges, Health, NodeState};
 use crate::host::RunError;
 use crate::model::{Change, Kind};
 use crate::net::IpFamily;
+use crate::render::NodePortAddresses;
 use crate::rules::Table;
 use crate::telemetry::{Attempt as Size, SyncMetrics};
 use crate::tracker::Tracker;
@@ -35,6 +37,8 @@ pub struct Reporter {
     pub health: Health,
     /// What to think of this node while there is no Node object.
     pub without_node: NodeState,
+    /// Who answers health-check node ports; `None`: nobody does.
+    pub checks: Option<UnboundedSender<CheckChanges>>,
 }
 
 impl Reporter {
@@ -99,6 +103,27 @@ impl Reporter {
             let latency = at.duration_since(*trigger).unwrap_or_default();
             self.metrics.programmed(self.family, latency);
         }
+    }
+
+    /// Health checks follow what is in the kernel, on the addresses that NodePorts answer on. Also
+    /// if nothing changed: a check that could not be answered is tried again.
+    pub(super) fn checks(
+        &self,
+        outcome: &Outcome,
+        tracker: &Tracker,
+        addresses: &NodePortAddresses,
+    ) {
+        let Some(checks) = &self.checks else { return };
+        if outcome.end() == End::Failed {
+            return;
+        }
+        let answering = match addresses {
+            NodePortAddresses::All => Answering::Everywhere,
+            NodePortAddresses::Only(ips) => Answering::On(ips.clone()),
+        };
+        let changes = CheckChanges::new(answering, &outcome.settled.before, tracker);
+        // Without a receiver the process is about to end.
+        let _ = checks.send(changes);
     }
 
     fn attempt(&self, attempt: &Attempt, outcome: &Outcome) {

@@ -11,7 +11,7 @@ use super::decide::{FullReason, History, Scope};
 use super::outcome::{Attempt, Failure, Outcome};
 use super::surroundings::Surroundings;
 use crate::host::Iptables;
-use crate::render::{Ledger, Options, PartialRestore};
+use crate::render::{Ledger, NodePortAddresses, Options, PartialRestore};
 use crate::rules::Table;
 use crate::tracker::{Settled, Tracker};
 
@@ -80,6 +80,12 @@ impl<I: Iptables> Syncer<I> {
     /// Whether it needs the machine's addresses for [`Syncer::once`].
     pub fn needs_machine_addresses(&self) -> bool {
         self.options.surroundings.needs_machine_addresses()
+    }
+
+    /// Where NodePorts have answered since the last sync; `None` before the first.
+    pub fn node_port_addresses(&self) -> Option<&NodePortAddresses> {
+        let options = self.history.options.as_ref()?;
+        Some(&options.node_port_addresses)
     }
 
     /// One sync. A partial restore that fails becomes a full one at once. Only what the kernel has

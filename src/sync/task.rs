@@ -2,6 +2,7 @@
 //!
 //! Apart from [`Syncer`] because this only waits and passes on; what a sync is, it does not know.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -106,19 +107,26 @@ impl<I: Iptables> Task<I> {
         self.reporter.queued(now);
     }
 
-    async fn sync(&mut self) {
-        let machine = if self.syncer.needs_machine_addresses() {
+    fn machine(&self) -> Vec<IpAddr> {
+        if self.syncer.needs_machine_addresses() {
             self.reporter.addresses(local_addresses())
         } else {
             Vec::new()
-        };
+        }
+    }
+
+    async fn sync(&mut self) {
+        let machine = self.machine();
         self.reporter.began();
         let started = Instant::now().into_std();
         let outcome = self.syncer.once(&machine).await;
         let ended = Instant::now().into_std();
         self.pacer.finished(started, ended, outcome.end());
-        self.reporter
-            .finished(&outcome, &self.syncer.tracker, ended);
+        let tracker = &self.syncer.tracker;
+        self.reporter.finished(&outcome, tracker, ended);
+        if let Some(addresses) = self.syncer.node_port_addresses() {
+            self.reporter.checks(&outcome, tracker, addresses);
+        }
     }
 
     /// Looks for our rules; if some are gone, somebody has flushed or edited a table, and everything

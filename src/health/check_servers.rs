@@ -1,0 +1,250 @@
+//! The servers behind one family's health-check node ports.
+//!
+//! Apart from the sync that says which there should be: a port that is taken must not keep rules
+//! waiting, and is tried again without them.
+//!
+//! # Invariants
+//!
+//! - A server whose Service, port and address stay is left alone, with its connections.
+//! - What has to go is closed, and its port free, before anything is opened.
+//!
+//! # Source
+//!
+//! Upstream: pkg/proxy/healthcheck/service_health.go, `SyncServices` (v1.36)
+//!
+//! Differs from upstream, where a taken port is tried again at the next sync only, which a quiet
+//! cluster may not see for an hour, with an event each time; where one address that cannot be
+//! listened on closes those that can; and where the addresses are those of the process's start.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+use tracing::{debug, info, warn};
+
+use super::check::{Answering, Check, CheckChanges};
+use super::check_page::CheckPage;
+use super::retry::Retry;
+use super::server::Health;
+use crate::events::{Event, Recorder};
+use crate::model::ServiceName;
+use crate::net::{IpFamily, Port};
+use crate::telemetry::{ListenError, Room, listen_in_family, serve_within};
+
+/// What the servers of both families share.
+#[derive(Debug, Clone)]
+pub struct Checks {
+    /// Whether the process is healthy, which every answer depends on.
+    pub health: Health,
+    /// Where operators learn that a port is taken.
+    pub recorder: Recorder,
+    /// This node, for those events.
+    pub node_name: String,
+    /// What they may take of the process's connections, all together.
+    pub room: Room,
+}
+
+/// One family's servers.
+#[derive(Debug)]
+pub struct CheckServers {
+    shared: Checks,
+    family: IpFamily,
+    addresses: BTreeSet<IpAddr>,
+    open: BTreeMap<ServiceName, Open>,
+    /// Of those: the ones that lack an address.
+    failing: BTreeMap<ServiceName, Retry>,
+}
+
+#[derive(Debug)]
+struct Open {
+    port: Port,
+    page: CheckPage,
+    servers: BTreeMap<IpAddr, AbortOnDropHandle<()>>,
+}
+
+impl CheckServers {
+    /// No server yet.
+    pub fn new(shared: Checks, family: IpFamily) -> Self {
+        Self {
+            shared,
+            family,
+            addresses: BTreeSet::new(),
+            open: BTreeMap::new(),
+            failing: BTreeMap::new(),
+        }
+    }
+
+    /// Follows the syncs until there are no more to come; then every server is closed.
+    pub async fn run(mut self, mut changes: UnboundedReceiver<CheckChanges>) {
+        loop {
+            let retry = self.failing.values().map(|retry| retry.due).min();
+            tokio::select! {
+                change = changes.recv() => match change {
+                    Some(change) => self.take(&change).await,
+                    None => return,
+                },
+                () = until(retry) => self.retry(),
+            }
+        }
+    }
+
+    /// What a sync changed; what failed before is tried again on the occasion.
+    async fn take(&mut self, changes: &CheckChanges) {
+        let addresses = self.addresses(&changes.answering);
+        self.close(changes, &addresses).await;
+        let touched = changes.changed.iter().map(|(name, _)| name);
+        let names: BTreeSet<ServiceName> = if addresses == self.addresses {
+            touched.chain(self.failing.keys()).cloned().collect()
+        } else {
+            touched.chain(self.open.keys()).cloned().collect()
+        };
+        self.addresses = addresses;
+        for (name, check) in &changes.changed {
+            if let Some(check) = check {
+                self.set(name, *check);
+            }
+        }
+        self.open_all(names);
+    }
+
+    /// What is due is tried again.
+    fn retry(&mut self) {
+        let now = Instant::now();
+        let due = self.failing.iter().filter(|(_, retry)| retry.due <= now);
+        let due = due.map(|(name, _)| name.clone()).collect();
+        self.open_all(due);
+    }
+
+    /// Link-local addresses are left out: nobody asks there without naming an interface.
+    fn addresses(&self, answering: &Answering) -> BTreeSet<IpAddr> {
+        let is_ours = |ip: &&IpAddr| {
+            let is_link_local = matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
+            IpFamily::of(**ip) == self.family && !is_link_local
+        };
+        match (answering, self.family) {
+            (Answering::Everywhere, IpFamily::V4) => [Ipv4Addr::UNSPECIFIED.into()].into(),
+            (Answering::Everywhere, IpFamily::V6) => [Ipv6Addr::UNSPECIFIED.into()].into(),
+            (Answering::On(ips), _) => ips.iter().filter(is_ours).copied().collect(),
+        }
+    }
+
+    /// Closes what is not to be there, and waits until it is gone.
+    async fn close(&mut self, changes: &CheckChanges, addresses: &BTreeSet<IpAddr>) {
+        let mut closing = Vec::new();
+        for (name, check) in &changes.changed {
+            let port = check.map(|check| check.port);
+            if self.open.get(name).is_some_and(|o| Some(o.port) != port) {
+                debug!(family = %self.family, service = %name, "closing its health check");
+                self.failing.remove(name);
+                let open = self.open.remove(name).map(|open| open.servers);
+                closing.extend(open.into_iter().flat_map(BTreeMap::into_values));
+            }
+        }
+        for ip in self.addresses.difference(addresses) {
+            let servers = self.open.values_mut().map(|open| &mut open.servers);
+            closing.extend(servers.filter_map(|servers| servers.remove(ip)));
+        }
+        for server in closing {
+            server.abort();
+            // It ends by being aborted, which is no news.
+            let _ = server.await;
+        }
+    }
+
+    fn set(&mut self, name: &ServiceName, check: Check) {
+        let health = &self.shared.health;
+        let open = self.open.entry(name.clone()).or_insert_with(|| Open {
+            port: check.port,
+            page: CheckPage::new(name.clone(), health.clone()),
+            servers: BTreeMap::new(),
+        });
+        open.page.set_endpoints(check.endpoints);
+    }
+
+    fn open_all(&mut self, names: BTreeSet<ServiceName>) {
+        for name in names {
+            match self.open_missing(&name) {
+                Ok(()) => self.opened(&name),
+                Err(error) => self.failed(name, &error),
+            }
+        }
+    }
+
+    /// Opens what the Service lacks. The first failure is the one to tell.
+    fn open_missing(&mut self, name: &ServiceName) -> Result<(), ListenError> {
+        let Some(open) = self.open.get_mut(name) else {
+            return Ok(());
+        };
+        let mut result = Ok(());
+        for ip in &self.addresses {
+            if open.servers.contains_key(ip) {
+                continue;
+            }
+            match listen_in_family(SocketAddr::new(*ip, open.port.get())) {
+                Ok(listener) => {
+                    let (page, room) = (open.page.clone(), self.shared.room.clone());
+                    // Its end is to be dropped with this.
+                    let never = CancellationToken::new();
+                    let server = serve_within(room, listener, move |_| page.answer(), never);
+                    let server = AbortOnDropHandle::new(tokio::spawn(server));
+                    open.servers.insert(*ip, server);
+                }
+                Err(error) => result = result.and(Err(error)),
+            }
+        }
+        result
+    }
+
+    fn opened(&mut self, name: &ServiceName) {
+        if self.failing.remove(name).is_some() {
+            info!(family = %self.family, service = %name, "its health check is answered now");
+        }
+    }
+
+    fn failed(&mut self, name: ServiceName, error: &ListenError) {
+        let now = Instant::now();
+        if let Some(retry) = self.failing.get_mut(&name) {
+            retry.failed(now);
+            return;
+        }
+        let Some(port) = self.open.get(&name).map(|open| open.port) else {
+            return;
+        };
+        let holder = self.holder(&name, port);
+        let cause = format!("{error}: {}{holder}", error.source);
+        let (family, node) = (self.family, &self.shared.node_name);
+        warn!(%family, service = %name, %port, "its health check is not answered yet: {cause}");
+        let text =
+            format!("node {node} failed to start healthcheck \"{name}\" on port {port}: {cause}");
+        self.shared
+            .recorder
+            .say(Event::CheckNotServed(name.clone(), text));
+        self.failing.insert(name, Retry::new(now));
+    }
+
+    /// Which other Service has the port, as far as that is known.
+    fn holder(&self, name: &ServiceName, port: Port) -> String {
+        let has_it = |(other, open): &(&ServiceName, &Open)| {
+            *other != name && open.port == port && !open.servers.is_empty()
+        };
+        let holder = self.open.iter().find(has_it);
+        holder.map_or_else(String::new, |(other, _)| {
+            format!("; it is the health check port of `{other}`, too")
+        })
+    }
+}
+
+/// Waits for a moment; for none, for ever.
+async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/check_servers.rs"]
+mod tests;

@@ -1,0 +1,196 @@
+//! Servers over real sockets of the loopback interface.
+
+use std::net::TcpListener as Blocker;
+use std::time::Duration;
+
+use super::*;
+use crate::events::{Origin, Writer, recorder};
+use crate::health::recorded::ask;
+
+const ONE: [u8; 4] = [127, 0, 0, 1];
+const TWO: [u8; 4] = [127, 0, 0, 2];
+
+fn servers() -> (CheckServers, Writer) {
+    let (recorder, writer) = recorder(Origin {
+        node_name: "node1".to_owned(),
+        host_name: "host1".to_owned(),
+    });
+    let shared = Checks {
+        health: Health::new(Duration::from_secs(30)),
+        recorder,
+        node_name: "node1".to_owned(),
+        room: Room::default(),
+    };
+    (CheckServers::new(shared, IpFamily::V4), writer)
+}
+
+/// A port that nobody uses on either address, as far as can be told.
+fn free() -> Port {
+    let one = Blocker::bind((IpAddr::from(ONE), 0)).unwrap();
+    Port::new(one.local_addr().unwrap().port()).unwrap()
+}
+
+fn service(name: &str) -> ServiceName {
+    ServiceName::new("ns", name)
+}
+
+/// What a sync says that changed these Services, with NodePorts on these addresses.
+fn sync(addresses: &[[u8; 4]], changed: &[(&str, Option<(Port, usize)>)]) -> CheckChanges {
+    let changed = changed.iter().map(|(name, check)| {
+        let check = check.map(|(port, endpoints)| Check { port, endpoints });
+        (service(name), check)
+    });
+    CheckChanges {
+        answering: Answering::On(addresses.iter().copied().map(IpAddr::from).collect()),
+        changed: changed.collect(),
+    }
+}
+
+/// Who answers there, and its status; `None`: nobody listens.
+async fn who(ip: [u8; 4], port: Port) -> Option<String> {
+    let reply = ask((ip, port.get()).into(), "GET /").await.ok()?;
+    let name = reply.split("\"name\": \"").nth(1).unwrap();
+    let status = reply.split(' ').nth(1).unwrap();
+    Some(format!("{} {status}", name.split('"').next().unwrap()))
+}
+
+#[tokio::test]
+async fn servers_follow_the_services() {
+    let (mut servers, mut events) = servers();
+    let (first, second) = (free(), free());
+    let on = |check| sync(&[ONE], &[("a", check)]);
+    servers.take(&on(Some((first, 0)))).await;
+    assert_eq!(who(ONE, first).await.as_deref(), Some("a 503"));
+    servers.take(&on(Some((first, 2)))).await;
+    assert_eq!(who(ONE, first).await.as_deref(), Some("a 200"));
+    servers.take(&on(Some((second, 2)))).await;
+    assert_eq!(who(ONE, first).await, None);
+    assert_eq!(who(ONE, second).await.as_deref(), Some("a 200"));
+    servers.take(&on(None)).await;
+    assert_eq!(who(ONE, second).await, None);
+    assert_eq!(events.told(), []);
+}
+
+#[tokio::test]
+async fn ports_change_hands_within_one_sync() {
+    let (mut servers, mut events) = servers();
+    let (first, second) = (free(), free());
+    let pair = |a, b| sync(&[ONE], &[("a", Some((a, 1))), ("b", Some((b, 1)))]);
+    servers.take(&pair(first, second)).await;
+    servers.take(&pair(second, first)).await;
+    assert_eq!(who(ONE, first).await.as_deref(), Some("b 200"));
+    assert_eq!(who(ONE, second).await.as_deref(), Some("a 200"));
+    assert_eq!(events.told(), []);
+}
+
+#[tokio::test]
+async fn servers_follow_the_addresses() {
+    let (mut servers, _events) = servers();
+    let port = free();
+    servers.take(&sync(&[ONE], &[("a", Some((port, 1)))])).await;
+    assert_eq!(who(TWO, port).await, None);
+    // What stays keeps its connections.
+    let mut kept = tokio::net::TcpStream::connect((IpAddr::from(ONE), port.get()))
+        .await
+        .unwrap();
+    servers.take(&sync(&[ONE, TWO], &[])).await;
+    assert_eq!(who(TWO, port).await.as_deref(), Some("a 200"));
+    tokio::io::AsyncWriteExt::write_all(&mut kept, b"GET / HTTP/1.0\r\n\r\n")
+        .await
+        .unwrap();
+    let mut reply = String::new();
+    tokio::io::AsyncReadExt::read_to_string(&mut kept, &mut reply)
+        .await
+        .unwrap();
+    assert!(reply.contains(" 200 OK"), "{reply}");
+
+    servers.take(&sync(&[TWO], &[])).await;
+    assert_eq!(who(ONE, port).await, None);
+    assert_eq!(who(TWO, port).await.as_deref(), Some("a 200"));
+    servers.take(&sync(&[], &[])).await;
+    assert_eq!(who(TWO, port).await, None);
+    // Of another family, or not to be had without an interface: nobody is asked there.
+    let others = ["::1", "fe80::1"].map(|ip| ip.parse().unwrap());
+    let answering = Answering::On(others.to_vec());
+    assert!(servers.addresses(&answering).is_empty());
+    servers.family = IpFamily::V6;
+    assert_eq!(servers.addresses(&answering), [others[0]].into());
+}
+
+#[tokio::test]
+async fn a_taken_port_is_told_once_and_tried_again() {
+    let (mut servers, mut events) = servers();
+    let port = free();
+    let blocker = Blocker::bind((IpAddr::from(ONE), port.get())).unwrap();
+    let start = sync(&[ONE, TWO], &[("a", Some((port, 1)))]);
+    servers.take(&start).await;
+    let told = events.told();
+    let [Event::CheckNotServed(name, note)] = told.as_slice() else {
+        panic!("{told:?}");
+    };
+    assert_eq!(*name, service("a"));
+    let words = format!("node node1 failed to start healthcheck \"ns/a\" on port {port}: ");
+    assert!(note.starts_with(&words), "{note}");
+    // The address that can be had is served.
+    assert_eq!(who(TWO, port).await.as_deref(), Some("a 200"));
+
+    servers.take(&sync(&[ONE, TWO], &[])).await;
+    servers.retry();
+    assert_eq!(events.told(), []);
+    drop(blocker);
+    servers.take(&sync(&[ONE, TWO], &[])).await;
+    assert_eq!(who(ONE, port).await.as_deref(), Some("a 200"));
+    assert!(servers.failing.is_empty());
+}
+
+#[tokio::test]
+async fn a_taken_port_is_tried_without_a_sync() {
+    let (mut servers, _events) = servers();
+    let port = free();
+    let blocker = Blocker::bind((IpAddr::from(ONE), port.get())).unwrap();
+    servers.take(&sync(&[ONE], &[("a", Some((port, 1)))])).await;
+    let (_changes, receiver) = tokio::sync::mpsc::unbounded_channel();
+    tokio::time::pause();
+    let run = tokio::spawn(servers.run(receiver));
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    drop(blocker);
+    tokio::time::sleep(Duration::from_secs(9)).await;
+    tokio::time::resume();
+    assert_eq!(who(ONE, port).await.as_deref(), Some("a 200"));
+    run.abort();
+}
+
+#[tokio::test]
+async fn of_two_with_the_same_port_the_first_keeps_it() {
+    let (mut servers, mut events) = servers();
+    let port = free();
+    let both = [("b", Some((port, 1))), ("c", Some((port, 1)))];
+    servers.take(&sync(&[ONE], &both)).await;
+    assert_eq!(who(ONE, port).await.as_deref(), Some("b 200"));
+    let told = events.told();
+    let [Event::CheckNotServed(name, note)] = told.as_slice() else {
+        panic!("{told:?}");
+    };
+    assert_eq!(*name, service("c"));
+    assert!(
+        note.ends_with("the health check port of `ns/b`, too"),
+        "{note}"
+    );
+    // An earlier name that comes later has to wait as well.
+    servers.take(&sync(&[ONE], &[("a", Some((port, 1)))])).await;
+    assert_eq!(who(ONE, port).await.as_deref(), Some("b 200"));
+    servers.take(&sync(&[ONE], &[("b", None)])).await;
+    assert_eq!(who(ONE, port).await.as_deref(), Some("a 200"));
+}
+
+#[tokio::test]
+async fn the_end_of_syncs_is_the_end_of_servers() {
+    let (mut servers, _events) = servers();
+    let port = free();
+    servers.take(&sync(&[ONE], &[("a", Some((port, 1)))])).await;
+    let (changes, receiver) = tokio::sync::mpsc::unbounded_channel();
+    drop(changes);
+    servers.run(receiver).await;
+    tokio::task::yield_now().await;
+    assert_eq!(who(ONE, port).await, None);
+}
