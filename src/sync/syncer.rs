@@ -88,6 +88,14 @@ impl<I: Iptables> Syncer<I> {
         Some(&options.node_port_addresses)
     }
 
+    /// Whether NodePorts answered on other addresses when the last sync began than they should on a
+    /// machine with these.
+    pub fn has_moved(&self, machine: &[IpAddr]) -> bool {
+        let (surroundings, node) = (&self.options.surroundings, self.tracker.node());
+        self.node_port_addresses()
+            .is_some_and(|known| *known != surroundings.options(node, machine).node_port_addresses)
+    }
+
     /// One sync. A partial restore that fails becomes a full one at once. Only what the kernel has
     /// taken is settled, so a failed sync loses nothing.
     pub async fn once(&mut self, machine: &[IpAddr]) -> Outcome {

@@ -130,7 +130,7 @@ impl<I: Iptables> Task<I> {
     }
 
     /// Looks for our rules; if some are gone, somebody has flushed or edited a table, and everything
-    /// is restored at once.
+    /// is restored at once. So it is if NodePorts should answer on other addresses by now.
     async fn look(&mut self, canary: &mut Canary) {
         let (syncer, now) = (&self.syncer, Instant::now().into_std());
         let sight = canary.look(syncer.iptables(), syncer.written(), now).await;
@@ -140,6 +140,8 @@ impl<I: Iptables> Task<I> {
         if let Some(table) = sight.gone {
             self.reporter.flushed(table);
             self.syncer.force_full(FullReason::Flushed);
+            self.request();
+        } else if self.syncer.has_moved(&self.machine()) {
             self.request();
         }
     }
