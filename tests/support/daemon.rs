@@ -100,6 +100,16 @@ impl Daemon {
 
     /// The same with the programs of a folder of the test's own.
     pub fn start_with(program: &Program, netns: &Netns, bin: TempDir, args: &[&str]) -> Self {
+        let mut daemon = Self::spawn(program, netns, bin, args);
+        eventually(PATIENCE, || {
+            daemon.process.assert_running();
+            http::get(netns, Self::HEALTH, "/livez")
+        });
+        daemon
+    }
+
+    /// The same without waiting: for one that serves no health, or is about to fail.
+    pub fn spawn(program: &Program, netns: &Netns, bin: TempDir, args: &[&str]) -> Self {
         let mut path = OsString::from("PATH=");
         path.push(bin.path());
         path.push(":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
@@ -109,15 +119,10 @@ impl Daemon {
         program.add_to(&mut command);
         command.args(args);
         let process = Process::start("the proxy", &mut command, &folder.path().join("log"));
-        let mut daemon = Self {
+        Self {
             process,
             folders: vec![folder, bin],
-        };
-        eventually(PATIENCE, || {
-            daemon.process.assert_running();
-            http::get(netns, Self::HEALTH, "/livez")
-        });
-        daemon
+        }
     }
 
     /// Keeps a folder, such as one with a configuration file, for as long as the program runs.

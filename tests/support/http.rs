@@ -16,13 +16,28 @@ pub fn get(netns: &Netns, server: SocketAddr, path: &str) -> Result<(u16, String
         .map_err(|error| format!("GET {server}{path}: {error}"))
 }
 
-fn fetch(server: SocketAddr, path: &str) -> std::io::Result<(u16, String)> {
+/// The whole reply to a request, of which `line` is the method and the path.
+pub fn ask(netns: &Netns, server: SocketAddr, line: &str) -> Result<String, String> {
+    let request = format!("{line} HTTP/1.1\r\nHost: {server}\r\nConnection: close\r\n\r\n");
+    netns
+        .enter(|| send(server, &request))
+        .map_err(|error| format!("{line} at {server}: {error}"))
+}
+
+fn send(server: SocketAddr, request: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&server, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    write!(stream, "GET {path} HTTP/1.0\r\nHost: {server}\r\n\r\n")?;
+    stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer)?;
-    let answer = String::from_utf8_lossy(&answer);
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+fn fetch(server: SocketAddr, path: &str) -> std::io::Result<(u16, String)> {
+    let answer = send(
+        server,
+        &format!("GET {path} HTTP/1.0\r\nHost: {server}\r\n\r\n"),
+    )?;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
     let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
     let status = status.ok_or_else(|| std::io::Error::other(format!("odd answer `{head}`")))?;

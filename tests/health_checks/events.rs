@@ -1,0 +1,142 @@
+//! What operators are told by the API server.
+
+use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::scene::{PORT, Scene, balanced, loopback, upstream};
+use super::support::api::Api;
+use super::support::daemon::{Backend, Program};
+use super::support::rules::{Family, saved};
+use super::support::wait::{PATIENCE, ensure, eventually};
+use super::support::{Need, machine_has, objects};
+
+/// Events of the API server that are not in `known`, sorted by time.
+fn events(api: &Api, known: &[Value]) -> Vec<Value> {
+    let text = api.get("/apis/events.k8s.io/v1/events").unwrap();
+    let list: Value = serde_json::from_str(&text).unwrap();
+    let mut events = list["items"].as_array().unwrap().clone();
+    events.retain(|event| !known.contains(event) && event["reportingController"] == "kube-proxy");
+    events.sort_by_key(|event| event["eventTime"].to_string());
+    events
+}
+
+/// The same without what each event has its own of.
+fn words(event: &Value) -> Value {
+    let mut words = event.clone();
+    let fields = words.as_object_mut().unwrap();
+    for field in ["metadata", "eventTime", "series"] {
+        fields.remove(field);
+    }
+    // The system's own words come last.
+    let note = event["note"].as_str().unwrap_or_default();
+    let known = note.split_inclusive(&format!("on port {PORT}: ")).next();
+    fields.insert("note".to_owned(), known.unwrap_or_default().into());
+    words["namespace"] = event["metadata"]["namespace"].clone();
+    words
+}
+
+#[test]
+fn operators_are_told_what_kube_proxy_tells() {
+    if !machine_has(Need::Upstream) {
+        return;
+    }
+    let mut scene = Scene::new();
+    scene.api().apply(&balanced(PORT));
+    let mut told = Vec::new();
+    let mut known = Vec::new();
+    for program in [upstream(), Program::Deltaproxy] {
+        let node = scene.machine();
+        let address = SocketAddr::from(([0, 0, 0, 0], PORT));
+        let blocker = node.netns.enter(|| TcpListener::bind(address).unwrap());
+        scene.run(&program, &["--iptables-sync-period=1s"]);
+        let new = eventually(PATIENCE, || {
+            let new = events(scene.api(), &known);
+            ensure(new.len() >= 2, || format!("{new:#?}"))?;
+            Ok(new)
+        });
+        told.push(new[..2].iter().map(words).collect::<Vec<_>>());
+        known = events(scene.api(), &[]);
+        if program.is_deltaproxy() {
+            a_free_port_is_found(&scene, blocker);
+            assert_eq!(events(scene.api(), &known), Vec::<Value>::new());
+        } else {
+            scene.nodes.last_mut().unwrap().daemon = None;
+            known = events(scene.api(), &[]);
+        }
+    }
+    assert_eq!(told[0], told[1]);
+    let reasons: Vec<&Value> = told[1].iter().map(|event| &event["reason"]).collect();
+    assert_eq!(reasons, ["Starting", "FailedToStartServiceHealthcheck"]);
+}
+
+/// Neither syncs nor time make further events, and no sync is needed once the port is free.
+fn a_free_port_is_found(scene: &Scene, blocker: TcpListener) {
+    let ours = scene.nodes.last().unwrap();
+    ours.answers(loopback(Family::V6, PORT));
+    let other = objects::service("other", json!({"clusterIP": "10.96.1.2"}));
+    for addresses in [["10.4.0.11"], ["10.4.0.12"]] {
+        scene
+            .api()
+            .apply_all(&[other.clone(), objects::slice(&other, &addresses)]);
+        eventually(PATIENCE, || {
+            let rules = saved(&ours.netns, Backend::Nft, Family::V4);
+            ensure(rules.contains(addresses[0]), || rules)
+        });
+    }
+    drop(blocker);
+    ours.answers(loopback(Family::V4, PORT));
+}
+
+#[test]
+fn a_process_that_must_end_says_why() {
+    if !machine_has(Need::Cluster) {
+        return;
+    }
+    let mut scene = Scene::new();
+    for (port, reason) in [
+        (10_256, "FailedToStartProxierHealthcheck"),
+        (10_249, "FailedToStartMetricServer"),
+    ] {
+        let node = scene.machine();
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        let _blocker = node.netns.enter(|| TcpListener::bind(address).unwrap());
+        let flags = [
+            "--bind-address-hard-fail",
+            "--healthz-bind-address=127.0.0.1:10256",
+        ];
+        scene.run(&Program::Deltaproxy, &flags);
+        let daemon = scene.nodes.last_mut().unwrap().daemon.as_mut().unwrap();
+        eventually(PATIENCE, || {
+            ensure(daemon.has_ended(), || "it runs".to_owned())
+        });
+        let told = events(scene.api(), &[]);
+        let event = told.iter().find(|event| event["reason"] == reason);
+        let event = event.unwrap_or_else(|| panic!("no {reason} in {told:#?}"));
+        assert_eq!(event["type"], "Warning");
+        let regarding = json!({"apiVersion": "v1", "kind": "Node", "name": objects::NODE});
+        assert_eq!(event["regarding"], regarding);
+        let text = event["note"].as_str().unwrap();
+        assert!(text.contains(&port.to_string()), "{text}");
+    }
+}
+
+#[test]
+fn a_dry_run_listens_and_writes_nowhere() {
+    if !machine_has(Need::Cluster) {
+        return;
+    }
+    let mut scene = Scene::new();
+    scene.api().apply(&balanced(PORT));
+    scene.start(&Program::Deltaproxy, &["--dry-run"]);
+    let node = scene.nodes.last_mut().unwrap();
+    let daemon = node.daemon.as_mut().unwrap();
+    eventually(PATIENCE, || {
+        let log = daemon.log();
+        ensure(log.contains("--dport 32100"), || log)
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    node.is_silent(loopback(Family::V4, PORT));
+    assert_eq!(events(scene.api(), &[]), Vec::<Value>::new());
+}

@@ -1,0 +1,217 @@
+//! Health as load balancers and probes see it, and what operators are told, beside a real kube-proxy:
+//! both programs watch one API server, each in a namespace of its own.
+
+#![allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of tests: failing loudly is the point"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod events;
+mod scene;
+
+use std::net::SocketAddr;
+
+use scene::{Node, OTHER_PORT, PORT, Scene, balanced, loopback, node};
+use serde_json::json;
+use support::daemon::{Backend, Daemon, Program};
+use support::reply::alike;
+use support::rules::{Family, saved};
+use support::wait::{PATIENCE, ensure, eventually};
+use support::{Need, http, machine_has, objects};
+
+#[test]
+fn services_are_healthy_where_their_endpoints_are() {
+    if !machine_has(Need::Upstream) {
+        return;
+    }
+    let scene = Scene::both(&[]);
+    let (api, lb) = (scene.api(), balanced(PORT));
+    let (v4, v6) = (Family::V4, Family::V6);
+    let slice = |addresses: &[&str]| api.apply(&objects::slice(&lb, addresses));
+    api.apply(&lb);
+    scene.say(v4, PORT, 503, 0);
+    scene.say(v6, PORT, 503, 0);
+    slice(&["10.4.0.11"]);
+    scene.say(v4, PORT, 200, 1);
+    // Each family counts its own.
+    scene.say(v6, PORT, 503, 0);
+    slice(&["10.4.0.11", "10.4.0.12", "10.4.0.13"]);
+    slice(&["fd00:10:4::11"]);
+    scene.say(v4, PORT, 200, 3);
+    scene.say(v6, PORT, 200, 1);
+
+    let mut mixed = objects::slice(&lb, &["10.4.0.11", "10.4.0.12", "10.4.0.13"]);
+    mixed["endpoints"][0]["conditions"] =
+        json!({"ready": false, "serving": true, "terminating": true});
+    mixed["endpoints"][1]["nodeName"] = "node2".into();
+    api.apply(&mixed);
+    scene.say(v4, PORT, 200, 1);
+    mixed["endpoints"][2]["conditions"]["ready"] = false.into();
+    api.apply(&mixed);
+    scene.say(v4, PORT, 503, 0);
+    slice(&["10.4.0.12"]);
+    scene.say(v4, PORT, 200, 1);
+    every_request_is_answered_alike(&scene);
+
+    // The port is the Service's no more, and then it is another one.
+    let cluster =
+        json!({"spec": {"externalTrafficPolicy": "Cluster", "healthCheckNodePort": null}});
+    api.merge(&lb, &cluster);
+    scene.are_silent(v4, PORT);
+    scene.are_silent(v6, PORT);
+    let local =
+        json!({"spec": {"externalTrafficPolicy": "Local", "healthCheckNodePort": OTHER_PORT}});
+    api.merge(&lb, &local);
+    scene.say(v4, OTHER_PORT, 200, 1);
+    scene.say(v6, OTHER_PORT, 200, 1);
+    api.delete(&lb);
+    scene.are_silent(v4, OTHER_PORT);
+    scene.are_silent(v6, OTHER_PORT);
+}
+
+fn every_request_is_answered_alike(scene: &Scene) {
+    let ports = [PORT, Daemon::HEALTH.port()];
+    let lines = [
+        "GET /healthz",
+        "HEAD /healthz",
+        "POST /healthz?verbose",
+        "DELETE /livez",
+        "HEAD /livez",
+        "GET /healthz/",
+        "GET /livez/x",
+        "GET /",
+        "HEAD /none",
+    ];
+    for (family, port) in [Family::V4, Family::V6]
+        .into_iter()
+        .flat_map(|family| ports.map(|port| (family, port)))
+    {
+        for line in lines {
+            let [theirs, ours] = [0, 1].map(|at| {
+                let node: &Node = &scene.nodes[at];
+                let reply = http::ask(&node.netns, loopback(family, port), line).unwrap();
+                alike(&reply)
+            });
+            assert_eq!(theirs, ours, "{line} at {port}, {family:?}");
+        }
+    }
+}
+
+#[test]
+fn checks_are_answered_where_node_ports_are() {
+    if !machine_has(Need::Upstream) {
+        return;
+    }
+    let mut scene = Scene::both(&[
+        "--nodeport-addresses=10.200.0.0/16",
+        "--iptables-sync-period=1s",
+    ]);
+    scene.api().apply(&balanced(PORT));
+    // The other family was not thought of.
+    scene.say(Family::V6, PORT, 503, 0);
+    for (host, node) in (2..).zip(&scene.nodes) {
+        node.answers(SocketAddr::from(([10, 200, 0, host], PORT)));
+        node.is_silent(loopback(Family::V4, PORT));
+    }
+    // An address comes, and goes; the cluster is quiet meanwhile. kube-proxy never looks again.
+    let ours = scene.nodes.pop().unwrap();
+    ours.netns.address("lo", "10.200.7.7/32");
+    let late = SocketAddr::from(([10, 200, 7, 7], PORT));
+    ours.answers(late);
+    ours.netns.ip("address del 10.200.7.7/32 dev lo");
+    ours.netns.address("lo", "10.200.8.8/32");
+    ours.answers(SocketAddr::from(([10, 200, 8, 8], PORT)));
+    ours.answers(SocketAddr::from(([10, 200, 0, 3], PORT)));
+}
+
+#[test]
+fn checks_are_answered_without_a_health_server() {
+    if !machine_has(Need::Cluster) {
+        return;
+    }
+    let mut scene = Scene::new();
+    let lb = balanced(PORT);
+    scene
+        .api()
+        .apply_all(&[lb.clone(), objects::slice(&lb, &["10.4.0.11"])]);
+    scene.machine();
+    scene.run(&Program::Deltaproxy, &["--healthz-port=0"]);
+    scene.say(Family::V4, PORT, 200, 1);
+    scene.nodes[0].is_silent(Daemon::HEALTH);
+}
+
+#[test]
+fn traffic_moves_away_from_a_node_that_is_about_to_go() {
+    if !machine_has(Need::Upstream) {
+        return;
+    }
+    let scene = Scene::both(&[]);
+    let (api, node) = (scene.api(), node());
+    let taint =
+        json!([{"key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": "NoSchedule"}]);
+    for (taints, wanted) in [(taint, 503), (json!(null), 200)] {
+        api.merge(&node, &json!({"spec": {"taints": taints}}));
+        for machine in &scene.nodes {
+            machine.says("/healthz", wanted);
+            machine.says("/livez", 200);
+        }
+        let [theirs, ours] = [0, 1].map(|at| {
+            let node: &Node = &scene.nodes[at];
+            let reply = http::ask(&node.netns, Daemon::HEALTH, "GET /healthz").unwrap();
+            alike(&reply)
+        });
+        assert_eq!(theirs, ours);
+    }
+    // kube-proxy goes by the last it saw of a Node that is gone.
+    api.delete(&node);
+    let ours = scene.nodes.last().unwrap();
+    ours.says("/healthz", 503);
+    ours.says("/livez", 200);
+    api.apply(&node);
+    ours.says("/healthz", 200);
+}
+
+#[test]
+fn the_nodes_zone_and_pod_network_are_followed() {
+    if !machine_has(Need::Cluster) {
+        return;
+    }
+    let scene = Scene::ours(&["--detect-local-mode=NodeCIDR"]);
+    let (api, mut node) = (scene.api(), node());
+    let ours = &scene.nodes[0];
+    let has = |wanted: &str, unwanted: &str| {
+        eventually(PATIENCE, || {
+            let rules = saved(&ours.netns, Backend::Nft, Family::V4);
+            let is_so = rules.contains(wanted) && !rules.contains(unwanted);
+            ensure(is_so, || format!("{wanted} and not {unwanted}:\n{rules}"))
+        });
+    };
+    let web = objects::service("web", json!({"clusterIP": "10.96.1.3"}));
+    let mut slice = objects::slice(&web, &["10.4.0.11", "10.4.0.12"]);
+    for (at, zone) in ["zone-a", "zone-b"].into_iter().enumerate() {
+        slice["endpoints"][at]["zone"] = zone.into();
+        slice["endpoints"][at]["hints"] = json!({"forZones": [{"name": zone}]});
+    }
+    api.apply_all(&[web, slice]);
+    has("10.4.0.11:8080", "10.4.0.12:8080");
+    has("! -s 10.4.0.0/24", "! -s 10.4.9.0/24");
+    let zone = json!({"metadata": {"labels": {"topology.kubernetes.io/zone": "zone-b"}}});
+    api.merge(&node, &zone);
+    has("10.4.0.12:8080", "10.4.0.11:8080");
+
+    // A pod network is given once, so another one means another Node of the same name. kube-proxy
+    // would end, to be started anew.
+    api.delete(&node);
+    node["spec"] = json!({"podCIDR": "10.4.9.0/24", "podCIDRs": ["10.4.9.0/24"]});
+    api.apply(&node);
+    has("! -s 10.4.9.0/24", "! -s 10.4.0.0/24");
+    has("10.4.0.11:8080", "10.4.0.12:8080");
+}
