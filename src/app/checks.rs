@@ -7,6 +7,10 @@ use crate::events::{Event, Origin, Recorder, Writer, recorder};
 use crate::health::{Checks, Health};
 use crate::telemetry::Room;
 
+/// Connections of health checks, all Services together: some hundred Services, each with some
+/// probers that keep theirs open. Some kilobytes each.
+const CONNECTIONS: usize = 1024;
+
 /// The parts, and who writes events down: an API server has use for them, unless nothing really
 /// happens. The first event is that the process starts.
 pub(super) fn prepare(config: &Config) -> (Checks, Option<Writer>) {
@@ -25,7 +29,7 @@ pub(super) fn prepare(config: &Config) -> (Checks, Option<Writer>) {
         health: Health::new(config.sync_period),
         recorder,
         node_name: config.rules.node_name.clone(),
-        room: Room::default(),
+        room: Room::new(CONNECTIONS),
     };
     (checks, writer)
 }

@@ -48,11 +48,11 @@ pub async fn serve<H>(listener: TcpListener, handler: H, stop: CancellationToken
 where
     H: Fn(&Parts) -> Reply,
 {
-    serve_within(Room::default(), listener, handler, stop).await;
+    serve_within(Room::new(CONNECTIONS), listener, handler, stop).await;
 }
 
-/// The same for one of many servers that have as much room together as one has alone: whoever
-/// floods them cannot take more of the process's open files than that.
+/// The same for one of many servers that share their room: whoever floods them cannot take more of
+/// the process's memory and open files than that.
 pub async fn serve_within<H>(room: Room, listener: TcpListener, handler: H, stop: CancellationToken)
 where
     H: Fn(&Parts) -> Reply,
@@ -91,9 +91,10 @@ where
 #[derive(Debug, Clone)]
 pub struct Room(Arc<Semaphore>);
 
-impl Default for Room {
-    fn default() -> Self {
-        Self(Arc::new(Semaphore::new(CONNECTIONS)))
+impl Room {
+    /// Room for so many connections.
+    pub fn new(connections: usize) -> Self {
+        Self(Arc::new(Semaphore::new(connections)))
     }
 }
 

@@ -1,4 +1,7 @@
 //! Servers over real sockets of the loopback interface.
+//!
+//! Upstream: `pkg/proxy/healthcheck/healthcheck_test.go`, `TestServer`,
+//! `TestServerWithSelectiveListeningAddress` (v1.36)
 
 use std::net::TcpListener as Blocker;
 use std::time::Duration;
@@ -19,7 +22,7 @@ fn servers() -> (CheckServers, Writer) {
         health: Health::new(Duration::from_secs(30)),
         recorder,
         node_name: "node1".to_owned(),
-        room: Room::default(),
+        room: Room::new(16),
     };
     (CheckServers::new(shared, IpFamily::V4), writer)
 }

@@ -7,9 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    Arc, CONNECTIONS, HEAD_TIMEOUT, Room, Semaphore, not_found, reply, serve, serve_within,
-};
+use super::{CONNECTIONS, HEAD_TIMEOUT, Room, not_found, reply, serve, serve_within};
 
 async fn all(mut stream: TcpStream) -> String {
     let mut text = String::new();
@@ -97,7 +95,7 @@ async fn a_slow_head_is_cut_off() {
 
 #[tokio::test]
 async fn servers_may_share_their_room() {
-    let room = Room(Arc::new(Semaphore::new(1)));
+    let room = Room::new(1);
     let (first, second) = (
         TcpListener::bind("127.0.0.1:0").await.unwrap(),
         TcpListener::bind("127.0.0.1:0").await.unwrap(),
