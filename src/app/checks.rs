@@ -2,9 +2,12 @@
 //!
 //! Apart because whether anybody is told depends on where objects come from.
 
+use tracing::warn;
+
 use crate::config::{Config, Source, environment};
 use crate::events::{Event, Origin, Recorder, Writer, recorder};
 use crate::health::{Checks, Health};
+use crate::host::raise_open_files;
 use crate::telemetry::Room;
 
 /// Connections of health checks, all Services together: some hundred Services, each with some
@@ -25,6 +28,9 @@ pub(super) fn prepare(config: &Config) -> (Checks, Option<Writer>) {
         _ => (Recorder::to_nobody(), None),
     };
     recorder.say(Event::Starting);
+    if let Err(cause) = raise_open_files() {
+        warn!("there may be too few sockets for health checks: {cause}");
+    }
     let checks = Checks {
         health: Health::new(config.sync_period),
         recorder,

@@ -17,11 +17,14 @@ mod support;
 mod events;
 mod scene;
 
+use std::fs;
 use std::net::SocketAddr;
+use std::path::Path;
 
 use scene::{Node, OTHER_PORT, PORT, Scene, balanced, loopback, node};
 use serde_json::json;
 use support::daemon::{Backend, Daemon, Program};
+use support::node::write_script;
 use support::reply::alike;
 use support::rules::{Family, saved};
 use support::wait::{PATIENCE, ensure, eventually};
@@ -133,6 +136,26 @@ fn checks_are_answered_where_node_ports_are() {
 }
 
 #[test]
+fn a_low_limit_of_open_files_is_raised() {
+    if !machine_has(Need::Cluster) {
+        return;
+    }
+    let mut scene = Scene::new();
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("few-files");
+    let real = Path::new(env!("CARGO_BIN_EXE_deltaproxy"));
+    write_script(&script, real, "ulimit -Sn 256\nexec $REAL \"$@\"");
+    scene.start(&Program::KubeProxy(script), &[]);
+    let daemon = scene.nodes[0].daemon.as_ref().unwrap();
+    let limits = fs::read_to_string(format!("/proc/{}/limits", daemon.id())).unwrap();
+    let line = limits
+        .lines()
+        .find(|line| line.starts_with("Max open files"));
+    let mut words = line.unwrap().split_whitespace().skip(3);
+    assert_eq!(words.next(), words.next(), "{limits}");
+}
+
+#[test]
 fn checks_are_answered_without_a_health_server() {
     if !machine_has(Need::Cluster) {
         return;
@@ -163,12 +186,15 @@ fn traffic_moves_away_from_a_node_that_is_about_to_go() {
             machine.says("/healthz", wanted);
             machine.says("/livez", 200);
         }
-        let [theirs, ours] = [0, 1].map(|at| {
-            let node: &Node = &scene.nodes[at];
-            let reply = http::ask(&node.netns, Daemon::HEALTH, "GET /healthz").unwrap();
-            alike(&reply)
+        // Neither family has a status before its first sync.
+        eventually(PATIENCE, || {
+            let [theirs, ours] = [0, 1].map(|at| {
+                let node: &Node = &scene.nodes[at];
+                let reply = http::ask(&node.netns, Daemon::HEALTH, "GET /healthz").unwrap();
+                alike(&reply)
+            });
+            ensure(theirs == ours, || format!("{theirs}\n\n{ours}"))
         });
-        assert_eq!(theirs, ours);
     }
     // kube-proxy goes by the last it saw of a Node that is gone.
     api.delete(&node);

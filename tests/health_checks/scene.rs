@@ -84,7 +84,7 @@ impl Scene {
 
     /// Runs a program on the last machine, without waiting for it.
     pub fn run(&mut self, program: &Program, flags: &[&str]) {
-        let kubeconfig = format!("--kubeconfig={}", self.control.kubeconfig().display());
+        let kubeconfig = format!("--kubeconfig={}", self.control.proxy_kubeconfig().display());
         let hostname = format!("--hostname-override={}", objects::NODE);
         let common: &[&str] = &[
             &kubeconfig,

@@ -14,6 +14,7 @@ use super::wait::{PATIENCE, eventually};
 /// Where the server listens for nodes, on the bridge that joins them.
 const ADVERTISED: &str = "10.200.0.1";
 const TOKEN: &str = "tests-only";
+const PROXY_TOKEN: &str = "tests-of-the-proxy-only";
 
 /// Where a program that `tests/run.sh` builds is, or what to do about it.
 pub fn binary(name: &str) -> Result<PathBuf, String> {
@@ -53,7 +54,7 @@ impl ControlPlane {
         netns.forward();
         write_credentials(folder.path());
         let etcd = start_etcd(&netns, folder.path());
-        let api = Api::new(netns.path(), kubeconfig());
+        let api = Api::new(netns.path(), kubeconfig(TOKEN));
         let mut control = Self {
             api,
             server: None,
@@ -73,6 +74,11 @@ impl ControlPlane {
     /// A kubeconfig for programs in attached namespaces.
     pub fn kubeconfig(&self) -> PathBuf {
         self.folder.path().join("kubeconfig")
+    }
+
+    /// The same for a user who may do what a proxy may: the role `system:node-proxier`.
+    pub fn proxy_kubeconfig(&self) -> PathBuf {
+        self.folder.path().join("kubeconfig-proxy")
     }
 
     /// Where the control plane runs.
@@ -161,12 +167,15 @@ fn write_credentials(folder: &Path) {
         .args(["genrsa", "-out"])
         .arg(&key)
         .arg("2048"));
-    let tokens = format!("{TOKEN},admin,admin,\"system:masters\"\n");
+    let tokens =
+        format!("{TOKEN},admin,admin,\"system:masters\"\n{PROXY_TOKEN},system:kube-proxy,proxy\n");
     fs::write(folder.join("tokens.csv"), tokens).expect("write the tokens");
-    fs::write(folder.join("kubeconfig"), kubeconfig()).expect("write the kubeconfig");
+    for (name, token) in [("kubeconfig", TOKEN), ("kubeconfig-proxy", PROXY_TOKEN)] {
+        fs::write(folder.join(name), kubeconfig(token)).expect("write a kubeconfig");
+    }
 }
 
-fn kubeconfig() -> String {
+fn kubeconfig(token: &str) -> String {
     format!(
         "apiVersion: v1
 kind: Config
@@ -175,7 +184,7 @@ clusters:
   cluster: {{server: 'https://{ADVERTISED}:6443', insecure-skip-tls-verify: true}}
 users:
 - name: tests
-  user: {{token: {TOKEN}}}
+  user: {{token: {token}}}
 contexts:
 - name: tests
   context: {{cluster: tests, user: tests}}
