@@ -15,6 +15,7 @@
 mod support;
 
 mod events;
+mod failing;
 mod scene;
 
 use std::fs;

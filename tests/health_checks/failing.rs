@@ -1,0 +1,73 @@
+//! Health checks while rules cannot be restored, without a control plane.
+
+use std::fs;
+
+use super::scene::{PORT, loopback};
+use super::support::daemon::Backend;
+use super::support::node::{Node, with_restore};
+use super::support::rules::Family;
+use super::support::wait::{PATIENCE, ensure, eventually};
+use super::support::{Need, http, machine_has};
+
+/// A load balancer with these endpoints on this node.
+fn balanced(endpoints: &[&str]) -> String {
+    let endpoint = |ip: &&str| format!("{{nodeName: node1, addresses: [{ip}]}}");
+    let endpoints: Vec<String> = endpoints.iter().map(endpoint).collect();
+    let endpoints = endpoints.join(", ");
+    format!(
+        "\
+apiVersion: v1
+kind: Service
+metadata: {{name: lb}}
+spec:
+  type: LoadBalancer
+  externalTrafficPolicy: Local
+  healthCheckNodePort: {PORT}
+  clusterIP: 10.96.0.10
+  ports: [{{name: http, port: 80}}]
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {{name: lb-1, labels: {{kubernetes.io/service-name: lb}}}}
+addressType: IPv4
+ports: [{{name: http, port: 8080}}]
+endpoints: [{endpoints}]
+"
+    )
+}
+
+/// Waits for a status, a number of endpoints, and whether the process is said to be healthy.
+#[track_caller]
+fn says(node: &Node, status: u16, endpoints: usize, is_healthy: bool) {
+    eventually(PATIENCE, || {
+        let reply = http::ask(&node.netns, loopback(Family::V4, PORT), "GET /")?;
+        let wanted = [
+            format!("HTTP/1.1 {status} "),
+            format!("\r\nX-Load-Balancing-Endpoint-Weight: {endpoints}\r\n"),
+            format!("\"serviceProxyHealthy\": {is_healthy}\n"),
+        ];
+        ensure(wanted.iter().all(|part| reply.contains(part)), || reply)
+    });
+}
+
+/// Nobody is told of endpoints that no packet reaches yet.
+#[test]
+fn checks_follow_the_kernel_and_not_the_cluster() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let fault = folder.path().join("fault");
+    let script = format!("[ -e {} ] && exit 1\nexec $REAL \"$@\"", fault.display());
+    let node = Node::new(Backend::Nft);
+    node.write(&balanced(&["10.4.0.11"]));
+    let _daemon = node.start(with_restore(node.backend, &script));
+    says(&node, 200, 1, true);
+
+    fs::write(&fault, "").unwrap();
+    node.write(&balanced(&["10.4.0.11", "10.4.0.12"]));
+    // Twice the sync period later.
+    says(&node, 503, 1, false);
+    fs::remove_file(&fault).unwrap();
+    says(&node, 200, 2, true);
+}
