@@ -64,6 +64,9 @@ pub struct HealthPages {
 
 impl HealthPages {
     /// The answer to a request; paths are exact, every method is answered alike.
+    ///
+    /// Differs from upstream: a path is what is written. Go's would redirect `//healthz` and decode
+    /// `/%68ealthz`, which no probe is known to ask for.
     #[expect(
         clippy::disallowed_methods,
         reason = "this is where a request meets the clock"

@@ -93,6 +93,9 @@ fn every_request_is_answered_alike(scene: &Scene) {
         "GET /livez/x",
         "GET /",
         "HEAD /none",
+        "OPTIONS /healthz",
+        "PURGE /livez",
+        "GET http://other/healthz",
     ];
     for (family, port) in [Family::V4, Family::V6]
         .into_iter()
