@@ -22,14 +22,14 @@
 //! | words | [`net`] |
 //! | data | [`model`]: what a Service means; [`rules`]: what a payload means |
 //! | reading | [`catalog`]: which Services rules are about; [`diff`]: what differs; [`explain`]: what packets meet |
-//! | core | [`ingest`], [`tracker`], [`select`], then [`render`] |
+//! | core | [`ingest`], [`tracker`], [`select`], then [`render`], then [`conntrack`] |
 //! | shell | [`host`], [`telemetry`], [`watch`], [`events`], [`health`] |
 //! | loop | [`sync`] |
 //! | program | [`config`], [`app`], [`cli`] |
 //!
 //! # Invariants
 //!
-//! - Up to [`render`] nothing is asynchronous, reads a clock or the environment, logs, counts, or
+//! - Up to [`conntrack`] nothing is asynchronous, reads a clock or the environment, logs, counts, or
 //!   can fail: odd input becomes a model value or an [`ingest::Diagnostic`].
 //! - Output is a function of the input: sorted, and the same bytes every time.
 //! - [`tracker`] and [`render`] do not know each other; [`sync`] introduces them.
@@ -58,6 +58,8 @@ pub mod select;
 pub mod tracker;
 
 pub mod render;
+
+pub mod conntrack;
 
 pub mod events;
 pub mod health;

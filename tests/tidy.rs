@@ -26,6 +26,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("tracker", &["model", "net"]),
     ("select", &["model", "net"]),
     ("render", &["model", "net", "rules", "select"]),
+    ("conntrack", &["model", "net", "render"]),
     ("host", &["net", "rules"]),
     ("telemetry", &["net"]),
     ("watch", &["ingest", "model", "net", "telemetry"]),
@@ -73,6 +74,7 @@ const ANYTHING: &[&str] = &[
     "catalog",
     "cli",
     "config",
+    "conntrack",
     "diff",
     "events",
     "explain",
@@ -93,6 +95,7 @@ const ANYTHING: &[&str] = &[
 /// What is a function of its input and nothing else: paths below src, by their beginning.
 const PURE: &[&str] = &[
     "catalog/",
+    "conntrack/",
     "diff/",
     "events/event.rs",
     "events/object.rs",

@@ -1,0 +1,143 @@
+//! Tests of which flows are stale, as tables.
+//!
+//! Apart as a folder because they are longer than the code.
+
+mod merging;
+mod services;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::*;
+use crate::model::{
+    Endpoint, NodeHint, Service, ServiceName, ServicePort, ServiceState, Services, Slice,
+    SliceName, SlicePort, TrafficPolicy,
+};
+use crate::net::{IpFamily, Protocol, parse_ip};
+use crate::render::Options;
+
+/// This machine's address, on which NodePorts answer.
+const NODE: &str = "192.168.0.2";
+
+/// A Service port with its addresses and its endpoints.
+#[derive(Clone)]
+struct Shop {
+    /// The first is the cluster IP, the second a load balancer's, all others external ones.
+    ips: &'static [&'static str],
+    protocol: Protocol,
+    port: u16,
+    node_port: Option<u16>,
+    /// `-` in front: does not serve; `~`: is ready all the same; `+`: serves, but is on its way out.
+    endpoints: &'static [&'static str],
+    target: u16,
+}
+
+/// As most tests have it.
+const SHOP: Shop = Shop {
+    ips: &["10.96.0.10"],
+    protocol: Protocol::Udp,
+    port: 53,
+    node_port: None,
+    endpoints: &["10.4.0.1", "10.4.0.2"],
+    target: 5353,
+};
+
+/// Every Service there is.
+#[derive(Default)]
+struct World(BTreeMap<ServiceName, ServiceState>);
+
+impl Services for World {
+    fn all(&self) -> Box<dyn Iterator<Item = (&ServiceName, &ServiceState)> + '_> {
+        Box::new(self.0.iter())
+    }
+
+    fn get(&self, name: &ServiceName) -> Option<&ServiceState> {
+        self.0.get(name)
+    }
+}
+
+fn name(name: &str) -> ServiceName {
+    ServiceName::new("ns", name)
+}
+
+fn world(shops: &[(&str, Shop)]) -> World {
+    let states = shops.iter().map(|(of, shop)| (name(of), shop.state()));
+    World(states.collect())
+}
+
+fn options() -> Options {
+    Options::defaults(IpFamily::V4)
+}
+
+/// What is left behind when one Service goes from the first to the second; `None`: there is none.
+fn change(before: Option<Shop>, now: Option<Shop>) -> Suspects {
+    let before = before.map_or_else(ServiceState::default, |shop| shop.state());
+    let now = now.map(|shop| ("shop", shop));
+    left_behind(
+        &[(name("shop"), before)],
+        &world(now.as_slice()),
+        &options(),
+    )
+}
+
+/// `DESTINATION ANSWERER`, each with its port, and whether this flow `goes` or `stays`.
+#[track_caller]
+fn check(suspects: &Suspects, flows: &[&str]) {
+    for text in flows {
+        let words: Vec<_> = text.split(' ').collect();
+        let flow = Flow {
+            destination: words[0].parse().unwrap(),
+            answerer: words[1].parse().unwrap(),
+        };
+        let is_stale = suspects.is_stale(&flow, |ip| ip == parse_ip(NODE).unwrap());
+        assert_eq!(is_stale, words[2] == "goes", "{text}\n{suspects:#?}");
+    }
+}
+
+impl Shop {
+    fn state(&self) -> ServiceState {
+        let ip = |text: &&str| parse_ip(text).unwrap();
+        let service = Service {
+            cluster_ip: ip(&self.ips[0]),
+            load_balancer_ips: self.ips.iter().skip(1).take(1).map(ip).collect(),
+            external_ips: self.ips.iter().skip(2).map(ip).collect(),
+            source_ranges: Box::default(),
+            internal_policy: TrafficPolicy::Cluster,
+            external_policy: TrafficPolicy::Cluster,
+            affinity: None,
+            health_check_node_port: None,
+            ports: Box::new([ServicePort {
+                name: "p".into(),
+                protocol: self.protocol,
+                port: self.port.try_into().unwrap(),
+                node_port: self.node_port.map(|port| port.try_into().unwrap()),
+            }]),
+        };
+        let slice = Slice {
+            service: name("shop"),
+            ports: Box::new([SlicePort {
+                name: "p".into(),
+                protocol: self.protocol,
+                number: self.target.try_into().unwrap(),
+            }]),
+            endpoints: self.endpoints.iter().map(|text| endpoint(text)).collect(),
+        };
+        ServiceState {
+            service: Some(Arc::new(service)),
+            slices: vec![(SliceName::new("ns", "shop-1"), Arc::new(slice))],
+        }
+    }
+}
+
+fn endpoint(text: &str) -> Endpoint {
+    let condition = text.chars().next().unwrap();
+    Endpoint {
+        ip: parse_ip(text.trim_start_matches(['-', '~', '+'])).unwrap(),
+        is_ready: !['-', '+'].contains(&condition),
+        is_serving: !['-', '~'].contains(&condition),
+        is_terminating: condition == '+',
+        is_local: false,
+        node_hint: NodeHint::Absent,
+        zone_hints: Box::default(),
+    }
+}

@@ -1,0 +1,282 @@
+//! What becomes of flows when Services and endpoints come, go and change.
+
+use super::*;
+use crate::render::ExternalIps;
+
+#[test]
+fn an_endpoint_that_is_gone_takes_its_flows_along() {
+    let suspects = change(
+        Some(SHOP),
+        Some(Shop {
+            endpoints: &["10.4.0.2", "10.4.0.3"],
+            ..SHOP
+        }),
+    );
+    check(
+        &suspects,
+        &[
+            "10.96.0.10:53 10.4.0.1:5353 goes",
+            "10.96.0.10:53 10.4.0.2:5353 stays",
+            "10.96.0.10:53 10.4.0.3:5353 stays",
+            // Another port is another thing, on either side.
+            "10.96.0.10:53 10.4.0.2:53 goes",
+            "10.96.0.10:54 10.4.0.1:5353 stays",
+            // Not by way of the Service.
+            "10.4.0.1:5353 10.4.0.1:5353 stays",
+            "8.8.8.8:53 8.8.8.8:53 stays",
+        ],
+    );
+}
+
+#[test]
+fn all_addresses_and_the_node_port_are_looked_at() {
+    let before = Shop {
+        ips: &["10.96.0.10", "203.0.113.1", "198.51.100.1"],
+        node_port: Some(30053),
+        ..SHOP
+    };
+    let now = Shop {
+        endpoints: &["10.4.0.2"],
+        ..before.clone()
+    };
+    check(
+        &change(Some(before), Some(now)),
+        &[
+            "10.96.0.10:53 10.4.0.1:5353 goes",
+            "203.0.113.1:53 10.4.0.1:5353 goes",
+            "203.0.113.1:53 10.4.0.2:5353 stays",
+            "198.51.100.1:53 10.4.0.1:5353 goes",
+            "192.168.0.2:30053 10.4.0.1:5353 goes",
+            "192.168.0.2:30053 10.4.0.2:5353 stays",
+            // Somebody else's port of the same number.
+            "192.168.0.3:30053 192.168.0.3:30053 stays",
+            "192.168.0.3:30053 10.4.0.1:5353 stays",
+        ],
+    );
+}
+
+#[test]
+fn external_ips_that_are_no_destinations_are_left_alone() {
+    let shop = Shop {
+        ips: &["10.96.0.10", "203.0.113.1", "198.51.100.1"],
+        ..SHOP
+    };
+    let options = Options {
+        external_ips: ExternalIps::Ignored,
+        ..options()
+    };
+    let before = [(name("shop"), ServiceState::default())];
+    let suspects = left_behind(&before, &world(&[("shop", shop)]), &options);
+    check(
+        &suspects,
+        &[
+            "198.51.100.1:53 198.51.100.1:53 stays",
+            "203.0.113.1:53 203.0.113.1:53 goes",
+        ],
+    );
+}
+
+#[test]
+fn conditions_decide_who_keeps_flows() {
+    let now = Shop {
+        endpoints: &["10.4.0.1", "-10.4.0.2", "+10.4.0.3", "~10.4.0.4"],
+        ..SHOP
+    };
+    check(
+        &change(Some(SHOP), Some(now)),
+        &[
+            "10.96.0.10:53 10.4.0.1:5353 stays",
+            "10.96.0.10:53 10.4.0.2:5353 goes",
+            "10.96.0.10:53 10.4.0.3:5353 stays",
+            "10.96.0.10:53 10.4.0.4:5353 stays",
+        ],
+    );
+}
+
+#[test]
+fn a_service_that_is_gone_takes_its_flows_along() {
+    check(
+        &change(Some(SHOP), None),
+        &[
+            "10.96.0.10:53 10.4.0.1:5353 goes",
+            "10.96.0.10:53 10.4.0.2:5353 goes",
+            // Goes where it would go now.
+            "10.96.0.10:53 10.96.0.10:53 stays",
+        ],
+    );
+}
+
+#[test]
+fn a_port_that_changes_takes_its_flows_along() {
+    let before = Shop {
+        node_port: Some(30053),
+        ..SHOP
+    };
+    let now = Shop {
+        port: 54,
+        node_port: Some(30054),
+        ..SHOP
+    };
+    check(
+        &change(Some(before.clone()), Some(now)),
+        &[
+            "10.96.0.10:53 10.4.0.1:5353 goes",
+            "10.96.0.10:53 10.96.0.10:53 stays",
+            "192.168.0.2:30053 10.4.0.1:5353 goes",
+            "192.168.0.2:30053 192.168.0.2:30053 stays",
+            // Before there were rules.
+            "10.96.0.10:54 10.96.0.10:54 goes",
+            "192.168.0.2:30054 192.168.0.2:30054 goes",
+        ],
+    );
+    let target = Shop {
+        target: 5354,
+        ..before.clone()
+    };
+    check(
+        &change(Some(before.clone()), Some(target)),
+        &[
+            "10.96.0.10:53 10.4.0.1:5353 goes",
+            "10.96.0.10:53 10.4.0.1:5354 stays",
+        ],
+    );
+    let other_ip = Shop {
+        ips: &["10.96.0.11"],
+        ..before.clone()
+    };
+    check(
+        &change(Some(before), Some(other_ip)),
+        &[
+            "10.96.0.10:53 10.4.0.1:5353 goes",
+            "192.168.0.2:30053 10.4.0.1:5353 stays",
+        ],
+    );
+}
+
+#[test]
+fn without_endpoints_nobody_keeps_flows() {
+    let none = Shop {
+        endpoints: &["-10.4.0.1"],
+        ..SHOP
+    };
+    check(
+        &change(Some(SHOP), Some(none)),
+        &[
+            "10.96.0.10:53 10.4.0.1:5353 goes",
+            "10.96.0.10:53 10.96.0.10:53 goes",
+        ],
+    );
+}
+
+#[test]
+fn the_first_endpoint_gets_the_flows_from_before_it() {
+    let none = Shop {
+        endpoints: &[],
+        ..SHOP
+    };
+    check(
+        &change(Some(none), Some(SHOP)),
+        &[
+            "10.96.0.10:53 10.96.0.10:53 goes",
+            "10.96.0.10:53 10.4.0.1:5353 stays",
+        ],
+    );
+    check(
+        &change(None, Some(SHOP)),
+        &["10.96.0.10:53 10.96.0.10:53 goes"],
+    );
+}
+
+#[test]
+fn what_cannot_make_a_flow_stale_is_not_looked_at() {
+    let more = Shop {
+        endpoints: &["10.4.0.1", "10.4.0.2", "10.4.0.3"],
+        ..SHOP
+    };
+    let leaving = Shop {
+        endpoints: &["10.4.0.1", "+10.4.0.2"],
+        ..SHOP
+    };
+    let none = Shop {
+        endpoints: &[],
+        ..SHOP
+    };
+    let tcp = Shop {
+        protocol: Protocol::Tcp,
+        ..SHOP
+    };
+    let sctp = Shop {
+        protocol: Protocol::Sctp,
+        ..SHOP
+    };
+    for (before, now) in [
+        (Some(SHOP), Some(more)),
+        (Some(SHOP), Some(leaving)),
+        (Some(none.clone()), Some(none)),
+        (Some(tcp.clone()), None),
+        (None, Some(tcp)),
+        (Some(sctp), None),
+    ] {
+        assert!(change(before, now).is_empty());
+    }
+}
+
+#[test]
+fn another_service_may_have_what_one_has_given_up() {
+    let before = [
+        (name("new"), ServiceState::default()),
+        (name("old"), SHOP.state()),
+    ];
+    let heir = Shop {
+        endpoints: &["10.4.0.2", "10.4.0.9"],
+        ..SHOP
+    };
+    let flows = &[
+        "10.96.0.10:53 10.4.0.1:5353 goes",
+        "10.96.0.10:53 10.4.0.2:5353 stays",
+        "10.96.0.10:53 10.4.0.9:5353 stays",
+        "10.96.0.10:53 10.96.0.10:53 goes",
+    ];
+    let now = world(&[("new", heir)]);
+    check(&left_behind(&before, &now, &options()), flows);
+    // The same if the other one had it all the time.
+    check(&left_behind(&before[1..], &now, &options()), flows);
+}
+
+#[test]
+fn after_a_flush_everybody_is_looked_at() {
+    let other = Shop {
+        ips: &["10.96.0.11"],
+        ..SHOP
+    };
+    let now = world(&[("shop", SHOP), ("other", other)]);
+    check(
+        &all(&now, &options()),
+        &[
+            "10.96.0.10:53 10.4.0.1:5353 stays",
+            "10.96.0.10:53 10.96.0.10:53 goes",
+            "10.96.0.11:53 10.96.0.11:53 goes",
+            "10.96.0.12:53 10.96.0.12:53 stays",
+        ],
+    );
+}
+
+#[test]
+fn both_families_are_alike() {
+    let before = Shop {
+        ips: &["fd00:10:96::a"],
+        endpoints: &["fd00:10:4::1", "fd00:10:4::2"],
+        ..SHOP
+    };
+    let now = Shop {
+        endpoints: &["fd00:10:4::2"],
+        ..before.clone()
+    };
+    check(
+        &change(Some(before), Some(now)),
+        &[
+            "[fd00:10:96::a]:53 [fd00:10:4::1]:5353 goes",
+            "[fd00:10:96::a]:53 [fd00:10:4::2]:5353 stays",
+        ],
+    );
+}
