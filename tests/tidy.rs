@@ -27,7 +27,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("select", &["model", "net"]),
     ("render", &["model", "net", "rules", "select"]),
     ("conntrack", &["model", "net", "render"]),
-    ("host", &["net", "rules"]),
+    ("host", &["conntrack", "net", "rules"]),
     ("telemetry", &["net"]),
     ("watch", &["ingest", "model", "net", "telemetry"]),
     ("events", &["model", "watch"]),

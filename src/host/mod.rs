@@ -1,7 +1,10 @@
-//! The only module that touches this machine: programs, interfaces, kernel settings.
+//! The only module that touches this machine: programs, interfaces, kernel settings, connections.
 //!
 //! Apart so that everything above it can be tested against a double of [`Iptables`].
 
+mod conntrack;
+mod conntrack_answer;
+mod conntrack_message;
 mod conntrack_settings;
 mod dry_run;
 mod excerpt;
@@ -26,6 +29,7 @@ mod tail;
 #[cfg(test)]
 mod tests;
 
+pub use conntrack::{Conntrack, FlowError, FlowTable};
 pub use conntrack_settings::{ConntrackSettings, Wanted, processors};
 pub use dry_run::DryRun;
 pub use excerpt::{Excerpt, excerpt};

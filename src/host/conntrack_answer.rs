@@ -1,0 +1,213 @@
+//! The bytes of the kernel's answers about entries of the connection table.
+//!
+//! Apart from [`conntrack`](super::conntrack), which owns the sockets, so that answers the kernel
+//! would never give can be tried, too. Nothing is copied: there may be millions.
+//!
+//! # Source
+//!
+//! Linux: include/uapi/linux/netfilter/nfnetlink_conntrack.h, include/uapi/linux/netlink.h
+
+use std::net::{IpAddr, SocketAddr};
+
+use nix::errno::Errno;
+
+use super::conntrack_message::{
+    CTA_IP_V4_DST, CTA_IP_V6_DST, CTA_PROTO_DST_PORT, CTA_PROTO_NUM, CTA_TUPLE_IP, CTA_TUPLE_ORIG,
+    CTA_TUPLE_PROTO, IPPROTO_UDP, NFNL_SUBSYS_CTNETLINK,
+};
+use crate::conntrack::Flow;
+
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
+const NLMSG_OVERRUN: u16 = 4;
+const IPCTNL_MSG_CT_NEW: u16 = 0;
+const NLM_F_DUMP_INTR: u16 = 0x10;
+
+const NLMSG_HEADER: usize = 16;
+const NFGENMSG: usize = 4;
+const ATTRIBUTE_HEADER: usize = 4;
+/// Without the two bits that tell how an attribute's value is written.
+const ATTRIBUTE_KIND: u16 = 0x3fff;
+
+const CTA_TUPLE_REPLY: u16 = 2;
+const CTA_ID: u16 = 12;
+const CTA_ZONE: u16 = 18;
+const CTA_IP_V4_SRC: u16 = 1;
+const CTA_IP_V6_SRC: u16 = 3;
+const CTA_PROTO_SRC_PORT: u16 = 2;
+
+/// One message of the kernel.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Message<'a> {
+    /// What it says.
+    pub(super) said: Answer<'a>,
+    /// Something came in between: the entries told may not be all there are.
+    pub(super) is_interrupted: bool,
+}
+
+/// What a message says.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Answer<'a> {
+    /// There is this entry of UDP.
+    Entry(Entry<'a>),
+    /// Nothing that matters here: an entry of another protocol, or another kind of message.
+    Foreign,
+    /// There are no more entries; or what was asked for was done, or was not.
+    End(Result<(), Errno>),
+}
+
+/// A UDP flow, and what to delete it by.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Entry<'a> {
+    /// What is decided by.
+    pub(super) flow: Flow,
+    /// Whole attributes, as the kernel wrote them.
+    tuple: &'a [u8],
+    id: &'a [u8],
+    /// Absent in the default zone.
+    zone: &'a [u8],
+}
+
+/// The messages of one datagram. `None` for what is none; then there is nothing more.
+pub(super) fn answers(datagram: &[u8]) -> impl Iterator<Item = Option<Message<'_>>> {
+    let mut rest = datagram;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let message = next(&mut rest);
+        if message.is_none() {
+            rest = &[];
+        }
+        Some(message)
+    })
+}
+
+fn next<'a>(rest: &mut &'a [u8]) -> Option<Message<'a>> {
+    let length = usize::try_from(u32::from_ne_bytes(*rest.first_chunk()?)).ok()?;
+    let message = rest.get(..length)?;
+    let body = message.get(NLMSG_HEADER..)?;
+    let flags = u16::from_ne_bytes(*message.get(6..)?.first_chunk()?);
+    let said = match u16::from_ne_bytes(*message.get(4..)?.first_chunk()?) {
+        NLMSG_ERROR => Answer::End(status(body)?),
+        // Some ends carry no status.
+        NLMSG_DONE => Answer::End(status(body).unwrap_or(Ok(()))),
+        NLMSG_OVERRUN => Answer::End(Err(Errno::ENOBUFS)),
+        kind if kind == NFNL_SUBSYS_CTNETLINK | IPCTNL_MSG_CT_NEW => {
+            entry(body.get(NFGENMSG..)?).map_or(Answer::Foreign, Answer::Entry)
+        }
+        _ => Answer::Foreign,
+    };
+    *rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+    Some(Message {
+        said,
+        is_interrupted: flags & NLM_F_DUMP_INTR != 0,
+    })
+}
+
+fn status(body: &[u8]) -> Option<Result<(), Errno>> {
+    match i32::from_ne_bytes(*body.first_chunk()?) {
+        0 => Some(Ok(())),
+        code => Some(Err(Errno::from_raw(code.checked_neg()?))),
+    }
+}
+
+/// `None`: it is not UDP, or lacks something that every entry of UDP has.
+fn entry(body: &[u8]) -> Option<Entry<'_>> {
+    let (mut original, mut reply, mut id, mut zone) = (None, None, None, &[][..]);
+    for attribute in Attributes(body) {
+        match attribute.kind {
+            CTA_TUPLE_ORIG => original = Some(attribute),
+            CTA_TUPLE_REPLY => reply = Some(attribute),
+            CTA_ID => id = Some(attribute.whole),
+            CTA_ZONE => zone = attribute.whole,
+            _ => {}
+        }
+    }
+    let original = original?;
+    Some(Entry {
+        flow: Flow {
+            destination: end(original.value, End::Destination)?,
+            answerer: end(reply?.value, End::Source)?,
+        },
+        tuple: original.whole,
+        id: id?,
+        zone,
+    })
+}
+
+impl<'a> Entry<'a> {
+    /// The attributes that tell this entry from all others, for ever.
+    pub(super) fn identity(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        [self.tuple, self.id, self.zone].into_iter()
+    }
+}
+
+/// One end of a tuple.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Source,
+    Destination,
+}
+
+/// An end of a UDP tuple.
+fn end(tuple: &[u8], end: End) -> Option<SocketAddr> {
+    let (v4, v6, number) = match end {
+        End::Source => (CTA_IP_V4_SRC, CTA_IP_V6_SRC, CTA_PROTO_SRC_PORT),
+        End::Destination => (CTA_IP_V4_DST, CTA_IP_V6_DST, CTA_PROTO_DST_PORT),
+    };
+    let (mut ip, mut port, mut is_udp) = (None, None, false);
+    for part in Attributes(tuple) {
+        for Attribute { kind, value, .. } in Attributes(part.value) {
+            match part.kind {
+                CTA_TUPLE_IP if kind == v4 => ip = address::<4>(value),
+                CTA_TUPLE_IP if kind == v6 => ip = address::<16>(value),
+                CTA_TUPLE_PROTO if kind == CTA_PROTO_NUM => is_udp = value == [IPPROTO_UDP],
+                CTA_TUPLE_PROTO if kind == number => {
+                    port = value.first_chunk().copied().map(u16::from_be_bytes);
+                }
+                _ => {}
+            }
+        }
+    }
+    is_udp.then_some(SocketAddr::new(ip?, port?))
+}
+
+fn address<const LENGTH: usize>(value: &[u8]) -> Option<IpAddr>
+where
+    IpAddr: From<[u8; LENGTH]>,
+{
+    value.first_chunk().copied().map(IpAddr::from)
+}
+
+/// One attribute, and all of its bytes without the padding.
+#[derive(Debug, Clone, Copy)]
+struct Attribute<'a> {
+    kind: u16,
+    value: &'a [u8],
+    whole: &'a [u8],
+}
+
+/// The attributes in some bytes, up to the first that cannot be one.
+struct Attributes<'a>(&'a [u8]);
+
+impl<'a> Iterator for Attributes<'a> {
+    type Item = Attribute<'a>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let length = usize::from(u16::from_ne_bytes(*self.0.first_chunk()?));
+        let kind = u16::from_ne_bytes(*self.0.get(2..)?.first_chunk()?);
+        let whole = self.0.get(..length)?;
+        let value = whole.get(ATTRIBUTE_HEADER..)?;
+        self.0 = self.0.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some(Attribute {
+            kind: kind & ATTRIBUTE_KIND,
+            value,
+            whole,
+        })
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/conntrack_answer.rs"]
+mod tests;

@@ -1,0 +1,192 @@
+//! Answers, also such as the kernel would never give, and what is deleted by them.
+
+use super::*;
+use crate::host::conntrack_message::Deletions;
+use crate::net::IpFamily;
+
+/// A message as the kernel writes it.
+fn message(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(16 + body.len()).unwrap();
+    let mut bytes = length.to_ne_bytes().to_vec();
+    bytes.extend([kind.to_ne_bytes(), flags.to_ne_bytes()].concat());
+    bytes.resize(16, 0);
+    bytes.extend(body);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
+}
+
+fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(4 + value.len()).unwrap();
+    let mut bytes = [length.to_ne_bytes(), kind.to_ne_bytes()].concat();
+    bytes.extend(value);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
+}
+
+fn ip(first: u16, ip: IpAddr) -> Vec<u8> {
+    match ip {
+        IpAddr::V4(ip) => attribute(first, &ip.octets()),
+        IpAddr::V6(ip) => attribute(first + 2, &ip.octets()),
+    }
+}
+
+fn tuple(kind: u16, protocol: u8, source: &str, destination: &str) -> Vec<u8> {
+    let [source, destination] = [source, destination].map(|end| end.parse::<SocketAddr>().unwrap());
+    let ips = [ip(1, source.ip()), ip(2, destination.ip())].concat();
+    let proto = [
+        attribute(1, &[protocol]),
+        attribute(2, &source.port().to_be_bytes()),
+        attribute(3, &destination.port().to_be_bytes()),
+    ]
+    .concat();
+    let parts = [attribute(0x8001, &ips), attribute(0x8002, &proto)].concat();
+    attribute(0x8000 | kind, &parts)
+}
+
+const VIP: &str = "10.96.0.10:53";
+const POD: &str = "10.4.0.1:5353";
+const CLIENT: &str = "10.4.0.20:40000";
+
+fn parts(protocol: u8) -> [Vec<u8>; 4] {
+    [
+        tuple(1, protocol, CLIENT, VIP),
+        tuple(2, protocol, POD, CLIENT),
+        // Status, timeout: not looked at.
+        [attribute(3, &[0; 4]), attribute(7, &[0; 4])].concat(),
+        attribute(12, &[1, 2, 3, 4]),
+    ]
+}
+
+fn whole(parts: &[Vec<u8>]) -> Vec<u8> {
+    message(0x100, 2, &[&[2, 0, 0, 0], &parts.concat()[..]].concat())
+}
+
+fn flow(destination: &str, answerer: &str) -> Flow {
+    Flow {
+        destination: destination.parse().unwrap(),
+        answerer: answerer.parse().unwrap(),
+    }
+}
+
+fn said(datagram: &[u8]) -> Vec<Option<Answer<'_>>> {
+    let said = answers(datagram).map(|message| message.map(|message| message.said));
+    said.collect()
+}
+
+fn flow_in(datagram: &[u8]) -> Option<Flow> {
+    match said(datagram).pop() {
+        Some(Some(Answer::Entry(entry))) => Some(entry.flow),
+        _ => None,
+    }
+}
+
+fn status(code: i32) -> Vec<u8> {
+    message(2, 0, &[code.to_ne_bytes().to_vec(), vec![0; 20]].concat())
+}
+
+#[test]
+fn entries_are_read() {
+    assert_eq!(flow_in(&whole(&parts(17))), Some(flow(VIP, POD)));
+    let (vip, pod) = ("[fd00:10:96::a]:53", "[fd00:10:4::1]:5353");
+    let v6 = [
+        tuple(1, 17, "[fd00:10:4::20]:40000", vip),
+        tuple(2, 17, pod, "[fd00:10:4::20]:40000"),
+        attribute(12, &[1, 2, 3, 4]),
+    ];
+    assert_eq!(flow_in(&whole(&v6)), Some(flow(vip, pod)));
+}
+
+#[test]
+fn other_protocols_are_passed_over() {
+    for protocol in [1, 6, 132] {
+        assert_eq!(said(&whole(&parts(protocol))), [Some(Answer::Foreign)]);
+    }
+}
+
+#[test]
+fn what_lacks_a_part_is_never_deleted() {
+    for absent in [0, 1, 3] {
+        let mut parts = parts(17);
+        parts[absent].clear();
+        assert_eq!(said(&whole(&parts)), [Some(Answer::Foreign)], "{absent}");
+    }
+}
+
+#[test]
+fn ends_are_read() {
+    let end = |end| Some(Answer::End(end));
+    assert_eq!(said(&status(0)), [end(Ok(()))]);
+    assert_eq!(said(&status(-2)), [end(Err(Errno::ENOENT))]);
+    assert_eq!(said(&message(3, 2, &[0; 4])), [end(Ok(()))]);
+    assert_eq!(said(&message(3, 2, &[])), [end(Ok(()))]);
+    let out_of_memory = (-12_i32).to_ne_bytes();
+    assert_eq!(
+        said(&message(3, 2, &out_of_memory)),
+        [end(Err(Errno::ENOMEM))]
+    );
+    assert_eq!(said(&message(4, 0, &[])), [end(Err(Errno::ENOBUFS))]);
+    assert_eq!(said(&message(1, 0, &[])), [Some(Answer::Foreign)]);
+    assert_eq!(said(&status(i32::MIN)), [None]);
+}
+
+#[test]
+fn an_interrupted_dump_says_so() {
+    let is_interrupted = |flags| {
+        let bytes = message(3, flags, &[0; 4]);
+        answers(&bytes).next().unwrap().unwrap().is_interrupted
+    };
+    assert!(is_interrupted(0x12));
+    assert!(!is_interrupted(0x2));
+}
+
+#[test]
+fn all_messages_of_a_datagram_are_read() {
+    let bytes = [whole(&parts(6)), whole(&parts(17)), status(0)].concat();
+    assert_eq!(said(&bytes).len(), 3);
+    assert_eq!(said(&[]), []);
+}
+
+#[test]
+fn what_is_cut_off_is_no_message() {
+    let bytes = whole(&parts(17));
+    for length in 1..bytes.len() {
+        assert_eq!(said(&bytes[..length]), [None], "{length}");
+    }
+    for length in [0_u32, 3, 15, u32::MAX] {
+        let mut bytes = [status(0), status(0)].concat();
+        bytes[..4].copy_from_slice(&length.to_ne_bytes());
+        assert_eq!(said(&bytes), [None], "{length}");
+    }
+    for length in [0_u16, 3, u16::MAX] {
+        let mut bytes = whole(&parts(17));
+        bytes[20..22].copy_from_slice(&length.to_ne_bytes());
+        assert_eq!(said(&bytes), [Some(Answer::Foreign)], "{length}");
+    }
+}
+
+#[test]
+fn entries_are_deleted_by_what_they_were_told_by() {
+    let zone = attribute(18, &[0, 7]);
+    let in_zone = [parts(17).to_vec(), vec![zone.clone()]].concat();
+    let bytes = [whole(&parts(17)), whole(&in_zone)].concat();
+    let mut deletions = Deletions::new(IpFamily::V4);
+    for message in answers(&bytes) {
+        if let Answer::Entry(entry) = message.unwrap().said {
+            deletions.add(&entry);
+        }
+    }
+    let [original, _, _, id] = parts(17);
+    let deletion = |parts: &[&[u8]]| {
+        let body = [&[2, 0, 0, 0], &parts.concat()[..]].concat();
+        message(0x102, 0x5, &body)
+    };
+    let expected = [
+        deletion(&[&original, &id]),
+        // Its padding is not part of the zone, and is written all the same.
+        deletion(&[&original, &id, &zone]),
+    ];
+    assert_eq!(deletions.bytes(), expected.concat());
+    assert_eq!(deletions.len(), 2);
+    deletions.clear();
+    assert_eq!((deletions.len(), deletions.bytes()), (0, &[][..]));
+}
