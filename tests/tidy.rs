@@ -35,6 +35,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     (
         "sync",
         &[
+            "conntrack",
             "health",
             "host",
             "model",

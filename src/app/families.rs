@@ -15,13 +15,13 @@ use super::first_look::{FirstLook, Incoming};
 use crate::config::{Config, FULL_SYNC_PERIOD, Source};
 use crate::health::{CheckServers, Checks, NodeState};
 use crate::host::{
-    DryRun, Ending, Exec, Iptables, Options as ExecOptions, Programs, ROUTE_LOCALNET, RunError,
-    Sysctls, TCP_BE_LIBERAL, other_backend,
+    Conntrack, DryRun, Ending, Exec, Iptables, Options as ExecOptions, Programs, ROUTE_LOCALNET,
+    RunError, Sysctls, TCP_BE_LIBERAL, other_backend,
 };
 use crate::model::Change;
 use crate::net::IpFamily;
 use crate::render::InvalidPackets;
-use crate::sync::{Clock, Pacer, Reporter, Surroundings, Syncer, SyncerOptions, Task};
+use crate::sync::{Clock, FlowSweeper, Pacer, Reporter, Surroundings, Syncer, SyncerOptions, Task};
 use crate::telemetry::Metrics;
 use crate::tracker::Tracker;
 
@@ -36,6 +36,7 @@ struct Family<'a> {
     tracker: Tracker,
     first_look: &'a FirstLook,
     checks: &'a Checks,
+    flows: Option<FlowSweeper>,
     stop: &'a CancellationToken,
 }
 
@@ -56,6 +57,12 @@ pub(super) async fn run(
         changes,
         first_look,
     } = incoming;
+    let flows = if config.is_dry_run {
+        None
+    } else {
+        let sweeper = FlowSweeper::start(Conntrack::default(), metrics.sync.clone(), clocks().0);
+        Some(sweeper.context("cannot start a thread for stale UDP flows")?)
+    };
     let families = changes.into_pairs().map(|(family, changes)| {
         let (metrics, health) = (metrics.sync.clone(), checks.health.clone());
         let reporter = Reporter {
@@ -73,6 +80,7 @@ pub(super) async fn run(
             tracker,
             first_look: &first_look,
             checks,
+            flows: flows.clone(),
             stop,
         }
         .run()
@@ -122,6 +130,7 @@ impl Family<'_> {
             syncer: Syncer::new(iptables, self.tracker, options, clocks().0),
             pacer: Pacer::new(config.pacer),
             reporter: self.reporter,
+            flows: self.flows,
             changes: self.changes,
             look_every: (!config.is_dry_run).then_some(config.sync_period),
             stop: self.stop.clone(),

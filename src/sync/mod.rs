@@ -16,6 +16,7 @@
 
 mod canary;
 mod decide;
+mod flows;
 mod inspect;
 mod outcome;
 mod pacer;
@@ -29,6 +30,7 @@ mod task;
 mod tests;
 
 pub use decide::{FullReason, History, Scope};
+pub use flows::FlowSweeper;
 pub use outcome::{Attempt, Failure, Outcome};
 pub use pacer::{End, Gap, Pacer, PacerOptions};
 pub use report::Reporter;

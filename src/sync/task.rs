@@ -10,10 +10,13 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::canary::Canary;
-use super::decide::FullReason;
+use super::decide::{FullReason, Scope};
+use super::flows::FlowSweeper;
+use super::outcome::{Attempt, Outcome};
 use super::pacer::Pacer;
 use super::report::Reporter;
 use super::syncer::Syncer;
+use crate::conntrack;
 use crate::host::{Iptables, local_addresses};
 use crate::model::Change;
 
@@ -41,6 +44,9 @@ pub struct Task<I> {
     pub pacer: Pacer,
     /// What tells logs, metrics and health.
     pub reporter: Reporter,
+    /// Who sweeps the flows that new rules have left behind; `None`: what the kernel holds is not
+    /// ours.
+    pub flows: Option<FlowSweeper>,
     /// Where changes come from.
     pub changes: UnboundedReceiver<Change>,
     /// How often the kernel is looked at; `None`: what it holds is not ours.
@@ -127,6 +133,25 @@ impl<I: Iptables> Task<I> {
         if let Some(addresses) = self.syncer.node_port_addresses() {
             self.reporter.checks(&outcome, tracker, addresses);
         }
+        self.tell_sweeper(&outcome);
+    }
+
+    /// What is in the kernel now may send flows elsewhere. Where the rules have been missing for a
+    /// while, any flow may have gone astray.
+    fn tell_sweeper(&self, outcome: &Outcome) {
+        let (Some(flows), Some(options)) = (&self.flows, self.syncer.written()) else {
+            return;
+        };
+        let tracker = &self.syncer.tracker;
+        let were_missing = |attempt: &Attempt| {
+            attempt.scope == Scope::Full(FullReason::Flushed) && attempt.result.is_ok()
+        };
+        let suspects = if outcome.attempts.iter().any(were_missing) {
+            conntrack::all(tracker, options)
+        } else {
+            conntrack::left_behind(&outcome.settled.before, tracker, options)
+        };
+        flows.tell(self.reporter.family, suspects, &options.node_port_addresses);
     }
 
     /// Looks for our rules; if some are gone, somebody has flushed or edited a table, and everything
