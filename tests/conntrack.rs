@@ -1,0 +1,258 @@
+//! UDP clients that keep their port, on a real kernel: whoever they talk to, they reach the right
+//! one a second after the rules changed, and nobody else loses anything.
+
+#![allow(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "failing is a test's job"
+)]
+
+#[path = "conntrack/scene.rs"]
+mod scene;
+mod support;
+#[path = "conntrack/table.rs"]
+mod table;
+
+use std::fs;
+use std::path::Path;
+
+use scene::{A, B, FAMILIES, NODE_PORT, SECOND, SHOP, Scene, Shop, Talk, addresses, cluster_ip};
+use support::daemon::{Backend, Daemon, backend_programs};
+use support::lab::pod_address;
+use support::node::with_restore;
+use support::rules::Family;
+use support::wait::{PATIENCE, ensure, eventually};
+use support::{Need, machine_has};
+
+fn is_ready() -> bool {
+    machine_has(Need::Kernel)
+}
+
+fn clients_of_a_removed_endpoint_move_on(backend: Backend) {
+    if !is_ready() {
+        return;
+    }
+    let scene = Scene::new(backend);
+    let _daemon = scene.start();
+    let talks = FAMILIES.map(|family| scene.talk_to_both(family, cluster_ip(family), 8080));
+    // The same port without the Service, on the very pod that goes away as its endpoint.
+    let direct = FAMILIES.map(|family| {
+        let talk = scene.talk(family, &pod_address(family, A).to_string(), 8080);
+        talk.reaches("a");
+        talk
+    });
+    let untouched = || {
+        let staying = talks.iter().map(|[_, staying]| staying);
+        staying.chain(&direct).map(Talk::id).collect::<Vec<_>>()
+    };
+    let before = untouched();
+    let stale = FAMILIES.map(|family| scene.flows(family, A));
+    scene.change(Shop {
+        endpoints: &[B],
+        ..SHOP
+    });
+    for [leaving, staying] in &talks {
+        leaving.reaches("b");
+        staying.reaches("b");
+    }
+    assert_eq!(untouched(), before);
+    for (family, stale) in ["IPv4", "IPv6"].iter().zip(stale) {
+        let name = "kubeproxy_conntrack_reconciler_deleted_entries_total";
+        let line = format!("{name}{{ip_family=\"{family}\"}} {stale}");
+        eventually(PATIENCE, || {
+            ensure(scene.node.metric(&line), || line.clone())
+        });
+    }
+}
+
+#[test]
+fn clients_of_a_removed_endpoint_move_on_with_nft() {
+    clients_of_a_removed_endpoint_move_on(Backend::Nft);
+}
+
+#[test]
+fn clients_of_a_removed_endpoint_move_on_with_legacy() {
+    clients_of_a_removed_endpoint_move_on(Backend::Legacy);
+}
+
+#[test]
+fn node_ports_are_those_of_this_machine() {
+    if !is_ready() {
+        return;
+    }
+    let scene = Scene::new(Backend::Nft);
+    let _daemon = scene.start();
+    let [here, there] = [0, 1].map(|at| FAMILIES.map(|family| (family, addresses(family)[at])));
+    let talks = here.map(|(family, ip)| scene.talk_to_both(family, ip, NODE_PORT));
+    let elsewhere = there.map(|(family, ip)| {
+        let talk = scene.talk(family, ip, NODE_PORT);
+        // Nobody listens: the entry is what matters.
+        talk.ask().unwrap_err();
+        talk
+    });
+    let before = elsewhere.each_ref().map(Talk::id);
+    scene.change(Shop {
+        endpoints: &[A],
+        ..SHOP
+    });
+    for [staying, leaving] in &talks {
+        leaving.reaches("a");
+        staying.reaches("a");
+    }
+    assert_eq!(elsewhere.each_ref().map(Talk::id), before);
+}
+
+#[test]
+fn clients_of_a_deleted_service_lose_it_and_find_it_again() {
+    if !is_ready() {
+        return;
+    }
+    let scene = Scene::new(Backend::Nft);
+    let _daemon = scene.start();
+    let talks = FAMILIES.map(|family| scene.talk(family, cluster_ip(family), 8080));
+    for talk in &talks {
+        eventually(PATIENCE, || talk.ask());
+    }
+    let shop = scene.node.manifests.path().join("shop.yaml");
+    fs::remove_file(shop).expect("remove a file");
+    scene.wait_for_endpoints(&[]);
+    for talk in &talks {
+        talk.reaches_nobody();
+        // They go on, and have an entry by which they go nowhere.
+        let _ = talk.ask();
+        let (_, entry) = talk.entry().expect("an entry");
+        assert!(
+            entry.matches(cluster_ip(talk.family)).count() == 2,
+            "{entry}"
+        );
+    }
+    scene.change(SHOP);
+    for talk in &talks {
+        eventually(SECOND, || talk.ask());
+    }
+}
+
+#[test]
+fn a_port_that_changes_takes_its_clients_along() {
+    if !is_ready() {
+        return;
+    }
+    let scene = Scene::new(Backend::Nft);
+    let _daemon = scene.start();
+    let talks = FAMILIES.map(|family| {
+        let ports = [8080, 8081];
+        ports.map(|port| scene.talk(family, cluster_ip(family), port))
+    });
+    for [old, new] in &talks {
+        eventually(PATIENCE, || old.ask());
+        new.ask().unwrap_err();
+    }
+    scene.node.write(&Shop { port: 8081, ..SHOP }.manifests());
+    scene.node.wait_for_rule("--dport 8081");
+    for [old, new] in &talks {
+        old.reaches_nobody();
+        eventually(SECOND, || new.ask());
+    }
+}
+
+#[test]
+fn without_endpoints_clients_are_refused_at_once() {
+    if !is_ready() {
+        return;
+    }
+    let scene = Scene::new(Backend::Nft);
+    let _daemon = scene.start();
+    let talks = FAMILIES.map(|family| scene.talk(family, cluster_ip(family), 8080));
+    for talk in &talks {
+        eventually(PATIENCE, || talk.ask());
+    }
+    scene.change(Shop {
+        endpoints: &[],
+        ..SHOP
+    });
+    for talk in &talks {
+        eventually(SECOND, || match talk.ask() {
+            Err(why) if why.contains("refused") => Ok(()),
+            other => Err(format!("{other:?}")),
+        });
+    }
+    scene.change(SHOP);
+    for talk in &talks {
+        eventually(SECOND, || talk.ask());
+    }
+}
+
+#[test]
+fn nothing_is_lost_by_failed_restores_flushes_and_restarts() {
+    if !is_ready() {
+        return;
+    }
+    let scene = Scene::new(Backend::Nft);
+    let broken = scene.node.manifests.path().join("broken");
+    let script = format!("[ ! -e {} ] || exit 3\nexec $REAL \"$@\"", broken.display());
+    let mut daemon = scene.node.start(with_restore(Backend::Nft, &script));
+    scene.wait_for_endpoints(SHOP.endpoints);
+    let [a, b] = scene.talk_to_both(Family::V4, cluster_ip(Family::V4), 8080);
+    // A restore fails, and another one succeeds.
+    fs::write(&broken, "").expect("write a file");
+    scene.node.write(
+        &Shop {
+            endpoints: &[B],
+            ..SHOP
+        }
+        .manifests(),
+    );
+    eventually(PATIENCE, || {
+        ensure(daemon.log().contains("restore failed"), || daemon.log())
+    });
+    a.reaches("a");
+    fs::remove_file(&broken).expect("remove a file");
+    scene.wait_for_endpoints(&[B]);
+    a.reaches("b");
+
+    // Rules are flushed, and a client that begins then goes nowhere.
+    scene.node.iptables(&["-w", "-t", "nat", "-F"]);
+    let astray = scene.talk(Family::V4, cluster_ip(Family::V4), 8080);
+    let _ = astray.ask();
+    eventually(PATIENCE, || astray.ask());
+
+    // An endpoint goes away while nobody looks.
+    assert!(daemon.terminate().success());
+    scene.node.write(
+        &Shop {
+            endpoints: &[A],
+            ..SHOP
+        }
+        .manifests(),
+    );
+    b.reaches("b");
+    let _daemon = scene.node.start(backend_programs(Backend::Nft));
+    scene.wait_for_endpoints(&[A]);
+    for talk in [a, b, astray] {
+        talk.reaches("a");
+    }
+}
+
+#[test]
+fn a_dry_run_has_nobody_who_sweeps() {
+    if !is_ready() {
+        return;
+    }
+    let threads = |daemon: &Daemon| {
+        let tasks = fs::read_dir(
+            Path::new("/proc")
+                .join(daemon.id().to_string())
+                .join("task"),
+        );
+        let names = tasks
+            .expect("a process")
+            .map(|task| fs::read_to_string(task.unwrap().path().join("comm")).unwrap_or_default());
+        names.filter(|name| name.trim() == "conntrack").count()
+    };
+    let scene = Scene::new(Backend::Nft);
+    assert_eq!(threads(&scene.start()), 1);
+    let dry = scene
+        .node
+        .start_with(backend_programs(Backend::Nft), &["--dry-run"]);
+    assert_eq!(threads(&dry), 0);
+}

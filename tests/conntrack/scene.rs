@@ -1,0 +1,259 @@
+//! A node with clients that keep their port.
+
+use std::net::UdpSocket;
+use std::time::Duration;
+
+use super::support::daemon::{Backend, Daemon, backend_programs};
+use super::support::lab::{Pod, pod, pod_address};
+use super::support::netns::Netns;
+use super::support::node::Node;
+use super::support::process::run;
+use super::support::rules::{Family, saved};
+use super::support::wait::{PATIENCE, ensure, eventually};
+
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
+pub(crate) const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
+/// The two pods with servers.
+pub(crate) const A: u8 = 11;
+pub(crate) const B: u8 = 12;
+
+/// A Service for datagrams, as manifests have it. Its port is the pods' own, so that clients which
+/// talk to a pod without it are only told apart by the address.
+#[derive(Clone, Copy)]
+pub(crate) struct Shop {
+    pub(crate) port: u16,
+    pub(crate) endpoints: &'static [u8],
+}
+
+pub(crate) const SHOP: Shop = Shop {
+    port: 8080,
+    endpoints: &[A, B],
+};
+pub(crate) const NODE_PORT: u16 = 30053;
+
+impl Shop {
+    pub(crate) fn manifests(self) -> String {
+        let slices = FAMILIES.map(|family| self.slice(family));
+        format!(
+            "apiVersion: v1
+kind: Service
+metadata: {{name: shop}}
+spec:
+  type: NodePort
+  clusterIP: 10.96.0.10
+  clusterIPs: [10.96.0.10, 'fd00:10:96::a']
+  ipFamilies: [IPv4, IPv6]
+  ports: [{{name: dns, port: {}, protocol: UDP, nodePort: {NODE_PORT}}}]
+{}",
+            self.port,
+            slices.concat()
+        )
+    }
+
+    pub(crate) fn slice(self, family: Family) -> String {
+        let name = match family {
+            Family::V4 => "IPv4",
+            Family::V6 => "IPv6",
+        };
+        let endpoint = |host: &u8| format!("{{addresses: ['{}']}}", pod_address(family, *host));
+        let endpoints: Vec<_> = self.endpoints.iter().map(endpoint).collect();
+        format!(
+            "---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {{name: shop-{}, labels: {{kubernetes.io/service-name: shop}}}}
+addressType: {name}
+ports: [{{name: dns, port: 8080, protocol: UDP}}]
+endpoints: [{}]
+",
+            name.to_lowercase(),
+            endpoints.join(", ")
+        )
+    }
+}
+
+/// A node with two servers, a client, and a way out for what is no Service's.
+pub(crate) struct Scene {
+    pub(crate) node: Node,
+    client: Pod,
+    _servers: [Pod; 2],
+    _outside: Netns,
+}
+
+impl Scene {
+    pub(crate) fn new(backend: Backend) -> Self {
+        let node = Node::new(backend);
+        node.netns.forward();
+        let outside = Netns::new("outside");
+        node.netns.join("eth0", &outside, "eth0");
+        for (netns, host) in [(&node.netns, 2), (&outside, 1)] {
+            netns.address("eth0", &format!("10.200.0.{host}/16"));
+            netns.address("eth0", &format!("fd00:200::{host}/64"));
+        }
+        node.netns.ip("route add default via 10.200.0.1");
+        node.netns.ip("-6 route add default via fd00:200::1");
+        let servers = [pod(&node.netns, "a", A), pod(&node.netns, "b", B)];
+        let client = pod(&node.netns, "client", 20);
+        node.write(&SHOP.manifests());
+        Self {
+            node,
+            client,
+            _servers: servers,
+            _outside: outside,
+        }
+    }
+
+    pub(crate) fn start(&self) -> Daemon {
+        let daemon = self
+            .node
+            .start_with(backend_programs(self.node.backend), &["-v=2"]);
+        self.wait_for_endpoints(SHOP.endpoints);
+        daemon
+    }
+
+    /// Writes the manifests, and waits until the rules are there.
+    #[track_caller]
+    pub(crate) fn change(&self, shop: Shop) {
+        self.node.write(&shop.manifests());
+        self.wait_for_endpoints(shop.endpoints);
+    }
+
+    /// Waits until the rules of both families name these endpoints and no others.
+    #[track_caller]
+    pub(crate) fn wait_for_endpoints(&self, endpoints: &[u8]) {
+        eventually(PATIENCE, || {
+            FAMILIES.iter().try_for_each(|family| {
+                let rules = saved(&self.node.netns, self.node.backend, *family);
+                let has = |host| {
+                    let address = pod_address(*family, host);
+                    let v4 = rules.contains(&format!("--to-destination {address}:8080"));
+                    v4 || rules.contains(&format!("--to-destination [{address}]:8080"))
+                };
+                let is_so = [A, B]
+                    .into_iter()
+                    .all(|host| has(host) == endpoints.contains(&host));
+                ensure(is_so, || format!("not {endpoints:?} in\n{rules}"))
+            })
+        });
+    }
+
+    /// How many entries the node has from the Service to one of its endpoints.
+    pub(crate) fn flows(&self, family: Family, endpoint: u8) -> usize {
+        let endpoint = pod_address(family, endpoint).to_string();
+        let mut list = self.node.netns.command("conntrack");
+        list.args(["-L", "-f", conntrack_name(family), "-p", "udp"]);
+        list.args(["--orig-dst", cluster_ip(family), "--reply-src", &endpoint]);
+        run(&mut list).lines().count()
+    }
+
+    /// A client that keeps its port.
+    pub(crate) fn talk(&self, family: Family, to: &str, port: u16) -> Talk<'_> {
+        let any = match family {
+            Family::V4 => "0.0.0.0:0",
+            Family::V6 => "[::]:0",
+        };
+        let socket = self.client.netns.enter(|| {
+            let socket = UdpSocket::bind(any).expect("a socket");
+            socket.connect((to, port)).expect("a route");
+            socket
+        });
+        socket
+            .set_read_timeout(Some(Duration::from_millis(200)))
+            .expect("a timeout");
+        Talk {
+            scene: self,
+            family,
+            socket,
+        }
+    }
+
+    /// The same to the Service, once for each server that it can be sent to.
+    pub(crate) fn talk_to_both(&self, family: Family, to: &str, port: u16) -> [Talk<'_>; 2] {
+        ["a", "b"].map(|server| {
+            eventually(PATIENCE, || {
+                let talk = self.talk(family, to, port);
+                let answered = talk.ask()?;
+                ensure(answered == server, || format!("answered by {answered}"))?;
+                Ok(talk)
+            })
+        })
+    }
+}
+
+/// A client's socket, and with it one entry in the node's table.
+pub(crate) struct Talk<'a> {
+    scene: &'a Scene,
+    pub(crate) family: Family,
+    socket: UdpSocket,
+}
+
+impl Talk<'_> {
+    /// Asks once, and tells who answered.
+    pub(crate) fn ask(&self) -> Result<String, String> {
+        let mut answer = [0; 128];
+        let exchange = self.socket.send(b"who?");
+        let exchange = exchange.and_then(|_| self.socket.recv(&mut answer));
+        let length = exchange.map_err(|error| error.to_string())?;
+        let text = String::from_utf8_lossy(answer.get(..length).unwrap_or_default());
+        Ok(text.split(' ').next().unwrap_or_default().to_owned())
+    }
+
+    /// This server answers, a second from now at the latest.
+    #[track_caller]
+    pub(crate) fn reaches(&self, server: &str) {
+        eventually(SECOND, || {
+            let answered = self.ask()?;
+            ensure(answered == server, || format!("answered by {answered}"))
+        });
+    }
+
+    /// Nobody answers, a second from now at the latest.
+    #[track_caller]
+    pub(crate) fn reaches_nobody(&self) {
+        eventually(SECOND, || match self.ask() {
+            Ok(server) => Err(format!("answered by {server}")),
+            Err(_) => Ok(()),
+        });
+    }
+
+    /// What the kernel calls the entry, and the rest of what it says.
+    pub(crate) fn entry(&self) -> Option<(String, String)> {
+        let port = self.socket.local_addr().expect("an address").port();
+        let mut list = self.scene.node.netns.command("conntrack");
+        let family = conntrack_name(self.family);
+        list.args(["-L", "-f", family, "-p", "udp", "-o", "id"]);
+        let text = run(list.args(["--orig-port-src", &port.to_string()]));
+        let id = text
+            .split_whitespace()
+            .find(|word| word.starts_with("id="))?;
+        Some((id.to_owned(), text.clone()))
+    }
+
+    #[track_caller]
+    pub(crate) fn id(&self) -> String {
+        self.entry().expect("an entry").0
+    }
+}
+
+fn conntrack_name(family: Family) -> &'static str {
+    match family {
+        Family::V4 => "ipv4",
+        Family::V6 => "ipv6",
+    }
+}
+
+/// The addresses of the Service.
+pub(crate) fn cluster_ip(family: Family) -> &'static str {
+    match family {
+        Family::V4 => "10.96.0.10",
+        Family::V6 => "fd00:10:96::a",
+    }
+}
+
+/// Addresses of the node, and of the machine outside.
+pub(crate) fn addresses(family: Family) -> [&'static str; 2] {
+    match family {
+        Family::V4 => ["10.200.0.2", "10.200.0.1"],
+        Family::V6 => ["fd00:200::2", "fd00:200::1"],
+    }
+}
