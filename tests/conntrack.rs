@@ -7,6 +7,8 @@
     reason = "failing is a test's job"
 )]
 
+#[path = "conntrack/cluster.rs"]
+mod cluster;
 #[path = "conntrack/scene.rs"]
 mod scene;
 mod support;

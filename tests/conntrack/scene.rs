@@ -148,22 +148,10 @@ impl Scene {
 
     /// A client that keeps its port.
     pub(crate) fn talk(&self, family: Family, to: &str, port: u16) -> Talk<'_> {
-        let any = match family {
-            Family::V4 => "0.0.0.0:0",
-            Family::V6 => "[::]:0",
-        };
-        let socket = self.client.netns.enter(|| {
-            let socket = UdpSocket::bind(any).expect("a socket");
-            socket.connect((to, port)).expect("a route");
-            socket
-        });
-        socket
-            .set_read_timeout(Some(Duration::from_millis(200)))
-            .expect("a timeout");
         Talk {
             scene: self,
             family,
-            socket,
+            socket: connect(&self.client.netns, to, port),
         }
     }
 
@@ -190,12 +178,7 @@ pub(crate) struct Talk<'a> {
 impl Talk<'_> {
     /// Asks once, and tells who answered.
     pub(crate) fn ask(&self) -> Result<String, String> {
-        let mut answer = [0; 128];
-        let exchange = self.socket.send(b"who?");
-        let exchange = exchange.and_then(|_| self.socket.recv(&mut answer));
-        let length = exchange.map_err(|error| error.to_string())?;
-        let text = String::from_utf8_lossy(answer.get(..length).unwrap_or_default());
-        Ok(text.split(' ').next().unwrap_or_default().to_owned())
+        ask(&self.socket)
     }
 
     /// This server answers, a second from now at the latest.
@@ -233,6 +216,33 @@ impl Talk<'_> {
     pub(crate) fn id(&self) -> String {
         self.entry().expect("an entry").0
     }
+}
+
+/// A socket in a namespace, with a port that it keeps.
+pub(crate) fn connect(netns: &Netns, to: &str, port: u16) -> UdpSocket {
+    let any = if to.contains(':') {
+        "[::]:0"
+    } else {
+        "0.0.0.0:0"
+    };
+    let socket = netns.enter(|| {
+        let socket = UdpSocket::bind(any).expect("a socket");
+        socket.connect((to, port)).expect("a route");
+        socket
+    });
+    let patience = Some(Duration::from_millis(200));
+    socket.set_read_timeout(patience).expect("a timeout");
+    socket
+}
+
+/// Asks once, and tells who answered.
+pub(crate) fn ask(socket: &UdpSocket) -> Result<String, String> {
+    let mut answer = [0; 128];
+    let exchange = socket.send(b"who?");
+    let exchange = exchange.and_then(|_| socket.recv(&mut answer));
+    let length = exchange.map_err(|error| error.to_string())?;
+    let text = String::from_utf8_lossy(answer.get(..length).unwrap_or_default());
+    Ok(text.split(' ').next().unwrap_or_default().to_owned())
 }
 
 fn conntrack_name(family: Family) -> &'static str {
