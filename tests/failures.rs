@@ -138,6 +138,30 @@ fn a_machine_without_iptables_is_waited_for() {
     node.wait_for_rule("--to-destination 10.4.0.12:8080");
 }
 
+/// One that is put there just after it was looked for, when the other is there already.
+#[test]
+fn a_family_that_comes_between_two_looks_is_not_given_up() {
+    if !is_ready() {
+        return;
+    }
+    let node = Node::new(Backend::Nft);
+    let bin = backend_programs(Backend::Nft);
+    let (path, tried) = (bin.path().join("iptables"), bin.path().join("tried"));
+    std::fs::remove_file(&path).expect("remove a link");
+    let script = format!(
+        "[ -e {tried} ] || {{ touch {tried}; exit 127; }}\nexec $REAL \"$@\"",
+        tried = tried.display()
+    );
+    write_script(&path, &real_program(Backend::Nft, "iptables"), &script);
+    let daemon = node.start(bin);
+    node.wait_for_rule("--to-destination 10.4.0.12:8080");
+    assert!(
+        daemon.log().contains("looking once more"),
+        "{}",
+        daemon.log()
+    );
+}
+
 #[test]
 fn a_lock_that_is_held_at_the_start_costs_no_family() {
     if !is_ready() {

@@ -138,13 +138,15 @@ impl Family<'_> {
     }
 
     /// Looks for the programs until they work; `None` if this machine does without the family, or
-    /// if stopped before. A machine without iptables may be one that is still being set up.
+    /// if stopped before. A machine without iptables may be one that is still being set up, so a
+    /// family is given up only if it is missing twice beside the other.
     async fn find_programs(&mut self) -> Option<Programs> {
         let (config, family) = (self.config, self.reporter.family);
         if family == IpFamily::V6 && !Sysctls::default().has_ipv6() {
             info!(%family, "this machine has no IPv6");
             return None;
         }
+        let mut was_missing = false;
         loop {
             match programs(config, family).await {
                 Ok(programs) => {
@@ -159,16 +161,21 @@ impl Family<'_> {
                 Err(cause)
                     if is_lasting(&cause) && programs(config, family.other()).await.is_ok() =>
                 {
-                    warn!(%family, %cause, "cannot be programmed; doing without it");
-                    return None;
+                    if was_missing {
+                        warn!(%family, %cause, "cannot be programmed; doing without it");
+                        return None;
+                    }
+                    info!(%family, %cause, "cannot be programmed; looking once more in {LOOK_AGAIN:?}");
+                    was_missing = true;
                 }
                 Err(cause) => {
                     error!(%family, %cause, "cannot be programmed; looking again in {LOOK_AGAIN:?}");
+                    was_missing = false;
+                    let now = clocks().0();
+                    let health = &self.reporter.health;
+                    health.update(|health| health.started(family, now));
                 }
             }
-            self.reporter
-                .health
-                .update(|health| health.started(family, clocks().0()));
             if !self.pause().await {
                 return None;
             }
