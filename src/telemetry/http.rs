@@ -2,7 +2,7 @@
 //!
 //! Apart because metrics, health and each health-check node port are served the same way, and
 //! none of them may take the process down: connections are limited in number and in how slowly
-//! they may speak.
+//! they may speak and listen, requests in their size.
 
 use std::convert::Infallible;
 use std::io;
@@ -11,17 +11,19 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::stream::{FuturesUnordered, StreamExt};
-use http::header::{CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use http::header::{CONNECTION, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
-use http_body_util::Full;
-use hyper::body::Incoming;
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use nix::sys::socket::{setsockopt, sockopt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 /// Connections served at once; one more waits for its turn, and the rest in the backlog. Probes and scrapes are a handful per
@@ -31,6 +33,20 @@ const CONNECTIONS: usize = 256;
 /// How long a client may take to send a request's head, and how long it may keep quiet between
 /// requests.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What the head of a request may measure, in bytes. Those of Prometheus and of probes have a few
+/// hundred.
+const LONGEST_HEAD: usize = 16 * 1024;
+
+/// What a body may measure, in bytes: the only one that means anything is a number.
+const LONGEST_BODY: usize = 4 * 1024;
+
+/// How long a body may take to come.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a client may leave its answer unread, in milliseconds: the kernel then gives the
+/// connection up, whatever the client says meanwhile.
+const UNREAD_TIMEOUT: u32 = 10_000;
 
 /// How long the last answers may take once the server is stopped.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -56,6 +72,24 @@ where
 pub async fn serve_within<H>(room: Room, listener: TcpListener, handler: H, stop: CancellationToken)
 where
     H: Fn(&Parts) -> Reply,
+{
+    let answer = |request: Request<Bytes>| std::future::ready(handler(&request.into_parts().0));
+    serve_all(room, listener, answer, stop).await;
+}
+
+/// The same as [`serve`] for pages that look at the body, or take their time.
+pub async fn serve_requests<H, F>(listener: TcpListener, handler: H, stop: CancellationToken)
+where
+    H: Fn(Request<Bytes>) -> F,
+    F: Future<Output = Reply>,
+{
+    serve_all(Room::new(CONNECTIONS), listener, handler, stop).await;
+}
+
+async fn serve_all<H, F>(room: Room, listener: TcpListener, handler: H, stop: CancellationToken)
+where
+    H: Fn(Request<Bytes>) -> F,
+    F: Future<Output = Reply>,
 {
     let graceful = GracefulShutdown::new();
     let mut connections = FuturesUnordered::new();
@@ -84,7 +118,7 @@ where
     }
     drop(listener);
     let rest = async { while connections.next().await.is_some() {} };
-    let _ = tokio::time::timeout(DRAIN, async { tokio::join!(graceful.shutdown(), rest) }).await;
+    let _ = timeout(DRAIN, async { tokio::join!(graceful.shutdown(), rest) }).await;
 }
 
 /// How many connections some servers have together. Clones share it.
@@ -116,21 +150,54 @@ async fn next_client(listener: &TcpListener, room: &Room) -> io::Result<Client> 
 }
 
 /// Serves one client. How the connection ended is its client's business.
-async fn connection<H>(client: Client, handler: &H, watcher: Watcher)
+async fn connection<H, F>(client: Client, handler: &H, watcher: Watcher)
 where
-    H: Fn(&Parts) -> Reply,
+    H: Fn(Request<Bytes>) -> F,
+    F: Future<Output = Reply>,
 {
-    let answer = |request: Request<Incoming>| {
-        let (head, _) = request.into_parts();
-        std::future::ready(Ok::<_, Infallible>(handler(&head)))
+    // Without it, the limit of connections still holds.
+    let _ = setsockopt(&client.stream, sockopt::TcpUserTimeout, &UNREAD_TIMEOUT);
+    let answer = |request: Request<Incoming>| async move {
+        let reply = match whole(request).await {
+            Ok(request) => handler(request).await,
+            Err(refusal) => refusal,
+        };
+        Ok::<_, Infallible>(reply)
     };
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(LONGEST_HEAD)
         // As Go writes them, for those who look at the bytes.
         .title_case_headers(true)
         .serve_connection(TokioIo::new(client.stream), service_fn(answer));
     let _ = watcher.watch(connection).await;
+}
+
+/// The request with its body. One that announces too long a body is refused before any of that is
+/// read.
+async fn whole(request: Request<Incoming>) -> Result<Request<Bytes>, Reply> {
+    let (head, body) = request.into_parts();
+    if body.size_hint().lower() > LONGEST_BODY as u64 {
+        return Err(refusal(StatusCode::PAYLOAD_TOO_LARGE));
+    }
+    match timeout(BODY_TIMEOUT, Limited::new(body, LONGEST_BODY).collect()).await {
+        Ok(Ok(body)) => Ok(Request::from_parts(head, body.to_bytes())),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            Err(refusal(StatusCode::PAYLOAD_TOO_LARGE))
+        }
+        Ok(Err(_)) => Err(refusal(StatusCode::BAD_REQUEST)),
+        Err(_) => Err(refusal(StatusCode::REQUEST_TIMEOUT)),
+    }
+}
+
+/// The last answer of a connection, since nobody knows where the next request begins.
+fn refusal(status: StatusCode) -> Reply {
+    let mut reply = reply(status, "text/plain; charset=utf-8", format!("{status}\n"));
+    reply
+        .headers_mut()
+        .insert(CONNECTION, HeaderValue::from_static("close"));
+    reply
 }
 
 /// An answer that no browser may take for something else than it says it is.

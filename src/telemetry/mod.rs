@@ -14,7 +14,7 @@ mod register;
 mod sync_families;
 mod watch_metrics;
 
-pub use http::{Reply, Room, not_found, reply, serve, serve_within};
+pub use http::{Reply, Room, not_found, reply, serve, serve_requests, serve_within};
 pub use kernel_counts::{KernelCounts, ReadCount};
 pub use listen::{ListenError, listen, listen_in_family, listen_retrying};
 pub use logging::{Color, Format, LogError, LogLevel, Options as LogOptions, install};

@@ -7,7 +7,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
-use super::{CONNECTIONS, HEAD_TIMEOUT, Room, not_found, reply, serve, serve_within};
+use super::{
+    CONNECTIONS, HEAD_TIMEOUT, LONGEST_BODY, LONGEST_HEAD, Room, not_found, reply, serve,
+    serve_within,
+};
 
 async fn all(mut stream: TcpStream) -> String {
     let mut text = String::new();
@@ -20,6 +23,20 @@ async fn get(address: std::net::SocketAddr, path: &str) -> String {
     let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     all(stream).await
+}
+
+/// Sends all of `request`, or as much as the server takes, and reads what it says to that.
+async fn say(address: std::net::SocketAddr, request: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let (mut incoming, mut outgoing) = stream.split();
+    let mut answer = Vec::new();
+    let written = outgoing.write_all(request.as_bytes());
+    let read = async {
+        // A reset after the answer is how the rest of a long request is refused.
+        let _ = incoming.read_to_end(&mut answer).await;
+    };
+    let (_, ()) = tokio::join!(written, read);
+    String::from_utf8(answer).unwrap()
 }
 
 /// Runs `test` beside a server of one page, and waits for the server to end.
@@ -120,4 +137,66 @@ async fn servers_may_share_their_room() {
         serve_within(room, second, page, stop.clone()),
         client
     );
+}
+
+#[tokio::test]
+async fn a_long_head_is_refused() {
+    with_server(|address, _| async move {
+        let head = |length| {
+            let cookie = "x".repeat(length);
+            format!(
+                "GET /page HTTP/1.1\r\nHost: x\r\nCookie: {cookie}\r\nConnection: close\r\n\r\n"
+            )
+        };
+        let fair = say(address, &head(LONGEST_HEAD / 2)).await;
+        assert!(fair.ends_with("hello"), "{fair}");
+        for length in [2 * LONGEST_HEAD, 1024 * 1024] {
+            let long = say(address, &head(length)).await;
+            assert!(
+                long.is_empty() || long.starts_with("HTTP/1.1 431 "),
+                "{length}: {long}"
+            );
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_long_body_is_refused_unread() {
+    with_server(|address, _| async move {
+        let put = |length: usize, body: &str| {
+            format!("PUT /page HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n{body}")
+        };
+        let close = "GET /page HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+        let fair = put(LONGEST_BODY, &"x".repeat(LONGEST_BODY)) + close;
+        let fair = say(address, &fair).await;
+        assert_eq!(fair.matches("200 OK").count(), 2, "{fair}");
+        // Answered although nothing of the body ever comes.
+        let long = say(address, &put(LONGEST_BODY + 1, "")).await;
+        assert!(long.starts_with("HTTP/1.1 413 "), "{long}");
+        assert!(long.contains("Connection: close\r\n"), "{long}");
+        let chunk = format!("{:x}\r\n{}\r\n", LONGEST_BODY, "x".repeat(LONGEST_BODY));
+        let endless = format!(
+            "PUT /page HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n{chunk}{chunk}"
+        );
+        let endless = say(address, &endless).await;
+        assert!(endless.starts_with("HTTP/1.1 413 "), "{endless}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_slow_body_is_cut_off() {
+    with_server(|address, _| async move {
+        let mut slow = TcpStream::connect(address).await.unwrap();
+        slow.write_all(b"PUT /page HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nx")
+            .await
+            .unwrap();
+        get(address, "/page").await;
+        tokio::time::pause();
+        let ended = tokio::time::timeout(HEAD_TIMEOUT * 2, all(slow)).await;
+        let ended = ended.unwrap();
+        assert!(ended.starts_with("HTTP/1.1 408 "), "{ended}");
+    })
+    .await;
 }
