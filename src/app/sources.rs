@@ -31,7 +31,7 @@ pub(super) async fn run(
     let outlet = Outlet::new(sink, Arc::clone(&node_name));
     match &config.source {
         Source::Cluster(options) => {
-            let server = api::connect(options).await?;
+            let server = api::connect_counted(options, &metrics.requests).await?;
             let follow = follow_cluster(&server, &node_name, outlet, metrics);
             match writer {
                 // The watches go first.

@@ -2,6 +2,7 @@
 //!
 //! Apart so that nothing else decides how a number is called or where a log line goes.
 
+mod build_info;
 mod http;
 mod kernel_counts;
 mod listen;
@@ -11,6 +12,7 @@ mod metrics_server;
 mod plain;
 mod process;
 mod register;
+mod requests;
 mod sync_families;
 mod watch_metrics;
 
@@ -22,4 +24,5 @@ pub use metrics::{Attempt, Policy, SyncMetrics};
 pub use metrics_server::MetricsPages;
 pub use process::ProcessCollector;
 pub use register::Metrics;
+pub use requests::{RequestMetrics, Sent};
 pub use watch_metrics::{HealthMetrics, WatchMetrics};

@@ -30,15 +30,40 @@ const VIRTUAL: (&str, &str) = (
     "process_virtual_memory_bytes",
     "Virtual memory size in bytes.",
 );
+const VIRTUAL_MAX: (&str, &str) = (
+    "process_virtual_memory_max_bytes",
+    "Maximum amount of virtual memory available in bytes.",
+);
+const RECEIVED: (&str, &str) = (
+    "process_network_receive_bytes_total",
+    "Number of bytes received by the process over the network.",
+);
+const SENT: (&str, &str) = (
+    "process_network_transmit_bytes_total",
+    "Number of bytes sent by the process over the network.",
+);
 const OPEN_FDS: (&str, &str) = ("process_open_fds", "Number of open file descriptors.");
 const MAX_FDS: (&str, &str) = (
     "process_max_fds",
     "Maximum number of open file descriptors.",
 );
-const START: (&str, &str) = (
+pub(super) const START: (&str, &str) = (
     "process_start_time_seconds",
     "Start time of the process since unix epoch in seconds.",
 );
+
+/// All of them, in the order in which they are collected.
+const ALL: [(&str, &str); 9] = [
+    CPU,
+    RESIDENT,
+    VIRTUAL,
+    VIRTUAL_MAX,
+    RECEIVED,
+    SENT,
+    OPEN_FDS,
+    MAX_FDS,
+    START,
+];
 
 /// Reads this process's use of the machine at each scrape. What cannot be read is left out.
 #[derive(Debug)]
@@ -51,7 +76,7 @@ pub struct ProcessCollector {
 impl ProcessCollector {
     /// Of this process.
     pub fn new() -> prometheus::Result<Self> {
-        let descs = [CPU, RESIDENT, VIRTUAL, OPEN_FDS, MAX_FDS, START].map(|(name, help)| {
+        let descs = ALL.map(|(name, help)| {
             Desc::new(name.to_owned(), help.to_owned(), Vec::new(), HashMap::new())
         });
         Ok(Self {
@@ -68,12 +93,17 @@ impl Collector for ProcessCollector {
 
     fn collect(&self) -> Vec<MetricFamily> {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        // Of the network namespace, which is the node's: Go's client library counts the same.
+        let net = std::fs::read_to_string("/proc/self/net/netstat").unwrap_or_default();
         [
             cpu_seconds().map(|value| counter(CPU, value)),
             kilobytes(&status, "VmRSS:").map(|value| gauge(RESIDENT, value)),
             kilobytes(&status, "VmSize:").map(|value| gauge(VIRTUAL, value)),
+            limit(Resource::RLIMIT_AS).map(|value| gauge(VIRTUAL_MAX, value)),
+            ip_extension(&net, "InOctets").map(|value| counter(RECEIVED, value)),
+            ip_extension(&net, "OutOctets").map(|value| counter(SENT, value)),
             open_fds().map(|value| gauge(OPEN_FDS, value)),
-            max_fds().map(|value| gauge(MAX_FDS, value)),
+            limit(Resource::RLIMIT_NOFILE).map(|value| gauge(MAX_FDS, value)),
             self.start.map(|value| gauge(START, value)),
         ]
         .into_iter()
@@ -101,13 +131,24 @@ fn open_fds() -> Option<f64> {
     u32::try_from(open.saturating_sub(1)).ok().map(f64::from)
 }
 
+/// What this process may have; if that is unlimited, the greatest number.
 #[expect(clippy::cast_precision_loss, reason = "limits are small or unlimited")]
-fn max_fds() -> Option<f64> {
-    let (soft, _) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
+fn limit(of: Resource) -> Option<f64> {
+    let (soft, _) = getrlimit(of).ok()?;
     Some(soft as f64)
 }
 
-fn start_time() -> Option<f64> {
+/// A number of the lines `IpExt:`, the first of which has names.
+fn ip_extension(netstat: &str, name: &str) -> Option<f64> {
+    let mut lines = netstat
+        .lines()
+        .filter_map(|line| line.strip_prefix("IpExt:"));
+    let column = lines.next()?.split_whitespace().position(|n| n == name)?;
+    lines.next()?.split_whitespace().nth(column)?.parse().ok()
+}
+
+/// When this process began, in seconds since 1970.
+pub(super) fn start_time() -> Option<f64> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
     // The program name may hold spaces and parentheses; the fields begin after the last one.
     let (_, fields) = stat.rsplit_once(") ")?;
@@ -153,9 +194,16 @@ mod tests {
     fn everything_can_be_read() {
         let families = ProcessCollector::new().unwrap().collect();
         let names: Vec<_> = families.iter().map(MetricFamily::name).collect();
-        let all = [CPU, RESIDENT, VIRTUAL, OPEN_FDS, MAX_FDS, START].map(|(name, _)| name);
-        assert_eq!(names, all);
+        assert_eq!(names, ALL.map(|(name, _)| name));
         // After 2020 and before 2100.
         assert!((1.57e9..4.1e9).contains(&start_time().unwrap()));
+    }
+
+    #[test]
+    fn network_counters_are_found_by_their_names() {
+        let text = "TcpExt: InOctets\nTcpExt: 1\nIpExt: InNoRoutes InOctets\nIpExt: 2 3\n";
+        assert_eq!(ip_extension(text, "InOctets"), Some(3.0));
+        assert_eq!(ip_extension(text, "OutOctets"), None);
+        assert_eq!(ip_extension("", "InOctets"), None);
     }
 }

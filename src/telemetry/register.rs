@@ -9,6 +9,7 @@ use prometheus::{
     Registry, Result,
 };
 
+use super::build_info;
 use super::{HealthMetrics, ProcessCollector, SyncMetrics, WatchMetrics};
 
 /// All metrics of the process. Clones share their values.
@@ -37,6 +38,7 @@ impl Metrics {
         own.gauges("build_info", "Always 1, labeled by version", &["version"])?
             .with_label_values(&[env!("CARGO_PKG_VERSION")])
             .set(1);
+        build_info::register(&registry)?;
         Ok(Self {
             sync: SyncMetrics::register(&registry)?,
             health: HealthMetrics::register(&registry)?,
@@ -59,6 +61,24 @@ impl<'a> Names<'a> {
         Self {
             registry,
             prefix: "kubeproxy",
+            stability: "[ALPHA] ",
+        }
+    }
+
+    /// What all programs of Kubernetes have.
+    pub(super) const fn kubernetes(registry: &'a Registry) -> Self {
+        Self {
+            registry,
+            prefix: "kubernetes",
+            stability: "[ALPHA] ",
+        }
+    }
+
+    /// Of requests to the API server.
+    pub(super) const fn rest_client(registry: &'a Registry) -> Self {
+        Self {
+            registry,
+            prefix: "rest_client",
             stability: "[ALPHA] ",
         }
     }
@@ -102,11 +122,11 @@ impl<'a> Names<'a> {
         &self,
         name: &str,
         help: &str,
-        label: &str,
+        labels: &[&str],
         buckets: Vec<f64>,
     ) -> Result<HistogramVec> {
         let opts = HistogramOpts::from(self.opts(name, help)).buckets(buckets);
-        self.add(HistogramVec::new(opts, &[label])?)
+        self.add(HistogramVec::new(opts, labels)?)
     }
 
     fn opts(&self, name: &str, help: &str) -> Opts {

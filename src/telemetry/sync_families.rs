@@ -32,7 +32,7 @@ impl Timings {
     pub(super) fn register(registry: &Registry) -> Result<Self> {
         let up = Names::upstream(registry);
         let pace = exponential_buckets(0.001, 2.0, 15)?;
-        let timed = |name, help| up.histograms(name, help, "ip_family", pace.clone());
+        let timed = |name, help| up.histograms(name, help, FAMILY, pace.clone());
         Ok(Self {
             all: timed(
                 "sync_proxy_rules_duration_seconds",
@@ -49,7 +49,7 @@ impl Timings {
             programming: up.histograms(
                 "network_programming_duration_seconds",
                 "Time from a change of endpoints in the cluster to rules in the kernel",
-                "ip_family",
+                FAMILY,
                 programming_buckets(),
             )?,
             conntrack: timed(
@@ -169,7 +169,7 @@ impl Restores {
             payload_bytes: own.histograms(
                 "restore_payload_bytes",
                 "Size of the text given to iptables-restore",
-                "scope",
+                &["scope"],
                 exponential_buckets(256.0, 4.0, 11)?,
             )?,
             lock_wait: own.add(GenericCounterVec::new(waits, FAMILY)?)?,

@@ -4,12 +4,15 @@
 
 use prometheus::{IntCounterVec, Registry, Result};
 
+use super::RequestMetrics;
 use super::register::Names;
 
 /// The metrics of the watches. Clones share their values. A kind is an object kind, as
 /// `Service`.
 #[derive(Debug, Clone)]
 pub struct WatchMetrics {
+    /// Of the requests that they are made of.
+    pub requests: RequestMetrics,
     errors: IntCounterVec,
     undecodable: IntCounterVec,
 }
@@ -18,6 +21,7 @@ impl WatchMetrics {
     pub(super) fn register(registry: &Registry) -> Result<Self> {
         let own = Names::own(registry);
         Ok(Self {
+            requests: RequestMetrics::register(registry)?,
             errors: own.counters(
                 "watch_errors_total",
                 "Lists and watches that ended with an error",

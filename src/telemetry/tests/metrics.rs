@@ -8,6 +8,9 @@ use super::super::{KernelCounts, Metrics};
 use super::{Attempt, Policy};
 use crate::net::IpFamily;
 
+/// What kube-proxy v1.36.3 served, of one family, without the values.
+const SERVED: &str = include_str!("../../../tests/golden/upstream/metrics.txt");
+
 /// Every metric used once.
 fn used() -> Metrics {
     let metrics = Metrics::new().unwrap();
@@ -31,6 +34,9 @@ fn used() -> Metrics {
     metrics.health.livez("503");
     metrics.watch.failed("Service");
     metrics.watch.undecodable("Node");
+    let request = http::Request::post("https://10.0.0.1/api/v1/events");
+    let sent = metrics.watch.requests.sent(&request.body(()).unwrap());
+    sent.answered(http::StatusCode::CREATED);
     let counts = KernelCounts::new(|| Some(12), || Some(34)).unwrap();
     metrics.registry.register(Box::new(counts)).unwrap();
     metrics
@@ -40,6 +46,52 @@ fn text() -> String {
     TextEncoder::new()
         .encode_to_string(&used().registry.gather())
         .unwrap()
+}
+
+/// The name of a series, the names of its labels, and the limit of a bucket.
+fn series(line: &str) -> (String, Vec<String>) {
+    let (name, labels) = line.split_once('{').unwrap_or((line, ""));
+    let name = name.split(' ').next().unwrap_or_default();
+    let labels = labels.split_once('}').map_or("", |(labels, _)| labels);
+    let labels = labels.split(',').filter(|label| !label.is_empty());
+    let mut labels: Vec<_> = labels
+        .map(|label| match label.split_once('=') {
+            Some((key, _)) if key != "le" => key.to_owned(),
+            _ => label.to_owned(),
+        })
+        .collect();
+    labels.sort();
+    (name.to_owned(), labels)
+}
+
+#[test]
+fn types_labels_and_buckets_are_upstream_s() {
+    let text = text();
+    let types: Vec<_> = text
+        .lines()
+        .filter(|line| line.starts_with("# TYPE "))
+        .collect();
+    let ours: Vec<_> = text
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(series)
+        .collect();
+    let mut families = Vec::new();
+    for line in SERVED.lines() {
+        if let Some(family) = line.strip_prefix("# TYPE ") {
+            assert!(types.contains(&line), "{line}");
+            families.push(family.split(' ').next().unwrap());
+        } else {
+            assert!(ours.contains(&series(line)), "{line}");
+        }
+    }
+    assert!(families.len() > 30, "{families:?}");
+    // Nothing besides, either: no bucket and no label.
+    let served: Vec<_> = SERVED.lines().map(series).collect();
+    for one in &ours {
+        let is_upstream_s = families.iter().any(|family| one.0.starts_with(family));
+        assert!(!is_upstream_s || served.contains(one), "{one:?}");
+    }
 }
 
 /// Name and type of what kube-proxy has in iptables mode.
@@ -111,11 +163,32 @@ fn samples_are_spelled_as_dashboards_ask_for_them() {
         "deltaproxy_watch_errors_total{kind=\"Service\"} 1",
         "deltaproxy_undecodable_objects_total{kind=\"Node\"} 1",
         "deltaproxy_build_info{version=\"0.1.0\"} 1",
+        "rest_client_requests_total{code=\"201\",host=\"10.0.0.1\",method=\"POST\"} 1",
     ] {
         assert!(
             text.lines().any(|found| found == line),
             "{line} not in\n{text}"
         );
+    }
+}
+
+/// What alerts compare between the components of a cluster.
+#[test]
+fn the_version_is_that_of_the_kube_proxy_it_stands_in_for() {
+    let text = text();
+    let mut lines = text.lines();
+    let info = lines
+        .find(|line| line.starts_with("kubernetes_build_info{"))
+        .unwrap();
+    for label in [
+        "major=\"1\"",
+        "minor=\"36\"",
+        "git_version=\"v1.36.3+deltaproxy-0.1.0\"",
+        "compiler=\"rustc\"",
+        "go_version=\"\"",
+        "platform=\"linux/",
+    ] {
+        assert!(info.contains(label), "{label} not in {info}");
     }
 }
 

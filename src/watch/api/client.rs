@@ -16,6 +16,7 @@ use kube::{Client, Config};
 use super::encoding::Encoding;
 use super::opening::{Opening, Turn};
 use super::transport;
+use crate::telemetry::RequestMetrics;
 
 /// Where to find the API server. Any combination is legal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -103,6 +104,21 @@ pub enum ConnectError {
 /// Without a kubeconfig and without an address, the service account of the Pod is used, as
 /// upstream does; no other file is ever guessed.
 pub async fn connect(options: &ApiOptions) -> Result<ApiServer, ConnectError> {
+    prepare(options, None).await
+}
+
+/// The same, with every request counted and timed.
+pub async fn connect_counted(
+    options: &ApiOptions,
+    metrics: &RequestMetrics,
+) -> Result<ApiServer, ConnectError> {
+    prepare(options, Some(metrics)).await
+}
+
+async fn prepare(
+    options: &ApiOptions,
+    metrics: Option<&RequestMetrics>,
+) -> Result<ApiServer, ConnectError> {
     let mut config = match (&options.kubeconfig, &options.master) {
         (Some(path), master) => from_kubeconfig(path, master.as_deref()).await?,
         (None, Some(master)) => Config::new(address(master)?),
@@ -115,7 +131,7 @@ pub async fn connect(options: &ApiOptions) -> Result<ApiServer, ConnectError> {
     if config.proxy_url.is_some() {
         tracing::warn!(server = %address, "proxies are not supported: connecting directly");
     }
-    match transport::client(config) {
+    match transport::client(config, metrics) {
         Ok(client) => Ok(ApiServer::new(client, address, options.encoding)),
         Err(source) => Err(ConnectError::Credentials { address, source }),
     }

@@ -15,6 +15,7 @@
 mod answer;
 mod backoff;
 mod client;
+mod counted;
 mod dice;
 mod encoding;
 mod envelope;
@@ -39,7 +40,7 @@ mod transport;
 mod watch;
 mod write;
 
-pub use client::{ApiOptions, ApiServer, ConnectError, connect};
+pub use client::{ApiOptions, ApiServer, ConnectError, connect, connect_counted};
 pub use dice::roll;
 pub use encoding::Encoding;
 pub use error::ApiError;

@@ -20,6 +20,9 @@ use kube::client::{Body, ConfigExt};
 use kube::{Client, Config};
 use tower::{BoxError, ServiceBuilder};
 
+use super::counted::CountLayer;
+use crate::telemetry::RequestMetrics;
+
 /// Client-go's numbers: a ping after 30 s without a frame, and 15 s for its answer.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
@@ -42,7 +45,10 @@ const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
 
 /// Builds the client. Nothing is retried below it, so that every failure is seen and counted.
-pub(super) fn client(mut config: Config) -> Result<Client, Box<dyn Error + Send + Sync>> {
+pub(super) fn client(
+    mut config: Config,
+    metrics: Option<&RequestMetrics>,
+) -> Result<Client, Box<dyn Error + Send + Sync>> {
     config.default_retry = false;
     let agent = concat!("deltaproxy/", env!("CARGO_PKG_VERSION"));
     config
@@ -61,6 +67,7 @@ pub(super) fn client(mut config: Config) -> Result<Client, Box<dyn Error + Send 
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
+        .option_layer(metrics.cloned().map(CountLayer))
         .map_err(BoxError::from)
         .service(hyper);
     Ok(Client::new(service, config.default_namespace))
