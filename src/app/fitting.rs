@@ -49,7 +49,7 @@ pub(super) fn findings(
     let serving = config.serving;
     let addresses = [
         ("healthzBindAddress", serving.healthz),
-        ("metricsBindAddress", Some(serving.metrics)),
+        ("metricsBindAddress", serving.metrics),
     ];
     findings.extend(addresses.into_iter().filter_map(|(name, address)| {
         let address = address?;

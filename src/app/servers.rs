@@ -47,12 +47,13 @@ pub(super) async fn run(
     };
     let metrics_pages = MetricsPages {
         registry: metrics.registry.clone(),
-        configz: None,
+        configz: Some(config.configuration.to_configz().into()),
     };
     let Serving {
         metrics,
         healthz,
         taken,
+        ..
     } = config.serving;
     let health = async {
         let Some(address) = healthz else {
@@ -69,7 +70,10 @@ pub(super) async fn run(
         anyhow::Ok(())
     };
     let metrics = async {
-        let listener = listener(metrics, "metrics", taken, stop)
+        let Some(address) = metrics else {
+            return Ok(());
+        };
+        let listener = listener(address, "metrics", taken, stop)
             .await
             .inspect_err(|error| {
                 checks

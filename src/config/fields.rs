@@ -71,7 +71,7 @@ pub(super) const FIELDS: &[Field] = &[
     used("healthzBindAddress", "healthz-bind-address"),
     used("metricsBindAddress", "metrics-bind-address"),
     used("bindAddressHardFail", "bind-address-hard-fail"),
-    unused("enableProfiling", "profiling"),
+    used("enableProfiling", "profiling"),
     unused(
         "showHiddenMetricsForVersion",
         "show-hidden-metrics-for-version",

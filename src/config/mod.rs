@@ -16,6 +16,7 @@ pub mod environment;
 mod feature_gates;
 mod fields;
 mod flags;
+mod flagz;
 mod go;
 mod kube_proxy;
 mod notes;
@@ -38,7 +39,8 @@ pub use flags::{FamilyArg, OriginArgs, RenderArgs, RulesArgs, RunArgs, SourceArg
 pub use flags::{NamesArg, NamesArgs};
 pub use resolve::{desired, in_vain, run};
 pub use resolved::{
-    Config, ConfigFile, LoggingFormat, NodeSettings, RenderConfig, Serving, Source, Taken,
+    Config, ConfigFile, LoggingFormat, NodeSettings, Profiling, RenderConfig, Serving, Source,
+    Taken,
 };
 pub use validate::{Problem, Unusable};
 

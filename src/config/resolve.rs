@@ -8,9 +8,12 @@
 use super::FULL_SYNC_PERIOD;
 use super::feature_gates::EXTERNAL_IPS;
 use super::flags::{RulesArgs, RunArgs, SourceArgs};
+use super::flagz;
 use super::kube_proxy::{self, ClientConnection, KubeProxyConfiguration};
 use super::notes;
-use super::resolved::{Config, ConfigFile, NodeSettings, RenderConfig, Serving, Source, Taken};
+use super::resolved::{
+    Config, ConfigFile, NodeSettings, Profiling, RenderConfig, Serving, Source, Taken,
+};
 use super::validate::{self, Problems, Unusable};
 use crate::host::BackendChoice;
 use crate::net::{IpFamily, PerFamily};
@@ -144,19 +147,26 @@ fn check(
         },
         file: None,
         configuration,
+        flags: flagz::values(args),
         notes: Vec::new(),
     })
 }
 
 fn serving(configuration: &KubeProxyConfiguration, problems: &mut Problems) -> Option<Serving> {
-    let metrics = validate::metrics_address(configuration, problems);
-    let healthz = match configuration.healthz_bind_address.as_str() {
-        "" => Some(None),
-        text => validate::serving_address("healthzBindAddress", text, problems).map(Some),
+    let mut at = |path, text: &str| match text {
+        "" | "off" => Some(None),
+        text => validate::serving_address(path, text, problems).map(Some),
     };
+    let metrics = at("metricsBindAddress", &configuration.metrics_bind_address);
+    let healthz = at("healthzBindAddress", &configuration.healthz_bind_address);
     Some(Serving {
         metrics: metrics?,
         healthz: healthz?,
+        profiling: if configuration.enable_profiling {
+            Profiling::On
+        } else {
+            Profiling::Off
+        },
         taken: if configuration.bind_address_hard_fail {
             Taken::Fatal
         } else {

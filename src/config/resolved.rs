@@ -2,6 +2,7 @@
 //!
 //! Apart from how they come about, because most readers only want to know what there is.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -74,6 +75,8 @@ pub struct Config {
     pub file: Option<ConfigFile>,
     /// The same in kube-proxy's words.
     pub configuration: KubeProxyConfiguration,
+    /// The flags of the command line and their values, given or not.
+    pub flags: BTreeMap<String, String>,
     /// What the operator should know about flags and file, one line each.
     pub notes: Vec<String>,
 }
@@ -81,12 +84,23 @@ pub struct Config {
 /// Where pages are served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Serving {
-    /// Metrics.
-    pub metrics: SocketAddr,
+    /// Metrics; `None`: nowhere.
+    pub metrics: Option<SocketAddr>,
     /// Health; `None`: nowhere.
     pub healthz: Option<SocketAddr>,
     /// If an address is taken.
     pub taken: Taken,
+    /// What is served beside metrics.
+    pub profiling: Profiling,
+}
+
+/// Whether pages are served that change the process or slow it down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Profiling {
+    /// They are not.
+    Off,
+    /// `--profiling`.
+    On,
 }
 
 /// What to do about an address that cannot be listened on.

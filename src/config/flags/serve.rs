@@ -16,18 +16,24 @@ use crate::config::kube_proxy::{
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Observability")]
 pub struct ServeArgs {
-    /// Where Prometheus finds /metrics [default: 127.0.0.1:10249]
+    /// Where Prometheus finds /metrics; `off` or nothing for nowhere [default: 127.0.0.1:10249]
     #[arg(long, value_name = "IP[:PORT]")]
     pub metrics_bind_address: Option<String>,
-    /// Where load balancers and probes find /healthz and /livez [default: 0.0.0.0:10256]
+    /// Where load balancers and probes find /healthz and /livez; `off` or nothing for nowhere
+    /// [default: 0.0.0.0:10256]
     #[arg(long, value_name = "IP[:PORT]")]
     pub healthz_bind_address: Option<String>,
+    /// Serve /debug/flags/v beside metrics, which changes -v while running, and what to say instead of
+    /// Go's profiles [default: false]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", action = ArgAction::Set, value_parser = go::bool)]
+    pub profiling: Option<bool>,
     /// End if one of these addresses cannot be listened on, instead of trying again
     /// [default: false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = ArgAction::Set, value_parser = go::bool)]
     pub bind_address_hard_fail: Option<bool>,
-    /// Old: the port of a --metrics-bind-address without one
+    /// Old: the port of a --metrics-bind-address without one; 0 serves no metrics
     #[arg(long, value_name = "PORT", hide = true)]
     pub metrics_port: Option<u16>,
     /// Old: the port of a --healthz-bind-address without one; 0 serves no health
@@ -47,6 +53,7 @@ impl ServeArgs {
             self.healthz_bind_address.as_deref(),
             self.healthz_port.unwrap_or(HEALTHZ_PORT),
         );
+        set(&mut to.enable_profiling, self.profiling.as_ref());
         set(
             &mut to.bind_address_hard_fail,
             self.bind_address_hard_fail.as_ref(),
@@ -54,12 +61,15 @@ impl ServeArgs {
     }
 }
 
-/// A port alone does nothing, unless it is 0: then there is no address. An address that is empty
-/// does nothing, either.
+/// A port alone does nothing, unless it is 0: then there is no address, and neither if that is
+/// empty.
 ///
 /// Upstream: `cmd/kube-proxy/app/options.go`, `addressFromDeprecatedFlags` (v1.36)
+///
+/// Differs from upstream: its help says of an empty address that it disables the server, but there
+/// it takes the default, and without metrics it ends with an error.
 fn address(field: &mut String, flag: Option<&str>, port: u16) {
-    if let Some(given) = flag.filter(|given| !given.is_empty()) {
+    if let Some(given) = flag {
         given.clone_into(field);
     }
     if port == 0 {

@@ -91,10 +91,6 @@ pub struct UnusedArgs {
     /// How often everything is looked at again though it did not change; it is not
     #[arg(long, value_name = "DURATION")]
     pub config_sync_period: Option<GoDuration>,
-    /// Serve Go's profiles; there are none
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", action = ArgAction::Set, value_parser = go::bool)]
-    pub profiling: Option<bool>,
     /// Serve metrics that the version before still had; there are none
     #[arg(long, value_name = "VERSION")]
     pub show_hidden_metrics_for_version: Option<String>,
@@ -112,7 +108,6 @@ impl UnusedArgs {
         set(&mut client.qps, self.kube_api_qps.as_ref());
         set(&mut client.burst, self.kube_api_burst.as_ref());
         set(&mut to.config_sync_period, self.config_sync_period.as_ref());
-        set(&mut to.enable_profiling, self.profiling.as_ref());
         set(
             &mut to.show_hidden_metrics_for_version,
             self.show_hidden_metrics_for_version.as_ref(),

@@ -56,6 +56,17 @@ fn every_flag_is_in_the_table_once() {
     assert_eq!(flags, listed);
 }
 
+#[test]
+fn every_flag_is_shown_by_flagz() {
+    let mut program = Cli::command();
+    program.build();
+    let run = program.find_subcommand("run").unwrap();
+    let shown = configured("").unwrap().flags;
+    for flag in run.get_arguments().filter_map(|arg| arg.get_long()) {
+        assert!(shown.contains_key(flag), "--{flag}");
+    }
+}
+
 /// What has no effect stands under a heading that says so.
 #[test]
 fn help_tells_what_has_no_effect() {

@@ -63,13 +63,13 @@ fn the_file_of_kind_loads() {
         config.node.conntrack.tcp_established_timeout,
         Duration::ZERO
     );
-    assert_eq!(config.serving.metrics.to_string(), "[::1]:10249");
+    assert_eq!(config.serving.metrics.unwrap().to_string(), "[::1]:10249");
 }
 
 #[test]
 fn the_file_of_eks_loads_without_its_old_field() {
     let config = with_text("--v=2 --hostname-override=ip-10-0-0-1", EKS).unwrap();
-    assert_eq!(config.serving.metrics.to_string(), "0.0.0.0:10249");
+    assert_eq!(config.serving.metrics.unwrap().to_string(), "0.0.0.0:10249");
     assert_eq!(config.node.oom_score_adj, -998);
     assert_eq!(config.verbosity, 2);
     assert_eq!(
@@ -295,5 +295,5 @@ fn addresses_in_files_may_lack_their_port() {
         config.serving.healthz.unwrap().to_string(),
         "10.0.0.1:10256"
     );
-    assert_eq!(config.serving.metrics.to_string(), "[::1]:10249");
+    assert_eq!(config.serving.metrics.unwrap().to_string(), "[::1]:10249");
 }

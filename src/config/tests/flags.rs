@@ -136,18 +136,9 @@ fn values_of_other_types_are_refused() {
 
 #[test]
 fn old_ports_go_with_addresses_that_have_none() {
-    let served = |flags: &str| {
-        let serving = configured(flags).unwrap().serving;
-        let healthz = serving.healthz.map(|address| address.to_string());
-        (serving.metrics.to_string(), healthz.unwrap_or_default())
-    };
     let both = |metrics: &str, healthz: &str| (metrics.to_owned(), healthz.to_owned());
     let defaults = both("127.0.0.1:10249", "0.0.0.0:10256");
     assert_eq!(served("--healthz-port=1 --metrics-port=2"), defaults);
-    assert_eq!(
-        served("--healthz-bind-address= --metrics-bind-address="),
-        defaults
-    );
     assert_eq!(
         served(
             "--healthz-port=1 --healthz-bind-address=::1 --metrics-port=2 --metrics-bind-address=0.0.0.0"
@@ -158,21 +149,43 @@ fn old_ports_go_with_addresses_that_have_none() {
         served("--healthz-port=1 --healthz-bind-address=[::1]:3"),
         both("127.0.0.1:10249", "[::1]:3")
     );
-    assert_eq!(served("--healthz-port=0"), both("127.0.0.1:10249", ""));
-    let error = configured("--metrics-port=0").unwrap_err();
-    assert_eq!(
-        error,
-        "--metrics-port: metrics cannot be turned off; leave it out"
-    );
+}
+
+#[test]
+fn servers_can_be_switched_off() {
+    for flags in [
+        "--healthz-port=0 --metrics-port=0",
+        "--healthz-bind-address= --metrics-bind-address=",
+        "--healthz-bind-address=off --metrics-bind-address=off",
+        "--healthz-bind-address=off --healthz-port=1 --metrics-bind-address=::1 --metrics-port=0",
+    ] {
+        assert_eq!(served(flags), (String::new(), String::new()), "{flags}");
+    }
+    let serving = loaded("metricsBindAddress: \"off\"\nhealthzBindAddress: \"off\"").serving;
+    assert_eq!((serving.metrics, serving.healthz), (None, None));
+    // kubeadm writes this for the defaults.
+    let serving = loaded("metricsBindAddress: \"\"\nhealthzBindAddress: \"\"").serving;
+    assert!(serving.metrics.is_some() && serving.healthz.is_some());
+}
+
+/// Where metrics and health are served; nothing for nowhere.
+fn served(flags: &str) -> (String, String) {
+    let serving = configured(flags).unwrap().serving;
+    let [metrics, healthz] = [serving.metrics, serving.healthz].map(|address| {
+        address
+            .map(|address| address.to_string())
+            .unwrap_or_default()
+    });
+    (metrics, healthz)
 }
 
 /// Only a file makes the other addresses follow.
 #[test]
 fn an_ipv6_bind_address_leaves_the_other_addresses_alone() {
     let serving = configured("--bind-address=fd00::1").unwrap().serving;
-    assert_eq!(serving.metrics.to_string(), "127.0.0.1:10249");
+    assert_eq!(serving.metrics.unwrap().to_string(), "127.0.0.1:10249");
     let serving = loaded("bindAddress: fd00::1").serving;
-    assert_eq!(serving.metrics.to_string(), "[::1]:10249");
+    assert_eq!(serving.metrics.unwrap().to_string(), "[::1]:10249");
     assert_eq!(serving.healthz.unwrap().to_string(), "[::]:10256");
 }
 
@@ -186,9 +199,9 @@ fn what_has_no_effect_is_said_in_one_line() {
     let defaults = "--oom-score-adj=-999 --boot-id-file=/proc/sys/kernel/random/boot_id";
     assert_eq!(notes(defaults), Vec::<String>::new());
     assert_eq!(
-        notes("--oom-score-adj=0 --ipvs-scheduler=rr --profiling --machine-id-file=x"),
+        notes("--oom-score-adj=0 --ipvs-scheduler=rr --kube-api-qps=7 --machine-id-file=x"),
         ["set, but without effect in this version: \
-          `--profiling`, `--ipvs-scheduler`, `--machine-id-file`"]
+          `--kube-api-qps`, `--ipvs-scheduler`, `--machine-id-file`"]
     );
 }
 

@@ -144,7 +144,7 @@ fn networks_and_addresses() {
         "nodePortAddresses: `primary` cannot be mixed with networks",
     );
     file("bindAddress: '[::]'", "bindAddress: `[::]` is no address");
-    let hint = "is no address; write one like `127.0.0.1:1234` or `[::1]:1234`";
+    let hint = "is no address; write one like `127.0.0.1:1234` or `[::1]:1234`, or `off`";
     file(
         "metricsBindAddress: here:1",
         &format!("metricsBindAddress: `here:1` {hint}"),

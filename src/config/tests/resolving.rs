@@ -29,7 +29,10 @@ fn without_flags_everything_is_as_kube_proxy_has_it() {
     assert_eq!(config.sync_period, Duration::from_secs(30));
     assert_eq!(config.pacer.longest_retry, Duration::from_secs(30));
     assert_eq!(config.pacer.gap, Gap::ByCost);
-    assert_eq!(config.serving.metrics.to_string(), "127.0.0.1:10249");
+    assert_eq!(
+        config.serving.metrics.unwrap().to_string(),
+        "127.0.0.1:10249"
+    );
     assert_eq!(config.serving.healthz.unwrap().to_string(), "0.0.0.0:10256");
     assert_eq!(config.shape, PartialRestore::ChangedChains);
     assert!(!config.is_dry_run);
@@ -163,7 +166,7 @@ fn addresses_may_lack_their_port() {
     let served = |flags: &str| {
         let config = good(flags);
         (
-            config.serving.metrics.to_string(),
+            config.serving.metrics.unwrap().to_string(),
             config.serving.healthz.unwrap().to_string(),
         )
     };

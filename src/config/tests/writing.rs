@@ -21,6 +21,7 @@ fn what_is_written_is_read_as_the_same() {
         "--v=4 --vmodule=a*=1 --ipvs-exclude-cidrs=10.0.0.0/8 --ipvs-strict-arp",
         "--bind-address=fd00::1 --metrics-bind-address=:: --oom-score-adj=0",
         "--feature-gates=AllAlpha=true --log-json-info-buffer-size=64Ki --log-text-split-stream",
+        "--metrics-bind-address=off --healthz-bind-address=off",
         "--iptables-localhost-nodeports=false --iptables-masquerade-bit=0 --masquerade-all",
     ] {
         let typed = configured(flags).unwrap();
@@ -42,4 +43,71 @@ fn no_gap_at_all_can_only_be_a_flag() {
     let typed = configured("--iptables-min-sync-period=0").unwrap();
     let read = with_text("", &typed.configuration.to_yaml()).unwrap();
     assert_ne!(read.pacer.gap, typed.pacer.gap);
+}
+
+/// What kube-proxy v1.36 answered, read as a file and shown again.
+#[test]
+fn configz_is_kube_proxy_s() {
+    let answer = include_str!("../../../tests/golden/upstream/configz.json");
+    let tree: Value = serde_json::from_str(answer).unwrap();
+    let file = tree["kubeproxy.config.k8s.io"].to_string();
+    let read = with_text("", &file).unwrap();
+    assert_eq!(read.configuration.to_configz(), answer);
+}
+
+/// What kube-proxy v1.36 answered to the same flags, but for those that are not the same.
+#[test]
+fn flagz_is_kube_proxy_s() {
+    let answer = include_str!("../../../tests/golden/upstream/flagz.txt");
+    let args = [
+        "deltaproxy",
+        "run",
+        "--config=cfg.yaml",
+        "-v=2",
+        "--hostname-override= N1 ",
+    ];
+    let Command::Run(args) = Cli::parse_from(args).command else {
+        panic!("not `run`");
+    };
+    let file = ConfigFile {
+        path: "cfg.yaml".into(),
+        text: HEADER.to_owned(),
+    };
+    let flags = run(&args, Some(&file), "n").unwrap().flags;
+    let pairs = answer
+        .lines()
+        .skip(3)
+        .map(|line| line.split_once(':').unwrap());
+    for (name, value) in pairs {
+        let ours = flags.get(name).map(String::as_str);
+        match name {
+            // By cost.
+            "iptables-min-sync-period" => assert_eq!(ours, Some("0s")),
+            _ => assert_eq!(ours, Some(value), "{name}"),
+        }
+    }
+}
+
+#[test]
+fn flagz_shows_what_was_typed() {
+    let flags = configured(
+        "--feature-gates=AllBeta=false,AllAlpha=true --nodeport-addresses=10.0.0.0/8,fd00::/8 \
+         --vmodule=a*=1 --manifests=x --partial-restore=kep-3453 --healthz-bind-address=::1 \
+         --metrics-port=0 --ipvs-sync-period=90s --log-text-split-stream",
+    );
+    let flags = flags.unwrap().flags;
+    for (name, value) in [
+        ("feature-gates", "AllAlpha=true,AllBeta=false"),
+        ("nodeport-addresses", "[10.0.0.0/8,fd00::/8]"),
+        ("vmodule", "a*=1"),
+        ("manifests", "x"),
+        ("partial-restore", "kep-3453"),
+        ("healthz-bind-address", "::1"),
+        ("metrics-bind-address", ""),
+        ("metrics-port", "0"),
+        ("ipvs-sync-period", "1m30s"),
+        ("log-text-split-stream", "true"),
+    ] {
+        assert_eq!(flags[name], value, "{name}");
+    }
 }

@@ -16,8 +16,6 @@ mod problems;
 pub(super) use limits::{burst, conntrack, gates, hidden_metrics, masquerade_bit, mode};
 pub(super) use limits::{oom_score_adj, periods};
 pub(super) use logging::logging;
-pub(super) use network::{
-    bind_address, local_mode, metrics_address, node_ports, pair, serving_address,
-};
+pub(super) use network::{bind_address, local_mode, node_ports, pair, serving_address};
 pub(super) use problems::Problems;
 pub use problems::{Problem, Unusable};

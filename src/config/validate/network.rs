@@ -112,19 +112,6 @@ pub(in crate::config) fn bind_address(
     problems.keep("bindAddress", ip)
 }
 
-/// Where metrics are served.
-pub(in crate::config) fn metrics_address(
-    configuration: &KubeProxyConfiguration,
-    problems: &mut Problems,
-) -> Option<SocketAddr> {
-    let text = &configuration.metrics_bind_address;
-    if text.is_empty() {
-        problems.add_flag("metrics-port", "metrics cannot be turned off; leave it out");
-        return None;
-    }
-    serving_address("metricsBindAddress", text, problems)
-}
-
 /// An address and its port.
 pub(in crate::config) fn serving_address(
     path: &str,
@@ -133,7 +120,7 @@ pub(in crate::config) fn serving_address(
 ) -> Option<SocketAddr> {
     let address = text.parse().ok();
     let address = address.filter(|address: &SocketAddr| address.port() != 0);
-    let hint = "write one like `127.0.0.1:1234` or `[::1]:1234`";
+    let hint = "write one like `127.0.0.1:1234` or `[::1]:1234`, or `off`";
     problems.keep(
         path,
         address.ok_or_else(|| format!("`{text}` is no address; {hint}")),
