@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::config::Config;
+use crate::telemetry::LogLevel;
 use ending::Ending;
 pub use setup::init;
 
@@ -27,31 +28,28 @@ const GRACE: Duration = Duration::from_secs(20);
 
 /// Runs until SIGTERM or SIGINT, or until the configuration file changes. The rules stay in the
 /// kernel.
-pub fn run(config: &Config) -> anyhow::Result<()> {
+pub fn run(config: &Config, log: LogLevel) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let result = runtime.block_on(daemon(config));
+    let result = runtime.block_on(daemon(config, log));
     // A thread that reads manifests may sit in a read that never returns.
     runtime.shutdown_background();
     result
 }
 
-async fn daemon(config: &Config) -> anyhow::Result<()> {
+async fn daemon(config: &Config, log: LogLevel) -> anyhow::Result<()> {
     let mut ending = Ending::prepare()?;
     let stop = CancellationToken::new();
     let metrics = servers::metrics()?;
     let (checks, writer) = checks::prepare(config);
     let (sink, incoming) = first_look::begin();
-    info!(
-        version = env!("CARGO_PKG_VERSION"),
-        node = config.rules.node_name,
-        "starting"
-    );
+    let version = env!("CARGO_PKG_VERSION");
+    info!(version, node = config.rules.node_name, "starting");
     setup::begin(config).await?;
     let source = sources::run(&config.rules, sink, &metrics.watch, writer);
     tokio::pin!(source);
-    let servers = servers::run(config, &checks, &metrics, &stop);
+    let servers = servers::run(config, &checks, &metrics, log, &stop);
     let families = families::run(config, incoming, &checks, &metrics, &stop);
     let kept = async { tokio::try_join!(families, servers).map(drop) };
     tokio::pin!(kept);

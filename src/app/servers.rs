@@ -1,23 +1,31 @@
 //! The two HTTP servers: metrics for Prometheus, health for probes and load balancers.
 //!
 //! Apart because neither keeps the rules from being synced: an address that is taken is tried again
-//! until it is free, unless that was forbidden.
+//! until it is free, unless that was forbidden. Nor is either kept waiting: they have a thread of
+//! their own, so that a probe is answered while tens of thousands of Services are rendered.
 
+use std::future::ready;
 use std::net::SocketAddr;
+use std::thread;
 
 use anyhow::Context;
+use bytes::Bytes;
 use futures::future::try_join;
+use http::Request;
 use http::request::Parts;
 use tokio::net::TcpListener;
+use tokio::runtime::Builder;
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{Config, Serving, Taken};
-use crate::events::Event;
+use crate::config::{Config, Profiling, Serving, Taken};
+use crate::events::{Event, Recorder};
 use crate::health::{Checks, HealthPages};
 use crate::host::counted_packets;
 use crate::render::Counter;
 use crate::telemetry::{
-    KernelCounts, Metrics, MetricsPages, Reply, listen, listen_retrying, serve,
+    Debugging, Facts, KernelCounts, LogLevel, Metrics, MetricsPages, listen, listen_retrying,
+    serve, serve_requests,
 };
 
 /// All metrics, and those that are read from the kernel at each scrape.
@@ -39,74 +47,83 @@ pub(super) async fn run(
     config: &Config,
     checks: &Checks,
     metrics: &Metrics,
+    log: LogLevel,
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
     let health_pages = HealthPages {
         health: checks.health.clone(),
         metrics: metrics.health.clone(),
     };
-    let metrics_pages = MetricsPages {
-        registry: metrics.registry.clone(),
-        configz: Some(config.configuration.to_configz().into()),
+    let facts = Facts {
+        configz: config.configuration.to_configz().into(),
+        flags: config.flags.clone(),
+        debugging: match config.serving.profiling {
+            Profiling::On => Debugging::On(log),
+            Profiling::Off => Debugging::Off,
+        },
     };
-    let Serving {
-        metrics,
-        healthz,
-        taken,
-        ..
-    } = config.serving;
+    let metrics_pages = MetricsPages::new(metrics.registry.clone(), facts)?;
+    let (serving, recorder, stop) = (config.serving, checks.recorder.clone(), stop.clone());
+    let (ended, end) = oneshot::channel();
+    let work = move || {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let serve = both(serving, &health_pages, &metrics_pages, &recorder, &stop);
+        let result = runtime
+            .map_err(Into::into)
+            .and_then(|runtime| runtime.block_on(serve));
+        // Nobody listens any more if the process is about to end.
+        let _ = ended.send(result);
+    };
+    thread::Builder::new()
+        .name("pages".to_owned())
+        .spawn(work)?;
+    end.await.context("the thread of the servers has ended")?
+}
+
+async fn both(
+    serving: Serving,
+    health: &HealthPages,
+    metrics: &MetricsPages,
+    recorder: &Recorder,
+    stop: &CancellationToken,
+) -> anyhow::Result<()> {
     let health = async {
-        let Some(address) = healthz else {
-            return Ok(());
-        };
-        let listener = listener(address, "health", taken, stop)
+        let listener = listener(serving.healthz, "health", serving.taken, stop)
             .await
-            .inspect_err(|error| {
-                checks
-                    .recorder
-                    .say(Event::HealthNotServed(format!("{error:#}")));
-            })?;
-        one(listener, move |request| health_pages.answer(request), stop).await;
+            .inspect_err(|error| recorder.say(Event::HealthNotServed(format!("{error:#}"))))?;
+        if let Some(listener) = listener {
+            let answer = |request: &Parts| health.answer(request);
+            serve(listener, answer, stop.clone()).await;
+        }
         anyhow::Ok(())
     };
     let metrics = async {
-        let Some(address) = metrics else {
-            return Ok(());
-        };
-        let listener = listener(address, "metrics", taken, stop)
+        let listener = listener(serving.metrics, "metrics", serving.taken, stop)
             .await
-            .inspect_err(|error| {
-                checks
-                    .recorder
-                    .say(Event::MetricsNotServed(format!("{error:#}")));
-            })?;
-        one(listener, move |request| metrics_pages.answer(request), stop).await;
+            .inspect_err(|error| recorder.say(Event::MetricsNotServed(format!("{error:#}"))))?;
+        if let Some(listener) = listener {
+            let answer = |request: Request<Bytes>| ready(metrics.answer(&request));
+            serve_requests(listener, answer, stop.clone()).await;
+        }
         anyhow::Ok(())
     };
     try_join(health, metrics).await.map(drop)
 }
 
-/// `None` if stopped before the address was free.
+/// `None` if it is to be nowhere, or if stopped before the address was free.
 async fn listener(
-    address: SocketAddr,
+    address: Option<SocketAddr>,
     what: &str,
     taken: Taken,
     stop: &CancellationToken,
 ) -> anyhow::Result<Option<TcpListener>> {
+    let Some(address) = address else {
+        return Ok(None);
+    };
     match taken {
         Taken::Retried => Ok(listen_retrying(address, what, stop).await),
         Taken::Fatal => listen(address)
             .map(Some)
             .with_context(|| format!("--bind-address-hard-fail: cannot serve {what}")),
-    }
-}
-
-async fn one(
-    listener: Option<TcpListener>,
-    answer: impl Fn(&Parts) -> Reply,
-    stop: &CancellationToken,
-) {
-    if let Some(listener) = listener {
-        serve(listener, answer, stop.clone()).await;
     }
 }

@@ -21,7 +21,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
         LoggingFormat::Text => Format::Text,
         LoggingFormat::Json => Format::Json,
     };
-    log::install(format, config.verbosity, environment::log_filter())?;
+    let level = log::install(format, config.verbosity, environment::log_filter())?;
     for note in &config.notes {
         tracing::info!("{note}");
     }
@@ -29,7 +29,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
         (Some(path), _) => write(path, &config.configuration.to_yaml()),
         (None, Action::Cleanup) => cleanup::everywhere(config.rules.backend, step(&config)),
         (None, Action::Init) => app::init(&config),
-        (None, Action::Run) => app::run(&config),
+        (None, Action::Run) => app::run(&config, level),
     }
 }
 

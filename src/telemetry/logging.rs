@@ -147,4 +147,4 @@ fn directives(verbosity: u8) -> String {
 
 #[cfg(test)]
 #[path = "tests/logging.rs"]
-mod tests;
+pub(super) mod tests;

@@ -1,44 +1,85 @@
 //! The pages of the metrics port.
 //!
-//! Apart from [`http`](super::http), which serves any pages.
+//! Apart from [`http`](super::http), which serves any pages. None of them waits for anything: what
+//! they show is there already, or is counted where it is shown.
 //!
 //! # Source
 //!
 //! Upstream: `cmd/kube-proxy/app/server.go`, `serveMetrics` (v1.36)
 
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
 use bytes::Bytes;
-use http::request::Parts;
-use http::{HeaderValue, StatusCode};
+use http::{HeaderValue, Request, StatusCode};
+use jiff::Timestamp;
 use prometheus::{Registry, TextEncoder};
 
+use super::checks::Checks;
+use super::debug::{self, Debugging};
 use super::http::{Reply, not_found, reply};
+use super::process::{START, start_time};
+use super::zpages;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
 /// The text format, as Go's client library announces it.
-const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
+pub(super) const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// What the metrics port shows. Paths are exact; every method is answered alike, as upstream
-/// does.
+/// What the process was started with.
+#[derive(Debug, Clone)]
+pub struct Facts {
+    /// The JSON text of `/configz`.
+    pub configz: Bytes,
+    /// The flags of the command line and their values.
+    pub flags: BTreeMap<String, String>,
+    /// Whether `/debug/` is there.
+    pub debugging: Debugging,
+}
+
+/// What the metrics port shows. Paths are exact; every method is answered alike where none is named,
+/// as upstream does.
 #[derive(Debug, Clone)]
 pub struct MetricsPages {
-    /// What `/metrics` gathers.
-    pub registry: Registry,
-    /// The JSON text of `/configz`; without it the path is not there.
-    pub configz: Option<Bytes>,
+    registry: Registry,
+    facts: Facts,
+    checks: Checks,
+    started: Timestamp,
 }
 
 impl MetricsPages {
+    /// Pages that show what `registry` gathers.
+    ///
+    /// # Errors
+    ///
+    /// Only if two metrics had the same name, which a test excludes.
+    pub fn new(registry: Registry, facts: Facts) -> prometheus::Result<Self> {
+        let started = start_time();
+        Ok(Self {
+            registry,
+            facts,
+            checks: Checks::new(started)?,
+            started: started.and_then(timestamp).unwrap_or_else(now),
+        })
+    }
+
     /// The answer to a request.
-    pub fn answer(&self, request: &Parts) -> Reply {
-        match request.uri.path() {
+    pub fn answer(&self, request: &Request<Bytes>) -> Reply {
+        let (uri, headers) = (request.uri(), request.headers());
+        match uri.path() {
             "/metrics" => self.metrics(),
-            "/healthz" | "/healthz/ping" => reply(StatusCode::OK, TEXT, "ok"),
+            "/metrics/slis" => self.checks.slis(request.method()),
+            "/healthz" => self.checks.healthz(uri.query().unwrap_or_default()),
+            "/healthz/ping" => reply(StatusCode::OK, TEXT, "ok"),
             "/proxyMode" => reply(StatusCode::OK, TEXT, "iptables"),
-            "/configz" => match &self.configz {
-                Some(config) => reply(StatusCode::OK, "application/json", config.clone()),
-                None => not_found(),
-            },
+            "/configz" => reply(
+                StatusCode::OK,
+                "application/json",
+                self.facts.configz.clone(),
+            ),
+            "/flagz" => zpages::flagz(headers, &self.facts.flags),
+            "/statusz" => zpages::statusz(headers, self.started, now()),
+            path if path.starts_with("/debug/") => debug::answer(&self.facts.debugging, request),
             _ => not_found(),
         }
     }
@@ -52,7 +93,7 @@ impl MetricsPages {
         let mut reply = reply(StatusCode::OK, EXPOSITION, text);
         let start = families
             .iter()
-            .find(|family| family.name() == "process_start_time_seconds")
+            .find(|family| family.name() == START.0)
             .and_then(|family| family.get_metric().first())
             .map(|metric| metric.get_gauge().get_value().floor().to_string());
         if let Some(start) = start.and_then(|start| HeaderValue::from_str(&start).ok()) {
@@ -60,6 +101,24 @@ impl MetricsPages {
         }
         reply
     }
+}
+
+/// To the second, which is all that is shown.
+fn timestamp(seconds: f64) -> Option<Timestamp> {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "what does not fit is no time, either"
+    )]
+    let seconds = seconds as i64;
+    Timestamp::from_second(seconds).ok()
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is where a request meets the clock"
+)]
+fn now() -> Timestamp {
+    Timestamp::try_from(SystemTime::now()).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
 #[cfg(test)]

@@ -2,7 +2,10 @@
 //!
 //! Apart so that nothing else decides how a number is called or where a log line goes.
 
+mod accept;
 mod build_info;
+mod checks;
+mod debug;
 mod http;
 mod kernel_counts;
 mod listen;
@@ -15,13 +18,15 @@ mod register;
 mod requests;
 mod sync_families;
 mod watch_metrics;
+mod zpages;
 
+pub use debug::Debugging;
 pub use http::{Reply, Room, not_found, reply, serve, serve_requests, serve_within};
 pub use kernel_counts::{KernelCounts, ReadCount};
 pub use listen::{ListenError, listen, listen_in_family, listen_retrying};
 pub use logging::{Color, Format, LogError, LogLevel, Options as LogOptions, install};
 pub use metrics::{Attempt, Policy, SyncMetrics};
-pub use metrics_server::MetricsPages;
+pub use metrics_server::{Facts, MetricsPages};
 pub use process::ProcessCollector;
 pub use register::Metrics;
 pub use requests::{RequestMetrics, Sent};

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use tracing::subscriber::with_default;
 
-use super::{Format, LogError, Options, directives, install, subscriber};
+use super::{Format, LogError, LogLevel, Options, directives, install, subscriber};
 
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
@@ -18,6 +18,11 @@ impl Write for Lines {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// A log that nobody sees, and its level. It ends when it is dropped.
+pub(in crate::telemetry) fn silent() -> (impl Sized, LogLevel) {
+    subscriber(&Options::default(), false, io::sink).unwrap()
 }
 
 fn logged(options: &Options, color: bool) -> String {

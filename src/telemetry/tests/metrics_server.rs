@@ -1,24 +1,34 @@
 //! The pages of the metrics port, without a socket.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
-use http::{Request, StatusCode};
+use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::BodyExt;
 
-use super::MetricsPages;
-use crate::telemetry::Metrics;
+use super::{Facts, MetricsPages};
+use crate::telemetry::{Debugging, Metrics};
 
-async fn get(configz: Option<Bytes>, path: &str) -> (StatusCode, String, String) {
-    let registry = Metrics::new().unwrap().registry;
-    let request = Request::get(path).body(()).unwrap().into_parts().0;
-    let reply = MetricsPages { registry, configz }.answer(&request);
+fn pages() -> MetricsPages {
+    let facts = Facts {
+        configz: "{}".into(),
+        flags: BTreeMap::from([("v".to_owned(), "2".to_owned())]),
+        debugging: Debugging::Off,
+    };
+    MetricsPages::new(Metrics::new().unwrap().registry, facts).unwrap()
+}
+
+async fn ask(pages: &MetricsPages, method: Method, path: &str) -> (StatusCode, HeaderMap, String) {
+    let request = Request::builder().method(method).uri(path);
+    let reply = pages.answer(&request.body(Bytes::new()).unwrap());
     let (head, body) = reply.into_parts();
-    let headers = format!("{:?}", head.headers);
     let body = body.collect().await.unwrap().to_bytes();
-    (
-        head.status,
-        headers,
-        String::from_utf8(body.to_vec()).unwrap(),
-    )
+    let body = String::from_utf8(body.to_vec()).unwrap();
+    (head.status, head.headers, body)
+}
+
+async fn get(pages: &MetricsPages, path: &str) -> String {
+    ask(pages, Method::GET, path).await.2
 }
 
 #[tokio::test]
@@ -30,25 +40,84 @@ async fn pages_have_exact_paths() {
         ("/configz", "{}"),
         ("/proxyMode/", "404 page not found\n"),
         ("/livez", "404 page not found\n"),
+        ("/debug/flags", "404 page not found\n"),
+        ("/debug/flags/v", "404 page not found\n"),
+        ("/debug/pprof/", "404 page not found\n"),
         ("/", "404 page not found\n"),
     ] {
-        let (status, headers, body) = get(Some("{}".into()), path).await;
+        let (status, headers, body) = ask(&pages(), Method::GET, path).await;
         assert_eq!(body, expected, "{path}");
         assert_eq!(
             status == StatusCode::OK,
             !expected.contains("404"),
             "{path}"
         );
-        assert!(headers.contains("nosniff"), "{headers}");
+        assert_eq!(headers["x-content-type-options"], "nosniff");
     }
-    assert_eq!(get(None, "/configz").await.0, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]
 async fn metrics_are_announced_as_such() {
-    let (status, headers, body) = get(None, "/metrics").await;
+    let (status, headers, body) = ask(&pages(), Method::GET, "/metrics").await;
     assert_eq!(status, StatusCode::OK);
-    assert!(headers.contains("version=0.0.4"), "{headers}");
-    assert!(headers.contains("process-start-time-unix"), "{headers}");
+    let kind = headers["content-type"].to_str().unwrap();
+    assert!(kind.contains("version=0.0.4"), "{kind}");
+    assert!(headers.contains_key("process-start-time-unix"));
     assert!(body.contains("\nprocess_cpu_seconds_total "), "{body}");
+}
+
+#[tokio::test]
+async fn healthz_names_its_check_if_asked_to() {
+    let pages = pages();
+    for (query, expected) in [
+        ("", "ok"),
+        ("exclude=ping", "ok"),
+        ("verbose", "[+]ping ok\nhealthz check passed\n"),
+        ("verbose=1", "[+]ping ok\nhealthz check passed\n"),
+        (
+            "verbose&exclude=ping",
+            "[+]ping excluded: ok\nhealthz check passed\n",
+        ),
+        (
+            "exclude=b&verbose&exclude=a",
+            "[+]ping ok\nwarn: some health checks cannot be excluded: no matches for \"a\",\"b\"\n\
+             healthz check passed\n",
+        ),
+    ] {
+        assert_eq!(
+            get(&pages, &format!("/healthz?{query}")).await,
+            expected,
+            "{query}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn slis_count_what_healthz_said() {
+    let pages = pages();
+    let slis = || get(&pages, "/metrics/slis");
+    let before = slis().await;
+    assert!(!before.contains("kubernetes_healthcheck"), "{before}");
+    assert!(before.contains("\nprocess_start_time_seconds "), "{before}");
+    for _ in 0..2 {
+        get(&pages, "/healthz").await;
+    }
+    get(&pages, "/healthz?exclude=ping").await;
+    get(&pages, "/healthz/ping").await;
+    let after = slis().await;
+    for line in [
+        "# TYPE kubernetes_healthcheck gauge",
+        "kubernetes_healthcheck{name=\"ping\",type=\"healthz\"} 1",
+        "# TYPE kubernetes_healthchecks_total counter",
+        "kubernetes_healthchecks_total{name=\"ping\",status=\"success\",type=\"healthz\"} 2",
+    ] {
+        assert!(
+            after.lines().any(|found| found == line),
+            "{line} not in\n{after}"
+        );
+    }
+    assert_eq!(after.matches("[STABLE] ").count(), 2, "{after}");
+    let (status, _, body) = ask(&pages, Method::DELETE, "/metrics/slis").await;
+    assert_eq!((status, body.as_str()), (StatusCode::OK, "metrics reset\n"));
+    assert_eq!(slis().await, before);
 }

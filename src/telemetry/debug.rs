@@ -1,0 +1,109 @@
+//! `/debug/flags` and `/debug/pprof`, where profiling is on.
+//!
+//! Apart because these pages change the process, or slow it down, and so have to be asked for.
+//!
+//! # Source
+//!
+//! Upstream: `staging/src/k8s.io/apiserver/pkg/server/routes/flags.go`,
+//! `cmd/kube-proxy/app/server.go`, `serveMetrics` (v1.36)
+
+use bytes::Bytes;
+use http::{Method, Request, StatusCode};
+
+use super::LogLevel;
+use super::http::{Reply, not_found, reply};
+
+const TEXT: &str = "text/plain; charset=utf-8";
+
+/// `enableProfiling`.
+#[derive(Debug, Clone)]
+pub enum Debugging {
+    /// None of these pages is there.
+    Off,
+    /// All are, and this is what they change.
+    On(LogLevel),
+}
+
+/// What `/debug/flags` shows, and everything below it that is no flag.
+const FLAGS: &str = "<html>
+<head>
+<title>/debug/flags/</title>
+</head>
+<body>
+/debug/flags/<br>
+<br>
+flags:<br>
+<table>
+
+<tr>v<br>
+
+</table>
+<br>
+full flags configurable<br>
+</body>
+</html>
+";
+
+/// What there is instead of Go's profiles.
+///
+/// Known sampling profilers walk the stack in a signal handler: with the unwinder of the C runtime
+/// that takes locks and crashes (tikv/pprof-rs, issues 36 and 203; tikv/tikv, issue 9765), with frame
+/// pointers the whole program has to be built for it. perf needs neither and works on a process that
+/// is already slow.
+const PROFILES: &str = "\
+There are no profiles here: they are Go's, and this program is not written in Go. Sampling its stacks
+from inside would take a signal handler that can bring the process down; perf does it from outside:
+
+  perf record --call-graph dwarf -p $(pidof deltaproxy kube-proxy) -o perf.data -- sleep 30
+  perf report -i perf.data
+  pprof -top perf.data
+
+pprof is github.com/google/pprof, with perf_to_profile. Released programs have no names of functions;
+cargo build --release --config profile.release.strip=false makes one that has. Memory in use is
+process_resident_memory_bytes of /metrics.
+";
+
+/// A page below `/debug/`.
+pub(super) fn answer(debugging: &Debugging, request: &Request<Bytes>) -> Reply {
+    let Debugging::On(level) = debugging else {
+        return not_found();
+    };
+    match request.uri().path() {
+        "/debug/flags/v" => set_verbosity(level, request),
+        "/debug/pprof/" => reply(StatusCode::OK, TEXT, PROFILES),
+        path if path.starts_with("/debug/pprof/") => {
+            reply(StatusCode::NOT_IMPLEMENTED, TEXT, PROFILES)
+        }
+        path if path == "/debug/flags" || path.starts_with("/debug/flags/") => {
+            reply(StatusCode::OK, "text/html; charset=utf-8", FLAGS)
+        }
+        _ => not_found(),
+    }
+}
+
+/// Logs as `-v` with this number would, until the process ends.
+fn set_verbosity(level: &LogLevel, request: &Request<Bytes>) -> Reply {
+    let say = |status, text: String| reply(status, "text/plain", text + "\n");
+    if request.method() != Method::PUT {
+        let text = "unsupported http method\nhint: curl -X PUT -d 4 says -v=4".to_owned();
+        return say(StatusCode::NOT_ACCEPTABLE, text);
+    }
+    let text = String::from_utf8_lossy(request.body());
+    let Ok(number) = text.parse::<i32>() else {
+        let text = format!("failed set klog.logging.verbosity {text:?}: it is no number");
+        return say(StatusCode::BAD_REQUEST, text);
+    };
+    // Less than nothing is nothing, and nobody says more than 255.
+    let verbosity = u8::try_from(number.max(0)).unwrap_or(u8::MAX);
+    if !level.set(verbosity) {
+        let text = "the log has ended".to_owned();
+        return say(StatusCode::INTERNAL_SERVER_ERROR, text);
+    }
+    tracing::info!(verbosity, "the log level was changed over HTTP");
+    let text = format!("successfully set klog.logging.verbosity to {number}");
+    say(StatusCode::OK, text)
+}
+
+#[cfg(test)]
+#[path = "tests/debug.rs"]
+mod tests;

@@ -1,0 +1,65 @@
+//! What can be changed over HTTP, and what is said where nothing can.
+
+use http_body_util::BodyExt;
+
+use super::*;
+use crate::telemetry::logging::tests::silent;
+
+async fn ask(
+    debugging: &Debugging,
+    method: Method,
+    path: &str,
+    body: &'static str,
+) -> (u16, String) {
+    let request = Request::builder().method(method).uri(path);
+    let reply = answer(debugging, &request.body(body.into()).unwrap());
+    let (head, body) = reply.into_parts();
+    let body = body.collect().await.unwrap().to_bytes();
+    (
+        head.status.as_u16(),
+        String::from_utf8(body.to_vec()).unwrap(),
+    )
+}
+
+#[tokio::test]
+async fn the_level_is_put() {
+    let (_log, level) = silent();
+    let on = Debugging::On(level);
+    let put = async |body| ask(&on, Method::PUT, "/debug/flags/v", body).await;
+    let done = "successfully set klog.logging.verbosity to 4\n";
+    assert_eq!(put("4").await, (200, done.to_owned()));
+    assert_eq!(put("100000").await.0, 200);
+    let wrong = "failed set klog.logging.verbosity \"all\": it is no number\n";
+    assert_eq!(put("all").await, (400, wrong.to_owned()));
+    let (status, text) = ask(&on, Method::GET, "/debug/flags/v", "").await;
+    assert_eq!(status, 406);
+    assert!(text.starts_with("unsupported http method\n"), "{text}");
+}
+
+#[tokio::test]
+async fn a_log_that_has_ended_cannot_be_changed() {
+    let (log, level) = silent();
+    drop(log);
+    let on = Debugging::On(level);
+    assert_eq!(ask(&on, Method::PUT, "/debug/flags/v", "4").await.0, 500);
+}
+
+#[tokio::test]
+async fn other_pages_say_what_there_is() {
+    let (_log, level) = silent();
+    let on = Debugging::On(level);
+    for (path, status, words) in [
+        ("/debug/flags", 200, "<tr>v<br>"),
+        ("/debug/flags/", 200, "<tr>v<br>"),
+        ("/debug/flags/other", 200, "<tr>v<br>"),
+        ("/debug/pprof/", 200, "perf record"),
+        ("/debug/pprof/profile", 501, "perf record"),
+        ("/debug/flagsy", 404, "not found"),
+        ("/debug/", 404, "not found"),
+    ] {
+        let (found, text) = ask(&on, Method::GET, path, "").await;
+        assert_eq!(found, status, "{path}");
+        assert!(text.contains(words), "{path}: {text}");
+        assert_eq!(ask(&Debugging::Off, Method::GET, path, "").await.0, 404);
+    }
+}

@@ -1,0 +1,83 @@
+//! Both pages against what kube-proxy v1.36 served.
+
+use http_body_util::BodyExt;
+
+use super::*;
+
+async fn shown(reply: Reply) -> (StatusCode, HeaderMap, String) {
+    let (head, body) = reply.into_parts();
+    let body = body.collect().await.unwrap().to_bytes();
+    let body = String::from_utf8(body.to_vec()).unwrap();
+    (head.status, head.headers, body)
+}
+
+fn accepting(accept: &'static str) -> HeaderMap {
+    HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(accept))])
+}
+
+async fn status(accept: &'static str) -> (StatusCode, HeaderMap, String) {
+    let started = "2026-11-21T02:47:15.9Z".parse().unwrap();
+    let now = "2026-11-21T02:47:20.1Z".parse().unwrap();
+    shown(statusz(&accepting(accept), started, now)).await
+}
+
+#[tokio::test]
+async fn statusz_is_kube_proxy_s_but_for_go() {
+    let (_, headers, text) = status("*/*").await;
+    assert_eq!(headers["content-type"], "text/plain; charset=utf-8");
+    let upstream = include_str!("../../../tests/golden/upstream/statusz.txt");
+    let go = format!("none, this is deltaproxy {}", env!("CARGO_PKG_VERSION"));
+    assert_eq!(text, upstream.replace("go1.26.8", &go));
+}
+
+#[tokio::test]
+async fn flagz_is_headed_as_kube_proxy_s() {
+    let upstream = include_str!("../../../tests/golden/upstream/flagz.txt");
+    let pairs = upstream
+        .lines()
+        .skip(3)
+        .map(|line| line.split_once(':').unwrap());
+    let flags = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let (_, _, text) = shown(flagz(&HeaderMap::new(), &flags.collect())).await;
+    assert_eq!(text, upstream);
+}
+
+#[tokio::test]
+async fn programs_get_objects() {
+    let (_, headers, json) = status("application/json;v=v1beta1;g=config.k8s.io;as=Statusz").await;
+    assert_eq!(headers["content-type"], "application/json");
+    assert!(!headers.contains_key("warning"));
+    assert_eq!(
+        json,
+        concat!(
+            r#"{"kind":"Statusz","apiVersion":"config.k8s.io/v1beta1","metadata":{"name":"kube-proxy"},"#,
+            r#""startTime":"2026-11-21T02:47:15Z","uptimeSeconds":5,"goVersion":"","#,
+            r#""binaryVersion":"1.36","emulationVersion":"1.36","#,
+            r#""paths":["/configz","/flagz","/healthz","/metrics","/proxyMode"]}"#,
+            "\n"
+        )
+    );
+    let accept = accepting("application/yaml;v=v1alpha1;g=config.k8s.io;as=Flagz");
+    let flags = BTreeMap::from([("v".to_owned(), "2".to_owned())]);
+    let (_, headers, yaml) = shown(flagz(&accept, &flags)).await;
+    assert_eq!(headers["content-type"], "application/yaml");
+    assert!(headers["warning"].to_str().unwrap().starts_with("299 - "));
+    assert!(
+        yaml.starts_with("kind: Flagz\napiVersion: config.k8s.io/v1alpha1\n"),
+        "{yaml}"
+    );
+    assert!(yaml.contains("flags:\n  v: "), "{yaml}");
+}
+
+#[tokio::test]
+async fn half_an_object_is_refused() {
+    let (code, headers, body) = status("application/json").await;
+    assert_eq!(code, StatusCode::NOT_ACCEPTABLE);
+    assert_eq!(headers["content-type"], "application/json");
+    let status: serde_json::Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(status["kind"], "Status");
+    assert_eq!(status["code"], 406);
+    let message = "only the following media types are accepted: \
+                   application/json, application/yaml, text/plain";
+    assert_eq!(status["message"], message);
+}

@@ -1,0 +1,272 @@
+//! The two HTTP servers of a running daemon: what they show, and what clients cannot do to them.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "helpers of tests: failing loudly is the point, and tests read clocks"
+)]
+
+mod support;
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use support::daemon::{Backend, Daemon, wait_until_ok};
+use support::lab::Lab;
+use support::netns::Netns;
+use support::process::Process;
+use support::wait::{PATIENCE, ensure, eventually};
+use support::{Need, http, machine_has};
+use tempfile::TempDir;
+
+/// A daemon that follows manifests and restores nothing.
+struct Scene {
+    process: Process,
+    netns: Netns,
+    folder: TempDir,
+}
+
+impl Scene {
+    /// Started, and answering on one of its ports.
+    fn start(flags: &[&str], port: SocketAddr) -> Self {
+        let netns = Netns::new("pages");
+        let folder = tempfile::tempdir().unwrap();
+        let manifests = folder.path().join("manifests");
+        fs::create_dir(&manifests).unwrap();
+        fs::write(manifests.join("web.yaml"), service("web")).unwrap();
+        let mut command = netns.command(env!("CARGO_BIN_EXE_deltaproxy"));
+        command.args(["run", "--dry-run", "--hostname-override=node-a"]);
+        command.arg("--manifests").arg(manifests).args(flags);
+        let log = folder.path().join("log");
+        let mut scene = Self {
+            process: Process::start("the daemon", &mut command, &log),
+            netns,
+            folder,
+        };
+        eventually(PATIENCE, || {
+            scene.process.assert_running();
+            scene.connect(port).map_err(|error| error.to_string())
+        });
+        scene
+    }
+
+    fn connect(&self, port: SocketAddr) -> io::Result<TcpStream> {
+        let stream = self.netns.enter(|| TcpStream::connect(port))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        Ok(stream)
+    }
+
+    /// Everything that comes back for one request, with its head.
+    fn say(&self, port: SocketAddr, request: &str) -> String {
+        let mut stream = self.connect(port).unwrap();
+        // Who is refused early may not get rid of all of it, nor read all of the answer.
+        let _ = stream.write_all(request.as_bytes());
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    fn get(&self, path: &str) -> String {
+        self.say(Daemon::METRICS, &request("GET", path, ""))
+    }
+}
+
+fn request(method: &str, path: &str, body: &str) -> String {
+    let length = body.len();
+    format!(
+        "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+    )
+}
+
+fn service(name: &str) -> String {
+    format!(
+        "apiVersion: v1
+kind: Service
+metadata: {{name: {name}, namespace: default}}
+spec: {{ports: [{{port: 80}}]}}
+"
+    )
+}
+
+fn body(answer: &str) -> &str {
+    answer.split_once("\r\n\r\n").map_or("", |(_, body)| body)
+}
+
+#[test]
+fn pages_show_the_process() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let scene = Scene::start(&["--profiling", "--masquerade-all"], Daemon::METRICS);
+    let configz: serde_json::Value = serde_json::from_str(body(&scene.get("/configz"))).unwrap();
+    let configuration = &configz["kubeproxy.config.k8s.io"];
+    assert_eq!(configuration["kind"], "KubeProxyConfiguration");
+    assert_eq!(configuration["iptables"]["masqueradeAll"], true);
+    let flagz = scene.get("/flagz");
+    for line in ["masquerade-all:true", "hostname-override:node-a", "v:0"] {
+        assert!(flagz.lines().any(|found| found == line), "{line}: {flagz}");
+    }
+    assert_eq!(body(&scene.get("/proxyMode")), "iptables");
+    let statusz = scene.get("/statusz");
+    assert!(statusz.contains("\nBinary version= 1.36\n"), "{statusz}");
+    let verbose = scene.get("/healthz?verbose");
+    assert_eq!(body(&verbose), "[+]ping ok\nhealthz check passed\n");
+    let slis = scene.get("/metrics/slis");
+    assert!(slis.contains("status=\"success\""), "{slis}");
+    let none = scene.get("/livez");
+    assert!(none.starts_with("HTTP/1.1 404 Not Found\r\n"), "{none}");
+    assert_eq!(body(&none), "404 page not found\n");
+    let metrics = scene.get("/metrics");
+    assert!(metrics.contains("\nkubernetes_build_info{"), "{metrics}");
+    assert!(metrics.len() < 40_000, "{} bytes", metrics.len());
+}
+
+#[test]
+fn the_log_level_is_changed_while_running() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let scene = Scene::start(&["--profiling"], Daemon::METRICS);
+    assert!(!scene.process.log().contains("DEBUG"));
+    let put = scene.say(Daemon::METRICS, &request("PUT", "/debug/flags/v", "4"));
+    assert!(put.starts_with("HTTP/1.1 200 OK\r\n"), "{put}");
+    assert_eq!(body(&put), "successfully set klog.logging.verbosity to 4\n");
+    let more = scene.folder.path().join("manifests/more.yaml");
+    fs::write(more, service("more")).unwrap();
+    eventually(PATIENCE, || {
+        let log = scene.process.log();
+        ensure(log.contains("DEBUG"), || format!("nothing more:\n{log}"))
+    });
+}
+
+#[test]
+fn without_profiling_nothing_can_be_changed() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let scene = Scene::start(&[], Daemon::METRICS);
+    let put = scene.say(Daemon::METRICS, &request("PUT", "/debug/flags/v", "4"));
+    assert!(put.starts_with("HTTP/1.1 404 "), "{put}");
+    let index = scene.get("/debug/pprof/");
+    assert!(index.starts_with("HTTP/1.1 404 "), "{index}");
+}
+
+#[test]
+fn servers_are_switched_off() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    for (flag, off, on) in [
+        ("--metrics-bind-address=", Daemon::METRICS, Daemon::HEALTH),
+        (
+            "--metrics-bind-address=off",
+            Daemon::METRICS,
+            Daemon::HEALTH,
+        ),
+        (
+            "--healthz-bind-address=off",
+            Daemon::HEALTH,
+            Daemon::METRICS,
+        ),
+        ("--healthz-port=0", Daemon::HEALTH, Daemon::METRICS),
+    ] {
+        let mut scene = Scene::start(&[flag], on);
+        let error = scene.connect(off).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused, "{flag}");
+        scene.process.assert_running();
+    }
+    let mut scene = Scene::start(&["--bind-address-hard-fail"], Daemon::METRICS);
+    assert!(scene.process.terminate(PATIENCE).success());
+}
+
+/// Three hundred clients that say nothing, a head of a megabyte and a body of one: others are
+/// served before they are all gone.
+#[test]
+fn a_flood_is_outlived() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let mut scene = Scene::start(&[], Daemon::METRICS);
+    for port in [Daemon::METRICS, Daemon::HEALTH] {
+        let path = if port == Daemon::METRICS {
+            "/healthz"
+        } else {
+            "/livez"
+        };
+        let idle: Vec<_> = (0..300).map(|_| scene.connect(port).unwrap()).collect();
+        let answer = scene.say(port, &request("GET", path, ""));
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+        drop(idle);
+        let long = "x".repeat(1024 * 1024);
+        let head = format!("GET {path} HTTP/1.1\r\nHost: x\r\nCookie: {long}\r\n\r\n");
+        let answer = scene.say(port, &head);
+        assert!(!answer.contains("200 OK"), "{answer}");
+        let answer = scene.say(port, &request("PUT", path, &long));
+        assert!(!answer.contains("200 OK"), "{answer}");
+        let answer = scene.say(port, &request("GET", path, ""));
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    }
+    scene.process.assert_running();
+}
+
+/// A client that asks and asks, and never reads what it is told, is let go.
+#[test]
+fn answers_that_nobody_reads_are_not_kept() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let scene = Scene::start(&[], Daemon::METRICS);
+    let mut stream = scene.connect(Daemon::METRICS).unwrap();
+    stream
+        .set_write_timeout(Some(Duration::from_secs(1)))
+        .unwrap();
+    let ask = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n".repeat(1000);
+    let start = Instant::now();
+    let ended = loop {
+        match stream.write(&ask) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => break error,
+        }
+        assert!(start.elapsed() < PATIENCE * 2, "still connected");
+    };
+    let is_end = matches!(
+        ended.kind(),
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe
+    );
+    assert!(is_end, "{ended}");
+}
+
+#[test]
+fn requests_to_the_api_server_are_counted() {
+    if !machine_has(Need::Cluster) {
+        return;
+    }
+    let mut lab = Lab::new(Backend::Nft);
+    let _daemon = lab.start_daemon();
+    wait_until_ok(&lab.node, "/healthz");
+    let scrape = |lab: &Lab| {
+        let (_, text) = http::get(&lab.node, Daemon::METRICS, "/metrics").unwrap();
+        text
+    };
+    let count = |text: &str, code: &str| -> u32 {
+        let start = format!(
+            "rest_client_requests_total{{code=\"{code}\",host=\"10.200.0.1:6443\",method=\"GET\"}} "
+        );
+        let mut lines = text.lines().filter_map(|line| line.strip_prefix(&start));
+        lines.next().map_or(0, |count| count.parse().unwrap())
+    };
+    // One watch for each kind, at least.
+    let text = scrape(&lab);
+    assert!(count(&text, "200") >= 3, "{text}");
+    lab.control.stop_server();
+    eventually(PATIENCE, || {
+        let text = scrape(&lab);
+        ensure(count(&text, "<error>") >= 3, || text.clone())
+    });
+}
