@@ -145,6 +145,108 @@ fn the_log_level_is_changed_while_running() {
 }
 
 #[test]
+fn go_tool_pprof_reads_profiles() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let scene = Scene::start(&["--profiling"], Daemon::METRICS);
+    let mut stream = scene.connect(Daemon::METRICS).unwrap();
+    let ask = request("GET", "/debug/pprof/profile?seconds=3", "");
+    stream.write_all(ask.as_bytes()).unwrap();
+    // Work for it: others are served meanwhile.
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(3) {
+        assert!(scene.get("/metrics").contains("process_"));
+    }
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let head = answer
+        .windows(4)
+        .position(|end| end == b"\r\n\r\n")
+        .unwrap();
+    let file = scene.folder.path().join("profile");
+    fs::write(&file, &answer[head + 4..]).unwrap();
+    // As run.sh finds it.
+    let path = std::env::var("PATH").unwrap() + ":/usr/local/go/bin";
+    let mut pprof = std::process::Command::new("go");
+    pprof
+        .args(["tool", "pprof", "-top"])
+        .arg(&file)
+        .env("PATH", path);
+    let output = match pprof.output() {
+        Ok(output) => output,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            assert!(std::env::var_os("REQUIRE_KERNEL").is_none(), "no go");
+            return eprintln!("skipped: no go");
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    assert!(text.contains("Type: cpu\n"), "{text}");
+    assert!(text.contains("Duration: 3s"), "{text}");
+    let user = text
+        .lines()
+        .find(|line| line.ends_with(" pages (in user mode)"));
+    assert!(
+        user.is_some_and(|line| !line.trim_start().starts_with("0 ")),
+        "{text}"
+    );
+}
+
+/// The thread that does all else is kept from going on: it prints what nobody reads.
+#[test]
+fn pages_are_served_while_everything_else_waits() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let netns = Netns::new("pages");
+    let folder = tempfile::tempdir().unwrap();
+    let services: Vec<_> = (0..2000)
+        .map(|number| service(&format!("s{number}")))
+        .collect();
+    fs::write(folder.path().join("all.yaml"), services.join("---\n")).unwrap();
+    let mut command = netns.command("sh");
+    command.args(["-c", r#""$0" "$@" | sleep infinity"#]);
+    command.arg(env!("CARGO_BIN_EXE_deltaproxy"));
+    command.args([
+        "run",
+        "--dry-run",
+        "--hostname-override=node-a",
+        "-v=2",
+        "--manifests",
+    ]);
+    command.arg(folder.path());
+    let log = tempfile::tempdir().unwrap();
+    let process = Process::start("the daemon", &mut command, &log.path().join("log"));
+    let scene = Scene {
+        process,
+        netns,
+        folder,
+    };
+    // A sync was asked for, and none has ended: none ever will.
+    let queued = "kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds{";
+    eventually(PATIENCE, || {
+        scene
+            .connect(Daemon::METRICS)
+            .map_err(|error| error.to_string())?;
+        let metrics = scene.get("/metrics");
+        ensure(metrics.contains(queued), || metrics.clone())
+    });
+    for _ in 0..20 {
+        std::thread::sleep(Duration::from_millis(100));
+        let metrics = scene.get("/metrics");
+        let ended = "kubeproxy_sync_proxy_rules_last_timestamp_seconds{";
+        assert!(
+            metrics.contains(queued) && !metrics.contains(ended),
+            "{metrics}"
+        );
+        let livez = scene.say(Daemon::HEALTH, &request("GET", "/livez", ""));
+        assert!(livez.starts_with("HTTP/1.1 200 OK\r\n"), "{livez}");
+    }
+}
+
+#[test]
 fn without_profiling_nothing_can_be_changed() {
     if !machine_has(Need::Kernel) {
         return;
@@ -264,6 +366,13 @@ fn requests_to_the_api_server_are_counted() {
     // One watch for each kind, at least.
     let text = scrape(&lab);
     assert!(count(&text, "200") >= 3, "{text}");
+    // All there is to tell once both families were synced, and no more with more Services.
+    let synced = "kubeproxy_sync_full_proxy_rules_duration_seconds_count{ip_family=\"IPv6\"}";
+    eventually(PATIENCE, || {
+        let text = scrape(&lab);
+        assert!(text.len() < 40_000, "{} bytes", text.len());
+        ensure(text.contains(synced), || text.clone())
+    });
     lab.control.stop_server();
     eventually(PATIENCE, || {
         let text = scrape(&lab);

@@ -4,7 +4,6 @@
 //! until it is free, unless that was forbidden. Nor is either kept waiting: they have a thread of
 //! their own, so that a probe is answered while tens of thousands of Services are rendered.
 
-use std::future::ready;
 use std::net::SocketAddr;
 use std::thread;
 
@@ -102,7 +101,7 @@ async fn both(
             .await
             .inspect_err(|error| recorder.say(Event::MetricsNotServed(format!("{error:#}"))))?;
         if let Some(listener) = listener {
-            let answer = |request: Request<Bytes>| ready(metrics.answer(&request));
+            let answer = async |request: Request<Bytes>| metrics.answer(&request).await;
             serve_requests(listener, answer, stop.clone()).await;
         }
         anyhow::Ok(())

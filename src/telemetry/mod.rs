@@ -5,6 +5,7 @@
 mod accept;
 mod build_info;
 mod checks;
+mod cpu_times;
 mod debug;
 mod http;
 mod kernel_counts;
@@ -14,6 +15,7 @@ mod metrics;
 mod metrics_server;
 mod plain;
 mod process;
+mod profile;
 mod register;
 mod requests;
 mod sync_families;

@@ -23,8 +23,8 @@ pub struct ServeArgs {
     /// [default: 0.0.0.0:10256]
     #[arg(long, value_name = "IP[:PORT]")]
     pub healthz_bind_address: Option<String>,
-    /// Serve /debug/flags/v beside metrics, which changes -v while running, and what to say instead of
-    /// Go's profiles [default: false]
+    /// Serve /debug/flags/v beside metrics, which changes -v while running, and
+    /// /debug/pprof/profile, which tells who uses the processor [default: false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = ArgAction::Set, value_parser = go::bool)]
     pub profiling: Option<bool>,
