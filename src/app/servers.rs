@@ -2,10 +2,12 @@
 //!
 //! Apart because neither keeps the rules from being synced: an address that is taken is tried again
 //! until it is free, unless that was forbidden. Nor is either kept waiting: they have a thread of
-//! their own, so that a probe is answered while tens of thousands of Services are rendered.
+//! their own, so that a probe is answered while tens of thousands of Services are rendered; only what
+//! goes on has a [pulse](Pulse).
 
 use std::net::SocketAddr;
 use std::thread;
+use std::time::Duration;
 
 use anyhow::Context;
 use bytes::Bytes;
@@ -19,13 +21,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, Profiling, Serving, Taken};
 use crate::events::{Event, Recorder};
-use crate::health::{Checks, HealthPages};
+use crate::health::{Checks, HealthPages, Pulse};
 use crate::host::counted_packets;
 use crate::render::Counter;
 use crate::telemetry::{
-    Debugging, Facts, KernelCounts, LogLevel, Metrics, MetricsPages, listen, listen_retrying,
-    serve, serve_requests,
+    Debugging, Facts, KernelCounts, LogLevel, Metrics, MetricsPages, Reply, listen,
+    listen_retrying, serve, serve_requests,
 };
+
+/// How long all else may at least take over one thing: a list of many objects is one.
+const LEAST_PATIENCE: Duration = Duration::from_secs(20);
 
 /// All metrics, and those that are read from the kernel at each scrape.
 pub(super) fn metrics() -> anyhow::Result<Metrics> {
@@ -63,10 +68,15 @@ pub(super) async fn run(
     };
     let metrics_pages = MetricsPages::new(metrics.registry.clone(), facts)?;
     let (serving, recorder, stop) = (config.serving, checks.recorder.clone(), stop.clone());
+    // As long as a change may wait for the kernel.
+    let patience = config.sync_period.saturating_mul(2).max(LEAST_PATIENCE);
+    let pulse = Pulse::new(patience);
+    let theirs = pulse.clone();
     let (ended, end) = oneshot::channel();
     let work = move || {
         let runtime = Builder::new_current_thread().enable_all().build();
-        let serve = both(serving, &health_pages, &metrics_pages, &recorder, &stop);
+        let health = |request: &Parts| theirs.answer(&health_pages, request);
+        let serve = both(serving, health, &metrics_pages, &recorder, &stop);
         let result = runtime
             .map_err(Into::into)
             .and_then(|runtime| runtime.block_on(serve));
@@ -76,12 +86,15 @@ pub(super) async fn run(
     thread::Builder::new()
         .name("pages".to_owned())
         .spawn(work)?;
-    end.await.context("the thread of the servers has ended")?
+    tokio::select! {
+        result = end => result.context("the thread of the servers has ended")?,
+        never = pulse.beat() => never,
+    }
 }
 
 async fn both(
     serving: Serving,
-    health: &HealthPages,
+    health: impl Fn(&Parts) -> Reply,
     metrics: &MetricsPages,
     recorder: &Recorder,
     stop: &CancellationToken,
@@ -91,8 +104,7 @@ async fn both(
             .await
             .inspect_err(|error| recorder.say(Event::HealthNotServed(format!("{error:#}"))))?;
         if let Some(listener) = listener {
-            let answer = |request: &Parts| health.answer(request);
-            serve(listener, answer, stop.clone()).await;
+            serve(listener, &health, stop.clone()).await;
         }
         anyhow::Ok(())
     };

@@ -6,6 +6,7 @@
 mod check;
 mod check_page;
 mod check_servers;
+mod pulse;
 mod retry;
 mod server;
 mod state;
@@ -16,5 +17,6 @@ mod recorded;
 
 pub use check::{Answering, Check, CheckChanges};
 pub use check_servers::{CheckServers, Checks};
+pub use pulse::Pulse;
 pub use server::{Health, HealthPages};
 pub use state::{FamilyReport, HealthState, NodeState, Report};
