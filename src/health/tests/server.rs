@@ -99,7 +99,12 @@ async fn replies_are_the_recorded_ones() {
         }
         let reply = recorded::ask(address, "HEAD /healthz").await.unwrap();
         let (head, body) = reply.split_once("\r\n\r\n").unwrap();
-        assert!(head.contains("\r\nContent-Length: 283\r\n"), "{head}");
+        // Two times of now, each without zeros at its end: as good as never all ten places shorter.
+        let length = head
+            .lines()
+            .find_map(|line| line.strip_prefix("Content-Length: "));
+        let length: usize = length.unwrap().parse().unwrap();
+        assert!((264..=283).contains(&length), "{head}");
         assert_eq!(body, "");
 
         let now = Instant::now();
