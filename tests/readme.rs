@@ -1,4 +1,4 @@
-//! What the README shows is what the program prints, word by word.
+//! What the README shows is what the program prints, word by word, and its links lead somewhere.
 //!
 //! A sample is a block that begins with a prompt; a line of three dots in it stands for lines that
 //! are left out.
@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "failing is a test's job")]
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
@@ -124,4 +125,44 @@ fn a_sample_may_leave_lines_out_and_nothing_else() {
     ] {
         assert_eq!(fits(shown, printed), expected, "{shown}");
     }
+}
+
+const PAGES: [&str; 6] = [
+    "README.md",
+    "deploy/conformance.md",
+    "deploy/docs/api-server.md",
+    "deploy/docs/privileges.md",
+    "deploy/docs/resources.md",
+    "deploy/docs/speed.md",
+];
+
+/// What stands between `open` and `close`, wherever both are on a line.
+fn between<'t>(text: &'t str, open: &'t str, close: char) -> impl Iterator<Item = &'t str> {
+    let parts = text.lines().flat_map(move |line| line.split(open).skip(1));
+    parts.filter_map(move |part| part.split_once(close).map(|(inside, _)| inside))
+}
+
+/// The links of a page in this folder that lead nowhere.
+fn dangling(text: &str, folder: &str) -> Vec<String> {
+    let files = between(text, "](", ')').filter(|link| !link.contains("://"));
+    let missing = files.filter(|link| !Path::new(ROOT).join(folder).join(link).exists());
+    let names = between(text, "][", ']');
+    let unnamed = names.filter(|name| !text.contains(&format!("\n[{name}]: ")));
+    missing.chain(unnamed).map(str::to_owned).collect()
+}
+
+#[test]
+fn links_lead_somewhere() {
+    for page in PAGES {
+        let text = fs::read_to_string(format!("{ROOT}/{page}")).unwrap();
+        let folder = page.rsplit_once('/').map_or("", |(folder, _)| folder);
+        assert_eq!(dangling(&text, folder), [""; 0], "{page}");
+    }
+}
+
+#[test]
+fn links_that_lead_nowhere_are_found() {
+    let text =
+        "a ([b](nothing.md), [KEP][kep])\n[c](README.md) [d](https://x.test/) [e][f]\n\n[f]: g\n";
+    assert_eq!(dangling(text, ""), ["nothing.md", "kep"]);
 }
