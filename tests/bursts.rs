@@ -233,6 +233,87 @@ fn few_chains_to_delete_are_not_worth_listing_the_table() {
     assert_eq!(count(payload, "-S"), 0);
 }
 
+/// The full payload for so many Services, of five endpoints each.
+fn first(backend: Backend, services: usize, live: &Live) -> String {
+    let tracker = World::plain(IpFamily::V4, services, 5).tracker();
+    let options = Options {
+        backend,
+        counters: Counters::NONE,
+        large_cluster_endpoints: LARGE_CLUSTER_ENDPOINTS,
+        ..upstream_options(IpFamily::V4)
+    };
+    let setting = Setting {
+        options: &options,
+        zone: None,
+    };
+    let mut full = Full::new(&tracker, setting, live);
+    let mut text = Vec::new();
+    while full.write_next(&mut text) {}
+    String::from_utf8(text).unwrap()
+}
+
+/// A kernel of which this is known of nat.
+fn live(nat: &str) -> Live {
+    let mut live = Live::default();
+    live.read(Table::Nat, nat);
+    live
+}
+
+/// Chains of Services that are there before the first of them has a rule.
+fn headers_in_front(payload: &str) -> Vec<&str> {
+    let is_header = |line: &&str| line.starts_with(":KUBE-SVC-") || line.starts_with(":KUBE-SEP-");
+    let is_rule =
+        |line: &&str| line.starts_with("-A KUBE-SVC-") || line.starts_with("-A KUBE-SEP-");
+    let before = payload.lines().take_while(|line| !is_rule(line));
+    before.filter(is_header).collect()
+}
+
+#[test]
+fn the_first_restore_of_a_large_cluster_has_headers_first_on_legacy() {
+    let (fewer, more) = (3_000, 3_001);
+    let bare = live("");
+    let used = live(":KUBE-SVC-AAAAAAAAAAAAAAAA - [0:0]\n");
+    for (backend, services, live) in [
+        (Backend::Legacy, fewer, &bare),
+        (Backend::Legacy, more, &used),
+        (Backend::Legacy, more, &Live::default()),
+        (Backend::Nft, more, &bare),
+    ] {
+        let payload = first(backend, services, live);
+        assert_eq!(headers_in_front(&payload).len(), 1, "{backend} {services}");
+    }
+    let payload = first(Backend::Legacy, more, &bare);
+    let headers = headers_in_front(&payload);
+    assert_eq!(headers.len(), more * 6);
+    assert!(headers.is_sorted_by(|one, other| one > other));
+    let (mut one, mut other) = (RuleSet::default(), RuleSet::default());
+    one.apply(&payload).unwrap();
+    other
+        .apply(&first(Backend::Legacy, more, &Live::default()))
+        .unwrap();
+    assert_eq!(sorted(&one), sorted(&other));
+}
+
+#[test]
+fn a_legacy_kernel_takes_headers_first() {
+    if !enters_namespace() {
+        return;
+    }
+    let payload = first(Backend::Legacy, 3_001, &live(""));
+    let mut wanted = RuleSet::default();
+    wanted.apply(&payload).unwrap();
+    let saved = restored(BackendChoice::Legacy, &[payload]);
+    assert_eq!(sorted(&saved), sorted(&wanted));
+}
+
+/// Whether this thread is in a network namespace of its own now.
+fn enters_namespace() -> bool {
+    let is_there = geteuid().is_root() && unshare(CloneFlags::CLONE_NEWNET).is_ok();
+    let is_needed = std::env::var_os("REQUIRE_KERNEL").is_some();
+    assert!(is_there || !is_needed, "it needs root");
+    is_there
+}
+
 /// All of it in a real kernel, in a network namespace of its own.
 #[test]
 fn kernels_take_bursts() {
@@ -241,11 +322,7 @@ fn kernels_take_bursts() {
         (BackendChoice::Legacy, Backend::Legacy),
     ];
     for (choice, backend) in choices {
-        if !geteuid().is_root() || unshare(CloneFlags::CLONE_NEWNET).is_err() {
-            assert!(
-                std::env::var_os("REQUIRE_KERNEL").is_none(),
-                "it needs root"
-            );
+        if !enters_namespace() {
             return;
         }
         let mut settled = Settled::new(backend);

@@ -11,6 +11,9 @@ use crate::model::ServicePortName;
 /// The hash part of a name: 16 characters of base32 are 10 bytes.
 pub(super) type Hash = [u8; 10];
 
+/// A prefix of nine letters and the hash.
+const LONGEST_NAME: usize = 9 + 16;
+
 /// What a chain is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ChainKind {
@@ -91,6 +94,19 @@ impl ServiceChain {
         BASE32.encode_mut(&self.hash, &mut text);
         buf.extend_from_slice(self.kind.prefix().as_bytes());
         buf.extend_from_slice(&text);
+    }
+
+    /// The name, and zeros behind it: ordered as names are, and nothing to allocate.
+    pub(super) fn spelling(self) -> [u8; LONGEST_NAME] {
+        let mut spelling = [0; LONGEST_NAME];
+        let (prefix, hash) = (self.kind.prefix().as_bytes(), self.hash);
+        let mut text = [0; 16];
+        BASE32.encode_mut(&hash, &mut text);
+        let name = prefix.iter().chain(&text);
+        for (place, byte) in spelling.iter_mut().zip(name) {
+            *place = *byte;
+        }
+        spelling
     }
 
     /// The name.

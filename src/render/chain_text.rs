@@ -58,7 +58,7 @@ impl ChainTexts {
             Headers::First => {
                 let written = self.written.iter().map(|(chain, _)| *chain);
                 let mut chains: Vec<_> = written.chain(self.gone.iter().copied()).collect();
-                chains.sort_by_cached_key(|chain| Reverse(chain.name()));
+                chains.sort_by_cached_key(|chain| Reverse(chain.spelling()));
                 for chain in chains {
                     header(buf, chain);
                 }

@@ -56,6 +56,24 @@ pub(super) const fn headers(backend: Backend, chains: usize) -> Headers {
     }
 }
 
+/// More endpoints than this have the headers of a full payload first, on legacy, where no chain of a
+/// Service is there yet.
+///
+/// The program keeps its chains in the order of their names, and one that comes before all others is
+/// put there without a search. 10,000 Services of five endpoints take 1.3 s of CPU instead of 1.7,
+/// and 20,000 take 3.6 instead of 6.8; of 3,000 there is hardly a difference. Where chains are there
+/// already it is the other way round: 6.9 s instead of 3.3 for 20,000.
+const MOST_ENDPOINTS_BESIDE: usize = 15_000;
+
+/// Where to put the headers of a full payload for so many endpoints. `is_bare`: there is no chain of
+/// a Service in the kernel.
+pub(super) const fn full_headers(backend: Backend, is_bare: bool, endpoints: usize) -> Headers {
+    match backend {
+        Backend::Legacy if is_bare && endpoints > MOST_ENDPOINTS_BESIDE => Headers::First,
+        Backend::Nft | Backend::Legacy => Headers::Beside,
+    }
+}
+
 /// How much of the nat table a payload names, and how much there is.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reach {

@@ -10,12 +10,15 @@
 //! - Within nat, each chain's header stands beside its rules, and every jump leads to a chain that
 //!   is there already. On nft a first line `-S`, whose output is discarded, makes the program read
 //!   all chains once instead of searching a list for every line: 10,000 Services take 3.4 s of CPU
-//!   instead of 235 s. The filter table has too few chains for that to matter.
+//!   instead of 235 s. The filter table has too few chains for that to matter. On legacy many
+//!   headers stand together, before all else in nat, if there is no chain yet.
 
 use std::collections::BTreeSet;
 
 use super::base::{self, CANARY, FILTER_CHAINS, FIREWALL, NAT_CHAINS};
 use super::chain::ServiceChain;
+use super::chain_text::Headers;
+use super::cost;
 use super::ledger::Ledger;
 use super::live::Live;
 use super::options::Comments;
@@ -43,7 +46,11 @@ enum Stage<'a> {
     FilterHead,
     FilterServices(Walk<'a>),
     NatHead,
-    NatServices(Walk<'a>, Comments),
+    /// Finds out which chains there will be.
+    NatChains(Walk<'a>, Vec<ServiceChain>),
+    /// The headers of these, the last one first.
+    NatHeaders(Vec<ServiceChain>),
+    NatServices(Walk<'a>, Headers),
     NatEnd,
     Mangle,
     Done,
@@ -128,16 +135,32 @@ impl<'a> Full<'a> {
         buf: &mut Vec<u8>,
         name: &ServiceName,
         state: &ServiceState,
-        comments: Comments,
+        headers_are: Headers,
     ) {
+        let comments = self.comments();
         service::write(&mut self.sheet, name, state, self.setting, comments);
         for entry in self.sheet.chains() {
             self.stats.chains += 1;
-            header(buf, entry.chain);
+            if headers_are == Headers::Beside {
+                header(buf, entry.chain);
+            }
             buf.extend_from_slice(self.sheet.text(entry));
         }
         dispatch_rules(buf, &self.sheet, Table::Nat);
         self.ledger.record(name, &self.sheet);
+    }
+
+    /// Known once the filter table is written.
+    fn comments(&self) -> Comments {
+        Comments::for_cluster(self.endpoints, self.setting.options)
+    }
+
+    fn headers_are(&self) -> Headers {
+        cost::full_headers(
+            self.setting.options.backend,
+            self.live.is_bare(),
+            self.endpoints,
+        )
     }
 
     /// The way to NodePorts, which has to come last, and the end of chains that nobody wants.
@@ -177,13 +200,34 @@ impl<'a> Full<'a> {
             }
             Stage::NatHead => {
                 self.nat_head(buf);
-                let comments = Comments::for_cluster(self.endpoints, self.setting.options);
-                Stage::NatServices(self.services.all(), comments)
+                match self.headers_are() {
+                    Headers::First => Stage::NatChains(self.services.all(), Vec::new()),
+                    beside @ Headers::Beside => Stage::NatServices(self.services.all(), beside),
+                }
             }
-            Stage::NatServices(mut walk, comments) => {
+            Stage::NatChains(mut walk, mut chains) => {
+                if let Some((name, state)) = walk.next() {
+                    let comments = self.comments();
+                    service::write(&mut self.sheet, name, state, self.setting, comments);
+                    chains.extend(self.sheet.chains().map(|entry| entry.chain));
+                    Stage::NatChains(walk, chains)
+                } else {
+                    chains.sort_by_cached_key(|chain| chain.spelling());
+                    Stage::NatHeaders(chains)
+                }
+            }
+            Stage::NatHeaders(mut chains) => {
+                if let Some(last) = chains.pop() {
+                    header(buf, last);
+                    Stage::NatHeaders(chains)
+                } else {
+                    Stage::NatServices(self.services.all(), Headers::First)
+                }
+            }
+            Stage::NatServices(mut walk, headers_are) => {
                 if let Some((name, service)) = walk.next() {
-                    self.nat_service(buf, name, service, comments);
-                    Stage::NatServices(walk, comments)
+                    self.nat_service(buf, name, service, headers_are);
+                    Stage::NatServices(walk, headers_are)
                 } else {
                     Stage::NatEnd
                 }

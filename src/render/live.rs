@@ -91,6 +91,11 @@ impl Live {
         self.known.contains(&table)
     }
 
+    /// Whether it is known that no Service has a chain.
+    pub(super) fn is_bare(&self) -> bool {
+        self.knows(Table::Nat) && self.service_chains.is_empty()
+    }
+
     fn read_chain(&mut self, table: Table, name: &str) {
         match table {
             Table::Nat if is_service_chain(name) => match ServiceChain::parse(name) {
