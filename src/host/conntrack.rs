@@ -8,15 +8,13 @@
 //! Linux: net/netfilter/nf_conntrack_netlink.c, net/netlink/af_netlink.c
 //! Upstream: pkg/proxy/conntrack/conntrack.go (v1.36)
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use nix::errno::Errno;
-use nix::sys::socket::{
-    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, recv, sendto, socket,
-};
 
 use super::conntrack_answer::{Answer, answers};
 use super::conntrack_message::{Deletions, dump};
+use super::netlink::{open, receive, send};
 use crate::conntrack::{Filter, Flow};
 use crate::net::IpFamily;
 
@@ -199,14 +197,6 @@ impl Conntrack {
 
 impl Sockets {
     fn open() -> Result<Self, Errno> {
-        let open = || {
-            socket(
-                AddressFamily::Netlink,
-                SockType::Raw,
-                SockFlag::SOCK_CLOEXEC,
-                SockProtocol::NetlinkNetFilter,
-            )
-        };
         Ok(Self {
             dump: open()?,
             delete: open()?,
@@ -236,21 +226,4 @@ impl Sockets {
         deletions.clear();
         Ok(())
     }
-}
-
-fn send(socket: &OwnedFd, bytes: &[u8]) -> Result<(), Errno> {
-    let kernel = NetlinkAddr::new(0, 0);
-    sendto(socket.as_raw_fd(), bytes, &kernel, MsgFlags::empty()).map(drop)
-}
-
-fn receive<'a>(socket: &OwnedFd, datagram: &'a mut [u8]) -> Result<&'a [u8], Errno> {
-    // With this flag the length is the datagram's own, even if there is no room for it.
-    let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_TRUNC;
-    let length = loop {
-        match recv(socket.as_raw_fd(), datagram, flags) {
-            Err(Errno::EINTR) => {}
-            result => break result?,
-        }
-    };
-    datagram.get(..length).ok_or(Errno::EMSGSIZE)
 }

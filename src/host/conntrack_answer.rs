@@ -5,7 +5,7 @@
 //!
 //! # Source
 //!
-//! Linux: include/uapi/linux/netfilter/nfnetlink_conntrack.h, include/uapi/linux/netlink.h
+//! Linux: include/uapi/linux/netfilter/nfnetlink_conntrack.h
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -15,19 +15,13 @@ use super::conntrack_message::{
     CTA_IP_V4_DST, CTA_IP_V6_DST, CTA_PROTO_DST_PORT, CTA_PROTO_NUM, CTA_TUPLE_IP, CTA_TUPLE_ORIG,
     CTA_TUPLE_PROTO, IPPROTO_UDP, NFNL_SUBSYS_CTNETLINK,
 };
+use super::netlink::{Attribute, Attributes, NFGENMSG, NLMSG_ERROR, Received, messages, status};
 use crate::conntrack::Flow;
 
-const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 const NLMSG_OVERRUN: u16 = 4;
 const IPCTNL_MSG_CT_NEW: u16 = 0;
 const NLM_F_DUMP_INTR: u16 = 0x10;
-
-const NLMSG_HEADER: usize = 16;
-const NFGENMSG: usize = 4;
-const ATTRIBUTE_HEADER: usize = 4;
-/// Without the two bits that tell how an attribute's value is written.
-const ATTRIBUTE_KIND: u16 = 0x3fff;
 
 const CTA_TUPLE_REPLY: u16 = 2;
 const CTA_ID: u16 = 12;
@@ -70,25 +64,18 @@ pub(super) struct Entry<'a> {
 
 /// The messages of one datagram. `None` for what is none; then there is nothing more.
 pub(super) fn answers(datagram: &[u8]) -> impl Iterator<Item = Option<Message<'_>>> {
-    let mut rest = datagram;
+    let mut messages = messages(datagram);
+    let mut is_over = false;
     std::iter::from_fn(move || {
-        if rest.is_empty() {
-            return None;
-        }
-        let message = next(&mut rest);
-        if message.is_none() {
-            rest = &[];
-        }
+        let message = messages.next().filter(|_| !is_over)?.and_then(read);
+        is_over = message.is_none();
         Some(message)
     })
 }
 
-fn next<'a>(rest: &mut &'a [u8]) -> Option<Message<'a>> {
-    let length = usize::try_from(u32::from_ne_bytes(*rest.first_chunk()?)).ok()?;
-    let message = rest.get(..length)?;
-    let body = message.get(NLMSG_HEADER..)?;
-    let flags = u16::from_ne_bytes(*message.get(6..)?.first_chunk()?);
-    let said = match u16::from_ne_bytes(*message.get(4..)?.first_chunk()?) {
+fn read(received: Received<'_>) -> Option<Message<'_>> {
+    let body = received.body;
+    let said = match received.kind {
         NLMSG_ERROR => Answer::End(status(body)?),
         // Some ends carry no status.
         NLMSG_DONE => Answer::End(status(body).unwrap_or(Ok(()))),
@@ -98,18 +85,10 @@ fn next<'a>(rest: &mut &'a [u8]) -> Option<Message<'a>> {
         }
         _ => Answer::Foreign,
     };
-    *rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
     Some(Message {
         said,
-        is_interrupted: flags & NLM_F_DUMP_INTR != 0,
+        is_interrupted: received.flags & NLM_F_DUMP_INTR != 0,
     })
-}
-
-fn status(body: &[u8]) -> Option<Result<(), Errno>> {
-    match i32::from_ne_bytes(*body.first_chunk()?) {
-        0 => Some(Ok(())),
-        code => Some(Err(Errno::from_raw(code.checked_neg()?))),
-    }
 }
 
 /// `None`: it is not UDP, or lacks something that every entry of UDP has.
@@ -178,34 +157,6 @@ where
     IpAddr: From<[u8; LENGTH]>,
 {
     value.first_chunk().copied().map(IpAddr::from)
-}
-
-/// One attribute, and all of its bytes without the padding.
-#[derive(Debug, Clone, Copy)]
-struct Attribute<'a> {
-    kind: u16,
-    value: &'a [u8],
-    whole: &'a [u8],
-}
-
-/// The attributes in some bytes, up to the first that cannot be one.
-struct Attributes<'a>(&'a [u8]);
-
-impl<'a> Iterator for Attributes<'a> {
-    type Item = Attribute<'a>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let length = usize::from(u16::from_ne_bytes(*self.0.first_chunk()?));
-        let kind = u16::from_ne_bytes(*self.0.get(2..)?.first_chunk()?);
-        let whole = self.0.get(..length)?;
-        let value = whole.get(ATTRIBUTE_HEADER..)?;
-        self.0 = self.0.get(length.next_multiple_of(4)..).unwrap_or_default();
-        Some(Attribute {
-            kind: kind & ATTRIBUTE_KIND,
-            value,
-            whole,
-        })
-    }
 }
 
 #[cfg(test)]

@@ -5,12 +5,13 @@
 //!
 //! # Source
 //!
-//! Linux: include/uapi/linux/netfilter/nfnetlink_conntrack.h, include/uapi/linux/netlink.h;
-//! for filters net/netfilter/nf_internals.h
+//! Linux: include/uapi/linux/netfilter/nfnetlink_conntrack.h; for filters
+//! net/netfilter/nf_internals.h
 
 use std::net::SocketAddr;
 
 use super::conntrack_answer::Entry;
+use super::netlink::{NLM_F_ACK, NLM_F_REQUEST, attribute, message, nested, pad};
 use crate::conntrack::Filter;
 use crate::net::IpFamily;
 
@@ -19,11 +20,8 @@ pub(super) const NFNL_SUBSYS_CTNETLINK: u16 = 1 << 8;
 const IPCTNL_MSG_CT_GET: u16 = 1;
 const IPCTNL_MSG_CT_DELETE: u16 = 2;
 
-const NLM_F_REQUEST: u16 = 0x1;
-const NLM_F_ACK: u16 = 0x4;
 const NLM_F_DUMP: u16 = 0x300;
 
-const NLA_F_NESTED: u16 = 0x8000;
 pub(super) const CTA_TUPLE_ORIG: u16 = 1;
 const CTA_FILTER: u16 = 25;
 pub(super) const CTA_TUPLE_IP: u16 = 1;
@@ -46,7 +44,8 @@ pub(super) const IPPROTO_UDP: u8 = 17;
 pub(super) fn dump(family: IpFamily, filter: Option<Filter>) -> Vec<u8> {
     let mut bytes = Vec::new();
     let flags = NLM_F_REQUEST | NLM_F_DUMP;
-    message(&mut bytes, IPCTNL_MSG_CT_GET, flags, family, |bytes| {
+    let kind = NFNL_SUBSYS_CTNETLINK | IPCTNL_MSG_CT_GET;
+    message(&mut bytes, kind, flags, number(family), |bytes| {
         if let Some(filter) = filter {
             write_filter(bytes, filter);
         }
@@ -75,8 +74,9 @@ impl Deletions {
     /// Adds one. Its number makes sure that it is this very entry, and not one that has taken its
     /// place. There is always a tuple: a request without one would delete all entries there are.
     pub(super) fn add(&mut self, entry: &Entry<'_>) {
-        let (kind, flags) = (IPCTNL_MSG_CT_DELETE, NLM_F_REQUEST | NLM_F_ACK);
-        message(&mut self.bytes, kind, flags, self.family, |bytes| {
+        let kind = NFNL_SUBSYS_CTNETLINK | IPCTNL_MSG_CT_DELETE;
+        let (flags, family) = (NLM_F_REQUEST | NLM_F_ACK, number(self.family));
+        message(&mut self.bytes, kind, flags, family, |bytes| {
             for attribute in entry.identity() {
                 bytes.extend(attribute);
                 pad(bytes);
@@ -99,6 +99,14 @@ impl Deletions {
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.count = 0;
+    }
+}
+
+/// As the kernel numbers families.
+const fn number(family: IpFamily) -> u8 {
+    match family {
+        IpFamily::V4 => 2,
+        IpFamily::V6 => 10,
     }
 }
 
@@ -131,58 +139,6 @@ fn write_filter(bytes: &mut Vec<u8>, filter: Filter) {
         attribute(bytes, CTA_FILTER_ORIG_FLAGS, &flags);
         attribute(bytes, CTA_FILTER_REPLY_FLAGS, &0_u32.to_ne_bytes());
     });
-}
-
-/// Writes a message: its header, the header of netfilter, and what `body` adds.
-fn message(
-    bytes: &mut Vec<u8>,
-    kind: u16,
-    flags: u16,
-    family: IpFamily,
-    body: impl FnOnce(&mut Vec<u8>),
-) {
-    let start = bytes.len();
-    bytes.extend([0; 4]);
-    bytes.extend((NFNL_SUBSYS_CTNETLINK | kind).to_ne_bytes());
-    bytes.extend(flags.to_ne_bytes());
-    // Sequence number and port: one question at a time goes through a socket.
-    bytes.extend([0; 8]);
-    // As the kernel numbers families; then version 0, and no resource.
-    let family = match family {
-        IpFamily::V4 => 2,
-        IpFamily::V6 => 10,
-    };
-    bytes.extend([family, 0, 0, 0]);
-    body(bytes);
-    let length = u32::try_from(bytes.len() - start).unwrap_or(u32::MAX);
-    if let Some(header) = bytes.get_mut(start..).and_then(<[u8]>::first_chunk_mut) {
-        *header = length.to_ne_bytes();
-    }
-}
-
-fn attribute(bytes: &mut Vec<u8>, kind: u16, value: &[u8]) {
-    begin(bytes, kind, |bytes| bytes.extend(value));
-}
-
-fn nested(bytes: &mut Vec<u8>, kind: u16, content: impl FnOnce(&mut Vec<u8>)) {
-    begin(bytes, NLA_F_NESTED | kind, content);
-}
-
-fn begin(bytes: &mut Vec<u8>, kind: u16, content: impl FnOnce(&mut Vec<u8>)) {
-    let start = bytes.len();
-    bytes.extend([0; 2]);
-    bytes.extend(kind.to_ne_bytes());
-    content(bytes);
-    let length = u16::try_from(bytes.len() - start).unwrap_or(u16::MAX);
-    if let Some(header) = bytes.get_mut(start..).and_then(<[u8]>::first_chunk_mut) {
-        *header = length.to_ne_bytes();
-    }
-    pad(bytes);
-}
-
-/// Everything begins at a multiple of four bytes.
-fn pad(bytes: &mut Vec<u8>) {
-    bytes.resize(bytes.len().next_multiple_of(4), 0);
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ mod fake;
 mod interfaces;
 mod iptables;
 mod lock_wait;
+mod netlink;
 mod nfacct;
 mod nfacct_message;
 mod nft_tables;

@@ -8,15 +8,13 @@
 //! Upstream: pkg/proxy/util/nfacct (v1.36)
 
 use std::cell::Cell;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use nix::errno::Errno;
-use nix::sys::socket::{
-    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, recv, sendto, socket,
-};
 
 use super::RestoreError;
+use super::netlink::{open, receive, send};
 use super::nfacct_message::{Answer, Request, answer, request};
 
 /// Room for any answer: a counter takes some 80 bytes, a refusal repeats the request.
@@ -70,11 +68,9 @@ pub(super) fn is_there(name: &str) -> Result<bool, Errno> {
 fn ask(what: Request, name: &str) -> Result<Answer, Errno> {
     let request = request(what, name)?;
     with_socket(|socket| {
-        let kernel = NetlinkAddr::new(0, 0);
-        sendto(socket.as_raw_fd(), &request, &kernel, MsgFlags::empty())?;
+        send(socket, &request)?;
         let mut datagram = [0; ANSWER_BYTES];
-        let length = recv(socket.as_raw_fd(), &mut datagram, MsgFlags::MSG_DONTWAIT)?;
-        let datagram = datagram.get(..length).unwrap_or_default();
+        let datagram = receive(socket, &mut datagram)?;
         answer(datagram).ok_or(Errno::EBADMSG)
     })
 }
@@ -93,12 +89,7 @@ pub(super) fn with_socket<T>(
 ) -> Result<T, Errno> {
     let socket = match SOCKET.take() {
         Some(socket) => socket,
-        None => socket(
-            AddressFamily::Netlink,
-            SockType::Raw,
-            SockFlag::SOCK_CLOEXEC,
-            SockProtocol::NetlinkNetFilter,
-        )?,
+        None => open()?,
     };
     let answer = question(&socket)?;
     SOCKET.set(Some(socket));

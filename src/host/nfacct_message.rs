@@ -5,32 +5,27 @@
 //!
 //! # Source
 //!
-//! Linux: include/uapi/linux/netfilter/nfnetlink_acct.h, include/uapi/linux/netlink.h
+//! Linux: include/uapi/linux/netfilter/nfnetlink_acct.h
 
 use nix::errno::Errno;
+
+use super::netlink::{
+    Attributes, NFGENMSG, NLM_F_ACK, NLM_F_REQUEST, NLMSG_ERROR, attribute, message, messages,
+    status,
+};
 
 /// A name and the zero byte behind it have 32 bytes in the kernel.
 const LONGEST_NAME: usize = 31;
 
-/// The header of every message, then the one of every netfilter message.
-const HEADERS: usize = 16 + 4;
-/// Length and kind of an attribute.
-const ATTRIBUTE_HEADER: usize = 4;
-
-const NLMSG_ERROR: u16 = 2;
 /// The subsystem is the upper byte of the message type.
 const NFNL_SUBSYS_ACCT: u16 = 7 << 8;
 const NFNL_MSG_ACCT_NEW: u16 = 0;
 const NFNL_MSG_ACCT_GET: u16 = 1;
 
-const NLM_F_REQUEST: u16 = 0x1;
-const NLM_F_ACK: u16 = 0x4;
 const NLM_F_CREATE: u16 = 0x400;
 
 const NFACCT_NAME: u16 = 1;
 const NFACCT_PKTS: u16 = 2;
-/// Without the two bits that tell how an attribute's value is written.
-const ATTRIBUTE_KIND: u16 = 0x3fff;
 
 /// What is asked of the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,56 +61,33 @@ pub(super) fn request(what: Request, name: &str) -> Result<Vec<u8>, Errno> {
         Request::Get => (NFNL_MSG_ACCT_GET, NLM_F_REQUEST),
         Request::Create => (NFNL_MSG_ACCT_NEW, NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE),
     };
-    let attribute = ATTRIBUTE_HEADER + name.len() + 1;
-    let length = HEADERS + attribute.next_multiple_of(4);
-    let mut bytes = Vec::with_capacity(length);
-    bytes.extend(u32::try_from(length).unwrap_or(u32::MAX).to_ne_bytes());
-    bytes.extend((NFNL_SUBSYS_ACCT | kind).to_ne_bytes());
-    bytes.extend(flags.to_ne_bytes());
-    // Sequence number, port, then no family, version 0 and no resource: one question at a time
-    // goes through a socket, and counters belong to no family.
-    bytes.resize(HEADERS, 0);
-    bytes.extend(u16::try_from(attribute).unwrap_or(u16::MAX).to_ne_bytes());
-    bytes.extend(NFACCT_NAME.to_ne_bytes());
-    bytes.extend(name.as_bytes());
-    bytes.resize(length, 0);
+    let mut bytes = Vec::new();
+    // Counters belong to no family.
+    message(&mut bytes, NFNL_SUBSYS_ACCT | kind, flags, 0, |bytes| {
+        attribute(bytes, NFACCT_NAME, &[name.as_bytes(), b"\0"].concat());
+    });
     Ok(bytes)
 }
 
 /// The first message of a datagram that is an answer; `None`: there is none, whole and
 /// understood.
-pub(super) fn answer(mut datagram: &[u8]) -> Option<Answer> {
-    loop {
-        let length = usize::try_from(u32::from_ne_bytes(*datagram.first_chunk()?)).ok()?;
-        let message = datagram.get(..length)?;
-        let body = message.get(16..)?;
-        match u16::from_ne_bytes(*message.get(4..)?.first_chunk()?) {
-            NLMSG_ERROR => {
-                return match i32::from_ne_bytes(*body.first_chunk()?) {
-                    0 => Some(Answer::Done),
-                    code => Some(Answer::Refused(Errno::from_raw(code.checked_neg()?))),
-                };
-            }
-            kind if kind == NFNL_SUBSYS_ACCT | NFNL_MSG_ACCT_NEW => {
-                return packets(message.get(HEADERS..)?).map(Answer::Packets);
-            }
-            _ => {}
+pub(super) fn answer(datagram: &[u8]) -> Option<Answer> {
+    for message in messages(datagram) {
+        let message = message?;
+        if message.kind == NLMSG_ERROR {
+            return Some(status(message.body)?.map_or_else(Answer::Refused, |()| Answer::Done));
         }
-        datagram = datagram.get(length.next_multiple_of(4)..)?;
+        if message.kind == NFNL_SUBSYS_ACCT | NFNL_MSG_ACCT_NEW {
+            return packets(message.body.get(NFGENMSG..)?).map(Answer::Packets);
+        }
     }
+    None
 }
 
 /// The number among the attributes of a counter.
-fn packets(mut attributes: &[u8]) -> Option<u64> {
-    loop {
-        let length = usize::from(u16::from_ne_bytes(*attributes.first_chunk()?));
-        let kind = u16::from_ne_bytes(*attributes.get(2..)?.first_chunk()?);
-        let value = attributes.get(ATTRIBUTE_HEADER..length)?;
-        if kind & ATTRIBUTE_KIND == NFACCT_PKTS {
-            return value.first_chunk().copied().map(u64::from_be_bytes);
-        }
-        attributes = attributes.get(length.next_multiple_of(4)..)?;
-    }
+fn packets(attributes: &[u8]) -> Option<u64> {
+    let packets = Attributes(attributes).find(|attribute| attribute.kind == NFACCT_PKTS)?;
+    packets.value.first_chunk().copied().map(u64::from_be_bytes)
 }
 
 #[cfg(test)]

@@ -1,0 +1,180 @@
+//! Messages of netfilter's interfaces over netlink, as far as all of them are alike: headers,
+//! attributes, statuses, and the socket.
+//!
+//! Apart from [`conntrack`](super::conntrack) and [`nfacct`](super::nfacct), which know what is said
+//! in them.
+//!
+//! # Source
+//!
+//! Linux: include/uapi/linux/netlink.h, include/uapi/linux/netfilter/nfnetlink.h
+
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, recv, sendto, socket,
+};
+
+pub(super) const NLMSG_ERROR: u16 = 2;
+pub(super) const NLM_F_REQUEST: u16 = 0x1;
+pub(super) const NLM_F_ACK: u16 = 0x4;
+
+const NLMSG_HEADER: usize = 16;
+/// The header of every netfilter message, behind that of every message.
+pub(super) const NFGENMSG: usize = 4;
+const ATTRIBUTE_HEADER: usize = 4;
+const NLA_F_NESTED: u16 = 0x8000;
+/// Without the two bits that tell how an attribute's value is written.
+const ATTRIBUTE_KIND: u16 = 0x3fff;
+
+/// A socket to ask netfilter through.
+pub(super) fn open() -> Result<OwnedFd, Errno> {
+    socket(
+        AddressFamily::Netlink,
+        SockType::Raw,
+        SockFlag::SOCK_CLOEXEC,
+        SockProtocol::NetlinkNetFilter,
+    )
+}
+
+/// Sends the kernel some messages.
+pub(super) fn send(socket: &OwnedFd, bytes: &[u8]) -> Result<(), Errno> {
+    let kernel = NetlinkAddr::new(0, 0);
+    sendto(socket.as_raw_fd(), bytes, &kernel, MsgFlags::empty()).map(drop)
+}
+
+/// The next datagram, which has to be there: the kernel answers before it returns from the sending.
+pub(super) fn receive<'a>(socket: &OwnedFd, datagram: &'a mut [u8]) -> Result<&'a [u8], Errno> {
+    // With this flag the length is the datagram's own, even if there is no room for it.
+    let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_TRUNC;
+    let length = loop {
+        match recv(socket.as_raw_fd(), datagram, flags) {
+            Err(Errno::EINTR) => {}
+            result => break result?,
+        }
+    };
+    datagram.get(..length).ok_or(Errno::EMSGSIZE)
+}
+
+/// Writes a message: its header, the header of netfilter, and what `body` adds. The family is in
+/// the kernel's numbers, 0 for none.
+pub(super) fn message(
+    bytes: &mut Vec<u8>,
+    kind: u16,
+    flags: u16,
+    family: u8,
+    body: impl FnOnce(&mut Vec<u8>),
+) {
+    let start = bytes.len();
+    bytes.extend([0; 4]);
+    bytes.extend(kind.to_ne_bytes());
+    bytes.extend(flags.to_ne_bytes());
+    // Sequence number and port: one question at a time goes through a socket.
+    bytes.extend([0; 8]);
+    // Version 0, and no resource.
+    bytes.extend([family, 0, 0, 0]);
+    body(bytes);
+    let length = u32::try_from(bytes.len() - start).unwrap_or(u32::MAX);
+    if let Some(header) = bytes.get_mut(start..).and_then(<[u8]>::first_chunk_mut) {
+        *header = length.to_ne_bytes();
+    }
+}
+
+/// Writes an attribute.
+pub(super) fn attribute(bytes: &mut Vec<u8>, kind: u16, value: &[u8]) {
+    begin(bytes, kind, |bytes| bytes.extend(value));
+}
+
+/// Writes an attribute of attributes.
+pub(super) fn nested(bytes: &mut Vec<u8>, kind: u16, content: impl FnOnce(&mut Vec<u8>)) {
+    begin(bytes, NLA_F_NESTED | kind, content);
+}
+
+fn begin(bytes: &mut Vec<u8>, kind: u16, content: impl FnOnce(&mut Vec<u8>)) {
+    let start = bytes.len();
+    bytes.extend([0; 2]);
+    bytes.extend(kind.to_ne_bytes());
+    content(bytes);
+    let length = u16::try_from(bytes.len() - start).unwrap_or(u16::MAX);
+    if let Some(header) = bytes.get_mut(start..).and_then(<[u8]>::first_chunk_mut) {
+        *header = length.to_ne_bytes();
+    }
+    pad(bytes);
+}
+
+/// Everything begins at a multiple of four bytes.
+pub(super) fn pad(bytes: &mut Vec<u8>) {
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+}
+
+/// A message that was received.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Received<'a> {
+    pub(super) kind: u16,
+    pub(super) flags: u16,
+    /// Behind the first header.
+    pub(super) body: &'a [u8],
+}
+
+/// The messages of one datagram. `None` for what is none; then there is nothing more.
+pub(super) fn messages(datagram: &[u8]) -> impl Iterator<Item = Option<Received<'_>>> {
+    let mut rest = datagram;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let message = next(&mut rest);
+        if message.is_none() {
+            rest = &[];
+        }
+        Some(message)
+    })
+}
+
+fn next<'a>(rest: &mut &'a [u8]) -> Option<Received<'a>> {
+    let length = usize::try_from(u32::from_ne_bytes(*rest.first_chunk()?)).ok()?;
+    let message = rest.get(..length)?;
+    let received = Received {
+        body: message.get(NLMSG_HEADER..)?,
+        kind: u16::from_ne_bytes(*message.get(4..)?.first_chunk()?),
+        flags: u16::from_ne_bytes(*message.get(6..)?.first_chunk()?),
+    };
+    *rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+    Some(received)
+}
+
+/// What the body of an answer to a request says. `None`: it is cut off.
+pub(super) fn status(body: &[u8]) -> Option<Result<(), Errno>> {
+    match i32::from_ne_bytes(*body.first_chunk()?) {
+        0 => Some(Ok(())),
+        code => Some(Err(Errno::from_raw(code.checked_neg()?))),
+    }
+}
+
+/// One attribute, and all of its bytes without the padding.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Attribute<'a> {
+    pub(super) kind: u16,
+    pub(super) value: &'a [u8],
+    pub(super) whole: &'a [u8],
+}
+
+/// The attributes in some bytes, up to the first that cannot be one.
+pub(super) struct Attributes<'a>(pub(super) &'a [u8]);
+
+impl<'a> Iterator for Attributes<'a> {
+    type Item = Attribute<'a>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let length = usize::from(u16::from_ne_bytes(*self.0.first_chunk()?));
+        let kind = u16::from_ne_bytes(*self.0.get(2..)?.first_chunk()?);
+        let whole = self.0.get(..length)?;
+        let value = whole.get(ATTRIBUTE_HEADER..)?;
+        self.0 = self.0.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some(Attribute {
+            kind: kind & ATTRIBUTE_KIND,
+            value,
+            whole,
+        })
+    }
+}
