@@ -9,11 +9,10 @@
 //! `staging/src/k8s.io/component-base/metrics/prometheus/slis/metrics.go` (v1.36)
 
 use http::{Method, StatusCode};
-use prometheus::{Gauge, IntCounterVec, IntGaugeVec, Opts, Registry, Result, TextEncoder};
+use prometheus::{Gauge, IntCounterVec, IntGaugeVec, Opts, Registry, Result};
 
-use super::http::{Reply, reply};
-
-const TEXT: &str = "text/plain; charset=utf-8";
+use super::http::{Reply, TEXT, reply};
+use super::metrics_server::exposition;
 
 /// The one check, and what it is part of.
 const PING: &str = "ping";
@@ -101,9 +100,6 @@ impl Checks {
             self.total.reset();
             return reply(StatusCode::OK, TEXT, "metrics reset\n");
         }
-        match TextEncoder::new().encode_to_string(&self.registry.gather()) {
-            Ok(text) => reply(StatusCode::OK, super::metrics_server::EXPOSITION, text),
-            Err(error) => reply(StatusCode::INTERNAL_SERVER_ERROR, TEXT, error.to_string()),
-        }
+        exposition(&self.registry.gather())
     }
 }

@@ -5,6 +5,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 
+use super::process::field;
+
 /// The unit of these counts: 10 ms on every architecture this can run on.
 pub(super) const TICK_NANOSECONDS: i64 = 10_000_000;
 
@@ -96,10 +98,10 @@ fn name(stat: &str) -> &str {
         .unwrap_or_default()
 }
 
-fn number(stat: &str, field: usize) -> i64 {
-    let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields);
-    let text = fields.split(' ').nth(field);
-    text.and_then(|text| text.parse().ok()).unwrap_or_default()
+fn number(stat: &str, place: usize) -> i64 {
+    field(stat, place)
+        .and_then(|text| text.parse().ok())
+        .unwrap_or_default()
 }
 
 #[cfg(test)]

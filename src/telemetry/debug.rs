@@ -14,10 +14,8 @@ use http::header::{CONTENT_DISPOSITION, HeaderValue};
 use http::{Method, Request, StatusCode};
 
 use super::cpu_times::CpuTimes;
-use super::http::{Reply, not_found, reply};
+use super::http::{Reply, TEXT, not_found, reply};
 use super::{LogLevel, profile};
-
-const TEXT: &str = "text/plain; charset=utf-8";
 
 /// `enableProfiling`.
 #[derive(Debug, Clone)]

@@ -26,8 +26,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-/// Connections served at once; one more waits for its turn, and the rest in the backlog. Probes and scrapes are a handful per
-/// second, so this is only met by a flood, which then costs a few megabytes and no more.
+/// Connections served at once; one more waits for its turn, and the rest in the backlog. Probes and
+/// scrapes are a handful per second, so this is only met by a flood, which then costs a few
+/// megabytes and no more.
 const CONNECTIONS: usize = 256;
 
 /// How long a client may take to send a request's head, and how long it may keep quiet between
@@ -53,6 +54,9 @@ const DRAIN: Duration = Duration::from_secs(5);
 
 /// The pause after a failed accept, lest a process out of file descriptors spins.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// The type of pages for people.
+pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 
 /// A whole answer.
 pub type Reply = Response<Full<Bytes>>;
@@ -193,7 +197,7 @@ async fn whole(request: Request<Incoming>) -> Result<Request<Bytes>, Reply> {
 
 /// The last answer of a connection, since nobody knows where the next request begins.
 fn refusal(status: StatusCode) -> Reply {
-    let mut reply = reply(status, "text/plain; charset=utf-8", format!("{status}\n"));
+    let mut reply = reply(status, TEXT, format!("{status}\n"));
     reply
         .headers_mut()
         .insert(CONNECTION, HeaderValue::from_static("close"));
@@ -213,7 +217,7 @@ pub fn reply(status: StatusCode, content_type: &'static str, body: impl Into<Byt
 /// The answer for a path that is not there, as Go's server words it.
 pub fn not_found() -> Reply {
     let text = "404 page not found\n";
-    reply(StatusCode::NOT_FOUND, "text/plain; charset=utf-8", text)
+    reply(StatusCode::NOT_FOUND, TEXT, text)
 }
 
 #[cfg(test)]

@@ -14,18 +14,17 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use http::{HeaderValue, Request, StatusCode};
 use jiff::Timestamp;
+use prometheus::proto::MetricFamily;
 use prometheus::{Registry, TextEncoder};
 
 use super::checks::Checks;
 use super::debug::{self, Debugging};
-use super::http::{Reply, not_found, reply};
+use super::http::{Reply, TEXT, not_found, reply};
 use super::process::{START, start_time};
 use super::zpages;
 
-const TEXT: &str = "text/plain; charset=utf-8";
-
 /// The text format, as Go's client library announces it.
-pub(super) const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
+const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// What the process was started with.
 #[derive(Debug, Clone)]
@@ -89,11 +88,7 @@ impl MetricsPages {
 
     fn metrics(&self) -> Reply {
         let families = self.registry.gather();
-        let mut text = String::with_capacity(64 * 1024);
-        if let Err(error) = TextEncoder::new().encode_utf8(&families, &mut text) {
-            return reply(StatusCode::INTERNAL_SERVER_ERROR, TEXT, error.to_string());
-        }
-        let mut reply = reply(StatusCode::OK, EXPOSITION, text);
+        let mut reply = exposition(&families);
         let start = families
             .iter()
             .find(|family| family.name() == START.0)
@@ -103,6 +98,15 @@ impl MetricsPages {
             reply.headers_mut().insert("process-start-time-unix", start);
         }
         reply
+    }
+}
+
+/// A page of metrics.
+pub(super) fn exposition(families: &[MetricFamily]) -> Reply {
+    let mut text = String::with_capacity(64 * 1024);
+    match TextEncoder::new().encode_utf8(families, &mut text) {
+        Ok(()) => reply(StatusCode::OK, EXPOSITION, text),
+        Err(error) => reply(StatusCode::INTERNAL_SERVER_ERROR, TEXT, error.to_string()),
     }
 }
 

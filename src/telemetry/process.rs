@@ -150,14 +150,19 @@ fn ip_extension(netstat: &str, name: &str) -> Option<f64> {
 /// When this process began, in seconds since 1970.
 pub(super) fn start_time() -> Option<f64> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // The program name may hold spaces and parentheses; the fields begin after the last one.
-    let (_, fields) = stat.rsplit_once(") ")?;
-    let ticks: f64 = fields.split(' ').nth(START_TIME)?.parse().ok()?;
+    let ticks: f64 = field(&stat, START_TIME)?.parse().ok()?;
     let kernel = std::fs::read_to_string("/proc/stat").ok()?;
     let boot = kernel
         .lines()
         .find_map(|line| line.strip_prefix("btime "))?;
     Some(boot.trim().parse::<f64>().ok()? + ticks / TICKS_PER_SECOND)
+}
+
+/// A field of `stat`, of a process or a thread. Its name may hold spaces and parentheses; the fields
+/// begin after the last one.
+pub(super) fn field(stat: &str, place: usize) -> Option<&str> {
+    let (_, fields) = stat.rsplit_once(") ")?;
+    fields.split(' ').nth(place)
 }
 
 /// A family of one counter without labels.

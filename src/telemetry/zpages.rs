@@ -19,12 +19,11 @@ use serde::Serialize;
 
 use super::accept::{Form, GROUP, Syntax, Version, form};
 use super::build_info::BINARY_VERSION;
-use super::http::{Reply, reply};
+use super::http::{Reply, TEXT, reply};
 
 /// Whom this program stands in for.
 const COMPONENT: &str = "kube-proxy";
 
-const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
 /// What both pages of text begin with, after their names.
