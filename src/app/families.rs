@@ -12,15 +12,13 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use super::first_look::{FirstLook, Incoming};
+use super::programs::{is_lasting, programs, surroundings};
 use crate::config::{Config, FULL_SYNC_PERIOD, Source};
 use crate::health::{CheckServers, Checks, NodeState};
 use crate::host::{
-    Conntrack, DryRun, Ending, Exec, Iptables, Options as ExecOptions, Programs, ROUTE_LOCALNET,
-    RunError, Sysctls, TCP_BE_LIBERAL, other_backend,
+    Conntrack, DryRun, Exec, Iptables, Options as ExecOptions, Programs, Sysctls, other_backend,
 };
 use crate::model::Change;
-use crate::net::IpFamily;
-use crate::render::InvalidPackets;
 use crate::sync::{Clock, FlowSweeper, Pacer, Reporter, Surroundings, Syncer, SyncerOptions, Task};
 use crate::telemetry::Metrics;
 use crate::tracker::Tracker;
@@ -142,7 +140,7 @@ impl Family<'_> {
     /// family is given up only if it is missing twice beside the other.
     async fn find_programs(&mut self) -> Option<Programs> {
         let (config, family) = (self.config, self.reporter.family);
-        if family == IpFamily::V6 && !Sysctls::default().has_ipv6() {
+        if Sysctls::default().lacks(family) {
             info!(%family, "this machine has no IPv6");
             return None;
         }
@@ -214,48 +212,6 @@ impl Family<'_> {
             }
         }
     }
-}
-
-/// Whether a program that failed so would fail again: it is missing, or the kernel lacks what it
-/// needs. One that could not get the lock, or was killed, may do better next time.
-pub(super) fn is_lasting(cause: &RunError) -> bool {
-    match cause {
-        RunError::Spawn { .. } => true,
-        RunError::Failed { ending, stderr, .. } => {
-            matches!(ending, Ending::Exited(_)) && !stderr.contains("xtables lock")
-        }
-        // The kernel has the table, and somebody may take the rules out again.
-        RunError::Incompatible { .. } => false,
-    }
-}
-
-/// A dry run asks the kernel nothing: that needs no root.
-pub(super) async fn programs(config: &Config, family: IpFamily) -> Result<Programs, RunError> {
-    let programs = Programs::discover(config.rules.backend, family).await?;
-    if !config.is_dry_run {
-        programs.probe().await?;
-    }
-    Ok(programs)
-}
-
-/// What the flags say, with what this machine is.
-///
-/// Upstream: pkg/proxy/iptables/proxier.go, `NewProxier` (v1.36)
-pub(super) fn surroundings(config: &Config, programs: &Programs) -> anyhow::Result<Surroundings> {
-    let mut surroundings = config.rules.surroundings.get(programs.family).clone();
-    let sysctls = Sysctls::default();
-    if surroundings.needs_route_localnet() && !config.is_dry_run {
-        sysctls.ensure(ROUTE_LOCALNET, 1).context(
-            "NodePorts on 127.0.0.1 need a setting, unless --iptables-localhost-nodeports=false",
-        )?;
-    }
-    let fixed = &mut surroundings.fixed;
-    fixed.backend = programs.backend();
-    fixed.masquerade.is_random_fully = programs.version.features().random_fully;
-    if sysctls.read(TCP_BE_LIBERAL).is_ok_and(|value| value != 0) {
-        fixed.invalid_packets = InvalidPackets::Forwarded;
-    }
-    Ok(surroundings)
 }
 
 /// The clock of syncs, and when this process began to watch.

@@ -8,6 +8,7 @@ mod ending;
 mod families;
 mod first_look;
 mod fitting;
+mod programs;
 mod servers;
 mod setup;
 mod sources;

@@ -13,7 +13,7 @@ use anyhow::{Context, bail};
 use tokio::runtime::Builder;
 use tracing::{info, warn};
 
-use super::families;
+use super::programs::{is_lasting, programs, surroundings};
 use crate::config::{Config, NodeSettings};
 use crate::host::{Changed, RunError, Sysctls, processors, remove_nft_table, set_oom_score_adj};
 use crate::net::IpFamily;
@@ -33,18 +33,18 @@ async fn everything(config: &Config) -> anyhow::Result<()> {
     let mut lacking: Option<RunError> = None;
     let mut usable = 0;
     for family in IpFamily::ALL {
-        if family == IpFamily::V6 && !Sysctls::default().has_ipv6() {
+        if Sysctls::default().lacks(family) {
             info!(%family, "this machine has no IPv6");
             continue;
         }
         // Asking for a table loads its modules, which takes rights as well.
-        match families::programs(config, family).await {
+        match programs(config, family).await {
             Ok(programs) => {
-                families::surroundings(config, &programs)?;
+                surroundings(config, &programs)?;
                 info!(%family, version = %programs.version, "found iptables");
                 usable += 1;
             }
-            Err(cause) if families::is_lasting(&cause) => {
+            Err(cause) if is_lasting(&cause) => {
                 warn!(%family, %cause, "cannot be programmed");
                 lacking.get_or_insert(cause);
             }

@@ -114,7 +114,7 @@ impl Cleaning {
 
     async fn saved(&mut self, place: &str, iptables: &Exec, saved: Result<String, RunError>) {
         let family = iptables.programs().family;
-        let is_lacking = family == IpFamily::V6 && !Sysctls::default().has_ipv6();
+        let is_lacking = Sysctls::default().lacks(family);
         let saved = match saved {
             Ok(saved) => saved,
             Err(RunError::Failed { .. }) if is_lacking => return,

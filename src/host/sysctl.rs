@@ -7,6 +7,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::net::IpFamily;
+
 /// Lets packets from and to 127.0.0.0/8 be routed, for NodePorts on localhost.
 pub const ROUTE_LOCALNET: &str = "net/ipv4/conf/all/route_localnet";
 /// Makes conntrack accept packets outside the TCP window.
@@ -137,11 +139,13 @@ impl Sysctls {
         }))
     }
 
-    /// Whether this machine can have IPv6 addresses.
+    /// Whether this machine cannot have addresses of a family.
     ///
     /// Upstream: `cmd/kube-proxy/app/server_linux.go`, `platformCheckSupported` (v1.36)
-    pub fn has_ipv6(&self) -> bool {
-        Path::new("/proc/net/if_inet6").exists() && self.read(DISABLE_IPV6).ok() != Some(1)
+    pub fn lacks(&self, family: IpFamily) -> bool {
+        let has_ipv6 =
+            || Path::new("/proc/net/if_inet6").exists() && self.read(DISABLE_IPV6).ok() != Some(1);
+        family == IpFamily::V6 && !has_ipv6()
     }
 
     /// Dots separate as slashes do, unless there is a slash: interface names can hold dots.

@@ -22,7 +22,7 @@ async fn snapshot(backend: BackendChoice) -> anyhow::Result<Snapshot> {
         ..Snapshot::default()
     };
     for family in IpFamily::ALL {
-        if family == IpFamily::V6 && !Sysctls::default().has_ipv6() {
+        if Sysctls::default().lacks(family) {
             continue;
         }
         let read = async {
