@@ -19,6 +19,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use futures::future::OptionFuture;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -86,7 +87,7 @@ impl CheckServers {
                     Some(change) => self.take(&change).await,
                     None => return,
                 },
-                () = until(retry) => self.retry(),
+                Some(()) = OptionFuture::from(retry.map(sleep_until)) => self.retry(),
             }
         }
     }
@@ -234,14 +235,6 @@ impl CheckServers {
         holder.map_or_else(String::new, |(other, _)| {
             format!("; it is the health check port of `{other}`, too")
         })
-    }
-}
-
-/// Waits for a moment; for none, for ever.
-async fn until(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => sleep_until(moment).await,
-        None => std::future::pending().await,
     }
 }
 

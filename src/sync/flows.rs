@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use tracing::{debug, warn};
 
+use super::pacer::retry_after;
 use super::syncer::Clock;
 use crate::conntrack::{Flow, Suspects};
 use crate::host::{FlowError, FlowTable, local_addresses};
@@ -28,8 +29,7 @@ use crate::net::{IpFamily, PerFamily};
 use crate::render::NodePortAddresses;
 use crate::telemetry::SyncMetrics;
 
-/// How long to wait after a failure; twice as long after each further one, up to the last.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest wait after failures.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// A client whose endpoint is gone waits a second, not more.
 const LONGEST_REST: Duration = Duration::from_millis(500);
@@ -122,7 +122,7 @@ impl<T: FlowTable> Follower<T> {
             let ended = (self.clock)();
             let wait = if results.iter().any(Result::is_err) {
                 self.failures = self.failures.saturating_add(1);
-                pause(self.failures)
+                retry_after(self.failures, LONGEST_PAUSE)
             } else {
                 self.failures = 0;
                 rest(ended.saturating_duration_since(began))
@@ -212,7 +212,7 @@ impl<T: FlowTable> Follower<T> {
                 let pending = &mut self.pending.get_mut(family).suspects;
                 suspects.absorb(std::mem::take(pending));
                 *pending = suspects;
-                let pause = pause(self.failures.saturating_add(1));
+                let pause = retry_after(self.failures.saturating_add(1), LONGEST_PAUSE);
                 if self.failures == 0 {
                     warn!(%family, %cause, "trying again in {pause:?}");
                 } else {
@@ -228,12 +228,6 @@ fn note(pending: &mut PerFamily<Pending>, news: News) {
     let pending = pending.get_mut(news.family);
     pending.suspects.absorb(news.suspects);
     pending.node_ports = news.node_ports;
-}
-
-/// How long to wait after so many failures in a row.
-fn pause(failures: u32) -> Duration {
-    let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
-    FIRST_PAUSE.saturating_mul(doubled).min(LONGEST_PAUSE)
 }
 
 /// How long to wait after a look that took so long: where endpoints come and go all the time, no

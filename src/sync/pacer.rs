@@ -98,9 +98,9 @@ impl Pacer {
                 self.retry = None;
             }
             End::Failed => {
-                let wait = FIRST_RETRY.saturating_mul(2_u32.saturating_pow(self.failures));
                 self.failures = self.failures.saturating_add(1);
-                self.retry = ended.checked_add(wait.min(self.options.longest_retry));
+                let wait = retry_after(self.failures, self.options.longest_retry);
+                self.retry = ended.checked_add(wait);
             }
         }
     }
@@ -117,6 +117,13 @@ impl Pacer {
                 .map_or(wanted, |gap_ends| wanted.max(gap_ends)),
         )
     }
+}
+
+/// How long to wait after so many failures in a row, of which the last one counts: twice as long each
+/// time, and never longer than `longest`.
+pub(super) fn retry_after(failures: u32, longest: Duration) -> Duration {
+    let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
+    FIRST_RETRY.saturating_mul(doubled).min(longest)
 }
 
 #[cfg(test)]

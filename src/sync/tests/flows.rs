@@ -210,7 +210,8 @@ fn a_kernel_without_a_table_is_asked_again_only_for_new_reasons() {
 
 #[test]
 fn waits_grow_and_end() {
-    let seconds = [1, 2, 3, 6, 7, 100].map(|failures| pause(failures).as_secs());
+    let seconds =
+        [1, 2, 3, 6, 7, 100].map(|failures| retry_after(failures, LONGEST_PAUSE).as_secs());
     assert_eq!(seconds, [1, 2, 4, 32, 60, 60]);
     let millis = |took| rest(Duration::from_millis(took)).as_millis();
     assert_eq!([0, 20, 125, 9000].map(millis), [0, 80, 500, 500]);
