@@ -50,12 +50,7 @@ fn protobuf_is_no_more_than_kube_proxy_receives_and_less_than_json() {
         return;
     }
     let services = std::env::var("WIRE_SERVICES").map_or(300, |text| text.parse().unwrap());
-    let control = ControlPlane::start();
-    control
-        .api()
-        .apply(&objects::node("10.200.0.2", "fd00:200::2"));
-    let mut load = Load::new(services, 5);
-    load.create(&control);
+    let (control, mut load) = Load::in_new_cluster(services, 5);
 
     let mut hosts = 2..;
     let mut received = |name: &str, program: Program, flags: &[&str]| {

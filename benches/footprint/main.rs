@@ -61,7 +61,7 @@ use args::{Args, Mode};
 use figures::{Of, Report};
 use load::Load;
 use support::kube::ControlPlane;
-use support::{Need, machine_has, objects};
+use support::{Need, machine_has};
 
 fn main() {
     let args = Args::parse();
@@ -86,12 +86,7 @@ fn run(args: &Args) -> Report {
             "{services} Services x {} endpoints: loading",
             args.endpoints
         );
-        let control = ControlPlane::start();
-        control
-            .api()
-            .apply(&objects::node("10.200.0.2", "fd00:200::2"));
-        let mut load = Load::new(services, args.endpoints);
-        load.create(&control);
+        let (control, mut load) = Load::in_new_cluster(services, args.endpoints);
         for program in args.programs() {
             eprintln!("{services} Services: {}", program.name());
             let of = Of {

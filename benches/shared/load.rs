@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::store::Store;
 use crate::support::api::Api;
 use crate::support::kube::ControlPlane;
+use crate::support::objects;
 
 /// Endpoints are counted on from here: a whole /9 beside the Services' /12 and the pods' /14.
 const FIRST_ENDPOINT: u32 = u32::from_be_bytes([10, 128, 0, 0]);
@@ -39,6 +40,16 @@ impl Load {
             moves: 0,
             extras: 0,
         }
+    }
+
+    /// Of a control plane of its own, which has all of it, and the Node that is measured.
+    pub fn in_new_cluster(services: usize, endpoints: usize) -> (ControlPlane, Self) {
+        let control = ControlPlane::start();
+        let node = objects::node("10.200.0.2", "fd00:200::2");
+        control.api().apply(&node);
+        let load = Self::new(services, endpoints);
+        load.create(&control);
+        (control, load)
     }
 
     pub fn services(&self) -> usize {

@@ -55,8 +55,7 @@ use clap::Parser;
 use args::Args;
 use figures::Report;
 use load::Load;
-use support::kube::ControlPlane;
-use support::{Need, machine_has, objects};
+use support::{Need, machine_has};
 
 fn main() {
     let args = Args::parse();
@@ -88,16 +87,11 @@ fn run(args: &Args) -> Report {
     assert!(machine_has(Need::Upstream), "cannot measure here");
     let mut report = begin(args);
     for &services in &args.services {
-        let control = ControlPlane::start();
-        control
-            .api()
-            .apply(&objects::node("10.200.0.2", "fd00:200::2"));
-        let mut load = Load::new(services, args.endpoints);
         eprintln!(
             "{services} Services x {} endpoints: loading",
             args.endpoints
         );
-        load.create(&control);
+        let (control, mut load) = Load::in_new_cluster(services, args.endpoints);
         for &backend in &args.backends {
             for &program in &args.programs {
                 eprintln!(
