@@ -17,6 +17,7 @@ mod table;
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use scene::{A, B, FAMILIES, NODE_PORT, SECOND, SHOP, Scene, Shop, Talk, addresses, cluster_ip};
 use support::daemon::{Backend, Daemon, backend_programs};
@@ -30,12 +31,33 @@ fn is_ready() -> bool {
     machine_has(Need::Kernel)
 }
 
-fn clients_of_a_removed_endpoint_move_on(backend: Backend) {
-    if !is_ready() {
-        return;
+/// The scene with a daemon at work; `None`: this machine cannot.
+fn begun(backend: Backend) -> Option<(Scene, Daemon)> {
+    is_ready().then(|| {
+        let scene = Scene::new(backend);
+        let daemon = scene.start();
+        (scene, daemon)
+    })
+}
+
+/// One client of the Service in each family, which is answered.
+fn clients(scene: &Scene) -> [Talk<'_>; 2] {
+    let talks = FAMILIES.map(|family| scene.talk(family, cluster_ip(family), 8080));
+    are_answered(&talks, PATIENCE);
+    talks
+}
+
+/// All are, by whom does not matter, within this time.
+fn are_answered(talks: &[Talk<'_>], within: Duration) {
+    for talk in talks {
+        eventually(within, || talk.ask());
     }
-    let scene = Scene::new(backend);
-    let _daemon = scene.start();
+}
+
+fn clients_of_a_removed_endpoint_move_on(backend: Backend) {
+    let Some((scene, _daemon)) = begun(backend) else {
+        return;
+    };
     let talks = FAMILIES.map(|family| scene.talk_to_both(family, cluster_ip(family), 8080));
     // The same port without the Service, on the very pod that goes away as its endpoint.
     let direct = FAMILIES.map(|family| {
@@ -79,11 +101,9 @@ fn clients_of_a_removed_endpoint_move_on_with_legacy() {
 
 #[test]
 fn node_ports_are_those_of_this_machine() {
-    if !is_ready() {
+    let Some((scene, _daemon)) = begun(Backend::Nft) else {
         return;
-    }
-    let scene = Scene::new(Backend::Nft);
-    let _daemon = scene.start();
+    };
     let [here, there] = [0, 1].map(|at| FAMILIES.map(|family| (family, addresses(family)[at])));
     let talks = here.map(|(family, ip)| scene.talk_to_both(family, ip, NODE_PORT));
     let elsewhere = there.map(|(family, ip)| {
@@ -106,15 +126,10 @@ fn node_ports_are_those_of_this_machine() {
 
 #[test]
 fn clients_of_a_deleted_service_lose_it_and_find_it_again() {
-    if !is_ready() {
+    let Some((scene, _daemon)) = begun(Backend::Nft) else {
         return;
-    }
-    let scene = Scene::new(Backend::Nft);
-    let _daemon = scene.start();
-    let talks = FAMILIES.map(|family| scene.talk(family, cluster_ip(family), 8080));
-    for talk in &talks {
-        eventually(PATIENCE, || talk.ask());
-    }
+    };
+    let talks = clients(&scene);
     let shop = scene.node.manifests.path().join("shop.yaml");
     fs::remove_file(shop).expect("remove a file");
     scene.wait_for_endpoints(&[]);
@@ -129,18 +144,14 @@ fn clients_of_a_deleted_service_lose_it_and_find_it_again() {
         );
     }
     scene.change(SHOP);
-    for talk in &talks {
-        eventually(SECOND, || talk.ask());
-    }
+    are_answered(&talks, SECOND);
 }
 
 #[test]
 fn a_port_that_changes_takes_its_clients_along() {
-    if !is_ready() {
+    let Some((scene, _daemon)) = begun(Backend::Nft) else {
         return;
-    }
-    let scene = Scene::new(Backend::Nft);
-    let _daemon = scene.start();
+    };
     let talks = FAMILIES.map(|family| {
         let ports = [8080, 8081];
         ports.map(|port| scene.talk(family, cluster_ip(family), port))
@@ -159,15 +170,10 @@ fn a_port_that_changes_takes_its_clients_along() {
 
 #[test]
 fn without_endpoints_clients_are_refused_at_once() {
-    if !is_ready() {
+    let Some((scene, _daemon)) = begun(Backend::Nft) else {
         return;
-    }
-    let scene = Scene::new(Backend::Nft);
-    let _daemon = scene.start();
-    let talks = FAMILIES.map(|family| scene.talk(family, cluster_ip(family), 8080));
-    for talk in &talks {
-        eventually(PATIENCE, || talk.ask());
-    }
+    };
+    let talks = clients(&scene);
     scene.change(Shop {
         endpoints: &[],
         ..SHOP
@@ -179,9 +185,7 @@ fn without_endpoints_clients_are_refused_at_once() {
         });
     }
     scene.change(SHOP);
-    for talk in &talks {
-        eventually(SECOND, || talk.ask());
-    }
+    are_answered(&talks, SECOND);
 }
 
 #[test]
