@@ -206,8 +206,8 @@ Examples:
 Removed are the chains of kube-proxy and deltaproxy of any release, canaries included, and the jumps
 to them, of both families; and the tables of kube-proxy's mode nftables, unless --iptables-backend
 is given. What kubelet made stays: KUBE-FIREWALL, KUBE-MARK-DROP, KUBE-KUBELET-CANARY and
-KUBE-IPTABLES-HINT. A chain of ours that somebody else's rule leads to is emptied, and stays, too. Kernel settings stay as they
-are, and so does what mode ipvs left.
+KUBE-IPTABLES-HINT. A chain of ours that somebody else's rule leads to is emptied, and stays, too.
+Kernel settings stay as they are, and so does what mode ipvs left.
 
 Exit codes: 0 nothing is left; 1 something could not be removed, and all else was; 64 unusable flags.";
 

@@ -10,8 +10,9 @@
 //! - Within nat, each chain's header stands beside its rules, and every jump leads to a chain that
 //!   is there already. On nft a first line `-S`, whose output is discarded, makes the program read
 //!   all chains once instead of searching a list for every line: 10,000 Services take 3.4 s of CPU
-//!   instead of 235 s. The filter table has too few chains for that to matter. On legacy many
-//!   headers stand together, before all else in nat, if there is no chain yet.
+//!   instead of 235 s. The filter table has too few chains for that to matter. On legacy the
+//!   headers of many Services stand together, before the first of their rules, if there is no chain
+//!   of a Service yet.
 
 use std::collections::BTreeSet;
 
