@@ -118,6 +118,10 @@ fn rules_of_both_backends_go_and_others_stay() {
     assert_eq!(code, Some(0), "{said}");
     assert!(shown.contains("# IPv4 nft filter\n*filter\n:"), "{shown}");
     assert!(shown.contains("# IPv6 legacy mangle\n*mangle\n"), "{shown}");
+    assert!(
+        shown.ends_with("\n# IPv6: the table of mode nftables\n"),
+        "{shown}"
+    );
     assert_eq!(
         BACKENDS.map(|backend| everything(&node.netns, backend)),
         before
@@ -154,6 +158,33 @@ fn rules_of_both_backends_go_and_others_stay() {
         again,
         (Some(0), "nothing to remove\n".to_owned(), String::new())
     );
+    // What is shown can be restored, even if it says nothing.
+    let (_, shown, _) = deltaproxy(&node.netns, &["cleanup", "--dry-run"]);
+    assert_eq!(shown, "# nothing to remove\n");
+}
+
+/// Each place is told of once, and the way out once for all.
+#[test]
+fn who_may_not_is_told_so_once() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    // Where anybody may start it from.
+    let bin = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(bin.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    let program = bin.path().join("deltaproxy");
+    std::fs::copy(PROGRAM, &program).unwrap();
+    let netns = Netns::new("cleanup");
+    let mut command = netns.command("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+    let output = command.arg(program).arg("cleanup").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    for place in ["nft", "legacy"].map(|backend| format!("error: IPv4 {backend}: ")) {
+        assert_eq!(said.matches(&place).count(), 1, "{said}");
+    }
+    assert_eq!(said.matches("\nhint: run as root, ").count(), 1, "{said}");
+    assert!(said.lines().last().unwrap().starts_with("hint: "), "{said}");
 }
 
 /// One that a plugin's rule leads to cannot be deleted, and must not keep the others.

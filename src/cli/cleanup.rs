@@ -5,16 +5,21 @@
 //!
 //! Upstream: `cmd/kube-proxy/app/server_linux.go`, `platformCleanup` (v1.36)
 
+use std::collections::BTreeSet;
+
 use super::output;
 use super::progress::Progress;
 use crate::config::CleanupArgs;
 use crate::host::{
     BackendChoice, Changed, Exec, Iptables, Options, Programs, RunError, Sysctls, all_programs,
-    remove_nft_table,
+    has_nft_table, remove_nft_table,
 };
 use crate::net::IpFamily;
 use crate::render::Removal;
 use crate::rules::{Backend, Table, Text};
+
+/// What leads from an error to its way out.
+const HINT: &str = "\nhint: ";
 
 /// Whether it is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,15 +50,26 @@ pub(super) fn everywhere(choice: BackendChoice, step: Step) -> anyhow::Result<()
         step,
         said: Vec::new(),
         failures: Vec::new(),
+        hints: BTreeSet::new(),
     };
     runtime.block_on(cleaning.everywhere(choice));
     drop(progress);
-    let Cleaning { said, failures, .. } = cleaning;
+    let Cleaning {
+        said,
+        failures,
+        hints,
+        ..
+    } = cleaning;
     output::stdout(|out| Ok(said.iter().try_for_each(|text| writeln!(out, "{text}"))?))?;
-    match failures[..] {
-        [] => Ok(()),
-        _ => Err(anyhow::anyhow!(failures.join("\nerror: "))),
+    if failures.is_empty() {
+        return Ok(());
     }
+    let mut told = failures.join("\nerror: ");
+    for hint in hints {
+        told += HINT;
+        told += &hint;
+    }
+    Err(anyhow::anyhow!(told))
 }
 
 /// A cleaning under way.
@@ -61,8 +77,10 @@ struct Cleaning {
     step: Step,
     /// What was done, or would be.
     said: Vec<String>,
-    /// What was not.
+    /// What was not, each once.
     failures: Vec<String>,
+    /// How that is mended, said once for all failures.
+    hints: BTreeSet<String>,
 }
 
 impl Cleaning {
@@ -81,16 +99,16 @@ impl Cleaning {
                 BackendChoice::Legacy => "iptables-legacy",
                 BackendChoice::Path | BackendChoice::Auto => "iptables",
             };
-            self.say(format!("no {which} on this machine: nothing to remove"));
+            self.tell(&format!("no {which} on this machine: nothing to remove"));
         }
         // They are of no backend of iptables: who asks for one does not mean them.
-        if matches!(choice, BackendChoice::Path | BackendChoice::Auto) && self.step == Step::Do {
+        if matches!(choice, BackendChoice::Path | BackendChoice::Auto) {
             for family in IpFamily::ALL {
                 self.nft_table(family).await;
             }
         }
-        if self.said.is_empty() && self.failures.is_empty() && self.step == Step::Do {
-            self.say("nothing to remove".to_owned());
+        if self.said.is_empty() && self.failures.is_empty() {
+            self.tell("nothing to remove");
         }
     }
 
@@ -147,21 +165,46 @@ impl Cleaning {
     }
 
     async fn nft_table(&mut self, family: IpFamily) {
-        match remove_nft_table(family).await {
-            Ok(Changed::No) => {}
-            Ok(Changed::Yes) => self.say(format!("{family}: removed the table of mode nftables")),
+        let table = "the table of mode nftables";
+        let (is_there, said) = match self.step {
+            Step::Do => (
+                remove_nft_table(family)
+                    .await
+                    .map(|changed| changed == Changed::Yes),
+                format!("{family}: removed {table}"),
+            ),
+            Step::Show => (has_nft_table(family).await, format!("# {family}: {table}")),
+        };
+        match is_there {
+            Ok(true) => self.say(said),
+            Ok(false) => {}
             Err(error) => self.fail(&format!("{family}, mode nftables"), &error),
         }
+    }
+
+    /// Words, where a payload may stand as well.
+    fn tell(&mut self, text: &str) {
+        self.say(match self.step {
+            Step::Do => text.to_owned(),
+            Step::Show => format!("# {text}"),
+        });
     }
 
     fn say(&mut self, text: String) {
         self.said.push(text);
     }
 
+    /// All tables of a set of programs fail alike if the first does so for want of rights.
     fn fail(&mut self, place: &str, error: &dyn std::error::Error) {
         let cause = error.source().map(|source| format!(": {source}"));
-        let cause = cause.unwrap_or_default();
-        self.failures.push(format!("{place}: {error}{cause}"));
+        let text = format!("{place}: {error}{}", cause.unwrap_or_default());
+        let (text, hint) = text.split_once(HINT).unwrap_or((&text, ""));
+        if !hint.is_empty() {
+            self.hints.insert(hint.to_owned());
+        }
+        if !self.failures.iter().any(|failure| failure == text) {
+            self.failures.push(text.to_owned());
+        }
     }
 }
 

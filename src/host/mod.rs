@@ -39,7 +39,7 @@ pub use fake::{Fake, Fault};
 pub use interfaces::{InterfaceAddress, interface_addresses, local_addresses};
 pub use iptables::{Features, Iptables, Restored, Version};
 pub use nfacct::{NoCounter, counted_packets};
-pub use nft_tables::remove_nft_table;
+pub use nft_tables::{has_nft_table, remove_nft_table};
 pub use oom::set_oom_score_adj;
 pub use open_files::raise_open_files;
 pub use other_sets::{all_programs, other_backend};

@@ -89,7 +89,7 @@ impl Ending {
 pub(super) fn said(stderr: &str) -> String {
     match stderr.trim() {
         "" => String::new(),
-        text if text.contains("Permission denied") => {
+        text if text.contains("Permission denied") || text.contains("not permitted") => {
             format!(
                 ": {text}\nhint: run as root, or in a container with CAP_NET_ADMIN and CAP_NET_RAW"
             )
