@@ -23,6 +23,8 @@ fn a_flush_is_repaired(backend: Backend) {
     let node = Node::new(backend);
     let daemon = node.start(backend_programs(backend));
     node.wait_for_rule("--to-destination 10.4.0.12:8080");
+    let uncounted = r#"deltaproxy_full_syncs_total{ip_family="IPv4",reason="flushed"} 0"#;
+    assert!(node.metric(uncounted), "{uncounted}");
     let before = node.rules_alone();
     let flushes: [&[&[&str]]; 6] = [
         &[&["-t", "nat", "-F"], &["-t", "nat", "-X"]],
@@ -47,6 +49,7 @@ fn a_flush_is_repaired(backend: Backend) {
         assert!(noticed > noticed_before, "{flush:?}: {log}");
         noticed_before = noticed;
     }
+    assert!(!node.metric(uncounted), "{uncounted}");
 }
 
 #[test]

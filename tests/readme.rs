@@ -127,10 +127,11 @@ fn a_sample_may_leave_lines_out_and_nothing_else() {
     }
 }
 
-const PAGES: [&str; 6] = [
+const PAGES: [&str; 7] = [
     "README.md",
     "deploy/conformance.md",
     "deploy/docs/api-server.md",
+    "deploy/docs/metrics.md",
     "deploy/docs/privileges.md",
     "deploy/docs/resources.md",
     "deploy/docs/speed.md",

@@ -49,14 +49,24 @@ pub enum FullReason {
 }
 
 impl FullReason {
-    /// As logs have it.
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::First,
+        Self::Failed,
+        Self::Flushed,
+        Self::ZoneChanged,
+        Self::NodeChanged,
+        Self::Periodic,
+    ];
+
+    /// As logs and metric labels have it.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::First => "first sync",
-            Self::Failed => "last restore failed",
-            Self::Flushed => "rules were flushed",
-            Self::ZoneChanged => "zone changed",
-            Self::NodeChanged => "node changed",
+            Self::First => "first",
+            Self::Failed => "restore_failed",
+            Self::Flushed => "flushed",
+            Self::ZoneChanged => "zone_changed",
+            Self::NodeChanged => "node_changed",
             Self::Periodic => "periodic",
         }
     }

@@ -11,7 +11,7 @@ use std::time::{Instant, SystemTime};
 use tokio::sync::mpsc::UnboundedSender;
 use tracing::{debug, error, info, warn};
 
-use super::decide::Scope;
+use super::decide::{FullReason, Scope};
 use super::outcome::{Attempt, Failure, Outcome};
 use super::pacer::End;
 use crate::health::{Answering, CheckChanges, Health, NodeState};
@@ -42,6 +42,12 @@ pub struct Reporter {
 }
 
 impl Reporter {
+    /// The family is served from now on.
+    pub(super) fn serving(&self) {
+        let reasons = FullReason::ALL.map(FullReason::as_str);
+        self.metrics.serving(self.family, &reasons);
+    }
+
     /// A change arrived.
     pub fn change(&self, change: &Change, tracker: &Tracker) {
         match change {
@@ -132,6 +138,9 @@ impl Reporter {
             Scope::Partial | Scope::Adoption => Size::Partial,
         };
         self.metrics.synced(self.family, size, attempt.took);
+        if let Scope::Full(reason) = attempt.scope {
+            self.metrics.full_sync(self.family, reason.as_str());
+        }
         self.metrics.lock_waited(self.family, attempt.lock_wait);
         if let Some(cause) = &attempt.no_counter {
             info!(family = %self.family, %cause, "some packets are not counted");

@@ -58,6 +58,7 @@ pub struct Task<I> {
 impl<I: Iptables> Task<I> {
     /// Keeps the kernel up to date until stopped. A restore under way is finished first.
     pub async fn run(mut self) {
+        self.reporter.serving();
         if self.syncer.tracker.is_synced() {
             // Everything was listed before there was anything to sync with.
             self.request();

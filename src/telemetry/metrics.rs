@@ -72,6 +72,21 @@ impl SyncMetrics {
         }
     }
 
+    /// A family is served, and what can make a sync full is known: an increase from nothing to one
+    /// would not be seen as one.
+    pub fn serving(&self, family: IpFamily, reasons: &[&str]) {
+        for reason in reasons {
+            let labels = [family.as_str(), reason];
+            self.restores.full_syncs.with_label_values(&labels);
+        }
+    }
+
+    /// A full sync ended, well or not, that was made for this reason.
+    pub fn full_sync(&self, family: IpFamily, reason: &str) {
+        let labels = [family.as_str(), reason];
+        self.restores.full_syncs.with_label_values(&labels).inc();
+    }
+
     /// The kernel has everything that was asked for.
     pub fn succeeded(&self, family: IpFamily, at: SystemTime) {
         stamp(&self.timings.last, family, at);

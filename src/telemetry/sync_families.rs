@@ -138,6 +138,7 @@ pub(super) struct Restores {
     pub(super) failures: IntCounterVec,
     pub(super) partial_failures: IntCounterVec,
     pub(super) conntrack_deleted: IntCounterVec,
+    pub(super) full_syncs: IntCounterVec,
     pub(super) payload_bytes: HistogramVec,
     pub(super) lock_wait: GenericCounterVec<AtomicF64>,
 }
@@ -164,6 +165,11 @@ impl Restores {
                 "conntrack_reconciler_deleted_entries_total",
                 "Conntrack entries deleted because their endpoint is gone",
                 FAMILY,
+            )?,
+            full_syncs: own.counters(
+                "full_syncs_total",
+                "Full syncs, by what made them full; flushed: somebody changed our rules",
+                &["ip_family", "reason"],
             )?,
             // From one small chain to the 256 MiB beyond any full payload.
             payload_bytes: own.histograms(

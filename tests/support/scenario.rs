@@ -20,7 +20,7 @@
 //! delete     service ns1/svc1 | endpoints ns1/svc1 [slice=a]
 //! fault      restore | save | counter                              the next one fails
 //! wait       1h                                                    the clock goes on
-//! sync       full (first sync) | partial | nothing | partial failed, then full (...)
+//! sync       full (first) | partial | nothing | partial failed, then full (...)
 //! payload    + block                                               what was sent, exactly
 //! rules      nat + block of `+ -A C ...`, `- -A C ...`, `+ :C`, `- :C`
 //! chain      nat NAME + block                                      all rules of it, in order

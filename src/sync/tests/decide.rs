@@ -100,13 +100,14 @@ fn whatever_all_services_depend_on_calls_for_a_full_sync() {
 #[test]
 fn scopes_and_reasons_have_names() {
     let reasons = [
-        (FullReason::First, "first sync"),
-        (FullReason::Failed, "last restore failed"),
-        (FullReason::Flushed, "rules were flushed"),
-        (FullReason::ZoneChanged, "zone changed"),
-        (FullReason::NodeChanged, "node changed"),
+        (FullReason::First, "first"),
+        (FullReason::Failed, "restore_failed"),
+        (FullReason::Flushed, "flushed"),
+        (FullReason::ZoneChanged, "zone_changed"),
+        (FullReason::NodeChanged, "node_changed"),
         (FullReason::Periodic, "periodic"),
     ];
+    assert_eq!(reasons.map(|(reason, _)| reason), FullReason::ALL);
     for (reason, name) in reasons {
         assert_eq!(reason.as_str(), name);
         assert_eq!(Scope::Full(reason).as_str(), "full");

@@ -1,8 +1,10 @@
 //! Names, labels and buckets against what kube-proxy v1.36.3 served.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, UNIX_EPOCH};
 
 use prometheus::TextEncoder;
+use prometheus::proto::MetricFamily;
 
 use super::super::{KernelCounts, Metrics};
 use super::{Attempt, Policy};
@@ -18,6 +20,8 @@ fn used() -> Metrics {
     let (v4, second) = (IpFamily::V4, Duration::from_secs(1));
     sync.synced(v4, Attempt::Full, second);
     sync.synced(v4, Attempt::Partial, Duration::from_millis(3));
+    sync.serving(v4, &["first", "flushed"]);
+    sync.full_sync(v4, "first");
     sync.succeeded(v4, UNIX_EPOCH + Duration::from_millis(1500));
     sync.queued(v4, UNIX_EPOCH + second);
     sync.restore_failed(v4, Attempt::Full);
@@ -158,6 +162,8 @@ fn samples_are_spelled_as_dashboards_ask_for_them() {
         "kubeproxy_iptables_ct_state_invalid_dropped_packets_total 12",
         "kubeproxy_iptables_localhost_nodeports_accepted_packets_total 34",
         "kubeproxy_proxy_healthz_total{code=\"200\"} 1",
+        "deltaproxy_full_syncs_total{ip_family=\"IPv4\",reason=\"first\"} 1",
+        "deltaproxy_full_syncs_total{ip_family=\"IPv4\",reason=\"flushed\"} 0",
         "deltaproxy_restore_lock_wait_seconds_total{ip_family=\"IPv4\"} 0.25",
         "deltaproxy_restore_payload_bytes_bucket{scope=\"partial\",le=\"1024\"} 1",
         "deltaproxy_watch_errors_total{kind=\"Service\"} 1",
@@ -170,6 +176,38 @@ fn samples_are_spelled_as_dashboards_ask_for_them() {
             "{line} not in\n{text}"
         );
     }
+}
+
+/// The words of a text that may name a metric of ours, or of the proxy that we stand in for.
+fn named(text: &str) -> BTreeSet<&str> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let is_ours = |word: &&str| {
+        let prefixes = ["deltaproxy_", "kubeproxy_"];
+        let mut rest = prefixes.iter().filter_map(|all| word.strip_prefix(all));
+        rest.next().is_some_and(|rest| !rest.is_empty())
+    };
+    words.filter(is_ours).collect()
+}
+
+#[test]
+fn pages_name_what_is_served() {
+    let families = used().registry.gather();
+    let served: Vec<_> = families.iter().map(MetricFamily::name).collect();
+    let served = served.join(" ");
+    let served = named(&served);
+    assert_eq!(
+        named(include_str!("../../../deploy/docs/metrics.md")),
+        served
+    );
+    let alerts = include_str!("../../../deploy/alerts.yaml");
+    let alerts: BTreeSet<_> = named(alerts)
+        .into_iter()
+        .map(|name| name.strip_suffix("_bucket").unwrap_or(name))
+        .collect();
+    assert!(
+        !alerts.is_empty() && alerts.is_subset(&served),
+        "{alerts:?}"
+    );
 }
 
 /// What alerts compare between the components of a cluster.
