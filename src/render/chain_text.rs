@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::ops::Range;
 
 use super::chain::ServiceChain;
-use super::full::header;
+use super::full_text::header;
 
 /// Where chain lines stand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use super::base::{self, FILTER_CHAINS, FIREWALL, NAT_CHAINS};
 use super::chain_text::ChainTexts;
 use super::cost::{self, Order, Reach};
 use super::edits::edits;
-use super::full::{headers, line};
+use super::full_text::{headers, line};
 use super::ledger::{Entry, Ledger, PlacedRule};
 use super::options::{Options, PartialRestore};
 use super::partial::Partial;

@@ -1,7 +1,7 @@
 //! The full payload: every chain, every rule, missing jumps, and the end of stale chains.
 //!
 //! Apart from partial payloads because it is streamed: piece by piece, Service by Service, so that
-//! its memory does not grow with the cluster.
+//! its memory does not grow with the cluster. What the pieces say is in [`full_text`](super::full_text).
 //!
 //! # Order
 //!
@@ -14,33 +14,31 @@
 //!   headers of many Services stand together, before the first of their rules, if there is no chain
 //!   of a Service yet.
 
-use std::collections::BTreeSet;
-
-use super::base::{self, CANARY, FILTER_CHAINS, FIREWALL, NAT_CHAINS};
+use super::base::CANARY;
 use super::chain::ServiceChain;
 use super::chain_text::Headers;
 use super::cost;
+use super::full_text::{header, headers, line};
 use super::ledger::Ledger;
 use super::live::Live;
-use super::options::Comments;
 use super::service::{self, Setting};
-use super::sheet::{Place, Sheet};
+use super::sheet::Sheet;
 use super::stats::PayloadStats;
 use crate::model::{ServiceName, ServiceState, Services};
-use crate::rules::{Backend, Payload, Table};
+use crate::rules::{Payload, Table};
 
 type Walk<'a> = Box<dyn Iterator<Item = (&'a ServiceName, &'a ServiceState)> + 'a>;
 
 /// A full payload in the making.
 pub struct Full<'a> {
-    services: &'a dyn Services,
-    setting: Setting<'a>,
-    live: &'a Live,
+    pub(super) services: &'a dyn Services,
+    pub(super) setting: Setting<'a>,
+    pub(super) live: &'a Live,
     stage: Stage<'a>,
-    endpoints: usize,
-    sheet: Sheet,
-    ledger: Ledger,
-    stats: PayloadStats,
+    pub(super) endpoints: usize,
+    pub(super) sheet: Sheet,
+    pub(super) ledger: Ledger,
+    pub(super) stats: PayloadStats,
 }
 
 enum Stage<'a> {
@@ -79,109 +77,12 @@ impl<'a> Full<'a> {
         (self.ledger, self.stats)
     }
 
-    fn jumps(&self, buf: &mut Vec<u8>, table: Table) {
-        for jump in self.live.missing_jumps(table) {
-            line(buf, &["-I ", jump.from, " ", jump.rule]);
-        }
-    }
-
-    fn filter_head(&mut self, buf: &mut Vec<u8>) {
-        line(buf, &["*", Table::Filter.as_str()]);
-        headers(buf, &FILTER_CHAINS);
-        headers(buf, &[CANARY]);
-        // A chain line would empty the chain, and on IPv6 its rules are kubelet's.
-        if base::fills_firewall(self.setting.options) || !self.live.has_firewall {
-            headers(buf, &[FIREWALL]);
-        }
-        base::write_filter(buf, self.setting.options);
-        self.jumps(buf, Table::Filter);
-    }
-
-    /// The line that makes nft read all chains at once. After it, the program (1.8.9) takes a
-    /// built-in chain that nobody has used yet for one that is there, and the kernel refuses rules
-    /// for it. A chain line makes it look again; without a policy it changes nothing else.
-    fn list_first(&self, buf: &mut Vec<u8>) {
-        if self.setting.options.backend != Backend::Nft || !self.live.knows(Table::Nat) {
-            return;
-        }
-        line(buf, &["-S"]);
-        let lacking: BTreeSet<_> = self
-            .live
-            .missing_jumps(Table::Nat)
-            .map(|j| j.from)
-            .collect();
-        for chain in lacking {
-            headers(buf, &[chain]);
-        }
-    }
-
-    fn nat_head(&mut self, buf: &mut Vec<u8>) {
-        line(buf, &["*", Table::Nat.as_str()]);
-        self.list_first(buf);
-        headers(buf, &NAT_CHAINS);
-        headers(buf, &[CANARY]);
-        base::write_nat(buf, self.setting.options);
-        self.ledger.base = base::rule_counts(self.setting.options);
-        self.jumps(buf, Table::Nat);
-    }
-
-    fn filter_service(&mut self, buf: &mut Vec<u8>, name: &ServiceName, state: &ServiceState) {
-        service::write_filter_only(&mut self.sheet, name, state, self.setting);
-        self.endpoints += self.sheet.endpoints;
-        dispatch_rules(buf, &self.sheet, Table::Filter);
-    }
-
-    fn nat_service(
-        &mut self,
-        buf: &mut Vec<u8>,
-        name: &ServiceName,
-        state: &ServiceState,
-        headers_are: Headers,
-    ) {
-        let comments = self.comments();
-        service::write(&mut self.sheet, name, state, self.setting, comments);
-        for entry in self.sheet.chains() {
-            self.stats.chains += 1;
-            if headers_are == Headers::Beside {
-                header(buf, entry.chain);
-            }
-            buf.extend_from_slice(self.sheet.text(entry));
-        }
-        dispatch_rules(buf, &self.sheet, Table::Nat);
-        self.ledger.record(name, &self.sheet);
-    }
-
-    /// Known once the filter table is written.
-    fn comments(&self) -> Comments {
-        Comments::for_cluster(self.endpoints, self.setting.options)
-    }
-
     fn headers_are(&self) -> Headers {
         cost::full_headers(
             self.setting.options.backend,
             self.live.is_bare(),
             self.endpoints,
         )
-    }
-
-    /// The way to NodePorts, which has to come last, and the end of chains that nobody wants.
-    fn nat_end(&mut self, buf: &mut Vec<u8>) {
-        self.ledger.tail = base::tail_rules(self.setting.options);
-        for rule in &self.ledger.tail {
-            buf.extend_from_slice(b"-A KUBE-SERVICES");
-            buf.extend_from_slice(rule);
-        }
-        let stale = self.live.stale_chains(self.ledger.chains());
-        // All are emptied before the first is deleted: they refer to each other.
-        for chain in &stale {
-            headers(buf, &[chain]);
-        }
-        for chain in stale.iter().filter(|chain| self.live.can_delete(chain)) {
-            line(buf, &["-X ", chain]);
-        }
-        line(buf, &["COMMIT"]);
-        self.stats.chains += (stale.len() + FILTER_CHAINS.len() + NAT_CHAINS.len()) as u64;
-        self.stats.rules = self.ledger.rules();
     }
 
     fn advance(&mut self, buf: &mut Vec<u8>) -> Option<Stage<'a>> {
@@ -258,38 +159,4 @@ impl Payload for Full<'_> {
         self.stats.bytes += (buf.len() - before) as u64;
         true
     }
-}
-
-/// Appends the dispatch rules of one table.
-fn dispatch_rules(buf: &mut Vec<u8>, sheet: &Sheet, table: Table) {
-    for (Place { to, .. }, rule) in sheet.dispatch_rules() {
-        if to.table() != table {
-            continue;
-        }
-        buf.extend_from_slice(b"-A ");
-        buf.extend_from_slice(to.chain().as_bytes());
-        buf.extend_from_slice(rule);
-    }
-}
-
-/// Chain lines: each creates or empties a chain.
-pub(super) fn headers(buf: &mut Vec<u8>, chains: &[&str]) {
-    for chain in chains {
-        line(buf, &[":", chain, " - [0:0]"]);
-    }
-}
-
-/// The chain line of a Service's chain.
-pub(super) fn header(buf: &mut Vec<u8>, chain: ServiceChain) {
-    buf.push(b':');
-    chain.write(buf);
-    buf.extend_from_slice(b" - [0:0]\n");
-}
-
-/// One line of several parts.
-pub(super) fn line(buf: &mut Vec<u8>, parts: &[&str]) {
-    for part in parts {
-        buf.extend_from_slice(part.as_bytes());
-    }
-    buf.push(b'\n');
 }

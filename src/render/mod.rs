@@ -27,6 +27,7 @@ mod edits;
 mod endpoint;
 mod found;
 mod full;
+mod full_text;
 mod guard;
 mod jump;
 mod ledger;

@@ -14,6 +14,7 @@ mod matches;
 mod multiport;
 mod names;
 mod network;
+mod obey;
 mod outcome;
 mod packet;
 mod payload;
