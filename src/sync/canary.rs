@@ -3,6 +3,10 @@
 //! Apart because it is about others: firewalls that reload, people who flush or edit.
 //!
 //! Upstream: pkg/util/iptables/iptables.go, `Monitor` (v1.36)
+//!
+//! Differs from upstream: one table that lost rules is enough for a restore at once, instead of a
+//! wait of up to five seconds for all of them to be flushed. Whoever is not done yet is caught by
+//! two looks soon after.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -17,12 +21,19 @@ const TABLES: [Table; 3] = [Table::Mangle, Table::Filter, Table::Nat];
 /// Whatever the sync period: looking is three processes.
 const SHORTEST: Duration = Duration::from_millis(100);
 
+/// How long after a loss is looked again: a reload of a firewall goes from table to table, and takes
+/// what was restored between two of them. A loss found then is restored and begins nothing anew:
+/// somebody who goes on flushing gets three restores in each period, not one a second.
+const SOON: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
+
 /// When to look, and for what.
 #[derive(Debug)]
 pub(super) struct Canary {
     /// `None`: never.
     every: Option<Duration>,
     next: Option<Instant>,
+    /// The looks soon after a loss that are still to come.
+    soon: &'static [Duration],
     /// The tables that could not be read the last time.
     unclear: BTreeSet<Table>,
 }
@@ -43,6 +54,7 @@ impl Canary {
         Self {
             every,
             next: every.map(|every| now + every),
+            soon: &[],
             unclear: BTreeSet::new(),
         }
     }
@@ -60,11 +72,24 @@ impl Canary {
         written: Option<&Options>,
         now: Instant,
     ) -> Sight {
-        self.next = self.every.map(|every| now + every);
-        let mut sight = Sight::default();
-        let Some(options) = written else {
-            return sight;
+        let sight = match written {
+            Some(options) => self.see(iptables, options).await,
+            None => Sight::default(),
         };
+        self.soon = match self.soon {
+            [_this, rest @ ..] => rest,
+            [] if sight.gone.is_some() => &SOON,
+            [] => &[],
+        };
+        let soon = self.soon.first().copied();
+        self.next = self
+            .every
+            .map(|every| now + soon.unwrap_or(every).min(every));
+        sight
+    }
+
+    async fn see(&mut self, iptables: &impl Iptables, options: &Options) -> Sight {
+        let mut sight = Sight::default();
         for table in TABLES {
             match iptables.list(table, &guarded_chains(table, options)).await {
                 Ok(listing) => {
@@ -84,3 +109,7 @@ impl Canary {
         sight
     }
 }
+
+#[cfg(test)]
+#[path = "tests/canary.rs"]
+mod tests;

@@ -1,0 +1,61 @@
+//! When the kernel is looked at.
+
+use super::*;
+use crate::host::Fake;
+use crate::net::IpFamily;
+
+/// The waits between looks at a kernel that has lost everything, or of which nothing is known.
+async fn waits(every: Duration, looks: &[Option<&Options>]) -> Vec<Duration> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "an Instant cannot be made otherwise"
+    )]
+    let start = Instant::now();
+    let kernel = Fake::default();
+    let mut canary = Canary::new(Some(every), start);
+    let mut waits = Vec::new();
+    let mut now = start;
+    for written in looks {
+        let next = canary.next_look().unwrap();
+        waits.push(next - now);
+        now = next;
+        let sight = canary.look(&kernel, *written, now).await;
+        assert_eq!(sight.gone.is_some(), written.is_some());
+    }
+    waits.push(canary.next_look().unwrap() - now);
+    waits
+}
+
+#[tokio::test]
+async fn a_loss_is_looked_after_twice() {
+    let options = Options::defaults(IpFamily::V4);
+    let [known, unknown] = [Some(&options), None];
+    let seconds = |seconds: &[u64]| -> Vec<_> {
+        let all = seconds.iter();
+        all.map(|seconds| Duration::from_secs(*seconds)).collect()
+    };
+    let period = Duration::from_secs(30);
+    let quiet = waits(period, &[unknown, unknown]).await;
+    assert_eq!(quiet, seconds(&[30, 30, 30]));
+    let once = waits(period, &[known, unknown, unknown, unknown]).await;
+    assert_eq!(once, seconds(&[30, 1, 5, 30, 30]));
+    // Whoever never stops is answered three times in each period.
+    let always = waits(period, &[known; 5]).await;
+    assert_eq!(always, seconds(&[30, 1, 5, 30, 1, 5]));
+    let often = waits(Duration::from_secs(2), &[known, known, known]).await;
+    assert_eq!(often, seconds(&[2, 1, 2, 2]));
+}
+
+#[tokio::test]
+async fn a_dry_run_never_looks() {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "an Instant cannot be made otherwise"
+    )]
+    let now = Instant::now();
+    let options = Options::defaults(IpFamily::V4);
+    let mut canary = Canary::new(None, now);
+    assert_eq!(canary.next_look(), None);
+    canary.look(&Fake::default(), Some(&options), now).await;
+    assert_eq!(canary.next_look(), None);
+}
