@@ -16,7 +16,7 @@ use super::outcome::{Attempt, Failure, Outcome};
 use super::pacer::End;
 use crate::health::{Answering, CheckChanges, Health, NodeState};
 use crate::host::RunError;
-use crate::model::{Change, Kind};
+use crate::model::Change;
 use crate::net::IpFamily;
 use crate::render::NodePortAddresses;
 use crate::rules::Table;
@@ -64,9 +64,6 @@ impl Reporter {
             Change::Listing(_) | Change::ServiceKept(_) | Change::SliceKept(_) => {}
             Change::Listed(kind) => {
                 debug!(family = %self.family, kind = kind.as_str(), "listed");
-                if *kind == Kind::Node && tracker.node().is_none() {
-                    self.health.update(|health| health.node(self.without_node));
-                }
             }
         }
     }

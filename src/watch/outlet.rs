@@ -114,8 +114,10 @@ impl<S: Sink> Outlet<S> {
                 self.send_both(&Change::Listing(Kind::Node));
             }
             Observed::Listed => {
+                // It may have been deleted while nobody watched.
                 if !self.has_node {
                     self.say_node_is_missing();
+                    self.send_both(&Change::Node(None));
                 }
                 self.send_both(&Change::Listed(Kind::Node));
             }

@@ -112,10 +112,26 @@ fn node_goes_to_both_families() {
 }
 
 #[test]
+fn a_node_that_the_list_lacks_is_gone() {
+    let both = ["[Node", "+node", "Node]", "[Node", "-node", "Node]"];
+    check(
+        |outlet| {
+            outlet.node(Observed::<NodeObject>::Listing);
+            outlet.node(Observed::Set(NodeObject::default()));
+            outlet.node(Observed::<NodeObject>::Listed);
+            outlet.node(Observed::<NodeObject>::Listing);
+            outlet.node(Observed::<NodeObject>::Listed);
+        },
+        &both,
+        &both,
+    );
+}
+
+#[test]
 fn receivers_that_are_gone_do_not_matter() {
     let (v4, _) = tokio::sync::mpsc::unbounded_channel();
     let (v6, mut receiver) = tokio::sync::mpsc::unbounded_channel();
     let mut outlet = Outlet::new(PerFamily { v4, v6 }, "here".into());
-    outlet.node(Observed::<NodeObject>::Listed);
-    assert_eq!(receiver.try_recv().unwrap(), Change::Listed(Kind::Node));
+    outlet.service(Observed::<ServiceObject>::Listed);
+    assert_eq!(receiver.try_recv().unwrap(), Change::Listed(Kind::Service));
 }
