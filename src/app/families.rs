@@ -161,6 +161,8 @@ impl Family<'_> {
                 {
                     if was_missing {
                         warn!(%family, %cause, "cannot be programmed; doing without it");
+                        let health = &self.reporter.health;
+                        health.update(|health| health.given_up(family));
                         return None;
                     }
                     info!(%family, %cause, "cannot be programmed; looking once more in {LOOK_AGAIN:?}");

@@ -94,6 +94,11 @@ impl HealthState {
         self.queued(family, now);
     }
 
+    /// This machine does without the family, which counts for nothing from now on.
+    pub fn given_up(&mut self, family: IpFamily) {
+        *self.families.get_mut(family) = History::default();
+    }
+
     /// A sync was asked for.
     pub fn queued(&mut self, family: IpFamily, now: Instant) {
         let history = self.families.get_mut(family);

@@ -11,8 +11,9 @@ enum Event {
     Began(IpFamily),
     Succeeded(IpFamily),
     Failed(IpFamily),
+    GivenUp(IpFamily),
 }
-use Event::{Began, Failed, Queued, Started, Succeeded};
+use Event::{Began, Failed, GivenUp, Queued, Started, Succeeded};
 
 /// Whether both families are healthy at a second, after what happened at seconds before.
 #[track_caller]
@@ -27,6 +28,7 @@ fn check(events: &[(u64, Event)], at: u64, healthy: bool) {
             Began(family) => state.began(family),
             Succeeded(family) => state.succeeded(family, UNIX_EPOCH + Duration::from_secs(*second)),
             Failed(family) => state.failed(family, now),
+            GivenUp(family) => state.given_up(family),
         }
     }
     let report = state.report(zero + Duration::from_secs(at));
@@ -52,6 +54,20 @@ fn idle_is_healthy() {
     check(&[], 10_000, true);
     let idle = [(0, Started(V4)), (1, Began(V4)), (2, Succeeded(V4))];
     check(&idle, 10_000, true);
+}
+
+/// As IPv6 is, if it was tried before it was known that this machine can do IPv4.
+#[test]
+fn a_family_that_is_given_up_does_not_count() {
+    let both = || vec![(0, Started(V6)), (5, Queued(V4)), (6, Began(V4))];
+    let done = |mut events: Vec<_>| {
+        events.push((7, Succeeded(V4)));
+        events
+    };
+    check(&done(both()), 60, false);
+    let mut without = both();
+    without.push((5, GivenUp(V6)));
+    check(&done(without), 10_000, true);
 }
 
 #[test]
