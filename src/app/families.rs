@@ -6,19 +6,22 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
-use futures::future::{try_join, try_join_all};
+use futures::future::{join, try_join, try_join_all};
+use tokio::sync::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
+use super::elsewhere;
 use super::first_look::{FirstLook, Incoming};
 use super::programs::{is_lasting, programs, surroundings};
 use crate::config::{Config, FULL_SYNC_PERIOD, Source};
 use crate::health::{CheckServers, Checks, NodeState};
 use crate::host::{
-    Conntrack, DryRun, Exec, Iptables, Options as ExecOptions, Programs, Sysctls, other_backend,
+    Conntrack, DryRun, Exec, Iptables, Options as ExecOptions, Programs, RunError, Sysctls,
 };
 use crate::model::Change;
+use crate::net::IpFamily;
 use crate::sync::{Clock, FlowSweeper, Pacer, Reporter, Surroundings, Syncer, SyncerOptions, Task};
 use crate::telemetry::Metrics;
 use crate::tracker::Tracker;
@@ -35,6 +38,9 @@ struct Family<'a> {
     first_look: &'a FirstLook,
     checks: &'a Checks,
     flows: Option<FlowSweeper>,
+    /// Families look for their programs one after the other: the wrapper of the official image puts
+    /// links in place when it is started first, and fails when two do so.
+    turn: &'a Mutex<()>,
     stop: &'a CancellationToken,
 }
 
@@ -61,6 +67,7 @@ pub(super) async fn run(
         let sweeper = FlowSweeper::start(Conntrack::default(), metrics.sync.clone(), clocks().0);
         Some(sweeper.context("cannot start a thread for stale UDP flows")?)
     };
+    let turn = Mutex::new(());
     let families = changes.into_pairs().map(|(family, changes)| {
         let (metrics, health) = (metrics.sync.clone(), checks.health.clone());
         let reporter = Reporter {
@@ -79,6 +86,7 @@ pub(super) async fn run(
             first_look: &first_look,
             checks,
             flows: flows.clone(),
+            turn: &turn,
             stop,
         }
         .run()
@@ -98,21 +106,26 @@ impl Family<'_> {
             return Ok(());
         };
         let surroundings = surroundings(self.config, &programs)?;
+        let (family, used) = (programs.family, programs.backend());
         let exec = Exec::new(programs, ExecOptions::default());
         if self.config.is_dry_run {
-            let (family, stop) = (self.reporter.family, self.stop.clone());
+            let stop = self.stop.clone();
             self.into_task(surroundings, DryRun::new(family, exec, stop))
                 .run()
                 .await;
         } else {
-            let servers = CheckServers::new(self.checks.clone(), self.reporter.family);
+            let servers = CheckServers::new(self.checks.clone(), family);
             let (checks, changes) = unbounded_channel();
             self.reporter.checks = Some(checks);
             // The servers end when the task does.
-            tokio::join!(
+            let work = join(
                 self.into_task(surroundings, exec).run(),
-                servers.run(changes)
+                servers.run(changes),
             );
+            tokio::select! {
+                _ = work => {}
+                never = elsewhere::watch(family, used) => never,
+            }
         }
         Ok(())
     }
@@ -146,19 +159,16 @@ impl Family<'_> {
         }
         let mut was_missing = false;
         loop {
-            match programs(config, family).await {
+            match self.programs(family).await {
                 Ok(programs) => {
                     info!(%family, version = %programs.version, "found iptables");
-                    self.look_elsewhere(&programs).await;
                     return Some(programs);
                 }
                 Err(_) if config.is_dry_run => {
                     info!(%family, "no iptables here; a dry run does without");
                     return Some(Programs::assumed(family));
                 }
-                Err(cause)
-                    if is_lasting(&cause) && programs(config, family.other()).await.is_ok() =>
-                {
+                Err(cause) if is_lasting(&cause) && self.programs(family.other()).await.is_ok() => {
                     if was_missing {
                         warn!(%family, %cause, "cannot be programmed; doing without it");
                         let health = &self.reporter.health;
@@ -182,21 +192,9 @@ impl Family<'_> {
         }
     }
 
-    /// Packets meet the rules of both backends, of which only one is kept up to date. That one stays
-    /// the same whatever happens to the other.
-    async fn look_elsewhere(&self, programs: &Programs) {
-        if self.config.is_dry_run {
-            return;
-        }
-        let (family, used) = (programs.family, programs.backend());
-        if let Some(other) = other_backend(used, family).await {
-            warn!(
-                %family,
-                "{other} has rules of a proxy, too, and packets meet both; `deltaproxy cleanup \
-                 --iptables-backend={other}` removes those, `--iptables-backend={other}` would keep \
-                 them up to date in place of {used}'s"
-            );
-        }
+    async fn programs(&self, family: IpFamily) -> Result<Programs, RunError> {
+        let _turn = self.turn.lock().await;
+        programs(self.config, family).await
     }
 
     /// Waits, and takes in what changes meanwhile. False: stopped.

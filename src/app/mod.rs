@@ -4,6 +4,7 @@
 
 mod checks;
 mod config_file;
+mod elsewhere;
 mod ending;
 mod families;
 mod first_look;

@@ -3,6 +3,7 @@
 //! Apart from [`programs`](super::programs), which chooses one set, because packets meet the rules of
 //! both: the kernel has two, and programs of one do not see those of the other.
 
+use super::programs::Search;
 use super::{BackendChoice, Programs, RunError};
 use crate::net::IpFamily;
 use crate::rules::Backend;
@@ -40,6 +41,11 @@ pub async fn other_backend(used: Backend, family: IpFamily) -> Option<Backend> {
     let programs = Programs::discover(choice, family).await.ok()?;
     let has_services = programs.backend() == other && has_services(&programs).await.ok()?;
     has_services.then_some(other)
+}
+
+/// The backend that kubelet uses, if that can be told.
+pub async fn hinted_backend(family: IpFamily) -> Option<Backend> {
+    Search::new(None, family).hinted().await
 }
 
 /// Whether some proxy writes here.

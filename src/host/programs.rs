@@ -2,6 +2,7 @@
 //!
 //! Apart because a host can carry two sets of them that see different rules, and writing with the
 //! set that kubelet and the network plugin do not use makes rules that no packet follows in order.
+//! Which one kubelet uses is found out in [`hint`](super::hint).
 //!
 //! # Source
 //!
@@ -20,19 +21,18 @@ use crate::rules::Backend;
 /// For everything but restores and the reading of whole tables.
 pub(super) const QUERY_DEADLINE: Duration = Duration::from_secs(60);
 
-/// Chains that kubelet makes in the backend it uses; the first is the newer name.
-const HINTS: [&str; 2] = [":KUBE-IPTABLES-HINT ", ":KUBE-KUBELET-CANARY "];
-
 /// Which set of programs is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum BackendChoice {
-    /// The plain names through PATH, as kube-proxy runs them. The default, because it honors
-    /// whoever prepared PATH: the wrapper of the official image, `update-alternatives`, a folder
-    /// of links.
-    #[default]
+    /// The plain names through PATH, as kube-proxy runs them.
     Path,
-    /// The set whose rules hold kubelet's hint chain; nft if neither does; the plain names if the
-    /// host does not have both sets.
+    /// The set whose rules hold kubelet's hint chain. Without one, the plain names, which honors
+    /// whoever prepared PATH: `update-alternatives`, a folder of links; nft where these do not
+    /// start.
+    ///
+    /// Differs from upstream: there the image's plain names are a wrapper that looks for the hint.
+    /// It puts links in its own place, which a read-only root file system does not allow.
+    #[default]
     Auto,
     /// `iptables-nft` and its companions.
     Nft,
@@ -58,20 +58,13 @@ pub struct Programs {
 impl Programs {
     /// Finds the programs through PATH and asks for their version.
     pub async fn discover(choice: BackendChoice, family: IpFamily) -> Result<Self, RunError> {
-        Search {
-            folder: None,
-            family,
-        }
-        .discover(choice)
-        .await
+        Search::new(None, family).discover(choice).await
     }
 
     /// The plain names in one folder, for whoever keeps programs outside PATH.
     pub async fn in_folder(folder: &Path, family: IpFamily) -> Result<Self, RunError> {
-        let folder = Some(folder.to_owned());
-        Search { folder, family }
-            .discover(BackendChoice::Path)
-            .await
+        let search = Search::new(Some(folder.to_owned()), family);
+        search.discover(BackendChoice::Path).await
     }
 
     /// Programs that were not looked for: plain names, and a version that knows everything we use.
@@ -112,16 +105,38 @@ impl Programs {
 pub(super) struct Search {
     pub(super) folder: Option<PathBuf>,
     pub(super) family: IpFamily,
+    /// Where the kernel tells of this network namespace.
+    pub(super) net: PathBuf,
 }
 
 impl Search {
+    /// In one folder, or through PATH.
+    pub(super) fn new(folder: Option<PathBuf>, family: IpFamily) -> Self {
+        Self {
+            folder,
+            family,
+            net: "/proc/thread-self/net".into(),
+        }
+    }
+
     pub(super) async fn discover(&self, choice: BackendChoice) -> Result<Programs, RunError> {
-        let suffix = match choice {
-            BackendChoice::Path => "",
-            BackendChoice::Nft => "-nft",
-            BackendChoice::Legacy => "-legacy",
-            BackendChoice::Auto => self.detect().await?,
-        };
+        match choice {
+            BackendChoice::Path => self.with("").await,
+            BackendChoice::Nft => self.with("-nft").await,
+            BackendChoice::Legacy => self.with("-legacy").await,
+            BackendChoice::Auto => match self.hinted().await {
+                Some(Backend::Nft) => self.with("-nft").await,
+                Some(Backend::Legacy) => self.with("-legacy").await,
+                None => match self.with("").await {
+                    Ok(programs) => Ok(programs),
+                    Err(cause) => self.with("-nft").await.map_err(|_| cause),
+                },
+            },
+        }
+    }
+
+    /// The programs whose names have this infix.
+    async fn with(&self, suffix: &str) -> Result<Programs, RunError> {
         let iptables = self.name(self.family, suffix, "");
         let text = query(&iptables, &["--version"]).await?;
         let version = Version::parse(&text).ok_or_else(|| RunError::Failed {
@@ -138,24 +153,7 @@ impl Search {
         })
     }
 
-    /// The infix of the set to use. Legacy is never asked for a table by name: that would make
-    /// the table, and with it slow down every packet.
-    async fn detect(&self) -> Result<&'static str, RunError> {
-        for (suffix, args) in [("-nft", &["-t", "mangle"][..]), ("-legacy", &[])] {
-            for family in IpFamily::ALL {
-                let program = self.name(family, suffix, "-save");
-                match query(&program, args).await {
-                    Ok(saved) if has_hint(&saved) => return Ok(suffix),
-                    Err(RunError::Spawn { .. }) => return Ok(""),
-                    // A family the kernel lacks holds no hint.
-                    Ok(_) | Err(RunError::Failed { .. } | RunError::Incompatible { .. }) => {}
-                }
-            }
-        }
-        Ok("-nft")
-    }
-
-    fn name(&self, family: IpFamily, suffix: &str, role: &str) -> OsString {
+    pub(super) fn name(&self, family: IpFamily, suffix: &str, role: &str) -> OsString {
         let prefix = match family {
             IpFamily::V4 => "iptables",
             IpFamily::V6 => "ip6tables",
@@ -183,12 +181,6 @@ impl Programs {
 /// Whether a program failed at somebody's rule, which it can only do where the table is.
 fn tells_of_a_rule(stderr: &str) -> bool {
     stderr.contains(" is incompatible") || stderr.contains("Parsing nftables rule failed")
-}
-
-fn has_hint(saved: &str) -> bool {
-    saved
-        .lines()
-        .any(|line| HINTS.iter().any(|hint| line.starts_with(hint)))
 }
 
 /// What a program prints, if it succeeds within the deadline for queries.

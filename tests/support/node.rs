@@ -73,6 +73,8 @@ impl Node {
             "--hostname-override=node1",
             "--cluster-cidr=10.4.0.0/14",
             "--iptables-sync-period=1s",
+            // Those of the folder, however this machine names others.
+            "--iptables-backend=path",
         ];
         let args = [args, more].concat();
         Daemon::start_with(&Program::Deltaproxy, &self.netns, bin, &args)

@@ -52,8 +52,8 @@ pub struct RulesArgs {
     /// Feature gates of Kubernetes; of these, AllowServiceExternalIPs has an effect
     #[arg(long, value_name = "NAME=BOOL,...", value_parser = feature_gates::parse)]
     pub feature_gates: Vec<BTreeMap<String, bool>>,
-    /// Which iptables programs: `path` takes those in PATH, `auto` follows kubelet's hint
-    #[arg(long, value_name = "BACKEND", value_enum, default_value = "path")]
+    /// Which iptables programs: `auto` follows kubelet, `path` takes the plain names
+    #[arg(long, value_name = "BACKEND", value_enum, default_value = "auto")]
     pub iptables_backend: BackendArg,
 }
 
@@ -124,10 +124,10 @@ impl TypedValueParser for LocalModes {
 /// `--iptables-backend`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum BackendArg {
-    /// Plain names, through PATH
-    Path,
-    /// Where kubelet left its hint chains
+    /// Where kubelet left its hint chain; without one, plain names through PATH
     Auto,
+    /// Plain names through PATH, wrappers included
+    Path,
     /// The -nft programs
     Nft,
     /// The -legacy programs

@@ -1,0 +1,108 @@
+//! Which set of iptables programs writes the rules, on a real kernel.
+
+#![allow(clippy::expect_used, reason = "failing is a test's job")]
+
+mod support;
+
+use support::daemon::{Backend, Daemon, backend_programs, real_program};
+use support::node::{Node, write_script};
+use support::process::run;
+use support::wait::{PATIENCE, ensure, eventually};
+use support::{Need, machine_has};
+
+const RULE: &str = "--to-destination 10.4.0.12:8080";
+
+fn kubelet_hints(node: &Node) {
+    node.iptables(&["-t", "mangle", "-N", "KUBE-IPTABLES-HINT"]);
+}
+
+/// The tables that legacy programs have made, in both families.
+fn legacy_tables(node: &Node) -> String {
+    let lists = ["ip_tables_names", "ip6_tables_names"].map(|list| format!("/proc/net/{list}"));
+    run(node.netns.command("cat").args(lists))
+}
+
+#[track_caller]
+fn says(daemon: &Daemon, what: &str) {
+    eventually(PATIENCE, || {
+        let log = daemon.log();
+        ensure(log.contains(what), || format!("no `{what}` in\n{log}"))
+    });
+}
+
+#[test]
+fn rules_go_where_kubelet_s_are() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    for (kubelets, plain) in [
+        (Backend::Legacy, Backend::Nft),
+        (Backend::Nft, Backend::Legacy),
+    ] {
+        let node = Node::new(kubelets);
+        kubelet_hints(&node);
+        let daemon = node.start_with(backend_programs(plain), &["--iptables-backend=auto"]);
+        node.wait_for_rule(RULE);
+        drop(daemon);
+        if kubelets == Backend::Nft {
+            assert_eq!(legacy_tables(&node), "");
+        }
+    }
+}
+
+/// Looking for a hint makes no table that each packet would have to pass from then on.
+#[test]
+fn without_a_hint_plain_names_are_used() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let node = Node::new(Backend::Nft);
+    let _daemon = node.start_with(backend_programs(Backend::Nft), &["--iptables-backend=auto"]);
+    node.wait_for_rule(RULE);
+    assert_eq!(legacy_tables(&node), "");
+}
+
+#[test]
+fn another_choice_than_kubelet_s_is_told() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let node = Node::new(Backend::Legacy);
+    kubelet_hints(&node);
+    let daemon = node.start_with(backend_programs(Backend::Nft), &[]);
+    says(
+        &daemon,
+        "kubelet uses legacy, and rules are written with nft",
+    );
+}
+
+/// One family cannot be programmed, and was tried before the other was there: health is about the
+/// other alone.
+#[test]
+fn a_family_that_is_given_up_is_not_unhealthy() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let node = Node::new(Backend::Nft);
+    let bin = backend_programs(Backend::Nft);
+    let found = bin.path().join("found");
+    for (program, script) in [
+        ("ip6tables", "exit 127".to_owned()),
+        (
+            "iptables",
+            format!("[ -e {} ] || exit 127\nexec $REAL \"$@\"", found.display()),
+        ),
+    ] {
+        let path = bin.path().join(program);
+        std::fs::remove_file(&path).expect("remove a link");
+        write_script(&path, &real_program(Backend::Nft, program), &script);
+    }
+    let daemon = node.start(bin);
+    says(&daemon, "looking again");
+    // Twice the sync period is over, and nothing works.
+    node.wait_for_health(503);
+    std::fs::write(found, "").expect("write a file");
+    node.wait_for_rule(RULE);
+    says(&daemon, "doing without it");
+    node.wait_for_health(200);
+}
