@@ -151,6 +151,10 @@ impl<I: Iptables> Syncer<I> {
             Scope::Partial => self.partial(options).await,
         };
         let ended = (self.clock)();
+        let took = ended.saturating_duration_since(started);
+        if let (Scope::Full(_), Ok(_)) = (done.scope, &done.restored) {
+            self.history.full_took = took;
+        }
         if done.restored.is_err() {
             self.history.force_full(FullReason::Failed);
         } else if done.scope != Scope::Partial {
@@ -159,7 +163,7 @@ impl<I: Iptables> Syncer<I> {
         }
         Attempt {
             scope: done.scope,
-            took: ended.saturating_duration_since(started),
+            took,
             stats: done.partial.stats,
             payload: done.partial.text,
             no_counter: done.no_counter,

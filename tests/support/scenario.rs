@@ -20,6 +20,7 @@
 //! delete     service ns1/svc1 | endpoints ns1/svc1 [slice=a]
 //! fault      restore | save | counter                              the next one fails
 //! wait       1h                                                    the clock goes on
+//! slow       36s                                                   so long each sync takes
 //! sync       full (first) | partial | nothing | partial failed, then full (...)
 //! payload    + block                                               what was sent, exactly
 //! rules      nat + block of `+ -A C ...`, `- -A C ...`, `+ :C`, `- :C`

@@ -18,6 +18,7 @@ fn origin() -> Instant {
 fn after_full(then: Instant, options: Options) -> History {
     History {
         last_full: Some(then),
+        full_took: Duration::from_millis(1300),
         must_be_full: None,
         options: Some(options),
         zone: Some("a".into()),
@@ -58,6 +59,12 @@ fn a_full_sync_is_due_after_its_period() {
     assert_eq!(after(Duration::ZERO), Scope::Partial);
     assert_eq!(after(Duration::from_secs(3599)), Scope::Partial);
     assert_eq!(after(HOUR), Scope::Full(FullReason::Periodic));
+    // Half a minute of it each hour would be felt.
+    let mut history = after_full(then, options(IpFamily::V4));
+    history.full_took = Duration::from_secs(36);
+    let after = |later| scope(&history, &options(IpFamily::V4), then + later);
+    assert_eq!(after(9 * HOUR), Scope::Partial);
+    assert_eq!(after(10 * HOUR), Scope::Full(FullReason::Periodic));
     // A clock that went back is no reason.
     let early = after_full(then + HOUR, options(IpFamily::V4));
     assert_eq!(scope(&early, &options(IpFamily::V4), then), Scope::Partial);

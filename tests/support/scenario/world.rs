@@ -45,6 +45,7 @@ impl World {
     pub(crate) fn new(options: Options, below: Both) -> Result<Self, String> {
         let tracker = Tracker::new(SystemTime::UNIX_EPOCH);
         TIME.set(Duration::ZERO);
+        TICK.set(Duration::ZERO);
         if options.keeps_counters {
             below.fake.keep_counters();
         }
@@ -80,7 +81,8 @@ impl World {
             "endpoints" => self.endpoints(rest),
             "delete" => self.delete(rest),
             "fault" => self.fault(rest),
-            "wait" => wait(rest),
+            "wait" => duration(rest).map(|duration| TIME.set(TIME.get() + duration)),
+            "slow" => duration(rest).map(|duration| TICK.set(duration)),
             "sync" => self.sync(&rest.join(" ")),
             "payload" => self.payload(statement),
             "rules" => self.some_rules(rest, &statement.block),
@@ -396,7 +398,7 @@ fn table(words: &[String]) -> Result<Table, String> {
     Table::from_name(name).ok_or_else(|| format!("`{name}` is no table"))
 }
 
-fn wait(words: &[String]) -> Done {
+fn duration(words: &[String]) -> Result<Duration, String> {
     let word = words.first().map(String::as_str).unwrap_or_default();
     let (text, unit) = match (word.strip_suffix('h'), word.strip_suffix('s')) {
         (Some(hours), _) => (hours, 3600),
@@ -404,13 +406,14 @@ fn wait(words: &[String]) -> Done {
         _ => return Err("how long?".to_owned()),
     };
     let seconds: u64 = number(text)?;
-    TIME.set(TIME.get() + Duration::from_secs(seconds * unit));
-    Ok(())
+    Ok(Duration::from_secs(seconds * unit))
 }
 
 thread_local! {
     /// How long the scenario that this thread runs has waited.
     static TIME: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+    /// How much later each look at the clock is than the one before.
+    static TICK: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
 fn clock() -> Instant {
@@ -420,5 +423,6 @@ fn clock() -> Instant {
         reason = "an Instant cannot be made otherwise"
     )]
     let origin = *ORIGIN.get_or_init(Instant::now);
+    TIME.set(TIME.get() + TICK.get());
     origin + TIME.get()
 }
