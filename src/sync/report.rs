@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::error::Error;
 use std::io;
 use std::net::IpAddr;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::mpsc::UnboundedSender;
 use tracing::{debug, error, info, warn};
@@ -158,7 +158,7 @@ impl Reporter {
                 if let Failure::Restore(..) = failure {
                     self.metrics.restore_failed(self.family, size);
                 }
-                self.log_failure(attempt.scope, failure);
+                self.log_failure(attempt, failure);
             }
         }
     }
@@ -201,7 +201,7 @@ impl Reporter {
                     chains = stats.chains,
                     rules = stats.rules.total(),
                     bytes = stats.bytes,
-                    took_ms = (attempt.took.as_secs_f64() * 1e4).round() / 10.0,
+                    took_ms = milliseconds(attempt.took),
                     "synced"
                 )
             };
@@ -217,7 +217,8 @@ impl Reporter {
         }
     }
 
-    fn log_failure(&self, scope: Scope, failure: &Failure) {
+    fn log_failure(&self, attempt: &Attempt, failure: &Failure) {
+        let (scope, took_ms) = (attempt.scope, milliseconds(attempt.took));
         let (what, cause): (_, &dyn Error) = match failure {
             Failure::Save(cause) => ("cannot read the kernel's rules", cause),
             Failure::Restore(cause, _) => ("restore failed", cause),
@@ -238,7 +239,7 @@ impl Reporter {
             _ => String::new(),
         };
         let cause = format!("{cause}{source}{excerpt}");
-        error!(family = %self.family, scope = scope.as_str(), %cause, "{what}; {next}");
+        error!(family = %self.family, scope = scope.as_str(), took_ms, %cause, "{what}; {next}");
     }
 
     /// This machine's addresses, or why there are none.
@@ -261,6 +262,11 @@ impl Reporter {
     pub(super) fn flushed(&self, table: Table) {
         warn!(family = %self.family, %table, "our rules are gone or changed; restoring everything");
     }
+}
+
+/// To a tenth.
+fn milliseconds(took: Duration) -> f64 {
+    (took.as_secs_f64() * 1e4).round() / 10.0
 }
 
 #[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]
