@@ -293,9 +293,15 @@ fn above_a_thousand_endpoints_rules_of_endpoints_carry_no_comments() {
     gain_an_endpoint(&mut more);
     let shape = PartialRestore::ChangedChains;
     let (text, _) = settled.follow(more.clone(), shape);
-    assert_eq!((commented(&text), settled.ledger.endpoints()), (0, 1_001));
+    assert_eq!(
+        (commented(&text), settled.ledger.tally().endpoints),
+        (0, 1_001)
+    );
     assert_eq!(commented(&Settled::new(more).1), 0);
 
     let (text, _) = settled.follow(thousand, shape);
-    assert_eq!((commented(&text), settled.ledger.endpoints()), (5, 1_000));
+    assert_eq!(
+        (commented(&text), settled.ledger.tally().endpoints),
+        (5, 1_000)
+    );
 }

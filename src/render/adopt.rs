@@ -17,6 +17,7 @@ use super::live::Live;
 use super::options::{Comments, Options};
 use super::service::{self, Setting};
 use super::sheet::{Digest, Dispatch, Place, Sheet};
+use super::tally::Tally;
 use crate::model::{ServiceName, Services};
 use crate::rules::Table;
 
@@ -173,7 +174,7 @@ impl Taking {
         let rules = rules
             .into_iter()
             .map(|(place, _, rule)| (place, rule.into()));
-        let entry = Entry::new(chains, rules.collect(), sheet.endpoints);
+        let entry = Entry::new(chains, rules.collect(), sheet.tally);
         self.ledger.insert(name, entry);
         if !is_same {
             self.differing.push(name.clone());
@@ -203,7 +204,8 @@ impl Taking {
             rules.extend(unclaimed.map(|rule| (Place { to, port: 0 }, rule.text)));
         }
         let nobody = ServiceName::new("", "");
-        self.ledger.insert(&nobody, Entry::new(chains, rules, 0));
+        self.ledger
+            .insert(&nobody, Entry::new(chains, rules, Tally::default()));
         if self.ledger.has(&nobody) {
             self.differing.push(nobody);
         }

@@ -68,7 +68,7 @@ impl Full<'_> {
         state: &ServiceState,
     ) {
         service::write_filter_only(&mut self.sheet, name, state, self.setting);
-        self.endpoints += self.sheet.endpoints;
+        self.endpoints += self.sheet.tally.endpoints;
         dispatch_rules(buf, &self.sheet, Table::Filter);
     }
 

@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use super::chain::ServiceChain;
 use super::sheet::{ChainEntry, Digest, Dispatch, Place, Sheet};
 use super::stats::RuleCounts;
+use super::tally::Tally;
 use crate::model::ServiceName;
 
 /// Everything the last successful restores left in the kernel.
@@ -26,7 +27,7 @@ pub struct Ledger {
     pub(super) base: RuleCounts,
     service_chain_rules: u64,
     dispatch_rules: [u64; Dispatch::ALL.len()],
-    endpoints: usize,
+    tally: Tally,
     /// The programs can show all of nat: no rule in it is of a kind that only `nft` knows.
     pub(super) can_list_nat: bool,
 }
@@ -40,7 +41,7 @@ pub(super) struct Entry {
     /// Sorted by chain.
     pub(super) chains: Box<[Held]>,
     pub(super) dispatch: Box<[PlacedRule]>,
-    pub(super) endpoints: usize,
+    pub(super) tally: Tally,
 }
 
 /// One chain in the kernel.
@@ -92,9 +93,9 @@ impl Ledger {
         counts
     }
 
-    /// How many endpoints the Services have, in any condition, each port counted apart.
-    pub fn endpoints(&self) -> usize {
-        self.endpoints
+    /// What all Services together amount to besides rules.
+    pub fn tally(&self) -> Tally {
+        self.tally
     }
 
     /// Every chain of every Service.
@@ -106,7 +107,9 @@ impl Ledger {
 
     /// How many endpoints one Service has.
     pub(super) fn endpoints_of(&self, name: &ServiceName) -> usize {
-        self.entries.get(name).map_or(0, |entry| entry.endpoints)
+        self.entries
+            .get(name)
+            .map_or(0, |entry| entry.tally.endpoints)
     }
 
     /// How many rules a dispatch chain has, the tail aside.
@@ -138,7 +141,7 @@ impl Ledger {
     /// The Service has this. Gives what it had before.
     pub(super) fn insert(&mut self, name: &ServiceName, entry: Entry) -> Entry {
         self.count(&entry, u64::wrapping_add);
-        self.endpoints += entry.endpoints;
+        self.tally += entry.tally;
         let previous = if entry.is_empty() {
             self.entries.remove(name)
         } else {
@@ -146,7 +149,7 @@ impl Ledger {
         };
         let previous = previous.unwrap_or_default();
         self.count(&previous, u64::wrapping_sub);
-        self.endpoints -= previous.endpoints;
+        self.tally -= previous.tally;
         previous
     }
 
@@ -169,22 +172,22 @@ impl Entry {
         let chains = sheet.chains().map(|entry| Held::of(sheet, entry));
         let rules = sheet.dispatch_rules();
         let dispatch = rules.map(|(place, rule)| (place, rule.into()));
-        Self::new(chains.collect(), dispatch.collect(), sheet.endpoints)
+        Self::new(chains.collect(), dispatch.collect(), sheet.tally)
     }
 
     /// Chains in any order; rules of one place in theirs.
-    pub(super) fn new(mut chains: Vec<Held>, dispatch: Vec<PlacedRule>, endpoints: usize) -> Self {
+    pub(super) fn new(mut chains: Vec<Held>, dispatch: Vec<PlacedRule>, tally: Tally) -> Self {
         chains.sort_unstable_by_key(|held| held.chain);
         Self {
             chains: chains.into(),
             dispatch: dispatch.into(),
-            endpoints,
+            tally,
         }
     }
 
     /// Nothing worth remembering: a Service that left nothing, or was never there.
     fn is_empty(&self) -> bool {
-        self.chains.is_empty() && self.dispatch.is_empty() && self.endpoints == 0
+        self.chains.is_empty() && self.dispatch.is_empty() && self.tally == Tally::default()
     }
 
     /// The digest of a chain, if the kernel has it.

@@ -41,6 +41,7 @@ mod rewrite;
 mod service;
 mod sheet;
 mod stats;
+mod tally;
 
 #[cfg(test)]
 mod tests;
@@ -64,3 +65,4 @@ pub use removal::Removal;
 pub use rewrite::Rewrite;
 pub use service::Setting;
 pub use stats::{PayloadStats, RuleCounts};
+pub use tally::Tally;

@@ -68,7 +68,7 @@ fn comments_after<'n>(
     dirty: impl Iterator<Item = &'n ServiceName>,
     setting: Setting<'_>,
 ) -> Comments {
-    let mut endpoints = ledger.endpoints();
+    let mut endpoints = ledger.tally().endpoints;
     for name in dirty {
         endpoints += services.get(name).map_or(0, service::count_endpoints);
         endpoints -= ledger.endpoints_of(name);

@@ -9,6 +9,7 @@ use super::endpoint;
 use super::options::{Comments, LocalDetector, MasqueradePolicy, Options};
 use super::plan::{Plan, Reception};
 use super::sheet::Sheet;
+use super::tally::Tally;
 use crate::model::{ServiceName, ServiceState, TrafficPolicy};
 use crate::select;
 
@@ -32,7 +33,7 @@ pub(super) fn write(
     sheet.clear();
     for plan in plans(name, state, setting.zone) {
         sheet.begin_port();
-        sheet.endpoints += plan.selection.candidates.len();
+        sheet.tally += Tally::of(&plan);
         write_chains(sheet, &plan, setting.options, comments);
         dispatch::write_nat(sheet, &plan, setting.options);
         dispatch::write_filter(sheet, &plan, setting.options);
@@ -49,7 +50,7 @@ pub(super) fn write_filter_only(
     sheet.clear();
     for plan in plans(name, state, setting.zone) {
         sheet.begin_port();
-        sheet.endpoints += plan.selection.candidates.len();
+        sheet.tally += Tally::of(&plan);
         dispatch::write_filter(sheet, &plan, setting.options);
     }
 }

@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use super::chain::ServiceChain;
 use super::pen::Pen;
+use super::tally::Tally;
 use crate::rules::Table;
 
 /// A fixed chain to which every Service adds rules of its own.
@@ -90,8 +91,8 @@ pub(super) struct Sheet {
     dispatch: Vec<(Place, Range<usize>)>,
     /// The port begun last.
     port: u16,
-    /// Endpoints in any condition, of all ports.
-    pub(super) endpoints: usize,
+    /// What all ports amount to.
+    pub(super) tally: Tally,
 }
 
 impl Sheet {
@@ -101,7 +102,7 @@ impl Sheet {
         self.chains.clear();
         self.dispatch.clear();
         self.port = 0;
-        self.endpoints = 0;
+        self.tally = Tally::default();
     }
 
     /// Begins what the Service's next port contributes.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::decide::Scope;
 use super::pacer::End;
 use crate::host::{Excerpt, NoCounter, RestoreError, RunError};
-use crate::render::{Doubt, PayloadStats, RuleCounts};
+use crate::render::{Doubt, PayloadStats, RuleCounts, Tally};
 use crate::rules::Table;
 use crate::tracker::Settled;
 
@@ -22,6 +22,8 @@ pub struct Outcome {
     pub dirty: usize,
     /// How many rules are ours now.
     pub rules: RuleCounts,
+    /// What the Services amount to that these rules are for.
+    pub tally: Tally,
 }
 
 /// One restore, or the decision that none was needed.

@@ -20,7 +20,7 @@ use crate::model::Change;
 use crate::net::IpFamily;
 use crate::render::NodePortAddresses;
 use crate::rules::Table;
-use crate::telemetry::{Attempt as Size, SyncMetrics};
+use crate::telemetry::{Attempt as Size, Policy, SyncMetrics};
 use crate::tracker::Tracker;
 
 /// Where the text of partial restores is logged.
@@ -172,6 +172,12 @@ impl Reporter {
             let count = |rules| usize::try_from(rules).unwrap_or(usize::MAX);
             self.metrics
                 .rules(self.family, table, count(total), count(last));
+        }
+        for (policy, ports) in [
+            (Policy::Internal, outcome.tally.internal_dropped),
+            (Policy::External, outcome.tally.external_dropped),
+        ] {
+            self.metrics.no_local_endpoints(self.family, policy, ports);
         }
     }
 

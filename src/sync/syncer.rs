@@ -134,6 +134,7 @@ impl<I: Iptables> Syncer<I> {
             settled,
             dirty,
             rules: self.ledger.rules(),
+            tally: self.ledger.tally(),
         }
     }
 

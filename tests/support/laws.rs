@@ -17,10 +17,13 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use deltaproxy::host::{Fake, Fault, RestoreError};
+use deltaproxy::model::{Services, TrafficPolicy};
 use deltaproxy::net::IpFamily;
-use deltaproxy::render::{CANARY, Counters, PartialRestore, RuleCounts};
+use deltaproxy::render::{CANARY, Counters, PartialRestore, RuleCounts, Tally};
 use deltaproxy::rules::{Match, Rule, RuleSet, Table};
+use deltaproxy::select;
 use deltaproxy::sync::{Attempt, End, Failure, FullReason, Scope, Syncer, SyncerOptions};
+use deltaproxy::tracker::Tracker;
 
 use crate::cluster::{Dice, World, any_machine, any_surroundings};
 
@@ -286,7 +289,10 @@ fn once(syncer: &mut Syncer<Fake>, machine: &[IpAddr]) -> (End, Vec<Attempt>) {
     let end = outcome.end();
     assert_eq!(outcome.dirty, dirty);
     match end {
-        End::Applied => assert_eq!(outcome.rules, counted(&syncer.iptables().rules())),
+        End::Applied => {
+            assert_eq!(outcome.rules, counted(&syncer.iptables().rules()));
+            assert_eq!(outcome.tally, tallied(&syncer.tracker));
+        }
         End::Failed => {
             assert_eq!(syncer.tracker.pending(), dirty);
             assert!(outcome.settled.triggers.is_empty());
@@ -307,6 +313,28 @@ fn counted(rules: &RuleSet) -> RuleCounts {
         filter: count(Table::Filter),
         nat: count(Table::Nat),
     }
+}
+
+/// What all Services amount to, each looked at anew.
+fn tallied(tracker: &Tracker) -> Tally {
+    let mut tally = Tally::default();
+    let services = tracker.all().filter_map(|(_, state)| {
+        let service = state.service.as_ref()?;
+        Some((state, service))
+    });
+    for (state, service) in services {
+        for port in &service.ports {
+            let chosen = select::select(select::merge(state, port), service, port, None);
+            let is_dropped = |policy| {
+                let needs_local = policy == TrafficPolicy::Local;
+                usize::from(needs_local && chosen.has_any && !chosen.has_local)
+            };
+            tally.endpoints += chosen.candidates.len();
+            tally.internal_dropped += is_dropped(service.internal_policy);
+            tally.external_dropped += is_dropped(service.external_policy);
+        }
+    }
+    tally
 }
 
 /// Law 8: every chain that a partial payload names differs from before.

@@ -27,6 +27,7 @@
 //! chain      nat NAME + block                                      all rules of it, in order
 //! packet     SOURCE -> DEST:PORT/udp [via IF] [seen SEP(..)]  to EP 1/3, EP masqueraded | drop
 //! total      filter=4 nat=5                                        rules of ours
+//! no-local   internal=1 external=0             ports without the local endpoint they need
 //! ```
 //!
 //! `SVC(ns1/svc1:p80)`, `SVL(..)`, `EXT(..)`, `FW(..)` and `SEP(ns1/svc1:p80,10.180.0.1:80)` stand

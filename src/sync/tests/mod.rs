@@ -3,6 +3,7 @@
 //! Apart as a folder because they are tables.
 
 mod decide;
+mod report;
 mod surroundings;
 
 use std::net::IpAddr;

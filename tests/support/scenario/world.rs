@@ -10,7 +10,7 @@ use deltaproxy::host::{Fault, Iptables, RestoreError};
 use deltaproxy::ingest::{self, Interner};
 use deltaproxy::model::{Change, ServiceName, SliceName};
 use deltaproxy::net::IpFamily;
-use deltaproxy::render::{Counter, RuleCounts};
+use deltaproxy::render::{Counter, RuleCounts, Tally};
 use deltaproxy::rules::{Locality, Rule, RuleSet, Table, Text};
 use deltaproxy::sync::{Attempt, End, Failure, Outcome, Scope, Syncer};
 use deltaproxy::tracker::Tracker;
@@ -33,6 +33,7 @@ pub(crate) struct World {
     /// Sent to the kernel by the last sync.
     sent: Vec<String>,
     rules: RuleCounts,
+    tally: Tally,
     /// What a recorded kube-proxy has in its kernel by now.
     recorded: Option<RuleSet>,
     /// Rules that are not ours were put in: ours cannot simply be counted any more.
@@ -60,6 +61,7 @@ impl World {
             machine: Vec::new(),
             sent: Vec::new(),
             rules: RuleCounts::default(),
+            tally: Tally::default(),
             recorded: None,
             has_foreign: false,
             updates: BTreeMap::new(),
@@ -89,6 +91,7 @@ impl World {
             "chain" => self.whole_chain(rest, &statement.block),
             "packet" => self.packet(rest),
             "total" => self.total(rest),
+            "no-local" => self.no_local(rest),
             other => Err(format!("`{other}` is no statement")),
         }
     }
@@ -191,6 +194,7 @@ impl World {
         let outcome = self.runtime.block_on(self.syncer.once(&self.machine));
         self.sent = self.syncer.iptables().fake.take_payloads();
         self.rules = outcome.rules;
+        self.tally = outcome.tally;
         let actual = describe(&outcome, self.sent.is_empty());
         if actual != expected {
             let causes = outcome.attempts.iter().map(|attempt| &attempt.result);
@@ -347,6 +351,18 @@ impl World {
         }
         Err(format!(
             "rules\n  expected  {expected}\n  found     {actual}"
+        ))
+    }
+
+    fn no_local(&self, words: &[String]) -> Done {
+        let (internal, external) = (self.tally.internal_dropped, self.tally.external_dropped);
+        let actual = format!("internal={internal} external={external}");
+        let expected = words.join(" ");
+        if actual == expected {
+            return Ok(());
+        }
+        Err(format!(
+            "ports without local endpoints\n  expected  {expected}\n  found     {actual}"
         ))
     }
 

@@ -1,0 +1,168 @@
+//! What is counted of a sync, and under which name.
+
+use std::time::{Duration, Instant};
+
+use prometheus::TextEncoder;
+
+use super::*;
+use crate::health::{Health, NodeState};
+use crate::host::RestoreError;
+use crate::render::{PayloadStats, RuleCounts, Tally};
+use crate::sync::outcome::{Attempt, Failure, Outcome};
+use crate::telemetry::Metrics;
+use crate::tracker::{Settled, Tracker};
+
+/// Both families' voices, and what they say.
+struct Stage {
+    metrics: Metrics,
+    voices: [Reporter; 2],
+}
+
+impl Stage {
+    fn new() -> Self {
+        let metrics = Metrics::new().unwrap();
+        let voices = [IpFamily::V4, IpFamily::V6].map(|family| Reporter {
+            family,
+            metrics: metrics.sync.clone(),
+            health: Health::new(Duration::from_secs(30)),
+            without_node: NodeState::Unknown,
+            checks: None,
+        });
+        Self { metrics, voices }
+    }
+
+    /// The series whose names begin with `kubeproxy_sync_` and hold `part`, with their values.
+    fn says(&self, part: &str) -> Vec<String> {
+        let families = self.metrics.registry.gather();
+        let text = TextEncoder::new().encode_to_string(&families).unwrap();
+        let lines = text.lines();
+        let found = lines.filter_map(|line| line.strip_prefix("kubeproxy_sync_"));
+        found
+            .filter(|line| line.contains(part))
+            .map(str::to_owned)
+            .collect()
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "an Instant cannot be made otherwise"
+)]
+fn now() -> Instant {
+    Instant::now()
+}
+
+fn attempt(scope: Scope, rules: RuleCounts, result: Result<(), Failure>) -> Attempt {
+    Attempt {
+        scope,
+        took: Duration::from_millis(3),
+        stats: PayloadStats {
+            rules,
+            chains: 1,
+            bytes: 100,
+        },
+        payload: Vec::new(),
+        no_counter: None,
+        unread: Vec::new(),
+        doubt: None,
+        lock_wait: Duration::ZERO,
+        result,
+    }
+}
+
+/// The last attempt wrote 3 and 7 rules of the 40 and 50 that there are.
+fn outcome(attempts: Vec<Attempt>) -> Outcome {
+    Outcome {
+        attempts,
+        settled: Settled::default(),
+        dirty: 1,
+        rules: RuleCounts {
+            filter: 40,
+            nat: 50,
+        },
+        tally: Tally {
+            endpoints: 9,
+            internal_dropped: 1,
+            external_dropped: 2,
+        },
+    }
+}
+
+fn restore_failed() -> Result<(), Failure> {
+    let waited = Duration::from_secs(5);
+    Err(Failure::Restore(RestoreError::Locked { waited }, None))
+}
+
+const WRITTEN: RuleCounts = RuleCounts { filter: 3, nat: 7 };
+
+#[test]
+fn a_partial_restore_that_fails_and_the_full_one_are_two() {
+    let stage = Stage::new();
+    let outcome = outcome(vec![
+        attempt(Scope::Partial, RuleCounts::default(), restore_failed()),
+        attempt(Scope::Full(FullReason::Failed), WRITTEN, Ok(())),
+    ]);
+    let tracker = Tracker::new(std::time::UNIX_EPOCH);
+    stage.voices[0].finished(&outcome, &tracker, now());
+    assert_eq!(
+        stage.says("_seconds_count"),
+        [
+            "full_proxy_rules_duration_seconds_count{ip_family=\"IPv4\"} 1",
+            "partial_proxy_rules_duration_seconds_count{ip_family=\"IPv4\"} 1",
+            "proxy_rules_duration_seconds_count{ip_family=\"IPv4\"} 2",
+        ]
+    );
+    assert_eq!(
+        stage.says("_failures_total"),
+        [
+            "proxy_rules_iptables_partial_restore_failures_total{ip_family=\"IPv4\"} 1",
+            "proxy_rules_iptables_restore_failures_total{ip_family=\"IPv4\"} 1",
+        ]
+    );
+}
+
+#[test]
+fn rules_there_and_rules_written_are_told_apart() {
+    let stage = Stage::new();
+    let tracker = Tracker::new(std::time::UNIX_EPOCH);
+    let failed = || attempt(Scope::Full(FullReason::First), WRITTEN, restore_failed());
+    stage.voices[1].finished(&outcome(vec![failed()]), &tracker, now());
+    assert_eq!(stage.says("iptables_total"), [""; 0]);
+
+    let applied = || attempt(Scope::Partial, WRITTEN, Ok(()));
+    stage.voices[1].finished(&outcome(vec![applied()]), &tracker, now());
+    assert_eq!(
+        stage.says("iptables_total"),
+        [
+            "proxy_rules_iptables_total{ip_family=\"IPv6\",table=\"filter\"} 40",
+            "proxy_rules_iptables_total{ip_family=\"IPv6\",table=\"nat\"} 50",
+        ]
+    );
+    assert_eq!(
+        stage.says("iptables_last"),
+        [
+            "proxy_rules_iptables_last{ip_family=\"IPv6\",table=\"filter\"} 3",
+            "proxy_rules_iptables_last{ip_family=\"IPv6\",table=\"nat\"} 7",
+        ]
+    );
+}
+
+#[test]
+fn ports_without_local_endpoints_are_told_from_the_first_sync_on() {
+    let stage = Stage::new();
+    let tracker = Tracker::new(std::time::UNIX_EPOCH);
+    let mut outcome = outcome(vec![attempt(Scope::Partial, WRITTEN, Ok(()))]);
+    for (internal, external) in [(0, 0), (1, 2), (0, 0)] {
+        outcome.tally.internal_dropped = internal;
+        outcome.tally.external_dropped = external;
+        stage.voices[0].finished(&outcome, &tracker, now());
+        let name = "proxy_rules_no_local_endpoints_total{ip_family=\"IPv4\"";
+        assert_eq!(
+            stage.says("no_local_endpoints"),
+            [
+                format!("{name},traffic_policy=\"external\"}} {external}"),
+                format!("{name},traffic_policy=\"internal\"}} {internal}"),
+            ]
+        );
+    }
+}
