@@ -163,6 +163,21 @@ fn rules_of_both_backends_go_and_others_stay() {
     assert_eq!(shown, "# nothing to remove\n");
 }
 
+/// It takes other programs to remove.
+#[test]
+fn what_mode_ipvs_left_is_told() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let netns = Netns::new("cleanup");
+    let link = "link add kube-ipvs0 type veth peer name other";
+    run(netns.command("ip").args(link.split(' ')));
+    let (code, done, said) = deltaproxy(&netns, &["cleanup"]);
+    assert_eq!(code, Some(0), "{said}");
+    let expected = "nothing to remove\nmode ipvs: `kube-ipvs0` stays; `ipvsadm --clear`, ";
+    assert!(done.starts_with(expected), "{done}");
+}
+
 /// Each place is told of once, and the way out once for all.
 #[test]
 fn who_may_not_is_told_so_once() {

@@ -15,7 +15,10 @@ use tracing::{info, warn};
 
 use super::programs::{is_lasting, programs, surroundings};
 use crate::config::{Config, NodeSettings};
-use crate::host::{Changed, RunError, Sysctls, processors, remove_nft_table, set_oom_score_adj};
+use crate::host::{
+    Changed, IPVS_INTERFACE, IPVS_REMEDY, RunError, Sysctls, has_interface, processors,
+    remove_nft_table, set_oom_score_adj,
+};
 use crate::net::IpFamily;
 
 /// `run --init-only`: sets everything up that takes privileges, for a daemon that has fewer, and ends.
@@ -97,6 +100,12 @@ async fn machine(settings: &NodeSettings) -> anyhow::Result<()> {
                 warn!(%family, %cause, "cannot tell whether mode nftables left a table");
             }
         }
+    }
+    if has_interface(IPVS_INTERFACE) {
+        warn!(
+            "mode ipvs left `{IPVS_INTERFACE}`, which takes packets to Services that are gone; \
+             {IPVS_REMEDY}"
+        );
     }
     Ok(())
 }

@@ -11,8 +11,8 @@ use super::output;
 use super::progress::Progress;
 use crate::config::CleanupArgs;
 use crate::host::{
-    BackendChoice, Changed, Exec, Iptables, Options, Programs, RunError, Sysctls, all_programs,
-    has_nft_table, remove_nft_table,
+    BackendChoice, Changed, Exec, IPVS_INTERFACE, IPVS_REMEDY, Iptables, Options, Programs,
+    RunError, Sysctls, all_programs, has_interface, has_nft_table, remove_nft_table,
 };
 use crate::net::IpFamily;
 use crate::render::Removal;
@@ -109,6 +109,11 @@ impl Cleaning {
         }
         if self.said.is_empty() && self.failures.is_empty() {
             self.tell("nothing to remove");
+        }
+        if has_interface(IPVS_INTERFACE) {
+            self.tell(&format!(
+                "mode ipvs: `{IPVS_INTERFACE}` stays; {IPVS_REMEDY}"
+            ));
         }
     }
 

@@ -209,7 +209,7 @@ Removed are the chains of kube-proxy and deltaproxy of any release, canaries inc
 to them, of both families; and the tables of kube-proxy's mode nftables, unless --iptables-backend
 is given. What kubelets make stays, whether one runs or not: KUBE-FIREWALL, KUBE-MARK-DROP, KUBE-KUBELET-CANARY and
 KUBE-IPTABLES-HINT. A chain of ours that somebody else's rule leads to is emptied, and stays, too.
-Kernel settings stay as they are, and so does what mode ipvs left.
+Kernel settings stay as they are, and so does what mode ipvs left, which is told.
 
 Exit codes: 0 nothing is left but what is named above; 1 something could not be removed, and all else
 was; 64 unusable flags.";

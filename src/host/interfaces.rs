@@ -39,9 +39,30 @@ pub fn local_addresses() -> io::Result<BTreeSet<IpAddr>> {
     Ok(all.into_iter().map(|address| address.ip).collect())
 }
 
+/// What kube-proxy's mode ipvs leaves behind: an interface with the address of every Service, which
+/// makes this node swallow what is sent to one that is gone, and the virtual servers behind it.
+///
+/// Upstream: pkg/proxy/ipvs/proxier.go, `defaultDummyDevice` (v1.36)
+pub const IPVS_INTERFACE: &str = "kube-ipvs0";
+
+/// How to get rid of that. It takes programs and protocols that nothing else here needs.
+pub const IPVS_REMEDY: &str =
+    "`ipvsadm --clear`, `ip link delete kube-ipvs0` and `ipset destroy`, or a reboot, remove it";
+
+/// Whether there is such an interface.
+pub fn has_interface(name: &str) -> bool {
+    nix::net::if_::if_nametoindex(name).is_ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn interfaces_are_known_by_name() {
+        assert!(has_interface("lo"));
+        assert!(!has_interface("deltaproxy-none"));
+    }
 
     #[test]
     fn loopback_is_found() {

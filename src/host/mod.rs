@@ -37,7 +37,10 @@ pub use dry_run::DryRun;
 pub use excerpt::{Excerpt, excerpt};
 pub use exec::{Exec, Options};
 pub use fake::{Fake, Fault};
-pub use interfaces::{InterfaceAddress, interface_addresses, local_addresses};
+pub use interfaces::{
+    IPVS_INTERFACE, IPVS_REMEDY, InterfaceAddress, has_interface, interface_addresses,
+    local_addresses,
+};
 pub use iptables::{Features, Iptables, Restored, Version};
 pub use nfacct::{NoCounter, counted_packets};
 pub use nft_tables::{has_nft_table, remove_nft_table};
