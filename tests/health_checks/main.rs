@@ -14,6 +14,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod counts;
 mod events;
 mod failing;
 mod scene;
