@@ -103,6 +103,7 @@ impl Family<'_> {
             self.first_look.found(self.reporter.family, found.is_some());
         }
         let Some(programs) = found else {
+            self.reporter.given_up();
             return Ok(());
         };
         let surroundings = surroundings(self.config, &programs)?;

@@ -51,8 +51,12 @@ impl Reporter {
     /// A change arrived.
     pub fn change(&self, change: &Change, tracker: &Tracker) {
         match change {
-            Change::Service(..) => self.metrics.service_changes(1, tracker.pending()),
-            Change::Slice(..) => self.metrics.endpoint_changes(1, tracker.pending()),
+            Change::Service(..) => self
+                .metrics
+                .service_changes(self.family, 1, tracker.pending()),
+            Change::Slice(..) => self
+                .metrics
+                .endpoint_changes(self.family, 1, tracker.pending()),
             Change::Node(node) => {
                 let state = match node {
                     None => self.without_node,
@@ -70,8 +74,17 @@ impl Reporter {
 
     /// So many Services wait for a sync.
     pub(super) fn pending(&self, tracker: &Tracker) {
-        self.metrics.service_changes(0, tracker.pending());
-        self.metrics.endpoint_changes(0, tracker.pending());
+        self.waiting(tracker.pending());
+    }
+
+    /// This machine does without the family: nothing waits for a sync.
+    pub fn given_up(&self) {
+        self.waiting(0);
+    }
+
+    fn waiting(&self, services: usize) {
+        self.metrics.service_changes(self.family, 0, services);
+        self.metrics.endpoint_changes(self.family, 0, services);
     }
 
     /// A sync was asked for.

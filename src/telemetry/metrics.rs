@@ -143,16 +143,17 @@ impl SyncMetrics {
         observe(&self.timings.programming, family, latency);
     }
 
-    /// Slice events were seen; `pending` changes have not reached the kernel yet.
-    pub fn endpoint_changes(&self, seen: u64, pending: usize) {
+    /// Slice events were seen; `pending` changes of a family have not reached the kernel yet.
+    pub fn endpoint_changes(&self, family: IpFamily, seen: u64, pending: usize) {
         self.changes.endpoints.inc_by(seen);
-        self.changes.endpoints_pending.set(gauge(pending));
+        self.changes.endpoints_pending.set(family, pending);
     }
 
-    /// Service events were seen; `pending` changes have not reached the kernel yet.
-    pub fn service_changes(&self, seen: u64, pending: usize) {
+    /// Service events were seen, of which each family sees its own; `pending` changes of a family
+    /// have not reached the kernel yet.
+    pub fn service_changes(&self, family: IpFamily, seen: u64, pending: usize) {
         self.changes.services.inc_by(seen);
-        self.changes.services_pending.set(gauge(pending));
+        self.changes.services_pending.set(family, pending);
     }
 
     /// How many service ports have endpoints, but none that their local policy allows.

@@ -30,8 +30,8 @@ fn used() -> Metrics {
     sync.lock_waited(v4, Duration::from_millis(250));
     sync.rules(v4, "nat", 43, 15);
     sync.programmed(v4, second);
-    sync.endpoint_changes(6, 2);
-    sync.service_changes(5, 1);
+    sync.endpoint_changes(v4, 6, 2);
+    sync.service_changes(v4, 5, 1);
     sync.no_local_endpoints(v4, Policy::External, 3);
     sync.conntrack_cleaned(v4, second, 7);
     metrics.health.healthz("200");
@@ -208,6 +208,31 @@ fn pages_name_what_is_served() {
         !alerts.is_empty() && alerts.is_subset(&served),
         "{alerts:?}"
     );
+}
+
+/// The gauge has no label, and a family that is up to date must not hide one that is not.
+#[test]
+fn the_family_with_most_to_do_says_what_is_pending() {
+    let metrics = Metrics::new().unwrap();
+    let sync = &metrics.sync;
+    let pending = || {
+        let families = metrics.registry.gather();
+        let is_pending = |name: &str| name.ends_with("_changes_pending");
+        let gauges = families.iter().filter(|family| is_pending(family.name()));
+        let values =
+            gauges.map(|family| family.get_metric()[0].get_gauge().get_value().to_string());
+        values.collect::<Vec<_>>().join(" ")
+    };
+    let (v4, v6) = (IpFamily::V4, IpFamily::V6);
+    sync.endpoint_changes(v6, 1, 3);
+    sync.service_changes(v6, 1, 2);
+    assert_eq!(pending(), "3 2");
+    sync.endpoint_changes(v4, 1, 0);
+    sync.service_changes(v4, 1, 5);
+    assert_eq!(pending(), "3 5");
+    sync.endpoint_changes(v6, 0, 0);
+    sync.service_changes(v4, 0, 0);
+    assert_eq!(pending(), "0 2");
 }
 
 /// What alerts compare between the components of a cluster.
