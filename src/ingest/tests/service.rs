@@ -413,6 +413,27 @@ fn names_that_could_break_a_rule_cost_the_object() {
     check_name("shop", &"x".repeat(64), "", &[&problem]);
 }
 
+/// What other controllers act upon, and earlier releases of kube-proxy did.
+#[test]
+fn what_is_not_for_a_proxy_changes_nothing() {
+    let mut object = cart(json!({
+        "trafficDistribution": "PreferSameZone",
+        "publishNotReadyAddresses": true,
+        "loadBalancerIP": "192.0.2.1",
+        "loadBalancerClass": "example.com/lb",
+        "allocateLoadBalancerNodePorts": true,
+        "selector": { "app": "cart" },
+        "ports": [{ "port": 80, "targetPort": 8080, "appProtocol": "http" }],
+    }));
+    object["metadata"]["annotations"] = json!({
+        "service.kubernetes.io/topology-mode": "Auto",
+        "service.beta.kubernetes.io/load-balancer-source-ranges": "192.0.2.0/24",
+    });
+    let (services, diagnostics) = ingest(object);
+    assert_eq!(services, ingest(cart(json!({}))).0);
+    assert_noted(&diagnostics, &[]);
+}
+
 #[test]
 fn port_names_are_shared() {
     let mut interner = Interner::default();

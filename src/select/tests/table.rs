@@ -236,3 +236,49 @@ fn hints_do_not_apply_to_policy_local() {
         "any cluster= local=1",
     );
 }
+
+/// Both lists at once, where neither holds the other.
+#[test]
+fn local_endpoints_join_those_that_hints_choose() {
+    let hinted = [
+        "10.0.0.1 ready here zone:a",
+        "10.0.0.2 ready here zone:b",
+        "10.0.0.3 ready zone:c",
+        "10.0.0.4 ready zone:a",
+    ];
+    for (internal, external) in [(CLUSTER, LOCAL), (LOCAL, CLUSTER), (LOCAL, LOCAL)] {
+        let policies = (internal, external, Reach::Outside);
+        check(&hinted, policies, Some("a"), "any cluster=1,4 local=1,2");
+    }
+    let nodes = [
+        "10.0.0.1 ready zone:a node:here",
+        "10.0.0.2 ready zone:b node:elsewhere",
+        "10.0.0.3 ready zone:a node:elsewhere",
+    ];
+    check(&nodes, PLAIN, Some("a"), "any cluster=1 local=");
+    let unhinted = [nodes[0], "10.0.0.2 ready", nodes[2]];
+    check(&unhinted, PLAIN, Some("a"), "any cluster=1,2,3 local=");
+    let elsewhere = ["10.0.0.1 ready zone:a node:elsewhere", nodes[1], nodes[2]];
+    check(&elsewhere, PLAIN, Some("a"), "any cluster=1,3 local=");
+}
+
+#[test]
+fn policy_local_takes_what_is_here_and_no_more() {
+    let inside = (LOCAL, CLUSTER, Reach::Inside);
+    check(&[], inside, None, "none cluster= local=");
+    let here = ["10.0.0.1 ready here", "10.0.0.2 ready here"];
+    check(&here, inside, None, "any cluster= local=1,2");
+    let (both, outside) = (
+        (LOCAL, LOCAL, Reach::Outside),
+        (CLUSTER, LOCAL, Reach::Outside),
+    );
+    let away = ["10.0.0.1 ready", "10.0.0.2 ready"];
+    check(&away, both, None, "any cluster=1,2 local=");
+    let leaving = [
+        "10.0.0.1 ready",
+        "10.0.0.2 unready here",
+        "10.0.0.3 serving terminating here",
+        "10.0.0.4 serving terminating",
+    ];
+    check(&leaving, outside, None, "any cluster=1 local=3");
+}
