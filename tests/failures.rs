@@ -8,7 +8,7 @@ use std::net::UdpSocket;
 use std::path::Path;
 
 use support::daemon::{Backend, backend_programs, real_program};
-use support::node::{Node, SHOP, with_restore, write_script};
+use support::node::{Node, SHOP, wait_for_looks, with_restore, write_script};
 use support::wait::{PATIENCE, ensure, eventually};
 use support::{Need, machine_has};
 
@@ -183,6 +183,43 @@ fn a_lock_that_is_held_at_the_start_costs_no_family() {
     let daemon = node.start(bin);
     node.wait_for_rule("--to-destination 10.4.0.12:8080");
     assert!(daemon.log().contains("looking again"), "{}", daemon.log());
+}
+
+/// Who cannot look, because somebody holds the lock, does not know; that is no reason to write all
+/// rules, and least of all while somebody holds the lock.
+#[test]
+fn a_lock_that_is_held_is_no_flush() {
+    if !is_ready() {
+        return;
+    }
+    let node = Node::new(Backend::Nft);
+    let file = |name: &str| node.manifests.path().join(name);
+    let (held, calls) = (file(".held"), file(".calls"));
+    let script = format!(
+        "[ -e {held} ] || exec $REAL \"$@\"\necho >>{calls}\n\
+         echo 'Another app is currently holding the xtables lock.' >&2; exit 4",
+        held = held.display(),
+        calls = calls.display()
+    );
+    let daemon = node.start(with_restore(Backend::Nft, &script));
+    node.wait_for_rule("--to-destination 10.4.0.12:8080");
+    std::fs::write(&held, "").expect("write a file");
+    wait_for_looks(&calls, 3);
+    let log = daemon.log();
+    // Once for each table.
+    assert_eq!(
+        log.matches("cannot tell whether our rules").count(),
+        3,
+        "{log}"
+    );
+    assert!(!log.contains("our rules are gone"), "{log}");
+    let full = "kubeproxy_sync_full_proxy_rules_duration_seconds_count{ip_family=\"IPv4\"} 1";
+    assert!(node.metric(full), "{log}");
+
+    // A flush that nobody could see is seen afterwards.
+    node.iptables(&["-w", "-t", "nat", "-F", "PREROUTING"]);
+    std::fs::remove_file(&held).expect("remove a file");
+    node.wait_for_rule("-A PREROUTING -m comment --comment \"kubernetes service portals\"");
 }
 
 #[test]
