@@ -182,6 +182,20 @@ mod tests {
         assert_eq!(pacer.next_due(), Some(t + 61 * S));
     }
 
+    /// kube-proxy ends at its start with a `minSyncPeriod` of more than its hour.
+    #[test]
+    fn a_gap_may_be_longer_than_the_longest_idle_time() {
+        let t = origin();
+        let mut pacer = pacer(Gap::Fixed(7200 * S));
+        pacer.request(t);
+        assert_eq!(pacer.next_due(), Some(t));
+        pacer.finished(t, t, End::Applied);
+        assert_eq!(pacer.next_due(), Some(t + 7200 * S));
+        pacer.finished(t, t, End::Failed);
+        pacer.request(t + S);
+        assert_eq!(pacer.next_due(), Some(t + 7200 * S));
+    }
+
     #[test]
     fn retries_come_later_and_later_and_stop_with_a_success() {
         let t = origin();

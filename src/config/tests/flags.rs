@@ -149,6 +149,9 @@ fn old_ports_go_with_addresses_that_have_none() {
         served("--healthz-port=1 --healthz-bind-address=[::1]:3"),
         both("127.0.0.1:10249", "[::1]:3")
     );
+    // Brackets are for an address with a port.
+    let error = configured("--healthz-port=1 --healthz-bind-address=[::1]").unwrap_err();
+    assert!(error.contains("`[::1]` is no address"), "{error}");
 }
 
 #[test]

@@ -99,6 +99,8 @@ fn networks_come_alone_or_one_of_each_family() {
         cidrs(&["fd00::/8", "10.0.0.0/8"])
     );
     bad("--cluster-cidr=10.0.0.0/8,11.0.0.0/8", "one of each family");
+    bad("--cluster-cidr=fd00::/16,fd01::/16", "one of each family");
+    bad("--cluster-cidr=fd00::/129", "is no network");
     bad(
         "--cluster-cidr=10.0.0.0/8,fd00::/8,11.0.0.0/8",
         "one of each family",
