@@ -9,6 +9,7 @@ use std::path::Path;
 
 use support::daemon::{Backend, backend_programs, real_program};
 use support::node::{Node, SHOP, wait_for_looks, with_restore, write_script};
+use support::rules::{Family, saved};
 use support::wait::{PATIENCE, ensure, eventually};
 use support::{Need, machine_has};
 
@@ -183,6 +184,30 @@ fn a_lock_that_is_held_at_the_start_costs_no_family() {
     let daemon = node.start(bin);
     node.wait_for_rule("--to-destination 10.4.0.12:8080");
     assert!(daemon.log().contains("looking again"), "{}", daemon.log());
+}
+
+/// A first restore of IPv4 that takes its time; IPv6 has its rules meanwhile.
+#[test]
+fn no_family_waits_for_the_other() {
+    if !is_ready() {
+        return;
+    }
+    let node = Node::new(Backend::Nft);
+    let begun = node.manifests.path().join(".begun");
+    let over = node.manifests.path().join(".over");
+    let script = format!(
+        "touch {}\nuntil [ -e {} ]; do sleep 0.1; done\nexec $REAL \"$@\"",
+        begun.display(),
+        over.display()
+    );
+    let _daemon = node.start(with_restore(Backend::Nft, &script));
+    eventually(PATIENCE, || {
+        let v6 = saved(&node.netns, node.backend, Family::V6);
+        ensure(begun.exists() && v6.contains(":KUBE-POSTROUTING"), || v6)
+    });
+    assert!(!node.rules().contains("KUBE-"), "{}", node.rules());
+    std::fs::write(&over, "").expect("write a file");
+    node.wait_for_rule("--to-destination 10.4.0.12:8080");
 }
 
 /// Who cannot look, because somebody holds the lock, does not know; that is no reason to write all

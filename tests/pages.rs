@@ -33,14 +33,20 @@ struct Scene {
 impl Scene {
     /// Started, and answering on one of its ports.
     fn start(flags: &[&str], port: SocketAddr) -> Self {
-        let netns = Netns::new("pages");
         let folder = tempfile::tempdir().unwrap();
         let manifests = folder.path().join("manifests");
         fs::create_dir(&manifests).unwrap();
         fs::write(manifests.join("web.yaml"), service("web")).unwrap();
+        let source = format!("--manifests={}", manifests.display());
+        Self::follow(folder, &[&[source.as_str()], flags].concat(), port)
+    }
+
+    /// The same with the source among the flags.
+    fn follow(folder: TempDir, flags: &[&str], port: SocketAddr) -> Self {
+        let netns = Netns::new("pages");
         let mut command = netns.command(env!("CARGO_BIN_EXE_deltaproxy"));
         command.args(["run", "--dry-run", "--hostname-override=node-a"]);
-        command.arg("--manifests").arg(manifests).args(flags);
+        command.args(flags);
         let log = folder.path().join("log");
         let mut scene = Self {
             process: Process::start("the daemon", &mut command, &log),
@@ -245,6 +251,26 @@ fn pages_are_served_while_everything_else_waits() {
         let livez = scene.say(Daemon::HEALTH, &request("GET", "/livez", ""));
         assert!(livez.starts_with("HTTP/1.1 200 OK\r\n"), "{livez}");
     }
+}
+
+/// Nobody is at the address of the API server; kube-proxy would wait for its Node first.
+#[test]
+fn pages_are_served_while_no_cluster_can_be_reached() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let scene = Scene::follow(folder, &["--master=http://127.0.0.1:1"], Daemon::HEALTH);
+    let livez = scene.say(Daemon::HEALTH, &request("GET", "/livez", ""));
+    assert!(livez.starts_with("HTTP/1.1 200 OK\r\n"), "{livez}");
+    // Of the Node nothing is known, and nothing was promised.
+    let healthz = scene.say(Daemon::HEALTH, &request("GET", "/healthz", ""));
+    assert!(healthz.starts_with("HTTP/1.1 503 "), "{healthz}");
+    let failed = "rest_client_requests_total{code=\"<error>\",host=\"127.0.0.1:1\"";
+    eventually(PATIENCE, || {
+        let metrics = scene.get("/metrics");
+        ensure(metrics.contains(failed), || metrics.clone())
+    });
 }
 
 #[test]
