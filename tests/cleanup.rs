@@ -235,22 +235,33 @@ fn what_fails_is_told_and_keeps_nothing_else() {
     }
     let node = left_by_a_daemon(&BACKENDS);
     let bin = tempfile::tempdir().unwrap();
-    let broken = bin.path().join("iptables-legacy-save");
-    std::fs::write(&broken, "#!/bin/sh\necho broken >&2\nexit 3\n").unwrap();
-    std::fs::set_permissions(&broken, PermissionsExt::from_mode(0o755)).unwrap();
     let path = std::env::var("PATH").unwrap_or_default();
-    let mut command = node.netns.command("env");
-    command.arg(format!("PATH={}:{path}", bin.path().display()));
-    // As kube-proxy's flag.
-    let output = command.args([PROGRAM, "--cleanup"]).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    let expected = "error: IPv4 legacy: `iptables-legacy-save` exited with status 3: broken\n";
-    assert!(said.ends_with(expected), "{said}");
-    assert_eq!(ours(&everything(&node.netns, Backend::Nft)).len(), 0);
-    let v6 = saved(&node.netns, Backend::Legacy, Family::V6);
-    assert!(!v6.contains("KUBE-SERVICES"), "{v6}");
-    assert!(node_has_rules(&node, Backend::Legacy));
+    for (program, told) in [
+        ("iptables-legacy-save", "`iptables-legacy-save` exited"),
+        ("iptables-legacy-restore", "`iptables-restore` failed"),
+    ] {
+        let broken = bin.path().join(program);
+        std::fs::write(&broken, "#!/bin/sh\necho broken >&2\nexit 3\n").unwrap();
+        std::fs::set_permissions(&broken, PermissionsExt::from_mode(0o755)).unwrap();
+        let mut command = node.netns.command("env");
+        command.arg(format!("PATH={}:{path}", bin.path().display()));
+        // As kube-proxy's flag.
+        let output = command.args([PROGRAM, "--cleanup"]).output().unwrap();
+        std::fs::remove_file(&broken).unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        let last = said.lines().last().unwrap_or_default();
+        assert!(last.starts_with("error: IPv4 legacy"), "{said}");
+        let expected = format!(": {told} with status 3: broken");
+        assert!(last.ends_with(&expected), "{said}");
+        assert_eq!(ours(&everything(&node.netns, Backend::Nft)).len(), 0);
+        let v6 = saved(&node.netns, Backend::Legacy, Family::V6);
+        assert!(!v6.contains("KUBE-SERVICES"), "{v6}");
+        assert!(node_has_rules(&node, Backend::Legacy));
+    }
+    let (code, _, said) = deltaproxy(&node.netns, &["cleanup"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(!node_has_rules(&node, Backend::Legacy));
 }
 
 fn node_has_rules(node: &Node, backend: Backend) -> bool {
