@@ -5,6 +5,7 @@
 mod decide;
 mod report;
 mod surroundings;
+mod task;
 
 use std::net::IpAddr;
 

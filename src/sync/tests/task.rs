@@ -1,0 +1,194 @@
+//! The loop of a family, in a time that goes on only while everybody waits.
+//!
+//! Upstream: `pkg/proxy/runner/bounded_frequency_runner_test.go` (v1.36)
+
+use std::cell::RefCell;
+use std::future::pending;
+use std::rc::Rc;
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::health::{Health, NodeState};
+use crate::host::{Fake, Fault, Iptables, NoCounter, RestoreError, Restored, RunError};
+use crate::model::{Change, Kind, Service, ServiceName, ServicePort, TrafficPolicy};
+use crate::net::{Port, Protocol};
+use crate::render::PartialRestore;
+use crate::rules::{Payload, Table};
+use crate::telemetry::Metrics;
+use crate::tracker::Tracker;
+
+/// A kernel that is not there, and the moments at which it was given rules.
+#[derive(Clone)]
+struct Kernel {
+    fake: Rc<Fake>,
+    began: Instant,
+    restores: Rc<RefCell<Vec<u64>>>,
+}
+
+impl Iptables for Kernel {
+    async fn restore(&self, payload: &mut dyn Payload) -> Result<Restored, RestoreError> {
+        let now = self.began.elapsed().as_millis();
+        self.restores.borrow_mut().push(u64::try_from(now).unwrap());
+        self.fake.restore(payload).await
+    }
+
+    async fn save(&self, table: Table, each: &mut dyn FnMut(&str)) -> Result<(), RunError> {
+        self.fake.save(table, each).await
+    }
+
+    async fn list(&self, table: Table, chains: &[&str]) -> Result<Option<String>, RunError> {
+        self.fake.list(table, chains).await
+    }
+
+    async fn has(&self, table: Table, chain: &str, rule: &str) -> Result<bool, RunError> {
+        self.fake.has(table, chain, rule).await
+    }
+
+    async fn make_counter(&self, name: &str) -> Result<(), NoCounter> {
+        self.fake.make_counter(name).await
+    }
+}
+
+/// What happens at a millisecond.
+enum Step {
+    /// All is listed, and there is nothing.
+    Listed,
+    /// A Service comes.
+    Comes(u8),
+    /// The next restore fails.
+    Broken,
+}
+use Step::{Broken, Comes, Listed};
+
+fn service(number: u8) -> Change {
+    let service = Service {
+        cluster_ip: IpAddr::from([10, 96, 0, number]),
+        external_ips: Box::default(),
+        load_balancer_ips: Box::default(),
+        source_ranges: Box::default(),
+        internal_policy: TrafficPolicy::Cluster,
+        external_policy: TrafficPolicy::Cluster,
+        affinity: None,
+        health_check_node_port: None,
+        ports: Box::new([ServicePort {
+            name: "p".into(),
+            protocol: Protocol::Tcp,
+            port: Port::new(80).unwrap(),
+            node_port: None,
+        }]),
+    };
+    let name = ServiceName::new("ns", &number.to_string());
+    Change::Service(name, Some(Box::new(service)))
+}
+
+fn take(step: &Step, kernel: &Kernel, changes: &UnboundedSender<Change>) {
+    match step {
+        Listed => {
+            for kind in [Kind::Service, Kind::EndpointSlice, Kind::Node] {
+                changes.send(Change::Listing(kind)).unwrap();
+                changes.send(Change::Listed(kind)).unwrap();
+            }
+        }
+        Comes(number) => changes.send(service(*number)).unwrap(),
+        Broken => kernel.fake.inject(Fault::Restore),
+    }
+}
+
+/// The milliseconds of all restores until `end`, with a gap of a second, retries within five, and a
+/// full sync after ten without any.
+async fn restores(steps: &[(u64, Step)], end: u64) -> Vec<u64> {
+    let kernel = Kernel {
+        fake: Rc::default(),
+        began: Instant::now(),
+        restores: Rc::default(),
+    };
+    let ten_seconds = Duration::from_secs(10);
+    let syncer_options = SyncerOptions {
+        surroundings: Surroundings {
+            fixed: options(IpFamily::V4),
+            local_mode: LocalMode::ClusterCidr(Vec::new()),
+            node_ports: NodePortSource::All,
+            bind_address: None,
+        },
+        shape: PartialRestore::ChangedChains,
+        full_every: ten_seconds,
+    };
+    let (sender, changes) = unbounded_channel();
+    let tracker = Tracker::new(SystemTime::UNIX_EPOCH);
+    let clock = || Instant::now().into_std();
+    let task = Task {
+        syncer: Syncer::new(kernel.clone(), tracker, syncer_options, clock),
+        pacer: Pacer::new(PacerOptions {
+            gap: Gap::Fixed(Duration::from_secs(1)),
+            longest_retry: Duration::from_secs(5),
+            longest_idle: ten_seconds,
+        }),
+        reporter: Reporter {
+            family: IpFamily::V4,
+            metrics: Metrics::new().unwrap().sync,
+            health: Health::new(Duration::from_secs(30)),
+            without_node: NodeState::Eligible,
+            checks: None,
+        },
+        flows: None,
+        changes,
+        look_every: None,
+        stop: CancellationToken::new(),
+    };
+    let at = |millisecond| kernel.began + Duration::from_millis(millisecond);
+    let script = async {
+        for (millisecond, step) in steps {
+            sleep_until(at(*millisecond)).await;
+            take(step, &kernel, &sender);
+        }
+        pending::<()>().await;
+    };
+    tokio::select! {
+        () = task.run() => panic!("the task has ended"),
+        () = script => {}
+        () = sleep_until(at(end)) => {}
+    }
+    kernel.restores.take()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_change_is_written_at_once_and_the_next_ones_after_the_gap() {
+    let steps = [
+        (0, Listed),
+        (500, Comes(1)),
+        (999, Comes(2)),
+        (1001, Comes(3)),
+        (5000, Comes(4)),
+    ];
+    assert_eq!(restores(&steps, 14_999).await, [0, 1000, 2000, 5000]);
+    // All rules again when nothing was done for long.
+    assert_eq!(restores(&steps, 15_500).await.last(), Some(&15_000));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_fails_is_tried_again_without_another_change() {
+    // A partial restore that fails is a full one at once; if that fails, too, there is a retry.
+    let steps = [
+        (0, Listed),
+        (3000, Broken),
+        (3000, Broken),
+        (3000, Broken),
+        (3000, Comes(1)),
+        (8000, Comes(2)),
+    ];
+    let expected = [0, 3000, 3000, 4000, 6000, 8000];
+    assert_eq!(restores(&steps, 9000).await, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_does_not_wait_for_a_late_retry() {
+    let mut steps: Vec<_> = (0..6).map(|_| (0, Broken)).collect();
+    steps.extend([(0, Listed), (8500, Comes(1))]);
+    // Retries after 1, 2, 4 and 5 seconds; the change comes before the last one.
+    let found = restores(&steps, 20_000).await;
+    assert_eq!(found[..5], [0, 1000, 3000, 7000, 8500], "{found:?}");
+}
