@@ -311,13 +311,15 @@ fn a_daemon_tells_of_rules_that_it_does_not_keep() {
         let daemon = node.start(backend_programs(used));
         node.wait_for_rule(ENDPOINT);
         let left_name = left.name();
-        let text = daemon.log();
         let warning = format!(
             "{left_name} has rules of a proxy, too, and packets meet both; `deltaproxy cleanup \
              --iptables-backend={left_name}` removes those"
         );
-        // One for each family.
-        assert_eq!(text.matches(&warning).count(), 2, "{text}");
+        // One for each family, of which either may be first.
+        eventually(PATIENCE, || {
+            let text = daemon.log();
+            ensure(text.matches(&warning).count() == 2, || text)
+        });
         assert_eq!(everything(&node.netns, left), before);
         // That of another mode is of no use to anybody.
         let tables = run(node.netns.command("nft").args(["list", "tables"]));
