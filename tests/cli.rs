@@ -273,6 +273,29 @@ fn a_file_that_is_written_again_ends_the_daemon() {
     ends_because_of(child, &config);
 }
 
+/// A mistake in the ConfigMap must not end all proxies of a cluster.
+#[test]
+fn a_file_that_could_not_be_run_with_ends_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("c.yaml");
+    let good = format!("{HEADER}{SOMEWHERE}");
+    fs::write(&config, &good).unwrap();
+    let mut child = dry_run_with(&config);
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut wait_for = |text: &str| {
+        let mut lines = said.by_ref().map(Result::unwrap);
+        assert!(lines.any(|line| line.contains(text)), "no `{text}`");
+    };
+    fs::write(&config, format!("{good}mode: ipvs\n")).unwrap();
+    wait_for("has changed to what cannot be used; going on with what it said before");
+    wait_for("mode: `ipvs`");
+    // Back again is no change, and another one ends it.
+    fs::write(&config, &good).unwrap();
+    fs::write(&config, format!("{good}oomScoreAdj: 0\n")).unwrap();
+    wait_for("has changed; ending");
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+}
+
 /// As kubelet does it: the path stays a link through a link that is replaced.
 #[test]
 fn a_config_map_that_is_swapped_ends_the_daemon() {

@@ -1,5 +1,6 @@
 //! Waits for the configuration file to say something else, which is the end of this process:
-//! whatever runs it starts it again, with the new configuration.
+//! whatever runs it starts it again, with the new configuration. Unless that could not be run with:
+//! then the old one is better than none, on every node of a cluster at once.
 //!
 //! Apart because everything else in this program may assume that its options never change.
 //!
@@ -9,7 +10,7 @@
 //!
 //! Differs from upstream: what counts is the content behind the path. The swap of a ConfigMap
 //! volume is seen, which upstream misses, and so is a file that was moved there; writing the same
-//! again is no change.
+//! again is no change. What upstream would not start with ends it all the same.
 
 use std::fs;
 use std::path::Path;
@@ -19,9 +20,10 @@ use std::time::Duration;
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::Notify;
 use tokio::time::timeout;
-use tracing::warn;
+use tracing::{error, warn};
 
 use crate::config::ConfigFile;
+use crate::events::{Event as Told, Recorder};
 
 /// How long nothing must happen before the file is read. Shorter reads halves of files, and a
 /// restart too many; longer delays the restart.
@@ -35,23 +37,48 @@ const RELOOK: Duration = Duration::from_secs(60);
 #[error("`{0}` has changed; ending, to be started again with what it says")]
 pub(super) struct Changed(String);
 
-/// Ends when the file's content is no longer what it was; never, if there is none.
-pub(super) async fn changed(file: Option<&ConfigFile>) -> Changed {
+/// Whether a process could start with a file; if not, why.
+pub type Judge<'a> = dyn Fn(&ConfigFile) -> Result<(), String> + 'a;
+
+/// Ends when the file says something else that can be run with; never, if there is none.
+pub(super) async fn changed(
+    file: Option<&ConfigFile>,
+    judge: &Judge<'_>,
+    recorder: &Recorder,
+) -> Changed {
     let Some(file) = file else {
         return std::future::pending().await;
     };
     let changed = Arc::new(Notify::new());
     let _watcher = watch(&file.path, Arc::clone(&changed))
         .inspect_err(|error| warn!("the configuration is looked at every minute only: {error}"));
+    let mut known = file.clone();
     loop {
         // A file that is gone for a moment, or not readable yet, says nothing else.
-        if fs::read_to_string(&file.path).is_ok_and(|text| text != file.text) {
-            return Changed(file.path.display().to_string());
+        if let Ok(text) = fs::read_to_string(&file.path)
+            && text != known.text
+        {
+            known.text = text;
+            if known.text != file.text {
+                match judge(&known) {
+                    Ok(()) => return Changed(file.path.display().to_string()),
+                    Err(problems) => refuse(&known, &problems, recorder),
+                }
+            }
         }
         if timeout(RELOOK, changed.notified()).await.is_ok() {
             while timeout(QUIET, changed.notified()).await.is_ok() {}
         }
     }
+}
+
+fn refuse(file: &ConfigFile, problems: &str, recorder: &Recorder) {
+    let path = file.path.display();
+    error!(
+        "`{path}` has changed to what cannot be used; going on with what it said before. A restart \
+         would fail:\n{problems}"
+    );
+    recorder.say(Told::ConfigurationRefused(format!("{path}: {problems}")));
 }
 
 /// Watches the directory of the file, in which a ConfigMap is swapped, and that of what it may be

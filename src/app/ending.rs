@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::info;
 
-use super::config_file;
+use super::config_file::{self, Judge};
 use crate::config::ConfigFile;
 use crate::events::Recorder;
 
@@ -34,9 +34,14 @@ impl Ending {
     /// # Errors
     ///
     /// It is to end as if it had failed, for it to be started again.
-    pub(super) async fn asked(&mut self, file: Option<&ConfigFile>) -> anyhow::Result<()> {
+    pub(super) async fn asked(
+        &mut self,
+        file: Option<&ConfigFile>,
+        judge: &Judge<'_>,
+        recorder: &Recorder,
+    ) -> anyhow::Result<()> {
         let signal = tokio::select! {
-            changed = config_file::changed(file) => return Err(changed.into()),
+            changed = config_file::changed(file, judge, recorder) => return Err(changed.into()),
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",
         };

@@ -21,6 +21,7 @@ use tracing::{info, warn};
 
 use crate::config::Config;
 use crate::telemetry::LogLevel;
+pub use config_file::Judge;
 use ending::Ending;
 pub use setup::init;
 
@@ -28,19 +29,19 @@ pub use setup::init;
 /// after 30 s by default.
 const GRACE: Duration = Duration::from_secs(20);
 
-/// Runs until SIGTERM or SIGINT, or until the configuration file changes. The rules stay in the
-/// kernel.
-pub fn run(config: &Config, log: LogLevel) -> anyhow::Result<()> {
+/// Runs until SIGTERM or SIGINT, or until the configuration file changes to something else that can be
+/// run with, by the word of `judge`. The rules stay in the kernel.
+pub fn run(config: &Config, judge: &Judge<'_>, log: LogLevel) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let result = runtime.block_on(daemon(config, log));
+    let result = runtime.block_on(daemon(config, judge, log));
     // A thread that reads manifests may sit in a read that never returns.
     runtime.shutdown_background();
     result
 }
 
-async fn daemon(config: &Config, log: LogLevel) -> anyhow::Result<()> {
+async fn daemon(config: &Config, judge: &Judge<'_>, log: LogLevel) -> anyhow::Result<()> {
     let mut ending = Ending::prepare()?;
     let stop = CancellationToken::new();
     let metrics = servers::metrics()?;
@@ -63,7 +64,7 @@ async fn daemon(config: &Config, log: LogLevel) -> anyhow::Result<()> {
             ending::tell(&checks.recorder, source).await;
             return result;
         }
-        asked = ending.asked(config.file.as_ref()) => asked,
+        asked = ending.asked(config.file.as_ref(), judge, &checks.recorder) => asked,
     };
     stop.cancel();
     tokio::time::timeout(GRACE, kept)

@@ -10,13 +10,14 @@ use anyhow::Context;
 
 use super::{cleanup, file, log};
 use crate::app;
-use crate::config::{self, Action, LoggingFormat, RunArgs, environment};
+use crate::config::{self, Action, ConfigFile, LoggingFormat, RunArgs, environment};
 use crate::telemetry::Format;
 
 /// Runs until it is told to end.
 pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
     let file = args.file.config.as_deref().map(file::read).transpose()?;
-    let config = config::run(args, file.as_ref(), &environment::host_name())?;
+    let host_name = environment::host_name();
+    let config = config::run(args, file.as_ref(), &host_name)?;
     let format = match config.logging {
         LoggingFormat::Text => Format::Text,
         LoggingFormat::Json => Format::Json,
@@ -29,7 +30,13 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
         (Some(path), _) => write(path, &config.configuration.to_yaml()),
         (None, Action::Cleanup) => cleanup::everywhere(config.rules.backend, step(&config)),
         (None, Action::Init) => app::init(&config),
-        (None, Action::Run) => app::run(&config, level),
+        (None, Action::Run) => {
+            let judge = |file: &ConfigFile| match config::run(args, Some(file), &host_name) {
+                Ok(_) => Ok(()),
+                Err(unusable) => Err(unusable.to_string()),
+            };
+            app::run(&config, &judge, level)
+        }
     }
 }
 

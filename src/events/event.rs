@@ -20,6 +20,10 @@ pub enum Event {
     MetricsNotServed(String),
     /// The health-check node port of a Service cannot be served yet.
     CheckNotServed(ServiceName, String),
+    /// The configuration file says what cannot be used; the process goes on with what it said before.
+    ///
+    /// Differs from upstream: it has none such, and ends.
+    ConfigurationRefused(String),
 }
 
 impl Event {
@@ -29,15 +33,17 @@ impl Event {
             Self::HealthNotServed(_) => "FailedToStartProxierHealthcheck",
             Self::MetricsNotServed(_) => "FailedToStartMetricServer",
             Self::CheckNotServed(..) => "FailedToStartServiceHealthcheck",
+            Self::ConfigurationRefused(_) => "ConfigurationRefused",
         }
     }
 
     pub(super) const fn severity(&self) -> &'static str {
         match self {
             Self::Starting => "Normal",
-            Self::HealthNotServed(_) | Self::MetricsNotServed(_) | Self::CheckNotServed(..) => {
-                "Warning"
-            }
+            Self::HealthNotServed(_)
+            | Self::MetricsNotServed(_)
+            | Self::CheckNotServed(..)
+            | Self::ConfigurationRefused(_) => "Warning",
         }
     }
 
@@ -47,13 +53,17 @@ impl Event {
                 "StartKubeProxy"
             }
             Self::CheckNotServed(..) => "Listen",
+            Self::ConfigurationRefused(_) => "Configure",
         }
     }
 
     /// The Service it is about; `None`: this Node.
     pub(super) const fn service(&self) -> Option<&ServiceName> {
         match self {
-            Self::Starting | Self::HealthNotServed(_) | Self::MetricsNotServed(_) => None,
+            Self::Starting
+            | Self::HealthNotServed(_)
+            | Self::MetricsNotServed(_)
+            | Self::ConfigurationRefused(_) => None,
             Self::CheckNotServed(service, _) => Some(service),
         }
     }
@@ -63,7 +73,8 @@ impl Event {
             Self::Starting => "",
             Self::HealthNotServed(note)
             | Self::MetricsNotServed(note)
-            | Self::CheckNotServed(_, note) => note,
+            | Self::CheckNotServed(_, note)
+            | Self::ConfigurationRefused(note) => note,
         }
     }
 }

@@ -60,6 +60,8 @@ fn reasons_and_actions_are_kube_proxy_s() {
         Event::HealthNotServed(text()),
         Event::MetricsNotServed(text()),
         Event::CheckNotServed(ServiceName::new("a", "b"), text()),
+        // Ours alone.
+        Event::ConfigurationRefused(text()),
     ];
     let words = all.map(|event| (event.reason(), event.severity(), event.action()));
     let expected = [
@@ -71,6 +73,7 @@ fn reasons_and_actions_are_kube_proxy_s() {
         ),
         ("FailedToStartMetricServer", "Warning", "StartKubeProxy"),
         ("FailedToStartServiceHealthcheck", "Warning", "Listen"),
+        ("ConfigurationRefused", "Warning", "Configure"),
     ];
     assert_eq!(words, expected);
 }
