@@ -163,20 +163,18 @@ fn a_namespace_that_is_not_there_is_a_failure() {
 
 #[test]
 fn whoever_names_no_source_is_told_of_both() {
-    for command in ["render", "diff"] {
-        // Without, diff begins with the kernel's rules, which not everybody may see.
-        let from = if command == "diff" {
-            &["--from-save=tests/explain/modern.save"][..]
-        } else {
-            &[]
-        };
-        let said = text(&run(PROGRAM, &[&[command], from].concat()).stderr);
+    // Without a dump, diff begins with the kernel's rules, which not everybody may see.
+    let diff = ["diff", "--from-save=tests/explain/modern.save"];
+    for args in [&["run"][..], &["render"], &diff] {
+        let output = run(PROGRAM, args);
         assert_eq!(
-            said,
-            "error: nothing says where Services come from, and this is no Pod with a service account\n\
-             hint: name manifests with --manifests PATH, or a cluster with --kubeconfig FILE\n",
-            "{command}"
+            text(&output.stderr),
+            "error: --kubeconfig: nothing says where Services come from, and this is no Pod with a \
+             service account; name a cluster with --kubeconfig FILE, or manifests with --manifests \
+             PATH\n",
+            "{args:?}"
         );
+        assert_eq!(output.status.code(), Some(64), "{args:?}");
     }
 }
 

@@ -160,6 +160,32 @@ fn a_limit_that_cannot_be_set_is_fatal_and_named() {
     assert!(output.status.success(), "{}", said(&output));
 }
 
+/// Whatever is wrong with where Services come from is found before anything is written.
+#[test]
+fn a_daemon_without_a_source_sets_nothing() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let netns = Netns::new("sourceless");
+    for (flag, code, expected) in [
+        ("--v=0", 64, "error: --kubeconfig: nothing says where"),
+        ("--kubeconfig=/nowhere/k", 1, "error: reading kubeconfig"),
+        ("--manifests=/nowhere/m", 1, "error: `/nowhere/m`: "),
+    ] {
+        // What a Pod would have.
+        let mut command = netns.command("env");
+        command.args(["--unset=KUBERNETES_SERVICE_HOST", PROGRAM]);
+        let output = command.args(FLAGS).arg(flag).output().unwrap();
+        let text = said(&output);
+        assert_eq!(output.status.code(), Some(code), "{flag}: {text}");
+        assert!(text.starts_with(expected), "{flag}: {text}");
+        assert_eq!(text.lines().count(), 1, "{flag}: {text}");
+        for (setting, set) in TIMEOUTS {
+            assert_ne!(value(&netns, setting), set, "{flag}: {setting}");
+        }
+    }
+}
+
 #[test]
 fn a_machine_without_programs_is_not_set_up() {
     if !machine_has(Need::Kernel) {

@@ -47,10 +47,12 @@ async fn daemon(config: &Config, judge: &Judge<'_>, log: LogLevel) -> anyhow::Re
     let metrics = servers::metrics()?;
     let (checks, writer) = checks::prepare(config);
     let (sink, incoming) = first_look::begin();
-    let version = env!("CARGO_PKG_VERSION");
-    info!(version, node = config.rules.node_name, "starting");
+    // Without a source nothing is to be set on this machine.
+    let source = sources::open(&config.rules, &metrics.watch).await?;
+    let (version, node_name) = (env!("CARGO_PKG_VERSION"), &config.rules.node_name);
+    info!(version, node = node_name, "starting");
     setup::begin(config).await?;
-    let source = sources::run(&config.rules, sink, &metrics.watch, writer);
+    let source = sources::run(source, node_name, sink, &metrics.watch, writer);
     tokio::pin!(source);
     let servers = servers::run(config, &checks, &metrics, log, &stop);
     let families = families::run(config, incoming, &checks, &metrics, &stop);

@@ -1,38 +1,80 @@
 //! Where changes come from: the API server's three kinds, or a folder of manifests.
 //!
-//! Apart because the rest of the daemon does not care which.
+//! Apart because the rest of the daemon does not care which. That there is a source is found out
+//! before anything is set on this machine, and only then it is followed.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::first_look::Watched;
-use crate::config::{RenderConfig, Source};
+use crate::config::{RenderConfig, Source, Unusable};
 use crate::events::Writer;
 use crate::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
 use crate::model::Kind;
 use crate::telemetry::WatchMetrics;
-use crate::watch::api::{self, ApiServer, Notice, Selector};
+use crate::watch::api::{self, ApiServer, ConnectError, Notice, Selector};
 use crate::watch::manifests::{self, ManifestOptions};
 use crate::watch::{Observed, Outlet};
 
 type ToFamilies = Outlet<Watched>;
 
+/// A source that is there. Nothing was asked of it yet.
+pub(super) enum Opened {
+    /// An API server; whether it answers is not known.
+    Cluster(ApiServer),
+    /// A path at which there was something.
+    Manifests(PathBuf, ManifestOptions),
+}
+
+/// Finds the source.
+///
+/// # Errors
+///
+/// There is none: nothing names one and this is no Pod, which makes the command line unusable; or
+/// no usable kubeconfig, or no manifests at that path.
+pub(super) async fn open(config: &RenderConfig, metrics: &WatchMetrics) -> anyhow::Result<Opened> {
+    match &config.source {
+        Source::Cluster(options) => {
+            let server = api::connect_counted(options, &metrics.requests).await;
+            Ok(Opened::Cluster(server.map_err(unnamed)?))
+        }
+        Source::Manifests {
+            path,
+            service_cidrs,
+        } => {
+            manifests::exist(path)?;
+            let options = ManifestOptions {
+                node_name: config.node_name.as_str().into(),
+                service_ranges: *service_cidrs,
+            };
+            Ok(Opened::Manifests(path.clone(), options))
+        }
+    }
+}
+
+fn unnamed(error: ConnectError) -> anyhow::Error {
+    match error {
+        ConnectError::InCluster(_) => Unusable::without_source().into(),
+        other => other.into(),
+    }
+}
+
 /// Follows the source for ever.
 ///
 /// # Errors
 ///
-/// Only at the start: no usable kubeconfig, or no manifests at that path.
+/// Only at the start: the manifests are gone again.
 pub(super) async fn run(
-    config: &RenderConfig,
+    source: Opened,
+    node_name: &str,
     sink: Watched,
     metrics: &WatchMetrics,
     writer: Option<Writer>,
 ) -> anyhow::Result<()> {
-    let node_name: Arc<str> = config.node_name.as_str().into();
-    let outlet = Outlet::new(sink, Arc::clone(&node_name));
-    match &config.source {
-        Source::Cluster(options) => {
-            let server = api::connect_counted(options, &metrics.requests).await?;
-            let follow = follow_cluster(&server, &node_name, outlet, metrics);
+    let outlet = Outlet::new(sink, node_name.into());
+    match source {
+        Opened::Cluster(server) => {
+            let follow = follow_cluster(&server, node_name, outlet, metrics);
             match writer {
                 // The watches go first.
                 Some(writer) => {
@@ -41,15 +83,8 @@ pub(super) async fn run(
                 None => follow.await,
             }
         }
-        Source::Manifests {
-            path,
-            service_cidrs,
-        } => {
-            let options = ManifestOptions {
-                node_name,
-                service_ranges: *service_cidrs,
-            };
-            manifests::follow(path.clone(), options, outlet).await?;
+        Opened::Manifests(path, options) => {
+            manifests::follow(path, options, outlet).await?;
         }
     }
     Ok(())

@@ -6,6 +6,7 @@
 use std::error::Error;
 use std::time::Duration;
 
+use crate::config::Unusable;
 use crate::model::Change;
 use crate::net::PerFamily;
 use crate::watch::api::{self, ApiError, ApiOptions, ConnectError};
@@ -46,10 +47,7 @@ pub(super) fn list(
 /// Whoever named nothing did not ask for a Pod's service account either.
 fn unconnected(error: ConnectError) -> anyhow::Error {
     match error {
-        ConnectError::InCluster(_) => anyhow::anyhow!(
-            "nothing says where Services come from, and this is no Pod with a service account\n\
-             hint: name manifests with --manifests PATH, or a cluster with --kubeconfig FILE"
-        ),
+        ConnectError::InCluster(_) => Unusable::without_source().into(),
         other => other.into(),
     }
 }

@@ -39,6 +39,16 @@ impl Unusable {
             problems: vec![Problem { place, problem }],
         }
     }
+
+    /// Nothing says where objects come from, and this is no Pod, which need not say it.
+    pub fn without_source() -> Self {
+        Self::of_flag(
+            "kubeconfig",
+            "nothing says where Services come from, and this is no Pod with a service account; \
+             name a cluster with --kubeconfig FILE, or manifests with --manifests PATH"
+                .to_owned(),
+        )
+    }
 }
 
 impl std::error::Error for Unusable {}

@@ -8,6 +8,19 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use super::error::ManifestError;
+use super::load::STDIN;
+
+/// Whether there is anything at `path`, without reading it.
+///
+/// # Errors
+///
+/// There is nothing, or a directory that cannot be looked into.
+pub fn exist(path: &Path) -> Result<(), ManifestError> {
+    if path == Path::new(STDIN) {
+        return Ok(());
+    }
+    find(path).map(drop)
+}
 
 /// What is below a path.
 #[derive(Debug, Default)]

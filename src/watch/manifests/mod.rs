@@ -22,6 +22,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 pub use error::ManifestError;
+pub use files::exist;
 pub use follow::follow;
 pub use load::load;
 pub use merge::Manifests;
