@@ -26,7 +26,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
     for note in &config.notes {
         tracing::info!("{note}");
     }
-    match (&args.file.write_config_to, args.action.action()) {
+    match (&args.file.write_config_to, config.action) {
         (Some(path), _) => write(path, &config.configuration.to_yaml()),
         (None, Action::Cleanup) => cleanup::everywhere(config.rules.backend, step(&config)),
         (None, Action::Init) => app::init(&config),

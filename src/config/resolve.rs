@@ -119,6 +119,8 @@ fn check(
 ) -> Option<Config> {
     let typed = (&args.source, &args.rules);
     let rules = rules(&configuration, typed, host_name, problems);
+    let action = args.action.action();
+    let action = action.map_err(|problem| problems.add_flag("init-only", problem));
     let periods = validate::periods(&configuration, problems);
     let serving = serving(&configuration, problems);
     let logging = validate::logging(&configuration, problems);
@@ -130,6 +132,7 @@ fn check(
     let (format, verbosity) = logging?;
     Some(Config {
         rules: rules?,
+        action: action.ok()?,
         is_dry_run: args.sync.dry_run,
         shape: args.sync.partial_restore.into(),
         pacer: PacerOptions {

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::flags::Action;
 use super::kube_proxy::KubeProxyConfiguration;
 use crate::host::{BackendChoice, ConntrackSettings};
 use crate::net::{IpNet, PerFamily};
@@ -55,6 +56,8 @@ pub struct RenderConfig {
 pub struct Config {
     /// What rules depend on.
     pub rules: RenderConfig,
+    /// What is done.
+    pub action: Action,
     /// Print instead of restoring.
     pub is_dry_run: bool,
     /// What partial restores name.

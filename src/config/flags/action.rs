@@ -34,14 +34,27 @@ pub enum Action {
 }
 
 impl ActionArgs {
-    /// Of both, cleaning up is what is done.
+    /// The one thing that is asked for.
     ///
     /// Upstream: `cmd/kube-proxy/app/options.go`, `Run` (v1.36)
-    pub fn action(&self) -> Action {
+    ///
+    /// Differs from upstream: there, of both `--cleanup` and `--init-only` the former counts. One
+    /// removes what the other is for, and whoever asks for both means something else.
+    ///
+    /// # Errors
+    ///
+    /// Two things are asked for; which flag to leave out for which.
+    pub(in crate::config) fn action(&self) -> Result<Action, String> {
         match (self.cleanup, self.init_only) {
-            (Some(true), _) => Action::Cleanup,
-            (_, Some(true)) => Action::Init,
-            _ => Action::Run,
+            (Some(true), Some(true)) => {
+                Err("cannot be done with --cleanup; leave out --init-only \
+                                             to remove all rules, or --cleanup to prepare for a \
+                                             proxy"
+                    .to_owned())
+            }
+            (Some(true), _) => Ok(Action::Cleanup),
+            (_, Some(true)) => Ok(Action::Init),
+            _ => Ok(Action::Run),
         }
     }
 }

@@ -85,11 +85,18 @@ fn what_no_field_stands_for_counts() {
 
 #[test]
 fn what_is_done_in_place_of_running_is_said_by_flags() {
-    let action = |flags| typed(flags).unwrap().action.action();
+    let action = |flags| with_file(flags, "").unwrap().action;
     assert_eq!(action(""), Action::Run);
     assert_eq!(action("--config=c --init-only"), Action::Init);
     assert_eq!(action("--init_only=false --cleanup=t"), Action::Cleanup);
-    assert_eq!(action("--cleanup --init-only"), Action::Cleanup);
+    assert_eq!(action("--cleanup --init-only=false"), Action::Cleanup);
+    assert_eq!(
+        with_file("--cleanup --init-only", "mode: x").map(|_| ()),
+        Err("`c.yaml`: mode: `x` is no mode; write `iptables`\n\
+             --init-only: cannot be done with --cleanup; leave out --init-only to remove all \
+             rules, or --cleanup to prepare for a proxy"
+            .to_owned())
+    );
     assert!(typed("--cleanup=maybe").is_err());
     assert_eq!(
         with_file("--cleanup", "").unwrap().notes,
