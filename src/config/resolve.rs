@@ -9,7 +9,7 @@ use super::FULL_SYNC_PERIOD;
 use super::feature_gates::EXTERNAL_IPS;
 use super::flags::{RulesArgs, RunArgs, SourceArgs};
 use super::flagz;
-use super::kube_proxy::{self, ClientConnection, KubeProxyConfiguration};
+use super::kube_proxy::{self, ClientConnection, KubeProxyConfiguration, OFF};
 use super::notes;
 use super::resolved::{
     Config, ConfigFile, NodeSettings, Profiling, RenderConfig, Serving, Source, Taken,
@@ -157,7 +157,7 @@ fn check(
 
 fn serving(configuration: &KubeProxyConfiguration, problems: &mut Problems) -> Option<Serving> {
     let mut at = |path, text: &str| match text {
-        "" | "off" => Some(None),
+        OFF => Some(None),
         text => validate::serving_address(path, text, problems).map(Some),
     };
     let metrics = at("metricsBindAddress", &configuration.metrics_bind_address);

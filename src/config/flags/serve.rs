@@ -9,7 +9,7 @@ use super::set;
 use crate::config::duration::GoDuration;
 use crate::config::go::{self, VModules};
 use crate::config::kube_proxy::{
-    FlushFrequency, HEALTHZ_PORT, KubeProxyConfiguration, METRICS_PORT, Quantity, add_port,
+    FlushFrequency, HEALTHZ_PORT, KubeProxyConfiguration, METRICS_PORT, OFF, Quantity, add_port,
 };
 
 /// What is served.
@@ -61,19 +61,20 @@ impl ServeArgs {
     }
 }
 
-/// A port alone does nothing, unless it is 0: then there is no address, and neither if that is
-/// empty.
+/// A port alone does nothing, unless it is 0: then nothing is served, and neither if the address is
+/// empty. It is written as a file says it, where an empty one is the default.
 ///
 /// Upstream: `cmd/kube-proxy/app/options.go`, `addressFromDeprecatedFlags` (v1.36)
 ///
 /// Differs from upstream: its help says of an empty address that it disables the server, but there
-/// it takes the default, and without metrics it ends with an error.
+/// it takes the default, and without metrics it ends with an error. What is written to a file there
+/// says nothing of ports.
 fn address(field: &mut String, flag: Option<&str>, port: u16) {
     if let Some(given) = flag {
         given.clone_into(field);
     }
-    if port == 0 {
-        field.clear();
+    if port == 0 || field.is_empty() {
+        OFF.clone_into(field);
     } else {
         add_port(field, port);
     }

@@ -18,6 +18,9 @@ use crate::net::parse_ip;
 /// Where health is served if only an address is given.
 pub(in crate::config) const HEALTHZ_PORT: u16 = 10256;
 
+/// The address of a server that is not to be.
+pub(in crate::config) const OFF: &str = "off";
+
 /// Where metrics are served if only an address is given.
 pub(in crate::config) const METRICS_PORT: u16 = 10249;
 

@@ -15,7 +15,7 @@ mod sections;
 mod tree;
 mod write;
 
-pub(super) use defaults::{HEALTHZ_PORT, METRICS_PORT, add_port};
+pub(super) use defaults::{HEALTHZ_PORT, METRICS_PORT, OFF, add_port};
 pub(super) use logging::{FlushFrequency, FormatOptions, Logging, Quantity, VModule};
 pub(super) use read::{Unreadable, quoted, read};
 pub(super) use sections::{ClientConnection, KubeProxyConfiguration};

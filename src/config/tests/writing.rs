@@ -1,6 +1,7 @@
 //! The configuration as a file, and that file read again.
 
 use super::*;
+use crate::config::kube_proxy::KubeProxyConfiguration;
 
 /// As kube-proxy writes its defaults, but for the gap between two syncs.
 const DEFAULT: &str = include_str!("../../../tests/config/default.yaml");
@@ -22,6 +23,8 @@ fn what_is_written_is_read_as_the_same() {
         "--bind-address=fd00::1 --metrics-bind-address=:: --oom-score-adj=0",
         "--feature-gates=AllAlpha=true --log-json-info-buffer-size=64Ki --log-text-split-stream",
         "--metrics-bind-address=off --healthz-bind-address=off",
+        "--metrics-bind-address= --healthz-bind-address=",
+        "--metrics-port=0 --healthz-port=0",
         "--iptables-localhost-nodeports=false --iptables-masquerade-bit=0 --masquerade-all",
     ] {
         let typed = configured(flags).unwrap();
@@ -34,6 +37,83 @@ fn what_is_written_is_read_as_the_same() {
         assert_eq!(read.pacer.gap, typed.pacer.gap);
         assert_eq!((read.serving, read.node), (typed.serving, typed.node));
         assert_eq!(read.configuration.to_yaml(), text);
+    }
+}
+
+/// Values of every type that a field may have, and texts that YAML could take for something else.
+fn values() -> Vec<Value> {
+    let json = r##"[
+        true, false, 0, 1, -7, 4294967295, 0.5,
+        "", "off", "no", "~", "null", "true", "0x10", "010", "1e3", ".inf", "2024-01-01", "a: b",
+        "- a", "# a", "&a", "*a", "!a", "%a", "@a", "`a`", "{a}", "[a", "'", "\"", "\\n", " a ",
+        "two\nlines", "tab\t", "\u0000", "\u0085", "\u2028", "\ufeff", "\u00fc",
+        "30s", "1h0.5s", "-1ns", "64Ki", "fd00::1", "::", "10.0.0.1", "[::]:1",
+        [], [""], ["10.0.0.0/8", "primary", "~"],
+        {}, {"AllAlpha": true, "AllBeta": false}, {"true": true},
+        [{"filePattern": "a*", "verbosity": 3}, {"filePattern": ""}]
+    ]"##;
+    serde_json::from_str(json).unwrap()
+}
+
+/// A configuration with these fields, if the values are of their types.
+fn with_fields<'a>(
+    fields: impl IntoIterator<Item = (&'a str, &'a Value)>,
+) -> Option<KubeProxyConfiguration> {
+    let mut tree = Value::Object(serde_json::Map::new());
+    for (path, value) in fields {
+        let place = path
+            .split('.')
+            .fold(&mut tree, |tree, name| &mut tree[name]);
+        *place = value.clone();
+    }
+    serde_json::from_value(tree).ok()
+}
+
+#[track_caller]
+fn written_and_read(given: &KubeProxyConfiguration, what: &str) {
+    let text = given.to_yaml();
+    let (read, overlooked) =
+        kube_proxy::read(&text).unwrap_or_else(|error| panic!("{what}: {error:?}\n{text}"));
+    assert_eq!(overlooked, None, "{what}: {text}");
+    let mut read = read.with_defaults();
+    read.choose_modes();
+    assert_eq!(&read, given, "{what}: {text}");
+    assert_eq!(read.to_yaml(), text, "{what}");
+}
+
+#[test]
+fn every_field_is_read_as_it_is_written_whatever_its_value() {
+    let (values, paths) = (values(), kube_proxy::leaves());
+    let defaults = || {
+        let mut configuration = KubeProxyConfiguration::defaults();
+        configuration.choose_modes();
+        configuration
+    };
+    for path in &paths {
+        let mut fitting = 0;
+        for value in &values {
+            let Some(alone) = with_fields([(path.as_str(), value)]) else {
+                continue;
+            };
+            let mut alone = alone.with_defaults();
+            alone.choose_modes();
+            fitting += usize::from(alone != defaults());
+            written_and_read(&alone, &format!("{path}: {value}"));
+        }
+        assert!(fitting > 0, "no value of {path} was tried");
+    }
+    // All fields at once, each with another value.
+    for shift in 0..values.len() {
+        let turned = |path| {
+            let mut tried = values.iter().cycle().skip(shift).take(values.len());
+            tried.find(|value| with_fields([(path, *value)]).is_some())
+        };
+        let fields = paths
+            .iter()
+            .filter_map(|path| Some((path.as_str(), turned(path.as_str())?)));
+        let mut all = with_fields(fields).unwrap().with_defaults();
+        all.choose_modes();
+        written_and_read(&all, "all");
     }
 }
 
@@ -103,7 +183,7 @@ fn flagz_shows_what_was_typed() {
         ("manifests", "x"),
         ("partial-restore", "kep-3453"),
         ("healthz-bind-address", "::1"),
-        ("metrics-bind-address", ""),
+        ("metrics-bind-address", "off"),
         ("metrics-port", "0"),
         ("ipvs-sync-period", "1m30s"),
         ("log-text-split-stream", "true"),
