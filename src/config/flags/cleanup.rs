@@ -13,7 +13,7 @@ pub struct CleanupArgs {
     /// Print what would be restored instead of restoring it
     #[arg(long)]
     pub dry_run: bool,
-    /// Whose rules: `nft` or `legacy`; without it, both
+    /// Whose rules, `nft`'s or `legacy`'s; without it those of both backends
     #[arg(long, value_name = "BACKEND", value_enum)]
     pub iptables_backend: Option<BackendArg>,
 }

@@ -28,15 +28,15 @@ pub struct RunArgs {
     /// When to sync.
     #[command(flatten)]
     pub sync: SyncArgs,
-    /// What is served.
-    #[command(flatten)]
-    pub serve: ServeArgs,
-    /// What is logged.
-    #[command(flatten)]
-    pub log: LogArgs,
     /// What this machine is set to.
     #[command(flatten)]
     pub node: NodeArgs,
+    /// What is served.
+    #[command(flatten)]
+    pub serve: ServeArgs,
+    /// What is logged. The first that have no effect are among these.
+    #[command(flatten)]
+    pub log: LogArgs,
     /// What another mode would want to know.
     #[command(flatten)]
     pub ipvs: IpvsArgs,

@@ -33,11 +33,11 @@ pub struct ServeArgs {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = ArgAction::Set, value_parser = go::bool)]
     pub bind_address_hard_fail: Option<bool>,
-    /// Old: the port of a --metrics-bind-address without one; 0 serves no metrics
-    #[arg(long, value_name = "PORT", hide = true)]
+    /// Deprecated: the port of a --metrics-bind-address without one; 0 serves no metrics
+    #[arg(long, value_name = "PORT")]
     pub metrics_port: Option<u16>,
-    /// Old: the port of a --healthz-bind-address without one; 0 serves no health
-    #[arg(long, value_name = "PORT", hide = true)]
+    /// Deprecated: the port of a --healthz-bind-address without one; 0 serves no health
+    #[arg(long, value_name = "PORT")]
     pub healthz_port: Option<u16>,
 }
 

@@ -16,8 +16,8 @@ pub struct SyncArgs {
     /// Print what would be restored instead of restoring it, and go on following the source
     #[arg(long)]
     pub dry_run: bool,
-    /// The longest wait for a retry, and half of the time after which health turns red
-    /// [default: 30s]
+    /// How often to look whether somebody flushed or edited the rules, and the longest wait for a
+    /// retry; health turns red once a change has waited for twice as long [default: 30s]
     #[arg(long, value_name = "DURATION")]
     pub iptables_sync_period: Option<GoDuration>,
     /// The gap between two syncs; without it, and for 0 in a file, as long as the last one took, a

@@ -67,6 +67,24 @@ fn every_flag_is_shown_by_flagz() {
     }
 }
 
+/// Who looks for a flag of kube-proxy finds it, and what has no effect is not in the way.
+#[test]
+fn help_lists_every_flag_and_ends_with_those_without_effect() {
+    let mut program = Cli::command();
+    program.build();
+    let run = program.find_subcommand("run").unwrap();
+    let hidden = run.get_arguments().find(|arg| arg.is_hide_set());
+    assert!(hidden.is_none(), "{hidden:?} is not listed");
+    let headings = run.get_arguments().filter_map(|arg| arg.get_help_heading());
+    let mut order: Vec<&str> = Vec::new();
+    for heading in headings {
+        if !order.contains(&heading) {
+            order.push(heading);
+        }
+    }
+    assert_eq!(order.last(), Some(&"Accepted without effect"), "{order:?}");
+}
+
 /// What has no effect stands under a heading that says so.
 #[test]
 fn help_tells_what_has_no_effect() {
