@@ -13,20 +13,37 @@ pub(super) fn lenient(file: &Path, overlooked: &str) -> String {
     format!("`{}` was read leniently: {overlooked}", file.display())
 }
 
-/// The flags that a file takes the place of.
-pub(super) fn ignored(given: &KubeProxyConfiguration, has_file: bool) -> Option<String> {
-    if !has_file {
-        return None;
-    }
-    let given = differing(given, &KubeProxyConfiguration::defaults());
+/// The flags that a file takes the place of: those that would change what it says. A flag that says
+/// the same is not in vain.
+pub(super) fn ignored(
+    file: &KubeProxyConfiguration,
+    with_flags: &KubeProxyConfiguration,
+) -> Option<String> {
     let counts = |path: &str| path == "hostnameOverride" || path.starts_with("logging.");
-    let flags: Vec<String> = given
+    let flags: Vec<String> = differing(file, with_flags)
         .iter()
         .filter(|path| !counts(path))
         .map(|path| flag_or_path(path))
         .collect();
     let list = quoted(&flags);
     (!flags.is_empty()).then(|| format!("--config takes the place of these flags: {list}"))
+}
+
+/// Flags that are there for old command lines; kube-proxy warns of them, too.
+///
+/// Upstream: `cmd/kube-proxy/app/options.go`, `AddFlags`, "`MarkDeprecated`" (v1.36)
+pub(super) fn deprecated(args: &RunArgs) -> impl Iterator<Item = String> {
+    let ports = [
+        ("healthz", args.serve.healthz_port),
+        ("metrics", args.serve.metrics_port),
+    ];
+    let given = ports.into_iter().filter(|(_, port)| port.is_some());
+    given.map(|(name, _)| {
+        format!(
+            "--{name}-port is deprecated, and only counts with an address without a port, or if it \
+             is 0; use --{name}-bind-address=IP:PORT, or `off`"
+        )
+    })
 }
 
 /// What is set to something other than its default and has no effect.

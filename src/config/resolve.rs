@@ -30,7 +30,8 @@ pub fn run(args: &RunArgs, file: Option<&ConfigFile>, host_name: &str) -> Result
         None => (from_flags(args), None),
     };
     let mut notes: Vec<String> = lenient.into_iter().collect();
-    notes.extend(notes::ignored(&args.configuration(), file.is_some()));
+    notes.extend(file.and_then(|_| in_vain_beside(&configuration, |to| args.apply(to))));
+    notes.extend(notes::deprecated(args));
     notes.extend(notes::unused(args, &configuration, file.is_some()));
     let config = check(args, configuration, host_name, &mut problems);
     problems.unless_any(config.map(|config| Config {
@@ -71,16 +72,26 @@ pub fn desired(
 /// What is said in vain where a file shapes the rules: by flags that it takes the place of, and by
 /// itself.
 pub fn in_vain(file: &ConfigFile, shape: &RulesArgs) -> Vec<String> {
-    let mut given = KubeProxyConfiguration::defaults();
-    shape.apply(&mut given);
     // An unreadable one is told by whoever asks what it says.
-    let overlooked = kube_proxy::read(&file.text).ok();
-    let overlooked = overlooked.and_then(|(_, overlooked)| overlooked);
+    let Ok((configuration, overlooked)) = kube_proxy::read(&file.text) else {
+        return Vec::new();
+    };
+    let mut configuration = configuration.with_defaults();
+    configuration.choose_modes();
     let lenient = overlooked.map(|what| notes::lenient(&file.path, &what));
-    lenient
-        .into_iter()
-        .chain(notes::ignored(&given, true))
-        .collect()
+    let ignored = in_vain_beside(&configuration, |to| shape.apply(to));
+    lenient.into_iter().chain(ignored).collect()
+}
+
+/// The flags that would change what a file says, if they counted.
+fn in_vain_beside(
+    file: &KubeProxyConfiguration,
+    apply: impl FnOnce(&mut KubeProxyConfiguration),
+) -> Option<String> {
+    let mut with_flags = file.clone();
+    apply(&mut with_flags);
+    with_flags.choose_modes();
+    notes::ignored(file, &with_flags)
 }
 
 fn from_flags(args: &RunArgs) -> KubeProxyConfiguration {

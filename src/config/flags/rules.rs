@@ -81,15 +81,16 @@ impl RulesArgs {
             &mut iptables.localhost_node_ports,
             self.iptables_localhost_nodeports.as_ref(),
         );
-        let mut addresses = self.nodeport_addresses.clone().unwrap_or_default();
-        addresses.retain(|address| !address.is_empty());
-        to.node_port_addresses = Some(addresses).filter(|addresses| !addresses.is_empty());
+        if let Some(mut addresses) = self.nodeport_addresses.clone() {
+            addresses.retain(|address| !address.is_empty());
+            to.node_port_addresses = Some(addresses).filter(|addresses| !addresses.is_empty());
+        }
         let address = self.bind_address.as_ref();
         set(
             &mut to.bind_address,
             address.filter(|text| !text.is_empty()),
         );
-        to.feature_gates = go::merge(&self.feature_gates);
+        to.feature_gates.extend(go::merge(&self.feature_gates));
     }
 }
 

@@ -49,7 +49,12 @@ impl RunArgs {
     /// What the flags amount to, on top of the defaults.
     pub(in crate::config) fn configuration(&self) -> KubeProxyConfiguration {
         let mut configuration = KubeProxyConfiguration::defaults();
-        let to = &mut configuration;
+        self.apply(&mut configuration);
+        configuration
+    }
+
+    /// Sets what flags were given for.
+    pub(in crate::config) fn apply(&self, to: &mut KubeProxyConfiguration) {
         self.source.apply(to);
         self.rules.apply(to);
         self.sync.apply(to);
@@ -58,6 +63,5 @@ impl RunArgs {
         self.node.apply(to);
         self.ipvs.apply(to);
         self.unused.apply(to);
-        configuration
     }
 }

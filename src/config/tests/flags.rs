@@ -155,6 +155,24 @@ fn old_ports_go_with_addresses_that_have_none() {
 }
 
 #[test]
+fn old_ports_are_told_to_be_deprecated() {
+    let text = |name: &str| {
+        format!(
+            "--{name}-port is deprecated, and only counts with an address without a port, or if it \
+             is 0; use --{name}-bind-address=IP:PORT, or `off`"
+        )
+    };
+    let notes = |flags| configured(flags).unwrap().notes;
+    assert_eq!(notes("--healthz-port=10256"), [text("healthz")]);
+    assert_eq!(
+        notes("--metrics-port=0 --healthz-port=1"),
+        [text("healthz"), text("metrics")]
+    );
+    let beside = with_file("--metrics-port=1", "").unwrap().notes;
+    assert_eq!(beside, [text("metrics")]);
+}
+
+#[test]
 fn servers_can_be_switched_off() {
     for flags in [
         "--healthz-port=0 --metrics-port=0",

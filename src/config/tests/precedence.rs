@@ -19,6 +19,24 @@ fn flags_with_fields_do_not_count_beside_a_file_and_are_named() {
     );
 }
 
+/// Also if it is the default, which the file says no to; not if the file says the same.
+#[test]
+fn a_flag_is_in_vain_if_it_would_change_what_the_file_says() {
+    let fields = "conntrack: {maxPerCore: 0}\niptables: {masqueradeAll: true}\n\
+                  nodePortAddresses: [primary]\nfeatureGates: {AllAlpha: true}\n";
+    let notes = |flags| with_file(flags, fields).unwrap().notes;
+    assert_eq!(
+        notes("--conntrack-max-per-core=32768 --masquerade-all=false --nodeport-addresses="),
+        [
+            "--config takes the place of these flags: `--conntrack-max-per-core`, \
+          `--masquerade-all`, `--nodeport-addresses`"
+        ]
+    );
+    let same = "--conntrack-max-per-core=0 --masquerade-all --nodeport-addresses=primary \
+                --feature-gates=AllAlpha=true --proxy-mode=iptables --hostname-override=x --v=1";
+    assert_eq!(notes(same), [] as [&str; 0]);
+}
+
 #[test]
 fn the_name_given_as_a_flag_counts() {
     let name = |flags| {
