@@ -221,6 +221,28 @@ fn a_written_configuration_is_written_the_same_again() {
     assert_eq!(output.status.code(), Some(1));
 }
 
+#[test]
+fn flags_are_told_from_verbosity_1_on() {
+    let told = |flags: &[&str]| {
+        let output = run(&[flags, &["--write-config-to=/dev/null"]].concat());
+        let said = text(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        let told = said
+            .split('\n')
+            .filter_map(|line| line.split_once("FLAG: "));
+        told.map(|(_, flag)| flag.to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(told(&["--masquerade-all"]), [] as [&str; 0]);
+    let told = told(&["--v=1", "--hostname-override= N1 "]);
+    for flag in [
+        "--v=\"1\"",
+        "--hostname-override=\" N1 \"",
+        "--masquerade-all=\"false\"",
+    ] {
+        assert!(told.iter().any(|said| said == flag), "{flag}: {told:#?}");
+    }
+}
+
 /// A dry run with a file, that has rendered its manifests and is killed if it does not end.
 fn dry_run_with(config: &Path) -> Child {
     let manifests = config.with_extension("manifests");

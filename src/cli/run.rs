@@ -23,9 +23,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
         LoggingFormat::Json => Format::Json,
     };
     let level = log::install(format, config.verbosity, environment::log_filter())?;
-    for note in &config.notes {
-        tracing::info!("{note}");
-    }
+    say(&config);
     match (&args.file.write_config_to, config.action) {
         (Some(path), _) => write(path, &config.configuration.to_yaml()),
         (None, Action::Cleanup) => cleanup::everywhere(config.rules.backend, step(&config)),
@@ -37,6 +35,20 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
             };
             app::run(&config, &judge, level)
         }
+    }
+}
+
+/// What was typed, for who asks for more than nothing to be logged, and what came to mind about it.
+///
+/// Upstream: `staging/src/k8s.io/component-base/cli/flag/flags.go`, `PrintFlags` (v1.36)
+fn say(config: &config::Config) {
+    if config.verbosity > 0 {
+        for (name, value) in &config.flags {
+            tracing::info!("FLAG: --{name}={value:?}");
+        }
+    }
+    for note in &config.notes {
+        tracing::info!("{note}");
     }
 }
 
