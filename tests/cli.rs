@@ -134,6 +134,35 @@ fn help_and_version_are_answers() {
     }
 }
 
+/// As kube-proxy has it: no other flag is looked at, unless it goes on.
+#[test]
+fn the_version_is_told_and_not_another() {
+    let version = text(&run(&["--version"]).stdout);
+    for args in [
+        &["--version=raw"][..],
+        &["--version=true"],
+        &["run", "-V"],
+        &["--proxy-mode=ipvs", "--version"],
+    ] {
+        let output = run(args);
+        assert!(output.status.success(), "{args:?}");
+        assert_eq!(text(&output.stdout), version, "{args:?}");
+    }
+    let goes_on = |flag| {
+        let output = run(&[flag, "--write-config-to=/dev/null"]);
+        assert!(output.status.success() && output.stdout.is_empty());
+        text(&output.stderr)
+    };
+    assert!(!goes_on("--version=false").contains("--version"));
+    let said = goes_on("--version=v1.36.9");
+    assert!(
+        said.contains("without effect in this version: `--version`\n"),
+        "{said}"
+    );
+    unusable(&["--version=v1.35.0"], "`v1.35.0` is no version 1.36");
+    unusable(&["--version=soon"], "--version");
+}
+
 #[test]
 fn kube_proxys_name_and_spelling_run_the_daemon() {
     let folder = tempfile::tempdir().unwrap();

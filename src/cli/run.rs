@@ -8,13 +8,18 @@ use std::path::Path;
 
 use anyhow::Context;
 
-use super::{cleanup, file, log};
+use super::{cleanup, file, log, output};
 use crate::app;
-use crate::config::{self, Action, ConfigFile, LoggingFormat, RunArgs, environment};
+use crate::config::{
+    self, Action, ConfigFile, LoggingFormat, RunArgs, VERSION, VersionArg, environment,
+};
 use crate::telemetry::Format;
 
 /// Runs until it is told to end.
 pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
+    if args.version == Some(VersionArg::Print) {
+        return output::stdout(|out| Ok(writeln!(out, "deltaproxy {VERSION}")?));
+    }
     let file = args.file.config.as_deref().map(file::read).transpose()?;
     let host_name = environment::host_name();
     let config = config::run(args, file.as_ref(), &host_name)?;

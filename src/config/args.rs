@@ -25,7 +25,11 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Keep this node's rules up to date: the daemon
-    #[command(after_help = RUN_EXAMPLES, args_override_self = true)]
+    #[command(
+        after_help = RUN_EXAMPLES,
+        args_override_self = true,
+        disable_version_flag = true
+    )]
     Run(Box<RunArgs>),
     /// Print rules as a payload for `iptables-restore --noflush`: all, or what changed
     #[command(after_help = RENDER_EXAMPLES, args_override_self = true, mut_arg("names", excerpt))]
@@ -69,7 +73,7 @@ fn excerpt(names: Arg) -> Arg {
 }
 
 /// Ours, and whose place it takes: `kube-proxy --version` is asked, too.
-const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), ", in place of kube-proxy v1.36");
+pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), ", in place of kube-proxy v1.36");
 
 const RUN_EXAMPLES: &str = "\
 Examples:

@@ -9,7 +9,7 @@ use std::ffi::OsString;
 pub fn normalize(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut args = args.into_iter();
     let program = args.next().unwrap_or_else(|| "deltaproxy".into());
-    let mut rest: Vec<OsString> = args.map(dashes).map(plain_version).collect();
+    let mut rest: Vec<OsString> = args.map(dashes).collect();
     let is_called_kube_proxy = std::path::Path::new(&program)
         .file_name()
         .is_some_and(|name| name == "kube-proxy");
@@ -37,14 +37,5 @@ fn dashes(arg: OsString) -> OsString {
     match value {
         Some(value) => format!("--{name}={value}").into(),
         None => format!("--{name}").into(),
-    }
-}
-
-/// `--version=raw` and `--version=true` ask for the version, too.
-fn plain_version(arg: OsString) -> OsString {
-    if arg == "--version=raw" || arg == "--version=true" {
-        "--version".into()
-    } else {
-        arg
     }
 }

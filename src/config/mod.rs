@@ -29,9 +29,9 @@ mod tests;
 
 use std::time::Duration;
 
-pub use args::{Cli, Command};
+pub use args::{Cli, Command, VERSION};
 pub use command_line::normalize;
-pub use flags::{Action, ActionArgs, CleanupArgs};
+pub use flags::{Action, ActionArgs, CleanupArgs, VersionArg};
 pub use flags::{AddressPattern, ServicesArgs, ServicesOutput};
 pub use flags::{DiffArgs, DiffFormat, RulesFileArgs};
 pub use flags::{ExplainArgs, GraphArg, OutputArg};

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use super::fields::{Effect, field};
-use super::flags::RunArgs;
+use super::flags::{RunArgs, VersionArg};
 use super::kube_proxy::{KubeProxyConfiguration, differing, quoted};
 
 /// What a file says that is no field of it, or twice.
@@ -64,7 +64,8 @@ pub(super) fn unused(
         }
     };
     let mut names: Vec<String> = set.iter().filter(has_none).map(name).collect();
-    let flags = args.unused.without_field();
+    let version = (args.version == Some(VersionArg::Other)).then_some("version");
+    let flags = args.unused.without_field().chain(version);
     names.extend(flags.map(|flag| format!("--{flag}")));
     let list = quoted(&names);
     (!names.is_empty()).then(|| format!("set, but without effect in this version: {list}"))

@@ -2,6 +2,8 @@
 //!
 //! Apart because these count beside --config, and no field stands for them.
 
+use std::str::FromStr;
+
 use clap::{ArgAction, Args};
 
 use crate::config::go;
@@ -20,6 +22,36 @@ pub struct ActionArgs {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = ArgAction::Set, value_parser = go::bool)]
     pub cleanup: Option<bool>,
+}
+
+/// `--version`.
+///
+/// Upstream: `staging/src/k8s.io/component-base/version/verflag/verflag.go` (v1.36)
+///
+/// Differs from upstream: no version but our own is ever reported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VersionArg {
+    /// Print it, and end.
+    Print,
+    /// `false`: as if it were not there.
+    No,
+    /// Report that of another kube-proxy of the same minor version.
+    Other,
+}
+
+impl FromStr for VersionArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "raw" => Ok(Self::Print),
+            version if version.starts_with("v1.36.") => Ok(Self::Other),
+            version if version.starts_with('v') => {
+                Err(format!("`{version}` is no version 1.36 of kube-proxy"))
+            }
+            other => go::bool(other).map(|is| if is { Self::Print } else { Self::No }),
+        }
+    }
 }
 
 /// What `run` is to do.

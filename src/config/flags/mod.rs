@@ -26,7 +26,7 @@ mod source;
 mod sync;
 mod unused;
 
-pub use action::{Action, ActionArgs};
+pub use action::{Action, ActionArgs, VersionArg};
 pub(super) use asked::AskedArgs;
 pub use cleanup::CleanupArgs;
 pub use diff::{DiffArgs, DiffFormat};

@@ -2,17 +2,21 @@
 //!
 //! Apart from the groups, which other commands may have, too.
 
-use clap::Args;
+use clap::{ArgAction, Args};
 
 use super::{
     ActionArgs, FileArgs, IpvsArgs, LogArgs, NodeArgs, RulesArgs, ServeArgs, SourceArgs, SyncArgs,
-    UnusedArgs,
+    UnusedArgs, VersionArg,
 };
 use crate::config::kube_proxy::KubeProxyConfiguration;
 
 /// Flags of `run`.
 #[derive(Debug, Clone, Args)]
 pub struct RunArgs {
+    /// Print version
+    #[arg(short = 'V', long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", action = ArgAction::Set)]
+    pub version: Option<VersionArg>,
     /// What takes the place of flags.
     #[command(flatten)]
     pub file: FileArgs,
