@@ -1,0 +1,110 @@
+//! What the program says and writes, without a kernel or a cluster.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+
+use super::scene::{HEADER, UNSERVED, first_restore, run, said, stderr};
+use super::table::Row;
+
+/// `--help` and `--version`: it answers on stdout, and ends.
+pub fn prints(row: &Row, _: &Path) {
+    let output = run(&["run", &row.typed()]);
+    assert!(output.status.success(), "--{}", row.flag);
+    let told = String::from_utf8_lossy(&output.stdout);
+    let expected = match row.flag {
+        "help" => "Usage: deltaproxy run",
+        _ => "deltaproxy 0.",
+    };
+    assert!(told.contains(expected), "--{}: {told}", row.flag);
+    assert_eq!(stderr(&output), "");
+}
+
+/// `--write-config-to`: the file is there, and nothing else happened.
+pub fn writes(row: &Row, folder: &Path) {
+    let file = folder.join("written.yaml");
+    let flag = format!("--{}={}", row.flag, file.display());
+    let output = run(&["run", &flag, "--oom-score-adj=7"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let written = fs::read_to_string(file).unwrap();
+    assert!(written.contains("\noomScoreAdj: 7\n"), "{written}");
+}
+
+/// `--config`: the file's fields count, and the flag that it is in place of does not.
+pub fn file_counts(row: &Row, folder: &Path) {
+    let (file, written) = (folder.join("c.yaml"), folder.join("written.yaml"));
+    fs::write(&file, format!("{HEADER}oomScoreAdj: 5\n")).unwrap();
+    let flag = format!("--{}={}", row.flag, file.display());
+    let to = format!("--write-config-to={}", written.display());
+    for (flags, score) in [(&[flag.as_str()][..], 5), (&[], 7)] {
+        let output = run(&[&["run", &to, "--oom-score-adj=7"], flags].concat());
+        let said = stderr(&output);
+        assert!(output.status.success(), "{said}");
+        let is_told = said.contains("--config takes the place of these flags: `--oom-score-adj`");
+        assert_eq!(is_told, score == 5, "{said}");
+        let written = fs::read_to_string(&written).unwrap();
+        let line = format!("\noomScoreAdj: {score}\n");
+        assert!(written.contains(&line), "{written}");
+    }
+}
+
+/// `--manifests`: those are the Services, of whatever folder.
+pub fn follows_files(row: &Row, folder: &Path) {
+    for name in ["one", "two"] {
+        let path = folder.join(name);
+        fs::create_dir(&path).unwrap();
+        let service = format!(
+            "{{apiVersion: v1, kind: Service, metadata: {{name: {name}}}, \
+             spec: {{ports: [{{port: 80}}]}}}}"
+        );
+        fs::write(path.join("service.yaml"), service).unwrap();
+        let flag = format!("--{}={}", row.flag, path.display());
+        let rules = first_restore(&[&[flag.as_str()], &UNSERVED[..]].concat());
+        assert_eq!(rules.contains("default/one"), name == "one", "{rules}");
+        assert_eq!(rules.contains("default/two"), name == "two", "{rules}");
+    }
+}
+
+/// `--bind-address-hard-fail`: the end, and not another try.
+pub fn ends_if_taken(row: &Row, folder: &Path) {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let healthz = format!("--healthz-bind-address={}", taken.local_addr().unwrap());
+    let manifests = format!("--manifests={}", folder.display());
+    let flags = [&manifests, "--metrics-bind-address=off", &healthz];
+    let output = run(&[&["run", "--dry-run", &row.typed()], &flags[..]].concat());
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let last = said.lines().last().unwrap();
+    let expected = "error: --bind-address-hard-fail: cannot serve health: cannot listen on";
+    assert!(last.starts_with(expected), "{said}");
+    first_restore(&flags);
+}
+
+/// `--proxy-mode`: what it can be.
+pub fn refuses_modes(row: &Row, _: &Path) {
+    let hint = "is done by kube-proxy only; run that, or choose `iptables`";
+    for mode in [row.value, "nftables"] {
+        let output = run(&["run", &format!("--{}={mode}", row.flag)]);
+        assert_eq!(output.status.code(), Some(64));
+        let expected = format!("error: --{}: `{mode}` {hint}\n", row.flag);
+        assert_eq!(stderr(&output), expected);
+    }
+    said(&["--proxy-mode=iptables"]);
+}
+
+/// `--v`: more lines. What every run logs here is that it wrote the file.
+pub fn logs_more(row: &Row, _: &Path) {
+    assert_eq!(said(&[]).lines().count(), 1);
+    let more = said(&[&row.typed()]);
+    let told = |line: &str| line.ends_with("FLAG: --v=\"1\"");
+    assert!(more.lines().any(told), "{more}");
+}
+
+/// `--logging-format`: the same line for programs.
+pub fn logs_for_programs(row: &Row, _: &Path) {
+    let (with, without) = (said(&[&row.typed()]), said(&[]));
+    let line: serde_json::Value = serde_json::from_str(with.trim()).unwrap();
+    assert_eq!(line["level"], "INFO", "{line}");
+    assert!(without.contains(" INFO "), "{without}");
+    assert!(!without.contains('{'), "{without}");
+}

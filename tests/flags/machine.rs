@@ -1,0 +1,172 @@
+//! What happens to a machine, which is here a namespace made for it.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Output;
+
+use super::scene::{PROGRAM, stderr};
+use super::support::daemon::{Backend, Daemon, Program, backend_programs};
+use super::support::netns::Netns;
+use super::support::node::Node;
+use super::support::wait::{PATIENCE, ensure, eventually};
+use super::support::{Need, http, machine_has};
+use super::table::Row;
+
+/// No namespace may set the machine's own limits.
+const UNLIMITED: &str = "--conntrack-max-per-core=0";
+
+/// A setting below `/proc/sys/net`.
+pub fn setting(netns: &Netns, name: &str) -> String {
+    let path = format!("/proc/sys/net/{name}");
+    netns.enter(|| std::fs::read_to_string(path).unwrap().trim().to_owned())
+}
+
+/// Sets a machine up, and does no more.
+#[track_caller]
+pub fn init(netns: &Netns, flags: &[&str]) -> String {
+    let output = run(netns, &[&["--init-only"], flags].concat());
+    assert!(output.status.success(), "{flags:?}: {}", stderr(&output));
+    stderr(&output)
+}
+
+fn run(netns: &Netns, flags: &[&str]) -> Output {
+    let mut command = netns.command("timeout");
+    command.args(["60", PROGRAM, "run", UNLIMITED]).args(flags);
+    command.env_remove("RUST_LOG").output().unwrap()
+}
+
+/// A node with a Service. Namespaces start with what the machine has been told of localhost.
+fn untouched() -> Node {
+    let node = Node::new(Backend::Nft);
+    node.netns.sysctl("ipv4/conf/all/route_localnet", "0");
+    node
+}
+
+/// Such a node, and a daemon on it that is about to start.
+fn spawn(flags: &[&str]) -> (Node, Daemon) {
+    let node = untouched();
+    let manifests = format!("--manifests={}", node.manifests.path().display());
+    let flags = [&["--hostname-override=node1", &manifests], flags].concat();
+    let programs = backend_programs(node.backend);
+    let daemon = Daemon::spawn(&Program::Deltaproxy, &node.netns, programs, &flags);
+    (node, daemon)
+}
+
+fn is_served(node: &Node, address: SocketAddr, path: &str) -> Result<(), String> {
+    let (status, body) = http::get(&node.netns, address, path)?;
+    ensure(status == 200, || format!("{path}: {status} {body}"))
+}
+
+/// `--healthz-bind-address` and `--metrics-bind-address`: there, and not where it is by itself.
+pub fn listens(row: &Row, _: &Path) {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let (usual, path) = match row.flag {
+        "healthz-bind-address" => (Daemon::HEALTH, "/livez"),
+        _ => (Daemon::METRICS, "/metrics"),
+    };
+    let given = row.value.parse().unwrap();
+    for (flags, there, not_there) in [
+        (&[row.typed().as_str()][..], given, usual),
+        (&[], usual, given),
+    ] {
+        let (node, mut daemon) = spawn(flags);
+        eventually(PATIENCE, || {
+            daemon.assert_running();
+            is_served(&node, there, path)
+        });
+        assert!(
+            http::get(&node.netns, not_there, path).is_err(),
+            "{flags:?}"
+        );
+    }
+}
+
+/// `--profiling`: pages that are not there by themselves.
+pub fn serves_more(row: &Row, _: &Path) {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    for (flags, expected) in [(&[row.typed().as_str()][..], 200), (&[], 404)] {
+        let (node, _daemon) = spawn(flags);
+        eventually(PATIENCE, || is_served(&node, Daemon::METRICS, "/metrics"));
+        let (status, _) = http::get(&node.netns, Daemon::METRICS, "/debug/flags").unwrap();
+        assert_eq!(status, expected, "{flags:?}");
+    }
+}
+
+/// `--oom-score-adj`: that of its own process. Not every root may lower it, as it does by itself.
+pub fn sets_its_score(row: &Row, _: &Path) {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let score = |flags: &[&str]| {
+        let (node, daemon) = spawn(flags);
+        node.wait_for_rule("--to-destination 10.4.0.11:8080");
+        let path = format!("/proc/{}/oom_score_adj", daemon.id());
+        std::fs::read_to_string(path).unwrap().trim().to_owned()
+    };
+    assert_eq!(score(&[&row.typed()]), row.value);
+    assert_ne!(score(&[]), row.value);
+}
+
+/// `--dry-run`: no rule, and no setting.
+pub fn touches_nothing(row: &Row, _: &Path) {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let set = |node: &Node| setting(&node.netns, "ipv4/conf/all/route_localnet");
+    let (node, daemon) = spawn(&[&row.typed()]);
+    eventually(PATIENCE, || {
+        let log = daemon.log();
+        ensure(log.contains("--to-destination 10.4.0.11:8080"), || log)
+    });
+    assert!(!node.rules().contains("KUBE-"), "{}", node.rules());
+    assert_eq!(set(&node), "0");
+    let (node, _daemon) = spawn(&[]);
+    node.wait_for_rule("--to-destination 10.4.0.11:8080");
+    assert_eq!(set(&node), "1");
+}
+
+/// `--init-only`: what takes privileges, and no rule.
+pub fn sets_up_and_ends(row: &Row, _: &Path) {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let node = untouched();
+    let output = run(&node.netns, &[&row.typed()]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(setting(&node.netns, "ipv4/conf/all/route_localnet"), "1");
+    assert!(!node.rules().contains("KUBE-"), "{}", node.rules());
+}
+
+/// `--cleanup`: no rule of a proxy is left.
+pub fn removes_rules(row: &Row, _: &Path) {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let (node, mut daemon) = spawn(&[]);
+    node.wait_for_rule("--to-destination 10.4.0.11:8080");
+    daemon.terminate();
+    assert!(node.rules().contains("KUBE-SERVICES"), "{}", node.rules());
+    let output = run(&node.netns, &[&row.typed()]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(!node.rules().contains("KUBE-SERVICES"), "{}", node.rules());
+}
+
+/// `--iptables-backend`: those programs, whichever have the plain names.
+pub fn takes_other_programs(row: &Row, _: &Path) {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    for backend in [row.value, "nft"] {
+        let netns = Netns::new("backend");
+        let said = init(&netns, &[&format!("--{}={backend}", row.flag)]);
+        let found = said.lines().filter(|line| line.contains("found iptables"));
+        let words: Vec<_> = found.filter_map(|line| line.rsplit('(').next()).collect();
+        assert!(!words.is_empty(), "{said}");
+        let named = format!("{backend})");
+        assert!(words.iter().all(|word| *word == named), "{said}");
+    }
+}

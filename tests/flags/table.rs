@@ -1,0 +1,242 @@
+//! Every flag of `run`, with a value that is not its default, and what shows that it counts.
+
+use std::path::Path;
+
+use deltaproxy::config::Config;
+
+use super::{answers, asked, machine};
+use Shown::{Deprecated, NoRule, Nothing, Rule, Scene, Setting, Told, Wanted};
+
+/// What shows it.
+#[derive(Clone, Copy)]
+pub enum Shown {
+    /// A dry run prints this text of a rule only with the flag.
+    Rule(&'static str),
+    /// Only without it.
+    NoRule(&'static str),
+    /// A setting of the kernel becomes this number, which it is not by itself: the limits of the
+    /// machine, with two processors, which no test may write.
+    Wanted(&'static str, u64),
+    /// The same below `/proc/sys/net`, and written.
+    Setting(&'static str, &'static str),
+    /// What a module is told.
+    Told(fn(&Config) -> String, &'static str),
+    /// Nothing but one line, which says so.
+    Nothing,
+    /// A line names this flag to use instead.
+    Deprecated(&'static str),
+    /// What the scene looks at, with the flag and without. It has a folder to itself.
+    Scene(fn(&Row, &Path)),
+}
+
+/// A flag.
+pub struct Row {
+    /// Without dashes.
+    pub flag: &'static str,
+    /// Not its default.
+    pub value: &'static str,
+    /// What it takes besides, and what it is seen to differ from.
+    pub beside: &'static [&'static str],
+    /// What shows it.
+    pub shown: Shown,
+}
+
+impl Row {
+    /// As it is typed.
+    pub fn typed(&self) -> String {
+        let (flag, value) = (self.flag, self.value);
+        match value {
+            "" => format!("--{flag}"),
+            value => format!("--{flag}={value}"),
+        }
+    }
+}
+
+const fn row(flag: &'static str, value: &'static str, shown: Shown) -> Row {
+    Row {
+        flag,
+        value,
+        beside: &[],
+        shown,
+    }
+}
+
+const fn row_beside(
+    beside: &'static [&'static str],
+    flag: &'static str,
+    value: &'static str,
+    shown: Shown,
+) -> Row {
+    Row {
+        flag,
+        value,
+        beside,
+        shown,
+    }
+}
+
+const ALPHA: &[&str] = &["--feature-gates=LoggingAlphaOptions=true"];
+const BRIDGE: &[&str] = &[
+    "--detect-local-mode=BridgeInterface",
+    "--pod-bridge-interface=cbr9",
+];
+const PREFIX: &[&str] = &[
+    "--detect-local-mode=InterfaceNamePrefix",
+    "--pod-interface-name-prefix=eth",
+];
+const MAX: &str = "net/netfilter/nf_conntrack_max";
+const LIBERAL: &str = "netfilter/nf_conntrack_tcp_be_liberal";
+const ESTABLISHED: &str = "netfilter/nf_conntrack_tcp_timeout_established";
+const CLOSE_WAIT: &str = "netfilter/nf_conntrack_tcp_timeout_close_wait";
+const UDP: &str = "netfilter/nf_conntrack_udp_timeout";
+const UDP_STREAM: &str = "netfilter/nf_conntrack_udp_timeout_stream";
+
+fn gap(config: &Config) -> String {
+    format!("{:?}", config.pacer.gap)
+}
+
+fn shape(config: &Config) -> String {
+    format!("{:?}", config.shape)
+}
+
+/// How long a failure may last in all that it is for.
+fn periods(config: &Config) -> String {
+    format!("{:?} {:?}", config.sync_period, config.pacer.longest_retry)
+}
+
+/// All of them.
+pub const TABLE: &[Row] = &[
+    row("bind-address", "10.201.0.9", NoRule("-s 203.0.113.10 -j")),
+    row(
+        "bind-address-hard-fail",
+        "true",
+        Scene(answers::ends_if_taken),
+    ),
+    row("boot-id-file", "/x", Nothing),
+    row("cleanup", "true", Scene(machine::removes_rules)),
+    row(
+        "cluster-cidr",
+        "10.4.0.0/14",
+        Rule("! -s 10.4.0.0/14 -j KUBE-MARK-MASQ"),
+    ),
+    row("config", "", Scene(answers::file_counts)),
+    row("config-sync-period", "1h", Nothing),
+    row("conntrack-max-per-core", "200000", Wanted(MAX, 400_000)),
+    row("conntrack-min", "500000", Wanted(MAX, 500_000)),
+    row("conntrack-tcp-be-liberal", "true", Setting(LIBERAL, "1")),
+    row(
+        "conntrack-tcp-timeout-close-wait",
+        "7s",
+        Setting(CLOSE_WAIT, "7"),
+    ),
+    row(
+        "conntrack-tcp-timeout-established",
+        "8s",
+        Setting(ESTABLISHED, "8"),
+    ),
+    row("conntrack-udp-timeout", "9s", Setting(UDP, "9")),
+    row(
+        "conntrack-udp-timeout-stream",
+        "11s",
+        Setting(UDP_STREAM, "11"),
+    ),
+    row(
+        "detect-local-mode",
+        "NodeCIDR",
+        Rule("! -s 10.4.1.0/24 -j KUBE-MARK-MASQ"),
+    ),
+    row("dry-run", "", Scene(machine::touches_nothing)),
+    row(
+        "feature-gates",
+        "AllowServiceExternalIPs=false",
+        NoRule("default/web external IP"),
+    ),
+    row(
+        "healthz-bind-address",
+        "127.0.0.1:1234",
+        Scene(machine::listens),
+    ),
+    row("healthz-port", "1234", Deprecated("--healthz-bind-address")),
+    row("help", "", Scene(answers::prints)),
+    row(
+        "hostname-override",
+        "node2",
+        Rule("--to-destination 10.4.2.12:8080"),
+    ),
+    row("init-only", "true", Scene(machine::sets_up_and_ends)),
+    row(
+        "iptables-backend",
+        "legacy",
+        Scene(machine::takes_other_programs),
+    ),
+    row(
+        "iptables-localhost-nodeports",
+        "false",
+        Rule("! -d 127.0.0.0/8 -j KUBE-NODEPORTS"),
+    ),
+    row("iptables-masquerade-bit", "3", Rule("--or-mark 0x00000008")),
+    row("iptables-min-sync-period", "7s", Told(gap, "Fixed(7s)")),
+    row("iptables-sync-period", "7s", Told(periods, "7s 7s")),
+    row("ipvs-exclude-cidrs", "10.0.0.0/8", Nothing),
+    row("ipvs-min-sync-period", "2s", Nothing),
+    row("ipvs-scheduler", "rr", Nothing),
+    row("ipvs-strict-arp", "true", Nothing),
+    row("ipvs-sync-period", "2s", Nothing),
+    row("ipvs-tcp-timeout", "2s", Nothing),
+    row("ipvs-tcpfin-timeout", "2s", Nothing),
+    row("ipvs-udp-timeout", "2s", Nothing),
+    row("kube-api-burst", "20", Nothing),
+    row(
+        "kube-api-content-type",
+        "application/json",
+        Scene(asked::in_an_encoding),
+    ),
+    row("kube-api-qps", "20", Nothing),
+    row("kubeconfig", "", Scene(asked::by_a_kubeconfig)),
+    row("log-flush-frequency", "1s", Nothing),
+    row_beside(ALPHA, "log-json-info-buffer-size", "64Ki", Nothing),
+    row_beside(ALPHA, "log-json-split-stream", "true", Nothing),
+    row_beside(ALPHA, "log-text-info-buffer-size", "64Ki", Nothing),
+    row_beside(ALPHA, "log-text-split-stream", "true", Nothing),
+    row("logging-format", "json", Scene(answers::logs_for_programs)),
+    row("machine-id-file", "/x", Nothing),
+    row("manifests", "", Scene(answers::follows_files)),
+    row(
+        "manifests-service-cidr",
+        "10.97.0.0/16,fd00:1::/112",
+        Rule(" -d 10.97."),
+    ),
+    row(
+        "masquerade-all",
+        "true",
+        Rule("10.96.0.10 --dport 80 -j KUBE-MARK-MASQ"),
+    ),
+    row("master", "", Scene(asked::at_an_address)),
+    row(
+        "metrics-bind-address",
+        "127.0.0.1:1234",
+        Scene(machine::listens),
+    ),
+    row("metrics-port", "1234", Deprecated("--metrics-bind-address")),
+    row(
+        "nodeport-addresses",
+        "127.0.0.0/8",
+        Rule(" -d 127.0.0.1 -j KUBE-NODEPORTS"),
+    ),
+    row("oom-score-adj", "7", Scene(machine::sets_its_score)),
+    row("partial-restore", "kep-3453", Told(shape, "Kep3453")),
+    row_beside(BRIDGE, "pod-bridge-interface", "cbr0", Rule("! -i cbr0 -j")),
+    row_beside(
+        PREFIX,
+        "pod-interface-name-prefix",
+        "veth",
+        Rule("! -i veth+ -j"),
+    ),
+    row("profiling", "true", Scene(machine::serves_more)),
+    row("proxy-mode", "ipvs", Scene(answers::refuses_modes)),
+    row("show-hidden-metrics-for-version", "1.35", Nothing),
+    row("v", "1", Scene(answers::logs_more)),
+    row("version", "", Scene(answers::prints)),
+    row("vmodule", "proxier=4", Nothing),
+    row("write-config-to", "", Scene(answers::writes)),
+];
