@@ -273,22 +273,6 @@ fn unknown_and_repeated_fields_are_overlooked_and_named() {
 }
 
 #[test]
-fn zero_is_the_default_where_it_cannot_be_meant() {
-    let config = loaded(
-        "clientConnection: {qps: 0, burst: 0, contentType: ''}\n\
-         configSyncPeriod: 0s\nbindAddress: ''\nmode: ''\n\
-         iptables: {syncPeriod: 0s, minSyncPeriod: 0s}\n\
-         logging: {format: '', flushFrequency: 0s}\n",
-    );
-    assert_eq!(config.configuration, loaded("").configuration);
-    let config =
-        loaded("clientConnection: {qps: -1}\noomScoreAdj: 0\niptables: {masqueradeBit: 0}\n");
-    assert_eq!(field_of(&config, "clientConnection.qps"), -1);
-    assert_eq!(config.node.oom_score_adj, 0);
-    assert_eq!(config.rules.surroundings.v4.fixed.masquerade.bit, 0);
-}
-
-#[test]
 fn addresses_in_files_may_lack_their_port() {
     let config = loaded("healthzBindAddress: 10.0.0.1\nmetricsBindAddress: '::1'\n");
     assert_eq!(

@@ -2,6 +2,7 @@
 //!
 //! Apart as a folder because there are more fields than lines of code about each.
 
+mod defaults;
 mod fields;
 mod file;
 mod flags;

@@ -3,14 +3,6 @@
 use super::*;
 use crate::config::kube_proxy::KubeProxyConfiguration;
 
-/// As kube-proxy writes its defaults, but for the gap between two syncs.
-const DEFAULT: &str = include_str!("../../../tests/config/default.yaml");
-
-#[test]
-fn defaults_are_written_as_kube_proxy_writes_them() {
-    assert_eq!(configured("").unwrap().configuration.to_yaml(), DEFAULT);
-}
-
 #[test]
 fn what_is_written_is_read_as_the_same() {
     for flags in [
