@@ -3,11 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "failing is a test's job")]
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
+use std::io::Write;
 use std::os::unix::fs::symlink;
-use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_deltaproxy");
 
@@ -270,121 +268,6 @@ fn flags_are_told_from_verbosity_1_on() {
     ] {
         assert!(told.iter().any(|said| said == flag), "{flag}: {told:#?}");
     }
-}
-
-/// A dry run with a file, that has rendered its manifests and is killed if it does not end.
-fn dry_run_with(config: &Path) -> Child {
-    let manifests = config.with_extension("manifests");
-    fs::create_dir(&manifests).unwrap();
-    fs::write(manifests.join("shop.json"), MANIFESTS).unwrap();
-    let paths = (config.to_str().unwrap(), manifests.to_str().unwrap());
-    let args = [
-        "30",
-        PROGRAM,
-        "run",
-        "--dry-run",
-        "--config",
-        paths.0,
-        "--manifests",
-        paths.1,
-    ];
-    let mut child = command("timeout", &args)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    assert!(lines.any(|line| line.unwrap().contains("default/shop")));
-    // The rest must find a reader, too.
-    std::thread::spawn(move || lines.for_each(drop));
-    child
-}
-
-#[track_caller]
-fn ends_because_of(child: Child, config: &Path) {
-    let output = child.wait_with_output().unwrap();
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    let expected = format!("error: `{}` has changed; ending", config.display());
-    assert!(
-        said.lines().last().unwrap().starts_with(&expected),
-        "{said}"
-    );
-}
-
-const SOMEWHERE: &str = "metricsBindAddress: 127.0.0.1:1\nhealthzBindAddress: 127.0.0.1:1\n";
-
-#[test]
-fn a_file_that_is_written_again_ends_the_daemon() {
-    let folder = tempfile::tempdir().unwrap();
-    let config = folder.path().join("c.yaml");
-    fs::write(&config, format!("{HEADER}{SOMEWHERE}")).unwrap();
-    let child = dry_run_with(&config);
-    fs::write(&config, format!("{HEADER}{SOMEWHERE}oomScoreAdj: 0\n")).unwrap();
-    ends_because_of(child, &config);
-}
-
-/// A mistake in the ConfigMap must not end all proxies of a cluster.
-#[test]
-fn a_file_that_could_not_be_run_with_ends_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let config = folder.path().join("c.yaml");
-    let good = format!("{HEADER}{SOMEWHERE}");
-    fs::write(&config, &good).unwrap();
-    let mut child = dry_run_with(&config);
-    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
-    let mut wait_for = |text: &str| {
-        let mut lines = said.by_ref().map(Result::unwrap);
-        assert!(lines.any(|line| line.contains(text)), "no `{text}`");
-    };
-    fs::write(&config, format!("{good}mode: ipvs\n")).unwrap();
-    wait_for("has changed to what cannot be used; going on with what it said before");
-    wait_for("mode: `ipvs`");
-    // Back again is no change, and another one ends it.
-    fs::write(&config, &good).unwrap();
-    fs::write(&config, format!("{good}oomScoreAdj: 0\n")).unwrap();
-    wait_for("has changed; ending");
-    assert_eq!(child.wait().unwrap().code(), Some(1));
-}
-
-/// As kubelet does it: the path stays a link through a link that is replaced.
-#[test]
-fn a_config_map_that_is_swapped_ends_the_daemon() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name);
-    for (version, fields) in [("..1", ""), ("..2", "oomScoreAdj: 0\n")] {
-        fs::create_dir(at(version)).unwrap();
-        let text = format!("{HEADER}{SOMEWHERE}{fields}");
-        fs::write(at(version).join("c.yaml"), text).unwrap();
-    }
-    symlink("..1", at("..data")).unwrap();
-    symlink("..data/c.yaml", at("c.yaml")).unwrap();
-    let child = dry_run_with(&at("c.yaml"));
-    symlink("..2", at("..new")).unwrap();
-    fs::rename(at("..new"), at("..data")).unwrap();
-    ends_because_of(child, &at("c.yaml"));
-}
-
-#[test]
-fn an_address_that_is_taken_is_fatal_if_told_so() {
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let healthz = format!("--healthz-bind-address={}", taken.local_addr().unwrap());
-    let folder = tempfile::tempdir().unwrap();
-    let manifests = folder.path().to_str().unwrap();
-    let output = run(&[
-        "run",
-        "--dry-run",
-        "--manifests",
-        manifests,
-        "--bind-address-hard-fail",
-        "--metrics-bind-address=127.0.0.1:1",
-        &healthz,
-    ]);
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    let last = said.lines().last().unwrap();
-    let expected = "error: --bind-address-hard-fail: cannot serve health: cannot listen on";
-    assert!(last.starts_with(expected), "{said}");
 }
 
 #[test]
