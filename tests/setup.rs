@@ -66,13 +66,13 @@ mount -o remount,bind,ro /
 exec setpriv --no-new-privs --inh-caps=-all --bounding-set=-all,+net_admin,+net_raw \"$@\"
 ";
 
-fn confined(node: &Node, bin: &Path, log: &Path) -> Process {
+fn confined(node: &Node, bin: &Path, log: &Path, more: &[String]) -> Process {
     let mut command = with_programs(&node.netns, bin, "unshare");
     command.args(["--mount", "sh", "-c", CONFINE, "sh", PROGRAM]);
     command
         .args(FLAGS)
         .args(["--cluster-cidr=10.4.0.0/14", "--manifests"]);
-    command.arg(node.manifests.path());
+    command.arg(node.manifests.path()).args(more);
     Process::start("a confined daemon", &mut command, log)
 }
 
@@ -84,7 +84,7 @@ fn a_daemon_needs_few_privileges_once_all_is_set_up(backend: Backend) {
     let folder = tempfile::tempdir().unwrap();
     let log = |name: &str| folder.path().join(name);
 
-    let mut early = confined(&node, bin.path(), &log("early"));
+    let mut early = confined(&node, bin.path(), &log("early"), &[]);
     let status = eventually(PATIENCE, || early.exited().ok_or("it runs".to_owned()));
     let text = early.log();
     assert_eq!(status.code(), Some(1), "{text}");
@@ -112,7 +112,7 @@ fn a_daemon_needs_few_privileges_once_all_is_set_up(backend: Backend) {
     let again = said(&init());
     assert!(!again.contains("set net/"), "{again}");
 
-    let mut daemon = confined(&node, bin.path(), &log("late"));
+    let mut daemon = confined(&node, bin.path(), &log("late"), &[]);
     node.wait_for_rule("--to-destination 10.4.0.11:8080");
     node.write(&support::node::SHOP.replace("10.4.0.11", "10.4.0.13"));
     node.wait_for_rule("--to-destination 10.4.0.13:8080");
@@ -158,6 +158,45 @@ fn a_limit_that_cannot_be_set_is_fatal_and_named() {
     // What is as it should be takes no rights.
     let output = init(most);
     assert!(output.status.success(), "{}", said(&output));
+}
+
+/// What cannot be written is not wanted any more in the next try, until nothing is left.
+#[test]
+fn each_setting_names_the_flag_that_leaves_it_alone() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let node = Node::new(Backend::Nft);
+    let bin = backend_programs(node.backend);
+    let mut flags = [
+        "--conntrack-tcp-be-liberal",
+        "--conntrack-udp-timeout=7s",
+        "--conntrack-udp-timeout-stream=8s",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    for (name, without) in [
+        ("--conntrack-tcp-timeout-established", "0s"),
+        ("--conntrack-tcp-timeout-close-wait", "0"),
+        ("--conntrack-tcp-be-liberal", "0"),
+        ("--conntrack-udp-timeout", "0"),
+        ("--conntrack-udp-timeout-stream", "0"),
+        ("--iptables-localhost-nodeports", "false"),
+    ] {
+        let log = bin.path().join(name);
+        let mut daemon = confined(&node, bin.path(), &log, &flags);
+        let status = eventually(PATIENCE, || daemon.exited().ok_or("it runs".to_owned()));
+        let text = daemon.log();
+        assert_eq!(status.code(), Some(1), "{text}");
+        let last = text.rsplit("error: ").next().unwrap();
+        assert!(
+            last.contains(name) && last.contains("sysctl"),
+            "{name}: {text}"
+        );
+        flags.push(format!("{name}={without}"));
+    }
+    let _daemon = confined(&node, bin.path(), &bin.path().join("all"), &flags);
+    node.wait_for_rule("--to-destination 10.4.0.11:8080");
 }
 
 /// Whatever is wrong with where Services come from is found before anything is written.
