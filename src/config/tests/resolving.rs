@@ -89,6 +89,7 @@ fn networks_come_alone_or_one_of_each_family() {
         LocalMode::ClusterCidr(texts.iter().map(|text| text.parse().unwrap()).collect())
     };
     assert_eq!(mode("--cluster-cidr=10.0.0.0/8"), cidrs(&["10.0.0.0/8"]));
+    assert_eq!(mode("--cluster-cidr=10.4.1.7/14"), cidrs(&["10.4.0.0/14"]));
     assert_eq!(mode("--cluster-cidr=fd00::/8"), cidrs(&["fd00::/8"]));
     assert_eq!(
         mode("--cluster-cidr=10.0.0.0/8,fd00::/8"),
@@ -218,6 +219,11 @@ fn periods_fit_together() {
     assert_eq!(
         gap("--iptables-min-sync-period=30s"),
         Gap::Fixed(Duration::from_secs(30))
+    );
+    // Upstream ends with a panic beyond an hour.
+    assert_eq!(
+        gap("--iptables-sync-period=3h --iptables-min-sync-period=2h"),
+        Gap::Fixed(Duration::from_secs(7200))
     );
     assert_eq!(
         good("--iptables-sync-period=1m").sync_period,
