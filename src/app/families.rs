@@ -152,6 +152,8 @@ impl Family<'_> {
     /// Looks for the programs until they work; `None` if this machine does without the family, or
     /// if stopped before. A machine without iptables may be one that is still being set up, so a
     /// family is given up only if it is missing twice beside the other.
+    ///
+    /// Differs from upstream: that ends if neither can be programmed.
     async fn find_programs(&mut self) -> Option<Programs> {
         let (config, family) = (self.config, self.reporter.family);
         if Sysctls::default().lacks(family) {

@@ -9,7 +9,8 @@
 //! `detectNodeIPs` (v1.36)
 //!
 //! Differs from upstream: what is odd is a warning and no error, and that NodePorts answer everywhere,
-//! which is the default, is not even odd.
+//! which is the default, is not even odd. Nothing is waited for: there, half a minute for addresses,
+//! and for podCIDRs five minutes, after which it ends; here, rules follow both as they come.
 
 use std::net::{IpAddr, SocketAddr};
 
