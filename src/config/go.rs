@@ -16,6 +16,35 @@ pub(super) fn bool(text: &str) -> Result<bool, String> {
     }
 }
 
+/// A whole number of 32 bits, as in Go's source: `0x1f`, `0b1`, `1_000`; and `010` is 8.
+///
+/// Upstream: Go's `strconv.ParseInt` with base 0, which spf13/pflag asks for.
+pub(super) fn int(text: &str) -> Result<i32, String> {
+    let wrong = || format!("`{text}` is no whole number of 32 bits");
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let sign = if text.starts_with('-') { "-" } else { "" };
+    let lower = unsigned.to_ascii_lowercase();
+    let prefixes = [("0x", 16), ("0o", 8), ("0b", 2), ("0", 8)];
+    let based = prefixes.iter().find_map(|(prefix, base)| {
+        let digits = lower.strip_prefix(prefix).filter(|rest| !rest.is_empty())?;
+        // Behind a prefix one may stand, too.
+        Some((digits.strip_prefix('_').unwrap_or(digits), *base))
+    });
+    let (digits, base) = based.unwrap_or((&lower, 10));
+    let is_odd = digits.starts_with(['_', '+', '-']) || digits.ends_with('_');
+    if is_odd || digits.contains("__") {
+        return Err(wrong());
+    }
+    let digits = digits.replace('_', "");
+    i32::from_str_radix(&format!("{sign}{digits}"), base).map_err(|_| wrong())
+}
+
+/// A number of a port, or 0 for none.
+pub(super) fn port(text: &str) -> Result<u16, String> {
+    let number = int(text)?;
+    u16::try_from(number).map_err(|_| format!("{number} is no port"))
+}
+
 /// The value of `--vmodule`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VModules(pub Vec<VModule>);

@@ -14,10 +14,10 @@ use crate::config::kube_proxy::KubeProxyConfiguration;
 #[command(next_help_heading = "Node")]
 pub struct NodeArgs {
     /// Connections to track for each processor, 0 for as many as now [default: 32768]
-    #[arg(long, value_name = "COUNT", allow_negative_numbers = true)]
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true, value_parser = go::int)]
     pub conntrack_max_per_core: Option<i32>,
     /// Connections to track at least [default: 131072]
-    #[arg(long, value_name = "COUNT", allow_negative_numbers = true)]
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true, value_parser = go::int)]
     pub conntrack_min: Option<i32>,
     /// How long idle TCP connections are remembered, 0 for as long as now [default: 24h]
     #[arg(long, value_name = "DURATION")]
@@ -36,7 +36,7 @@ pub struct NodeArgs {
     #[arg(long, value_name = "DURATION")]
     pub conntrack_udp_timeout_stream: Option<GoDuration>,
     /// How ready the kernel is to kill this process [default: -999]
-    #[arg(long, value_name = "SCORE", allow_negative_numbers = true)]
+    #[arg(long, value_name = "SCORE", allow_negative_numbers = true, value_parser = go::int)]
     pub oom_score_adj: Option<i32>,
 }
 

@@ -37,7 +37,7 @@ pub struct RulesArgs {
           default_missing_value = "true", action = ArgAction::Set, value_parser = go::bool)]
     pub masquerade_all: Option<bool>,
     /// The bit of the firewall mark that means: masquerade [default: 14]
-    #[arg(long, value_name = "BIT", allow_negative_numbers = true)]
+    #[arg(long, value_name = "BIT", allow_negative_numbers = true, value_parser = go::int)]
     pub iptables_masquerade_bit: Option<i32>,
     /// The addresses NodePorts answer on: networks, or the word `primary`; without it, all
     #[arg(long, value_name = "CIDR[,CIDR]", value_delimiter = ',')]

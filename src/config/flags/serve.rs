@@ -34,10 +34,10 @@ pub struct ServeArgs {
           default_missing_value = "true", action = ArgAction::Set, value_parser = go::bool)]
     pub bind_address_hard_fail: Option<bool>,
     /// Deprecated: the port of a --metrics-bind-address without one; 0 serves no metrics
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", value_parser = go::port)]
     pub metrics_port: Option<u16>,
     /// Deprecated: the port of a --healthz-bind-address without one; 0 serves no health
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", value_parser = go::port)]
     pub healthz_port: Option<u16>,
 }
 

@@ -86,7 +86,7 @@ pub struct UnusedArgs {
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     pub kube_api_qps: Option<f32>,
     /// Requests at once
-    #[arg(long, value_name = "COUNT", allow_negative_numbers = true)]
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true, value_parser = go::int)]
     pub kube_api_burst: Option<i32>,
     /// How often everything is looked at again though it did not change; it is not
     #[arg(long, value_name = "DURATION")]

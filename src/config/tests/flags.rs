@@ -110,6 +110,40 @@ fn the_last_of_two_flags_counts_and_lists_and_gates_add_up() {
 }
 
 #[test]
+fn numbers_are_those_of_go() {
+    let bit = |text: &str| {
+        let config = configured(&format!("--iptables-masquerade-bit={text}"))?;
+        Ok(config.rules.surroundings.v4.fixed.masquerade.bit)
+    };
+    let good = [
+        ("7", 7),
+        ("+7", 7),
+        ("0", 0),
+        ("00", 0),
+        ("-0", 0),
+        ("010", 8),
+        ("0o17", 15),
+        ("0x1F", 31),
+        ("0X_1f", 31),
+        ("0b1_1", 3),
+        ("1_0", 10),
+        ("0_7", 7),
+    ];
+    for (text, expected) in good {
+        assert_eq!(bit(text), Ok::<_, String>(expected), "{text}");
+    }
+    for text in [
+        "", "-", "08", "0x", "_1", "1_", "1__0", "0x+1", "--1", "1.0", "1e1", "٣",
+    ] {
+        let error = bit(text).expect_err(text);
+        assert!(error.contains("is no whole number of 32 bits"), "{error}");
+    }
+    assert!(bit("-0x1").unwrap_err().contains("-1 is not from 0 to 31"));
+    let old = "--healthz-bind-address=::1 --healthz-port=0x10";
+    assert_eq!(served(old).1, "[::1]:16");
+}
+
+#[test]
 fn values_of_other_types_are_refused() {
     for bad in [
         "--v=x",
