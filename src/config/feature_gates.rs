@@ -19,6 +19,12 @@ pub(super) const EXTERNAL_IPS: &str = "AllowServiceExternalIPs";
 /// What it takes to use options of logging that may go away again.
 pub(super) const LOGGING_ALPHA: &str = "LoggingAlphaOptions";
 
+/// What it takes for format `json`, unless it is switched off.
+pub(super) const LOGGING_BETA: &str = "LoggingBetaOptions";
+
+/// Switches everything on or off that is beta.
+pub(super) const ALL_BETA: &str = "AllBeta";
+
 /// Switches everything on that is alpha.
 pub(super) const ALL_ALPHA: &str = "AllAlpha";
 

@@ -186,6 +186,17 @@ fn logging() {
         &format!("logging.options.json.infoBufferSize: {gated}"),
     );
     loaded(&format!("{buffer}\nfeatureGates: {{AllAlpha: true}}"));
+    // Nothing is lost: it has no effect in any case, and kube-proxy takes it.
+    loaded("logging: {options: {text: {splitStream: true}, json: {splitStream: true}}}");
+    let json = "--logging-format: `json` needs the feature gate LoggingBetaOptions";
+    flags("--logging-format=json --feature-gates=AllBeta=false", json);
+    flags(
+        "--logging-format=json --feature-gates=LoggingBetaOptions=false",
+        json,
+    );
+    let both = "--feature-gates=AllBeta=false,LoggingBetaOptions=true";
+    assert!(configured(&format!("--logging-format=json {both}")).is_ok());
+    assert!(configured("--feature-gates=AllBeta=false").is_ok());
     let off = "featureGates: {AllAlpha: true, LoggingAlphaOptions: false}";
     file(
         &format!("{buffer}\n{off}"),

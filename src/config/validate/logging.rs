@@ -8,7 +8,7 @@
 
 use super::Problems;
 use super::limits::positive;
-use crate::config::feature_gates::{ALL_ALPHA, LOGGING_ALPHA};
+use crate::config::feature_gates::{ALL_ALPHA, ALL_BETA, LOGGING_ALPHA, LOGGING_BETA};
 use crate::config::kube_proxy::{FormatOptions, KubeProxyConfiguration};
 use crate::config::resolved::LoggingFormat;
 
@@ -32,7 +32,7 @@ pub(in crate::config) fn logging(
         problems.add("logging.verbosity", problem);
     }
     vmodule(configuration, format, problems);
-    alpha(configuration, problems);
+    gates(configuration, format, problems);
     let verbosity = u8::try_from(logging.verbosity).unwrap_or(u8::MAX);
     Some((format?, verbosity))
 }
@@ -55,10 +55,20 @@ fn vmodule(
     }
 }
 
-fn alpha(configuration: &KubeProxyConfiguration, problems: &mut Problems) {
+/// What takes a gate: format `json`, one that is open by itself, and what may go away again, one that
+/// is not.
+fn gates(
+    configuration: &KubeProxyConfiguration,
+    format: Option<LoggingFormat>,
+    problems: &mut Problems,
+) {
     let gates = &configuration.feature_gates;
-    let gate = gates.get(LOGGING_ALPHA).or_else(|| gates.get(ALL_ALPHA));
-    if gate == Some(&true) {
+    let gate = |name: &str, all: &str| gates.get(name).or_else(|| gates.get(all));
+    if format == Some(LoggingFormat::Json) && gate(LOGGING_BETA, ALL_BETA) == Some(&false) {
+        let problem = format!("`json` needs the feature gate {LOGGING_BETA}");
+        problems.add("logging.format", problem);
+    }
+    if gate(LOGGING_ALPHA, ALL_ALPHA) == Some(&true) {
         return;
     }
     let options = &configuration.logging.options;
@@ -68,7 +78,8 @@ fn alpha(configuration: &KubeProxyConfiguration, problems: &mut Problems) {
             info_buffer_size,
         } = format;
         let set = [
-            ("splitStream", *split_stream),
+            // Of a file, kube-proxy forgets it before it looks, so that there are such files.
+            ("splitStream", *split_stream && !problems.is_of_file()),
             ("infoBufferSize", !info_buffer_size.is_zero()),
         ];
         for (field, _) in set.iter().filter(|(_, is_set)| *is_set) {

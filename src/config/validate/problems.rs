@@ -80,6 +80,11 @@ impl Problems {
         }
     }
 
+    /// Whether fields come from a file.
+    pub(in crate::config) fn is_of_file(&self) -> bool {
+        self.file.is_some()
+    }
+
     /// Something is wrong with a field.
     pub(in crate::config) fn add(&mut self, path: &str, problem: impl Into<String>) {
         let place = match (&self.file, field(path).map(|field| field.flag)) {
