@@ -18,6 +18,7 @@ mod support;
 
 mod answers;
 mod asked;
+mod beside;
 mod machine;
 mod scene;
 mod table;
@@ -26,6 +27,7 @@ use clap::{CommandFactory, Parser};
 use deltaproxy::config::{self, Cli, Command, Config, Unusable};
 
 use scene::{Folder, rules, said};
+use support::kube;
 use support::netns::Netns;
 use support::{Need, machine_has};
 use table::{Row, Shown, TABLE};
@@ -155,6 +157,20 @@ fn the_kernel_is_set() {
             assert_ne!(held(&[]), value, "without {typed}");
         }
     });
+}
+
+#[test]
+fn kube_proxy_takes_and_refuses_the_same() {
+    if !machine_has(Need::Upstream) {
+        return;
+    }
+    let folder = Folder::new();
+    let both = beside::Both {
+        kube_proxy: kube::binary("kube-proxy").unwrap(),
+        folder: folder.path(),
+    };
+    both.agree();
+    both.differ();
 }
 
 #[test]

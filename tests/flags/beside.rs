@@ -1,0 +1,259 @@
+//! Flags and files as a real kube-proxy takes them: both programs are asked to write what they
+//! understood, and nothing else happens.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::scene::{HEADER, PROGRAM};
+
+/// What each of these is refused or taken as, both say alike.
+const FLAGS: &[&str] = &[
+    "",
+    "--bind-address=::",
+    "--bind-address=[::]",
+    "--bind-address=010.0.0.1",
+    "--bind-address=1.2.3",
+    "--bind-address=x",
+    "--boot-id-file=x",
+    "--cluster-cidr=010.0.0.0/8",
+    "--cluster-cidr=10.0.0.0/8,",
+    "--cluster-cidr=10.0.0.0/8,11.0.0.0/8",
+    "--cluster-cidr=10.0.0.0/8,fd00::/8",
+    "--cluster-cidr=10.0.0.1",
+    "--cluster-cidr=x --detect-local-mode=NodeCIDR",
+    "--config-sync-period=-1s",
+    "--conntrack-max-per-core=-1",
+    "--conntrack-min=0x10",
+    "--conntrack-tcp-timeout-established=-1s",
+    "--conntrack-udp-timeout=300ms",
+    "--conntrack-udp-timeout=3000000h",
+    "--detect-local-mode=",
+    "--detect-local-mode=BridgeInterface",
+    "--detect-local-mode=BridgeInterface --pod-bridge-interface=b",
+    "--detect-local-mode=nodecidr",
+    "--feature-gates=",
+    "--feature-gates=AllAlpha",
+    "--feature-gates=AllBeta=false --logging-format=json",
+    "--feature-gates=AllowServiceExternalIPs=false",
+    "--feature-gates=InOrderInformers=false",
+    "--feature-gates=InOrderInformers=true",
+    "--feature-gates=MinimizeIPTablesRestore=true",
+    "--feature-gates=NoSuchGate=true",
+    "--healthz-bind-address=1.2.3.4:0",
+    "--healthz-bind-address=1.2.3.4:http",
+    "--healthz-bind-address=[::]:1",
+    "--healthz-bind-address=localhost:1",
+    "--hostname-override=Node-1",
+    "--ipvs-scheduler=rr",
+    "--ipvs-tcp-timeout=-1s",
+    "--iptables-masquerade-bit=010",
+    "--iptables-masquerade-bit=0x1f",
+    "--iptables-masquerade-bit=32",
+    "--iptables-min-sync-period=-1s",
+    "--iptables-min-sync-period=.5s",
+    "--iptables-min-sync-period=31s",
+    "--iptables-sync-period=0",
+    "--iptables-sync-period=1",
+    "--iptables-sync-period=1m30s",
+    "--iptables_sync_period=2h --iptables_min_sync_period=1h",
+    "--kube-api-burst=-1",
+    "--kube-api-burst=1_000",
+    "--kube-api-qps=-1",
+    "--kube-api-qps=1e3",
+    "--log-flush-frequency=0",
+    "--log-json-info-buffer-size=x",
+    "--log-text-info-buffer-size=1Ki",
+    "--log-text-info-buffer-size=1Ki --feature-gates=AllAlpha=true",
+    "--log-text-split-stream",
+    "--logging-format=json",
+    "--logging-format=xml",
+    "--masquerade-all true",
+    "--masquerade-all=T",
+    "--masquerade-all=yes",
+    "--metrics-bind-address=:1",
+    "--metrics-bind-address=[::1]:7",
+    "--nodeport-addresses=10.0.0.0/8 --nodeport-addresses=fd00::/8",
+    "--nodeport-addresses=10.0.0.1",
+    "--nodeport-addresses=primary",
+    "--nodeport-addresses=primary,10.0.0.0/8",
+    "--nodeport-addresses=primary,primary",
+    "--no-such-flag",
+    "--oom-score-adj -5",
+    "--oom-score-adj=1001",
+    "--proxy-mode=iptables",
+    "--proxy-mode=userspace",
+    "--show-hidden-metrics-for-version=1.34",
+    "--show-hidden-metrics-for-version=1.35",
+    "--v=-1",
+    "--v=010",
+    "--version=false",
+    "--version=v1.35.0",
+    "--vmodule=a",
+    "--vmodule=a=1 --logging-format=json",
+    "--vmodule=a=1,b=2",
+    "-v 3",
+    "extra",
+];
+
+/// The same of files, below their header.
+const FILES: &[&str] = &[
+    "",
+    "OomScoreAdj: 1",
+    "bindAddress: '[::]'",
+    "bindAddress: fd00::1",
+    "clientConnection: {qps: 0, burst: 0}",
+    "clientConnection: {burst: '10'}",
+    "clusterCIDR: 5",
+    "clusterCIDR: x",
+    "configSyncPeriod: 0s",
+    "conntrack: []",
+    "conntrack: null",
+    "conntrack: {maxPerCore: null, min: 0}",
+    "conntrack: {tcpEstablishedTimeout: null, tcpCloseWaitTimeout: 0s}",
+    "conntrack: {udpTimeout: 30}",
+    "detectLocalMode: Foo",
+    "enableProfiling: 'true'",
+    "enableProfiling: yes",
+    "featureGates: {AllAlpha: 1}",
+    "featureGates: {NoSuchGate: true}",
+    "healthzBindAddress: ''",
+    "healthzBindAddress: 10.0.0.1",
+    "hostnameOverride: 5",
+    "iptables: {masqueradeBit: 0, localhostNodePorts: false}",
+    "iptables: {syncPeriod: 0s, minSyncPeriod: 2s}",
+    "iptables: {syncPeriod: 1s, minSyncPeriod: 2s}",
+    "iptables: {syncPeriod: soon}",
+    "iptables: {unknown: 1}",
+    "logging: {flushFrequency: 0, format: ''}",
+    "logging: {format: json}\nfeatureGates: {LoggingBetaOptions: false}",
+    "logging: {options: {json: {infoBufferSize: 7}}}",
+    "logging: {verbosity: -1}",
+    "logging: {vmodule: [{filePattern: a, verbosity: 3}]}",
+    "metadata: {name: x}",
+    "metricsBindAddress: '::1'",
+    "metricsBindAddress: here",
+    "mode: 5",
+    "nodePortAddresses: ['']",
+    "nodePortAddresses: []",
+    "nodePortAddresses: primary",
+    "oomScoreAdj: '7'",
+    "oomScoreAdj: 010",
+    "oomScoreAdj: 1.5",
+    "oomScoreAdj: 1\noomScoreAdj: 2",
+    "oomScoreAdj: 1\n---\noomScoreAdj: 2",
+    "oomScoreAdj: 5.0",
+    "showHiddenMetricsForVersion: '1.34'",
+    "winkernel: {enableDSR: true}",
+    "windowsRunAsService: true",
+    "{",
+];
+
+/// What kube-proxy takes and we refuse, or the other way round, and why.
+const NOT_ALIKE: &[(&str, Taken, Taken)] = &[
+    ("--cluster-cidr=", Taken::No, Taken::Yes), // A default that somebody typed.
+    ("--nodeport-addresses=10.0.0.0/8,", Taken::No, Taken::Yes), // The same.
+    ("--healthz-bind-address=0.0.0.0", Taken::No, Taken::Yes), // It forgets the port if it writes.
+    ("--metrics-bind-address=off", Taken::No, Taken::Yes), // Its word is none that works.
+    ("--iptables-sync-period=500ms", Taken::No, Taken::Yes), // The gap is not a second by itself.
+    ("--version=v1.36.99", Taken::No, Taken::Yes), // It has to be the very version.
+    ("--healthz-bind-address=010.0.0.1:1", Taken::Yes, Taken::No), // Nobody can listen there.
+    ("--healthz-port=70000", Taken::Yes, Taken::No), // Nor there.
+    ("--proxy-mode=ipvs", Taken::Yes, Taken::No), // Not our mode.
+    ("--proxy-mode=nftables", Taken::Yes, Taken::No), // Nor this.
+    ("--cleanup --init-only", Taken::Yes, Taken::No), // One undoes the other.
+    (
+        // No interface has such a name, so that no rule with it is ever taken.
+        "--detect-local-mode=BridgeInterface --pod-bridge-interface=of-sixteen-bytes",
+        Taken::Yes,
+        Taken::No,
+    ),
+];
+
+/// Whether a program takes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Taken {
+    Yes,
+    No,
+}
+
+/// Both programs, and where they write.
+pub struct Both<'a> {
+    /// The stock one.
+    pub kube_proxy: PathBuf,
+    /// Of this test alone.
+    pub folder: &'a Path,
+}
+
+impl Both<'_> {
+    /// All that is alike.
+    pub fn agree(&self) {
+        for flags in FLAGS {
+            self.agree_on(flags, &flags.split_whitespace().collect::<Vec<_>>());
+        }
+        let file = self.folder.join("config.conf");
+        let config = format!("--config={}", file.display());
+        for fields in FILES {
+            fs::write(&file, format!("{HEADER}{fields}\n")).unwrap();
+            self.agree_on(fields, &[&config]);
+        }
+    }
+
+    /// All that is not.
+    pub fn differ(&self) {
+        for (flags, theirs, ours) in NOT_ALIKE {
+            let typed: Vec<&str> = flags.split_whitespace().collect();
+            let taken = |written: Option<Value>| match written {
+                Some(_) => Taken::Yes,
+                None => Taken::No,
+            };
+            assert_eq!(taken(self.theirs(&typed).0), *theirs, "kube-proxy: {flags}");
+            assert_eq!(taken(self.ours(&typed).0), *ours, "{flags}");
+        }
+    }
+
+    #[track_caller]
+    fn agree_on(&self, what: &str, flags: &[&str]) {
+        let ((theirs, why), (ours, why_not)) = (self.theirs(flags), self.ours(flags));
+        let [theirs, ours] = [theirs, ours].map(|written| written.map(comparable));
+        assert_eq!(ours, theirs, "{what}:\n{why_not}\nkube-proxy says\n{why}");
+    }
+
+    fn theirs(&self, flags: &[&str]) -> (Option<Value>, String) {
+        self.written(Command::new(&self.kube_proxy).args(flags))
+    }
+
+    fn ours(&self, flags: &[&str]) -> (Option<Value>, String) {
+        self.written(Command::new(PROGRAM).arg("run").args(flags))
+    }
+
+    /// What the program writes of its configuration, if it ends well, and what it says.
+    fn written(&self, command: &mut Command) -> (Option<Value>, String) {
+        let file = self.folder.join("written.yaml");
+        command.arg(format!("--write-config-to={}", file.display()));
+        let output = command.env_remove("RUST_LOG").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let text = output
+            .status
+            .success()
+            .then(|| fs::read_to_string(&file).unwrap());
+        (
+            text.map(|text| serde_saphyr::from_str(&text).unwrap()),
+            said,
+        )
+    }
+}
+
+/// Without what is deliberately another: the gap by itself, and what another mode is told, which
+/// kube-proxy forgets.
+fn comparable(mut written: Value) -> Value {
+    let gap = &mut written["iptables"]["minSyncPeriod"];
+    if gap == "1s" {
+        *gap = "0s".into();
+    }
+    let ipvs = &mut written["ipvs"];
+    (ipvs["syncPeriod"], ipvs["minSyncPeriod"]) = (Value::Null, Value::Null);
+    written
+}
