@@ -211,6 +211,7 @@ impl Family<'_> {
                 Some(change) = self.changes.recv() => {
                     self.reporter.change(&change, &self.tracker);
                     self.tracker.apply(change);
+                    self.reporter.pending(&self.tracker);
                 }
             }
         }

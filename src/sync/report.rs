@@ -21,7 +21,7 @@ use crate::net::IpFamily;
 use crate::render::NodePortAddresses;
 use crate::rules::Table;
 use crate::telemetry::{Attempt as Size, Policy, SyncMetrics};
-use crate::tracker::Tracker;
+use crate::tracker::{Tracker, Waiting};
 
 /// Where the text of partial restores is logged.
 const PAYLOAD: &str = "deltaproxy::payload";
@@ -48,15 +48,13 @@ impl Reporter {
         self.metrics.serving(self.family, &reasons);
     }
 
-    /// A change arrived.
+    /// A change arrived, of which the tracker does not know yet.
     pub fn change(&self, change: &Change, tracker: &Tracker) {
         match change {
-            Change::Service(..) => self
-                .metrics
-                .service_changes(self.family, 1, tracker.pending()),
-            Change::Slice(..) => self
-                .metrics
-                .endpoint_changes(self.family, 1, tracker.pending()),
+            Change::Service(..) => self.metrics.service_change(),
+            // Removals are told to both families: the other one never had the slice.
+            Change::Slice(name, None, _) if !tracker.has_slice(name) => {}
+            Change::Slice(..) => self.metrics.endpoint_change(),
             Change::Node(node) => {
                 let state = match node {
                     None => self.without_node,
@@ -72,19 +70,18 @@ impl Reporter {
         }
     }
 
-    /// So many Services wait for a sync.
-    pub(super) fn pending(&self, tracker: &Tracker) {
-        self.waiting(tracker.pending());
+    /// So much waits for a sync.
+    pub fn pending(&self, tracker: &Tracker) {
+        self.waiting(tracker.waiting());
     }
 
     /// This machine does without the family: nothing waits for a sync.
     pub fn given_up(&self) {
-        self.waiting(0);
+        self.waiting(Waiting::default());
     }
 
-    fn waiting(&self, services: usize) {
-        self.metrics.service_changes(self.family, 0, services);
-        self.metrics.endpoint_changes(self.family, 0, services);
+    fn waiting(&self, Waiting { services, slices }: Waiting) {
+        self.metrics.pending(self.family, services, slices);
     }
 
     /// A sync was asked for.

@@ -143,17 +143,23 @@ impl SyncMetrics {
         observe(&self.timings.programming, family, latency);
     }
 
-    /// Slice events were seen; `pending` changes of a family have not reached the kernel yet.
-    pub fn endpoint_changes(&self, family: IpFamily, seen: u64, pending: usize) {
-        self.changes.endpoints.inc_by(seen);
-        self.changes.endpoints_pending.set(family, pending);
+    /// An event of an `EndpointSlice` of the family was seen.
+    pub fn endpoint_change(&self) {
+        self.changes.endpoints.inc();
     }
 
-    /// Service events were seen, of which each family sees its own; `pending` changes of a family
-    /// have not reached the kernel yet.
-    pub fn service_changes(&self, family: IpFamily, seen: u64, pending: usize) {
-        self.changes.services.inc_by(seen);
-        self.changes.services_pending.set(family, pending);
+    /// An event of a Service was seen.
+    pub fn service_change(&self) {
+        self.changes.services.inc();
+    }
+
+    /// So many Services and `EndpointSlices` of the family are not in the kernel as they are now.
+    ///
+    /// Differs from upstream: there either family overwrites what the other one has said of
+    /// Services, and slices count once for each change, until any sync of any family begins.
+    pub fn pending(&self, family: IpFamily, services: usize, slices: usize) {
+        self.changes.services_pending.set(family, gauge(services));
+        self.changes.endpoints_pending.set(family, gauge(slices));
     }
 
     /// How many service ports have endpoints, but none that their local policy allows.

@@ -6,17 +6,14 @@
 //!
 //! Upstream: `pkg/proxy/metrics/metrics.go` (v1.36)
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use prometheus::core::{AtomicF64, GenericCounterVec};
 use prometheus::{
-    GaugeVec, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
-    Result, exponential_buckets,
+    GaugeVec, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry, Result,
+    exponential_buckets,
 };
 
 use super::register::Names;
-use crate::net::{IpFamily, PerFamily};
+use super::summed::Summed;
 
 const FAMILY: &[&str] = &["ip_family"];
 
@@ -75,9 +72,9 @@ impl Timings {
 /// What came from the API. Upstream labels none of it.
 #[derive(Debug, Clone)]
 pub(super) struct Changes {
-    pub(super) endpoints_pending: Pending,
+    pub(super) endpoints_pending: Summed,
     pub(super) endpoints: IntCounter,
-    pub(super) services_pending: Pending,
+    pub(super) services_pending: Summed,
     pub(super) services: IntCounter,
 }
 
@@ -85,47 +82,23 @@ impl Changes {
     pub(super) fn register(registry: &Registry) -> Result<Self> {
         let up = Names::upstream(registry);
         Ok(Self {
-            endpoints_pending: Pending::of(up.gauge(
+            endpoints_pending: Summed::new(up.gauge(
                 "sync_proxy_rules_endpoint_changes_pending",
-                "Changes of endpoints that are not in the kernel yet",
+                "EndpointSlices whose changes are not in the kernel yet",
             )?),
             endpoints: up.counter(
                 "sync_proxy_rules_endpoint_changes_total",
                 "Changes of EndpointSlices seen",
             )?,
-            services_pending: Pending::of(up.gauge(
+            services_pending: Summed::new(up.gauge(
                 "sync_proxy_rules_service_changes_pending",
-                "Changes of Services that are not in the kernel yet",
+                "Services whose changes are not in the kernel yet",
             )?),
             services: up.counter(
                 "sync_proxy_rules_service_changes_total",
                 "Changes of Services seen",
             )?,
         })
-    }
-}
-
-/// How much waits for a sync, of the family that has most to do.
-///
-/// Differs from upstream: there either family writes over what the other one has said, and one that
-/// is up to date hides one that fails.
-#[derive(Debug, Clone)]
-pub(super) struct Pending {
-    gauge: IntGauge,
-    of: Arc<PerFamily<AtomicUsize>>,
-}
-
-impl Pending {
-    fn of(gauge: IntGauge) -> Self {
-        let of = Arc::default();
-        Self { gauge, of }
-    }
-
-    pub(super) fn set(&self, family: IpFamily, changes: usize) {
-        self.of.get(family).store(changes, Ordering::Relaxed);
-        let other = self.of.get(family.other()).load(Ordering::Relaxed);
-        let most = changes.max(other);
-        self.gauge.set(i64::try_from(most).unwrap_or(i64::MAX));
     }
 }
 

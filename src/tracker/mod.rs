@@ -18,8 +18,10 @@
 mod dirty;
 mod listing;
 mod track;
+mod waiting;
 
 #[cfg(test)]
 mod tests;
 
 pub use track::{Settled, Tracker};
+pub use waiting::Waiting;

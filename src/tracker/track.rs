@@ -8,6 +8,7 @@ use hashbrown::HashMap;
 
 use super::dirty::Dirty;
 use super::listing::{Listings, Round};
+use super::waiting::Waiting;
 use crate::model::{
     Change, Kind, Node, Service, ServiceName, ServiceState, Services, Slice, SliceName,
 };
@@ -89,6 +90,16 @@ impl Tracker {
     /// How many Services are dirty.
     pub fn pending(&self) -> usize {
         self.dirty.len()
+    }
+
+    /// How much of them is not in the kernel yet, by kind of object.
+    pub fn waiting(&self) -> Waiting {
+        self.dirty.waiting()
+    }
+
+    /// Whether a Service of this family has the slice.
+    pub fn has_slice(&self, name: &SliceName) -> bool {
+        self.slices.contains_key(name)
     }
 
     /// The names of the dirty Services, sorted.

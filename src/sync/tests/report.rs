@@ -7,6 +7,7 @@ use prometheus::TextEncoder;
 use super::*;
 use crate::health::{Health, NodeState};
 use crate::host::RestoreError;
+use crate::model::{Change, ServiceName, Slice, SliceName};
 use crate::render::{PayloadStats, RuleCounts, Tally};
 use crate::sync::outcome::{Attempt, Failure, Outcome};
 use crate::telemetry::Metrics;
@@ -165,4 +166,42 @@ fn ports_without_local_endpoints_are_told_from_the_first_sync_on() {
             ]
         );
     }
+}
+
+#[test]
+fn changes_are_counted_by_the_family_that_has_them_and_wait_for_both() {
+    let stage = Stage::new();
+    let mut trackers = [(); 2].map(|()| Tracker::new(std::time::UNIX_EPOCH));
+    let (name, called) = (ServiceName::new("ns", "a"), SliceName::new("ns", "a-1"));
+    let slice = Slice {
+        service: name.clone(),
+        ports: Box::default(),
+        endpoints: Box::default(),
+    };
+    let set = Change::Slice(called.clone(), Some(Box::new(slice)), None);
+    let gone = Change::Slice(called, None, None);
+    let mut take = |at: usize, change: &Change| {
+        stage.voices[at].change(change, &trackers[at]);
+        trackers[at].apply(change.clone());
+        stage.voices[at].pending(&trackers[at]);
+        let lines = stage.says("_changes_");
+        let values = lines.iter().filter_map(|line| line.rsplit(' ').next());
+        values.collect::<Vec<_>>().join(" ")
+    };
+    // Endpoints pending and in total, Services pending and in total.
+    assert_eq!(take(0, &Change::Service(name.clone(), None)), "0 0 0 1");
+    assert_eq!(take(1, &Change::Service(name, None)), "0 0 0 2");
+    assert_eq!(take(1, &set), "1 1 0 2");
+    assert_eq!(take(1, &gone), "0 2 0 2");
+    // The other family is told of a removal, too.
+    assert_eq!(take(0, &gone), "0 2 0 2");
+    assert_eq!(take(0, &set), "1 3 0 2");
+    assert_eq!(take(1, &set), "2 4 0 2");
+    // The machine turns out to do without one.
+    stage.voices[1].given_up();
+    let pending = stage.says("_changes_pending");
+    assert!(
+        pending[0].ends_with(" 1") && pending[1].ends_with(" 0"),
+        "{pending:?}"
+    );
 }

@@ -5,6 +5,7 @@
 
 use super::*;
 use crate::model::Services;
+use crate::tracker::Waiting;
 
 /// After the settled `history`, `changes` leave these Services dirty, and those known.
 #[track_caller]
@@ -151,6 +152,55 @@ fn a_new_list_sweeps_what_it_does_not_confirm() {
     assert_eq!(
         relist(list(Kind::Service, [a(), b(), no_service("a")])),
         "a"
+    );
+}
+
+/// After each of the changes, so many Services and so many slices wait.
+#[track_caller]
+fn waits<const H: usize>(history: [Change; H], changes: &[(Change, usize, usize)]) {
+    let mut tracker = settled(history);
+    for (at, (change, services, slices)) in changes.iter().enumerate() {
+        tracker.apply(change.clone());
+        let expected = Waiting {
+            services: *services,
+            slices: *slices,
+        };
+        assert_eq!(tracker.waiting(), expected, "after change {at}");
+    }
+    tracker.settle();
+    assert_eq!(tracker.waiting(), Waiting::default());
+}
+
+#[test]
+fn objects_of_each_kind_wait_apart() {
+    let of = |called: &str, service: &str, ip: &str| slice(called, service, &[ip], None);
+    let one = || of("s2", "a", "10.0.0.1");
+    waits([], &[(service("a", 80), 1, 0), (one(), 1, 1)]);
+    waits(
+        [service("a", 80), one()],
+        &[
+            (service("a", 81), 1, 0),
+            (of("s2", "a", "10.0.0.2"), 1, 1),
+            (of("s1", "a", "10.0.0.3"), 1, 2),
+            (of("s3", "a", "10.0.0.4"), 1, 3),
+            // The same again is no further one.
+            (of("s3", "a", "10.0.0.5"), 1, 3),
+            (service("a", 80), 0, 3),
+            (one(), 0, 2),
+            (no_slice("s1"), 0, 1),
+            (service("b", 80), 1, 1),
+            (no_slice("s3"), 1, 0),
+            (no_service("b"), 0, 0),
+        ],
+    );
+    // From one Service to another.
+    waits(
+        [one()],
+        &[(of("s2", "b", "10.0.0.1"), 0, 2), (no_slice("s2"), 0, 1)],
+    );
+    waits(
+        [one(), service("a", 80)],
+        &[(no_service("a"), 1, 0), (no_slice("s2"), 1, 1)],
     );
 }
 
