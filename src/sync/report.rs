@@ -42,10 +42,13 @@ pub struct Reporter {
 }
 
 impl Reporter {
-    /// The family is served from now on.
+    /// The family is served from now on: its first sync is wanted, even if nobody can ask for it yet.
+    ///
+    /// Upstream: pkg/proxy/iptables/proxier.go, `SyncLoop` (v1.36)
     pub(super) fn serving(&self) {
         let reasons = FullReason::ALL.map(FullReason::as_str);
         self.metrics.serving(self.family, &reasons);
+        self.metrics.queued(self.family, wall_clock());
     }
 
     /// A change arrived, of which the tracker does not know yet.

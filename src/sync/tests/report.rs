@@ -205,3 +205,17 @@ fn changes_are_counted_by_the_family_that_has_them_and_wait_for_both() {
         "{pending:?}"
     );
 }
+
+#[test]
+fn a_family_that_is_served_wants_its_first_sync() {
+    let stage = Stage::new();
+    assert_eq!(stage.says("timestamp"), [""; 0]);
+    stage.voices[1].serving();
+    let stamps = stage.says("timestamp");
+    let queued = "proxy_rules_last_queued_timestamp_seconds{ip_family=\"IPv6\"} ";
+    assert_eq!(stamps.len(), 1, "{stamps:?}");
+    assert!(stamps[0].starts_with(queued), "{stamps:?}");
+    // A load balancer need not go elsewhere for that.
+    let health = stage.voices[1].health.report(now());
+    assert_eq!(health.families.v6, None);
+}
