@@ -15,7 +15,7 @@ use super::decide::{FullReason, Scope};
 use super::outcome::{Attempt, Failure, Outcome};
 use super::pacer::End;
 use crate::health::{Answering, CheckChanges, Health, NodeState};
-use crate::host::RunError;
+use crate::host::{RestoreError, RunError};
 use crate::model::Change;
 use crate::net::IpFamily;
 use crate::render::NodePortAddresses;
@@ -151,7 +151,7 @@ impl Reporter {
         if let Scope::Full(reason) = attempt.scope {
             self.metrics.full_sync(self.family, reason.as_str());
         }
-        self.metrics.lock_waited(self.family, attempt.lock_wait);
+        self.metrics.lock_waited(self.family, lock_wait(attempt));
         if let Some(cause) = &attempt.no_counter {
             info!(family = %self.family, %cause, "some packets are not counted");
         }
@@ -286,6 +286,14 @@ impl Reporter {
 /// To a tenth.
 fn milliseconds(took: Duration) -> f64 {
     (took.as_secs_f64() * 1e4).round() / 10.0
+}
+
+/// How long others kept the lock, whether it was had in the end or not.
+fn lock_wait(attempt: &Attempt) -> Duration {
+    match attempt.result {
+        Err(Failure::Restore(RestoreError::Locked { waited }, _)) => waited,
+        _ => attempt.lock_wait,
+    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]

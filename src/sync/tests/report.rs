@@ -34,10 +34,14 @@ impl Stage {
 
     /// The series whose names begin with `kubeproxy_sync_` and hold `part`, with their values.
     fn says(&self, part: &str) -> Vec<String> {
+        self.says_of("kubeproxy_sync_", part)
+    }
+
+    fn says_of(&self, prefix: &str, part: &str) -> Vec<String> {
         let families = self.metrics.registry.gather();
         let text = TextEncoder::new().encode_to_string(&families).unwrap();
         let lines = text.lines();
-        let found = lines.filter_map(|line| line.strip_prefix("kubeproxy_sync_"));
+        let found = lines.filter_map(|line| line.strip_prefix(prefix));
         found
             .filter(|line| line.contains(part))
             .map(str::to_owned)
@@ -218,4 +222,21 @@ fn a_family_that_is_served_wants_its_first_sync() {
     // A load balancer need not go elsewhere for that.
     let health = stage.voices[1].health.report(now());
     assert_eq!(health.families.v6, None);
+}
+
+#[test]
+fn a_lock_that_is_waited_for_in_vain_counts_like_one_that_is_had() {
+    let stage = Stage::new();
+    let tracker = Tracker::new(std::time::UNIX_EPOCH);
+    let had = Attempt {
+        lock_wait: Duration::from_millis(1500),
+        ..attempt(Scope::Partial, WRITTEN, Ok(()))
+    };
+    let in_vain = attempt(Scope::Partial, WRITTEN, restore_failed());
+    stage.voices[0].finished(&outcome(vec![in_vain, had]), &tracker, now());
+    let waited = stage.says_of("deltaproxy_", "lock_wait");
+    assert_eq!(
+        waited,
+        ["restore_lock_wait_seconds_total{ip_family=\"IPv4\"} 6.5"]
+    );
 }
