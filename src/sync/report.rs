@@ -163,7 +163,10 @@ impl Reporter {
         }
         match &attempt.result {
             Ok(()) => {
-                self.metrics.restored(size, attempt.stats.bytes);
+                // Without anything to write, nothing was given to the program.
+                if attempt.stats.bytes > 0 {
+                    self.metrics.restored(size, attempt.stats.bytes);
+                }
                 self.rules(attempt, outcome);
                 self.log_success(attempt, outcome);
             }

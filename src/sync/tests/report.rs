@@ -6,7 +6,7 @@ use prometheus::TextEncoder;
 
 use super::*;
 use crate::health::{Health, NodeState};
-use crate::host::RestoreError;
+use crate::host::{RestoreError, RunError};
 use crate::model::{Change, ServiceName, Slice, SliceName};
 use crate::render::{PayloadStats, RuleCounts, Tally};
 use crate::sync::outcome::{Attempt, Failure, Outcome};
@@ -239,4 +239,36 @@ fn a_lock_that_is_waited_for_in_vain_counts_like_one_that_is_had() {
         waited,
         ["restore_lock_wait_seconds_total{ip_family=\"IPv4\"} 6.5"]
     );
+}
+
+#[test]
+fn payloads_are_those_that_the_program_was_given() {
+    let stage = Stage::new();
+    let tracker = Tracker::new(std::time::UNIX_EPOCH);
+    let mut nothing = attempt(Scope::Partial, RuleCounts::default(), Ok(()));
+    nothing.stats = PayloadStats::default();
+    let something = attempt(Scope::Partial, WRITTEN, Ok(()));
+    for attempt in [nothing, something] {
+        stage.voices[0].finished(&outcome(vec![attempt]), &tracker, now());
+    }
+    assert_eq!(
+        stage.says_of("deltaproxy_restore_payload_bytes_", "count"),
+        ["count{scope=\"partial\"} 1"]
+    );
+    let lines = stage.says("proxy_rules_duration_seconds_count");
+    assert_eq!(lines.last().unwrap().rsplit(' ').next(), Some("2"));
+}
+
+/// kube-proxy counts whatever ends a partial sync.
+#[test]
+fn what_cannot_be_read_is_no_restore_that_failed() {
+    let stage = Stage::new();
+    let tracker = Tracker::new(std::time::UNIX_EPOCH);
+    let unreadable = Failure::Save(RunError::Spawn {
+        program: "iptables-save".to_owned(),
+        source: std::io::ErrorKind::NotFound.into(),
+    });
+    let failed = attempt(Scope::Adoption, RuleCounts::default(), Err(unreadable));
+    stage.voices[0].finished(&outcome(vec![failed]), &tracker, now());
+    assert_eq!(stage.says("_failures_total"), [""; 0]);
 }
