@@ -29,7 +29,7 @@ impl WatchMetrics {
             )?,
             undecodable: own.counters(
                 "undecodable_objects_total",
-                "Objects that could not be read and are left out of the rules",
+                "Objects that could not be read; what was last known of them stands",
                 &["kind"],
             )?,
         })

@@ -9,7 +9,11 @@
     reason = "failing loudly is a test's job"
 )]
 
+#[path = "../support/mod.rs"]
 mod support;
+
+mod beside;
+mod scene;
 
 use support::daemon::{Backend, Daemon, Program, backend_programs};
 use support::netns::Netns;
