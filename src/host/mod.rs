@@ -6,6 +6,7 @@ mod conntrack;
 mod conntrack_answer;
 mod conntrack_message;
 mod conntrack_settings;
+mod conntrack_walk;
 mod dry_run;
 mod excerpt;
 mod exec;

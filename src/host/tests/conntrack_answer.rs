@@ -2,64 +2,10 @@
 
 use super::*;
 use crate::host::conntrack_message::Deletions;
+use crate::host::tests::conntrack_bytes::{
+    POD, VIP, attribute, message, parts, status, tuple, whole,
+};
 use crate::net::IpFamily;
-
-/// A message as the kernel writes it.
-fn message(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(16 + body.len()).unwrap();
-    let mut bytes = length.to_ne_bytes().to_vec();
-    bytes.extend([kind.to_ne_bytes(), flags.to_ne_bytes()].concat());
-    bytes.resize(16, 0);
-    bytes.extend(body);
-    bytes.resize(bytes.len().next_multiple_of(4), 0);
-    bytes
-}
-
-fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
-    let length = u16::try_from(4 + value.len()).unwrap();
-    let mut bytes = [length.to_ne_bytes(), kind.to_ne_bytes()].concat();
-    bytes.extend(value);
-    bytes.resize(bytes.len().next_multiple_of(4), 0);
-    bytes
-}
-
-fn ip(first: u16, ip: IpAddr) -> Vec<u8> {
-    match ip {
-        IpAddr::V4(ip) => attribute(first, &ip.octets()),
-        IpAddr::V6(ip) => attribute(first + 2, &ip.octets()),
-    }
-}
-
-fn tuple(kind: u16, protocol: u8, source: &str, destination: &str) -> Vec<u8> {
-    let [source, destination] = [source, destination].map(|end| end.parse::<SocketAddr>().unwrap());
-    let ips = [ip(1, source.ip()), ip(2, destination.ip())].concat();
-    let proto = [
-        attribute(1, &[protocol]),
-        attribute(2, &source.port().to_be_bytes()),
-        attribute(3, &destination.port().to_be_bytes()),
-    ]
-    .concat();
-    let parts = [attribute(0x8001, &ips), attribute(0x8002, &proto)].concat();
-    attribute(0x8000 | kind, &parts)
-}
-
-const VIP: &str = "10.96.0.10:53";
-const POD: &str = "10.4.0.1:5353";
-const CLIENT: &str = "10.4.0.20:40000";
-
-fn parts(protocol: u8) -> [Vec<u8>; 4] {
-    [
-        tuple(1, protocol, CLIENT, VIP),
-        tuple(2, protocol, POD, CLIENT),
-        // Status, timeout: not looked at.
-        [attribute(3, &[0; 4]), attribute(7, &[0; 4])].concat(),
-        attribute(12, &[1, 2, 3, 4]),
-    ]
-}
-
-fn whole(parts: &[Vec<u8>]) -> Vec<u8> {
-    message(0x100, 2, &[&[2, 0, 0, 0], &parts.concat()[..]].concat())
-}
 
 fn flow(destination: &str, answerer: &str) -> Flow {
     Flow {
@@ -78,10 +24,6 @@ fn flow_in(datagram: &[u8]) -> Option<Flow> {
         Some(Some(Answer::Entry(entry))) => Some(entry.flow),
         _ => None,
     }
-}
-
-fn status(code: i32) -> Vec<u8> {
-    message(2, 0, &[code.to_ne_bytes().to_vec(), vec![0; 20]].concat())
 }
 
 #[test]

@@ -5,6 +5,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+pub(super) mod conntrack_bytes;
 mod kernel;
 mod nfacct;
 mod scripts;
