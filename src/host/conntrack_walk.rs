@@ -115,9 +115,14 @@ impl<K: Kernel> Walker<K> {
         is_stale: &mut dyn FnMut(&Flow) -> bool,
     ) -> (u64, Result<(), FlowError>) {
         let mut tally = Tally::default();
-        let result = filters
-            .iter()
-            .try_for_each(|filter| self.sweep_one(family, *filter, is_stale, &mut tally));
+        let mut result = Ok(());
+        for filter in filters {
+            result = self.sweep_one(family, *filter, is_stale, &mut tally);
+            // Where we choose, one look is through everything.
+            if result.is_err() || self.filtering == Filtering::Ours {
+                break;
+            }
+        }
         if result.is_err() {
             self.sockets = None;
         }

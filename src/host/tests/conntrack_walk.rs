@@ -267,3 +267,14 @@ fn every_filter_is_asked_for() {
     let expected = filters.map(|filter| dump(IpFamily::V4, Some(filter)));
     assert_eq!(walker.kernel.asked, expected);
 }
+
+#[test]
+fn a_kernel_that_refuses_filters_is_asked_once_for_all_of_them() {
+    let filters = [53, 54, 55].map(|port| Filter::ToPort(Port::new(port).unwrap()));
+    let mut walker = walker([refused(Errno::EINVAL), dump_of(&[stale()]), dump_of(&[])]);
+    for deleted in [1, 0] {
+        let swept = walker.sweep(IpFamily::V4, &filters, &mut |_| true);
+        assert_eq!(swept, (deleted, Ok(())));
+    }
+    assert_eq!(asked_for_parts(&walker), [true, false, false]);
+}
