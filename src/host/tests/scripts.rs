@@ -287,6 +287,31 @@ fn a_table_that_only_nft_can_show_is_not_taken_for_an_empty_one() {
     assert_eq!(listed("KUBE-POSTROUTING").unwrap(), None);
 }
 
+/// Only a program that has looked and says no may say so: all else would be taken for a flush.
+#[test]
+fn a_look_that_fails_finds_nothing_missing() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let list = |body: &str| {
+        script(path, "iptables-restore", &format!("cat >/dev/null; {body}"));
+        block_on(exec(path, LONG).list(Table::Nat, &["PREROUTING", "KUBE-SERVICES"]))
+    };
+    assert_eq!(list("echo '-N X'").unwrap().as_deref(), Some("-N X\n"));
+    // Both backends, but for nft 1.8.7 to 1.8.9, which call a missing chain incompatible.
+    let missing = "echo 'iptables: No chain/target/match by that name.' >&2; exit 1";
+    assert_eq!(list(missing).unwrap(), None);
+    let lock = "echo 'Another app is currently holding the xtables lock.' >&2; exit 4";
+    let held = list(lock).unwrap_err();
+    assert!(held.is_passing(), "{held}");
+    for failure in ["exit 2", "exit 3", "kill -9 $$"] {
+        assert!(list(failure).is_err(), "{failure}");
+    }
+    std::fs::remove_file(path.join("iptables-restore")).unwrap();
+    let gone = block_on(exec(path, LONG).list(Table::Nat, &["PREROUTING"]));
+    assert!(matches!(gone, Err(RunError::Spawn { .. })), "{gone:?}");
+}
+
 #[test]
 fn a_rule_is_asked_for_word_by_word() {
     let _turn = turn();
