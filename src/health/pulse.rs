@@ -2,15 +2,18 @@
 //!
 //! Apart because the pages have a thread of their own: they would go on saying that all is well while
 //! the other is stuck for good, and nobody would restart the process.
+//!
+//! Differs from upstream, where `/livez` depends on syncs alone: a process that is stuck while none
+//! is due stays alive for ever.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use http::StatusCode;
 use http::request::Parts;
 
 use super::HealthPages;
-use crate::telemetry::{Reply, reply};
+use super::server::Work;
+use crate::telemetry::Reply;
 
 /// Beats in the time that a thread may be silent: enough for a busy one to miss some.
 const BEATS: u32 = 4;
@@ -37,22 +40,16 @@ impl Pulse {
         }
     }
 
-    /// Answers for the thread: as `pages` would while it goes on, else that it does not.
+    /// Answers for the thread: while it goes on, as `pages` would; else that nothing is healthy, in
+    /// the same form.
     pub fn answer(&self, pages: &HealthPages, request: &Parts) -> Reply {
         let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = match request.uri.path() {
-            "/healthz" => |pages: &HealthPages| pages.metrics.healthz("503"),
-            "/livez" => |pages: &HealthPages| pages.metrics.livez("503"),
-            _ => return pages.answer(request),
-        };
         let silent = now().saturating_duration_since(last);
         if silent < self.patience {
             return pages.answer(request);
         }
-        count(pages);
         tracing::error!("nothing has been done for {silent:?}");
-        let body = r#"{"healthy":false}"#;
-        reply(StatusCode::SERVICE_UNAVAILABLE, "application/json", body)
+        pages.answer_while(Work::Stands, request)
     }
 }
 
@@ -66,29 +63,39 @@ fn now() -> Instant {
 
 #[cfg(test)]
 mod tests {
-    use http::Request;
+    use http::{Request, StatusCode};
+    use http_body_util::BodyExt;
+    use serde_json::Value;
 
     use super::*;
-    use crate::health::Health;
+    use crate::health::{Health, NodeState};
+    use crate::net::IpFamily;
     use crate::telemetry::Metrics;
+
+    fn pages() -> HealthPages {
+        let health = Health::new(Duration::from_secs(30));
+        health.update(|health| health.node(NodeState::Eligible));
+        health.update(|health| health.started(IpFamily::V4, now()));
+        let metrics = Metrics::new().unwrap().health;
+        HealthPages { health, metrics }
+    }
+
+    fn ask(pulse: &Pulse, path: &str) -> Reply {
+        let request = Request::get(path).body(()).unwrap();
+        pulse.answer(&pages(), &request.into_parts().0)
+    }
 
     #[tokio::test]
     async fn silence_is_not_health() {
-        let pages = HealthPages {
-            health: Health::new(Duration::from_secs(30)),
-            metrics: Metrics::new().unwrap().health,
-        };
-        let ask = |pulse: &Pulse, path| {
-            let request = Request::get(path).body(()).unwrap();
-            pulse.answer(&pages, &request.into_parts().0).status()
-        };
         let patience = Duration::from_millis(100);
+        let status = |pulse: &Pulse, path| ask(pulse, path).status();
         let pulse = Pulse::new(Duration::from_secs(3600));
-        assert_eq!(ask(&pulse, "/livez"), StatusCode::OK);
+        assert_eq!(status(&pulse, "/livez"), StatusCode::OK);
+        assert_eq!(status(&pulse, "/healthz"), StatusCode::OK);
         let stuck = Pulse::new(Duration::ZERO);
-        assert_eq!(ask(&stuck, "/livez"), StatusCode::SERVICE_UNAVAILABLE);
-        assert_eq!(ask(&stuck, "/healthz"), StatusCode::SERVICE_UNAVAILABLE);
-        assert_eq!(ask(&stuck, "/other"), StatusCode::NOT_FOUND);
+        assert_eq!(status(&stuck, "/livez"), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(status(&stuck, "/healthz"), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(status(&stuck, "/other"), StatusCode::NOT_FOUND);
 
         // Once it goes on, all is well again.
         let pulse = Pulse::new(patience);
@@ -96,5 +103,30 @@ mod tests {
         let beats = tokio::time::timeout(patience, pulse.beat::<()>()).await;
         assert!(beats.is_err());
         assert!(*pulse.last.lock().unwrap() > born + patience / 3);
+    }
+
+    /// Who reads when a family was updated last finds it in every answer.
+    #[tokio::test]
+    async fn silence_says_as_much_as_health() {
+        let [going, stuck] = [Duration::from_secs(3600), Duration::ZERO].map(Pulse::new);
+        for path in ["/livez", "/healthz"] {
+            let mut said = Vec::new();
+            for pulse in [&going, &stuck] {
+                let body = ask(pulse, path).into_body().collect().await.unwrap();
+                let body: Value = serde_json::from_slice(&body.to_bytes()).unwrap();
+                said.push(body);
+            }
+            let keys = |body: &Value| {
+                body.as_object()
+                    .unwrap()
+                    .keys()
+                    .cloned()
+                    .collect::<Vec<_>>()
+            };
+            assert_eq!(keys(&said[0]), keys(&said[1]), "{path}");
+            assert!(keys(&said[0]).contains(&"lastUpdated".to_owned()));
+            assert_eq!(said[0]["healthy"], true, "{path}");
+            assert_eq!(said[1]["healthy"], false, "{path}");
+        }
     }
 }

@@ -53,6 +53,15 @@ enum Question {
     Livez,
 }
 
+/// Whether the thread that everything depends on goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Work {
+    /// It does.
+    GoesOn,
+    /// It does not: nothing is healthy, whatever was reported last.
+    Stands,
+}
+
 /// The pages of the health port.
 #[derive(Debug, Clone)]
 pub struct HealthPages {
@@ -63,21 +72,27 @@ pub struct HealthPages {
 }
 
 impl HealthPages {
-    /// The answer to a request; paths are exact, every method is answered alike.
+    /// The answer to a request, if all goes on; paths are exact, every method is answered alike.
     ///
     /// Differs from upstream: a path is what is written. Go's would redirect `//healthz` and decode
     /// `/%68ealthz`, which no probe is known to ask for.
+    pub fn answer(&self, request: &Parts) -> Reply {
+        self.answer_while(Work::GoesOn, request)
+    }
+
+    /// The same, if it is known whether all goes on.
     #[expect(
         clippy::disallowed_methods,
         reason = "this is where a request meets the clock"
     )]
-    pub fn answer(&self, request: &Parts) -> Reply {
+    pub(super) fn answer_while(&self, work: Work, request: &Parts) -> Reply {
         let question = match request.uri.path() {
             "/healthz" => Question::Healthz,
             "/livez" => Question::Livez,
             _ => return not_found(),
         };
-        let report = self.health.report(Instant::now());
+        let mut report = self.health.report(Instant::now());
+        report.healthy &= work == Work::GoesOn;
         let healthy = report.healthy && (question == Question::Livez || report.node_eligible);
         let status = if healthy {
             StatusCode::OK
