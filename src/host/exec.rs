@@ -19,7 +19,10 @@ use super::{Ending, Iptables, NoCounter, Programs, RestoreError, Restored, RunEr
 pub struct Options {
     /// After this long a restore, or the reading of a whole table, is killed. Five minutes: a full
     /// restore of 50,000 services takes about half of that on legacy, and a stuck one should not
-    /// outlive the health timeout by much.
+    /// outlive the health timeout by much. All else is killed after a minute.
+    ///
+    /// Differs from upstream: there only the search for a single rule has an end, and any other
+    /// program that hangs keeps its family from being synced until somebody kills it.
     pub restore_deadline: Duration,
 }
 

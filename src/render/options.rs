@@ -152,7 +152,9 @@ pub enum ExternalIps {
     Ignored,
 }
 
-/// What becomes of packets that conntrack cannot place.
+/// What becomes of packets that conntrack cannot place. Found out once, when a process starts.
+///
+/// Upstream: pkg/proxy/iptables/proxier.go, `NewProxier` (v1.36), which does the same
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InvalidPackets {
     /// Dropped: forwarded unNATed they would make the peer reset a good connection.

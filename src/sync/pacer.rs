@@ -4,6 +4,10 @@
 //! happened and when, and its tests do not sleep.
 //!
 //! Upstream: pkg/proxy/runner/bounded_frequency_runner.go (v1.36)
+//!
+//! Differs from upstream, where each retry comes a whole sync period after the failure: the first
+//! comes after a second, and each further one after twice as long, up to that period. Most failures
+//! pass at once, and meanwhile clients are sent to endpoints that are gone.
 
 use std::time::{Duration, Instant};
 

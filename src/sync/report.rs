@@ -58,6 +58,8 @@ impl Reporter {
             // Removals are told to both families: the other one never had the slice.
             Change::Slice(name, None, _) if !tracker.has_slice(name) => {}
             Change::Slice(..) => self.metrics.endpoint_change(),
+            // Differs from upstream, where the last Node object counts for ever: no load balancer
+            // should send anything to a machine that the cluster has forgotten.
             Change::Node(node) => {
                 let state = match node {
                     None => self.without_node,

@@ -87,6 +87,8 @@ impl Surroundings {
         !matches!(self.node_ports, NodePortSource::All)
     }
 
+    /// Differs from upstream, where the process ends when the Node's networks are others than at its
+    /// start: they are taken over with the next sync, and until there are any, nothing is local.
     fn local_traffic(&self, node: Option<&Node>) -> LocalDetector {
         let family = self.fixed.family;
         let first = |cidrs: &[IpNet]| {
