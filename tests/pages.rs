@@ -273,6 +273,74 @@ fn pages_are_served_while_no_cluster_can_be_reached() {
     });
 }
 
+/// A Service whose traffic is this node's, as load balancers ask on the port.
+const BALANCED: &str = "\
+apiVersion: v1
+kind: Service
+metadata: {name: balanced}
+spec: {type: LoadBalancer, externalTrafficPolicy: Local, healthCheckNodePort: 32100, ports: [{port: 80}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: balanced-1, labels: {kubernetes.io/service-name: balanced}}
+addressType: IPv4
+ports: [{port: 8080}]
+endpoints: [{addresses: [10.4.0.11], nodeName: node-a}]
+";
+
+/// The thread of syncs is kept from going on behind its second one: it logs what nobody reads.
+#[test]
+fn health_checks_are_answered_while_everything_else_waits() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let netns = Netns::new("pages");
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("balanced.yaml"), BALANCED).unwrap();
+    let mut command = netns.command("sh");
+    command.args(["-c", r#""$0" "$@" 2>&1 | sleep infinity"#]);
+    command.arg(env!("CARGO_BIN_EXE_deltaproxy"));
+    command.args(["run", "-v=4", "--hostname-override=node-a"]);
+    command.args(["--conntrack-max-per-core=0", "--manifests"]);
+    command.arg(folder.path());
+    let log = tempfile::tempdir().unwrap();
+    let process = Process::start("the daemon", &mut command, &log.path().join("log"));
+    let scene = Scene {
+        process,
+        netns,
+        folder,
+    };
+    let port = SocketAddr::from(([127, 0, 0, 1], 32100));
+    let check = || scene.say(port, &request("GET", "/", ""));
+    eventually(PATIENCE, || {
+        scene.connect(port).map_err(|error| error.to_string())?;
+        let answer = check();
+        ensure(answer.starts_with("HTTP/1.1 200 OK\r\n"), || answer)
+    });
+    let services: Vec<_> = (0..2000)
+        .map(|number| service(&format!("s{number}")))
+        .collect();
+    fs::write(scene.folder.path().join("all.yaml"), services.join("---\n")).unwrap();
+    let time_of = |metrics: &str, what: &str| -> f64 {
+        let name = format!("kubeproxy_sync_proxy_rules_last_{what}{{ip_family=\"IPv4\"}} ");
+        let mut lines = metrics.lines().filter_map(|line| line.strip_prefix(&name));
+        lines.next().map_or(0.0, |time| time.parse().unwrap())
+    };
+    // A sync was asked for, and has not ended: it never will.
+    let mut asks_since = 0;
+    eventually(PATIENCE, || {
+        let answer = check();
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+        let metrics = scene.get("/metrics");
+        let is_held =
+            time_of(&metrics, "queued_timestamp_seconds") > time_of(&metrics, "timestamp_seconds");
+        asks_since = if is_held { asks_since + 1 } else { 0 };
+        ensure(asks_since == 50, || {
+            format!("{asks_since} asks, then {metrics}")
+        })
+    });
+}
+
 #[test]
 fn without_profiling_nothing_can_be_changed() {
     if !machine_has(Need::Kernel) {

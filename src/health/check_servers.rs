@@ -79,7 +79,7 @@ impl CheckServers {
     }
 
     /// Follows the syncs until there are no more to come; then every server is closed.
-    pub async fn run(mut self, mut changes: UnboundedReceiver<CheckChanges>) {
+    pub(super) async fn follow(mut self, mut changes: UnboundedReceiver<CheckChanges>) {
         loop {
             let retry = self.failing.values().map(|retry| retry.due).min();
             tokio::select! {

@@ -6,6 +6,7 @@
 mod check;
 mod check_page;
 mod check_servers;
+mod check_thread;
 mod pulse;
 mod retry;
 mod server;

@@ -154,7 +154,7 @@ async fn a_taken_port_is_tried_without_a_sync() {
     servers.take(&sync(&[ONE], &[("a", Some((port, 1)))])).await;
     let (_changes, receiver) = tokio::sync::mpsc::unbounded_channel();
     tokio::time::pause();
-    let run = tokio::spawn(servers.run(receiver));
+    let run = tokio::spawn(servers.follow(receiver));
     tokio::time::sleep(Duration::from_secs(10)).await;
     drop(blocker);
     tokio::time::sleep(Duration::from_secs(9)).await;
