@@ -16,7 +16,7 @@ use super::naming;
 use super::object::{EndpointObject, EndpointSliceObject, Hints, Metadata, SlicePortObject};
 use super::service_port;
 use crate::model::{Endpoint, Kind, NodeHint, ServiceName, Slice, SliceName, SlicePort};
-use crate::net::{IpFamily, parse_ip};
+use crate::net::{IpFamily, is_special, parse_ip};
 
 /// What an EndpointSlice amounts to.
 #[derive(Debug, Clone, PartialEq)]
@@ -156,7 +156,8 @@ impl Reader<'_, '_> {
     }
 
     /// Differs from upstream: an address that does not parse or is of the other family is skipped;
-    /// upstream would write it into a rule, and the whole restore would fail.
+    /// upstream would write it into a rule, and the whole restore would fail. So is one that the API
+    /// would not accept: traffic to it would end on this very node.
     fn endpoint(&mut self, index: usize, object: &EndpointObject) -> Option<Endpoint> {
         let Some(text) = object.addresses.first() else {
             let field = format!("endpoints[{index}].addresses");
@@ -175,6 +176,13 @@ impl Reader<'_, '_> {
             );
             return None;
         };
+        if is_special(ip) {
+            self.findings.note(
+                format!("endpoints[{index}].addresses[0]"),
+                format!("`{ip}` is of no use to others; the endpoint is skipped"),
+            );
+            return None;
+        }
         let conditions = &object.conditions;
         Some(Endpoint {
             ip,

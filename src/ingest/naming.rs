@@ -9,16 +9,21 @@ use super::diagnostic::{Findings, quoted};
 
 /// Whether `text` can be the name of a namespace, a Service or a port; says so if not.
 ///
-/// More lenient than the API (capitals, underscores, dots) where that does no harm.
+/// More lenient than the API (capitals, underscores, dots) where that does no harm. Not at the
+/// beginning: a comment that is a single word would look like an option.
 pub(super) fn is_sound(text: &str, field: &str, findings: &mut Findings<'_>) -> bool {
     let problem = match text {
         "" => "is missing".to_owned(),
         text if text.len() > LONGEST => format!("{} is too long for a name", quoted(text)),
-        text if !text.bytes().all(is_name_byte) => format!("{} is no name", quoted(text)),
+        text if !is_name(text) => format!("{} is no name", quoted(text)),
         _ => return true,
     };
     findings.note(field, format!("{problem}; the object is skipped"));
     false
+}
+
+fn is_name(text: &str) -> bool {
+    text.starts_with(|first: char| first.is_ascii_alphanumeric()) && text.bytes().all(is_name_byte)
 }
 
 const fn is_name_byte(byte: u8) -> bool {

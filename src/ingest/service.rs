@@ -17,7 +17,7 @@ use super::naming;
 use super::object::{ServiceObject, ServiceSpec};
 use super::service_port;
 use crate::model::{Kind, Service, ServiceName, ServicePort, TrafficPolicy};
-use crate::net::{IpFamily, IpNet, PerFamily, Port, parse_cidr, parse_ip};
+use crate::net::{IpFamily, IpNet, PerFamily, Port, is_special, parse_cidr, parse_ip};
 
 /// What `object` means to each family; `None` where it has no rules.
 pub fn service(
@@ -94,10 +94,20 @@ impl Written {
     fn read(object: &ServiceObject, interner: &mut Interner, findings: &mut Findings<'_>) -> Self {
         let spec = &object.spec;
         let external_policy = external_policy(spec);
+        let external_ips = external_ips(spec, findings);
+        let source_ranges = source_ranges(spec, findings);
+        let mut load_balancer_ips = load_balancer_ips(object, findings);
+        if spec
+            .load_balancer_source_ranges
+            .iter()
+            .any(|range| is_unreadable(range))
+        {
+            drop_unguarded(&mut load_balancer_ips, &source_ranges, findings);
+        }
         Self {
-            external_ips: external_ips(spec, findings),
-            load_balancer_ips: load_balancer_ips(object, findings),
-            source_ranges: source_ranges(spec, findings),
+            external_ips,
+            load_balancer_ips,
+            source_ranges,
             internal_policy: policy(spec.internal_traffic_policy.as_deref().unwrap_or_default()),
             external_policy,
             affinity: affinity(spec, findings),
@@ -143,10 +153,16 @@ fn ranges_of(family: IpFamily, ranges: &[IpNet]) -> Box<[IpNet]> {
     ranges.into()
 }
 
+/// Differs from upstream: an address that the API would not accept, such as one of this node's
+/// loopback, is skipped.
 fn external_ips(spec: &ServiceSpec, findings: &mut Findings<'_>) -> Vec<IpAddr> {
     let mut ips = Vec::with_capacity(spec.external_ips.len());
     for (index, text) in spec.external_ips.iter().enumerate() {
         match parse_ip(text) {
+            Some(ip) if is_special(ip) => findings.note(
+                format!("spec.externalIPs[{index}]"),
+                format!("{} is of no use to others; it is skipped", quoted(text)),
+            ),
             Some(ip) => ips.push(ip),
             None if text.trim().is_empty() => {}
             None => findings.note(
@@ -191,6 +207,27 @@ fn source_ranges(spec: &ServiceSpec, findings: &mut Findings<'_>) -> Vec<IpNet> 
         }
     }
     ranges
+}
+
+fn is_unreadable(range: &str) -> bool {
+    !range.trim().is_empty() && parse_cidr(range.trim()).is_none()
+}
+
+/// Addresses of a family whose only source ranges may be those that cannot be read.
+///
+/// Differs from upstream: a restriction that is not understood does not admit everybody.
+fn drop_unguarded(ips: &mut Vec<IpAddr>, ranges: &[IpNet], findings: &mut Findings<'_>) {
+    let is_guarded = |ip: &IpAddr| {
+        let mut families = ranges.iter().map(|range| IpFamily::of_cidr(*range));
+        families.any(|family| family == IpFamily::of(*ip))
+    };
+    let before = ips.len();
+    ips.retain(is_guarded);
+    if ips.len() < before {
+        let problem =
+            "what can be read restricts not all load balancer addresses; the others are skipped";
+        findings.note("spec.loadBalancerSourceRanges", problem);
+    }
 }
 
 fn policy(text: &str) -> TrafficPolicy {

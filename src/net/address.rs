@@ -47,6 +47,27 @@ pub fn parse_cidr(text: &str) -> Option<IpNet> {
     .map(|net| net.trunc())
 }
 
+/// Whether an address means something else on every machine, or no machine at all: unspecified,
+/// loopback, link-local, or multicast within a link. The API accepts none of them where an object
+/// says to send other people's traffic, since that would lead to whoever listens on the node itself.
+///
+/// Upstream: pkg/apis/core/validation/validation.go, `ValidateNonSpecialIP` (v1.36)
+pub fn is_special(ip: IpAddr) -> bool {
+    match ip.to_canonical() {
+        IpAddr::V4(ip) => {
+            let is_link_local_multicast = ip.octets().starts_with(&[224, 0, 0]);
+            ip.is_unspecified() || ip.is_loopback() || ip.is_link_local() || is_link_local_multicast
+        }
+        IpAddr::V6(ip) => {
+            let is_link_local_multicast = ip.segments()[0] & 0xff0f == 0xff02;
+            ip.is_unspecified()
+                || ip.is_loopback()
+                || ip.is_unicast_link_local()
+                || is_link_local_multicast
+        }
+    }
+}
+
 fn parse_ipv4(text: &str) -> Option<Ipv4Addr> {
     let mut octets = [0_u8; 4];
     let mut parts = text.split('.');
@@ -98,6 +119,39 @@ mod tests {
             "fd00::g",
         ] {
             ip(bad, "none");
+        }
+    }
+
+    #[test]
+    fn special_addresses() {
+        for special in [
+            "0.0.0.0",
+            "127.0.0.1",
+            "127.255.0.9",
+            "169.254.169.254",
+            "224.0.0.251",
+            "::",
+            "::1",
+            "fe80::1",
+            "febf::1",
+            "ff02::1",
+            "ff12::1",
+            "::ffff:127.0.0.1",
+        ] {
+            assert!(is_special(special.parse().unwrap()), "{special}");
+        }
+        for other in [
+            "10.0.0.1",
+            "128.0.0.1",
+            "169.253.0.1",
+            "224.0.1.1",
+            "255.255.255.255",
+            "::2",
+            "fd00::1",
+            "fec0::1",
+            "ff05::1",
+        ] {
+            assert!(!is_special(other.parse().unwrap()), "{other}");
         }
     }
 

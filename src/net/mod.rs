@@ -7,7 +7,7 @@ mod family;
 mod port;
 mod protocol;
 
-pub use address::{parse_cidr, parse_ip};
+pub use address::{is_special, parse_cidr, parse_ip};
 pub use family::{IpFamily, PerFamily};
 pub use ipnet::IpNet;
 pub use port::Port;

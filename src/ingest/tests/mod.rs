@@ -9,6 +9,7 @@
 
 mod encodings;
 mod endpoint_slice;
+mod entitled;
 mod node;
 mod service;
 

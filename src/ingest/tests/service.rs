@@ -399,6 +399,8 @@ fn names_that_could_break_a_rule_cost_the_object() {
         ("ca/rt", "ca/rt"),
         ("c\u{0}", r"c\0"),
         ("wägen", "wägen"),
+        ("-t", "-t"),
+        (".", "."),
     ] {
         let problem = format!("{field}: `{shown}` is no name; the object is skipped");
         check_name("shop", bad, "", &[&problem]);
