@@ -33,7 +33,13 @@ pub(super) struct Findings<'a> {
     kind: Kind,
     metadata: &'a Metadata,
     list: Vec<Diagnostic>,
+    /// How many were found after the list was full.
+    more: usize,
 }
+
+/// An object of ten thousand bad ports is as bad as one of twenty, and whoever may write it may do
+/// so again and again: a line of the log for each would bury what others have to say.
+const MOST: usize = 20;
 
 impl<'a> Findings<'a> {
     pub(super) fn new(kind: Kind, metadata: &'a Metadata) -> Self {
@@ -41,20 +47,33 @@ impl<'a> Findings<'a> {
             kind,
             metadata,
             list: Vec::new(),
+            more: 0,
         }
     }
 
     pub(super) fn note(&mut self, field: impl Into<String>, problem: impl Into<String>) {
+        if self.list.len() < MOST {
+            self.push(field.into(), problem.into());
+        } else {
+            self.more += 1;
+        }
+    }
+
+    pub(super) fn into_list(mut self) -> Vec<Diagnostic> {
+        if self.more > 0 {
+            let problem = format!("{} more problems are not told", self.more);
+            self.push("...".to_owned(), problem);
+        }
+        self.list
+    }
+
+    fn push(&mut self, field: String, problem: String) {
         self.list.push(Diagnostic {
             kind: self.kind,
             object: self.object(),
-            field: field.into(),
-            problem: problem.into(),
+            field,
+            problem,
         });
-    }
-
-    pub(super) fn into_list(self) -> Vec<Diagnostic> {
-        self.list
     }
 
     fn object(&self) -> String {
@@ -117,6 +136,22 @@ mod tests {
             "",
             "a\nb\"",
             r#"Service `a\nb\"`: spec.ports[1].port: 70000 is no port; the port is skipped"#,
+        );
+    }
+
+    #[test]
+    fn many_problems_are_counted() {
+        let metadata = Metadata::default();
+        let mut findings = Findings::new(Kind::Service, &metadata);
+        for number in 0..MOST + 3 {
+            findings.note(format!("spec.ports[{number}].port"), "is missing");
+        }
+        let list = findings.into_list();
+        assert_eq!(list.len(), MOST + 1);
+        assert_eq!(list[MOST - 1].field, "spec.ports[19].port");
+        assert_eq!(
+            list[MOST].to_string(),
+            "Service ``: ...: 3 more problems are not told"
         );
     }
 

@@ -104,6 +104,7 @@ impl Written {
         {
             drop_unguarded(&mut load_balancer_ips, &source_ranges, findings);
         }
+        let entrances = 1 + external_ips.len() + load_balancer_ips.len() + source_ranges.len();
         Self {
             external_ips,
             load_balancer_ips,
@@ -112,7 +113,7 @@ impl Written {
             external_policy,
             affinity: affinity(spec, findings),
             health_check_node_port: health_check_node_port(spec, external_policy, findings),
-            ports: service_port::ports(&spec.ports, interner, findings),
+            ports: service_port::ports(&spec.ports, entrances, interner, findings),
         }
     }
 

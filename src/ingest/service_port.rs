@@ -16,13 +16,26 @@ use crate::net::{Port, Protocol};
 ///
 /// Differs from upstream: a port without a valid number or protocol is skipped; upstream would
 /// write a rule that makes the whole restore fail.
+///
+/// Each port is a few rules for each of the object's `entrances`: addresses, and ranges of clients.
+/// Ports beyond [`MOST_RULES`] are skipped.
 pub(super) fn ports(
     objects: &[ServicePortObject],
+    entrances: usize,
     interner: &mut Interner,
     findings: &mut Findings<'_>,
 ) -> Box<[ServicePort]> {
+    let most = MOST_RULES / entrances.max(1);
+    if objects.len() > most {
+        let problem = format!(
+            "{} ports, each with {entrances} addresses and source ranges, are more than {MOST_RULES} \
+             rules; those after the first {most} are skipped",
+            objects.len()
+        );
+        findings.note("spec.ports", problem);
+    }
     let mut ports: BTreeMap<(Arc<str>, Protocol), ServicePort> = BTreeMap::new();
-    for (index, object) in objects.iter().enumerate() {
+    for (index, object) in objects.iter().enumerate().take(most) {
         let Some(port) = port(index, object, interner, findings) else {
             continue;
         };
@@ -36,6 +49,14 @@ pub(super) fn ports(
     }
     ports.into_values().collect()
 }
+
+/// In rules, give or take a factor of three, that one Service may have apart from its endpoints. The
+/// API stores 20,000 ports and 20,000 external IPs in one object, which would be 400 million rules:
+/// more than any node has memory for, and nobody's rules would change any more. With one address a
+/// Service has all the ports that there are.
+///
+/// Differs from upstream, which writes them all, or tries to.
+const MOST_RULES: usize = 100_000;
 
 fn port(
     index: usize,

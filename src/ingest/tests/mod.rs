@@ -7,6 +7,7 @@
     reason = "a table of `json!` values reads better without a `&` before each"
 )]
 
+mod bounds;
 mod encodings;
 mod endpoint_slice;
 mod entitled;
