@@ -1,0 +1,25 @@
+//! What a stranger could do with what the program reads: objects of tenants, bytes of whoever
+//! answers, files of whoever wrote them.
+//!
+//! `PROPTEST_CASES=1000000` tries more of it, other cases each time.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "what the tests share may fail, too, and runs programs"
+)]
+
+#[path = "../support/cluster.rs"]
+mod cluster;
+#[path = "../support/hostile.rs"]
+mod hostile;
+#[path = "../support/mod.rs"]
+mod support;
+
+mod entitled;
+mod kernel;
+mod objects;
+mod pieces;
+mod play;

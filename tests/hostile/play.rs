@@ -1,0 +1,143 @@
+//! Objects on their whole way to a payload: read, ingested, tracked, rendered.
+//!
+//! Apart from what is [asked](super::entitled) of the payload, because the kernel is asked as well.
+
+use deltaproxy::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
+use deltaproxy::model::Change;
+use deltaproxy::net::{IpFamily, PerFamily};
+use deltaproxy::render::{Full, Ledger, Live, Options, PartialRestore, Setting, partial};
+use deltaproxy::rules::Payload;
+use deltaproxy::tracker::Tracker;
+use deltaproxy::watch::{Observed, Outlet};
+use serde_json::{Value, json};
+
+use super::objects::{Cluster, NODE, Twins};
+use crate::cluster::{Dice, any_surroundings, tracker};
+
+/// Which of two twins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Twin {
+    Written,
+    Meant,
+}
+
+impl Twin {
+    fn of(self, twins: &Twins) -> Option<Value> {
+        match self {
+            Self::Written => Some(twins.written.clone()),
+            Self::Meant => twins.meant.clone(),
+        }
+    }
+}
+
+/// Whose rules nobody else may touch.
+pub(crate) const SAFE: &str = "safe/web";
+
+/// The Services and slices of a cluster, beside one that is in order.
+pub(crate) struct Play {
+    pub(crate) family: IpFamily,
+    pub(crate) options: Options,
+    tracker: Tracker,
+}
+
+impl Play {
+    /// Only the Node and the Service that is in order.
+    pub(crate) fn alone(cluster: &Cluster, twin: Twin, family: IpFamily) -> Self {
+        let mut changes = Outlet::new(PerFamily::<Vec<Change>>::default(), NODE.into());
+        changes.node(Observed::Set(read::<NodeObject>(
+            &twin.of(&cluster.node).unwrap(),
+        )));
+        let (service, slice) = in_order(family);
+        changes.service(Observed::Set(read::<ServiceObject>(&service)));
+        changes.endpoint_slice(Observed::Set(read::<EndpointSliceObject>(&slice)));
+        let mut tracker = tracker(Vec::new());
+        for change in changes.into_sink().get(family).clone() {
+            tracker.apply(change);
+        }
+        let surroundings = any_surroundings(&mut Dice::new(cluster.setting), family);
+        let options = surroundings.options(tracker.node(), &[]);
+        Self {
+            family,
+            options,
+            tracker,
+        }
+    }
+
+    /// Everything that the cluster's strangers wrote is heard of.
+    pub(crate) fn hears(&mut self, cluster: &Cluster, twin: Twin) {
+        let mut changes = Outlet::new(PerFamily::<Vec<Change>>::default(), NODE.into());
+        for group in &cluster.groups {
+            if let Some(service) = twin.of(&group.service) {
+                changes.service(Observed::Set(read::<ServiceObject>(&service)));
+            }
+            for slice in group.slices.iter().filter_map(|slice| twin.of(slice)) {
+                changes.endpoint_slice(Observed::Set(read::<EndpointSliceObject>(&slice)));
+            }
+        }
+        for change in changes.into_sink().get(self.family).clone() {
+            self.tracker.apply(change);
+        }
+    }
+
+    /// The full payload, and what the kernel then has.
+    pub(crate) fn full(&self) -> (String, Ledger) {
+        let live = Live::default();
+        let mut full = Full::new(&self.tracker, self.setting(), &live);
+        let mut bytes = Vec::new();
+        while full.write_next(&mut bytes) {}
+        (String::from_utf8(bytes).unwrap(), full.finish().0)
+    }
+
+    /// The partial payload for a kernel that has what the ledger says.
+    pub(crate) fn partial(&self, ledger: &mut Ledger) -> String {
+        let dirty = self.tracker.dirty();
+        let names: Vec<_> = dirty.cloned().collect();
+        let shape = PartialRestore::ChangedChains;
+        let payload = partial(ledger, &self.tracker, names.iter(), self.setting(), shape);
+        String::from_utf8(payload.text).unwrap()
+    }
+
+    /// All that is known is in the kernel.
+    pub(crate) fn settle(&mut self) {
+        self.tracker.settle();
+    }
+
+    fn setting(&self) -> Setting<'_> {
+        let node = self.tracker.node();
+        Setting {
+            options: &self.options,
+            zone: node.and_then(|node| node.zone.as_deref()),
+        }
+    }
+}
+
+/// As text, the way an API server sends it.
+fn read<T: serde::de::DeserializeOwned>(object: &Value) -> T {
+    serde_json::from_str(&object.to_string()).unwrap()
+}
+
+fn in_order(family: IpFamily) -> (Value, Value) {
+    let (ip, endpoints) = match family {
+        IpFamily::V4 => ("172.30.0.1", ["172.16.0.1", "172.16.0.2"]),
+        IpFamily::V6 => ("fd01::1", ["fd02::1", "fd02::2"]),
+    };
+    let service = json!({
+        "metadata": {"namespace": "safe", "name": "web"},
+        "spec": {
+            "clusterIP": ip,
+            "externalTrafficPolicy": "Local",
+            "type": "NodePort",
+            "ports": [{"port": 80, "nodePort": 30080}, {"name": "x", "protocol": "UDP", "port": 80}],
+        },
+    });
+    let endpoints = endpoints.map(|ip| json!({"addresses": [ip], "nodeName": NODE}));
+    let slice = json!({
+        "metadata": {
+            "namespace": "safe", "name": "web-1", "labels": {"kubernetes.io/service-name": "web"},
+        },
+        "addressType": family.as_str(),
+        "ports": [{"name": "", "port": 8080}],
+        "endpoints": endpoints,
+    });
+    (service, slice)
+}
