@@ -172,15 +172,29 @@ async fn feed(stdin: Option<ChildStdin>, payload: Option<&mut dyn Payload>, fed:
     }
 }
 
-/// A read error cuts the answer off, which then does not parse.
+/// How much of an answer is kept, in bytes: 50,000 Services in one chain are a tenth of it.
+const MOST_KEPT: u64 = 128 * 1024 * 1024;
+
+/// The longest line of an answer, in bytes. A rule has some hundred.
+const LONGEST_LINE: u64 = 1024 * 1024;
+
+/// A read error cuts the answer off, which then does not parse. So does a program that does not come
+/// to an end: nobody listens any more, and it is ended by that.
 async fn take(from: Option<impl AsyncRead + Unpin>, printed: Printed<'_>, all: &mut Vec<u8>) {
-    let Some(mut from) = from else { return };
+    let Some(from) = from else { return };
     match printed {
         Printed::Dropped => {}
-        Printed::Kept => drop(from.read_to_end(all).await),
+        Printed::Kept => drop(from.take(MOST_KEPT).read_to_end(all).await),
         Printed::Lines(each) => {
             let (mut from, mut line) = (BufReader::with_capacity(CHUNK, from), Vec::new());
-            while let Ok(1..) = from.read_until(b'\n', &mut line).await {
+            while let Ok(1..) = (&mut from)
+                .take(LONGEST_LINE)
+                .read_until(b'\n', &mut line)
+                .await
+            {
+                if line.len() as u64 == LONGEST_LINE {
+                    return;
+                }
                 each(String::from_utf8_lossy(&line).trim_end_matches('\n'));
                 line.clear();
             }

@@ -189,6 +189,21 @@ fn megabytes_of_talk_do_not_block() {
 }
 
 #[test]
+fn a_program_that_prints_for_ever_is_given_up() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().unwrap();
+    script(folder.path(), "iptables-save", "cat /dev/zero");
+    script(folder.path(), "iptables-restore", "yes");
+    let exec = exec(folder.path(), LONG);
+    let mut lines = 0;
+    let saved = block_on(exec.save(Table::Nat, &mut |_| lines += 1));
+    assert!(matches!(saved, Err(RunError::Failed { .. })), "{saved:?}");
+    assert_eq!(lines, 0);
+    let listed = block_on(exec.list(Table::Nat, &["KUBE-SERVICES"]));
+    assert!(matches!(listed, Err(RunError::Failed { .. })), "{listed:?}");
+}
+
+#[test]
 fn a_missing_program_comes_with_a_hint() {
     let _turn = turn();
     let folder = tempfile::tempdir().unwrap();
