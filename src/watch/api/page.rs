@@ -11,7 +11,7 @@ use super::answer::{Answer, PATIENCE};
 use super::client::ApiServer;
 use super::encoding::{Asked, Encoding};
 use super::envelope;
-use super::error::ApiError;
+use super::error::{ApiError, malformed};
 use super::kind::{Kind, Selector};
 use super::raw::Raw;
 use super::request;
@@ -19,6 +19,11 @@ use super::request;
 /// Objects in a page. A page is in memory as it came: at 2 KiB an object, half a megabyte. Larger
 /// ones cost memory, smaller ones requests to a server that all nodes ask at the same time.
 const PAGE_SIZE: u32 = 250;
+
+/// In bytes, of a page, or of a list that came at once: 250 objects of the largest that stores take,
+/// or those of a cluster of 5,000 nodes. Without it a server that goes on for ever would take all
+/// memory, and with it the process.
+const LONGEST_LIST: usize = 512 * 1024 * 1024;
 
 /// How much to ask for at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +63,7 @@ impl<'a, K: Kind> Pages<'a, K> {
         let mut answer = Answer::to(self.server, Asked::List, &uri).await?;
         let mut body = Vec::new();
         while let Some(piece) = answer.piece(PATIENCE).await? {
-            body.extend_from_slice(&piece);
+            append(&mut body, &piece, LONGEST_LIST)?;
         }
         Ok(Page {
             body: body.into(),
@@ -82,6 +87,15 @@ impl<'a, K: Kind> Pages<'a, K> {
             ),
         }
     }
+}
+
+/// Adds a piece, as long as there is to be no more than `most` in all.
+fn append(body: &mut Vec<u8>, piece: &[u8], most: usize) -> Result<(), ApiError> {
+    if body.len() + piece.len() > most {
+        return Err(malformed("a list has no end"));
+    }
+    body.extend_from_slice(piece);
+    Ok(())
 }
 
 /// One page, unread.
@@ -148,4 +162,20 @@ struct ListMetadata {
     #[prost(string, optional, tag = 3)]
     #[serde(rename = "continue")]
     resume: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_without_end_is_an_error() {
+        let mut body = Vec::new();
+        for _ in 0..10 {
+            append(&mut body, b"0123456789", 100).unwrap();
+        }
+        let error = append(&mut body, b"0", 100).unwrap_err();
+        assert_eq!(error.in_full(), "the connection failed: a list has no end");
+        assert_eq!(body.len(), 100);
+    }
 }
