@@ -13,7 +13,6 @@
 //! again is no change. What upstream would not start with ends it all the same. Where watching fails,
 //! which ends upstream, the file is looked at every minute.
 
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +24,7 @@ use tracing::{error, warn};
 
 use crate::config::ConfigFile;
 use crate::events::{Event as Told, Recorder};
+use crate::watch::bounded;
 
 /// How long nothing must happen before the file is read. Shorter reads halves of files, and a
 /// restart too many; longer delays the restart.
@@ -41,13 +41,14 @@ pub(super) struct Changed(String);
 /// Whether a process could start with a file; if not, why.
 pub type Judge<'a> = dyn Fn(&ConfigFile) -> Result<(), String> + 'a;
 
-/// Ends when the file says something else that can be run with; never, if there is none.
+/// Ends when the file says something else that can be run with; never, if there is none. A pipe was
+/// read to its end, and opening it again would wait for somebody to write, with all of the program.
 pub(super) async fn changed(
     file: Option<&ConfigFile>,
     judge: &Judge<'_>,
     recorder: &Recorder,
 ) -> Changed {
-    let Some(file) = file else {
+    let Some(file) = file.filter(|file| bounded::is_file(&file.path)) else {
         return std::future::pending().await;
     };
     let changed = Arc::new(Notify::new());
@@ -56,7 +57,8 @@ pub(super) async fn changed(
     let mut known = file.clone();
     loop {
         // A file that is gone for a moment, or not readable yet, says nothing else.
-        if let Ok(text) = fs::read_to_string(&file.path)
+        let text = bounded::read_to_string(&file.path, bounded::LARGEST_CONFIGURATION);
+        if let Ok(text) = text
             && text != known.text
         {
             known.text = text;

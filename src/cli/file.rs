@@ -3,17 +3,17 @@
 //! Apart because configuration reads no files, and because those that only render take from it what
 //! shapes the rules. It is read once for each command: it may be a pipe.
 
-use std::fs;
 use std::path::Path;
 
 use crate::config::{
     self, ConfigFile, RenderConfig, RulesArgs, RulesFileArgs, SourceArgs, Unusable, environment,
 };
+use crate::watch::bounded;
 
 /// A file as it is now.
 pub(super) fn read(path: &Path) -> Result<ConfigFile, Unusable> {
     let path = path.to_owned();
-    match fs::read_to_string(&path) {
+    match bounded::read_to_string(&path, bounded::LARGEST_CONFIGURATION) {
         Ok(text) => Ok(ConfigFile { path, text }),
         Err(error) => Err(Unusable::of_flag(
             "config",

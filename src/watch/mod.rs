@@ -3,6 +3,7 @@
 //! Apart from everything below so that both look alike: a stream of [`Observed`] objects.
 
 pub mod api;
+pub mod bounded;
 pub mod manifests;
 mod observed;
 mod outlet;

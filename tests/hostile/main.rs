@@ -19,6 +19,7 @@ mod hostile;
 mod support;
 
 mod entitled;
+mod files;
 mod kernel;
 mod objects;
 mod pieces;

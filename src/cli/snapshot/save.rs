@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -11,6 +10,7 @@ use super::{Origin, Snapshot, mention_opaque};
 use crate::cli::progress::Progress;
 use crate::net::IpFamily;
 use crate::rules::{ParseError, Reason, RuleSet, Table};
+use crate::watch::bounded;
 
 pub(in crate::cli) fn read(paths: &[PathBuf]) -> anyhow::Result<Snapshot> {
     let _progress = Progress::start("reading a dump");
@@ -62,14 +62,13 @@ fn says_something(line: &str) -> bool {
 }
 
 fn text(path: &Path) -> anyhow::Result<String> {
-    let mut bytes = Vec::new();
-    if path.as_os_str() == "-" {
-        std::io::stdin()
-            .read_to_end(&mut bytes)
-            .context("reading stdin")?;
+    let most = bounded::LARGEST_DUMP;
+    let bytes = if path.as_os_str() == "-" {
+        bounded::read_all(std::io::stdin(), most).context("reading stdin")?
     } else {
-        bytes = std::fs::read(path).with_context(|| format!("reading `{}`", path.display()))?;
-    }
+        let read = bounded::read(path, most);
+        read.with_context(|| format!("reading `{}`", path.display()))?
+    };
     if let Some(at) = bytes.iter().position(|byte| *byte == 0) {
         let breaks = bytes.iter().take(at).filter(|byte| **byte == b'\n');
         anyhow::bail!(

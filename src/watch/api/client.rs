@@ -17,6 +17,7 @@ use super::encoding::Encoding;
 use super::opening::{Opening, Turn};
 use super::transport;
 use crate::telemetry::RequestMetrics;
+use crate::watch::bounded;
 
 /// Where to find the API server. Any combination is legal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -146,7 +147,7 @@ async fn from_kubeconfig(path: &Path, master: Option<&str>) -> Result<Config, Co
             other => other.into(),
         },
     };
-    let mut kubeconfig = Kubeconfig::read_from(path).map_err(unreadable)?;
+    let mut kubeconfig = read(path).map_err(unreadable)?;
     if let Some(master) = master {
         let server = address(master)?.to_string();
         for cluster in kubeconfig
@@ -163,6 +164,18 @@ async fn from_kubeconfig(path: &Path, master: Option<&str>) -> Result<Config, Co
         .map_err(unreadable)?;
     config.root_cert_file = authority;
     Ok(config)
+}
+
+/// The library reads a file whole, however large it is, and looks for others beside it. A pipe has
+/// none beside it.
+fn read(path: &Path) -> Result<Kubeconfig, KubeconfigError> {
+    let text = bounded::read_to_string(path, bounded::LARGEST_CONFIGURATION)
+        .map_err(|error| KubeconfigError::ReadConfig(error, path.to_owned()))?;
+    if bounded::is_file(path) {
+        Kubeconfig::read_from(path)
+    } else {
+        Kubeconfig::from_yaml(&text)
+    }
 }
 
 /// The file with the server's authority, which is then read again as it changes. The library does

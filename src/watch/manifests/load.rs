@@ -3,7 +3,6 @@
 //! Apart from [`follow`](super::follow()) because here the first mistake is the end: whoever asks
 //! for a preview wants to hear of it.
 
-use std::io::Read;
 use std::path::Path;
 
 use super::ManifestOptions;
@@ -11,6 +10,7 @@ use super::error::ManifestError;
 use super::files::find;
 use super::merge::{Manifests, merge};
 use super::parse::{Broken, parse};
+use crate::watch::bounded;
 
 /// The path that stands for standard input.
 pub(super) const STDIN: &str = "-";
@@ -27,9 +27,8 @@ pub fn load(path: &Path, options: &ManifestOptions) -> Result<Manifests, Manifes
     };
     let mut contents = Vec::new();
     if path == Path::new(STDIN) {
-        let mut text = Vec::new();
-        let read = std::io::stdin().lock().read_to_end(&mut text);
-        let content = read_one(path, read.map(|_| text))?;
+        let read = bounded::read_all(std::io::stdin().lock(), bounded::LARGEST_MANIFEST);
+        let content = read_one(path, read)?;
         if content.is_empty() {
             let reason = "holds no object".to_owned();
             return Err(ManifestError::broken(path, Broken { line: None, reason }));
@@ -37,7 +36,7 @@ pub fn load(path: &Path, options: &ManifestOptions) -> Result<Manifests, Manifes
         contents.push((path.to_owned(), content));
     } else {
         for file in find(path)?.files {
-            let content = read_one(&file, std::fs::read(&file))?;
+            let content = read_one(&file, bounded::read(&file, bounded::LARGEST_MANIFEST))?;
             contents.push((file, content));
         }
     }

@@ -9,7 +9,6 @@
 //! objects with it.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
@@ -18,6 +17,7 @@ use super::error::ManifestError;
 use super::files::Found;
 use super::merge::{Manifests, merge};
 use super::parse::{self, Broken, Content};
+use crate::watch::bounded;
 
 /// What is known of each file.
 #[derive(Debug, Default)]
@@ -81,7 +81,7 @@ impl Store {
 impl File {
     /// Whether the content changed; an error of `None` is one that was told before.
     fn reread(&mut self, path: &Path) -> Result<bool, Option<ManifestError>> {
-        let text = fs::read(path);
+        let text = bounded::read(path, bounded::LARGEST_MANIFEST);
         let seen = match &text {
             Ok(text) => hash(text),
             Err(error) => hash(error.to_string()),
@@ -116,6 +116,8 @@ fn hash(value: impl Hash) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::super::files::find;
     use super::*;
 

@@ -1,0 +1,172 @@
+//! Files that are none, that have no end, or that stand for more than they hold.
+//!
+//! Apart because these are asked of the program itself: what is at stake is that it ends, says why,
+//! and has not taken the machine's memory.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::netns::Netns;
+use crate::support::process::Process;
+use crate::support::wait::{PATIENCE, ensure, eventually};
+use crate::support::{Need, machine_has};
+
+/// Runs the program to its end, with no more memory than this many kilobytes, and returns what it
+/// complained of.
+#[track_caller]
+fn refused(args: &[&str]) -> String {
+    const MOST_MEMORY: u32 = 1 << 20;
+    let script = format!("ulimit -v {MOST_MEMORY}; exec \"$@\"");
+    let program = env!("CARGO_BIN_EXE_deltaproxy");
+    let mut command = Command::new("sh");
+    let command = command.args(["-c", &script, "sh", program]).args(args);
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    // Neither a success nor a signal.
+    assert!(
+        output.status.code().is_some_and(|code| code != 0),
+        "{args:?}: {output:?}"
+    );
+    said
+}
+
+/// What is said of this path, wherever a path can be given.
+#[track_caller]
+fn check(path: &Path, expected: &str) {
+    let path = path.to_str().unwrap();
+    for args in [
+        &["render", "--hostname-override", "a", "--manifests", path][..],
+        &["run", "--config", path],
+        &["render", "--hostname-override", "a", "--kubeconfig", path],
+        &["services", "--from-save", path],
+    ] {
+        let said = refused(args);
+        assert!(
+            said.contains(path) && said.contains(expected),
+            "{args:?}: {said}"
+        );
+    }
+}
+
+#[test]
+fn a_file_without_end_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("large.yaml");
+    File::create(&path).unwrap().set_len(1 << 31).unwrap();
+    check(&path, "MiB, the most that is read");
+    let folder = directory.path().to_str().unwrap();
+    let said = refused(&["render", "--hostname-override", "a", "--manifests", folder]);
+    assert!(said.contains("large.yaml`: larger than 512 MiB"), "{said}");
+}
+
+#[test]
+fn a_device_is_refused() {
+    for args in [
+        ["run", "--config", "/dev/zero"],
+        ["render", "--kubeconfig", "/dev/zero"],
+    ] {
+        let said = refused(&args);
+        assert!(
+            said.contains("larger than 4 MiB, the most that is read"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_directory_is_no_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().to_str().unwrap();
+    for args in [["run", "--config", path], ["services", "--from-save", path]] {
+        let said = refused(&args);
+        assert!(said.contains("Is a directory"), "{said}");
+    }
+}
+
+/// Text that nests deeper than any stack, or stands for more than any memory.
+#[test]
+fn depth_and_aliases_are_limited() {
+    let directory = tempfile::tempdir().unwrap();
+    let deep =
+        |open: &str, close: &str| format!("{}{}", open.repeat(100_000), close.repeat(100_000));
+    let dashes: String = (0..3000).map(|depth| " ".repeat(depth) + "-\n").collect();
+    let mut laugh = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for level in 1..12 {
+        let before = vec![format!("*a{}", level - 1); 10].join(", ");
+        writeln!(laugh, "a{level}: &a{level} [{before}]").unwrap();
+    }
+    for (number, text) in [
+        format!("kind: Service\nmetadata: {}\n", deep("[", "]")),
+        format!("metadata: {}\nkind: Service\n", deep("{a: ", "}")),
+        format!("kind: Pod\nspec:\n{dashes}"),
+        format!("kind: Service\nmetadata:\n{dashes}"),
+        format!(
+            "{{\"kind\": \"Service\", \"metadata\": {}}}",
+            deep("[", "]")
+        ),
+        format!("{{\"metadata\": {}}}", deep("{\"a\":", "}")),
+        "{\"kind\": \"List\", \"items\": [".repeat(100_000),
+        "kind: List\nitems: [".to_owned() + &"{kind: List, items: [".repeat(10_000),
+        format!("kind: Service\n{laugh}"),
+        format!("{laugh}kind: Service\n"),
+        "<<: &a {<<: *a}\nkind: Service\n".to_owned(),
+        "&a [*a]".to_owned(),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let path = directory.path().join(format!("{number}.yaml"));
+        fs::write(&path, text).unwrap();
+        let path = path.to_str().unwrap();
+        for args in [
+            &["render", "--hostname-override", "a", "--manifests", path][..],
+            &["run", "--config", path],
+            &["render", "--hostname-override", "a", "--kubeconfig", path],
+        ] {
+            let said = refused(args);
+            assert!(said.contains(path), "{args:?}: {said}");
+        }
+    }
+}
+
+/// What a shell makes of `--config <(...)`: it can be read once, and nobody writes a second time.
+#[test]
+fn a_daemon_lives_on_a_pipe() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let (pipe, manifests) = (at("config"), at("manifests"));
+    assert!(
+        Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
+    fs::create_dir(&manifests).unwrap();
+    let text = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n\
+                hostnameOverride: node1\nmetricsBindAddress: 'off'\nhealthzBindAddress: 'off'\n\
+                conntrack: {maxPerCore: 0}\n";
+    let netns = Netns::new("pipe");
+    let mut command = netns.command(env!("CARGO_BIN_EXE_deltaproxy"));
+    let command = command.arg("run").arg("--config").arg(&pipe);
+    let command = command.arg("--manifests").arg(&manifests);
+    let mut daemon = Process::start("deltaproxy", command, &at("log"));
+    // Waits for the daemon to open it.
+    File::options()
+        .write(true)
+        .open(&pipe)
+        .unwrap()
+        .write_all(text.as_bytes())
+        .unwrap();
+    eventually(PATIENCE, || {
+        let log = daemon.log();
+        ensure(log.contains("synced family=IPv6"), || log)
+    });
+    assert_eq!(daemon.terminate(PATIENCE).code(), Some(0));
+}
