@@ -22,10 +22,11 @@ pub struct ObjectName {
 
 impl fmt::Display for ObjectName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.namespace.as_str() {
-            "" => f.write_str(&self.name),
-            namespace => write!(f, "{namespace}/{}", self.name),
+        // Of an object that cannot be read, this is read as it stands.
+        if !self.namespace.is_empty() {
+            write!(f, "{}/", self.namespace.escape_debug())?;
         }
+        write!(f, "{}", self.name.escape_debug())
     }
 }
 
