@@ -43,6 +43,10 @@
 //! - *settled*: known to be in the kernel.
 //! - *dirty*: different from what was last settled.
 
+#[cfg(test)]
+#[path = "../tests/support/hostile.rs"]
+mod hostile;
+
 pub mod net;
 
 pub mod model;

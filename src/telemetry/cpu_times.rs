@@ -105,6 +105,10 @@ fn number(stat: &str, place: usize) -> i64 {
 }
 
 #[cfg(test)]
+#[path = "tests/proc.rs"]
+mod hostile;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

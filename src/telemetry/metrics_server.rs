@@ -129,5 +129,9 @@ fn now() -> Timestamp {
 }
 
 #[cfg(test)]
+#[path = "tests/hostile.rs"]
+mod hostile;
+
+#[cfg(test)]
 #[path = "tests/metrics_server.rs"]
 mod tests;

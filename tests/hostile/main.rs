@@ -24,3 +24,4 @@ mod kernel;
 mod objects;
 mod pieces;
 mod play;
+mod texts;

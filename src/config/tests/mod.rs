@@ -7,6 +7,7 @@ mod fields;
 mod file;
 mod flags;
 mod gates;
+mod hostile;
 mod normalizing;
 mod precedence;
 mod problems;

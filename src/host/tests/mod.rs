@@ -6,6 +6,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub(super) mod conntrack_bytes;
+mod hostile;
 mod kernel;
 mod nfacct;
 mod scripts;

@@ -100,8 +100,8 @@ fn append(body: &mut Vec<u8>, piece: &[u8], most: usize) -> Result<(), ApiError>
 
 /// One page, unread.
 pub(super) struct Page {
-    body: Bytes,
-    encoding: Encoding,
+    pub(super) body: Bytes,
+    pub(super) encoding: Encoding,
 }
 
 impl Page {

@@ -130,3 +130,7 @@ fn one_line(message: &str) -> String {
         None => reason.trim_end_matches(':').to_owned(),
     }
 }
+
+#[cfg(test)]
+#[path = "../tests/hostile.rs"]
+mod tests;

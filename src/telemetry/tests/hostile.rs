@@ -1,0 +1,45 @@
+//! Whatever is asked of the pages.
+
+use bytes::Bytes;
+use futures::FutureExt;
+use http::{HeaderValue, Method, Request, StatusCode};
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use super::{Facts, MetricsPages};
+use crate::hostile::{bytes, cases, mutated_text};
+use crate::telemetry::{Debugging, Metrics};
+
+fn pages() -> MetricsPages {
+    let facts = Facts {
+        configz: "{}".into(),
+        flags: [("v".to_owned(), "2".to_owned())].into(),
+        debugging: Debugging::Off,
+    };
+    MetricsPages::new(Metrics::new().unwrap().registry, facts).unwrap()
+}
+
+proptest! {
+    #![proptest_config(cases(1500))]
+
+    #[test]
+    fn any_request_is_answered_at_once(
+        path in mutated_text(&["/metrics", "/metrics/slis", "/healthz?exclude=ping&verbose", "/flagz", "/statusz", "/debug/pprof/profile?seconds=1", "/configz"]),
+        method in select(vec![Method::GET, Method::PUT, Method::POST, Method::HEAD]),
+        accept in mutated_text(&["application/json;v=v1beta1;g=config.k8s.io;as=Flagz", "text/plain;q=0.3, */*"]),
+        body in bytes(),
+    ) {
+        thread_local!(static PAGES: MetricsPages = pages());
+        let mut request = Request::builder().method(method).uri(path);
+        if let Ok(accept) = HeaderValue::from_bytes(accept.as_bytes()) {
+            request = request.header("accept", accept);
+        }
+        // What is no path the server refuses before.
+        if let Ok(request) = request.body(Bytes::from(body)) {
+            let reply = PAGES.with(|pages| pages.answer(&request).now_or_never());
+            let status = reply.expect("an answer at once").status();
+            let known = [StatusCode::OK, StatusCode::NOT_FOUND, StatusCode::NOT_ACCEPTABLE, StatusCode::METHOD_NOT_ALLOWED, StatusCode::INTERNAL_SERVER_ERROR];
+            prop_assert!(known.contains(&status), "{} {}", request.uri(), status);
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Whatever is in a manifest.
+
+use std::path::Path;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::hostile::{cases, mutated};
+use crate::model::Change;
+use crate::net::PerFamily;
+use crate::watch::Outlet;
+use crate::watch::manifests::ManifestOptions;
+use crate::watch::manifests::merge::merge;
+
+fn samples() -> Vec<Vec<u8>> {
+    let files: [&[u8]; 6] = [
+        include_bytes!("../../../tests/golden/diff/before.yaml"),
+        include_bytes!("../../../tests/explain/min.yaml"),
+        include_bytes!("../../../tests/wire/service.json"),
+        include_bytes!("../../../tests/wire/node.json"),
+        b"kind: List\nitems:\n- &a {kind: Service, metadata: {name: a}, spec: {clusterIP: 10.0.0.1}}\n- *a\n",
+        b"{\"kind\": \"ServiceList\", \"apiVersion\": \"v1\", \"items\": [{\"metadata\": {\"name\": \"a\"}}]}",
+    ];
+    files.iter().map(|file| file.to_vec()).collect()
+}
+
+proptest! {
+    #![proptest_config(cases(1500))]
+
+    #[test]
+    fn any_manifest_is_read_or_refused_in_one_line(text in mutated(samples())) {
+        match parse(&text) {
+            Ok(content) => {
+                let options = ManifestOptions::new("here".into());
+                let manifests = merge([(Path::new("a.yaml"), &content)].into_iter(), &options);
+                let sink = PerFamily::<Vec<Change>>::default();
+                manifests.send(&mut Outlet::once(sink, "here".into()));
+            }
+            Err(broken) => prop_assert!(!broken.reason.contains('\n'), "{broken:?}"),
+        }
+    }
+}
