@@ -5,8 +5,6 @@
 //! they may speak and listen, requests in their size.
 
 use std::convert::Infallible;
-use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,13 +20,14 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use nix::sys::socket::{setsockopt, sockopt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-/// Connections served at once; one more waits for its turn, and the rest in the backlog. Probes and
-/// scrapes are a handful per second, so this is only met by a flood, which then costs a few
-/// megabytes and no more.
+use super::room::Place;
+pub use super::room::Room;
+
+/// Connections served at once; one more takes the place of the oldest. Probes and scrapes are a
+/// handful per second, so this is only met by a flood, which then costs a few megabytes and no more.
 const CONNECTIONS: usize = 256;
 
 /// How long a client may take to send a request's head, and how long it may keep quiet between
@@ -97,27 +96,20 @@ where
 {
     let graceful = GracefulShutdown::new();
     let mut connections = FuturesUnordered::new();
-    {
-        // Kept over the turns of the loop, because it may hold a client that waits for room.
-        let next = next_client(&listener, &room);
-        tokio::pin!(next);
-        loop {
-            tokio::select! {
-                client = &mut next => {
-                    next.set(next_client(&listener, &room));
-                    match client {
-                        Ok(client) => {
-                            connections.push(connection(client, &handler, graceful.watcher()));
-                        }
-                        Err(error) => {
-                            tracing::warn!(%error, "cannot accept a connection");
-                            tokio::time::sleep(ACCEPT_PAUSE).await;
-                        }
-                    }
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    let place = room.enter();
+                    connections.push(connection((stream, place), &handler, graceful.watcher()));
                 }
-                Some(()) = connections.next() => {}
-                () = stop.cancelled() => break,
-            }
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            },
+            Some(()) = connections.next() => {}
+            () = stop.cancelled() => break,
         }
     }
     drop(listener);
@@ -125,42 +117,14 @@ where
     let _ = timeout(DRAIN, async { tokio::join!(graceful.shutdown(), rest) }).await;
 }
 
-/// How many connections some servers have together. Clones share it.
-#[derive(Debug, Clone)]
-pub struct Room(Arc<Semaphore>);
-
-impl Room {
-    /// Room for so many connections.
-    pub fn new(connections: usize) -> Self {
-        Self(Arc::new(Semaphore::new(connections)))
-    }
-}
-
-/// A connection that there is room for, until it is dropped.
-struct Client {
-    stream: TcpStream,
-    _place: Option<OwnedSemaphorePermit>,
-}
-
-/// The next client that there is room for.
-async fn next_client(listener: &TcpListener, room: &Room) -> io::Result<Client> {
-    let (stream, _) = listener.accept().await?;
-    // Nobody closes the semaphore.
-    let place = Arc::clone(&room.0).acquire_owned().await.ok();
-    Ok(Client {
-        stream,
-        _place: place,
-    })
-}
-
-/// Serves one client. How the connection ended is its client's business.
-async fn connection<H, F>(client: Client, handler: &H, watcher: Watcher)
+/// Serves one client, until its place is another's. How the connection ended is its client's business.
+async fn connection<H, F>((stream, place): (TcpStream, Place), handler: &H, watcher: Watcher)
 where
     H: Fn(Request<Bytes>) -> F,
     F: Future<Output = Reply>,
 {
     // Without it, the limit of connections still holds.
-    let _ = setsockopt(&client.stream, sockopt::TcpUserTimeout, &UNREAD_TIMEOUT);
+    let _ = setsockopt(&stream, sockopt::TcpUserTimeout, &UNREAD_TIMEOUT);
     let answer = |request: Request<Incoming>| async move {
         let reply = match whole(request).await {
             Ok(request) => handler(request).await,
@@ -174,8 +138,11 @@ where
         .max_buf_size(LONGEST_HEAD)
         // As Go writes them, for those who look at the bytes.
         .title_case_headers(true)
-        .serve_connection(TokioIo::new(client.stream), service_fn(answer));
-    let _ = watcher.watch(connection).await;
+        .serve_connection(TokioIo::new(stream), service_fn(answer));
+    tokio::select! {
+        _ = watcher.watch(connection) => {}
+        () = place.lost() => {}
+    }
 }
 
 /// The request with its body. One that announces too long a body is refused before any of that is

@@ -18,6 +18,7 @@ mod process;
 mod profile;
 mod register;
 mod requests;
+mod room;
 mod summed;
 mod sync_families;
 mod watch_metrics;
