@@ -6,6 +6,7 @@
 //! Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules` (v1.36)
 
 use super::chain::{ChainHasher, ChainKind, Hash, ServiceChain};
+use super::crowd::Crowd;
 use crate::model::{
     Service, ServiceName, ServicePort, ServicePortName, ServiceState, TrafficPolicy,
 };
@@ -37,17 +38,19 @@ impl<'a> Plan<'a> {
     /// Decides everything about `port`.
     pub(super) fn new(
         service_name: &'a ServiceName,
-        state: &'a ServiceState,
-        service: &'a Service,
-        port: &'a ServicePort,
+        (state, service, port): (&'a ServiceState, &'a Service, &'a ServicePort),
         zone: Option<&str>,
+        crowd: Crowd,
     ) -> Self {
         let name = ServicePortName {
             service: service_name,
             port: &port.name,
             protocol: port.protocol,
         };
-        let candidates = select::merge(state, port);
+        let candidates = match crowd {
+            Crowd::Fits => select::merge(state, port),
+            Crowd::TooLarge => Vec::new(),
+        };
         let selection = select::select(candidates, service, port, zone);
         let hasher = ChainHasher::new(name);
         let hash = hasher.service_port();

@@ -4,6 +4,7 @@
 //! changed, and those lie in chains that all Services share.
 
 use super::chain::ChainKind;
+use super::crowd::{self, Crowd};
 use super::dispatch;
 use super::endpoint;
 use super::options::{Comments, LocalDetector, MasqueradePolicy, Options};
@@ -62,15 +63,17 @@ fn plans<'a>(
     zone: Option<&'a str>,
 ) -> impl Iterator<Item = Plan<'a>> {
     state.service.iter().flat_map(move |service| {
-        let ports = service.ports.iter();
-        ports.map(move |port| Plan::new(name, state, service, port, zone))
+        let ports = crowd::ports(state);
+        ports.map(move |(port, crowd)| Plan::new(name, (state, service, port), zone, crowd))
     })
 }
 
 /// How many endpoints a Service has, in any condition, all its ports together.
 pub(super) fn count_endpoints(state: &ServiceState) -> usize {
-    let ports = state.service.iter().flat_map(|service| &service.ports);
-    ports.map(|port| select::merge(state, port).len()).sum()
+    let ports = crowd::ports(state).filter(|(_, crowd)| *crowd == Crowd::Fits);
+    ports
+        .map(|(port, _)| select::merge(state, port).len())
+        .sum()
 }
 
 /// Chains in an order in which every jump leads to one that is written already: libxtables looks

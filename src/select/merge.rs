@@ -21,7 +21,17 @@ pub fn merge<'a>(state: &'a ServiceState, port: &ServicePort) -> Vec<Candidate<'
     merge_named(state, &port.name, port.protocol)
 }
 
-/// The same for whatever the slices call a port, whether or not the Service has one of that name.
+/// How many endpoints [`merge`] would find, at most: those in several slices count for each.
+pub fn count(state: &ServiceState, port: &ServicePort) -> usize {
+    let slices = state.slices.iter().map(|(_, slice)| {
+        let ports = slice.ports.iter();
+        let of_port = ports.filter(|p| *p.name == *port.name && p.protocol == port.protocol);
+        of_port.count() * slice.endpoints.len()
+    });
+    slices.sum()
+}
+
+/// As [`merge`] for whatever the slices call a port, whether or not the Service has one of that name.
 pub(super) fn merge_named<'a>(
     state: &'a ServiceState,
     name: &str,

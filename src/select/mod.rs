@@ -18,6 +18,6 @@ mod traffic;
 mod tests;
 
 pub use local::local_ready;
-pub use merge::merge;
+pub use merge::{count, merge};
 pub use text::EndpointText;
 pub use traffic::{Candidate, Selection, select};

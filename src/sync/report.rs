@@ -16,9 +16,9 @@ use super::outcome::{Attempt, Failure, Outcome};
 use super::pacer::End;
 use crate::health::{Answering, CheckChanges, Health, NodeState};
 use crate::host::{RestoreError, RunError};
-use crate::model::Change;
+use crate::model::{Change, Services};
 use crate::net::IpFamily;
-use crate::render::NodePortAddresses;
+use crate::render::{MOST_ENDPOINTS, NodePortAddresses, overcrowded};
 use crate::rules::Table;
 use crate::telemetry::{Attempt as Size, Policy, SyncMetrics};
 use crate::tracker::{Tracker, Waiting};
@@ -115,6 +115,14 @@ impl Reporter {
                 self.metrics.succeeded(self.family, at);
                 self.health
                     .update(|health| health.succeeded(self.family, at));
+            }
+        }
+        for (name, _) in &outcome.settled.before {
+            let ports = tracker.get(name).map_or(0, overcrowded);
+            if ports > 0 {
+                warn!(family = %self.family,
+                    "Service `{name}` has more than {MOST_ENDPOINTS} endpoints: {ports} of its ports \
+                     are refused as if they had none");
             }
         }
         for trigger in &outcome.settled.triggers {

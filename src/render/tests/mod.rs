@@ -1,5 +1,6 @@
 //! Tables for what scenarios cannot reach.
 
+mod crowd;
 mod guard;
 mod live;
 mod removal;

@@ -1,0 +1,102 @@
+//! Objects of the largest size that the API stores, and of more.
+
+use std::sync::Arc;
+
+use super::super::crowd::{MOST_ENDPOINTS, overcrowded};
+use super::super::service::{self, Setting};
+use super::super::sheet::Sheet;
+use super::super::{Comments, Options};
+use crate::model::{
+    Endpoint, NodeHint, Service, ServiceName, ServicePort, ServiceState, Slice, SliceName,
+    SlicePort, TrafficPolicy,
+};
+use crate::net::{IpFamily, Port, Protocol};
+
+fn endpoint(number: u32) -> Endpoint {
+    Endpoint {
+        ip: std::net::Ipv4Addr::from_bits(0x0a00_0000 + number).into(),
+        is_ready: true,
+        is_serving: true,
+        is_terminating: false,
+        is_local: false,
+        node_hint: NodeHint::Absent,
+        zone_hints: Box::default(),
+    }
+}
+
+/// A Service with these ports, and slices of a thousand endpoints for each of them.
+fn state(ports: &[(&str, u32)]) -> ServiceState {
+    let name = ServiceName::new("shop", "cart");
+    let number = Port::new(80).unwrap();
+    let port = |name: &str| ServicePort {
+        name: name.into(),
+        protocol: Protocol::Tcp,
+        port: number,
+        node_port: None,
+    };
+    let slices = ports.iter().flat_map(|(port, endpoints)| {
+        let slice = |from: u32| Slice {
+            service: name.clone(),
+            ports: Box::new([SlicePort {
+                name: (*port).into(),
+                protocol: Protocol::Tcp,
+                number,
+            }]),
+            endpoints: (from..(from + 1000).min(*endpoints))
+                .map(endpoint)
+                .collect(),
+        };
+        let firsts = (0..*endpoints).step_by(1000);
+        let slices: Vec<_> = firsts
+            .map(|from| {
+                (
+                    SliceName::new("shop", &format!("{port}-{from:06}")),
+                    Arc::new(slice(from)),
+                )
+            })
+            .collect();
+        slices
+    });
+    ServiceState {
+        slices: slices.collect(),
+        service: Some(Arc::new(Service {
+            cluster_ip: [10, 96, 0, 1].into(),
+            external_ips: Box::default(),
+            load_balancer_ips: Box::default(),
+            source_ranges: Box::default(),
+            internal_policy: TrafficPolicy::Cluster,
+            external_policy: TrafficPolicy::Cluster,
+            affinity: None,
+            health_check_node_port: None,
+            ports: ports.iter().map(|(name, _)| port(name)).collect(),
+        })),
+    }
+}
+
+/// Endpoints with rules, and how many of the ports are refused.
+fn written(state: &ServiceState) -> (usize, usize) {
+    let options = Options::defaults(IpFamily::V4);
+    let mut sheet = Sheet::default();
+    let setting = Setting {
+        options: &options,
+        zone: None,
+    };
+    let name = ServiceName::new("shop", "cart");
+    service::write(&mut sheet, &name, state, setting, Comments::Everywhere);
+    (service::count_endpoints(state), overcrowded(state))
+}
+
+#[test]
+fn ten_thousand_endpoints_are_served() {
+    assert_eq!(written(&state(&[("web", 10_000)])), (10_000, 0));
+}
+
+#[test]
+fn ports_times_endpoints_are_limited() {
+    let most = u32::try_from(MOST_ENDPOINTS).unwrap();
+    assert_eq!(overcrowded(&state(&[("a", most)])), 0);
+    assert_eq!(overcrowded(&state(&[("a", most), ("b", 1)])), 1);
+    // A port that does not fit leaves the room to those that do.
+    let three = state(&[("a", most + 1), ("b", 3000), ("c", 2000)]);
+    assert_eq!(written(&three), (5000, 1));
+}
