@@ -9,7 +9,7 @@ use super::condition::{Bits, Negatable, PortRange};
 use super::multiport::MultiPort;
 use super::names::{AddressTypes, States};
 use super::probability::Probability;
-use super::token;
+use super::token::{self, Word};
 
 /// One `-m`, with its options in normal form.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -70,7 +70,7 @@ impl fmt::Display for Match {
             Self::Other(extension) if extension.name.is_empty() => {
                 return f.write_str(&extension.options);
             }
-            _ => write!(f, "-m {}", self.name())?,
+            _ => write!(f, "-m {}", Word(self.name()))?,
         }
         match self {
             Self::AddressType {
@@ -163,7 +163,7 @@ impl Recent {
         if self.reap {
             f.write_str(" --reap")?;
         }
-        write!(f, " --name {}", self.name)
+        write!(f, " --name {}", Word(&self.name))
     }
 }
 

@@ -21,6 +21,7 @@ use super::network::Network;
 use super::reason::Reason;
 use super::spec;
 use super::target::Target;
+use super::token::Word;
 
 /// A rule without the chain that it is in.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -92,8 +93,8 @@ impl fmt::Display for Rule {
         let mut pen = Pen { f, blank: "" };
         pen.condition("-s", self.source.as_ref())?;
         pen.condition("-d", self.destination.as_ref())?;
-        pen.condition("-i", self.in_interface.as_ref())?;
-        pen.condition("-o", self.out_interface.as_ref())?;
+        pen.interface("-i", self.in_interface.as_ref())?;
+        pen.interface("-o", self.out_interface.as_ref())?;
         pen.condition("-p", self.protocol.as_ref())?;
         for one in &self.matches {
             pen.part(one)?;
@@ -116,6 +117,16 @@ impl Pen<'_, '_> {
         write!(self.f, "{}{part}", self.blank)?;
         self.blank = " ";
         Ok(())
+    }
+
+    fn interface(&mut self, option: &str, asked: Option<&Negatable<Box<str>>>) -> fmt::Result {
+        match asked {
+            Some(asked) => {
+                let name = Word(&asked.value);
+                self.part(format_args!("{}{option} {name}", asked.prefix()))
+            }
+            None => Ok(()),
+        }
     }
 
     fn condition<T: fmt::Display>(

@@ -8,6 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::condition::Bits;
 use super::matches::Extension;
+use super::token::Word;
 
 /// What follows `-j` or `-g`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -73,9 +74,9 @@ impl fmt::Display for Target {
             Self::Drop => f.write_str("-j DROP"),
             Self::Return => f.write_str("-j RETURN"),
             Self::Reject(None) => f.write_str("-j REJECT"),
-            Self::Reject(Some(with)) => write!(f, "-j REJECT --reject-with {with}"),
-            Self::Jump(chain) => write!(f, "-j {chain}"),
-            Self::Goto(chain) => write!(f, "-g {chain}"),
+            Self::Reject(Some(with)) => write!(f, "-j REJECT --reject-with {}", Word(with)),
+            Self::Jump(chain) => write!(f, "-j {}", Word(chain)),
+            Self::Goto(chain) => write!(f, "-g {}", Word(chain)),
             Self::Mark(Bits { value, mask }) => {
                 write!(f, "-j MARK --set-xmark {value:#x}/{mask:#x}")
             }
@@ -96,7 +97,7 @@ impl fmt::Display for Target {
             }
             Self::Other(extension) if extension.name.is_empty() => f.write_str(&extension.options),
             Self::Other(extension) => {
-                write!(f, "-j {}", extension.name)?;
+                write!(f, "-j {}", Word(&extension.name))?;
                 extension.write_options(f)
             }
         }

@@ -90,10 +90,20 @@ pub(super) fn write_text(f: &mut impl fmt::Write, text: &str) -> fmt::Result {
 
 /// Prints a value whose meaning is unknown: bare if it reads back as the same word.
 pub(super) fn write_value(f: &mut impl fmt::Write, text: &str) -> fmt::Result {
-    if text.is_empty() || text == "!" || text.contains([' ', '\t', '"', '\\', '\'']) {
+    let is_odd = text.is_empty() || text == "!" || text.starts_with('-');
+    if is_odd || text.contains([' ', '\t', '"', '\\', '\'']) {
         return write_quoted(f, text);
     }
     f.write_str(text)
+}
+
+/// A name, which is in quotes if somebody wrote one that needs them.
+pub(super) struct Word<'a>(pub(super) &'a str);
+
+impl fmt::Display for Word<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_value(f, self.0)
+    }
 }
 
 fn write_quoted(f: &mut impl fmt::Write, text: &str) -> fmt::Result {

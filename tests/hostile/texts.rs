@@ -9,7 +9,7 @@ use std::path::Path;
 use deltaproxy::catalog::Catalog;
 use deltaproxy::net::{IpFamily, Protocol, parse_cidr, parse_ip};
 use deltaproxy::render::{Found, Live, guarded_chains, is_intact};
-use deltaproxy::rules::{Locality, Packet, RuleSet, Table, trace, trace_past_doubts};
+use deltaproxy::rules::{Locality, Match, Packet, RuleSet, Table, trace, trace_past_doubts};
 use proptest::prelude::*;
 
 use crate::cluster::upstream_options;
@@ -75,6 +75,16 @@ fn is_looked_at(rules: &RuleSet) {
     }
 }
 
+/// Whether each option of each rule belongs to something. Of others nobody knows whose they are, and
+/// they may be another's once they stand elsewhere.
+fn is_known(rules: &RuleSet) -> bool {
+    let chains = Table::ALL.into_iter().flat_map(|table| rules.chains(table));
+    let mut matches = chains
+        .flat_map(|(_, chain)| &chain.rules)
+        .flat_map(|rule| &rule.matches);
+    !matches.any(|one| matches!(one, Match::Other(extension) if extension.name.is_empty()))
+}
+
 proptest! {
     #![proptest_config(cases(3000))]
 
@@ -83,8 +93,11 @@ proptest! {
         if let Ok(rules) = RuleSet::parse(&text) {
             let saved = rules.to_save_text();
             // Tables that are not modelled are counted, and not printed.
-            let again = RuleSet::parse(&saved).map(|rules| rules.to_save_text());
-            prop_assert_eq!(again, Ok(saved));
+            let again = RuleSet::parse(&saved);
+            prop_assert!(again.is_ok(), "{again:?}: {saved}");
+            if is_known(&rules) {
+                prop_assert_eq!(again.unwrap().to_save_text(), saved);
+            }
             is_looked_at(&rules);
         }
     }

@@ -179,6 +179,10 @@ fn what_is_unknown_is_carried() {
         "-m nfacct --nfacct-name localhost_nps_accepted_pkts -j X",
         "-p tcp -j MASQUERADE --to-ports 1024-2000",
         "-m comment --comment --odd -j X",
+        r#"-j "x y" --log-uid"#,
+        r#"-g "x y""#,
+        r#"-i "eth 0" ! -o "x\"" -m recent --set --name "a b" -j "-x""#,
+        r#"-j LOG --log-prefix "-x""#,
     ] {
         assert_eq!(rule(spec).to_string(), spec);
     }
