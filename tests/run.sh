@@ -127,6 +127,10 @@ fi
 step "cargo fmt --check" cargo fmt --check || status=1
 step "cargo clippy" cargo clippy --quiet --all-targets -- -D warnings || status=1
 RUSTDOCFLAGS="-D warnings" step "cargo doc" cargo doc --quiet --no-deps || status=1
+# tests/dependencies.rs holds to the same lists; advisories want github.com, and are asked by hand.
+if command -v cargo-deny >/dev/null; then
+    step "cargo deny" cargo deny --offline check licenses bans sources || status=1
+fi
 step "cargo test --no-run" cargo test --quiet --no-run --all-targets || status=1
 if [[ -n $go_build ]]; then
     step "build etcd, kube-apiserver, kube-proxy" wait_for_kube || status=1

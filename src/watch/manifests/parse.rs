@@ -133,4 +133,4 @@ fn one_line(message: &str) -> String {
 
 #[cfg(test)]
 #[path = "../tests/hostile.rs"]
-mod tests;
+mod hostile;

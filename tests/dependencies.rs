@@ -1,0 +1,194 @@
+//! Whose code this is built of: licences and sources, as `.deny.toml` has them.
+//!
+//! Apart from `cargo deny`, which reads the same file and knows advisories as well, because that is a
+//! program of its own that not everybody has; these checks are made wherever tests are.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "what the tests share may fail, too, and runs a program"
+)]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+fn text(path: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
+}
+
+/// The texts of a list in `.deny.toml`, which is called `name` once only.
+fn list(name: &str) -> Vec<String> {
+    let policy = text(".deny.toml");
+    let (_, rest) = policy.split_once(&format!("\n{name} = [")).unwrap();
+    let (inside, _) = rest.split_once(']').unwrap();
+    inside
+        .split('"')
+        .skip(1)
+        .step_by(2)
+        .map(str::to_owned)
+        .collect()
+}
+
+/// What is built for machines like this one: names, versions, licences, sources. For others more
+/// might have to be fetched first.
+fn packages() -> Vec<Value> {
+    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let args = [
+        "metadata",
+        "--format-version=1",
+        "--locked",
+        "--filter-platform",
+        &target,
+    ];
+    let output = Command::new(env!("CARGO")).args(args).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let nodes = metadata["resolve"]["nodes"].as_array().unwrap();
+    let built: BTreeSet<&str> = nodes
+        .iter()
+        .map(|node| node["id"].as_str().unwrap())
+        .collect();
+    let packages = metadata["packages"].as_array().unwrap().iter();
+    let packages = packages.filter(|package| built.contains(package["id"].as_str().unwrap()));
+    packages.cloned().collect()
+}
+
+fn is_ours(package: &Value) -> bool {
+    package["name"] == env!("CARGO_PKG_NAME")
+}
+
+/// Whether one may choose a licence of the list. A slash is an `OR` of old.
+fn is_allowed(licence: &str, allowed: &[String]) -> bool {
+    let spaced = licence
+        .replace('/', " OR ")
+        .replace('(', " ( ")
+        .replace(')', " ) ");
+    let mut words: Vec<&str> = spaced.split_whitespace().rev().collect();
+    let is_allowed = either(&mut words, allowed);
+    assert!(words.is_empty(), "{licence}: unexpected {words:?}");
+    is_allowed
+}
+
+fn either(words: &mut Vec<&str>, allowed: &[String]) -> bool {
+    let mut is_allowed = both(words, allowed);
+    while words.last() == Some(&"OR") {
+        words.pop();
+        is_allowed |= both(words, allowed);
+    }
+    is_allowed
+}
+
+fn both(words: &mut Vec<&str>, allowed: &[String]) -> bool {
+    let mut is_allowed = one(words, allowed);
+    while words.last() == Some(&"AND") {
+        words.pop();
+        is_allowed &= one(words, allowed);
+    }
+    is_allowed
+}
+
+fn one(words: &mut Vec<&str>, allowed: &[String]) -> bool {
+    let word = words.pop().expect("a licence");
+    if word == "(" {
+        let is_allowed = either(words, allowed);
+        assert_eq!(words.pop(), Some(")"));
+        return is_allowed;
+    }
+    let mut name = word.to_owned();
+    if words.last() == Some(&"WITH") {
+        words.pop();
+        name = format!("{name} WITH {}", words.pop().expect("an exception"));
+    }
+    allowed.contains(&name)
+}
+
+#[test]
+fn licences_are_those_that_are_allowed() {
+    let allowed = list("allow");
+    let packages = packages();
+    assert!(packages.len() > 100, "{}", packages.len());
+    for package in packages.iter().filter(|package| !is_ours(package)) {
+        let licence = package["license"].as_str().unwrap_or_default();
+        let name = &package["name"];
+        assert!(
+            is_allowed(licence, &allowed),
+            "{name}: `{licence}` is not in .deny.toml"
+        );
+    }
+}
+
+#[test]
+fn sources_are_those_that_are_allowed() {
+    let registries = list("allow-registry");
+    let lock = text("Cargo.lock");
+    let entries = lock.split("[[package]]").skip(1);
+    for entry in entries {
+        let field = |name: &str| {
+            let mut lines = entry.lines().filter_map(|line| line.split_once(" = "));
+            lines
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| value.trim_matches('"'))
+        };
+        let name = field("name").unwrap();
+        if name == env!("CARGO_PKG_NAME") {
+            assert_eq!(field("source"), None);
+            continue;
+        }
+        let source = field("source").unwrap_or_else(|| panic!("{name} is from a folder"));
+        let registry = source.strip_prefix("registry+").unwrap_or_default();
+        assert!(
+            registries.iter().any(|one| one == registry),
+            "{name} is from {source}"
+        );
+        assert_eq!(field("checksum").map(str::len), Some(64), "{name}");
+    }
+}
+
+/// No line of ours is unsafe, in no target: where it is forbidden no module can allow it again.
+#[test]
+fn unsafe_code_is_forbidden() {
+    let manifest = text("Cargo.toml");
+    let (_, lints) = manifest.split_once("\n[lints.rust]\n").unwrap();
+    let lints = lints.split("\n[").next().unwrap();
+    assert!(
+        lints.lines().any(|line| line == "unsafe_code = \"forbid\""),
+        "{lints}"
+    );
+    assert!(
+        !manifest.contains("[workspace]"),
+        "members have lints of their own"
+    );
+}
+
+#[test]
+fn licences_are_read_as_they_are_meant() {
+    let allowed = ["MIT", "Apache-2.0", "ISC", "Apache-2.0 WITH LLVM-exception"].map(str::to_owned);
+    for good in [
+        "MIT",
+        "Unlicense OR MIT",
+        "GPL-2.0/MIT",
+        "Apache-2.0 AND ISC",
+        "(GPL-2.0 OR MIT) AND ISC",
+        "GPL-2.0 AND LGPL-2.1 OR MIT",
+        "Apache-2.0 WITH LLVM-exception",
+    ] {
+        assert!(is_allowed(good, &allowed), "{good}");
+    }
+    for bad in [
+        "GPL-2.0",
+        "MIT AND GPL-2.0",
+        "(MIT OR ISC) AND GPL-2.0",
+        "MIT WITH LLVM-exception",
+        "Unlicense/GPL-2.0",
+    ] {
+        assert!(!is_allowed(bad, &allowed), "{bad}");
+    }
+}
