@@ -128,8 +128,7 @@ fn destinations<'a>(
 fn endpoints(state: &ServiceState, port: &ServicePort) -> Arc<[SocketAddr]> {
     let mut endpoints = Vec::new();
     for (_, slice) in &state.slices {
-        let ports = slice.ports.iter();
-        for slice_port in ports.filter(|p| p.name == port.name && p.protocol == port.protocol) {
+        for slice_port in slice.ports_called(&port.name, port.protocol) {
             let usable = slice
                 .endpoints
                 .iter()

@@ -15,7 +15,7 @@ use super::interner::Interner;
 use super::naming;
 use super::object::{EndpointObject, EndpointSliceObject, Hints, Metadata, SlicePortObject};
 use super::service_port;
-use crate::model::{Endpoint, Kind, NodeHint, ServiceName, Slice, SliceName, SlicePort};
+use crate::model::{Endpoint, FEW_PORTS, Kind, NodeHint, ServiceName, Slice, SliceName, SlicePort};
 use crate::net::{IpFamily, is_special, parse_ip};
 
 /// What an EndpointSlice amounts to.
@@ -51,7 +51,7 @@ pub fn endpoint_slice(
         };
         Slice {
             service,
-            ports: reader.ports(&object.ports),
+            ports: reader.ports(&object.ports, object.endpoints.len()),
             endpoints: reader.endpoints(&object.endpoints),
         }
     });
@@ -105,6 +105,13 @@ fn trigger(metadata: &Metadata, findings: &mut Findings<'_>) -> Option<SystemTim
     time
 }
 
+/// How many ports times endpoints one slice may have. The API stores 20,000 times 1,000, twenty
+/// million chains out of a megabyte; this is a hundred ports of as many endpoints as a slice can have,
+/// or all the ports of five.
+///
+/// Differs from upstream, which writes them all, or tries to.
+const MOST_TARGETS: usize = 100_000;
+
 /// What reading the parts of one slice needs.
 struct Reader<'a, 'b> {
     family: IpFamily,
@@ -114,12 +121,26 @@ struct Reader<'a, 'b> {
 }
 
 impl Reader<'_, '_> {
-    fn ports(&mut self, objects: &[SlicePortObject]) -> Box<[SlicePort]> {
-        objects
-            .iter()
-            .enumerate()
+    /// Sorted if that matters; of one name and protocol they stay in the order written. Ports beyond
+    /// [`MOST_TARGETS`] are skipped.
+    fn ports(&mut self, objects: &[SlicePortObject], endpoints: usize) -> Box<[SlicePort]> {
+        let most = MOST_TARGETS / endpoints.max(1);
+        if objects.len() > most {
+            let ports = objects.len();
+            let problem = format!(
+                "{ports} ports of {endpoints} endpoints are more than {MOST_TARGETS} targets; those \
+                 after the first {most} are skipped"
+            );
+            self.findings.note("ports", problem);
+        }
+        let some = objects.iter().enumerate().take(most);
+        let mut ports: Vec<_> = some
             .filter_map(|(index, object)| self.port(index, object))
-            .collect()
+            .collect();
+        if ports.len() > FEW_PORTS {
+            ports.sort_by(|a, b| (&a.name, a.protocol).cmp(&(&b.name, b.protocol)));
+        }
+        ports.into()
     }
 
     fn port(&mut self, index: usize, object: &SlicePortObject) -> Option<SlicePort> {

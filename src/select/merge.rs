@@ -24,9 +24,8 @@ pub fn merge<'a>(state: &'a ServiceState, port: &ServicePort) -> Vec<Candidate<'
 /// How many endpoints [`merge`] would find, at most: those in several slices count for each.
 pub fn count(state: &ServiceState, port: &ServicePort) -> usize {
     let slices = state.slices.iter().map(|(_, slice)| {
-        let ports = slice.ports.iter();
-        let of_port = ports.filter(|p| *p.name == *port.name && p.protocol == port.protocol);
-        of_port.count() * slice.endpoints.len()
+        let ports = slice.ports_called(&port.name, port.protocol);
+        ports.count() * slice.endpoints.len()
     });
     slices.sum()
 }
@@ -39,8 +38,7 @@ pub(super) fn merge_named<'a>(
 ) -> Vec<Candidate<'a>> {
     let mut candidates = Vec::new();
     for (_, slice) in &state.slices {
-        let ports = slice.ports.iter();
-        for slice_port in ports.filter(|p| *p.name == *name && p.protocol == protocol) {
+        for slice_port in slice.ports_called(name, protocol) {
             candidates.extend(slice.endpoints.iter().map(|endpoint| Candidate {
                 text: EndpointText::new(endpoint.ip, slice_port.number),
                 endpoint,

@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 
 use super::{assert_noted, parse};
-use crate::ingest::{Diagnostic, Interner, ServiceObject, service};
+use crate::ingest::{Diagnostic, Interner, ServiceObject, endpoint_slice, service};
 use crate::model::Service;
+use crate::net::Protocol;
 
 fn ingest(spec: &Value) -> (Service, Vec<Diagnostic>) {
     let object: ServiceObject = parse(json!({
@@ -44,6 +45,51 @@ fn ports_times_addresses_are_limited() {
     );
     assert_eq!(service.ports.len(), 100);
     assert!(service.ports.iter().any(|port| &*port.name == "p99"));
+}
+
+#[test]
+fn ports_times_endpoints_of_a_slice_are_limited() {
+    let slice = |ports: u32, endpoints: u32| {
+        let ip = |n: u32| std::net::Ipv4Addr::from_bits(0x0a00_0000 + n).to_string();
+        let endpoints: Vec<_> = (0..endpoints)
+            .map(|n| json!({ "addresses": [ip(n)] }))
+            .collect();
+        let object = parse(json!({
+            "metadata": {
+                "namespace": "shop",
+                "name": "cart-1",
+                "labels": { "kubernetes.io/service-name": "cart" },
+            },
+            "addressType": "IPv4",
+            "ports": ports_reversed(ports),
+            "endpoints": endpoints,
+        }));
+        endpoint_slice(&object, "", &mut Interner::default())
+    };
+    let all = slice(10_000, 10);
+    assert_noted(&all.diagnostics, &[]);
+    let all = all.slice.unwrap();
+    assert_eq!((all.ports.len(), all.endpoints.len()), (10_000, 10));
+    // Found, wherever they were written.
+    for name in ["p0", "p1", "p5000", "p9999"] {
+        assert_eq!(all.ports_called(name, Protocol::Tcp).count(), 1, "{name}");
+    }
+    assert_eq!(all.ports_called("p10000", Protocol::Tcp).count(), 0);
+    assert_eq!(all.ports_called("p1", Protocol::Udp).count(), 0);
+
+    let some = slice(1000, 1000);
+    assert_noted(
+        &some.diagnostics,
+        &[
+            "ports: 1000 ports of 1000 endpoints are more than 100000 targets; those after the first \
+           100 are skipped",
+        ],
+    );
+    assert_eq!(some.slice.unwrap().ports.len(), 100);
+}
+
+fn ports_reversed(count: u32) -> Vec<Value> {
+    ports(count).into_iter().rev().collect()
 }
 
 #[test]
