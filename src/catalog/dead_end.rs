@@ -7,34 +7,36 @@ use std::collections::BTreeSet;
 
 use crate::rules::{Match, Rule, RuleSet, Table, Target};
 
-/// Whether whatever enters by `chain` of the nat table is sent to no endpoint.
+/// Whether whatever enters by `chain` of the nat table is sent to no endpoint. Without recursion:
+/// somebody's chains may lead to each other ten thousand deep.
 pub(super) fn is_dead_end(rules: &RuleSet, chain: &str) -> bool {
-    !leads_on(rules, chain, &mut BTreeSet::new())
-}
-
-/// Rules behind one that ends everything do not count.
-fn leads_on<'r>(rules: &'r RuleSet, name: &'r str, seen: &mut BTreeSet<&'r str>) -> bool {
-    if !seen.insert(name) {
-        return false;
-    }
-    let chain = rules.chain(Table::Nat, name).into_iter();
-    for rule in chain.flat_map(|chain| &chain.rules) {
-        match &rule.target {
-            Some(Target::Dnat { .. }) => return true,
-            Some(Target::Jump(next) | Target::Goto(next)) if leads_on(rules, next, seen) => {
-                return true;
+    let mut waiting = vec![chain];
+    let mut seen = BTreeSet::from([chain]);
+    while let Some(name) = waiting.pop() {
+        let chain = rules.chain(Table::Nat, name).into_iter();
+        for rule in chain.flat_map(|chain| &chain.rules) {
+            match &rule.target {
+                Some(Target::Dnat { .. }) => return false,
+                Some(Target::Jump(next) | Target::Goto(next)) if seen.insert(next) => {
+                    waiting.push(next);
+                }
+                _ => {}
             }
-            Some(
-                Target::Return
-                | Target::Accept
-                | Target::Drop
-                | Target::Reject(_)
-                | Target::Goto(_),
-            ) if is_unconditional(rule) => return false,
-            _ => {}
+            if ends(rule) {
+                break;
+            }
         }
     }
-    false
+    true
+}
+
+/// Whether rules behind this one do not count.
+fn ends(rule: &Rule) -> bool {
+    let ends = matches!(
+        rule.target,
+        Some(Target::Return | Target::Accept | Target::Drop | Target::Reject(_) | Target::Goto(_))
+    );
+    ends && is_unconditional(rule)
 }
 
 fn is_unconditional(rule: &Rule) -> bool {

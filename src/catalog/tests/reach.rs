@@ -116,3 +116,32 @@ fn what_leads_on_to_no_endpoint_serves_nobody() {
     let some = format!("-I {external} -s 192.0.2.1 -j RETURN\n");
     check(&after(&some), Extent::Kernel, &[], [Served, Served]);
 }
+
+/// Deeper than any stack would be, if each chain took some of it.
+#[test]
+fn a_way_through_many_chains_is_followed_to_its_end() {
+    use std::fmt::Write as _;
+
+    const CHAINS: usize = 30_000;
+
+    let mut text = "*nat\n:KUBE-SERVICES - [0:0]\n".to_owned();
+    for number in 0..=CHAINS {
+        writeln!(text, ":C{number} - [0:0]").unwrap();
+    }
+    text.push_str(
+        "-A KUBE-SERVICES -d 10.0.0.1/32 -p tcp -m comment --comment \"shop/web cluster IP\" \
+         -m tcp --dport 80 -j C0\n",
+    );
+    for number in 0..CHAINS {
+        writeln!(text, "-A C{number} -j C{}", number + 1).unwrap();
+    }
+    for (end, fate) in [
+        ("-j DNAT --to-destination 10.1.1.1:80", Fate::Served),
+        ("-j RETURN", Fate::Unreachable),
+    ] {
+        let rules = RuleSet::parse(&format!("{text}-A C{CHAINS} -p tcp {end}\nCOMMIT\n")).unwrap();
+        let catalog = Catalog::read(&rules);
+        let web = catalog.ports.last_key_value().unwrap().1;
+        assert_eq!(web.entrances.first().unwrap().fate, fate, "{end}");
+    }
+}
