@@ -87,6 +87,8 @@ pub enum Unclear {
     Missing(String),
     /// Rules treat packets by chance in more ways than are followed.
     TooMany,
+    /// So many chains lead on to each other that this one is not entered any more.
+    TooDeep(String),
 }
 
 impl fmt::Display for Verdict {
@@ -127,6 +129,12 @@ impl fmt::Display for Unclear {
             ),
             Self::Loop(chain) => write!(f, "chain `{chain}` leads to itself"),
             Self::Missing(chain) => write!(f, "chain `{chain}` is not there"),
+            Self::TooDeep(chain) => {
+                write!(
+                    f,
+                    "too many chains lead on to each other before chain `{chain}`"
+                )
+            }
             Self::TooMany => f.write_str("by chance, rules part these packets in too many ways"),
         }
     }

@@ -11,6 +11,10 @@ use super::rule::Rule;
 use super::ruleset::RuleSet;
 use super::table::Table;
 
+/// How deep chains may call each other. nft enters 16, nobody writes hundreds, and whatever shows the
+/// way, as a tree for one, goes as deep.
+const DEEPEST: usize = 256;
+
 /// The chains that a packet is in. Empty before the first rule of a hook.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Stack<'a>(Vec<Frame<'a>>);
@@ -56,6 +60,9 @@ impl<'a> Stack<'a> {
         let Some((name, chain)) = rules.find(table, name) else {
             return Err(Unclear::Missing(name.to_owned()));
         };
+        if self.0.len() >= DEEPEST {
+            return Err(Unclear::TooDeep(name.to_owned()));
+        }
         if self.0.iter().any(|frame| frame.name == name) {
             return Err(Unclear::Loop(name.to_owned()));
         }

@@ -291,6 +291,17 @@ fn too_many_ways_are_not_followed() {
 }
 
 #[test]
+fn chains_are_not_entered_without_end() {
+    let header = |number| format!(":C{number} - [0:0]\n");
+    let jump = |number| format!("-A C{number} -j C{}\n", number + 1);
+    let chains = (0..300).map(header).collect::<Vec<_>>().concat();
+    let jumps = (0..299).map(jump).collect::<Vec<_>>().concat();
+    let deep = format!("*filter\n{chains}{jumps}-I FORWARD -j C0\nCOMMIT\n");
+    let expected = "1: unclear: too many chains lead on to each other before chain `C255`";
+    first(&deep, None, &[expected]);
+}
+
+#[test]
 fn mangle_is_asked_before_the_others() {
     let passed = ["1: passed, source kept"];
     for chain in ["PREROUTING", "FORWARD", "POSTROUTING"] {
