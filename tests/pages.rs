@@ -458,9 +458,11 @@ fn requests_to_the_api_server_are_counted() {
         let mut lines = text.lines().filter_map(|line| line.strip_prefix(&start));
         lines.next().map_or(0, |count| count.parse().unwrap())
     };
-    // One watch for each kind, at least.
-    let text = scrape(&lab);
-    assert!(count(&text, "200") >= 3, "{text}");
+    // One watch for each kind, at least. Pages are served before all of them are answered.
+    eventually(PATIENCE, || {
+        let text = scrape(&lab);
+        ensure(count(&text, "200") >= 3, || text.clone())
+    });
     // All there is to tell once both families were synced, and no more with more Services.
     let synced = "kubeproxy_sync_full_proxy_rules_duration_seconds_count{ip_family=\"IPv6\"}";
     eventually(PATIENCE, || {
