@@ -29,8 +29,8 @@
 //!
 //! # Invariants
 //!
-//! - Up to [`conntrack`] nothing is asynchronous, reads a clock or the environment, logs, counts, or
-//!   can fail: odd input becomes a model value or an [`ingest::Diagnostic`].
+//! - Up to [`conntrack`] nothing is asynchronous, reads a clock or the environment, logs, counts,
+//!   or can fail: odd input becomes a model value or an [`ingest::Diagnostic`].
 //! - Output is a function of the input: sorted, and the same bytes every time.
 //! - [`tracker`] and [`render`] do not know each other; [`sync`] introduces them.
 //! - What the kernel has not taken is not settled. A failed restore loses nothing and is followed

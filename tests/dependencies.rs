@@ -1,7 +1,7 @@
 //! Whose code this is built of: licences and sources, as `.deny.toml` has them.
 //!
-//! Apart from `cargo deny`, which reads the same file and knows advisories as well, because that is a
-//! program of its own that not everybody has; these checks are made wherever tests are.
+//! Apart from `cargo deny`, which reads the same file and knows advisories as well, because that is
+//! a program of its own that not everybody has; these checks are made wherever tests are.
 
 #![allow(
     clippy::unwrap_used,

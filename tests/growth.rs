@@ -1,8 +1,8 @@
 //! What one change costs as the cluster grows, in instructions: the same.
 //!
-//! Counted by callgrind, so that a busy machine counts the same: from the arrival of a changed slice
-//! to the end of the sync, with a kernel that takes everything. `GROWTH=1000,10000,50000` names
-//! other sizes.
+//! Counted by callgrind, so that a busy machine counts the same: from the arrival of a changed
+//! slice to the end of the sync, with a kernel that takes everything. `GROWTH=1000,10000,50000`
+//! names other sizes.
 
 #![allow(
     clippy::unwrap_used,

@@ -58,8 +58,8 @@ fn skip<T>(why: &str) -> Option<T> {
     None
 }
 
-/// The replay of one scenario, `Ok(false)`: skipped. On a thread of its own, as threads keep sockets
-/// of the namespace that they are in.
+/// The replay of one scenario, `Ok(false)`: skipped. On a thread of its own, as threads keep
+/// sockets of the namespace that they are in.
 fn replay(scenario: &Scenario, choice: BackendChoice, backend: Backend) -> Result<bool, String> {
     std::thread::scope(|scope| {
         let replay = scope.spawn(|| replay_here(scenario, choice, backend));

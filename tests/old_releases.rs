@@ -1,5 +1,5 @@
-//! Taking over from a kube-proxy of long ago, on a real kernel: what it left goes, what is kubelet's
-//! or anybody else's stays.
+//! Taking over from a kube-proxy of long ago, on a real kernel: what it left goes, what is
+//! kubelet's or anybody else's stays.
 
 #![allow(clippy::unwrap_used, reason = "a test fails loudly")]
 

@@ -135,6 +135,8 @@ const EMPTY_NAMES: &[&str] = &[
 const MOST_LINES: usize = 400;
 const MOST_LINES_OF_MOD: usize = 80;
 const MOST_LINES_OF_TEST: usize = 500;
+/// The columns of a line of code, as rustfmt has them.
+const WIDEST: usize = 100;
 
 /// Paths of machines that other people do not have, spelled so that this file is not one of them.
 const ELSEWHERE: &[&str] = &[
@@ -305,6 +307,22 @@ fn blanks(file: &File) -> Vec<String> {
         .collect()
 }
 
+/// Comments as wide as rustfmt lets code be. Tables and drawings, which have gaps, may be wider.
+fn wide(file: &File) -> Vec<String> {
+    let is_wide = |line: &str| {
+        let words = line
+            .trim_start()
+            .trim_start_matches(['/', '!'])
+            .trim_start();
+        line.chars().count() > WIDEST && !words.contains("  ") && !words.starts_with('|')
+    };
+    let lines = (1..).zip(file.text.lines());
+    let comments = lines.filter(|(_, line)| line.trim_start().starts_with("//"));
+    let bad = comments.filter(|(_, line)| is_wide(line));
+    bad.map(|(number, _)| format!("{}:{number}: a comment of more columns", file.path))
+        .collect()
+}
+
 fn elsewhere(file: &File) -> Vec<String> {
     let lines = (1..).zip(file.text.lines());
     let bad = lines.filter(|(_, line)| ELSEWHERE.iter().any(|path| line.contains(path)));
@@ -429,6 +447,19 @@ fn lines_do_not_end_in_blanks() {
     can_fail(blanks, "README.md", "a\n\nb\n", "a \nb\n");
     can_fail(blanks, "src/a.rs", "a\n", "a\t\n");
     hold(blanks);
+}
+
+#[test]
+fn comments_are_no_wider_than_code() {
+    let words = "word ".repeat(19);
+    let table = format!("//! | {words} | {words} |\n");
+    can_fail(
+        wide,
+        "src/a.rs",
+        &format!("/// {words}\n{table}"),
+        &format!("/// {words}words\n"),
+    );
+    hold(wide);
 }
 
 #[test]

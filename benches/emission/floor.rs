@@ -1,7 +1,7 @@
 //! One sync of the product for one changed endpoint, beside the bare program with the same payload.
 //!
-//! They take turns at going first, because the second finds everything in the caches. What a payload
-//! says is true after it, so the kernel takes it twice.
+//! They take turns at going first, because the second finds everything in the caches. What a
+//! payload says is true after it, so the kernel takes it twice.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};

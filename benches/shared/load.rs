@@ -123,7 +123,8 @@ impl Load {
         }
     }
 
-    /// How far from its first address an endpoint is after so many moves: never where it was lately.
+    /// How far from its first address an endpoint is after so many moves: never where it was
+    /// lately.
     fn moved(&self, round: usize) -> u32 {
         let all = u32::try_from(self.services * self.endpoints).unwrap();
         MOVED + u32::try_from(round).unwrap() % (MOVED / all) * all

@@ -1,9 +1,9 @@
 //! Services put straight into etcd, beside the API server.
 //!
 //! Apart from the [`load`](super::load), and only for Services: the API server counts all cluster
-//! IPs that are taken for each one that it gives out, so that 50,000 Services take it three quarters
-//! of an hour. What is written here reads as what it would have written, managed fields and the IP's
-//! own object included.
+//! IPs that are taken for each one that it gives out, so that 50,000 Services take it three
+//! quarters of an hour. What is written here reads as what it would have written, managed fields
+//! and the IP's own object included.
 
 use std::net::Ipv4Addr;
 

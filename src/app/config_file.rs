@@ -10,8 +10,8 @@
 //!
 //! Differs from upstream: what counts is the content behind the path. The swap of a ConfigMap
 //! volume is seen, which upstream misses, and so is a file that was moved there; writing the same
-//! again is no change. What upstream would not start with ends it all the same. Where watching fails,
-//! which ends upstream, the file is looked at every minute.
+//! again is no change. What upstream would not start with ends it all the same. Where watching
+//! fails, which ends upstream, the file is looked at every minute.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! When it is known whether configuration, Node and machine fit together, and what follows from it.
 //!
-//! Apart from [`fitting`](super::fitting), which answers that, because nothing waits for the answer:
-//! rules are written while the Node is still being asked for.
+//! Apart from [`fitting`](super::fitting), which answers that, because nothing waits for the
+//! answer: rules are written while the Node is still being asked for.
 
 use anyhow::bail;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};

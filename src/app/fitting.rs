@@ -1,16 +1,17 @@
 //! Whether configuration, Node and machine fit together: one line for each thing that is odd.
 //!
-//! Apart from [`first_look`](super::first_look), which knows when to ask, so that every answer can be had
-//! without a machine.
+//! Apart from [`first_look`](super::first_look), which knows when to ask, so that every answer can
+//! be had without a machine.
 //!
 //! # Source
 //!
-//! Upstream: `cmd/kube-proxy/app/server.go`, `newProxyServer`, `checkBadConfig`, `checkBadIPConfig`,
-//! `detectNodeIPs` (v1.36)
+//! Upstream: `cmd/kube-proxy/app/server.go`, `newProxyServer`, `checkBadConfig`,
+//! `checkBadIPConfig`, `detectNodeIPs` (v1.36)
 //!
-//! Differs from upstream: what is odd is a warning and no error, and that NodePorts answer everywhere,
-//! which is the default, is not even odd. Nothing is waited for: there, half a minute for addresses,
-//! and for podCIDRs five minutes, after which it ends; here, rules follow both as they come.
+//! Differs from upstream: what is odd is a warning and no error, and that NodePorts answer
+//! everywhere, which is the default, is not even odd. Nothing is waited for: there, half a minute
+//! for addresses, and for podCIDRs five minutes, after which it ends; here, rules follow both as
+//! they come.
 
 use std::net::{IpAddr, SocketAddr};
 

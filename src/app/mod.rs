@@ -29,8 +29,8 @@ pub use setup::init;
 /// after 30 s by default.
 const GRACE: Duration = Duration::from_secs(20);
 
-/// Runs until SIGTERM or SIGINT, or until the configuration file changes to something else that can be
-/// run with, by the word of `judge`. The rules stay in the kernel.
+/// Runs until SIGTERM or SIGINT, or until the configuration file changes to something else that can
+/// be run with, by the word of `judge`. The rules stay in the kernel.
 pub fn run(config: &Config, judge: &Judge<'_>, log: LogLevel) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

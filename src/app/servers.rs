@@ -2,8 +2,8 @@
 //!
 //! Apart because neither keeps the rules from being synced: an address that is taken is tried again
 //! until it is free, unless that was forbidden. Nor is either kept waiting: they have a thread of
-//! their own, so that a probe is answered while tens of thousands of Services are rendered; only what
-//! goes on has a [pulse](Pulse).
+//! their own, so that a probe is answered while tens of thousands of Services are rendered; only
+//! what goes on has a [pulse](Pulse).
 
 use std::net::SocketAddr;
 use std::thread;

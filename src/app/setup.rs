@@ -1,11 +1,12 @@
 //! Sets this machine up: what is done once, before there are any rules, and takes privileges.
 //!
-//! Apart from the families, which come later and go on for ever, so that it can be done alone: by an
-//! init container that has the right to, for a daemon that has not.
+//! Apart from the families, which come later and go on for ever, so that it can be done alone: by
+//! an init container that has the right to, for a daemon that has not.
 //!
 //! # Source
 //!
-//! Upstream: `cmd/kube-proxy/app/server_linux.go`, `platformSetup`, `platformCheckSupported` (v1.36)
+//! Upstream: `cmd/kube-proxy/app/server_linux.go`, `platformSetup`, `platformCheckSupported`
+//! (v1.36)
 //!
 //! Differs from upstream: the API server is not waited for, as nothing here depends on it.
 
@@ -21,7 +22,8 @@ use crate::host::{
 };
 use crate::net::IpFamily;
 
-/// `run --init-only`: sets everything up that takes privileges, for a daemon that has fewer, and ends.
+/// `run --init-only`: sets everything up that takes privileges, for a daemon that has fewer, and
+/// ends.
 pub fn init(config: &Config) -> anyhow::Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(everything(config))

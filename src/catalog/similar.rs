@@ -8,7 +8,8 @@ use std::fmt;
 use super::pattern::NamePattern;
 use super::port::PortName;
 
-/// What may have been meant instead, sorted; perhaps nothing. Prints as a hint on a line of its own.
+/// What may have been meant instead, sorted; perhaps nothing. Prints as a hint on a line of its
+/// own.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Similar(pub BTreeSet<String>);
 

@@ -1,7 +1,8 @@
 //! `cleanup`, and `run --cleanup`: no rule of a proxy for Services is left.
 //!
-//! Apart from the daemon because it wants both backends, which the daemon must never mix, and because
-//! it goes on when something fails: whoever cleans up wants to be rid of as much as possible.
+//! Apart from the daemon because it wants both backends, which the daemon must never mix, and
+//! because it goes on when something fails: whoever cleans up wants to be rid of as much as
+//! possible.
 //!
 //! Upstream: `cmd/kube-proxy/app/server_linux.go`, `platformCleanup` (v1.36)
 

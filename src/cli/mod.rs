@@ -4,8 +4,8 @@
 //!
 //! # Exit codes
 //!
-//! 0: done. 1: failed. 64: unusable flags. Of commands that compare, 0: equal. 1: different. 2: could
-//! not tell.
+//! 0: done. 1: failed. 64: unusable flags. Of commands that compare, 0: equal. 1: different. 2:
+//! could not tell.
 
 mod cleanup;
 mod diff;

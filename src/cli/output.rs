@@ -1,8 +1,8 @@
 //! Stdout is data.
 //!
 //! Apart so that every command buffers, flushes and fails alike, and because colours are decided
-//! here: commands write them always, and what is no terminal, or a user who set NO_COLOR, never sees
-//! them.
+//! here: commands write them always, and what is no terminal, or a user who set NO_COLOR, never
+//! sees them.
 
 use std::io::{self, BufWriter, Write};
 

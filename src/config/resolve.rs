@@ -42,8 +42,8 @@ pub fn run(args: &RunArgs, file: Option<&ConfigFile>, host_name: &str) -> Result
 }
 
 /// The meaning of the flags of commands that render and do not run, perhaps with a file in place of
-/// the flags that shape rules, as `run` has it. Where objects come from, and whose rules they become,
-/// flags say first: the file may be another machine's.
+/// the flags that shape rules, as `run` has it. Where objects come from, and whose rules they
+/// become, flags say first: the file may be another machine's.
 pub fn desired(
     file: Option<&ConfigFile>,
     source: &SourceArgs,

@@ -16,13 +16,13 @@ use crate::model::{Service, ServiceName, ServicePort, ServiceState, Services};
 use crate::net::Protocol;
 use crate::render::{ExternalIps, Options};
 
-/// What is left behind by a sync after which `now` is in the kernel, where `before` was there of the
-/// Services that changed.
+/// What is left behind by a sync after which `now` is in the kernel, where `before` was there of
+/// the Services that changed.
 ///
 /// Differs from upstream: a Service whose own ports or addresses changed counts, too, and one that
-/// is gone; and one that has lost all endpoints loses its flows, so that clients are refused at once
-/// and do not talk to nobody. Only what changed is looked at, where upstream looks at every Service
-/// each time.
+/// is gone; and one that has lost all endpoints loses its flows, so that clients are refused at
+/// once and do not talk to nobody. Only what changed is looked at, where upstream looks at every
+/// Service each time.
 pub fn left_behind(
     before: &[(ServiceName, ServiceState)],
     now: &dyn Services,

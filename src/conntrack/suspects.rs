@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use super::flow::{Destination, Filter, Flow};
 
-/// The kernel walks its whole table for each filter, some 20 ms however little is in it; what passes
-/// costs 3 us an entry. With more than this, one walk that lets all of UDP pass is the cheaper one
-/// up to 30,000 flows.
+/// The kernel walks its whole table for each filter, some 20 ms however little is in it; what
+/// passes costs 3 us an entry. With more than this, one walk that lets all of UDP pass is the
+/// cheaper one up to 30,000 flows.
 const MOST_FILTERS: usize = 4;
 
 /// Which flows to one destination may live on.

@@ -46,8 +46,8 @@ pub(super) fn groups(ports: Vec<Place<'_>>) -> (Vec<Group<'_>>, Vec<Place<'_>>) 
     (several, others)
 }
 
-/// The flag by which the rules and those that are desired seem to differ, if nearly all service ports
-/// do and in nothing else.
+/// The flag by which the rules and those that are desired seem to differ, if nearly all service
+/// ports do and in nothing else.
 pub fn hint(reviews: &[Review<'_>]) -> Option<String> {
     let (mut changed, mut told) = (0, 0);
     let mut settings: BTreeMap<IpFamily, &Effect> = BTreeMap::new();

@@ -1,7 +1,7 @@
 //! From two views of a service port to what traffic notices.
 //!
-//! Apart from [`Effect`], the vocabulary, because here it is decided which of its words are said: an
-//! effect that another one brings along is not told again.
+//! Apart from [`Effect`], the vocabulary, because here it is decided which of its words are said:
+//! an effect that another one brings along is not told again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

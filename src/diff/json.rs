@@ -1,7 +1,8 @@
 //! The review for machines.
 //!
-//! Apart because its shape is an interface: fields are added, never renamed or removed, and lists are
-//! sorted. What `services` has a word for has the same one here. The help of the command lists it.
+//! Apart because its shape is an interface: fields are added, never renamed or removed, and lists
+//! are sorted. What `services` has a word for has the same one here. The help of the command lists
+//! it.
 //!
 //! # Shape
 //!

@@ -1,7 +1,7 @@
 //! Whose traffic to a cluster IP gets this node's address as its source.
 //!
-//! Apart from the other [effects](super::effects) because it is a setting of the whole node that each
-//! Service has a rule for: which one, only the rule tells.
+//! Apart from the other [effects](super::effects) because it is a setting of the whole node that
+//! each Service has a rule for: which one, only the rule tells.
 
 use std::net::IpAddr;
 

@@ -13,8 +13,8 @@
 //! - Equal rulesets have an empty review, whatever the order of service ports in shared chains.
 //! - Only rules that a restore of ours would change are compared; of all others only the number is
 //!   told.
-//! - A difference is cosmetic only if no packet can tell: comments, rounded chances, and chains that
-//!   nothing leads to.
+//! - A difference is cosmetic only if no packet can tell: comments, rounded chances, and chains
+//!   that nothing leads to.
 
 mod alike;
 mod answerers;

@@ -1,7 +1,7 @@
 //! The few colors: green for what comes, red for what goes, bold for names.
 //!
-//! Apart so that there are no others. They are always written; whoever prints the text takes them out
-//! where they do not belong.
+//! Apart so that there are no others. They are always written; whoever prints the text takes them
+//! out where they do not belong.
 
 use std::fmt::{self, Display};
 

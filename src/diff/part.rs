@@ -14,7 +14,8 @@ pub(super) enum Part {
     Shared,
     /// It is there whatever the Services are.
     SetUp,
-    /// The kernel's, or kubelet's: ours are those rules that we want in it, and they are never moved.
+    /// The kernel's, or kubelet's: ours are those rules that we want in it, and they are never
+    /// moved.
     Visited,
     /// Somebody else's.
     Foreign,

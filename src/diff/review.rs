@@ -143,8 +143,8 @@ impl<'r> FromIterator<&'r Review<'r>> for Summary {
 }
 
 impl<'a> ChainReview<'a> {
-    /// How `left` differs from `right`, each the rules of a chain or the part of them that is looked
-    /// at; `None` stands for no chain.
+    /// How `left` differs from `right`, each the rules of a chain or the part of them that is
+    /// looked at; `None` stands for no chain.
     pub(super) fn of(
         (table, chain): (Table, &'a str),
         left: Option<&[&'a Rule]>,

@@ -14,8 +14,8 @@ use crate::rules::{Rule, Table};
 /// Lines shown around a difference, as `diff -u` does.
 const CONTEXT: usize = 3;
 
-/// Writes what makes `left` into `right`; nothing if they are the same. The names are those of files
-/// that may hold the sheets.
+/// Writes what makes `left` into `right`; nothing if they are the same. The names are those of
+/// files that may hold the sheets.
 pub fn unified(
     out: &mut dyn Write,
     names: (&str, &str),

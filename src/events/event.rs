@@ -20,7 +20,8 @@ pub enum Event {
     MetricsNotServed(String),
     /// The health-check node port of a Service cannot be served yet.
     CheckNotServed(ServiceName, String),
-    /// The configuration file says what cannot be used; the process goes on with what it said before.
+    /// The configuration file says what cannot be used; the process goes on with what it said
+    /// before.
     ///
     /// Differs from upstream: it has none such, and ends.
     ConfigurationRefused(String),

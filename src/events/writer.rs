@@ -2,8 +2,9 @@
 //!
 //! Apart from the [queue](super::recorder) because all waiting is here.
 //!
-//! Differs from upstream, where each event is written by itself: here those behind one that cannot be
-//! written wait, so that a server that is away meets one attempt at a time, and not one per event.
+//! Differs from upstream, where each event is written by itself: here those behind one that cannot
+//! be written wait, so that a server that is away meets one attempt at a time, and not one per
+//! event.
 
 use std::convert::Infallible;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! How far clients of the same fate meet the same rules.
 //!
-//! Apart because ways of equal fate are told once: then somebody's rules stand for those of all, and
-//! it must be said where they differ.
+//! Apart because ways of equal fate are told once: then somebody's rules stand for those of all,
+//! and it must be said where they differ.
 
 use super::way::Way;
 use crate::rules::Step;

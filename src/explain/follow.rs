@@ -1,7 +1,7 @@
 //! Asks the tracer what one client's packets meet, and puts the answer in order.
 //!
-//! Apart from [`way`](super::way), which is what comes of it: here is decided what all packets have in
-//! common, where they part, and why they end as they do.
+//! Apart from [`way`](super::way), which is what comes of it: here is decided what all packets have
+//! in common, where they part, and why they end as they do.
 
 use std::net::{IpAddr, SocketAddr};
 

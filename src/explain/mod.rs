@@ -6,8 +6,8 @@
 //!
 //! ```text
 //!   Question ─► find ─► Destination ─┐
-//!                                    ├─► follow: trace, reason ─► Way ─► Explanation ─► text, json, graph
-//!   Wanted ───► client ─► Client ────┘
+//!                                    ├─► follow: trace, reason ─► Way ─► Explanation ─┐
+//!   Wanted ───► client ─► Client ────┘                            text, json, graph ◄──┘
 //! ```
 //!
 //! # Invariants

@@ -1,7 +1,7 @@
 //! The way of packets with everything left out that a picture has no room for.
 //!
-//! Apart because trees, Graphviz and SVG all draw the same. What is left are the chains that lead to
-//! a packet's end; chains that it only visited are not on its way.
+//! Apart because trees, Graphviz and SVG all draw the same. What is left are the chains that lead
+//! to a packet's end; chains that it only visited are not on its way.
 
 use super::{Alike, End, Explanation, Fate, Refusal, Sees, Way, rule_words, text, words};
 use crate::rules::{Step, Table, Target};

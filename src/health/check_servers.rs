@@ -119,8 +119,9 @@ impl CheckServers {
         self.open_all(due);
     }
 
-    /// Differs from upstream: link-local addresses of IPv6 are left out. To listen there, or to ask,
-    /// takes the name of an interface, which load balancers do not have and upstream does not give.
+    /// Differs from upstream: link-local addresses of IPv6 are left out. To listen there, or to
+    /// ask, takes the name of an interface, which load balancers do not have and upstream does not
+    /// give.
     fn addresses(&self, answering: &Answering) -> BTreeSet<IpAddr> {
         let is_ours = |ip: &&IpAddr| {
             let is_link_local = matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());

@@ -1,8 +1,8 @@
 //! The thread that one family's health checks are answered on.
 //!
 //! Apart from the [servers](CheckServers), which do not care where they run. Load balancers give an
-//! answer a second or two and take a node out that is late some times in a row, and that is how long
-//! the thread of syncs may be at tens of thousands of Services.
+//! answer a second or two and take a node out that is late some times in a row, and that is how
+//! long the thread of syncs may be at tens of thousands of Services.
 
 use std::io;
 use std::thread;
@@ -18,8 +18,8 @@ use super::check_servers::CheckServers;
 type Work = (CheckServers, UnboundedReceiver<CheckChanges>);
 
 impl CheckServers {
-    /// Follows the syncs, on a thread of its own, until there are no more to come; then every server
-    /// is closed. Where no thread is to be had, this one has to do.
+    /// Follows the syncs, on a thread of its own, until there are no more to come; then every
+    /// server is closed. Where no thread is to be had, this one has to do.
     pub async fn run(self, changes: UnboundedReceiver<CheckChanges>) {
         let (work, given) = oneshot::channel();
         let (ended, end) = oneshot::channel();

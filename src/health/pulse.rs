@@ -1,7 +1,7 @@
 //! Whether the thread that does everything but pages goes on.
 //!
-//! Apart because the pages have a thread of their own: they would go on saying that all is well while
-//! the other is stuck for good, and nobody would restart the process.
+//! Apart because the pages have a thread of their own: they would go on saying that all is well
+//! while the other is stuck for good, and nobody would restart the process.
 //!
 //! Differs from upstream, where `/livez` depends on syncs alone: a process that is stuck while none
 //! is due stays alive for ever.

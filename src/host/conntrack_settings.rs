@@ -1,8 +1,8 @@
 //! The kernel's table of connections: how large it may grow, and how long it remembers.
 //!
-//! Apart from [`sysctl`](super::sysctl), which knows files and no meanings. What is wanted is worked
-//! out without looking at the machine; only then is it written, and only what differs, so that a
-//! process without the right to write can follow one that had it.
+//! Apart from [`sysctl`](super::sysctl), which knows files and no meanings. What is wanted is
+//! worked out without looking at the machine; only then is it written, and only what differs, so
+//! that a process without the right to write can follow one that had it.
 //!
 //! # Source
 //!

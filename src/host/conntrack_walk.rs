@@ -1,8 +1,8 @@
 //! How the kernel's table of connections is looked through: what is asked, again if need be, and
 //! what its answers mean.
 //!
-//! Apart from [`conntrack`](super::conntrack), which has the sockets, so that a kernel can be played
-//! that is older, busier or stricter than the one at hand.
+//! Apart from [`conntrack`](super::conntrack), which has the sockets, so that a kernel can be
+//! played that is older, busier or stricter than the one at hand.
 //!
 //! # Source
 //!
@@ -155,8 +155,8 @@ impl<K: Kernel> Walker<K> {
         Err(FlowError::CutShort(Errno::EINTR))
     }
 
-    /// One dump. The kernel has the next part of it ready before it returns from the reading of one,
-    /// so there is never anything to wait for.
+    /// One dump. The kernel has the next part of it ready before it returns from the reading of
+    /// one, so there is never anything to wait for.
     fn walk(
         &mut self,
         request: &[u8],

@@ -1,7 +1,8 @@
 //! Which backend kubelet uses: the one in whose mangle table it has put a chain to say so.
 //!
 //! Apart from the [choice of programs](super::programs), because looking must not cost or change
-//! anything: what is asked for by name is made on legacy, and read as a whole by nft's save program.
+//! anything: what is asked for by name is made on legacy, and read as a whole by nft's save
+//! program.
 //!
 //! # Source
 //!

@@ -1,8 +1,8 @@
 //! Messages of netfilter's interfaces over netlink, as far as all of them are alike: headers,
 //! attributes, statuses, and the socket.
 //!
-//! Apart from [`conntrack`](super::conntrack) and [`nfacct`](super::nfacct), which know what is said
-//! in them.
+//! Apart from [`conntrack`](super::conntrack) and [`nfacct`](super::nfacct), which know what is
+//! said in them.
 //!
 //! # Source
 //!

@@ -80,8 +80,8 @@ thread_local! {
 }
 
 /// One socket for all questions. Not one for each: at the end of every socket of netfilter the
-/// kernel waits for nftables to finish what it is at (`nft_rcv_nl_event`), which may be a restore of
-/// some seconds, and whoever waits here holds up the whole daemon.
+/// kernel waits for nftables to finish what it is at (`nft_rcv_nl_event`), which may be a restore
+/// of some seconds, and whoever waits here holds up the whole daemon.
 ///
 /// After an error it is not used again: an answer to the last question could still arrive.
 pub(super) fn with_socket<T>(

@@ -1,7 +1,7 @@
 //! How ready the kernel is to kill this process when memory runs out.
 //!
-//! Apart from [`sysctl`](super::sysctl) because it is of a process and not of the machine, and because
-//! nobody has to give up over it.
+//! Apart from [`sysctl`](super::sysctl) because it is of a process and not of the machine, and
+//! because nobody has to give up over it.
 //!
 //! Upstream: pkg/util/oom/oom_linux.go, `applyOOMScoreAdj` (v1.36)
 

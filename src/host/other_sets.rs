@@ -1,7 +1,7 @@
 //! The set of programs that is not used: whether a proxy left rules with it.
 //!
-//! Apart from [`programs`](super::programs), which chooses one set, because packets meet the rules of
-//! both: the kernel has two, and programs of one do not see those of the other.
+//! Apart from [`programs`](super::programs), which chooses one set, because packets meet the rules
+//! of both: the kernel has two, and programs of one do not see those of the other.
 
 use super::programs::Search;
 use super::{BackendChoice, Programs, RunError};

@@ -172,15 +172,15 @@ async fn feed(stdin: Option<ChildStdin>, payload: Option<&mut dyn Payload>, fed:
     }
 }
 
-/// How much of an answer is kept, in bytes. All tables with the rules of 50,000 Services are a tenth
-/// of it.
+/// How much of an answer is kept, in bytes. All tables with the rules of 50,000 Services are a
+/// tenth of it.
 const MOST_KEPT: u64 = 1024 * 1024 * 1024;
 
 /// The longest line of an answer, in bytes. A rule has some hundred.
 const LONGEST_LINE: u64 = 1024 * 1024;
 
-/// A read error cuts the answer off, which then does not parse. So does a program that does not come
-/// to an end: nobody listens any more, and it is ended by that.
+/// A read error cuts the answer off, which then does not parse. So does a program that does not
+/// come to an end: nobody listens any more, and it is ended by that.
 async fn take(from: Option<impl AsyncRead + Unpin>, printed: Printed<'_>, all: &mut Vec<u8>) {
     let Some(from) = from else { return };
     match printed {

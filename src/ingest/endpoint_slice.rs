@@ -106,8 +106,8 @@ fn trigger(metadata: &Metadata, findings: &mut Findings<'_>) -> Option<SystemTim
 }
 
 /// How many ports times endpoints one slice may have. The API stores 20,000 times 1,000, twenty
-/// million chains out of a megabyte; this is a hundred ports of as many endpoints as a slice can have,
-/// or all the ports of five.
+/// million chains out of a megabyte; this is a hundred ports of as many endpoints as a slice can
+/// have, or all the ports of five.
 ///
 /// Differs from upstream, which writes them all, or tries to.
 const MOST_TARGETS: usize = 100_000;
@@ -121,8 +121,8 @@ struct Reader<'a, 'b> {
 }
 
 impl Reader<'_, '_> {
-    /// Sorted if that matters; of one name and protocol they stay in the order written. Ports beyond
-    /// [`MOST_TARGETS`] are skipped.
+    /// Sorted if that matters; of one name and protocol they stay in the order written. Ports
+    /// beyond [`MOST_TARGETS`] are skipped.
     fn ports(&mut self, objects: &[SlicePortObject], endpoints: usize) -> Box<[SlicePort]> {
         let most = MOST_TARGETS / endpoints.max(1);
         if objects.len() > most {
@@ -177,8 +177,8 @@ impl Reader<'_, '_> {
     }
 
     /// Differs from upstream: an address that does not parse or is of the other family is skipped;
-    /// upstream would write it into a rule, and the whole restore would fail. So is one that the API
-    /// would not accept: traffic to it would end on this very node.
+    /// upstream would write it into a rule, and the whole restore would fail. So is one that the
+    /// API would not accept: traffic to it would end on this very node.
     fn endpoint(&mut self, index: usize, object: &EndpointObject) -> Option<Endpoint> {
         let Some(text) = object.addresses.first() else {
             let field = format!("endpoints[{index}].addresses");

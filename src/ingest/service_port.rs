@@ -50,10 +50,10 @@ pub(super) fn ports(
     ports.into_values().collect()
 }
 
-/// In rules, give or take a factor of three, that one Service may have apart from its endpoints. The
-/// API stores 20,000 ports and 20,000 external IPs in one object, which would be 400 million rules:
-/// more than any node has memory for, and nobody's rules would change any more. With one address a
-/// Service has all the ports that there are.
+/// In rules, give or take a factor of three, that one Service may have apart from its endpoints.
+/// The API stores 20,000 ports and 20,000 external IPs in one object, which would be 400 million
+/// rules: more than any node has memory for, and nobody's rules would change any more. With one
+/// address a Service has all the ports that there are.
 ///
 /// Differs from upstream, which writes them all, or tries to.
 const MOST_RULES: usize = 100_000;

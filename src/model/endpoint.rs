@@ -21,8 +21,8 @@ pub struct Slice {
     pub endpoints: Box<[Endpoint]>,
 }
 
-/// More ports than these are not looked through one by one: the API stores 20,000 in a slice, and as
-/// many in the Service that looks for each of its own.
+/// More ports than these are not looked through one by one: the API stores 20,000 in a slice, and
+/// as many in the Service that looks for each of its own.
 pub const FEW_PORTS: usize = 16;
 
 impl Slice {

@@ -49,7 +49,8 @@ pub fn parse_cidr(text: &str) -> Option<IpNet> {
 
 /// Whether an address means something else on every machine, or no machine at all: unspecified,
 /// loopback, link-local, or multicast within a link. The API accepts none of them where an object
-/// says to send other people's traffic, since that would lead to whoever listens on the node itself.
+/// says to send other people's traffic, since that would lead to whoever listens on the node
+/// itself.
 ///
 /// Upstream: pkg/apis/core/validation/validation.go, `ValidateNonSpecialIP` (v1.36)
 pub fn is_special(ip: IpAddr) -> bool {

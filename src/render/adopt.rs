@@ -113,8 +113,8 @@ fn check_foundations(found: &Found, options: &Options) -> Result<(), Doubt> {
 struct Taking {
     /// What no Service has claimed yet.
     found: Found,
-    /// Rules of shared chains by chain and meaning: where they stand. The last one is claimed first,
-    /// because a deletion takes the first of its kind.
+    /// Rules of shared chains by chain and meaning: where they stand. The last one is claimed
+    /// first, because a deletion takes the first of its kind.
     places: HashMap<(Dispatch, Digest), Vec<usize>>,
     ledger: Ledger,
     differing: Vec<ServiceName>,

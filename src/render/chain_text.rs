@@ -1,8 +1,8 @@
 //! The Service chains of a partial payload: those that are written, those that go, and where their
 //! headers stand.
 //!
-//! Apart from [`changes`](super::changes), which finds them Service by Service, because the place of
-//! the headers decides what a large payload costs on nft.
+//! Apart from [`changes`](super::changes), which finds them Service by Service, because the place
+//! of the headers decides what a large payload costs on nft.
 
 use std::cmp::Reverse;
 use std::ops::Range;

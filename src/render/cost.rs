@@ -41,11 +41,11 @@ pub(super) const fn order(backend: Backend) -> Order {
 
 /// More chains than this have their headers first, on nft.
 ///
-/// For each line the program looks for its chain in a list that is sorted by name, from the front. A
-/// chain that comes before all others is put there without a search, and lies in memory beside those
-/// that are looked through with it. All endpoints of 500, 1,000 and 2,000 of 10,000 Services, which
-/// are eleven chains each: 367, 763 and 2,112 ms instead of 431, 1,359 and 7,828. Of fewer than 200
-/// there is no difference, and a header beside its rules is easier to read.
+/// For each line the program looks for its chain in a list that is sorted by name, from the front.
+/// A chain that comes before all others is put there without a search, and lies in memory beside
+/// those that are looked through with it. All endpoints of 500, 1,000 and 2,000 of 10,000 Services,
+/// which are eleven chains each: 367, 763 and 2,112 ms instead of 431, 1,359 and 7,828. Of fewer
+/// than 200 there is no difference, and a header beside its rules is easier to read.
 const MOST_BESIDE: usize = 2_000;
 
 /// Where to put the headers of so many chains.
@@ -56,17 +56,17 @@ pub(super) const fn headers(backend: Backend, chains: usize) -> Headers {
     }
 }
 
-/// More endpoints than this have the headers of a full payload first, on legacy, where no chain of a
-/// Service is there yet.
+/// More endpoints than this have the headers of a full payload first, on legacy, where no chain of
+/// a Service is there yet.
 ///
-/// The program keeps its chains in the order of their names, and one that comes before all others is
-/// put there without a search. 10,000 Services of five endpoints take 1.3 s of CPU instead of 1.7,
-/// and 20,000 take 3.6 instead of 6.8; of 3,000 there is hardly a difference. Where chains are there
-/// already it is the other way round: 6.9 s instead of 3.3 for 20,000.
+/// The program keeps its chains in the order of their names, and one that comes before all others
+/// is put there without a search. 10,000 Services of five endpoints take 1.3 s of CPU instead of
+/// 1.7, and 20,000 take 3.6 instead of 6.8; of 3,000 there is hardly a difference. Where chains are
+/// there already it is the other way round: 6.9 s instead of 3.3 for 20,000.
 const MOST_ENDPOINTS_BESIDE: usize = 15_000;
 
-/// Where to put the headers of a full payload for so many endpoints. `is_bare`: there is no chain of
-/// a Service in the kernel.
+/// Where to put the headers of a full payload for so many endpoints. `is_bare`: there is no chain
+/// of a Service in the kernel.
 pub(super) const fn full_headers(backend: Backend, is_bare: bool, endpoints: usize) -> Headers {
     match backend {
         Backend::Legacy if is_bare && endpoints > MOST_ENDPOINTS_BESIDE => Headers::First,

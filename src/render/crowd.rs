@@ -1,14 +1,15 @@
-//! Which ports of a Service have rules for their endpoints: all, as long as there is any sense in it.
+//! Which ports of a Service have rules for their endpoints: all, as long as there is any sense in
+//! it.
 //!
 //! Apart from the [plan](super::plan) of one port because the limit is that of a whole Service.
 
 use crate::model::{ServicePort, ServiceState};
 use crate::select;
 
-/// How many endpoints one Service may have, all its ports together: ten times as many as the largest
-/// that anybody is known to run. Whoever may write EndpointSlices can have twenty thousand ports in
-/// each, with a thousand endpoints: four such objects are more chains than any node has memory for,
-/// and with the process dies every other Service's update.
+/// How many endpoints one Service may have, all its ports together: ten times as many as the
+/// largest that anybody is known to run. Whoever may write EndpointSlices can have twenty thousand
+/// ports in each, with a thousand endpoints: four such objects are more chains than any node has
+/// memory for, and with the process dies every other Service's update.
 ///
 /// Differs from upstream, which writes them all, or tries to.
 pub const MOST_ENDPOINTS: usize = 100_000;

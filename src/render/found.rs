@@ -1,8 +1,8 @@
 //! Our chains as the kernel has them: what is to be known of them to take them over.
 //!
-//! Apart from [`adopt`](super::adopt()), which compares it with what is wanted, because this is read
-//! line by line: the text of a large cluster's rules is never in memory at once. Of a Service's
-//! chain a digest of its rules in normal form is kept, of a shared chain each rule.
+//! Apart from [`adopt`](super::adopt()), which compares it with what is wanted, because this is
+//! read line by line: the text of a large cluster's rules is never in memory at once. Of a
+//! Service's chain a digest of its rules in normal form is kept, of a shared chain each rule.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 

@@ -1,7 +1,8 @@
 //! The full payload: every chain, every rule, missing jumps, and the end of stale chains.
 //!
 //! Apart from partial payloads because it is streamed: piece by piece, Service by Service, so that
-//! its memory does not grow with the cluster. What the pieces say is in [`full_text`](super::full_text).
+//! its memory does not grow with the cluster. What the pieces say is in
+//! [`full_text`](super::full_text).
 //!
 //! # Order
 //!

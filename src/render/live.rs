@@ -107,7 +107,8 @@ impl Live {
         }
     }
 
-    /// Rules of other people's chains: a jump of ours among them, or a reference to a chain of ours.
+    /// Rules of other people's chains: a jump of ours among them, or a reference to a chain of
+    /// ours.
     fn read_rule(&mut self, table: Table, rule: &str) {
         let Some((chain, spec)) = rule.split_once(' ') else {
             return;

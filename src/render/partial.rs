@@ -7,10 +7,10 @@
 //!
 //! In nat, in this order: changed Service chains, each header beside its rules; what changed in the
 //! dispatch chains, rule by rule or the whole chain; then the chains nobody wants any more, all
-//! emptied before the first is deleted. Of very many chains all headers come first, and of a payload
-//! that is large beside the table `-S` before them: [`cost`](super::cost) decides.
-//! A table with nothing to say is not named, and a payload without tables is empty: no process
-//! need be started for it.
+//! emptied before the first is deleted. Of very many chains all headers come first, and of a
+//! payload that is large beside the table `-S` before them: [`cost`](super::cost) decides. A table
+//! with nothing to say is not named, and a payload without tables is empty: no process need be
+//! started for it.
 //!
 //! KEP: kep.k8s.io/3453
 

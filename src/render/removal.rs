@@ -7,8 +7,9 @@
 //!
 //! Upstream: pkg/proxy/iptables/proxier.go, `cleanupLeftoversForFamily` (v1.36)
 //!
-//! Differs from upstream: jumps of older versions go, too, and those that are there twice. A chain that
-//! somebody else's rule leads to is emptied and stays; there, nothing of its table would be removed.
+//! Differs from upstream: jumps of older versions go, too, and those that are there twice. A chain
+//! that somebody else's rule leads to is emptied and stays; there, nothing of its table would be
+//! removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

@@ -1,7 +1,8 @@
 //! When the rules that are there cannot be changed bit by bit.
 //!
 //! Apart from [`partial`](super::partial()), which looks at Services only, because whoever restores
-//! has to know before; the daemon and the commands that tell what it would do ask the same function.
+//! has to know before; the daemon and the commands that tell what it would do ask the same
+//! function.
 
 use super::options::Options;
 use super::service::Setting;

@@ -1,7 +1,7 @@
 //! What Services amount to besides rules, as sums that follow each change.
 //!
-//! Apart from [`stats`](super::stats), which is about one payload: these are kept for every Service,
-//! so that whoever renders one alone knows the sums of all.
+//! Apart from [`stats`](super::stats), which is about one payload: these are kept for every
+//! Service, so that whoever renders one alone knows the sums of all.
 
 use std::ops::{AddAssign, SubAssign};
 

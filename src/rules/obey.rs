@@ -1,7 +1,7 @@
 //! What a packet does about the rules that it meets.
 //!
-//! Apart from [`traveller`](super::traveller), which is who meets them: here a rule is obeyed, passed
-//! by, or leads to the next chain or hook.
+//! Apart from [`traveller`](super::traveller), which is who meets them: here a rule is obeyed,
+//! passed by, or leads to the next chain or hook.
 
 use super::chain::Policy;
 use super::decide::{self, Answer};

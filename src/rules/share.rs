@@ -52,7 +52,8 @@ impl Share {
         }
     }
 
-    /// Whether the two are the same but for the rounding of old releases, which wrote five decimals.
+    /// Whether the two are the same but for the rounding of old releases, which wrote five
+    /// decimals.
     pub fn is_nearly(self, other: Self) -> bool {
         let part = |share: Self| {
             // Chances that are no `1/n` make fine fractions; shifting keeps their ratio.

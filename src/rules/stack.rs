@@ -11,8 +11,8 @@ use super::rule::Rule;
 use super::ruleset::RuleSet;
 use super::table::Table;
 
-/// How deep chains may call each other. nft enters 16, nobody writes hundreds, and whatever shows the
-/// way, as a tree for one, goes as deep.
+/// How deep chains may call each other. nft enters 16, nobody writes hundreds, and whatever shows
+/// the way, as a tree for one, goes as deep.
 const DEEPEST: usize = 256;
 
 /// The chains that a packet is in. Empty before the first rule of a hook.

@@ -1,12 +1,12 @@
 //! What happens to one packet, and which rules it met.
 //!
 //! Apart because here every choice is followed that rules make at random, each with its share. One
-//! way through them is a [`traveller`](super::traveller)'s, and what a single rule makes of a packet
-//! is in [`decide`](super::decide). The packet is the first of a connection.
+//! way through them is a [`traveller`](super::traveller)'s, and what a single rule makes of a
+//! packet is in [`decide`](super::decide). The packet is the first of a connection.
 //!
 //! Ways that a choice parts may meet again: a chain returns, a rule only marks or logs. Whoever is
-//! behind goes first, so that they meet; from there on they are one, unless they differ in what they
-//! carry. Otherwise each choice would double the ways.
+//! behind goes first, so that they meet; from there on they are one, unless they differ in what
+//! they carry. Otherwise each choice would double the ways.
 //!
 //! # Source
 //!

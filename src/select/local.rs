@@ -9,8 +9,8 @@ use super::merge::merge_named;
 use crate::model::ServiceState;
 use crate::net::Protocol;
 
-/// The distinct addresses of ready endpoints on this node, behind any port of the slices. Those that
-/// are about to go do not count, not even when nobody else is left to answer.
+/// The distinct addresses of ready endpoints on this node, behind any port of the slices. Those
+/// that are about to go do not count, not even when nobody else is left to answer.
 ///
 /// Upstream: pkg/proxy/endpointschangetracker.go, `LocalReadyEndpoints` (v1.36)
 pub fn local_ready(state: &ServiceState) -> usize {

@@ -30,7 +30,8 @@ pub fn count(state: &ServiceState, port: &ServicePort) -> usize {
     slices.sum()
 }
 
-/// As [`merge`] for whatever the slices call a port, whether or not the Service has one of that name.
+/// As [`merge`] for whatever the slices call a port, whether or not the Service has one of that
+/// name.
 pub(super) fn merge_named<'a>(
     state: &'a ServiceState,
     name: &str,

@@ -21,9 +21,9 @@ const TABLES: [Table; 3] = [Table::Mangle, Table::Filter, Table::Nat];
 /// Whatever the sync period: looking is three processes.
 const SHORTEST: Duration = Duration::from_millis(100);
 
-/// How long after a loss is looked again: a reload of a firewall goes from table to table, and takes
-/// what was restored between two of them. A loss found then is restored and begins nothing anew:
-/// somebody who goes on flushing gets three restores in each period, not one a second.
+/// How long after a loss is looked again: a reload of a firewall goes from table to table, and
+/// takes what was restored between two of them. A loss found then is restored and begins nothing
+/// anew: somebody who goes on flushing gets three restores in each period, not one a second.
 const SOON: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
 
 /// When to look, and for what.

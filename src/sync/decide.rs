@@ -73,8 +73,8 @@ impl FullReason {
 }
 
 /// How much longer than a full sync took is waited for the next periodic one: a thousandth of the
-/// time may go into what most likely changes nothing. 50,000 Services take a minute on nft, in which
-/// no change reaches the kernel; they get one in 18 hours, and 10,000 one in 73 minutes.
+/// time may go into what most likely changes nothing. 50,000 Services take a minute on nft, in
+/// which no change reaches the kernel; they get one in 18 hours, and 10,000 one in 73 minutes.
 ///
 /// Upstream makes none in clusters of more than 1,000 endpoints.
 const FULL_SYNCS_APART: u32 = 1000;

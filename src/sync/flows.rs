@@ -1,7 +1,7 @@
 //! Follows syncs, and sweeps the UDP flows that they have left behind.
 //!
-//! Apart from the [`task`](super::task), and on a thread of its own, because a look through millions
-//! of entries takes seconds in the kernel: neither syncs nor servers wait for it.
+//! Apart from the [`task`](super::task), and on a thread of its own, because a look through
+//! millions of entries takes seconds in the kernel: neither syncs nor servers wait for it.
 //!
 //! # Invariants
 //!
@@ -131,8 +131,8 @@ impl<T: FlowTable> Follower<T> {
         }
     }
 
-    /// Waits for something to do, and then for the moment, and listens meanwhile. False: nobody will
-    /// ever tell anything again.
+    /// Waits for something to do, and then for the moment, and listens meanwhile. False: nobody
+    /// will ever tell anything again.
     fn has_work(&mut self, not_before: Instant) -> bool {
         let has_some = |pending: &Pending| !pending.suspects.is_empty();
         while !has_some(&self.pending.v4) && !has_some(&self.pending.v6) {

@@ -43,8 +43,8 @@ pub struct Attempt {
     pub unread: Vec<(Table, RunError)>,
     /// Why the rules that were there have not been taken over.
     pub doubt: Option<Doubt>,
-    /// How long others kept the lock until it was had. How long it was waited for in vain, the error
-    /// says.
+    /// How long others kept the lock until it was had. How long it was waited for in vain, the
+    /// error says.
     pub lock_wait: Duration,
     /// How it ended.
     pub result: Result<(), Failure>,

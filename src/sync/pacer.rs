@@ -123,8 +123,8 @@ impl Pacer {
     }
 }
 
-/// How long to wait after so many failures in a row, of which the last one counts: twice as long each
-/// time, and never longer than `longest`.
+/// How long to wait after so many failures in a row, of which the last one counts: twice as long
+/// each time, and never longer than `longest`.
 pub(super) fn retry_after(failures: u32, longest: Duration) -> Duration {
     let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
     FIRST_RETRY.saturating_mul(doubled).min(longest)

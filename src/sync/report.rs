@@ -42,7 +42,8 @@ pub struct Reporter {
 }
 
 impl Reporter {
-    /// The family is served from now on: its first sync is wanted, even if nobody can ask for it yet.
+    /// The family is served from now on: its first sync is wanted, even if nobody can ask for it
+    /// yet.
     ///
     /// Upstream: pkg/proxy/iptables/proxier.go, `SyncLoop` (v1.36)
     pub(super) fn serving(&self) {

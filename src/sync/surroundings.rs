@@ -65,8 +65,8 @@ impl Surroundings {
         options
     }
 
-    /// Whether NodePorts answer on 127.0.0.0/8, which the kernel has to be told. It must not be told
-    /// so otherwise: the rule that guards such packets is only there if they are wanted.
+    /// Whether NodePorts answer on 127.0.0.0/8, which the kernel has to be told. It must not be
+    /// told so otherwise: the rule that guards such packets is only there if they are wanted.
     ///
     /// Differs from upstream: with `primary` they are never wanted, not even on a node without any
     /// IPv4 address, whose NodePorts answer on all of them.
@@ -87,8 +87,9 @@ impl Surroundings {
         !matches!(self.node_ports, NodePortSource::All)
     }
 
-    /// Differs from upstream, where the process ends when the Node's networks are others than at its
-    /// start: they are taken over with the next sync, and until there are any, nothing is local.
+    /// Differs from upstream, where the process ends when the Node's networks are others than at
+    /// its start: they are taken over with the next sync, and until there are any, nothing is
+    /// local.
     fn local_traffic(&self, node: Option<&Node>) -> LocalDetector {
         let family = self.fixed.family;
         let first = |cidrs: &[IpNet]| {

@@ -155,8 +155,9 @@ impl<I: Iptables> Task<I> {
         flows.tell(self.reporter.family, suspects, &options.node_port_addresses);
     }
 
-    /// Looks for our rules; if some are gone, somebody has flushed or edited a table, and everything
-    /// is restored at once. So it is if NodePorts should answer on other addresses by now.
+    /// Looks for our rules; if some are gone, somebody has flushed or edited a table, and
+    /// everything is restored at once. So it is if NodePorts should answer on other addresses by
+    /// now.
     async fn look(&mut self, canary: &mut Canary) {
         let (syncer, now) = (&self.syncer, Instant::now().into_std());
         let sight = canary.look(syncer.iptables(), syncer.written(), now).await;

@@ -1,7 +1,7 @@
 //! What a client wants a page to be: `Accept`.
 //!
-//! Apart from the [pages](super::zpages) because the rule is one for all of them: text unless all of
-//! an object's kind, group and version are named.
+//! Apart from the [pages](super::zpages) because the rule is one for all of them: text unless all
+//! of an object's kind, group and version are named.
 //!
 //! # Source
 //!

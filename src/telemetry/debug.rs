@@ -49,9 +49,9 @@ full flags configurable<br>
 /// What there is of Go's profiles.
 ///
 /// Known sampling profilers walk the stack in a signal handler: with the unwinder of the C runtime
-/// that takes locks and crashes (tikv/pprof-rs, issues 36 and 203; tikv/tikv, issue 9765), with frame
-/// pointers the whole program has to be built for it. perf needs neither and works on a process that
-/// is already slow.
+/// that takes locks and crashes (tikv/pprof-rs, issues 36 and 203; tikv/tikv, issue 9765), with
+/// frame pointers the whole program has to be built for it. perf needs neither and works on a
+/// process that is already slow.
 const PROFILES: &str = "\
 /debug/pprof/profile?seconds=30 tells which thread, or program that was run, used the processor, for
 go tool pprof. It tells no functions: this program is not written in Go, and sampling its stacks from

@@ -27,7 +27,8 @@ use super::room::Place;
 pub use super::room::Room;
 
 /// Connections served at once; one more takes the place of the oldest. Probes and scrapes are a
-/// handful per second, so this is only met by a flood, which then costs a few megabytes and no more.
+/// handful per second, so this is only met by a flood, which then costs a few megabytes and no
+/// more.
 const CONNECTIONS: usize = 256;
 
 /// How long a client may take to send a request's head, and how long it may keep quiet between
@@ -117,7 +118,8 @@ where
     let _ = timeout(DRAIN, async { tokio::join!(graceful.shutdown(), rest) }).await;
 }
 
-/// Serves one client, until its place is another's. How the connection ended is its client's business.
+/// Serves one client, until its place is another's. How the connection ended is its client's
+/// business.
 async fn connection<H, F>((stream, place): (TcpStream, Place), handler: &H, watcher: Watcher)
 where
     H: Fn(Request<Bytes>) -> F,

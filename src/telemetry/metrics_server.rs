@@ -1,8 +1,8 @@
 //! The pages of the metrics port.
 //!
-//! Apart from [`http`](super::http), which serves any pages. None of them waits for anything, but for
-//! profiles, which take as long as they were asked to: what they show is there already, or is counted
-//! where it is shown.
+//! Apart from [`http`](super::http), which serves any pages. None of them waits for anything, but
+//! for profiles, which take as long as they were asked to: what they show is there already, or is
+//! counted where it is shown.
 //!
 //! # Source
 //!
@@ -37,8 +37,8 @@ pub struct Facts {
     pub debugging: Debugging,
 }
 
-/// What the metrics port shows. Paths are exact; every method is answered alike where none is named,
-/// as upstream does.
+/// What the metrics port shows. Paths are exact; every method is answered alike where none is
+/// named, as upstream does.
 #[derive(Debug, Clone)]
 pub struct MetricsPages {
     registry: Registry,

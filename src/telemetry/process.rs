@@ -158,8 +158,8 @@ pub(super) fn start_time() -> Option<f64> {
     Some(boot.trim().parse::<f64>().ok()? + ticks / TICKS_PER_SECOND)
 }
 
-/// A field of `stat`, of a process or a thread. Its name may hold spaces and parentheses; the fields
-/// begin after the last one.
+/// A field of `stat`, of a process or a thread. Its name may hold spaces and parentheses; the
+/// fields begin after the last one.
 pub(super) fn field(stat: &str, place: usize) -> Option<&str> {
     let (_, fields) = stat.rsplit_once(") ")?;
     fields.split(' ').nth(place)

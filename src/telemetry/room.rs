@@ -1,9 +1,9 @@
 //! How many connections some servers have together, and whose turn it is to go.
 //!
-//! Apart from the [server](super::http) because it is the answer to one question: what a flood costs.
-//! A client that waited for a place would wait for strangers to leave, and any pod can fill all
-//! places with connections that say nothing: then kubelet's probe waits, too, and kubelet kills the
-//! daemon. So nobody waits, and who has been here longest goes. A flood has to be faster than a
+//! Apart from the [server](super::http) because it is the answer to one question: what a flood
+//! costs. A client that waited for a place would wait for strangers to leave, and any pod can fill
+//! all places with connections that say nothing: then kubelet's probe waits, too, and kubelet kills
+//! the daemon. So nobody waits, and who has been here longest goes. A flood has to be faster than a
 //! probe is answered to hurt it.
 
 use std::collections::VecDeque;

@@ -1,7 +1,7 @@
 //! How much of what the cluster wants is not in the kernel yet.
 //!
-//! Apart from [`dirty`](super::dirty), which knows the Services: these are the numbers that operators
-//! see, objects of each kind counted apart.
+//! Apart from [`dirty`](super::dirty), which knows the Services: these are the numbers that
+//! operators see, objects of each kind counted apart.
 
 use std::ops::{AddAssign, SubAssign};
 use std::sync::Arc;

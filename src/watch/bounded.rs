@@ -48,8 +48,8 @@ pub fn read_all(from: impl Read, most: u64) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Whether the path leads to a file that can be read again, and not to a pipe or a device, which may
-/// have somebody wait for ever.
+/// Whether the path leads to a file that can be read again, and not to a pipe or a device, which
+/// may have somebody wait for ever.
 pub fn is_file(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| metadata.is_file())
 }

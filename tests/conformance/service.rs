@@ -341,7 +341,8 @@ fn throw_ranges(dice: &mut Dice) -> Vec<&'static str> {
     (0..dice.below(4)).map(|_| dice.pick(&RANGES)).collect()
 }
 
-/// With every ipMode, and hosts that have no address. The second address may be an external IP, too.
+/// With every ipMode, and hosts that have no address. The second address may be an external IP,
+/// too.
 fn throw_ingress(index: usize, dice: &mut Dice) -> Vec<Value> {
     let addresses = [
         format!("203.0.113.{}", index + 1),

@@ -128,8 +128,8 @@ impl AnySlice {
             .iter()
             .any(|endpoint| endpoint["addresses"][0] == address)
         {
-            // Within a slice the order of duplicates is defined, but the server refuses them in some
-            // releases.
+            // Within a slice the order of duplicates is defined, but the server refuses them in
+            // some releases.
             return;
         }
         let mut addresses = vec![address];

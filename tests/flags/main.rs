@@ -1,7 +1,8 @@
 //! Every flag of `run`: that it does what it is for, or that it is said to do nothing.
 //!
-//! A flag without a row in the [`table`] fails, and so does a row that shows nothing. What flags mean
-//! in all their values is tested beside the configuration, and what follows from it where it does.
+//! A flag without a row in the [`table`] fails, and so does a row that shows nothing. What flags
+//! mean in all their values is tested beside the configuration, and what follows from it where it
+//! does.
 
 #![allow(
     unreachable_pub,

@@ -80,7 +80,8 @@ fn gauges_count_what_kube_proxy_counts() {
         slice
     };
     api.apply_all(&[elsewhere(&inside), elsewhere(&outside)]);
-    // One cluster IP and the external one drop; clients on the node have all chains of policy Cluster.
+    // One cluster IP and the external one drop; clients on the node have all chains of policy
+    // Cluster.
     let nat = nat + (2 + 3 + 4 + 3);
     check(filter + 2, nat, 1, 1);
 

@@ -1,5 +1,5 @@
-//! Health as load balancers and probes see it, and what operators are told, beside a real kube-proxy:
-//! both programs watch one API server, each in a namespace of its own.
+//! Health as load balancers and probes see it, and what operators are told, beside a real
+//! kube-proxy: both programs watch one API server, each in a namespace of its own.
 
 #![allow(
     unreachable_pub,

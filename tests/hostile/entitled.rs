@@ -1,7 +1,7 @@
 //! Nothing that an object holds can add or change a rule that it is not entitled to.
 //!
-//! Three steps: what somebody wrote becomes the same bytes as its clean twin; of a clean object every
-//! rule is its Service's own; and nobody else's rules are other ones than without it.
+//! Three steps: what somebody wrote becomes the same bytes as its clean twin; of a clean object
+//! every rule is its Service's own; and nobody else's rules are other ones than without it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -47,7 +47,8 @@ proptest! {
         let mut parts = RuleSet::default();
         parts.apply(&without).unwrap();
         parts.apply(&partial).unwrap();
-        // New Services come first in the chains that all share, where no order matters between them.
+        // New Services come first in the chains that all share, where no order matters between
+        // them.
         let texts = [parts.to_save_text(), whole.to_save_text()];
         let [parts, whole] = texts.each_ref().map(|text| {
             let mut lines: Vec<&str> = text.lines().collect();

@@ -1,5 +1,5 @@
-//! The same objects before the real `iptables-restore`, of both backends: it has a reader of its own,
-//! and may see another rule in a line than we do.
+//! The same objects before the real `iptables-restore`, of both backends: it has a reader of its
+//! own, and may see another rule in a line than we do.
 //!
 //! Apart from the properties because it needs root and takes a hundred times as long.
 

@@ -15,8 +15,8 @@ use proptest::prelude::*;
 use crate::cluster::upstream_options;
 use crate::hostile::{cases, mutated, mutated_text};
 
-/// Lines of dumps and payloads of all kinds, a few dozen at a time: one mutation in thousands of lines
-/// would mostly hit the same kind.
+/// Lines of dumps and payloads of all kinds, a few dozen at a time: one mutation in thousands of
+/// lines would mostly hit the same kind.
 fn samples() -> Vec<Vec<u8>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
     let mut files: Vec<_> = ["dumps", "golden", "explain"]
@@ -75,8 +75,8 @@ fn is_looked_at(rules: &RuleSet) {
     }
 }
 
-/// Whether each option of each rule belongs to something. Of others nobody knows whose they are, and
-/// they may be another's once they stand elsewhere.
+/// Whether each option of each rule belongs to something. Of others nobody knows whose they are,
+/// and they may be another's once they stand elsewhere.
 fn is_known(rules: &RuleSet) -> bool {
     let chains = Table::ALL.into_iter().flat_map(|table| rules.chains(table));
     let mut matches = chains

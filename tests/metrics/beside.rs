@@ -17,8 +17,8 @@ const SLICES: &str = "sync_proxy_rules_endpoint_changes_total";
 const SERVICES_PENDING: &str = "sync_proxy_rules_service_changes_pending";
 const SLICES_PENDING: &str = "sync_proxy_rules_endpoint_changes_pending";
 
-/// A matter of time: who was asked how often until the program had started, what kube-proxy was told
-/// meanwhile, and which changes shared a sync.
+/// A matter of time: who was asked how often until the program had started, what kube-proxy was
+/// told meanwhile, and which changes shared a sync.
 const TIMING: [&str; 5] = [
     LAST,
     "proxy_livez_total",
@@ -134,8 +134,8 @@ fn the_first_sync(scene: &Scene) {
     });
 }
 
-/// kube-proxy writes all chains that Services share, and all chains of the one; deltaproxy the one's
-/// choice of endpoints, which is three rules, and the two of the new endpoint.
+/// kube-proxy writes all chains that Services share, and all chains of the one; deltaproxy the
+/// one's choice of endpoints, which is three rules, and the two of the new endpoint.
 fn one_endpoint(scene: &Scene, shop: &Shop) {
     scene.api().apply(&shop.slice(&["10.4.0.11", "10.4.0.13"]));
     scene.until(|theirs, ours| {

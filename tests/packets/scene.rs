@@ -8,8 +8,8 @@
 //!
 //! `c` hangs on a device of its own like the others: to the node's kernel, a pod behind an overlay
 //! network is one more device to route to. Answers to it come back through the node even if the
-//! client was not masqueraded, so that a server can tell whether it was. `x` is the world beyond: it
-//! answers for the address of a Service where the node is expected to leave a packet alone.
+//! client was not masqueraded, so that a server can tell whether it was. `x` is the world beyond:
+//! it answers for the address of a Service where the node is expected to leave a packet alone.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;

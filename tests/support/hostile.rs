@@ -18,8 +18,8 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use proptest::test_runner::RngSeed;
 
-/// As many cases as the test thinks right, always the same ones; or as many as `PROPTEST_CASES` says,
-/// other ones each time. `PROPTEST_RNG_SEED` repeats a long run.
+/// As many cases as the test thinks right, always the same ones; or as many as `PROPTEST_CASES`
+/// says, other ones each time. `PROPTEST_RNG_SEED` repeats a long run.
 pub fn cases(number: u32) -> ProptestConfig {
     let given = ProptestConfig {
         failure_persistence: None,

@@ -6,8 +6,8 @@
 //!                                     10.200.0.100      └── pod "client" 10.4.0.20
 //! ```
 //!
-//! Pods hang on the node by a routed pair of devices each, not by a bridge: every packet between two
-//! pods passes the node's netfilter hooks, with or without `br_netfilter`.
+//! Pods hang on the node by a routed pair of devices each, not by a bridge: every packet between
+//! two pods passes the node's netfilter hooks, with or without `br_netfilter`.
 
 use std::net::{IpAddr, SocketAddr};
 

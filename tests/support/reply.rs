@@ -2,8 +2,9 @@
 //!
 //! Apart because unit tests include it, too.
 
-/// A reply without what is another one each time: dates, and with them the length of the body, which
-/// is checked instead. The order of header lines means nothing, and whether the connection ends.
+/// A reply without what is another one each time: dates, and with them the length of the body,
+/// which is checked instead. The order of header lines means nothing, and whether the connection
+/// ends.
 #[track_caller]
 pub(crate) fn alike(reply: &str) -> String {
     let (head, body) = reply.split_once("\r\n\r\n").expect("a head");

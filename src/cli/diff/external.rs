@@ -7,8 +7,8 @@
 //!
 //! Differs from upstream: words are those of a shell, so that quotes hold blanks together. kubectl
 //! splits at blanks, and drops parameters with quotes or anything else but letters, digits, `-` and
-//! `=`. And here they stand before the folders, not behind them. A kubectl that is interrupted leaves
-//! the folders behind.
+//! `=`. And here they stand before the folders, not behind them. A kubectl that is interrupted
+//! leaves the folders behind.
 
 use std::fs::{DirBuilder, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -33,8 +33,8 @@ pub(super) const NAMES: [&str; 2] = ["LIVE", "DESIRED"];
 ///
 /// # Errors
 ///
-/// There is no such program, it ends with more than 1 because it could not compare, or a signal ends
-/// both of us.
+/// There is no such program, it ends with more than 1 because it could not compare, or a signal
+/// ends both of us.
 pub(super) fn show(program: &str, sides: &Sides) -> anyhow::Result<()> {
     let (name, parameters) = words(program)?;
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -1,4 +1,5 @@
-//! What is wrong beside the service ports: chains that nothing leads to, and jumps that are missing.
+//! What is wrong beside the service ports: chains that nothing leads to, and jumps that are
+//! missing.
 //!
 //! Apart because it is of no row: documents list it, and under tables stderr tells of it.
 

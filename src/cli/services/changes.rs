@@ -1,8 +1,8 @@
 //! What became of service ports between two looks.
 //!
-//! Apart from [watching](super::watch), which waits and prints, because a table has one row for both
-//! families and documents have an entry for each: what changed in one of them is no change of the
-//! other.
+//! Apart from [watching](super::watch), which waits and prints, because a table has one row for
+//! both families and documents have an entry for each: what changed in one of them is no change of
+//! the other.
 
 use std::collections::BTreeMap;
 

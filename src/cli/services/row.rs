@@ -40,8 +40,8 @@ pub(super) fn rows(snapshot: &Snapshot) -> (Vec<Row>, Beside) {
     (rows, beside)
 }
 
-/// `spec.type`, as far as rules show it: the least that has such entrances. Rules of which a part is
-/// lost may not show it at all.
+/// `spec.type`, as far as rules show it: the least that has such entrances. Rules of which a part
+/// is lost may not show it at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ServiceType {
     ClusterIp,

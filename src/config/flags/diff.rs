@@ -1,7 +1,7 @@
 //! Flags of `diff`: which two rulesets, and how the difference is shown.
 //!
-//! Apart from [`OriginArgs`](super::OriginArgs) because here objects say what is desired, never what
-//! is.
+//! Apart from [`OriginArgs`](super::OriginArgs) because here objects say what is desired, never
+//! what is.
 
 use std::path::PathBuf;
 

@@ -13,7 +13,8 @@ use crate::explain::{Question, Wanted, Who};
 /// Flags of `explain`.
 #[derive(Debug, Clone, Args)]
 pub struct ExplainArgs {
-    /// What to explain: `ADDRESS:PORT[/PROTO]`, `ADDRESS`, `:NODEPORT`, or `[NAMESPACE/]SERVICE[:PORT[/PROTO]]`
+    /// What to explain: `ADDRESS:PORT[/PROTO]`, `ADDRESS`, `:NODEPORT`, or
+    /// `[NAMESPACE/]SERVICE[:PORT[/PROTO]]`
     #[arg(
         value_name = "ADDRESS|SERVICE",
         required = true,

@@ -18,7 +18,8 @@ pub struct ServicesArgs {
     /// Which Services.
     #[command(flatten)]
     pub which: AskedArgs,
-    /// Only what is reached at, or answered from, this address: `10.96.0.10`, `[fd00::1]:53`; `:30080` is any
+    /// Only what is reached at, or answered from, this address: `10.96.0.10`, `[fd00::1]:53`;
+    /// `:30080` is any
     #[arg(long, value_name = "[IP][:PORT]")]
     pub address: Option<AddressPattern>,
     /// How to show them

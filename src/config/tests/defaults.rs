@@ -1,5 +1,5 @@
-//! Every field of a file: what it is if it is not there, if it is `null` and if it is zero, and what
-//! is said of it if it is set.
+//! Every field of a file: what it is if it is not there, if it is `null` and if it is zero, and
+//! what is said of it if it is set.
 //!
 //! Upstream: pkg/proxy/apis/config/v1alpha1/defaults_test.go (v1.36)
 

@@ -55,8 +55,8 @@ fn vmodule(
     }
 }
 
-/// What takes a gate: format `json`, one that is open by itself, and what may go away again, one that
-/// is not.
+/// What takes a gate: format `json`, one that is open by itself, and what may go away again, one
+/// that is not.
 fn gates(
     configuration: &KubeProxyConfiguration,
     format: Option<LoggingFormat>,

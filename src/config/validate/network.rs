@@ -48,8 +48,8 @@ pub(in crate::config) fn local_mode(
     }
 }
 
-/// Differs from upstream: what the kernel takes for no name of an interface is refused here, and not
-/// by every restore.
+/// Differs from upstream: what the kernel takes for no name of an interface is refused here, and
+/// not by every restore.
 fn interface(mode: &str, name: &str) -> Result<Arc<str>, String> {
     // The kernel's limit without the closing zero.
     const LONGEST: usize = 15;

@@ -27,7 +27,8 @@ struct Shop {
     protocol: Protocol,
     port: u16,
     node_port: Option<u16>,
-    /// `-` in front: does not serve; `~`: is ready all the same; `+`: serves, but is on its way out.
+    /// `-` in front: does not serve; `~`: is ready all the same; `+`: serves, but is on its way
+    /// out.
     endpoints: &'static [&'static str],
     target: u16,
 }

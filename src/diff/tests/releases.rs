@@ -3,8 +3,8 @@
 use super::told;
 use crate::rules::RuleSet;
 
-/// As kube-proxy wrote until 1.23: external traffic under policy Local by its own chain, and the mark
-/// of masquerading set in the shared chain.
+/// As kube-proxy wrote until 1.23: external traffic under policy Local by its own chain, and the
+/// mark of masquerading set in the shared chain.
 const OLD: &str = "\
 *nat
 :KUBE-SERVICES - [0:0]

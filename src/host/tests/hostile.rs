@@ -1,4 +1,5 @@
-//! Whatever the kernel or a program answers: no panic, nothing read behind the end, nothing made up.
+//! Whatever the kernel or a program answers: no panic, nothing read behind the end, nothing made
+//! up.
 
 use std::time::Duration;
 

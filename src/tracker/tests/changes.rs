@@ -1,7 +1,7 @@
 //! Which Services are dirty, and what is known of them.
 //!
-//! Upstream: `TestCheckoutChanges` in `pkg/proxy/endpointslicecache_test.go`, `TestEndpointSliceUpdate`
-//! and `TestServiceCacheLeaks` beside it (v1.36)
+//! Upstream: `TestCheckoutChanges` in `pkg/proxy/endpointslicecache_test.go`,
+//! `TestEndpointSliceUpdate` and `TestServiceCacheLeaks` beside it (v1.36)
 
 use super::*;
 use crate::model::Services;

@@ -2,8 +2,8 @@
 //!
 //! Apart because it is about connections, which requests otherwise know nothing of: that a server
 //! speaks HTTP/2 is known only after a handshake, so of requests that begin at the same moment each
-//! makes one, and all connections but one are thrown away. When all nodes start at once, their server
-//! would pay for each. Later, after an outage, waits of random length keep requests apart.
+//! makes one, and all connections but one are thrown away. When all nodes start at once, their
+//! server would pay for each. Later, after an outage, waits of random length keep requests apart.
 
 use std::time::Duration;
 

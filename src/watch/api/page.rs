@@ -20,9 +20,9 @@ use super::request;
 /// ones cost memory, smaller ones requests to a server that all nodes ask at the same time.
 const PAGE_SIZE: u32 = 250;
 
-/// In bytes, of a page, or of a list that came at once: 250 objects of the largest that stores take,
-/// or those of a cluster of 5,000 nodes. Without it a server that goes on for ever would take all
-/// memory, and with it the process.
+/// In bytes, of a page, or of a list that came at once: 250 objects of the largest that stores
+/// take, or those of a cluster of 5,000 nodes. Without it a server that goes on for ever would take
+/// all memory, and with it the process.
 const LONGEST_LIST: usize = 512 * 1024 * 1024;
 
 /// How much to ask for at once.
