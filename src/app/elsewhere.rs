@@ -12,7 +12,8 @@ use crate::host::{hinted_backend, other_backend};
 use crate::net::IpFamily;
 use crate::rules::Backend;
 
-/// How often is looked: two or three processes, for what somebody does once in the life of a node.
+/// How often is looked: half a dozen short processes, for what somebody does once in the life of a
+/// node.
 const EVERY: Duration = Duration::from_secs(600);
 
 /// Looks again and again; says each thing once.

@@ -51,8 +51,8 @@ pub async fn hinted_backend(family: IpFamily) -> Option<Backend> {
 /// Whether some proxy writes here.
 async fn has_services(programs: &Programs) -> Result<bool, RunError> {
     // All tables, as asking legacy for one makes it.
-    let saved = programs.save_all().await?;
-    Ok(saved
-        .lines()
-        .any(|line| line.starts_with(":KUBE-SERVICES ")))
+    let mut is_found = false;
+    let mut look = |line: &str| is_found |= line.starts_with(":KUBE-SERVICES ");
+    programs.save_lines(&mut look).await?;
+    Ok(is_found)
 }

@@ -172,9 +172,9 @@ async fn feed(stdin: Option<ChildStdin>, payload: Option<&mut dyn Payload>, fed:
     }
 }
 
-/// How much of an answer is kept, in bytes. All tables with the rules of 50,000 Services are a
-/// tenth of it.
-const MOST_KEPT: u64 = 1024 * 1024 * 1024;
+/// How much of an answer is kept, in bytes: a chain of 50,000 Services is a tenth of it. What may
+/// be longer is read line by line.
+const MOST_KEPT: u64 = 128 * 1024 * 1024;
 
 /// The longest line of an answer, in bytes. A rule has some hundred.
 const LONGEST_LINE: u64 = 1024 * 1024;

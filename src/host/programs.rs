@@ -169,7 +169,24 @@ impl Search {
 impl Programs {
     /// All tables of the kernel, as the save program prints them.
     pub async fn save_all(&self) -> Result<String, RunError> {
-        query(&self.save, &[]).await
+        let mut all = String::new();
+        let mut add = |line: &str| {
+            all.push_str(line);
+            all.push('\n');
+        };
+        self.save_lines(&mut add).await?;
+        Ok(all)
+    }
+
+    /// The same line by line, none of which is kept.
+    pub(super) async fn save_lines(&self, each: &mut dyn FnMut(&str)) -> Result<(), RunError> {
+        let run = Run {
+            program: &self.save,
+            args: &[],
+            deadline: QUERY_DEADLINE,
+            watch_lock: false,
+        };
+        printed(&self.save, run.lines(each).await).map(drop)
     }
 
     /// The backend that `--version` named.
