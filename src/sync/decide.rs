@@ -79,6 +79,9 @@ impl FullReason {
 /// Upstream makes none in clusters of more than 1,000 endpoints.
 const FULL_SYNCS_APART: u32 = 1000;
 
+/// The longest that they are apart for that: one sync may have been slow because of others.
+const LONGEST_APART: Duration = Duration::from_secs(24 * 3600);
+
 /// What earlier syncs left behind for this decision.
 #[derive(Debug, Default)]
 pub struct History {
@@ -118,7 +121,8 @@ impl History {
             Some(_) => return Scope::Full(FullReason::NodeChanged),
             None => {}
         }
-        let every = every.max(self.full_took.saturating_mul(FULL_SYNCS_APART));
+        let apart = self.full_took.saturating_mul(FULL_SYNCS_APART);
+        let every = every.max(apart.min(LONGEST_APART));
         if now.saturating_duration_since(last_full) >= every {
             return Scope::Full(FullReason::Periodic);
         }

@@ -65,6 +65,11 @@ fn a_full_sync_is_due_after_its_period() {
     let after = |later| scope(&history, &options(IpFamily::V4), then + later);
     assert_eq!(after(9 * HOUR), Scope::Partial);
     assert_eq!(after(10 * HOUR), Scope::Full(FullReason::Periodic));
+    // A single one that waited for others does not put off the next for days.
+    history.full_took = Duration::from_secs(300);
+    let after = |later| scope(&history, &options(IpFamily::V4), then + later);
+    assert_eq!(after(23 * HOUR), Scope::Partial);
+    assert_eq!(after(24 * HOUR), Scope::Full(FullReason::Periodic));
     // A clock that went back is no reason.
     let early = after_full(then + HOUR, options(IpFamily::V4));
     assert_eq!(scope(&early, &options(IpFamily::V4), then), Scope::Partial);
