@@ -50,7 +50,7 @@ fn dry_run_lines(config: &Path) -> (Child, impl Iterator<Item = String> + Send +
     fs::write(manifests.join("shop.yaml"), MANIFESTS).unwrap();
     let paths = (config.to_str().unwrap(), manifests.to_str().unwrap());
     let mut command = Command::new("timeout");
-    command.args(["30", env!("CARGO_BIN_EXE_deltaproxy"), "run", "--dry-run"]);
+    command.args(["120", env!("CARGO_BIN_EXE_deltaproxy"), "run", "--dry-run"]);
     command.args(["--config", paths.0, "--manifests", paths.1]);
     let mut child = command
         .env_remove("RUST_LOG")
@@ -106,6 +106,51 @@ fn a_file_that_could_not_be_run_with_ends_nothing() {
     // Back again is no change, and another one ends it.
     fs::write(&config, &good).unwrap();
     fs::write(&config, format!("{good}oomScoreAdj: 0\n")).unwrap();
+    wait_for("has changed; ending");
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+}
+
+/// The next start would end at once.
+#[test]
+fn a_file_whose_source_is_not_there_ends_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let nowhere = "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+                   clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n\
+                   contexts: [{name: c, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {}}]\n";
+    fs::write(at("there"), nowhere).unwrap();
+    let text = |name: &str| {
+        let path = at(name);
+        format!(
+            "{HEADER}clientConnection: {{kubeconfig: '{}'}}\n",
+            path.display()
+        )
+    };
+    fs::write(at("c.yaml"), text("there")).unwrap();
+    let mut command = Command::new("timeout");
+    command.args(["120", env!("CARGO_BIN_EXE_deltaproxy"), "run", "--dry-run"]);
+    command
+        .arg("--hostname-override=node1")
+        .arg("--config")
+        .arg(at("c.yaml"));
+    let mut child = command
+        .stderr(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut wait_for = |text: &str| {
+        let mut lines = said.by_ref().map(Result::unwrap);
+        assert!(lines.any(|line| line.contains(text)), "no `{text}`");
+    };
+    wait_for("starting");
+    fs::write(at("c.yaml"), text("gone")).unwrap();
+    wait_for("has changed to what cannot be used");
+    wait_for("gone");
+    fs::write(at("c.yaml"), text("there")).unwrap();
+    wait_for("says again what is run with");
+    fs::copy(at("there"), at("other")).unwrap();
+    fs::write(at("c.yaml"), text("other")).unwrap();
     wait_for("has changed; ending");
     assert_eq!(child.wait().unwrap().code(), Some(1));
 }

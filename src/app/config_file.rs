@@ -20,10 +20,12 @@ use std::time::Duration;
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::Notify;
 use tokio::time::timeout;
-use tracing::{error, warn};
+use tracing::{error, info, warn};
 
-use crate::config::ConfigFile;
+use super::sources;
+use crate::config::{Config, ConfigFile};
 use crate::events::{Event as Told, Recorder};
+use crate::telemetry::WatchMetrics;
 use crate::watch::bounded;
 
 /// How long nothing must happen before the file is read. Shorter reads halves of files, and a
@@ -38,8 +40,8 @@ const RELOOK: Duration = Duration::from_secs(60);
 #[error("`{0}` has changed; ending, to be started again with what it says")]
 pub(super) struct Changed(String);
 
-/// Whether a process could start with a file; if not, why.
-pub type Judge<'a> = dyn Fn(&ConfigFile) -> Result<(), String> + 'a;
+/// What a process would run with if it were started with a file; if it could not be, why.
+pub type Judge<'a> = dyn Fn(&ConfigFile) -> Result<Config, String> + 'a;
 
 /// Ends when the file says something else that can be run with; never, if there is none. A pipe was
 /// read to its end, and opening it again would wait for somebody to write, with all of the program.
@@ -47,6 +49,7 @@ pub(super) async fn changed(
     file: Option<&ConfigFile>,
     judge: &Judge<'_>,
     recorder: &Recorder,
+    metrics: &WatchMetrics,
 ) -> Changed {
     let Some(file) = file.filter(|file| bounded::is_file(&file.path)) else {
         return std::future::pending().await;
@@ -62,11 +65,13 @@ pub(super) async fn changed(
             && text != known.text
         {
             known.text = text;
-            if known.text != file.text {
-                match judge(&known) {
-                    Ok(()) => return Changed(file.path.display().to_string()),
-                    Err(problems) => refuse(&known, &problems, recorder),
-                }
+            if known.text == file.text {
+                info!("`{}` says again what is run with", file.path.display());
+                continue;
+            }
+            match judged(&known, judge, metrics).await {
+                Ok(()) => return Changed(file.path.display().to_string()),
+                Err(problems) => refuse(&known, problems, recorder),
             }
         }
         if timeout(RELOOK, changed.notified()).await.is_ok() {
@@ -75,13 +80,27 @@ pub(super) async fn changed(
     }
 }
 
-fn refuse(file: &ConfigFile, problems: &str, recorder: &Recorder) {
+/// Whether a process could be started with a file: it says nothing impossible, and the source that
+/// it names is there.
+async fn judged(
+    file: &ConfigFile,
+    judge: &Judge<'_>,
+    metrics: &WatchMetrics,
+) -> Result<(), String> {
+    let config = judge(file)?;
+    match sources::open(&config.rules, metrics).await {
+        Ok(_) => Ok(()),
+        Err(missing) => Err(format!("{missing:#}")),
+    }
+}
+
+fn refuse(file: &ConfigFile, problems: String, recorder: &Recorder) {
     let path = file.path.display();
     error!(
         "`{path}` has changed to what cannot be used; going on with what it said before. A restart \
          would fail:\n{problems}"
     );
-    recorder.say(Told::ConfigurationRefused(format!("{path}: {problems}")));
+    recorder.say(Told::ConfigurationRefused(problems));
 }
 
 /// Watches the directory of the file, in which a ConfigMap is swapped, and that of what it may be

@@ -11,6 +11,7 @@ use tracing::info;
 use super::config_file::{self, Judge};
 use crate::config::ConfigFile;
 use crate::events::Recorder;
+use crate::telemetry::WatchMetrics;
 
 /// How long the API server may take to note why the process ends.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -39,9 +40,12 @@ impl Ending {
         file: Option<&ConfigFile>,
         judge: &Judge<'_>,
         recorder: &Recorder,
+        metrics: &WatchMetrics,
     ) -> anyhow::Result<()> {
         let signal = tokio::select! {
-            changed = config_file::changed(file, judge, recorder) => return Err(changed.into()),
+            changed = config_file::changed(file, judge, recorder, metrics) => {
+                return Err(changed.into());
+            }
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",
         };

@@ -66,7 +66,7 @@ async fn daemon(config: &Config, judge: &Judge<'_>, log: LogLevel) -> anyhow::Re
             ending::tell(&checks.recorder, source).await;
             return result;
         }
-        asked = ending.asked(config.file.as_ref(), judge, &checks.recorder) => asked,
+        asked = ending.asked(config.file.as_ref(), judge, &checks.recorder, &metrics.watch) => asked,
     };
     stop.cancel();
     tokio::time::timeout(GRACE, kept)

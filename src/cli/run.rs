@@ -34,9 +34,8 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
         (None, Action::Cleanup) => cleanup::everywhere(config.rules.backend, step(&config)),
         (None, Action::Init) => app::init(&config),
         (None, Action::Run) => {
-            let judge = |file: &ConfigFile| match config::run(args, Some(file), &host_name) {
-                Ok(_) => Ok(()),
-                Err(unusable) => Err(unusable.to_string()),
+            let judge = |file: &ConfigFile| {
+                config::run(args, Some(file), &host_name).map_err(|unusable| unusable.to_string())
             };
             app::run(&config, &judge, level)
         }
