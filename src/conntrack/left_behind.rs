@@ -14,7 +14,7 @@ use super::flow::Destination;
 use super::suspects::{Keep, Suspects};
 use crate::model::{Service, ServiceName, ServicePort, ServiceState, Services};
 use crate::net::Protocol;
-use crate::render::{ExternalIps, Options};
+use crate::render::{Crowd, ExternalIps, Options, ports};
 
 /// What is left behind by a sync after which `now` is in the kernel, where `before` was there of
 /// the Services that changed.
@@ -93,11 +93,14 @@ fn claims<'a>(
     let external_ips = options.external_ips;
     let service = state.service.as_deref();
     let ports = service.into_iter().flat_map(|service| {
-        let udp = |port: &&ServicePort| port.protocol == Protocol::Udp;
-        service.ports.iter().filter(udp).map(move |p| (service, p))
+        let udp = ports(state).filter(|(port, _)| port.protocol == Protocol::Udp);
+        udp.map(move |(port, crowd)| (service, port, crowd))
     });
-    ports.flat_map(move |(service, port)| {
-        let endpoints = endpoints(state, port);
+    ports.flat_map(move |(service, port, crowd)| {
+        let endpoints = match crowd {
+            Crowd::Fits => endpoints(state, port),
+            Crowd::TooLarge => Arc::default(),
+        };
         destinations(service, port, external_ips)
             .map(move |destination| (destination, Arc::clone(&endpoints)))
     })

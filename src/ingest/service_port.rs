@@ -56,7 +56,7 @@ pub(super) fn ports(
 /// address a Service has all the ports that there are.
 ///
 /// Differs from upstream, which writes them all, or tries to.
-const MOST_RULES: usize = 100_000;
+const MOST_RULES: usize = 250_000;
 
 fn port(
     index: usize,

@@ -52,7 +52,7 @@ pub fn parse_cidr(text: &str) -> Option<IpNet> {
 /// says to send other people's traffic, since that would lead to whoever listens on the node
 /// itself.
 ///
-/// Upstream: pkg/apis/core/validation/validation.go, `ValidateNonSpecialIP` (v1.36)
+/// Upstream: pkg/apis/core/validation/validation.go, `ValidateEndpointIP` (v1.36)
 pub fn is_special(ip: IpAddr) -> bool {
     match ip.to_canonical() {
         IpAddr::V4(ip) => {

@@ -6,17 +6,17 @@
 use crate::model::{ServicePort, ServiceState};
 use crate::select;
 
-/// How many endpoints one Service may have, all its ports together: ten times as many as the
-/// largest that anybody is known to run. Whoever may write EndpointSlices can have twenty thousand
+/// How many endpoints one Service may have, all its ports together: as many as the largest cluster
+/// that is measured has in all. Whoever may write EndpointSlices can have twenty thousand
 /// ports in each, with a thousand endpoints: four such objects are more chains than any node has
 /// memory for, and with the process dies every other Service's update.
 ///
 /// Differs from upstream, which writes them all, or tries to.
-pub const MOST_ENDPOINTS: usize = 100_000;
+pub const MOST_ENDPOINTS: usize = 250_000;
 
 /// Whether the endpoints of a port are too many beside those of the ports before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Crowd {
+pub enum Crowd {
     /// They have rules.
     Fits,
     /// The port is as one without endpoints.
@@ -24,7 +24,7 @@ pub(super) enum Crowd {
 }
 
 /// The ports of a Service, each with what is to become of its endpoints.
-pub(super) fn ports(state: &ServiceState) -> impl Iterator<Item = (&ServicePort, Crowd)> {
+pub fn ports(state: &ServiceState) -> impl Iterator<Item = (&ServicePort, Crowd)> {
     let mut room = MOST_ENDPOINTS;
     let ports = state.service.iter().flat_map(|service| &service.ports);
     ports.map(

@@ -51,7 +51,7 @@ pub use adopt::{Adopted, Doubt, adopt};
 pub use base::{CANARY, FIREWALL};
 pub use chain::{ChainKind, ServiceChain, is_service_chain};
 pub use counter::{Counter, Counters};
-pub use crowd::{MOST_ENDPOINTS, overcrowded};
+pub use crowd::{Crowd, MOST_ENDPOINTS, overcrowded, ports};
 pub use found::Found;
 pub use full::Full;
 pub use guard::{guarded_chains, is_intact};

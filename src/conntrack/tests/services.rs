@@ -1,7 +1,7 @@
 //! What becomes of flows when Services and endpoints come, go and change.
 
 use super::*;
-use crate::render::ExternalIps;
+use crate::render::{ExternalIps, MOST_ENDPOINTS};
 
 #[test]
 fn an_endpoint_that_is_gone_takes_its_flows_along() {
@@ -90,6 +90,19 @@ fn conditions_decide_who_keeps_flows() {
             "10.96.0.10:53 10.4.0.3:5353 stays",
             "10.96.0.10:53 10.4.0.4:5353 stays",
         ],
+    );
+}
+
+/// Its port is refused.
+#[test]
+fn of_too_many_endpoints_none_keeps_its_flows() {
+    let crowd = Shop {
+        endpoints: vec!["10.4.0.1"; MOST_ENDPOINTS + 1].leak(),
+        ..SHOP
+    };
+    check(
+        &change(Some(SHOP), Some(crowd)),
+        &["10.96.0.10:53 10.4.0.1:5353 goes"],
     );
 }
 

@@ -40,10 +40,10 @@ fn ports_times_addresses_are_limited() {
         &diagnostics,
         &[
             "spec.ports: 10000 ports, each with 1000 addresses and source ranges, are more than \
-           100000 rules; those after the first 100 are skipped",
+           250000 rules; those after the first 250 are skipped",
         ],
     );
-    assert_eq!(service.ports.len(), 100);
+    assert_eq!(service.ports.len(), 250);
     assert!(service.ports.iter().any(|port| &*port.name == "p99"));
 }
 
@@ -81,11 +81,11 @@ fn ports_times_endpoints_of_a_slice_are_limited() {
     assert_noted(
         &some.diagnostics,
         &[
-            "ports: 1000 ports of 1000 endpoints are more than 100000 targets; those after the first \
-           100 are skipped",
+            "ports: 1000 ports of 1000 endpoints are more than 250000 targets; those after the first \
+           250 are skipped",
         ],
     );
-    assert_eq!(some.slice.unwrap().ports.len(), 100);
+    assert_eq!(some.slice.unwrap().ports.len(), 250);
 }
 
 fn ports_reversed(count: u32) -> Vec<Value> {
