@@ -127,7 +127,8 @@ setUp, stale, chains, foreignRules, leftOut: {servicePorts, chains}}, servicePor
 verdict, effects: [{kind, ...}], chains: [chain]}], setUp: [chain], staleChains: [chain], restores:
 [{family, scope, reason, services, chains, lines, bytes, payload}]}, lists sorted. A verdict is
 appears, disappears, changes or cosmetic. A restore is full, or partial: then it has a payload, and
-the number of Services that changed. A chain is
+the number of Services that changed. One beside rules is what a daemon writes that trusts none of
+them; at its start it takes over what is right, and writes less. A chain is
 {table, chain, side, cosmetic, reordered, removed: [rule], added: [rule]}, with a family where it is
 in no service port; its side is left (what is), right (what is desired) or both. By their kind,
 effects have:
@@ -211,12 +212,12 @@ Stop the proxy first: one that runs notices the loss, and writes its rules again
 
 Removed are the chains of kube-proxy and deltaproxy of any release, canaries included, and the jumps
 to them, of both families; and the tables of kube-proxy's mode nftables, unless --iptables-backend
-is given. What kubelets make stays, whether one runs or not: KUBE-FIREWALL, KUBE-MARK-DROP, KUBE-KUBELET-CANARY and
-KUBE-IPTABLES-HINT. A chain of ours that somebody else's rule leads to is emptied, and stays, too.
-Kernel settings stay as they are, and so does what mode ipvs left, which is told.
+is given. What kubelets make stays, whether one runs or not: KUBE-FIREWALL, KUBE-MARK-DROP,
+KUBE-KUBELET-CANARY and KUBE-IPTABLES-HINT. A chain of ours that somebody else's rule leads to is
+emptied, and stays, too. Kernel settings stay as they are, and so does what mode ipvs left, which is told.
 
-Exit codes: 0 nothing is left but what is named above; 1 something could not be removed, and all else
-was; 64 unusable flags.";
+Exit codes: 0 nothing is left but what is named above; 1 something could not be removed, and all
+else was; 64 unusable flags.";
 
 const COMPLETIONS_EXAMPLES: &str = "\
 Examples:

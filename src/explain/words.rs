@@ -11,7 +11,7 @@ use super::client::{Client, Who};
 use super::reason::{Masquerade, Refusal};
 use super::way::{End, Fate, Reach, Sees, Way};
 use crate::catalog::Kind;
-use crate::rules::{Network, Share, Table};
+use crate::rules::{Network, Share, Table, Target};
 
 /// Clients of different kinds in one phrase, each with the address that stands for it.
 pub(super) fn clients(clients: &[Client]) -> String {
@@ -154,7 +154,12 @@ fn one(explanation: &Explanation<'_>, way: &Way<'_>, fate: &Fate) -> String {
         }
         Fate::Passed {
             sees: Sees::Client, ..
-        } => "no rule is about it: it goes on as it is routed".to_owned(),
+        } => match empty(way) {
+            Some(chain) => {
+                format!("`{chain}`, where it is led, decides nothing: it goes on as it is routed")
+            }
+            None => "no rule is about it: it goes on as it is routed".to_owned(),
+        },
         Fate::Passed { sees, .. } => format!(
             "no rule sends it elsewhere; whoever gets it sees {}",
             seen_by_one(*sees)
@@ -165,6 +170,29 @@ fn one(explanation: &Explanation<'_>, way: &Way<'_>, fate: &Fate) -> String {
         Fate::Unseen(table) => format!("unclear: {}", unseen(*table)),
         Fate::Served { to, .. } => to.to_string(),
     }
+}
+
+/// The last chain of a Service that packets are led to, which somebody must have emptied: those
+/// that a proxy writes decide.
+fn empty<'a>(way: &Way<'a>) -> Option<&'a str> {
+    way.before
+        .iter()
+        .rev()
+        .find_map(|step| match &step.rule.target {
+            Some(Target::Jump(chain)) if is_of_service(chain) => Some(&**chain),
+            _ => None,
+        })
+}
+
+fn is_of_service(chain: &str) -> bool {
+    let kinds = [
+        "KUBE-SVC-",
+        "KUBE-SVL-",
+        "KUBE-EXT-",
+        "KUBE-FW-",
+        "KUBE-XLB-",
+    ];
+    kinds.iter().any(|kind| chain.starts_with(kind))
 }
 
 /// What a table decides that is not there.

@@ -79,10 +79,9 @@ impl ActionArgs {
     pub(in crate::config) fn action(&self) -> Result<Action, String> {
         match (self.cleanup, self.init_only) {
             (Some(true), Some(true)) => {
-                Err("cannot be done with --cleanup; leave out --init-only \
-                                             to remove all rules, or --cleanup to prepare for a \
-                                             proxy"
-                    .to_owned())
+                let problem = "cannot be done with --cleanup; leave out --init-only to remove all \
+                               rules, or --cleanup to prepare for a proxy";
+                Err(problem.to_owned())
             }
             (Some(true), _) => Ok(Action::Cleanup),
             (_, Some(true)) => Ok(Action::Init),
