@@ -20,17 +20,23 @@ pub struct WatchMetrics {
 impl WatchMetrics {
     pub(super) fn register(registry: &Registry) -> Result<Self> {
         let own = Names::own(registry);
+        // From nothing to one would not be seen as an increase.
+        let of_kinds = |name, help| -> Result<IntCounterVec> {
+            let counters = own.counters(name, help, &["kind"])?;
+            for kind in ["EndpointSlice", "Node", "Service"] {
+                counters.with_label_values(&[kind]);
+            }
+            Ok(counters)
+        };
         Ok(Self {
             requests: RequestMetrics::register(registry)?,
-            errors: own.counters(
+            errors: of_kinds(
                 "watch_errors_total",
                 "Lists and watches that ended with an error",
-                &["kind"],
             )?,
-            undecodable: own.counters(
+            undecodable: of_kinds(
                 "undecodable_objects_total",
                 "Objects that could not be read; what was last known of them stands",
-                &["kind"],
             )?,
         })
     }

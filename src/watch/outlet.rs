@@ -134,6 +134,7 @@ impl<S: Sink> Outlet<S> {
                 let metadata = &object.borrow().metadata;
                 self.said
                     .forget(Kind::Node, &metadata.namespace, &metadata.name);
+                tracing::warn!(node = %self.node_name, "this Node is gone; its rules stay");
                 self.send_both(&Change::Node(None));
             }
         }
