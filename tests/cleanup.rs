@@ -185,7 +185,7 @@ fn who_may_not_is_told_so_once() {
         return;
     }
     // Where anybody may start it from.
-    let bin = tempfile::tempdir().unwrap();
+    let bin = tempfile::tempdir_in("/tmp").unwrap();
     std::fs::set_permissions(bin.path(), PermissionsExt::from_mode(0o755)).unwrap();
     let program = bin.path().join("deltaproxy");
     std::fs::copy(PROGRAM, &program).unwrap();

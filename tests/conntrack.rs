@@ -217,7 +217,7 @@ fn nothing_is_lost_by_failed_restores_flushes_and_restarts() {
     a.reaches("b");
 
     // Rules are flushed, and a client that begins then goes nowhere.
-    scene.node.iptables(&["-w", "-t", "nat", "-F"]);
+    scene.node.iptables(&["-t", "nat", "-F"]);
     let astray = scene.talk(Family::V4, cluster_ip(Family::V4), 8080);
     let _ = astray.ask();
     eventually(PATIENCE, || astray.ask());

@@ -73,7 +73,7 @@ fn is_repaired(backend: Backend, flags: &[&str], more: &[&str]) {
     let log = daemon.log();
     assert!(!log.contains("our rules are gone"), "{flags:?}: {log}");
     for damage in DAMAGES.iter().chain(more) {
-        let args: Vec<&str> = ["-w", "-t"].into_iter().chain(damage.split(' ')).collect();
+        let args: Vec<&str> = ["-t"].into_iter().chain(damage.split(' ')).collect();
         node.iptables(&args);
         eventually(PATIENCE, || {
             let after = node.rules_alone();
@@ -105,7 +105,7 @@ fn take_over(node: &Node) {
         "nat -A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000",
         "nat -A POSTROUTING -s 10.9.9.9 -j MASQUERADE",
     ] {
-        let args: Vec<&str> = ["-w", "-t"].into_iter().chain(words.split(' ')).collect();
+        let args: Vec<&str> = ["-t"].into_iter().chain(words.split(' ')).collect();
         node.iptables(&args);
     }
 }

@@ -38,7 +38,7 @@ fn a_flush_is_repaired(backend: Backend) {
     let mut noticed_before = 0;
     for flush in flushes {
         for args in flush {
-            node.iptables(&[&["-w"], *args].concat());
+            node.iptables(args);
         }
         eventually(PATIENCE, || {
             let after = node.rules_alone();
@@ -243,7 +243,7 @@ fn a_lock_that_is_held_is_no_flush(backend: Backend) {
     assert!(node.metric(unflushed), "{log}");
 
     // A flush that nobody could see is seen afterwards.
-    node.iptables(&["-w", "-t", "nat", "-F", "PREROUTING"]);
+    node.iptables(&["-t", "nat", "-F", "PREROUTING"]);
     std::fs::remove_file(&held).expect("remove a file");
     node.wait_for_rule("-A PREROUTING -m comment --comment \"kubernetes service portals\"");
 }

@@ -81,7 +81,7 @@ fn a_flush_is_noticed_beside_a_map() {
     run(node.netns.command("nft").arg(MAP_IN_NAT));
     let daemon = node.start(backend_programs(Backend::Nft));
     wait_for_endpoint(&node, 12);
-    node.iptables(&["-w", "-t", "nat", "-F", "PREROUTING"]);
+    node.iptables(&["-t", "nat", "-F", "PREROUTING"]);
     eventually(PATIENCE, || {
         let jumps = jumps(&node, "nat");
         ensure(jumps == 3, || format!("{jumps} jumps\n{}", daemon.log()))

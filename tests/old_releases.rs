@@ -51,7 +51,7 @@ fn restore(netns: &Netns, backend: Backend, family: Family, payload: &str) {
         Family::V6 => "ip6tables-restore",
     };
     let mut command = netns.command(real_program(backend, program));
-    run(command.arg("--noflush").arg(path));
+    run(command.args(["-w", "--noflush"]).arg(path));
 }
 
 fn start(netns: &Netns, backend: Backend) -> Daemon {

@@ -235,10 +235,12 @@ impl Both<'_> {
         command.arg(format!("--write-config-to={}", file.display()));
         let output = command.env_remove("RUST_LOG").output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        // Gone when it is read: the other program's would be taken for that of one that wrote none.
         let text = output
             .status
             .success()
             .then(|| fs::read_to_string(&file).unwrap());
+        let _ = fs::remove_file(&file);
         (
             text.map(|text| serde_saphyr::from_str(&text).unwrap()),
             said,

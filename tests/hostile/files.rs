@@ -6,6 +6,7 @@
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -19,15 +20,22 @@ use crate::support::{Need, machine_has};
 #[track_caller]
 fn refused(args: &[&str]) -> String {
     const MOST_MEMORY: u32 = 1 << 20;
-    let script = format!("ulimit -v {MOST_MEMORY}; exec \"$@\"");
+    let script = format!("ulimit -v {MOST_MEMORY}; exec timeout 120 \"$@\"");
     let program = env!("CARGO_BIN_EXE_deltaproxy");
     let mut command = Command::new("sh");
     let command = command.args(["-c", &script, "sh", program]).args(args);
-    let output = command.output().unwrap();
+    // One that were taken is to find no cluster.
+    let output = command
+        .env_remove("KUBERNETES_SERVICE_HOST")
+        .output()
+        .unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    // Neither a success nor a signal.
+    // Neither a success, nor a signal, nor the end of the time.
     assert!(
-        output.status.code().is_some_and(|code| code != 0),
+        output
+            .status
+            .code()
+            .is_some_and(|code| ![0, 124].contains(&code)),
         "{args:?}: {output:?}"
     );
     said
@@ -157,13 +165,15 @@ fn a_daemon_lives_on_a_pipe() {
     let command = command.arg("run").arg("--config").arg(&pipe);
     let command = command.arg("--manifests").arg(&manifests);
     let mut daemon = Process::start("deltaproxy", command, &at("log"));
-    // Waits for the daemon to open it.
-    File::options()
-        .write(true)
-        .open(&pipe)
-        .unwrap()
-        .write_all(text.as_bytes())
-        .unwrap();
+    let mut writer = eventually(PATIENCE, || {
+        daemon.assert_running();
+        let mut options = File::options();
+        // Fails while the daemon has not opened it.
+        let options = options.write(true).custom_flags(nix::libc::O_NONBLOCK);
+        options.open(&pipe).map_err(|error| error.to_string())
+    });
+    writer.write_all(text.as_bytes()).unwrap();
+    drop(writer);
     eventually(PATIENCE, || {
         let log = daemon.log();
         ensure(log.contains("synced family=IPv6"), || log)

@@ -52,9 +52,9 @@ fn restore_reads_what_was_meant(backend: &str) {
         };
         let program = format!("{prefix}-{backend}-restore");
         netns.enter(|| {
-            feed(&program, &["--noflush", "--test"], &payload);
+            feed(&program, &["-w", "--noflush", "--test"], &payload);
             if number % RESTORED < 2 {
-                feed(&program, &["--noflush"], &payload);
+                feed(&program, &["-w", "--noflush"], &payload);
                 let save = format!("{prefix}-{backend}-save");
                 let saved = Command::new(save).output().unwrap();
                 holds(&String::from_utf8(saved.stdout).unwrap(), &payload);

@@ -1,6 +1,9 @@
 //! What is counted of one history by kube-proxy and by deltaproxy: the same, but for what
 //! `deploy/docs/metrics.md` says.
 
+use std::thread::sleep;
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::scene::{Counts, Scene, elsewhere, of, same, says};
@@ -16,6 +19,9 @@ const SERVICES: &str = "sync_proxy_rules_service_changes_total";
 const SLICES: &str = "sync_proxy_rules_endpoint_changes_total";
 const SERVICES_PENDING: &str = "sync_proxy_rules_service_changes_pending";
 const SLICES_PENDING: &str = "sync_proxy_rules_endpoint_changes_pending";
+
+/// How long after the rules of a sync kube-proxy may count it.
+const SETTLING: Duration = Duration::from_millis(500);
 
 /// A matter of time: who was asked how often until the program had started, what kube-proxy was
 /// told meanwhile, and which changes shared a sync.
@@ -196,7 +202,19 @@ fn one_failure(scene: &Scene, shop: &Shop) {
         };
         [of_kind(""), of_kind("partial_"), of_kind("full_")]
     };
-    let before = [&scene.theirs, &scene.ours].map(|of| counted(&of.counts().unwrap()));
+    let before = [&scene.theirs, &scene.ours].map(|of| {
+        // kube-proxy shows the rules of a sync before it counts it.
+        let mut known = counted(&of.counts().unwrap());
+        loop {
+            #[expect(clippy::disallowed_methods, reason = "nothing tells when it is done")]
+            sleep(SETTLING);
+            let now = counted(&of.counts().unwrap());
+            if now == known {
+                return now;
+            }
+            known = now;
+        }
+    });
     let one_more = before.map(|[all, partial, full]| [all + 2, partial + 1, full + 1]);
     scene.fail("once");
     scene.api().apply(&shop.slice(&["10.4.0.11", "10.4.0.14"]));

@@ -114,11 +114,12 @@ impl Node {
         });
     }
 
-    /// Runs the real iptables there.
+    /// Runs the real iptables there. It waits for the lock, which all tests on legacy share.
     pub fn iptables(&self, args: &[&str]) {
         run(self
             .netns
             .command(real_program(self.backend, "iptables"))
+            .arg("-w")
             .args(args));
     }
 
