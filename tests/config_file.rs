@@ -11,6 +11,9 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// What a configuration file needs before it says anything, and ports that nobody else has.
 const HEADER: &str = "\
@@ -108,6 +111,53 @@ fn a_file_that_could_not_be_run_with_ends_nothing() {
     fs::write(&config, format!("{good}oomScoreAdj: 0\n")).unwrap();
     wait_for("has changed; ending");
     assert_eq!(child.wait().unwrap().code(), Some(1));
+}
+
+/// To open that would be to wait for somebody to write, with all of the daemon.
+#[test]
+fn a_file_that_becomes_a_pipe_holds_nothing_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("c.yaml");
+    fs::write(&config, HEADER).unwrap();
+    let (mut child, mut lines) = dry_run_lines(&config);
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    fs::remove_file(&config).unwrap();
+    let made = Command::new("mkfifo").arg(&config).status().unwrap();
+    assert!(made.success());
+    let mut said = said.by_ref().map(Result::unwrap);
+    assert!(said.any(|line| line.contains("has changed to what cannot be used")));
+    assert!(said.any(|line| line.ends_with(": is no file")));
+    let manifest = config.with_extension("manifests").join("shop.yaml");
+    fs::write(&manifest, MANIFESTS.replace("8080", "8081")).unwrap();
+    assert!(lines.any(|line| line.contains(":8081")));
+    fs::remove_file(&config).unwrap();
+    fs::write(&config, format!("{HEADER}oomScoreAdj: 0\n")).unwrap();
+    assert!(said.any(|line| line.contains("has changed; ending")));
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+}
+
+/// What changes beside it may never come to rest.
+#[test]
+fn a_file_in_a_busy_folder_is_seen_to_change() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("c.yaml");
+    fs::write(&config, HEADER).unwrap();
+    let child = dry_run_with(&config);
+    let beside = folder.path().join("beside");
+    let is_over = Arc::new(AtomicBool::new(false));
+    let busy = {
+        let is_over = Arc::clone(&is_over);
+        std::thread::spawn(move || {
+            while !is_over.load(Ordering::Relaxed) {
+                fs::write(&beside, "").unwrap();
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        })
+    };
+    fs::write(&config, format!("{HEADER}oomScoreAdj: 0\n")).unwrap();
+    ends_because_of(child, &config);
+    is_over.store(true, Ordering::Relaxed);
+    busy.join().unwrap();
 }
 
 /// The next start would end at once.

@@ -32,6 +32,16 @@ use crate::watch::bounded;
 /// restart too many; longer delays the restart.
 const QUIET: Duration = Duration::from_millis(200);
 
+/// A directory in which something always changes is still looked at this often.
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
+
+/// How often in a row the file may be unreadable before it is told: it may be gone for a moment
+/// while it is exchanged.
+const TRIES: u32 = 2;
+
+/// How soon what could not be read is tried again.
+const RETRY: Duration = Duration::from_secs(5);
+
 /// For file systems that do not tell, like NFS, and links to links.
 const RELOOK: Duration = Duration::from_secs(60);
 
@@ -58,24 +68,41 @@ pub(super) async fn changed(
     let _watcher = watch(&file.path, Arc::clone(&changed))
         .inspect_err(|error| warn!("the configuration is looked at every minute only: {error}"));
     let mut known = file.clone();
+    let mut unread = 0_u32;
     loop {
-        // A file that is gone for a moment, or not readable yet, says nothing else.
-        let text = bounded::read_to_string(&file.path, bounded::LARGEST_CONFIGURATION);
-        if let Ok(text) = text
-            && text != known.text
-        {
-            known.text = text;
-            if known.text == file.text {
+        match bounded::file_to_string(&file.path, bounded::LARGEST_CONFIGURATION) {
+            Ok(text) if text == known.text => unread = 0,
+            Ok(text) if text == file.text => {
                 info!("`{}` says again what is run with", file.path.display());
-                continue;
+                (unread, known.text) = (0, text);
             }
-            match judged(&known, judge, metrics).await {
-                Ok(()) => return Changed(file.path.display().to_string()),
-                Err(problems) => refuse(&known, problems, recorder),
+            Ok(text) => {
+                (unread, known.text) = (0, text);
+                match judged(&known, judge, metrics).await {
+                    Ok(()) => return Changed(file.path.display().to_string()),
+                    Err(problems) => refuse(&known, problems, recorder),
+                }
+            }
+            Err(error) => {
+                unread = unread.saturating_add(1);
+                if unread == TRIES {
+                    refuse(
+                        &known,
+                        format!("`{}`: {error}", file.path.display()),
+                        recorder,
+                    );
+                    known.text.clear();
+                }
             }
         }
-        if timeout(RELOOK, changed.notified()).await.is_ok() {
-            while timeout(QUIET, changed.notified()).await.is_ok() {}
+        let relook = if (1..TRIES).contains(&unread) {
+            RETRY
+        } else {
+            RELOOK
+        };
+        if timeout(relook, changed.notified()).await.is_ok() {
+            let quiet = async { while timeout(QUIET, changed.notified()).await.is_ok() {} };
+            let _ = timeout(LONGEST_WAIT, quiet).await;
         }
     }
 }

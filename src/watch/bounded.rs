@@ -5,6 +5,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// In bytes, of a file of flags or credentials. A ConfigMap has a megabyte at most.
@@ -34,6 +35,28 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 /// The same as text.
 pub fn read_to_string(path: &Path, most: u64) -> io::Result<String> {
     let text = read(path, most)?;
+    String::from_utf8(text)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error()))
+}
+
+/// The same of what is to be a file, for who cannot wait: a path that was a file may lead to a pipe
+/// now, and to open that waits for somebody to write.
+///
+/// # Errors
+///
+/// Also if it is anything else.
+pub fn file_to_string(path: &Path, most: u64) -> io::Result<String> {
+    let mut options = File::options();
+    let options = options.read(true).custom_flags(nix::libc::O_NONBLOCK);
+    let file = options.open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "is no file"));
+    }
+    if metadata.len() > most {
+        return Err(too_large(most));
+    }
+    let text = read_all(file, most)?;
     String::from_utf8(text)
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error()))
 }
