@@ -117,6 +117,29 @@ fn health_turns_red_while_restores_fail_and_green_again() {
     node.wait_for_rule("--to-destination 10.4.0.13:8080");
 }
 
+/// With nothing to write, nobody would notice but by looking.
+#[test]
+fn health_turns_red_while_nobody_can_look() {
+    if !is_ready() {
+        return;
+    }
+    let node = Node::new(Backend::Nft);
+    let broken = node.manifests.path().join("broken");
+    let script = format!("[ ! -e {} ] || exit 3\nexec $REAL \"$@\"", broken.display());
+    let daemon = node.start(with_restore(Backend::Nft, &script));
+    node.wait_for_rule("--to-destination 10.4.0.12:8080");
+    node.wait_for_health(200);
+    std::fs::write(&broken, "").expect("write a file");
+    node.wait_for_health(503);
+    let log = daemon.log();
+    assert!(
+        log.contains("cannot tell whether our rules are there"),
+        "{log}"
+    );
+    std::fs::remove_file(&broken).expect("remove a file");
+    node.wait_for_health(200);
+}
+
 #[test]
 fn a_machine_without_iptables_is_waited_for() {
     if !is_ready() {

@@ -16,7 +16,7 @@ use super::elsewhere;
 use super::first_look::{FirstLook, Incoming};
 use super::programs::{is_lasting, programs, surroundings};
 use crate::config::{Config, FULL_SYNC_PERIOD, Source};
-use crate::health::{CheckServers, Checks, NodeState};
+use crate::health::{CheckServers, Checks, HealthState, NodeState};
 use crate::host::{
     Conntrack, DryRun, Exec, Iptables, Options as ExecOptions, Programs, RunError, Sysctls,
 };
@@ -161,10 +161,17 @@ impl Family<'_> {
             return None;
         }
         let mut was_missing = false;
+        // Until they are found, it is that which is waited for.
+        self.health(|health| health.started(family, clocks().0()));
         loop {
-            match self.programs(family).await {
+            let looked = tokio::select! {
+                () = self.stop.cancelled() => return None,
+                looked = self.programs(family) => looked,
+            };
+            match looked {
                 Ok(programs) => {
                     info!(%family, version = %programs.version, "found iptables");
+                    self.health(|health| health.forget(family));
                     return Some(programs);
                 }
                 Err(_) if config.is_dry_run => {
@@ -174,8 +181,7 @@ impl Family<'_> {
                 Err(cause) if is_lasting(&cause) && self.programs(family.other()).await.is_ok() => {
                     if was_missing {
                         warn!(%family, %cause, "cannot be programmed; doing without it");
-                        let health = &self.reporter.health;
-                        health.update(|health| health.given_up(family));
+                        self.health(|health| health.forget(family));
                         return None;
                     }
                     info!(%family, %cause, "cannot be programmed; looking once more in {LOOK_AGAIN:?}");
@@ -184,15 +190,16 @@ impl Family<'_> {
                 Err(cause) => {
                     error!(%family, %cause, "cannot be programmed; looking again in {LOOK_AGAIN:?}");
                     was_missing = false;
-                    let now = clocks().0();
-                    let health = &self.reporter.health;
-                    health.update(|health| health.started(family, now));
                 }
             }
             if !self.pause().await {
                 return None;
             }
         }
+    }
+
+    fn health(&self, change: impl FnOnce(&mut HealthState)) {
+        self.reporter.health.update(change);
     }
 
     async fn programs(&self, family: IpFamily) -> Result<Programs, RunError> {

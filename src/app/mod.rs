@@ -4,6 +4,7 @@
 
 mod checks;
 mod config_file;
+mod daemon;
 mod elsewhere;
 mod ending;
 mod families;
@@ -14,66 +15,6 @@ mod servers;
 mod setup;
 mod sources;
 
-use std::time::Duration;
-
-use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
-
-use crate::config::Config;
-use crate::telemetry::LogLevel;
 pub use config_file::Judge;
-use ending::Ending;
+pub use daemon::run;
 pub use setup::init;
-
-/// How long a restore under way may take to end once the process is told to. Kubernetes kills
-/// after 30 s by default.
-const GRACE: Duration = Duration::from_secs(20);
-
-/// Runs until SIGTERM or SIGINT, or until the configuration file changes to something else that can
-/// be run with, by the word of `judge`. The rules stay in the kernel.
-pub fn run(config: &Config, judge: &Judge<'_>, log: LogLevel) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    let result = runtime.block_on(daemon(config, judge, log));
-    // A thread that reads manifests may sit in a read that never returns.
-    runtime.shutdown_background();
-    result
-}
-
-async fn daemon(config: &Config, judge: &Judge<'_>, log: LogLevel) -> anyhow::Result<()> {
-    let mut ending = Ending::prepare()?;
-    let stop = CancellationToken::new();
-    let metrics = servers::metrics()?;
-    let (checks, writer) = checks::prepare(config);
-    let (sink, incoming) = first_look::begin();
-    // Without a source nothing is to be set on this machine.
-    let source = sources::open(&config.rules, &metrics.watch).await?;
-    let (version, node_name) = (env!("CARGO_PKG_VERSION"), &config.rules.node_name);
-    info!(version, node = node_name, "starting");
-    setup::begin(config).await?;
-    let source = sources::run(source, node_name, sink, &metrics.watch, writer);
-    tokio::pin!(source);
-    let servers = servers::run(config, &checks, &metrics, log, &stop);
-    let families = families::run(config, incoming, &checks, &metrics, &stop);
-    let kept = async { tokio::try_join!(families, servers).map(drop) };
-    tokio::pin!(kept);
-
-    let asked = tokio::select! {
-        // A source only ends with an error, and the others only when they are told to.
-        result = &mut source => return result,
-        result = &mut kept => {
-            ending::tell(&checks.recorder, source).await;
-            return result;
-        }
-        asked = ending.asked(config.file.as_ref(), judge, &checks.recorder, &metrics.watch) => asked,
-    };
-    stop.cancel();
-    tokio::time::timeout(GRACE, kept)
-        .await
-        .unwrap_or_else(|_| {
-            warn!("a restore did not end within {GRACE:?} and is killed");
-            Ok(())
-        })?;
-    asked
-}

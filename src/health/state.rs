@@ -42,12 +42,18 @@ struct History {
     waiting: Option<Instant>,
     /// The oldest request that the running sync has taken up.
     in_flight: Option<Instant>,
+    /// Since when nobody has been able to see whether the rules are there.
+    blind: Option<Instant>,
 }
 
 impl History {
-    fn oldest(&self) -> Option<Instant> {
+    fn asked(&self) -> Option<Instant> {
         // A request in flight was made before any that waits.
         self.in_flight.or(self.waiting)
+    }
+
+    fn oldest(&self) -> Option<Instant> {
+        [self.asked(), self.blind].into_iter().flatten().min()
     }
 }
 
@@ -94,8 +100,22 @@ impl HealthState {
         self.queued(family, now);
     }
 
-    /// This machine does without the family, which counts for nothing from now on.
-    pub fn given_up(&mut self, family: IpFamily) {
+    /// A look at the rules gave no answer.
+    ///
+    /// Differs from upstream, where nobody learns that flushes are no longer noticed.
+    pub fn blind(&mut self, family: IpFamily, now: Instant) {
+        let history = self.families.get_mut(family);
+        history.blind.get_or_insert(now);
+    }
+
+    /// A look at the rules gave an answer.
+    pub fn sees(&mut self, family: IpFamily) {
+        self.families.get_mut(family).blind = None;
+    }
+
+    /// What was asked of the family counts for nothing: its programs are only found now, or this
+    /// machine does without it.
+    pub fn forget(&mut self, family: IpFamily) {
         *self.families.get_mut(family) = History::default();
     }
 
@@ -111,7 +131,7 @@ impl HealthState {
         let history = self.families.get_mut(family);
         history.started = true;
         // After a sync that ended unreported its requests are still open.
-        history.in_flight = history.oldest();
+        history.in_flight = history.asked();
         history.waiting = None;
     }
 
@@ -128,7 +148,7 @@ impl HealthState {
     pub fn failed(&mut self, family: IpFamily, now: Instant) {
         let history = self.families.get_mut(family);
         history.started = true;
-        history.waiting = history.oldest().or(Some(now));
+        history.waiting = history.asked().or(Some(now));
         history.in_flight = None;
     }
 

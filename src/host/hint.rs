@@ -9,13 +9,18 @@
 //! Upstream: `kubernetes-sigs/iptables-wrappers`, `pkg/xtables/detect.go` (the official image)
 
 use std::fs;
+use std::time::Duration;
 
-use super::programs::{Search, query};
+use super::programs::{Search, query_within};
 use crate::net::IpFamily;
 use crate::rules::{Backend, Table};
 
 /// Chains that kubelet makes in the backend it uses; the first is the newer name.
 const HINTS: [&str; 2] = ["KUBE-IPTABLES-HINT", "KUBE-KUBELET-CANARY"];
+
+/// A program that does not answer within this has no hint: nothing is written before all were
+/// asked.
+const DEADLINE: Duration = Duration::from_secs(5);
 
 impl Search {
     /// The backend that has kubelet's hint in either family, nft before legacy. `None`: neither
@@ -36,11 +41,14 @@ impl Search {
     async fn has_hint(&self, backend: Backend, family: IpFamily) -> bool {
         let table = Table::Mangle.as_str();
         let listed = match backend {
-            Backend::Nft => query(&self.name(family, "-nft", ""), &["-t", table, "-S"]).await,
+            Backend::Nft => {
+                let list = self.name(family, "-nft", "");
+                query_within(DEADLINE, &list, &["-t", table, "-S"]).await
+            }
             Backend::Legacy if !self.has_legacy(table, family) => return false,
             Backend::Legacy => {
                 let save = self.name(family, "-legacy", "-save");
-                query(&save, &["-t", table]).await
+                query_within(DEADLINE, &save, &["-t", table]).await
             }
         };
         // Without these programs, or this family, there is no hint.

@@ -6,8 +6,9 @@
 //! Upstream: pkg/proxy/nftables/proxier.go, `CleanupLeftovers` (v1.36)
 
 use std::ffi::OsStr;
+use std::time::Duration;
 
-use super::programs::query;
+use super::programs::{query, query_within};
 use super::{Changed, RunError};
 use crate::net::IpFamily;
 
@@ -25,9 +26,12 @@ pub async fn remove_nft_table(family: IpFamily) -> Result<Changed, RunError> {
     remove(OsStr::new("nft"), family).await
 }
 
+/// Nothing else is begun before the tables are listed.
+const DEADLINE: Duration = Duration::from_secs(5);
+
 async fn has(nft: &OsStr, family: IpFamily) -> Result<bool, RunError> {
     let family = name(family);
-    let tables = match query(nft, &["list", "tables", family]).await {
+    let tables = match query_within(DEADLINE, nft, &["list", "tables", family]).await {
         Err(RunError::Spawn { .. }) => return Ok(false),
         listed => listed?,
     };

@@ -8,7 +8,7 @@
 //!
 //! Upstream: `kubernetes-sigs/iptables-wrappers`, `pkg/xtables/detect.go` (the official image)
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -201,11 +201,20 @@ fn tells_of_a_rule(stderr: &str) -> bool {
 }
 
 /// What a program prints, if it succeeds within the deadline for queries.
-pub(super) async fn query(program: &std::ffi::OsStr, args: &[&str]) -> Result<String, RunError> {
+pub(super) async fn query(program: &OsStr, args: &[&str]) -> Result<String, RunError> {
+    query_within(QUERY_DEADLINE, program, args).await
+}
+
+/// The same within another deadline.
+pub(super) async fn query_within(
+    deadline: Duration,
+    program: &OsStr,
+    args: &[&str],
+) -> Result<String, RunError> {
     let run = Run {
         program,
         args,
-        deadline: QUERY_DEADLINE,
+        deadline,
         watch_lock: false,
     };
     printed(program, run.output().await)
@@ -213,7 +222,7 @@ pub(super) async fn query(program: &std::ffi::OsStr, args: &[&str]) -> Result<St
 
 /// What a program printed, if it succeeded.
 pub(super) fn printed(
-    program: &std::ffi::OsStr,
+    program: &OsStr,
     finished: std::io::Result<Finished>,
 ) -> Result<String, RunError> {
     let name = || program.to_string_lossy().into_owned();

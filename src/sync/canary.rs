@@ -43,6 +43,8 @@ pub(super) struct Canary {
 pub(super) struct Sight {
     /// Of these tables it cannot be told any more. Each is named once, until it can be read again.
     pub(super) unclear: Vec<(Table, RunError)>,
+    /// One could not be read now, for another reason than somebody's rules in it.
+    pub(super) is_blind: bool,
     /// This table has lost rules of ours, or somebody changed them.
     pub(super) gone: Option<Table>,
 }
@@ -100,6 +102,7 @@ impl Canary {
                     }
                 }
                 Err(error) => {
+                    sight.is_blind |= !matches!(error, RunError::Incompatible { .. });
                     if self.unclear.insert(table) {
                         sight.unclear.push((table, error));
                     }

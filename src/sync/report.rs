@@ -286,6 +286,17 @@ impl Reporter {
         )
     }
 
+    /// Whether the last look at our rules was in vain.
+    pub(super) fn looked(&self, is_blind: bool, now: Instant) {
+        self.health.update(|health| {
+            if is_blind {
+                health.blind(self.family, now);
+            } else {
+                health.sees(self.family);
+            }
+        });
+    }
+
     /// It could not be told whether our rules are there.
     pub(super) fn unclear(&self, table: Table, cause: &RunError) {
         warn!(family = %self.family, %table, "cannot tell whether our rules are there: {cause}");

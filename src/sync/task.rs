@@ -161,6 +161,7 @@ impl<I: Iptables> Task<I> {
     async fn look(&mut self, canary: &mut Canary) {
         let (syncer, now) = (&self.syncer, Instant::now().into_std());
         let sight = canary.look(syncer.iptables(), syncer.written(), now).await;
+        self.reporter.looked(sight.is_blind, now);
         for (table, error) in &sight.unclear {
             self.reporter.unclear(*table, error);
         }

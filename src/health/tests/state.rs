@@ -12,8 +12,10 @@ enum Event {
     Succeeded(IpFamily),
     Failed(IpFamily),
     GivenUp(IpFamily),
+    Blind(IpFamily),
+    Sees(IpFamily),
 }
-use Event::{Began, Failed, GivenUp, Queued, Started, Succeeded};
+use Event::{Began, Blind, Failed, GivenUp, Queued, Sees, Started, Succeeded};
 
 /// Whether both families are healthy at a second, after what happened at seconds before.
 #[track_caller]
@@ -28,7 +30,9 @@ fn check(events: &[(u64, Event)], at: u64, healthy: bool) {
             Began(family) => state.began(family),
             Succeeded(family) => state.succeeded(family, UNIX_EPOCH + Duration::from_secs(*second)),
             Failed(family) => state.failed(family, now),
-            GivenUp(family) => state.given_up(family),
+            GivenUp(family) => state.forget(family),
+            Blind(family) => state.blind(family, now),
+            Sees(family) => state.sees(family),
         }
     }
     let report = state.report(zero + Duration::from_secs(at));
@@ -68,6 +72,22 @@ fn a_family_that_is_given_up_does_not_count() {
     let mut without = both();
     without.push((5, GivenUp(V6)));
     check(&done(without), 10_000, true);
+}
+
+/// Nobody would notice a flush.
+#[test]
+fn looks_in_vain_are_unhealthy_until_one_is_not() {
+    let synced = || vec![(0, Started(V4)), (1, Began(V4)), (2, Succeeded(V4))];
+    let mut events = synced();
+    events.extend([(30, Blind(V4)), (60, Blind(V4))]);
+    check(&events, 89, true);
+    events.extend([(90, Blind(V4))]);
+    check(&events, 90, false);
+    // Rules that are written are not rules that are seen.
+    events.extend([(91, Queued(V4)), (92, Began(V4)), (93, Succeeded(V4))]);
+    check(&events, 93, false);
+    events.push((120, Sees(V4)));
+    check(&events, 10_000, true);
 }
 
 #[test]
