@@ -22,6 +22,8 @@ const BEATS: u32 = 4;
 #[derive(Debug, Clone)]
 pub struct Pulse {
     last: Arc<Mutex<Instant>>,
+    /// After which sign it was told that no further one came.
+    told: Arc<Mutex<Option<Instant>>>,
     patience: Duration,
 }
 
@@ -29,7 +31,11 @@ impl Pulse {
     /// Of a thread that may be silent for so long.
     pub fn new(patience: Duration) -> Self {
         let last = Arc::new(Mutex::new(now()));
-        Self { last, patience }
+        Self {
+            last,
+            told: Arc::default(),
+            patience,
+        }
     }
 
     /// Gives a sign again and again. To be polled by the thread that it is about.
@@ -48,8 +54,17 @@ impl Pulse {
         if silent < self.patience {
             return pages.answer(request);
         }
-        tracing::error!("nothing has been done for {silent:?}");
+        self.tell(last, silent);
         pages.answer_while(Work::Stands, request)
+    }
+
+    /// Once for each time that the thread is stuck, and on a thread that nobody waits for: what it
+    /// is stuck in may be the log.
+    fn tell(&self, last: Instant, silent: Duration) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.replace(last) != Some(last) {
+            std::thread::spawn(move || tracing::error!("nothing has been done for {silent:?}"));
+        }
     }
 }
 
