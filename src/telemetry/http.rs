@@ -20,7 +20,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use nix::sys::socket::{setsockopt, sockopt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::room::Place;
@@ -97,16 +97,27 @@ where
 {
     let graceful = GracefulShutdown::new();
     let mut connections = FuturesUnordered::new();
+    let pause = sleep(Duration::ZERO);
+    tokio::pin!(pause);
+    let mut is_full = false;
     loop {
         tokio::select! {
-            accepted = listener.accept() => match accepted {
+            () = &mut pause, if !pause.is_elapsed() => {}
+            accepted = listener.accept(), if pause.is_elapsed() => match accepted {
                 Ok((stream, _)) => {
+                    is_full = false;
                     let place = room.enter();
                     connections.push(connection((stream, place), &handler, graceful.watcher()));
                 }
+                // No open file may be left: then this takes back one. Whoever is here already is
+                // answered meanwhile.
                 Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    if !is_full {
+                        tracing::warn!(%error, "cannot accept a connection");
+                    }
+                    is_full = true;
+                    room.make();
+                    pause.as_mut().reset(Instant::now() + ACCEPT_PAUSE);
                 }
             },
             Some(()) = connections.next() => {}

@@ -44,6 +44,13 @@ impl Room {
         }
     }
 
+    /// Takes the place of the oldest.
+    pub(super) fn make(&self) {
+        if let Some(oldest) = self.places().pop_front() {
+            oldest.cancel();
+        }
+    }
+
     /// A panic while it was locked leaves nothing half done.
     fn places(&self) -> MutexGuard<'_, VecDeque<CancellationToken>> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
