@@ -200,6 +200,45 @@ fn go_tool_pprof_reads_profiles() {
     );
 }
 
+/// Whoever is here longest goes, and an outage is one line.
+#[test]
+fn a_flood_beyond_the_limit_of_open_files_is_outlived() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let netns = Netns::new("pages");
+    let folder = tempfile::tempdir().unwrap();
+    let manifests = folder.path().join("manifests");
+    fs::create_dir(&manifests).unwrap();
+    let mut command = netns.command("sh");
+    command.args(["-c", r#"ulimit -n 64; exec "$0" "$@""#]);
+    command.arg(env!("CARGO_BIN_EXE_deltaproxy"));
+    command.args(["run", "--dry-run", "--hostname-override=node-a"]);
+    command.arg("--manifests").arg(manifests);
+    let log = folder.path().join("log");
+    let scene = Scene {
+        process: Process::start("the daemon", &mut command, &log),
+        netns,
+        folder,
+    };
+    eventually(PATIENCE, || {
+        let connected = scene.connect(Daemon::HEALTH);
+        connected.map_err(|error| error.to_string())
+    });
+    let flood: Vec<_> = (0..300).map(|_| scene.connect(Daemon::HEALTH)).collect();
+    eventually(PATIENCE, || {
+        let livez = scene.say(Daemon::HEALTH, &request("GET", "/livez", ""));
+        ensure(livez.starts_with("HTTP/1.1 200 OK\r\n"), || livez)
+    });
+    drop(flood);
+    let log = scene.process.log();
+    assert_eq!(
+        log.matches("cannot accept a connection").count(),
+        1,
+        "{log}"
+    );
+}
+
 /// The thread that does all else is kept from going on: it prints what nobody reads.
 #[test]
 fn pages_are_served_while_everything_else_waits() {

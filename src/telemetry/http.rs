@@ -23,8 +23,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::room::Place;
 pub use super::room::Room;
+use super::room::{Made, Place};
 
 /// Connections served at once; one more takes the place of the oldest. Probes and scrapes are a
 /// handful per second, so this is only met by a flood, which then costs a few megabytes and no
@@ -54,6 +54,9 @@ const DRAIN: Duration = Duration::from_secs(5);
 
 /// The pause after a failed accept, lest a process out of file descriptors spins.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// How often it is told that no connection can be accepted.
+const RETOLD: Duration = Duration::from_secs(60);
 
 /// The type of pages for people.
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";
@@ -99,29 +102,31 @@ where
     let mut connections = FuturesUnordered::new();
     let pause = sleep(Duration::ZERO);
     tokio::pin!(pause);
-    let mut is_full = false;
+    let mut told: Option<Instant> = None;
     loop {
         tokio::select! {
+            // Who has lost a place has to be gone before another place is asked for.
+            biased;
+            () = stop.cancelled() => break,
+            Some(()) = connections.next() => {}
             () = &mut pause, if !pause.is_elapsed() => {}
             accepted = listener.accept(), if pause.is_elapsed() => match accepted {
                 Ok((stream, _)) => {
-                    is_full = false;
                     let place = room.enter();
                     connections.push(connection((stream, place), &handler, graceful.watcher()));
                 }
-                // No open file may be left: then this takes back one. Whoever is here already is
-                // answered meanwhile.
+                // No open file may be left: then this takes back one.
                 Err(error) => {
-                    if !is_full {
+                    let now = Instant::now();
+                    if told.is_none_or(|told| now - told >= RETOLD) {
                         tracing::warn!(%error, "cannot accept a connection");
+                        told = Some(now);
                     }
-                    is_full = true;
-                    room.make();
-                    pause.as_mut().reset(Instant::now() + ACCEPT_PAUSE);
+                    if room.make() == Made::Nothing {
+                        pause.as_mut().reset(now + ACCEPT_PAUSE);
+                    }
                 }
             },
-            Some(()) = connections.next() => {}
-            () = stop.cancelled() => break,
         }
     }
     drop(listener);

@@ -44,10 +44,14 @@ impl Room {
         }
     }
 
-    /// Takes the place of the oldest.
-    pub(super) fn make(&self) {
-        if let Some(oldest) = self.places().pop_front() {
-            oldest.cancel();
+    /// Takes the place of the oldest away.
+    pub(super) fn make(&self) -> Made {
+        match self.places().pop_front() {
+            Some(oldest) => {
+                oldest.cancel();
+                Made::Place
+            }
+            None => Made::Nothing,
         }
     }
 
@@ -55,6 +59,15 @@ impl Room {
     fn places(&self) -> MutexGuard<'_, VecDeque<CancellationToken>> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What could be made of a room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Made {
+    /// A place.
+    Place,
+    /// Nothing: nobody is there.
+    Nothing,
 }
 
 /// A connection's place in its room, until it is dropped.
