@@ -60,6 +60,25 @@ impl Scene {
         scene
     }
 
+    /// Started by a shell that does something with it, following these manifests.
+    fn through(script: &str, manifests: &str, flags: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = folder.path().join("manifests");
+        fs::create_dir(&directory).unwrap();
+        fs::write(directory.join("first.yaml"), manifests).unwrap();
+        let netns = Netns::new("pages");
+        let mut command = netns.command("sh");
+        command.args(["-c", script, env!("CARGO_BIN_EXE_deltaproxy")]);
+        command.args(["run", "--hostname-override=node-a"]);
+        command.args(flags).arg("--manifests").arg(directory);
+        let log = folder.path().join("log");
+        Self {
+            process: Process::start("the daemon", &mut command, &log),
+            netns,
+            folder,
+        }
+    }
+
     fn connect(&self, port: SocketAddr) -> io::Result<TcpStream> {
         let stream = self.netns.enter(|| TcpStream::connect(port))?;
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -206,21 +225,8 @@ fn a_flood_beyond_the_limit_of_open_files_is_outlived() {
     if !machine_has(Need::Kernel) {
         return;
     }
-    let netns = Netns::new("pages");
-    let folder = tempfile::tempdir().unwrap();
-    let manifests = folder.path().join("manifests");
-    fs::create_dir(&manifests).unwrap();
-    let mut command = netns.command("sh");
-    command.args(["-c", r#"ulimit -n 64; exec "$0" "$@""#]);
-    command.arg(env!("CARGO_BIN_EXE_deltaproxy"));
-    command.args(["run", "--dry-run", "--hostname-override=node-a"]);
-    command.arg("--manifests").arg(manifests);
-    let log = folder.path().join("log");
-    let scene = Scene {
-        process: Process::start("the daemon", &mut command, &log),
-        netns,
-        folder,
-    };
+    let script = r#"ulimit -n 64; exec "$0" "$@""#;
+    let scene = Scene::through(script, "", &["--dry-run"]);
     eventually(PATIENCE, || {
         let connected = scene.connect(Daemon::HEALTH);
         connected.map_err(|error| error.to_string())
@@ -245,30 +251,11 @@ fn pages_are_served_while_everything_else_waits() {
     if !machine_has(Need::Kernel) {
         return;
     }
-    let netns = Netns::new("pages");
-    let folder = tempfile::tempdir().unwrap();
     let services: Vec<_> = (0..2000)
         .map(|number| service(&format!("s{number}")))
         .collect();
-    fs::write(folder.path().join("all.yaml"), services.join("---\n")).unwrap();
-    let mut command = netns.command("sh");
-    command.args(["-c", r#""$0" "$@" | sleep infinity"#]);
-    command.arg(env!("CARGO_BIN_EXE_deltaproxy"));
-    command.args([
-        "run",
-        "--dry-run",
-        "--hostname-override=node-a",
-        "-v=2",
-        "--manifests",
-    ]);
-    command.arg(folder.path());
-    let log = tempfile::tempdir().unwrap();
-    let process = Process::start("the daemon", &mut command, &log.path().join("log"));
-    let scene = Scene {
-        process,
-        netns,
-        folder,
-    };
+    let script = r#""$0" "$@" | sleep infinity"#;
+    let scene = Scene::through(script, &services.join("---\n"), &["--dry-run", "-v=2"]);
     // A sync was asked for, and has not ended: it never will. IPv6 has too little to print to be
     // held up, and may be first.
     let queued = r#"kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds{ip_family="IPv4"}"#;
@@ -333,22 +320,9 @@ fn health_checks_are_answered_while_everything_else_waits() {
     if !machine_has(Need::Kernel) {
         return;
     }
-    let netns = Netns::new("pages");
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("balanced.yaml"), BALANCED).unwrap();
-    let mut command = netns.command("sh");
-    command.args(["-c", r#""$0" "$@" 2>&1 | sleep infinity"#]);
-    command.arg(env!("CARGO_BIN_EXE_deltaproxy"));
-    command.args(["run", "-v=4", "--hostname-override=node-a"]);
-    command.args(["--conntrack-max-per-core=0", "--manifests"]);
-    command.arg(folder.path());
-    let log = tempfile::tempdir().unwrap();
-    let process = Process::start("the daemon", &mut command, &log.path().join("log"));
-    let scene = Scene {
-        process,
-        netns,
-        folder,
-    };
+    let script = r#""$0" "$@" 2>&1 | sleep infinity"#;
+    let flags = ["-v=4", "--conntrack-max-per-core=0"];
+    let scene = Scene::through(script, BALANCED, &flags);
     let port = SocketAddr::from(([127, 0, 0, 1], 32100));
     let check = || scene.say(port, &request("GET", "/", ""));
     eventually(PATIENCE, || {
@@ -359,7 +333,8 @@ fn health_checks_are_answered_while_everything_else_waits() {
     let services: Vec<_> = (0..2000)
         .map(|number| service(&format!("s{number}")))
         .collect();
-    fs::write(scene.folder.path().join("all.yaml"), services.join("---\n")).unwrap();
+    let more = scene.folder.path().join("manifests/more.yaml");
+    fs::write(more, services.join("---\n")).unwrap();
     let time_of = |metrics: &str, what: &str| -> f64 {
         let name = format!("kubeproxy_sync_proxy_rules_last_{what}{{ip_family=\"IPv4\"}} ");
         let mut lines = metrics.lines().filter_map(|line| line.strip_prefix(&name));
