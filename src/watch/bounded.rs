@@ -24,19 +24,12 @@ pub const LARGEST_DUMP: u64 = 1 << 30;
 ///
 /// Those of the system, and [`io::ErrorKind::FileTooLarge`]. Of a file too large nothing is read.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    let file = File::open(path)?;
-    let size = file.metadata()?.len();
-    if size > most {
-        return Err(too_large(most));
-    }
-    read_all(file, most)
+    whole(File::open(path)?, most)
 }
 
 /// The same as text.
 pub fn read_to_string(path: &Path, most: u64) -> io::Result<String> {
-    let text = read(path, most)?;
-    String::from_utf8(text)
-        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error()))
+    text(read(path, most)?)
 }
 
 /// The same of what is to be a file, for who cannot wait: a path that was a file may lead to a pipe
@@ -49,16 +42,10 @@ pub fn file_to_string(path: &Path, most: u64) -> io::Result<String> {
     let mut options = File::options();
     let options = options.read(true).custom_flags(nix::libc::O_NONBLOCK);
     let file = options.open(path)?;
-    let metadata = file.metadata()?;
-    if !metadata.is_file() {
+    if !file.metadata()?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "is no file"));
     }
-    if metadata.len() > most {
-        return Err(too_large(most));
-    }
-    let text = read_all(file, most)?;
-    String::from_utf8(text)
-        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error()))
+    text(whole(file, most)?)
 }
 
 /// All that comes until the end, of at most `most` bytes.
@@ -75,6 +62,19 @@ pub fn read_all(from: impl Read, most: u64) -> io::Result<Vec<u8>> {
 /// may have somebody wait for ever.
 pub fn is_file(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| metadata.is_file())
+}
+
+/// What says at once how large it is is not read if that is too much.
+fn whole(file: File, most: u64) -> io::Result<Vec<u8>> {
+    if file.metadata()?.len() > most {
+        return Err(too_large(most));
+    }
+    read_all(file, most)
+}
+
+fn text(bytes: Vec<u8>) -> io::Result<String> {
+    String::from_utf8(bytes)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error()))
 }
 
 fn too_large(most: u64) -> io::Error {
