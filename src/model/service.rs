@@ -67,3 +67,21 @@ impl Service {
             || !self.external_ips.is_empty()
     }
 }
+
+#[cfg(test)]
+impl Service {
+    /// With nothing but an address and ports, as most tests need one.
+    pub(crate) fn plain(cluster_ip: IpAddr, ports: Box<[ServicePort]>) -> Self {
+        Self {
+            cluster_ip,
+            external_ips: Box::default(),
+            load_balancer_ips: Box::default(),
+            source_ranges: Box::default(),
+            internal_policy: TrafficPolicy::Cluster,
+            external_policy: TrafficPolicy::Cluster,
+            affinity: None,
+            health_check_node_port: None,
+            ports,
+        }
+    }
+}

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::*;
 use crate::model::{
     Endpoint, NodeHint, Service, ServiceName, ServicePort, ServiceState, Services, Slice,
-    SliceName, SlicePort, TrafficPolicy,
+    SliceName, SlicePort,
 };
 use crate::net::{IpFamily, Protocol, parse_ip};
 use crate::render::Options;
@@ -98,21 +98,16 @@ fn check(suspects: &Suspects, flows: &[&str]) {
 impl Shop {
     fn state(&self) -> ServiceState {
         let ip = |text: &&str| parse_ip(text).unwrap();
+        let port = ServicePort {
+            name: "p".into(),
+            protocol: self.protocol,
+            port: self.port.try_into().unwrap(),
+            node_port: self.node_port.map(|port| port.try_into().unwrap()),
+        };
         let service = Service {
-            cluster_ip: ip(&self.ips[0]),
             load_balancer_ips: self.ips.iter().skip(1).take(1).map(ip).collect(),
             external_ips: self.ips.iter().skip(2).map(ip).collect(),
-            source_ranges: Box::default(),
-            internal_policy: TrafficPolicy::Cluster,
-            external_policy: TrafficPolicy::Cluster,
-            affinity: None,
-            health_check_node_port: None,
-            ports: Box::new([ServicePort {
-                name: "p".into(),
-                protocol: self.protocol,
-                port: self.port.try_into().unwrap(),
-                node_port: self.node_port.map(|port| port.try_into().unwrap()),
-            }]),
+            ..Service::plain(ip(&self.ips[0]), Box::new([port]))
         };
         let slice = Slice {
             service: name("shop"),

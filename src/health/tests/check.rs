@@ -15,21 +15,16 @@ fn port(number: u16) -> Port {
 
 /// A Service with this health-check node port, if it has one, and so many endpoints here.
 fn state(health_check: Option<u16>, endpoints: u8) -> ServiceState {
+    let http = ServicePort {
+        name: "http".into(),
+        protocol: Protocol::Tcp,
+        port: port(80),
+        node_port: None,
+    };
     let service = Service {
-        cluster_ip: parse_ip("10.96.0.1").unwrap(),
-        external_ips: Box::default(),
-        load_balancer_ips: Box::default(),
-        source_ranges: Box::default(),
-        internal_policy: TrafficPolicy::Cluster,
         external_policy: TrafficPolicy::Local,
-        affinity: None,
         health_check_node_port: health_check.map(port),
-        ports: Box::new([ServicePort {
-            name: "http".into(),
-            protocol: Protocol::Tcp,
-            port: port(80),
-            node_port: None,
-        }]),
+        ..Service::plain(parse_ip("10.96.0.1").unwrap(), Box::new([http]))
     };
     let endpoints = (0..endpoints).map(|n| Endpoint {
         ip: IpAddr::from([10, 4, 0, n]),

@@ -8,7 +8,7 @@ use super::super::sheet::Sheet;
 use super::super::{Comments, Options};
 use crate::model::{
     Endpoint, NodeHint, Service, ServiceName, ServicePort, ServiceState, Slice, SliceName,
-    SlicePort, TrafficPolicy,
+    SlicePort,
 };
 use crate::net::{IpFamily, Port, Protocol};
 
@@ -59,17 +59,10 @@ fn state(ports: &[(&str, u32)]) -> ServiceState {
     });
     ServiceState {
         slices: slices.collect(),
-        service: Some(Arc::new(Service {
-            cluster_ip: [10, 96, 0, 1].into(),
-            external_ips: Box::default(),
-            load_balancer_ips: Box::default(),
-            source_ranges: Box::default(),
-            internal_policy: TrafficPolicy::Cluster,
-            external_policy: TrafficPolicy::Cluster,
-            affinity: None,
-            health_check_node_port: None,
-            ports: ports.iter().map(|(name, _)| port(name)).collect(),
-        })),
+        service: Some(Arc::new(Service::plain(
+            [10, 96, 0, 1].into(),
+            ports.iter().map(|(name, _)| port(name)).collect(),
+        ))),
     }
 }
 

@@ -28,21 +28,16 @@ enum Reach {
 }
 
 fn service(internal: TrafficPolicy, external: TrafficPolicy, reach: Reach) -> Service {
+    let only = ServicePort {
+        name: "p".into(),
+        protocol: Protocol::Tcp,
+        port: port(80),
+        node_port: (reach == Reach::Outside).then(|| port(30_080)),
+    };
     Service {
-        cluster_ip: parse_ip("172.30.0.1").unwrap(),
-        external_ips: Box::default(),
-        load_balancer_ips: Box::default(),
-        source_ranges: Box::default(),
         internal_policy: internal,
         external_policy: external,
-        affinity: None,
-        health_check_node_port: None,
-        ports: Box::new([ServicePort {
-            name: "p".into(),
-            protocol: Protocol::Tcp,
-            port: port(80),
-            node_port: (reach == Reach::Outside).then(|| port(30_080)),
-        }]),
+        ..Service::plain(parse_ip("172.30.0.1").unwrap(), Box::new([only]))
     }
 }
 

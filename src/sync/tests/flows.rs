@@ -7,7 +7,7 @@ use super::*;
 use crate::conntrack::{Filter, left_behind};
 use crate::model::{
     Change, Endpoint, NodeHint, Service, ServiceName, ServicePort, ServiceState, Slice, SliceName,
-    SlicePort, TrafficPolicy,
+    SlicePort,
 };
 use crate::net::{Protocol, parse_ip};
 use crate::render::Options;
@@ -76,22 +76,15 @@ fn news(ip: &str) -> News {
 
 /// The same, with these endpoints.
 fn news_with(ip: &str, endpoints: &[&str]) -> News {
-    let service = Service {
-        cluster_ip: parse_ip(ip).unwrap(),
-        external_ips: Box::default(),
-        load_balancer_ips: Box::default(),
-        source_ranges: Box::default(),
-        internal_policy: TrafficPolicy::Cluster,
-        external_policy: TrafficPolicy::Cluster,
-        affinity: None,
-        health_check_node_port: None,
-        ports: Box::new([ServicePort {
+    let service = Service::plain(
+        parse_ip(ip).unwrap(),
+        Box::new([ServicePort {
             name: "p".into(),
             protocol: Protocol::Udp,
             port: 53.try_into().unwrap(),
             node_port: None,
         }]),
-    };
+    );
     let name = ServiceName::new("ns", "shop");
     let mut tracker = Tracker::new(std::time::SystemTime::UNIX_EPOCH);
     tracker.apply(Change::Service(name.clone(), Some(Box::new(service))));

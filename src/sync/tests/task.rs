@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::health::{Health, NodeState};
 use crate::host::{Fake, Fault, Iptables, NoCounter, RestoreError, Restored, RunError};
-use crate::model::{Change, Kind, Service, ServiceName, ServicePort, TrafficPolicy};
+use crate::model::{Change, Kind, Service, ServiceName, ServicePort};
 use crate::net::{Port, Protocol};
 use crate::render::PartialRestore;
 use crate::rules::{Payload, Table};
@@ -65,22 +65,15 @@ enum Step {
 use Step::{Broken, Comes, Listed};
 
 fn service(number: u8) -> Change {
-    let service = Service {
-        cluster_ip: IpAddr::from([10, 96, 0, number]),
-        external_ips: Box::default(),
-        load_balancer_ips: Box::default(),
-        source_ranges: Box::default(),
-        internal_policy: TrafficPolicy::Cluster,
-        external_policy: TrafficPolicy::Cluster,
-        affinity: None,
-        health_check_node_port: None,
-        ports: Box::new([ServicePort {
+    let service = Service::plain(
+        IpAddr::from([10, 96, 0, number]),
+        Box::new([ServicePort {
             name: "p".into(),
             protocol: Protocol::Tcp,
             port: Port::new(80).unwrap(),
             node_port: None,
         }]),
-    };
+    );
     let name = ServiceName::new("ns", &number.to_string());
     Change::Service(name, Some(Box::new(service)))
 }

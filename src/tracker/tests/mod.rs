@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use super::Tracker;
 use crate::model::{
     Change, Endpoint, Kind, Node, NodeHint, Service, ServiceName, ServicePort, Slice, SliceName,
-    SlicePort, TrafficPolicy,
+    SlicePort,
 };
 use crate::net::{Port, Protocol, parse_ip};
 
@@ -26,22 +26,15 @@ fn port(number: u16) -> Port {
 
 /// The Service is there, with one port of this number.
 fn service(of: &str, number: u16) -> Change {
-    let service = Service {
-        cluster_ip: parse_ip("172.30.0.1").unwrap(),
-        external_ips: Box::default(),
-        load_balancer_ips: Box::default(),
-        source_ranges: Box::default(),
-        internal_policy: TrafficPolicy::Cluster,
-        external_policy: TrafficPolicy::Cluster,
-        affinity: None,
-        health_check_node_port: None,
-        ports: Box::new([ServicePort {
+    let service = Service::plain(
+        parse_ip("172.30.0.1").unwrap(),
+        Box::new([ServicePort {
             name: "p".into(),
             protocol: Protocol::Tcp,
             port: port(number),
             node_port: None,
         }]),
-    };
+    );
     Change::Service(name(of), Some(Box::new(service)))
 }
 
