@@ -34,7 +34,7 @@ mod words;
 use affinity::Departure;
 use scene::{Scene, programs};
 use support::daemon::Backend;
-use support::{Need, machine_has};
+use support::{Need, machine_has, tell};
 use words::{Cell, Variant, Word};
 
 #[test]
@@ -125,9 +125,9 @@ impl Tally {
             self.complaints.len(),
             self.complaints.join("\n")
         );
-        eprintln!(
+        tell(format_args!(
             "packets: {whole} are right, by {attempts} attempts; {explained} also as explained"
-        );
+        ));
     }
 }
 

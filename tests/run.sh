@@ -137,7 +137,7 @@ if [[ -n $go_build ]]; then
 fi
 export REQUIRE_KERNEL=1
 # Not --all-targets: that would run the benchmarks, which the step before has compiled.
-step "cargo test" cargo test --lib --bins --tests --no-fail-fast -- --show-output "$@" || status=1
+step "cargo test" cargo test --lib --bins --tests --no-fail-fast -- "$@" || status=1
 step "cargo test --doc" cargo test --quiet --doc || status=1
 count
 # What the comparisons with a real kube-proxy have counted.

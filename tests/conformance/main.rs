@@ -39,7 +39,7 @@ use std::time::{Duration, Instant};
 
 use run::{Plan, Tally, run};
 use stage::Size;
-use support::{Need, machine_has};
+use support::{Need, machine_has, tell};
 use variant::{SIDE_BY_SIDE, VARIANTS, group};
 
 /// Where the histories of every run begin. A seed stands for the variants, too.
@@ -61,7 +61,7 @@ fn random_histories_leave_the_same_rules() {
     for seed in seeds {
         tally += run(&Plan::new(seed, Size::Small, 130));
     }
-    println!("conformance: {tally}");
+    tell(format_args!("conformance: {tally}"));
 }
 
 #[test]
@@ -104,7 +104,9 @@ fn soak() {
         let are_enough = steps.is_some_and(|steps| tally.steps as u64 >= steps);
         let over = hours.map(|hours| Duration::from_secs(hours * 3600));
         if are_enough || over.is_some_and(|over| start.elapsed() > over) {
-            println!("conformance: seeds {first} to {seed}: {tally}");
+            tell(format_args!(
+                "conformance: seeds {first} to {seed}: {tally}"
+            ));
             return;
         }
     }

@@ -9,6 +9,7 @@ use super::node::FAMILIES;
 use super::random::History;
 use super::service::NAMESPACES;
 use super::stage::{Effect, Op, Size, Stage};
+use super::support::tell;
 use super::variant::{Variant, group};
 
 /// How far a history goes before the programs start: they find a cluster that is in use.
@@ -112,7 +113,9 @@ pub fn run(plan: &Plan) -> Tally {
     let names: Vec<_> = plan.variants.iter().map(|variant| variant.name).collect();
     let (seed, names) = (plan.seed, names.join("; "));
     let seconds = start.elapsed().as_secs();
-    println!("conformance: seed {seed}, {names}: {tally}, {seconds} s");
+    tell(format_args!(
+        "conformance: seed {seed}, {names}: {tally}, {seconds} s"
+    ));
     // A history that shows nothing, or that the server takes little of, proves nothing.
     assert!(tally.refused * 4 < tally.steps, "too much refused: {tally}");
     assert!(
@@ -144,7 +147,7 @@ pub fn features(variants: &'static [Variant]) {
             complaint(Sight::Seen, &effect).map(|why| format!("{}: the end: {why}", feature.name)),
         );
     }
-    println!("conformance: {steps} steps of features");
+    tell(format_args!("conformance: {steps} steps of features"));
     assert!(
         complaints.is_empty(),
         "{} of {steps}\n{}",

@@ -29,6 +29,9 @@ pub mod rules;
 pub mod servers;
 pub mod wait;
 
+use std::fmt::Display;
+use std::io::Write as _;
+
 use nix::unistd::Uid;
 
 /// What a test needs from the machine.
@@ -68,4 +71,11 @@ pub fn machine_has(need: Need) -> bool {
             false
         }
     }
+}
+
+/// Prints a figure that is worth reading when all is well, too: `tests/run.sh` closes with them.
+///
+/// Past the capture of `println!`, which would show it only with everything else that passed.
+pub fn tell(figure: impl Display) {
+    let _ = writeln!(std::io::stderr(), "{figure}");
 }
