@@ -21,6 +21,7 @@ mod inspect;
 mod outcome;
 mod pacer;
 mod report;
+mod report_text;
 mod restore;
 mod surroundings;
 mod syncer;

@@ -3,17 +3,17 @@
 //! Apart so that neither the sync nor its loop knows how it is observed.
 
 use std::collections::BTreeSet;
-use std::error::Error;
 use std::io;
 use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::mpsc::UnboundedSender;
-use tracing::{debug, error, info, warn};
+use tracing::{debug, error, warn};
 
 use super::decide::{FullReason, Scope};
 use super::outcome::{Attempt, Failure, Outcome};
 use super::pacer::End;
+use super::report_text;
 use crate::health::{Answering, CheckChanges, Health, NodeState};
 use crate::host::{RestoreError, RunError};
 use crate::model::{Change, Services};
@@ -22,9 +22,6 @@ use crate::render::{MOST_ENDPOINTS, NodePortAddresses, overcrowded};
 use crate::rules::Table;
 use crate::telemetry::{Attempt as Size, Policy, SyncMetrics};
 use crate::tracker::{Tracker, Waiting};
-
-/// Where the text of partial restores is logged.
-const PAYLOAD: &str = "deltaproxy::payload";
 
 /// One family's voice.
 #[derive(Clone)]
@@ -163,15 +160,7 @@ impl Reporter {
             self.metrics.full_sync(self.family, reason.as_str());
         }
         self.metrics.lock_waited(self.family, lock_wait(attempt));
-        if let Some(cause) = &attempt.no_counter {
-            info!(family = %self.family, %cause, "some packets are not counted");
-        }
-        if let Some(doubt) = attempt.doubt {
-            debug!(family = %self.family, reason = doubt.as_str(), "the kernel's rules are not taken over");
-        }
-        for (table, cause) in &attempt.unread {
-            warn!(family = %self.family, %table, "stale chains stay: cannot read the rules: {cause}");
-        }
+        report_text::asides(self.family, attempt);
         match &attempt.result {
             Ok(()) => {
                 // Without anything to write, nothing was given to the program.
@@ -179,13 +168,13 @@ impl Reporter {
                     self.metrics.restored(size, attempt.stats.bytes);
                 }
                 self.rules(attempt, outcome);
-                self.log_success(attempt, outcome);
+                report_text::success(self.family, attempt, outcome.dirty);
             }
             Err(failure) => {
                 if let Failure::Restore(..) = failure {
                     self.metrics.restore_failed(self.family, size);
                 }
-                self.log_failure(attempt, failure);
+                report_text::failure(self.family, attempt, failure);
             }
         }
     }
@@ -206,73 +195,6 @@ impl Reporter {
         ] {
             self.metrics.no_local_endpoints(self.family, policy, ports);
         }
-    }
-
-    fn log_success(&self, attempt: &Attempt, outcome: &Outcome) {
-        let reason = match attempt.scope {
-            Scope::Full(reason) => reason.as_str(),
-            Scope::Adoption => "the rest was there",
-            Scope::Partial => "services changed",
-        };
-        let stats = attempt.stats;
-        if stats.bytes == 0 {
-            let (family, services) = (self.family, outcome.dirty);
-            if attempt.scope == Scope::Adoption {
-                info!(%family, services, "all rules are there: nothing to write");
-            } else {
-                debug!(%family, services, "nothing to write");
-            }
-            return;
-        }
-        macro_rules! synced {
-            ($level:ident) => {
-                $level!(
-                    family = %self.family,
-                    scope = attempt.scope.as_str(),
-                    reason,
-                    services = outcome.dirty,
-                    chains = stats.chains,
-                    rules = stats.rules.total(),
-                    bytes = stats.bytes,
-                    took_ms = milliseconds(attempt.took),
-                    "synced"
-                )
-            };
-        }
-        // Partial restores are steady work: there may be many a second, on every node.
-        match attempt.scope {
-            Scope::Partial => synced!(debug),
-            Scope::Full(_) | Scope::Adoption => synced!(info),
-        }
-        if !attempt.payload.is_empty() {
-            let text = String::from_utf8_lossy(&attempt.payload);
-            debug!(target: PAYLOAD, family = %self.family, payload = %format_args!("\n{text}"), "restored");
-        }
-    }
-
-    fn log_failure(&self, attempt: &Attempt, failure: &Failure) {
-        let (scope, took_ms) = (attempt.scope, milliseconds(attempt.took));
-        let (what, cause): (_, &dyn Error) = match failure {
-            Failure::Save(cause) => ("cannot read the kernel's rules", cause),
-            Failure::Restore(cause, _) => ("restore failed", cause),
-        };
-        let source = cause
-            .source()
-            .map(|source| format!(": {source}"))
-            .unwrap_or_default();
-        let next = match (scope, failure) {
-            (Scope::Adoption | Scope::Partial, Failure::Restore(..)) => {
-                "a full restore follows at once"
-            }
-            _ => "the kernel keeps its rules; trying again later",
-        };
-        // What may span lines comes last, behind the fields that lines are searched by.
-        let excerpt = match failure {
-            Failure::Restore(_, Some(excerpt)) => format!("\n{excerpt}"),
-            _ => String::new(),
-        };
-        let cause = format!("{cause}{source}{excerpt}");
-        error!(family = %self.family, scope = scope.as_str(), took_ms, %cause, "{what}; {next}");
     }
 
     /// This machine's addresses, or why there are none.
@@ -306,11 +228,6 @@ impl Reporter {
     pub(super) fn flushed(&self, table: Table) {
         warn!(family = %self.family, %table, "our rules are gone or changed; restoring everything");
     }
-}
-
-/// To a tenth.
-fn milliseconds(took: Duration) -> f64 {
-    (took.as_secs_f64() * 1e4).round() / 10.0
 }
 
 /// How long others kept the lock, whether it was had in the end or not.

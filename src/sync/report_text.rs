@@ -1,0 +1,102 @@
+//! What the log says of an attempt to sync.
+//!
+//! Apart from [`report`](super::report), which tells metrics and health: those are for programs,
+//! this is for people.
+
+use std::error::Error;
+use std::time::Duration;
+
+use tracing::{debug, error, info, warn};
+
+use super::decide::Scope;
+use super::outcome::{Attempt, Failure};
+use crate::net::IpFamily;
+
+/// Where the text of partial restores is logged.
+const PAYLOAD: &str = "deltaproxy::payload";
+
+/// What was met on the way, whatever came of it.
+pub(super) fn asides(family: IpFamily, attempt: &Attempt) {
+    if let Some(cause) = &attempt.no_counter {
+        info!(%family, %cause, "some packets are not counted");
+    }
+    if let Some(doubt) = attempt.doubt {
+        debug!(%family, reason = doubt.as_str(), "the kernel's rules are not taken over");
+    }
+    for (table, cause) in &attempt.unread {
+        warn!(%family, %table, "stale chains stay: cannot read the rules: {cause}");
+    }
+}
+
+/// The kernel has everything now. So many Services were dirty.
+pub(super) fn success(family: IpFamily, attempt: &Attempt, services: usize) {
+    let reason = match attempt.scope {
+        Scope::Full(reason) => reason.as_str(),
+        Scope::Adoption => "the rest was there",
+        Scope::Partial => "services changed",
+    };
+    let stats = attempt.stats;
+    if stats.bytes == 0 {
+        if attempt.scope == Scope::Adoption {
+            info!(%family, services, "all rules are there: nothing to write");
+        } else {
+            debug!(%family, services, "nothing to write");
+        }
+        return;
+    }
+    macro_rules! synced {
+        ($level:ident) => {
+            $level!(
+                %family,
+                scope = attempt.scope.as_str(),
+                reason,
+                services,
+                chains = stats.chains,
+                rules = stats.rules.total(),
+                bytes = stats.bytes,
+                took_ms = milliseconds(attempt.took),
+                "synced"
+            )
+        };
+    }
+    // Partial restores are steady work: there may be many a second, on every node.
+    match attempt.scope {
+        Scope::Partial => synced!(debug),
+        Scope::Full(_) | Scope::Adoption => synced!(info),
+    }
+    if !attempt.payload.is_empty() {
+        let text = String::from_utf8_lossy(&attempt.payload);
+        debug!(target: PAYLOAD, %family, payload = %format_args!("\n{text}"), "restored");
+    }
+}
+
+/// The kernel has not taken it.
+pub(super) fn failure(family: IpFamily, attempt: &Attempt, failure: &Failure) {
+    let (scope, took_ms) = (attempt.scope, milliseconds(attempt.took));
+    let (what, cause): (_, &dyn Error) = match failure {
+        Failure::Save(cause) => ("cannot read the kernel's rules", cause),
+        Failure::Restore(cause, _) => ("restore failed", cause),
+    };
+    let source = cause
+        .source()
+        .map(|source| format!(": {source}"))
+        .unwrap_or_default();
+    let next = match (scope, failure) {
+        (Scope::Adoption | Scope::Partial, Failure::Restore(..)) => {
+            "a full restore follows at once"
+        }
+        _ => "the kernel keeps its rules; trying again later",
+    };
+    // What may span lines comes last, behind the fields that lines are searched by.
+    let excerpt = match failure {
+        Failure::Restore(_, Some(excerpt)) => format!("\n{excerpt}"),
+        _ => String::new(),
+    };
+    let cause = format!("{cause}{source}{excerpt}");
+    error!(%family, scope = scope.as_str(), took_ms, %cause, "{what}; {next}");
+}
+
+/// To a tenth.
+fn milliseconds(took: Duration) -> f64 {
+    (took.as_secs_f64() * 1e4).round() / 10.0
+}
