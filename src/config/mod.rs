@@ -20,6 +20,7 @@ mod flagz;
 mod go;
 mod kube_proxy;
 mod notes;
+mod render_config;
 mod resolve;
 mod resolved;
 mod validate;

@@ -6,21 +6,14 @@
 //! Upstream: `cmd/kube-proxy/app/options.go`, `Complete` (v1.36)
 
 use super::FULL_SYNC_PERIOD;
-use super::feature_gates::EXTERNAL_IPS;
 use super::flags::{RulesArgs, RunArgs, SourceArgs};
 use super::flagz;
-use super::kube_proxy::{self, ClientConnection, KubeProxyConfiguration, OFF};
+use super::kube_proxy::{self, KubeProxyConfiguration, OFF};
 use super::notes;
-use super::resolved::{
-    Config, ConfigFile, NodeSettings, Profiling, RenderConfig, Serving, Source, Taken,
-};
+use super::render_config::render_config;
+use super::resolved::{Config, ConfigFile, NodeSettings, Profiling, RenderConfig, Serving, Taken};
 use super::validate::{self, Problems, Unusable};
-use crate::host::BackendChoice;
-use crate::net::{IpFamily, PerFamily};
-use crate::render::{ExternalIps, LocalhostNodePorts, MasqueradePolicy, Options};
-use crate::rules::Backend;
-use crate::sync::{PacerOptions, Surroundings};
-use crate::watch::api::{ApiOptions, Encoding};
+use crate::sync::PacerOptions;
 
 /// The meaning of `run`'s flags, and of the file that they name.
 pub fn run(args: &RunArgs, file: Option<&ConfigFile>, host_name: &str) -> Result<Config, Unusable> {
@@ -65,7 +58,7 @@ pub fn desired(
     };
     source.apply(&mut configuration);
     configuration.choose_modes();
-    let config = rules(&configuration, (source, shape), host_name, &mut problems);
+    let config = render_config(&configuration, (source, shape), host_name, &mut problems);
     problems.unless_any(config)
 }
 
@@ -129,7 +122,7 @@ fn check(
     problems: &mut Problems,
 ) -> Option<Config> {
     let typed = (&args.source, &args.rules);
-    let rules = rules(&configuration, typed, host_name, problems);
+    let rules = render_config(&configuration, typed, host_name, problems);
     let action = args.action.action();
     let action = action.map_err(|problem| problems.add_flag("init-only", problem));
     let periods = validate::periods(&configuration, problems);
@@ -187,128 +180,4 @@ fn serving(configuration: &KubeProxyConfiguration, problems: &mut Problems) -> O
             Taken::Retried
         },
     })
-}
-
-fn rules(
-    configuration: &KubeProxyConfiguration,
-    (source, rules): (&SourceArgs, &RulesArgs),
-    host_name: &str,
-    problems: &mut Problems,
-) -> Option<RenderConfig> {
-    validate::mode(configuration, problems);
-    validate::gates(configuration, problems);
-    let local_mode = validate::local_mode(configuration, problems);
-    let node_ports = validate::node_ports(configuration, problems);
-    let bind_address = validate::bind_address(configuration, problems);
-    let bit = validate::masquerade_bit(configuration, problems);
-    let objects = objects(source, configuration, problems);
-    let node_name = node_name(source, configuration, host_name, problems);
-    let backend = rules.iptables_backend.into();
-    let (local_mode, node_ports) = (local_mode?, node_ports?);
-    let (bind_address, bit) = (bind_address?, bit?);
-    Some(RenderConfig {
-        source: objects?,
-        node_name: node_name?,
-        surroundings: PerFamily::from_fn(|family| Surroundings {
-            fixed: fixed_options(configuration, bit, backend, family),
-            local_mode: local_mode.clone(),
-            node_ports: node_ports.clone(),
-            // An unspecified one says nothing.
-            bind_address: Some(bind_address).filter(|ip| !ip.is_unspecified()),
-        }),
-        backend,
-    })
-}
-
-fn fixed_options(
-    configuration: &KubeProxyConfiguration,
-    bit: u8,
-    backend: BackendChoice,
-    family: IpFamily,
-) -> Options {
-    let mut options = Options::defaults(family);
-    options.masquerade.bit = bit;
-    if configuration.iptables.masquerade_all {
-        options.masquerade.policy = MasqueradePolicy::All;
-    }
-    if configuration.iptables.localhost_node_ports == Some(false) {
-        options.localhost_node_ports = LocalhostNodePorts::Refused;
-    }
-    if configuration.feature_gates.get(EXTERNAL_IPS) == Some(&false) {
-        options.external_ips = ExternalIps::Ignored;
-    }
-    if backend == BackendChoice::Nft {
-        options.backend = Backend::Nft;
-    }
-    options
-}
-
-fn objects(
-    args: &SourceArgs,
-    configuration: &KubeProxyConfiguration,
-    problems: &mut Problems,
-) -> Option<Source> {
-    let Some(path) = args.manifests.clone() else {
-        let client = &configuration.client_connection;
-        let kubeconfig = &client.kubeconfig;
-        return Some(Source::Cluster(ApiOptions {
-            kubeconfig: Some(kubeconfig.into()).filter(|_| !kubeconfig.is_empty()),
-            master: args.master.clone().filter(|master| !master.is_empty()),
-            encoding: encoding(client),
-        }));
-    };
-    let flag = "manifests-service-cidr";
-    let cidrs = match validate::pair(&args.manifests_service_cidr) {
-        Ok(cidrs) => cidrs,
-        Err(problem) => {
-            problems.add_flag(flag, problem);
-            return None;
-        }
-    };
-    let of = |family| {
-        let mut cidrs = cidrs.iter().copied();
-        cidrs.find(|cidr| IpFamily::of_cidr(*cidr) == family)
-    };
-    let (Some(v4), Some(v6)) = (of(IpFamily::V4), of(IpFamily::V6)) else {
-        problems.add_flag(flag, "needs one network of each family");
-        return None;
-    };
-    let service_cidrs = PerFamily { v4, v6 };
-    Some(Source::Manifests {
-        path,
-        service_cidrs,
-    })
-}
-
-/// As kube-proxy's requests: the accepted types where there are any, else the type of what is sent.
-///
-/// Upstream: k8s.io/client-go/rest/request.go, `NewRequest` (v1.36)
-fn encoding(client: &ClientConnection) -> Encoding {
-    Encoding::preferred(match client.accept_content_types.as_str() {
-        "" => &client.content_type,
-        accepted => accepted,
-    })
-}
-
-fn node_name(
-    args: &SourceArgs,
-    configuration: &KubeProxyConfiguration,
-    host_name: &str,
-    problems: &mut Problems,
-) -> Option<String> {
-    let name = match configuration.hostname_override.as_str() {
-        "" => host_name,
-        chosen => chosen,
-    };
-    let name = name.trim().to_lowercase();
-    if !name.is_empty() {
-        return Some(name);
-    }
-    let problem = "the node's name is empty";
-    if args.hostname_override.is_some() {
-        problems.add_flag("hostname-override", problem);
-    } else {
-        problems.add("hostnameOverride", problem);
-    }
-    None
 }
