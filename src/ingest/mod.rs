@@ -14,6 +14,7 @@ mod naming;
 mod node;
 mod object;
 mod service;
+mod service_address;
 mod service_port;
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,137 @@
+//! The addresses of a Service that clients know, and the networks they may come from.
+//!
+//! Apart from [`service`](super::service) because each is a text that may be anything, and what is
+//! wrong with it must not open what was to be closed.
+//!
+//! Upstream: pkg/proxy/util/utils.go, `GetClusterIPByFamily`, `MapIPsByIPFamily` (v1.36)
+
+use std::net::IpAddr;
+
+use super::diagnostic::{Findings, quoted};
+use super::object::{ServiceObject, ServiceSpec};
+use crate::net::{IpFamily, IpNet, is_special, parse_cidr, parse_ip};
+
+/// The cluster IP of `family`: by index of `ipFamilies`, or the only one there is.
+///
+/// Differs from upstream: an address that does not parse, or that is not of the family it is
+/// listed for, means no rules in that family; upstream would write it into a rule, and the whole
+/// restore would fail.
+pub(super) fn cluster_ip(
+    spec: &ServiceSpec,
+    family: IpFamily,
+    findings: &mut Findings<'_>,
+) -> Option<IpAddr> {
+    if spec.ip_families.is_empty() {
+        let text = &spec.cluster_ip;
+        let ip = parse_ip(text);
+        // Said for one family only: it is one field.
+        if ip.is_none() && family == IpFamily::V4 {
+            findings.note("spec.clusterIP", format!("{} is no address", quoted(text)));
+        }
+        return ip.filter(|&ip| IpFamily::of(ip) == family);
+    }
+    let mut listed = spec.ip_families.iter().zip(&spec.cluster_ips).enumerate();
+    let (index, (_, text)) = listed
+        .find(|(_, (listed, _))| *listed == family.as_str())
+        .filter(|(_, (_, text))| !text.is_empty())?;
+    let ip = parse_ip(text).filter(|&ip| IpFamily::of(ip) == family);
+    if ip.is_none() {
+        let problem = format!("{} is no {family} address", quoted(text));
+        findings.note(format!("spec.clusterIPs[{index}]"), problem);
+    }
+    ip
+}
+
+/// A range that covers everything makes the others pointless. Only ranges of the family count, so
+/// `0.0.0.0/0` does not open IPv6.
+pub(super) fn ranges_of(family: IpFamily, ranges: &[IpNet]) -> Box<[IpNet]> {
+    let ranges: Vec<IpNet> = ranges
+        .iter()
+        .copied()
+        .filter(|&range| IpFamily::of_cidr(range) == family)
+        .collect();
+    if ranges.iter().any(|range| range.prefix_len() == 0) {
+        return Box::default();
+    }
+    ranges.into()
+}
+
+/// Differs from upstream: an address that the API would not accept, such as one of this node's
+/// loopback, is skipped.
+pub(super) fn external_ips(spec: &ServiceSpec, findings: &mut Findings<'_>) -> Vec<IpAddr> {
+    let mut ips = Vec::with_capacity(spec.external_ips.len());
+    for (index, text) in spec.external_ips.iter().enumerate() {
+        match parse_ip(text) {
+            Some(ip) if is_special(ip) => findings.note(
+                format!("spec.externalIPs[{index}]"),
+                format!("{} is of no use to others; it is skipped", quoted(text)),
+            ),
+            Some(ip) => ips.push(ip),
+            None if text.trim().is_empty() => {}
+            None => findings.note(
+                format!("spec.externalIPs[{index}]"),
+                format!("{} is no address; it is skipped", quoted(text)),
+            ),
+        }
+    }
+    ips
+}
+
+/// Addresses that traffic arrives with. `ipMode: Proxy` means that the load balancer sends to node
+/// ports instead. KEP: kep.k8s.io/1860
+pub(super) fn load_balancer_ips(
+    object: &ServiceObject,
+    findings: &mut Findings<'_>,
+) -> Vec<IpAddr> {
+    let mut ips = Vec::new();
+    for (index, ingress) in object.status.load_balancer.ingress.iter().enumerate() {
+        let text = &ingress.ip;
+        if text.is_empty() || ingress.ip_mode.as_deref().is_some_and(|mode| mode != "VIP") {
+            continue;
+        }
+        match parse_ip(text) {
+            Some(ip) => ips.push(ip),
+            None => findings.note(
+                format!("status.loadBalancer.ingress[{index}].ip"),
+                format!("{} is no address; it is skipped", quoted(text)),
+            ),
+        }
+    }
+    ips
+}
+
+pub(super) fn source_ranges(spec: &ServiceSpec, findings: &mut Findings<'_>) -> Vec<IpNet> {
+    let mut ranges = Vec::new();
+    for (index, text) in spec.load_balancer_source_ranges.iter().enumerate() {
+        match parse_cidr(text.trim()) {
+            Some(range) => ranges.push(range),
+            None if text.trim().is_empty() => {}
+            None => findings.note(
+                format!("spec.loadBalancerSourceRanges[{index}]"),
+                format!("{} is no network; it is skipped", quoted(text)),
+            ),
+        }
+    }
+    ranges
+}
+
+pub(super) fn is_unreadable(range: &str) -> bool {
+    !range.trim().is_empty() && parse_cidr(range.trim()).is_none()
+}
+
+/// Addresses of a family whose only source ranges may be those that cannot be read.
+///
+/// Differs from upstream: a restriction that is not understood does not admit everybody.
+pub(super) fn drop_unguarded(ips: &mut Vec<IpAddr>, ranges: &[IpNet], findings: &mut Findings<'_>) {
+    let is_guarded = |ip: &IpAddr| {
+        let mut families = ranges.iter().map(|range| IpFamily::of_cidr(*range));
+        families.any(|family| family == IpFamily::of(*ip))
+    };
+    let before = ips.len();
+    ips.retain(is_guarded);
+    if ips.len() < before {
+        let problem =
+            "what can be read restricts not all load balancer addresses; the others are skipped";
+        findings.note("spec.loadBalancerSourceRanges", problem);
+    }
+}
