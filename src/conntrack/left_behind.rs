@@ -10,6 +10,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use super::claims::Claims;
 use super::flow::Destination;
 use super::suspects::{Keep, Suspects};
 use crate::model::{Service, ServiceName, ServicePort, ServiceState, Services};
@@ -17,7 +18,7 @@ use crate::net::Protocol;
 use crate::render::{Crowd, ExternalIps, Options, ports};
 
 /// What is left behind by a sync after which `now` is in the kernel, where `before` was there of
-/// the Services that changed.
+/// the Services that changed. `claims` are those of `before`, and of `now` afterwards.
 ///
 /// Differs from upstream: a Service whose own ports or addresses changed counts, too, and one that
 /// is gone; and one that has lost all endpoints loses its flows, so that clients are refused at
@@ -27,20 +28,37 @@ pub fn left_behind(
     before: &[(ServiceName, ServiceState)],
     now: &dyn Services,
     options: &Options,
+    claims: &mut Claims,
 ) -> Suspects {
     let mut suspects = Suspects::default();
     let mut gone = HashSet::new();
     for (name, before) in before {
-        let mut before: HashMap<_, _> = claims(before, options).collect();
-        for (destination, endpoints) in now.get(name).into_iter().flat_map(|s| claims(s, options)) {
+        let mut before: HashMap<_, _> = claimed(before, options).collect();
+        let now = now.get(name).into_iter();
+        let now: HashMap<_, _> = now.flat_map(|state| claimed(state, options)).collect();
+        for (destination, endpoints) in now {
             let keep = Keep::AnsweredBy(Arc::clone(&endpoints));
             match before.remove(&destination) {
                 Some(known) if only_gained(&known, &endpoints) => suspects.widen(destination, keep),
-                _ => suspects.look_at(destination, keep),
+                Some(_) => suspects.look_at(destination, keep),
+                None => {
+                    claims.add(destination);
+                    suspects.look_at(destination, keep);
+                }
             }
         }
-        gone.extend(before.into_keys());
+        for destination in before.into_keys() {
+            claims.remove(destination);
+            gone.insert(destination);
+        }
     }
+    gone.retain(|destination| {
+        let has_heir = claims.has(destination);
+        if !has_heir {
+            suspects.look_at(*destination, Keep::Untranslated);
+        }
+        has_heir
+    });
     if !gone.is_empty() {
         find_heirs(gone, now, options, &mut suspects);
     }
@@ -51,14 +69,15 @@ pub fn left_behind(
 pub fn all(now: &dyn Services, options: &Options) -> Suspects {
     let mut suspects = Suspects::default();
     for (_, state) in now.all() {
-        for (destination, endpoints) in claims(state, options) {
+        for (destination, endpoints) in claimed(state, options) {
             suspects.look_at(destination, Keep::AnsweredBy(endpoints));
         }
     }
     suspects
 }
 
-/// What one Service has given up, another may have, or have had all the time.
+/// What one Service has given up, another has, or has had all the time: an address outside of the
+/// cluster that several share. Only for those all are walked.
 fn find_heirs(
     mut gone: HashSet<Destination>,
     now: &dyn Services,
@@ -66,14 +85,11 @@ fn find_heirs(
     suspects: &mut Suspects,
 ) {
     for (_, state) in now.all() {
-        for (destination, endpoints) in claims(state, options) {
+        for (destination, endpoints) in claimed(state, options) {
             if gone.remove(&destination) {
                 suspects.look_at(destination, Keep::AnsweredBy(endpoints));
             }
         }
-    }
-    for destination in gone {
-        suspects.look_at(destination, Keep::Untranslated);
     }
 }
 
@@ -86,7 +102,7 @@ fn only_gained(before: &[SocketAddr], now: &[SocketAddr]) -> bool {
 }
 
 /// Every UDP destination of a Service, with the endpoints that its flows may keep.
-fn claims<'a>(
+fn claimed<'a>(
     state: &'a ServiceState,
     options: &Options,
 ) -> impl Iterator<Item = (Destination, Arc<[SocketAddr]>)> + use<'a> {

@@ -16,7 +16,7 @@ use super::outcome::{Attempt, Outcome};
 use super::pacer::Pacer;
 use super::report::Reporter;
 use super::syncer::Syncer;
-use crate::conntrack;
+use crate::conntrack::{self, Claims};
 use crate::host::{Iptables, local_addresses};
 use crate::model::Change;
 
@@ -64,10 +64,11 @@ impl<I: Iptables> Task<I> {
             self.request();
         }
         let mut canary = Canary::new(self.look_every, Instant::now().into_std());
+        let mut claims = Claims::default();
         loop {
             match self.next_event(&canary).await {
                 Event::Changed(change) => self.take(change),
-                Event::Due => self.sync().await,
+                Event::Due => self.sync(&mut claims).await,
                 Event::Look => self.look(&mut canary).await,
                 Event::Shutdown => return,
             }
@@ -122,7 +123,7 @@ impl<I: Iptables> Task<I> {
         }
     }
 
-    async fn sync(&mut self) {
+    async fn sync(&mut self, claims: &mut Claims) {
         let machine = self.machine();
         self.reporter.began();
         let started = Instant::now().into_std();
@@ -134,12 +135,12 @@ impl<I: Iptables> Task<I> {
         if let Some(addresses) = self.syncer.node_port_addresses() {
             self.reporter.checks(&outcome, tracker, addresses);
         }
-        self.tell_sweeper(&outcome);
+        self.tell_sweeper(&outcome, claims);
     }
 
     /// What is in the kernel now may send flows elsewhere. Where the rules have been missing for a
     /// while, any flow may have gone astray.
-    fn tell_sweeper(&self, outcome: &Outcome) {
+    fn tell_sweeper(&self, outcome: &Outcome, claims: &mut Claims) {
         let (Some(flows), Some(options)) = (&self.flows, self.syncer.written()) else {
             return;
         };
@@ -147,10 +148,12 @@ impl<I: Iptables> Task<I> {
         let were_missing = |attempt: &Attempt| {
             attempt.scope == Scope::Full(FullReason::Flushed) && attempt.result.is_ok()
         };
+        let changed = &outcome.settled.before;
+        let left_behind = conntrack::left_behind(changed, tracker, options, claims);
         let suspects = if outcome.attempts.iter().any(were_missing) {
             conntrack::all(tracker, options)
         } else {
-            conntrack::left_behind(&outcome.settled.before, tracker, options)
+            left_behind
         };
         flows.tell(self.reporter.family, suspects, &options.node_port_addresses);
     }

@@ -127,6 +127,15 @@ impl World {
         [less, more].into_iter().cycle().map(turn)
     }
 
+    /// Service `n` of a plain cluster, going and coming back, again and again. Its slice stays.
+    pub(crate) fn visits(&self, n: usize) -> impl Iterator<Item = Change> + use<> {
+        let (name, _) = Self::plain_name(n);
+        let service = self.services[&name].clone();
+        let turn =
+            move |service: Option<Service>| Change::Service(name.clone(), service.map(Box::new));
+        [None, Some(service)].into_iter().cycle().map(turn)
+    }
+
     /// Everything, as if heard of for the first time.
     pub(crate) fn listing(&self) -> Vec<Change> {
         let mut changes = Self {

@@ -2,10 +2,11 @@
 //!
 //! Apart as a folder because they are longer than the code.
 
+mod claims;
 mod merging;
 mod services;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::*;
@@ -72,13 +73,34 @@ fn options() -> Options {
 
 /// What is left behind when one Service goes from the first to the second; `None`: there is none.
 fn change(before: Option<Shop>, now: Option<Shop>) -> Suspects {
-    let before = before.map_or_else(ServiceState::default, |shop| shop.state());
-    let now = now.map(|shop| ("shop", shop));
+    let named = |shop: Option<Shop>| world(shop.map(|shop| ("shop", shop)).as_slice());
+    let (before, now) = (named(before), named(now));
     left_behind(
-        &[(name("shop"), before)],
-        &world(now.as_slice()),
+        &changes(&before, &now),
+        &now,
         &options(),
+        &mut claims(&before),
     )
+}
+
+/// Every Service of either, with its state in the first.
+fn changes(before: &World, now: &World) -> Vec<(ServiceName, ServiceState)> {
+    let names: BTreeSet<_> = before.0.keys().chain(now.0.keys()).collect();
+    let state = |name| before.get(name).cloned().unwrap_or_default();
+    let changes = names.into_iter().map(|name| (name.clone(), state(name)));
+    changes.collect()
+}
+
+/// What is claimed where nothing has changed since `now`.
+fn claims(now: &World) -> Claims {
+    let mut claims = Claims::default();
+    left_behind(
+        &changes(&World::default(), now),
+        now,
+        &options(),
+        &mut claims,
+    );
+    claims
 }
 
 /// `DESTINATION ANSWERER`, each with its port, and whether this flow `goes` or `stays`.

@@ -66,7 +66,8 @@ fn external_ips_that_are_no_destinations_are_left_alone() {
         ..options()
     };
     let before = [(name("shop"), ServiceState::default())];
-    let suspects = left_behind(&before, &world(&[("shop", shop)]), &options);
+    let now = world(&[("shop", shop)]);
+    let suspects = left_behind(&before, &now, &options, &mut Claims::default());
     check(
         &suspects,
         &[
@@ -236,24 +237,30 @@ fn what_cannot_make_a_flow_stale_is_not_looked_at() {
 
 #[test]
 fn another_service_may_have_what_one_has_given_up() {
-    let before = [
-        (name("new"), ServiceState::default()),
-        (name("old"), SHOP.state()),
-    ];
     let heir = Shop {
         endpoints: &["10.4.0.2", "10.4.0.9"],
         ..SHOP
     };
-    let flows = &[
-        "10.96.0.10:53 10.4.0.1:5353 goes",
-        "10.96.0.10:53 10.4.0.2:5353 stays",
-        "10.96.0.10:53 10.4.0.9:5353 stays",
-        "10.96.0.10:53 10.96.0.10:53 goes",
-    ];
-    let now = world(&[("new", heir)]);
-    check(&left_behind(&before, &now, &options()), flows);
-    // The same if the other one had it all the time.
-    check(&left_behind(&before[1..], &now, &options()), flows);
+    let now = world(&[("new", heir.clone())]);
+    for before in [
+        world(&[("old", SHOP)]),
+        // The same if the other one had it all the time.
+        world(&[("new", heir), ("old", SHOP)]),
+    ] {
+        let changed: Vec<_> = changes(&before, &now)
+            .into_iter()
+            .filter(|(name, state)| now.get(name) != Some(state))
+            .collect();
+        check(
+            &left_behind(&changed, &now, &options(), &mut claims(&before)),
+            &[
+                "10.96.0.10:53 10.4.0.1:5353 goes",
+                "10.96.0.10:53 10.4.0.2:5353 stays",
+                "10.96.0.10:53 10.4.0.9:5353 stays",
+                "10.96.0.10:53 10.96.0.10:53 goes",
+            ],
+        );
+    }
 }
 
 #[test]
