@@ -40,6 +40,7 @@ async fn daemon(config: &Config, judge: &Judge<'_>, log: LogLevel) -> anyhow::Re
     let source = sources::open(&config.rules, &metrics.watch).await?;
     let (version, node_name) = (env!("CARGO_PKG_VERSION"), &config.rules.node_name);
     info!(version, node = node_name, "starting");
+    setup::begin(config)?;
     let asked = ending.asked(
         config.file.as_ref(),
         judge,
@@ -47,11 +48,6 @@ async fn daemon(config: &Config, judge: &Judge<'_>, log: LogLevel) -> anyhow::Re
         &metrics.watch,
     );
     tokio::pin!(asked);
-    tokio::select! {
-        set_up = setup::begin(config) => set_up?,
-        // Programs that hang must not keep it from ending.
-        asked = &mut asked => return asked,
-    }
     let source = sources::run(source, node_name, sink, &metrics.watch, writer);
     tokio::pin!(source);
     let servers = servers::run(config, &checks, &metrics, log, &stop);

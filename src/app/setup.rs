@@ -34,7 +34,7 @@ async fn everything(config: &Config) -> anyhow::Result<()> {
         info!("--dry-run: nothing is set up");
         return Ok(());
     }
-    machine(&config.node).await?;
+    machine(&config.node)?;
     let mut lacking: Option<RunError> = None;
     let mut usable = 0;
     for family in IpFamily::ALL {
@@ -65,11 +65,11 @@ async fn everything(config: &Config) -> anyhow::Result<()> {
 }
 
 /// What a daemon does of it first. A daemon without privileges finds all of it done.
-pub(super) async fn begin(config: &Config) -> anyhow::Result<()> {
+pub(super) fn begin(config: &Config) -> anyhow::Result<()> {
     if config.is_dry_run {
         return Ok(());
     }
-    machine(&config.node).await?;
+    machine(&config.node)?;
     let score = config.node.oom_score_adj;
     match set_oom_score_adj(score) {
         Ok(Changed::Yes) => info!("oom_score_adj is {score} now"),
@@ -83,7 +83,7 @@ pub(super) async fn begin(config: &Config) -> anyhow::Result<()> {
 /// # Errors
 ///
 /// A kernel setting is not what it has to be.
-async fn machine(settings: &NodeSettings) -> anyhow::Result<()> {
+fn machine(settings: &NodeSettings) -> anyhow::Result<()> {
     let sysctls = Sysctls::default();
     for wanted in settings.conntrack.wanted(processors()) {
         let written = wanted.apply(&sysctls).with_context(|| {
@@ -95,7 +95,7 @@ async fn machine(settings: &NodeSettings) -> anyhow::Result<()> {
         }
     }
     for family in IpFamily::ALL {
-        match remove_nft_table(family).await {
+        match remove_nft_table(family) {
             Ok(Changed::No) => {}
             Ok(Changed::Yes) => info!(%family, "removed the table that mode nftables left"),
             Err(cause) => {

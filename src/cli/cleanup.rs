@@ -105,7 +105,7 @@ impl Cleaning {
         // They are of no backend of iptables: who asks for one does not mean them.
         if matches!(choice, BackendChoice::Path | BackendChoice::Auto) {
             for family in IpFamily::ALL {
-                self.nft_table(family).await;
+                self.nft_table(family);
             }
         }
         if self.said.is_empty() && self.failures.is_empty() {
@@ -170,16 +170,14 @@ impl Cleaning {
         }
     }
 
-    async fn nft_table(&mut self, family: IpFamily) {
+    fn nft_table(&mut self, family: IpFamily) {
         let table = "the table of mode nftables";
         let (is_there, said) = match self.step {
             Step::Do => (
-                remove_nft_table(family)
-                    .await
-                    .map(|changed| changed == Changed::Yes),
+                remove_nft_table(family).map(|changed| changed == Changed::Yes),
                 format!("{family}: removed {table}"),
             ),
-            Step::Show => (has_nft_table(family).await, format!("# {family}: {table}")),
+            Step::Show => (has_nft_table(family), format!("# {family}: {table}")),
         };
         match is_there {
             Ok(true) => self.say(said),

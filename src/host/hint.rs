@@ -1,8 +1,8 @@
 //! Which backend kubelet uses: the one in whose mangle table it has put a chain to say so.
 //!
 //! Apart from the [choice of programs](super::programs), because looking must not cost or change
-//! anything: what is asked for by name is made on legacy, and read as a whole by nft's save
-//! program.
+//! anything: legacy makes a table that is asked for by name, and nft's programs read everything
+//! first, so that the kernel is asked itself.
 //!
 //! # Source
 //!
@@ -40,19 +40,18 @@ impl Search {
     /// slow down every packet.
     async fn has_hint(&self, backend: Backend, family: IpFamily) -> bool {
         let table = Table::Mangle.as_str();
-        let listed = match backend {
-            Backend::Nft => {
-                let list = self.name(family, "-nft", "");
-                query_within(DEADLINE, &list, &["-t", table, "-S"]).await
-            }
-            Backend::Legacy if !self.has_legacy(table, family) => return false,
+        match backend {
+            Backend::Nft => HINTS
+                .iter()
+                .any(|chain| (self.has_nft_chain)(family, table, chain)),
+            Backend::Legacy if !self.has_legacy(table, family) => false,
             Backend::Legacy => {
                 let save = self.name(family, "-legacy", "-save");
-                query_within(DEADLINE, &save, &["-t", table]).await
+                let saved = query_within(DEADLINE, &save, &["-t", table]).await;
+                // Without this program, or this family, there is no hint.
+                saved.is_ok_and(|saved| saved.lines().any(is_hint))
             }
-        };
-        // Without these programs, or this family, there is no hint.
-        listed.is_ok_and(|listed| listed.lines().any(is_hint))
+        }
     }
 
     /// Whether legacy has made a table already. Of a kernel that knows no legacy there is no list.
@@ -65,9 +64,9 @@ impl Search {
     }
 }
 
-/// Whether a line begins such a chain, as `-S` or as the save program has it.
+/// Whether a line of the save program begins such a chain.
 fn is_hint(line: &str) -> bool {
-    let chain = line.strip_prefix("-N ").or_else(|| line.strip_prefix(':'));
+    let chain = line.strip_prefix(':');
     let name = chain.and_then(|chain| chain.split(' ').next());
     name.is_some_and(|name| HINTS.contains(&name))
 }
@@ -77,9 +76,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hints_are_known_in_both_spellings() {
+    fn hints_are_chains_of_two_names() {
         for line in [
-            "-N KUBE-IPTABLES-HINT",
             ":KUBE-IPTABLES-HINT - [0:0]",
             ":KUBE-KUBELET-CANARY - [7:420]",
         ] {
@@ -90,6 +88,7 @@ mod tests {
             "-A KUBE-IPTABLES-HINT -j RETURN",
             "-A OUTPUT -j KUBE-IPTABLES-HINT",
             "KUBE-IPTABLES-HINT",
+            "-N KUBE-IPTABLES-HINT",
         ] {
             assert!(!is_hint(line), "{line}");
         }

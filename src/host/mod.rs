@@ -44,7 +44,7 @@ pub use interfaces::{
 };
 pub use iptables::{Features, Iptables, Restored, Version};
 pub use nfacct::{NoCounter, counted_packets};
-pub use nft_tables::{has_nft_table, remove_nft_table};
+pub use nft_tables::{NftError, has_nft_table, remove_nft_table};
 pub use oom::set_oom_score_adj;
 pub use open_files::raise_open_files;
 pub use other_sets::{all_programs, hinted_backend, other_backend};

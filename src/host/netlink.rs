@@ -1,13 +1,14 @@
 //! Messages of netfilter's interfaces over netlink, as far as all of them are alike: headers,
 //! attributes, statuses, and the socket.
 //!
-//! Apart from [`conntrack`](super::conntrack) and [`nfacct`](super::nfacct), which know what is
-//! said in them.
+//! Apart from [`conntrack`](super::conntrack), [`nfacct`](super::nfacct) and
+//! [`nft_tables`](super::nft_tables), which know what is said in them.
 //!
 //! # Source
 //!
 //! Linux: include/uapi/linux/netlink.h, include/uapi/linux/netfilter/nfnetlink.h
 
+use std::cell::Cell;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use nix::errno::Errno;
@@ -18,6 +19,9 @@ use nix::sys::socket::{
 pub(super) const NLMSG_ERROR: u16 = 2;
 pub(super) const NLM_F_REQUEST: u16 = 0x1;
 pub(super) const NLM_F_ACK: u16 = 0x4;
+
+const NFNL_MSG_BATCH_BEGIN: u16 = 0x10;
+const NFNL_MSG_BATCH_END: u16 = 0x11;
 
 const NLMSG_HEADER: usize = 16;
 /// The header of every netfilter message, behind that of every message.
@@ -35,6 +39,27 @@ pub(super) fn open() -> Result<OwnedFd, Errno> {
         SockFlag::SOCK_CLOEXEC,
         SockProtocol::NetlinkNetFilter,
     )
+}
+
+thread_local! {
+    static SOCKET: Cell<Option<OwnedFd>> = const { Cell::new(None) };
+}
+
+/// One socket for all questions. Not one for each: at the end of every socket of netfilter the
+/// kernel waits for nftables to finish what it is at (`nft_rcv_nl_event`), which may be a restore
+/// of some seconds, and whoever waits here holds up the whole daemon.
+///
+/// After an error it is not used again: an answer to the last question could still arrive.
+pub(super) fn with_socket<T>(
+    question: impl FnOnce(&OwnedFd) -> Result<T, Errno>,
+) -> Result<T, Errno> {
+    let socket = match SOCKET.take() {
+        Some(socket) => socket,
+        None => open()?,
+    };
+    let answer = question(&socket)?;
+    SOCKET.set(Some(socket));
+    Ok(answer)
 }
 
 /// Sends the kernel some messages.
@@ -65,14 +90,35 @@ pub(super) fn message(
     family: u8,
     body: impl FnOnce(&mut Vec<u8>),
 ) {
+    // Version 0, and no resource.
+    write(bytes, (kind, flags), [family, 0, 0, 0], body);
+}
+
+/// Writes messages of which the kernel does all or none, between the two that say so to the
+/// subsystem, the upper byte of their types.
+pub(super) fn batch(bytes: &mut Vec<u8>, subsystem: u16, messages: impl FnOnce(&mut Vec<u8>)) {
+    let [number, _] = subsystem.to_be_bytes();
+    let edge = |bytes: &mut Vec<u8>, kind| {
+        write(bytes, (kind, NLM_F_REQUEST), [0, 0, 0, number], |_| {});
+    };
+    edge(bytes, NFNL_MSG_BATCH_BEGIN);
+    messages(bytes);
+    edge(bytes, NFNL_MSG_BATCH_END);
+}
+
+fn write(
+    bytes: &mut Vec<u8>,
+    (kind, flags): (u16, u16),
+    netfilter: [u8; NFGENMSG],
+    body: impl FnOnce(&mut Vec<u8>),
+) {
     let start = bytes.len();
     bytes.extend([0; 4]);
     bytes.extend(kind.to_ne_bytes());
     bytes.extend(flags.to_ne_bytes());
     // Sequence number and port: one question at a time goes through a socket.
     bytes.extend([0; 8]);
-    // Version 0, and no resource.
-    bytes.extend([family, 0, 0, 0]);
+    bytes.extend(netfilter);
     body(bytes);
     let length = u32::try_from(bytes.len() - start).unwrap_or(u32::MAX);
     if let Some(header) = bytes.get_mut(start..).and_then(<[u8]>::first_chunk_mut) {

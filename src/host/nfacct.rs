@@ -7,14 +7,12 @@
 //!
 //! Upstream: pkg/proxy/util/nfacct (v1.36)
 
-use std::cell::Cell;
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use nix::errno::Errno;
 
 use super::RestoreError;
-use super::netlink::{open, receive, send};
+use super::netlink::{receive, send, with_socket};
 use super::nfacct_message::{Answer, Request, answer, request};
 
 /// Room for any answer: a counter takes some 80 bytes, a refusal repeats the request.
@@ -73,25 +71,4 @@ fn ask(what: Request, name: &str) -> Result<Answer, Errno> {
         let datagram = receive(socket, &mut datagram)?;
         answer(datagram).ok_or(Errno::EBADMSG)
     })
-}
-
-thread_local! {
-    static SOCKET: Cell<Option<OwnedFd>> = const { Cell::new(None) };
-}
-
-/// One socket for all questions. Not one for each: at the end of every socket of netfilter the
-/// kernel waits for nftables to finish what it is at (`nft_rcv_nl_event`), which may be a restore
-/// of some seconds, and whoever waits here holds up the whole daemon.
-///
-/// After an error it is not used again: an answer to the last question could still arrive.
-pub(super) fn with_socket<T>(
-    question: impl FnOnce(&OwnedFd) -> Result<T, Errno>,
-) -> Result<T, Errno> {
-    let socket = match SOCKET.take() {
-        Some(socket) => socket,
-        None => open()?,
-    };
-    let answer = question(&socket)?;
-    SOCKET.set(Some(socket));
-    Ok(answer)
 }

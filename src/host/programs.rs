@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use crate::net::IpFamily;
 
+use super::nft_tables::has_nft_chain;
 use super::process::{Finished, Run};
 use super::{Ending, RunError, Version};
 use crate::rules::Backend;
@@ -107,6 +108,8 @@ pub(super) struct Search {
     pub(super) family: IpFamily,
     /// Where the kernel tells of this network namespace.
     pub(super) net: PathBuf,
+    /// Whether nftables has, for a family, in a table, a chain.
+    pub(super) has_nft_chain: fn(IpFamily, &str, &str) -> bool,
 }
 
 impl Search {
@@ -116,6 +119,7 @@ impl Search {
             folder,
             family,
             net: "/proc/thread-self/net".into(),
+            has_nft_chain,
         }
     }
 
@@ -124,14 +128,23 @@ impl Search {
             BackendChoice::Path => self.with("").await,
             BackendChoice::Nft => self.with("-nft").await,
             BackendChoice::Legacy => self.with("-legacy").await,
-            BackendChoice::Auto => match self.hinted().await {
-                Some(Backend::Nft) => self.with("-nft").await,
-                Some(Backend::Legacy) => self.with("-legacy").await,
-                None => match self.with("").await {
-                    Ok(programs) => Ok(programs),
-                    Err(cause) => self.with("-nft").await.map_err(|_| cause),
-                },
-            },
+            BackendChoice::Auto => self.fitting().await,
+        }
+    }
+
+    /// The programs that write where kubelet writes, or else those that are there.
+    async fn fitting(&self) -> Result<Programs, RunError> {
+        let hinted = match self.hinted().await {
+            Some(Backend::Nft) => self.with("-nft").await.ok(),
+            Some(Backend::Legacy) => self.with("-legacy").await.ok(),
+            None => None,
+        };
+        if let Some(programs) = hinted {
+            return Ok(programs);
+        }
+        match self.with("").await {
+            Ok(programs) => Ok(programs),
+            Err(cause) => self.with("-nft").await.map_err(|_| cause),
         }
     }
 

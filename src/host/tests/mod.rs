@@ -6,12 +6,11 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub(super) mod conntrack_bytes;
+mod hint;
 mod hostile;
 mod kernel;
 mod nfacct;
 mod scripts;
-
-pub(super) use scripts::script;
 
 static TURN: Mutex<()> = Mutex::new(());
 

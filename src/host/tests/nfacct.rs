@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use nix::errno::Errno;
 
-use crate::host::nfacct::with_socket;
+use crate::host::netlink::with_socket;
 
 /// Which socket it is: numbers of files are used again, this is not.
 fn identity(socket: &OwnedFd) -> PathBuf {

@@ -5,12 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::host::programs::Search;
-use crate::host::{
-    BackendChoice, Ending, Exec, Iptables, Options, Programs, RestoreError, RunError, Version,
-};
+use crate::host::{Ending, Exec, Iptables, Options, Programs, RestoreError, RunError, Version};
 use crate::net::IpFamily;
-use crate::rules::Backend;
 use crate::rules::{Table, Text};
 
 use super::{block_on, turn};
@@ -388,88 +384,6 @@ fn arguments_are_those_that_the_version_knows() {
         let expected = format!("{query} OUTPUT -t nat -j X");
         assert_eq!(asked().trim_end(), expected, "{version}");
     }
-}
-
-/// Both sets of programs, the hint chain printed by the one program named. Legacy has table mangle
-/// for IPv4 only.
-fn host_with_hint(folder: &Path, hinted: &str) -> Search {
-    for prefix in ["iptables", "ip6tables"] {
-        for (suffix, backend) in [("", "legacy"), ("-nft", "nf_tables"), ("-legacy", "legacy")] {
-            let name = format!("{prefix}{suffix}");
-            let hint = if name == hinted {
-                "KUBE-IPTABLES-HINT"
-            } else {
-                "KUBE-OTHER"
-            };
-            let body = format!(
-                "case \"$*\" in --version) echo '{name} v1.8.9 ({backend})';;
-                '-t mangle -S') echo '-N {hint}';; *) exit 1;; esac"
-            );
-            script(folder, &name, &body);
-            let body = format!("[ \"$*\" = '-t mangle' ] && echo ':{hint} - [0:0]'");
-            script(folder, &format!("{name}-save"), &body);
-        }
-    }
-    std::fs::write(folder.join("ip_tables_names"), "nat\nmangle\n").unwrap();
-    std::fs::write(folder.join("ip6_tables_names"), "nat\n").unwrap();
-    Search {
-        folder: Some(folder.to_owned()),
-        family: IpFamily::V6,
-        net: folder.to_owned(),
-    }
-}
-
-#[test]
-fn the_backend_is_the_one_that_kubelet_uses() {
-    let _turn = turn();
-    let found = |hinted: &str, choice| {
-        let folder = tempfile::tempdir().unwrap();
-        let search = host_with_hint(folder.path(), hinted);
-        let programs = block_on(search.discover(choice)).unwrap();
-        let restore = programs.restore.to_string_lossy().into_owned();
-        let name = restore.rsplit('/').next().unwrap().to_owned();
-        (name, programs.backend())
-    };
-    let nft = || ("ip6tables-nft-restore".to_owned(), Backend::Nft);
-    let legacy = || ("ip6tables-legacy-restore".to_owned(), Backend::Legacy);
-    let plain = || ("ip6tables-restore".to_owned(), Backend::Legacy);
-    let auto = BackendChoice::default();
-    assert_eq!(found("iptables-nft", auto), nft());
-    assert_eq!(found("ip6tables-nft", auto), nft());
-    assert_eq!(found("iptables-legacy", auto), legacy());
-    // Asking for a table would make it.
-    assert_eq!(found("ip6tables-legacy", auto), plain());
-    assert_eq!(found("none", auto), plain());
-    assert_eq!(found("iptables-nft", BackendChoice::Legacy), legacy());
-    assert_eq!(found("iptables-nft", BackendChoice::Path), plain());
-}
-
-/// The official image's wrapper cannot put its links in place there.
-#[test]
-fn a_wrapper_on_a_read_only_file_system_is_passed_by() {
-    let _turn = turn();
-    let folder = tempfile::tempdir().unwrap();
-    let search = host_with_hint(folder.path(), "none");
-    let wrapper = "echo 'ERROR: No valid subcommand given' >&2; exit 1";
-    script(folder.path(), "ip6tables", wrapper);
-    let programs = block_on(search.discover(BackendChoice::Auto)).unwrap();
-    assert_eq!(programs.iptables, folder.path().join("ip6tables-nft"));
-}
-
-#[test]
-fn a_host_with_one_set_only_gives_the_plain_names() {
-    let _turn = turn();
-    let folder = tempfile::tempdir().unwrap();
-    script(folder.path(), "iptables", "echo 'iptables v1.8.9 (legacy)'");
-    let search = Search::new(Some(folder.path().to_owned()), IpFamily::V4);
-    let programs = block_on(search.discover(BackendChoice::Auto)).unwrap();
-    assert_eq!(programs.save, folder.path().join("iptables-save"));
-    script(folder.path(), "iptables", "echo hello");
-    let error = block_on(Programs::in_folder(folder.path(), IpFamily::V4)).unwrap_err();
-    assert!(
-        error.to_string().ends_with("no version in `hello`"),
-        "{error}"
-    );
 }
 
 #[test]
