@@ -4,6 +4,9 @@
 
 mod support;
 
+use std::collections::BTreeSet;
+use std::path::Path;
+
 use support::daemon::{Backend, Daemon, backend_programs, real_program};
 use support::node::{Node, write_script};
 use support::process::run;
@@ -105,4 +108,65 @@ fn a_family_that_is_given_up_is_not_unhealthy() {
     node.wait_for_rule(RULE);
     says(&daemon, "doing without it");
     node.wait_for_health(200);
+}
+
+/// Programs that read all rules, whatever they are asked, take seconds in a large cluster: `nft`,
+/// and `-S` without a chain on nft. The others are known to be cheap.
+#[test]
+fn a_start_asks_for_no_more_than_it_has_to() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let node = Node::new(Backend::Nft);
+    let bin = backend_programs(Backend::Nft);
+    let calls = bin.path().join("calls");
+    for family in ["iptables", "ip6tables"] {
+        for suffix in ["", "-save", "-restore"] {
+            let plain = format!("{family}{suffix}");
+            for (backend, infix) in [
+                (Backend::Nft, ""),
+                (Backend::Nft, "-nft"),
+                (Backend::Legacy, "-legacy"),
+            ] {
+                let name = format!("{family}{infix}{suffix}");
+                let path = bin.path().join(&name);
+                let script = format!(
+                    "echo {name} \"$@\" >>{}\nexec $REAL \"$@\"",
+                    calls.display()
+                );
+                // Those of the plain names are links.
+                let _ = std::fs::remove_file(&path);
+                write_script(&path, &real_program(backend, &plain), &script);
+            }
+        }
+    }
+    let nft = format!("echo nft \"$@\" >>{}", calls.display());
+    write_script(&bin.path().join("nft"), Path::new("/bin/true"), &nft);
+    let _daemon = node.start_with(
+        bin,
+        &["--iptables-backend=auto", "--iptables-sync-period=1h"],
+    );
+    let known = [
+        " --version",
+        " -w 5 -S POSTROUTING -t nat",
+        // Both tables once, as there may be rules to take over.
+        " -t filter -S",
+        " -t nat -S",
+        "-restore -w 5 --noflush --counters",
+        // The other backend, where there is nothing.
+        "-legacy --version",
+        "-legacy-save",
+    ];
+    let families = ["iptables", "ip6tables"];
+    let known: BTreeSet<_> = families
+        .iter()
+        .flat_map(|family| known.map(|call| format!("{family}{call}")))
+        .collect();
+    let made = eventually(PATIENCE, || {
+        let calls = std::fs::read_to_string(&calls).unwrap_or_default();
+        let made: BTreeSet<_> = calls.lines().map(|c| c.trim_end().to_owned()).collect();
+        ensure(made.is_superset(&known), || calls)?;
+        Ok(made)
+    });
+    assert_eq!(made, known);
 }
