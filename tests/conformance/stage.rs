@@ -183,6 +183,8 @@ impl Stage {
                 let [v4, v6] = NODE_ADDRESSES;
                 let change = json!({"metadata": {"labels": {ZONE: zone}}});
                 api.merge(&objects::node(v4, v6), &change);
+                let nodes = self.pairs.iter_mut().flatten();
+                nodes.for_each(|node| node.has_zone = zone.is_some());
             }
             Op::Flush => self.pairs.iter().flatten().for_each(Node::flush),
             Op::Exchange => self.pairs.iter_mut().for_each(exchange),
