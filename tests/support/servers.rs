@@ -5,9 +5,11 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsRawFd;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use nix::sys::socket::{Shutdown, shutdown};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, UdpSocket};
 use tokio::sync::oneshot;
@@ -109,7 +111,7 @@ async fn serve(
     let mut datagram = [0; 64];
     loop {
         tokio::select! {
-            _ = &mut stopped => return,
+            _ = &mut stopped => break,
             Ok((mut stream, peer)) = tcp.accept() => {
                 let _ = stream.write_all(format!("{name} {}", peer.ip()).as_bytes()).await;
             }
@@ -118,6 +120,9 @@ async fn serve(
             }
         }
     }
+    // Closing is not enough: a program that another test is just starting has a copy of the socket
+    // until it is executed, and whoever connects meanwhile is reset, not refused.
+    let _ = shutdown(tcp.as_raw_fd(), Shutdown::Both);
 }
 
 /// How a client asks.
