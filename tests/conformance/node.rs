@@ -25,6 +25,9 @@ pub const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
 /// limits.
 const COMMON_FLAGS: [&str; 2] = ["--proxy-mode=iptables", "--conntrack-max-per-core=0"];
 
+/// Missing it once is rare.
+const MOST_STARTS: usize = 4;
+
 /// A kube-proxy that was not told of its zone this long after it began to serve never will be.
 const ZONE_ARRIVES: Duration = Duration::from_secs(5);
 
@@ -80,11 +83,18 @@ impl Node {
     /// `handleNodeEvent` (v1.36)
     pub fn restart(&mut self) {
         self.start();
+        let mut starts = 1;
         while !self.program.is_deltaproxy() && self.has_zone && !self.knows_zone() {
             tell(format_args!(
                 "conformance: kube-proxy missed its Node's zone"
             ));
+            assert!(
+                starts < MOST_STARTS,
+                "{starts} times in a row:\n{}",
+                self.log()
+            );
             self.start();
+            starts += 1;
         }
     }
 
