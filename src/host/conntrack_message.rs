@@ -11,7 +11,7 @@
 use std::net::SocketAddr;
 
 use super::conntrack_answer::Entry;
-use super::netlink::{NLM_F_ACK, NLM_F_REQUEST, attribute, message, nested, pad};
+use super::netlink::{NLM_F_ACK, NLM_F_REQUEST, attribute, message, nested, number, pad};
 use crate::conntrack::Filter;
 use crate::net::IpFamily;
 
@@ -99,14 +99,6 @@ impl Deletions {
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.count = 0;
-    }
-}
-
-/// As the kernel numbers families.
-const fn number(family: IpFamily) -> u8 {
-    match family {
-        IpFamily::V4 => 2,
-        IpFamily::V6 => 10,
     }
 }
 

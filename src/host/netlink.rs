@@ -16,6 +16,8 @@ use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, recv, sendto, socket,
 };
 
+use crate::net::IpFamily;
+
 pub(super) const NLMSG_ERROR: u16 = 2;
 pub(super) const NLM_F_REQUEST: u16 = 0x1;
 pub(super) const NLM_F_ACK: u16 = 0x4;
@@ -30,6 +32,16 @@ const ATTRIBUTE_HEADER: usize = 4;
 const NLA_F_NESTED: u16 = 0x8000;
 /// Without the two bits that tell how an attribute's value is written.
 const ATTRIBUTE_KIND: u16 = 0x3fff;
+
+/// The kernel's number of a family.
+///
+/// Linux: include/uapi/linux/netfilter.h, `NFPROTO_IPV4`, `NFPROTO_IPV6`
+pub(super) const fn number(family: IpFamily) -> u8 {
+    match family {
+        IpFamily::V4 => 2,
+        IpFamily::V6 => 10,
+    }
+}
 
 /// A socket to ask netfilter through.
 pub(super) fn open() -> Result<OwnedFd, Errno> {
@@ -60,6 +72,19 @@ pub(super) fn with_socket<T>(
     let answer = question(&socket)?;
     SOCKET.set(Some(socket));
     Ok(answer)
+}
+
+/// Asks the kernel through that socket, and reads its one answer; a refusal is an answer, too.
+/// There is nothing to wait for: it has answered before it returns from the sending.
+pub(super) fn ask<T>(request: &[u8], read: impl FnOnce(&[u8]) -> Option<T>) -> Result<T, Errno> {
+    /// An object takes some 100 bytes, a refusal repeats the request.
+    const ANSWER_BYTES: usize = 1024;
+
+    with_socket(|socket| {
+        send(socket, request)?;
+        let mut datagram = [0; ANSWER_BYTES];
+        read(receive(socket, &mut datagram)?).ok_or(Errno::EBADMSG)
+    })
 }
 
 /// Sends the kernel some messages.
@@ -129,6 +154,11 @@ fn write(
 /// Writes an attribute.
 pub(super) fn attribute(bytes: &mut Vec<u8>, kind: u16, value: &[u8]) {
     begin(bytes, kind, |bytes| bytes.extend(value));
+}
+
+/// Writes an attribute that is a text, with the zero byte behind it.
+pub(super) fn text(bytes: &mut Vec<u8>, kind: u16, value: &str) {
+    attribute(bytes, kind, &[value.as_bytes(), b"\0"].concat());
 }
 
 /// Writes an attribute of attributes.

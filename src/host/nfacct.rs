@@ -12,11 +12,8 @@ use std::rc::Rc;
 use nix::errno::Errno;
 
 use super::RestoreError;
-use super::netlink::{receive, send, with_socket};
+use super::netlink;
 use super::nfacct_message::{Answer, Request, answer, request};
-
-/// Room for any answer: a counter takes some 80 bytes, a refusal repeats the request.
-const ANSWER_BYTES: usize = 1024;
 
 /// Why rules cannot name a counter.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -62,13 +59,6 @@ pub(super) fn is_there(name: &str) -> Result<bool, Errno> {
     }
 }
 
-/// The kernel answers before it returns from the sending, so there is never anything to wait for.
 fn ask(what: Request, name: &str) -> Result<Answer, Errno> {
-    let request = request(what, name)?;
-    with_socket(|socket| {
-        send(socket, &request)?;
-        let mut datagram = [0; ANSWER_BYTES];
-        let datagram = receive(socket, &mut datagram)?;
-        answer(datagram).ok_or(Errno::EBADMSG)
-    })
+    netlink::ask(&request(what, name)?, answer)
 }

@@ -10,8 +10,7 @@
 use nix::errno::Errno;
 
 use super::netlink::{
-    Attributes, NFGENMSG, NLM_F_ACK, NLM_F_REQUEST, NLMSG_ERROR, attribute, message, messages,
-    status,
+    Attributes, NFGENMSG, NLM_F_ACK, NLM_F_REQUEST, NLMSG_ERROR, message, messages, status, text,
 };
 
 /// A name and the zero byte behind it have 32 bytes in the kernel.
@@ -64,7 +63,7 @@ pub(super) fn request(what: Request, name: &str) -> Result<Vec<u8>, Errno> {
     let mut bytes = Vec::new();
     // Counters belong to no family.
     message(&mut bytes, NFNL_SUBSYS_ACCT | kind, flags, 0, |bytes| {
-        attribute(bytes, NFACCT_NAME, &[name.as_bytes(), b"\0"].concat());
+        text(bytes, NFACCT_NAME, name);
     });
     Ok(bytes)
 }

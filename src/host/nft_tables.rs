@@ -13,8 +13,7 @@ use nix::errno::Errno;
 
 use super::Changed;
 use super::netlink::{
-    NLM_F_ACK, NLM_F_REQUEST, NLMSG_ERROR, attribute, batch, message, messages, receive, send,
-    status, with_socket,
+    self, NLM_F_ACK, NLM_F_REQUEST, NLMSG_ERROR, batch, message, messages, number, status, text,
 };
 use crate::net::IpFamily;
 
@@ -31,9 +30,6 @@ const NFTA_TABLE_NAME: u16 = 1;
 const NFTA_CHAIN_TABLE: u16 = 1;
 const NFTA_CHAIN_NAME: u16 = 3;
 
-/// Room for any answer: a table or a chain takes some 100 bytes, a refusal repeats the request.
-const ANSWER_BYTES: usize = 1024;
-
 /// The kernel does not say what it holds, or does not do what was asked.
 #[derive(Debug, thiserror::Error)]
 #[error("nftables: {}", .0.desc())]
@@ -41,7 +37,14 @@ pub struct NftError(Errno);
 
 /// Whether the table of mode nftables is there for a family.
 pub fn has_nft_table(family: IpFamily) -> Result<bool, NftError> {
-    is_there(&table(NFT_MSG_GETTABLE, NLM_F_REQUEST, family, TABLE)).map_err(NftError)
+    let names = [(NFTA_TABLE_NAME, TABLE)];
+    let request = request(NFT_MSG_GETTABLE, NLM_F_REQUEST, family, &names);
+    match netlink::ask(&request, answer).flatten() {
+        Ok(()) => Ok(true),
+        // The last ones are a kernel's that has no nftables.
+        Err(Errno::ENOENT | Errno::EINVAL | Errno::EPROTONOSUPPORT) => Ok(false),
+        Err(cause) => Err(NftError(cause)),
+    }
 }
 
 /// Deletes the table of a family, if it [is there](has_nft_table).
@@ -49,72 +52,36 @@ pub fn remove_nft_table(family: IpFamily) -> Result<Changed, NftError> {
     if !has_nft_table(family)? {
         return Ok(Changed::No);
     }
-    let mut request = Vec::new();
-    batch(&mut request, NFNL_SUBSYS_NFTABLES, |bytes| {
-        bytes.extend(table(
-            NFT_MSG_DELTABLE,
-            NLM_F_REQUEST | NLM_F_ACK,
-            family,
-            TABLE,
-        ));
+    let names = [(NFTA_TABLE_NAME, TABLE)];
+    let mut bytes = Vec::new();
+    batch(&mut bytes, NFNL_SUBSYS_NFTABLES, |bytes| {
+        let flags = NLM_F_REQUEST | NLM_F_ACK;
+        bytes.extend(request(NFT_MSG_DELTABLE, flags, family, &names));
     });
-    match is_there(&request) {
-        Ok(true) => Ok(Changed::Yes),
+    match netlink::ask(&bytes, answer).flatten() {
+        Ok(()) => Ok(Changed::Yes),
         // Somebody else was faster.
-        Ok(false) => Ok(Changed::No),
+        Err(Errno::ENOENT) => Ok(Changed::No),
         Err(cause) => Err(NftError(cause)),
     }
 }
 
 /// Whether a table of that name has a chain of that name. No, if the kernel does not tell us.
 pub(super) fn has_nft_chain(family: IpFamily, table: &str, chain: &str) -> bool {
-    let mut request = Vec::new();
-    let kind = NFNL_SUBSYS_NFTABLES | NFT_MSG_GETCHAIN;
-    message(&mut request, kind, NLM_F_REQUEST, number(family), |bytes| {
-        name(bytes, NFTA_CHAIN_TABLE, table);
-        name(bytes, NFTA_CHAIN_NAME, chain);
-    });
-    is_there(&request).unwrap_or_default()
+    let names = [(NFTA_CHAIN_TABLE, table), (NFTA_CHAIN_NAME, chain)];
+    let request = request(NFT_MSG_GETCHAIN, NLM_F_REQUEST, family, &names);
+    netlink::ask(&request, answer).flatten().is_ok()
 }
 
-fn table(kind: u16, flags: u16, family: IpFamily, table: &str) -> Vec<u8> {
+fn request(kind: u16, flags: u16, family: IpFamily, names: &[(u16, &str)]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let kind = NFNL_SUBSYS_NFTABLES | kind;
     message(&mut bytes, kind, flags, number(family), |bytes| {
-        name(bytes, NFTA_TABLE_NAME, table);
+        for (attribute, name) in names {
+            text(bytes, *attribute, name);
+        }
     });
     bytes
-}
-
-fn name(bytes: &mut Vec<u8>, kind: u16, text: &str) {
-    attribute(bytes, kind, &[text.as_bytes(), b"\0"].concat());
-}
-
-/// What nftables calls a family.
-///
-/// Linux: include/uapi/linux/netfilter.h, `NFPROTO_IPV4`, `NFPROTO_IPV6`
-const fn number(family: IpFamily) -> u8 {
-    match family {
-        IpFamily::V4 => 2,
-        IpFamily::V6 => 10,
-    }
-}
-
-/// Whether there is something to do the request with.
-fn is_there(request: &[u8]) -> Result<bool, Errno> {
-    let answered = with_socket(|socket| {
-        send(socket, request)?;
-        let mut datagram = [0; ANSWER_BYTES];
-        answer(receive(socket, &mut datagram)?).unwrap_or(Err(Errno::EBADMSG))
-    });
-    match answered {
-        Ok(()) => Ok(true),
-        // The last ones are a kernel's that has no nftables.
-        Err(Errno::ENOENT | Errno::EINVAL | Errno::EOPNOTSUPP | Errno::EPROTONOSUPPORT) => {
-            Ok(false)
-        }
-        Err(cause) => Err(cause),
-    }
 }
 
 /// What the first message of a datagram says: a refusal, or that it is there or was done. `None`:

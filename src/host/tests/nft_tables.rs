@@ -1,10 +1,14 @@
 //! The bytes of questions and answers about nftables.
 
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use super::super::netlink::with_socket;
 use super::*;
 
 #[test]
 fn requests_are_written_as_the_kernel_reads_them() {
-    let get = table(NFT_MSG_GETTABLE, NLM_F_REQUEST, IpFamily::V6, "t");
+    let names = [(NFTA_TABLE_NAME, "t")];
+    let get = request(NFT_MSG_GETTABLE, NLM_F_REQUEST, IpFamily::V6, &names);
     let mut expected = vec![28, 0, 0, 0, 1, 10, 1, 0];
     expected.extend([0; 8]);
     expected.extend([10, 0, 0, 0]);
@@ -33,11 +37,28 @@ fn answers_are_read() {
     };
     assert_eq!(answer(&refusal(0)), Some(Ok(())));
     assert_eq!(answer(&refusal(-2)), Some(Err(Errno::ENOENT)));
-    let found = table(0, 0, IpFamily::V4, "kube-proxy");
+    let found = request(0, 0, IpFamily::V4, &[(NFTA_TABLE_NAME, TABLE)]);
     assert_eq!(answer(&found), Some(Ok(())));
     for whole in [refusal(-2), found] {
         for length in 0..whole.len() {
             assert_eq!(answer(&whole[..length]), None, "{length}");
         }
     }
+}
+
+/// The end of a socket waits for a restore under way, and whoever asks is the whole daemon.
+#[test]
+fn what_is_not_there_costs_no_socket() {
+    let identity = || {
+        let number = |socket: &OwnedFd| Ok(format!("/proc/self/fd/{}", socket.as_raw_fd()));
+        std::fs::read_link(with_socket(number).unwrap()).unwrap()
+    };
+    let before = identity();
+    assert!(!has_nft_chain(
+        IpFamily::V4,
+        "no such table",
+        "no such chain"
+    ));
+    assert!(!has_nft_table(IpFamily::V6).unwrap_or_default());
+    assert_eq!(identity(), before);
 }
