@@ -141,7 +141,7 @@ step "cargo test" cargo test --lib --bins --tests --no-fail-fast -- "$@" || stat
 step "cargo test --doc" cargo test --quiet --doc || status=1
 count
 # What the comparisons with a real kube-proxy have counted.
-grep -hE '^(conformance|packets): ' "$logs/cargo-test" || true
+grep -hE '^(conformance|packets|kube-proxy): ' "$logs/cargo-test" || true
 if ((failed > 0 || passed == 0)); then status=1; fi
 echo "$passed passed, $failed failed"
 exit "$status"

@@ -4,8 +4,6 @@ use std::fs;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
@@ -15,21 +13,19 @@ use super::support::netns::Netns;
 use super::support::process::run;
 use super::support::rules::{Family, saved};
 use super::support::wait::{PATIENCE, ensure, eventually};
-use super::support::{http, objects, tell};
+use super::support::{http, objects};
 use super::variant::Variant;
 
 /// Both families, in the order they are compared.
 pub const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
 
 /// Flags of both programs in every variant: a namespace may not raise the machine's conntrack
-/// limits.
-const COMMON_FLAGS: [&str; 2] = ["--proxy-mode=iptables", "--conntrack-max-per-core=0"];
-
-/// Missing it once is rare.
-const MOST_STARTS: usize = 4;
-
-/// A kube-proxy that was not told of its zone this long after it began to serve never will be.
-const ZONE_ARRIVES: Duration = Duration::from_secs(5);
+/// limits, and a report wants to know what was done.
+const COMMON_FLAGS: [&str; 3] = [
+    "--proxy-mode=iptables",
+    "--conntrack-max-per-core=0",
+    "-v=2",
+];
 
 /// The canary's table first: kube-proxy looks there, and then for the others.
 const EMPTY: &str = "*mangle\nCOMMIT\n*nat\nCOMMIT\n*filter\nCOMMIT\n";
@@ -43,7 +39,7 @@ pub struct Node {
     variant: &'static Variant,
     netns: Netns,
     kubeconfig: PathBuf,
-    /// Whether the Node object has a zone, which kube-proxy may miss.
+    /// Whether the Node object has a zone.
     pub has_zone: bool,
 }
 
@@ -74,59 +70,11 @@ impl Node {
     }
 
     /// Starts the program, or starts it anew. Rules stay as they are meanwhile.
-    ///
-    /// kube-proxy adds the handler for its Node to an informer that runs already, and then names
-    /// who is to be told: on a busy machine the zone is delivered in between, to nobody, and never
-    /// again. Such a one serves other endpoints until its Node changes or it is restarted.
-    ///
-    /// Upstream: cmd/kube-proxy/app/server.go, `Run`; pkg/proxy/config/config.go,
-    /// `handleNodeEvent` (v1.36)
     pub fn restart(&mut self) {
-        self.start();
-        let mut starts = 1;
-        while !self.program.is_deltaproxy() && self.has_zone && !self.knows_zone() {
-            tell(format_args!(
-                "conformance: kube-proxy missed its Node's zone"
-            ));
-            assert!(
-                starts < MOST_STARTS,
-                "{starts} times in a row:\n{}",
-                self.log()
-            );
-            self.start();
-            starts += 1;
-        }
-    }
-
-    /// Whether kube-proxy's log says for both families that the zone has arrived, or does so soon.
-    fn knows_zone(&self) -> bool {
-        let start = Instant::now();
-        loop {
-            let told = self
-                .log()
-                .matches("Updated proxier node topology labels")
-                .count();
-            if told >= FAMILIES.len() || start.elapsed() > ZONE_ARRIVES {
-                return told >= FAMILIES.len();
-            }
-            sleep(Duration::from_millis(30));
-        }
-    }
-
-    fn start(&mut self) {
         drop(self.daemon.take());
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut args = vec![format!("--hostname-override={}", objects::NODE)];
         args.extend(COMMON_FLAGS.map(str::to_owned));
-        // A report wants to know what was done; kube-proxy tells of its zone from 4 on.
-        args.push(
-            if self.program.is_deltaproxy() {
-                "-v=2"
-            } else {
-                "-v=4"
-            }
-            .to_owned(),
-        );
         if let Some(config) = self.variant.config {
             args.push(format!("--config={}", self.write(config, &folder)));
         } else {
@@ -142,7 +90,12 @@ impl Node {
         }
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let backend = self.variant.backend;
-        let daemon = Daemon::start_program(&self.program, &self.netns, backend, &args);
+        let start = if self.has_zone {
+            Daemon::start_in_zone
+        } else {
+            Daemon::start_program
+        };
+        let daemon = start(&self.program, &self.netns, backend, &args);
         self.daemon = Some(daemon.keeping(folder));
     }
 

@@ -176,7 +176,7 @@ impl Scene {
         let hostname = format!("--hostname-override={}", objects::NODE);
         let mut args = vec![kubeconfig.as_str(), &hostname];
         args.extend(flags(variant));
-        let daemon = Daemon::start_program(program, &self.lab.node, self.backend, &args);
+        let daemon = Daemon::start_in_zone(program, &self.lab.node, self.backend, &args);
         wait_until_ok(&self.lab.node, "/healthz");
         for family in FAMILIES {
             eventually(PATIENCE, || self.settled(family, variant));

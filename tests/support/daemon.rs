@@ -8,13 +8,21 @@ use std::net::SocketAddr;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
 use super::http;
 use super::netns::Netns;
 use super::process::Process;
+use super::tell;
 use super::wait::{PATIENCE, ensure, eventually};
+
+/// A kube-proxy that was not told of its zone this long after it began to serve never will be.
+const ZONE_ARRIVES: Duration = Duration::from_secs(5);
+
+/// Missing it once is rare.
+const MOST_STARTS: usize = 4;
 
 /// Which set of iptables programs is first in the PATH.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,6 +104,48 @@ impl Daemon {
     ) -> Self {
         let bin = backend_programs(backend);
         Self::start_with(program, netns, bin, args)
+    }
+
+    /// The same where the Node has a zone.
+    ///
+    /// kube-proxy adds the handler for its Node to an informer that runs already, and then names
+    /// who is to be told: on a busy machine the zone is delivered in between, to nobody, and never
+    /// again. Such a one serves other endpoints until its Node changes; it is started again.
+    ///
+    /// Upstream: cmd/kube-proxy/app/server.go, `Run`; pkg/proxy/config/config.go,
+    /// `handleNodeEvent` (v1.36)
+    pub fn start_in_zone(
+        program: &Program,
+        netns: &Netns,
+        backend: Backend,
+        args: &[&str],
+    ) -> Self {
+        if program.is_deltaproxy() {
+            return Self::start_program(program, netns, backend, args);
+        }
+        // It tells of its zone from 4 on.
+        let args = [args, &["-v=4"]].concat();
+        for _ in 0..MOST_STARTS {
+            let daemon = Self::start_program(program, netns, backend, &args);
+            if daemon.knows_zone() {
+                return daemon;
+            }
+            tell("kube-proxy: one missed its Node's zone and is started again");
+        }
+        panic!("kube-proxy missed its Node's zone {MOST_STARTS} times in a row");
+    }
+
+    /// Whether kube-proxy's log says for both families that the zone has arrived, or does so soon.
+    fn knows_zone(&self) -> bool {
+        let is_told = || {
+            let log = self.log();
+            log.matches("Updated proxier node topology labels").count() >= 2
+        };
+        let start = Instant::now();
+        while !is_told() && start.elapsed() < ZONE_ARRIVES {
+            std::thread::sleep(Duration::from_millis(30));
+        }
+        is_told()
     }
 
     /// The same with the programs of a folder of the test's own.
