@@ -82,16 +82,21 @@ fn is_repaired(backend: Backend, flags: &[&str], more: &[&str]) {
             })
         });
     }
-    assert_noticed(&daemon, DAMAGES.len() + more.len());
+    let damages: Vec<&str> = DAMAGES.iter().chain(more).copied().collect();
+    assert_noticed(&daemon, &damages);
     wait_for_looks(&calls, 3);
-    assert_noticed(&daemon, DAMAGES.len() + more.len());
+    assert_noticed(&daemon, &damages);
 }
 
-/// Once for each damage, and never again.
+/// Each damage once, and never again. A rule that was added is told from one that was lost.
 #[track_caller]
-fn assert_noticed(daemon: &Daemon, times: usize) {
+fn assert_noticed(daemon: &Daemon, damages: &[&str]) {
     let log = daemon.log();
-    assert_eq!(log.matches("our rules are gone").count(), times, "{log}");
+    let adds = |damage: &&&str| damage.contains(" -A ") || damage.contains(" -I ");
+    let added = damages.iter().filter(adds).count();
+    let lost = damages.len() - added;
+    assert_eq!(log.matches("our rules are gone").count(), lost, "{log}");
+    assert_eq!(log.matches("third-party rules").count(), added, "{log}");
 }
 
 /// What an earlier kube-proxy has left, and rules of other people beside it.

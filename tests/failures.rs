@@ -7,7 +7,8 @@ mod support;
 use std::net::UdpSocket;
 use std::path::Path;
 
-use support::daemon::{Backend, backend_programs, real_program};
+use support::daemon::{Backend, Daemon, backend_programs, real_program};
+use support::http;
 use support::node::{Node, SHOP, wait_for_looks, with_restore, write_script};
 use support::rules::{Family, saved};
 use support::wait::{PATIENCE, ensure, eventually};
@@ -117,27 +118,42 @@ fn health_turns_red_while_restores_fail_and_green_again() {
     node.wait_for_rule("--to-destination 10.4.0.13:8080");
 }
 
-/// With nothing to write, nobody would notice but by looking.
+/// With nothing to write, only a check would notice. A restart of the proxy cannot cure that.
 #[test]
-fn health_turns_red_while_nobody_can_look() {
+fn a_check_that_fails_is_shown_and_healthy() {
     if !is_ready() {
         return;
     }
     let node = Node::new(Backend::Nft);
     let broken = node.manifests.path().join("broken");
-    let script = format!("[ ! -e {} ] || exit 3\nexec $REAL \"$@\"", broken.display());
+    let calls = node.manifests.path().join(".calls");
+    let script = format!(
+        "echo >>{}\n[ ! -e {} ] || exit 3\nexec $REAL \"$@\"",
+        calls.display(),
+        broken.display()
+    );
     let daemon = node.start(with_restore(Backend::Nft, &script));
     node.wait_for_rule("--to-destination 10.4.0.12:8080");
     node.wait_for_health(200);
     std::fs::write(&broken, "").expect("write a file");
-    node.wait_for_health(503);
+    let all = r#""unreadableTables":["filter","nat","mangle"]"#;
+    let shows_all = |path| {
+        let (status, body) = http::get(&node.netns, Daemon::HEALTH, path).expect("an answer");
+        assert_eq!(status, 200, "{path}: {body}");
+        body.contains(all)
+    };
+    eventually(PATIENCE, || ensure(shows_all("/healthz"), || daemon.log()));
+    // More than twice the sync period, after which a failing sync would be unhealthy.
+    wait_for_looks(&calls, 4);
+    assert!(shows_all("/healthz") && shows_all("/livez"));
     let log = daemon.log();
-    assert!(
-        log.contains("cannot tell whether our rules are there"),
-        "{log}"
-    );
+    assert_eq!(log.matches("cannot check our rules").count(), 3, "{log}");
+    // Syncs that fail are unhealthy, as ever.
+    node.write(&SHOP.replace("10.4.0.12", "10.4.0.13"));
+    node.wait_for_health(503);
     std::fs::remove_file(&broken).expect("remove a file");
     node.wait_for_health(200);
+    eventually(PATIENCE, || ensure(!shows_all("/healthz"), || daemon.log()));
 }
 
 #[test]
@@ -254,11 +270,7 @@ fn a_lock_that_is_held_is_no_flush(backend: Backend) {
     wait_for_looks(&calls, 3);
     let log = daemon.log();
     // Once for each table.
-    assert_eq!(
-        log.matches("cannot tell whether our rules").count(),
-        3,
-        "{log}"
-    );
+    assert_eq!(log.matches("cannot check our rules").count(), 3, "{log}");
     assert!(!log.contains("our rules are gone"), "{log}");
     let full = "kubeproxy_sync_full_proxy_rules_duration_seconds_count{ip_family=\"IPv4\"} 1";
     assert!(node.metric(full), "{log}");

@@ -22,7 +22,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use deltaproxy::conntrack::{Claims, left_behind};
-use deltaproxy::host::{Iptables, NoCounter, RestoreError, Restored, RunError};
+use deltaproxy::host::{Iptables, ListedChains, NoCounter, RestoreError, Restored, RunError};
 use deltaproxy::model::Change;
 use deltaproxy::net::{IpFamily, Protocol};
 use deltaproxy::render::{Counters, PartialRestore};
@@ -60,8 +60,8 @@ impl Iptables for Sink {
         Ok(())
     }
 
-    async fn list(&self, _: Table, _: &[&str]) -> Result<Option<String>, RunError> {
-        Ok(None)
+    async fn list(&self, _: Table, _: &[&str]) -> Result<ListedChains, RunError> {
+        Ok(ListedChains::Missing)
     }
 
     async fn has(&self, _: Table, _: &str, _: &str) -> Result<bool, RunError> {

@@ -108,6 +108,60 @@ fn a_rule_that_cannot_be_printed_is_removed_from_a_chain_of_ours() {
     assert_jumps(&node, &daemon);
 }
 
+/// A rule that is put back again and again costs its chain and no full restore.
+fn third_party_rules_in_a_fixed_chain_are_removed(backend: Backend) {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let node = Node::new(backend);
+    let daemon = node.start(backend_programs(backend));
+    node.wait_for_rule("--to-destination 10.4.0.12:8080");
+    let before = node.rules_alone();
+    let rule = [
+        "-t",
+        "filter",
+        "-A",
+        "KUBE-FORWARD",
+        "-s",
+        "10.9.9.9",
+        "-j",
+        "ACCEPT",
+    ];
+    for times in 1..=3 {
+        node.iptables(&rule);
+        eventually(PATIENCE, || {
+            let after = node.rules_alone();
+            ensure(after == before, || {
+                format!("{times}: {after:#?}\n{}", daemon.log())
+            })
+        });
+    }
+    let log = daemon.log();
+    assert!(
+        log.contains("third-party rules found in a chain of ours"),
+        "{log}"
+    );
+    assert!(
+        log.contains("third-party rules are back in a chain of ours"),
+        "{log}"
+    );
+    let unflushed = r#"deltaproxy_full_syncs_total{ip_family="IPv4",reason="flushed"} 0"#;
+    let repaired = r#"deltaproxy_chain_repairs_total{ip_family="IPv4",table="filter"} 3"#;
+    for line in [unflushed, repaired] {
+        assert!(node.metric(line), "no {line}: {log}");
+    }
+}
+
+#[test]
+fn third_party_rules_in_a_fixed_chain_are_removed_on_nft() {
+    third_party_rules_in_a_fixed_chain_are_removed(Backend::Nft);
+}
+
+#[test]
+fn third_party_rules_in_a_fixed_chain_are_removed_on_legacy() {
+    third_party_rules_in_a_fixed_chain_are_removed(Backend::Legacy);
+}
+
 /// 11 and 3 are kube-proxy's, in the built-in chains of each table.
 #[track_caller]
 fn assert_jumps(node: &Node, daemon: &Daemon) {

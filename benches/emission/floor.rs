@@ -7,7 +7,8 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use deltaproxy::host::{
-    BackendChoice, Exec, Iptables, NoCounter, Options, Programs, RestoreError, Restored, RunError,
+    BackendChoice, Exec, Iptables, ListedChains, NoCounter, Options, Programs, RestoreError,
+    Restored, RunError,
 };
 use deltaproxy::model::Change;
 use deltaproxy::net::IpFamily;
@@ -178,7 +179,7 @@ impl Iptables for Watched {
         self.exec.save(table, each).await
     }
 
-    async fn list(&self, table: Table, chains: &[&str]) -> Result<Option<String>, RunError> {
+    async fn list(&self, table: Table, chains: &[&str]) -> Result<ListedChains, RunError> {
         self.exec.list(table, chains).await
     }
 

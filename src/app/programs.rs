@@ -20,7 +20,7 @@ pub(super) fn is_lasting(cause: &RunError) -> bool {
             matches!(ending, Ending::Exited(_)) && !stderr.contains("xtables lock")
         }
         // The kernel has the table, and somebody may take the rules out again.
-        RunError::Incompatible { .. } => false,
+        RunError::Unprintable { .. } => false,
     }
 }
 

@@ -20,4 +20,4 @@ pub use check::{Answering, Check, CheckChanges};
 pub use check_servers::{CheckServers, Checks};
 pub use pulse::Pulse;
 pub use server::{Health, HealthPages};
-pub use state::{FamilyReport, HealthState, NodeState, Report};
+pub use state::{FamilyReport, HealthState, NodeState, Report, UnreadableTables};

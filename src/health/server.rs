@@ -16,7 +16,8 @@ use jiff::Timestamp;
 
 use crate::telemetry::{HealthMetrics, Reply, not_found, reply};
 
-use super::{HealthState, Report};
+use super::{HealthState, Report, UnreadableTables};
+use crate::rules::Table;
 
 /// How Go prints a time that was never set.
 const NEVER: &str = "0001-01-01T00:00:00Z";
@@ -130,15 +131,32 @@ fn body(question: Question, healthy: bool, report: &Report, now: SystemTime) -> 
         let Some(report) = report else { continue };
         let updated = time(report.last_updated);
         let healthy = report.healthy;
+        let unreadable = unreadable(report.unreadable);
         push(
             &mut text,
-            format_args!(r#"{lead}"{family}":{{"lastUpdated":"{updated}","healthy":{healthy}}}"#),
+            format_args!(
+                r#"{lead}"{family}":{{"lastUpdated":"{updated}","healthy":{healthy}{unreadable}}}"#
+            ),
         );
         lead = ",";
     }
     // The lead has changed exactly if `status` was opened.
     text.push_str(if lead == "," { "}}" } else { "}" });
     text
+}
+
+/// The tables that could not be read, as one more key; nothing if there is none, as upstream.
+fn unreadable(tables: UnreadableTables) -> String {
+    let names: Vec<String> = Table::ALL
+        .into_iter()
+        .zip(tables)
+        .filter(|(_, is_unreadable)| *is_unreadable)
+        .map(|(table, _)| format!("\"{table}\""))
+        .collect();
+    if names.is_empty() {
+        return String::new();
+    }
+    format!(r#","unreadableTables":[{}]"#, names.join(","))
 }
 
 fn push(text: &mut String, part: std::fmt::Arguments<'_>) {

@@ -16,9 +16,14 @@
 //! syncs that fail without anything having been queued, the first one above all, stay healthy for
 //! ever.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::net::{IpFamily, PerFamily};
+use crate::rules::Table;
+
+/// Whether each table could not be read, in the order of [`Table::ALL`].
+pub type UnreadableTables = [bool; Table::ALL.len()];
 
 /// What is known of this node's Node object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -42,18 +47,14 @@ struct History {
     waiting: Option<Instant>,
     /// The oldest request that the running sync has taken up.
     in_flight: Option<Instant>,
-    /// Since when nobody has been able to see whether the rules are there.
-    blind: Option<Instant>,
+    /// The tables that the last check of the rules could not read.
+    unreadable: UnreadableTables,
 }
 
 impl History {
     fn asked(&self) -> Option<Instant> {
         // A request in flight was made before any that waits.
         self.in_flight.or(self.waiting)
-    }
-
-    fn oldest(&self) -> Option<Instant> {
-        [self.asked(), self.blind].into_iter().flatten().min()
     }
 }
 
@@ -83,6 +84,8 @@ pub struct FamilyReport {
     pub last_updated: Option<SystemTime>,
     /// Whether its rules are up to date.
     pub healthy: bool,
+    /// The tables that the last check of the rules could not read.
+    pub unreadable: UnreadableTables,
 }
 
 impl HealthState {
@@ -100,17 +103,11 @@ impl HealthState {
         self.queued(family, now);
     }
 
-    /// A look at the rules gave no answer.
-    ///
-    /// Differs from upstream, where nobody learns that flushes are no longer noticed.
-    pub fn blind(&mut self, family: IpFamily, now: Instant) {
-        let history = self.families.get_mut(family);
-        history.blind.get_or_insert(now);
-    }
-
-    /// A look at the rules gave an answer.
-    pub fn sees(&mut self, family: IpFamily) {
-        self.families.get_mut(family).blind = None;
+    /// The last check of the rules could not read these tables. That is shown and changes nothing
+    /// else: a restart cannot cure it, and syncs that fail for the same cause are unhealthy anyway.
+    pub fn unreadable(&mut self, family: IpFamily, tables: &BTreeSet<Table>) {
+        let unreadable = Table::ALL.map(|table| tables.contains(&table));
+        self.families.get_mut(family).unreadable = unreadable;
     }
 
     /// What was asked of the family counts for nothing: its programs are only found now, or this
@@ -176,7 +173,8 @@ impl HealthState {
         let late = |since: Instant| now.saturating_duration_since(since) >= self.patience;
         history.started.then(|| FamilyReport {
             last_updated: history.last_updated,
-            healthy: !history.oldest().is_some_and(late),
+            healthy: !history.asked().is_some_and(late),
+            unreadable: history.unreadable,
         })
     }
 }

@@ -15,13 +15,14 @@ use super::conntrack_message::{
     CTA_IP_V4_DST, CTA_IP_V6_DST, CTA_PROTO_DST_PORT, CTA_PROTO_NUM, CTA_TUPLE_IP, CTA_TUPLE_ORIG,
     CTA_TUPLE_PROTO, IPPROTO_UDP, NFNL_SUBSYS_CTNETLINK,
 };
-use super::netlink::{Attribute, Attributes, NFGENMSG, NLMSG_ERROR, Received, messages, status};
+use super::netlink::{
+    Attribute, Attributes, NFGENMSG, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, Received, messages,
+    status,
+};
 use crate::conntrack::Flow;
 
-const NLMSG_DONE: u16 = 3;
 const NLMSG_OVERRUN: u16 = 4;
 const IPCTNL_MSG_CT_NEW: u16 = 0;
-const NLM_F_DUMP_INTR: u16 = 0x10;
 
 const CTA_TUPLE_REPLY: u16 = 2;
 const CTA_ID: u16 = 12;

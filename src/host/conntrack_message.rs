@@ -11,7 +11,9 @@
 use std::net::SocketAddr;
 
 use super::conntrack_answer::Entry;
-use super::netlink::{NLM_F_ACK, NLM_F_REQUEST, attribute, message, nested, number, pad};
+use super::netlink::{
+    NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, attribute, message, nested, number, pad,
+};
 use crate::conntrack::Filter;
 use crate::net::IpFamily;
 
@@ -19,8 +21,6 @@ use crate::net::IpFamily;
 pub(super) const NFNL_SUBSYS_CTNETLINK: u16 = 1 << 8;
 const IPCTNL_MSG_CT_GET: u16 = 1;
 const IPCTNL_MSG_CT_DELETE: u16 = 2;
-
-const NLM_F_DUMP: u16 = 0x300;
 
 pub(super) const CTA_TUPLE_ORIG: u16 = 1;
 const CTA_FILTER: u16 = 25;

@@ -7,7 +7,7 @@ use std::io::{ErrorKind, Write};
 
 use tokio_util::sync::CancellationToken;
 
-use super::{Iptables, NoCounter, RestoreError, Restored, RunError, nfacct};
+use super::{Iptables, ListedChains, NoCounter, RestoreError, Restored, RunError, nfacct};
 use crate::net::IpFamily;
 use crate::rules::{Payload, Table};
 
@@ -58,12 +58,12 @@ impl<I: Iptables> Iptables for DryRun<I> {
     /// A kernel that may not be read counts as empty: a dry run needs no root.
     async fn save(&self, table: Table, each: &mut dyn FnMut(&str)) -> Result<(), RunError> {
         match self.kernel.save(table, each).await {
-            Err(error @ RunError::Incompatible { .. }) => Err(error),
+            Err(error @ RunError::Unprintable { .. }) => Err(error),
             _ => Ok(()),
         }
     }
 
-    async fn list(&self, table: Table, chains: &[&str]) -> Result<Option<String>, RunError> {
+    async fn list(&self, table: Table, chains: &[&str]) -> Result<ListedChains, RunError> {
         self.kernel.list(table, chains).await
     }
 

@@ -3,16 +3,18 @@
 //! Apart from [`process`](super::process), which knows programs but not iptables.
 
 use std::cell::OnceCell;
-use std::ffi::OsStr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::rules::{Backend, Payload, Table, Text};
+use crate::rules::{Backend, Payload, Rule, Table, Text};
 
+use super::nft_jumps::has_nft_jump;
 use super::process::Run;
-use super::programs::{QUERY_DEADLINE, printed, query};
+use super::programs::query;
 use super::restore_error::outcome;
-use super::{Ending, Iptables, NoCounter, Programs, RestoreError, Restored, RunError, nfacct};
+use super::{
+    Ending, Iptables, ListedChains, NoCounter, Programs, RestoreError, Restored, RunError, nfacct,
+};
 
 /// How the programs are run. Any value is legal; a zero deadline kills at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,12 +62,19 @@ impl Exec {
 
     /// Without the wait, a version that knows it fails at once on a held lock. Five seconds are
     /// upstream's.
-    fn restore_args(&self) -> &'static [&'static str] {
+    pub(super) fn restore_args(&self) -> &'static [&'static str] {
         if self.programs.version.features().restore_wait_seconds {
             &["-w", "5", "--noflush", "--counters"]
         } else {
             &["--noflush", "--counters"]
         }
+    }
+
+    /// Asks the kernel for the jump that a rule is; `None` for another rule, or without an answer.
+    fn has_jump(&self, table: Table, chain: &str, rule: &str) -> Option<bool> {
+        let rule = rule.parse::<Rule>().ok()?;
+        let family = self.programs.family;
+        has_nft_jump(family, table.as_str(), chain, rule.target_chain()?).ok()
     }
 
     /// Finds out whether a rule can name counters, by making one in a chain that nothing leads to,
@@ -102,30 +111,8 @@ impl Iptables for Exec {
         self.read_table(table, each).await
     }
 
-    /// One run of the restore program for all chains: `-S` changes nothing, and on legacy each run
-    /// reads the whole table.
-    async fn list(&self, table: Table, chains: &[&str]) -> Result<Option<String>, RunError> {
-        let lines: Vec<String> = chains.iter().map(|chain| format!("-S {chain}\n")).collect();
-        let payload = format!("*{table}\n{}COMMIT\n", lines.concat());
-        let run = Run {
-            program: &self.programs.restore,
-            args: self.restore_args(),
-            deadline: QUERY_DEADLINE,
-            watch_lock: false,
-        };
-        let finished = run.ask(&mut Text::new(payload)).await;
-        match printed(run.program, finished) {
-            Ok(text) => Ok(Some(text)),
-            Err(RunError::Failed {
-                ending: Ending::Exited(1),
-                stderr,
-                ..
-            }) => match incompatible(&stderr).filter(|said| !names_own_chain(table, said)) {
-                Some(said) => Err(cannot_show(run.program, said)),
-                None => Ok(None),
-            },
-            Err(error) => Err(error),
-        }
+    async fn list(&self, table: Table, chains: &[&str]) -> Result<ListedChains, RunError> {
+        self.list_chains(table, chains).await
     }
 
     async fn has(&self, table: Table, chain: &str, rule: &str) -> Result<bool, RunError> {
@@ -138,14 +125,20 @@ impl Iptables for Exec {
             Ok(_) => Ok(true),
             Err(RunError::Failed {
                 ending: Ending::Exited(1),
+                stderr,
                 ..
-            }) => Ok(false),
+            }) if lacks_rule(&stderr) => Ok(false),
             Err(RunError::Failed {
                 ending: Ending::Exited(2),
                 stderr,
                 ..
             }) if lacks_target(&stderr) => Ok(false),
-            Err(error) => Err(error),
+            Err(error) => match error.explained() {
+                unprintable @ RunError::Unprintable { .. } => {
+                    self.has_jump(table, chain, rule).ok_or(unprintable)
+                }
+                other => Err(other),
+            },
         }
     }
 
@@ -166,18 +159,10 @@ impl Iptables for Exec {
     }
 }
 
-/// The words with which the nft programs give up on what only `nft` can show. One base chain too
-/// many is no reason for them: they say so in other words and print the rest.
-pub(super) fn incompatible(text: &str) -> Option<&str> {
-    text.lines().find(|line| line.contains(" is incompatible"))
-}
-
-/// Whether these words are about a chain that is not built in. Nobody but us puts rules there, so
-/// the chain is missing: the programs (1.8.9) have the same words for that.
-fn names_own_chain(table: Table, said: &str) -> bool {
-    let after = said.split_once("chain `").map(|(_, after)| after);
-    let name = after.and_then(|after| after.split('\'').next());
-    name.is_some_and(|name| !table.built_in_chains().contains(&name))
+/// Whether the program says that the rule, or its chain, does not exist. Status 1 alone may mean
+/// other errors of the kernel.
+fn lacks_rule(stderr: &str) -> bool {
+    stderr.contains("does a matching rule exist") || stderr.contains("No chain/target/match")
 }
 
 /// Whether the rule cannot be there because the chain that it leads to is not; nft, then legacy.
@@ -196,13 +181,6 @@ fn words(rule: &str) -> Vec<&str> {
         }
     }
     words
-}
-
-pub(super) fn cannot_show(program: &OsStr, said: &str) -> RunError {
-    RunError::Incompatible {
-        program: program.to_string_lossy().into_owned(),
-        said: said.trim_start_matches("# ").to_owned(),
-    }
 }
 
 /// Whether the outcome tells something of the kernel and the programs, and not of the moment.

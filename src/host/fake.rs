@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use nix::errno::Errno;
 
-use super::{Ending, Iptables, NoCounter, RestoreError, Restored, RunError};
+use super::{Ending, Iptables, ListedChains, NoCounter, RestoreError, Restored, RunError};
 use crate::rules::{Payload, Rule, RuleSet, Table};
 
 /// What goes wrong, once each, in the order given.
@@ -18,8 +18,10 @@ pub enum Fault {
     Restore,
     /// The save fails.
     Save,
-    /// The save says that the table holds what only `nft` can show.
-    Incompatible,
+    /// The listing of chains fails.
+    List,
+    /// The save says that the table has a rule that it cannot print.
+    Unprintable,
     /// A counter is not made.
     Counter,
 }
@@ -32,6 +34,7 @@ pub struct Fake {
     faults: RefCell<VecDeque<Fault>>,
     keeps_counters: Cell<bool>,
     counters: RefCell<BTreeSet<String>>,
+    unprintable: RefCell<BTreeSet<(Table, String)>>,
 }
 
 impl Fake {
@@ -56,6 +59,14 @@ impl Fake {
     /// The payloads it was given since the last call, refused ones too.
     pub fn take_payloads(&self) -> Vec<String> {
         self.payloads.take()
+    }
+
+    /// From now on these chains begin with a rule that cannot be printed.
+    pub fn set_unprintable(&self, chains: &[(Table, &str)]) {
+        let chains = chains
+            .iter()
+            .map(|(table, chain)| (*table, (*chain).to_owned()));
+        self.unprintable.replace(chains.collect());
     }
 
     /// From now on it makes the counters that it is asked for.
@@ -86,6 +97,21 @@ impl Fake {
             name.is_some_and(|name| !counters.contains(name))
         };
         text.lines().position(is_missing).map(|before| before + 1)
+    }
+}
+
+fn no_answer() -> RunError {
+    RunError::Failed {
+        program: "iptables-save".to_owned(),
+        ending: Ending::Exited(4),
+        stderr: "injected".to_owned(),
+    }
+}
+
+fn unprintable() -> RunError {
+    RunError::Unprintable {
+        program: "iptables-save".to_owned(),
+        said: "Can't find library for match `injected'".to_owned(),
     }
 }
 
@@ -121,17 +147,12 @@ impl Iptables for Fake {
 
     async fn save(&self, table: Table, each: &mut dyn FnMut(&str)) -> Result<(), RunError> {
         if self.strikes(Fault::Save) {
-            return Err(RunError::Failed {
-                program: "iptables-save".to_owned(),
-                ending: Ending::Exited(4),
-                stderr: "injected".to_owned(),
-            });
+            return Err(no_answer());
         }
-        if self.strikes(Fault::Incompatible) {
-            return Err(RunError::Incompatible {
-                program: "iptables-save".to_owned(),
-                said: format!("Table `{table}' is incompatible, use 'nft' tool."),
-            });
+        if self.strikes(Fault::Unprintable)
+            || self.unprintable.borrow().iter().any(|(of, _)| *of == table)
+        {
+            return Err(unprintable());
         }
         let save = self.rules.borrow().to_save_text();
         let wanted = format!("*{table}\n");
@@ -148,17 +169,31 @@ impl Iptables for Fake {
         Ok(())
     }
 
-    async fn list(&self, table: Table, chains: &[&str]) -> Result<Option<String>, RunError> {
+    async fn list(&self, table: Table, chains: &[&str]) -> Result<ListedChains, RunError> {
+        if self.strikes(Fault::List) {
+            return Err(no_answer());
+        }
         let rules = self.rules.borrow();
         let mut lines = Vec::new();
         for name in chains {
             let Some(chain) = rules.chain(table, name) else {
-                return Ok(None);
+                return Ok(ListedChains::Missing);
             };
             lines.push(format!("-N {name}\n"));
+            if self
+                .unprintable
+                .borrow()
+                .contains(&(table, (*name).to_owned()))
+            {
+                return Ok(ListedChains::Cut {
+                    printed: lines.concat(),
+                    chain: (*name).to_owned(),
+                    cause: unprintable(),
+                });
+            }
             lines.extend(chain.rules.iter().map(|rule| format!("-A {name} {rule}\n")));
         }
-        Ok(Some(lines.concat()))
+        Ok(ListedChains::Whole(lines.concat()))
     }
 
     async fn has(&self, table: Table, chain: &str, rule: &str) -> Result<bool, RunError> {

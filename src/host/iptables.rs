@@ -39,18 +39,35 @@ pub trait Iptables {
         Ok(text)
     }
 
-    /// The rules of some chains of `table`, as `-S` prints them: `-N` or `-P` for the chain, then
-    /// `-A` for each rule. `None` if one of the chains is not there. An error means that it could
-    /// not be told, as while someone else holds the lock.
-    async fn list(&self, table: Table, chains: &[&str]) -> Result<Option<String>, RunError>;
+    /// The rules of some chains of `table`, in the order given. An error means that the program
+    /// gave no answer, as while another program holds the lock.
+    async fn list(&self, table: Table, chains: &[&str]) -> Result<ListedChains, RunError>;
 
-    /// Whether `chain` of `table` has this rule, spelled as behind `-A CHAIN`. It can be told of
-    /// many a table that cannot be saved.
+    /// Whether `chain` of `table` has this rule, spelled as behind `-A CHAIN`. Many a table that
+    /// cannot be printed can be asked so.
     async fn has(&self, table: Table, chain: &str, rule: &str) -> Result<bool, RunError>;
 
     /// Makes the packet counter `name` unless it is there. After that rules may name it with
     /// `-m nfacct`, until somebody deletes it; while one of them does, nobody can.
     async fn make_counter(&self, name: &str) -> Result<(), NoCounter>;
+}
+
+/// The rules of some chains, as `-S` prints them: `-N` or `-P` for the chain, then `-A` for each rule.
+#[derive(Debug)]
+pub enum ListedChains {
+    /// All of them.
+    Whole(String),
+    /// The program says that one of the chains does not exist.
+    Missing,
+    /// The program met a rule that it cannot print, and ended.
+    Cut {
+        /// The lines before that rule.
+        printed: String,
+        /// The chain that has the rule. Chains after it were not printed.
+        chain: String,
+        /// The program's words.
+        cause: RunError,
+    },
 }
 
 /// What is known of a restore that succeeded. Any value is legal.

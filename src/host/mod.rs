@@ -14,10 +14,12 @@ mod fake;
 mod hint;
 mod interfaces;
 mod iptables;
+mod list;
 mod lock_wait;
 mod netlink;
 mod nfacct;
 mod nfacct_message;
+mod nft_jumps;
 mod nft_tables;
 mod oom;
 mod open_files;
@@ -42,7 +44,7 @@ pub use interfaces::{
     IPVS_INTERFACE, IPVS_REMEDY, InterfaceAddress, has_interface, interface_addresses,
     local_addresses,
 };
-pub use iptables::{Features, Iptables, Restored, Version};
+pub use iptables::{Features, Iptables, ListedChains, Restored, Version};
 pub use nfacct::{NoCounter, counted_packets};
 pub use nft_tables::{NftError, has_nft_table, remove_nft_table};
 pub use oom::set_oom_score_adj;

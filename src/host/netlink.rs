@@ -19,8 +19,12 @@ use nix::sys::socket::{
 use crate::net::IpFamily;
 
 pub(super) const NLMSG_ERROR: u16 = 2;
+pub(super) const NLMSG_DONE: u16 = 3;
 pub(super) const NLM_F_REQUEST: u16 = 0x1;
 pub(super) const NLM_F_ACK: u16 = 0x4;
+/// In answers: the table changed while it was read.
+pub(super) const NLM_F_DUMP_INTR: u16 = 0x10;
+pub(super) const NLM_F_DUMP: u16 = 0x300;
 
 const NFNL_MSG_BATCH_BEGIN: u16 = 0x10;
 const NFNL_MSG_BATCH_END: u16 = 0x11;

@@ -73,7 +73,7 @@ pub(super) fn has_nft_chain(family: IpFamily, table: &str, chain: &str) -> bool 
     netlink::ask(&request, answer).flatten().is_ok()
 }
 
-fn request(kind: u16, flags: u16, family: IpFamily, names: &[(u16, &str)]) -> Vec<u8> {
+pub(super) fn request(kind: u16, flags: u16, family: IpFamily, names: &[(u16, &str)]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let kind = NFNL_SUBSYS_NFTABLES | kind;
     message(&mut bytes, kind, flags, number(family), |bytes| {

@@ -96,8 +96,12 @@ impl Programs {
             args.splice(0..0, ["-w", "5"]);
         }
         match query(&self.iptables, &args).await {
-            Err(RunError::Failed { stderr, .. }) if tells_of_a_rule(&stderr) => Ok(()),
-            answer => answer.map(drop),
+            // A rule that cannot be printed is only found where the table is.
+            Err(error) => match error.explained() {
+                RunError::Unprintable { .. } => Ok(()),
+                other => Err(other),
+            },
+            Ok(_) => Ok(()),
         }
     }
 }
@@ -206,11 +210,6 @@ impl Programs {
     pub fn backend(&self) -> Backend {
         self.version.backend
     }
-}
-
-/// Whether a program failed at somebody's rule, which it can only do where the table is.
-fn tells_of_a_rule(stderr: &str) -> bool {
-    stderr.contains(" is incompatible") || stderr.contains("Parsing nftables rule failed")
 }
 
 /// What a program prints, if it succeeds within the deadline for queries.

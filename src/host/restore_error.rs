@@ -131,7 +131,7 @@ fn refused_line(stderr: &str) -> Option<(usize, String)> {
 
 /// Reads `PROGRAM: line 3 failed`, the same with `: REASON`, and the `line 3: REASON` that nft
 /// prints for what the kernel refused.
-fn named_line(text: &str) -> Option<(usize, &str)> {
+pub(super) fn named_line(text: &str) -> Option<(usize, &str)> {
     let after = match text.split_once(": line ") {
         Some((_, after)) => after,
         None => text.strip_prefix("line ")?,

@@ -32,10 +32,10 @@ pub enum RunError {
         /// The end of what it printed on stderr.
         stderr: String,
     },
-    /// Somebody has added what only `nft` can show: the rules are there, and what they are remains
-    /// unknown.
-    #[error("`{program}` cannot show all rules: {said}")]
-    Incompatible {
+    /// A third-party rule that the program cannot print: the rules are there, and what they are
+    /// remains unknown.
+    #[error("`{program}` cannot print all rules: {said}")]
+    Unprintable {
         /// The name or path that was run.
         program: String,
         /// Its words.
@@ -50,9 +50,48 @@ impl RunError {
         match self {
             Self::Spawn { .. } => true,
             Self::Failed { ending, .. } => matches!(ending, Ending::Exited(RESOURCE_PROBLEM)),
-            Self::Incompatible { .. } => false,
+            Self::Unprintable { .. } => false,
         }
     }
+
+    /// The same error, or [`Unprintable`](Self::Unprintable) if the program's words say so.
+    pub(super) fn explained(self) -> Self {
+        match self {
+            Self::Failed {
+                program,
+                ending: ending @ Ending::Exited(_),
+                stderr,
+            } => match unprintable(&stderr) {
+                Some(said) => Self::Unprintable { program, said },
+                None => Self::Failed {
+                    program,
+                    ending,
+                    stderr,
+                },
+            },
+            other => other,
+        }
+    }
+}
+
+/// The words by which a program says that it met a rule that it cannot print; `None` if it failed
+/// for another reason.
+///
+/// - nft, a chain with expressions that only `nft` knows: `chain `X' in table `nat' is
+///   incompatible`; 1.8.7 to 1.8.9 have the same words for a chain that is not there.
+/// - nft since 1.8.9, an expression that it cannot translate, or a match without its extension:
+///   `Error: match extension not found`, then `Parsing nftables rule failed`, status 3.
+/// - legacy, a match or target without its extension: `Can't find library for match `dscp'`,
+///   status 1.
+pub(super) fn unprintable(stderr: &str) -> Option<String> {
+    let find = |words: &str| stderr.lines().find(|line| line.contains(words));
+    if find("Parsing nftables rule failed").is_some() {
+        let cause = stderr.lines().find(|line| line.starts_with("Error: "));
+        return Some(cause.unwrap_or("Parsing nftables rule failed").to_owned());
+    }
+    // One base chain too many is no reason to fail: nft names it in a comment and prints the rest.
+    let said = find(" is incompatible").or_else(|| find("Can't find library for "))?;
+    Some(said.trim_start_matches("# ").to_owned())
 }
 
 /// How a program ended.

@@ -3,10 +3,10 @@
 //! Apart from the other commands because the two backends are best asked in different words, and
 //! because this is the one answer that is read while it is printed.
 
-use super::exec::{Exec, cannot_show, incompatible};
+use super::RunError;
+use super::exec::Exec;
 use super::process::Run;
 use super::programs::printed;
-use super::{Ending, RunError};
 use crate::rules::{Backend, Table};
 
 impl Exec {
@@ -44,19 +44,7 @@ impl Exec {
                 each("COMMIT");
                 Ok(())
             }
-            Err(RunError::Failed {
-                program: name,
-                ending: Ending::Exited(1),
-                stderr,
-            }) => Err(match incompatible(&stderr) {
-                Some(said) => cannot_show(program, said),
-                None => RunError::Failed {
-                    program: name,
-                    ending: Ending::Exited(1),
-                    stderr,
-                },
-            }),
-            Err(error) => Err(error),
+            Err(error) => Err(error.explained()),
         }
     }
 
@@ -68,7 +56,8 @@ impl Exec {
             deadline: self.options.restore_deadline,
             watch_lock: false,
         };
-        printed(program, run.lines(each).await).map(drop)
+        let printed = printed(program, run.lines(each).await);
+        printed.map(drop).map_err(RunError::explained)
     }
 }
 

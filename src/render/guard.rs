@@ -1,21 +1,24 @@
-//! What to look at to know that our rules are still in the kernel, and still ours.
+//! Checks whether our rules are still in the kernel, and only ours.
 //!
-//! Apart because it is a sample: the jumps that everything depends on, a canary in each table, and
-//! every rule of the chains that are the same whatever the Services are. Whoever flushes or deletes
-//! a table takes some of them along.
+//! The check is a sample: the jumps that everything depends on, a canary chain in each table, and
+//! every rule of the chains that are the same whatever the Services are. A flush or deletion of a
+//! table removes some of them.
 //!
-//! Differs from upstream: there an empty canary chain of the mangle table is all that is looked at,
+//! Differs from upstream: there an empty canary chain of the mangle table is all that is checked,
 //! so that a flush of the nat table, or one that deletes no chains, goes unseen for up to an hour.
 //! In exchange every sync writes the fixed chains anew there.
 
+use std::collections::BTreeSet;
+
 use super::base::{self, CANARY, FIREWALL};
-use super::jump::JUMPS;
+use super::full_text::{headers, line};
+use super::jump::{JUMPS, Jump};
 use super::live::Live;
 use super::options::Options;
 use crate::rules::{Rule, Table};
 
-/// The chains of `table` to list, ours first: a program that gives up at a rule of somebody else's
-/// has said by then whether they are there.
+/// The chains of `table` to list, ours first: a program that ends at a third-party rule has
+/// printed ours by then.
 pub fn guarded_chains(table: Table, options: &Options) -> Vec<&'static str> {
     let mut chains = vec![CANARY];
     chains.extend(fixed_chains(table, options));
@@ -35,29 +38,110 @@ pub(super) enum Guests {
     Refused,
 }
 
-/// Whether `listing`, the rules of those chains, is what a restore with `options` has left there.
+/// Condition of the guarded chains of one table.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct GuardState {
+    /// A rule or chain of ours is missing, so that anything else may be missing as well.
+    pub is_damaged: bool,
+    /// Fixed chains that hold all of our rules and third-party ones. Nothing else suffers from it.
+    pub edited: Vec<&'static str>,
+    /// Jumps that may stand behind a rule that cannot be printed.
+    pub unseen: Vec<&'static Jump>,
+}
+
+impl GuardState {
+    /// Compares a listing of the guarded chains with what a restore with `options` leaves there.
+    /// Of the chains named by `cut` only the rules before the first unprintable one are listed.
+    pub fn of(table: Table, listing: &str, cut: &[String], options: &Options) -> Self {
+        let is_cut = |chain: &str| cut.iter().any(|name| name == chain);
+        let written = written(table, options);
+        let mut state = Self {
+            is_damaged: !is_cut(CANARY) && !has_canary(listing),
+            ..Self::default()
+        };
+        for chain in fixed_chains(table, options) {
+            if holds(chain, listing, &written, is_cut(chain)) {
+                continue;
+            }
+            // None of ours is unprintable: whatever else is in the chain, a third-party rule is.
+            if is_cut(chain) || keeps_ours(chain, listing, &written) {
+                state.edited.push(chain);
+            } else {
+                state.is_damaged = true;
+            }
+        }
+        let mut live = Live::default();
+        live.read(table, listing);
+        for jump in live.missing_jumps(table) {
+            if is_cut(jump.from) {
+                state.unseen.push(jump);
+            } else {
+                state.is_damaged = true;
+            }
+        }
+        state
+    }
+}
+
+/// Reports whether `listing`, the rules of those chains, is what a restore with `options` leaves.
 pub fn is_intact(table: Table, listing: &str, options: &Options) -> bool {
-    is_ours(table, listing, options, Guests::Tolerated)
+    GuardState::of(table, listing, &[], options) == GuardState::default()
 }
 
-/// The same, and perhaps nothing else.
+/// Reports whether the chains hold exactly these rules.
 pub(super) fn is_ours(table: Table, listing: &str, options: &Options, guests: Guests) -> bool {
-    let mut live = Live::default();
-    live.read(table, listing);
-    let canary = format!("-N {CANARY}");
-    let written = written(table, options);
-    listing.lines().any(|line| line == canary)
-        && live.missing_jumps(table).next().is_none()
-        && fixed_chains(table, options)
-            .iter()
-            .all(|chain| holds(chain, listing, &written, guests))
+    let has_guests = |chain: &&str| {
+        let others = rules_of(chain, listing).count();
+        others > rules_of(chain, &written(table, options)).count()
+    };
+    is_intact(table, listing, options)
+        && (guests == Guests::Tolerated
+            || !fixed_chains(table, options)
+                .iter()
+                .any(|chain| has_guests(chain)))
 }
 
-/// Whether a chain holds what was written.
-fn holds(chain: &str, listing: &str, written: &str, guests: Guests) -> bool {
+/// Payload that writes these fixed chains anew and touches nothing else.
+pub fn repair(chains: &BTreeSet<(Table, &'static str)>, options: &Options) -> Vec<u8> {
+    let mut payload = Vec::new();
+    for table in Table::ALL {
+        let of_table = chains.iter().filter(|(of, _)| *of == table);
+        let names: Vec<&str> = of_table.map(|(_, chain)| *chain).collect();
+        if names.is_empty() {
+            continue;
+        }
+        line(&mut payload, &["*", table.as_str()]);
+        headers(&mut payload, &names);
+        for rule in written(table, options).lines() {
+            let chain = rule
+                .strip_prefix("-A ")
+                .and_then(|rule| rule.split(' ').next());
+            if chain.is_some_and(|chain| names.contains(&chain)) {
+                line(&mut payload, &[rule]);
+            }
+        }
+        line(&mut payload, &["COMMIT"]);
+    }
+    payload
+}
+
+fn has_canary(listing: &str) -> bool {
+    let canary = format!("-N {CANARY}");
+    listing.lines().any(|line| line == canary)
+}
+
+/// Reports whether a chain holds what was written and nothing else, rules behind ours in
+/// `KUBE-FIREWALL` aside.
+fn holds(chain: &str, listing: &str, written: &str, is_cut: bool) -> bool {
     let mut held = rules_of(chain, listing);
-    rules_of(chain, written).all(|rule| held.next() == Some(rule))
-        && ((chain == FIREWALL && guests == Guests::Tolerated) || held.next().is_none())
+    let has_ours = rules_of(chain, written).all(|rule| held.next() == Some(rule));
+    has_ours && (chain == FIREWALL || (!is_cut && held.next().is_none()))
+}
+
+/// Reports whether all of our rules are in a chain, in their order, whatever stands between them.
+fn keeps_ours(chain: &str, listing: &str, written: &str) -> bool {
+    let mut held = rules_of(chain, listing);
+    rules_of(chain, written).all(|ours| held.any(|rule| rule == ours))
 }
 
 /// The chains whose rules depend on options alone.

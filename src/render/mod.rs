@@ -54,7 +54,7 @@ pub use counter::{Counter, Counters};
 pub use crowd::{Crowd, MOST_ENDPOINTS, overcrowded, ports};
 pub use found::Found;
 pub use full::Full;
-pub use guard::{guarded_chains, is_intact};
+pub use guard::{GuardState, guarded_chains, is_intact, repair};
 pub use jump::{JUMPS, Jump};
 pub use ledger::Ledger;
 pub use live::Live;

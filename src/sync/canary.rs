@@ -1,115 +1,144 @@
-//! Looks whether our rules are still in the kernel.
+//! When our rules in the kernel are checked, and what a check found.
 //!
-//! Apart because it is about others: firewalls that reload, people who flush or edit.
+//! Rules disappear when a firewall is reloaded, or when an administrator flushes or edits a table.
 //!
 //! Upstream: pkg/util/iptables/iptables.go, `Monitor` (v1.36)
 //!
 //! Differs from upstream: one table that lost rules is enough for a restore at once, instead of a
-//! wait of up to five seconds for all of them to be flushed. Whoever is not done yet is caught by
-//! two looks soon after.
+//! wait of up to five seconds for all of them to be flushed. A flush that is still going on is
+//! caught by two checks soon after.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use super::edited::{Edited, EditedChains};
+use super::table_check::{TableCheck, check_table};
 use crate::host::{Iptables, RunError};
-use crate::render::{Options, guarded_chains, is_intact};
+use crate::render::Options;
 use crate::rules::Table;
 
-/// The tables to look at, the cheapest first.
+/// The tables to check, the cheapest first.
 const TABLES: [Table; 3] = [Table::Mangle, Table::Filter, Table::Nat];
 
-/// Whatever the sync period: looking is three processes.
+/// Shortest interval between checks, whatever the sync period: a check is three processes.
 const SHORTEST: Duration = Duration::from_millis(100);
 
-/// How long after a loss is looked again: a reload of a firewall goes from table to table, and
-/// takes what was restored between two of them. A loss found then is restored and begins nothing
-/// anew: somebody who goes on flushing gets three restores in each period, not one a second.
+/// Intervals of the checks after a loss: a reload of a firewall goes from table to table, and
+/// removes what was restored between two of them. A loss found then is restored and begins nothing
+/// anew: a program that never stops flushing causes three restores in each period, not one a second.
 const SOON: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
 
-/// When to look, and for what.
+/// When to check.
 #[derive(Debug)]
 pub(super) struct Canary {
     /// `None`: never.
     every: Option<Duration>,
     next: Option<Instant>,
-    /// The looks soon after a loss that are still to come.
+    /// The checks soon after a loss that are still to come.
     soon: &'static [Duration],
-    /// The tables that could not be read the last time.
-    unclear: BTreeSet<Table>,
+    /// The tables that the last check could not read.
+    unreadable: BTreeSet<Table>,
+    edited: EditedChains,
 }
 
-/// What was seen.
+/// What a check found.
 #[derive(Debug, Default)]
-pub(super) struct Sight {
-    /// Of these tables it cannot be told any more. Each is named once, until it can be read again.
-    pub(super) unclear: Vec<(Table, RunError)>,
-    /// One could not be read now, for another reason than somebody's rules in it.
-    pub(super) is_blind: bool,
-    /// This table has lost rules of ours, or somebody changed them.
+pub(super) struct CheckResult {
+    /// The tables that could not be read, each once until it can be read again.
+    pub(super) newly_unreadable: Vec<(Table, RunError)>,
+    /// The tables that can be read again.
+    pub(super) readable_again: Vec<Table>,
+    /// A table that has lost rules of ours.
     pub(super) gone: Option<Table>,
+    /// Fixed chains with third-party rules that are to be written anew now.
+    pub(super) edited: Vec<Edited>,
 }
 
 impl Canary {
-    /// Looks at that interval, once there is something to look for.
+    /// Checks at that interval, once there is something to check for.
     pub(super) fn new(every: Option<Duration>, now: Instant) -> Self {
         let every = every.map(|every| every.max(SHORTEST));
         Self {
             every,
             next: every.map(|every| now + every),
             soon: &[],
-            unclear: BTreeSet::new(),
+            unreadable: BTreeSet::new(),
+            edited: EditedChains::default(),
         }
     }
 
-    /// When to look next, if ever.
+    /// When to check next, if ever.
     pub(super) const fn next_look(&self) -> Option<Instant> {
         self.next
     }
 
-    /// Looks now for the rules that were written with these options; `None`: no one knows what is
-    /// there, and nothing is looked for.
-    pub(super) async fn look(
+    /// The tables that the last check could not read.
+    pub(super) const fn unreadable(&self) -> &BTreeSet<Table> {
+        &self.unreadable
+    }
+
+    /// Checks for the rules that were written with these options; `None` if it is not known what
+    /// the kernel holds, so that nothing is checked for.
+    pub(super) async fn check(
         &mut self,
         iptables: &impl Iptables,
         written: Option<&Options>,
         now: Instant,
-    ) -> Sight {
-        let sight = match written {
-            Some(options) => self.see(iptables, options).await,
-            None => Sight::default(),
+    ) -> CheckResult {
+        let result = match written {
+            Some(options) => self.check_tables(iptables, options, now).await,
+            None => CheckResult::default(),
         };
         self.soon = match self.soon {
             [_this, rest @ ..] => rest,
-            [] if sight.gone.is_some() => &SOON,
+            [] if result.gone.is_some() => &SOON,
             [] => &[],
         };
         let soon = self.soon.first().copied();
         self.next = self
             .every
             .map(|every| now + soon.unwrap_or(every).min(every));
-        sight
+        result
     }
 
-    async fn see(&mut self, iptables: &impl Iptables, options: &Options) -> Sight {
-        let mut sight = Sight::default();
+    async fn check_tables(
+        &mut self,
+        iptables: &impl Iptables,
+        options: &Options,
+        now: Instant,
+    ) -> CheckResult {
+        let mut result = CheckResult::default();
+        let mut edited_now = Vec::new();
         for table in TABLES {
-            match iptables.list(table, &guarded_chains(table, options)).await {
-                Ok(listing) => {
-                    self.unclear.remove(&table);
-                    if !listing.is_some_and(|listing| is_intact(table, &listing, options)) {
-                        sight.gone = Some(table);
-                        return sight;
-                    }
+            match check_table(iptables, table, options).await {
+                Ok(TableCheck::Gone) => {
+                    result.gone = Some(table);
+                    return result;
                 }
-                Err(error) => {
-                    sight.is_blind |= !matches!(error, RunError::Incompatible { .. });
-                    if self.unclear.insert(table) {
-                        sight.unclear.push((table, error));
-                    }
+                Ok(TableCheck::Present {
+                    edited,
+                    unprintable,
+                }) => {
+                    edited_now.extend(edited.into_iter().map(|chain| (table, chain)));
+                    self.read(table, unprintable, &mut result);
                 }
+                Err(error) => self.read(table, Some(error), &mut result),
             }
         }
-        sight
+        let first = self.every.unwrap_or(SHORTEST);
+        result.edited = self.edited.due(&edited_now, first, now);
+        result
+    }
+
+    /// Notes whether a table could be read, and reports only changes of that.
+    fn read(&mut self, table: Table, unreadable: Option<RunError>, result: &mut CheckResult) {
+        match unreadable {
+            Some(cause) if self.unreadable.insert(table) => {
+                result.newly_unreadable.push((table, cause));
+            }
+            None if self.unreadable.remove(&table) => result.readable_again.push(table),
+            _ => {}
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 //! Apart because tables hold other people's rules too, and some of those the programs cannot show:
 //! one such rule must neither stop us nor make us take a full table for an empty one.
 
-use crate::host::{Iptables, RunError};
+use crate::host::{Iptables, ListedChains, RunError};
 use crate::render::{FIREWALL, Found, JUMPS, Live};
 use crate::rules::Table;
 
@@ -77,8 +77,11 @@ async fn ask(iptables: &impl Iptables, table: Table, live: &mut Live) -> Result<
             live.saw(jump);
         }
     }
-    if table == Table::Filter && iptables.list(table, &[FIREWALL]).await?.is_some() {
-        live.saw_firewall();
+    if table == Table::Filter {
+        let listed = iptables.list(table, &[FIREWALL]).await?;
+        if !matches!(listed, ListedChains::Missing) {
+            live.saw_firewall();
+        }
     }
     Ok(())
 }

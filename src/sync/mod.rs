@@ -16,6 +16,7 @@
 
 mod canary;
 mod decide;
+mod edited;
 mod flows;
 mod inspect;
 mod outcome;
@@ -25,6 +26,7 @@ mod report_text;
 mod restore;
 mod surroundings;
 mod syncer;
+mod table_check;
 mod task;
 
 #[cfg(test)]

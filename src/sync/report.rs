@@ -10,12 +10,14 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::mpsc::UnboundedSender;
 use tracing::{debug, error, warn};
 
+use super::canary::CheckResult;
 use super::decide::{FullReason, Scope};
+use super::edited::Edited;
 use super::outcome::{Attempt, Failure, Outcome};
 use super::pacer::End;
 use super::report_text;
 use crate::health::{Answering, CheckChanges, Health, NodeState};
-use crate::host::{RestoreError, RunError};
+use crate::host::RestoreError;
 use crate::model::{Change, Services};
 use crate::net::IpFamily;
 use crate::render::{MOST_ENDPOINTS, NodePortAddresses, overcrowded};
@@ -46,6 +48,9 @@ impl Reporter {
     pub(super) fn serving(&self) {
         let reasons = FullReason::ALL.map(FullReason::as_str);
         self.metrics.serving(self.family, &reasons);
+        for table in Table::ALL {
+            self.metrics.unreadable(self.family, table.as_str(), false);
+        }
         self.metrics.queued(self.family, wall_clock());
     }
 
@@ -208,25 +213,22 @@ impl Reporter {
         )
     }
 
-    /// Whether the last look at our rules was in vain.
-    pub(super) fn looked(&self, is_blind: bool, now: Instant) {
-        self.health.update(|health| {
-            if is_blind {
-                health.blind(self.family, now);
-            } else {
-                health.sees(self.family);
-            }
-        });
-    }
-
-    /// It could not be told whether our rules are there.
-    pub(super) fn unclear(&self, table: Table, cause: &RunError) {
-        warn!(family = %self.family, %table, "cannot tell whether our rules are there: {cause}");
-    }
-
-    /// Our rules are gone, or not what we wrote.
-    pub(super) fn flushed(&self, table: Table) {
-        warn!(family = %self.family, %table, "our rules are gone or changed; restoring everything");
+    /// Reports what a check of our rules found; these tables could not be read.
+    pub(super) fn checked(&self, result: &CheckResult, unreadable: &BTreeSet<Table>) {
+        self.health
+            .update(|health| health.unreadable(self.family, unreadable));
+        for table in Table::ALL {
+            let is_unreadable = unreadable.contains(&table);
+            self.metrics
+                .unreadable(self.family, table.as_str(), is_unreadable);
+        }
+        for Edited {
+            chain: (table, _), ..
+        } in &result.edited
+        {
+            self.metrics.chain_repaired(self.family, table.as_str());
+        }
+        report_text::checked(self.family, result);
     }
 }
 

@@ -8,8 +8,11 @@ use std::time::Duration;
 
 use tracing::{debug, error, info, warn};
 
+use super::canary::CheckResult;
 use super::decide::Scope;
+use super::edited::Edited;
 use super::outcome::{Attempt, Failure};
+use crate::host::RunError;
 use crate::net::IpFamily;
 
 /// Where the text of partial restores is logged.
@@ -94,6 +97,47 @@ pub(super) fn failure(family: IpFamily, attempt: &Attempt, failure: &Failure) {
     };
     let cause = format!("{cause}{source}{excerpt}");
     error!(%family, scope = scope.as_str(), took_ms, %cause, "{what}; {next}");
+}
+
+/// What a check of our rules found; nothing, if nothing changed.
+pub(super) fn checked(family: IpFamily, result: &CheckResult) {
+    for (table, cause) in &result.newly_unreadable {
+        match cause {
+            RunError::Unprintable { .. } => warn!(
+                %family, %table,
+                "cannot print all rules of this table: asking for our jumps one by one until it is \
+                 readable again; a third-party rule is the cause: {cause}"
+            ),
+            _ => warn!(
+                %family, %table,
+                "cannot check our rules in this table: a flush goes unnoticed until it is readable \
+                 again: {cause}"
+            ),
+        }
+    }
+    for table in &result.readable_again {
+        info!(%family, %table, "table is readable again");
+    }
+    if let Some(table) = result.gone {
+        warn!(%family, %table, "our rules are gone or changed; restoring everything");
+    }
+    for Edited {
+        chain: (table, chain),
+        wait,
+        is_back,
+    } in &result.edited
+    {
+        let which = if *is_back {
+            "third-party rules are back in"
+        } else {
+            "third-party rules found in"
+        };
+        warn!(
+            %family, %table, chain,
+            "{which} a chain of ours; rewriting the chain, and not again within {wait:?}. Find what \
+             adds them: rules belong into chains of their own"
+        );
+    }
 }
 
 /// To a tenth.

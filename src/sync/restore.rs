@@ -8,7 +8,7 @@ use super::decide::{FullReason, Scope};
 use super::inspect::{Inspection, Interest, Unread, inspect};
 use super::outcome::Failure;
 use super::syncer::Syncer;
-use crate::host::{Iptables, NoCounter, RestoreError, Restored, RunError, excerpt};
+use crate::host::{Iptables, ListedChains, NoCounter, RestoreError, Restored, RunError, excerpt};
 use crate::model::ServiceName;
 use crate::render::{
     self, Adopted, Counter, Counters, Doubt, Found, Full, Ledger, Live, Options, Partial,
@@ -135,7 +135,9 @@ impl<I: Iptables> Syncer<I> {
         let adopted = render::adopt(found, live, &self.tracker, setting)?;
         let guarded = guarded_chains(Table::Mangle, options);
         match self.iptables.list(Table::Mangle, &guarded).await {
-            Ok(Some(listing)) if is_intact(Table::Mangle, &listing, options) => Ok(adopted),
+            Ok(ListedChains::Whole(listing)) if is_intact(Table::Mangle, &listing, options) => {
+                Ok(adopted)
+            }
             _ => Err(Doubt::Foundations(Table::Mangle)),
         }
     }
@@ -176,7 +178,8 @@ impl<I: Iptables> Syncer<I> {
         (partial, restored)
     }
 
-    /// Without anything to say, no process is started.
+    /// Writes what Services need, and the fixed chains that are to be repaired. Without anything to
+    /// write, no process is started.
     async fn write(
         &mut self,
         names: &[ServiceName],
@@ -186,7 +189,10 @@ impl<I: Iptables> Syncer<I> {
         let zone = self.tracker.node().and_then(|node| node.zone.as_deref());
         let setting = Setting { options, zone };
         let names = names.iter();
-        let partial = render::partial(&mut self.ledger, &self.tracker, names, setting, shape);
+        let mut partial = render::partial(&mut self.ledger, &self.tracker, names, setting, shape);
+        let repair = render::repair(&std::mem::take(&mut self.repairs), options);
+        partial.stats.bytes += repair.len() as u64;
+        partial.text.splice(..0, repair);
         if partial.text.is_empty() {
             return (partial, Ok(Restored::default()));
         }

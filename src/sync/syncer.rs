@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use super::decide::{FullReason, History, Scope};
+use super::edited::FixedChain;
 use super::outcome::{Attempt, Failure, Outcome};
 use super::surroundings::Surroundings;
 use crate::host::Iptables;
@@ -43,6 +44,8 @@ pub struct Syncer<I> {
     pub(super) written: Option<Options>,
     /// The tables that could not be read by the last full sync.
     pub(super) unread: BTreeSet<Table>,
+    /// Fixed chains that the next sync writes anew.
+    pub(super) repairs: BTreeSet<FixedChain>,
 }
 
 impl<I: Iptables> Syncer<I> {
@@ -58,6 +61,7 @@ impl<I: Iptables> Syncer<I> {
             history,
             written: None,
             unread: BTreeSet::new(),
+            repairs: BTreeSet::new(),
         }
     }
 
@@ -69,6 +73,11 @@ impl<I: Iptables> Syncer<I> {
     /// The next sync has to be full.
     pub fn force_full(&mut self, reason: FullReason) {
         self.history.force_full(reason);
+    }
+
+    /// The next sync writes these fixed chains anew.
+    pub(super) fn repair(&mut self, chains: impl Iterator<Item = FixedChain>) {
+        self.repairs.extend(chains);
     }
 
     /// What the rules in the kernel that are the same for all Services were written with; `None`

@@ -158,19 +158,19 @@ impl<I: Iptables> Task<I> {
         flows.tell(self.reporter.family, suspects, &options.node_port_addresses);
     }
 
-    /// Looks for our rules; if some are gone, somebody has flushed or edited a table, and
-    /// everything is restored at once. So it is if NodePorts should answer on other addresses by
-    /// now.
+    /// Checks for our rules. If some are missing, everything is restored at once; a fixed chain
+    /// that only gained rules is written anew. A sync is also due if NodePorts should answer on
+    /// other addresses by now.
     async fn look(&mut self, canary: &mut Canary) {
         let (syncer, now) = (&self.syncer, Instant::now().into_std());
-        let sight = canary.look(syncer.iptables(), syncer.written(), now).await;
-        self.reporter.looked(sight.is_blind, now);
-        for (table, error) in &sight.unclear {
-            self.reporter.unclear(*table, error);
-        }
-        if let Some(table) = sight.gone {
-            self.reporter.flushed(table);
+        let result = canary.check(syncer.iptables(), syncer.written(), now).await;
+        self.reporter.checked(&result, canary.unreadable());
+        if result.gone.is_some() {
             self.syncer.force_full(FullReason::Flushed);
+            self.request();
+        } else if !result.edited.is_empty() {
+            let chains = result.edited.iter().map(|edited| edited.chain);
+            self.syncer.repair(chains);
             self.request();
         } else if self.syncer.has_moved(&self.machine()) {
             self.request();

@@ -87,6 +87,20 @@ impl SyncMetrics {
         self.restores.full_syncs.with_label_values(&labels).inc();
     }
 
+    /// Whether the last check of our rules could not read this table.
+    pub fn unreadable(&self, family: IpFamily, table: &str, is_unreadable: bool) {
+        self.restores
+            .unreadable
+            .with_label_values(&[family.as_str(), table])
+            .set(i64::from(is_unreadable));
+    }
+
+    /// A fixed chain of this table is written anew because of third-party rules in it.
+    pub fn chain_repaired(&self, family: IpFamily, table: &str) {
+        let labels = [family.as_str(), table];
+        self.restores.repairs.with_label_values(&labels).inc();
+    }
+
     /// The kernel has everything that was asked for.
     pub fn succeeded(&self, family: IpFamily, at: SystemTime) {
         stamp(&self.timings.last, family, at);

@@ -140,6 +140,8 @@ pub(super) struct Restores {
     pub(super) partial_failures: IntCounterVec,
     pub(super) conntrack_deleted: IntCounterVec,
     pub(super) full_syncs: IntCounterVec,
+    pub(super) unreadable: IntGaugeVec,
+    pub(super) repairs: IntCounterVec,
     pub(super) payload_bytes: HistogramVec,
     pub(super) lock_wait: GenericCounterVec<AtomicF64>,
 }
@@ -171,6 +173,16 @@ impl Restores {
                 "full_syncs_total",
                 "Full syncs, by what made them full; flushed: somebody changed our rules",
                 &["ip_family", "reason"],
+            )?,
+            unreadable: own.gauges(
+                "unreadable_tables",
+                "Whether the last check of our rules could not read the table",
+                &["ip_family", "table"],
+            )?,
+            repairs: own.counters(
+                "chain_repairs_total",
+                "Fixed chains rewritten because they held third-party rules",
+                &["ip_family", "table"],
             )?,
             // From one small chain to the 256 MiB beyond any full payload.
             payload_bytes: own.histograms(

@@ -1,9 +1,11 @@
 //! Histories, told in seconds; the sync period is 30 s, so patience ends after 60.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use super::{HealthState, NodeState};
 use crate::net::IpFamily::{self, V4, V6};
+use crate::rules::Table;
 
 enum Event {
     Started(IpFamily),
@@ -12,10 +14,8 @@ enum Event {
     Succeeded(IpFamily),
     Failed(IpFamily),
     GivenUp(IpFamily),
-    Blind(IpFamily),
-    Sees(IpFamily),
 }
-use Event::{Began, Blind, Failed, GivenUp, Queued, Sees, Started, Succeeded};
+use Event::{Began, Failed, GivenUp, Queued, Started, Succeeded};
 
 /// Whether both families are healthy at a second, after what happened at seconds before.
 #[track_caller]
@@ -31,8 +31,6 @@ fn check(events: &[(u64, Event)], at: u64, healthy: bool) {
             Succeeded(family) => state.succeeded(family, UNIX_EPOCH + Duration::from_secs(*second)),
             Failed(family) => state.failed(family, now),
             GivenUp(family) => state.forget(family),
-            Blind(family) => state.blind(family, now),
-            Sees(family) => state.sees(family),
         }
     }
     let report = state.report(zero + Duration::from_secs(at));
@@ -74,20 +72,26 @@ fn a_family_that_is_given_up_does_not_count() {
     check(&done(without), 10_000, true);
 }
 
-/// Nobody would notice a flush.
+/// A restart cannot cure it, and what syncs write is written all the same.
 #[test]
-fn looks_in_vain_are_unhealthy_until_one_is_not() {
-    let synced = || vec![(0, Started(V4)), (1, Began(V4)), (2, Succeeded(V4))];
-    let mut events = synced();
-    events.extend([(30, Blind(V4)), (60, Blind(V4))]);
-    check(&events, 89, true);
-    events.extend([(90, Blind(V4))]);
-    check(&events, 90, false);
-    // Rules that are written are not rules that are seen.
-    events.extend([(91, Queued(V4)), (92, Began(V4)), (93, Succeeded(V4))]);
-    check(&events, 93, false);
-    events.push((120, Sees(V4)));
-    check(&events, 10_000, true);
+fn tables_that_cannot_be_read_are_shown_and_healthy() {
+    let zero = Instant::now_for_tests();
+    let mut state = HealthState::new(Duration::from_secs(30));
+    state.started(V4, zero);
+    state.began(V4);
+    state.succeeded(V4, UNIX_EPOCH);
+    state.unreadable(V4, &[Table::Filter, Table::Mangle].into());
+    let later = state.report(zero + Duration::from_secs(10_000));
+    assert!(later.healthy);
+    assert_eq!(later.families.v4.unwrap().unreadable, [true, false, true]);
+    // Syncs that fail are unhealthy as ever.
+    state.queued(V4, zero);
+    assert!(!state.report(zero + Duration::from_secs(60)).healthy);
+    state.began(V4);
+    state.succeeded(V4, UNIX_EPOCH);
+    state.unreadable(V4, &BTreeSet::new());
+    let report = state.report(zero).families.v4.unwrap();
+    assert_eq!(report.unreadable, [false; 3]);
 }
 
 #[test]

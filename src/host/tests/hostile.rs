@@ -7,11 +7,11 @@ use proptest::prelude::*;
 
 use crate::host::conntrack_answer::{Answer, answers};
 use crate::host::conntrack_message::{Deletions, dump};
-use crate::host::exec::incompatible;
 use crate::host::netlink::{Attributes, attribute, message, messages, nested, status};
 use crate::host::nfacct_message::{self, Request, request};
 use crate::host::process::{Fed, Finished};
 use crate::host::restore_error::outcome;
+use crate::host::run_error::unprintable;
 use crate::host::{Ending, RestoreError, Version, excerpt};
 use crate::hostile::{bytes, cases, mutated, mutated_text, text};
 use crate::net::IpFamily;
@@ -126,7 +126,7 @@ proptest! {
             prop_assert!(excerpt(&mut Text::new("a\nb\nc\n"), line).to_string().len() < 200);
             prop_assert!(said.contains(&line.to_string()));
         }
-        let _ = incompatible(&said);
+        let _ = unprintable(&said);
     }
 
     #[test]

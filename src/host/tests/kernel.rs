@@ -10,7 +10,7 @@ use crate::host::{
     counted_packets, excerpt, interface_addresses,
 };
 use crate::net::IpFamily;
-use crate::rules::{Table, Text};
+use crate::rules::{Backend, Table, Text};
 
 use super::scripts::{LONG, exec, script};
 use super::{block_on, turn};
@@ -109,6 +109,47 @@ fn a_missing_commit_is_refused() {
             "{error}"
         );
     });
+}
+
+/// `-C` of nft ends at the rule that it cannot parse; the kernel is asked then.
+#[test]
+fn a_jump_behind_a_rule_that_cannot_be_printed_is_found() {
+    in_namespace(|exec| {
+        let lines = [
+            "*filter",
+            ":KUBE-A - [0:0]",
+            ":KUBE-B - [0:0]",
+            "-A FORWARD -m comment --comment \"a b\" -j KUBE-A",
+            "COMMIT",
+        ];
+        block_on(exec.restore(&mut text(&lines))).unwrap();
+        let has = |rule| block_on(exec.has(Table::Filter, "FORWARD", rule));
+        let is_nft = exec.programs().backend() == Backend::Nft;
+        for is_hidden in [false, is_nft] {
+            if is_hidden {
+                let family = match exec.programs().family {
+                    IpFamily::V4 => "ip",
+                    IpFamily::V6 => "ip6",
+                };
+                let rule = [
+                    "insert", "rule", family, "filter", "FORWARD", "ct", "state", "new",
+                ];
+                nft(&[&rule[..], &["accept"]].concat());
+            }
+            assert!(has("-m comment --comment \"a b\" -j KUBE-A").unwrap());
+            assert!(!has("-j KUBE-B").unwrap());
+            assert!(!has("-j KUBE-C").unwrap());
+        }
+    });
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one program that makes such rules"
+)]
+fn nft(args: &[&str]) {
+    let status = std::process::Command::new("nft").args(args).status();
+    assert!(status.unwrap().success(), "{args:?}");
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod hostile;
 mod kernel;
 mod nfacct;
 mod scripts;
+mod unprintable;
 
 static TURN: Mutex<()> = Mutex::new(());
 

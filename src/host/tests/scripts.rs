@@ -28,7 +28,7 @@ pub(super) fn exec(folder: &Path, deadline: Duration) -> Exec {
     of_programs(programs, deadline)
 }
 
-fn nft(folder: &Path) -> Exec {
+pub(super) fn nft(folder: &Path) -> Exec {
     let mut programs = exec(folder, LONG).programs().clone();
     programs.version = Version::parse("iptables v1.8.9 (nf_tables)").unwrap();
     of_programs(programs, LONG)
@@ -273,57 +273,6 @@ fn half_a_table_of_nft_has_no_end() {
 }
 
 #[test]
-fn a_table_that_only_nft_can_show_is_not_taken_for_an_empty_one() {
-    let _turn = turn();
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path();
-    script(
-        path,
-        "iptables",
-        "echo \"iptables v1.8.9: table \\`nat' is incompatible, use 'nft' tool.\" >&2; exit 1",
-    );
-    let error = block_on(nft(path).saved(Table::Nat)).unwrap_err();
-    assert!(matches!(error, RunError::Incompatible { .. }), "{error}");
-    assert!(!error.is_passing());
-    let listed = |chain: &str| {
-        let body = format!(
-            "cat >/dev/null; echo \"chain \\`{chain}' in table \\`nat' is incompatible\" >&2; exit 1"
-        );
-        script(path, "iptables-restore", &body);
-        block_on(exec(path, LONG).list(Table::Nat, &[chain]))
-    };
-    let unknown = listed("OUTPUT").unwrap_err();
-    assert!(matches!(unknown, RunError::Incompatible { .. }));
-    // The same words for a chain that is missing, which is all that can be wrong with one of ours.
-    assert_eq!(listed("KUBE-POSTROUTING").unwrap(), None);
-}
-
-/// Only a program that has looked and says no may say so: all else would be taken for a flush.
-#[test]
-fn a_look_that_fails_finds_nothing_missing() {
-    let _turn = turn();
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path();
-    let list = |body: &str| {
-        script(path, "iptables-restore", &format!("cat >/dev/null; {body}"));
-        block_on(exec(path, LONG).list(Table::Nat, &["PREROUTING", "KUBE-SERVICES"]))
-    };
-    assert_eq!(list("echo '-N X'").unwrap().as_deref(), Some("-N X\n"));
-    // Both backends, but for nft 1.8.7 to 1.8.9, which call a missing chain incompatible.
-    let missing = "echo 'iptables: No chain/target/match by that name.' >&2; exit 1";
-    assert_eq!(list(missing).unwrap(), None);
-    let lock = "echo 'Another app is currently holding the xtables lock.' >&2; exit 4";
-    let held = list(lock).unwrap_err();
-    assert!(held.is_passing(), "{held}");
-    for failure in ["exit 2", "exit 3", "kill -9 $$"] {
-        assert!(list(failure).is_err(), "{failure}");
-    }
-    std::fs::remove_file(path.join("iptables-restore")).unwrap();
-    let gone = block_on(exec(path, LONG).list(Table::Nat, &["PREROUTING"]));
-    assert!(matches!(gone, Err(RunError::Spawn { .. })), "{gone:?}");
-}
-
-#[test]
 fn a_rule_is_asked_for_word_by_word() {
     let _turn = turn();
     let folder = tempfile::tempdir().unwrap();
@@ -340,7 +289,15 @@ fn a_rule_is_asked_for_word_by_word() {
         args,
         "-w|5|-C|OUTPUT|-t|nat|-m|comment|--comment|two words|-j|KUBE-X|"
     );
-    assert!(!asked("exit 1").unwrap());
+    assert!(
+        !asked(
+            "echo 'iptables: Bad rule (does a matching rule exist in that chain?).' >&2; exit 1"
+        )
+        .unwrap()
+    );
+    assert!(!asked("echo 'iptables: No chain/target/match by that name.' >&2; exit 1").unwrap());
+    assert!(asked("echo 'iptables: Memory allocation problem.' >&2; exit 1").is_err());
+    assert!(asked("exit 1").is_err());
     assert!(!asked("echo \"Chain 'KUBE-X' does not exist\" >&2; exit 2").unwrap());
     assert!(!asked("echo \"Couldn't load target \\`KUBE-X'\" >&2; exit 2").unwrap());
     assert!(asked("echo 'unknown option' >&2; exit 2").is_err());

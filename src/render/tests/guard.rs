@@ -1,11 +1,12 @@
 //! What the look at the kernel notices, and that it notices nothing else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::live::{Nobody, payload};
 use crate::net::IpFamily;
 use crate::render::{
-    Counters, InvalidPackets, Live, LocalhostNodePorts, Options, guarded_chains, is_intact,
+    Counters, GuardState, InvalidPackets, Live, LocalhostNodePorts, Options, guarded_chains,
+    is_intact, repair,
 };
 use crate::rules::{RuleSet, Table};
 
@@ -75,6 +76,61 @@ fn what_was_written_is_intact_and_nothing_less_or_more_is() {
             }
         }
     }
+}
+
+/// A third-party rule beside all of ours is told from the loss of one.
+#[test]
+fn a_chain_that_gained_rules_is_told_from_one_that_lost_some() {
+    for options in variants() {
+        for table in Table::ALL {
+            let lines = listing(&kernel(&options), table, &options);
+            let state = |lines: &[String], cut: &[&str]| {
+                let cut: Vec<String> = cut.iter().map(|chain| (*chain).to_owned()).collect();
+                GuardState::of(table, &lines.join("\n"), &cut, &options)
+            };
+            assert_eq!(state(&lines, &[]), GuardState::default());
+            for (place, line) in lines.iter().enumerate() {
+                let Some((chain, _)) = line.strip_prefix("-A ").and_then(|l| l.split_once(' '))
+                else {
+                    continue;
+                };
+                let mut less = lines.clone();
+                less.remove(place);
+                assert!(state(&less, &[]).is_damaged, "without {line}");
+                // Unless a rule that cannot be printed may stand before it.
+                let hidden = state(&less, &[chain]);
+                assert!(!hidden.is_damaged, "without {line}: {hidden:?}");
+                assert_eq!(hidden.edited.len() + hidden.unseen.len(), 1, "{hidden:?}");
+                if chain.starts_with("KUBE-") {
+                    let mut more = lines.clone();
+                    more.insert(place, format!("-A {chain} -s 10.9.9.9/32 -j ACCEPT"));
+                    let state = state(&more, &[]);
+                    assert_eq!((state.is_damaged, state.edited), (false, vec![chain]));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_repair_writes_what_a_full_restore_does() {
+    for options in variants() {
+        let whole = kernel(&options);
+        for table in Table::ALL {
+            for chain in guarded_chains(table, &options) {
+                if !chain.starts_with("KUBE-") || chain == "KUBE-PROXY-CANARY" {
+                    continue;
+                }
+                let mut damaged = whole.clone();
+                let edit = format!("*{table}\n-F {chain}\n-A {chain} -j RETURN\nCOMMIT\n");
+                damaged.apply(&edit).unwrap();
+                let payload = repair(&[(table, chain)].into(), &options);
+                damaged.apply(str::from_utf8(&payload).unwrap()).unwrap();
+                assert_eq!(damaged, whole, "{chain}");
+            }
+        }
+    }
+    assert!(repair(&BTreeSet::new(), &Options::defaults(IpFamily::V4)).is_empty());
 }
 
 #[test]

@@ -19,8 +19,8 @@ async fn waits(every: Duration, looks: &[Option<&Options>]) -> Vec<Duration> {
         let next = canary.next_look().unwrap();
         waits.push(next - now);
         now = next;
-        let sight = canary.look(&kernel, *written, now).await;
-        assert_eq!(sight.gone.is_some(), written.is_some());
+        let result = canary.check(&kernel, *written, now).await;
+        assert_eq!(result.gone.is_some(), written.is_some());
     }
     waits.push(canary.next_look().unwrap() - now);
     waits
@@ -56,6 +56,6 @@ async fn a_dry_run_never_looks() {
     let options = Options::defaults(IpFamily::V4);
     let mut canary = Canary::new(None, now);
     assert_eq!(canary.next_look(), None);
-    canary.look(&Fake::default(), Some(&options), now).await;
+    canary.check(&Fake::default(), Some(&options), now).await;
     assert_eq!(canary.next_look(), None);
 }

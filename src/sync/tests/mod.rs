@@ -2,9 +2,11 @@
 //!
 //! Apart as a folder because they are tables.
 
+mod checks;
 mod decide;
 mod report;
 mod surroundings;
+mod syncer;
 mod task;
 
 use std::net::IpAddr;

@@ -13,7 +13,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::health::{Health, NodeState};
-use crate::host::{Fake, Fault, Iptables, NoCounter, RestoreError, Restored, RunError};
+use crate::host::{
+    Fake, Fault, Iptables, ListedChains, NoCounter, RestoreError, Restored, RunError,
+};
 use crate::model::{Change, Kind, Service, ServiceName, ServicePort};
 use crate::net::{Port, Protocol};
 use crate::render::PartialRestore;
@@ -40,7 +42,7 @@ impl Iptables for Kernel {
         self.fake.save(table, each).await
     }
 
-    async fn list(&self, table: Table, chains: &[&str]) -> Result<Option<String>, RunError> {
+    async fn list(&self, table: Table, chains: &[&str]) -> Result<ListedChains, RunError> {
         self.fake.list(table, chains).await
     }
 

@@ -3,7 +3,9 @@
 use std::cell::RefCell;
 use std::process::Stdio;
 
-use deltaproxy::host::{Exec, Fake, Fault, Iptables, NoCounter, RestoreError, Restored, RunError};
+use deltaproxy::host::{
+    Exec, Fake, Fault, Iptables, ListedChains, NoCounter, RestoreError, Restored, RunError,
+};
 use deltaproxy::rules::{Comparison, Payload, RuleSet, Table, Text};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
@@ -97,7 +99,7 @@ impl Iptables for Both {
         Ok(())
     }
 
-    async fn list(&self, table: Table, chains: &[&str]) -> Result<Option<String>, RunError> {
+    async fn list(&self, table: Table, chains: &[&str]) -> Result<ListedChains, RunError> {
         self.fake.list(table, chains).await
     }
 

@@ -181,7 +181,7 @@ impl World {
             self.syncer.iptables().inject(match word.as_str() {
                 "restore" => Fault::Restore,
                 "save" => Fault::Save,
-                "incompatible" => Fault::Incompatible,
+                "incompatible" => Fault::Unprintable,
                 "counter" => Fault::Counter,
                 other => return Err(format!("`{other}` does not fail")),
             });

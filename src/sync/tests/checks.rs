@@ -1,0 +1,167 @@
+//! What a check of our rules finds, and what comes of it.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::syncer::{now, service, synced};
+use super::*;
+use crate::host::{Fake, Fault};
+use crate::rules::{RuleSet, Table};
+use crate::sync::canary::{Canary, CheckResult};
+use crate::sync::outcome::Outcome;
+
+const PERIOD: Duration = Duration::from_secs(30);
+
+/// The same rules with one more, or one less.
+fn edit(kernel: &Fake, table: Table, command: &str) {
+    let mut rules: RuleSet = kernel.rules();
+    rules
+        .apply(&format!("*{table}\n{command}\nCOMMIT\n"))
+        .unwrap();
+    kernel.set_rules(rules);
+}
+
+struct Checks {
+    syncer: Syncer<Fake>,
+    canary: Canary,
+}
+
+impl Checks {
+    async fn new() -> Self {
+        Self {
+            syncer: synced().await,
+            canary: Canary::new(Some(PERIOD), now()),
+        }
+    }
+
+    fn kernel(&self) -> &Fake {
+        self.syncer.iptables()
+    }
+
+    async fn check(&mut self) -> CheckResult {
+        let at = self.canary.next_look().unwrap();
+        let (kernel, written) = (self.syncer.iptables(), self.syncer.written());
+        self.canary.check(kernel, written, at).await
+    }
+
+    fn unreadable(&self) -> Vec<Table> {
+        self.canary.unreadable().iter().copied().collect()
+    }
+}
+
+fn newly_unreadable(result: &CheckResult) -> Vec<Table> {
+    let tables = result.newly_unreadable.iter();
+    tables.map(|(table, _)| *table).collect()
+}
+
+#[tokio::test]
+async fn a_rule_that_cannot_be_printed_is_no_loss_and_reported_once() {
+    let mut checks = Checks::new().await;
+    let in_forward = [(Table::Filter, "FORWARD")];
+    checks.kernel().set_unprintable(&in_forward);
+    let first = checks.check().await;
+    assert_eq!(first.gone, None);
+    assert_eq!(newly_unreadable(&first), [Table::Filter]);
+    let second = checks.check().await;
+    assert_eq!(newly_unreadable(&second), []);
+    assert_eq!(checks.unreadable(), [Table::Filter]);
+    // Another table is checked as ever, and so is the rest of this one.
+    for (table, command) in [
+        (Table::Nat, "-F KUBE-MARK-MASQ"),
+        (Table::Filter, "-F KUBE-FORWARD"),
+        (Table::Filter, "-F OUTPUT"),
+        // Jumps in the chain itself are asked for one by one.
+        (Table::Filter, "-F FORWARD"),
+    ] {
+        let before = checks.kernel().rules();
+        edit(checks.kernel(), table, command);
+        assert_eq!(checks.check().await.gone, Some(table), "{command}");
+        checks.kernel().set_rules(before);
+    }
+    checks.kernel().set_unprintable(&[]);
+    let last = checks.check().await;
+    assert_eq!(
+        (last.gone, last.readable_again),
+        (None, vec![Table::Filter])
+    );
+    assert_eq!(checks.unreadable(), []);
+}
+
+#[tokio::test]
+async fn a_program_without_an_answer_is_no_loss() {
+    let mut checks = Checks::new().await;
+    for _ in Table::ALL {
+        checks.kernel().inject(Fault::List);
+    }
+    let result = checks.check().await;
+    assert_eq!(result.gone, None);
+    assert_eq!(newly_unreadable(&result).len(), 3);
+    assert_eq!(checks.unreadable(), Table::ALL);
+    let result = checks.check().await;
+    assert_eq!((result.gone, result.readable_again.len()), (None, 3));
+}
+
+#[tokio::test]
+async fn third_party_rules_in_a_fixed_chain_cost_that_chain_and_no_full_restore() {
+    let mut checks = Checks::new().await;
+    let before = checks.kernel().rules().to_save_text();
+    for (table, command) in [
+        (Table::Filter, "-A KUBE-FORWARD -j ACCEPT"),
+        (Table::Filter, "-I KUBE-FIREWALL -s 10.9.9.9/32 -j RETURN"),
+        (Table::Nat, "-I KUBE-POSTROUTING -s 10.9.9.9/32 -j ACCEPT"),
+    ] {
+        edit(checks.kernel(), table, command);
+        let result = checks.check().await;
+        let [edited] = result.edited[..] else {
+            panic!("{command}: {result:?}");
+        };
+        assert_eq!((result.gone, edited.is_back), (None, false), "{command}");
+        checks.syncer.repair([edited.chain].into_iter());
+        let outcome = checks.syncer.once(&[]).await;
+        assert_eq!(scopes(&outcome), [Scope::Partial]);
+        let payloads = checks.kernel().take_payloads();
+        let [payload] = &payloads[..] else {
+            panic!("{payloads:?}");
+        };
+        let (_, chain) = edited.chain;
+        assert!(payload.starts_with(&format!("*{table}\n:{chain} - [0:0]\n-A {chain} ")));
+        assert_eq!(payload.matches("- [0:0]").count(), 1, "{payload}");
+        assert_eq!(checks.kernel().rules().to_save_text(), before, "{command}");
+        assert_eq!(checks.check().await.edited, []);
+    }
+    // Nothing of it is written twice.
+    checks.syncer.tracker.apply(service(2, true));
+    checks.syncer.once(&[]).await;
+    let payload = checks.kernel().take_payloads().concat();
+    assert!(
+        !payload.contains("KUBE-FORWARD") && payload.contains("ns/2"),
+        "{payload}"
+    );
+}
+
+/// None of ours is such a rule, so that the chain can be written anew without having been read.
+#[tokio::test]
+async fn a_fixed_chain_that_cannot_be_printed_is_written_anew() {
+    let mut checks = Checks::new().await;
+    let chain = (Table::Nat, "KUBE-MARK-MASQ");
+    checks.kernel().set_unprintable(&[chain]);
+    let result = checks.check().await;
+    let edited: BTreeSet<_> = result.edited.iter().map(|edited| edited.chain).collect();
+    assert_eq!((result.gone, edited), (None, [chain].into()));
+    // The table is as good as readable: what cannot be printed is about to be gone.
+    assert_eq!(checks.unreadable(), []);
+    // While the rule is put back again and again, that is done ever less often.
+    let mut due = 0;
+    for _ in 0..120 {
+        due += checks.check().await.edited.len();
+    }
+    assert!((5..=8).contains(&due), "{due} in an hour");
+}
+
+fn scopes(outcome: &Outcome) -> Vec<Scope> {
+    outcome
+        .attempts
+        .iter()
+        .map(|attempt| attempt.scope)
+        .collect()
+}
