@@ -124,6 +124,39 @@ fn node_ports_are_those_of_this_machine() {
     assert_eq!(elsewhere.each_ref().map(Talk::id), before);
 }
 
+/// Rules for such an address come with a partial sync.
+#[test]
+fn node_ports_on_an_address_that_the_node_gained_are_swept() {
+    if !is_ready() {
+        return;
+    }
+    let scene = Scene::new(Backend::Nft);
+    let networks = "--nodeport-addresses=10.200.0.0/16,fd00:200::/64";
+    let _daemon = scene.start_with(&[networks]);
+    let gained = [
+        (Family::V4, "10.200.0.3", "/16"),
+        (Family::V6, "fd00:200::3", "/64"),
+    ];
+    for (_, ip, length) in gained {
+        scene.node.netns.address("eth0", &format!("{ip}{length}"));
+    }
+    // A client that comes before the rules, and never pauses.
+    let early = gained.map(|(family, ip, _)| scene.talk(family, ip, NODE_PORT));
+    for talk in &early {
+        let _ = talk.ask();
+        eventually(PATIENCE, || talk.ask());
+    }
+    let talks = gained.map(|(family, ip, _)| scene.talk_to_both(family, ip, NODE_PORT));
+    scene.change(Shop {
+        endpoints: &[A],
+        ..SHOP
+    });
+    for [staying, leaving] in &talks {
+        leaving.reaches("a");
+        staying.reaches("a");
+    }
+}
+
 #[test]
 fn clients_of_a_deleted_service_lose_it_and_find_it_again() {
     let Some((scene, _daemon)) = begun(Backend::Nft) else {

@@ -249,50 +249,6 @@ fn no_family_waits_for_the_other() {
     node.wait_for_rule("--to-destination 10.4.0.12:8080");
 }
 
-/// Who cannot look, because somebody holds the lock, does not know; that is no reason to write all
-/// rules, and least of all while somebody holds the lock.
-fn a_lock_that_is_held_is_no_flush(backend: Backend) {
-    if !is_ready() {
-        return;
-    }
-    let node = Node::new(backend);
-    let file = |name: &str| node.manifests.path().join(name);
-    let (held, calls) = (file(".held"), file(".calls"));
-    let script = format!(
-        "[ -e {held} ] || exec $REAL \"$@\"\necho >>{calls}\n\
-         echo 'Another app is currently holding the xtables lock.' >&2; exit 4",
-        held = held.display(),
-        calls = calls.display()
-    );
-    let daemon = node.start(with_restore(backend, &script));
-    node.wait_for_rule("--to-destination 10.4.0.12:8080");
-    std::fs::write(&held, "").expect("write a file");
-    wait_for_looks(&calls, 3);
-    let log = daemon.log();
-    // Once for each table.
-    assert_eq!(log.matches("cannot check our rules").count(), 3, "{log}");
-    assert!(!log.contains("our rules are gone"), "{log}");
-    let full = "kubeproxy_sync_full_proxy_rules_duration_seconds_count{ip_family=\"IPv4\"} 1";
-    assert!(node.metric(full), "{log}");
-    let unflushed = r#"deltaproxy_full_syncs_total{ip_family="IPv4",reason="flushed"} 0"#;
-    assert!(node.metric(unflushed), "{log}");
-
-    // A flush that nobody could see is seen afterwards.
-    node.iptables(&["-t", "nat", "-F", "PREROUTING"]);
-    std::fs::remove_file(&held).expect("remove a file");
-    node.wait_for_rule("-A PREROUTING -m comment --comment \"kubernetes service portals\"");
-}
-
-#[test]
-fn a_lock_that_is_held_is_no_flush_on_nft() {
-    a_lock_that_is_held_is_no_flush(Backend::Nft);
-}
-
-#[test]
-fn a_lock_that_is_held_is_no_flush_on_legacy() {
-    a_lock_that_is_held_is_no_flush(Backend::Legacy);
-}
-
 #[test]
 fn a_restore_under_way_is_finished_before_the_end() {
     if !is_ready() {

@@ -12,6 +12,7 @@ use super::nft_jumps::has_nft_jump;
 use super::process::Run;
 use super::programs::query;
 use super::restore_error::outcome;
+use super::sections::Sections;
 use super::{
     Ending, Iptables, ListedChains, NoCounter, Programs, RestoreError, Restored, RunError, nfacct,
 };
@@ -19,8 +20,8 @@ use super::{
 /// How the programs are run. Any value is legal; a zero deadline kills at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// After this long a restore, or the reading of a whole table, is killed. Five minutes: a full
-    /// restore of 50,000 services takes about half of that on legacy, and a stuck one should not
+    /// After this long a restore (on legacy: of one table), or the reading of a whole table, is
+    /// killed. Five minutes: a full restore of 50,000 services takes about half of that on legacy, and a stuck one should not
     /// outlive the health timeout by much. All else is killed after a minute.
     ///
     /// Differs from upstream: there only the search for a single rule has an end, and any other
@@ -90,8 +91,25 @@ impl Exec {
     }
 }
 
-impl Iptables for Exec {
-    async fn restore(&self, payload: &mut dyn Payload) -> Result<Restored, RestoreError> {
+impl Exec {
+    /// Runs the program once for each table.
+    async fn restore_by_table(&self, payload: &mut dyn Payload) -> Result<Restored, RestoreError> {
+        let mut sections = Sections::new(payload);
+        let mut all = Restored::default();
+        let (mut tables, mut lines) = (0, 0);
+        while let Some(mut section) = sections.next_section() {
+            let restored = self.run_restore(&mut section).await;
+            let restored = restored.map_err(|error| error.behind(tables, lines))?;
+            all.payload_bytes += restored.payload_bytes;
+            all.lock_wait += restored.lock_wait;
+            all.stderr += &restored.stderr;
+            tables += 1;
+            lines = sections.lines();
+        }
+        Ok(all)
+    }
+
+    async fn run_restore(&self, payload: &mut dyn Payload) -> Result<Restored, RestoreError> {
         let run = Run {
             program: &self.programs.restore,
             args: self.restore_args(),
@@ -103,7 +121,17 @@ impl Iptables for Exec {
             Err(source) => Err(RestoreError::Spawn {
                 program: self.programs.restore.to_string_lossy().into_owned(),
                 source,
+                committed: 0,
             }),
+        }
+    }
+}
+
+impl Iptables for Exec {
+    async fn restore(&self, payload: &mut dyn Payload) -> Result<Restored, RestoreError> {
+        match self.programs.backend() {
+            Backend::Nft => self.run_restore(payload).await,
+            Backend::Legacy => self.restore_by_table(payload).await,
         }
     }
 

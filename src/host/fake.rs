@@ -5,6 +5,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
 
 use nix::errno::Errno;
 
@@ -16,6 +17,10 @@ use crate::rules::{Payload, Rule, RuleSet, Table};
 pub enum Fault {
     /// The restore does nothing and fails, as if killed.
     Restore,
+    /// Another program holds the lock.
+    Locked,
+    /// The same, once the first table of the payload is applied.
+    LockedBehindFirst,
     /// The save fails.
     Save,
     /// The listing of chains fails.
@@ -100,6 +105,13 @@ impl Fake {
     }
 }
 
+fn locked(committed: usize) -> RestoreError {
+    RestoreError::Locked {
+        waited: Duration::from_secs(5),
+        committed,
+    }
+}
+
 fn no_answer() -> RunError {
     RunError::Failed {
         program: "iptables-save".to_owned(),
@@ -125,6 +137,18 @@ impl Iptables for Fake {
                 signal: 9,
                 stderr: "injected".to_owned(),
             })
+        } else if self.strikes(Fault::Locked) {
+            Err(locked(0))
+        } else if self.strikes(Fault::LockedBehindFirst) {
+            let first = text.find("COMMIT\n").map_or(0, |at| at + "COMMIT\n".len());
+            let first = text.get(..first).unwrap_or_default();
+            match self.rules.borrow_mut().apply(first) {
+                Ok(()) => Err(locked(1)),
+                Err(refused) => Err(RestoreError::Refused {
+                    line: refused.line,
+                    reason: refused.reason.to_string(),
+                }),
+            }
         } else if let Some(line) = self.line_without_counter(&text) {
             Err(RestoreError::Refused {
                 line,

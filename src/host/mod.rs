@@ -29,6 +29,7 @@ mod programs;
 mod restore_error;
 mod run_error;
 mod save;
+mod sections;
 mod sysctl;
 mod tail;
 #[cfg(test)]

@@ -16,11 +16,13 @@ use super::run_error::{Ending, RESOURCE_PROBLEM, install_hint, said};
 /// Why a payload is not in the kernel, split by what the caller does about it.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
-    /// Someone else held the xtables lock. Nothing changed; the same payload can be tried again.
+    /// Another program held the xtables lock. The rest of the payload can be tried again.
     #[error("xtables lock not acquired within {waited:?}")]
     Locked {
         /// As long as the program waited; zero if it was not told to wait.
         waited: Duration,
+        /// How many tables of the payload are in the kernel all the same.
+        committed: usize,
     },
 
     /// A line was refused. Our bug or a foreign edit: show the line, and make the next sync full.
@@ -69,7 +71,30 @@ pub enum RestoreError {
         program: String,
         /// What the system said.
         source: io::Error,
+        /// How many tables of the payload are in the kernel all the same.
+        committed: usize,
     },
+}
+
+impl RestoreError {
+    /// How many tables of the payload are in the kernel, if the rest of it can be tried again as it
+    /// is: nothing is wrong with it, and nothing else of it was applied.
+    pub const fn retriable_behind(&self) -> Option<usize> {
+        match self {
+            Self::Locked { committed, .. } | Self::Spawn { committed, .. } => Some(*committed),
+            _ => None,
+        }
+    }
+
+    /// The error of a whole payload, of which so many tables and lines were applied before.
+    pub(super) fn behind(mut self, tables: usize, lines: usize) -> Self {
+        match &mut self {
+            Self::Locked { committed, .. } | Self::Spawn { committed, .. } => *committed += tables,
+            Self::Refused { line, .. } => *line += lines,
+            Self::TimedOut { .. } | Self::Killed { .. } | Self::Failed { .. } => {}
+        }
+        self
+    }
 }
 
 /// What a finished run of `iptables-restore` means.
@@ -100,6 +125,7 @@ fn failure(status: i32, stderr: String) -> RestoreError {
         let waited = number_after(&stderr, "Stopped waiting after ").unwrap_or(0);
         return RestoreError::Locked {
             waited: Duration::from_secs(waited),
+            committed: 0,
         };
     }
     match refused_line(&stderr) {

@@ -82,6 +82,10 @@ const FULL_SYNCS_APART: u32 = 1000;
 /// The longest that they are apart for that: one sync may have been slow because of others.
 const LONGEST_APART: Duration = Duration::from_secs(24 * 3600);
 
+/// The wait after a periodic full sync that could not read the kernel's rules, or was refused before
+/// anything was written. Syncs go on in the meantime, as partial ones.
+const POSTPONED: Duration = Duration::from_secs(300);
+
 /// What earlier syncs left behind for this decision.
 #[derive(Debug, Default)]
 pub struct History {
@@ -89,6 +93,8 @@ pub struct History {
     pub last_full: Option<Instant>,
     /// How long the last one took that wrote everything.
     pub full_took: Duration,
+    /// No periodic one before this, after one that failed.
+    pub postponed_until: Option<Instant>,
     /// What makes the next one full, the first reason winning.
     pub must_be_full: Option<FullReason>,
     /// What the last rendering depended on besides the Services.
@@ -123,13 +129,27 @@ impl History {
         }
         let apart = self.full_took.saturating_mul(FULL_SYNCS_APART);
         let every = every.max(apart.min(LONGEST_APART));
-        if now.saturating_duration_since(last_full) >= every {
+        let is_postponed = self.postponed_until.is_some_and(|until| now < until);
+        if !is_postponed && now.saturating_duration_since(last_full) >= every {
             return Scope::Full(FullReason::Periodic);
         }
         Scope::Partial
     }
 
-    fn rewrite(&self, setting: Setting<'_>) -> Option<Rewrite> {
+    /// A full sync succeeded.
+    pub fn succeeded(&mut self, now: Instant) {
+        self.last_full = Some(now);
+        self.must_be_full = None;
+        self.postponed_until = None;
+    }
+
+    /// The next periodic full sync comes some time later: what is known still holds without it.
+    pub fn postpone(&mut self, now: Instant) {
+        self.postponed_until = Some(now + POSTPONED);
+    }
+
+    /// What would have to be written anew for `setting`.
+    pub fn rewrite(&self, setting: Setting<'_>) -> Option<Rewrite> {
         let known = Setting {
             options: self.options.as_ref()?,
             zone: self.zone.as_deref(),

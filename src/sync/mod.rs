@@ -15,6 +15,7 @@
 //! KEP: kep.k8s.io/3453
 
 mod canary;
+mod committed;
 mod decide;
 mod edited;
 mod flows;

@@ -235,7 +235,7 @@ impl Reporter {
 /// How long others kept the lock, whether it was had in the end or not.
 fn lock_wait(attempt: &Attempt) -> Duration {
     match attempt.result {
-        Err(Failure::Restore(RestoreError::Locked { waited }, _)) => waited,
+        Err(Failure::Restore(RestoreError::Locked { waited, .. }, _)) => waited,
         _ => attempt.lock_wait,
     }
 }

@@ -85,6 +85,9 @@ pub(super) fn failure(family: IpFamily, attempt: &Attempt, failure: &Failure) {
         .map(|source| format!(": {source}"))
         .unwrap_or_default();
     let next = match (scope, failure) {
+        (_, Failure::Restore(cause, _)) if cause.retriable_behind().is_some() => {
+            "nothing is lost; retrying later"
+        }
         (Scope::Adoption | Scope::Partial, Failure::Restore(..)) => {
             "a full restore follows at once"
         }

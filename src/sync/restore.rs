@@ -4,12 +4,15 @@
 //! Apart from the [`syncer`](super::syncer) because that decides between them and this only does
 //! what was decided; each way ends with a ledger that says what the kernel has.
 
+use std::collections::BTreeSet;
+
+use super::committed::{behind, is_untouched};
 use super::decide::{FullReason, Scope};
 use super::inspect::{Inspection, Interest, Unread, inspect};
 use super::outcome::Failure;
 use super::syncer::Syncer;
 use crate::host::{Iptables, ListedChains, NoCounter, RestoreError, Restored, RunError, excerpt};
-use crate::model::ServiceName;
+use crate::model::{ServiceName, Services};
 use crate::render::{
     self, Adopted, Counter, Counters, Doubt, Found, Full, Ledger, Live, Options, Partial,
     PartialRestore, Setting, guarded_chains, is_intact,
@@ -83,9 +86,14 @@ impl<I: Iptables> Syncer<I> {
         }
     }
 
-    /// Writes what differs from the ledger.
+    /// Writes what differs from the ledger: of the Services that changed, or of all if something that
+    /// all depend on did.
     pub(super) async fn partial(&mut self, options: &Options) -> Done {
-        let names: Vec<_> = self.tracker.dirty().cloned().collect();
+        let mut names: BTreeSet<ServiceName> = self.tracker.dirty().cloned().collect();
+        if self.history.rewrite(self.setting(options)).is_some() {
+            names.extend(self.tracker.all().map(|(name, _)| name.clone()));
+        }
+        let names: Vec<_> = names.into_iter().collect();
         let written = self.write(&names, self.options.shape, options).await;
         Done::new(Scope::Partial, written)
     }
@@ -95,7 +103,7 @@ impl<I: Iptables> Syncer<I> {
     ///
     /// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`, "ensure the nfacct counters"
     /// (v1.36)
-    async fn make_counters(&self, options: &mut Options) -> Option<NoCounter> {
+    async fn make_counters(&mut self, options: &mut Options) -> Option<NoCounter> {
         let (mut counters, mut why_not) = (Counters::NONE, None);
         for counter in Counter::ALL {
             match self.iptables.make_counter(counter.name()).await {
@@ -104,15 +112,12 @@ impl<I: Iptables> Syncer<I> {
             }
         }
         options.counters = counters;
-        let is_new = self.history.counters() != Some(counters);
-        why_not.filter(|_| is_new)
+        let before = self.counters.replace(counters);
+        why_not.filter(|_| before != Some(counters))
     }
 
-    /// Until a restore has succeeded nobody knows what the kernel holds; and two ledgers of a large
-    /// cluster need not be in memory at once.
+    /// Reads the kernel's rules. What is known of them from before stays known if that fails.
     async fn inspect(&mut self, interest: Interest) -> Result<Inspection, RunError> {
-        self.ledger = Ledger::default();
-        self.written = None;
         let mut inspection = inspect(&self.iptables, interest).await?;
         // What was not known before about tables that cannot be read.
         let now = inspection.unread.iter().map(|(table, _)| *table).collect();
@@ -148,13 +153,10 @@ impl<I: Iptables> Syncer<I> {
         options: &Options,
     ) -> (Partial, Result<Restored, Failure>) {
         self.ledger = adopted.ledger;
+        self.unwritten.clear();
         // The other shape would write what is there already.
         let shape = PartialRestore::ChangedChains;
-        let (partial, restored) = self.write(&adopted.differing, shape, options).await;
-        if restored.is_ok() {
-            self.written = Some(options.clone());
-        }
-        (partial, restored)
+        self.write(&adopted.differing, shape, options).await
     }
 
     async fn write_all(
@@ -162,11 +164,21 @@ impl<I: Iptables> Syncer<I> {
         live: &Live,
         options: &Options,
     ) -> (Partial, Result<Restored, Failure>) {
+        if !self.knows_kernel() {
+            // Two ledgers of a large cluster need not be in memory at once.
+            self.forget_kernel();
+        }
         let payload = || Full::new(&self.tracker, self.setting(options), live);
         let mut full = payload();
         let restored = self.iptables.restore(&mut full).await;
+        let is_untouched = restored
+            .as_ref()
+            .is_err_and(|error| is_untouched(error, &mut payload()));
         let restored = restored.map_err(|error| Failure::refused(error, &mut payload()));
         let (ledger, stats) = full.finish();
+        if !is_untouched {
+            self.forget_kernel();
+        }
         if restored.is_ok() {
             self.ledger = ledger;
             self.written = Some(options.clone());
@@ -178,8 +190,8 @@ impl<I: Iptables> Syncer<I> {
         (partial, restored)
     }
 
-    /// Writes what Services need, and the fixed chains that are to be repaired. Without anything to
-    /// write, no process is started.
+    /// Writes what could not be written before, the fixed chains that are to be repaired, and what
+    /// Services need. Without anything to write, no process is started.
     async fn write(
         &mut self,
         names: &[ServiceName],
@@ -190,16 +202,35 @@ impl<I: Iptables> Syncer<I> {
         let setting = Setting { options, zone };
         let names = names.iter();
         let mut partial = render::partial(&mut self.ledger, &self.tracker, names, setting, shape);
-        let repair = render::repair(&std::mem::take(&mut self.repairs), options);
-        partial.stats.bytes += repair.len() as u64;
-        partial.text.splice(..0, repair);
-        if partial.text.is_empty() {
-            return (partial, Ok(Restored::default()));
+        let mut text = std::mem::take(&mut self.unwritten);
+        text.extend(render::repair(&std::mem::take(&mut self.repairs), options));
+        partial.stats.bytes += text.len() as u64;
+        partial.text.splice(..0, text);
+        let restored = if partial.text.is_empty() {
+            Ok(Restored::default())
+        } else {
+            self.iptables.restore(&mut Text::new(&partial.text)).await
+        };
+        match &restored {
+            Ok(_) => self.written = Some(options.clone()),
+            Err(error) => match error.retriable_behind() {
+                Some(tables) if partial.text.len() <= MOST_UNWRITTEN => {
+                    self.unwritten = behind(&partial.text, tables).to_vec();
+                }
+                _ => self.forget_kernel(),
+            },
         }
-        let restored = self.iptables.restore(&mut Text::new(&partial.text)).await;
         let restored =
             restored.map_err(|error| Failure::refused(error, &mut Text::new(&partial.text)));
         (partial, restored)
+    }
+
+    /// From here on it is not known what the kernel holds.
+    fn forget_kernel(&mut self) {
+        self.ledger = Ledger::default();
+        self.written = None;
+        self.unwritten.clear();
+        self.repairs.clear();
     }
 
     /// What all Services of one payload have in common.
@@ -208,6 +239,9 @@ impl<I: Iptables> Syncer<I> {
         Setting { options, zone }
     }
 }
+
+/// Text that waits for the lock, in bytes. Beyond that a full restore is the better one.
+const MOST_UNWRITTEN: usize = 4 << 20;
 
 fn unwritten(error: RunError) -> (Partial, Result<Restored, Failure>) {
     (Partial::default(), Err(Failure::Save(error)))

@@ -12,7 +12,7 @@ use super::edited::FixedChain;
 use super::outcome::{Attempt, Failure, Outcome};
 use super::surroundings::Surroundings;
 use crate::host::Iptables;
-use crate::render::{Ledger, NodePortAddresses, Options, PartialRestore};
+use crate::render::{Counters, Ledger, NodePortAddresses, Options, PartialRestore, Rewrite};
 use crate::rules::Table;
 use crate::tracker::{Settled, Tracker};
 
@@ -40,12 +40,18 @@ pub struct Syncer<I> {
     /// What the kernel has.
     pub(super) ledger: Ledger,
     pub(super) history: History,
-    /// What the last full restore was written with, if the kernel took it.
+    /// What the rules in the kernel were written with; `None` while it is not known what the kernel
+    /// holds, so that the ledger means nothing.
     pub(super) written: Option<Options>,
     /// The tables that could not be read by the last full sync.
     pub(super) unread: BTreeSet<Table>,
     /// Fixed chains that the next sync writes anew.
     pub(super) repairs: BTreeSet<FixedChain>,
+    /// Text that the ledger takes for written, and that is still to be written because another
+    /// program held the lock. It goes in front of the next partial restore.
+    pub(super) unwritten: Vec<u8>,
+    /// The counters that could be made the last time.
+    pub(super) counters: Option<Counters>,
 }
 
 impl<I: Iptables> Syncer<I> {
@@ -62,6 +68,8 @@ impl<I: Iptables> Syncer<I> {
             written: None,
             unread: BTreeSet::new(),
             repairs: BTreeSet::new(),
+            unwritten: Vec::new(),
+            counters: None,
         }
     }
 
@@ -80,8 +88,8 @@ impl<I: Iptables> Syncer<I> {
         self.repairs.extend(chains);
     }
 
-    /// What the rules in the kernel that are the same for all Services were written with; `None`
-    /// while nobody knows what is there. Partial restores do not touch them.
+    /// What the rules in the kernel were written with by the last sync that succeeded; `None` while
+    /// it is not known what the kernel holds.
     pub const fn written(&self) -> Option<&Options> {
         self.written.as_ref()
     }
@@ -91,22 +99,22 @@ impl<I: Iptables> Syncer<I> {
         self.options.surroundings.needs_machine_addresses()
     }
 
-    /// Where NodePorts have answered since the last sync; `None` before the first.
+    /// Where NodePorts have answered since the last sync that succeeded; `None` before the first.
     pub fn node_port_addresses(&self) -> Option<&NodePortAddresses> {
         let options = self.history.options.as_ref()?;
         Some(&options.node_port_addresses)
     }
 
-    /// Whether NodePorts answered on other addresses when the last sync began than they should on a
-    /// machine with these.
+    /// Whether NodePorts answer on other addresses than they should on a machine with these.
     pub fn has_moved(&self, machine: &[IpAddr]) -> bool {
         let (surroundings, node) = (&self.options.surroundings, self.tracker.node());
         self.node_port_addresses()
             .is_some_and(|known| *known != surroundings.options(node, machine).node_port_addresses)
     }
 
-    /// One sync. A partial restore that fails becomes a full one at once. Only what the kernel has
-    /// taken is settled, so a failed sync loses nothing.
+    /// One sync. A partial restore that is refused becomes a full one at once, and a full one that
+    /// failed before anything was written becomes partial if that is enough. Only what the kernel
+    /// has taken is settled, so a failed sync loses nothing.
     pub async fn once(&mut self, machine: &[IpAddr]) -> Outcome {
         let mut options = self
             .options
@@ -114,30 +122,21 @@ impl<I: Iptables> Syncer<I> {
             .options(self.tracker.node(), machine);
         options.counters = self.history.counters().unwrap_or_default();
         let dirty = self.tracker.pending();
-        let mut attempts = vec![self.attempt(self.scope(&options), &mut options).await];
-        if let [
-            Attempt {
-                scope: Scope::Partial | Scope::Adoption,
-                result: Err(Failure::Restore(..)),
-                ..
-            },
-        ] = attempts[..]
-        {
-            attempts.push(
-                self.attempt(Scope::Full(FullReason::Failed), &mut options)
-                    .await,
-            );
+        let first = self.attempt(self.scope(&options), &mut options).await;
+        let mut attempts = vec![first];
+        if let Some(scope) = self.second_scope(&attempts, &mut options) {
+            attempts.push(self.attempt(scope, &mut options).await);
         }
         let is_applied = attempts
             .last()
             .is_some_and(|attempt| attempt.result.is_ok());
         let settled = if is_applied {
+            self.history.options = Some(options);
+            self.history.zone = self.tracker.node().and_then(|node| node.zone.clone());
             self.tracker.settle()
         } else {
             Settled::default()
         };
-        self.history.options = Some(options);
-        self.history.zone = self.tracker.node().and_then(|node| node.zone.clone());
         Outcome {
             attempts,
             settled,
@@ -153,6 +152,39 @@ impl<I: Iptables> Syncer<I> {
             .scope(self.setting(options), every, (self.clock)())
     }
 
+    /// How much a second attempt restores after a first one that failed; `None`: it would fail alike.
+    fn second_scope(&self, attempts: &[Attempt], options: &mut Options) -> Option<Scope> {
+        let [
+            Attempt {
+                scope,
+                result: Err(failure),
+                ..
+            },
+        ] = attempts
+        else {
+            return None;
+        };
+        match (scope, failure) {
+            (_, Failure::Restore(error, _)) if error.retriable_behind().is_some() => None,
+            (Scope::Partial | Scope::Adoption, Failure::Restore(..)) => {
+                Some(Scope::Full(FullReason::Failed))
+            }
+            (Scope::Full(_), _) if self.knows_kernel() => {
+                // Counters are only looked after by full syncs.
+                options.counters = self.history.counters().unwrap_or_default();
+                let rewrite = self.history.rewrite(self.setting(options));
+                (rewrite != Some(Rewrite::Options)).then_some(Scope::Partial)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether the ledger describes the kernel: no restore has failed half-way since it was written,
+    /// and no check has found rules missing.
+    pub(super) const fn knows_kernel(&self) -> bool {
+        self.written.is_some() && self.history.must_be_full.is_none()
+    }
+
     async fn attempt(&mut self, scope: Scope, options: &mut Options) -> Attempt {
         let started = (self.clock)();
         let done = match scope {
@@ -165,11 +197,10 @@ impl<I: Iptables> Syncer<I> {
         if let (Scope::Full(_), Ok(_)) = (done.scope, &done.restored) {
             self.history.full_took = took;
         }
-        if done.restored.is_err() {
-            self.history.force_full(FullReason::Failed);
-        } else if done.scope != Scope::Partial {
-            self.history.last_full = Some(ended);
-            self.history.must_be_full = None;
+        match &done.restored {
+            Ok(_) if done.scope == Scope::Partial => {}
+            Ok(_) => self.history.succeeded(ended),
+            Err(failure) => self.failed(done.scope, failure, ended),
         }
         Attempt {
             scope: done.scope,
@@ -184,6 +215,20 @@ impl<I: Iptables> Syncer<I> {
                 .as_ref()
                 .map_or(Duration::ZERO, |restored| restored.lock_wait),
             result: done.restored.map(|_| ()),
+        }
+    }
+
+    /// Notes what has to be done because of an attempt that failed. One that only missed the lock is
+    /// made again as it was.
+    fn failed(&mut self, scope: Scope, failure: &Failure, now: Instant) {
+        let is_retriable = matches!(failure, Failure::Restore(error, _)
+            if error.retriable_behind().is_some());
+        let is_refused = matches!(failure, Failure::Restore(..)) && !is_retriable;
+        let was_synced = self.history.last_full.is_some();
+        if self.written.is_none() && (is_refused || was_synced) {
+            self.history.force_full(FullReason::Failed);
+        } else if scope == Scope::Full(FullReason::Periodic) && !is_retriable {
+            self.history.postpone(now);
         }
     }
 }

@@ -19,6 +19,7 @@ use super::syncer::Syncer;
 use crate::conntrack::{self, Claims};
 use crate::host::{Iptables, local_addresses};
 use crate::model::Change;
+use crate::render::NodePortAddresses;
 
 /// How many changes are taken in before anything else is looked at: a burst is worth one sync, but
 /// not an endless delay.
@@ -125,6 +126,7 @@ impl<I: Iptables> Task<I> {
 
     async fn sync(&mut self, claims: &mut Claims) {
         let machine = self.machine();
+        let before = self.node_ports();
         self.reporter.began();
         let started = Instant::now().into_std();
         let outcome = self.syncer.once(&machine).await;
@@ -135,12 +137,19 @@ impl<I: Iptables> Task<I> {
         if let Some(addresses) = self.syncer.node_port_addresses() {
             self.reporter.checks(&outcome, tracker, addresses);
         }
-        self.tell_sweeper(&outcome, claims);
+        let has_moved = before.is_some() && before != self.node_ports();
+        self.tell_sweeper(&outcome, has_moved, claims);
     }
 
-    /// What is in the kernel now may send flows elsewhere. Where the rules have been missing for a
-    /// while, any flow may have gone astray.
-    fn tell_sweeper(&self, outcome: &Outcome, claims: &mut Claims) {
+    /// Where NodePorts answer by the rules in the kernel.
+    fn node_ports(&self) -> Option<NodePortAddresses> {
+        let written = self.syncer.written();
+        written.map(|options| options.node_port_addresses.clone())
+    }
+
+    /// Passes on which flows the new rules may send elsewhere. Where rules have been missing for a
+    /// while, as those for NodePorts on an address that the node gained, any flow may be stale.
+    fn tell_sweeper(&self, outcome: &Outcome, has_moved: bool, claims: &mut Claims) {
         let (Some(flows), Some(options)) = (&self.flows, self.syncer.written()) else {
             return;
         };
@@ -150,7 +159,7 @@ impl<I: Iptables> Task<I> {
         };
         let changed = &outcome.settled.before;
         let left_behind = conntrack::left_behind(changed, tracker, options, claims);
-        let suspects = if outcome.attempts.iter().any(were_missing) {
+        let suspects = if has_moved || outcome.attempts.iter().any(were_missing) {
             conntrack::all(tracker, options)
         } else {
             left_behind

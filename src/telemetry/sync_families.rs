@@ -161,7 +161,7 @@ impl Restores {
             )?,
             partial_failures: up.counters(
                 "sync_proxy_rules_iptables_partial_restore_failures_total",
-                "Partial restores that failed, each followed by a full one",
+                "Partial restores that failed; a full one follows unless the lock was held",
                 FAMILY,
             )?,
             conntrack_deleted: up.counters(

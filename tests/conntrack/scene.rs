@@ -104,9 +104,15 @@ impl Scene {
     }
 
     pub(crate) fn start(&self) -> Daemon {
+        self.start_with(&[])
+    }
+
+    /// The same with more flags.
+    pub(crate) fn start_with(&self, more: &[&str]) -> Daemon {
+        let args = [&["-v=2"], more].concat();
         let daemon = self
             .node
-            .start_with(backend_programs(self.node.backend), &["-v=2"]);
+            .start_with(backend_programs(self.node.backend), &args);
         self.wait_for_endpoints(SHOP.endpoints);
         daemon
     }

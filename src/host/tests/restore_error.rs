@@ -11,7 +11,7 @@ use super::{RestoreError, failure, outcome};
 fn check(status: i32, stderr: &str, expected: &str) {
     let shown = match failure(status, stderr.to_owned()) {
         RestoreError::Refused { line, reason } => format!("{line}: {reason}"),
-        RestoreError::Locked { waited } => format!("locked {waited:?}"),
+        RestoreError::Locked { waited, .. } => format!("locked {waited:?}"),
         RestoreError::Failed { status, .. } => format!("failed {status}"),
         other => format!("{other:?}"),
     };

@@ -19,6 +19,7 @@ fn after_full(then: Instant, options: Options) -> History {
     History {
         last_full: Some(then),
         full_took: Duration::from_millis(1300),
+        postponed_until: None,
         must_be_full: None,
         options: Some(options),
         zone: Some("a".into()),

@@ -95,7 +95,13 @@ fn outcome(attempts: Vec<Attempt>) -> Outcome {
 
 fn restore_failed() -> Result<(), Failure> {
     let waited = Duration::from_secs(5);
-    Err(Failure::Restore(RestoreError::Locked { waited }, None))
+    Err(Failure::Restore(
+        RestoreError::Locked {
+            waited,
+            committed: 0,
+        },
+        None,
+    ))
 }
 
 const WRITTEN: RuleCounts = RuleCounts { filter: 3, nat: 7 };

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use super::*;
-use crate::host::Fake;
+use crate::host::{Fake, Fault};
 use crate::model::{Change, Kind, Service, ServiceName, ServicePort};
 use crate::net::{Port, Protocol};
 use crate::render::PartialRestore;
@@ -65,4 +65,55 @@ pub(super) async fn synced() -> Syncer<Fake> {
     assert_eq!(outcome.end(), End::Applied, "{outcome:?}");
     syncer.iptables().take_payloads();
     syncer
+}
+
+#[tokio::test]
+async fn an_adoption_that_fails_before_anything_is_written_is_tried_again() {
+    let mut first = synced().await;
+    first.tracker.apply(service(2, true));
+    let kernel = first.iptables().rules();
+    let mut second = syncer(now, NodePortSource::All);
+    second.iptables().set_rules(kernel);
+    second.tracker.apply(service(2, true));
+    for (fault, expected) in [
+        (Some(Fault::Save), End::Failed),
+        (Some(Fault::Locked), End::Failed),
+        (None, End::Applied),
+    ] {
+        fault
+            .into_iter()
+            .for_each(|fault| second.iptables().inject(fault));
+        let outcome = second.once(&[]).await;
+        assert_eq!((outcome.end(), outcome.attempts.len()), (expected, 1));
+        assert_eq!(outcome.attempts[0].scope, Scope::Adoption, "{fault:?}");
+    }
+    first.once(&[]).await;
+    assert_eq!(second.iptables().rules(), first.iptables().rules());
+}
+
+/// They are looked for in the kernel's connections, and load balancers ask there.
+#[tokio::test]
+async fn node_port_addresses_are_those_of_the_last_sync_that_succeeded() {
+    let within = NodePortSource::Within(nets(&["192.168.0.0/16"]));
+    let mut syncer = syncer(now, within);
+    let all = ips(&["10.0.0.1", "192.168.0.2", "192.168.0.3"]);
+    let in_force = |syncer: &Syncer<Fake>| {
+        let written = syncer.written().map(|options| &options.node_port_addresses);
+        assert_eq!(written, syncer.node_port_addresses());
+        match written {
+            Some(NodePortAddresses::Only(ips)) => ips.len(),
+            other => panic!("{other:?}"),
+        }
+    };
+    syncer.once(&all[..2]).await;
+    assert_eq!(in_force(&syncer), 1);
+    assert!(syncer.has_moved(&all));
+    // Without the lock, the rules are those of before.
+    syncer.iptables().inject(Fault::Locked);
+    syncer.once(&all).await;
+    assert_eq!(in_force(&syncer), 1);
+    let outcome = syncer.once(&all).await;
+    assert_eq!(outcome.attempts[0].scope, Scope::Partial);
+    assert_eq!(in_force(&syncer), 2);
+    assert!(!syncer.has_moved(&all));
 }

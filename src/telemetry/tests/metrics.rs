@@ -27,6 +27,8 @@ fn used() -> Metrics {
     sync.restore_failed(v4, Attempt::Full);
     sync.restore_failed(v4, Attempt::Partial);
     sync.restored(Attempt::Partial, 1000);
+    sync.unreadable(IpFamily::V4, "filter", true);
+    sync.chain_repaired(IpFamily::V4, "nat");
     sync.lock_waited(v4, Duration::from_millis(250));
     sync.rules(v4, "nat", 43, 15);
     sync.programmed(v4, second);
@@ -169,6 +171,8 @@ fn samples_are_spelled_as_dashboards_ask_for_them() {
         "kubeproxy_proxy_healthz_total{code=\"200\"} 1",
         "deltaproxy_full_syncs_total{ip_family=\"IPv4\",reason=\"first\"} 1",
         "deltaproxy_full_syncs_total{ip_family=\"IPv4\",reason=\"flushed\"} 0",
+        "deltaproxy_unreadable_tables{ip_family=\"IPv4\",table=\"filter\"} 1",
+        "deltaproxy_chain_repairs_total{ip_family=\"IPv4\",table=\"nat\"} 1",
         "deltaproxy_restore_lock_wait_seconds_total{ip_family=\"IPv4\"} 0.25",
         "deltaproxy_restore_payload_bytes_bucket{scope=\"partial\",le=\"1024\"} 1",
         "deltaproxy_watch_errors_total{kind=\"Service\"} 1",

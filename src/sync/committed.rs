@@ -1,0 +1,84 @@
+//! Which part of a payload that failed the kernel has taken.
+//!
+//! Each table of a payload is applied whole or not at all, one after the other. What is known of the
+//! kernel stays known if not even the first one was.
+
+use crate::host::RestoreError;
+use crate::rules::Payload;
+
+/// What follows so many tables of a payload.
+pub(super) fn behind(text: &[u8], tables: usize) -> &[u8] {
+    let mut lines = text.split_inclusive(|byte| *byte == b'\n');
+    let applied: usize = match tables.checked_sub(1) {
+        None => 0,
+        Some(last) => {
+            let mut end = 0;
+            let ends = lines.by_ref().filter_map(|line| {
+                end += line.len();
+                (line == b"COMMIT\n").then_some(end)
+            });
+            ends.skip(last).next().unwrap_or(text.len())
+        }
+    };
+    text.get(applied..).unwrap_or_default()
+}
+
+/// Reports whether a payload that failed has changed nothing in the kernel: no table of it ended before
+/// the refused line. Of a program that was killed it is not known how far it came.
+pub(super) fn is_untouched(error: &RestoreError, again: &mut dyn Payload) -> bool {
+    match error {
+        RestoreError::Refused { line, .. } => !commits_before(*line, again),
+        error => error.retriable_behind() == Some(0),
+    }
+}
+
+/// Reports whether a line before this one, counted from 1, ends a table.
+fn commits_before(line: usize, payload: &mut dyn Payload) -> bool {
+    let (mut text, mut before) = (Vec::new(), 1);
+    while before < line && payload.write_next(&mut text) {
+        for written in text.split_inclusive(|byte| *byte == b'\n') {
+            if before < line && written == b"COMMIT\n" {
+                return true;
+            }
+            before += 1;
+        }
+        text.clear();
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::Text;
+
+    const TEXT: &[u8] = b"*filter\n-A X\nCOMMIT\n*nat\n-A COMMIT\nCOMMIT\n*mangle\nCOMMIT\n";
+
+    #[test]
+    fn what_is_behind_a_table_is_kept() {
+        let kept = [0, 1, 2, 3, 9].map(|tables| behind(TEXT, tables).len());
+        let last = "*mangle\nCOMMIT\n".len();
+        assert_eq!(kept, [TEXT.len(), TEXT.len() - 20, last, 0, 0]);
+        assert!(behind(TEXT, 1).starts_with(b"*nat\n"));
+    }
+
+    #[test]
+    fn a_payload_refused_in_its_first_table_changed_nothing() {
+        let refused = |line| {
+            let reason = String::new();
+            let error = RestoreError::Refused { line, reason };
+            is_untouched(&error, &mut Text::new(TEXT))
+        };
+        // Legacy names the COMMIT for what the kernel refused.
+        let expected = [true, true, true, true, false, false, false];
+        assert_eq!([0, 1, 2, 3, 4, 6, 99].map(refused), expected);
+        for (committed, is_whole) in [(0, true), (1, false)] {
+            let waited = std::time::Duration::ZERO;
+            let locked = RestoreError::Locked { waited, committed };
+            assert_eq!(is_untouched(&locked, &mut Text::new(TEXT)), is_whole);
+        }
+        let stderr = String::new();
+        let killed = RestoreError::Killed { signal: 9, stderr };
+        assert!(!is_untouched(&killed, &mut Text::new(TEXT)));
+    }
+}

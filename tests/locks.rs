@@ -1,0 +1,97 @@
+//! What the daemon does while another program holds the xtables lock, on a real kernel.
+
+#![allow(clippy::expect_used, reason = "failing is a test's job")]
+
+mod support;
+
+use support::daemon::Backend;
+use support::node::{Node, SHOP, wait_for_looks, with_restore};
+use support::rules::endpoint_chain;
+use support::wait::{PATIENCE, ensure, eventually};
+use support::{Need, machine_has};
+
+/// A check that does not get the lock is no reason to write all rules, least of all while another
+/// program holds it.
+fn a_lock_that_is_held_is_no_flush(backend: Backend) {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let node = Node::new(backend);
+    let file = |name: &str| node.manifests.path().join(name);
+    let (held, calls) = (file(".held"), file(".calls"));
+    let script = format!(
+        "[ -e {held} ] || exec $REAL \"$@\"\necho >>{calls}\n\
+         echo 'Another app is currently holding the xtables lock.' >&2; exit 4",
+        held = held.display(),
+        calls = calls.display()
+    );
+    let daemon = node.start(with_restore(backend, &script));
+    node.wait_for_rule("--to-destination 10.4.0.12:8080");
+    std::fs::write(&held, "").expect("write a file");
+    wait_for_looks(&calls, 3);
+    let log = daemon.log();
+    // Once for each table.
+    assert_eq!(log.matches("cannot check our rules").count(), 3, "{log}");
+    assert!(!log.contains("our rules are gone"), "{log}");
+    let full = "kubeproxy_sync_full_proxy_rules_duration_seconds_count{ip_family=\"IPv4\"} 1";
+    assert!(node.metric(full), "{log}");
+    let unflushed = r#"deltaproxy_full_syncs_total{ip_family="IPv4",reason="flushed"} 0"#;
+    assert!(node.metric(unflushed), "{log}");
+
+    // A flush that nobody could see is seen afterwards.
+    node.iptables(&["-t", "nat", "-F", "PREROUTING"]);
+    std::fs::remove_file(&held).expect("remove a file");
+    node.wait_for_rule("-A PREROUTING -m comment --comment \"kubernetes service portals\"");
+}
+
+#[test]
+fn a_lock_that_is_held_is_no_flush_on_nft() {
+    a_lock_that_is_held_is_no_flush(Backend::Nft);
+}
+
+#[test]
+fn a_lock_that_is_held_is_no_flush_on_legacy() {
+    a_lock_that_is_held_is_no_flush(Backend::Legacy);
+}
+
+/// The lock is taken for each table. What was written before it was missed must not be written
+/// again, and what was not is written as it is.
+#[test]
+fn a_restore_that_misses_the_lock_is_tried_again_as_it_is() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let node = Node::new(Backend::Legacy);
+    let (before, _) = SHOP.split_once("---").expect("two manifests");
+    node.write(before);
+    let held = node.manifests.path().join(".held");
+    let script = format!(
+        "payload=$(cat)\ncase $payload in '*nat'*-j*) [ ! -e {} ] || {{ echo 'Another app is \
+         currently holding the xtables lock.' >&2; exit 4; }};; esac\n\
+         printf '%s\\n' \"$payload\" | $REAL \"$@\"",
+        held.display()
+    );
+    let daemon = node.start(with_restore(Backend::Legacy, &script));
+    node.wait_for_rule("has no endpoints");
+    std::fs::write(&held, "").expect("write a file");
+    // No rule of the filter table rejects it any more, and chains of nat come to it.
+    node.write(SHOP);
+    eventually(PATIENCE, || {
+        let log = daemon.log();
+        ensure(log.contains("nothing is lost; retrying later"), || log)
+    });
+    let rules = node.rules();
+    assert!(!rules.contains("has no endpoints"), "{rules}");
+    assert!(!rules.contains("10.4.0.12"), "{rules}");
+    std::fs::remove_file(&held).expect("remove a file");
+    node.wait_for_rule("--to-destination 10.4.0.12:8080");
+    let chain = endpoint_chain("default/shop:http", "tcp", "10.4.0.12:8080");
+    let rules = node.rules();
+    assert_eq!(rules.matches(&format!(":{chain}")).count(), 1, "{rules}");
+    assert_eq!(rules.matches("-d 10.96.0.10/32").count(), 2, "{rules}");
+    for reason in ["restore_failed", "flushed"] {
+        let none =
+            format!("deltaproxy_full_syncs_total{{ip_family=\"IPv4\",reason=\"{reason}\"}} 0");
+        assert!(node.metric(&none), "{}", daemon.log());
+    }
+}
