@@ -18,7 +18,7 @@ use std::process::{Command, Output};
 
 use support::daemon::{Backend, backend_programs};
 use support::netns::Netns;
-use support::node::Node;
+use support::node::{Node, with_restore};
 use support::process::Process;
 use support::wait::{PATIENCE, ensure, eventually};
 use support::{Need, machine_has};
@@ -108,9 +108,11 @@ fn a_daemon_needs_few_privileges_once_all_is_set_up(backend: Backend) {
         assert!(first.contains(&format!("set net/{setting}: ")), "{first}");
     }
     assert_eq!(value(&node.netns, "ipv4/conf/all/route_localnet"), "1");
-    assert!(!node.rules().contains("KUBE-"), "{}", node.rules());
+    assert_guarded_only(&node);
     let again = said(&init());
     assert!(!again.contains("set net/"), "{again}");
+    assert!(first.contains("is guarded against neighbors") && !again.contains("guarded"));
+    assert_guarded_only(&node);
 
     let mut daemon = confined(&node, bin.path(), &log("late"), &[]);
     node.wait_for_rule("--to-destination 10.4.0.11:8080");
@@ -118,6 +120,104 @@ fn a_daemon_needs_few_privileges_once_all_is_set_up(backend: Backend) {
     node.wait_for_rule("--to-destination 10.4.0.13:8080");
     daemon.assert_running();
     assert!(!daemon.log().contains("ERROR"), "{}", daemon.log());
+}
+
+/// The one rule of ours is the one without which the setting would open localhost to neighbors.
+#[track_caller]
+fn assert_guarded_only(node: &Node) {
+    let rules = node.rules();
+    let ours: Vec<&str> = rules
+        .lines()
+        .filter(|line| line.contains("KUBE-"))
+        .collect();
+    let is_guard = |line: &&&str| line.contains("block incoming localnet connections");
+    assert_eq!(ours.iter().filter(is_guard).count(), 1, "{rules}");
+    assert_eq!(
+        ours.iter()
+            .filter(|line| line.contains("-j KUBE-FIREWALL"))
+            .count(),
+        2
+    );
+    assert_eq!(ours.len(), 4, "{rules}");
+}
+
+/// While the first restore is awaited, nothing guards localhost.
+fn localhost_is_opened_behind_its_guard(backend: Backend) {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let node = Node::new(backend);
+    let setting = "ipv4/conf/all/route_localnet";
+    node.netns.sysctl(setting, "0");
+    let (begun, over) = (
+        node.manifests.path().join(".begun"),
+        node.manifests.path().join(".over"),
+    );
+    let script = format!(
+        "touch {}\nuntil [ -e {} ]; do sleep 0.1; done\nexec $REAL \"$@\"",
+        begun.display(),
+        over.display()
+    );
+    let daemon = node.start(with_restore(backend, &script));
+    eventually(PATIENCE, || {
+        ensure(begun.exists(), || "no restore yet".to_owned())
+    });
+    assert_eq!(value(&node.netns, setting), "0", "{}", daemon.log());
+    std::fs::write(&over, "").expect("write a file");
+    eventually(PATIENCE, || {
+        let now = value(&node.netns, setting);
+        ensure(now == "1", || daemon.log())
+    });
+    let rules = node.rules();
+    assert!(
+        rules.contains("block incoming localnet connections"),
+        "{rules}"
+    );
+}
+
+#[test]
+fn localhost_is_opened_behind_its_guard_on_nft() {
+    localhost_is_opened_behind_its_guard(Backend::Nft);
+}
+
+#[test]
+fn localhost_is_opened_behind_its_guard_on_legacy() {
+    localhost_is_opened_behind_its_guard(Backend::Legacy);
+}
+
+/// Rules of an old kubelet in its chain stay, and what is there is not written twice.
+#[test]
+fn an_init_container_adds_what_the_guard_lacks() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    for backend in [Backend::Nft, Backend::Legacy] {
+        let (node, bin) = (Node::new(backend), backend_programs(backend));
+        let setting = "ipv4/conf/all/route_localnet";
+        node.iptables(&["-N", "KUBE-FIREWALL"]);
+        let martians = ["-m", "mark", "--mark", "0x8000/0x8000", "-j", "DROP"];
+        node.iptables(&[&["-A", "KUBE-FIREWALL"], &martians[..]].concat());
+        node.iptables(&["-I", "INPUT", "-j", "KUBE-FIREWALL"]);
+        for flag in [
+            "--iptables-localhost-nodeports=false",
+            "--iptables-localhost-nodeports",
+        ] {
+            node.netns.sysctl(setting, "0");
+            let mut init = with_programs(&node.netns, bin.path(), PROGRAM);
+            init.args(FLAGS)
+                .args(["--init-only", "--iptables-backend=path", flag]);
+            let output = init.output().unwrap();
+            assert!(output.status.success(), "{}", said(&output));
+            let is_wanted = !flag.ends_with("false");
+            let rules = node.rules();
+            let guard = rules.find("block incoming localnet connections");
+            assert_eq!(guard.is_some(), is_wanted, "{rules}");
+            assert_eq!(value(&node.netns, setting) == "1", is_wanted, "{flag}");
+            assert!(guard < rules.find("0x8000"), "{rules}");
+            let jumps = rules.matches("-j KUBE-FIREWALL").count();
+            assert_eq!(jumps, if is_wanted { 2 } else { 1 }, "{rules}");
+        }
+    }
 }
 
 #[test]

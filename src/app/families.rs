@@ -7,18 +7,19 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
 use futures::future::{join, try_join, try_join_all};
-use tokio::sync::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::{Mutex, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use super::elsewhere;
 use super::first_look::{FirstLook, Incoming};
+use super::localnet;
 use super::programs::{is_lasting, programs, surroundings};
 use crate::config::{Config, FULL_SYNC_PERIOD, Source};
 use crate::health::{CheckServers, Checks, HealthState, NodeState};
 use crate::host::{
-    Conntrack, DryRun, Exec, Iptables, Options as ExecOptions, Programs, RunError, Sysctls,
+    Changed, Conntrack, DryRun, Exec, Iptables, Options as ExecOptions, Programs, RunError, Sysctls,
 };
 use crate::model::Change;
 use crate::net::IpFamily;
@@ -115,17 +116,26 @@ impl Family<'_> {
                 .run()
                 .await;
         } else {
+            match exec.remove_counter_test().await {
+                Ok(Changed::Yes) => info!(%family, "removed a chain that an earlier process left"),
+                Ok(Changed::No) => {}
+                Err(cause) => {
+                    info!(%family, %cause, "a chain of an earlier process stays in mangle")
+                }
+            }
             let servers = CheckServers::new(self.checks.clone(), family);
             let (checks, changes) = unbounded_channel();
             self.reporter.checks = Some(checks);
+            let is_needed = surroundings.needs_route_localnet();
+            let (applied, first_applied) = oneshot::channel();
+            let mut task = self.into_task(surroundings, exec);
+            task.first_applied = Some(applied);
             // The servers end when the task does.
-            let work = join(
-                self.into_task(surroundings, exec).run(),
-                servers.run(changes),
-            );
+            let work = join(task.run(), servers.run(changes));
             tokio::select! {
                 _ = work => {}
                 never = elsewhere::watch(family, used) => never,
+                never = localnet::open_after(first_applied, is_needed) => never,
             }
         }
         Ok(())
@@ -145,6 +155,7 @@ impl Family<'_> {
             flows: self.flows,
             changes: self.changes,
             look_every: (!config.is_dry_run).then_some(config.sync_period),
+            first_applied: None,
             stop: self.stop.clone(),
         }
     }

@@ -10,6 +10,7 @@ mod ending;
 mod families;
 mod first_look;
 mod fitting;
+mod localnet;
 mod programs;
 mod servers;
 mod setup;

@@ -3,10 +3,9 @@
 //! Apart from [`families`](super::families), which go on with it, because [`setup`](super::setup)
 //! asks the same before there are any.
 
-use anyhow::Context;
-
+use super::localnet;
 use crate::config::Config;
-use crate::host::{Ending, Programs, ROUTE_LOCALNET, RunError, Sysctls, TCP_BE_LIBERAL};
+use crate::host::{Ending, Programs, RunError, Sysctls, TCP_BE_LIBERAL};
 use crate::net::IpFamily;
 use crate::render::InvalidPackets;
 use crate::sync::Surroundings;
@@ -40,9 +39,7 @@ pub(super) fn surroundings(config: &Config, programs: &Programs) -> anyhow::Resu
     let mut surroundings = config.rules.surroundings.get(programs.family).clone();
     let sysctls = Sysctls::default();
     if surroundings.needs_route_localnet() && !config.is_dry_run {
-        sysctls.ensure(ROUTE_LOCALNET, 1).context(
-            "NodePorts on 127.0.0.1 need a setting, unless --iptables-localhost-nodeports=false",
-        )?;
+        localnet::check(&sysctls)?;
     }
     let fixed = &mut surroundings.fixed;
     fixed.backend = programs.backend();

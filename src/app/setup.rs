@@ -14,11 +14,12 @@ use anyhow::{Context, bail};
 use tokio::runtime::Builder;
 use tracing::{info, warn};
 
+use super::localnet;
 use super::programs::{is_lasting, programs, surroundings};
 use crate::config::{Config, NodeSettings};
 use crate::host::{
-    Changed, IPVS_INTERFACE, IPVS_REMEDY, RunError, Sysctls, has_interface, processors,
-    remove_nft_table, set_oom_score_adj,
+    Changed, Exec, IPVS_INTERFACE, IPVS_REMEDY, Options, RunError, Sysctls, has_interface,
+    processors, remove_nft_table, set_oom_score_adj,
 };
 use crate::net::IpFamily;
 
@@ -45,8 +46,10 @@ async fn everything(config: &Config) -> anyhow::Result<()> {
         // Asking for a table loads its modules, which takes rights as well.
         match programs(config, family).await {
             Ok(programs) => {
-                surroundings(config, &programs)?;
+                let surroundings = surroundings(config, &programs)?;
                 info!(%family, version = %programs.version, "found iptables");
+                let exec = Exec::new(programs, Options::default());
+                localnet::guard_and_open(&exec, &surroundings).await?;
                 usable += 1;
             }
             Err(cause) if is_lasting(&cause) => {

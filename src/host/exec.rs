@@ -6,15 +6,18 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::render::COUNTER_TEST_CHAIN;
 use crate::rules::{Backend, Payload, Rule, Table, Text};
 
 use super::nft_jumps::has_nft_jump;
+use super::nft_tables::has_nft_chain;
 use super::process::Run;
 use super::programs::query;
 use super::restore_error::outcome;
 use super::sections::Sections;
 use super::{
-    Ending, Iptables, ListedChains, NoCounter, Programs, RestoreError, Restored, RunError, nfacct,
+    Changed, Ending, Iptables, ListedChains, NoCounter, Programs, RestoreError, Restored, RunError,
+    nfacct,
 };
 
 /// How the programs are run. Any value is legal; a zero deadline kills at once.
@@ -78,11 +81,32 @@ impl Exec {
         has_nft_jump(family, table.as_str(), chain, rule.target_chain()?).ok()
     }
 
+    /// Removes the chain that is left if a process was killed while it tried out a counter; returns
+    /// whether there was one.
+    pub async fn remove_counter_test(&self) -> Result<Changed, RestoreError> {
+        let (chain, mangle) = (COUNTER_TEST_CHAIN, Table::Mangle);
+        let is_there = match self.programs.backend() {
+            Backend::Nft => has_nft_chain(self.programs.family, mangle.as_str(), chain),
+            // Without an answer, the next start removes it.
+            Backend::Legacy => matches!(
+                self.list_chains(mangle, &[chain]).await,
+                Ok(ListedChains::Whole(_) | ListedChains::Cut { .. })
+            ),
+        };
+        if !is_there {
+            return Ok(Changed::No);
+        }
+        let payload = format!("*{mangle}\n:{chain} - [0:0]\n-X {chain}\nCOMMIT\n");
+        self.restore(&mut Text::new(payload))
+            .await
+            .map(|_| Changed::Yes)
+    }
+
     /// Finds out whether a rule can name counters, by making one in a chain that nothing leads to,
     /// in the table that is the smallest of ours. `--test` would not do: it says yes to a match
     /// that the kernel does not know.
     async fn try_nfacct_match(&self, counter: &str) -> Result<(), RestoreError> {
-        let chain = "DELTAPROXY-NFACCT-TEST";
+        let chain = COUNTER_TEST_CHAIN;
         let mut payload = Text::new(format!(
             "*mangle\n:{chain} - [0:0]\n-A {chain} -m nfacct --nfacct-name {counter}\nCOMMIT\n\
              *mangle\n:{chain} - [0:0]\n-X {chain}\nCOMMIT\n"

@@ -119,6 +119,19 @@ impl Sysctls {
             .map_err(|source| denied("write", name, source))
     }
 
+    /// Checks that a setting has this value or can be written, and writes nothing.
+    pub fn check(&self, name: &str, value: i64) -> Result<(), SysctlError> {
+        if self.read(name)? == value {
+            return Ok(());
+        }
+        let opened = std::fs::OpenOptions::new()
+            .write(true)
+            .open(self.path(name));
+        opened
+            .map(drop)
+            .map_err(|source| denied("write", name, source))
+    }
+
     /// Writes a setting unless it has the value already, which spares the right to write it.
     pub fn ensure(&self, name: &str, value: i64) -> Result<Changed, SysctlError> {
         let written = self.change(name, value)?;

@@ -125,6 +125,15 @@ pub fn repair(chains: &BTreeSet<(Table, &'static str)>, options: &Options) -> Ve
     payload
 }
 
+/// The rule of `KUBE-FIREWALL` that keeps neighbors from what listens on localhost, spelled as behind
+/// `-A KUBE-FIREWALL`; `None` if these options need none.
+pub fn localnet_guard(options: &Options) -> Option<String> {
+    let written = written(Table::Filter, options);
+    let mut lines = written.lines();
+    let rule = lines.find_map(|line| line.strip_prefix("-A KUBE-FIREWALL "))?;
+    Some(rule.to_owned())
+}
+
 fn has_canary(listing: &str) -> bool {
     let canary = format!("-N {CANARY}");
     listing.lines().any(|line| line == canary)

@@ -16,6 +16,7 @@ use std::fmt::Write as _;
 
 use super::base::{CANARY, FILTER_CHAINS, NAT_CHAINS};
 use super::chain::is_service_chain;
+use super::counter::COUNTER_TEST_CHAIN;
 use super::jump::JUMPS;
 use crate::rules::{Rule, Table};
 
@@ -152,7 +153,7 @@ fn is_ours(table: Table, chain: &str) -> bool {
     let is_fixed = match table {
         Table::Filter => FILTER_CHAINS.contains(&chain),
         Table::Nat => NAT_CHAINS.contains(&chain) || is_service_chain(chain),
-        Table::Mangle => false,
+        Table::Mangle => chain == COUNTER_TEST_CHAIN,
     };
     is_fixed || chain == CANARY
 }

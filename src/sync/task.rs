@@ -5,7 +5,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::{mpsc::UnboundedReceiver, oneshot};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -13,7 +13,7 @@ use super::canary::Canary;
 use super::decide::{FullReason, Scope};
 use super::flows::FlowSweeper;
 use super::outcome::{Attempt, Outcome};
-use super::pacer::Pacer;
+use super::pacer::{End, Pacer};
 use super::report::Reporter;
 use super::syncer::Syncer;
 use crate::conntrack::{self, Claims};
@@ -52,6 +52,8 @@ pub struct Task<I> {
     pub changes: UnboundedReceiver<Change>,
     /// How often the kernel is looked at; `None`: what it holds is not ours.
     pub look_every: Option<Duration>,
+    /// Told once, when the first sync has succeeded.
+    pub first_applied: Option<oneshot::Sender<()>>,
     /// Ends the task; the rules stay.
     pub stop: CancellationToken,
 }
@@ -136,6 +138,12 @@ impl<I: Iptables> Task<I> {
         self.reporter.finished(&outcome, tracker, ended);
         if let Some(addresses) = self.syncer.node_port_addresses() {
             self.reporter.checks(&outcome, tracker, addresses);
+        }
+        if outcome.end() == End::Applied
+            && let Some(first) = self.first_applied.take()
+        {
+            // Without a receiver nothing depends on it.
+            let _ = first.send(());
         }
         let has_moved = before.is_some() && before != self.node_ports();
         self.tell_sweeper(&outcome, has_moved, claims);

@@ -132,6 +132,7 @@ async fn restores(steps: &[(u64, Step)], end: u64) -> Vec<u64> {
         flows: None,
         changes,
         look_every: None,
+        first_applied: None,
         stop: CancellationToken::new(),
     };
     let at = |millisecond| kernel.began + Duration::from_millis(millisecond);

@@ -1,0 +1,71 @@
+//! What is left by a daemon that was killed while it tried something out, on a real kernel.
+
+#![allow(
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "a test fails loudly, and runs programs"
+)]
+
+mod support;
+
+use support::daemon::{Backend, real_program};
+use support::node::{Node, with_restore};
+use support::process::run;
+use support::wait::{PATIENCE, ensure, eventually};
+use support::{Need, machine_has};
+
+const CHAIN: &str = "DELTAPROXY-NFACCT-TEST";
+
+/// With the chain and a rule in it.
+fn node_with_leftovers(backend: Backend) -> Node {
+    let node = Node::new(backend);
+    node.iptables(&["-t", "mangle", "-N", CHAIN]);
+    node.iptables(&["-t", "mangle", "-A", CHAIN, "-j", "RETURN"]);
+    node
+}
+
+fn is_there(node: &Node) -> bool {
+    let program = real_program(node.backend, "iptables");
+    let listed = run(node
+        .netns
+        .command(program)
+        .args(["-w", "-t", "mangle", "-S"]));
+    listed.contains(CHAIN)
+}
+
+#[test]
+fn the_chain_of_a_counter_test_is_removed_at_the_start() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    for backend in [Backend::Nft, Backend::Legacy] {
+        let node = node_with_leftovers(backend);
+        // A test that succeeds would remove it anyway.
+        let script = "payload=$(cat)\n\
+            case $payload in *nfacct*) echo 'iptables-restore: line 4 failed' >&2; exit 1;;\n\
+            *) printf '%s\\n' \"$payload\" | $REAL \"$@\";; esac";
+        let daemon = node.start(with_restore(backend, script));
+        node.wait_for_rule("--to-destination 10.4.0.12:8080");
+        eventually(PATIENCE, || ensure(!is_there(&node), || daemon.log()));
+        assert!(daemon.log().contains("removed a chain"), "{}", daemon.log());
+    }
+}
+
+#[test]
+fn the_chain_of_a_counter_test_is_removed_by_cleanup() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    for backend in [Backend::Nft, Backend::Legacy] {
+        let node = node_with_leftovers(backend);
+        let mut cleanup = node.netns.command(env!("CARGO_BIN_EXE_deltaproxy"));
+        let output = cleanup.arg("cleanup").output().expect("run it");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{text}");
+        assert!(
+            text.contains("mangle: removed 0 jumps and 1 chain"),
+            "{text}"
+        );
+        assert!(!is_there(&node), "{text}");
+    }
+}
