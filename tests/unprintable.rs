@@ -1,6 +1,6 @@
-//! Third-party rules that the iptables programs cannot print, beside ours in the built-in chains, on
-//! a real kernel: the proxy stays healthy, writes no more than without them, and still notices what
-//! it loses.
+//! Third-party rules that the iptables programs cannot print, beside ours in the built-in chains,
+//! on a real kernel: the proxy stays healthy, writes no more than without them, and still notices
+//! what it loses.
 
 #![allow(clippy::expect_used, reason = "failing is a test's job")]
 

@@ -1,10 +1,10 @@
 //! Opens 127.0.0.0/8 for NodePorts, once the rule is in place that keeps neighbors out.
 //!
-//! With `net.ipv4.conf.all.route_localnet` the kernel accepts packets for 127.0.0.0/8 from the network:
-//! without the rule in `KUBE-FIREWALL`, a neighbor reaches whatever listens on localhost.
+//! With `net.ipv4.conf.all.route_localnet` the kernel accepts packets for 127.0.0.0/8 from the
+//! network: without the rule in `KUBE-FIREWALL`, a neighbor reaches whatever listens on localhost.
 //!
-//! Differs from upstream: there the setting is written first, and until the first sync has succeeded,
-//! which takes a while or for ever, nothing guards localhost.
+//! Differs from upstream: there the setting is written first, and until the first sync has
+//! succeeded, which takes a while or for ever, nothing guards localhost.
 
 use anyhow::Context;
 use tokio::sync::oneshot;
@@ -30,8 +30,8 @@ pub(super) fn check(sysctls: &Sysctls) -> anyhow::Result<()> {
     sysctls.check(ROUTE_LOCALNET, 1).context(PURPOSE)
 }
 
-/// Writes the setting, if it is needed, as soon as the first sync has succeeded: the rule is in place
-/// then. Never ends.
+/// Writes the setting, if it is needed, as soon as the first sync has succeeded: the rule is in
+/// place then. Never ends.
 pub(super) async fn open_after<T>(applied: oneshot::Receiver<()>, is_needed: bool) -> T {
     if applied.await.is_ok() && is_needed {
         match open() {

@@ -17,7 +17,6 @@ use jiff::Timestamp;
 use crate::telemetry::{HealthMetrics, Reply, not_found, reply};
 
 use super::{HealthState, Report, UnreadableTables};
-use crate::rules::Table;
 
 /// How Go prints a time that was never set.
 const NEVER: &str = "0001-01-01T00:00:00Z";
@@ -147,12 +146,8 @@ fn body(question: Question, healthy: bool, report: &Report, now: SystemTime) -> 
 
 /// The tables that could not be read, as one more key; nothing if there is none, as upstream.
 fn unreadable(tables: UnreadableTables) -> String {
-    let names: Vec<String> = Table::ALL
-        .into_iter()
-        .zip(tables)
-        .filter(|(_, is_unreadable)| *is_unreadable)
-        .map(|(table, _)| format!("\"{table}\""))
-        .collect();
+    let names = tables.into_iter().flatten();
+    let names: Vec<String> = names.map(|table| format!("\"{table}\"")).collect();
     if names.is_empty() {
         return String::new();
     }

@@ -16,14 +16,12 @@
 //! syncs that fail without anything having been queued, the first one above all, stay healthy for
 //! ever.
 
-use std::collections::BTreeSet;
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::net::{IpFamily, PerFamily};
-use crate::rules::Table;
 
-/// Whether each table could not be read, in the order of [`Table::ALL`].
-pub type UnreadableTables = [bool; Table::ALL.len()];
+/// Names of the tables that could not be read: of `filter`, `nat` and `mangle`, in this order.
+pub type UnreadableTables = [Option<&'static str>; 3];
 
 /// What is known of this node's Node object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -105,9 +103,8 @@ impl HealthState {
 
     /// The last check of the rules could not read these tables. That is shown and changes nothing
     /// else: a restart cannot cure it, and syncs that fail for the same cause are unhealthy anyway.
-    pub fn unreadable(&mut self, family: IpFamily, tables: &BTreeSet<Table>) {
-        let unreadable = Table::ALL.map(|table| tables.contains(&table));
-        self.families.get_mut(family).unreadable = unreadable;
+    pub fn unreadable(&mut self, family: IpFamily, tables: UnreadableTables) {
+        self.families.get_mut(family).unreadable = tables;
     }
 
     /// What was asked of the family counts for nothing: its programs are only found now, or this

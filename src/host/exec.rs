@@ -6,8 +6,7 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::render::COUNTER_TEST_CHAIN;
-use crate::rules::{Backend, Payload, Rule, Table, Text};
+use crate::rules::{Backend, COUNTER_TEST_CHAIN, Payload, Rule, Table, Text};
 
 use super::nft_jumps::has_nft_jump;
 use super::nft_tables::has_nft_chain;
@@ -24,8 +23,9 @@ use super::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
     /// After this long a restore (on legacy: of one table), or the reading of a whole table, is
-    /// killed. Five minutes: a full restore of 50,000 services takes about half of that on legacy, and a stuck one should not
-    /// outlive the health timeout by much. All else is killed after a minute.
+    /// killed. Five minutes: a full restore of 50,000 services takes about half of that on legacy,
+    /// and a stuck one should not outlive the health timeout by much. All else is killed after a
+    /// minute.
     ///
     /// Differs from upstream: there only the search for a single rule has an end, and any other
     /// program that hangs keeps its family from being synced until somebody kills it.

@@ -52,7 +52,8 @@ pub trait Iptables {
     async fn make_counter(&self, name: &str) -> Result<(), NoCounter>;
 }
 
-/// The rules of some chains, as `-S` prints them: `-N` or `-P` for the chain, then `-A` for each rule.
+/// The rules of some chains, as `-S` prints them: `-N` or `-P` for the chain, then `-A` for each
+/// rule.
 #[derive(Debug)]
 pub enum ListedChains {
     /// All of them.

@@ -1,7 +1,7 @@
 //! Splits a payload into its tables.
 //!
-//! Legacy takes the xtables lock for each table of a payload anew, and does not say for which one it
-//! waited in vain. Given one table at a time, it is known which are in the kernel.
+//! Legacy takes the xtables lock for each table of a payload anew, and does not say for which one
+//! it waited in vain. Given one table at a time, it is known which are in the kernel.
 
 use crate::rules::Payload;
 

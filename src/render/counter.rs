@@ -3,10 +3,6 @@
 //! Apart because a rule that names a counter is refused where the counter is not there, and with
 //! it the whole restore: what is there is found out before each full restore.
 
-/// Chain of the mangle table in which it is tried out whether rules can name a counter. It is there for
-/// a moment only, unless the process is killed in that moment.
-pub const COUNTER_TEST_CHAIN: &str = "DELTAPROXY-NFACCT-TEST";
-
 /// A counter, by what it counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counter {

@@ -125,8 +125,8 @@ pub fn repair(chains: &BTreeSet<(Table, &'static str)>, options: &Options) -> Ve
     payload
 }
 
-/// The rule of `KUBE-FIREWALL` that keeps neighbors from what listens on localhost, spelled as behind
-/// `-A KUBE-FIREWALL`; `None` if these options need none.
+/// The rule of `KUBE-FIREWALL` that keeps neighbors from what listens on localhost, spelled as
+/// behind `-A KUBE-FIREWALL`; `None` if these options need none.
 pub fn localnet_guard(options: &Options) -> Option<String> {
     let written = written(Table::Filter, options);
     let mut lines = written.lines();

@@ -50,7 +50,7 @@ mod tests;
 pub use adopt::{Adopted, Doubt, adopt};
 pub use base::{CANARY, FIREWALL};
 pub use chain::{ChainKind, ServiceChain, is_service_chain};
-pub use counter::{COUNTER_TEST_CHAIN, Counter, Counters};
+pub use counter::{Counter, Counters};
 pub use crowd::{Crowd, MOST_ENDPOINTS, overcrowded, ports};
 pub use found::Found;
 pub use full::Full;

@@ -16,9 +16,8 @@ use std::fmt::Write as _;
 
 use super::base::{CANARY, FILTER_CHAINS, NAT_CHAINS};
 use super::chain::is_service_chain;
-use super::counter::COUNTER_TEST_CHAIN;
 use super::jump::JUMPS;
-use crate::rules::{Rule, Table};
+use crate::rules::{COUNTER_TEST_CHAIN, Rule, Table};
 
 /// How to remove what is ours from one table.
 #[derive(Debug, Clone, PartialEq, Eq)]

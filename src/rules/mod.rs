@@ -53,6 +53,6 @@ pub use reason::{ParseError, Reason, Refused};
 pub use rule::Rule;
 pub use ruleset::RuleSet;
 pub use share::Share;
-pub use table::Table;
+pub use table::{COUNTER_TEST_CHAIN, Table};
 pub use target::Target;
 pub use trace::{trace, trace_past_doubts};

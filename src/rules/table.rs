@@ -4,6 +4,10 @@
 
 use std::fmt;
 
+/// Chain of the mangle table in which it is tried out whether rules can name a counter. It exists
+/// for a moment only, unless the process is killed in that moment.
+pub const COUNTER_TEST_CHAIN: &str = "DELTAPROXY-NFACCT-TEST";
+
 /// A table; payloads hold `filter` first, then `nat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Table {

@@ -25,7 +25,8 @@ const SHORTEST: Duration = Duration::from_millis(100);
 
 /// Intervals of the checks after a loss: a reload of a firewall goes from table to table, and
 /// removes what was restored between two of them. A loss found then is restored and begins nothing
-/// anew: a program that never stops flushing causes three restores in each period, not one a second.
+/// anew: a program that never stops flushing causes three restores in each period, not one a
+/// second.
 const SOON: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
 
 /// When to check.

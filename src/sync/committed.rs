@@ -1,7 +1,7 @@
 //! Which part of a payload that failed the kernel has taken.
 //!
-//! Each table of a payload is applied whole or not at all, one after the other. What is known of the
-//! kernel stays known if not even the first one was.
+//! Each table of a payload is applied whole or not at all, one after the other. What is known of
+//! the kernel stays known if not even the first one was.
 
 use crate::host::RestoreError;
 use crate::rules::Payload;
@@ -23,8 +23,8 @@ pub(super) fn behind(text: &[u8], tables: usize) -> &[u8] {
     text.get(applied..).unwrap_or_default()
 }
 
-/// Reports whether a payload that failed has changed nothing in the kernel: no table of it ended before
-/// the refused line. Of a program that was killed it is not known how far it came.
+/// Reports whether a payload that failed has changed nothing in the kernel: no table of it ended
+/// before the refused line. Of a program that was killed it is not known how far it came.
 pub(super) fn is_untouched(error: &RestoreError, again: &mut dyn Payload) -> bool {
     match error {
         RestoreError::Refused { line, .. } => !commits_before(*line, again),

@@ -82,8 +82,8 @@ const FULL_SYNCS_APART: u32 = 1000;
 /// The longest that they are apart for that: one sync may have been slow because of others.
 const LONGEST_APART: Duration = Duration::from_secs(24 * 3600);
 
-/// The wait after a periodic full sync that could not read the kernel's rules, or was refused before
-/// anything was written. Syncs go on in the meantime, as partial ones.
+/// The wait after a periodic full sync that could not read the kernel's rules, or was refused
+/// before anything was written. Syncs go on in the meantime, as partial ones.
 const POSTPONED: Duration = Duration::from_secs(300);
 
 /// What earlier syncs left behind for this decision.

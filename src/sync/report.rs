@@ -215,8 +215,9 @@ impl Reporter {
 
     /// Reports what a check of our rules found; these tables could not be read.
     pub(super) fn checked(&self, result: &CheckResult, unreadable: &BTreeSet<Table>) {
+        let names = Table::ALL.map(|table| unreadable.contains(&table).then(|| table.as_str()));
         self.health
-            .update(|health| health.unreadable(self.family, unreadable));
+            .update(|health| health.unreadable(self.family, names));
         for table in Table::ALL {
             let is_unreadable = unreadable.contains(&table);
             self.metrics

@@ -86,8 +86,8 @@ impl<I: Iptables> Syncer<I> {
         }
     }
 
-    /// Writes what differs from the ledger: of the Services that changed, or of all if something that
-    /// all depend on did.
+    /// Writes what differs from the ledger: of the Services that changed, or of all if something
+    /// that all depend on did.
     pub(super) async fn partial(&mut self, options: &Options) -> Done {
         let mut names: BTreeSet<ServiceName> = self.tracker.dirty().cloned().collect();
         if self.history.rewrite(self.setting(options)).is_some() {

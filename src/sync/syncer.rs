@@ -152,7 +152,8 @@ impl<I: Iptables> Syncer<I> {
             .scope(self.setting(options), every, (self.clock)())
     }
 
-    /// How much a second attempt restores after a first one that failed; `None`: it would fail alike.
+    /// How much a second attempt restores after a first one that failed; `None`: it would fail
+    /// alike.
     fn second_scope(&self, attempts: &[Attempt], options: &mut Options) -> Option<Scope> {
         let [
             Attempt {
@@ -179,8 +180,8 @@ impl<I: Iptables> Syncer<I> {
         }
     }
 
-    /// Whether the ledger describes the kernel: no restore has failed half-way since it was written,
-    /// and no check has found rules missing.
+    /// Whether the ledger describes the kernel: no restore has failed half-way since it was
+    /// written, and no check has found rules missing.
     pub(super) const fn knows_kernel(&self) -> bool {
         self.written.is_some() && self.history.must_be_full.is_none()
     }
@@ -218,8 +219,8 @@ impl<I: Iptables> Syncer<I> {
         }
     }
 
-    /// Notes what has to be done because of an attempt that failed. One that only missed the lock is
-    /// made again as it was.
+    /// Notes what has to be done because of an attempt that failed. One that only missed the lock
+    /// is made again as it was.
     fn failed(&mut self, scope: Scope, failure: &Failure, now: Instant) {
         let is_retriable = matches!(failure, Failure::Restore(error, _)
             if error.retriable_behind().is_some());

@@ -21,7 +21,7 @@ fn report(healthy: bool) -> Report {
     let family = |nanos| FamilyReport {
         last_updated: Some(at(START, nanos)),
         healthy,
-        unreadable: [false; 3],
+        unreadable: [None; 3],
     };
     Report {
         healthy,
@@ -51,7 +51,7 @@ fn bodies_are_upstream_s() {
 fn tables_that_cannot_be_read_are_named() {
     let mut report = report(true);
     if let Some(family) = &mut report.families.v6 {
-        family.unreadable = [true, false, true];
+        family.unreadable = [Some("filter"), None, Some("mangle")];
     }
     let text = body(Question::Livez, true, &report, at(START, 0));
     let v6 = r#""IPv6":{"lastUpdated":"2026-11-21T02:47:16.889785054Z","healthy":true,"unreadableTables":["filter","mangle"]}"#;
@@ -66,7 +66,7 @@ fn what_never_was_is_left_out_or_year_one() {
     report.families.v4 = Some(FamilyReport {
         last_updated: None,
         healthy: true,
-        unreadable: [false; 3],
+        unreadable: [None; 3],
     });
     report.node_eligible = false;
     let now = at(START, 500_000_000);

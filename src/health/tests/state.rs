@@ -1,11 +1,9 @@
 //! Histories, told in seconds; the sync period is 30 s, so patience ends after 60.
 
-use std::collections::BTreeSet;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use super::{HealthState, NodeState};
 use crate::net::IpFamily::{self, V4, V6};
-use crate::rules::Table;
 
 enum Event {
     Started(IpFamily),
@@ -80,18 +78,19 @@ fn tables_that_cannot_be_read_are_shown_and_healthy() {
     state.started(V4, zero);
     state.began(V4);
     state.succeeded(V4, UNIX_EPOCH);
-    state.unreadable(V4, &[Table::Filter, Table::Mangle].into());
+    let names = [Some("filter"), None, Some("mangle")];
+    state.unreadable(V4, names);
     let later = state.report(zero + Duration::from_secs(10_000));
     assert!(later.healthy);
-    assert_eq!(later.families.v4.unwrap().unreadable, [true, false, true]);
+    assert_eq!(later.families.v4.unwrap().unreadable, names);
     // Syncs that fail are unhealthy as ever.
     state.queued(V4, zero);
     assert!(!state.report(zero + Duration::from_secs(60)).healthy);
     state.began(V4);
     state.succeeded(V4, UNIX_EPOCH);
-    state.unreadable(V4, &BTreeSet::new());
+    state.unreadable(V4, [None; 3]);
     let report = state.report(zero).families.v4.unwrap();
-    assert_eq!(report.unreadable, [false; 3]);
+    assert_eq!(report.unreadable, [None; 3]);
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! What the real programs print when chains or rules are missing, and when a third-party rule cannot
-//! be printed (1.8.9 and 1.8.11, both backends), and how it is read.
+//! What the real programs print when chains or rules are missing, and when a third-party rule
+//! cannot be printed (1.8.9 and 1.8.11, both backends), and how it is read.
 
 use std::path::Path;
 
