@@ -90,8 +90,8 @@ fn a_restore_that_misses_the_lock_is_tried_again_as_it_is() {
     assert_eq!(rules.matches(&format!(":{chain}")).count(), 1, "{rules}");
     assert_eq!(rules.matches("-d 10.96.0.10/32").count(), 2, "{rules}");
     for reason in ["restore_failed", "flushed"] {
-        let none =
+        let line =
             format!("deltaproxy_full_syncs_total{{ip_family=\"IPv4\",reason=\"{reason}\"}} 0");
-        assert!(node.metric(&none), "{}", daemon.log());
+        assert!(node.metric(&line), "{}", daemon.log());
     }
 }

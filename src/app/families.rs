@@ -120,7 +120,7 @@ impl Family<'_> {
                 Ok(Changed::Yes) => info!(%family, "removed a chain that an earlier process left"),
                 Ok(Changed::No) => {}
                 Err(cause) => {
-                    info!(%family, %cause, "a chain of an earlier process stays in mangle")
+                    info!(%family, %cause, "a chain of an earlier process stays in mangle");
                 }
             }
             let servers = CheckServers::new(self.checks.clone(), family);

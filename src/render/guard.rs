@@ -95,10 +95,7 @@ pub(super) fn is_ours(table: Table, listing: &str, options: &Options, guests: Gu
         others > rules_of(chain, &written(table, options)).count()
     };
     is_intact(table, listing, options)
-        && (guests == Guests::Tolerated
-            || !fixed_chains(table, options)
-                .iter()
-                .any(|chain| has_guests(chain)))
+        && (guests == Guests::Tolerated || !fixed_chains(table, options).iter().any(has_guests))
 }
 
 /// Payload that writes these fixed chains anew and touches nothing else.

@@ -8,19 +8,15 @@ use crate::rules::Payload;
 
 /// What follows so many tables of a payload.
 pub(super) fn behind(text: &[u8], tables: usize) -> &[u8] {
-    let mut lines = text.split_inclusive(|byte| *byte == b'\n');
-    let applied: usize = match tables.checked_sub(1) {
-        None => 0,
-        Some(last) => {
-            let mut end = 0;
-            let ends = lines.by_ref().filter_map(|line| {
-                end += line.len();
-                (line == b"COMMIT\n").then_some(end)
-            });
-            ends.skip(last).next().unwrap_or(text.len())
+    let (mut end, mut ended) = (0, 0);
+    for line in text.split_inclusive(|byte| *byte == b'\n') {
+        if ended == tables {
+            break;
         }
-    };
-    text.get(applied..).unwrap_or_default()
+        end += line.len();
+        ended += usize::from(line == b"COMMIT\n");
+    }
+    text.get(end..).unwrap_or_default()
 }
 
 /// Reports whether a payload that failed has changed nothing in the kernel: no table of it ended

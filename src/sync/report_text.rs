@@ -105,18 +105,14 @@ pub(super) fn failure(family: IpFamily, attempt: &Attempt, failure: &Failure) {
 /// What a check of our rules found; nothing, if nothing changed.
 pub(super) fn checked(family: IpFamily, result: &CheckResult) {
     for (table, cause) in &result.newly_unreadable {
-        match cause {
-            RunError::Unprintable { .. } => warn!(
-                %family, %table,
-                "cannot print all rules of this table: asking for our jumps one by one until it is \
-                 readable again; a third-party rule is the cause: {cause}"
-            ),
-            _ => warn!(
-                %family, %table,
-                "cannot check our rules in this table: a flush goes unnoticed until it is readable \
-                 again: {cause}"
-            ),
-        }
+        let is_unprintable = matches!(cause, RunError::Unprintable { .. });
+        let consequence = if is_unprintable {
+            "cannot print all rules of this table because of a third-party rule; until it is \
+             readable again, our jumps are asked for one by one"
+        } else {
+            "cannot check our rules in this table; until it is readable again, a flush goes unnoticed"
+        };
+        warn!(%family, %table, "{consequence}: {cause}");
     }
     for table in &result.readable_again {
         info!(%family, %table, "table is readable again");

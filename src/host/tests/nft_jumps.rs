@@ -9,25 +9,28 @@ fn rule(expression: &str, chain: &str) -> Vec<u8> {
     message(&mut bytes, 6, 0, 2, |bytes| {
         text(bytes, NFTA_RULE_TABLE, "filter");
         nested(bytes, NFTA_RULE_EXPRESSIONS, |bytes| {
-            nested(bytes, NFTA_LIST_ELEM, |bytes| {
-                text(bytes, NFTA_EXPR_NAME, "counter");
-                nested(bytes, NFTA_EXPR_DATA, |bytes| attribute(bytes, 1, &[0; 8]));
-            });
-            nested(bytes, NFTA_LIST_ELEM, |bytes| {
-                text(bytes, NFTA_EXPR_NAME, expression);
-                nested(bytes, NFTA_EXPR_DATA, |bytes| {
-                    attribute(bytes, 1, &[0, 0, 0, 0]);
-                    nested(bytes, NFTA_IMMEDIATE_DATA, |bytes| {
-                        nested(bytes, NFTA_DATA_VERDICT, |bytes| {
-                            attribute(bytes, 1, &(-3_i32).to_be_bytes());
-                            text(bytes, NFTA_VERDICT_CHAIN, chain);
-                        });
-                    });
-                });
+            element(bytes, "counter", |bytes| attribute(bytes, 1, &[0; 8]));
+            element(bytes, expression, |bytes| {
+                attribute(bytes, 1, &[0, 0, 0, 0]);
+                nested(bytes, NFTA_IMMEDIATE_DATA, |bytes| verdict(bytes, chain));
             });
         });
     });
     bytes
+}
+
+fn element(bytes: &mut Vec<u8>, name: &str, data: impl FnOnce(&mut Vec<u8>)) {
+    nested(bytes, NFTA_LIST_ELEM, |bytes| {
+        text(bytes, NFTA_EXPR_NAME, name);
+        nested(bytes, NFTA_EXPR_DATA, data);
+    });
+}
+
+fn verdict(bytes: &mut Vec<u8>, chain: &str) {
+    nested(bytes, NFTA_DATA_VERDICT, |bytes| {
+        attribute(bytes, 1, &(-3_i32).to_be_bytes());
+        text(bytes, NFTA_VERDICT_CHAIN, chain);
+    });
 }
 
 fn leads_to(bytes: &[u8], chain: &str) -> bool {

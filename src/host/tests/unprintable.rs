@@ -142,6 +142,10 @@ fn a_rule_that_cannot_be_printed_hides_only_what_is_behind_it() {
             ),
         ],
     );
+}
+
+#[test]
+fn an_extension_that_is_missing_hides_only_what_is_behind_it_on_legacy() {
     check(
         false,
         &[
