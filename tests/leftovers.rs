@@ -1,4 +1,4 @@
-//! What is left by a daemon that was killed while it tried something out, on a real kernel.
+//! Leftovers of a daemon that was killed while it tested a counter, on a real kernel.
 
 #![allow(
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! What the daemon does while another program holds the xtables lock, on a real kernel.
+//! The daemon while another program holds the xtables lock, on a real kernel.
 
 #![allow(clippy::expect_used, reason = "failing is a test's job")]
 

@@ -39,7 +39,7 @@ ports: [{name: http, port: 8080}]
 endpoints: [{addresses: [10.4.0.15], nodeName: node1, conditions: {ready: true}}]
 ";
 
-/// What somebody else adds, and takes out again.
+/// A third-party rule that is added and taken out again.
 #[derive(Clone, Copy)]
 enum Rule {
     /// With `nft`.
@@ -63,7 +63,7 @@ fn an_expression_behind_our_jumps_is_lived_with_on_nft() {
 fn an_expression_before_our_jumps_is_lived_with_on_nft() {
     is_lived_with(
         Backend::Nft,
-        Rule::Nft("insert rule ip filter FORWARD meta mark set 5"),
+        Rule::Nft("insert rule ip filter FORWARD meta mark set tcp dport map { 7: 1, 8: 2 }"),
     );
 }
 
@@ -178,9 +178,8 @@ fn remove(node: &Node, rule: Rule) {
                 .netns
                 .command("nft")
                 .args(["-a", "list", "chain", "ip", table, chain]));
-            let foreign = |line: &&str| {
-                line.contains("mark set 0x") || line.contains("ct state related accept")
-            };
+            let foreign =
+                |line: &&str| line.contains("mark set") || line.contains("ct state related accept");
             let line = listed.lines().find(foreign).expect("the rule");
             let handle = line.rsplit(' ').next().expect("a handle");
             let delete = ["delete", "rule", "ip", table, chain, "handle", handle];

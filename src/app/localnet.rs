@@ -17,7 +17,7 @@ use crate::render::{FIREWALL, JUMPS, Options, localnet_guard};
 use crate::rules::{Table, Text};
 use crate::sync::Surroundings;
 
-/// What cannot be done without the setting.
+/// Reason given with errors about the setting.
 const PURPOSE: &str =
     "NodePorts on 127.0.0.1 need a setting, unless --iptables-localhost-nodeports=false";
 
@@ -25,7 +25,7 @@ const PURPOSE: &str =
 ///
 /// # Errors
 ///
-/// It cannot.
+/// The setting is neither 1 nor writable.
 pub(super) fn check(sysctls: &Sysctls) -> anyhow::Result<()> {
     sysctls.check(ROUTE_LOCALNET, 1).context(PURPOSE)
 }

@@ -19,7 +19,7 @@ pub enum Fault {
     Restore,
     /// Another program holds the lock.
     Locked,
-    /// The same, once the first table of the payload is applied.
+    /// Another program holds the lock once the first table of the payload is applied.
     LockedBehindFirst,
     /// The save fails.
     Save,

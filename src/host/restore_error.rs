@@ -21,7 +21,7 @@ pub enum RestoreError {
     Locked {
         /// As long as the program waited; zero if it was not told to wait.
         waited: Duration,
-        /// How many tables of the payload are in the kernel all the same.
+        /// Number of tables of the payload that are in the kernel all the same.
         committed: usize,
     },
 
@@ -71,14 +71,14 @@ pub enum RestoreError {
         program: String,
         /// What the system said.
         source: io::Error,
-        /// How many tables of the payload are in the kernel all the same.
+        /// Number of tables of the payload that are in the kernel all the same.
         committed: usize,
     },
 }
 
 impl RestoreError {
-    /// How many tables of the payload are in the kernel, if the rest of it can be tried again as it
-    /// is: nothing is wrong with it, and nothing else of it was applied.
+    /// Number of tables of the payload that are in the kernel, if the rest of it can be tried again
+    /// as it is: nothing is wrong with it, and nothing else of it was applied.
     pub const fn retriable_behind(&self) -> Option<usize> {
         match self {
             Self::Locked { committed, .. } | Self::Spawn { committed, .. } => Some(*committed),

@@ -54,7 +54,7 @@ impl RunError {
         }
     }
 
-    /// The same error, or [`Unprintable`](Self::Unprintable) if the program's words say so.
+    /// This error, or [`Unprintable`](Self::Unprintable) if the program's words say so.
     pub(super) fn explained(self) -> Self {
         match self {
             Self::Failed {

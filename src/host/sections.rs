@@ -1,11 +1,11 @@
 //! Splits a payload into its tables.
 //!
 //! Legacy takes the xtables lock for each table of a payload anew, and does not say for which one
-//! it waited in vain. Given one table at a time, it is known which are in the kernel.
+//! the wait timed out. Given one table at a time, it is known which are in the kernel.
 
 use crate::rules::Payload;
 
-/// How much text is handed on at once.
+/// Most text that is handed on at once.
 const PIECE: usize = 64 * 1024;
 
 /// A payload, read table by table.

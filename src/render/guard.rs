@@ -51,7 +51,7 @@ pub struct GuardState {
 
 impl GuardState {
     /// Compares a listing of the guarded chains with what a restore with `options` leaves there.
-    /// Of the chains named by `cut` only the rules before the first unprintable one are listed.
+    /// The chains named by `cut` are listed up to their first unprintable rule.
     pub fn of(table: Table, listing: &str, cut: &[String], options: &Options) -> Self {
         let is_cut = |chain: &str| cut.iter().any(|name| name == chain);
         let written = written(table, options);

@@ -42,7 +42,7 @@ pub(super) struct Canary {
     edited: EditedChains,
 }
 
-/// What a check found.
+/// Findings of a check.
 #[derive(Debug, Default)]
 pub(super) struct CheckResult {
     /// The tables that could not be read, each once until it can be read again.

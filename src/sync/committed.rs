@@ -1,4 +1,4 @@
-//! Which part of a payload that failed the kernel has taken.
+//! Finds out how much of a payload that failed is in the kernel.
 //!
 //! Each table of a payload is applied whole or not at all, one after the other. What is known of
 //! the kernel stays known if not even the first one was.
@@ -6,7 +6,7 @@
 use crate::host::RestoreError;
 use crate::rules::Payload;
 
-/// What follows so many tables of a payload.
+/// The part of a payload behind so many tables.
 pub(super) fn behind(text: &[u8], tables: usize) -> &[u8] {
     let (mut end, mut ended) = (0, 0);
     for line in text.split_inclusive(|byte| *byte == b'\n') {

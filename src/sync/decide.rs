@@ -148,7 +148,7 @@ impl History {
         self.postponed_until = Some(now + POSTPONED);
     }
 
-    /// What would have to be written anew for `setting`.
+    /// Reason to write all rules anew for `setting`, if there is one.
     pub fn rewrite(&self, setting: Setting<'_>) -> Option<Rewrite> {
         let known = Setting {
             options: self.options.as_ref()?,

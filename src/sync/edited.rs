@@ -21,7 +21,7 @@ const LONGEST: Duration = Duration::from_secs(3600);
 struct Rewrites {
     /// Not again before this.
     next: Instant,
-    /// How long that is after the last one.
+    /// Time from the last rewrite to that.
     wait: Duration,
 }
 

@@ -102,7 +102,7 @@ pub(super) fn failure(family: IpFamily, attempt: &Attempt, failure: &Failure) {
     error!(%family, scope = scope.as_str(), took_ms, %cause, "{what}; {next}");
 }
 
-/// What a check of our rules found; nothing, if nothing changed.
+/// Logs the findings of a check of our rules; nothing, if nothing changed.
 pub(super) fn checked(family: IpFamily, result: &CheckResult) {
     for (table, cause) in &result.newly_unreadable {
         let is_unprintable = matches!(cause, RunError::Unprintable { .. });

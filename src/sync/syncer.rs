@@ -40,7 +40,7 @@ pub struct Syncer<I> {
     /// What the kernel has.
     pub(super) ledger: Ledger,
     pub(super) history: History,
-    /// What the rules in the kernel were written with; `None` while it is not known what the kernel
+    /// Options of the rules in the kernel; `None` while it is not known what the kernel
     /// holds, so that the ledger means nothing.
     pub(super) written: Option<Options>,
     /// The tables that could not be read by the last full sync.
@@ -88,7 +88,7 @@ impl<I: Iptables> Syncer<I> {
         self.repairs.extend(chains);
     }
 
-    /// What the rules in the kernel were written with by the last sync that succeeded; `None` while
+    /// Options of the rules in the kernel, those of the last sync that succeeded; `None` while
     /// it is not known what the kernel holds.
     pub const fn written(&self) -> Option<&Options> {
         self.written.as_ref()
@@ -99,7 +99,7 @@ impl<I: Iptables> Syncer<I> {
         self.options.surroundings.needs_machine_addresses()
     }
 
-    /// Where NodePorts have answered since the last sync that succeeded; `None` before the first.
+    /// Addresses that NodePorts answer on since the last sync that succeeded; `None` before that.
     pub fn node_port_addresses(&self) -> Option<&NodePortAddresses> {
         let options = self.history.options.as_ref()?;
         Some(&options.node_port_addresses)
@@ -152,8 +152,7 @@ impl<I: Iptables> Syncer<I> {
             .scope(self.setting(options), every, (self.clock)())
     }
 
-    /// How much a second attempt restores after a first one that failed; `None`: it would fail
-    /// alike.
+    /// Scope of a second attempt after a first one that failed; `None` if it would fail alike.
     fn second_scope(&self, attempts: &[Attempt], options: &mut Options) -> Option<Scope> {
         let [
             Attempt {

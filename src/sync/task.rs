@@ -149,7 +149,7 @@ impl<I: Iptables> Task<I> {
         self.tell_sweeper(&outcome, has_moved, claims);
     }
 
-    /// Where NodePorts answer by the rules in the kernel.
+    /// Addresses that NodePorts answer on by the rules in the kernel.
     fn node_ports(&self) -> Option<NodePortAddresses> {
         let written = self.syncer.written();
         written.map(|options| options.node_port_addresses.clone())

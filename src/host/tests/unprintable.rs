@@ -1,4 +1,4 @@
-//! What the real programs print when chains or rules are missing, and when a third-party rule
+//! Output of the real programs when chains or rules are missing, and when a third-party rule
 //! cannot be printed (1.8.9 and 1.8.11, both backends), and how it is read.
 
 use std::path::Path;
@@ -10,8 +10,8 @@ use crate::rules::Table;
 
 const BEFORE: &str = "-N KUBE-FORWARD\n-A KUBE-FORWARD -j RETURN\n-P FORWARD ACCEPT\n";
 
-/// What a program that prints this to stdout and stderr and ends with this status says of
-/// `KUBE-FORWARD` and `FORWARD`.
+/// Answer about `KUBE-FORWARD` and `FORWARD` of a program that prints this to stdout and stderr and
+/// ends with this status.
 fn listed(exec: &Exec, folder: &Path, status: i32, (stdout, stderr): (&str, &str)) -> String {
     std::fs::write(folder.join("stdout"), stdout).unwrap();
     std::fs::write(folder.join("stderr"), stderr).unwrap();
@@ -165,7 +165,7 @@ fn an_extension_that_is_missing_hides_only_what_is_behind_it_on_legacy() {
     );
 }
 
-/// What does not say that a chain is missing must not be taken for a flush.
+/// A failure that does not name a missing chain must not be taken for a flush.
 #[test]
 fn a_check_that_fails_finds_nothing_missing() {
     let _turn = turn();

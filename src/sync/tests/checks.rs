@@ -1,4 +1,4 @@
-//! What a check of our rules finds, and what comes of it.
+//! Findings of a check of our rules, and the syncs that follow.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::sync::outcome::Outcome;
 
 const PERIOD: Duration = Duration::from_secs(30);
 
-/// The same rules with one more, or one less.
+/// Edits the kernel's rules, as an administrator might.
 fn edit(kernel: &Fake, table: Table, command: &str) {
     let mut rules: RuleSet = kernel.rules();
     rules

@@ -9,7 +9,7 @@ use crate::net::{Port, Protocol};
 use crate::render::PartialRestore;
 use crate::tracker::Tracker;
 
-/// How often a sync is full.
+/// Interval of full syncs.
 pub(super) const PERIOD: Duration = Duration::from_secs(3600);
 
 /// A Service, or its deletion.
@@ -58,7 +58,7 @@ pub(super) fn now() -> Instant {
     Instant::now()
 }
 
-/// The same after a first full sync.
+/// A syncer whose first full sync has succeeded.
 pub(super) async fn synced() -> Syncer<Fake> {
     let mut syncer = syncer(now, NodePortSource::All);
     let outcome = syncer.once(&[]).await;
