@@ -81,25 +81,24 @@ fn family(object: &EndpointSliceObject, findings: &mut Findings<'_>) -> Option<I
 fn service_name(metadata: &Metadata, findings: &mut Findings<'_>) -> Option<ServiceName> {
     const LABEL: &str = "kubernetes.io/service-name";
 
-    let service = metadata.labels.get(LABEL);
-    let service = service.map_or("", String::as_str);
+    let service = metadata.label(LABEL).unwrap_or_default();
     let field = format!("metadata.labels[{LABEL}]");
     let is_sound = naming::is_sound(&metadata.namespace, "metadata.namespace", findings)
         && naming::is_present(&metadata.name, "metadata.name", findings)
-        && naming::is_sound(service, &field, findings);
-    is_sound.then(|| ServiceName::new(&metadata.namespace, service))
+        && naming::is_sound(&service, &field, findings);
+    is_sound.then(|| ServiceName::new(&metadata.namespace, &service))
 }
 
 /// An unreadable time costs a measurement, not the slice.
 fn trigger(metadata: &Metadata, findings: &mut Findings<'_>) -> Option<SystemTime> {
     const ANNOTATION: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 
-    let text = metadata.annotations.get(ANNOTATION)?;
+    let text = metadata.annotation(ANNOTATION)?;
     let time = text.parse::<jiff::Timestamp>().map(SystemTime::from).ok();
     if time.is_none() {
         findings.note(
             format!("metadata.annotations[{ANNOTATION}]"),
-            format!("{} is no time; it is ignored", quoted(text)),
+            format!("{} is no time; it is ignored", quoted(&text)),
         );
     }
     time

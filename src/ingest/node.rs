@@ -31,8 +31,7 @@ pub fn node(object: &NodeObject) -> (Node, Vec<Diagnostic>) {
 
 /// An empty zone is none: no hint can name it.
 fn zone(object: &NodeObject) -> Option<Arc<str>> {
-    let labels = &object.metadata.labels;
-    let zone = labels.get("topology.kubernetes.io/zone")?.as_str();
+    let zone = object.metadata.label("topology.kubernetes.io/zone")?;
     (!zone.is_empty()).then(|| zone.into())
 }
 

@@ -1,11 +1,10 @@
 //! What all objects have: a name, and what others wrote on it.
-//!
-//! Apart because every kind begins with it.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::fmt;
 
 use prost::Message;
-use serde::de::IgnoredAny;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::or_default;
@@ -43,22 +42,96 @@ pub struct Metadata {
     pub deletion_timestamp: Option<Time>,
     /// Labels.
     #[serde(deserialize_with = "entries")]
-    #[prost(btree_map = "string, string", tag = 11)]
-    pub labels: BTreeMap<String, String>,
+    #[cfg_attr(test, serde(serialize_with = "as_map"))]
+    #[prost(message, repeated, tag = 11)]
+    pub labels: Vec<Entry>,
     /// Annotations.
     #[serde(deserialize_with = "entries")]
-    #[prost(btree_map = "string, string", tag = 12)]
-    pub annotations: BTreeMap<String, String>,
+    #[cfg_attr(test, serde(serialize_with = "as_map"))]
+    #[prost(message, repeated, tag = 12)]
+    pub annotations: Vec<Entry>,
+}
+
+impl Metadata {
+    /// The value of a label.
+    pub fn label(&self, key: &str) -> Option<Cow<'_, str>> {
+        value(&self.labels, key)
+    }
+
+    /// The value of an annotation.
+    pub fn annotation(&self, key: &str) -> Option<Cow<'_, str>> {
+        value(&self.annotations, key)
+    }
+}
+
+/// A label or an annotation. Bytes, since only a few are used, and protobuf of the API may hold
+/// what is not UTF-8: in one that is not used that must not cost the object.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Entry {
+    /// Its name.
+    #[prost(bytes = "vec", tag = 1)]
+    pub key: Vec<u8>,
+    /// Its value.
+    #[prost(bytes = "vec", tag = 2)]
+    pub value: Vec<u8>,
+}
+
+impl Entry {
+    /// An entry of texts.
+    pub fn new(key: impl Into<String>, value: impl Into<String>) -> Self {
+        Self {
+            key: key.into().into_bytes(),
+            value: value.into().into_bytes(),
+        }
+    }
+}
+
+/// The last one counts, as in any map that is read in order.
+fn value<'e>(entries: &'e [Entry], key: &str) -> Option<Cow<'e, str>> {
+    let found = entries
+        .iter()
+        .rev()
+        .find(|entry| entry.key == key.as_bytes());
+    found.map(|entry| String::from_utf8_lossy(&entry.value))
 }
 
 /// A `null` among labels is an empty string, as it is for Go.
-fn entries<'de, D>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error>
-where
-    D: Deserializer<'de>,
-{
-    let entries = Option::<BTreeMap<String, Option<String>>>::deserialize(deserializer)?;
-    let entries = entries.unwrap_or_default().into_iter();
-    Ok(entries
-        .map(|(key, value)| (key, value.unwrap_or_default()))
-        .collect())
+fn entries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Entry>, D::Error> {
+    Ok(Option::<Entries>::deserialize(deserializer)?.map_or_else(Vec::new, |entries| entries.0))
+}
+
+struct Entries(Vec<Entry>);
+
+impl<'de> Deserialize<'de> for Entries {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OfMap;
+
+        impl<'de> Visitor<'de> for OfMap {
+            type Value = Entries;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map of strings")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Entries, M::Error> {
+                let mut entries = Vec::new();
+                while let Some((key, value)) = map.next_entry::<String, Option<String>>()? {
+                    entries.push(Entry::new(key, value.unwrap_or_default()));
+                }
+                Ok(Entries(entries))
+            }
+        }
+
+        deserializer.deserialize_map(OfMap)
+    }
+}
+
+#[cfg(test)]
+fn as_map<S: serde::Serializer>(entries: &[Entry], serializer: S) -> Result<S::Ok, S::Error> {
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    serializer.collect_map(
+        entries
+            .iter()
+            .map(|entry| (text(&entry.key), text(&entry.value))),
+    )
 }

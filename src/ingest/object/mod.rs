@@ -26,7 +26,7 @@ use serde::{Deserialize, Deserializer};
 pub use endpoint_slice::{
     Conditions, EndpointObject, EndpointSliceObject, Hints, Named, SlicePortObject,
 };
-pub use metadata::{Metadata, Time};
+pub use metadata::{Entry, Metadata, Time};
 pub use node::{NodeAddress, NodeObject, NodeSpec, NodeStatus, Taint};
 pub use service::{
     ClientIpConfig, Ingress, LoadBalancerStatus, ServiceObject, ServicePortObject, ServiceSpec,

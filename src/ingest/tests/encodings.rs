@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::ingest::object::{
-    ClientIpConfig, Conditions, EndpointObject, EndpointSliceObject, Hints, Ingress,
+    ClientIpConfig, Conditions, EndpointObject, EndpointSliceObject, Entry, Hints, Ingress,
     LoadBalancerStatus, Metadata, Named, NodeAddress, NodeObject, NodeSpec, NodeStatus,
     ServiceObject, ServicePortObject, ServiceSpec, ServiceStatus, SessionAffinityConfig,
     SlicePortObject, Taint, Time,
@@ -54,7 +54,7 @@ fn service_of_the_api_reads_the_same() {
     let full: ServiceObject = sample!("service", "Service", "v1");
     let spec = &full.spec;
     assert_eq!(full.metadata.name, "cart");
-    assert_eq!(full.metadata.labels["empty"], "");
+    assert_eq!(full.metadata.label("empty").as_deref(), Some(""));
     assert_eq!(full.metadata.deletion_timestamp, Some(Time {}));
     assert_eq!(spec.cluster_ips, ["10.96.0.7", "fd00:10:96::7"]);
     assert_eq!(spec.ip_family_policy.as_deref(), Some("RequireDualStack"));
@@ -125,7 +125,13 @@ fn number() -> impl Strategy<Value = i64> {
 }
 
 fn metadata() -> impl Strategy<Value = Metadata> {
-    let map = || btree_map(text(), text(), 0..4);
+    let map = || {
+        let entries = btree_map(text(), text(), 0..4);
+        entries.prop_map(|entries| {
+            let entries = entries.into_iter();
+            entries.map(|(key, value)| Entry::new(key, value)).collect()
+        })
+    };
     (text(), text(), text(), any::<bool>(), map(), map()).prop_map(
         |(name, namespace, resource_version, is_leaving, labels, annotations)| Metadata {
             name,
@@ -269,4 +275,16 @@ proptest! {
         let _ = EndpointSliceObject::decode(&message[..cut.min(message.len())]);
         let _ = EndpointSliceObject::decode(&message[cut.min(message.len())..]);
     }
+}
+
+#[test]
+fn labels_that_are_not_utf8_leave_the_object_readable() {
+    let entry = b"\x0a\x01\xff\x12\x01\xff";
+    let used = b"\x0a\x01k\x12\x02v\xff";
+    let metadata = [b"\x0a\x01a\x5a\x06".as_slice(), entry, b"\x5a\x07", used].concat();
+    let object = [&[0x0a, 20], metadata.as_slice()].concat();
+    let object = ServiceObject::decode(&*object).unwrap();
+    assert_eq!(object.metadata.name, "a");
+    assert_eq!(object.metadata.label("k").as_deref(), Some("v\u{fffd}"));
+    assert_eq!(object.metadata.label("missing"), None);
 }

@@ -79,7 +79,7 @@ impl Bookmark {
         if metadata.resource_version.is_empty() {
             return Err(malformed("a bookmark has no resource version"));
         }
-        let end = metadata.annotations.get(INITIAL_EVENTS_END);
+        let end = metadata.annotation(INITIAL_EVENTS_END);
         Ok(Self {
             ends_initial: end.is_some_and(|value| value == "true"),
             resource_version: metadata.resource_version,

@@ -163,7 +163,7 @@ fn select_services(
 }
 
 fn has_label(metadata: &Metadata, label: &str) -> bool {
-    metadata.labels.contains_key(label)
+    metadata.label(label).is_some()
 }
 
 /// The objects of one kind by namespace and name, with the file each is from.

@@ -13,8 +13,8 @@
 //! `terminating`, `not-terminating`.
 
 use deltaproxy::ingest::{
-    ClientIpConfig, EndpointObject, EndpointSliceObject, Ingress, Named, NodeAddress, NodeObject,
-    ServiceObject, ServicePortObject, SessionAffinityConfig, SlicePortObject,
+    ClientIpConfig, EndpointObject, EndpointSliceObject, Entry, Ingress, Named, NodeAddress,
+    NodeObject, ServiceObject, ServicePortObject, SessionAffinityConfig, SlicePortObject,
 };
 use deltaproxy::net::IpFamily;
 
@@ -102,7 +102,7 @@ pub(crate) fn endpoints(words: &[String]) -> Result<EndpointSliceObject, String>
     object
         .metadata
         .labels
-        .insert(SERVICE_NAME.to_owned(), service);
+        .push(Entry::new(SERVICE_NAME, service));
     for word in rest {
         match word.split_once('=') {
             Some(("slice", name)) => name.clone_into(&mut object.metadata.name),
@@ -184,8 +184,8 @@ pub(crate) fn node(words: &[String], family: IpFamily) -> Result<NodeObject, Str
             Some(("ip", ip)) => address("InternalIP", ip),
             Some(("external-ip", ip)) => address("ExternalIP", ip),
             Some(("zone", zone)) => {
-                let label = "topology.kubernetes.io/zone".to_owned();
-                node.metadata.labels.insert(label, zone.to_owned());
+                let label = Entry::new("topology.kubernetes.io/zone", zone);
+                node.metadata.labels.push(label);
             }
             Some(("pod-cidr", cidr)) => node.spec.pod_cidrs.push(cidr.to_owned()),
             _ => return Err(format!("`{word}` is nothing known")),
