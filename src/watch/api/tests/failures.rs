@@ -174,11 +174,3 @@ fn count(time: Duration, script: Vec<Reply>) -> usize {
         .filter(|line| line.starts_with('?'))
         .count()
 }
-
-fn paused() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .unwrap()
-}

@@ -7,4 +7,6 @@ mod opening;
 mod protobuf;
 mod pure;
 mod script;
+#[path = "../../../../tests/support/scripted.rs"]
+mod scripted;
 mod watches;

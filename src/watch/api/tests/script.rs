@@ -1,51 +1,19 @@
-//! The scripted server, and the transcript of what was asked, seen and said.
+//! Scripts for the scripted server, and the transcript of what was asked, observed and noticed.
 //!
-//! Apart because each test is only the script and the transcript.
+//! Each test is only the script and the transcript.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE};
-use http::{Request, Response};
-use http_body_util::{BodyExt, StreamBody};
-use hyper::body::Frame;
-use kube::Client;
-use kube::client::Body;
-use tokio::time::{sleep, timeout};
-use tower::BoxError;
+use tokio::time::timeout;
+
+pub(super) use super::scripted::{Asked, Piece, Reply};
 
 use super::super::{ApiError, ApiServer, Encoding, Kind, Notice, Selector, Sink, follow};
+use super::scripted::client;
 use crate::ingest::ServiceObject;
 use crate::watch::Observed;
-
-/// As servers write it; the parameter is on streams only, but nobody looks at it.
-const PROTOBUF: &str = "application/vnd.kubernetes.protobuf;stream=watch";
-
-/// A part of a body.
-#[derive(Clone)]
-pub(super) enum Piece {
-    Text(String),
-    Bytes(Vec<u8>),
-    Wait(Duration),
-    /// The connection breaks.
-    Break,
-    /// Nothing, for ever.
-    Hang,
-}
-
-/// What the server does about one request.
-#[derive(Clone)]
-pub(super) enum Reply {
-    /// The connection is refused.
-    Refuse,
-    /// Headers never come.
-    Mute,
-    Answer(u16, Vec<Piece>),
-    /// The same, and its headers say that it is protobuf.
-    Protobuf(u16, Vec<Piece>),
-}
 
 /// A body that stays open after these lines.
 pub(super) fn open(lines: &[String]) -> Reply {
@@ -112,77 +80,47 @@ pub(super) fn page(version: &str, resume: &str, objects: &[String]) -> Reply {
     )])
 }
 
-type Transcript = Arc<Mutex<Vec<String>>>;
+pub(super) type Transcript = Arc<Mutex<Vec<String>>>;
 
 /// A server that gives these replies and then none, and what it is asked.
 pub(super) fn server(script: Vec<Reply>) -> (ApiServer, Transcript) {
-    let transcript = Transcript::default();
-    let script = Arc::new(Mutex::new(VecDeque::from(script)));
-    let log = transcript.clone();
-    let service = tower::service_fn(move |request: Request<Body>| {
-        log.lock().unwrap().push(summary(&request));
-        let reply = script.lock().unwrap().pop_front().unwrap_or(Reply::Mute);
-        async move {
-            let (code, kind, pieces) = match reply {
-                Reply::Refuse => return Err(BoxError::from("connection refused")),
-                Reply::Mute => std::future::pending().await,
-                Reply::Answer(code, pieces) => (code, "application/json", pieces),
-                Reply::Protobuf(code, pieces) => (code, PROTOBUF, pieces),
-            };
-            let frames = futures::stream::unfold(VecDeque::from(pieces), frame);
-            let response = Response::builder().status(code).header(CONTENT_TYPE, kind);
-            Ok(response.body(StreamBody::new(frames).boxed_unsync())?)
-        }
-    });
-    (
-        ApiServer::new(Client::new(service, "default"), "test", Encoding::Protobuf),
-        transcript,
-    )
+    let mut script = VecDeque::from(script);
+    server_with(move |_| script.pop_front().unwrap_or(Reply::Mute))
 }
 
-async fn frame(
-    mut pieces: VecDeque<Piece>,
-) -> Option<(Result<Frame<Bytes>, BoxError>, VecDeque<Piece>)> {
-    loop {
-        match pieces.pop_front()? {
-            Piece::Text(text) => return Some((Ok(Frame::data(text.into())), pieces)),
-            Piece::Bytes(bytes) => return Some((Ok(Frame::data(bytes.into())), pieces)),
-            Piece::Wait(time) => sleep(time).await,
-            Piece::Break => return Some((Err("connection reset".into()), VecDeque::new())),
-            Piece::Hang => std::future::pending().await,
-        }
-    }
+/// A server that answers like this, and what it is asked.
+pub(super) fn server_with(
+    mut answer: impl FnMut(&Asked) -> Reply + Send + 'static,
+) -> (ApiServer, Transcript) {
+    let transcript = Transcript::default();
+    let log = transcript.clone();
+    let client = client(move |asked| {
+        log.lock().unwrap().push(summary(asked));
+        answer(asked)
+    });
+    let server = ApiServer::new(client, "test", Encoding::Protobuf);
+    (server, transcript)
 }
 
 /// `watch`, `watch after=5`, `list limit=250 continue=x`; `as json` where protobuf is no choice.
-fn summary(request: &Request<Body>) -> String {
-    let query = request.uri().query().unwrap_or_default();
-    let value = |key: &str| {
-        query
-            .split('&')
-            .find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='))
-    };
-    let verb = if value("watch").is_some() {
-        "watch"
-    } else {
-        "list"
-    };
+fn summary(asked: &Asked) -> String {
+    let verb = if asked.is_watch() { "watch" } else { "list" };
     let mut text = format!("? {verb}");
     assert_eq!(
-        verb == "watch" && value("resourceVersion").is_none(),
-        value("sendInitialEvents").is_some(),
-        "{query}",
+        verb == "watch" && asked.value("resourceVersion").is_none(),
+        asked.value("sendInitialEvents").is_some(),
+        "{asked:?}",
     );
     for (key, name) in [
         ("resourceVersion", "after"),
         ("limit", "limit"),
         ("continue", "continue"),
     ] {
-        if let Some(value) = value(key) {
+        if let Some(value) = asked.value(key) {
             text.extend([" ", name, "=", value]);
         }
     }
-    match (verb, request.headers()[ACCEPT].to_str().unwrap()) {
+    match (verb, asked.accept.as_str()) {
         (_, "application/json") => text.push_str(" as json"),
         ("watch", "application/vnd.kubernetes.protobuf;stream=watch,application/json")
         | ("list", "application/vnd.kubernetes.protobuf,application/json") => {}
@@ -225,7 +163,14 @@ impl<K: Kind> Sink<K> for Scribe {
 
 /// Follows Services for this long; everything that was asked, seen and said, in order.
 pub(super) async fn follow_for(time: Duration, script: Vec<Reply>) -> Vec<String> {
-    let (server, transcript) = server(script);
+    follow_with(time, server(script)).await
+}
+
+/// Follows Services of this server for so long.
+pub(super) async fn follow_with(
+    time: Duration,
+    (server, transcript): (ApiServer, Transcript),
+) -> Vec<String> {
     let mut scribe = Scribe(transcript.clone());
     let selector = Selector::<ServiceObject>::services();
     let _ = timeout(time, follow(&server, &selector, &mut scribe)).await;
@@ -241,10 +186,14 @@ pub(super) fn check(script: Vec<Reply>, expected: &[&str]) {
 
 #[track_caller]
 pub(super) fn check_for(time: Duration, script: Vec<Reply>, expected: &[&str]) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
+    assert_eq!(paused().block_on(follow_for(time, script)), expected);
+}
+
+/// A runtime in virtual time.
+pub(super) fn paused() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build()
-        .unwrap();
-    assert_eq!(runtime.block_on(follow_for(time, script)), expected);
+        .unwrap()
 }
