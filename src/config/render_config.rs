@@ -13,7 +13,7 @@ use crate::net::{IpFamily, PerFamily};
 use crate::render::{ExternalIps, LocalhostNodePorts, MasqueradePolicy, Options};
 use crate::rules::Backend;
 use crate::sync::Surroundings;
-use crate::watch::api::{ApiOptions, Encoding};
+use crate::watch::api::{ApiOptions, Encoding, RateLimit};
 
 /// `None` once `problems` say why.
 pub(super) fn render_config(
@@ -24,6 +24,7 @@ pub(super) fn render_config(
 ) -> Option<RenderConfig> {
     validate::mode(configuration, problems);
     validate::gates(configuration, problems);
+    validate::burst(configuration, problems);
     let local_mode = validate::local_mode(configuration, problems);
     let node_ports = validate::node_ports(configuration, problems);
     let bind_address = validate::bind_address(configuration, problems);
@@ -82,6 +83,7 @@ fn objects(
             kubeconfig: Some(kubeconfig.into()).filter(|_| !kubeconfig.is_empty()),
             master: args.master.clone().filter(|master| !master.is_empty()),
             encoding: encoding(client),
+            rate_limit: rate_limit(client),
         }));
     };
     let flag = "manifests-service-cidr";
@@ -115,6 +117,22 @@ fn encoding(client: &ClientConnection) -> Encoding {
         "" => &client.content_type,
         accepted => accepted,
     })
+}
+
+/// Zero, which only a flag can still say, is the default, and a rate below zero is no limit.
+///
+/// Upstream: k8s.io/client-go/rest/config.go, `RESTClientForConfigAndClient` (v1.36)
+fn rate_limit(client: &ClientConnection) -> RateLimit {
+    let defaults = RateLimit::default();
+    RateLimit {
+        qps: Some(client.qps)
+            .filter(|qps| *qps != 0.0)
+            .unwrap_or(defaults.qps),
+        burst: u32::try_from(client.burst)
+            .ok()
+            .filter(|burst| *burst != 0)
+            .unwrap_or(defaults.burst),
+    }
 }
 
 fn node_name(

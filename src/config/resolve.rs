@@ -130,7 +130,6 @@ fn check(
     let logging = validate::logging(&configuration, problems);
     let conntrack = validate::conntrack(&configuration, problems);
     let oom_score_adj = validate::oom_score_adj(&configuration, problems);
-    validate::burst(&configuration, problems);
     validate::hidden_metrics(&configuration, problems);
     let (sync_period, gap) = periods?;
     let (format, verbosity) = logging?;

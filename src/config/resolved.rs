@@ -25,7 +25,7 @@ pub struct ConfigFile {
 }
 
 /// Where objects come from.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Source {
     /// An API server. Neither file nor address: the Pod's service account.
     Cluster(ApiOptions),

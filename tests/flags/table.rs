@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use deltaproxy::config::Config;
+use deltaproxy::config::{Config, Source};
 
 use super::{answers, asked, machine};
 use Shown::{Deprecated, NoRule, Nothing, Rule, Scene, Setting, Told, Wanted};
@@ -95,6 +95,14 @@ fn gap(config: &Config) -> String {
     format!("{:?}", config.pacer.gap)
 }
 
+fn rate(config: &Config) -> String {
+    let Source::Cluster(options) = &config.rules.source else {
+        return "no API server".to_owned();
+    };
+    let limit = options.rate_limit;
+    format!("{} a second, {} at once", limit.qps, limit.burst)
+}
+
 fn shape(config: &Config) -> String {
     format!("{:?}", config.shape)
 }
@@ -185,13 +193,13 @@ pub const TABLE: &[Row] = &[
     row("ipvs-tcp-timeout", "2s", Nothing),
     row("ipvs-tcpfin-timeout", "2s", Nothing),
     row("ipvs-udp-timeout", "2s", Nothing),
-    row("kube-api-burst", "20", Nothing),
+    row("kube-api-burst", "20", Told(rate, "5 a second, 20 at once")),
     row(
         "kube-api-content-type",
         "application/json",
         Scene(asked::in_an_encoding),
     ),
-    row("kube-api-qps", "20", Nothing),
+    row("kube-api-qps", "20", Told(rate, "20 a second, 10 at once")),
     row("kubeconfig", "", Scene(asked::by_a_kubeconfig)),
     row("log-flush-frequency", "1s", Nothing),
     row_beside(ALPHA, "log-json-info-buffer-size", "64Ki", Nothing),

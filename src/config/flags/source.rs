@@ -1,12 +1,13 @@
 //! Where Services, EndpointSlices and the Node come from.
 //!
-//! Apart because every command that reads objects has these.
+//! Every command that reads objects has these.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
 use super::set;
+use crate::config::go;
 use crate::config::kube_proxy::KubeProxyConfiguration;
 
 /// Where Services, EndpointSlices and the Node come from.
@@ -23,6 +24,12 @@ pub struct SourceArgs {
     /// application/json
     #[arg(long, value_name = "TYPE")]
     pub kube_api_content_type: Option<String>,
+    /// Requests to the API server per second, in the long run; negative: no limit [default: 5]
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
+    pub kube_api_qps: Option<f32>,
+    /// Requests to the API server at once, after a while without any [default: 10]
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true, value_parser = go::int)]
+    pub kube_api_burst: Option<i32>,
     /// Read objects from a file, a folder or `-` instead of a cluster
     #[arg(long, value_name = "PATH")]
     pub manifests: Option<PathBuf>,
@@ -46,6 +53,8 @@ impl SourceArgs {
             &mut client.content_type,
             self.kube_api_content_type.as_ref(),
         );
+        set(&mut client.qps, self.kube_api_qps.as_ref());
+        set(&mut client.burst, self.kube_api_burst.as_ref());
         self.apply_beside_file(to);
     }
 

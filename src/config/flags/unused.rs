@@ -82,12 +82,6 @@ impl IpvsArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Accepted without effect")]
 pub struct UnusedArgs {
-    /// Requests in a second; there are a handful in all
-    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
-    pub kube_api_qps: Option<f32>,
-    /// Requests at once
-    #[arg(long, value_name = "COUNT", allow_negative_numbers = true, value_parser = go::int)]
-    pub kube_api_burst: Option<i32>,
     /// How often everything is looked at again though it did not change; it is not
     #[arg(long, value_name = "DURATION")]
     pub config_sync_period: Option<GoDuration>,
@@ -104,9 +98,6 @@ pub struct UnusedArgs {
 
 impl UnusedArgs {
     pub(in crate::config) fn apply(&self, to: &mut KubeProxyConfiguration) {
-        let client = &mut to.client_connection;
-        set(&mut client.qps, self.kube_api_qps.as_ref());
-        set(&mut client.burst, self.kube_api_burst.as_ref());
         set(&mut to.config_sync_period, self.config_sync_period.as_ref());
         set(
             &mut to.show_hidden_metrics_for_version,

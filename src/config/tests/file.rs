@@ -9,7 +9,7 @@ use super::*;
 use crate::host::ConntrackSettings;
 use crate::render::{ExternalIps, LocalhostNodePorts, MasqueradePolicy};
 use crate::sync::{Gap, LocalMode, NodePortSource};
-use crate::watch::api::{ApiOptions, Encoding};
+use crate::watch::api::{ApiOptions, Encoding, RateLimit};
 
 const KUBEADM: &str = include_str!("../../../tests/config/kubeadm.yaml");
 const KIND: &str = include_str!("../../../tests/config/kind.yaml");
@@ -46,6 +46,7 @@ fn what_kubeadm_leaves_zero_or_null_is_the_default() {
         kubeconfig: Some("/var/lib/kube-proxy/kubeconfig.conf".into()),
         master: None,
         encoding: Encoding::Protobuf,
+        rate_limit: RateLimit::default(),
     });
     assert_eq!(config.rules.source, cluster);
 }

@@ -254,9 +254,9 @@ fn what_has_no_effect_is_said_in_one_line() {
     let defaults = "--oom-score-adj=-999 --boot-id-file=/proc/sys/kernel/random/boot_id";
     assert_eq!(notes(defaults), Vec::<String>::new());
     assert_eq!(
-        notes("--oom-score-adj=0 --ipvs-scheduler=rr --kube-api-qps=7 --machine-id-file=x"),
+        notes("--oom-score-adj=0 --ipvs-scheduler=rr --config-sync-period=1h --machine-id-file=x"),
         ["set, but without effect in this version: \
-          `--kube-api-qps`, `--ipvs-scheduler`, `--machine-id-file`"]
+          `--config-sync-period`, `--ipvs-scheduler`, `--machine-id-file`"]
     );
 }
 

@@ -9,7 +9,7 @@ use super::*;
 use crate::net::IpFamily;
 use crate::render::{LocalhostNodePorts, MasqueradePolicy, PartialRestore};
 use crate::sync::{Gap, LocalMode, NodePortSource};
-use crate::watch::api::{ApiOptions, Encoding};
+use crate::watch::api::{ApiOptions, Encoding, RateLimit};
 
 fn good(flags: &str) -> Config {
     configured(flags).unwrap_or_else(|error| panic!("{flags}: {error}"))
@@ -265,6 +265,22 @@ fn the_node_has_a_name() {
 }
 
 #[test]
+fn requests_are_limited_as_by_client_go() {
+    for (flags, qps, burst) in [
+        ("", 5.0, 10),
+        ("--kube-api-qps=0 --kube-api-burst=0", 5.0, 10),
+        ("--kube-api-qps=-1", -1.0, 10),
+        ("--kube-api-qps=0.5 --kube-api-burst=1", 0.5, 1),
+    ] {
+        let Source::Cluster(options) = good(flags).rules.source else {
+            panic!("no manifests were given")
+        };
+        assert_eq!(options.rate_limit, RateLimit { qps, burst }, "{flags}");
+    }
+    bad("--kube-api-burst=-1", "-1 is not 0 or more");
+}
+
+#[test]
 fn objects_come_from_a_cluster_or_from_files() {
     let source = |flags| good(flags).rules.source;
     let cluster = |kubeconfig: Option<&str>, master: Option<&str>| {
@@ -272,6 +288,7 @@ fn objects_come_from_a_cluster_or_from_files() {
             kubeconfig: kubeconfig.map(Into::into),
             master: master.map(Into::into),
             encoding: Encoding::Protobuf,
+            rate_limit: RateLimit::default(),
         })
     };
     assert_eq!(source(""), cluster(None, None));
@@ -330,6 +347,7 @@ fn an_empty_kubeconfig_or_master_is_none() {
         kubeconfig: None,
         master: None,
         encoding: Encoding::Protobuf,
+        rate_limit: RateLimit::default(),
     });
     assert_eq!(good("--kubeconfig= --master=").rules.source, nothing);
 }

@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout};
 use super::*;
 use crate::events::{Event, Recorder, recorder};
 use crate::model::ServiceName;
-use crate::watch::api::Encoding;
+use crate::watch::api::{Encoding, RateLimit};
 
 /// What the server was asked, with the second.
 type Log = Arc<Mutex<Vec<String>>>;
@@ -36,7 +36,10 @@ fn server(codes: &[u16]) -> (ApiServer, Log) {
         }
     });
     let client = Client::new(service, "default");
-    (ApiServer::new(client, "a test", Encoding::Json), log)
+    (
+        ApiServer::new(client, "a test", Encoding::Json, RateLimit::default()),
+        log,
+    )
 }
 
 /// What the server is asked if these things happen at once, within an hour.

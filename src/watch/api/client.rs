@@ -8,6 +8,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::Uri;
 use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError, NamedCluster};
@@ -15,12 +16,13 @@ use kube::{Client, Config};
 
 use super::encoding::Encoding;
 use super::opening::{Opening, Turn};
+use super::rate_limit::{RateLimit, RateLimiter};
 use super::transport;
 use crate::telemetry::RequestMetrics;
 use crate::watch::bounded;
 
 /// Where to find the API server. Any combination is legal.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct ApiOptions {
     /// A kubeconfig; its current context is used.
     pub kubeconfig: Option<PathBuf>,
@@ -28,7 +30,12 @@ pub struct ApiOptions {
     pub master: Option<String>,
     /// What it is asked to encode objects as.
     pub encoding: Encoding,
+    /// How often it is asked.
+    pub rate_limit: RateLimit,
 }
+
+/// A request that waits for longer is logged. Client-go's.
+const LONG_WAIT: Duration = Duration::from_secs(1);
 
 /// A server to ask. Cheap to clone; connects with the first request and again when it must.
 #[derive(Clone)]
@@ -37,26 +44,36 @@ pub struct ApiServer {
     address: String,
     encoding: Encoding,
     opening: Arc<Opening>,
+    limiter: Arc<RateLimiter>,
 }
 
 impl ApiServer {
     /// Wraps a client; `address` is for messages only.
-    pub fn new(client: Client, address: impl Into<String>, encoding: Encoding) -> Self {
+    pub fn new(
+        client: Client,
+        address: impl Into<String>,
+        encoding: Encoding,
+        limit: RateLimit,
+    ) -> Self {
         Self {
             client,
             address: address.into(),
             encoding,
             opening: Arc::default(),
+            limiter: Arc::new(RateLimiter::new(limit)),
         }
     }
 
-    /// For requests other than lists and watches.
-    pub fn client(&self) -> &Client {
+    pub(super) fn client(&self) -> &Client {
         &self.client
     }
 
     /// Waits until a request may be sent.
     pub(super) async fn turn(&self) -> Turn<'_> {
+        let waited = self.limiter.wait().await;
+        if waited >= LONG_WAIT {
+            tracing::debug!(server = self.address, ?waited, "waited for --kube-api-qps");
+        }
         self.opening.turn().await
     }
 
@@ -133,7 +150,10 @@ async fn prepare(
         tracing::warn!(server = %address, "proxies are not supported: connecting directly");
     }
     match transport::client(config, metrics) {
-        Ok(client) => Ok(ApiServer::new(client, address, options.encoding)),
+        Ok(client) => {
+            let (encoding, limit) = (options.encoding, options.rate_limit);
+            Ok(ApiServer::new(client, address, encoding, limit))
+        }
         Err(source) => Err(ConnectError::Credentials { address, source }),
     }
 }

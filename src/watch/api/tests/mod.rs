@@ -4,6 +4,7 @@ mod failures;
 mod hostile;
 mod lists;
 mod opening;
+mod pace;
 mod protobuf;
 mod pure;
 mod script;

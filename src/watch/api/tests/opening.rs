@@ -11,7 +11,7 @@ use tower::BoxError;
 
 use super::super::answer::Answer;
 use super::super::encoding::Asked;
-use super::super::{ApiServer, Encoding};
+use super::super::{ApiServer, Encoding, RateLimit};
 
 /// What becomes of the first request; others are answered at once.
 #[derive(Clone, Copy)]
@@ -50,7 +50,7 @@ fn arrivals(first: First) -> Vec<u64> {
             }
         });
         let client = Client::new(service, "default");
-        let server = ApiServer::new(client, "test", Encoding::Json);
+        let server = ApiServer::new(client, "test", Encoding::Json, RateLimit::default());
         let ask = || Answer::to(&server, Asked::Watch, "/");
         let _ = tokio::join!(ask(), ask(), ask());
         let _ = ask().await;

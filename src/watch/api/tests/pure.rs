@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::super::backoff::Backoff;
 use super::super::outage::Outage;
 use super::super::request::{self, Start};
-use super::super::{ApiOptions, ConnectError, Encoding, Selector, connect};
+use super::super::{ApiOptions, ConnectError, Encoding, RateLimit, Selector, connect};
 
 #[test]
 fn pauses_double_up_to_half_a_minute() {
@@ -74,6 +74,7 @@ fn check_address(kubeconfig: Option<&str>, master: Option<&str>, expected: Optio
         kubeconfig: kubeconfig.map(|_| file.path().to_owned()),
         master: master.map(str::to_owned),
         encoding: Encoding::Protobuf,
+        rate_limit: RateLimit::default(),
     };
     let result = runtime.block_on(connect(&options));
     assert_eq!(

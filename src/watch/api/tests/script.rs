@@ -10,7 +10,9 @@ use tokio::time::timeout;
 
 pub(super) use super::scripted::{Asked, Piece, Reply};
 
-use super::super::{ApiError, ApiServer, Encoding, Kind, Notice, Selector, Sink, follow};
+use super::super::{
+    ApiError, ApiServer, Encoding, Kind, Notice, RateLimit, Selector, Sink, follow,
+};
 use super::scripted::client;
 use crate::ingest::ServiceObject;
 use crate::watch::Observed;
@@ -98,7 +100,8 @@ pub(super) fn server_with(
         log.lock().unwrap().push(summary(asked));
         answer(asked)
     });
-    let server = ApiServer::new(client, "test", Encoding::Protobuf);
+    let limit = RateLimit::default();
+    let server = ApiServer::new(client, "test", Encoding::Protobuf, limit);
     (server, transcript)
 }
 
