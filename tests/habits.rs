@@ -353,6 +353,26 @@ fn a_server_that_gives_no_list_is_named() {
             ),
         );
     }
+    for (body, problem) in [
+        ("<html></html>", "expected value at line 1 column 1"),
+        (
+            r#"{"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": []}"#,
+            "`v1 PodList` came where ",
+        ),
+    ] {
+        let address = server("200 OK", body);
+        let output = run(
+            PROGRAM,
+            &["services", &format!("--master=http://{address}")],
+        );
+        let said = text(&output.stderr);
+        assert!(!output.status.success(), "{body}");
+        let start = format!(
+            "error: the API server `http://{address}/`: the answer cannot be read: {problem}"
+        );
+        let hint = "\nhint: is it an API server at all? --kubeconfig or --master names it\n";
+        assert!(said.starts_with(&start) && said.ends_with(hint), "{said}");
+    }
     unlisted(
         "--kubeconfig=nosuch",
         "error: reading kubeconfig `nosuch`: No such file or directory (os error 2)\n",

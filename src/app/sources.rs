@@ -128,7 +128,7 @@ impl ClusterSink {
 
     fn count(&self, kind: Kind, notice: &Notice<'_>) {
         match notice {
-            Notice::Connected => {}
+            Notice::Connected | Notice::Current => {}
             Notice::Failed { .. } => self.metrics.failed(kind.as_str()),
             Notice::Undecodable(undecodable) => {
                 self.metrics.undecodable(kind.as_str());

@@ -69,11 +69,12 @@ fn unlisted(error: &ApiError, address: &str) -> anyhow::Error {
             "{server}: {error}\n\
              hint: who asks must be allowed to list Services, EndpointSlices and Nodes"
         ),
-        ApiError::Status { code: 404, .. } => anyhow::anyhow!(
-            "{server}: {error}\n\
-             hint: is it an API server at all? --kubeconfig or --master names it"
+        ApiError::Status { code: 404, .. } | ApiError::Malformed(_) => anyhow::anyhow!(
+            "{server}: {}\n\
+             hint: is it an API server at all? --kubeconfig or --master names it",
+            error.in_full()
         ),
-        other => anyhow::anyhow!("{server}: {other}"),
+        other => anyhow::anyhow!("{server}: {}", other.in_full()),
     }
 }
 

@@ -1,19 +1,19 @@
 //! One request and its answer: headers judged, body in pieces.
 //!
-//! Apart because every wait for the peer is here, and so every limit to waiting.
+//! Every wait for the peer is here, and so every limit to waiting.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, ACCEPT_ENCODING, RETRY_AFTER};
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, RETRY_AFTER};
 use http::{HeaderMap, Request};
 use http_body_util::BodyExt;
 use kube::client::Body;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::client::ApiServer;
 use super::encoding::{Asked, Encoding};
-use super::error::ApiError;
+use super::error::{ApiError, malformed};
 use super::status::Status;
 
 /// How long a server may think before the headers, and between two pieces of a list. Its own
@@ -26,10 +26,24 @@ const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(60);
 /// Error bodies are a few hundred bytes; more than this is someone's web page.
 const LONGEST_ERROR: usize = 64 * 1024;
 
+/// How long the body of an error is waited for, however slowly it comes: its code is there.
+const ERROR_DEADLINE: Duration = Duration::from_secs(10);
+
 /// A body whose status was 200.
 pub(super) struct Answer {
     body: Body,
     encoding: Encoding,
+}
+
+/// Says that an answer is compressed; `None` if it is not.
+fn compression(headers: &HeaderMap) -> Option<String> {
+    let found = headers.get(CONTENT_ENCODING)?;
+    let name = String::from_utf8_lossy(found.as_bytes());
+    let name = name.trim();
+    (!name.is_empty() && !name.eq_ignore_ascii_case("identity")).then(|| {
+        let name = name.escape_debug();
+        format!("it is compressed (`{name}`), which was not asked for")
+    })
 }
 
 impl Answer {
@@ -63,13 +77,22 @@ impl Answer {
             .map_err(|error| ApiError::Connection(error.into()))?;
         turn.answered();
         let (parts, body) = response.into_parts();
-        let encoding = Encoding::of(&parts.headers);
-        let answer = Self { body, encoding };
+        let (encoding, compression) = (Encoding::of(&parts.headers), compression(&parts.headers));
         if parts.status.is_success() {
-            return Ok(answer);
+            if let Some(compression) = compression {
+                return Err(malformed(compression));
+            }
+            let encoding = encoding.map_err(malformed)?;
+            return Ok(Self { body, encoding });
         }
-        let code = parts.status.as_u16();
-        let status = Status::of_body(code, encoding, answer.beginning().await);
+        // An error of unknown type may be any program's, and is quoted as it is.
+        let encoding = encoding.unwrap_or(Encoding::Json);
+        let answer = Self { body, encoding };
+        let body = match compression {
+            Some(compression) => compression.into_bytes(),
+            None => answer.beginning().await,
+        };
+        let status = Status::of_body(parts.status.as_u16(), encoding, body);
         Err(status.into_error(retry_after(&parts.headers)))
     }
 
@@ -78,15 +101,16 @@ impl Answer {
         self.encoding
     }
 
-    /// The next piece, or `None` at the orderly end.
-    pub(super) async fn piece(&mut self, patience: Duration) -> Result<Option<Bytes>, ApiError> {
+    /// The next piece, or `None` at the orderly end; [`ApiError::Silent`] if none came in time.
+    pub(super) async fn piece(&mut self, deadline: Instant) -> Result<Option<Bytes>, ApiError> {
+        let began = Instant::now();
         loop {
-            let frame = timeout(patience, self.body.frame())
+            let frame = timeout_at(deadline, self.body.frame())
                 .await
-                .map_err(|_| ApiError::Silent(patience))?;
+                .map_err(|_| ApiError::Silent(began.elapsed()))?;
             match frame {
                 None => return Ok(None),
-                Some(Err(error)) => return Err(ApiError::Connection(error.into())),
+                Some(Err(error)) => return Err(ApiError::Broken(error.into())),
                 // Trailers are of no interest.
                 Some(Ok(frame)) => {
                     if let Ok(data) = frame.into_data() {
@@ -100,7 +124,8 @@ impl Answer {
     /// As much of an error's body as is worth having.
     pub(super) async fn beginning(mut self) -> Vec<u8> {
         let mut body = Vec::new();
-        while let Ok(Some(piece)) = self.piece(PATIENCE).await {
+        let deadline = Instant::now() + ERROR_DEADLINE;
+        while let Ok(Some(piece)) = self.piece(deadline).await {
             body.extend_from_slice(&piece);
             if body.len() > LONGEST_ERROR {
                 break;

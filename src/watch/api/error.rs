@@ -32,24 +32,42 @@ pub enum ApiError {
     /// Nothing came for so long that nothing is expected any more.
     #[error("the server was silent for {} s", _0.as_secs())]
     Silent(Duration),
-    /// The connection was not made, or broke, or carried something that is not of the API.
+    /// There was no connection, or it ended before there was an answer: nothing is known of what
+    /// the server would have answered.
     #[error("the connection failed")]
     Connection(#[source] BoxError),
+    /// The answer began and broke off. Something on the way may do that to this answer each time.
+    #[error("the answer broke off")]
+    Broken(#[source] BoxError),
+    /// The answer came, and is not what the API says: asking again may bring the same bytes.
+    #[error("the answer cannot be read")]
+    Malformed(#[source] BoxError),
 }
 
 impl ApiError {
     /// Whether another way of listing may be accepted where this one was not.
     ///
     /// Not so if the server doesn't let us in, doesn't know the kind, or is busy; nor if there was
-    /// no answer. Silence counts: servers on some stores never say that the list is complete.
+    /// no answer. Silence counts, and a stream that cannot be read or ends too early: some servers
+    /// never send the end of the list.
     pub(super) fn is_about_the_request(&self) -> bool {
         match self {
             Self::Status { code, .. } => {
                 (400..500).contains(code) && !matches!(code, 401 | 403 | 404 | 408 | 429)
                     || *code == 501
             }
-            Self::Silent(_) => true,
-            Self::Expired { .. } | Self::Connection(_) => false,
+            Self::Silent(_) | Self::Malformed(_) => true,
+            Self::Expired { .. } | Self::Connection(_) | Self::Broken(_) => false,
+        }
+    }
+
+    /// Whether the same request may fail in the same way for ever. Being busy or not letting the
+    /// client in passes, and so does the lack of a connection: a list would not help against it.
+    pub(super) fn is_lasting(&self) -> bool {
+        match self {
+            Self::Status { code, .. } => !matches!(code, 401 | 403 | 429 | 502 | 503),
+            Self::Connection(_) => false,
+            Self::Expired { .. } | Self::Silent(_) | Self::Broken(_) | Self::Malformed(_) => true,
         }
     }
 
@@ -68,7 +86,7 @@ impl ApiError {
         match self {
             Self::Status { code, .. } => Some(*code),
             Self::Expired { .. } => Some(GONE),
-            Self::Silent(_) | Self::Connection(_) => None,
+            Self::Silent(_) | Self::Connection(_) | Self::Broken(_) | Self::Malformed(_) => None,
         }
     }
 
@@ -100,6 +118,6 @@ pub(super) fn chain(error: &(dyn Error + 'static)) -> String {
 }
 
 /// A problem with bytes that came over a connection which itself works.
-pub(super) fn malformed(problem: &'static str) -> ApiError {
-    ApiError::Connection(problem.into())
+pub(super) fn malformed(problem: impl Into<BoxError>) -> ApiError {
+    ApiError::Malformed(problem.into())
 }

@@ -1,6 +1,6 @@
 //! One event of a watch, from its message.
 //!
-//! Apart because the wire's events, and what of them is trusted, are told here once.
+//! The events of the wire, and what of them is trusted.
 
 use std::borrow::Cow;
 
@@ -14,8 +14,9 @@ use super::envelope;
 use super::error::{ApiError, malformed};
 use super::kind::Kind;
 use super::object::Object;
-use super::raw::Raw;
+use super::raw::{Raw, lossy};
 use super::status::Status;
+use super::type_meta;
 use crate::ingest::Metadata;
 
 /// Says on a bookmark that the state sent at first is now complete.
@@ -23,8 +24,10 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// One event of a watch.
 pub(super) enum Event<K> {
-    /// It exists and is this.
-    Set(Object<K>),
+    /// It exists and is this, and did not before.
+    Added(Object<K>),
+    /// It exists and is this now.
+    Modified(Object<K>),
     /// It was this and is gone.
     Gone(Object<K>),
     /// Everything up to this resource version was sent.
@@ -39,33 +42,44 @@ pub(super) struct Bookmark {
 }
 
 impl<K: Kind> Event<K> {
-    /// `None` for an empty line, and for events of a kind that is not known.
+    /// `None` for an empty line, and for events of a type that is not known.
     pub(super) fn read(encoding: Encoding, message: &Bytes) -> Result<Option<Self>, ApiError> {
         match encoding {
             Encoding::Json if message.iter().all(u8::is_ascii_whitespace) => Ok(None),
             Encoding::Json => {
-                let Line { kind, object } = serde_json::from_slice(message)
+                let text = lossy(message);
+                let Line { kind, object } = serde_json::from_str(&text)
                     .map_err(|_| malformed("a line of a watch is cut off or not JSON"))?;
-                Self::of(&kind, || Ok(Raw::Json(object)))
+                match kind.as_ref() {
+                    "ADDED" | "MODIFIED" | "DELETED" => type_meta::expect_object::<K>(object)?,
+                    _ => {}
+                }
+                Self::of(&kind, &Raw::Json(object))
             }
             Encoding::Protobuf => {
                 let Frame { kind, object } = Frame::decode(message.clone())
                     .map_err(|_| malformed("a frame of a watch is not an event"))?;
-                Self::of(&kind, || envelope::open(object.raw).map(Raw::Protobuf))
+                let is_object = matches!(kind.as_str(), "ADDED" | "MODIFIED" | "DELETED");
+                if !is_object && !matches!(kind.as_str(), "BOOKMARK" | "ERROR") {
+                    return Ok(None);
+                }
+                let (type_meta, object) = envelope::open(object.raw)?;
+                if is_object {
+                    type_meta.expect_object::<K>()?;
+                }
+                Self::of(&kind, &Raw::Protobuf(object))
             }
         }
     }
 
-    fn of<'a>(
-        kind: &str,
-        object: impl FnOnce() -> Result<Raw<'a>, ApiError>,
-    ) -> Result<Option<Self>, ApiError> {
+    fn of(kind: &str, object: &Raw<'_>) -> Result<Option<Self>, ApiError> {
         match kind {
-            "ADDED" | "MODIFIED" => Ok(Some(Self::Set(Object::read(&object()?)))),
-            "DELETED" => Ok(Some(Self::Gone(Object::read(&object()?)))),
-            "BOOKMARK" => Ok(Some(Self::Bookmark(Bookmark::read(&object()?)?))),
+            "ADDED" => Ok(Some(Self::Added(Object::read(object)))),
+            "MODIFIED" => Ok(Some(Self::Modified(Object::read(object)))),
+            "DELETED" => Ok(Some(Self::Gone(Object::read(object)))),
+            "BOOKMARK" => Ok(Some(Self::Bookmark(Bookmark::read(object)?))),
             "ERROR" => {
-                let status: Status = object()?.read().unwrap_or_else(|(partial, _)| partial);
+                let status: Status = object.read().unwrap_or_else(|(partial, _)| partial);
                 Err(status.into_error(None))
             }
             _ => Ok(None),

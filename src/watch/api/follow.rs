@@ -1,25 +1,26 @@
 //! One kind of object, followed for ever.
 //!
-//! Apart because this is the order of things: list, watch, and after each end or failure the
-//! decision where to go on; what a list or a watch is, is elsewhere.
+//! This is the order of things: list, watch, and after each end or failure the decision where to
+//! go on; what a list or a watch is, is elsewhere.
 
 use std::convert::Infallible;
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
-use super::answer::PATIENCE;
-use super::backoff::Backoff;
+use super::backoff::{Backoff, short_wait};
 use super::client::ApiServer;
 use super::dice::roll;
 use super::error::{ApiError, chain, malformed};
 use super::event::Event;
 use super::kind::{Kind, Selector};
-use super::object::{Object, ObjectName, Undecodable};
+use super::object::{Object, Undecodable};
 use super::outage::Outage;
-use super::page::{Pages, Paging};
-use super::position::{Haste, Position};
+use super::page::{Contents, Pages, Paging};
+use super::population::{Population, Shrink};
+use super::position::{Position, RetryDelay};
 use super::sink::{Notice, Sink};
+use super::unreadable::UnreadableObjects;
 use super::watch::Watch;
 use crate::watch::Observed;
 
@@ -28,11 +29,17 @@ use crate::watch::Observed;
 /// Upstream: k8s.io/client-go/tools/cache/reflector.go, `minWatchTimeout` (v1.36)
 const SHORTEST_WATCH: Duration = Duration::from_secs(5 * 60);
 
-/// A watch that ends sooner without having said anything counts as failed.
+/// A watch that ends sooner counts as failed if it brought nothing, and is otherwise opened again
+/// after a short wait.
 const SUSPICIOUSLY_SHORT: Duration = Duration::from_secs(5);
 
-/// Longer than any watch: its own deadline comes first.
-const UNLIMITED: Duration = Duration::from_secs(60 * 60);
+/// A watch without an event or a bookmark for so long is opened again, from where it was: servers
+/// send a bookmark a minute, and an intermediary may keep a connection alive without one.
+const QUIET: Duration = Duration::from_secs(3 * 60);
+
+/// How long a stream may go on without an object of the initial state, or with something else,
+/// before its end mark. Servers that do not know streaming lists never send one.
+const END_MARK: Duration = Duration::from_secs(10);
 
 /// Lists and watches one kind and tells `sink` about it, until dropped.
 ///
@@ -51,7 +58,8 @@ pub async fn follow<K: Kind, S: Sink<K>>(
         sink,
         backoff: Backoff::default(),
         outage: Outage::default(),
-        unreadable: Vec::new(),
+        unreadable: UnreadableObjects::default(),
+        population: Population::default(),
     };
     let mut position = Position::new();
     loop {
@@ -61,84 +69,129 @@ pub async fn follow<K: Kind, S: Sink<K>>(
     }
 }
 
+/// A complete list.
+struct Listed {
+    resource_version: String,
+    objects: usize,
+}
+
 struct Following<'a, K, S> {
     server: &'a ApiServer,
     selector: &'a Selector<K>,
     sink: &'a mut S,
     backoff: Backoff,
     outage: Outage,
-    /// Objects of which it was logged that they can't be read. Normally none.
-    unreadable: Vec<ObjectName>,
+    unreadable: UnreadableObjects,
+    population: Population,
 }
 
 impl<K: Kind, S: Sink<K>> Following<'_, K, S> {
     /// A list or a watch, to its end. `Ok` if it ended in order.
     async fn go_on(&mut self, position: &mut Position) -> Result<(), ApiError> {
-        if let Position::Listing(paging) = *position {
-            let resource_version = self.list(paging).await?;
-            self.complete(position, &resource_version).await?;
+        if let Position::Listing { paging, .. } = *position {
+            let listed = self.list(paging).await?;
+            self.complete(position, listed).await?;
         }
         let lasting = SHORTEST_WATCH.mul_f64(1.0 + roll());
         let mut watch = Watch::open(self.server, self.selector, position.start(), lasting).await?;
         self.sink.notice(Notice::Connected);
         if matches!(position, Position::Streaming { .. }) {
-            let resource_version = self.initial(&mut watch).await?;
-            self.complete(position, &resource_version).await?;
+            let listed = self.initial(&mut watch).await?;
+            self.complete(position, listed).await?;
         }
+        self.backoff.working(Instant::now());
         self.changes(watch, position).await
     }
 
     /// The whole state, page by page.
-    async fn list(&mut self, paging: Paging) -> Result<String, ApiError> {
+    async fn list(&mut self, paging: Paging) -> Result<Listed, ApiError> {
         let mut pages = Pages::new(self.server, self.selector, paging);
-        let mut is_first = true;
+        let mut objects = 0;
         loop {
             let page = pages.next().await?;
-            let contents = page.contents()?;
-            if std::mem::take(&mut is_first) {
+            let contents: Contents<'_> = page.contents::<K>()?;
+            if pages.is_first() {
                 self.sink.notice(Notice::Connected);
-                self.sink.observe(Observed::Listing).await;
+                self.begin_list().await;
             }
-            for object in contents.objects() {
+            for object in &contents.objects {
                 self.set(Object::read(object)).await;
             }
-            if let Some(resource_version) = pages.advance(&contents) {
-                return Ok(resource_version);
+            objects += contents.objects.len();
+            if let Some(resource_version) = pages.advance(&page, contents.metadata)? {
+                return Ok(Listed {
+                    resource_version,
+                    objects,
+                });
             }
         }
     }
 
     /// The whole state, as the events that a watch begins with.
-    async fn initial(&mut self, watch: &mut Watch) -> Result<String, ApiError> {
-        self.sink.observe(Observed::Listing).await;
-        while let Some(event) = watch.next(PATIENCE).await? {
+    async fn initial(&mut self, watch: &mut Watch) -> Result<Listed, ApiError> {
+        self.begin_list().await;
+        let (mut objects, mut is_state) = (0_usize, true);
+        let mut end = Instant::now() + END_MARK;
+        loop {
+            if !is_state && Instant::now() >= end {
+                return Err(malformed("the end of the list was never marked"));
+            }
+            let event = match watch.next(end).await {
+                Ok(Some(event)) => event,
+                Ok(None) => {
+                    let problem = "the stream ended before the list was complete";
+                    return Err(malformed(problem));
+                }
+                Err(ApiError::Silent(_)) => {
+                    return Err(malformed("the end of the list was not marked in time"));
+                }
+                Err(error) => return Err(error),
+            };
+            let is_object = matches!(event, Event::Added(_));
             match event {
-                Event::Set(object) => drop(self.set(object).await),
-                Event::Gone(object) => drop(self.gone(object).await),
+                Event::Added(object) => {
+                    objects += 1;
+                    drop(self.set(object).await);
+                }
+                Event::Modified(object) => drop(self.set(object).await),
+                Event::Gone(object) => {
+                    objects = objects.saturating_sub(1);
+                    drop(self.gone(object).await);
+                }
                 Event::Bookmark(bookmark) if bookmark.ends_initial => {
-                    return Ok(bookmark.resource_version);
+                    let resource_version = bookmark.resource_version;
+                    return Ok(Listed {
+                        resource_version,
+                        objects,
+                    });
                 }
                 Event::Bookmark(_) => {}
             }
+            // Anything but an added object comes after the state, and then the mark is due.
+            if is_state {
+                is_state = is_object;
+                end = Instant::now() + END_MARK;
+            }
         }
-        // A server that does not know streaming lists never says that one is complete.
-        Err(match watch.age() {
-            age if age >= SHORTEST_WATCH => ApiError::Silent(age),
-            _ => malformed("the stream ended before the list was complete"),
-        })
     }
 
-    async fn complete(
-        &mut self,
-        position: &mut Position,
-        resource_version: &str,
-    ) -> Result<(), ApiError> {
-        if resource_version.is_empty() {
+    async fn begin_list(&mut self) {
+        self.unreadable.begin_list();
+        self.sink.observe(Observed::Listing).await;
+    }
+
+    async fn complete(&mut self, position: &mut Position, listed: Listed) -> Result<(), ApiError> {
+        if listed.resource_version.is_empty() {
             return Err(malformed("a list has no resource version"));
         }
         self.sink.observe(Observed::Listed).await;
-        position.reach(resource_version);
-        self.succeeded();
+        self.unreadable.end_list();
+        let now = Instant::now();
+        let shrink = self.population.listed(listed.objects, now);
+        self.report(shrink);
+        position.listed(&listed.resource_version);
+        self.backoff.working(now);
+        self.current();
         Ok(())
     }
 
@@ -146,25 +199,36 @@ impl<K: Kind, S: Sink<K>> Following<'_, K, S> {
     async fn changes(&mut self, mut watch: Watch, position: &mut Position) -> Result<(), ApiError> {
         let mut is_mute = true;
         loop {
-            let event = match watch.next(UNLIMITED).await {
+            let event = match watch.next(Instant::now() + QUIET).await {
                 // The server forgot to end it. The connection is alive, or it had failed sooner.
                 Ok(None) | Err(ApiError::Silent(_)) => break,
                 Ok(Some(event)) => event,
                 Err(error) => return Err(error),
             };
             let resource_version = match event {
-                Event::Set(object) => self.set(object).await,
-                Event::Gone(object) => self.gone(object).await,
+                Event::Added(object) => {
+                    self.population.added(Instant::now());
+                    self.set(object).await
+                }
+                Event::Modified(object) => self.set(object).await,
+                Event::Gone(object) => {
+                    let shrink = self.population.gone(Instant::now());
+                    self.report(shrink);
+                    self.gone(object).await
+                }
                 Event::Bookmark(bookmark) => bookmark.resource_version,
             };
-            position.reach(&resource_version);
+            position.advance(&resource_version);
             is_mute = false;
-            self.succeeded();
+            self.current();
         }
-        if is_mute && watch.age() < SUSPICIOUSLY_SHORT {
-            return Err(malformed("a watch ended as soon as it began"));
+        if watch.age() < SUSPICIOUSLY_SHORT {
+            if is_mute {
+                let problem = "a watch ended as soon as it began";
+                return Err(ApiError::Broken(problem.into()));
+            }
+            sleep(short_wait(roll())).await;
         }
-        self.succeeded();
         Ok(())
     }
 
@@ -190,26 +254,40 @@ impl<K: Kind, S: Sink<K>> Following<'_, K, S> {
 
     fn readable(&mut self, object: &K) {
         let metadata = object.metadata();
-        self.unreadable
-            .retain(|name| name.name != metadata.name || name.namespace != metadata.namespace);
+        self.unreadable.remove(&metadata.namespace, &metadata.name);
     }
 
     fn undecodable(&mut self, problem: &Undecodable) {
-        if !self.unreadable.contains(&problem.name) {
-            self.unreadable.push(problem.name.clone());
+        let name = &problem.name;
+        if let Some(unreadable) = self.unreadable.add(&name.namespace, &name.name) {
             tracing::warn!(
                 server = self.server.address(),
                 kind = K::NAME,
-                name = %problem.name,
+                %name,
+                unreadable,
                 error = %problem.source,
-                "an object can't be read: its last readable state stands",
+                "an object cannot be read: its last readable state stays in use",
             );
         }
         self.sink.notice(Notice::Undecodable(problem));
     }
 
-    fn succeeded(&mut self) {
-        self.backoff.succeeded();
+    fn report(&self, shrink: Option<Shrink>) {
+        if let Some(Shrink { before, after }) = shrink {
+            tracing::warn!(
+                server = self.server.address(),
+                kind = K::NAME,
+                before,
+                after,
+                "most objects are gone at once: their rules are removed; if that was not meant, \
+                 restore the objects in the cluster",
+            );
+        }
+    }
+
+    /// A list is complete, or an event or a bookmark came.
+    fn current(&mut self) {
+        self.sink.notice(Notice::Current);
         if let Some(failures) = self.outage.ended() {
             let server = self.server.address();
             tracing::info!(
@@ -222,21 +300,19 @@ impl<K: Kind, S: Sink<K>> Following<'_, K, S> {
     }
 
     async fn pause(&mut self, position: &mut Position, error: &ApiError) {
-        match position.retreat(error) {
-            Haste::AtOnce => {
-                let (server, error) = (self.server.address(), chain(error));
-                tracing::info!(
-                    server,
-                    kind = K::NAME,
-                    error,
-                    "no streaming list: listing pages"
-                );
-                return;
-            }
-            Haste::Soon => self.backoff.succeeded(),
-            Haste::AfterPause => {}
+        let delay = position.retreat(error);
+        if delay == RetryDelay::None {
+            let (server, error) = (self.server.address(), chain(error));
+            tracing::info!(
+                server,
+                kind = K::NAME,
+                error,
+                "no streaming list: listing pages"
+            );
+            return;
         }
-        let pause = self.backoff.failed(roll()).max(error.retry_after());
+        let pause = self.backoff.failed(delay, Instant::now(), roll());
+        let pause = pause.max(error.retry_after());
         if let Some(failures) = self.outage.failed(error.status()) {
             let (server, error) = (self.server.address(), chain(error));
             tracing::warn!(

@@ -1,6 +1,6 @@
 //! The three kinds of objects, where they are, and which of them concern a proxy.
 //!
-//! Apart so that listing and watching know neither Services nor any other kind.
+//! Listing and watching know neither Services nor any other kind.
 
 use std::marker::PhantomData;
 
@@ -13,6 +13,10 @@ use super::raw::Spoken;
 pub trait Kind: Spoken + 'static {
     /// As messages spell it.
     const NAME: &'static str;
+    /// Its API group and version, as messages spell it.
+    const API_VERSION: &'static str;
+    /// The beginning of an object as API servers write JSON.
+    const JSON_START: &'static str;
     /// The collection of all namespaces.
     const PATH: &'static str;
 
@@ -32,9 +36,17 @@ pub trait Kind: Spoken + 'static {
 }
 
 macro_rules! kind {
-    ($object:ty, $name:literal, $path:literal) => {
+    ($object:ty, $name:literal, $version:literal, $path:literal) => {
         impl Kind for $object {
             const NAME: &'static str = $name;
+            const API_VERSION: &'static str = $version;
+            const JSON_START: &'static str = concat!(
+                r#"{"kind":""#,
+                $name,
+                r#"","apiVersion":""#,
+                $version,
+                r#"","#
+            );
             const PATH: &'static str = $path;
 
             fn metadata(&self) -> &Metadata {
@@ -48,13 +60,14 @@ macro_rules! kind {
     };
 }
 
-kind!(ServiceObject, "Service", "/api/v1/services");
+kind!(ServiceObject, "Service", "v1", "/api/v1/services");
 kind!(
     EndpointSliceObject,
     "EndpointSlice",
+    "discovery.k8s.io/v1",
     "/apis/discovery.k8s.io/v1/endpointslices"
 );
-kind!(NodeObject, "Node", "/api/v1/nodes");
+kind!(NodeObject, "Node", "v1", "/api/v1/nodes");
 
 /// Which objects of a kind the server is asked for.
 ///

@@ -1,6 +1,6 @@
 //! The state of the cluster once, for commands that do not stay.
 //!
-//! Apart because such a command wants an answer or an error, and no second try.
+//! Such a command wants an answer or an error, and no second try.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::client::ApiServer;
 use super::error::ApiError;
 use super::kind::{Kind, Selector};
 use super::object::{Object, Undecodable};
-use super::page::{Pages, Paging};
+use super::page::{Contents, Pages, Paging};
 use crate::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
 
 /// All objects of a kind.
@@ -84,14 +84,14 @@ async fn attempt<K: Kind>(
     let mut pages = Pages::new(server, selector, paging);
     loop {
         let page = pages.next().await?;
-        let contents = page.contents()?;
-        for object in contents.objects() {
+        let Contents { metadata, objects } = page.contents::<K>()?;
+        for object in &objects {
             match Object::read(object).state {
                 Ok(object) => found.objects.push(object),
                 Err(problem) => found.undecodable.push(problem),
             }
         }
-        if pages.advance(&contents).is_some() {
+        if pages.advance(&page, metadata)?.is_some() {
             return Ok(found);
         }
     }

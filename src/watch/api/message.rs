@@ -1,18 +1,24 @@
 //! The body of a watch, cut into messages.
 //!
-//! Apart from where they [end](super::line), which differs by encoding: waiting for more does not.
+//! Kept separate from where they [end](super::line), which differs by encoding: waiting for more
+//! does not.
 
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use tokio::time::Instant;
 
 use super::answer::Answer;
 use super::encoding::Encoding;
-use super::error::ApiError;
+use super::error::{ApiError, malformed};
 use super::{frame, line};
 
 /// No object is near this: stores refuse objects of more than a few megabytes.
 pub(super) const LONGEST_MESSAGE: usize = 64 * 1024 * 1024;
+
+/// How long a message may take from its first byte to its last: servers write each at once. Without
+/// it a length that is wrong would keep a watch waiting until its end.
+const MESSAGE_DEADLINE: Duration = Duration::from_secs(60);
 
 /// Messages of an answer, one at a time; holds at most one and what came with it.
 pub(super) struct Messages {
@@ -20,6 +26,8 @@ pub(super) struct Messages {
     unread: BytesMut,
     /// Bytes of `unread` that are known to hold no line end; 0 where lines don't matter.
     searched: usize,
+    /// When the first byte of the message that is not complete was seen.
+    begun: Option<Instant>,
 }
 
 impl Messages {
@@ -28,6 +36,7 @@ impl Messages {
             answer,
             unread: BytesMut::new(),
             searched: 0,
+            begun: None,
         }
     }
 
@@ -36,17 +45,37 @@ impl Messages {
         self.answer.encoding()
     }
 
-    /// The next message, or `None` at the end.
-    pub(super) async fn next(&mut self, patience: Duration) -> Result<Option<Bytes>, ApiError> {
+    /// The next message, or `None` at the end; [`ApiError::Silent`] if none began in time.
+    pub(super) async fn next(&mut self, deadline: Instant) -> Result<Option<Bytes>, ApiError> {
         loop {
             if let Some(message) = self.take()? {
+                self.begun = None;
                 return Ok(Some(message));
             }
-            match self.answer.piece(patience).await? {
-                Some(piece) => self.unread.extend_from_slice(&piece),
-                None => return self.rest(),
+            let deadline = self.wait_until(deadline)?;
+            match self.answer.piece(deadline).await {
+                Ok(Some(piece)) => self.unread.extend_from_slice(&piece),
+                Ok(None) => return self.rest(),
+                Err(ApiError::Silent(_)) if self.begun.is_some() => {}
+                Err(error) => return Err(error),
             }
         }
+    }
+
+    /// When to give up waiting for more: a message that has begun has a deadline of its own.
+    fn wait_until(&mut self, deadline: Instant) -> Result<Instant, ApiError> {
+        if self.unread.is_empty() {
+            return Ok(deadline);
+        }
+        let now = Instant::now();
+        let end = *self.begun.get_or_insert(now) + MESSAGE_DEADLINE;
+        if now >= end {
+            let seconds = MESSAGE_DEADLINE.as_secs();
+            return Err(malformed(format!(
+                "a message of a watch is not complete after {seconds} s"
+            )));
+        }
+        Ok(end)
     }
 
     fn take(&mut self) -> Result<Option<Bytes>, ApiError> {

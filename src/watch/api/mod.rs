@@ -1,12 +1,17 @@
 //! Services, EndpointSlices and Nodes from an API server: listed, then watched, for ever.
 //!
-//! Apart from the other sources because all of this is about a peer that may be slow, gone, or
-//! of another mind about what an object looks like. Its own list and watch, and not
-//! `kube::runtime`, because there one unreadable object fails the whole list it is part of, and
-//! because a retry there counts as a success and so never waits longer than the first one.
+//! All of this is about a peer that may be slow, gone, or of another mind about what an object
+//! looks like. The module lists and watches by itself, without `kube::runtime`, because there one
+//! unreadable object fails the whole list it is part of, and because a retry there counts as a
+//! success and so never waits longer than the first one.
 //!
-//! What is read comes as JSON or as protobuf, and is told apart in `raw` for one object, in
-//! `event` and `page` for what objects come in, and in `message` for where a message ends.
+//! Answers come as JSON or as protobuf: `raw` knows both for one object, `event` and `page` for
+//! what objects come in, and `message` for where a message ends.
+//!
+//! # Invariants
+//!
+//! Whatever answers in place of the server: a kind is listed again after at most three answers
+//! that cannot be read, requests never exceed the rate limit, and waits grow while nothing works.
 //!
 //! # Source
 //!
@@ -31,6 +36,7 @@ mod object;
 mod opening;
 mod outage;
 mod page;
+mod population;
 mod position;
 mod rate_limit;
 mod raw;
@@ -38,6 +44,8 @@ mod request;
 mod sink;
 mod status;
 mod transport;
+mod type_meta;
+mod unreadable;
 mod watch;
 mod write;
 

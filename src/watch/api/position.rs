@@ -1,15 +1,17 @@
 //! How far one kind is known, and from where to go on after a failure.
 //!
-//! Apart and pure because it decides between asking for what changed and asking for everything.
+//! Kept separate from [`follow`](super::follow) and pure, because it decides between asking for
+//! what changed and asking for everything.
 
 use super::error::ApiError;
 use super::page::Paging;
 use super::request::Start;
 
-/// How often the server may fail at one thing before another is tried: to go on from the same
-/// resource version, then everything is listed; to stream everything, then it is listed in pages.
-/// Without a limit, one event that the server can't deliver would block for ever.
-const PATIENCE: u8 = 3;
+/// Failures after which another request is tried: instead of a watch that resumes, everything is
+/// listed; instead of a stream of everything, pages; instead of pages, a stream again. Without a
+/// limit, one event that the server cannot deliver would block its kind for ever; with a smaller
+/// one, a server that is restarted twice would be asked for everything.
+const MOST_ERRORS: u8 = 3;
 
 /// Where to go on from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,28 +21,36 @@ pub(super) enum Position {
         /// Answers that were errors.
         errors: u8,
     },
-    /// Nothing is known and streaming was refused: a list. The next one is tried as a stream
+    /// Nothing is known and streaming did not work: a list. The next one is tried as a stream
     /// again, since servers are upgraded.
-    Listing(Paging),
+    Listing {
+        /// How much is asked for at once.
+        paging: Paging,
+        /// Answers that were errors.
+        errors: u8,
+    },
     /// All is known up to here.
     At {
         /// As the server wrote it: not a number.
         resource_version: String,
-        /// Answers that were errors since then.
+        /// Answers that were errors since the last event.
         errors: u8,
+        /// Messages that could not be read since the last list. Events do not reset it: each of
+        /// these messages may have been an event that is lost.
+        unreadable: u8,
     },
 }
 
-/// What to do after a failure.
+/// When to ask again after a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Haste {
-    /// Ask in the other way now: the server works.
-    AtOnce,
-    /// List again after a pause as short as the first: the server works, and after a restart it
-    /// tells every node so, when their pauses have grown long.
-    Soon,
-    /// Wait first, longer each time.
-    AfterPause,
+pub(super) enum RetryDelay {
+    /// Now, in another way: the server works.
+    None,
+    /// After a delay as short as the first, if that was not just done: the server works, and after
+    /// a restart it answers every node so, when their delays have grown long.
+    Short,
+    /// Longer each time.
+    Growing,
 }
 
 impl Position {
@@ -49,23 +59,27 @@ impl Position {
         Self::Streaming { errors: 0 }
     }
 
-    /// Notes that all is known up to `resource_version`; does nothing if that is empty.
-    pub(super) fn reach(&mut self, resource_version: &str) {
-        match self {
-            _ if resource_version.is_empty() => {}
-            Self::At {
-                resource_version: reached,
-                errors,
-            } => {
-                resource_version.clone_into(reached);
-                *errors = 0;
-            }
-            Self::Streaming { .. } | Self::Listing(_) => {
-                *self = Self::At {
-                    resource_version: resource_version.to_owned(),
-                    errors: 0,
-                };
-            }
+    /// Notes that everything up to `resource_version` is listed.
+    pub(super) fn listed(&mut self, resource_version: &str) {
+        *self = Self::At {
+            resource_version: resource_version.to_owned(),
+            errors: 0,
+            unreadable: 0,
+        };
+    }
+
+    /// Notes that a watch brought everything up to `version`. An object that cannot be read may
+    /// have none, and then nothing is known to be done.
+    pub(super) fn advance(&mut self, version: &str) {
+        if let Self::At {
+            resource_version,
+            errors,
+            ..
+        } = self
+            && !version.is_empty()
+        {
+            version.clone_into(resource_version);
+            *errors = 0;
         }
     }
 
@@ -75,43 +89,60 @@ impl Position {
             Self::At {
                 resource_version, ..
             } => Start::After(resource_version),
-            Self::Streaming { .. } | Self::Listing(_) => Start::Everything,
+            Self::Streaming { .. } | Self::Listing { .. } => Start::Everything,
         }
     }
 
     /// Moves to where to go on after `error`.
-    pub(super) fn retreat(&mut self, error: &ApiError) -> Haste {
-        let is_expired = matches!(error, ApiError::Expired { .. });
+    pub(super) fn retreat(&mut self, error: &ApiError) -> RetryDelay {
         match self {
             Self::Streaming { .. } if error.is_about_the_request() => {
-                *self = Self::Listing(Paging::Pages);
-                return Haste::AtOnce;
+                *self = Self::pages();
+                return RetryDelay::None;
             }
             Self::Streaming { errors } => {
-                *errors = errors.saturating_add(u8::from(is_lasting(error)));
-                if *errors >= PATIENCE {
-                    *self = Self::Listing(Paging::Pages);
+                if error.is_lasting() && is_too_often(errors) {
+                    *self = Self::pages();
                 }
             }
-            Self::Listing(paging) if is_expired => *paging = Paging::Whole,
-            Self::Listing(_) => {}
-            Self::At { .. } if is_expired => {
-                *self = Self::new();
-                return Haste::Soon;
+            Self::Listing { paging, errors } => {
+                if matches!(error, ApiError::Expired { .. }) {
+                    *paging = Paging::Whole;
+                }
+                // Also if the server is busy: a stream costs it less.
+                if !matches!(error, ApiError::Connection(_)) && is_too_often(errors) {
+                    *self = Self::new();
+                }
             }
-            Self::At { errors, .. } => {
-                *errors = errors.saturating_add(u8::from(is_lasting(error)));
-                if *errors >= PATIENCE {
+            Self::At { .. } if matches!(error, ApiError::Expired { .. }) => {
+                *self = Self::new();
+                return RetryDelay::Short;
+            }
+            Self::At {
+                errors, unreadable, ..
+            } => {
+                let count = match error {
+                    ApiError::Malformed(_) => unreadable,
+                    _ => errors,
+                };
+                if error.is_lasting() && is_too_often(count) {
                     *self = Self::new();
                 }
             }
         }
-        Haste::AfterPause
+        RetryDelay::Growing
+    }
+
+    fn pages() -> Self {
+        Self::Listing {
+            paging: Paging::Pages,
+            errors: 0,
+        }
     }
 }
 
-/// Whether the same request may get the same error for ever. Being busy or not letting us in
-/// passes, and listing would not help against it.
-fn is_lasting(error: &ApiError) -> bool {
-    !matches!(error.status(), None | Some(401 | 403 | 429 | 502 | 503))
+/// Counts one more.
+fn is_too_often(count: &mut u8) -> bool {
+    *count = count.saturating_add(1);
+    *count >= MOST_ERRORS
 }

@@ -1,6 +1,8 @@
 //! A part of a body that is not read yet, in whichever encoding it came.
 //!
-//! Apart so that the two encodings meet here, and lists, events and objects know neither.
+//! The two encodings meet here; lists, events and objects know neither.
+
+use std::borrow::Cow;
 
 use bytes::Bytes;
 use prost::Message;
@@ -38,5 +40,15 @@ impl Raw<'_> {
                 }
             }
         }
+    }
+}
+
+/// Text that may hold bytes which are not UTF-8, each read as U+FFFD, as Go reads JSON: one odd
+/// byte in a field that nothing depends on must not cost the whole message.
+pub(super) fn lossy(bytes: &[u8]) -> Cow<'_, str> {
+    // Far faster where all is well, which is nearly always.
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => String::from_utf8_lossy(bytes),
     }
 }

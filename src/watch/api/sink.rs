@@ -1,6 +1,6 @@
 //! Where observations go, and with them what happened on the way.
 //!
-//! Apart because it is all that this module asks of its caller.
+//! It is all that this module asks of its caller.
 
 use std::future::Future;
 use std::time::Duration;
@@ -23,6 +23,9 @@ pub trait Sink<K>: Send {
 pub enum Notice<'a> {
     /// The server accepted a list or a watch.
     Connected,
+    /// Everything that was observed is current: a list is complete, or an event or a bookmark of a
+    /// watch came.
+    Current,
     /// A list or a watch failed and is tried again after `pause`.
     Failed {
         /// Why.

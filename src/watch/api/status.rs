@@ -1,12 +1,12 @@
 //! The API's `Status`: the body of an error, and the object of an ERROR event.
 //!
-//! Apart because both kinds of answer end in one, and it decides which error that is.
+//! Both kinds of answer end in one, and it decides which error that is.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use prost::Message;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use super::encoding::Encoding;
 use super::envelope;
@@ -23,8 +23,14 @@ pub(super) struct Status {
     code: i32,
     #[prost(string, tag = 4)]
     reason: String,
-    #[prost(string, tag = 3)]
-    message: String,
+    /// For people, and not always UTF-8: what is used of a status does not depend on it.
+    #[serde(deserialize_with = "text")]
+    #[prost(bytes = "vec", tag = 3)]
+    message: Vec<u8>,
+}
+
+fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+    String::deserialize(deserializer).map(String::into_bytes)
 }
 
 impl Status {
@@ -36,20 +42,19 @@ impl Status {
             Encoding::Json => serde_json::from_slice(&body).unwrap_or_default(),
             Encoding::Protobuf => envelope::open(body.clone())
                 .ok()
-                .and_then(|message| Self::decode(message).ok())
+                .and_then(|(_, message)| Self::decode(message).ok())
                 .unwrap_or_default(),
         };
         if status.message.is_empty() {
-            String::from_utf8_lossy(&body)
-                .trim()
-                .clone_into(&mut status.message);
+            status.message = body.trim_ascii().to_vec();
         }
         status.code = code.into();
         status
     }
 
     pub(super) fn into_error(self, retry_after: Option<Duration>) -> ApiError {
-        let message: String = self.message.chars().take(LONGEST_WORDS).collect();
+        let message = String::from_utf8_lossy(&self.message);
+        let message: String = message.chars().take(LONGEST_WORDS).collect();
         // The code of a status may be absent inside a stream; the reason is not.
         if self.code == 410 || matches!(self.reason.as_str(), "Expired" | "Gone") {
             return ApiError::Expired { message };

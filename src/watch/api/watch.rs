@@ -1,6 +1,7 @@
 //! One watch, from its request to its end.
 //!
-//! Apart because how long it may last, and be silent, is a matter of the whole and not of events.
+//! Kept separate from [`event`](super::event) because how long a watch may last, and be silent, is
+//! a matter of the whole and not of events.
 
 use std::time::Duration;
 
@@ -49,19 +50,26 @@ impl Watch {
         self.opened.elapsed()
     }
 
-    /// The next event, or `None` at the end. [`ApiError::Silent`] if none came for `patience`, or
-    /// if the server let its own time limit pass.
+    /// The next event, or `None` at the end. [`ApiError::Silent`] if none came in time, or if the
+    /// server let its own time limit pass.
     pub(super) async fn next<K: Kind>(
         &mut self,
-        patience: Duration,
+        deadline: Instant,
     ) -> Result<Option<Event<K>>, ApiError> {
+        let deadline = deadline.min(self.deadline);
         loop {
-            let left = self.deadline.saturating_duration_since(Instant::now());
-            let Some(message) = self.messages.next(patience.min(left)).await? else {
+            // Messages may come without end.
+            if Instant::now() >= self.deadline {
+                return Err(ApiError::Silent(self.age()));
+            }
+            let Some(message) = self.messages.next(deadline).await? else {
                 return Ok(None);
             };
             if let Some(event) = Event::read(self.messages.encoding(), &message)? {
                 return Ok(Some(event));
+            }
+            if Instant::now() >= deadline {
+                return Err(ApiError::Silent(self.age()));
             }
         }
     }

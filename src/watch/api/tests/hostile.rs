@@ -9,7 +9,7 @@ use prost::Message;
 use super::super::encoding::Encoding;
 use super::super::event::Event;
 use super::super::object::Object;
-use super::super::page::{Contents, Page};
+use super::super::page::Page;
 use super::super::raw::Raw;
 use super::super::status::Status;
 use super::super::{answer, envelope, frame, line};
@@ -95,8 +95,8 @@ proptest! {
     #[test]
     fn any_body_is_a_list_or_an_error(body in mutated(samples())) {
         for encoding in ENCODINGS {
-            let page = Page { body: Bytes::from(body.clone()), encoding };
-            for object in page.contents().iter().flat_map(Contents::objects) {
+            let page = Page::new(body.clone(), encoding);
+            for object in page.contents::<ServiceObject>().iter().flat_map(|page| &page.objects) {
                 ingested(object);
             }
         }

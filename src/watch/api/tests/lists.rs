@@ -32,9 +32,9 @@ fn falls_back_to_pages_where_streaming_is_refused() {
                 "? list limit=250",
                 "listing",
                 "set a",
-                "? list limit=250 continue=t%3D1",
+                "? list limit=500 continue=t%3D1",
                 "set b",
-                "? list limit=250 continue=t2",
+                "? list limit=1000 continue=t2",
                 "set c",
                 "listed",
                 "? watch after=7",
@@ -81,7 +81,7 @@ fn starts_over_and_at_once_if_a_continue_token_expires() {
             "? list limit=250",
             "listing",
             "set a",
-            "? list limit=250 continue=t",
+            "? list limit=500 continue=t",
             "failed expired",
             "? list",
             "listing",
@@ -119,6 +119,45 @@ fn an_undecodable_object_of_a_list_is_named_and_passed_over() {
             "undecodable ",
             "listed",
             "? watch after=7",
+        ],
+    );
+}
+
+#[test]
+fn bytes_that_are_not_utf8_cost_nothing_in_json() {
+    let odd = |version| {
+        let text = service("a", version);
+        let (start, end) = text.split_once("\"spec\"").unwrap();
+        let annotation = b"\"x\":{\"y\":\"\xff\xc3\x28\"},\"spec\"".as_slice();
+        [start.as_bytes(), annotation, end.as_bytes()].concat()
+    };
+    let list = [
+        b"{\"metadata\":{\"resourceVersion\":\"4\"},\"items\":[".as_slice(),
+        &odd("3"),
+        b"]}",
+    ];
+    let line = [
+        b"{\"type\":\"MODIFIED\",\"object\":".as_slice(),
+        &odd("5"),
+        b"}\n",
+    ];
+    let answer = |bytes: Vec<u8>| Reply::Answer(200, vec![Piece::Bytes(bytes)]);
+    check(
+        vec![
+            status(400, "BadRequest"),
+            answer(list.concat()),
+            answer(line.concat()),
+            open(&[]),
+        ],
+        &[
+            "? watch",
+            "? list limit=250",
+            "listing",
+            "set a",
+            "listed",
+            "? watch after=4",
+            "set a",
+            "? watch after=5",
         ],
     );
 }

@@ -1,10 +1,105 @@
 //! How often a server is asked, whatever it answers.
 
+use std::time::Duration;
+
 use http::Method;
 use tokio::time::Instant;
 
 use super::super::write;
 use super::script::*;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// More requests are too many in any test, and virtual time does not pass while they come.
+const TOO_MANY: usize = 10_000;
+
+/// Requests in so long of a server that answers like this.
+fn requests(time: Duration, mut answer: impl FnMut(&Asked) -> Reply + Send + 'static) -> usize {
+    let mut count = 0;
+    let answer = move |asked: &Asked| {
+        count += 1;
+        match count {
+            ..TOO_MANY => answer(asked),
+            _ => Reply::Mute,
+        }
+    };
+    let transcript = paused().block_on(async { follow_with(time, server_with(answer)).await });
+    let requests = transcript.iter().filter(|line| line.starts_with('?'));
+    requests.count()
+}
+
+#[track_caller]
+fn at_most(most: usize, time: Duration, answer: impl FnMut(&Asked) -> Reply + Send + 'static) {
+    let requests = requests(time, answer);
+    assert!(
+        (most / 4..=most).contains(&requests),
+        "{requests}, at most {most}"
+    );
+}
+
+/// Lists at once, and then says that its version has expired: in a stream, or in pages.
+#[test]
+fn versions_that_expire_after_each_list_are_asked_for_ever_less() {
+    // At 0, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6 s at the soonest, and then 15 to 30 s apart.
+    at_most(9, MINUTE, |asked| match asked.value("resourceVersion") {
+        None => ends(&[end_of_list("5"), expired()]),
+        Some(_) => unreachable!(),
+    });
+    // A stream that is refused, a page and a watch.
+    at_most(3 * 9, MINUTE, |asked| {
+        match asked.value("resourceVersion") {
+            _ if !asked.is_watch() => page("7", "", &[service("a", "3")]),
+            None => status(400, "Invalid"),
+            Some(_) => status(410, "Gone"),
+        }
+    });
+    // Events, bookmarks and half a minute before make no difference in the long run.
+    at_most(60, MINUTE * 20, |_| {
+        let mut version = 0;
+        let mut lines = vec![Piece::Text(end_of_list("5"))];
+        for _ in 0..20 {
+            version += 1;
+            lines.extend([
+                Piece::Wait(Duration::from_secs(1)),
+                Piece::Text(bookmark(&version.to_string())),
+            ]);
+        }
+        lines.push(Piece::Text(expired()));
+        Reply::Answer(200, lines)
+    });
+}
+
+/// As long as it brings something it is opened again after about a second.
+#[test]
+fn a_watch_that_ends_after_each_bookmark_is_opened_again_after_a_short_wait() {
+    let mut version = 5;
+    at_most(76, MINUTE, move |asked| {
+        version += 1;
+        match asked.value("resourceVersion") {
+            None => ends(&[end_of_list("5")]),
+            Some(_) => ends(&[bookmark(&version.to_string())]),
+        }
+    });
+}
+
+#[test]
+fn a_list_without_end_takes_no_more_than_the_rate_and_ends() {
+    // A token for each page, and no end: five a second and ten at once.
+    let pages = |asked: &Asked, token: String| {
+        if asked.is_watch() {
+            status(400, "Invalid")
+        } else {
+            page("7", &token, &[])
+        }
+    };
+    let mut number = 0;
+    at_most(5 * 60 + 10, MINUTE, move |asked| {
+        number += 1;
+        pages(asked, number.to_string())
+    });
+    // The same token again and again is found out with the second page.
+    at_most(9 * 3, MINUTE, move |asked| pages(asked, "same".to_owned()));
+}
 
 /// How long so many events take, written one after the other beside nothing else.
 #[tokio::test(start_paused = true)]

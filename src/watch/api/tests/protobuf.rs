@@ -1,5 +1,7 @@
 //! A server that speaks protobuf, and one that does it badly.
 
+use std::time::Duration;
+
 use bytes::{Bytes, BytesMut};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -7,7 +9,7 @@ use proptest::prelude::*;
 use super::super::encoding::{Asked, Encoding};
 use super::super::event::Event;
 use super::super::{envelope, frame};
-use super::script::{Piece, Reply, check, ends, open, page, service, status};
+use super::script::{Piece, Reply, check, check_for, ends, open, page, service, status};
 use crate::ingest::ServiceObject;
 
 /// Written by the API's own encoder: `cart` is added, the list ends, `bare` is deleted, and an
@@ -98,7 +100,7 @@ fn pages_of_the_api_are_read() {
             "listing",
             "set cart",
             "set bare",
-            "? list limit=250 continue=next",
+            "? list limit=500 continue=next",
             "set a",
             "listed",
             "? watch after=9",
@@ -130,13 +132,55 @@ fn one_bad_object_does_not_stop_the_others() {
     );
 }
 
-/// Found out at the end of the body.
+#[test]
+fn bytes_that_are_not_utf8_cost_nothing_in_a_field_that_is_not_used() {
+    // A label, an annotation, and a finalizer.
+    let entry = [field(1, b"a\xff"), field(2, b"\xc3\x28")].concat();
+    let odd = [
+        field(1, b"a"),
+        field(3, b"ns"),
+        field(6, b"1"),
+        field(11, &entry),
+        field(12, &entry),
+        field(14, b"\xff"),
+    ];
+    let named = [field(1, b"\xff"), field(3, b"ns"), field(6, b"2")];
+    let added = |metadata: Vec<u8>| event("ADDED", &enveloped(&field(1, &metadata)));
+    let messages = [added(odd.concat()), added(named.concat()), end_of_list("4")];
+    check(
+        vec![streams(&messages)],
+        &["? watch", "listing", "set a", "undecodable ", "listed"],
+    );
+}
+
+#[test]
+fn an_error_is_known_whatever_its_message_is_in() {
+    let parts = [field(3, b"too \xff old"), field(4, b"Expired")].concat();
+    let error = event("ERROR", &enveloped(&parts));
+    check(
+        vec![
+            streams(&[end_of_list("4"), error]),
+            streams(&[end_of_list("9")]),
+        ],
+        &[
+            "? watch",
+            "listing",
+            "listed",
+            "failed expired",
+            "? watch",
+            "listing",
+            "listed",
+        ],
+    );
+}
+
+/// Found at the end of the body. While a list is streamed, pages follow; after it, a watch.
 #[track_caller]
 fn breaks(message: Vec<u8>) {
     breaks_with(vec![Piece::Bytes(message)]);
 }
 
-/// Found out without waiting for more.
+/// Found without waiting for more.
 #[track_caller]
 fn breaks_at_once(message: Vec<u8>) {
     breaks_with(vec![Piece::Bytes(message), Piece::Hang]);
@@ -144,16 +188,24 @@ fn breaks_at_once(message: Vec<u8>) {
 
 #[track_caller]
 fn breaks_with(pieces: Vec<Piece>) {
-    let good = end_of_list("4");
-    check(
-        vec![Reply::Protobuf(200, pieces), streams(&[good])],
+    check_for(
+        Duration::from_secs(100),
+        vec![
+            Reply::Protobuf(200, pieces.clone()),
+            page("4", "", &[]),
+            Reply::Protobuf(200, pieces),
+            streams(&[added("a", "5")]),
+        ],
         &[
             "? watch",
             "listing",
-            "failed broken",
-            "? watch",
+            "? list limit=250",
             "listing",
             "listed",
+            "? watch after=4",
+            "failed malformed",
+            "? watch after=4",
+            "set a",
         ],
     );
 }
@@ -196,13 +248,13 @@ fn a_list_of_garbage_is_an_error_and_waits() {
                     "? watch",
                     "? list limit=250",
                     "listing",
-                    "failed broken",
+                    "failed malformed",
                     "? list limit=250",
                 ],
                 _ => &[
                     "? watch",
                     "? list limit=250",
-                    "failed broken",
+                    "failed malformed",
                     "? list limit=250",
                 ],
             },
@@ -259,7 +311,7 @@ fn a_server_that_refuses_both_is_left_alone() {
             "? watch as json",
             "? list limit=250",
             "? list limit=250 as json",
-            "failed broken",
+            "failed malformed",
             "? list limit=250",
         ],
     );

@@ -3,8 +3,11 @@
 use std::io::Write as _;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::super::backoff::Backoff;
 use super::super::outage::Outage;
+use super::super::position::RetryDelay;
 use super::super::request::{self, Start};
 use super::super::{ApiOptions, ConnectError, Encoding, RateLimit, Selector, connect};
 
@@ -14,13 +17,53 @@ fn pauses_double_up_to_half_a_minute() {
         (0.0, [800, 1600, 3200, 6400, 12_800, 15_000, 15_000]),
         (1.0, [1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000]),
     ] {
+        let now = Instant::now();
         let mut backoff = Backoff::default();
         for milliseconds in expected {
-            assert_eq!(backoff.failed(roll), Duration::from_millis(milliseconds));
+            let wait = backoff.failed(RetryDelay::Growing, now, roll);
+            assert_eq!(wait, Duration::from_millis(milliseconds));
         }
-        backoff.succeeded();
-        assert_eq!(backoff.failed(0.0), Duration::from_millis(800));
     }
+}
+
+/// Fails five times, then so: the wait after a failure when the server worked for so long.
+fn wait_after_working(delay: RetryDelay, seconds: u64) -> Duration {
+    let mut now = Instant::now();
+    let mut backoff = Backoff::default();
+    for _ in 0..5 {
+        backoff.failed(RetryDelay::Growing, now, 0.0);
+    }
+    backoff.working(now);
+    now += Duration::from_secs(seconds);
+    backoff.working(now);
+    backoff.failed(delay, now, 0.0)
+}
+
+#[test]
+fn waits_start_over_when_the_server_has_worked_for_a_while() {
+    let (long, short) = (Duration::from_secs(15), Duration::from_millis(800));
+    assert_eq!(wait_after_working(RetryDelay::Growing, 29), long);
+    assert_eq!(wait_after_working(RetryDelay::Growing, 30), short);
+    assert_eq!(wait_after_working(RetryDelay::Short, 0), short);
+    // Without having worked, time alone makes no wait shorter.
+    let mut backoff = Backoff::default();
+    let now = Instant::now();
+    backoff.failed(RetryDelay::Growing, now, 0.0);
+    let later = now + Duration::from_secs(3600);
+    let wait = backoff.failed(RetryDelay::Growing, later, 0.0);
+    assert_eq!(wait, short * 2);
+}
+
+#[test]
+fn only_the_first_expired_version_is_answered_soon() {
+    let now = Instant::now();
+    let mut backoff = Backoff::default();
+    let mut waits = Vec::new();
+    for _ in 0..7 {
+        backoff.working(now);
+        waits.push(backoff.failed(RetryDelay::Short, now, 0.0).as_millis());
+    }
+    assert_eq!(waits, [800, 800, 1600, 3200, 6400, 12_800, 15_000]);
 }
 
 #[test]

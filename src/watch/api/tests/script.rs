@@ -147,13 +147,15 @@ impl<K: Kind> Sink<K> for Scribe {
 
     fn notice(&mut self, notice: Notice<'_>) {
         self.0.lock().unwrap().push(match notice {
-            Notice::Connected => return,
+            Notice::Connected | Notice::Current => return,
             Notice::Failed { error, pause } => {
                 let what = match error {
                     ApiError::Expired { .. } => "expired".to_owned(),
                     ApiError::Status { code, .. } => code.to_string(),
                     ApiError::Silent(_) => "silent".to_owned(),
-                    ApiError::Connection(_) => "broken".to_owned(),
+                    ApiError::Connection(_) => "unconnected".to_owned(),
+                    ApiError::Broken(_) => "broken".to_owned(),
+                    ApiError::Malformed(_) => "malformed".to_owned(),
                 };
                 assert!(pause >= Duration::from_millis(800), "{pause:?}");
                 assert!(pause <= Duration::from_secs(30), "{pause:?}");

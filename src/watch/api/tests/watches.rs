@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use super::script::*;
 
+const SECOND: Duration = Duration::from_secs(1);
+
 fn listed_at(version: &str, then: &[String]) -> Vec<String> {
     [&[end_of_list(version)], then].concat()
 }
@@ -100,7 +102,10 @@ fn half_an_object_is_no_event() {
     let beginning = listed_at("5", &[event("ADDED", &service("a", "6")), half]);
     let mut broken: Vec<_> = beginning.iter().cloned().map(Piece::Text).collect();
     broken.push(Piece::Break);
-    for reply in [ends(&beginning), Reply::Answer(200, broken)] {
+    for (reply, failure) in [
+        (ends(&beginning), "failed malformed"),
+        (Reply::Answer(200, broken), "failed broken"),
+    ] {
         check(
             vec![reply, open(&[event("ADDED", &service("b", "7"))])],
             &[
@@ -108,7 +113,7 @@ fn half_an_object_is_no_event() {
                 "listing",
                 "listed",
                 "set a",
-                "failed broken",
+                failure,
                 "? watch after=6",
                 "set b",
             ],
@@ -133,10 +138,42 @@ fn a_quiet_watch_may_end_in_order() {
 }
 
 #[test]
-fn a_watch_that_the_server_forgets_to_end_is_ended() {
+fn a_quiet_watch_is_opened_again_after_three_minutes() {
+    let quiet = |bookmark: String| vec![Piece::Text(bookmark), Piece::Hang];
+    let busy = [60, 120, 180].map(|minute| {
+        [
+            Piece::Wait(SECOND * 60),
+            Piece::Text(bookmark(&minute.to_string())),
+        ]
+    });
     check_for(
-        Duration::from_secs(640),
-        vec![open(&listed_at("5", &[])), open(&[])],
+        SECOND * (180 + 179),
+        vec![Reply::Answer(
+            200,
+            [
+                vec![Piece::Text(end_of_list("5"))],
+                busy.concat(),
+                vec![Piece::Hang],
+            ]
+            .concat(),
+        )],
+        &["? watch", "listing", "listed"],
+    );
+    check_for(
+        SECOND * (180 + 1),
+        vec![Reply::Answer(200, quiet(end_of_list("5"))), open(&[])],
+        &["? watch", "listing", "listed", "? watch after=5"],
+    );
+}
+
+#[test]
+fn a_watch_that_the_server_forgets_to_end_is_ended() {
+    let minute = [Piece::Wait(SECOND * 60), Piece::Text(bookmark("5"))];
+    let minutes = std::iter::repeat_n(minute, 60).flatten();
+    let busy = [Piece::Text(end_of_list("5"))].into_iter().chain(minutes);
+    check_for(
+        SECOND * 640,
+        vec![Reply::Answer(200, busy.collect()); 2],
         &["? watch", "listing", "listed", "? watch after=5"],
     );
 }

@@ -1,0 +1,309 @@
+//! Answers that are not what the API says, and a server that never stops answering.
+
+use std::time::Duration;
+
+use super::script::*;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn listed_at(version: &str) -> Vec<String> {
+    vec![end_of_list(version), bookmark(version)]
+}
+
+fn pieces(texts: &[&str]) -> Reply {
+    ends(&texts.iter().map(ToString::to_string).collect::<Vec<_>>())
+}
+
+/// A watch that begins so leads to a list after at most three tries.
+#[track_caller]
+fn leads_to_a_list(answer: Reply) {
+    let mut script = vec![ends(&listed_at("5"))];
+    script.extend(vec![answer; 3]);
+    script.push(open(&[
+        event("ADDED", &service("a", "9")),
+        end_of_list("9"),
+    ]));
+    let expected = [
+        "? watch",
+        "listing",
+        "listed",
+        "? watch after=5",
+        "failed malformed",
+        "? watch after=5",
+        "failed malformed",
+        "? watch after=5",
+        "failed malformed",
+        "? watch",
+        "listing",
+        "set a",
+        "listed",
+    ];
+    // Three minutes for messages that do not end, and the waits between.
+    let transcript = paused().block_on(follow_for(MINUTE * 4, script));
+    assert_eq!(transcript[..expected.len()], expected, "{transcript:?}");
+}
+
+#[test]
+fn a_message_that_cannot_be_read_leads_to_a_list() {
+    let text = |text: &str| Reply::Answer(200, vec![Piece::Text(text.to_owned()), Piece::Hang]);
+    let bytes =
+        |bytes: &[u8]| Reply::Protobuf(200, vec![Piece::Bytes(bytes.to_vec()), Piece::Hang]);
+    for answer in [
+        text("this is a line of text\n"),
+        text("<html>\n"),
+        text("{\"type\":\"ADDED\"}\n"),
+        text("{\"object\":{}}\n"),
+        text("{\"type\":\"BOOKMARK\",\"object\":{}}\n"),
+        text("{\"type\":\"ADDED\",\"object\":{\"kind\":\"Pod\",\"metadata\":{\"name\":\"a\"}}}\n"),
+        text("{\"type\":\"ADDED\",\"object\":{\"kind\":\"Service\",\"apiVersion\":\"v2\"}}\n"),
+        bytes(&[0, 0, 0, 3, 255, 255, 255]),
+        bytes(&[255, 255, 255, 255, 1, 2, 3]),
+        bytes(b"HTTP/1.1 502 Bad Gateway\r\n\r\n"),
+    ] {
+        leads_to_a_list(answer);
+    }
+}
+
+#[test]
+fn a_message_that_never_ends_leads_to_a_list() {
+    // A length that is wrong, and bookmarks that are taken for the rest of the message.
+    let mut drip = vec![Piece::Bytes(vec![0, 0x10, 0, 0, 1])];
+    for _ in 0..10 {
+        drip.extend([Piece::Wait(MINUTE / 4), Piece::Bytes(vec![0; 100])]);
+    }
+    leads_to_a_list(Reply::Protobuf(200, drip));
+    // A line of 100 MB.
+    let megabytes = vec![Piece::Bytes(vec![b'a'; 10 * 1024 * 1024]); 10];
+    leads_to_a_list(Reply::Answer(200, megabytes));
+}
+
+#[test]
+fn events_between_them_do_not_hide_messages_that_cannot_be_read() {
+    let answer = |version: &str| {
+        ends(&[
+            bookmark(version),
+            "what comes here may be lost\n".to_owned(),
+        ])
+    };
+    let mut script = vec![ends(&listed_at("5"))];
+    script.extend(["6", "7", "8"].map(answer));
+    script.push(open(&[end_of_list("9")]));
+    check(
+        script,
+        &[
+            "? watch",
+            "listing",
+            "listed",
+            "? watch after=5",
+            "failed malformed",
+            "? watch after=6",
+            "failed malformed",
+            "? watch after=7",
+            "failed malformed",
+            "? watch",
+            "listing",
+            "listed",
+        ],
+    );
+}
+
+#[test]
+fn an_answer_that_always_breaks_off_leads_to_a_list() {
+    let breaks = Reply::Answer(200, vec![Piece::Break]);
+    let mut script = vec![ends(&listed_at("5"))];
+    script.extend(vec![breaks; 3]);
+    script.push(open(&[end_of_list("9")]));
+    let transcript = [
+        "? watch",
+        "listing",
+        "listed",
+        "? watch after=5",
+        "failed broken",
+        "? watch after=5",
+        "failed broken",
+        "? watch after=5",
+        "failed broken",
+        "? watch",
+        "listing",
+        "listed",
+    ];
+    check(script, &transcript);
+}
+
+/// An initial stream like this is followed by pages at once; the reply may take so long.
+#[track_caller]
+fn leads_to_pages(stream: Reply, time: Duration) {
+    check_for(
+        time,
+        vec![stream, page("7", "", &[service("a", "3")])],
+        &[
+            "? watch",
+            "listing",
+            "? list limit=250",
+            "listing",
+            "set a",
+            "listed",
+            "? watch after=7",
+        ],
+    );
+}
+
+#[test]
+fn a_stream_without_its_end_mark_leads_to_pages() {
+    let second = Duration::from_secs(1);
+    leads_to_pages(ends(&[]), second);
+    leads_to_pages(ends(&[bookmark("5")]), second);
+    leads_to_pages(pieces(&["not a word of the API\n"]), second);
+    leads_to_pages(open(&[]), second * 11);
+    leads_to_pages(open(&["\n".repeat(100)]), second * 11);
+    leads_to_pages(open(&[bookmark("5")]), second * 11);
+    // Ordinary bookmarks without end, one in a while or all at once.
+    let slow = vec![[Piece::Text(bookmark("5")), Piece::Wait(second)]; 600].concat();
+    leads_to_pages(Reply::Answer(200, slow), second * 12);
+    let later = vec![
+        Piece::Text(bookmark("5")),
+        Piece::Wait(second * 9),
+        Piece::Text(bookmark("6")),
+        Piece::Wait(second * 9),
+    ];
+    leads_to_pages(Reply::Answer(200, later), second * 12);
+}
+
+#[test]
+fn pages_that_fail_lead_back_to_a_stream() {
+    check_for(
+        MINUTE,
+        vec![
+            ends(&[]),
+            status(500, "InternalError"),
+            status(403, "Forbidden"),
+            pieces(&["{}"]),
+            open(&[end_of_list("9")]),
+        ],
+        &[
+            "? watch",
+            "listing",
+            "? list limit=250",
+            "failed 500",
+            "? list limit=250",
+            "failed 403",
+            "? list limit=250",
+            "failed malformed",
+            "? watch",
+            "listing",
+            "listed",
+        ],
+    );
+}
+
+/// A list like this is an error, and nothing that is known is given up.
+#[track_caller]
+fn is_not_a_list(reply: Reply) {
+    check_for(
+        Duration::from_secs(2),
+        vec![status(400, "Invalid"), reply],
+        &[
+            "? watch",
+            "? list limit=250",
+            "failed malformed",
+            "? list limit=250",
+        ],
+    );
+}
+
+#[test]
+fn a_list_of_another_kind_or_without_items_is_an_error() {
+    let metadata = r#""metadata":{"resourceVersion":"7"}"#;
+    for body in [
+        "{}".to_owned(),
+        format!("{{{metadata}}}"),
+        format!("{{{metadata},\"item\":[]}}"),
+        format!("{{\"kind\":\"PodList\",{metadata},\"items\":[]}}"),
+        format!("{{\"kind\":\"Service\",{metadata},\"items\":[]}}"),
+        format!(
+            "{{\"kind\":\"ServiceList\",\"apiVersion\":\"serving.knative.dev/v1\",{metadata},\"items\":[]}}"
+        ),
+        format!("{{\"kind\":\"Status\",\"code\":200,{metadata}}}"),
+        format!("{{{metadata},\"items\":{{}}}}"),
+        "[]".to_owned(),
+        "<html></html>".to_owned(),
+    ] {
+        is_not_a_list(pieces(&[&body]));
+    }
+    // The same in protobuf, of Nodes.
+    let nodes = b"k8s\0\x0a\x0e\x0a\x02v1\x12\x08NodeList\x12\x05\x0a\x03\x12\x017";
+    is_not_a_list(Reply::Protobuf(200, vec![Piece::Bytes(nodes.to_vec())]));
+}
+
+#[test]
+fn what_is_compressed_or_of_another_type_is_an_error_that_names_it() {
+    let list = r#"{"metadata":{"resourceVersion":"7"},"items":[]}"#;
+    let reply = |headers| Reply::With(200, headers, vec![Piece::Text(list.to_owned())]);
+    is_not_a_list(reply(vec![("content-encoding", "gzip")]));
+    is_not_a_list(reply(vec![("content-type", "text/html; charset=utf-8")]));
+    let fine = [
+        vec![],
+        vec![("content-type", "")],
+        vec![("content-type", "Application/JSON; charset=UTF-8")],
+        vec![
+            ("content-encoding", "Identity"),
+            ("content-type", "application/json"),
+        ],
+    ];
+    for headers in fine {
+        check(
+            vec![status(400, "Invalid"), reply(headers), open(&[])],
+            &[
+                "? watch",
+                "? list limit=250",
+                "listing",
+                "listed",
+                "? watch after=7",
+            ],
+        );
+    }
+}
+
+#[test]
+fn protobuf_is_known_in_capitals() {
+    let types = vec![(
+        "content-type",
+        "Application/VND.Kubernetes.Protobuf;Stream=Watch",
+    )];
+    let bytes = include_bytes!("../../../../tests/wire/watch.protobuf").to_vec();
+    check(
+        vec![Reply::With(200, types, vec![Piece::Bytes(bytes)])],
+        &[
+            "? watch",
+            "listing",
+            "set cart",
+            "listed",
+            "gone bare",
+            "failed expired",
+            "? watch",
+        ],
+    );
+}
+
+#[test]
+fn a_body_that_comes_too_slowly_is_given_up() {
+    let drip = |piece: &str, times| {
+        let pieces = [Piece::Wait(MINUTE / 2), Piece::Text(piece.to_owned())];
+        vec![pieces; times].concat()
+    };
+    // A page is given up after five minutes, and the body of an error after ten seconds.
+    check_for(
+        MINUTE * 5 + Duration::from_secs(20),
+        vec![status(400, "Invalid"), Reply::Answer(200, drip(" ", 100))],
+        &[
+            "? watch",
+            "? list limit=250",
+            "failed malformed",
+            "? list limit=250",
+        ],
+    );
+    check(
+        vec![Reply::Answer(500, drip("sorry", 100))],
+        &["? watch", "failed 500", "? watch"],
+    );
+}
