@@ -57,6 +57,7 @@ pub(super) async fn run(
     let health_pages = HealthPages {
         health: checks.health.clone(),
         metrics: metrics.health.clone(),
+        watches: metrics.watch.ages.clone(),
     };
     let facts = Facts {
         configz: config.configuration.to_configz().into(),

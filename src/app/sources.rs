@@ -102,6 +102,10 @@ async fn follow_cluster(
         metrics: metrics.clone(),
     };
     let (mut services, mut slices, mut node) = (sink(), sink(), sink());
+    for kind in [Kind::Service, Kind::EndpointSlice, Kind::Node] {
+        // Nothing is known yet, and ages since the start.
+        metrics.ages.current(kind.as_str());
+    }
     let selectors = (
         Selector::services(),
         Selector::slices(),
@@ -128,7 +132,8 @@ impl ClusterSink {
 
     fn count(&self, kind: Kind, notice: &Notice<'_>) {
         match notice {
-            Notice::Connected | Notice::Current => {}
+            Notice::Connected => {}
+            Notice::Current => self.metrics.ages.current(kind.as_str()),
             Notice::Failed { .. } => self.metrics.failed(kind.as_str()),
             Notice::Undecodable(undecodable) => {
                 self.metrics.undecodable(kind.as_str());

@@ -91,8 +91,12 @@ mod tests {
         let health = Health::new(Duration::from_secs(30));
         health.update(|health| health.node(NodeState::Eligible));
         health.update(|health| health.started(IpFamily::V4, now()));
-        let metrics = Metrics::new().unwrap().health;
-        HealthPages { health, metrics }
+        let metrics = Metrics::new().unwrap();
+        HealthPages {
+            health,
+            metrics: metrics.health,
+            watches: metrics.watch.ages,
+        }
     }
 
     fn ask(pulse: &Pulse, path: &str) -> Reply {

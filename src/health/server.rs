@@ -14,12 +14,16 @@ use http::StatusCode;
 use http::request::Parts;
 use jiff::Timestamp;
 
-use crate::telemetry::{HealthMetrics, Reply, not_found, reply};
+use crate::telemetry::{HealthMetrics, Reply, WatchAges, not_found, reply};
 
 use super::{HealthState, Report, UnreadableTables};
 
 /// How Go prints a time that was never set.
 const NEVER: &str = "0001-01-01T00:00:00Z";
+
+/// Without an event or a bookmark for so long a kind of objects is stale: an API server sends a
+/// bookmark a minute, so that two are missing.
+const STALE: Duration = Duration::from_secs(150);
 
 /// The health of the process, shared between those who report and those who ask. Nothing is
 /// awaited while it is held.
@@ -69,6 +73,8 @@ pub struct HealthPages {
     pub health: Health,
     /// Where answers are counted.
     pub metrics: HealthMetrics,
+    /// How old what is known of each kind of object is.
+    pub watches: WatchAges,
 }
 
 impl HealthPages {
@@ -104,6 +110,7 @@ impl HealthPages {
             Question::Livez => self.metrics.livez(status.as_str()),
         }
         let body = body(question, healthy, &report, SystemTime::now());
+        let body = with_stale_kinds(body, &self.watches.ages());
         reply(status, "application/json", body)
     }
 }
@@ -152,6 +159,25 @@ fn unreadable(tables: UnreadableTables) -> String {
         return String::new();
     }
     format!(r#","unreadableTables":[{}]"#, names.join(","))
+}
+
+/// Adds the kinds of objects of which nothing has come for long, with their ages in seconds;
+/// nothing if there is none, as upstream. No answer depends on it: the rules in the kernel go on
+/// working, and neither a restart nor another node would help.
+fn with_stale_kinds(mut body: String, ages: &[(&'static str, Duration)]) -> String {
+    let stale = ages.iter().filter(|(_, age)| *age >= STALE);
+    let stale: Vec<String> = stale
+        .map(|(kind, age)| format!("\"{kind}\":{}", age.as_secs()))
+        .collect();
+    if !stale.is_empty() {
+        // The brace that ends the object.
+        body.pop();
+        push(
+            &mut body,
+            format_args!(r#","staleSeconds":{{{}}}}}"#, stale.join(",")),
+        );
+    }
+    body
 }
 
 fn push(text: &mut String, part: std::fmt::Arguments<'_>) {

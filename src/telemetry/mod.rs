@@ -21,6 +21,7 @@ mod requests;
 mod room;
 mod summed;
 mod sync_families;
+mod watch_ages;
 mod watch_metrics;
 mod zpages;
 
@@ -34,4 +35,5 @@ pub use metrics_server::{Facts, MetricsPages};
 pub use process::ProcessCollector;
 pub use register::Metrics;
 pub use requests::{RequestMetrics, Sent};
+pub use watch_ages::WatchAges;
 pub use watch_metrics::{HealthMetrics, WatchMetrics};

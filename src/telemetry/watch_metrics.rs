@@ -1,11 +1,11 @@
-//! What is counted about watches and about health requests.
+//! Metrics of watches and of health requests.
 //!
-//! Apart from [`metrics`](super::metrics) because other modules count these.
+//! Kept separate from [`metrics`](super::metrics) because other modules count these.
 
 use prometheus::{IntCounterVec, Registry, Result};
 
-use super::RequestMetrics;
 use super::register::Names;
+use super::{RequestMetrics, WatchAges};
 
 /// The metrics of the watches. Clones share their values. A kind is an object kind, as
 /// `Service`.
@@ -13,6 +13,8 @@ use super::register::Names;
 pub struct WatchMetrics {
     /// Of the requests that they are made of.
     pub requests: RequestMetrics,
+    /// When each kind was last known to be current.
+    pub ages: WatchAges,
     errors: IntCounterVec,
     undecodable: IntCounterVec,
 }
@@ -30,6 +32,7 @@ impl WatchMetrics {
         };
         Ok(Self {
             requests: RequestMetrics::register(registry)?,
+            ages: WatchAges::register(registry)?,
             errors: of_kinds(
                 "watch_errors_total",
                 "Lists and watches that ended with an error",

@@ -68,4 +68,22 @@ fn a_server_that_never_answers_is_seen_in_what_waits() {
     let args = ["--master=http://127.0.0.1:1", "--hostname-override=node1"];
     let _daemon = Daemon::start_with(&Program::Deltaproxy, &netns, bin, &args);
     waits(&netns, &["IPv4", "IPv6"], &[]);
+    grows_stale(&netns);
+}
+
+/// The age of what is known is on the page of metrics, and has no effect on health.
+#[track_caller]
+fn grows_stale(netns: &Netns) {
+    const KINDS: [&str; 3] = ["EndpointSlice", "Node", "Service"];
+    eventually(PATIENCE, || {
+        let (_, page) = http::get(netns, Daemon::METRICS, "/metrics")?;
+        for kind in KINDS {
+            let series = format!("deltaproxy_watch_staleness_seconds{{kind=\"{kind}\"}} ");
+            let age = page.lines().find_map(|line| line.strip_prefix(&series));
+            let age: f64 = age.ok_or("no age")?.parse().unwrap();
+            ensure(age >= 1.0, || format!("{kind}: {age}"))?;
+        }
+        let (status, detail) = http::get(netns, Daemon::HEALTH, "/livez")?;
+        ensure(status == 200, || detail)
+    });
 }

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::{Health, HealthPages, Question, body};
+use super::{Health, HealthPages, Question, body, with_stale_kinds};
 use crate::health::{FamilyReport, NodeState, Report, recorded};
 use crate::net::{IpFamily, PerFamily};
-use crate::telemetry::{Metrics, serve};
+use crate::telemetry::{Metrics, WatchAges, serve};
 
 fn at(seconds: u64, nanos: u32) -> SystemTime {
     UNIX_EPOCH + Duration::new(seconds, nanos)
@@ -81,6 +81,24 @@ fn what_never_was_is_left_out_or_year_one() {
     );
 }
 
+#[test]
+fn stale_kinds_are_shown_beside_the_rest() {
+    let body = || r#"{"healthy":true,"status":{"IPv4":{"healthy":true}}}"#.to_owned();
+    let age = Duration::from_secs;
+    let fresh = [("Node", age(149)), ("Service", age(0))];
+    assert_eq!(with_stale_kinds(body(), &[]), body());
+    assert_eq!(with_stale_kinds(body(), &fresh), body());
+    let stale = [
+        ("EndpointSlice", age(3)),
+        ("Node", Duration::from_millis(150_999)),
+        ("Service", age(7200)),
+    ];
+    assert_eq!(
+        with_stale_kinds(body(), &stale),
+        r#"{"healthy":true,"status":{"IPv4":{"healthy":true}},"staleSeconds":{"Node":150,"Service":7200}}"#
+    );
+}
+
 async fn ask(address: std::net::SocketAddr, path: &str) -> String {
     recorded::ask(address, &format!("POST {path}"))
         .await
@@ -95,6 +113,7 @@ async fn replies_are_the_recorded_ones() {
     let pages = HealthPages {
         health: health.clone(),
         metrics: Metrics::new().unwrap().health,
+        watches: WatchAges::new().unwrap(),
     };
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -144,6 +163,7 @@ async fn the_node_counts_for_traffic_and_not_for_life() {
     let pages = HealthPages {
         health: health.clone(),
         metrics: metrics.health.clone(),
+        watches: metrics.watch.ages.clone(),
     };
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -43,6 +43,7 @@ fn used() -> Metrics {
     metrics.health.livez("503");
     metrics.watch.failed("Service");
     metrics.watch.undecodable("Node");
+    metrics.watch.ages.current("Service");
     let request = http::Request::post("https://10.0.0.1/api/v1/events");
     let sent = metrics.watch.requests.sent(&request.body(()).unwrap());
     sent.answered(http::StatusCode::CREATED);

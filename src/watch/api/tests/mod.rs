@@ -1,6 +1,7 @@
 //! Following a server that answers from a script, in paused time.
 
 mod failures;
+mod freshness;
 mod garbage;
 mod hostile;
 mod lists;
