@@ -28,6 +28,8 @@ pub(super) struct Messages {
     searched: usize,
     /// When the first byte of the message that is not complete was seen.
     begun: Option<Instant>,
+    /// The body has ended, and must not be polled again.
+    has_ended: bool,
 }
 
 impl Messages {
@@ -37,6 +39,7 @@ impl Messages {
             unread: BytesMut::new(),
             searched: 0,
             begun: None,
+            has_ended: false,
         }
     }
 
@@ -51,6 +54,9 @@ impl Messages {
             if let Some(message) = self.take()? {
                 self.begun = None;
                 return Ok(Some(message));
+            }
+            if self.has_ended {
+                return Ok(None);
             }
             let deadline = self.wait_until(deadline)?;
             match self.answer.piece(deadline).await {
@@ -87,6 +93,7 @@ impl Messages {
 
     fn rest(&mut self) -> Result<Option<Bytes>, ApiError> {
         self.searched = 0;
+        self.has_ended = true;
         match self.encoding() {
             Encoding::Json => Ok(line::rest(&mut self.unread)),
             Encoding::Protobuf => frame::rest(&self.unread),

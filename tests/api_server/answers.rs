@@ -1,0 +1,273 @@
+//! Every status code, floods, twins, and servers of another time.
+
+use super::cluster::{Cluster, Kind, Written, expired, reply, service, slice, status};
+use super::node::{followed, listed, restored};
+use super::scripted::{Asked, Piece, Reply};
+use super::{MINUTE, WRITTEN};
+
+/// What of a kind is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Refused {
+    Streams,
+    Pages,
+    Watches,
+}
+
+impl Refused {
+    fn is(self, asked: &Asked) -> bool {
+        let is_stream = asked.value("sendInitialEvents").is_some();
+        match self {
+            Self::Streams => is_stream,
+            Self::Pages => !asked.is_watch(),
+            Self::Watches => asked.is_watch() && !is_stream,
+        }
+    }
+}
+
+fn changed() -> Cluster {
+    let mut cluster = Cluster::small();
+    cluster.set(Kind::Service, service("a", 80));
+    cluster.set(Kind::Slice, slice("a", 2));
+    cluster
+}
+
+/// Twice each, as a status, as a web page, and with nothing.
+#[test]
+fn every_status_code_passes() {
+    let expected = listed(&changed());
+    for code in 100..=599 {
+        let page = Reply::With(
+            code,
+            vec![("content-type", "text/html")],
+            vec![Piece::Text("<h1>".to_owned())],
+        );
+        let replies = [
+            status(code, "Because"),
+            page,
+            Reply::Answer(code, Vec::new()),
+        ];
+        for (reply, refused) in
+            replies
+                .into_iter()
+                .zip([Refused::Streams, Refused::Pages, Refused::Watches])
+        {
+            let (before, after) = (Cluster::small(), changed());
+            let mut times = 0;
+            let found = followed(MINUTE * 4, move |asked| {
+                if refused == Refused::Pages && asked.value("sendInitialEvents").is_some() {
+                    return status(400, "Invalid");
+                }
+                if refused.is(asked) && times < 6 {
+                    times += 1;
+                    return reply.clone();
+                }
+                if refused == Refused::Watches && times == 0 {
+                    // A list, so that there is something to watch from.
+                    let initial = before.initial(Kind::of(asked), Written::Json);
+                    let pieces = initial.into_iter().map(Piece::Bytes);
+                    return super::cluster::reply(Written::Json, pieces.collect());
+                }
+                after.answer(asked, Written::Json)
+            });
+            found.ends_as(&expected, (code, refused));
+        }
+    }
+}
+
+/// The messages of a kind, then all the rest of the cluster as it is.
+fn streams(
+    kind: Kind,
+    cluster: Cluster,
+    written: Written,
+    messages: Vec<Vec<u8>>,
+) -> impl FnMut(&Asked) -> Reply {
+    let mut stream = Some(messages);
+    move |asked| {
+        let stream = (Kind::of(asked) == kind).then(|| stream.take()).flatten();
+        match stream {
+            Some(messages) => {
+                let pieces = vec![Piece::Bytes(messages.concat()), Piece::Hang];
+                reply(written, pieces)
+            }
+            None => cluster.answer(asked, written),
+        }
+    }
+}
+
+#[test]
+fn floods_pass() {
+    for written in WRITTEN {
+        let before = Cluster::small();
+        let (mut after, mut messages) = (before.clone(), before.initial(Kind::Slice, written));
+        after.set(Kind::Service, service("a", 80));
+        for round in (0..200).cycle().take(2000) {
+            let last = after.version();
+            after.set(Kind::Slice, slice("a", round));
+            // The change and a bookmark, each twice, and blank lines where there are lines.
+            let change = after.changes(Kind::Slice, last, written).concat();
+            let blank = if written == Written::Json {
+                "\n\r\n  \n"
+            } else {
+                ""
+            };
+            messages.push([&change, &change, blank.as_bytes()].concat());
+        }
+        let expected = listed(&after);
+        let answer = streams(Kind::Slice, after, written, messages);
+        followed(MINUTE, answer).ends_as(&expected, written);
+    }
+}
+
+#[test]
+fn twins_end_as_the_last_of_them() {
+    for written in WRITTEN {
+        let before = Cluster::small();
+        let mut after = before.clone();
+        for name in ["a", "b", "c", "d"] {
+            after.set(Kind::Slice, slice(name, 9));
+            after.set(Kind::Service, service(name, 80));
+        }
+        let twins = after.version();
+        // Changed twice, gone and back, there and gone, and gone twice; each in one piece.
+        after.set(Kind::Service, service("a", 81));
+        after.set(Kind::Service, service("a", 82));
+        after.delete(Kind::Service, "b");
+        after.set(Kind::Service, service("b", 83));
+        after.delete(Kind::Service, "c");
+        after.set(Kind::Service, service("c", 84));
+        after.delete(Kind::Service, "c");
+        after.delete(Kind::Service, "d");
+        let again = after.changes(Kind::Service, twins, written);
+        let messages = [
+            before.initial(Kind::Service, written),
+            after.changes(Kind::Service, before.version(), written),
+            again,
+        ];
+        let expected = listed(&after);
+        let answer = streams(Kind::Service, after, written, messages.concat());
+        followed(MINUTE, answer).ends_as(&expected, written);
+    }
+}
+
+/// A server whose store was put back to an earlier state: it knows nothing of versions to come.
+#[test]
+fn a_server_that_went_back_in_time_is_listed_again() {
+    for refusal in [
+        status(504, "Timeout"),
+        status(500, "InternalError"),
+        expired(),
+    ] {
+        let (before, after) = (Cluster::small(), changed());
+        let expected = listed(&before);
+        let (mut requests, again) = (0, refusal.clone());
+        let found = followed(MINUTE * 5, move |asked| {
+            requests += 1;
+            if requests <= 3 {
+                let initial = after.initial(Kind::of(asked), Written::Protobuf);
+                let pieces = initial.into_iter().map(Piece::Bytes).chain([Piece::Break]);
+                return reply(Written::Protobuf, pieces.collect());
+            }
+            let version = asked
+                .value("resourceVersion")
+                .map_or(0, |version| version.parse().unwrap());
+            if version > before.version() {
+                return again.clone();
+            }
+            before.answer(asked, Written::Protobuf)
+        });
+        found.ends_as(&expected, &refusal);
+    }
+}
+
+/// An event that was sent before comes again, and then what is true now.
+#[test]
+fn older_versions_of_an_object_do_not_stay() {
+    for written in WRITTEN {
+        let mut after = Cluster::small();
+        after.set(Kind::Service, service("a", 80));
+        after.set(Kind::Slice, slice("a", 2));
+        let old = after.clone();
+        after.set(Kind::Service, service("a", 81));
+        let all = after.changes(Kind::Service, 0, written);
+        let messages = [
+            after.initial(Kind::Service, written),
+            old.changes(Kind::Service, 0, written),
+            all,
+        ];
+        let expected = listed(&after);
+        let answer = streams(Kind::Service, after, written, messages.concat());
+        followed(MINUTE, answer).ends_as(&expected, written);
+    }
+}
+
+/// What is not a list is an error, and tears nothing down: the Service that never changes stays.
+#[test]
+fn rules_outlast_what_is_no_list() {
+    let cluster = changed();
+    let expected = listed(&cluster);
+    let version = r#""metadata":{"resourceVersion":"9"}"#;
+    let bodies = [
+        format!("{{{version}}}"),
+        format!("{{\"kind\":\"PodList\",\"apiVersion\":\"v1\",{version},\"items\":[]}}"),
+        format!("{{\"kind\":\"Status\",\"apiVersion\":\"v1\",{version},\"status\":\"Success\"}}"),
+        format!("{{\"kind\":\"ServiceList\",\"apiVersion\":\"v2\",{version},\"items\":[]}}"),
+        "<html></html>".to_owned(),
+        String::new(),
+    ];
+    for body in bodies {
+        let (cluster, mut requests, not_a_list) = (cluster.clone(), 0, body.clone());
+        let found = restored(MINUTE * 5, move |asked| {
+            requests += 1;
+            match asked.value("resourceVersion") {
+                // The first lists are as they should be, and all that follows for a while is not.
+                None if requests <= 3 => {
+                    let initial = cluster.initial(Kind::of(asked), Written::Json).concat();
+                    reply(Written::Json, vec![Piece::Bytes(initial), Piece::Break])
+                }
+                Some(_) if requests < 20 => expired(),
+                None if requests < 20 && asked.is_watch() => status(400, "Invalid"),
+                None if requests < 20 => Reply::Answer(200, vec![Piece::Text(not_a_list.clone())]),
+                _ => cluster.answer(asked, Written::Json),
+            }
+        });
+        found.ends_as(&expected, body);
+    }
+}
+
+/// Servers that know no streams of lists, and say so or not, that know no pages, or no protobuf.
+#[test]
+fn servers_of_older_releases_are_followed() {
+    let cluster = changed();
+    let expected = listed(&cluster);
+    let refuses = |code| {
+        let cluster = cluster.clone();
+        move |asked: &Asked| {
+            if Refused::Streams.is(asked) {
+                return status(code, "Invalid");
+            }
+            cluster.answer(asked, Written::Json)
+        }
+    };
+    followed(MINUTE, refuses(400)).ends_as(&expected, "");
+    followed(MINUTE, refuses(422)).ends_as(&expected, "");
+    let ignores = {
+        let cluster = cluster.clone();
+        move |asked: &Asked| {
+            if !Refused::Streams.is(asked) {
+                return cluster.answer(asked, Written::Json);
+            }
+            // All objects are added, as if they were new, and no mark follows.
+            let kind = Kind::of(asked);
+            let added = cluster.changes(kind, 0, Written::Json).concat();
+            reply(Written::Json, vec![Piece::Bytes(added), Piece::Hang])
+        }
+    };
+    followed(MINUTE, ignores).ends_as(&expected, "");
+    let json_alone = move |asked: &Asked| {
+        if asked.takes_protobuf() {
+            return status(406, "NotAcceptable");
+        }
+        cluster.answer(asked, Written::Json)
+    };
+    followed(MINUTE, json_alone).ends_as(&expected, "");
+}

@@ -1,0 +1,165 @@
+//! Streams and pages that are cut off at every byte.
+
+use super::cluster::{Cluster, Kind, Written, reply, service, slice, status};
+use super::node::{followed, listed};
+use super::scripted::Piece;
+use super::{MINUTE, WRITTEN};
+
+/// How an answer ends where it is cut off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    Orderly,
+    Broken,
+}
+
+/// Before, and after some changes of each kind.
+fn two_states() -> (Cluster, Cluster) {
+    let before = Cluster::small();
+    let mut after = before.clone();
+    after.set(Kind::Service, service("a", 80));
+    after.set(Kind::Slice, slice("a", 2));
+    after.set(Kind::Service, service("a", 81));
+    after.set(Kind::Slice, slice("a", 3));
+    after.set(Kind::Service, service("b", 80));
+    after.set(Kind::Slice, slice("b", 4));
+    after.delete(Kind::Service, "b");
+    after.delete(Kind::Slice, "b-1");
+    (before, after)
+}
+
+/// The first `length` bytes.
+fn beginning(bytes: &[u8], length: usize, ending: Ending) -> Vec<Piece> {
+    let mut pieces = vec![Piece::Bytes(bytes[..length].to_vec())];
+    if ending == Ending::Broken {
+        pieces.push(Piece::Break);
+    }
+    pieces
+}
+
+/// Each length with one ending, and those around the end of a message with both.
+fn cuts(messages: &[Vec<u8>]) -> Vec<(usize, Ending)> {
+    let ends = messages.iter().scan(0, |end, message| {
+        *end += message.len();
+        Some(*end)
+    });
+    let ends: Vec<usize> = ends.collect();
+    let is_near = |at: usize| ends.iter().any(|end| end.abs_diff(at) <= 2);
+    let all = 0..=messages.concat().len();
+    let cuts = all.flat_map(|at| {
+        let endings = if at % 2 == 0 {
+            [Ending::Orderly, Ending::Broken]
+        } else {
+            [Ending::Broken, Ending::Orderly]
+        };
+        let count = if is_near(at) { 2 } else { 1 };
+        endings
+            .into_iter()
+            .take(count)
+            .map(move |ending| (at, ending))
+    });
+    cuts.collect()
+}
+
+#[test]
+fn streams_may_be_cut_off_anywhere() {
+    let (before, after) = two_states();
+    let expected = listed(&after);
+    assert_ne!(expected, listed(&before));
+    for written in WRITTEN {
+        for kind in [Kind::Service, Kind::Slice] {
+            let initial = before.initial(kind, written);
+            let changes = after.changes(kind, before.version(), written);
+            let messages = [initial, changes].concat();
+            let bytes = messages.concat();
+            for (at, ending) in cuts(&messages) {
+                let mut first = Some(reply(written, beginning(&bytes, at, ending)));
+                let after = after.clone();
+                let found = followed(MINUTE, move |asked| {
+                    let first = (Kind::of(asked) == kind).then(|| first.take());
+                    first
+                        .flatten()
+                        .unwrap_or_else(|| after.answer(asked, written))
+                });
+                found.ends_as(&expected, (written, kind, at, ending));
+            }
+        }
+    }
+}
+
+/// A server that streams no lists, and the first page of a kind is cut off.
+#[test]
+fn pages_may_be_cut_off_anywhere() {
+    let (_, after) = two_states();
+    let expected = listed(&after);
+    for written in WRITTEN {
+        let whole = after.page_of(Kind::Service, written);
+        for (at, ending) in cuts(std::slice::from_ref(&whole)) {
+            if at == whole.len() && ending == Ending::Orderly {
+                continue;
+            }
+            let mut first = Some(reply(written, beginning(&whole, at, ending)));
+            let after = after.clone();
+            let found = followed(MINUTE, move |asked| {
+                if asked.value("sendInitialEvents").is_some() {
+                    return status(400, "Invalid");
+                }
+                let is_cut = !asked.is_watch() && Kind::of(asked) == Kind::Service;
+                let first = is_cut.then(|| first.take());
+                first
+                    .flatten()
+                    .unwrap_or_else(|| after.answer(asked, written))
+            });
+            found.ends_as(&expected, (written, at, ending));
+        }
+    }
+}
+
+/// One byte at a time, and all at once.
+#[test]
+fn pieces_may_be_of_any_size() {
+    let (before, after) = two_states();
+    let expected = listed(&after);
+    for written in WRITTEN {
+        let bytes = [
+            before.initial(Kind::Service, written),
+            after.changes(Kind::Service, before.version(), written),
+        ];
+        let bytes = bytes.concat().concat();
+        for size in [1, 2, 7, 1000, bytes.len()] {
+            let pieces = bytes.chunks(size).map(|piece| Piece::Bytes(piece.to_vec()));
+            let first = reply(written, pieces.chain([Piece::Hang]).collect());
+            let after = after.clone();
+            let found = followed(MINUTE, move |asked| match Kind::of(asked) {
+                Kind::Service => first.clone(),
+                _ => after.answer(asked, written),
+            });
+            found.ends_as(&expected, (written, size));
+        }
+    }
+}
+
+/// Every byte of a message wrong, one at a time: nothing is made up, and nothing is missing later.
+#[test]
+fn a_wrong_byte_does_no_lasting_harm() {
+    let (before, after) = two_states();
+    let expected = listed(&after);
+    let written = Written::Protobuf;
+    let messages = before.initial(Kind::Service, written);
+    let (first, rest) = messages.split_first().unwrap();
+    for at in 0..4 {
+        for bit in 0..8 {
+            let mut wrong = first.clone();
+            wrong[at] ^= 1 << bit;
+            let bytes = [wrong, rest.concat()].concat();
+            let mut stream = Some(reply(written, vec![Piece::Bytes(bytes), Piece::Hang]));
+            let after = after.clone();
+            let found = followed(MINUTE * 10, move |asked| {
+                let stream = (Kind::of(asked) == Kind::Service).then(|| stream.take());
+                stream
+                    .flatten()
+                    .unwrap_or_else(|| after.answer(asked, written))
+            });
+            found.ends_as(&expected, (at, bit));
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! The client of the API server, whatever answers in that server's place: answers that are cut off
+//! anywhere, refused, repeated, flooded, or from another time. In the end the rules are those of a
+//! fresh list.
+//!
+//! Most of it happens in virtual time, without a socket; what is about connections, on real ones.
+
+#![allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "helpers of tests: failing loudly is the point"
+)]
+
+#[path = "../support/dice.rs"]
+mod dice;
+#[path = "../support/scripted.rs"]
+mod scripted;
+
+mod answers;
+mod cluster;
+mod cuts;
+mod node;
+mod restarts;
+
+use std::time::Duration;
+
+use cluster::Written;
+
+const WRITTEN: [Written; 2] = [Written::Json, Written::Protobuf];
+const MINUTE: Duration = Duration::from_secs(60);

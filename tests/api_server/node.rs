@@ -1,0 +1,231 @@
+//! A node that follows a server, and the rules that come of it.
+
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
+
+use deltaproxy::host::Fake;
+use deltaproxy::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
+use deltaproxy::model::{Change, Kind};
+use deltaproxy::net::IpFamily;
+use deltaproxy::render::{Options, PartialRestore};
+use deltaproxy::sync::{LocalMode, NodePortSource, Surroundings, Syncer, SyncerOptions};
+use deltaproxy::tracker::Tracker;
+use deltaproxy::watch::api::{self, ApiServer, Encoding, Notice, RateLimit, Selector};
+use deltaproxy::watch::{Observed, Outlet};
+use futures::FutureExt;
+use kube::Client;
+use tokio::time::timeout;
+
+use super::cluster::{Cluster, Written};
+use super::scripted::{Asked, Reply, client};
+
+/// A server of this client, asked for protobuf.
+pub fn server(client: Client) -> ApiServer {
+    ApiServer::new(client, "test", Encoding::Protobuf, RateLimit::default())
+}
+
+/// A runtime in virtual time.
+pub fn virtual_time() -> tokio::runtime::Runtime {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_time().start_paused(true).build().unwrap()
+}
+
+/// When rules are restored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Restored {
+    /// After each change.
+    Always,
+    /// When all is over.
+    Last,
+}
+
+/// Rules of one family out of what is observed.
+pub struct Rules {
+    syncer: Syncer<Fake>,
+    restored: Restored,
+    /// Rules that must be there at all times, once they are.
+    lasting: Option<&'static str>,
+}
+
+impl Rules {
+    fn new(restored: Restored) -> Self {
+        let options = SyncerOptions {
+            surroundings: Surroundings {
+                fixed: Options::defaults(IpFamily::V4),
+                local_mode: LocalMode::ClusterCidr(Vec::new()),
+                node_ports: NodePortSource::All,
+                bind_address: None,
+            },
+            shape: PartialRestore::ChangedChains,
+            full_every: Duration::from_secs(3600),
+        };
+        let tracker = Tracker::new(SystemTime::UNIX_EPOCH);
+        Self {
+            syncer: Syncer::new(Fake::default(), tracker, options, Instant::now),
+            restored,
+            lasting: None,
+        }
+    }
+
+    /// The rules, sorted: which of two Services comes first in a shared chain is a matter of the
+    /// history.
+    fn restore(&mut self) -> Vec<String> {
+        self.syncer.once(&[]).now_or_never().unwrap();
+        let text = self.syncer.iptables().rules().to_save_text();
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort_unstable();
+        lines
+    }
+
+    fn apply(&mut self, change: Change) {
+        self.syncer.tracker.apply(change);
+        if self.restored == Restored::Always && self.syncer.tracker.is_synced() {
+            let rules = self.restore().join("\n");
+            assert!(
+                self.lasting.is_none_or(|text| rules.contains(text)),
+                "{rules}"
+            );
+        }
+    }
+}
+
+impl deltaproxy::watch::Sink for Rules {
+    fn send(&mut self, family: IpFamily, change: Change) {
+        if family == IpFamily::V4 {
+            self.apply(change);
+        }
+    }
+}
+
+/// Where observations of all three kinds go, as in the daemon.
+#[derive(Clone)]
+struct Observer(Arc<Mutex<Outlet<Rules>>>);
+
+impl Observer {
+    fn notice(&self, kind: Kind, notice: &Notice<'_>) {
+        if let Notice::Undecodable(problem) = notice {
+            let name = &problem.name;
+            let mut outlet = self.0.lock().unwrap();
+            outlet.keep(kind, &name.namespace, &name.name);
+        }
+    }
+}
+
+macro_rules! observes {
+    ($object:ty, $kind:ident, $method:ident) => {
+        impl api::Sink<$object> for Observer {
+            async fn observe(&mut self, observed: Observed<$object>) {
+                self.0.lock().unwrap().$method(observed);
+            }
+
+            fn notice(&mut self, notice: Notice<'_>) {
+                Self::notice(self, Kind::$kind, &notice);
+            }
+        }
+    };
+}
+
+observes!(ServiceObject, Service, service);
+observes!(EndpointSliceObject, EndpointSlice, endpoint_slice);
+observes!(NodeObject, Node, node);
+
+/// Follows a server for so long.
+pub async fn follow(server: &ApiServer, time: Duration, rules: Rules) -> Followed {
+    let outlet = Outlet::new(rules, "here".into());
+    let observer = Observer(Arc::new(Mutex::new(outlet)));
+    let selectors = (
+        Selector::services(),
+        Selector::slices(),
+        Selector::node("here"),
+    );
+    let mut sinks = (observer.clone(), observer.clone(), observer.clone());
+    let all = async {
+        tokio::join!(
+            api::follow::<ServiceObject, _>(server, &selectors.0, &mut sinks.0),
+            api::follow::<EndpointSliceObject, _>(server, &selectors.1, &mut sinks.1),
+            api::follow::<NodeObject, _>(server, &selectors.2, &mut sinks.2),
+        )
+    };
+    let _ = timeout(time, all).await;
+    drop(sinks);
+    let outlet = Arc::into_inner(observer.0).unwrap().into_inner().unwrap();
+    let mut rules = outlet.into_sink();
+    let is_synced = rules.syncer.tracker.is_synced();
+    Followed {
+        rules: rules.restore(),
+        is_synced,
+    }
+}
+
+/// What came of following a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Followed {
+    rules: Vec<String>,
+    /// Whether every kind was listed.
+    is_synced: bool,
+}
+
+impl Followed {
+    /// The rules are those of a fresh list.
+    #[track_caller]
+    pub fn ends_as(&self, listed: &[String], what: impl Debug) {
+        let lacks = |these: &[String], those: &[String]| {
+            let lines = these.iter().filter(|line| !those.contains(line));
+            lines.cloned().collect::<Vec<_>>()
+        };
+        let (missing, wrong) = (lacks(listed, &self.rules), lacks(&self.rules, listed));
+        assert!(
+            self.is_synced && self.rules == listed,
+            "{what:?}: synced: {}, missing: {missing:#?}, wrong: {wrong:#?}",
+            self.is_synced
+        );
+    }
+}
+
+/// The rules of a fresh list.
+pub fn listed(cluster: &Cluster) -> Vec<String> {
+    let cluster = cluster.clone();
+    let client = move || client(move |asked| cluster.answer(asked, Written::Protobuf));
+    virtual_time().block_on(async {
+        let server = server(client());
+        let found = api::snapshot(&server, "here", Duration::from_secs(10))
+            .await
+            .unwrap();
+        let mut outlet = Outlet::once(Rules::new(Restored::Last), "here".into());
+        found
+            .services
+            .objects
+            .iter()
+            .for_each(|one| outlet.service(Observed::Set(one)));
+        found
+            .slices
+            .objects
+            .iter()
+            .for_each(|one| outlet.endpoint_slice(Observed::Set(one)));
+        found
+            .nodes
+            .objects
+            .iter()
+            .for_each(|one| outlet.node(Observed::Set(one)));
+        outlet.into_sink().restore()
+    })
+}
+
+/// Follows, in virtual time, a server that answers like this.
+pub fn followed(time: Duration, answer: impl FnMut(&Asked) -> Reply + Send + 'static) -> Followed {
+    virtual_time().block_on(async {
+        let rules = Rules::new(Restored::Last);
+        follow(&server(client(answer)), time, rules).await
+    })
+}
+
+/// The same with a restore after each change: the Service `still`, which never changes, is always
+/// there once it was.
+pub fn restored(time: Duration, answer: impl FnMut(&Asked) -> Reply + Send + 'static) -> Followed {
+    virtual_time().block_on(async {
+        let mut rules = Rules::new(Restored::Always);
+        rules.lasting = Some("ns/still:p -> 10.180.0.1:8080");
+        follow(&server(client(answer)), time, rules).await
+    })
+}
