@@ -1,7 +1,7 @@
 //! The connection: one, multiplexed, and known to be dead within 45 seconds.
 //!
-//! Apart because the library's own stack speaks HTTP/1.1 without any keepalive: a watch through
-//! it stays blind for five minutes after a load balancer has forgotten the connection.
+//! The library's own stack is not used because it speaks HTTP/1.1 without any keepalive: a watch
+//! through it stays blind for five minutes after a load balancer has forgotten the connection.
 //!
 //! # Source
 //!
@@ -14,7 +14,7 @@ use http::header::{HeaderValue, USER_AGENT};
 use http::uri::Scheme;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client as HyperClient;
-use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::{Connect, HttpConnector};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ConfigExt};
 use kube::{Client, Config};
@@ -49,6 +49,16 @@ pub(super) fn client(
     mut config: Config,
     metrics: Option<&RequestMetrics>,
 ) -> Result<Client, Box<dyn Error + Send + Sync>> {
+    let connector = connector(&mut config)?;
+    client_over(connector, config, metrics)
+}
+
+/// Builds the client over connections that come from `connector`.
+pub(super) fn client_over(
+    connector: impl Connect + Clone + Send + Sync + 'static,
+    mut config: Config,
+    metrics: Option<&RequestMetrics>,
+) -> Result<Client, Box<dyn Error + Send + Sync>> {
     config.default_retry = false;
     let agent = concat!("deltaproxy/", env!("CARGO_PKG_VERSION"));
     config
@@ -57,12 +67,15 @@ pub(super) fn client(
     let hyper: HyperClient<_, Body> = HyperClient::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
+        // The library counts from the last request, whatever is still open: a watch that is renewed
+        // every few minutes would be on a new connection each time.
+        .pool_idle_timeout(None)
         .http2_keep_alive_interval(PING_INTERVAL)
         .http2_keep_alive_timeout(PING_TIMEOUT)
         .http2_keep_alive_while_idle(true)
         .http2_initial_stream_window_size(STREAM_WINDOW)
         .http2_initial_connection_window_size(CONNECTION_WINDOW)
-        .build(connector(&mut config)?);
+        .build(connector);
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)

@@ -1,5 +1,6 @@
 //! Following a server that answers from a script, in paused time.
 
+mod connections;
 mod failures;
 mod freshness;
 mod garbage;
