@@ -24,6 +24,7 @@ mod cluster;
 mod cuts;
 mod node;
 mod restarts;
+mod sockets;
 
 use std::time::Duration;
 

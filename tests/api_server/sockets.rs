@@ -1,0 +1,219 @@
+//! A peer on a real socket, with TLS, that breaks off in the middle of an event.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use deltaproxy::watch::api::{ApiOptions, connect};
+use http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tempfile::TempDir;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use super::cluster::{Cluster, Kind, Written, reply, service, slice};
+use super::node::{follow_until, listed};
+use super::scripted::{Asked, Piece, Reply, respond};
+
+/// What a busy machine may need for a few requests and a wait of two seconds.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What is spoken over TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Http {
+    One,
+    Two,
+}
+
+/// How the connection ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// The socket is closed, and TLS was not told.
+    Closed,
+    /// It is reset.
+    Reset,
+}
+
+/// A certificate and its key, or `None` where no program makes them.
+fn certificate(folder: &Path) -> Option<(CertificateDer<'static>, PrivateKeyDer<'static>)> {
+    let (key, cert) = (folder.join("key.pem"), folder.join("cert.pem"));
+    let made = Command::new("openssl")
+        .args([
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+        ])
+        .args(["-nodes", "-days", "2", "-subj", "/CN=localhost", "-keyout"])
+        .arg(&key)
+        .arg("-out")
+        .arg(&cert)
+        .output();
+    let Ok(made) = made else {
+        assert!(
+            std::env::var_os("REQUIRE_KERNEL").is_none(),
+            "openssl is missing"
+        );
+        println!("skipped: openssl is missing");
+        return None;
+    };
+    assert!(made.status.success(), "{made:?}");
+    let cert = CertificateDer::from_pem_file(cert).unwrap();
+    Some((cert, PrivateKeyDer::from_pem_file(key).unwrap()))
+}
+
+/// How the server answers: on its first connections each kind's stream ends within an event.
+struct Server {
+    before: Cluster,
+    after: Cluster,
+    /// The kinds whose first stream is under way.
+    broken: Mutex<Vec<Kind>>,
+    /// All of them are.
+    is_due: Notify,
+}
+
+impl Server {
+    fn answer(&self, asked: &Asked) -> Reply {
+        let (kind, written) = (Kind::of(asked), Written::Protobuf);
+        let mut broken = self.broken.lock().unwrap();
+        if broken.contains(&kind) {
+            return self.after.answer(asked, written);
+        }
+        broken.push(kind);
+        if broken.len() == 3 {
+            self.is_due.notify_waiters();
+        }
+        let changes = self
+            .after
+            .changes(kind, self.before.version(), written)
+            .concat();
+        let stream = [
+            self.before.initial(kind, written).concat(),
+            changes[..changes.len() / 2].to_vec(),
+        ];
+        reply(written, vec![Piece::Bytes(stream.concat()), Piece::Hang])
+    }
+
+    /// Serves one connection, or ends it when the streams are to be broken off.
+    async fn serve(self: Arc<Self>, stream: TcpStream, tls: TlsAcceptor, (http, end): (Http, End)) {
+        let is_due = self.is_due.notified();
+        tokio::pin!(is_due);
+        is_due.as_mut().enable();
+        if end == End::Reset {
+            stream.set_zero_linger().unwrap();
+        }
+        let Ok(stream) = tls.accept(stream).await else {
+            return;
+        };
+        let server = Arc::clone(&self);
+        let answer = service_fn(move |request: Request<Incoming>| {
+            respond(server.answer(&Asked::of(&request)))
+        });
+        let io = TokioIo::new(stream);
+        let serving = async {
+            match http {
+                Http::One => drop(http1::Builder::new().serve_connection(io, answer).await),
+                Http::Two => {
+                    let builder = http2::Builder::new(TokioExecutor::new());
+                    drop(builder.serve_connection(io, answer).await);
+                }
+            }
+        };
+        let due = async {
+            is_due.await;
+            // What was written reaches the client first.
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        };
+        // Dropped as it is: neither HTTP nor TLS says good-bye.
+        tokio::select! {
+            () = serving => {}
+            () = due => {}
+        }
+    }
+}
+
+fn kubeconfig(folder: &TempDir, address: SocketAddr) -> ApiOptions {
+    let file = folder.path().join("kubeconfig");
+    let text = format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+         clusters: [{{name: c, cluster: {{server: 'https://{address}', insecure-skip-tls-verify: true}}}}]\n\
+         contexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n\
+         users: [{{name: u, user: {{token: secret}}}}]\n"
+    );
+    fs::write(&file, text).unwrap();
+    ApiOptions {
+        kubeconfig: Some(file),
+        ..ApiOptions::default()
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn breaks_off(http: Http, end: End) {
+    let folder = tempfile::tempdir().unwrap();
+    let Some((cert, key)) = certificate(folder.path()) else {
+        return;
+    };
+    let mut config = ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(vec![cert], key)
+        .unwrap();
+    if http == Http::Two {
+        config.alpn_protocols = vec![b"h2".to_vec()];
+    }
+    let tls = TlsAcceptor::from(Arc::new(config));
+    let before = Cluster::small();
+    let mut after = before.clone();
+    after.set(Kind::Service, service("a", 80));
+    after.set(Kind::Slice, slice("a", 2));
+    let expected = listed_elsewhere(after.clone());
+    let server = Arc::new(Server {
+        before,
+        after,
+        broken: Mutex::default(),
+        is_due: Notify::new(),
+    });
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let accepting = async {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let serving = Arc::clone(&server).serve(stream, tls.clone(), (http, end));
+            tokio::spawn(serving);
+        }
+    };
+    let client = connect(&kubeconfig(&folder, address)).await.unwrap();
+    tokio::select! {
+        () = accepting => {}
+        () = follow_until(&client, &expected, PATIENCE) => {}
+    }
+    assert_eq!(server.broken.lock().unwrap().len(), 3);
+}
+
+/// The rules of a fresh list; a runtime of its own is not for a thread that has one.
+fn listed_elsewhere(cluster: Cluster) -> Vec<String> {
+    std::thread::spawn(move || listed(&cluster)).join().unwrap()
+}
+
+#[test]
+fn a_tls_peer_may_close_within_an_event() {
+    breaks_off(Http::One, End::Closed);
+    breaks_off(Http::Two, End::Closed);
+}
+
+#[test]
+fn a_tls_peer_may_reset_within_an_event() {
+    breaks_off(Http::One, End::Reset);
+    breaks_off(Http::Two, End::Reset);
+}
