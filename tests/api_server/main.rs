@@ -10,6 +10,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
+    clippy::print_stdout,
     clippy::disallowed_methods,
     reason = "helpers of tests: failing loudly is the point"
 )]
@@ -22,6 +23,7 @@ mod scripted;
 mod answers;
 mod cluster;
 mod cuts;
+mod growth;
 mod node;
 mod restarts;
 mod sockets;

@@ -1,0 +1,115 @@
+//! What unreadable objects cost, in instructions: as much for each, however many there are.
+//!
+//! Counted by callgrind, so that a busy machine counts the same.
+
+use std::env;
+use std::process::Command;
+use std::time::Duration;
+
+use deltaproxy::ingest::ServiceObject;
+use deltaproxy::watch::Observed;
+use deltaproxy::watch::api::{self, Notice, Selector};
+use tokio::time::timeout;
+
+use super::node::{server, virtual_time};
+use super::scripted::{Piece, Reply, client};
+
+/// Tells the child how many objects there are.
+const OBJECTS: &str = "UNREADABLE_OBJECTS";
+
+/// Counts what cannot be read.
+struct Counter(usize);
+
+impl api::Sink<ServiceObject> for Counter {
+    async fn observe(&mut self, _: Observed<ServiceObject>) {}
+
+    fn notice(&mut self, notice: Notice<'_>) {
+        self.0 += usize::from(matches!(notice, Notice::Undecodable(_)));
+    }
+}
+
+/// A stream of so many objects of which none can be read, and then as many that can.
+fn stream(objects: usize) -> String {
+    let event = |kind: &str, number: usize, ports: &str| {
+        format!(
+            "{{\"type\":\"{kind}\",\"object\":{{\"metadata\":{{\"namespace\":\"ns\",\"name\":\"{kind}-{number}\",\
+             \"resourceVersion\":\"5\"}},\"spec\":{{\"ports\":{ports}}}}}}}\n"
+        )
+    };
+    let unreadable = (0..objects).map(|number| event("ADDED", number, "{}"));
+    let readable = (0..objects).map(|number| event("MODIFIED", number, "[]"));
+    let end = "{\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{\"resourceVersion\":\"5\",\
+        \"annotations\":{\"k8s.io/initial-events-end\":\"true\"}}}}\n";
+    let unreadable: String = unreadable.collect();
+    let readable: String = readable.collect();
+    [&unreadable, end, &readable].concat()
+}
+
+/// What callgrind counts, and nothing else: closures would be called after who makes them.
+#[inline(never)]
+fn counted(run: &mut dyn FnMut()) {
+    run();
+}
+
+fn one_stream(text: &str) -> usize {
+    virtual_time().block_on(async {
+        let pieces = vec![Piece::Text(text.to_owned()), Piece::Hang];
+        let server = server(client(move |_| Reply::Answer(200, pieces.clone())));
+        let mut counter = Counter(0);
+        let selector = Selector::services();
+        let following = api::follow(&server, &selector, &mut counter);
+        let _ = timeout(Duration::from_secs(60), following).await;
+        counter.0
+    })
+}
+
+/// The child: not a test of its own.
+#[test]
+#[ignore = "run by the other one"]
+fn count() {
+    let objects = env::var(OBJECTS).unwrap().parse().unwrap();
+    let (text, mut found) = (stream(objects), 0);
+    counted(&mut || found = one_stream(&text));
+    assert_eq!(found, objects);
+}
+
+fn instructions(objects: usize) -> f64 {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("out");
+    let output = Command::new("valgrind")
+        .args([
+            "--tool=callgrind",
+            "--collect-atstart=no",
+            "--toggle-collect=*growth::counted",
+        ])
+        .arg(format!("--callgrind-out-file={}", file.display()))
+        .arg(env::current_exe().unwrap())
+        .args(["--exact", "growth::count", "--ignored", "--test-threads=1"])
+        .env(OBJECTS, objects.to_string())
+        .output()
+        .unwrap();
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{log}");
+    let collected = log.lines().find_map(|line| line.split_once("Collected : "));
+    collected.unwrap().1.trim().parse().unwrap()
+}
+
+#[test]
+fn unreadable_objects_cost_the_same_each() {
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        assert!(
+            env::var_os("REQUIRE_KERNEL").is_none(),
+            "valgrind is missing"
+        );
+        println!("skipped: valgrind is missing");
+        return;
+    }
+    let (few, many) = (instructions(500), instructions(4000));
+    let each = [few / 500.0, many / 4000.0];
+    println!("instructions for each object: {each:?}");
+    assert!(
+        few > 0.0,
+        "the function was not found: are symbols stripped?"
+    );
+    assert!(each[1] < 1.2 * each[0], "{each:?}");
+}
