@@ -24,6 +24,7 @@ mod answers;
 mod cluster;
 mod cuts;
 mod growth;
+mod logged;
 mod node;
 mod restarts;
 mod sockets;

@@ -1,0 +1,107 @@
+//! What an operator finds in the log.
+
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
+
+use tracing::subscriber::with_default;
+
+use super::MINUTE;
+use super::cluster::{Cluster, Kind, Written, reply, service};
+use super::node::{followed, listed};
+use super::scripted::{Asked, Piece, Reply};
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Follows such a server to the rules of a cluster. Returns the lines that are logged of Services.
+fn logged(cluster: &Cluster, answer: impl FnMut(&Asked) -> Reply + Send + 'static) -> Vec<String> {
+    let expected = listed(cluster);
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_writer(move || writer.clone())
+        .with_ansi(false)
+        .finish();
+    with_default(subscriber, || followed(MINUTE * 5, answer)).ends_as(&expected, "");
+    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let lines = text
+        .lines()
+        .filter(|line| line.contains("kind=\"Service\""));
+    lines.map(str::to_owned).collect()
+}
+
+/// All Services are gone from the first list to the second, which is obeyed.
+#[test]
+fn a_large_shrink_is_logged_with_its_numbers() {
+    let mut before = Cluster::small();
+    for number in 0..40 {
+        before.set(Kind::Service, service(&format!("s{number}"), 80));
+    }
+    let mut after = before.clone();
+    after.delete(Kind::Service, "still");
+    for number in 0..40 {
+        after.delete(Kind::Service, &format!("s{number}"));
+    }
+    after.forget();
+    let mut first = true;
+    let now = after.clone();
+    let lines = logged(&now, move |asked| {
+        if Kind::of(asked) == Kind::Service && std::mem::take(&mut first) {
+            let initial = before.initial(Kind::Service, Written::Json).concat();
+            return reply(Written::Json, vec![Piece::Bytes(initial), Piece::Break]);
+        }
+        after.answer(asked, Written::Json)
+    });
+    let warning = lines
+        .iter()
+        .find(|line| line.contains("most objects are gone at once"));
+    let warning = warning.unwrap_or_else(|| panic!("{lines:#?}"));
+    assert!(warning.contains(" WARN "), "{warning}");
+    assert!(warning.contains("before=41 after=0"), "{warning}");
+}
+
+/// What was wrong with an answer is named; how often it failed, too.
+#[test]
+fn what_is_wrong_with_an_answer_is_logged() {
+    let cluster = Cluster::small();
+    let body = vec![Piece::Bytes(vec![0x1f, 0x8b, 8, 0])];
+    for (headers, expected) in [
+        (
+            vec![("content-encoding", "gzip")],
+            "it is compressed (`gzip`), which was not asked for",
+        ),
+        (
+            vec![("content-type", "text/html")],
+            "its type is `text/html`, not JSON or protobuf",
+        ),
+        (vec![], "a line of a watch is cut off or not JSON"),
+    ] {
+        let (mut version, healthy) = (None, cluster.clone());
+        let wrong = Reply::With(200, headers, body.clone());
+        let lines = logged(&cluster, move |asked| {
+            match asked.value("resourceVersion") {
+                Some(_) if Kind::of(asked) == Kind::Service && version.is_none() => {
+                    version = Some(());
+                    wrong.clone()
+                }
+                None if Kind::of(asked) == Kind::Service && version.is_none() => {
+                    let initial = healthy.initial(Kind::Service, Written::Json).concat();
+                    reply(Written::Json, vec![Piece::Bytes(initial), Piece::Break])
+                }
+                _ => healthy.answer(asked, Written::Json),
+            }
+        });
+        let is_it = |line: &&String| line.contains("watching failed") && line.contains(expected);
+        assert_eq!(lines.iter().filter(is_it).count(), 1, "{lines:#?}");
+    }
+}
