@@ -73,7 +73,7 @@ pub struct HealthPages {
     pub health: Health,
     /// Where answers are counted.
     pub metrics: HealthMetrics,
-    /// How old what is known of each kind of object is.
+    /// Ages of what is known of each kind of object.
     pub watches: WatchAges,
 }
 

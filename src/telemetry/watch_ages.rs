@@ -1,4 +1,4 @@
-//! How long ago each kind of object was last known to be current.
+//! Ages of what is known of each kind of object: the time since it was last known to be current.
 //!
 //! Kept separate from the counters of [`WatchMetrics`](super::WatchMetrics) because an age grows by
 //! itself: it is worked out at each scrape, and for each answer of the health server.
@@ -25,7 +25,7 @@ pub struct WatchAges {
 }
 
 impl WatchAges {
-    /// Of no kind yet.
+    /// Ages without any kind yet.
     pub fn new() -> Result<Self> {
         let (name, help) = STALENESS;
         let labels = vec!["kind".to_owned()];

@@ -5,7 +5,7 @@ use super::node::{followed, listed, restored};
 use super::scripted::{Asked, Piece, Reply};
 use super::{MINUTE, WRITTEN};
 
-/// What of a kind is refused.
+/// Requests for a kind that are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Refused {
     Streams,
@@ -200,9 +200,9 @@ fn older_versions_of_an_object_do_not_stay() {
     }
 }
 
-/// What is not a list is an error, and tears nothing down: the Service that never changes stays.
+/// An answer that is not a list tears nothing down: the Service that never changes stays.
 #[test]
-fn rules_outlast_what_is_no_list() {
+fn rules_outlast_an_answer_that_is_not_a_list() {
     let cluster = changed();
     let expected = listed(&cluster);
     let version = r#""metadata":{"resourceVersion":"9"}"#;

@@ -36,7 +36,7 @@ impl Kind {
     }
 }
 
-/// What an answer is written in.
+/// Encoding of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Written {
     Json,
@@ -128,7 +128,7 @@ impl Cluster {
         });
     }
 
-    /// Forgets what changed so far, as a server that is started anew.
+    /// Forgets what changed so far, as a server that is restarted.
     pub fn forget(&mut self) {
         self.oldest = self.version;
     }
@@ -233,7 +233,7 @@ pub fn reply(written: Written, pieces: Vec<Piece>) -> Reply {
     }
 }
 
-/// What a server answers to a watch from a version that it has forgotten.
+/// Answer to a watch from a version that the server has forgotten.
 pub fn expired() -> Reply {
     status(410, "Expired")
 }

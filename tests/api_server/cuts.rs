@@ -5,7 +5,7 @@ use super::node::{followed, listed};
 use super::scripted::Piece;
 use super::{MINUTE, WRITTEN};
 
-/// How an answer ends where it is cut off.
+/// End of an answer that is cut off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ending {
     Orderly,

@@ -1,4 +1,4 @@
-//! What unreadable objects cost, in instructions: as much for each, however many there are.
+//! Cost of unreadable objects, in instructions: the same for each, however many there are.
 //!
 //! Counted by callgrind, so that a busy machine counts the same.
 
@@ -45,7 +45,7 @@ fn stream(objects: usize) -> String {
     [&unreadable, end, &readable].concat()
 }
 
-/// What callgrind counts, and nothing else: closures would be called after who makes them.
+/// The one function that callgrind counts. Closures would be named after the one that makes them.
 #[inline(never)]
 fn counted(run: &mut dyn FnMut()) {
     run();

@@ -1,4 +1,4 @@
-//! What an operator finds in the log.
+//! Lines of the log that an operator looks for.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
@@ -70,7 +70,7 @@ fn a_large_shrink_is_logged_with_its_numbers() {
     assert!(warning.contains("before=41 after=0"), "{warning}");
 }
 
-/// What was wrong with an answer is named; how often it failed, too.
+/// The log names what was wrong with an answer.
 #[test]
 fn what_is_wrong_with_an_answer_is_logged() {
     let cluster = Cluster::small();

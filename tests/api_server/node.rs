@@ -100,7 +100,7 @@ impl deltaproxy::watch::Sink for Rules {
     }
 }
 
-/// Where observations of all three kinds go, as in the daemon.
+/// Receiver of the observations of all three kinds, as in the daemon.
 #[derive(Clone)]
 struct Observer(Arc<Mutex<Outlet<Rules>>>);
 
@@ -160,11 +160,11 @@ pub async fn follow(server: &ApiServer, time: Duration, rules: Rules) -> Followe
     }
 }
 
-/// What came of following a server.
+/// Outcome of following a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Followed {
     rules: Vec<String>,
-    /// Whether every kind was listed.
+    /// Every kind was listed.
     is_synced: bool,
 }
 
@@ -222,7 +222,7 @@ pub fn followed(time: Duration, answer: impl FnMut(&Asked) -> Reply + Send + 'st
     })
 }
 
-/// The same with a restore after each change: the Service `still`, which never changes, is always
+/// Follows with a restore after each change: the Service `still`, which never changes, is always
 /// there once it was.
 pub fn restored(time: Duration, answer: impl FnMut(&Asked) -> Reply + Send + 'static) -> Followed {
     virtual_time().block_on(async {

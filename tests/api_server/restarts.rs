@@ -10,7 +10,7 @@ use super::dice::Dice;
 use super::node::{listed, restored};
 use super::scripted::{Asked, Piece, Reply};
 
-/// How often it is restarted.
+/// Restarts of the server.
 const RESTARTS: usize = 30;
 
 /// A cluster and its server, which is in its first life, or its thirtieth.
@@ -20,7 +20,7 @@ struct Server {
     life: usize,
     /// Requests that are refused before it is there again.
     refusals: usize,
-    /// Who has an open watch in this life.
+    /// Kinds with an open watch in this life.
     watching: HashSet<Kind>,
 }
 

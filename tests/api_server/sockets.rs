@@ -25,22 +25,22 @@ use super::cluster::{Cluster, Kind, Written, reply, service, slice};
 use super::node::{follow_until, listed};
 use super::scripted::{Asked, Piece, Reply, respond};
 
-/// What a busy machine may need for a few requests and a wait of two seconds.
+/// Time that a busy machine may need for a few requests and a wait of two seconds.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What is spoken over TLS.
+/// Version of HTTP that is spoken over TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Http {
     One,
     Two,
 }
 
-/// How the connection ends.
+/// End of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     /// The socket is closed, and TLS was not told.
     Closed,
-    /// It is reset.
+    /// The socket is reset.
     Reset,
 }
 
@@ -74,7 +74,7 @@ fn certificate(folder: &Path) -> Option<(CertificateDer<'static>, PrivateKeyDer<
     Some((cert, PrivateKeyDer::from_pem_file(key).unwrap()))
 }
 
-/// How the server answers: on its first connections each kind's stream ends within an event.
+/// A server whose first stream of each kind ends within an event.
 struct Server {
     before: Cluster,
     after: Cluster,

@@ -39,7 +39,7 @@ pub(crate) enum Piece {
     Hang,
 }
 
-/// What the server does about one request.
+/// Reaction of the server to one request.
 #[derive(Clone, Debug)]
 pub(crate) enum Reply {
     /// The connection is refused.
@@ -47,13 +47,13 @@ pub(crate) enum Reply {
     /// Headers never come.
     Mute,
     Answer(u16, Vec<Piece>),
-    /// The same, and its headers say that it is protobuf.
+    /// An answer whose headers say that it is protobuf.
     Protobuf(u16, Vec<Piece>),
     /// With these headers and no others.
     With(u16, Vec<(&'static str, &'static str)>, Vec<Piece>),
 }
 
-/// What is asked for.
+/// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub(crate) path: String,

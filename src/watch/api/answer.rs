@@ -26,7 +26,7 @@ const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(60);
 /// Error bodies are a few hundred bytes; more than this is someone's web page.
 const LONGEST_ERROR: usize = 64 * 1024;
 
-/// How long the body of an error is waited for, however slowly it comes: its code is there.
+/// Time for the body of an error, however slowly it comes: its code is known already.
 const ERROR_DEADLINE: Duration = Duration::from_secs(10);
 
 /// A body whose status was 200.

@@ -29,7 +29,7 @@ const FIRST: Duration = Duration::from_millis(800);
 /// No wait is longer. Client-go's, which with its jitter can double; this one can't.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// How long watches must work before delays start over. As long as the longest delay: a server
+/// Time that watches must work before delays start over. As long as the longest delay: a server
 /// that works for just as long between failures is asked no more often than one that never works.
 const HEALTHY: Duration = LONGEST;
 

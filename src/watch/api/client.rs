@@ -30,7 +30,7 @@ pub struct ApiOptions {
     pub master: Option<String>,
     /// What it is asked to encode objects as.
     pub encoding: Encoding,
-    /// How often it is asked.
+    /// Limit of requests.
     pub rate_limit: RateLimit,
 }
 

@@ -21,7 +21,7 @@ pub enum Encoding {
     Json,
 }
 
-/// What is asked for.
+/// A request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Asked {
     /// A list, or a page of one.

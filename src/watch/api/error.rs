@@ -61,8 +61,8 @@ impl ApiError {
         }
     }
 
-    /// Whether the same request may fail in the same way for ever. Being busy or not letting the
-    /// client in passes, and so does the lack of a connection: a list would not help against it.
+    /// Reports whether the same request may fail in the same way for ever. Being busy or not
+    /// letting the client in passes, and so does the lack of a connection: a list would not help.
     pub(super) fn is_lasting(&self) -> bool {
         match self {
             Self::Status { code, .. } => !matches!(code, 401 | 403 | 429 | 502 | 503),

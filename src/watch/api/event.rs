@@ -24,9 +24,9 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// One event of a watch.
 pub(super) enum Event<K> {
-    /// It exists and is this, and did not before.
+    /// An object that did not exist before.
     Added(Object<K>),
-    /// It exists and is this now.
+    /// An object that existed and has changed.
     Modified(Object<K>),
     /// It was this and is gone.
     Gone(Object<K>),

@@ -37,7 +37,7 @@ const SUSPICIOUSLY_SHORT: Duration = Duration::from_secs(5);
 /// send a bookmark a minute, and an intermediary may keep a connection alive without one.
 const QUIET: Duration = Duration::from_secs(3 * 60);
 
-/// How long a stream may go on without an object of the initial state, or with something else,
+/// Time for a stream to go on without an object of the initial state, or with something else,
 /// before its end mark. Servers that do not know streaming lists never send one.
 const END_MARK: Duration = Duration::from_secs(10);
 

@@ -16,8 +16,8 @@ use super::{frame, line};
 /// No object is near this: stores refuse objects of more than a few megabytes.
 pub(super) const LONGEST_MESSAGE: usize = 64 * 1024 * 1024;
 
-/// How long a message may take from its first byte to its last: servers write each at once. Without
-/// it a length that is wrong would keep a watch waiting until its end.
+/// Time for a message from its first byte to its last: servers write each at once. Without a limit
+/// a length that is wrong would keep a watch waiting until its end.
 const MESSAGE_DEADLINE: Duration = Duration::from_secs(60);
 
 /// Messages of an answer, one at a time; holds at most one and what came with it.

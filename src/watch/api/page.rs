@@ -32,11 +32,14 @@ const LARGEST_PAGE: u32 = 2000;
 /// A page of fewer bytes is followed by one of twice as many objects, which is then in memory.
 const SMALL_PAGE: usize = 1024 * 1024;
 
+/// A page of at least as many bytes is followed by one of half as many objects.
+const LARGE_PAGE: usize = 4 * 1024 * 1024;
+
 /// No list has more pages. In objects that is more than a store holds; a server that never ends
 /// a list gets another request after this.
 const MOST_PAGES: u32 = 10_000;
 
-/// How long a page may take in all. Servers end such requests themselves, after 60 s unless told
+/// Time for a page in all. Servers end such requests themselves, after 60 s unless configured
 /// otherwise.
 const PAGE_DEADLINE: Duration = Duration::from_secs(5 * 60);
 
@@ -77,7 +80,7 @@ impl<'a, K: Kind> Pages<'a, K> {
         }
     }
 
-    /// Whether no page is finished yet.
+    /// Reports whether no page is finished yet.
     pub(super) fn is_first(&self) -> bool {
         self.finished == 0
     }
@@ -123,8 +126,10 @@ impl<'a, K: Kind> Pages<'a, K> {
             return Err(malformed("a list has no end"));
         }
         self.resume = Some(token);
-        if page.len() < SMALL_PAGE {
-            self.limit = (self.limit * 2).min(LARGEST_PAGE);
+        match page.len() {
+            ..SMALL_PAGE => self.limit = (self.limit * 2).min(LARGEST_PAGE),
+            LARGE_PAGE.. => self.limit = (self.limit / 2).max(PAGE_SIZE),
+            _ => {}
         }
         Ok(None)
     }
@@ -163,7 +168,7 @@ impl Page {
         }
     }
 
-    /// Where its objects begin and end. Fails only if the body is not a list of the kind.
+    /// Finds where the objects begin and end. Fails only if the body is not a list of the kind.
     pub(super) fn contents<K: Kind>(&self) -> Result<Contents<'_>, ApiError> {
         match self {
             Self::Json(body) => {

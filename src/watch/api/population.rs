@@ -1,7 +1,7 @@
 //! Counts the objects of a kind, to notice that most of them are gone at once.
 //!
-//! Such a change is obeyed, since it may be meant; but whoever looks for the reason of an outage
-//! should find it in the log.
+//! Such a change is obeyed, since it may be meant; but the log should show it to an operator who
+//! looks for the reason of an outage.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const WINDOW: Duration = Duration::from_secs(60);
 /// Fewer lost objects are no large shrink, unless none is left.
 const FEWEST_LOST: usize = 10;
 
-/// How many objects there are, and were a while ago.
+/// Number of objects now, and a while ago.
 #[derive(Debug, Default)]
 pub(super) struct Population {
     count: usize,

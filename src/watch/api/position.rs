@@ -24,7 +24,7 @@ pub(super) enum Position {
     /// Nothing is known and streaming did not work: a list. The next one is tried as a stream
     /// again, since servers are upgraded.
     Listing {
-        /// How much is asked for at once.
+        /// Amount asked for at once.
         paging: Paging,
         /// Answers that were errors.
         errors: u8,

@@ -1,4 +1,4 @@
-//! How many requests a server gets in a second, whatever it answers.
+//! Limit of the requests that a server gets in a second, whatever it answers.
 //!
 //! # Source
 //!

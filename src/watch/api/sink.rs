@@ -1,6 +1,6 @@
 //! Where observations go, and with them what happened on the way.
 //!
-//! It is all that this module asks of its caller.
+//! Nothing else is asked of the caller of this module.
 
 use std::future::Future;
 use std::time::Duration;

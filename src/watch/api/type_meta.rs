@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use super::error::{ApiError, malformed};
 use super::kind::Kind;
 
-/// What the kinds of lists end with.
+/// End of the names of kinds of lists.
 const LIST: &str = "List";
 
 /// `TypeMeta` of an object in protobuf. As bytes, because it is compared and not kept.
@@ -25,7 +25,7 @@ pub(super) struct TypeMeta {
     kind: Bytes,
 }
 
-/// The same of an object in JSON.
+/// Kind and version of an object in JSON.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct TextMeta<'a> {
@@ -41,7 +41,7 @@ impl TypeMeta {
         expect::<K>(&self.api_version, &self.kind, "")
     }
 
-    /// The same of a list.
+    /// Fails if it names another kind than a list of `K`.
     pub(super) fn expect_list<K: Kind>(&self) -> Result<(), ApiError> {
         expect::<K>(&self.api_version, &self.kind, LIST)
     }

@@ -1,4 +1,4 @@
-//! Which objects of a kind cannot be read, so that each is logged once.
+//! Objects of a kind that cannot be read, so that each is logged once.
 //!
 //! # Invariants
 //!

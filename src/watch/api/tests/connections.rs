@@ -24,7 +24,7 @@ use super::super::{ApiServer, Encoding, RateLimit};
 use super::script::*;
 use super::scripted::respond;
 
-/// What the server does about its connections.
+/// Orders to the server about its connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Order {
     /// Answers, and acknowledges pings.
@@ -175,7 +175,7 @@ fn silent(asked: &Asked) -> Reply {
     }
 }
 
-/// The same, and from 5 a change that comes 100 s later.
+/// The whole state at 5, and a change that comes 100 s later.
 fn slow(asked: &Asked) -> Reply {
     match asked.value("resourceVersion") {
         None => {

@@ -7,7 +7,7 @@ use super::script::*;
 use crate::ingest::ServiceObject;
 use crate::watch::Observed;
 
-/// What was observed, and how often it was then current.
+/// Observations, and how often the kind was then reported to be current.
 #[derive(Default)]
 struct Currents(Vec<(String, usize)>);
 

@@ -1,5 +1,7 @@
 //! The whole state: streamed, in pages, at once.
 
+use std::time::Duration;
+
 use super::super::{Selector, list, snapshot};
 use super::script::*;
 
@@ -44,10 +46,41 @@ fn falls_back_to_pages_where_streaming_is_refused() {
     }
 }
 
+/// Requests are limited, and so is memory: small pages grow, and large ones shrink.
+#[test]
+fn pages_grow_while_they_are_small() {
+    let large = |name: &str, megabytes: usize| {
+        service(name, "1").replace("10.0.0.1", &"1".repeat(megabytes * 1024 * 1024))
+    };
+    let mut script = vec![status(400, "Invalid")];
+    for (token, objects) in [
+        ("1", 0),
+        ("2", 0),
+        ("3", 0),
+        ("4", 0),
+        ("5", 2),
+        ("6", 5),
+        ("7", 5),
+    ] {
+        let object = large("a", objects);
+        script.push(page("7", token, &[object]));
+    }
+    script.push(page("7", "", &[]));
+    let transcript = paused().block_on(follow_for(Duration::from_secs(30), script));
+    let limits = transcript
+        .iter()
+        .filter_map(|line| line.strip_prefix("? list limit="));
+    let limits: Vec<_> = limits.map(|rest| rest.split(' ').next().unwrap()).collect();
+    assert_eq!(
+        limits,
+        ["250", "500", "1000", "2000", "2000", "2000", "1000", "500"]
+    );
+}
+
 #[test]
 fn falls_back_to_pages_where_the_stream_never_completes() {
     check_for(
-        std::time::Duration::from_secs(100),
+        Duration::from_secs(100),
         vec![
             open(&[event("ADDED", &service("a", "3"))]),
             page("7", "", &[service("a", "3")]),
@@ -199,7 +232,7 @@ async fn lists_once() {
 #[tokio::test(start_paused = true)]
 async fn a_snapshot_has_a_deadline() {
     let (server, _) = server(vec![Reply::Mute]);
-    let deadline = std::time::Duration::from_secs(5);
+    let deadline = Duration::from_secs(5);
     let error = snapshot(&server, "node", deadline).await.unwrap_err();
     assert_eq!(error.to_string(), "the server was silent for 5 s");
 }

@@ -1,4 +1,4 @@
-//! How often a server is asked, whatever it answers.
+//! Rate of requests to a server, whatever it answers.
 
 use std::time::Duration;
 
@@ -101,7 +101,7 @@ fn a_list_without_end_takes_no_more_than_the_rate_and_ends() {
     at_most(9 * 3, MINUTE, move |asked| pages(asked, "same".to_owned()));
 }
 
-/// How long so many events take, written one after the other beside nothing else.
+/// Twenty events, written one after the other, take the time of ten tokens.
 #[tokio::test(start_paused = true)]
 async fn events_are_limited_like_all_requests() {
     let (server, _) = server_with(|_| Reply::Answer(201, Vec::new()));
