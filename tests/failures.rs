@@ -412,3 +412,23 @@ fn without_the_match_rules_are_written_without_counters() {
     assert_eq!(log.matches("not counted").count(), 1, "{log}");
     assert!(!log.contains("restore failed"), "{log}");
 }
+
+/// On a machine where this process may not lower its score, both have 0 from the beginning.
+#[test]
+fn restores_are_killed_for_memory_before_the_proxy() {
+    if !is_ready() {
+        return;
+    }
+    let node = Node::new(Backend::Nft);
+    let scores = node.manifests.path().join(".scores");
+    // The payload has been read, so that the score is written by then.
+    let script = format!(
+        "payload=$(cat)\ncat /proc/$$/oom_score_adj >>{}\nprintf '%s\\n' \"$payload\" | $REAL \"$@\"",
+        scores.display()
+    );
+    let bin = with_restore(Backend::Nft, &script);
+    let _daemon = node.start_with(bin, &["--oom-score-adj=-500"]);
+    node.wait_for_rule("--to-destination 10.4.0.12:8080");
+    let scores = std::fs::read_to_string(scores).expect("read a file");
+    assert!(scores.lines().all(|score| score == "0"), "{scores}");
+}

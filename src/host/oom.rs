@@ -1,7 +1,8 @@
-//! How ready the kernel is to kill this process when memory runs out.
+//! Sets how likely the kernel is to kill this process, and the programs that it runs, when memory
+//! runs out.
 //!
-//! Apart from [`sysctl`](super::sysctl) because it is of a process and not of the machine, and
-//! because nobody has to give up over it.
+//! Kept separate from [`sysctl`](super::sysctl) because this is a setting of a process, and failing
+//! to write it is never fatal.
 //!
 //! Upstream: pkg/util/oom/oom_linux.go, `applyOOMScoreAdj` (v1.36)
 
@@ -11,8 +12,8 @@ use std::path::Path;
 
 use super::sysctl::Changed;
 
-/// Sets it for this process, from -1000, never, to 1000, before all others. What it starts from now
-/// on inherits it.
+/// Sets it for this process, from -1000, never, to 1000, before all others. Programs started
+/// later inherit it until [`raise_oom_score_adj`] sets theirs.
 ///
 /// # Errors
 ///
@@ -23,16 +24,35 @@ pub fn set_oom_score_adj(score: i16) -> io::Result<Changed> {
     ensure(path, score).or_else(|_| ensure(path, score))
 }
 
+/// Sets that of a program just started, unless it has the score or a higher one.
+///
+/// # Errors
+///
+/// It cannot be read or written, as where `/proc` is read-only.
+pub(super) fn raise_oom_score_adj(pid: u32, score: i16) -> io::Result<Changed> {
+    let path = format!("/proc/{pid}/oom_score_adj");
+    raise(Path::new(&path), score)
+}
+
+fn raise(path: &Path, score: i16) -> io::Result<Changed> {
+    if read(path)? < score {
+        fs::write(path, score.to_string()).map(|()| Changed::Yes)
+    } else {
+        Ok(Changed::No)
+    }
+}
+
 fn ensure(path: &Path, score: i16) -> io::Result<Changed> {
-    let text = fs::read_to_string(path)?;
-    let current: i16 = text
-        .trim()
-        .parse()
-        .map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
-    if current == score {
+    if read(path)? == score {
         return Ok(Changed::No);
     }
     fs::write(path, score.to_string()).map(|()| Changed::Yes)
+}
+
+fn read(path: &Path) -> io::Result<i16> {
+    let text = fs::read_to_string(path)?;
+    let score = text.trim().parse();
+    score.map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
 }
 
 #[cfg(test)]
@@ -47,6 +67,17 @@ mod tests {
         assert_eq!(ensure(&path, -999).unwrap(), Changed::Yes);
         assert_eq!(fs::read_to_string(&path).unwrap(), "-999");
         assert_eq!(ensure(&path, -999).unwrap(), Changed::No);
+    }
+
+    #[test]
+    fn a_score_is_raised_and_never_lowered() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("oom_score_adj");
+        for (before, after) in [("-998\n", "0"), ("0\n", "0\n"), ("500\n", "500\n")] {
+            fs::write(&path, before).unwrap();
+            raise(&path, 0).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), after);
+        }
     }
 
     /// Raising it is everybody's right.

@@ -16,6 +16,7 @@ use tokio::process::{Child, ChildStdin, Command};
 use crate::rules::Payload;
 
 use super::lock_wait::LockWait;
+use super::oom::raise_oom_score_adj;
 use super::run_error::Ending;
 use super::tail::Tail;
 
@@ -25,6 +26,11 @@ const CHUNK: usize = 64 * 1024;
 
 /// How long a killed program may take to be gone. One that hangs in the kernel is left behind.
 const REAP: Duration = Duration::from_secs(1);
+
+/// The `oom_score_adj` of programs, if the inherited one is lower: that of a process that nothing is
+/// known about. A restore needs about a kilobyte for each rule. When memory runs out, the kernel
+/// is to kill the restore, which is made again, and not the proxy or a Pod.
+const OOM_SCORE_ADJ: i16 = 0;
 
 /// One program with its arguments and how long it may take.
 pub(super) struct Run<'a> {
@@ -97,7 +103,7 @@ impl Run<'_> {
             Printed::Dropped => Stdio::null(),
             Printed::Kept | Printed::Lines(_) => Stdio::piped(),
         };
-        let mut child = self.spawn(stdin, out)?;
+        let mut child = self.spawn(stdin, out, OOM_SCORE_ADJ)?;
         let group = Group::of(&child);
         let (mut stdout, mut stderr, mut fed) = (Vec::new(), Tail::default(), Fed::default());
         let mut lock = LockWait::new(if self.watch_lock { child.id() } else { None });
@@ -132,7 +138,7 @@ impl Run<'_> {
         })
     }
 
-    fn spawn(&self, stdin: Stdio, stdout: Stdio) -> io::Result<Child> {
+    fn spawn(&self, stdin: Stdio, stdout: Stdio, oom_score_adj: i16) -> io::Result<Child> {
         #[expect(
             clippy::disallowed_methods,
             reason = "the one place that runs programs"
@@ -148,7 +154,13 @@ impl Run<'_> {
             // and a deadline must end what the program started too.
             .process_group(0)
             .kill_on_drop(true);
-        command.spawn()
+        let child = command.spawn()?;
+        if let Some(pid) = child.id() {
+            // The parent writes it, since code between fork and exec would be unsafe. Without it
+            // the program runs as well, with the score that it inherited.
+            let _ = raise_oom_score_adj(pid, oom_score_adj);
+        }
+        Ok(child)
     }
 }
 
@@ -224,5 +236,32 @@ impl Drop for Group {
             // It may have ended in this very moment; then there is nobody to tell.
             let _ = killpg(group, Signal::SIGKILL);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::tests::block_on;
+
+    /// A higher score stands for 0 here, because a process without CAP_SYS_RESOURCE cannot give
+    /// itself a lower one first.
+    #[test]
+    fn a_program_and_what_it_starts_have_a_score_of_their_own() {
+        let script =
+            "cat >/dev/null; cat /proc/$$/oom_score_adj; sh -c 'cat /proc/self/oom_score_adj'";
+        let run = Run {
+            program: OsStr::new("sh"),
+            args: &["-c", script],
+            deadline: Duration::from_secs(10),
+            watch_lock: false,
+        };
+        let printed = block_on(async {
+            let mut child = run.spawn(Stdio::piped(), Stdio::piped(), 700).unwrap();
+            // Until here the script waits for its input to end.
+            drop(child.stdin.take());
+            child.wait_with_output().await.unwrap().stdout
+        });
+        assert_eq!(String::from_utf8_lossy(&printed), "700\n700\n");
     }
 }
