@@ -27,9 +27,9 @@ const CHUNK: usize = 64 * 1024;
 /// How long a killed program may take to be gone. One that hangs in the kernel is left behind.
 const REAP: Duration = Duration::from_secs(1);
 
-/// The `oom_score_adj` of programs, if the inherited one is lower: that of a process that nothing is
-/// known about. A restore needs about a kilobyte for each rule. When memory runs out, the kernel
-/// is to kill the restore, which is made again, and not the proxy or a Pod.
+/// The `oom_score_adj` of programs, if the inherited one is lower: the default of the kernel. A
+/// restore needs about a kilobyte for each rule. When memory runs out, the kernel is to kill the
+/// restore, which is made again, and not the proxy or a Pod.
 const OOM_SCORE_ADJ: i16 = 0;
 
 /// One program with its arguments and how long it may take.
