@@ -35,7 +35,7 @@ async fn daemon(config: &Config, judge: &Judge<'_>, log: LogLevel) -> anyhow::Re
     let stop = CancellationToken::new();
     let metrics = servers::metrics()?;
     let (checks, writer) = checks::prepare(config);
-    let (sink, incoming) = first_look::begin();
+    let (sink, incoming) = first_look::begin(&metrics.sync);
     // Without a source nothing is to be set on this machine.
     let source = sources::open(&config.rules, &metrics.watch).await?;
     let (version, node_name) = (env!("CARGO_PKG_VERSION"), &config.rules.node_name);

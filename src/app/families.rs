@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
 use futures::future::{join, try_join, try_join_all};
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::{Mutex, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
@@ -21,9 +21,10 @@ use crate::health::{CheckServers, Checks, HealthState, NodeState};
 use crate::host::{
     Changed, Conntrack, DryRun, Exec, Iptables, Options as ExecOptions, Programs, RunError, Sysctls,
 };
-use crate::model::Change;
 use crate::net::IpFamily;
-use crate::sync::{Clock, FlowSweeper, Pacer, Reporter, Surroundings, Syncer, SyncerOptions, Task};
+use crate::sync::{
+    ChangeReceiver, Clock, FlowSweeper, Pacer, Reporter, Surroundings, Syncer, SyncerOptions, Task,
+};
 use crate::telemetry::Metrics;
 use crate::tracker::Tracker;
 
@@ -34,7 +35,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(5);
 struct Family<'a> {
     config: &'a Config,
     reporter: Reporter,
-    changes: UnboundedReceiver<Change>,
+    changes: ChangeReceiver,
     tracker: Tracker,
     first_look: &'a FirstLook,
     checks: &'a Checks,
@@ -226,9 +227,11 @@ impl Family<'_> {
             tokio::select! {
                 () = self.stop.cancelled() => return false,
                 () = &mut over => return true,
-                Some(change) = self.changes.recv() => {
-                    self.reporter.change(&change, &self.tracker);
-                    self.tracker.apply(change);
+                Some(changes) = self.changes.recv() => {
+                    for change in changes {
+                        self.reporter.change(&change);
+                        self.tracker.apply(change);
+                    }
                     self.reporter.pending(&self.tracker);
                 }
             }

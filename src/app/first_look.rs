@@ -4,7 +4,6 @@
 //! answer: rules are written while the Node is still being asked for.
 
 use anyhow::bail;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch::{self, Sender};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -13,6 +12,8 @@ use super::fitting::{self, Finding};
 use crate::config::Config;
 use crate::model::{Change, Kind, Node};
 use crate::net::{IpFamily, PerFamily};
+use crate::sync::{ChangeReceiver, ChangeSender, change_channel};
+use crate::telemetry::SyncMetrics;
 use crate::watch::Sink;
 
 /// What has been found out so far.
@@ -38,15 +39,15 @@ pub(super) struct FirstLook(Sender<Known>);
 /// What arrives from a source.
 pub(super) struct Incoming {
     /// All of it, for each family.
-    pub(super) changes: PerFamily<UnboundedReceiver<Change>>,
+    pub(super) changes: PerFamily<ChangeReceiver>,
     /// What comes first, to be looked at.
     pub(super) first_look: FirstLook,
 }
 
 /// Where a source puts changes, and where they arrive.
-pub(super) fn begin() -> (Watched, Incoming) {
-    let (v4, v4_changes) = unbounded_channel();
-    let (v6, v6_changes) = unbounded_channel();
+pub(super) fn begin(metrics: &SyncMetrics) -> (Watched, Incoming) {
+    let (v4, v4_changes) = change_channel(metrics.clone());
+    let (v6, v6_changes) = change_channel(metrics.clone());
     let known = watch::channel(Known::default()).0;
     let watched = Watched {
         families: PerFamily { v4, v6 },
@@ -101,7 +102,7 @@ impl FirstLook {
 
 /// Passes changes on to both families, and notes what the first list says of the Node.
 pub(super) struct Watched {
-    families: PerFamily<UnboundedSender<Change>>,
+    families: PerFamily<ChangeSender>,
     known: Sender<Known>,
     node: Option<Box<Node>>,
 }
@@ -131,6 +132,6 @@ impl Sink for Watched {
         if family == IpFamily::V4 {
             self.note(&change);
         }
-        self.families.send(family, change);
+        self.families.get(family).send(change);
     }
 }

@@ -15,6 +15,7 @@
 //! KEP: kep.k8s.io/3453
 
 mod canary;
+mod change_channel;
 mod committed;
 mod decide;
 mod edited;
@@ -33,6 +34,7 @@ mod task;
 #[cfg(test)]
 mod tests;
 
+pub use change_channel::{ChangeReceiver, ChangeSender, change_channel};
 pub use decide::{FullReason, History, Scope};
 pub use flows::FlowSweeper;
 pub use outcome::{Attempt, Failure, Outcome};

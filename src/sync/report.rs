@@ -54,13 +54,9 @@ impl Reporter {
         self.metrics.queued(self.family, wall_clock());
     }
 
-    /// A change arrived, of which the tracker does not know yet.
-    pub fn change(&self, change: &Change, tracker: &Tracker) {
+    /// A change is given to the tracker.
+    pub fn change(&self, change: &Change) {
         match change {
-            Change::Service(..) => self.metrics.service_change(),
-            // Removals are told to both families: the other one never had the slice.
-            Change::Slice(name, None, _) if !tracker.has_slice(name) => {}
-            Change::Slice(..) => self.metrics.endpoint_change(),
             // Differs from upstream, where the last Node object counts for ever: no load balancer
             // should send anything to a machine that the cluster has forgotten.
             Change::Node(node) => {
@@ -71,10 +67,10 @@ impl Reporter {
                 };
                 self.health.update(|health| health.node(state));
             }
-            Change::Listing(_) | Change::ServiceKept(_) | Change::SliceKept(_) => {}
             Change::Listed(kind) => {
                 debug!(family = %self.family, kind = kind.as_str(), "listed");
             }
+            _ => {}
         }
     }
 

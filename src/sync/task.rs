@@ -5,11 +5,12 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use tokio::sync::{mpsc::UnboundedReceiver, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::canary::Canary;
+use super::change_channel::ChangeReceiver;
 use super::decide::{FullReason, Scope};
 use super::flows::FlowSweeper;
 use super::outcome::{Attempt, Outcome};
@@ -21,14 +22,10 @@ use crate::host::{Iptables, local_addresses};
 use crate::model::Change;
 use crate::render::NodePortAddresses;
 
-/// How many changes are taken in before anything else is looked at: a burst is worth one sync, but
-/// not an endless delay.
-const MOST_CHANGES_AT_ONCE: usize = 4096;
-
 /// Everything that can wake the task.
 enum Event {
-    /// The cluster changed.
-    Changed(Change),
+    /// The cluster changed: all changes that have not been taken yet.
+    Changed(Vec<Change>),
     /// A sync is due.
     Due,
     /// It is time to look whether our chains are still there.
@@ -49,7 +46,7 @@ pub struct Task<I> {
     /// ours.
     pub flows: Option<FlowSweeper>,
     /// Where changes come from.
-    pub changes: UnboundedReceiver<Change>,
+    pub changes: ChangeReceiver,
     /// How often the kernel is looked at; `None`: what it holds is not ours.
     pub look_every: Option<Duration>,
     /// Told once, when the first sync has succeeded.
@@ -70,7 +67,7 @@ impl<I: Iptables> Task<I> {
         let mut claims = Claims::default();
         loop {
             match self.next_event(&canary).await {
-                Event::Changed(change) => self.take(change),
+                Event::Changed(changes) => self.take(changes),
                 Event::Due => self.sync(&mut claims).await,
                 Event::Look => self.look(&mut canary).await,
                 Event::Shutdown => return,
@@ -86,21 +83,17 @@ impl<I: Iptables> Task<I> {
             biased;
             () = self.stop.cancelled() => Event::Shutdown,
             () = until(due) => Event::Due,
-            change = self.changes.recv() => change.map_or(Event::Shutdown, Event::Changed),
+            changes = self.changes.recv() => changes.map_or(Event::Shutdown, Event::Changed),
             () = until(look) => Event::Look,
         }
     }
 
-    /// Takes in a change and those that wait behind it.
-    fn take(&mut self, first: Change) {
+    /// Gives changes to the tracker, and asks for a sync if one is needed.
+    fn take(&mut self, changes: Vec<Change>) {
         let was_synced = self.syncer.tracker.is_synced();
         let node = self.syncer.tracker.node().cloned();
-        let waiting = std::iter::from_fn(|| self.changes.try_recv().ok());
-        for change in std::iter::once(first)
-            .chain(waiting)
-            .take(MOST_CHANGES_AT_ONCE)
-        {
-            self.reporter.change(&change, &self.syncer.tracker);
+        for change in changes {
+            self.reporter.change(&change);
             self.syncer.tracker.apply(change);
         }
         let tracker = &self.syncer.tracker;

@@ -10,6 +10,10 @@ use super::Settled;
 use super::waiting::Waiting;
 use crate::model::{ServiceName, ServiceState};
 
+/// Trigger times kept for one Service. A sync that keeps failing would gather them for ever; these
+/// are 16 KB, and the oldest, from which latency is the longest.
+const MOST_TRIGGERS: usize = 1000;
+
 /// What is known of one dirty Service.
 #[derive(Debug, Default)]
 struct Before {
@@ -55,7 +59,9 @@ impl Dirty {
 
     /// Adds a trigger time to a Service, if it is dirty at all.
     pub(super) fn trigger(&mut self, name: &ServiceName, at: SystemTime) {
-        if let Some(known) = self.services.get_mut(name) {
+        if let Some(known) = self.services.get_mut(name)
+            && known.triggers.len() < MOST_TRIGGERS
+        {
             known.triggers.push(at);
         }
     }

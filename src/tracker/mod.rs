@@ -17,11 +17,14 @@
 
 mod dirty;
 mod listing;
+mod objects;
+mod queue;
 mod track;
 mod waiting;
 
 #[cfg(test)]
 mod tests;
 
+pub use queue::ChangeQueue;
 pub use track::{Settled, Tracker};
 pub use waiting::Waiting;

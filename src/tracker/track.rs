@@ -98,7 +98,8 @@ impl Tracker {
     }
 
     /// Whether a Service of this family has the slice.
-    pub fn has_slice(&self, name: &SliceName) -> bool {
+    #[cfg(test)]
+    pub(super) fn has_slice(&self, name: &SliceName) -> bool {
         self.slices.contains_key(name)
     }
 

@@ -6,8 +6,6 @@
 use std::borrow::Borrow;
 use std::sync::Arc;
 
-use tokio::sync::mpsc::UnboundedSender;
-
 use super::observed::Observed;
 use super::said::Said;
 use crate::ingest::{self, EndpointSliceObject, Interner, NodeObject, ServiceObject};
@@ -18,13 +16,6 @@ use crate::net::{IpFamily, PerFamily};
 pub trait Sink {
     /// Takes one change of one family, in order.
     fn send(&mut self, family: IpFamily, change: Change);
-}
-
-/// A receiver that is gone is shutting down, and needs no more changes.
-impl Sink for PerFamily<UnboundedSender<Change>> {
-    fn send(&mut self, family: IpFamily, change: Change) {
-        let _ = self.get(family).send(change);
-    }
 }
 
 /// For commands that look once.

@@ -2,6 +2,7 @@
 //!
 //! Apart as a folder because they are tables.
 
+mod change_channel;
 mod checks;
 mod decide;
 mod report;

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use futures::FutureExt;
 use prometheus::TextEncoder;
 
 use super::*;
@@ -181,6 +182,7 @@ fn ports_without_local_endpoints_are_told_from_the_first_sync_on() {
 #[test]
 fn changes_are_counted_by_the_family_that_has_them_and_wait_for_both() {
     let stage = Stage::new();
+    let mut channels = [(); 2].map(|()| change_channel(stage.metrics.sync.clone()));
     let mut trackers = [(); 2].map(|()| Tracker::new(std::time::UNIX_EPOCH));
     let (name, called) = (ServiceName::new("ns", "a"), SliceName::new("ns", "a-1"));
     let slice = Slice {
@@ -191,8 +193,11 @@ fn changes_are_counted_by_the_family_that_has_them_and_wait_for_both() {
     let set = Change::Slice(called.clone(), Some(Box::new(slice)), None);
     let gone = Change::Slice(called, None, None);
     let mut take = |at: usize, change: &Change| {
-        stage.voices[at].change(change, &trackers[at]);
-        trackers[at].apply(change.clone());
+        let (sender, receiver) = &mut channels[at];
+        sender.send(change.clone());
+        for change in receiver.recv().now_or_never().flatten().unwrap_or_default() {
+            trackers[at].apply(change);
+        }
         stage.voices[at].pending(&trackers[at]);
         let lines = stage.says("_changes_");
         let values = lines.iter().filter_map(|line| line.rsplit(' ').next());

@@ -7,7 +7,6 @@ use std::future::pending;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -80,15 +79,15 @@ fn service(number: u8) -> Change {
     Change::Service(name, Some(Box::new(service)))
 }
 
-fn take(step: &Step, kernel: &Kernel, changes: &UnboundedSender<Change>) {
+fn take(step: &Step, kernel: &Kernel, changes: &ChangeSender) {
     match step {
         Listed => {
             for kind in [Kind::Service, Kind::EndpointSlice, Kind::Node] {
-                changes.send(Change::Listing(kind)).unwrap();
-                changes.send(Change::Listed(kind)).unwrap();
+                changes.send(Change::Listing(kind));
+                changes.send(Change::Listed(kind));
             }
         }
-        Comes(number) => changes.send(service(*number)).unwrap(),
+        Comes(number) => changes.send(service(*number)),
         Broken => kernel.fake.inject(Fault::Restore),
     }
 }
@@ -112,7 +111,8 @@ async fn restores(steps: &[(u64, Step)], end: u64) -> Vec<u64> {
         shape: PartialRestore::ChangedChains,
         full_every: ten_seconds,
     };
-    let (sender, changes) = unbounded_channel();
+    let metrics = Metrics::new().unwrap().sync;
+    let (sender, changes) = change_channel(metrics.clone());
     let tracker = Tracker::new(SystemTime::UNIX_EPOCH);
     let clock = || Instant::now().into_std();
     let task = Task {
@@ -124,7 +124,7 @@ async fn restores(steps: &[(u64, Step)], end: u64) -> Vec<u64> {
         }),
         reporter: Reporter {
             family: IpFamily::V4,
-            metrics: Metrics::new().unwrap().sync,
+            metrics,
             health: Health::new(Duration::from_secs(30)),
             without_node: NodeState::Eligible,
             checks: None,

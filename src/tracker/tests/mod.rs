@@ -3,6 +3,7 @@
 //! Apart as a folder because they are longer than the code.
 
 mod changes;
+mod queue;
 mod triggers;
 
 use std::time::{Duration, SystemTime};

@@ -61,3 +61,16 @@ fn a_change_taken_back_is_not_measured() {
     let changed = slice("old", "a", &["10.0.0.1"], Some(5));
     check([changed, slice("old", "a", &["10.0.0.9"], Some(6))], &[]);
 }
+
+/// A sync that keeps failing leaves the Service dirty for as long.
+#[test]
+fn the_times_of_a_service_that_stays_dirty_are_bounded() {
+    let mut tracker = settled([]);
+    for second in 1..=5000 {
+        let ip = format!("10.0.{}.1", second % 2);
+        tell(&mut tracker, [slice("s", "b", &[&ip], Some(second))]);
+    }
+    let times = tracker.settle().triggers;
+    assert_eq!(times.len(), 1000);
+    assert_eq!(times.first(), Some(&(STARTED + Duration::from_secs(1))));
+}

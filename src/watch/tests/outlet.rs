@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
-use crate::model::{Change, Kind};
+use crate::model::Change;
 use crate::net::PerFamily;
 use crate::watch::{Observed, Outlet};
 
@@ -125,13 +125,4 @@ fn a_node_that_the_list_lacks_is_gone() {
         &both,
         &both,
     );
-}
-
-#[test]
-fn receivers_that_are_gone_do_not_matter() {
-    let (v4, _) = tokio::sync::mpsc::unbounded_channel();
-    let (v6, mut receiver) = tokio::sync::mpsc::unbounded_channel();
-    let mut outlet = Outlet::new(PerFamily { v4, v6 }, "here".into());
-    outlet.service(Observed::<ServiceObject>::Listed);
-    assert_eq!(receiver.try_recv().unwrap(), Change::Listed(Kind::Service));
 }
