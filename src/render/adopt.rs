@@ -154,7 +154,7 @@ impl Taking {
             let held = self.found.chains.remove(&entry.chain).flatten();
             if held.is_some() && held == digest(specs(sheet.text(entry))) {
                 self.kept += 1;
-                chains.push(Held::of(sheet, entry));
+                chains.push(Held::of(entry));
             } else {
                 is_same = false;
             }

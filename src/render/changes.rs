@@ -53,7 +53,7 @@ impl Changes {
     /// Compares what a Service had with what it is to have.
     pub(super) fn add(&mut self, before: &Entry, sheet: &Sheet, shape: PartialRestore) {
         for entry in sheet.chains() {
-            let is_same = before.digest(entry.chain) == Some(sheet.digest(entry));
+            let is_same = before.digest(entry.chain) == Some(entry.digest);
             if is_same && shape == PartialRestore::ChangedChains {
                 continue;
             }
@@ -70,19 +70,25 @@ impl Changes {
     /// Finds the fewest edits that leave the rules of each place in their order, given that new
     /// rules go on top of the chain: what stays is an end of the wanted rules.
     fn compare_dispatch(&mut self, before: &Entry, sheet: &Sheet) {
-        let mut places: BTreeMap<Place, [Vec<&[u8]>; 2]> = BTreeMap::new();
-        for (place, rule) in &before.dispatch {
-            places.entry(*place).or_default()[0].push(rule);
+        let held = before
+            .dispatch
+            .iter()
+            .map(|(place, rule)| (*place, &**rule));
+        if held.clone().eq(sheet.dispatch_rules()) {
+            return;
         }
-        for (place, rule) in sheet.dispatch_rules() {
-            places.entry(place).or_default()[1].push(rule);
-        }
-        for (place, [held, wanted]) in places {
-            let (removed, added) = edits(held, wanted);
+        let (held, wanted) = (by_place(held), by_place(sheet.dispatch_rules()));
+        let (mut held, mut wanted) = (&*held, &*wanted);
+        while let Some(place) = first_place(held, wanted) {
+            let (removed, added) = edits(take(&mut held, place), take(&mut wanted, place));
             if !removed.is_empty() || !added.is_empty() {
                 let edits = self.edits.entry(place.to).or_default();
-                edits.removed.extend(removed.into_iter().map(Box::from));
-                edits.added.extend(added.into_iter().map(Box::from));
+                edits
+                    .removed
+                    .extend(removed.into_iter().map(|(_, rule)| rule.into()));
+                edits
+                    .added
+                    .extend(added.into_iter().map(|(_, rule)| rule.into()));
             }
         }
     }
@@ -236,6 +242,29 @@ impl Changes {
         rules(buf, "-D ", NAT_SERVICES, removed.into_iter());
         rules(buf, "-A ", NAT_SERVICES, added.into_iter());
     }
+}
+
+/// A dispatch rule of one Service.
+type Placed<'r> = (Place, &'r [u8]);
+
+/// Rules by place; those of one place in their order.
+fn by_place<'r>(rules: impl Iterator<Item = Placed<'r>>) -> Vec<Placed<'r>> {
+    let mut rules: Vec<_> = rules.collect();
+    rules.sort_by_key(|(place, _)| *place);
+    rules
+}
+
+fn first_place(held: &[Placed<'_>], wanted: &[Placed<'_>]) -> Option<Place> {
+    let first = [held.first(), wanted.first()].into_iter().flatten();
+    first.map(|(place, _)| *place).min()
+}
+
+/// Takes the rules of `place` off the front.
+fn take<'p, 'r>(rules: &mut &'p [Placed<'r>], place: Place) -> &'p [Placed<'r>] {
+    let end = rules.partition_point(|(of, _)| *of <= place);
+    let (taken, rest) = rules.split_at(end);
+    *rules = rest;
+    taken
 }
 
 const NAT_SERVICES: &str = Dispatch::NatServices.chain();

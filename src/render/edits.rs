@@ -1,15 +1,22 @@
-//! Which rules of a shared chain to remove and which to put on top, so that those of one service
-//! port end in their order.
+//! Fewest edits that bring the rules of one service port in a shared chain into their order.
 //!
-//! Apart from [`changes`](super::changes) because it knows nothing of rules but whether two are
-//! equal, and is easily got wrong.
+//! Kept separate from [`changes`](super::changes) because only the equality of rules matters here,
+//! and it is easily got wrong.
 
-/// Which of the rules that are held to remove, and which of the wanted ones to put on top.
+use std::hash::Hash;
+
+use hashbrown::HashSet;
+
+/// Finds the rules to remove, and those to put on top. Linear in the number of rules: a Service
+/// may have 90,000 external IPs.
 ///
 /// A deletion takes the first rule of its text. Where one of two equal rules is to go, that might
 /// be the one to stay, so all of the place go and come again.
-pub(super) fn edits<T: PartialEq + Clone>(held: Vec<T>, wanted: Vec<T>) -> (Vec<T>, Vec<T>) {
-    let (mut removed, mut added) = (held.clone(), wanted.clone());
+pub(super) fn edits<T: Eq + Hash + Copy>(held: &[T], wanted: &[T]) -> (Vec<T>, Vec<T>) {
+    if held == wanted {
+        return (Vec::new(), Vec::new());
+    }
+    let (mut removed, mut added) = (held.to_vec(), wanted.to_vec());
     let mut behind = Vec::new();
     while let Some(last) = added.last() {
         let Some(at) = removed.iter().rposition(|rule| rule == last) else {
@@ -20,10 +27,19 @@ pub(super) fn edits<T: PartialEq + Clone>(held: Vec<T>, wanted: Vec<T>) -> (Vec<
     }
     removed.append(&mut behind);
     let stays = wanted.get(added.len()..).unwrap_or_default();
-    if removed.iter().any(|rule| stays.contains(rule)) {
-        return (held, wanted);
+    if has_any(stays, &removed) {
+        return (held.to_vec(), wanted.to_vec());
     }
     (removed, added)
+}
+
+/// Reports whether any of `rules` is among these.
+fn has_any<T: Eq + Hash>(these: &[T], rules: &[T]) -> bool {
+    if these.is_empty() || rules.is_empty() {
+        return false;
+    }
+    let these: HashSet<&T> = these.iter().collect();
+    rules.iter().any(|rule| these.contains(rule))
 }
 
 #[cfg(test)]
@@ -32,8 +48,8 @@ mod tests {
 
     /// What a chain holds once the edits are made as a restore program makes them.
     fn edited(held: &str, wanted: &str) -> (usize, String) {
-        let (removed, added) = edits(held.chars().collect(), wanted.chars().collect());
         let mut chain: Vec<char> = held.chars().collect();
+        let (removed, added) = edits(&chain, &wanted.chars().collect::<Vec<_>>());
         for rule in &removed {
             let at = chain.iter().position(|held| held == rule).unwrap();
             chain.remove(at);

@@ -53,11 +53,11 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// A chain that holds what the sheet says.
-    pub(super) fn of(sheet: &Sheet, entry: &ChainEntry) -> Self {
+    /// A chain that holds what was rendered.
+    pub(super) const fn of(entry: &ChainEntry) -> Self {
         Self {
             chain: entry.chain,
-            digest: sheet.digest(entry),
+            digest: entry.digest,
             rules: entry.rules,
         }
     }
@@ -169,7 +169,7 @@ impl Ledger {
 
 impl Entry {
     fn from_sheet(sheet: &Sheet) -> Self {
-        let chains = sheet.chains().map(|entry| Held::of(sheet, entry));
+        let chains = sheet.chains().map(Held::of);
         let rules = sheet.dispatch_rules();
         let dispatch = rules.map(|(place, rule)| (place, rule.into()));
         Self::new(chains.collect(), dispatch.collect(), sheet.tally)

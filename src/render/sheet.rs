@@ -62,7 +62,7 @@ impl Dispatch {
 ///
 /// The order within a service port matters. An address can be an external IP and a load balancer's
 /// address at once, and the first rule that matches decides whether source ranges count.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Place {
     /// The chain.
     pub(super) to: Dispatch,
@@ -80,6 +80,7 @@ pub(super) struct ChainEntry {
     pub(super) chain: ServiceChain,
     pub(super) text: Range<usize>,
     pub(super) rules: u32,
+    pub(super) digest: Digest,
 }
 
 /// A Service's chains, in an order in which every jump leads backwards, and its dispatch rules.
@@ -117,6 +118,7 @@ impl Sheet {
             chain,
             text: start..start,
             rules: 0,
+            digest: 0,
         });
     }
 
@@ -134,9 +136,10 @@ impl Sheet {
 
     /// Ends the chain begun last.
     pub(super) fn end_chain(&mut self) {
-        let end = self.buf.len();
         if let Some(entry) = self.chains.last_mut() {
-            entry.text.end = end;
+            entry.text.end = self.buf.len();
+            let text = self.buf.get(entry.text.clone()).unwrap_or_default();
+            entry.digest = digest(text);
         }
     }
 
@@ -168,14 +171,13 @@ impl Sheet {
         self.slice(&entry.text)
     }
 
-    /// A chain's digest.
-    pub(super) fn digest(&self, entry: &ChainEntry) -> Digest {
-        let mut hasher = DefaultHasher::new();
-        hasher.write(self.text(entry));
-        hasher.finish()
-    }
-
     fn slice(&self, range: &Range<usize>) -> &[u8] {
         self.buf.get(range.clone()).unwrap_or_default()
     }
+}
+
+fn digest(text: &[u8]) -> Digest {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(text);
+    hasher.finish()
 }
