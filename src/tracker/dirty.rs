@@ -1,60 +1,86 @@
 //! The Services that differ from their last settled state.
 //!
-//! Apart from the states themselves because it is small, short-lived and holds the before images
-//! that make "changed back" recognizable.
+//! Kept separate from the states themselves because it is small and short-lived. Only what differs
+//! is kept of the settled state, so that each of the 20,000 slices that a Service may have costs
+//! the same when it arrives.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::Settled;
 use super::waiting::Waiting;
-use crate::model::{ServiceName, ServiceState};
+use crate::model::{Service, ServiceName, ServiceState, Slice, SliceName};
 
 /// Trigger times kept for one Service. A sync that keeps failing would gather them for ever; these
 /// are 16 KB, and the oldest, from which latency is the longest.
 const MOST_TRIGGERS: usize = 1000;
 
-/// What is known of one dirty Service.
-#[derive(Debug, Default)]
-struct Before {
-    /// As last settled.
-    state: ServiceState,
-    /// When the cluster changed what changed here, one for each slice that said so.
-    triggers: Vec<SystemTime>,
-    /// How much differs from it now.
-    waiting: Waiting,
-}
-
 /// Dirty Services by name.
 #[derive(Debug, Default)]
 pub(super) struct Dirty {
-    services: BTreeMap<ServiceName, Before>,
-    /// How much of them differs.
+    services: BTreeMap<ServiceName, Differences>,
+    /// Number of objects that differ.
     waiting: Waiting,
 }
 
+/// Parts of a Service that differ from what was last settled, as they were then.
+#[derive(Debug, Default)]
+pub(super) struct Differences {
+    service: Option<Before<Service>>,
+    slices: BTreeMap<SliceName, Before<Slice>>,
+    /// When the cluster changed what changed here, one for each slice that said so.
+    pub(super) triggers: Vec<SystemTime>,
+}
+
+/// An object as last settled; `None` if there was none.
+#[derive(Debug)]
+struct Before<T>(Option<Arc<T>>);
+
 impl Dirty {
-    /// Notes that the state of `name` went from `before` to `now`.
-    pub(super) fn note(&mut self, name: &ServiceName, before: ServiceState, now: &ServiceState) {
-        if let Some(known) = self.services.get_mut(name) {
-            self.waiting -= known.waiting;
-            known.waiting = Waiting::between(&known.state, now);
-            self.waiting += known.waiting;
-            if known.waiting == Waiting::default() {
-                self.services.remove(name);
+    /// Notes that the Service `name` went from `before` to `now`.
+    pub(super) fn note_service(
+        &mut self,
+        name: &ServiceName,
+        before: Option<Arc<Service>>,
+        now: Option<&Arc<Service>>,
+    ) {
+        let differences = self.services.entry(name.clone()).or_default();
+        match &differences.service {
+            Some(Before(settled)) if settled.as_ref() == now => {
+                differences.service = None;
+                self.waiting.services -= 1;
             }
-            return;
+            None if before.as_ref() != now => {
+                differences.service = Some(Before(before));
+                self.waiting.services += 1;
+            }
+            _ => {}
         }
-        let waiting = Waiting::between(&before, now);
-        if waiting != Waiting::default() {
-            self.waiting += waiting;
-            let before = Before {
-                state: before,
-                triggers: Vec::new(),
-                waiting,
-            };
-            self.services.insert(name.clone(), before);
+        self.forget_if_settled(name);
+    }
+
+    /// Notes that a slice of the Service `name` went from `before` to `now`.
+    pub(super) fn note_slice(
+        &mut self,
+        name: &ServiceName,
+        slice: &SliceName,
+        before: Option<Arc<Slice>>,
+        now: Option<&Arc<Slice>>,
+    ) {
+        let differences = self.services.entry(name.clone()).or_default();
+        match differences.slices.entry(slice.clone()) {
+            Entry::Occupied(settled) if settled.get().0.as_ref() == now => {
+                settled.remove();
+                self.waiting.slices -= 1;
+            }
+            Entry::Vacant(entry) if before.as_ref() != now => {
+                entry.insert(Before(before));
+                self.waiting.slices += 1;
+            }
+            _ => {}
         }
+        self.forget_if_settled(name);
     }
 
     /// Adds a trigger time to a Service, if it is dirty at all.
@@ -83,18 +109,36 @@ impl Dirty {
         self.services.len()
     }
 
-    /// How much of them waits.
+    /// Returns the number of objects that differ.
     pub(super) fn waiting(&self) -> Waiting {
         self.waiting
     }
 
-    /// Everything is settled: gives the trigger times that have come true, and what was before.
-    pub(super) fn settle(&mut self) -> Settled {
-        let mut settled = Settled::default();
-        for (name, before) in std::mem::take(self).services {
-            settled.triggers.extend(before.triggers);
-            settled.before.push((name, before.state));
+    /// Empties the set: everything is settled.
+    pub(super) fn take(&mut self) -> impl Iterator<Item = (ServiceName, Differences)> + use<> {
+        std::mem::take(self).services.into_iter()
+    }
+
+    fn forget_if_settled(&mut self, name: &ServiceName) {
+        let differences = self.services.get(name);
+        if differences.is_some_and(|of| of.service.is_none() && of.slices.is_empty()) {
+            self.services.remove(name);
         }
-        settled
+    }
+}
+
+impl Differences {
+    /// Returns the state that was last settled of a Service that is `now` so.
+    pub(super) fn settled(self, now: Option<&ServiceState>) -> ServiceState {
+        let mut state = now.cloned().unwrap_or_default();
+        if let Some(Before(service)) = self.service {
+            state.service = service;
+        }
+        let slices = &mut state.slices;
+        slices.retain(|(name, _)| !self.slices.contains_key(name));
+        let settled = self.slices.into_iter();
+        slices.extend(settled.filter_map(|(name, slice)| Some((name, slice.0?))));
+        slices.sort_by(|(one, _), (other, _)| one.cmp(other));
+        state
     }
 }

@@ -66,7 +66,7 @@ impl Tracker {
     pub fn apply(&mut self, change: Change) {
         match change {
             Change::Service(name, service) => self.set_service(&name, service.map(Arc::from)),
-            Change::Slice(name, Some(slice), trigger) => self.set_slice(name, *slice, trigger),
+            Change::Slice(name, Some(slice), trigger) => self.set_slice(&name, *slice, trigger),
             Change::Slice(name, None, _) => self.remove_slice(&name),
             Change::ServiceKept(name) => self.keep_service(&name),
             Change::SliceKept(name) => self.keep_slice(&name),
@@ -121,17 +121,24 @@ impl Tracker {
     /// The kernel holds everything that is known here.
     pub fn settle(&mut self) -> Settled {
         self.settled_zone = self.zone().cloned();
-        self.dirty.settle()
+        let mut settled = Settled::default();
+        for (name, mut differences) in self.dirty.take() {
+            settled.triggers.append(&mut differences.triggers);
+            let now = self.services.get(&name).map(|tracked| &tracked.state);
+            let before = differences.settled(now);
+            settled.before.push((name, before));
+        }
+        settled
     }
 
     fn set_service(&mut self, name: &ServiceName, service: Option<Arc<Service>>) {
         let seen = self.listings.round(Kind::Service);
-        self.edit(name, |tracked| {
-            tracked.seen = seen;
-            if tracked.state.service != service {
-                tracked.state.service = service;
-            }
-        });
+        let tracked = self.services.entry(name.clone()).or_default();
+        tracked.seen = seen;
+        let before = std::mem::replace(&mut tracked.state.service, service);
+        let now = tracked.state.service.as_ref();
+        self.dirty.note_service(name, before, now);
+        self.forget_if_empty(name);
     }
 
     fn keep_service(&mut self, name: &ServiceName) {
@@ -148,7 +155,7 @@ impl Tracker {
         }
     }
 
-    fn set_slice(&mut self, name: SliceName, slice: Slice, trigger: Option<SystemTime>) {
+    fn set_slice(&mut self, name: &SliceName, slice: Slice, trigger: Option<SystemTime>) {
         let seen = self.listings.round(Kind::EndpointSlice);
         let service = slice.service.clone();
         let owner = Owner {
@@ -158,19 +165,9 @@ impl Tracker {
         if let Some(previous) = self.slices.insert(name.clone(), owner)
             && previous.service != service
         {
-            self.drop_slice(&previous.service, &name);
+            self.drop_slice(&previous.service, name);
         }
-        let mut is_change = true;
-        self.edit(&service, |tracked| {
-            let slices = &mut tracked.state.slices;
-            match slices.binary_search_by(|(known, _)| known.cmp(&name)) {
-                Ok(at) => match slices.get_mut(at) {
-                    Some((_, known)) if **known != slice => *known = Arc::new(slice),
-                    _ => is_change = false,
-                },
-                Err(at) => slices.insert(at, (name, Arc::new(slice))),
-            }
-        });
+        let is_change = self.replace_slice(&service, name, Some(Arc::new(slice)));
         if let Some(at) = trigger.filter(|at| is_change && *at > self.started) {
             self.dirty.trigger(&service, at);
         }
@@ -183,19 +180,29 @@ impl Tracker {
     }
 
     fn drop_slice(&mut self, service: &ServiceName, name: &SliceName) {
-        self.edit(service, |tracked| {
-            tracked.state.slices.retain(|(known, _)| known != name);
-        });
+        self.replace_slice(service, name, None);
         self.dirty.forget_triggers(service);
     }
 
-    /// Changes one Service's state and keeps the books: dirty or not, known or not.
-    fn edit(&mut self, name: &ServiceName, change: impl FnOnce(&mut Tracked)) {
-        let tracked = self.services.entry(name.clone()).or_default();
-        let before = tracked.state.clone();
-        change(tracked);
-        self.dirty.note(name, before, &tracked.state);
-        if tracked.state.is_empty() {
+    /// Puts a slice into a Service's state, or takes it out; reports whether that changed anything.
+    fn replace_slice(
+        &mut self,
+        service: &ServiceName,
+        name: &SliceName,
+        slice: Option<Arc<Slice>>,
+    ) -> bool {
+        let state = &mut self.services.entry(service.clone()).or_default().state;
+        let now = slice.clone();
+        let before = put(&mut state.slices, name, slice);
+        let is_change = before != now;
+        self.dirty.note_slice(service, name, before, now.as_ref());
+        self.forget_if_empty(service);
+        is_change
+    }
+
+    fn forget_if_empty(&mut self, name: &ServiceName) {
+        let tracked = self.services.get(name);
+        if tracked.is_some_and(|tracked| tracked.state.is_empty()) {
             self.services.remove(name);
         }
     }
@@ -235,6 +242,27 @@ impl Tracker {
             }
             Kind::Node => {}
         }
+    }
+}
+
+/// Puts a slice among those of its Service, which are sorted by name, or takes it out. Returns the
+/// one that was there. Moving the entries behind it takes 20 us where there are 20,000, less than
+/// reading the object does, and lists come in this order.
+fn put(
+    slices: &mut Vec<(SliceName, Arc<Slice>)>,
+    name: &SliceName,
+    slice: Option<Arc<Slice>>,
+) -> Option<Arc<Slice>> {
+    match (slices.binary_search_by(|(known, _)| known.cmp(name)), slice) {
+        (Ok(at), Some(slice)) => slices
+            .get_mut(at)
+            .map(|(_, known)| std::mem::replace(known, slice)),
+        (Ok(at), None) => Some(slices.remove(at).1),
+        (Err(at), Some(slice)) => {
+            slices.insert(at, (name.clone(), slice));
+            None
+        }
+        (Err(_), None) => None,
     }
 }
 
