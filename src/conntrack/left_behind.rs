@@ -15,7 +15,8 @@ use super::flow::Destination;
 use super::suspects::{Keep, Suspects};
 use crate::model::{Service, ServiceName, ServicePort, ServiceState, Services};
 use crate::net::Protocol;
-use crate::render::{Crowd, ExternalIps, Options, ports};
+use crate::render::{ExternalIps, Options, ports};
+use crate::select::{EndpointGroups, PortEndpoints};
 
 /// What is left behind by a sync after which `now` is in the kernel, where `before` was there of
 /// the Services that changed. `claims` are those of `before`, and of `now` afterwards.
@@ -33,9 +34,9 @@ pub fn left_behind(
     let mut suspects = Suspects::default();
     let mut gone = HashSet::new();
     for (name, before) in before {
-        let mut before: HashMap<_, _> = claimed(before, options).collect();
-        let now = now.get(name).into_iter();
-        let now: HashMap<_, _> = now.flat_map(|state| claimed(state, options)).collect();
+        let mut before = claimed(before, options);
+        let now = now.get(name).map(|state| claimed(state, options));
+        let now = now.unwrap_or_default();
         for (destination, endpoints) in now {
             let keep = Keep::AnsweredBy(Arc::clone(&endpoints));
             match before.remove(&destination) {
@@ -102,24 +103,29 @@ fn only_gained(before: &[SocketAddr], now: &[SocketAddr]) -> bool {
 }
 
 /// Every UDP destination of a Service, with the endpoints that its flows may keep.
-fn claimed<'a>(
-    state: &'a ServiceState,
-    options: &Options,
-) -> impl Iterator<Item = (Destination, Arc<[SocketAddr]>)> + use<'a> {
-    let external_ips = options.external_ips;
-    let service = state.service.as_deref();
-    let ports = service.into_iter().flat_map(|service| {
-        let udp = ports(state).filter(|(port, _)| port.protocol == Protocol::Udp);
-        udp.map(move |(port, crowd)| (service, port, crowd))
-    });
-    ports.flat_map(move |(service, port, crowd)| {
-        let endpoints = match crowd {
-            Crowd::Fits => endpoints(state, port),
-            Crowd::TooLarge => Arc::default(),
-        };
-        destinations(service, port, external_ips)
-            .map(move |destination| (destination, Arc::clone(&endpoints)))
-    })
+fn claimed(state: &ServiceState, options: &Options) -> HashMap<Destination, Arc<[SocketAddr]>> {
+    let mut claimed = HashMap::new();
+    let Some(service) = state.service.as_deref() else {
+        return claimed;
+    };
+    if !service
+        .ports
+        .iter()
+        .any(|port| port.protocol == Protocol::Udp)
+    {
+        return claimed;
+    }
+    let groups = EndpointGroups::of(state);
+    for (port, endpoints) in ports(service, &groups) {
+        if port.protocol != Protocol::Udp {
+            continue;
+        }
+        let endpoints = keeping_flows(endpoints);
+        for destination in destinations(service, port, options.external_ips) {
+            claimed.insert(destination, Arc::clone(&endpoints));
+        }
+    }
+    claimed
 }
 
 fn destinations<'a>(
@@ -144,17 +150,11 @@ fn destinations<'a>(
 ///
 /// Differs from upstream: one that is ready but does not serve (`publishNotReadyAddresses`) keeps
 /// its flows, too. New ones are sent to it, so upstream takes away what its own rules gave.
-fn endpoints(state: &ServiceState, port: &ServicePort) -> Arc<[SocketAddr]> {
-    let mut endpoints = Vec::new();
-    for (_, slice) in &state.slices {
-        for slice_port in slice.ports_called(&port.name, port.protocol) {
-            let usable = slice
-                .endpoints
-                .iter()
-                .filter(|e| e.is_serving || e.is_ready);
-            endpoints.extend(usable.map(|e| SocketAddr::new(e.ip, slice_port.number.get())));
-        }
-    }
+fn keeping_flows(endpoints: PortEndpoints<'_, '_>) -> Arc<[SocketAddr]> {
+    let usable = endpoints.all().filter(|(e, _)| e.is_serving || e.is_ready);
+    let mut endpoints: Vec<_> = usable
+        .map(|(endpoint, port)| SocketAddr::new(endpoint.ip, port.get()))
+        .collect();
     endpoints.sort_unstable();
     endpoints.dedup();
     endpoints.into()

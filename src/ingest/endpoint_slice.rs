@@ -15,7 +15,7 @@ use super::interner::Interner;
 use super::naming;
 use super::object::{EndpointObject, EndpointSliceObject, Hints, Metadata, SlicePortObject};
 use super::service_port;
-use crate::model::{Endpoint, FEW_PORTS, Kind, NodeHint, ServiceName, Slice, SliceName, SlicePort};
+use crate::model::{Endpoint, Kind, NodeHint, ServiceName, Slice, SliceName, SlicePort};
 use crate::net::{IpFamily, is_special, parse_ip};
 
 /// What an EndpointSlice amounts to.
@@ -120,8 +120,7 @@ struct Reader<'a, 'b> {
 }
 
 impl Reader<'_, '_> {
-    /// Sorted if that matters; of one name and protocol they stay in the order written. Ports
-    /// beyond [`MOST_TARGETS`] are skipped.
+    /// In the order written. Ports beyond [`MOST_TARGETS`] are skipped.
     fn ports(&mut self, objects: &[SlicePortObject], endpoints: usize) -> Box<[SlicePort]> {
         let most = MOST_TARGETS / endpoints.max(1);
         if objects.len() > most {
@@ -133,13 +132,8 @@ impl Reader<'_, '_> {
             self.findings.note("ports", problem);
         }
         let some = objects.iter().enumerate().take(most);
-        let mut ports: Vec<_> = some
-            .filter_map(|(index, object)| self.port(index, object))
-            .collect();
-        if ports.len() > FEW_PORTS {
-            ports.sort_by(|a, b| (&a.name, a.protocol).cmp(&(&b.name, b.protocol)));
-        }
-        ports.into()
+        some.filter_map(|(index, object)| self.port(index, object))
+            .collect()
     }
 
     fn port(&mut self, index: usize, object: &SlicePortObject) -> Option<SlicePort> {

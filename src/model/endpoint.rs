@@ -14,33 +14,10 @@ use crate::net::{Port, Protocol};
 pub struct Slice {
     /// The Service it belongs to, by label.
     pub service: ServiceName,
-    /// The ports that every endpoint of the slice serves; sorted by name and protocol if there are
-    /// more than [`FEW_PORTS`].
+    /// The ports that every endpoint of the slice serves, in the order written.
     pub ports: Box<[SlicePort]>,
     /// The endpoints, in the order written.
     pub endpoints: Box<[Endpoint]>,
-}
-
-/// More ports than these are not looked through one by one: the API stores 20,000 in a slice, and
-/// as many in the Service that looks for each of its own.
-pub const FEW_PORTS: usize = 16;
-
-impl Slice {
-    /// Its ports of that name and protocol.
-    pub fn ports_called<'a>(
-        &'a self,
-        name: &'a str,
-        protocol: Protocol,
-    ) -> impl Iterator<Item = &'a SlicePort> {
-        let key = move |port: &SlicePort| (*port.name).cmp(name).then(port.protocol.cmp(&protocol));
-        let mut ports = &*self.ports;
-        if ports.len() > FEW_PORTS {
-            let first = ports.partition_point(|port| key(port).is_lt());
-            let end = ports.partition_point(|port| key(port).is_le());
-            ports = ports.get(first..end).unwrap_or_default();
-        }
-        ports.iter().filter(move |port| key(port).is_eq())
-    }
 }
 
 /// A port of a slice. Matched to a Service's port by name and protocol; the number is the target.

@@ -16,7 +16,7 @@ mod service;
 mod state;
 
 pub use change::{Change, Kind};
-pub use endpoint::{Endpoint, FEW_PORTS, NodeHint, Slice, SlicePort};
+pub use endpoint::{Endpoint, NodeHint, Slice, SlicePort};
 pub use name::{ServiceName, ServicePortName, SliceName};
 pub use node::Node;
 pub use service::{Service, ServicePort, TrafficPolicy};

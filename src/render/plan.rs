@@ -6,11 +6,8 @@
 //! Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules` (v1.36)
 
 use super::chain::{ChainHasher, ChainKind, Hash, ServiceChain};
-use super::crowd::Crowd;
-use crate::model::{
-    Service, ServiceName, ServicePort, ServicePortName, ServiceState, TrafficPolicy,
-};
-use crate::select::{self, Selection};
+use crate::model::{Service, ServiceName, ServicePort, ServicePortName, TrafficPolicy};
+use crate::select::{self, PortEndpoints, Selection};
 
 /// What is to be written for one service port.
 pub(super) struct Plan<'a> {
@@ -38,20 +35,16 @@ impl<'a> Plan<'a> {
     /// Decides everything about `port`.
     pub(super) fn new(
         service_name: &'a ServiceName,
-        (state, service, port): (&'a ServiceState, &'a Service, &'a ServicePort),
+        service: &'a Service,
+        (port, endpoints): (&'a ServicePort, PortEndpoints<'_, 'a>),
         zone: Option<&str>,
-        crowd: Crowd,
     ) -> Self {
         let name = ServicePortName {
             service: service_name,
             port: &port.name,
             protocol: port.protocol,
         };
-        let candidates = match crowd {
-            Crowd::Fits => select::merge(state, port),
-            Crowd::TooLarge => Vec::new(),
-        };
-        let selection = select::select(candidates, service, port, zone);
+        let selection = select::select(endpoints.merge(), service, port, zone);
         let hasher = ChainHasher::new(name);
         let hash = hasher.service_port();
         Self {

@@ -4,15 +4,15 @@
 //! changed, and those lie in chains that all Services share.
 
 use super::chain::ChainKind;
-use super::crowd::{self, Crowd};
 use super::dispatch;
 use super::endpoint;
+use super::endpoint_limit::ports;
 use super::options::{Comments, LocalDetector, MasqueradePolicy, Options};
 use super::plan::{Plan, Reception};
 use super::sheet::Sheet;
 use super::tally::Tally;
 use crate::model::{ServiceName, ServiceState, TrafficPolicy};
-use crate::select;
+use crate::select::EndpointGroups;
 
 /// What all Services of one payload have in common.
 #[derive(Debug, Clone, Copy)]
@@ -32,13 +32,13 @@ pub(super) fn write(
     comments: Comments,
 ) {
     sheet.clear();
-    for plan in plans(name, state, setting.zone) {
+    for_each_plan(name, state, setting.zone, |plan| {
         sheet.begin_port();
-        sheet.tally += Tally::of(&plan);
-        write_chains(sheet, &plan, setting.options, comments);
-        dispatch::write_nat(sheet, &plan, setting.options);
-        dispatch::write_filter(sheet, &plan, setting.options);
-    }
+        sheet.tally += Tally::of(plan);
+        write_chains(sheet, plan, setting.options, comments);
+        dispatch::write_nat(sheet, plan, setting.options);
+        dispatch::write_filter(sheet, plan, setting.options);
+    });
 }
 
 /// Writes only the rules of the filter table, which come before those of nat in a full payload.
@@ -49,30 +49,37 @@ pub(super) fn write_filter_only(
     setting: Setting<'_>,
 ) {
     sheet.clear();
-    for plan in plans(name, state, setting.zone) {
+    for_each_plan(name, state, setting.zone, |plan| {
         sheet.begin_port();
-        sheet.tally += Tally::of(&plan);
-        dispatch::write_filter(sheet, &plan, setting.options);
-    }
+        sheet.tally += Tally::of(plan);
+        dispatch::write_filter(sheet, plan, setting.options);
+    });
 }
 
-/// One plan for each port; none while only slices are known.
-fn plans<'a>(
-    name: &'a ServiceName,
-    state: &'a ServiceState,
-    zone: Option<&'a str>,
-) -> impl Iterator<Item = Plan<'a>> {
-    state.service.iter().flat_map(move |service| {
-        let ports = crowd::ports(state);
-        ports.map(move |(port, crowd)| Plan::new(name, (state, service, port), zone, crowd))
-    })
+/// Makes the plan of each port; of none while only slices are known.
+fn for_each_plan(
+    name: &ServiceName,
+    state: &ServiceState,
+    zone: Option<&str>,
+    mut write: impl FnMut(&Plan<'_>),
+) {
+    let Some(service) = &state.service else {
+        return;
+    };
+    let groups = EndpointGroups::of(state);
+    for port in ports(service, &groups) {
+        write(&Plan::new(name, service, port, zone));
+    }
 }
 
 /// How many endpoints a Service has, in any condition, all its ports together.
 pub(super) fn count_endpoints(state: &ServiceState) -> usize {
-    let ports = crowd::ports(state).filter(|(_, crowd)| *crowd == Crowd::Fits);
-    ports
-        .map(|(port, _)| select::merge(state, port).len())
+    let Some(service) = &state.service else {
+        return 0;
+    };
+    let groups = EndpointGroups::of(state);
+    ports(service, &groups)
+        .map(|(_, endpoints)| endpoints.merge().len())
         .sum()
 }
 

@@ -8,8 +8,8 @@
 //! Upstream: pkg/proxy/topology.go, pkg/proxy/endpointslicecache.go (v1.36)
 //! KEP: kep.k8s.io/1669, kep.k8s.io/2086, kep.k8s.io/2433, kep.k8s.io/3015
 
+mod groups;
 mod local;
-mod merge;
 mod text;
 mod topology;
 mod traffic;
@@ -17,7 +17,7 @@ mod traffic;
 #[cfg(test)]
 mod tests;
 
+pub use groups::{EndpointGroups, MOST_SLICES, PortEndpoints};
 pub use local::local_ready;
-pub use merge::{count, merge};
 pub use text::EndpointText;
 pub use traffic::{Candidate, Selection, select};

@@ -1,7 +1,7 @@
 //! The choice itself: traffic policies, and who steps in when nobody is ready.
 //!
-//! Apart from [`merge`](super::merge) because this is the table of upstream's documentation, and
-//! should read like it.
+//! Kept separate from [`groups`](super::groups) because this is the table of upstream's
+//! documentation, and should read like it.
 
 use super::text::EndpointText;
 use super::topology::Topology;

@@ -23,6 +23,7 @@ mod flows;
 mod inspect;
 mod outcome;
 mod pacer;
+mod problems;
 mod report;
 mod report_text;
 mod restore;

@@ -8,19 +8,20 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::mpsc::UnboundedSender;
-use tracing::{debug, error, warn};
+use tracing::{debug, error};
 
 use super::canary::CheckResult;
 use super::decide::{FullReason, Scope};
 use super::edited::Edited;
 use super::outcome::{Attempt, Failure, Outcome};
 use super::pacer::End;
+use super::problems::Found;
 use super::report_text;
 use crate::health::{Answering, CheckChanges, Health, NodeState};
 use crate::host::RestoreError;
-use crate::model::{Change, Services};
+use crate::model::Change;
 use crate::net::IpFamily;
-use crate::render::{MOST_ENDPOINTS, NodePortAddresses, overcrowded};
+use crate::render::NodePortAddresses;
 use crate::rules::Table;
 use crate::telemetry::{Attempt as Size, Policy, SyncMetrics};
 use crate::tracker::{Tracker, Waiting};
@@ -116,17 +117,16 @@ impl Reporter {
                     .update(|health| health.succeeded(self.family, at));
             }
         }
-        for (name, _) in &outcome.settled.before {
-            let ports = tracker.get(name).map_or(0, overcrowded);
-            if ports > 0 {
-                warn!(family = %self.family,
-                    "Service `{name}` has more than {MOST_ENDPOINTS} endpoints: {ports} of its ports \
-                     are refused as if they had none");
-            }
-        }
         for trigger in &outcome.settled.triggers {
             let latency = at.duration_since(*trigger).unwrap_or_default();
             self.metrics.programmed(self.family, latency);
+        }
+    }
+
+    /// Reports Services that lack rules since this sync.
+    pub(super) fn problems(&self, found: &[Found]) {
+        for problem in found {
+            report_text::problem(self.family, problem);
         }
     }
 

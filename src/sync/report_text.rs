@@ -12,8 +12,11 @@ use super::canary::CheckResult;
 use super::decide::Scope;
 use super::edited::Edited;
 use super::outcome::{Attempt, Failure};
+use super::problems::{Found, Problem};
 use crate::host::RunError;
 use crate::net::IpFamily;
+use crate::render::MOST_ENDPOINTS;
+use crate::select::MOST_SLICES;
 
 /// Where the text of partial restores is logged.
 const PAYLOAD: &str = "deltaproxy::payload";
@@ -28,6 +31,18 @@ pub(super) fn asides(family: IpFamily, attempt: &Attempt) {
     }
     for (table, cause) in &attempt.unread {
         warn!(%family, %table, "stale chains stay: cannot read the rules: {cause}");
+    }
+}
+
+/// A Service lacks rules.
+pub(super) fn problem(family: IpFamily, (service, problem, count): &Found) {
+    match problem {
+        Problem::Endpoints => warn!(%family,
+            "Service `{service}` has more than {MOST_ENDPOINTS} endpoints: {count} of its ports are \
+             rejected like ports without endpoints; split the Service"),
+        Problem::Slices => warn!(%family,
+            "Service `{service}` has more than {MOST_SLICES} EndpointSlices: endpoints of the last \
+             {count}, by name, get no traffic; split the Service"),
     }
 }
 

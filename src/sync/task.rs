@@ -15,6 +15,7 @@ use super::decide::{FullReason, Scope};
 use super::flows::FlowSweeper;
 use super::outcome::{Attempt, Outcome};
 use super::pacer::{End, Pacer};
+use super::problems::Problems;
 use super::report::Reporter;
 use super::syncer::Syncer;
 use crate::conntrack::{self, Claims};
@@ -64,11 +65,11 @@ impl<I: Iptables> Task<I> {
             self.request();
         }
         let mut canary = Canary::new(self.look_every, Instant::now().into_std());
-        let mut claims = Claims::default();
+        let (mut claims, mut problems) = (Claims::default(), Problems::default());
         loop {
             match self.next_event(&canary).await {
                 Event::Changed(changes) => self.take(changes),
-                Event::Due => self.sync(&mut claims).await,
+                Event::Due => self.sync(&mut claims, &mut problems).await,
                 Event::Look => self.look(&mut canary).await,
                 Event::Shutdown => return,
             }
@@ -119,7 +120,7 @@ impl<I: Iptables> Task<I> {
         }
     }
 
-    async fn sync(&mut self, claims: &mut Claims) {
+    async fn sync(&mut self, claims: &mut Claims, problems: &mut Problems) {
         let machine = self.machine();
         let before = self.node_ports();
         self.reporter.began();
@@ -129,6 +130,8 @@ impl<I: Iptables> Task<I> {
         self.pacer.finished(started, ended, outcome.end());
         let tracker = &self.syncer.tracker;
         self.reporter.finished(&outcome, tracker, ended);
+        let settled = &outcome.settled.before;
+        self.reporter.problems(&problems.update(settled, tracker));
         if let Some(addresses) = self.syncer.node_port_addresses() {
             self.reporter.checks(&outcome, tracker, addresses);
         }

@@ -21,7 +21,7 @@ use deltaproxy::model::{Services, TrafficPolicy};
 use deltaproxy::net::IpFamily;
 use deltaproxy::render::{CANARY, Counters, PartialRestore, RuleCounts, Tally};
 use deltaproxy::rules::{Match, Rule, RuleSet, Table};
-use deltaproxy::select;
+use deltaproxy::select::{self, EndpointGroups};
 use deltaproxy::sync::{Attempt, End, Failure, FullReason, Scope, Syncer, SyncerOptions};
 use deltaproxy::tracker::Tracker;
 
@@ -323,8 +323,9 @@ fn tallied(tracker: &Tracker) -> Tally {
         Some((state, service))
     });
     for (state, service) in services {
+        let groups = EndpointGroups::of(state);
         for port in &service.ports {
-            let chosen = select::select(select::merge(state, port), service, port, None);
+            let chosen = select::select(groups.of_port(port).merge(), service, port, None);
             let is_dropped = |policy| {
                 let needs_local = policy == TrafficPolicy::Local;
                 usize::from(needs_local && chosen.has_any && !chosen.has_local)

@@ -1,6 +1,6 @@
 //! Tables for what scenarios cannot reach.
 
-mod crowd;
+mod endpoint_limit;
 mod guard;
 mod live;
 mod removal;

@@ -9,7 +9,7 @@ mod table;
 
 use std::sync::Arc;
 
-use super::{Candidate, local_ready, merge, select};
+use super::{Candidate, EndpointGroups, MOST_SLICES, local_ready, select};
 use crate::model::{
     Endpoint, NodeHint, Service, ServiceName, ServicePort, ServiceState, Slice, SliceName,
     SlicePort, TrafficPolicy,
@@ -89,4 +89,9 @@ fn state(slices: &[(&str, u16, &[Endpoint])]) -> ServiceState {
         service: None,
         slices: slices.collect(),
     }
+}
+
+/// All endpoints of a port, merged.
+fn merge<'a>(state: &'a ServiceState, port: &ServicePort) -> Vec<Candidate<'a>> {
+    EndpointGroups::of(state).of_port(port).merge()
 }

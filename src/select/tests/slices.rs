@@ -97,3 +97,52 @@ fn ports_are_matched_by_name_and_protocol() {
         assert_eq!(merge(&state, wanted).len(), expected, "{name} {protocol}");
     }
 }
+
+#[test]
+fn ports_are_found_wherever_a_slice_has_them() {
+    let mut state = state(&[("s", 80, &[endpoint("10.0.0.1 ready")])]);
+    let slice_port = |n: u16| SlicePort {
+        name: format!("p{n}").into(),
+        protocol: Protocol::Tcp,
+        number: port(n),
+    };
+    Arc::make_mut(&mut state.slices[0].1).ports = (1..=300).rev().map(slice_port).collect();
+    let groups = EndpointGroups::of(&state);
+    for n in [1, 5, 299, 300, 301] {
+        let wanted = ServicePort {
+            name: format!("p{n}").into(),
+            protocol: Protocol::Tcp,
+            port: port(80),
+            node_port: None,
+        };
+        let merged = groups.of_port(&wanted).merge();
+        let found: Vec<_> = merged.iter().map(|c| c.text.to_string()).collect();
+        let expected = (n <= 300).then(|| format!("10.0.0.1:{n}"));
+        assert_eq!(found, Vec::from_iter(expected));
+    }
+}
+
+#[test]
+fn slices_beyond_the_limit_are_not_used() {
+    let one = state(&[("s", 80, &[endpoint("10.0.0.1 ready")])]);
+    let (_, slice) = &one.slices[0];
+    let names = (0..MOST_SLICES + 2).map(|n| SliceName::new("ns", &format!("s{n:06}")));
+    let mut many = ServiceState {
+        service: None,
+        slices: names.map(|name| (name, Arc::clone(slice))).collect(),
+    };
+    let last = many.slices.last_mut().unwrap();
+    last.1 = Arc::new(Slice {
+        endpoints: Box::new([endpoint("10.0.0.2 ready")]),
+        ..Slice::clone(slice)
+    });
+    let service = service(
+        TrafficPolicy::Cluster,
+        TrafficPolicy::Cluster,
+        Reach::Inside,
+    );
+    let groups = EndpointGroups::of(&many);
+    let endpoints = groups.of_port(&service.ports[0]);
+    assert_eq!(endpoints.count(), MOST_SLICES);
+    assert_eq!(endpoints.merge().len(), 1);
+}

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::super::crowd::{MOST_ENDPOINTS, overcrowded};
+use super::super::endpoint_limit::{MOST_ENDPOINTS, ports_over_limit};
 use super::super::service::{self, Setting};
 use super::super::sheet::Sheet;
 use super::super::{Comments, Options};
@@ -76,7 +76,7 @@ fn written(state: &ServiceState) -> (usize, usize) {
     };
     let name = ServiceName::new("shop", "cart");
     service::write(&mut sheet, &name, state, setting, Comments::Everywhere);
-    (service::count_endpoints(state), overcrowded(state))
+    (service::count_endpoints(state), ports_over_limit(state))
 }
 
 #[test]
@@ -87,8 +87,8 @@ fn ten_thousand_endpoints_are_served() {
 #[test]
 fn ports_times_endpoints_are_limited() {
     let most = u32::try_from(MOST_ENDPOINTS).unwrap();
-    assert_eq!(overcrowded(&state(&[("a", most)])), 0);
-    assert_eq!(overcrowded(&state(&[("a", most), ("b", 1)])), 1);
+    assert_eq!(ports_over_limit(&state(&[("a", most)])), 0);
+    assert_eq!(ports_over_limit(&state(&[("a", most), ("b", 1)])), 1);
     // A port that does not fit leaves the room to those that do.
     let three = state(&[("a", most + 1), ("b", 3000), ("c", 2000)]);
     assert_eq!(written(&three), (5000, 1));

@@ -1,0 +1,120 @@
+//! The endpoints of one Service, grouped by port.
+//!
+//! Made once for all ports of a Service: a Service may have 20,000 ports and 10,000 slices, so
+//! looking through all slices for each port would cost their product.
+
+use super::text::EndpointText;
+use super::traffic::Candidate;
+use crate::model::{Endpoint, ServicePort, ServiceState};
+use crate::net::{Port, Protocol};
+
+/// The most slices of a Service whose endpoints are used, the first ones by name. Kubernetes puts
+/// up to 100 endpoints into a slice: full ones of this number have a million, four times the limit
+/// of endpoints.
+///
+/// Differs from upstream, which uses them all.
+pub const MOST_SLICES: usize = 10_000;
+
+/// The endpoints of a Service, by the name and protocol of their port.
+#[derive(Debug)]
+pub struct EndpointGroups<'a> {
+    /// Sorted by name and protocol; groups of one port in the order of their slices.
+    groups: Vec<Group<'a>>,
+}
+
+/// The endpoints that one slice has for one of its ports.
+#[derive(Debug, Clone, Copy)]
+struct Group<'a> {
+    port: (&'a str, Protocol),
+    number: Port,
+    endpoints: &'a [Endpoint],
+}
+
+/// All endpoints of one port; the default has none.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PortEndpoints<'g, 'a>(&'g [Group<'a>]);
+
+impl<'a> EndpointGroups<'a> {
+    /// Groups the endpoints of all slices. Linear in ports and slices, but for the sorting.
+    pub fn of(state: &'a ServiceState) -> Self {
+        let mut groups: Vec<_> = state
+            .slices
+            .iter()
+            .take(MOST_SLICES)
+            .flat_map(|(_, slice)| {
+                slice.ports.iter().map(|port| Group {
+                    port: (&port.name, port.protocol),
+                    number: port.number,
+                    endpoints: &slice.endpoints,
+                })
+            })
+            .collect();
+        // Stable, so that groups of one port stay in the order of their slices.
+        groups.sort_by_key(|group| group.port);
+        Self { groups }
+    }
+
+    /// Returns the endpoints of a Service's port.
+    pub fn of_port(&self, port: &ServicePort) -> PortEndpoints<'_, 'a> {
+        let key = (&*port.name, port.protocol);
+        let first = self.groups.partition_point(|group| group.port < key);
+        let rest = self.groups.get(first..).unwrap_or_default();
+        let end = rest.iter().take_while(|group| group.port == key).count();
+        PortEndpoints(rest.get(..end).unwrap_or_default())
+    }
+
+    /// Returns the endpoints of each port that slices name, whether or not the Service has it.
+    pub(super) fn ports(&self) -> impl Iterator<Item = PortEndpoints<'_, 'a>> {
+        let ports = self.groups.chunk_by(|one, other| one.port == other.port);
+        ports.map(PortEndpoints)
+    }
+}
+
+impl<'a> PortEndpoints<'_, 'a> {
+    /// Returns the number of endpoints; those in several slices count for each.
+    pub fn count(self) -> usize {
+        self.0.iter().map(|group| group.endpoints.len()).sum()
+    }
+
+    /// Returns every endpoint with its target port, in the order of slices.
+    pub fn all(self) -> impl Iterator<Item = (&'a Endpoint, Port)> {
+        let groups = self.0.iter();
+        groups.flat_map(|group| {
+            group
+                .endpoints
+                .iter()
+                .map(|endpoint| (endpoint, group.number))
+        })
+    }
+
+    /// Returns every endpoint, whatever its condition, sorted by its text, each text once.
+    ///
+    /// Two slices may hold the same endpoint while it moves between them. The later one counts,
+    /// unless it is terminating: then the earlier slice still vouches for the endpoint.
+    ///
+    /// Differs from upstream: slices are visited in the order of their names; there it is the
+    /// random order of a map, so the winner of two that disagree is left to chance.
+    ///
+    /// Upstream: pkg/proxy/endpointslicecache.go, `addEndpoints` (v1.36)
+    pub fn merge(self) -> Vec<Candidate<'a>> {
+        let mut candidates = Vec::with_capacity(self.count());
+        candidates.extend(self.all().map(|(endpoint, number)| Candidate {
+            text: EndpointText::new(endpoint.ip, number),
+            endpoint,
+            in_cluster: false,
+            in_local: false,
+        }));
+        if !candidates.is_sorted_by(|a, b| a.text < b.text) {
+            // Stable, so that of equal texts the later slice's stays behind the earlier one's.
+            candidates.sort_by_key(|candidate| candidate.text);
+            candidates.dedup_by(|later, earlier| {
+                let is_same = later.text == earlier.text;
+                if is_same && !later.endpoint.is_terminating {
+                    earlier.endpoint = later.endpoint;
+                }
+                is_same
+            });
+        }
+        candidates
+    }
+}
