@@ -1,0 +1,103 @@
+//! Cost of one change as the cluster grows: the same at every size.
+//!
+//! Counted from the arrival of a changed object to the end of the sync and to what it leaves behind
+//! in conntrack. `GROWTH=1000,10000,50000` names other sizes.
+
+use std::env;
+
+use deltaproxy::model::Change;
+use deltaproxy::net::{IpFamily, Protocol};
+use deltaproxy::sync::Outcome;
+
+use super::callgrind;
+use super::cluster::World;
+use super::node::Node;
+
+/// Tells the child how many Services to have.
+const SERVICES: &str = "GROWTH_SERVICES";
+/// Tells the child what changes.
+const CHANGE: &str = "GROWTH_CHANGE";
+/// An endpoint comes back.
+const ENDPOINT: &str = "endpoint";
+/// A UDP Service goes, of as many as there are: its flows may be another's.
+const UDP_SERVICE: &str = "UDP Service";
+/// Hash tables and trees do not hit the same depth every time: this is what is called flat. Of a
+/// Service that goes less is written, so that the depth of the trees is more of the whole: 6,000
+/// instructions from one size to the next, where a walk through 5,000 Services takes 65 million.
+const TOLERANCES: [(&str, f64); 2] = [(ENDPOINT, 0.10), (UDP_SERVICE, 0.15)];
+
+/// What callgrind counts, and nothing else.
+#[inline(never)]
+fn one_change(node: &mut Node, change: Change) -> Outcome {
+    node.syncer.tracker.apply(change);
+    node.sync()
+}
+
+/// The child: not a test of its own.
+#[test]
+#[ignore = "run by the other one"]
+fn count() {
+    let services = env::var(SERVICES).unwrap().parse().unwrap();
+    let what = env::var(CHANGE).unwrap();
+    let mut world = World::plain(IpFamily::V4, services, 5);
+    if what == UDP_SERVICE {
+        for service in world.services.values_mut() {
+            service.ports[0].protocol = Protocol::Udp;
+        }
+        for slice in world.slices.values_mut() {
+            slice.ports[0].protocol = Protocol::Udp;
+        }
+    }
+    let mut node = Node::new(&world);
+    assert!(node.sync().rules.nat > services as u64);
+    let of = services / 2;
+    // The first ones fill what is allocated once.
+    let (first, counted): (Vec<_>, _) = match what.as_str() {
+        ENDPOINT => (world.turns(of).take(1).collect(), world.turns(of).nth(1)),
+        UDP_SERVICE => (world.visits(of).take(2).collect(), world.visits(of).next()),
+        other => panic!("{other}"),
+    };
+    for change in first {
+        node.syncer.tracker.apply(change);
+        assert_ne!(node.sync().attempts[0].stats.bytes, 0);
+    }
+    let outcome = one_change(&mut node, counted.unwrap());
+    assert_eq!(outcome.attempts.len(), 1);
+    assert_ne!(outcome.attempts[0].stats.bytes, 0);
+}
+
+fn instructions(change: &str, services: usize) -> f64 {
+    let variables = [
+        (SERVICES, services.to_string()),
+        (CHANGE, change.to_owned()),
+    ];
+    callgrind::instructions("*one_change*", "clusters::count", &variables)
+}
+
+#[test]
+fn one_change_costs_the_same_in_every_cluster() {
+    if !callgrind::is_installed() {
+        return;
+    }
+    for (change, tolerance) in TOLERANCES {
+        check(change, tolerance);
+    }
+}
+
+#[track_caller]
+fn check(change: &str, tolerance: f64) {
+    let sizes = env::var("GROWTH").unwrap_or_else(|_| "100,1000,5000".to_owned());
+    let counted: Vec<(usize, f64)> = sizes
+        .split(',')
+        .map(|size| size.parse().unwrap())
+        .map(|size| (size, instructions(change, size)))
+        .collect();
+    let (_, first) = counted[0];
+    for (services, count) in &counted {
+        println!("{change}, {services} Services: {count} instructions");
+        assert!(
+            (count / first - 1.0).abs() < tolerance,
+            "{change}: {counted:?} differ by more than {tolerance}"
+        );
+    }
+}

@@ -1,0 +1,74 @@
+//! One family's sync, with a kernel that takes everything and remembers nothing.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use deltaproxy::conntrack::{Claims, left_behind};
+use deltaproxy::host::{Iptables, ListedChains, NoCounter, RestoreError, Restored, RunError};
+use deltaproxy::net::IpFamily;
+use deltaproxy::render::{Counters, PartialRestore};
+use deltaproxy::rules::{Payload, Table};
+use deltaproxy::sync::{Outcome, Syncer, SyncerOptions};
+
+use super::cluster::{World, upstream_surroundings};
+
+/// A kernel that takes everything and remembers nothing.
+pub(crate) struct Sink;
+
+impl Iptables for Sink {
+    async fn restore(&self, payload: &mut dyn Payload) -> Result<Restored, RestoreError> {
+        let mut chunk = Vec::new();
+        while payload.write_next(&mut chunk) {
+            chunk.clear();
+        }
+        Ok(Restored::default())
+    }
+
+    async fn save(&self, _: Table, _: &mut dyn FnMut(&str)) -> Result<(), RunError> {
+        Ok(())
+    }
+
+    async fn list(&self, _: Table, _: &[&str]) -> Result<ListedChains, RunError> {
+        Ok(ListedChains::Missing)
+    }
+
+    async fn has(&self, _: Table, _: &str, _: &str) -> Result<bool, RunError> {
+        Ok(false)
+    }
+
+    async fn make_counter(&self, _: &str) -> Result<(), NoCounter> {
+        Ok(())
+    }
+}
+
+/// One family's state, as [`deltaproxy::sync::Task`] has it.
+pub(crate) struct Node {
+    pub(crate) syncer: Syncer<Sink>,
+    claims: Claims,
+}
+
+impl Node {
+    pub(crate) fn new(world: &World) -> Self {
+        let mut surroundings = upstream_surroundings(IpFamily::V4);
+        surroundings.fixed.counters = Counters::NONE;
+        let options = SyncerOptions {
+            surroundings,
+            shape: PartialRestore::ChangedChains,
+            full_every: Duration::from_secs(3600),
+        };
+        Self {
+            syncer: Syncer::new(Sink, world.tracker(), options, Instant::now),
+            claims: Claims::default(),
+        }
+    }
+
+    pub(crate) fn sync(&mut self) -> Outcome {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let outcome = runtime.unwrap().block_on(self.syncer.once(&[]));
+        let (changed, tracker) = (&outcome.settled.before, &self.syncer.tracker);
+        let options = self.syncer.written().unwrap();
+        let suspects = left_behind(changed, tracker, options, &mut self.claims);
+        black_box(suspects);
+        outcome
+    }
+}
