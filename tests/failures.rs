@@ -266,6 +266,31 @@ fn a_restore_under_way_is_finished_before_the_end() {
     assert!(node.rules().contains("10.4.0.12:8080"), "{}", node.rules());
 }
 
+#[test]
+fn a_restore_that_hangs_is_killed_with_the_process() {
+    if !is_ready() {
+        return;
+    }
+    let node = Node::new(Backend::Nft);
+    let pid = node.manifests.path().join(".pid");
+    let script = format!("echo $$ >{}\nexec sleep 1000", pid.display());
+    let mut daemon = node.start(with_restore(Backend::Nft, &script));
+    let restore = eventually(PATIENCE, || {
+        let text = std::fs::read_to_string(&pid).map_err(|error| error.to_string())?;
+        text.trim()
+            .parse::<u32>()
+            .map_err(|error| error.to_string())
+    });
+    assert!(Path::new(&format!("/proc/{restore}")).exists());
+    let status = daemon.terminate();
+    assert!(status.success(), "{status}");
+    assert!(daemon.log().contains("is killed"), "{}", daemon.log());
+    eventually(PATIENCE, || {
+        let is_gone = !Path::new(&format!("/proc/{restore}")).exists();
+        ensure(is_gone, || format!("{restore} is still there"))
+    });
+}
+
 fn a_restart_changes_nothing(backend: Backend) {
     if !is_ready() {
         return;

@@ -50,8 +50,10 @@ async fn daemon(config: &Config, judge: &Judge<'_>, log: LogLevel) -> anyhow::Re
     tokio::pin!(asked);
     let source = sources::run(source, node_name, sink, &metrics.watch, writer);
     tokio::pin!(source);
-    let servers = servers::run(config, &checks, &metrics, log, &stop);
-    let families = families::run(config, incoming, &checks, &metrics, &stop);
+    let watchdog = servers::watchdog(config);
+    let watched = (&watchdog, &stop);
+    let servers = servers::run(config, &checks, &metrics, log, watched);
+    let families = families::run(config, incoming, &checks, &metrics, watched);
     let kept = async { tokio::try_join!(families, servers).map(drop) };
     tokio::pin!(kept);
 

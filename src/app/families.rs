@@ -1,8 +1,9 @@
-//! One syncer for each family this machine can do.
+//! One syncer for each family this machine can do, on a [thread](super::family_thread) of its own.
 //!
 //! Apart because what a machine can do is found out here: its programs, their versions, and what
 //! the kernel was told by others.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
@@ -13,11 +14,12 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use super::elsewhere;
+use super::family_thread;
 use super::first_look::{FirstLook, Incoming};
 use super::localnet;
 use super::programs::{is_lasting, programs, surroundings};
 use crate::config::{Config, FULL_SYNC_PERIOD, Source};
-use crate::health::{CheckServers, Checks, HealthState, NodeState};
+use crate::health::{CheckServers, Checks, HealthState, NodeState, Watchdog};
 use crate::host::{
     Changed, Conntrack, DryRun, Exec, Iptables, Options as ExecOptions, Programs, RunError, Sysctls,
 };
@@ -32,18 +34,18 @@ use crate::tracker::Tracker;
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// What a family needs besides its programs.
-struct Family<'a> {
-    config: &'a Config,
+struct Family {
+    config: Arc<Config>,
     reporter: Reporter,
     changes: ChangeReceiver,
     tracker: Tracker,
-    first_look: &'a FirstLook,
-    checks: &'a Checks,
+    first_look: FirstLook,
+    checks: Checks,
     flows: Option<FlowSweeper>,
     /// Families look for their programs one after the other: the wrapper of the official image puts
     /// links in place when it is started first, and fails when two do so.
-    turn: &'a Mutex<()>,
-    stop: &'a CancellationToken,
+    turn: Arc<Mutex<()>>,
+    stop: CancellationToken,
 }
 
 /// Runs the syncers of both families until stopped.
@@ -52,7 +54,7 @@ pub(super) async fn run(
     incoming: Incoming,
     checks: &Checks,
     metrics: &Metrics,
-    stop: &CancellationToken,
+    (watchdog, stop): (&Watchdog, &CancellationToken),
 ) -> anyhow::Result<()> {
     // Nobody need write a manifest for the very machine this runs on.
     let without_node = match config.rules.source {
@@ -69,7 +71,7 @@ pub(super) async fn run(
         let sweeper = FlowSweeper::start(Conntrack::default(), metrics.sync.clone(), clocks().0);
         Some(sweeper.context("cannot start a thread for stale UDP flows")?)
     };
-    let turn = Mutex::new(());
+    let (shared, turn) = (Arc::new(config.clone()), Arc::new(Mutex::new(())));
     let families = changes.into_pairs().map(|(family, changes)| {
         let (metrics, health) = (metrics.sync.clone(), checks.health.clone());
         let reporter = Reporter {
@@ -80,25 +82,25 @@ pub(super) async fn run(
             checks: None,
         };
         let tracker = Tracker::new(clocks().1);
-        Family {
-            config,
+        let family_parts = Family {
+            config: Arc::clone(&shared),
             reporter,
             changes,
             tracker,
-            first_look: &first_look,
-            checks,
+            first_look: first_look.clone(),
+            checks: checks.clone(),
             flows: flows.clone(),
-            turn: &turn,
-            stop,
-        }
-        .run()
+            turn: Arc::clone(&turn),
+            stop: stop.clone(),
+        };
+        family_thread::run(family, watchdog, || family_parts.run())
     });
     try_join(try_join_all(families), first_look.run(config, stop))
         .await
         .map(drop)
 }
 
-impl Family<'_> {
+impl Family {
     async fn run(mut self) -> anyhow::Result<()> {
         let found = self.find_programs().await;
         if !self.stop.is_cancelled() {
@@ -108,7 +110,7 @@ impl Family<'_> {
             self.reporter.given_up();
             return Ok(());
         };
-        let surroundings = surroundings(self.config, &programs)?;
+        let surroundings = surroundings(&self.config, &programs)?;
         let (family, used) = (programs.family, programs.backend());
         let exec = Exec::new(programs, ExecOptions::default());
         if self.config.is_dry_run {
@@ -143,7 +145,7 @@ impl Family<'_> {
     }
 
     fn into_task<I: Iptables>(self, surroundings: Surroundings, iptables: I) -> Task<I> {
-        let config = self.config;
+        let config = &self.config;
         let options = SyncerOptions {
             surroundings,
             shape: config.shape,
@@ -157,7 +159,7 @@ impl Family<'_> {
             changes: self.changes,
             look_every: (!config.is_dry_run).then_some(config.sync_period),
             first_applied: None,
-            stop: self.stop.clone(),
+            stop: self.stop,
         }
     }
 
@@ -167,7 +169,7 @@ impl Family<'_> {
     ///
     /// Differs from upstream: that ends if neither can be programmed.
     async fn find_programs(&mut self) -> Option<Programs> {
-        let (config, family) = (self.config, self.reporter.family);
+        let (config, family) = (Arc::clone(&self.config), self.reporter.family);
         if Sysctls::default().lacks(family) {
             info!(%family, "this machine has no IPv6");
             return None;
@@ -216,7 +218,7 @@ impl Family<'_> {
 
     async fn programs(&self, family: IpFamily) -> Result<Programs, RunError> {
         let _turn = self.turn.lock().await;
-        programs(self.config, family).await
+        programs(&self.config, family).await
     }
 
     /// Waits, and takes in what changes meanwhile. False: stopped.

@@ -34,6 +34,7 @@ impl Known {
 }
 
 /// Waits for all that it takes.
+#[derive(Clone)]
 pub(super) struct FirstLook(Sender<Known>);
 
 /// What arrives from a source.

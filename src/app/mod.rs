@@ -8,6 +8,7 @@ mod daemon;
 mod elsewhere;
 mod ending;
 mod families;
+mod family_thread;
 mod first_look;
 mod fitting;
 mod localnet;

@@ -2,8 +2,7 @@
 //!
 //! Apart because neither keeps the rules from being synced: an address that is taken is tried again
 //! until it is free, unless that was forbidden. Nor is either kept waiting: they have a thread of
-//! their own, so that a probe is answered while tens of thousands of Services are rendered; only
-//! what goes on has a [pulse](Pulse).
+//! their own, so that a probe is answered while another one is busy, or [stalled](Watchdog).
 
 use std::net::SocketAddr;
 use std::thread;
@@ -21,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, Profiling, Serving, Taken};
 use crate::events::{Event, Recorder};
-use crate::health::{Checks, HealthPages, Pulse};
+use crate::health::{Checks, HealthPages, Watchdog};
 use crate::host::counted_packets;
 use crate::render::Counter;
 use crate::telemetry::{
@@ -29,8 +28,13 @@ use crate::telemetry::{
     listen_retrying, serve, serve_requests,
 };
 
-/// How long all else may at least take over one thing: a list of many objects is one.
+/// Time that a thread may always take over one thing: a list of many objects is one.
 const LEAST_PATIENCE: Duration = Duration::from_secs(20);
+
+/// The watchdog of all threads: one may be silent for as long as a change may wait for the kernel.
+pub(super) fn watchdog(config: &Config) -> Watchdog {
+    Watchdog::new(config.sync_period.saturating_mul(2).max(LEAST_PATIENCE))
+}
 
 /// All metrics, and those that are read from the kernel at each scrape.
 pub(super) fn metrics() -> anyhow::Result<Metrics> {
@@ -52,7 +56,7 @@ pub(super) async fn run(
     checks: &Checks,
     metrics: &Metrics,
     log: LogLevel,
-    stop: &CancellationToken,
+    (watchdog, stop): (&Watchdog, &CancellationToken),
 ) -> anyhow::Result<()> {
     let health_pages = HealthPages {
         health: checks.health.clone(),
@@ -69,14 +73,12 @@ pub(super) async fn run(
     };
     let metrics_pages = MetricsPages::new(metrics.registry.clone(), facts)?;
     let (serving, recorder, stop) = (config.serving, checks.recorder.clone(), stop.clone());
-    // As long as a change may wait for the kernel.
-    let patience = config.sync_period.saturating_mul(2).max(LEAST_PATIENCE);
-    let pulse = Pulse::new(patience);
-    let theirs = pulse.clone();
+    let heartbeat = watchdog.watch("main");
+    let watchdog = watchdog.clone();
     let (ended, end) = oneshot::channel();
     let work = move || {
         let runtime = Builder::new_current_thread().enable_all().build();
-        let health = |request: &Parts| theirs.answer(&health_pages, request);
+        let health = |request: &Parts| watchdog.answer(&health_pages, request);
         let serve = both(serving, health, &metrics_pages, &recorder, &stop);
         let result = runtime
             .map_err(Into::into)
@@ -89,7 +91,7 @@ pub(super) async fn run(
         .spawn(work)?;
     tokio::select! {
         result = end => result.context("the thread of the servers has ended")?,
-        never = pulse.beat() => never,
+        never = heartbeat.beat() => never,
     }
 }
 

@@ -7,10 +7,10 @@ mod check;
 mod check_page;
 mod check_servers;
 mod check_thread;
-mod pulse;
 mod retry;
 mod server;
 mod state;
+mod watchdog;
 
 #[cfg(test)]
 #[path = "tests/recorded.rs"]
@@ -18,6 +18,6 @@ mod recorded;
 
 pub use check::{Answering, Check, CheckChanges};
 pub use check_servers::{CheckServers, Checks};
-pub use pulse::Pulse;
 pub use server::{Health, HealthPages};
 pub use state::{FamilyReport, HealthState, NodeState, Report, UnreadableTables};
+pub use watchdog::{Heartbeat, Watchdog};

@@ -57,15 +57,6 @@ enum Question {
     Livez,
 }
 
-/// Whether the thread that everything depends on goes on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Work {
-    /// It does.
-    GoesOn,
-    /// It does not: nothing is healthy, whatever was reported last.
-    Stands,
-}
-
 /// The pages of the health port.
 #[derive(Debug, Clone)]
 pub struct HealthPages {
@@ -78,27 +69,29 @@ pub struct HealthPages {
 }
 
 impl HealthPages {
-    /// The answer to a request, if all goes on; paths are exact, every method is answered alike.
+    /// The answer to a request while no thread has stalled; paths are exact, every method is
+    /// answered alike.
     ///
     /// Differs from upstream: a path is what is written. Go's would redirect `//healthz` and decode
     /// `/%68ealthz`, which no probe is known to ask for.
     pub fn answer(&self, request: &Parts) -> Reply {
-        self.answer_while(Work::GoesOn, request)
+        self.answer_while(&[], request)
     }
 
-    /// The same, if it is known whether all goes on.
+    /// The answer while these threads have stalled: with one of them nothing is healthy, whatever
+    /// was reported last.
     #[expect(
         clippy::disallowed_methods,
         reason = "this is where a request meets the clock"
     )]
-    pub(super) fn answer_while(&self, work: Work, request: &Parts) -> Reply {
+    pub(super) fn answer_while(&self, stalled: &[&str], request: &Parts) -> Reply {
         let question = match request.uri.path() {
             "/healthz" => Question::Healthz,
             "/livez" => Question::Livez,
             _ => return not_found(),
         };
         let mut report = self.health.report(Instant::now());
-        report.healthy &= work == Work::GoesOn;
+        report.healthy &= stalled.is_empty();
         let healthy = report.healthy && (question == Question::Livez || report.node_eligible);
         let status = if healthy {
             StatusCode::OK
@@ -111,6 +104,7 @@ impl HealthPages {
         }
         let body = body(question, healthy, &report, SystemTime::now());
         let body = with_stale_kinds(body, &self.watches.ages());
+        let body = with_stalled_threads(body, stalled);
         reply(status, "application/json", body)
     }
 }
@@ -175,6 +169,20 @@ fn with_stale_kinds(mut body: String, ages: &[(&'static str, Duration)]) -> Stri
         push(
             &mut body,
             format_args!(r#","staleSeconds":{{{}}}}}"#, stale.join(",")),
+        );
+    }
+    body
+}
+
+/// Adds the names of threads that have stalled; nothing if there is none, as upstream.
+fn with_stalled_threads(mut body: String, stalled: &[&str]) -> String {
+    if !stalled.is_empty() {
+        // The brace that ends the object.
+        body.pop();
+        let names: Vec<String> = stalled.iter().map(|name| format!("\"{name}\"")).collect();
+        push(
+            &mut body,
+            format_args!(r#","stalledThreads":[{}]}}"#, names.join(",")),
         );
     }
     body
