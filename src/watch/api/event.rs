@@ -22,6 +22,16 @@ use crate::ingest::Metadata;
 /// Says on a bookmark that the state sent at first is now complete.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
+const ADDED: &str = "ADDED";
+const MODIFIED: &str = "MODIFIED";
+const DELETED: &str = "DELETED";
+const BOOKMARK: &str = "BOOKMARK";
+const ERROR: &str = "ERROR";
+
+/// Types of events whose object is of the kind that is watched. A bookmark is such an object with
+/// nothing but a resource version; of another kind, its resource version is that of other objects.
+const IN_KIND: [&str; 4] = [ADDED, MODIFIED, DELETED, BOOKMARK];
+
 /// One event of a watch.
 pub(super) enum Event<K> {
     /// An object that did not exist before.
@@ -50,21 +60,20 @@ impl<K: Kind> Event<K> {
                 let text = lossy(message);
                 let Line { kind, object } = serde_json::from_str(&text)
                     .map_err(|_| malformed("a line of a watch is cut off or not JSON"))?;
-                match kind.as_ref() {
-                    "ADDED" | "MODIFIED" | "DELETED" => type_meta::expect_object::<K>(object)?,
-                    _ => {}
+                if IN_KIND.contains(&kind.as_ref()) {
+                    type_meta::expect_object::<K>(object)?;
                 }
                 Self::of(&kind, &Raw::Json(object))
             }
             Encoding::Protobuf => {
                 let Frame { kind, object } = Frame::decode(message.clone())
                     .map_err(|_| malformed("a frame of a watch is not an event"))?;
-                let is_object = matches!(kind.as_str(), "ADDED" | "MODIFIED" | "DELETED");
-                if !is_object && !matches!(kind.as_str(), "BOOKMARK" | "ERROR") {
+                let is_in_kind = IN_KIND.contains(&kind.as_str());
+                if !is_in_kind && kind != ERROR {
                     return Ok(None);
                 }
                 let (type_meta, object) = envelope::open(object.raw)?;
-                if is_object {
+                if is_in_kind {
                     type_meta.expect_object::<K>()?;
                 }
                 Self::of(&kind, &Raw::Protobuf(object))
@@ -74,11 +83,11 @@ impl<K: Kind> Event<K> {
 
     fn of(kind: &str, object: &Raw<'_>) -> Result<Option<Self>, ApiError> {
         match kind {
-            "ADDED" => Ok(Some(Self::Added(Object::read(object)))),
-            "MODIFIED" => Ok(Some(Self::Modified(Object::read(object)))),
-            "DELETED" => Ok(Some(Self::Gone(Object::read(object)))),
-            "BOOKMARK" => Ok(Some(Self::Bookmark(Bookmark::read(object)?))),
-            "ERROR" => {
+            ADDED => Ok(Some(Self::Added(Object::read(object)))),
+            MODIFIED => Ok(Some(Self::Modified(Object::read(object)))),
+            DELETED => Ok(Some(Self::Gone(Object::read(object)))),
+            BOOKMARK => Ok(Some(Self::Bookmark(Bookmark::read(object)?))),
+            ERROR => {
                 let status: Status = object.read().unwrap_or_else(|(partial, _)| partial);
                 Err(status.into_error(None))
             }

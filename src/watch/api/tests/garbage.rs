@@ -56,6 +56,7 @@ fn a_message_that_cannot_be_read_leads_to_a_list() {
         text("{\"type\":\"BOOKMARK\",\"object\":{}}\n"),
         text("{\"type\":\"ADDED\",\"object\":{\"kind\":\"Pod\",\"metadata\":{\"name\":\"a\"}}}\n"),
         text("{\"type\":\"ADDED\",\"object\":{\"kind\":\"Service\",\"apiVersion\":\"v2\"}}\n"),
+        text(&bookmark("6").replace("Service", "Pod")),
         bytes(&[0, 0, 0, 3, 255, 255, 255]),
         bytes(&[255, 255, 255, 255, 1, 2, 3]),
         bytes(b"HTTP/1.1 502 Bad Gateway\r\n\r\n"),
@@ -128,72 +129,6 @@ fn an_answer_that_always_breaks_off_leads_to_a_list() {
         "listed",
     ];
     check(script, &transcript);
-}
-
-/// An initial stream like this is followed by pages at once; the reply may take so long.
-#[track_caller]
-fn leads_to_pages(stream: Reply, time: Duration) {
-    check_for(
-        time,
-        vec![stream, page("7", "", &[service("a", "3")])],
-        &[
-            "? watch",
-            "listing",
-            "? list limit=250",
-            "listing",
-            "set a",
-            "listed",
-            "? watch after=7",
-        ],
-    );
-}
-
-#[test]
-fn a_stream_without_its_end_mark_leads_to_pages() {
-    let second = Duration::from_secs(1);
-    leads_to_pages(ends(&[]), second);
-    leads_to_pages(ends(&[bookmark("5")]), second);
-    leads_to_pages(pieces(&["not a word of the API\n"]), second);
-    leads_to_pages(open(&[]), second * 11);
-    leads_to_pages(open(&["\n".repeat(100)]), second * 11);
-    leads_to_pages(open(&[bookmark("5")]), second * 11);
-    // Ordinary bookmarks without end, one in a while or all at once.
-    let slow = vec![[Piece::Text(bookmark("5")), Piece::Wait(second)]; 600].concat();
-    leads_to_pages(Reply::Answer(200, slow), second * 12);
-    let later = vec![
-        Piece::Text(bookmark("5")),
-        Piece::Wait(second * 9),
-        Piece::Text(bookmark("6")),
-        Piece::Wait(second * 9),
-    ];
-    leads_to_pages(Reply::Answer(200, later), second * 12);
-}
-
-#[test]
-fn pages_that_fail_lead_back_to_a_stream() {
-    check_for(
-        MINUTE,
-        vec![
-            ends(&[]),
-            status(500, "InternalError"),
-            status(403, "Forbidden"),
-            pieces(&["{}"]),
-            open(&[end_of_list("9")]),
-        ],
-        &[
-            "? watch",
-            "listing",
-            "? list limit=250",
-            "failed 500",
-            "? list limit=250",
-            "failed 403",
-            "? list limit=250",
-            "failed malformed",
-            "? watch",
-            "listing",
-            "listed",
-        ],
-    );
 }
 
 /// A list like this is an error, and nothing that is known is given up.

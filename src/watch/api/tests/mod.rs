@@ -5,6 +5,7 @@ mod failures;
 mod freshness;
 mod garbage;
 mod hostile;
+mod initial_streams;
 mod lists;
 mod opening;
 mod pace;
@@ -14,3 +15,4 @@ mod script;
 #[path = "../../../../tests/support/scripted.rs"]
 mod scripted;
 mod watches;
+mod wire;

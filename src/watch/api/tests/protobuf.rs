@@ -10,6 +10,7 @@ use super::super::encoding::{Asked, Encoding};
 use super::super::event::Event;
 use super::super::{envelope, frame};
 use super::script::{Piece, Reply, check, check_for, ends, open, page, service, status};
+use super::wire::*;
 use crate::ingest::ServiceObject;
 
 /// Written by the API's own encoder: `cart` is added, the list ends, `bare` is deleted, and an
@@ -18,54 +19,6 @@ const WATCH: &[u8] = include_bytes!("../../../../tests/wire/watch.protobuf");
 
 /// The same, of `cart` and `bare`; there is a next page.
 const LIST: &[u8] = include_bytes!("../../../../tests/wire/service-list.protobuf");
-
-/// A length-delimited field.
-fn field(tag: u8, content: &[u8]) -> Vec<u8> {
-    let mut out = vec![tag << 3 | 2];
-    prost::encode_length_delimiter(content.len(), &mut out).unwrap();
-    out.extend_from_slice(content);
-    out
-}
-
-fn enveloped(message: &[u8]) -> Vec<u8> {
-    [b"k8s\0".as_slice(), &field(2, message)].concat()
-}
-
-fn framed(message: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(message.len()).unwrap();
-    [&length.to_be_bytes(), message].concat()
-}
-
-fn event(kind: &str, object: &[u8]) -> Vec<u8> {
-    let object = field(2, &field(1, object));
-    framed(&[field(1, kind.as_bytes()), object].concat())
-}
-
-fn metadata(name: &str, version: &str) -> Vec<u8> {
-    let parts = [
-        field(1, name.as_bytes()),
-        field(3, b"ns"),
-        field(6, version.as_bytes()),
-    ];
-    field(1, &parts.concat())
-}
-
-fn added(name: &str, version: &str) -> Vec<u8> {
-    event("ADDED", &enveloped(&metadata(name, version)))
-}
-
-fn end_of_list(version: &str) -> Vec<u8> {
-    let entry = [field(1, b"k8s.io/initial-events-end"), field(2, b"true")].concat();
-    let metadata = [field(6, version.as_bytes()), field(12, &entry)].concat();
-    event("BOOKMARK", &enveloped(&field(1, &metadata)))
-}
-
-/// A stream that stays open after these.
-fn streams(messages: &[Vec<u8>]) -> Reply {
-    let mut pieces: Vec<_> = messages.iter().cloned().map(Piece::Bytes).collect();
-    pieces.push(Piece::Hang);
-    Reply::Protobuf(200, pieces)
-}
 
 #[test]
 fn what_the_api_writes_is_read() {

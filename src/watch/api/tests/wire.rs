@@ -1,0 +1,69 @@
+//! Messages in protobuf, written field by field, so that they can be wrong in any of them.
+
+use super::script::{Piece, Reply};
+
+/// A length-delimited field.
+pub(super) fn field(tag: u8, content: &[u8]) -> Vec<u8> {
+    let mut out = vec![tag << 3 | 2];
+    prost::encode_length_delimiter(content.len(), &mut out).unwrap();
+    out.extend_from_slice(content);
+    out
+}
+
+/// An object in an envelope that names no kind.
+pub(super) fn enveloped(object: &[u8]) -> Vec<u8> {
+    [b"k8s\0".as_slice(), &field(2, object)].concat()
+}
+
+/// An object in an envelope that names its kind.
+pub(super) fn typed((version, kind): (&str, &str), object: &[u8]) -> Vec<u8> {
+    let types = [field(1, version.as_bytes()), field(2, kind.as_bytes())].concat();
+    [b"k8s\0".as_slice(), &field(1, &types), &field(2, object)].concat()
+}
+
+pub(super) fn framed(message: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(message.len()).unwrap();
+    [&length.to_be_bytes(), message].concat()
+}
+
+pub(super) fn event(kind: &str, object: &[u8]) -> Vec<u8> {
+    let object = field(2, &field(1, object));
+    framed(&[field(1, kind.as_bytes()), object].concat())
+}
+
+pub(super) fn metadata(name: &str, version: &str) -> Vec<u8> {
+    let parts = [
+        field(1, name.as_bytes()),
+        field(3, b"ns"),
+        field(6, version.as_bytes()),
+    ];
+    field(1, &parts.concat())
+}
+
+pub(super) fn added(name: &str, version: &str) -> Vec<u8> {
+    event("ADDED", &enveloped(&metadata(name, version)))
+}
+
+pub(super) fn end_of_list(version: &str) -> Vec<u8> {
+    event("BOOKMARK", &enveloped(&end(version)))
+}
+
+/// A bookmark that ends the list of a kind.
+pub(super) fn end_of_kind(types: (&str, &str), version: &str) -> Vec<u8> {
+    event("BOOKMARK", &typed(types, &end(version)))
+}
+
+fn end(version: &str) -> Vec<u8> {
+    let entry = [field(1, b"k8s.io/initial-events-end"), field(2, b"true")].concat();
+    field(
+        1,
+        &[field(6, version.as_bytes()), field(12, &entry)].concat(),
+    )
+}
+
+/// A stream that stays open after these.
+pub(super) fn streams(messages: &[Vec<u8>]) -> Reply {
+    let mut pieces: Vec<_> = messages.iter().cloned().map(Piece::Bytes).collect();
+    pieces.push(Piece::Hang);
+    Reply::Protobuf(200, pieces)
+}
