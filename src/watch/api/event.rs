@@ -83,9 +83,9 @@ impl<K: Kind> Event<K> {
 
     fn of(kind: &str, object: &Raw<'_>) -> Result<Option<Self>, ApiError> {
         match kind {
-            ADDED => Ok(Some(Self::Added(Object::read(object)))),
-            MODIFIED => Ok(Some(Self::Modified(Object::read(object)))),
-            DELETED => Ok(Some(Self::Gone(Object::read(object)))),
+            ADDED => Ok(Some(Self::Added(named(object)?))),
+            MODIFIED => Ok(Some(Self::Modified(named(object)?))),
+            DELETED => Ok(Some(Self::Gone(named(object)?))),
             BOOKMARK => Ok(Some(Self::Bookmark(Bookmark::read(object)?))),
             ERROR => {
                 let status: Status = object.read().unwrap_or_else(|(partial, _)| partial);
@@ -94,6 +94,15 @@ impl<K: Kind> Event<K> {
             _ => Ok(None),
         }
     }
+}
+
+/// The object of an event. Without its name the event is lost, whatever else can be read of it.
+fn named<K: Kind>(raw: &Raw<'_>) -> Result<Object<K>, ApiError> {
+    let object = Object::read(raw);
+    if object.is_named() {
+        return Ok(object);
+    }
+    Err(malformed("the object of an event has no name"))
 }
 
 impl Bookmark {

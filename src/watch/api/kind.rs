@@ -19,6 +19,8 @@ pub trait Kind: Spoken + 'static {
     const JSON_START: &'static str;
     /// The collection of all namespaces.
     const PATH: &'static str;
+    /// Reports whether its objects are in namespaces.
+    const IS_NAMESPACED: bool;
 
     /// Its `metadata`.
     fn metadata(&self) -> &Metadata;
@@ -36,7 +38,7 @@ pub trait Kind: Spoken + 'static {
 }
 
 macro_rules! kind {
-    ($object:ty, $name:literal, $version:literal, $path:literal) => {
+    ($object:ty, $name:literal, $version:literal, $path:literal, $is_namespaced:literal) => {
         impl Kind for $object {
             const NAME: &'static str = $name;
             const API_VERSION: &'static str = $version;
@@ -48,6 +50,7 @@ macro_rules! kind {
                 r#"","#
             );
             const PATH: &'static str = $path;
+            const IS_NAMESPACED: bool = $is_namespaced;
 
             fn metadata(&self) -> &Metadata {
                 &self.metadata
@@ -60,14 +63,15 @@ macro_rules! kind {
     };
 }
 
-kind!(ServiceObject, "Service", "v1", "/api/v1/services");
+kind!(ServiceObject, "Service", "v1", "/api/v1/services", true);
 kind!(
     EndpointSliceObject,
     "EndpointSlice",
     "discovery.k8s.io/v1",
-    "/apis/discovery.k8s.io/v1/endpointslices"
+    "/apis/discovery.k8s.io/v1/endpointslices",
+    true
 );
-kind!(NodeObject, "Node", "v1", "/api/v1/nodes");
+kind!(NodeObject, "Node", "v1", "/api/v1/nodes", false);
 
 /// Which objects of a kind the server is asked for.
 ///

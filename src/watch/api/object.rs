@@ -48,12 +48,13 @@ pub(super) struct Object<K> {
 }
 
 impl<K: Kind> Object<K> {
-    /// Never fails: what can't be read is part of the result.
+    /// Never fails: what can't be read is part of the result. An object without a name counts as
+    /// one that can't be read, since no rules can be about it.
     pub(super) fn read(raw: &Raw<'_>) -> Self {
         match raw.read::<K>() {
             Ok(object) => Self {
                 resource_version: object.metadata().resource_version.clone(),
-                state: Ok(object),
+                state: named(object),
             },
             Err((partial, source)) => {
                 let (name, resource_version) = match raw {
@@ -73,6 +74,31 @@ impl<K: Kind> Object<K> {
             }
         }
     }
+
+    /// Reports whether it is known which object this is.
+    pub(super) fn is_named(&self) -> bool {
+        match &self.state {
+            Ok(_) => true,
+            Err(problem) => is_name_of::<K>(&problem.name.namespace, &problem.name.name),
+        }
+    }
+}
+
+fn named<K: Kind>(object: K) -> Result<K, Undecodable> {
+    let metadata = object.metadata();
+    if is_name_of::<K>(&metadata.namespace, &metadata.name) {
+        return Ok(object);
+    }
+    let name = ObjectName {
+        namespace: metadata.namespace.clone(),
+        name: metadata.name.clone(),
+    };
+    let source = "`metadata` has no name or no namespace".into();
+    Err(Undecodable { name, source })
+}
+
+fn is_name_of<K: Kind>(namespace: &str, name: &str) -> bool {
+    !name.is_empty() && (!namespace.is_empty() || !K::IS_NAMESPACED)
 }
 
 /// Name and resource version of an object that can't be read otherwise.

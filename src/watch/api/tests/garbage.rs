@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::script::*;
+use super::wire;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -62,6 +63,31 @@ fn a_message_that_cannot_be_read_leads_to_a_list() {
         bytes(b"HTTP/1.1 502 Bad Gateway\r\n\r\n"),
     ] {
         leads_to_a_list(answer);
+    }
+}
+
+#[test]
+fn an_event_of_an_object_without_a_name_leads_to_a_list() {
+    for kind in ["ADDED", "MODIFIED", "DELETED"] {
+        for object in [
+            "null",
+            "[]",
+            "5",
+            "\"x\"",
+            "{}",
+            r#"{"metadata":null}"#,
+            r#"{"metadata":{"name":"","namespace":"ns","resourceVersion":"6"}}"#,
+            r#"{"metadata":{"name":"a","resourceVersion":"6"}}"#,
+            r#"{"metadata":{"name":["a"],"namespace":"ns","resourceVersion":"6"}}"#,
+            r#"{"spec":5}"#,
+        ] {
+            leads_to_a_list(open(&[event(kind, object)]));
+        }
+        // An envelope without anything in it, and one whose metadata break off within the name.
+        for object in [b"".as_slice(), b"\x0a\x05\x0a\x10a"] {
+            let object = wire::typed(("v1", "Service"), object);
+            leads_to_a_list(wire::streams(&[wire::event(kind, &object)]));
+        }
     }
 }
 

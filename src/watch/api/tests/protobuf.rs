@@ -97,12 +97,10 @@ fn bytes_that_are_not_utf8_cost_nothing_in_a_field_that_is_not_used() {
         field(12, &entry),
         field(14, b"\xff"),
     ];
-    let named = [field(1, b"\xff"), field(3, b"ns"), field(6, b"2")];
-    let added = |metadata: Vec<u8>| event("ADDED", &enveloped(&field(1, &metadata)));
-    let messages = [added(odd.concat()), added(named.concat()), end_of_list("4")];
+    let added = event("ADDED", &enveloped(&field(1, &odd.concat())));
     check(
-        vec![streams(&messages)],
-        &["? watch", "listing", "set a", "undecodable ", "listed"],
+        vec![streams(&[added, end_of_list("4")])],
+        &["? watch", "listing", "set a", "listed"],
     );
 }
 
