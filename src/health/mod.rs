@@ -19,5 +19,7 @@ mod recorded;
 pub use check::{Answering, Check, CheckChanges};
 pub use check_servers::{CheckServers, Checks};
 pub use server::{Health, HealthPages};
-pub use state::{FamilyReport, HealthState, NodeState, Report, UnreadableTables};
+pub use state::{
+    FamilyReport, HealthState, NodeState, QuarantinedServices, Report, UnreadableTables,
+};
 pub use watchdog::{Heartbeat, Watchdog};

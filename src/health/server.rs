@@ -16,7 +16,7 @@ use jiff::Timestamp;
 
 use crate::telemetry::{HealthMetrics, Reply, WatchAges, not_found, reply};
 
-use super::{HealthState, Report, UnreadableTables};
+use super::{HealthState, QuarantinedServices, Report, UnreadableTables};
 
 /// How Go prints a time that was never set.
 const NEVER: &str = "0001-01-01T00:00:00Z";
@@ -111,10 +111,10 @@ impl HealthPages {
 
 /// One line, its keys in upstream's order.
 fn body(question: Question, healthy: bool, report: &Report, now: SystemTime) -> String {
-    let families = report.families.into_pairs();
+    let families = report.families.clone().into_pairs();
     let newest = families
         .iter()
-        .filter_map(|(_, family)| family.and_then(|report| report.last_updated))
+        .filter_map(|(_, family)| family.as_ref()?.last_updated)
         .max();
     let last_updated = time(if healthy { Some(now) } else { newest });
     let current = time(Some(now));
@@ -132,10 +132,11 @@ fn body(question: Question, healthy: bool, report: &Report, now: SystemTime) -> 
         let updated = time(report.last_updated);
         let healthy = report.healthy;
         let unreadable = unreadable(report.unreadable);
+        let quarantined = quarantined(&report.quarantined);
         push(
             &mut text,
             format_args!(
-                r#"{lead}"{family}":{{"lastUpdated":"{updated}","healthy":{healthy}{unreadable}}}"#
+                r#"{lead}"{family}":{{"lastUpdated":"{updated}","healthy":{healthy}{unreadable}{quarantined}}}"#
             ),
         );
         lead = ",";
@@ -153,6 +154,17 @@ fn unreadable(tables: UnreadableTables) -> String {
         return String::new();
     }
     format!(r#","unreadableTables":[{}]"#, names.join(","))
+}
+
+/// The Services that make restores fail, as one more key; nothing if there is none.
+fn quarantined(services: &QuarantinedServices) -> String {
+    if services.count == 0 {
+        return String::new();
+    }
+    // Names of Services need no escape.
+    let names = services.names.iter().map(|name| format!("\"{name}\""));
+    let (count, names) = (services.count, names.collect::<Vec<_>>().join(","));
+    format!(r#","quarantinedServices":{{"count":{count},"names":[{names}]}}"#)
 }
 
 /// Adds the kinds of objects of which nothing has come for long, with their ages in seconds;

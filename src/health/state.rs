@@ -18,10 +18,33 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
+use crate::model::ServiceName;
 use crate::net::{IpFamily, PerFamily};
 
 /// Names of the tables that could not be read: of `filter`, `nat` and `mangle`, in this order.
 pub type UnreadableTables = [Option<&'static str>; 3];
+
+/// Names of Services in quarantine that are shown. Beyond that the number has to do.
+const MOST_NAMES: usize = 10;
+
+/// Services whose changes are not applied because they make restores fail.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct QuarantinedServices {
+    /// How many there are.
+    pub count: usize,
+    /// The first ten of them, sorted.
+    pub names: Vec<ServiceName>,
+}
+
+impl QuarantinedServices {
+    /// These, which are sorted.
+    pub fn new(names: &[ServiceName]) -> Self {
+        Self {
+            count: names.len(),
+            names: names.iter().take(MOST_NAMES).cloned().collect(),
+        }
+    }
+}
 
 /// What is known of this node's Node object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -36,7 +59,7 @@ pub enum NodeState {
 }
 
 /// One family's history, as far as it matters.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 struct History {
     started: bool,
     /// For display.
@@ -47,6 +70,8 @@ struct History {
     in_flight: Option<Instant>,
     /// The tables that the last check of the rules could not read.
     unreadable: UnreadableTables,
+    /// The Services that make restores fail.
+    quarantined: QuarantinedServices,
 }
 
 impl History {
@@ -65,7 +90,7 @@ pub struct HealthState {
 }
 
 /// What can be said at one moment. Plain data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     /// Whether every started family is healthy.
     pub healthy: bool,
@@ -76,7 +101,7 @@ pub struct Report {
 }
 
 /// What can be said of one family. Plain data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FamilyReport {
     /// The last success; `None` before the first.
     pub last_updated: Option<SystemTime>,
@@ -84,6 +109,8 @@ pub struct FamilyReport {
     pub healthy: bool,
     /// The tables that the last check of the rules could not read.
     pub unreadable: UnreadableTables,
+    /// The Services that make restores fail.
+    pub quarantined: QuarantinedServices,
 }
 
 impl HealthState {
@@ -105,6 +132,11 @@ impl HealthState {
     /// else: a restart cannot cure it, and syncs that fail for the same cause are unhealthy anyway.
     pub fn unreadable(&mut self, family: IpFamily, tables: UnreadableTables) {
         self.families.get_mut(family).unreadable = tables;
+    }
+
+    /// These Services make restores fail. All others are up to date, so that the family is healthy.
+    pub fn quarantined(&mut self, family: IpFamily, services: QuarantinedServices) {
+        self.families.get_mut(family).quarantined = services;
     }
 
     /// What was asked of the family counts for nothing: its programs are only found now, or this
@@ -154,10 +186,11 @@ impl HealthState {
     /// The state of things.
     pub fn report(&self, now: Instant) -> Report {
         let families = PerFamily::from_fn(|family| self.family(family, now));
-        let healthy = families
-            .into_pairs()
-            .iter()
-            .all(|(_, family)| family.is_none_or(|report| report.healthy));
+        let is_healthy = |family| {
+            let report: Option<&FamilyReport> = families.get(family).as_ref();
+            report.is_none_or(|report| report.healthy)
+        };
+        let healthy = IpFamily::ALL.into_iter().all(is_healthy);
         Report {
             healthy,
             node_eligible: self.node == NodeState::Eligible,
@@ -172,6 +205,7 @@ impl HealthState {
             last_updated: history.last_updated,
             healthy: !history.asked().is_some_and(late),
             unreadable: history.unreadable,
+            quarantined: history.quarantined.clone(),
         })
     }
 }

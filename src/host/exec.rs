@@ -117,12 +117,16 @@ impl Exec {
 
 impl Exec {
     /// Runs the program once for each table.
-    async fn restore_by_table(&self, payload: &mut dyn Payload) -> Result<Restored, RestoreError> {
+    async fn restore_by_table(
+        &self,
+        payload: &mut dyn Payload,
+        deadline: Duration,
+    ) -> Result<Restored, RestoreError> {
         let mut sections = Sections::new(payload);
         let mut all = Restored::default();
         let (mut tables, mut lines) = (0, 0);
         while let Some(mut section) = sections.next_section() {
-            let restored = self.run_restore(&mut section).await;
+            let restored = self.run_restore(&mut section, deadline).await;
             let restored = restored.map_err(|error| error.behind(tables, lines))?;
             all.payload_bytes += restored.payload_bytes;
             all.lock_wait += restored.lock_wait;
@@ -133,11 +137,15 @@ impl Exec {
         Ok(all)
     }
 
-    async fn run_restore(&self, payload: &mut dyn Payload) -> Result<Restored, RestoreError> {
+    async fn run_restore(
+        &self,
+        payload: &mut dyn Payload,
+        deadline: Duration,
+    ) -> Result<Restored, RestoreError> {
         let run = Run {
             program: &self.programs.restore,
             args: self.restore_args(),
-            deadline: self.options.restore_deadline,
+            deadline,
             watch_lock: self.programs.backend() == Backend::Legacy,
         };
         match run.feed(payload).await {
@@ -153,9 +161,19 @@ impl Exec {
 
 impl Iptables for Exec {
     async fn restore(&self, payload: &mut dyn Payload) -> Result<Restored, RestoreError> {
+        self.restore_within(payload, self.options.restore_deadline)
+            .await
+    }
+
+    async fn restore_within(
+        &self,
+        payload: &mut dyn Payload,
+        deadline: Duration,
+    ) -> Result<Restored, RestoreError> {
+        let deadline = deadline.min(self.options.restore_deadline);
         match self.programs.backend() {
-            Backend::Nft => self.run_restore(payload).await,
-            Backend::Legacy => self.restore_by_table(payload).await,
+            Backend::Nft => self.run_restore(payload, deadline).await,
+            Backend::Legacy => self.restore_by_table(payload, deadline).await,
         }
     }
 

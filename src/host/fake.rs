@@ -31,6 +31,17 @@ pub enum Fault {
     Counter,
 }
 
+/// How restores fail of a payload that has a certain text. Tables before it are applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Poison {
+    /// The first line with the text is refused.
+    Line,
+    /// The table is refused without naming a line.
+    Commit,
+    /// The program is killed.
+    Kill,
+}
+
 /// A kernel that is not there.
 #[derive(Debug, Default)]
 pub struct Fake {
@@ -40,6 +51,7 @@ pub struct Fake {
     keeps_counters: Cell<bool>,
     counters: RefCell<BTreeSet<String>>,
     unprintable: RefCell<BTreeSet<(Table, String)>>,
+    poisons: RefCell<Vec<(String, Poison)>>,
 }
 
 impl Fake {
@@ -72,6 +84,37 @@ impl Fake {
             .iter()
             .map(|(table, chain)| (*table, (*chain).to_owned()));
         self.unprintable.replace(chains.collect());
+    }
+
+    /// From now on payloads with these texts fail.
+    pub fn set_poisons(&self, poisons: &[(&str, Poison)]) {
+        let poisons = poisons.iter().map(|(text, how)| ((*text).to_owned(), *how));
+        self.poisons.replace(poisons.collect());
+    }
+
+    /// Applies the tables before the first poisoned line, and fails there.
+    fn poisoned(&self, text: &str) -> Option<RestoreError> {
+        let poisons = self.poisons.borrow();
+        let poison_of = |line: &str| poisons.iter().find(|(part, _)| line.contains(part));
+        let found = text.lines().enumerate();
+        let (at, how) = found
+            .into_iter()
+            .find_map(|(at, line)| Some((at, poison_of(line)?.1)))?;
+        let before: Vec<_> = text.split_inclusive('\n').take(at).collect();
+        let ends = before.iter().rposition(|line| *line == "COMMIT\n");
+        let committed = before
+            .get(..ends.map_or(0, |end| end + 1))
+            .unwrap_or_default();
+        let _ = self.rules.borrow_mut().apply(&committed.concat());
+        let stderr = "injected".to_owned();
+        Some(match how {
+            Poison::Line => RestoreError::Refused {
+                line: at + 1,
+                reason: stderr,
+            },
+            Poison::Commit => RestoreError::Failed { status: 1, stderr },
+            Poison::Kill => RestoreError::Killed { signal: 9, stderr },
+        })
     }
 
     /// From now on it makes the counters that it is asked for.
@@ -149,6 +192,8 @@ impl Iptables for Fake {
                     reason: refused.reason.to_string(),
                 }),
             }
+        } else if let Some(error) = self.poisoned(&text) {
+            Err(error)
         } else if let Some(line) = self.line_without_counter(&text) {
             Err(RestoreError::Refused {
                 line,

@@ -25,6 +25,21 @@ pub trait Iptables {
     /// See [`RestoreError`]: its variants are what the caller can do next.
     async fn restore(&self, payload: &mut dyn Payload) -> Result<Restored, RestoreError>;
 
+    /// The same with a shorter deadline than usual, if the programs have one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Iptables::restore`].
+    async fn restore_within(
+        &self,
+        payload: &mut dyn Payload,
+        deadline: Duration,
+    ) -> Result<Restored, RestoreError> {
+        // A double comes to its end by itself.
+        let _ = deadline;
+        self.restore(payload).await
+    }
+
     /// What the kernel holds in `table`, as `iptables-save` prints it, counters and comments aside,
     /// line by line: the rules of a large cluster are tens of megabytes. An error that is not
     /// [passing](RunError::is_passing) can last as long as somebody else's rules are there; lines

@@ -40,7 +40,7 @@ pub use conntrack_settings::{ConntrackSettings, Wanted, processors};
 pub use dry_run::DryRun;
 pub use excerpt::{Excerpt, excerpt};
 pub use exec::{Exec, Options};
-pub use fake::{Fake, Fault};
+pub use fake::{Fake, Fault, Poison};
 pub use interfaces::{
     IPVS_INTERFACE, IPVS_REMEDY, InterfaceAddress, has_interface, interface_addresses,
     local_addresses,

@@ -35,8 +35,15 @@ pub struct Ledger {
 /// A dispatch rule and where it belongs.
 pub(super) type PlacedRule = (Place, Box<[u8]>);
 
+/// What some Services have in the kernel, to be put back if a restore changed nothing.
+#[derive(Debug)]
+pub struct Saved {
+    entries: Vec<(ServiceName, Entry)>,
+    tail: Vec<Box<[u8]>>,
+}
+
 /// What one Service has in the kernel.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Entry {
     /// Sorted by chain.
     pub(super) chains: Box<[Held]>,
@@ -131,6 +138,26 @@ impl Ledger {
     /// From here on the Service has what its sheet says. Gives what it had before.
     pub(super) fn record(&mut self, name: &ServiceName, sheet: &Sheet) -> Entry {
         self.insert(name, Entry::from_sheet(sheet))
+    }
+
+    /// Copies what these Services have.
+    pub fn save(&self, names: &[ServiceName]) -> Saved {
+        let entry = |name: &ServiceName| self.entries.get(name).cloned().unwrap_or_default();
+        Saved {
+            entries: names
+                .iter()
+                .map(|name| (name.clone(), entry(name)))
+                .collect(),
+            tail: self.tail.clone(),
+        }
+    }
+
+    /// The Services have what they had then.
+    pub fn put_back(&mut self, saved: Saved) {
+        self.tail = saved.tail;
+        for (name, entry) in saved.entries {
+            self.insert(&name, entry);
+        }
     }
 
     /// Whether anything of the Service is there.

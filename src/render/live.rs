@@ -92,7 +92,7 @@ impl Live {
     }
 
     /// Whether it is known that no Service has a chain.
-    pub(super) fn is_bare(&self) -> bool {
+    pub fn is_bare(&self) -> bool {
         self.knows(Table::Nat) && self.service_chains.is_empty()
     }
 

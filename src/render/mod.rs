@@ -34,6 +34,7 @@ mod jump;
 mod ledger;
 mod live;
 mod options;
+mod owner;
 mod partial;
 mod pen;
 mod plan;
@@ -56,12 +57,13 @@ pub use found::Found;
 pub use full::Full;
 pub use guard::{GuardState, guarded_chains, is_intact, localnet_guard, repair};
 pub use jump::{JUMPS, Jump};
-pub use ledger::Ledger;
+pub use ledger::{Ledger, Saved};
 pub use live::Live;
 pub use options::{
     Comments, ExternalIps, InvalidPackets, LARGE_CLUSTER_ENDPOINTS, LocalDetector,
     LocalhostNodePorts, Masquerade, MasqueradePolicy, NodePortAddresses, Options, PartialRestore,
 };
+pub use owner::owner;
 pub use partial::{Partial, partial};
 pub use removal::Removal;
 pub use rewrite::Rewrite;

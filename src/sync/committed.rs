@@ -24,8 +24,21 @@ pub(super) fn behind(text: &[u8], tables: usize) -> &[u8] {
 pub(super) fn is_untouched(error: &RestoreError, again: &mut dyn Payload) -> bool {
     match error {
         RestoreError::Refused { line, .. } => !commits_before(*line, again),
+        // The program reports no error once the last table is committed.
+        RestoreError::Failed { status: 1.., .. } => !commits_before_last_line(again),
         error => error.retriable_behind() == Some(0),
     }
+}
+
+/// Reports whether more than one table is committed.
+fn commits_before_last_line(payload: &mut dyn Payload) -> bool {
+    let (mut text, mut commits) = (Vec::new(), 0);
+    while commits < 2 && payload.write_next(&mut text) {
+        let lines = text.split_inclusive(|byte| *byte == b'\n');
+        commits += lines.filter(|line| *line == b"COMMIT\n").count();
+        text.clear();
+    }
+    commits > 1
 }
 
 /// Reports whether a line before this one, counted from 1, ends a table.
@@ -72,6 +85,11 @@ mod tests {
             let waited = std::time::Duration::ZERO;
             let locked = RestoreError::Locked { waited, committed };
             assert_eq!(is_untouched(&locked, &mut Text::new(TEXT)), is_whole);
+        }
+        for (text, is_whole) in [(TEXT, false), (&TEXT[..21], true)] {
+            let stderr = String::new();
+            let failed = RestoreError::Failed { status: 1, stderr };
+            assert_eq!(is_untouched(&failed, &mut Text::new(text)), is_whole);
         }
         let stderr = String::new();
         let killed = RestoreError::Killed { signal: 9, stderr };

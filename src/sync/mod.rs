@@ -8,12 +8,14 @@
 //!
 //! - All state of a family belongs to one task: there is no lock around it.
 //! - What the kernel has not taken is not settled. A failure is an [`Outcome`], never the end.
+//! - One Service cannot stop the others: one that makes restores fail is quarantined.
 //!
 //! # Source
 //!
 //! Upstream: pkg/proxy/iptables/proxier.go, pkg/proxy/runner (v1.36)
 //! KEP: kep.k8s.io/3453
 
+mod bisect;
 mod canary;
 mod change_channel;
 mod committed;
@@ -21,16 +23,21 @@ mod decide;
 mod edited;
 mod flows;
 mod inspect;
+mod isolate;
+mod isolation;
 mod outcome;
 mod pacer;
 mod problems;
+mod quarantine;
 mod report;
 mod report_text;
 mod restore;
+mod subset;
 mod surroundings;
 mod syncer;
 mod table_check;
 mod task;
+mod view;
 
 #[cfg(test)]
 mod tests;
@@ -38,8 +45,10 @@ mod tests;
 pub use change_channel::{ChangeReceiver, ChangeSender, change_channel};
 pub use decide::{FullReason, History, Scope};
 pub use flows::FlowSweeper;
+pub use isolation::{Isolation, Quarantined, Retry};
 pub use outcome::{Attempt, Failure, Outcome};
 pub use pacer::{End, Gap, Pacer, PacerOptions};
+pub use quarantine::{Cause, Fallback};
 pub use report::Reporter;
 pub use surroundings::{LocalMode, NodePortSource, Surroundings};
 pub use syncer::{Clock, Syncer, SyncerOptions};

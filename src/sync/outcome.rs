@@ -5,8 +5,10 @@
 use std::time::Duration;
 
 use super::decide::Scope;
+use super::isolation::{Isolation, Retry};
 use super::pacer::End;
 use crate::host::{Excerpt, NoCounter, RestoreError, RunError};
+use crate::model::ServiceName;
 use crate::render::{Doubt, PayloadStats, RuleCounts, Tally};
 use crate::rules::Table;
 use crate::tracker::Settled;
@@ -16,6 +18,10 @@ use crate::tracker::Settled;
 pub struct Outcome {
     /// In the order made.
     pub attempts: Vec<Attempt>,
+    /// The search for Services because of which both failed.
+    pub isolation: Option<Isolation>,
+    /// A restore of a Service in quarantine, alone.
+    pub retry: Option<Retry>,
     /// What is in the kernel now and was not. Empty after a failure.
     pub settled: Settled,
     /// How many Services were dirty.
@@ -24,6 +30,8 @@ pub struct Outcome {
     pub rules: RuleCounts,
     /// What the Services amount to that these rules are for.
     pub tally: Tally,
+    /// The Services in quarantine, sorted.
+    pub quarantined: Vec<ServiceName>,
 }
 
 /// One restore, or the decision that none was needed.
@@ -62,9 +70,24 @@ pub enum Failure {
 impl Outcome {
     /// How the sync ended.
     pub fn end(&self) -> End {
-        match self.attempts.last() {
-            Some(Attempt { result: Err(_), .. }) => End::Failed,
-            _ => End::Applied,
+        if self.retry.as_ref().is_some_and(|retry| retry.is_lost) {
+            return End::Failed;
         }
+        match (&self.isolation, self.attempts.last()) {
+            (Some(isolation), _) => isolation.end(),
+            (None, Some(Attempt { result: Err(_), .. })) => End::Failed,
+            (None, _) => End::Applied,
+        }
+    }
+}
+
+impl Failure {
+    /// The words of the program, on one line.
+    pub(super) fn on_one_line(&self) -> String {
+        let text = match self {
+            Self::Save(error) => error.to_string(),
+            Self::Restore(error, _) => error.to_string(),
+        };
+        text.trim().replace('\n', "; ")
     }
 }

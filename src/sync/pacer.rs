@@ -109,6 +109,11 @@ impl Pacer {
         }
     }
 
+    /// Reports whether a sync is to come for another cause than that nothing was done for long.
+    pub const fn awaits_sync(&self) -> bool {
+        self.requested.is_some() || self.retry.is_some()
+    }
+
     /// When the next sync is due, if anything calls for one: never before the gap is over, sooner
     /// for a request than for a retry, and at the latest when nothing was done for long.
     pub fn next_due(&self) -> Option<Instant> {

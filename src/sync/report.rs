@@ -16,12 +16,13 @@ use super::edited::Edited;
 use super::outcome::{Attempt, Failure, Outcome};
 use super::pacer::End;
 use super::problems::Found;
+use super::quarantine::Cause;
 use super::report_text;
-use crate::health::{Answering, CheckChanges, Health, NodeState};
+use crate::health::{Answering, CheckChanges, Health, NodeState, QuarantinedServices};
 use crate::host::RestoreError;
 use crate::model::Change;
 use crate::net::IpFamily;
-use crate::render::NodePortAddresses;
+use crate::render::{NodePortAddresses, RuleCounts};
 use crate::rules::Table;
 use crate::telemetry::{Attempt as Size, Policy, SyncMetrics};
 use crate::tracker::{Tracker, Waiting};
@@ -48,7 +49,8 @@ impl Reporter {
     /// Upstream: pkg/proxy/iptables/proxier.go, `SyncLoop` (v1.36)
     pub(super) fn serving(&self) {
         let reasons = FullReason::ALL.map(FullReason::as_str);
-        self.metrics.serving(self.family, &reasons);
+        let causes = Cause::ALL.map(Cause::as_str);
+        self.metrics.serving(self.family, &reasons, &causes);
         for table in Table::ALL {
             self.metrics.unreadable(self.family, table.as_str(), false);
         }
@@ -106,6 +108,7 @@ impl Reporter {
         for attempt in &outcome.attempts {
             self.attempt(attempt, outcome);
         }
+        self.quarantine(outcome);
         self.pending(tracker);
         match outcome.end() {
             End::Failed => self
@@ -128,6 +131,31 @@ impl Reporter {
         for problem in found {
             report_text::problem(self.family, problem);
         }
+    }
+
+    /// Reports which Services make restores fail.
+    fn quarantine(&self, outcome: &Outcome) {
+        if let Some(isolation) = &outcome.isolation {
+            self.metrics
+                .isolated(self.family, isolation.restores, isolation.failed);
+            for blamed in &isolation.quarantined {
+                self.metrics.quarantined(self.family, blamed.cause.as_str());
+            }
+            report_text::isolation(self.family, isolation);
+        }
+        if let Some(retry) = &outcome.retry {
+            self.metrics
+                .isolated(self.family, retry.restores, retry.failed);
+            report_text::retry(self.family, retry);
+        }
+        if outcome.isolation.is_some() || outcome.retry.is_some() {
+            self.rule_counts(outcome, outcome.rules);
+        }
+        let names = &outcome.quarantined;
+        self.metrics.in_quarantine(self.family, names.len());
+        let names = QuarantinedServices::new(names);
+        self.health
+            .update(|health| health.quarantined(self.family, names));
     }
 
     /// Health checks follow what is in the kernel, on the addresses that NodePorts answer on. Also
@@ -168,7 +196,7 @@ impl Reporter {
                 if attempt.stats.bytes > 0 {
                     self.metrics.restored(size, attempt.stats.bytes);
                 }
-                self.rules(attempt, outcome);
+                self.rule_counts(outcome, attempt.stats.rules);
                 report_text::success(self.family, attempt, outcome.dirty);
             }
             Err(failure) => {
@@ -180,8 +208,8 @@ impl Reporter {
         }
     }
 
-    fn rules(&self, attempt: &Attempt, outcome: &Outcome) {
-        let (total, last) = (outcome.rules, attempt.stats.rules);
+    fn rule_counts(&self, outcome: &Outcome, last: RuleCounts) {
+        let total = outcome.rules;
         for (table, total, last) in [
             ("filter", total.filter, last.filter),
             ("nat", total.nat, last.nat),

@@ -11,8 +11,10 @@ use tracing::{debug, error, info, warn};
 use super::canary::CheckResult;
 use super::decide::Scope;
 use super::edited::Edited;
+use super::isolation::{Isolation, Quarantined, Retry};
 use super::outcome::{Attempt, Failure};
 use super::problems::{Found, Problem};
+use super::quarantine::Fallback;
 use crate::host::RunError;
 use crate::net::IpFamily;
 use crate::render::MOST_ENDPOINTS;
@@ -115,6 +117,55 @@ pub(super) fn failure(family: IpFamily, attempt: &Attempt, failure: &Failure) {
     };
     let cause = format!("{cause}{source}{excerpt}");
     error!(%family, scope = scope.as_str(), took_ms, %cause, "{what}; {next}");
+}
+
+/// Logs which Services are in quarantine from now on, and what that means for them.
+pub(super) fn isolation(family: IpFamily, isolation: &Isolation) {
+    let (restores, failed) = (isolation.restores, isolation.failed);
+    if isolation.is_environment {
+        info!(%family, restores, failed, "restores fail whatever Services they are for");
+        return;
+    }
+    for Quarantined {
+        name,
+        cause,
+        error,
+        fallback,
+    } in &isolation.quarantined
+    {
+        let consequence = match fallback {
+            Fallback::LastApplied => "its last applied rules stay, its changes are not applied",
+            Fallback::NoEndpoints => "its clients are rejected as if it had no endpoints",
+            Fallback::LeftOut => "it has no rules",
+        };
+        warn!(
+            %family, service = %name, cause = cause.as_str(), %error,
+            "Service quarantined because its rules make restores fail: {consequence}. Other \
+             Services are not affected. Change or delete it; it is retried alone after growing \
+             intervals"
+        );
+    }
+    let unresolved = isolation.unresolved.len();
+    info!(%family, restores, failed, unresolved, "isolated the Services that make restores fail");
+}
+
+/// Logs the retry of a Service in quarantine.
+pub(super) fn retry(family: IpFamily, retry: &Retry) {
+    let service = &retry.name;
+    match &retry.result {
+        Ok(after) => {
+            let after_s = after.as_secs();
+            info!(%family, %service, after_s, "Service released from quarantine: its rules are applied");
+        }
+        Err(failure) => {
+            let error = failure.as_ref().map(Failure::on_one_line);
+            let error = error.unwrap_or_default();
+            debug!(%family, %service, %error, "Service stays in quarantine: its restore failed again");
+        }
+    }
+    if retry.is_lost {
+        error!(%family, "restore failed; retrying everything later");
+    }
 }
 
 /// Logs the findings of a check of our rules; nothing, if nothing changed.

@@ -11,6 +11,7 @@ use super::decide::{FullReason, Scope};
 use super::inspect::{Inspection, Interest, Unread, inspect};
 use super::outcome::Failure;
 use super::syncer::Syncer;
+use super::view::View;
 use crate::host::{Iptables, ListedChains, NoCounter, RestoreError, Restored, RunError, excerpt};
 use crate::model::{ServiceName, Services};
 use crate::render::{
@@ -93,6 +94,7 @@ impl<I: Iptables> Syncer<I> {
         if self.history.rewrite(self.setting(options)).is_some() {
             names.extend(self.tracker.all().map(|(name, _)| name.clone()));
         }
+        names.retain(|name| !self.quarantine.has(name));
         let names: Vec<_> = names.into_iter().collect();
         let written = self.write(&names, self.options.shape, options).await;
         Done::new(Scope::Partial, written)
@@ -117,7 +119,7 @@ impl<I: Iptables> Syncer<I> {
     }
 
     /// Reads the kernel's rules. What is known of them from before stays known if that fails.
-    async fn inspect(&mut self, interest: Interest) -> Result<Inspection, RunError> {
+    pub(super) async fn inspect(&mut self, interest: Interest) -> Result<Inspection, RunError> {
         let mut inspection = inspect(&self.iptables, interest).await?;
         // What was not known before about tables that cannot be read.
         let now = inspection.unread.iter().map(|(table, _)| *table).collect();
@@ -129,7 +131,7 @@ impl<I: Iptables> Syncer<I> {
     }
 
     /// What of the kernel's rules can stay.
-    async fn compare(
+    pub(super) async fn compare(
         &self,
         found: Option<Found>,
         live: &Live,
@@ -137,7 +139,7 @@ impl<I: Iptables> Syncer<I> {
     ) -> Result<Adopted, Doubt> {
         let found = found.ok_or(Doubt::Unreadable)?;
         let setting = self.setting(options);
-        let adopted = render::adopt(found, live, &self.tracker, setting)?;
+        let adopted = render::adopt(found, live, &self.view(), setting)?;
         let guarded = guarded_chains(Table::Mangle, options);
         match self.iptables.list(Table::Mangle, &guarded).await {
             Ok(ListedChains::Whole(listing)) if is_intact(Table::Mangle, &listing, options) => {
@@ -168,9 +170,10 @@ impl<I: Iptables> Syncer<I> {
             // Two ledgers of a large cluster need not be in memory at once.
             self.forget_kernel();
         }
-        let payload = || Full::new(&self.tracker, self.setting(options), live);
+        let view = self.view();
+        let payload = || Full::new(&view, self.setting(options), live);
         let mut full = payload();
-        let restored = self.iptables.restore(&mut full).await;
+        let restored = self.give(&mut full).await;
         let is_untouched = restored
             .as_ref()
             .is_err_and(|error| is_untouched(error, &mut payload()));
@@ -198,10 +201,7 @@ impl<I: Iptables> Syncer<I> {
         shape: PartialRestore,
         options: &Options,
     ) -> (Partial, Result<Restored, Failure>) {
-        let zone = self.tracker.node().and_then(|node| node.zone.as_deref());
-        let setting = Setting { options, zone };
-        let names = names.iter();
-        let mut partial = render::partial(&mut self.ledger, &self.tracker, names, setting, shape);
+        let mut partial = self.render(names, shape, options);
         let mut text = std::mem::take(&mut self.unwritten);
         text.extend(render::repair(&std::mem::take(&mut self.repairs), options));
         partial.stats.bytes += text.len() as u64;
@@ -209,7 +209,7 @@ impl<I: Iptables> Syncer<I> {
         let restored = if partial.text.is_empty() {
             Ok(Restored::default())
         } else {
-            self.iptables.restore(&mut Text::new(&partial.text)).await
+            self.give(&mut Text::new(&partial.text)).await
         };
         match &restored {
             Ok(_) => self.written = Some(options.clone()),
@@ -225,8 +225,40 @@ impl<I: Iptables> Syncer<I> {
         (partial, restored)
     }
 
+    /// Renders what some Services lack, and takes it for written.
+    pub(super) fn render(
+        &mut self,
+        names: &[ServiceName],
+        shape: PartialRestore,
+        options: &Options,
+    ) -> Partial {
+        let zone = self.tracker.node().and_then(|node| node.zone.as_deref());
+        let setting = Setting { options, zone };
+        let view = View {
+            tracker: &self.tracker,
+            rendered: self.quarantine.rendered(),
+        };
+        render::partial(&mut self.ledger, &view, names.iter(), setting, shape)
+    }
+
+    /// Restores within the deadline of the moment.
+    pub(super) async fn give(&self, payload: &mut dyn Payload) -> Result<Restored, RestoreError> {
+        match self.deadline {
+            Some(deadline) => self.iptables.restore_within(payload, deadline).await,
+            None => self.iptables.restore(payload).await,
+        }
+    }
+
+    /// The Services as they are rendered.
+    pub(super) fn view(&self) -> View<'_> {
+        View {
+            tracker: &self.tracker,
+            rendered: self.quarantine.rendered(),
+        }
+    }
+
     /// From here on it is not known what the kernel holds.
-    fn forget_kernel(&mut self) {
+    pub(super) fn forget_kernel(&mut self) {
         self.ledger = Ledger::default();
         self.written = None;
         self.unwritten.clear();
@@ -249,7 +281,7 @@ fn unwritten(error: RunError) -> (Partial, Result<Restored, Failure>) {
 
 impl Failure {
     /// Adds the refused line with its neighbors; `again` is the same payload from its beginning.
-    fn refused(error: RestoreError, again: &mut dyn Payload) -> Self {
+    pub(super) fn refused(error: RestoreError, again: &mut dyn Payload) -> Self {
         let shown = match &error {
             RestoreError::Refused { line, .. } => Some(excerpt(again, *line)),
             _ => None,

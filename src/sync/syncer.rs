@@ -10,9 +10,14 @@ use std::time::{Duration, Instant};
 use super::decide::{FullReason, History, Scope};
 use super::edited::FixedChain;
 use super::outcome::{Attempt, Failure, Outcome};
+use super::pacer::End;
+use super::quarantine::Quarantine;
 use super::surroundings::Surroundings;
 use crate::host::Iptables;
-use crate::render::{Counters, Ledger, NodePortAddresses, Options, PartialRestore, Rewrite};
+use crate::model::ServiceName;
+use crate::render::{
+    Counters, Ledger, NodePortAddresses, Options, PartialRestore, PayloadStats, Rewrite,
+};
 use crate::rules::Table;
 use crate::tracker::{Settled, Tracker};
 
@@ -36,7 +41,7 @@ pub struct Syncer<I> {
     pub tracker: Tracker,
     pub(super) iptables: I,
     pub(super) options: SyncerOptions,
-    clock: Clock,
+    pub(super) clock: Clock,
     /// What the kernel has.
     pub(super) ledger: Ledger,
     pub(super) history: History,
@@ -52,6 +57,14 @@ pub struct Syncer<I> {
     pub(super) unwritten: Vec<u8>,
     /// The counters that could be made the last time.
     pub(super) counters: Option<Counters>,
+    /// Services that make restores fail.
+    pub(super) quarantine: Quarantine,
+    /// Deadline of restores while such Services are looked for; `None`: the usual one.
+    pub(super) deadline: Option<Duration>,
+    /// Time that the last restore took that succeeded.
+    pub(super) restore_took: Duration,
+    /// No such search before this, after one that found the environment to be the cause.
+    pub(super) isolate_after: Option<Instant>,
 }
 
 impl<I: Iptables> Syncer<I> {
@@ -70,12 +83,21 @@ impl<I: Iptables> Syncer<I> {
             repairs: BTreeSet::new(),
             unwritten: Vec::new(),
             counters: None,
+            quarantine: Quarantine::default(),
+            deadline: None,
+            restore_took: Duration::ZERO,
+            isolate_after: None,
         }
     }
 
     /// The programs it uses.
     pub const fn iptables(&self) -> &I {
         &self.iptables
+    }
+
+    /// When a Service in quarantine is to be tried again, if there is one.
+    pub fn next_retry(&self) -> Option<Instant> {
+        self.quarantine.next_try()
     }
 
     /// The next sync has to be full.
@@ -130,20 +152,41 @@ impl<I: Iptables> Syncer<I> {
         let is_applied = attempts
             .last()
             .is_some_and(|attempt| attempt.result.is_ok());
-        let settled = if is_applied {
-            self.history.options = Some(options);
-            self.history.zone = self.tracker.node().and_then(|node| node.zone.clone());
-            self.tracker.settle()
+        let isolation = if is_applied {
+            None
         } else {
-            Settled::default()
+            self.isolate(&attempts, &mut options).await
         };
-        Outcome {
+        let settled = match &isolation {
+            Some(isolation) => self.settle_resolved(isolation, &options),
+            None if is_applied => self.settle(&options, &[]),
+            None => Settled::default(),
+        };
+        let mut outcome = Outcome {
             attempts,
+            isolation,
+            retry: None,
             settled,
             dirty,
             rules: self.ledger.rules(),
             tally: self.ledger.tally(),
+            quarantined: Vec::new(),
+        };
+        if outcome.end() == End::Applied {
+            self.retry_quarantined(&mut outcome, &mut options).await;
         }
+        outcome.quarantined = self.quarantine.names().cloned().collect();
+        outcome
+    }
+
+    /// The kernel has all of what was rendered with these options, but not those Services, which
+    /// are `unresolved`, and not those in quarantine.
+    pub(super) fn settle(&mut self, options: &Options, unresolved: &[ServiceName]) -> Settled {
+        self.history.options = Some(options.clone());
+        self.history.zone = self.tracker.node().and_then(|node| node.zone.clone());
+        let quarantine = &self.quarantine;
+        self.tracker
+            .settle_where(|name| !quarantine.has(name) && !unresolved.contains(name))
     }
 
     fn scope(&self, options: &Options) -> Scope {
@@ -196,9 +239,10 @@ impl<I: Iptables> Syncer<I> {
         let took = ended.saturating_duration_since(started);
         if let (Scope::Full(_), Ok(_)) = (done.scope, &done.restored) {
             self.history.full_took = took;
+            self.restore_took = took;
         }
         match &done.restored {
-            Ok(_) if done.scope == Scope::Partial => {}
+            Ok(_) if done.scope == Scope::Partial => self.note_took(done.partial.stats, took),
             Ok(_) => self.history.succeeded(ended),
             Err(failure) => self.failed(done.scope, failure, ended),
         }
@@ -215,6 +259,13 @@ impl<I: Iptables> Syncer<I> {
                 .as_ref()
                 .map_or(Duration::ZERO, |restored| restored.lock_wait),
             result: done.restored.map(|_| ()),
+        }
+    }
+
+    /// Notes how long a restore took that succeeded, if one was made.
+    fn note_took(&mut self, stats: PayloadStats, took: Duration) {
+        if stats.bytes > 0 {
+            self.restore_took = took;
         }
     }
 

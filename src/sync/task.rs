@@ -31,6 +31,8 @@ enum Event {
     Due,
     /// It is time to look whether our chains are still there.
     Look,
+    /// A Service in quarantine is to be tried again.
+    Retry,
     /// The process ends, or nobody will ever send a change again.
     Shutdown,
 }
@@ -71,6 +73,7 @@ impl<I: Iptables> Task<I> {
                 Event::Changed(changes) => self.take(changes),
                 Event::Due => self.sync(&mut claims, &mut problems).await,
                 Event::Look => self.look(&mut canary).await,
+                Event::Retry => self.request(),
                 Event::Shutdown => return,
             }
         }
@@ -80,12 +83,17 @@ impl<I: Iptables> Task<I> {
     async fn next_event(&mut self, canary: &Canary) -> Event {
         let due = self.pacer.next_due().map(Instant::from_std);
         let look = canary.next_look().map(Instant::from_std);
+        // A sync tries again what is due, so that none is asked for while one is to come.
+        let is_to_come = self.pacer.awaits_sync();
+        let retry = self.syncer.next_retry().filter(|_| !is_to_come);
+        let retry = retry.map(Instant::from_std);
         tokio::select! {
             biased;
             () = self.stop.cancelled() => Event::Shutdown,
             () = until(due) => Event::Due,
             changes = self.changes.recv() => changes.map_or(Event::Shutdown, Event::Changed),
             () = until(look) => Event::Look,
+            () = until(retry) => Event::Retry,
         }
     }
 

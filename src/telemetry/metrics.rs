@@ -13,7 +13,7 @@ use prometheus::{GaugeVec, HistogramVec, Registry, Result};
 
 use crate::net::IpFamily;
 
-use super::sync_families::{Changes, Restores, Rules, Timings};
+use super::sync_families::{Changes, Quarantine, Restores, Rules, Timings};
 
 /// How much a sync set out to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +49,7 @@ pub struct SyncMetrics {
     changes: Changes,
     rules: Rules,
     restores: Restores,
+    quarantine: Quarantine,
 }
 
 impl SyncMetrics {
@@ -58,6 +59,7 @@ impl SyncMetrics {
             changes: Changes::register(registry)?,
             rules: Rules::register(registry)?,
             restores: Restores::register(registry)?,
+            quarantine: Quarantine::register(registry)?,
         })
     }
 
@@ -72,9 +74,18 @@ impl SyncMetrics {
         }
     }
 
-    /// A family is served, and what can make a sync full is known: an increase from nothing to one
-    /// would not be seen as one.
-    pub fn serving(&self, family: IpFamily, reasons: &[&str]) {
+    /// A family is served, and what can make a sync full, or a restore fail, is known: an increase
+    /// from nothing to one would not be seen as one.
+    pub fn serving(&self, family: IpFamily, reasons: &[&str], causes: &[&str]) {
+        for cause in causes {
+            let labels = [family.as_str(), cause];
+            self.quarantine.services.with_label_values(&labels);
+        }
+        for result in ["applied", "failed"] {
+            let labels = [family.as_str(), result];
+            self.quarantine.restores.with_label_values(&labels);
+        }
+        self.in_quarantine(family, 0);
         for reason in reasons {
             let labels = [family.as_str(), reason];
             self.restores.full_syncs.with_label_values(&labels);
@@ -99,6 +110,31 @@ impl SyncMetrics {
     pub fn chain_repaired(&self, family: IpFamily, table: &str) {
         let labels = [family.as_str(), table];
         self.restores.repairs.with_label_values(&labels).inc();
+    }
+
+    /// A Service makes restores fail, for this cause.
+    pub fn quarantined(&self, family: IpFamily, cause: &str) {
+        let labels = [family.as_str(), cause];
+        self.quarantine.services.with_label_values(&labels).inc();
+    }
+
+    /// So many Services are in quarantine.
+    pub fn in_quarantine(&self, family: IpFamily, services: usize) {
+        let gauges = &self.quarantine.now;
+        gauges
+            .with_label_values(&[family.as_str()])
+            .set(gauge(services));
+    }
+
+    /// So many restores were made for Services that make restores fail; some of them failed.
+    pub fn isolated(&self, family: IpFamily, restores: usize, failed: usize) {
+        let applied = restores.saturating_sub(failed);
+        for (result, restores) in [("applied", applied), ("failed", failed)] {
+            self.quarantine
+                .restores
+                .with_label_values(&[family.as_str(), result])
+                .inc_by(restores as u64);
+        }
     }
 
     /// The kernel has everything that was asked for.

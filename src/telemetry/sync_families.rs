@@ -196,6 +196,37 @@ impl Restores {
     }
 }
 
+/// Services that make restores fail.
+#[derive(Debug, Clone)]
+pub(super) struct Quarantine {
+    pub(super) now: IntGaugeVec,
+    pub(super) services: IntCounterVec,
+    pub(super) restores: IntCounterVec,
+}
+
+impl Quarantine {
+    pub(super) fn register(registry: &Registry) -> Result<Self> {
+        let own = Names::own(registry);
+        Ok(Self {
+            now: own.gauges(
+                "quarantined_services",
+                "Services whose changes are not applied because they make restores fail",
+                FAMILY,
+            )?,
+            services: own.counters(
+                "quarantines_total",
+                "Services put into quarantine, by how their restore failed",
+                &["ip_family", "cause"],
+            )?,
+            restores: own.counters(
+                "isolation_restores_total",
+                "Restores made to find Services that make restores fail, and to retry these",
+                &["ip_family", "result"],
+            )?,
+        })
+    }
+}
+
 /// Upstream's buckets. The first one, 0, is an accident of its code that dashboards know.
 fn programming_buckets() -> Vec<f64> {
     let whole = (1..60)

@@ -25,7 +25,7 @@ pub(super) struct Dirty {
 }
 
 /// Parts of a Service that differ from what was last settled, as they were then.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Differences {
     service: Option<Before<Service>>,
     slices: BTreeMap<SliceName, Before<Slice>>,
@@ -34,7 +34,7 @@ pub(super) struct Differences {
 }
 
 /// An object as last settled; `None` if there was none.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Before<T>(Option<Arc<T>>);
 
 impl Dirty {
@@ -114,9 +114,27 @@ impl Dirty {
         self.waiting
     }
 
-    /// Empties the set: everything is settled.
-    pub(super) fn take(&mut self) -> impl Iterator<Item = (ServiceName, Differences)> + use<> {
-        std::mem::take(self).services.into_iter()
+    /// Takes the Services that are settled out of the set. The others stay dirty.
+    pub(super) fn take(
+        &mut self,
+        is_settled: impl Fn(&ServiceName) -> bool,
+    ) -> Vec<(ServiceName, Differences)> {
+        let all = std::mem::take(self).services.into_iter();
+        let settled = all.filter_map(|(name, differences)| {
+            if is_settled(&name) {
+                return Some((name, differences));
+            }
+            self.waiting.services += usize::from(differences.service.is_some());
+            self.waiting.slices += differences.slices.len();
+            self.services.insert(name, differences);
+            None
+        });
+        settled.collect()
+    }
+
+    /// Parts of a dirty Service that differ.
+    pub(super) fn get(&self, name: &ServiceName) -> Option<&Differences> {
+        self.services.get(name)
     }
 
     fn forget_if_settled(&mut self, name: &ServiceName) {

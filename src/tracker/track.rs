@@ -120,15 +120,27 @@ impl Tracker {
 
     /// The kernel holds everything that is known here.
     pub fn settle(&mut self) -> Settled {
+        self.settle_where(|_| true)
+    }
+
+    /// The kernel holds everything that is known of these Services, and of the node. The other
+    /// dirty Services stay dirty.
+    pub fn settle_where(&mut self, is_settled: impl Fn(&ServiceName) -> bool) -> Settled {
         self.settled_zone = self.zone().cloned();
         let mut settled = Settled::default();
-        for (name, mut differences) in self.dirty.take() {
+        for (name, mut differences) in self.dirty.take(is_settled) {
             settled.triggers.append(&mut differences.triggers);
             let now = self.services.get(&name).map(|tracked| &tracked.state);
             let before = differences.settled(now);
             settled.before.push((name, before));
         }
         settled
+    }
+
+    /// State of a dirty Service as last settled; `None` for a Service that is not dirty.
+    pub fn settled_state(&self, name: &ServiceName) -> Option<ServiceState> {
+        let differences = self.dirty.get(name)?;
+        Some(differences.clone().settled(self.get(name)))
     }
 
     fn set_service(&mut self, name: &ServiceName, service: Option<Arc<Service>>) {

@@ -1,5 +1,7 @@
 //! Bodies against what kube-proxy v1.36.3 answered, and the whole way over a socket.
 
+use crate::health::QuarantinedServices;
+use crate::model::ServiceName;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::net::TcpListener;
@@ -22,6 +24,7 @@ fn report(healthy: bool) -> Report {
         last_updated: Some(at(START, nanos)),
         healthy,
         unreadable: [None; 3],
+        quarantined: QuarantinedServices::default(),
     };
     Report {
         healthy,
@@ -60,6 +63,22 @@ fn tables_that_cannot_be_read_are_named() {
 }
 
 #[test]
+fn services_in_quarantine_are_counted_and_ten_are_named() {
+    let mut report = report(true);
+    let names: Vec<_> = (10..22)
+        .map(|number| ServiceName::new("shop", &number.to_string()))
+        .collect();
+    if let Some(family) = &mut report.families.v4 {
+        family.quarantined = QuarantinedServices::new(&names);
+    }
+    let text = body(Question::Healthz, true, &report, at(START, 0));
+    let first = r#""healthy":true,"quarantinedServices":{"count":12,"names":["shop/10","shop/11","#;
+    assert!(text.contains(first), "{text}");
+    assert!(text.contains(r#""shop/19"]}},"IPv6""#), "{text}");
+    assert_eq!(text.matches("quarantined").count(), 1, "{text}");
+}
+
+#[test]
 fn what_never_was_is_left_out_or_year_one() {
     let mut report = report(true);
     report.families.v6 = None;
@@ -67,6 +86,7 @@ fn what_never_was_is_left_out_or_year_one() {
         last_updated: None,
         healthy: true,
         unreadable: [None; 3],
+        quarantined: QuarantinedServices::default(),
     });
     report.node_eligible = false;
     let now = at(START, 500_000_000);

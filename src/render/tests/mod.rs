@@ -1,5 +1,29 @@
 //! Tables for what scenarios cannot reach.
 
+use crate::model::{Endpoint, NodeHint, ServiceName, Slice, SlicePort};
+use crate::net::{Port, Protocol};
+
+/// A slice with one endpoint that serves this port.
+pub(super) fn one_endpoint(service: &ServiceName, port: &str) -> Slice {
+    Slice {
+        service: service.clone(),
+        ports: Box::new([SlicePort {
+            name: port.into(),
+            protocol: Protocol::Tcp,
+            number: Port::new(80).unwrap(),
+        }]),
+        endpoints: Box::new([Endpoint {
+            ip: [10, 180, 0, 1].into(),
+            is_ready: true,
+            is_serving: true,
+            is_terminating: false,
+            is_local: false,
+            node_hint: NodeHint::Absent,
+            zone_hints: Box::default(),
+        }]),
+    }
+}
+
 mod endpoint_limit;
 mod guard;
 mod live;

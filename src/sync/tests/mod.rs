@@ -5,6 +5,7 @@
 mod change_channel;
 mod checks;
 mod decide;
+mod isolate;
 mod report;
 mod surroundings;
 mod syncer;

@@ -80,6 +80,9 @@ fn attempt(scope: Scope, rules: RuleCounts, result: Result<(), Failure>) -> Atte
 fn outcome(attempts: Vec<Attempt>) -> Outcome {
     Outcome {
         attempts,
+        isolation: None,
+        retry: None,
+        quarantined: Vec::new(),
         settled: Settled::default(),
         dirty: 1,
         rules: RuleCounts {

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::health::{Health, NodeState};
 use crate::host::{
-    Fake, Fault, Iptables, ListedChains, NoCounter, RestoreError, Restored, RunError,
+    Fake, Fault, Iptables, ListedChains, NoCounter, Poison, RestoreError, Restored, RunError,
 };
 use crate::model::{Change, Kind, Service, ServiceName, ServicePort};
 use crate::net::{Port, Protocol};
@@ -62,8 +62,10 @@ enum Step {
     Comes(u8),
     /// The next restore fails.
     Broken,
+    /// From now on payloads with this text are refused.
+    Poisoned(&'static str),
 }
-use Step::{Broken, Comes, Listed};
+use Step::{Broken, Comes, Listed, Poisoned};
 
 fn service(number: u8) -> Change {
     let service = Service::plain(
@@ -89,6 +91,7 @@ fn take(step: &Step, kernel: &Kernel, changes: &ChangeSender) {
         }
         Comes(number) => changes.send(service(*number)),
         Broken => kernel.fake.inject(Fault::Restore),
+        Poisoned(text) => kernel.fake.set_poisons(&[(*text, Poison::Line)]),
     }
 }
 
@@ -167,16 +170,18 @@ async fn the_first_change_is_written_at_once_and_the_next_ones_after_the_gap() {
 
 #[tokio::test(start_paused = true)]
 async fn what_fails_is_tried_again_without_another_change() {
-    // A partial restore that fails is a full one at once; if that fails, too, there is a retry.
+    // A partial restore that fails is a full one at once. If that fails as well, another one
+    // without the change shows whether that is the cause. Then there is a retry.
     let steps = [
         (0, Listed),
+        (3000, Broken),
         (3000, Broken),
         (3000, Broken),
         (3000, Broken),
         (3000, Comes(1)),
         (8000, Comes(2)),
     ];
-    let expected = [0, 3000, 3000, 4000, 6000, 8000];
+    let expected = [0, 3000, 3000, 3000, 4000, 6000, 8000];
     assert_eq!(restores(&steps, 9000).await, expected);
 }
 
@@ -187,4 +192,18 @@ async fn a_change_does_not_wait_for_a_late_retry() {
     // Retries after 1, 2, 4 and 5 seconds; the change comes before the last one.
     let found = restores(&steps, 20_000).await;
     assert_eq!(found[..5], [0, 1000, 3000, 7000, 8500], "{found:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_in_quarantine_is_tried_again_without_another_change() {
+    let steps = [
+        (0, Listed),
+        (500, Poisoned("ns/9:p")),
+        (3000, Comes(9)),
+        (5000, Comes(1)),
+    ];
+    // Partial, full, without endpoints, left out; the change of another; 10 s after the failure the
+    // retry, and with it the full sync that is due by then.
+    let expected = [0, 3000, 3000, 3000, 3000, 5000, 13_000, 13_000];
+    assert_eq!(restores(&steps, 14_000).await, expected);
 }

@@ -20,7 +20,7 @@ fn used() -> Metrics {
     let (v4, second) = (IpFamily::V4, Duration::from_secs(1));
     sync.synced(v4, Attempt::Full, second);
     sync.synced(v4, Attempt::Partial, Duration::from_millis(3));
-    sync.serving(v4, &["first", "flushed"]);
+    sync.serving(v4, &["first", "flushed"], &["refused"]);
     sync.full_sync(v4, "first");
     sync.succeeded(v4, UNIX_EPOCH + Duration::from_millis(1500));
     sync.queued(v4, UNIX_EPOCH + second);
@@ -29,6 +29,9 @@ fn used() -> Metrics {
     sync.restored(Attempt::Partial, 1000);
     sync.unreadable(IpFamily::V4, "filter", true);
     sync.chain_repaired(IpFamily::V4, "nat");
+    sync.quarantined(v4, "refused");
+    sync.in_quarantine(v4, 2);
+    sync.isolated(v4, 5, 2);
     sync.lock_waited(v4, Duration::from_millis(250));
     sync.rules(v4, "nat", 43, 15);
     sync.programmed(v4, second);
@@ -174,6 +177,10 @@ fn samples_are_spelled_as_dashboards_ask_for_them() {
         "deltaproxy_full_syncs_total{ip_family=\"IPv4\",reason=\"flushed\"} 0",
         "deltaproxy_unreadable_tables{ip_family=\"IPv4\",table=\"filter\"} 1",
         "deltaproxy_chain_repairs_total{ip_family=\"IPv4\",table=\"nat\"} 1",
+        "deltaproxy_quarantined_services{ip_family=\"IPv4\"} 2",
+        "deltaproxy_quarantines_total{cause=\"refused\",ip_family=\"IPv4\"} 1",
+        "deltaproxy_isolation_restores_total{ip_family=\"IPv4\",result=\"applied\"} 3",
+        "deltaproxy_isolation_restores_total{ip_family=\"IPv4\",result=\"failed\"} 2",
         "deltaproxy_restore_lock_wait_seconds_total{ip_family=\"IPv4\"} 0.25",
         "deltaproxy_restore_payload_bytes_bucket{scope=\"partial\",le=\"1024\"} 1",
         "deltaproxy_watch_errors_total{kind=\"Service\"} 1",

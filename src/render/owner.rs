@@ -1,0 +1,62 @@
+//! Finds the Service that a line of a payload is about.
+//!
+//! Most rules name their service port in a comment. Chain lines and the rules of large clusters do
+//! not; their chain is looked for among those that each Service has.
+
+use super::chain::ServiceChain;
+use super::options::Comments;
+use super::service::{self, Setting};
+use super::sheet::Sheet;
+use crate::model::{ServiceName, Services};
+
+/// Returns the Service that the line is about; `None` for lines of fixed chains and for `COMMIT`.
+pub fn owner(line: &str, services: &dyn Services, setting: Setting<'_>) -> Option<ServiceName> {
+    let commented = service_ports(line).find(|name| services.get(name).is_some());
+    commented.or_else(|| owner_of_chain(service_chain(line)?, services, setting))
+}
+
+/// Names in the comment that may be those of service ports.
+fn service_ports(line: &str) -> impl Iterator<Item = ServiceName> {
+    let comment = line.split_once("--comment ").map_or("", |(_, after)| after);
+    let (text, is_quoted) = match comment.strip_prefix('"') {
+        Some(quoted) => (quoted.split('"').next().unwrap_or_default(), true),
+        None => (comment, false),
+    };
+    // Without quotes it is one word.
+    let words = text.split(' ').take(if is_quoted { usize::MAX } else { 1 });
+    words.filter_map(|word| {
+        let (namespace, rest) = word.split_once('/')?;
+        let name = rest.split(':').next()?;
+        Some(ServiceName::new(namespace, name))
+    })
+}
+
+/// The Service chain that a line fills, declares or, in a dispatch chain, jumps to.
+fn service_chain(line: &str) -> Option<ServiceChain> {
+    let line = line.trim_end();
+    let declared = line
+        .strip_prefix(':')
+        .and_then(|rest| rest.split(' ').next());
+    let filled = line.split(' ').nth(1);
+    let target = line.rsplit(' ').next();
+    let mut names = [declared, filled, target].into_iter().flatten();
+    names.find_map(ServiceChain::parse)
+}
+
+fn owner_of_chain(
+    chain: ServiceChain,
+    services: &dyn Services,
+    setting: Setting<'_>,
+) -> Option<ServiceName> {
+    let mut sheet = Sheet::default();
+    let mut all = services.all();
+    let found = all.find(|(name, state)| {
+        service::write(&mut sheet, name, state, setting, Comments::NotOnEndpoints);
+        sheet.chains().any(|entry| entry.chain == chain)
+    });
+    found.map(|(name, _)| name.clone())
+}
+
+#[cfg(test)]
+#[path = "tests/owner.rs"]
+mod tests;

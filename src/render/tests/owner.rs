@@ -1,0 +1,86 @@
+//! Which Service a refused line is about.
+
+use super::*;
+use crate::model::{Service, ServicePort, ServiceState};
+use crate::net::{IpFamily, Port, Protocol};
+use crate::render::Options;
+
+/// One Service, `ns1/svc1`, with the port `p80` and an endpoint.
+struct One(ServiceName, ServiceState);
+
+impl Services for One {
+    fn all(&self) -> Box<dyn Iterator<Item = (&ServiceName, &ServiceState)> + '_> {
+        Box::new(std::iter::once((&self.0, &self.1)))
+    }
+
+    fn get(&self, name: &ServiceName) -> Option<&ServiceState> {
+        (*name == self.0).then_some(&self.1)
+    }
+}
+
+fn one() -> One {
+    let name = ServiceName::new("ns1", "svc1");
+    let port = ServicePort {
+        name: "p80".into(),
+        protocol: Protocol::Tcp,
+        port: Port::new(80).unwrap(),
+        node_port: None,
+    };
+    let service = Service::plain([10, 96, 0, 1].into(), Box::new([port]));
+    let slice = crate::render::tests::one_endpoint(&name, "p80");
+    let state = ServiceState {
+        service: Some(service.into()),
+        slices: vec![(crate::model::SliceName::new("ns1", "svc1-1"), slice.into())],
+    };
+    One(name, state)
+}
+
+#[track_caller]
+fn check(line: &str, is_of_service: bool) {
+    let (options, services) = (Options::defaults(IpFamily::V4), one());
+    let setting = Setting {
+        options: &options,
+        zone: None,
+    };
+    let found = owner(line, &services, setting);
+    assert_eq!(found, is_of_service.then_some(services.0), "{line}");
+}
+
+#[test]
+fn rules_name_their_service_port_in_a_comment() {
+    for line in [
+        r#"-A KUBE-SERVICES -m comment --comment "ns1/svc1:p80 cluster IP" -m tcp -p tcp"#,
+        r#"-A KUBE-SERVICES -m comment --comment "ns1/svc1:p80 has no endpoints" -j REJECT"#,
+        "-A KUBE-SEP-AAAAAAAAAAAAAAAA -m comment --comment ns1/svc1:p80 -j DNAT",
+        r#"-A KUBE-EXT-A -m comment --comment "pod traffic for ns1/svc1:p80 external destinations""#,
+    ] {
+        check(line, true);
+    }
+    check(
+        r#"-A KUBE-SERVICES -m comment --comment "ns1/other:p80 cluster IP""#,
+        false,
+    );
+    check(
+        r#"-A KUBE-SERVICES -m comment --comment "kubernetes service nodeports""#,
+        false,
+    );
+    check(
+        "-A KUBE-A -m comment --comment ns1/other -d ns1/svc1",
+        false,
+    );
+}
+
+#[test]
+fn lines_without_a_comment_are_known_by_their_chain() {
+    let chain = "KUBE-SVC-XPGD46QRK7WJZT7O";
+    check(&format!(":{chain} - [0:0]"), true);
+    check(&format!("-A {chain} -j KUBE-SEP-AAAAAAAAAAAAAAAA"), true);
+    check(
+        &format!("-I KUBE-SERVICES -d 10.96.0.1/32 -j {chain}\n"),
+        true,
+    );
+    check(":KUBE-SVC-AAAAAAAAAAAAAAAA - [0:0]", false);
+    check(":KUBE-SERVICES - [0:0]", false);
+    check("COMMIT", false);
+    check("", false);
+}

@@ -1,0 +1,85 @@
+//! Which groups are tried, for culprits that are known here.
+
+use super::*;
+
+fn names(count: usize) -> Vec<ServiceName> {
+    let name = |number: usize| ServiceName::new("ns", &format!("{number:05}"));
+    (0..count).map(name).collect()
+}
+
+/// Searches among `count` Services. Groups with a culprit fail, and name it if `is_named`. Gives
+/// the culprits found, the unresolved, the restores and the verdict.
+fn search(count: usize, culprits: &[usize], is_named: bool) -> (Vec<usize>, usize, usize, bool) {
+    let number = |name: &ServiceName| name.name().parse::<usize>().unwrap();
+    let mut bisection = Bisection::new(names(count));
+    let (mut found, mut restores) = (Vec::new(), 0);
+    while let Some(group) = bisection.next() {
+        restores += 1;
+        let poisoned = group.iter().find(|name| culprits.contains(&number(name)));
+        match poisoned.cloned() {
+            None => bisection.succeeded(),
+            Some(poisoned) => {
+                let named = is_named.then_some(poisoned);
+                found.extend(bisection.failed(group, named).map(|name| number(&name)));
+            }
+        }
+    }
+    found.sort_unstable();
+    let is_environment = bisection.is_environment();
+    (
+        found,
+        bisection.unresolved().len(),
+        restores,
+        is_environment,
+    )
+}
+
+#[test]
+fn one_culprit_is_found_in_two_restores_for_each_halving() {
+    for (count, most) in [(1, 1), (2, 3), (100, 15), (1000, 21), (50_000, 33)] {
+        for culprit in [0, count / 2, count - 1] {
+            let (found, unresolved, restores, is_environment) = search(count, &[culprit], false);
+            assert_eq!((found, unresolved), (vec![culprit], 0), "{count}");
+            assert!(restores <= most, "{restores} restores of {count} Services");
+            assert!(!is_environment);
+        }
+    }
+}
+
+#[test]
+fn named_culprits_cost_one_restore_each() {
+    let (found, unresolved, restores, _) = search(1000, &[3, 500, 501, 999], true);
+    assert_eq!((found, unresolved), (vec![3, 500, 501, 999], 0));
+    assert_eq!(restores, 5);
+}
+
+#[test]
+fn several_culprits_are_found_and_the_rest_is_left_to_the_next_sync() {
+    let (found, unresolved, restores, is_environment) = search(64, &[7, 40], false);
+    assert_eq!((found, unresolved, is_environment), (vec![7, 40], 0, false));
+    assert!(restores <= 26, "{restores}");
+    let many: Vec<_> = (0..1000).step_by(10).collect();
+    let (found, unresolved, restores, is_environment) = search(1000, &many, false);
+    assert!(!found.is_empty() && unresolved > 0 && !is_environment);
+    assert!(restores <= 200, "{restores}");
+    let (found, unresolved, ..) = search(1000, &many, true);
+    assert_eq!(found.len(), MOST_CULPRITS);
+    assert!(unresolved > 0);
+}
+
+#[test]
+fn what_fails_for_every_service_is_the_environment() {
+    for (count, most) in [(3, 6), (1000, 13), (20_000, 19)] {
+        let all: Vec<_> = (0..count).collect();
+        let (_, _, restores, is_environment) = search(count, &all, false);
+        assert!(is_environment, "{count}");
+        assert!(restores <= most, "{restores} restores of {count} Services");
+        let (_, _, restores, is_environment) = search(count, &all, true);
+        assert!(is_environment && restores <= MOST_CULPRITS, "{restores}");
+    }
+}
+
+#[test]
+fn nothing_is_searched_among_nothing() {
+    assert_eq!(search(0, &[], false), (vec![], 0, 0, false));
+}

@@ -1,0 +1,119 @@
+//! When Services in quarantine are tried again, and in which form they are rendered.
+
+use super::*;
+use crate::model::Service;
+
+fn name(text: &str) -> ServiceName {
+    ServiceName::new("ns", text)
+}
+
+/// A Service whose cluster IP ends in this number.
+fn state(number: u8) -> ServiceState {
+    let service = Service::plain([10, 96, 0, number].into(), Box::default());
+    ServiceState {
+        service: Some(service.into()),
+        ..ServiceState::default()
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "an Instant cannot be made otherwise"
+)]
+fn zero() -> Instant {
+    Instant::now()
+}
+
+const fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+/// Seconds at which a Service is tried that never succeeds, if each try takes so long.
+fn tries(took: Duration, until: u64) -> Vec<u64> {
+    let (zero, mut quarantine) = (zero(), Quarantine::default());
+    quarantine.add(&name("a"), None, state(1), zero);
+    let due = (0..until).filter(|second| {
+        let now = zero + seconds(*second);
+        let due = quarantine.due(now);
+        if let Some(name) = &due {
+            quarantine.failed(name, state(1), took, now);
+        }
+        due.is_some()
+    });
+    due.collect()
+}
+
+#[test]
+fn retries_come_at_growing_intervals() {
+    let expected = [10, 30, 70, 150, 310, 630, 1230, 1830, 2430];
+    assert_eq!(tries(Duration::ZERO, 3000), expected);
+}
+
+#[test]
+fn retries_that_hang_take_a_tenth_of_the_time() {
+    assert_eq!(tries(seconds(30), 1500), [10, 310, 610, 910, 1210]);
+}
+
+#[test]
+fn a_changed_service_is_tried_again_soon() {
+    let (zero, mut quarantine) = (zero(), Quarantine::default());
+    let at = |second| zero + seconds(second);
+    quarantine.add(&name("a"), None, state(1), zero);
+    quarantine.failed(&name("a"), state(1), Duration::ZERO, at(100));
+    assert_eq!(quarantine.next_try(), Some(at(120)));
+    let changed = state(2);
+    quarantine.note_changes(|_| Some(&changed));
+    assert_eq!(quarantine.next_try(), Some(at(110)));
+    quarantine.note_changes(|_| None);
+    assert_eq!(quarantine.next_try(), Some(at(110)));
+    let same = state(1);
+    quarantine.note_changes(|_| Some(&same));
+    assert_eq!(quarantine.next_try(), Some(at(120)));
+    // One that hangs takes a third of the time at most.
+    quarantine.failed(&name("a"), state(1), seconds(30), at(200));
+    quarantine.note_changes(|_| Some(&changed));
+    assert_eq!(quarantine.next_try(), Some(at(260)));
+}
+
+#[test]
+fn the_service_that_has_waited_longest_is_tried_first() {
+    let (zero, mut quarantine) = (zero(), Quarantine::default());
+    quarantine.add(&name("b"), None, state(1), zero);
+    quarantine.add(&name("a"), None, state(1), zero + seconds(1));
+    assert_eq!(quarantine.due(zero + seconds(9)), None);
+    assert_eq!(quarantine.due(zero + seconds(10)), Some(name("b")));
+    assert_eq!(quarantine.due(zero + seconds(60)), Some(name("b")));
+    let was = quarantine.remove(&name("b"), zero + seconds(60));
+    assert_eq!(was, seconds(60));
+    assert_eq!(quarantine.due(zero + seconds(60)), Some(name("a")));
+}
+
+#[test]
+fn each_form_is_followed_by_a_smaller_one() {
+    let (zero, mut quarantine) = (zero(), Quarantine::default());
+    let (old, new) = (name("old"), name("new"));
+    quarantine.add(&old, Some(state(1)), state(2), zero);
+    quarantine.add(&new, None, state(3), zero);
+    assert_eq!(quarantine.fallback(&old), Some(Fallback::LastApplied));
+    assert_eq!(quarantine.rendered().get(&old), Some(&state(1)));
+    assert_eq!(quarantine.fallback(&new), Some(Fallback::NoEndpoints));
+    quarantine.add(&old, Some(state(1)), state(2), zero);
+    assert_eq!(quarantine.fallback(&old), Some(Fallback::NoEndpoints));
+    quarantine.lower(&new);
+    assert_eq!(quarantine.fallback(&new), Some(Fallback::LeftOut));
+    assert_eq!(
+        quarantine.rendered().get(&new),
+        Some(&ServiceState::default())
+    );
+}
+
+#[test]
+fn services_that_are_held_back_are_no_cases() {
+    let (zero, mut quarantine) = (zero(), Quarantine::default());
+    quarantine.add(&name("a"), None, state(1), zero);
+    quarantine.hold_back(&name("b"), state(2));
+    assert_eq!(quarantine.rendered().len(), 2);
+    assert_eq!(quarantine.names().count(), 1);
+    quarantine.let_all_go();
+    assert_eq!(quarantine.rendered().len(), 1);
+}
