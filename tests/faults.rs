@@ -108,7 +108,7 @@ const FAULTS: &[Fault] = &[
     ),
     fault(
         "a terminating duplicate wins",
-        "src/select/merge.rs",
+        "src/select/groups.rs",
         "if is_same && !later.endpoint.is_terminating {",
         "if is_same {",
     ),
