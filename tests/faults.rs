@@ -138,15 +138,15 @@ const FAULTS: &[Fault] = &[
     ),
     fault(
         "a changed Service is not marked",
-        "src/tracker/track.rs",
-        "            if tracked.state.service != service {",
-        "            if tracked.state.service.is_some() != service.is_some() {",
+        "src/tracker/dirty.rs",
+        "            None if before.as_ref() != now => {",
+        "            None if before.is_some() != now.is_some() => {",
     ),
     fault(
         "a removed slice is not marked",
         "src/tracker/track.rs",
-        "            tracked.state.slices.retain(|(known, _)| known != name);",
-        "            let _ = (tracked, name);",
+        "        self.replace_slice(service, name, None);",
+        "        let _ = name;",
     ),
     fault(
         "a new zone changes nothing",
@@ -175,8 +175,8 @@ const FAULTS: &[Fault] = &[
     fault(
         "a changed chain is taken for the same",
         "src/render/sheet.rs",
-        "hasher.write(self.text(entry));",
-        "hasher.write_usize(self.text(entry).len());",
+        "    hasher.write(text);",
+        "    hasher.write_usize(text.len());",
     ),
     fault(
         "the threshold is a hundred too low",
