@@ -1,0 +1,143 @@
+//! Restores that hang because of one Service, with the real programs and a short deadline.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "what the tests share may fail, too"
+)]
+
+#[path = "support/cluster.rs"]
+mod cluster;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use deltaproxy::host::{BackendChoice, Exec, Iptables, Options, Programs};
+use deltaproxy::model::{Change, ServiceName};
+use deltaproxy::net::IpFamily;
+use deltaproxy::render::{Counters, PartialRestore};
+use deltaproxy::rules::Table;
+use deltaproxy::sync::{Cause, End, Outcome, Syncer, SyncerOptions};
+use nix::sched::{CloneFlags, unshare};
+use nix::unistd::geteuid;
+
+use cluster::{World, ready, upstream_surroundings};
+
+/// Restores of a payload with this endpoint hang.
+const POISON: &str = "10.66.66.66";
+
+fn enters_namespace() -> bool {
+    let is_there = geteuid().is_root() && unshare(CloneFlags::CLONE_NEWNET).is_ok();
+    let is_needed = std::env::var_os("REQUIRE_KERNEL").is_some();
+    assert!(is_there || !is_needed, "it needs root");
+    is_there
+}
+
+/// The programs of this machine, but restores with the endpoint do not end.
+async fn programs(backend: BackendChoice, folder: &Path) -> Programs {
+    let mut programs = Programs::discover(backend, IpFamily::V4).await.unwrap();
+    let script = format!(
+        "#!/bin/sh\npayload=$(cat)\ncase $payload in *{POISON}*) sleep 1000;; esac\n\
+         printf '%s\\n' \"$payload\" | {} \"$@\"\n",
+        programs.restore.to_string_lossy()
+    );
+    let path = folder.join("iptables-restore");
+    fs::write(&path, script).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    programs.restore = path.into();
+    programs
+}
+
+fn syncer(world: &World, exec: Exec) -> Syncer<Exec> {
+    let mut surroundings = upstream_surroundings(IpFamily::V4);
+    surroundings.fixed.backend = exec.programs().backend();
+    surroundings.fixed.counters = Counters::NONE;
+    let options = SyncerOptions {
+        surroundings,
+        shape: PartialRestore::ChangedChains,
+        full_every: Duration::from_secs(3600),
+    };
+    Syncer::new(exec, world.tracker(), options, now)
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "an Instant cannot be made otherwise"
+)]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// The only endpoint of Service `n` moves.
+fn moves(world: &World, n: usize, to: &str) -> Change {
+    let (_, name) = World::plain_name(n);
+    let mut slice = world.slices[&name].clone();
+    slice.endpoints = Box::new([ready(to.parse().unwrap())]);
+    Change::Slice(name, Some(Box::new(slice)), None)
+}
+
+fn name(n: usize) -> ServiceName {
+    World::plain_name(n).0
+}
+
+async fn sync(syncer: &mut Syncer<Exec>) -> Outcome {
+    let outcome = syncer.once(&[]).await;
+    assert_eq!(outcome.end(), End::Applied, "{outcome:?}");
+    outcome
+}
+
+async fn others_are_applied(backend: BackendChoice) {
+    let folder = tempfile::tempdir().unwrap();
+    let programs = programs(backend, folder.path()).await;
+    let restore_deadline = Duration::from_secs(1);
+    let world = World::plain(IpFamily::V4, 8, 1);
+    let mut syncer = syncer(&world, Exec::new(programs, Options { restore_deadline }));
+    sync(&mut syncer).await;
+
+    for n in 2..6 {
+        let to = if n == 4 {
+            POISON
+        } else {
+            &format!("10.7.{n}.1")
+        };
+        syncer.tracker.apply(moves(&world, n, to));
+    }
+    let outcome = sync(&mut syncer).await;
+    assert_eq!(outcome.quarantined, [name(4)]);
+    let isolation = outcome.isolation.unwrap();
+    assert_eq!(isolation.quarantined[0].cause, Cause::TimedOut);
+    // Of 4, 2 and 1 Services; after each, everything else is restored.
+    assert!(
+        isolation.failed <= 3 && isolation.restores <= 9,
+        "{isolation:?}"
+    );
+    let nat = syncer.iptables().saved(Table::Nat).await.unwrap();
+    for n in [2, 3, 5] {
+        assert!(nat.contains(&format!("10.7.{n}.1:8080")), "{nat}");
+    }
+    let before = world.slices[&World::plain_name(4).1].endpoints[0].ip;
+    assert!(
+        nat.contains(&format!("{before}:8080")) && !nat.contains(POISON),
+        "{nat}"
+    );
+
+    // Another's change is one restore, that does not hang.
+    syncer.tracker.apply(moves(&world, 1, "10.7.1.1"));
+    let outcome = sync(&mut syncer).await;
+    assert_eq!(outcome.attempts.len(), 1);
+    assert!(outcome.isolation.is_none() && outcome.retry.is_none());
+}
+
+#[test]
+fn a_service_with_which_restores_hang_is_quarantined() {
+    for backend in [BackendChoice::Nft, BackendChoice::Legacy] {
+        if !enters_namespace() {
+            return;
+        }
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.enable_all().build().unwrap();
+        runtime.block_on(others_are_applied(backend));
+    }
+}

@@ -1,0 +1,248 @@
+//! One Service because of which real restores fail, and all others, on a real kernel.
+
+#![allow(clippy::expect_used, reason = "failing is a test's job")]
+
+mod support;
+
+use std::fmt::Write as _;
+
+use support::daemon::{Backend, Daemon};
+use support::http;
+use support::node::{Node, with_restore};
+use support::wait::{PATIENCE, ensure, eventually};
+use support::{Need, machine_has};
+
+/// An endpoint that only the Service at fault has.
+const POISON: &str = "10.4.66.66";
+/// Services of the cluster, `s1` to `s6`.
+const COUNT: u8 = 6;
+
+/// Services whose only endpoint ends in this, each.
+fn services(last: impl Fn(u8) -> String) -> String {
+    let mut text = String::new();
+    for number in 1..=COUNT {
+        let endpoint = last(number);
+        writeln!(
+            text,
+            "---\n\
+             apiVersion: v1\nkind: Service\nmetadata: {{name: s{number}}}\n\
+             spec: {{clusterIP: 10.96.0.{number}, ports: [{{name: http, port: 80}}]}}\n\
+             ---\n\
+             apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\n\
+             metadata: {{name: s{number}-1, labels: {{kubernetes.io/service-name: s{number}}}}}\n\
+             addressType: IPv4\nports: [{{name: http, port: 8080}}]\n\
+             endpoints: [{{addresses: [{endpoint}]}}]"
+        )
+        .expect("writing to a string");
+    }
+    text
+}
+
+/// Each Service has an endpoint of its own, and the fourth this one.
+fn fourth_has(endpoint: &str, others_end_in: u8) -> String {
+    services(|number| match number {
+        4 => endpoint.to_owned(),
+        number => format!("10.4.{number}.{others_end_in}"),
+    })
+}
+
+/// How a restore of a table with the endpoint fails.
+#[derive(Clone, Copy)]
+enum Failure {
+    /// At the line that has it.
+    Line,
+    /// In the words of the backend that name only the `COMMIT`, or nothing.
+    Commit,
+    /// Killed, as by the kernel when memory runs out.
+    Kill,
+}
+
+/// `iptables-restore` that fails so. Each run of it adds a line to `calls`.
+fn script(failure: Failure, calls: &std::path::Path) -> String {
+    let fail = match failure {
+        Failure::Line => {
+            "line=$(printf '%s\\n' \"$payload\" | grep -n -m 1 -F 10.4.66.66 | cut -d: -f1)\n\
+             echo \"iptables-restore: line $line failed\" >&2; exit 1"
+        }
+        Failure::Commit => "echo 'iptables-restore: internal error' >&2; exit 1",
+        Failure::Kill => "kill -9 $$",
+    };
+    format!(
+        "payload=$(cat)\n\
+         echo >>{calls}\n\
+         case $payload in *'{POISON}'*)\n{fail};;\nesac\n\
+         printf '%s\\n' \"$payload\" | $REAL \"$@\"",
+        calls = calls.display()
+    )
+}
+
+/// A metric of the IPv4 family, whose further labels are these.
+fn metric(node: &Node, name: &str, more: &str) -> u64 {
+    let (_, page) = http::get(&node.netns, Daemon::METRICS, "/metrics").unwrap_or_default();
+    let line = page.lines().find(|line| {
+        line.starts_with(&format!("{name}{{")) && line.contains("IPv4") && line.contains(more)
+    });
+    let value = line.and_then(|line| line.rsplit(' ').next()?.parse().ok());
+    value.unwrap_or_default()
+}
+
+fn in_quarantine(node: &Node) -> u64 {
+    metric(node, "deltaproxy_quarantined_services", "")
+}
+
+fn one_service_fails_and_others_are_applied(backend: Backend, failure: Failure, most: u64) {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let node = Node::new(backend);
+    node.write(&fourth_has("10.4.4.1", 1));
+    let calls = node.manifests.path().join(".calls");
+    let mut daemon = node.start(with_restore(backend, &script(failure, &calls)));
+    node.wait_for_rule("--to-destination 10.4.6.1:8080");
+
+    node.write(&fourth_has(POISON, 2));
+    node.wait_for_rule("--to-destination 10.4.6.2:8080");
+    eventually(PATIENCE, || {
+        ensure(in_quarantine(&node) == 1, || daemon.log())
+    });
+    let rules = node.rules();
+    for number in [1, 2, 3, 5, 6] {
+        assert!(rules.contains(&format!("10.4.{number}.2:8080")), "{rules}");
+    }
+    assert!(
+        rules.contains("10.4.4.1:8080"),
+        "its last rules stay: {rules}"
+    );
+    let log = daemon.log();
+    assert_eq!(log.matches("Service quarantined").count(), 1, "{log}");
+    assert!(log.contains("default/s4"), "{log}");
+    let searched = metric(&node, "deltaproxy_isolation_restores_total", "applied")
+        + metric(&node, "deltaproxy_isolation_restores_total", "failed");
+    assert!((1..=most).contains(&searched), "{searched} restores\n{log}");
+    let (status, body) = http::get(&node.netns, Daemon::HEALTH, "/healthz").expect("an answer");
+    let named = r#""quarantinedServices":{"count":1,"names":["default/s4"]}"#;
+    assert!(status == 200 && body.contains(named), "{status} {body}");
+
+    // Each later change of others is one restore that succeeds.
+    let failures = || {
+        metric(
+            &node,
+            "kubeproxy_sync_proxy_rules_iptables_restore_failures_total",
+            "",
+        )
+    };
+    let before = failures();
+    for last in 3..=5 {
+        node.write(&fourth_has(POISON, last));
+        node.wait_for_rule(&format!("--to-destination 10.4.6.{last}:8080"));
+    }
+    assert_eq!(failures(), before, "{}", daemon.log());
+
+    // A mended Service returns 10 s after it was tried last.
+    node.write(&fourth_has("10.4.4.7", 5));
+    node.wait_for_rule("--to-destination 10.4.4.7:8080");
+    eventually(PATIENCE, || {
+        ensure(in_quarantine(&node) == 0, || daemon.log())
+    });
+    assert!(
+        daemon.log().contains("released from quarantine"),
+        "{}",
+        daemon.log()
+    );
+    daemon.assert_running();
+}
+
+#[test]
+fn a_refused_line_quarantines_its_service_on_nft() {
+    one_service_fails_and_others_are_applied(Backend::Nft, Failure::Line, 1);
+}
+
+#[test]
+fn a_refused_line_quarantines_its_service_on_legacy() {
+    one_service_fails_and_others_are_applied(Backend::Legacy, Failure::Line, 1);
+}
+
+#[test]
+fn a_restore_that_names_no_line_quarantines_one_service_on_nft() {
+    one_service_fails_and_others_are_applied(Backend::Nft, Failure::Commit, 10);
+}
+
+#[test]
+fn a_restore_that_names_no_line_quarantines_one_service_on_legacy() {
+    one_service_fails_and_others_are_applied(Backend::Legacy, Failure::Commit, 10);
+}
+
+#[test]
+fn a_killed_restore_quarantines_one_service_on_nft() {
+    one_service_fails_and_others_are_applied(Backend::Nft, Failure::Kill, 14);
+}
+
+#[test]
+fn a_killed_restore_quarantines_one_service_on_legacy() {
+    one_service_fails_and_others_are_applied(Backend::Legacy, Failure::Kill, 14);
+}
+
+/// With the rules of the process before it, and without any.
+fn a_start_programs_all_other_services(backend: Backend, failure: Failure) {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let node = Node::new(backend);
+    let calls = node.manifests.path().join(".calls");
+    let start = || node.start(with_restore(backend, &script(failure, &calls)));
+    node.write(&fourth_has(POISON, 1));
+    for last in [1, 2] {
+        node.write(&fourth_has(POISON, last));
+        let daemon = start();
+        node.wait_for_rule(&format!("--to-destination 10.4.6.{last}:8080"));
+        eventually(PATIENCE, || {
+            ensure(in_quarantine(&node) == 1, || daemon.log())
+        });
+        let rules = node.rules();
+        for number in [1, 2, 3, 5, 6] {
+            assert!(
+                rules.contains(&format!("10.4.{number}.{last}:8080")),
+                "{rules}"
+            );
+        }
+        assert!(
+            rules.contains("default/s4:http has no endpoints"),
+            "{rules}"
+        );
+    }
+}
+
+#[test]
+fn a_start_with_a_service_at_fault_programs_all_others_on_nft() {
+    a_start_programs_all_other_services(Backend::Nft, Failure::Line);
+}
+
+#[test]
+fn a_start_with_a_service_at_fault_programs_all_others_on_legacy() {
+    a_start_programs_all_other_services(Backend::Legacy, Failure::Kill);
+}
+
+#[test]
+fn restores_that_fail_for_every_service_quarantine_none() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let node = Node::new(Backend::Nft);
+    node.write(&fourth_has("10.4.4.1", 1));
+    let broken = node.manifests.path().join(".broken");
+    let script = format!("[ ! -e {} ] || exit 3\nexec $REAL \"$@\"", broken.display());
+    let daemon = node.start(with_restore(Backend::Nft, &script));
+    node.wait_for_rule("--to-destination 10.4.6.1:8080");
+    std::fs::write(&broken, "").expect("write a file");
+    node.write(&fourth_has("10.4.4.2", 2));
+    eventually(PATIENCE, || {
+        let is_found = daemon
+            .log()
+            .contains("restores fail whatever Services they are for");
+        ensure(is_found, || daemon.log())
+    });
+    node.wait_for_health(503);
+    assert_eq!(in_quarantine(&node), 0);
+    std::fs::remove_file(&broken).expect("remove a file");
+    node.wait_for_rule("--to-destination 10.4.4.2:8080");
+}
