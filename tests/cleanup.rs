@@ -356,3 +356,33 @@ fn kube_proxy_would_leave_the_same() {
         assert_eq!(left[0], left[1], "{}", backend.name());
     }
 }
+
+/// Rules in the `nat` table that the iptables programs cannot print: in a chain of ours, and behind
+/// our jump in a built-in one.
+#[test]
+fn a_rule_that_cannot_be_printed_keeps_nothing_of_ours() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let node = left_by_a_daemon(&[Backend::Nft]);
+    for chain in ["KUBE-SERVICES", "PREROUTING"] {
+        let rule = [
+            "add", "rule", "ip", "nat", chain, "meta", "mark", "set", "5",
+        ];
+        run(node.netns.command("nft").args(rule));
+    }
+    let (code, _, said) = deltaproxy(&node.netns, &["cleanup"]);
+    assert_eq!(code, Some(0), "{said}");
+    let left = run(node
+        .netns
+        .command("nft")
+        .args(["list", "table", "ip", "nat"]));
+    let ours = left.lines().filter(|line| line.contains("KUBE-"));
+    let ours: Vec<&str> = ours.filter(|line| !line.contains("KUBELET")).collect();
+    assert!(ours.is_empty(), "{left}");
+    // What is not ours stays as it was.
+    assert!(
+        left.contains("CNI-7") && left.contains("mark set"),
+        "{left}"
+    );
+}

@@ -16,7 +16,7 @@ use crate::host::{
     RunError, Sysctls, all_programs, has_interface, has_nft_table, remove_nft_table,
 };
 use crate::net::IpFamily;
-use crate::render::Removal;
+use crate::render::{JUMPS, Removal};
 use crate::rules::{Backend, Table, Text};
 
 /// What leads from an error to its way out.
@@ -119,20 +119,19 @@ impl Cleaning {
     }
 
     /// Nft is read table by table, as one that only `nft` can show must not hide the others; legacy
-    /// as a whole, as asking for a table would make it.
+    /// as a whole, as asking for a table would make it. If that fails at a rule that cannot be
+    /// printed, all its tables are there.
     async fn rules(&mut self, place: &str, programs: Programs) {
         let iptables = Exec::new(programs, Options::default());
-        match iptables.programs().backend() {
-            Backend::Legacy => {
-                let saved = iptables.programs().save_all().await;
-                self.saved(place, &iptables, saved).await;
+        if iptables.programs().backend() == Backend::Legacy {
+            let saved = iptables.programs().save_all().await;
+            if !matches!(saved, Err(RunError::Unprintable { .. })) {
+                return self.saved(place, &iptables, saved).await;
             }
-            Backend::Nft => {
-                for table in Table::ALL {
-                    let saved = iptables.saved(table).await;
-                    self.saved(place, &iptables, saved).await;
-                }
-            }
+        }
+        for table in Table::ALL {
+            let saved = printable(&iptables, table).await;
+            self.saved(place, &iptables, saved).await;
         }
     }
 
@@ -215,4 +214,22 @@ impl Cleaning {
 fn count(number: usize, what: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {what}{plural}")
+}
+
+/// Rules of a table; behind a rule that the program cannot print, at least the jumps to our chains,
+/// each of which is asked for. The names of all chains are printed before the first rule.
+async fn printable(iptables: &Exec, table: Table) -> Result<String, RunError> {
+    let mut text = String::new();
+    let mut take = |line: &str| text.extend([line, "\n"]);
+    match iptables.save(table, &mut take).await {
+        Err(RunError::Unprintable { .. }) => {}
+        result => return result.map(|()| text),
+    }
+    for jump in JUMPS.iter().filter(|jump| jump.table == table) {
+        let line = format!("-A {} {}\n", jump.from, jump.rule);
+        if !text.contains(&line) && iptables.has(table, jump.from, jump.rule).await? {
+            text += &line;
+        }
+    }
+    Ok(text)
 }
