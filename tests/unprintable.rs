@@ -334,3 +334,52 @@ fn an_expression_in_a_fixed_chain_costs_that_chain() {
     assert!(!daemon.log().contains("rules are gone"), "{}", daemon.log());
     node.wait_for_health(200);
 }
+
+/// A payload of many chains begins with a listing of `nat` where that makes it faster. It does not
+/// while that table cannot be printed.
+#[test]
+fn many_services_beside_such_a_rule_take_no_full_restore() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let node = Node::new(Backend::Nft);
+    let daemon = node.start(backend_programs(Backend::Nft));
+    node.wait_for_rule("--to-destination 10.4.0.12:8080");
+    add(
+        &node,
+        Rule::Nft("insert rule ip nat OUTPUT meta mark set 5"),
+    );
+    let unreadable = "deltaproxy_unreadable_tables{ip_family=\"IPv4\",table=\"nat\"} 1";
+    eventually(PATIENCE, || {
+        ensure(node.metric(unreadable), || daemon.log())
+    });
+    let numbers = 1..=250;
+    let many: String = numbers
+        .map(|number| BALANCED_ONCE.replace("NUMBER", &number.to_string()))
+        .collect();
+    node.write(&(SHOP.to_owned() + &many));
+    eventually(PATIENCE, || {
+        let listed = run(node
+            .netns
+            .command("nft")
+            .args(["list", "table", "ip", "nat"]));
+        ensure(listed.contains("10.4.9.250"), || daemon.log())
+    });
+    let log = daemon.log();
+    assert!(!log.contains("restore failed"), "{log}");
+}
+
+const BALANCED_ONCE: &str = "\
+---
+apiVersion: v1
+kind: Service
+metadata: {name: many-NUMBER}
+spec: {clusterIP: 10.96.9.NUMBER, ports: [{port: 80}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: many-NUMBER-1, labels: {kubernetes.io/service-name: many-NUMBER}}
+addressType: IPv4
+ports: [{port: 80}]
+endpoints: [{addresses: [10.4.9.NUMBER]}]
+";

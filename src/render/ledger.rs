@@ -90,6 +90,12 @@ impl Ledger {
         }
     }
 
+    /// Notes that `nat` has a rule that `iptables-restore` cannot print: until a full restore has
+    /// read the table, no payload asks for a listing of it.
+    pub fn nat_is_unprintable(&mut self) {
+        self.can_list_nat = false;
+    }
+
     /// How many rules of ours there are.
     pub fn rules(&self) -> RuleCounts {
         let mut counts = self.base;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::edited::{Edited, EditedChains};
 use super::table_check::{TableCheck, check_table};
-use crate::host::{Iptables, RunError};
+use crate::host::{Ending, Iptables, RunError};
 use crate::render::Options;
 use crate::rules::Table;
 
@@ -40,6 +40,8 @@ pub(super) struct Canary {
     /// The tables that the last check could not read.
     unreadable: BTreeSet<Table>,
     edited: EditedChains,
+    /// The table that is being checked.
+    current: Option<Table>,
 }
 
 /// Findings of a check.
@@ -65,11 +67,12 @@ impl Canary {
             soon: &[],
             unreadable: BTreeSet::new(),
             edited: EditedChains::default(),
+            current: None,
         }
     }
 
     /// When to check next, if ever.
-    pub(super) const fn next_look(&self) -> Option<Instant> {
+    pub(super) const fn next_check(&self) -> Option<Instant> {
         self.next
     }
 
@@ -86,10 +89,30 @@ impl Canary {
         written: Option<&Options>,
         now: Instant,
     ) -> CheckResult {
-        let result = match written {
+        match written {
             Some(options) => self.check_tables(iptables, options, now).await,
             None => CheckResult::default(),
-        };
+        }
+    }
+
+    /// Findings of a check that was dropped after this long: the table that it was at counts as
+    /// unreadable.
+    pub(super) fn abandoned(&mut self, after: Duration) -> CheckResult {
+        let mut result = CheckResult::default();
+        if let Some(table) = self.current {
+            let cause = RunError::Failed {
+                program: "iptables".to_owned(),
+                ending: Ending::TimedOut(after),
+                stderr: String::new(),
+            };
+            self.read(table, Some(cause), &mut result);
+        }
+        result
+    }
+
+    /// Sets the time of the next check after one that ended now: programs that hang for longer than
+    /// the interval must not make checks follow each other without a pause.
+    pub(super) fn schedule(&mut self, result: &CheckResult, now: Instant) {
         self.soon = match self.soon {
             [_this, rest @ ..] => rest,
             [] if result.gone.is_some() => &SOON,
@@ -99,7 +122,6 @@ impl Canary {
         self.next = self
             .every
             .map(|every| now + soon.unwrap_or(every).min(every));
-        result
     }
 
     async fn check_tables(
@@ -111,6 +133,7 @@ impl Canary {
         let mut result = CheckResult::default();
         let mut edited_now = Vec::new();
         for table in TABLES {
+            self.current = Some(table);
             match check_table(iptables, table, options).await {
                 Ok(TableCheck::Gone) => {
                     result.gone = Some(table);

@@ -110,6 +110,13 @@ impl<I: Iptables> Syncer<I> {
         self.repairs.extend(chains);
     }
 
+    /// A check found that this table cannot be printed.
+    pub(super) fn is_unprintable(&mut self, table: Table) {
+        if table == Table::Nat {
+            self.ledger.nat_is_unprintable();
+        }
+    }
+
     /// Options of the rules in the kernel, those of the last sync that succeeded; `None` while
     /// it is not known what the kernel holds.
     pub const fn written(&self) -> Option<&Options> {

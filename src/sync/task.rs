@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::canary::Canary;
+use super::canary::{Canary, CheckResult};
 use super::change_channel::ChangeReceiver;
 use super::decide::{FullReason, Scope};
 use super::flows::FlowSweeper;
@@ -19,9 +19,14 @@ use super::problems::Problems;
 use super::report::Reporter;
 use super::syncer::Syncer;
 use crate::conntrack::{self, Claims};
-use crate::host::{Iptables, local_addresses};
+use crate::host::{Iptables, RunError, local_addresses};
 use crate::model::Change;
 use crate::render::NodePortAddresses;
+use crate::tracker::Tracker;
+
+/// How long a sync that is due waits for a check under way. Most checks end within a second, and a
+/// check that gave way to each sync would never end under lasting change.
+const CHECK_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Everything that can wake the task.
 enum Event {
@@ -29,8 +34,8 @@ enum Event {
     Changed(Vec<Change>),
     /// A sync is due.
     Due,
-    /// It is time to look whether our chains are still there.
-    Look,
+    /// It is time to check whether our chains are still there.
+    Check,
     /// A Service in quarantine is to be tried again.
     Retry,
     /// The process ends, or nobody will ever send a change again.
@@ -70,10 +75,10 @@ impl<I: Iptables> Task<I> {
         let (mut claims, mut problems) = (Claims::default(), Problems::default());
         loop {
             match self.next_event(&canary).await {
-                Event::Changed(changes) => self.take(changes),
+                Event::Changed(changes) => self.intake().take(changes),
                 Event::Due => self.sync(&mut claims, &mut problems).await,
-                Event::Look => self.look(&mut canary).await,
-                Event::Retry => self.request(),
+                Event::Check => self.check(&mut canary).await,
+                Event::Retry => self.intake().request(),
                 Event::Shutdown => return,
             }
         }
@@ -82,7 +87,7 @@ impl<I: Iptables> Task<I> {
     /// A due sync comes before further changes: however fast they arrive, they cannot put it off.
     async fn next_event(&mut self, canary: &Canary) -> Event {
         let due = self.pacer.next_due().map(Instant::from_std);
-        let look = canary.next_look().map(Instant::from_std);
+        let check = canary.next_check().map(Instant::from_std);
         // A sync tries again what is due, so that none is asked for while one is to come.
         let is_to_come = self.pacer.awaits_sync();
         let retry = self.syncer.next_retry().filter(|_| !is_to_come);
@@ -92,32 +97,21 @@ impl<I: Iptables> Task<I> {
             () = self.stop.cancelled() => Event::Shutdown,
             () = until(due) => Event::Due,
             changes = self.changes.recv() => changes.map_or(Event::Shutdown, Event::Changed),
-            () = until(look) => Event::Look,
+            () = until(check) => Event::Check,
             () = until(retry) => Event::Retry,
         }
     }
 
-    /// Gives changes to the tracker, and asks for a sync if one is needed.
-    fn take(&mut self, changes: Vec<Change>) {
-        let was_synced = self.syncer.tracker.is_synced();
-        let node = self.syncer.tracker.node().cloned();
-        for change in changes {
-            self.reporter.change(&change);
-            self.syncer.tracker.apply(change);
-        }
-        let tracker = &self.syncer.tracker;
-        self.reporter.pending(tracker);
-        // A sync finds out itself whether any rule depends on what is new about the Node.
-        let is_node_new = tracker.node() != node.as_ref();
-        if tracker.is_synced() && (tracker.has_pending() || is_node_new || !was_synced) {
-            self.request();
+    fn intake(&mut self) -> Intake<'_> {
+        Intake {
+            tracker: &mut self.syncer.tracker,
+            pacer: &mut self.pacer,
+            reporter: &self.reporter,
         }
     }
 
     fn request(&mut self) {
-        let now = Instant::now().into_std();
-        self.pacer.request(now);
-        self.reporter.queued(now);
+        self.intake().request();
     }
 
     fn machine(&self) -> Vec<IpAddr> {
@@ -182,10 +176,17 @@ impl<I: Iptables> Task<I> {
     /// Checks for our rules. If some are missing, everything is restored at once; a fixed chain
     /// that only gained rules is written anew. A sync is also due if NodePorts should answer on
     /// other addresses by now.
-    async fn look(&mut self, canary: &mut Canary) {
-        let (syncer, now) = (&self.syncer, Instant::now().into_std());
-        let result = canary.check(syncer.iptables(), syncer.written(), now).await;
+    async fn check(&mut self, canary: &mut Canary) {
+        let Some(result) = self.check_result(canary).await else {
+            return;
+        };
+        canary.schedule(&result, Instant::now().into_std());
         self.reporter.checked(&result, canary.unreadable());
+        for (table, cause) in &result.newly_unreadable {
+            if matches!(cause, RunError::Unprintable { .. }) {
+                self.syncer.is_unprintable(*table);
+            }
+        }
         if result.gone.is_some() {
             self.syncer.force_full(FullReason::Flushed);
             self.request();
@@ -196,6 +197,71 @@ impl<I: Iptables> Task<I> {
         } else if self.syncer.has_moved(&self.machine()) {
             self.request();
         }
+    }
+
+    /// Findings of a check, with changes taken in meanwhile: the programs may hang for minutes. A
+    /// check under way gives way to a sync that has been due for [`CHECK_PATIENCE`]. `None`: the
+    /// process ends.
+    async fn check_result(&mut self, canary: &mut Canary) -> Option<CheckResult> {
+        let started = Instant::now();
+        let Syncer {
+            tracker,
+            iptables,
+            written,
+            ..
+        } = &mut self.syncer;
+        let mut intake = Intake {
+            tracker,
+            pacer: &mut self.pacer,
+            reporter: &self.reporter,
+        };
+        {
+            let check = canary.check(iptables, written.as_ref(), started.into_std());
+            tokio::pin!(check);
+            loop {
+                let due = intake.pacer.next_due().map(Instant::from_std);
+                let patience = due.map(|due| due.max(started) + CHECK_PATIENCE);
+                tokio::select! {
+                    biased;
+                    () = self.stop.cancelled() => return None,
+                    result = &mut check => return Some(result),
+                    () = until(patience) => break,
+                    changes = self.changes.recv() => intake.take(changes?),
+                }
+            }
+        }
+        Some(canary.abandoned(started.elapsed()))
+    }
+}
+
+/// The parts of a task that changes are for: changes are taken in while a check has others.
+struct Intake<'a> {
+    tracker: &'a mut Tracker,
+    pacer: &'a mut Pacer,
+    reporter: &'a Reporter,
+}
+
+impl Intake<'_> {
+    /// Gives changes to the tracker, and asks for a sync if one is needed.
+    fn take(&mut self, changes: Vec<Change>) {
+        let was_synced = self.tracker.is_synced();
+        let node = self.tracker.node().cloned();
+        for change in changes {
+            self.reporter.change(&change);
+            self.tracker.apply(change);
+        }
+        self.reporter.pending(self.tracker);
+        // A sync finds out itself whether any rule depends on what is new about the Node.
+        let is_node_new = self.tracker.node() != node.as_ref();
+        if self.tracker.is_synced() && (self.tracker.has_pending() || is_node_new || !was_synced) {
+            self.request();
+        }
+    }
+
+    fn request(&mut self) {
+        let now = Instant::now().into_std();
+        self.pacer.request(now);
+        self.reporter.queued(now);
     }
 }
 

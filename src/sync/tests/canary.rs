@@ -16,13 +16,14 @@ async fn waits(every: Duration, looks: &[Option<&Options>]) -> Vec<Duration> {
     let mut waits = Vec::new();
     let mut now = start;
     for written in looks {
-        let next = canary.next_look().unwrap();
+        let next = canary.next_check().unwrap();
         waits.push(next - now);
         now = next;
         let result = canary.check(&kernel, *written, now).await;
+        canary.schedule(&result, now);
         assert_eq!(result.gone.is_some(), written.is_some());
     }
-    waits.push(canary.next_look().unwrap() - now);
+    waits.push(canary.next_check().unwrap() - now);
     waits
 }
 
@@ -55,7 +56,8 @@ async fn a_dry_run_never_looks() {
     let now = Instant::now();
     let options = Options::defaults(IpFamily::V4);
     let mut canary = Canary::new(None, now);
-    assert_eq!(canary.next_look(), None);
-    canary.check(&Fake::default(), Some(&options), now).await;
-    assert_eq!(canary.next_look(), None);
+    assert_eq!(canary.next_check(), None);
+    let result = canary.check(&Fake::default(), Some(&options), now).await;
+    canary.schedule(&result, now);
+    assert_eq!(canary.next_check(), None);
 }

@@ -39,9 +39,11 @@ impl Checks {
     }
 
     async fn check(&mut self) -> CheckResult {
-        let at = self.canary.next_look().unwrap();
+        let at = self.canary.next_check().unwrap();
         let (kernel, written) = (self.syncer.iptables(), self.syncer.written());
-        self.canary.check(kernel, written, at).await
+        let result = self.canary.check(kernel, written, at).await;
+        self.canary.schedule(&result, at);
+        result
     }
 
     fn unreadable(&self) -> Vec<Table> {

@@ -2,7 +2,7 @@
 //!
 //! Upstream: `pkg/proxy/runner/bounded_frequency_runner_test.go` (v1.36)
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::pending;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
@@ -28,12 +28,20 @@ struct Kernel {
     fake: Rc<Fake>,
     began: Instant,
     restores: Rc<RefCell<Vec<u64>>>,
+    lists: Rc<RefCell<Vec<u64>>>,
+    /// Listings never end.
+    list_hangs: Rc<Cell<bool>>,
+}
+
+impl Kernel {
+    fn milliseconds(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap()
+    }
 }
 
 impl Iptables for Kernel {
     async fn restore(&self, payload: &mut dyn Payload) -> Result<Restored, RestoreError> {
-        let now = self.began.elapsed().as_millis();
-        self.restores.borrow_mut().push(u64::try_from(now).unwrap());
+        self.restores.borrow_mut().push(self.milliseconds());
         self.fake.restore(payload).await
     }
 
@@ -42,6 +50,10 @@ impl Iptables for Kernel {
     }
 
     async fn list(&self, table: Table, chains: &[&str]) -> Result<ListedChains, RunError> {
+        self.lists.borrow_mut().push(self.milliseconds());
+        if self.list_hangs.get() {
+            pending::<()>().await;
+        }
         self.fake.list(table, chains).await
     }
 
@@ -64,8 +76,10 @@ enum Step {
     Broken,
     /// From now on payloads with this text are refused.
     Poisoned(&'static str),
+    /// No listing ends from now on.
+    ListHangs,
 }
-use Step::{Broken, Comes, Listed, Poisoned};
+use Step::{Broken, Comes, ListHangs, Listed, Poisoned};
 
 fn service(number: u8) -> Change {
     let service = Service::plain(
@@ -92,16 +106,24 @@ fn take(step: &Step, kernel: &Kernel, changes: &ChangeSender) {
         Comes(number) => changes.send(service(*number)),
         Broken => kernel.fake.inject(Fault::Restore),
         Poisoned(text) => kernel.fake.set_poisons(&[(*text, Poison::Line)]),
+        ListHangs => kernel.list_hangs.set(true),
     }
 }
 
 /// The milliseconds of all restores until `end`, with a gap of a second, retries within five, and a
 /// full sync after ten without any.
 async fn restores(steps: &[(u64, Step)], end: u64) -> Vec<u64> {
+    run(steps, None, end).await.restores.take()
+}
+
+/// The same, with checks of our rules in this interval.
+async fn run(steps: &[(u64, Step)], look_every: Option<Duration>, end: u64) -> Kernel {
     let kernel = Kernel {
         fake: Rc::default(),
         began: Instant::now(),
         restores: Rc::default(),
+        lists: Rc::default(),
+        list_hangs: Rc::default(),
     };
     let ten_seconds = Duration::from_secs(10);
     let syncer_options = SyncerOptions {
@@ -134,7 +156,7 @@ async fn restores(steps: &[(u64, Step)], end: u64) -> Vec<u64> {
         },
         flows: None,
         changes,
-        look_every: None,
+        look_every,
         first_applied: None,
         stop: CancellationToken::new(),
     };
@@ -151,7 +173,7 @@ async fn restores(steps: &[(u64, Step)], end: u64) -> Vec<u64> {
         () = script => {}
         () = sleep_until(at(end)) => {}
     }
-    kernel.restores.take()
+    kernel
 }
 
 #[tokio::test(start_paused = true)]
@@ -206,4 +228,21 @@ async fn a_service_in_quarantine_is_tried_again_without_another_change() {
     // retry, and with it the full sync that is due by then.
     let expected = [0, 3000, 3000, 3000, 3000, 5000, 13_000, 13_000];
     assert_eq!(restores(&steps, 14_000).await, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_check_that_hangs_holds_up_no_change_for_more_than_five_seconds() {
+    let period = Duration::from_secs(2);
+    let steps = [
+        (0, Listed),
+        (1500, ListHangs),
+        (3000, Comes(1)),
+        (20_000, Comes(2)),
+    ];
+    let kernel = run(&steps, Some(period), 11_000).await;
+    // The check that began at 2 s gives way to the change 5 s after that was due.
+    assert_eq!(kernel.restores.take(), [0, 8000]);
+    // Checks do not follow each other without a pause, however long they take.
+    let lists = kernel.lists.take();
+    assert_eq!(lists, [2000, 10_000]);
 }
