@@ -16,6 +16,30 @@ pub(super) enum Interest {
     AllOfOurs,
 }
 
+/// Consequence of a program that gives no answer, as while another one holds the lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NoAnswer {
+    /// The sync fails and is tried again: most causes pass.
+    Fail,
+    /// The table counts as unreadable, so that its rules are written all the same.
+    Unreadable,
+}
+
+impl NoAnswer {
+    /// Failures in a row after which a cause counts as lasting: the retries have taken seven
+    /// seconds by then, longer than other programs hold the lock.
+    const MOST_FAILURES: u32 = 3;
+
+    /// Consequence after so many failures in a row.
+    pub(super) const fn after(failures: u32) -> Self {
+        if failures < Self::MOST_FAILURES {
+            Self::Fail
+        } else {
+            Self::Unreadable
+        }
+    }
+}
+
 /// A table that could not be read, and why.
 pub(super) type Unread = (Table, RunError);
 
@@ -42,6 +66,7 @@ pub(super) struct Inspection {
 pub(super) async fn inspect(
     iptables: &impl Iptables,
     interest: Interest,
+    no_answer: NoAnswer,
 ) -> Result<Inspection, RunError> {
     let mut inspection = Inspection::default();
     let mut found = (interest == Interest::AllOfOurs).then(Found::default);
@@ -58,7 +83,7 @@ pub(super) async fn inspect(
                 live.has_read(table);
                 inspection.live = live;
             }
-            Err(error) if error.is_passing() => return Err(error),
+            Err(error) if error.is_passing() && no_answer == NoAnswer::Fail => return Err(error),
             Err(error) => {
                 found = None;
                 ask(iptables, table, &mut inspection.live).await?;

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use super::committed::{behind, is_untouched};
 use super::decide::{FullReason, Scope};
-use super::inspect::{Inspection, Interest, Unread, inspect};
+use super::inspect::{Inspection, Interest, NoAnswer, Unread, inspect};
 use super::outcome::Failure;
 use super::syncer::Syncer;
 use super::view::View;
@@ -43,6 +43,14 @@ impl Done {
     }
 }
 
+/// Reason why rules in the kernel are not adopted.
+pub(super) enum Declined {
+    /// They have to be written anew.
+    Doubt(Doubt),
+    /// A program gave no answer; the next sync asks again.
+    NoAnswer(RunError),
+}
+
 impl<I: Iptables> Syncer<I> {
     /// Reads all rules of ours and writes what differs; everything, if there is any doubt.
     pub(super) async fn adopt(&mut self, options: &mut Options) -> Done {
@@ -58,7 +66,8 @@ impl<I: Iptables> Syncer<I> {
                     let written = self.write_rest(adopted, options).await;
                     (Scope::Adoption, unread, None, written)
                 }
-                Err(doubt) => {
+                Err(Declined::NoAnswer(error)) => (Scope::Adoption, unread, None, unwritten(error)),
+                Err(Declined::Doubt(doubt)) => {
                     let written = self.write_all(&live, options).await;
                     let scope = Scope::Full(FullReason::First);
                     (scope, unread, Some(doubt), written)
@@ -120,7 +129,16 @@ impl<I: Iptables> Syncer<I> {
 
     /// Reads the kernel's rules. What is known of them from before stays known if that fails.
     pub(super) async fn inspect(&mut self, interest: Interest) -> Result<Inspection, RunError> {
-        let mut inspection = inspect(&self.iptables, interest).await?;
+        let no_answer = NoAnswer::after(self.unanswered);
+        let inspected = inspect(&self.iptables, interest, no_answer).await;
+        let mut inspection = inspected.inspect_err(|_| self.unanswered += 1)?;
+        if !inspection
+            .unread
+            .iter()
+            .any(|(_, error)| error.is_passing())
+        {
+            self.unanswered = 0;
+        }
         // What was not known before about tables that cannot be read.
         let now = inspection.unread.iter().map(|(table, _)| *table).collect();
         let before = std::mem::replace(&mut self.unread, now);
@@ -130,22 +148,28 @@ impl<I: Iptables> Syncer<I> {
         Ok(inspection)
     }
 
-    /// What of the kernel's rules can stay.
+    /// Rules in the kernel that can stay.
     pub(super) async fn compare(
-        &self,
+        &mut self,
         found: Option<Found>,
         live: &Live,
         options: &Options,
-    ) -> Result<Adopted, Doubt> {
-        let found = found.ok_or(Doubt::Unreadable)?;
-        let setting = self.setting(options);
-        let adopted = render::adopt(found, live, &self.view(), setting)?;
+    ) -> Result<Adopted, Declined> {
+        let found = found.ok_or(Declined::Doubt(Doubt::Unreadable))?;
+        let adopted = render::adopt(found, live, &self.view(), self.setting(options));
+        let adopted = adopted.map_err(Declined::Doubt)?;
         let guarded = guarded_chains(Table::Mangle, options);
         match self.iptables.list(Table::Mangle, &guarded).await {
             Ok(ListedChains::Whole(listing)) if is_intact(Table::Mangle, &listing, options) => {
                 Ok(adopted)
             }
-            _ => Err(Doubt::Foundations(Table::Mangle)),
+            Err(error)
+                if error.is_passing() && NoAnswer::after(self.unanswered) == NoAnswer::Fail =>
+            {
+                self.unanswered += 1;
+                Err(Declined::NoAnswer(error))
+            }
+            _ => Err(Declined::Doubt(Doubt::Foundations(Table::Mangle))),
         }
     }
 

@@ -50,6 +50,8 @@ pub struct Syncer<I> {
     pub(super) written: Option<Options>,
     /// The tables that could not be read by the last full sync.
     pub(super) unread: BTreeSet<Table>,
+    /// Reads of the kernel's rules in a row that got no answer.
+    pub(super) unanswered: u32,
     /// Fixed chains that the next sync writes anew.
     pub(super) repairs: BTreeSet<FixedChain>,
     /// Text that the ledger takes for written, and that is still to be written because another
@@ -80,6 +82,7 @@ impl<I: Iptables> Syncer<I> {
             history,
             written: None,
             unread: BTreeSet::new(),
+            unanswered: 0,
             repairs: BTreeSet::new(),
             unwritten: Vec::new(),
             counters: None,

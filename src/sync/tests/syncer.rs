@@ -7,6 +7,7 @@ use crate::host::{Fake, Fault};
 use crate::model::{Change, Kind, Service, ServiceName, ServicePort};
 use crate::net::{Port, Protocol};
 use crate::render::PartialRestore;
+use crate::rules::{RuleSet, Table};
 use crate::tracker::Tracker;
 
 /// Interval of full syncs.
@@ -77,6 +78,7 @@ async fn an_adoption_that_fails_before_anything_is_written_is_tried_again() {
     second.tracker.apply(service(2, true));
     for (fault, expected) in [
         (Some(Fault::Save), End::Failed),
+        (Some(Fault::List), End::Failed),
         (Some(Fault::Locked), End::Failed),
         (None, End::Applied),
     ] {
@@ -89,6 +91,33 @@ async fn an_adoption_that_fails_before_anything_is_written_is_tried_again() {
     }
     first.once(&[]).await;
     assert_eq!(second.iptables().rules(), first.iptables().rules());
+}
+
+/// Jumps are still asked for one by one, so that none is written twice.
+#[tokio::test]
+async fn tables_that_give_no_answer_for_long_are_written_without_being_read() {
+    let mut syncer = synced().await;
+    let rules = syncer.iptables().rules();
+    syncer.iptables().set_rules(RuleSet::default());
+    syncer.force_full(FullReason::Flushed);
+    for _ in 0..3 {
+        syncer.iptables().inject(Fault::Save);
+        assert_eq!(syncer.once(&[]).await.end(), End::Failed);
+    }
+    for _ in [Table::Filter, Table::Nat] {
+        syncer.iptables().inject(Fault::Save);
+    }
+    let outcome = syncer.once(&[]).await;
+    assert_eq!(outcome.end(), End::Applied);
+    assert_eq!(outcome.attempts[0].unread.len(), 2);
+    assert_eq!(syncer.iptables().rules(), rules);
+    syncer.force_full(FullReason::Flushed);
+    assert_eq!(syncer.once(&[]).await.end(), End::Applied);
+    assert_eq!(syncer.iptables().rules(), rules);
+    // Afterwards a single failure is only a reason to try again.
+    syncer.iptables().inject(Fault::Save);
+    syncer.force_full(FullReason::Flushed);
+    assert_eq!(syncer.once(&[]).await.end(), End::Failed);
 }
 
 /// They are looked for in the kernel's connections, and load balancers ask there.
