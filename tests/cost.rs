@@ -160,7 +160,7 @@ fn load_balancers_cost_as_many_rules_as_upstream() {
 }
 
 fn balance(service: &mut Service, n: u16) {
-    let address = ip(IpFamily::V4, Use::Balancer, 3);
+    let address = ip(IpFamily::V4, Use::Balancer, n.into());
     service.external_ips = Box::new([address]);
     service.load_balancer_ips = Box::new([address]);
     service.source_ranges = Box::new(["1.2.3.0/28".parse().unwrap()]);

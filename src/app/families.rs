@@ -81,7 +81,8 @@ pub(super) async fn run(
             without_node,
             checks: None,
         };
-        let tracker = Tracker::new(clocks().1);
+        let external_ips = shared.rules.surroundings.get(family).fixed.external_ips;
+        let tracker = Tracker::new(clocks().1).with_external_ips(external_ips);
         let family_parts = Family {
             config: Arc::clone(&shared),
             reporter,

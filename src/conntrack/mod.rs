@@ -13,7 +13,6 @@
 //!
 //! Upstream: pkg/proxy/conntrack/cleanup.go, `CleanStaleEntries` (v1.36)
 
-mod claims;
 mod flow;
 mod left_behind;
 mod suspects;
@@ -21,7 +20,6 @@ mod suspects;
 #[cfg(test)]
 mod tests;
 
-pub use claims::Claims;
 pub use flow::{Destination, Filter, Flow};
 pub use left_behind::{all, left_behind};
 pub use suspects::{Keep, Suspects};

@@ -24,12 +24,9 @@ pub struct Check {
 impl Check {
     /// `None`: nobody asks about this Service.
     pub fn of(state: &ServiceState) -> Option<Self> {
-        let service = state.service.as_ref()?;
-        let port = service.health_check_node_port?;
-        (!service.ports.is_empty()).then(|| Self {
-            port,
-            endpoints: local_ready(state),
-        })
+        let port = state.health_check()?;
+        let endpoints = local_ready(state);
+        Some(Self { port, endpoints })
     }
 }
 

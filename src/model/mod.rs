@@ -10,6 +10,7 @@
 
 mod change;
 mod endpoint;
+mod frontend;
 mod name;
 mod node;
 mod service;
@@ -17,6 +18,7 @@ mod state;
 
 pub use change::{Change, Kind};
 pub use endpoint::{Endpoint, NodeHint, Slice, SlicePort};
+pub use frontend::{ExternalIps, Frontend, FrontendRank, PortFrontend};
 pub use name::{ServiceName, ServicePortName, SliceName};
 pub use node::Node;
 pub use service::{Service, ServicePort, TrafficPolicy};

@@ -1,4 +1,5 @@
-//! A service port's rules in the chains that all Services share: which destination is whose.
+//! A service port's rules in the chains that all Services share: which destination is whose. A
+//! frontend that another service port has gets none of these.
 //!
 //! Apart from the Service's own chains because these are looked through by every new connection,
 //! and because most changes leave them as they are.
@@ -7,10 +8,10 @@ use std::net::IpAddr;
 
 use super::chain::ChainKind;
 use super::counter::Counter;
-use super::options::{ExternalIps, Options};
+use super::options::Options;
 use super::plan::{Plan, Reception};
 use super::sheet::{Dispatch, Sheet};
-use crate::model::Service;
+use crate::model::{ExternalIps, Service};
 use crate::net::Protocol;
 
 /// The rules of the nat table: into the Service's chains.
@@ -19,7 +20,7 @@ use crate::net::Protocol;
 /// externalIPs", "Capture load-balancer ingress", "Capture nodeports" (v1.36)
 pub(super) fn write_nat(sheet: &mut Sheet, plan: &Plan<'_>, options: &Options) {
     let (name, service, port) = (plan.name, plan.service, plan.port);
-    if plan.internal() == Reception::Served {
+    if plan.internal() == Reception::Served && plan.has_address(service.cluster_ip) {
         sheet.dispatch(Dispatch::NatServices, |rule| {
             rule.comment(format_args!("{name} cluster IP"))
                 .protocol(port.protocol)
@@ -42,7 +43,7 @@ pub(super) fn write_nat(sheet: &mut Sheet, plan: &Plan<'_>, options: &Options) {
         ("loadbalancer", &*service.load_balancer_ips, entrance),
     ];
     for (kind, ips, chain) in addresses {
-        for ip in ips {
+        for ip in ips.iter().filter(|ip| plan.has_address(**ip)) {
             sheet.dispatch(Dispatch::NatServices, |rule| {
                 rule.comment(format_args!("{name} {kind} IP"))
                     .protocol(port.protocol)
@@ -52,7 +53,7 @@ pub(super) fn write_nat(sheet: &mut Sheet, plan: &Plan<'_>, options: &Options) {
             });
         }
     }
-    let Some(node_port) = port.node_port else {
+    let Some(node_port) = plan.node_port() else {
         return;
     };
     if options.counts_localhost_node_ports() {
@@ -81,7 +82,9 @@ pub(super) fn write_nat(sheet: &mut Sheet, plan: &Plan<'_>, options: &Options) {
 /// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules` (v1.36)
 pub(super) fn write_filter(sheet: &mut Sheet, plan: &Plan<'_>, options: &Options) {
     let (name, service, port) = (plan.name, plan.service, plan.port);
-    if let Some(refusal) = Refusal::of(plan.internal()) {
+    if let Some(refusal) = Refusal::of(plan.internal())
+        && plan.has_address(service.cluster_ip)
+    {
         sheet.dispatch(Dispatch::FilterServices, |rule| {
             rule.comment(format_args!("{name} {}", refusal.reason))
                 .protocol(port.protocol)
@@ -92,7 +95,8 @@ pub(super) fn write_filter(sheet: &mut Sheet, plan: &Plan<'_>, options: &Options
     }
     if plan.has_firewall_chain() {
         let firewall = plan.chain(ChainKind::Firewall).name();
-        for ip in &service.load_balancer_ips {
+        let ips = service.load_balancer_ips.iter();
+        for ip in ips.filter(|ip| plan.has_address(**ip)) {
             sheet.dispatch(Dispatch::FilterProxyFirewall, |rule| {
                 rule.comment(format_args!("{name} traffic not accepted by {firewall}"))
                     .protocol(port.protocol)
@@ -105,7 +109,7 @@ pub(super) fn write_filter(sheet: &mut Sheet, plan: &Plan<'_>, options: &Options
     if let Some(refusal) = Refusal::of(plan.external()) {
         write_external_refusals(sheet, plan, refusal, options);
     }
-    if let Some(health) = service.health_check_node_port {
+    if let Some(health) = plan.health_check() {
         sheet.dispatch(Dispatch::FilterNodePorts, |rule| {
             rule.comment(format_args!("{name} health check node port"))
                 .protocol(Protocol::Tcp)
@@ -133,7 +137,8 @@ fn write_external_refusals(
 ) {
     let (service, port) = (plan.service, plan.port);
     let external = external_ips(service, options).iter();
-    for ip in external.chain(&service.load_balancer_ips) {
+    let ips = external.chain(&service.load_balancer_ips);
+    for ip in ips.filter(|ip| plan.has_address(**ip)) {
         sheet.dispatch(Dispatch::FilterExternalServices, |rule| {
             rule.comment(format_args!("{} {}", plan.name, refusal.reason))
                 .protocol(port.protocol)
@@ -142,7 +147,7 @@ fn write_external_refusals(
                 .jump(refusal.target);
         });
     }
-    if let Some(node_port) = port.node_port {
+    if let Some(node_port) = plan.node_port() {
         sheet.dispatch(Dispatch::FilterExternalServices, |rule| {
             rule.comment(format_args!("{} {}", plan.name, refusal.reason))
                 .words("-m addrtype --dst-type LOCAL")

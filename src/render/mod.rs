@@ -60,8 +60,8 @@ pub use jump::{JUMPS, Jump};
 pub use ledger::{Ledger, Saved};
 pub use live::Live;
 pub use options::{
-    Comments, ExternalIps, InvalidPackets, LARGE_CLUSTER_ENDPOINTS, LocalDetector,
-    LocalhostNodePorts, Masquerade, MasqueradePolicy, NodePortAddresses, Options, PartialRestore,
+    Comments, InvalidPackets, LARGE_CLUSTER_ENDPOINTS, LocalDetector, LocalhostNodePorts,
+    Masquerade, MasqueradePolicy, NodePortAddresses, Options, PartialRestore,
 };
 pub use owner::owner;
 pub use partial::{Partial, partial};

@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use super::counter::{Counter, Counters};
+use crate::model::ExternalIps;
 use crate::net::{IpFamily, IpNet};
 use crate::rules::Backend;
 
@@ -138,18 +139,6 @@ pub enum LocalhostNodePorts {
     Allowed,
     /// No.
     Refused,
-}
-
-/// Whether `spec.externalIPs` are destinations. Anybody who may write a Service may claim any
-/// address with them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum ExternalIps {
-    /// Yes.
-    #[default]
-    Served,
-    /// No rule names them. A port that only they would make reachable still has its external
-    /// chain, to which nothing jumps, as upstream.
-    Ignored,
 }
 
 /// What becomes of packets that conntrack cannot place. Found out once, when a process starts.

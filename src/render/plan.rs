@@ -5,13 +5,21 @@
 //!
 //! Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules` (v1.36)
 
+use std::net::IpAddr;
+
 use super::chain::{ChainHasher, ChainKind, Hash, ServiceChain};
-use crate::model::{Service, ServiceName, ServicePort, ServicePortName, TrafficPolicy};
+use crate::model::{
+    Frontend, Service, ServiceName, ServicePort, ServicePortName, ServiceState, TrafficPolicy,
+};
+use crate::net::Port;
 use crate::select::{self, PortEndpoints, Selection};
 
 /// What is to be written for one service port.
 pub(super) struct Plan<'a> {
     pub(super) name: ServicePortName<'a>,
+    state: &'a ServiceState,
+    /// Position of the port among those of its Service.
+    index: u16,
     pub(super) service: &'a Service,
     pub(super) port: &'a ServicePort,
     pub(super) selection: Selection<'a>,
@@ -35,7 +43,7 @@ impl<'a> Plan<'a> {
     /// Decides everything about `port`.
     pub(super) fn new(
         service_name: &'a ServiceName,
-        service: &'a Service,
+        (state, service, index): (&'a ServiceState, &'a Service, u16),
         (port, endpoints): (&'a ServicePort, PortEndpoints<'_, 'a>),
         zone: Option<&str>,
     ) -> Self {
@@ -49,12 +57,33 @@ impl<'a> Plan<'a> {
         let hash = hasher.service_port();
         Self {
             name,
+            state,
+            index,
             service,
             port,
             selection,
             hasher,
             hash,
         }
+    }
+
+    /// Reports whether the port has this address; otherwise another service port comes first.
+    pub(super) fn has_address(&self, ip: IpAddr) -> bool {
+        let frontend = Frontend::Address(ip, self.port.port, self.port.protocol);
+        self.state.has(self.index, frontend)
+    }
+
+    /// Returns the NodePort, if the port asks for one and has it.
+    pub(super) fn node_port(&self) -> Option<Port> {
+        self.port.node_port.filter(|number| {
+            let frontend = Frontend::NodePort(*number, self.port.protocol);
+            self.state.has(self.index, frontend)
+        })
+    }
+
+    /// Returns the health check node port, if the Service asks for one and has it.
+    pub(super) fn health_check(&self) -> Option<Port> {
+        self.state.health_check()
     }
 
     /// What traffic to the cluster IP meets.

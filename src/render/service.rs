@@ -67,8 +67,8 @@ fn for_each_plan(
         return;
     };
     let groups = EndpointGroups::of(state);
-    for port in ports(service, &groups) {
-        write(&Plan::new(name, service, port, zone));
+    for (index, port) in (0..).zip(ports(service, &groups)) {
+        write(&Plan::new(name, (state, service, index), port, zone));
     }
 }
 

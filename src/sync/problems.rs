@@ -1,56 +1,78 @@
 //! Services that do not get all the rules that they ask for, each logged once while that lasts.
 
-use std::collections::BTreeSet;
+use std::collections::HashMap;
+use std::mem::{Discriminant, discriminant};
 
-use crate::model::{ServiceName, ServiceState, Services};
+use crate::model::{Frontend, ServiceName, ServiceState, Services};
 use crate::render::ports_over_limit;
 use crate::select::MOST_SLICES;
+use crate::tracker::Tracker;
 
 /// A reason for which a Service lacks rules.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Problem {
-    /// Ports have more endpoints than the limit of a Service leaves for them.
-    Endpoints,
-    /// It has more slices than are used.
-    Slices,
+    /// So many ports have more endpoints than the limit of a Service leaves for them.
+    Endpoints(usize),
+    /// It has so many slices more than are used.
+    Slices(usize),
+    /// Frontends that other service ports have.
+    Frontends {
+        /// The first of them.
+        first: Frontend,
+        /// The Service that has it.
+        holder: ServiceName,
+        /// Number of all of them.
+        count: usize,
+    },
 }
 
-/// What is logged of a Service: the problem, and the number of ports or slices it is about.
-pub(super) type Found = (ServiceName, Problem, usize);
+/// A problem of a Service.
+pub(super) type Found = (ServiceName, Problem);
 
 /// The problems that are known, and were logged.
 #[derive(Debug, Default)]
-pub(super) struct Problems(BTreeSet<(ServiceName, Problem)>);
+pub(super) struct Problems(HashMap<ServiceName, Vec<Discriminant<Problem>>>);
 
 impl Problems {
     /// Looks at the Services that a sync settled; returns the problems that are new.
     pub(super) fn update(
         &mut self,
         settled: &[(ServiceName, ServiceState)],
-        now: &dyn Services,
+        tracker: &Tracker,
     ) -> Vec<Found> {
         let mut found = Vec::new();
         for (name, _) in settled {
-            for (problem, count) in problems(now.get(name)) {
-                let known = (name.clone(), problem);
-                if count == 0 {
-                    self.0.remove(&known);
-                } else if self.0.insert(known) {
-                    found.push((name.clone(), problem, count));
-                }
-            }
+            let now = tracker.get(name).into_iter();
+            let problems: Vec<_> = now.flat_map(|state| problems(state, tracker)).collect();
+            let kinds: Vec<_> = problems.iter().map(discriminant).collect();
+            let known = if kinds.is_empty() {
+                self.0.remove(name)
+            } else {
+                self.0.insert(name.clone(), kinds)
+            };
+            let known = known.unwrap_or_default();
+            let new = problems
+                .into_iter()
+                .filter(|problem| !known.contains(&discriminant(problem)));
+            found.extend(new.map(|problem| (name.clone(), problem)));
         }
         found
     }
 }
 
-/// Every problem with the number of ports or slices that a Service has it for.
-fn problems(state: Option<&ServiceState>) -> [(Problem, usize); 2] {
-    let slices = state.map_or(0, |state| state.slices.len());
-    [
-        (Problem::Endpoints, state.map_or(0, ports_over_limit)),
-        (Problem::Slices, slices.saturating_sub(MOST_SLICES)),
-    ]
+fn problems(state: &ServiceState, tracker: &Tracker) -> impl Iterator<Item = Problem> {
+    let ports = Some(ports_over_limit(state)).filter(|ports| *ports > 0);
+    let slices = state.slices.len().checked_sub(MOST_SLICES + 1);
+    let frontends = state.lost.first().and_then(|lost| {
+        Some(Problem::Frontends {
+            first: lost.frontend,
+            holder: tracker.frontend_holder(&lost.frontend)?.clone(),
+            count: state.lost.len(),
+        })
+    });
+    let ports = ports.map(Problem::Endpoints);
+    let slices = slices.map(|more| Problem::Slices(more + 1));
+    ports.into_iter().chain(slices).chain(frontends)
 }
 
 #[cfg(test)]
@@ -77,13 +99,11 @@ mod tests {
             changes.for_each(|change| tracker.apply(change));
             let settled = tracker.settle();
             let found = problems.update(&settled.before, &tracker).into_iter();
-            found
-                .map(|(_, problem, count)| (problem, count))
-                .collect::<Vec<_>>()
+            found.map(|(_, problem)| problem).collect::<Vec<_>>()
         };
         assert_eq!(after(&mut (0..MOST_SLICES).map(|n| slice(n, true))), []);
         let (one, more) = (MOST_SLICES, MOST_SLICES + 1);
-        let over = [(Problem::Slices, 1)];
+        let over = [Problem::Slices(1)];
         assert_eq!(after(&mut [slice(one, true)].into_iter()), over);
         assert_eq!(after(&mut [slice(more, true)].into_iter()), []);
         let fewer = [slice(one, false), slice(more, false)];

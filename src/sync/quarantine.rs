@@ -242,6 +242,7 @@ impl Quarantine {
 fn without_endpoints(state: &ServiceState) -> ServiceState {
     ServiceState {
         service: state.service.clone(),
+        lost: state.lost.clone(),
         ..ServiceState::default()
     }
 }

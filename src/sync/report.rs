@@ -110,6 +110,8 @@ impl Reporter {
         }
         self.quarantine(outcome);
         self.pending(tracker);
+        let conflicts = tracker.frontend_conflicts();
+        self.metrics.frontend_conflicts(self.family, conflicts);
         match outcome.end() {
             End::Failed => self
                 .health

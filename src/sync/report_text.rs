@@ -37,14 +37,27 @@ pub(super) fn asides(family: IpFamily, attempt: &Attempt) {
 }
 
 /// A Service lacks rules.
-pub(super) fn problem(family: IpFamily, (service, problem, count): &Found) {
+pub(super) fn problem(family: IpFamily, (service, problem): &Found) {
     match problem {
-        Problem::Endpoints => warn!(%family,
-            "Service `{service}` has more than {MOST_ENDPOINTS} endpoints: {count} of its ports are \
+        Problem::Endpoints(ports) => warn!(%family,
+            "Service `{service}` has more than {MOST_ENDPOINTS} endpoints: {ports} of its ports are \
              rejected like ports without endpoints; split the Service"),
-        Problem::Slices => warn!(%family,
+        Problem::Slices(slices) => warn!(%family,
             "Service `{service}` has more than {MOST_SLICES} EndpointSlices: endpoints of the last \
-             {count}, by name, get no traffic; split the Service"),
+             {slices}, by name, get no traffic; split the Service"),
+        Problem::Frontends {
+            first,
+            holder,
+            count,
+        } => {
+            let more = match count - 1 {
+                0 => String::new(),
+                more => format!(", and loses {more} more in the same way"),
+            };
+            warn!(%family,
+                "Service `{service}` gets no traffic for {first}, which Service `{holder}` has{more}; \
+                 remove the address or port from one of the two");
+        }
     }
 }
 

@@ -18,7 +18,7 @@ use super::pacer::{End, Pacer};
 use super::problems::Problems;
 use super::report::Reporter;
 use super::syncer::Syncer;
-use crate::conntrack::{self, Claims};
+use crate::conntrack;
 use crate::host::{Iptables, RunError, local_addresses};
 use crate::model::Change;
 use crate::render::NodePortAddresses;
@@ -72,11 +72,11 @@ impl<I: Iptables> Task<I> {
             self.request();
         }
         let mut canary = Canary::new(self.look_every, Instant::now().into_std());
-        let (mut claims, mut problems) = (Claims::default(), Problems::default());
+        let mut problems = Problems::default();
         loop {
             match self.next_event(&canary).await {
                 Event::Changed(changes) => self.intake().take(changes),
-                Event::Due => self.sync(&mut claims, &mut problems).await,
+                Event::Due => self.sync(&mut problems).await,
                 Event::Check => self.check(&mut canary).await,
                 Event::Retry => self.intake().request(),
                 Event::Shutdown => return,
@@ -122,7 +122,7 @@ impl<I: Iptables> Task<I> {
         }
     }
 
-    async fn sync(&mut self, claims: &mut Claims, problems: &mut Problems) {
+    async fn sync(&mut self, problems: &mut Problems) {
         let machine = self.machine();
         let before = self.node_ports();
         self.reporter.began();
@@ -144,7 +144,7 @@ impl<I: Iptables> Task<I> {
             let _ = first.send(());
         }
         let has_moved = before.is_some() && before != self.node_ports();
-        self.tell_sweeper(&outcome, has_moved, claims);
+        self.tell_sweeper(&outcome, has_moved);
     }
 
     /// Addresses that NodePorts answer on by the rules in the kernel.
@@ -155,7 +155,7 @@ impl<I: Iptables> Task<I> {
 
     /// Passes on which flows the new rules may send elsewhere. Where rules have been missing for a
     /// while, as those for NodePorts on an address that the node gained, any flow may be stale.
-    fn tell_sweeper(&self, outcome: &Outcome, has_moved: bool, claims: &mut Claims) {
+    fn tell_sweeper(&self, outcome: &Outcome, has_moved: bool) {
         let (Some(flows), Some(options)) = (&self.flows, self.syncer.written()) else {
             return;
         };
@@ -164,7 +164,7 @@ impl<I: Iptables> Task<I> {
             attempt.scope == Scope::Full(FullReason::Flushed) && attempt.result.is_ok()
         };
         let changed = &outcome.settled.before;
-        let left_behind = conntrack::left_behind(changed, tracker, options, claims);
+        let left_behind = conntrack::left_behind(changed, tracker, options);
         let suspects = if has_moved || outcome.attempts.iter().any(were_missing) {
             conntrack::all(tracker, options)
         } else {

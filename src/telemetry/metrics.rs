@@ -106,6 +106,14 @@ impl SyncMetrics {
             .set(i64::from(is_unreadable));
     }
 
+    /// So many frontends are asked for by several service ports.
+    pub fn frontend_conflicts(&self, family: IpFamily, conflicts: usize) {
+        self.restores
+            .conflicts
+            .with_label_values(&[family.as_str()])
+            .set(gauge(conflicts));
+    }
+
     /// A fixed chain of this table is written anew because of third-party rules in it.
     pub fn chain_repaired(&self, family: IpFamily, table: &str) {
         let labels = [family.as_str(), table];

@@ -141,6 +141,7 @@ pub(super) struct Restores {
     pub(super) conntrack_deleted: IntCounterVec,
     pub(super) full_syncs: IntCounterVec,
     pub(super) unreadable: IntGaugeVec,
+    pub(super) conflicts: IntGaugeVec,
     pub(super) repairs: IntCounterVec,
     pub(super) payload_bytes: HistogramVec,
     pub(super) lock_wait: GenericCounterVec<AtomicF64>,
@@ -178,6 +179,11 @@ impl Restores {
                 "unreadable_tables",
                 "Whether the last check of our rules could not read the table",
                 &["ip_family", "table"],
+            )?,
+            conflicts: own.gauges(
+                "frontend_conflicts",
+                "Addresses and ports that several Services ask for; one of them has each",
+                FAMILY,
             )?,
             repairs: own.counters(
                 "chain_repairs_total",

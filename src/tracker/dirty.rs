@@ -4,13 +4,13 @@
 //! is kept of the settled state, so that each of the 20,000 slices that a Service may have costs
 //! the same when it arrives.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::waiting::Waiting;
-use crate::model::{Service, ServiceName, ServiceState, Slice, SliceName};
+use crate::model::{PortFrontend, Service, ServiceName, ServiceState, Slice, SliceName};
 
 /// Trigger times kept for one Service. A sync that keeps failing would gather them for ever; these
 /// are 16 KB, and the oldest, from which latency is the longest.
@@ -29,6 +29,8 @@ pub(super) struct Dirty {
 pub(super) struct Differences {
     service: Option<Before<Service>>,
     slices: BTreeMap<SliceName, Before<Slice>>,
+    /// Frontends that were lost then and are not now, or the reverse.
+    frontends: BTreeSet<PortFrontend>,
     /// When the cluster changed what changed here, one for each slice that said so.
     pub(super) triggers: Vec<SystemTime>,
 }
@@ -80,6 +82,13 @@ impl Dirty {
             }
             _ => {}
         }
+        self.forget_if_settled(name);
+    }
+
+    /// Notes that the Service `name` has lost a frontend, or has it again.
+    pub(super) fn note_frontend(&mut self, name: &ServiceName, frontend: PortFrontend) {
+        let differences = self.services.entry(name.clone()).or_default();
+        toggle(&mut differences.frontends, frontend);
         self.forget_if_settled(name);
     }
 
@@ -138,14 +147,17 @@ impl Dirty {
     }
 
     fn forget_if_settled(&mut self, name: &ServiceName) {
-        let differences = self.services.get(name);
-        if differences.is_some_and(|of| of.service.is_none() && of.slices.is_empty()) {
+        if self.services.get(name).is_some_and(Differences::is_empty) {
             self.services.remove(name);
         }
     }
 }
 
 impl Differences {
+    fn is_empty(&self) -> bool {
+        self.service.is_none() && self.slices.is_empty() && self.frontends.is_empty()
+    }
+
     /// Returns the state that was last settled of a Service that is `now` so.
     pub(super) fn settled(self, now: Option<&ServiceState>) -> ServiceState {
         let mut state = now.cloned().unwrap_or_default();
@@ -157,6 +169,16 @@ impl Differences {
         let settled = self.slices.into_iter();
         slices.extend(settled.filter_map(|(name, slice)| Some((name, slice.0?))));
         slices.sort_by(|(one, _), (other, _)| one.cmp(other));
+        for frontend in self.frontends {
+            toggle(&mut state.lost, frontend);
+        }
         state
+    }
+}
+
+/// Adds a frontend that is not in the set, or removes it if it is.
+pub(super) fn toggle(set: &mut BTreeSet<PortFrontend>, frontend: PortFrontend) {
+    if !set.remove(&frontend) {
+        set.insert(frontend);
     }
 }

@@ -16,6 +16,7 @@
 //! KEP: kep.k8s.io/3453
 
 mod dirty;
+mod frontends;
 mod listing;
 mod objects;
 mod queue;

@@ -6,11 +6,13 @@ use std::time::SystemTime;
 
 use hashbrown::HashMap;
 
-use super::dirty::Dirty;
+use super::dirty::{Dirty, toggle};
+use super::frontends::Frontends;
 use super::listing::{Listings, Round};
 use super::waiting::Waiting;
 use crate::model::{
-    Change, Kind, Node, Service, ServiceName, ServiceState, Services, Slice, SliceName,
+    Change, ExternalIps, Frontend, Kind, Node, Service, ServiceName, ServiceState, Services, Slice,
+    SliceName,
 };
 
 /// What one family knows of the cluster, and what of it is not in the kernel yet.
@@ -20,6 +22,7 @@ pub struct Tracker {
     slices: HashMap<SliceName, Owner>,
     node: Option<Node>,
     dirty: Dirty,
+    frontends: Frontends,
     /// The zone that the kernel's rules were made for.
     settled_zone: Option<Arc<str>>,
     listings: Listings,
@@ -56,10 +59,18 @@ impl Tracker {
             slices: HashMap::new(),
             node: None,
             dirty: Dirty::default(),
+            frontends: Frontends::default(),
             settled_zone: None,
             listings: Listings::default(),
             started,
         }
+    }
+
+    /// Sets whether external IPs are frontends, before the first change; without this they are.
+    #[must_use]
+    pub fn with_external_ips(mut self, external_ips: ExternalIps) -> Self {
+        self.frontends = Frontends::new(external_ips);
+        self
     }
 
     /// Takes in one change.
@@ -95,6 +106,16 @@ impl Tracker {
     /// How much of them is not in the kernel yet, by kind of object.
     pub fn waiting(&self) -> Waiting {
         self.dirty.waiting()
+    }
+
+    /// Number of frontends that several service ports ask for.
+    pub const fn frontend_conflicts(&self) -> usize {
+        self.frontends.conflicts()
+    }
+
+    /// The Service that has a frontend.
+    pub fn frontend_holder(&self, frontend: &Frontend) -> Option<&ServiceName> {
+        self.frontends.holder(frontend)
     }
 
     /// Whether a Service of this family has the slice.
@@ -147,9 +168,21 @@ impl Tracker {
         let seen = self.listings.round(Kind::Service);
         let tracked = self.services.entry(name.clone()).or_default();
         tracked.seen = seen;
+        if tracked.state.service == service {
+            self.forget_if_empty(name);
+            return;
+        }
         let before = std::mem::replace(&mut tracked.state.service, service);
-        let now = tracked.state.service.as_ref();
-        self.dirty.note_service(name, before, now);
+        let now = tracked.state.service.clone();
+        let toggles = self
+            .frontends
+            .update(name, before.as_deref(), now.as_deref());
+        self.dirty.note_service(name, before, now.as_ref());
+        for (name, frontend) in toggles {
+            let tracked = self.services.entry(name.clone()).or_default();
+            toggle(&mut tracked.state.lost, frontend);
+            self.dirty.note_frontend(&name, frontend);
+        }
         self.forget_if_empty(name);
     }
 

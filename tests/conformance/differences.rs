@@ -33,6 +33,7 @@ macro_rules! differences {
 }
 
 differences! {
+    a_frontend_is_one_services_alone
     a_relabelled_slice_leaves_its_old_service
     an_annotation_rewrites_nothing
     a_lost_jump_is_repaired
@@ -80,6 +81,36 @@ mod seen {
         assert!(upstream.contains("features/a:http -> 10.4.1.1:8080"));
         assert!(!ours.contains("features/a:http -> 10.4.1.1:8080"));
         equal(&stage.step(&[Op::RestartUpstream], Size::Small));
+    }
+
+    pub(super) fn a_frontend_is_one_services_alone() {
+        const SHARED: &str = "203.0.113.77";
+        let shares = json!({"externalIPs": [SHARED]});
+        let slice_of = |of: &str, ip| apply(slice(&format!("{of}-1"), of, "IPv4", &[ready(ip)]));
+        // Whichever comes first, the one that is first by name has it.
+        for (first, last) in [("a", "b"), ("b", "a")] {
+            let mut stage = stage(PLAIN);
+            equal(&stage.step(
+                &[
+                    apply(service(first, shares.clone())),
+                    slice_of(first, "10.4.1.1"),
+                ],
+                Size::Small,
+            ));
+            let effect = stage.step(
+                &[
+                    apply(service(last, shares.clone())),
+                    slice_of(last, "10.4.1.2"),
+                ],
+                Size::Small,
+            );
+            assert!(effect.differences.contains(SHARED), "{effect:?}");
+            let [upstream, ours] = v4(&stage);
+            let rule_of = |of: &str| format!("\"features/{of}:http external IP\"");
+            assert!(upstream.contains(&rule_of("a")) && upstream.contains(&rule_of("b")));
+            assert!(ours.contains(&rule_of("a")) && !ours.contains(&rule_of("b")));
+            equal(&stage.step(&[apply(service("b", json!({})))], Size::Small));
+        }
     }
 
     pub(super) fn an_annotation_rewrites_nothing() {

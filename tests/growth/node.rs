@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use deltaproxy::conntrack::{Claims, left_behind};
+use deltaproxy::conntrack::left_behind;
 use deltaproxy::host::{Iptables, ListedChains, NoCounter, RestoreError, Restored, RunError};
 use deltaproxy::net::IpFamily;
 use deltaproxy::render::{Counters, PartialRestore};
@@ -44,7 +44,6 @@ impl Iptables for Sink {
 /// One family's state, as [`deltaproxy::sync::Task`] has it.
 pub(crate) struct Node {
     pub(crate) syncer: Syncer<Sink>,
-    claims: Claims,
 }
 
 impl Node {
@@ -58,7 +57,6 @@ impl Node {
         };
         Self {
             syncer: Syncer::new(Sink, world.tracker(), options, Instant::now),
-            claims: Claims::default(),
         }
     }
 
@@ -67,7 +65,7 @@ impl Node {
         let outcome = runtime.unwrap().block_on(self.syncer.once(&[]));
         let (changed, tracker) = (&outcome.settled.before, &self.syncer.tracker);
         let options = self.syncer.written().unwrap();
-        let suspects = left_behind(changed, tracker, options, &mut self.claims);
+        let suspects = left_behind(changed, tracker, options);
         black_box(suspects);
         outcome
     }

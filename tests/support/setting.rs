@@ -12,10 +12,11 @@
 
 use std::net::IpAddr;
 
+use deltaproxy::model::ExternalIps;
 use deltaproxy::net::{IpFamily, IpNet};
 use deltaproxy::render::{
-    Counters, ExternalIps, InvalidPackets, LocalDetector, LocalhostNodePorts, Masquerade,
-    MasqueradePolicy, Options,
+    Counters, InvalidPackets, LocalDetector, LocalhostNodePorts, Masquerade, MasqueradePolicy,
+    Options,
 };
 use deltaproxy::rules::Backend;
 use deltaproxy::sync::{LocalMode, NodePortSource, Surroundings};

@@ -70,8 +70,9 @@ pub(in crate::cli) fn trackers(config: &RenderConfig) -> anyhow::Result<PerFamil
         Source::Cluster(_) => "asking the API server",
     });
     let (changes, other_nodes) = changes(config)?;
-    let trackers = changes.map(|_, changes| {
-        let mut tracker = Tracker::new(SystemTime::UNIX_EPOCH);
+    let trackers = changes.map(|family, changes| {
+        let external_ips = config.surroundings.get(family).fixed.external_ips;
+        let mut tracker = Tracker::new(SystemTime::UNIX_EPOCH).with_external_ips(external_ips);
         for change in changes {
             tracker.apply(change);
         }

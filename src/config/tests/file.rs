@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use super::*;
 use crate::host::ConntrackSettings;
-use crate::render::{ExternalIps, LocalhostNodePorts, MasqueradePolicy};
+use crate::model::ExternalIps;
+use crate::render::{LocalhostNodePorts, MasqueradePolicy};
 use crate::sync::{Gap, LocalMode, NodePortSource};
 use crate::watch::api::{ApiOptions, Encoding, RateLimit};
 

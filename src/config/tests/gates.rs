@@ -46,7 +46,7 @@ fn gates_are_those_of_kube_proxy() {
 
 #[test]
 fn external_ips_are_served_unless_the_gate_says_no() {
-    use crate::render::ExternalIps::{Ignored, Served};
+    use crate::model::ExternalIps::{Ignored, Served};
 
     let served = |flags| {
         let surroundings = configured(flags).unwrap().rules.surroundings;

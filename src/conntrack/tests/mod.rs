@@ -2,7 +2,6 @@
 //!
 //! Apart as a folder because they are longer than the code.
 
-mod claims;
 mod merging;
 mod services;
 
@@ -11,8 +10,8 @@ use std::sync::Arc;
 
 use super::*;
 use crate::model::{
-    Endpoint, NodeHint, Service, ServiceName, ServicePort, ServiceState, Services, Slice,
-    SliceName, SlicePort,
+    Endpoint, ExternalIps, NodeHint, Service, ServiceName, ServicePort, ServiceState, Services,
+    Slice, SliceName, SlicePort,
 };
 use crate::net::{IpFamily, Protocol, parse_ip};
 use crate::render::Options;
@@ -62,9 +61,20 @@ fn name(name: &str) -> ServiceName {
     ServiceName::new("ns", name)
 }
 
+/// Of two that ask for the same destination, the first by name has it.
 fn world(shops: &[(&str, Shop)]) -> World {
     let states = shops.iter().map(|(of, shop)| (name(of), shop.state()));
-    World(states.collect())
+    let mut states: BTreeMap<_, _> = states.collect();
+    let mut taken = BTreeSet::new();
+    for state in states.values_mut() {
+        let service = state.service.as_ref().unwrap();
+        for (of, _) in service.frontends(ExternalIps::Served) {
+            if !taken.insert(of.frontend) {
+                state.lost.insert(of);
+            }
+        }
+    }
+    World(states)
 }
 
 fn options() -> Options {
@@ -75,12 +85,7 @@ fn options() -> Options {
 fn change(before: Option<Shop>, now: Option<Shop>) -> Suspects {
     let named = |shop: Option<Shop>| world(shop.map(|shop| ("shop", shop)).as_slice());
     let (before, now) = (named(before), named(now));
-    left_behind(
-        &changes(&before, &now),
-        &now,
-        &options(),
-        &mut claims(&before),
-    )
+    left_behind(&changes(&before, &now), &now, &options())
 }
 
 /// Every Service of either, with its state in the first.
@@ -89,18 +94,6 @@ fn changes(before: &World, now: &World) -> Vec<(ServiceName, ServiceState)> {
     let state = |name| before.get(name).cloned().unwrap_or_default();
     let changes = names.into_iter().map(|name| (name.clone(), state(name)));
     changes.collect()
-}
-
-/// What is claimed where nothing has changed since `now`.
-fn claims(now: &World) -> Claims {
-    let mut claims = Claims::default();
-    left_behind(
-        &changes(&World::default(), now),
-        now,
-        &options(),
-        &mut claims,
-    );
-    claims
 }
 
 /// `DESTINATION ANSWERER`, each with its port, and whether this flow `goes` or `stays`.
@@ -143,6 +136,7 @@ impl Shop {
         ServiceState {
             service: Some(Arc::new(service)),
             slices: vec![(SliceName::new("ns", "shop-1"), Arc::new(slice))],
+            ..ServiceState::default()
         }
     }
 }

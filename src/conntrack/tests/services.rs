@@ -1,7 +1,8 @@
 //! What becomes of flows when Services and endpoints come, go and change.
 
 use super::*;
-use crate::render::{ExternalIps, MOST_ENDPOINTS};
+use crate::model::ExternalIps;
+use crate::render::MOST_ENDPOINTS;
 
 #[test]
 fn an_endpoint_that_is_gone_takes_its_flows_along() {
@@ -67,7 +68,7 @@ fn external_ips_that_are_no_destinations_are_left_alone() {
     };
     let before = [(name("shop"), ServiceState::default())];
     let now = world(&[("shop", shop)]);
-    let suspects = left_behind(&before, &now, &options, &mut Claims::default());
+    let suspects = left_behind(&before, &now, &options);
     check(
         &suspects,
         &[
@@ -243,16 +244,16 @@ fn another_service_may_have_what_one_has_given_up() {
     };
     let now = world(&[("new", heir.clone())]);
     for before in [
-        world(&[("old", SHOP)]),
-        // The same if the other one had it all the time.
-        world(&[("new", heir), ("old", SHOP)]),
+        world(&[("first", SHOP)]),
+        // The same if the other one asked for it all the time.
+        world(&[("first", SHOP), ("new", heir)]),
     ] {
         let changed: Vec<_> = changes(&before, &now)
             .into_iter()
             .filter(|(name, state)| now.get(name) != Some(state))
             .collect();
         check(
-            &left_behind(&changed, &now, &options(), &mut claims(&before)),
+            &left_behind(&changed, &now, &options()),
             &[
                 "10.96.0.10:53 10.4.0.1:5353 goes",
                 "10.96.0.10:53 10.4.0.2:5353 stays",
@@ -299,4 +300,26 @@ fn both_families_are_alike() {
             "[fd00:10:96::a]:53 [fd00:10:4::2]:5353 stays",
         ],
     );
+}
+
+#[test]
+fn an_address_that_is_there_twice_is_not_looked_at_for_that() {
+    let shop = |endpoints| Shop {
+        ips: &["10.96.0.10", "203.0.113.1", "203.0.113.1"],
+        endpoints,
+        ..SHOP
+    };
+    let gained = change(
+        Some(shop(&["10.4.0.1"])),
+        Some(shop(&["10.4.0.1", "10.4.0.2"])),
+    );
+    assert!(gained.is_empty(), "{gained:#?}");
+}
+
+#[test]
+fn endpoints_of_a_service_that_lost_an_address_change_nothing_there() {
+    let other = |endpoints| Shop { endpoints, ..SHOP };
+    let before = world(&[("a", SHOP), ("b", other(&["10.4.0.8", "10.4.0.9"]))]);
+    let now = world(&[("a", SHOP), ("b", other(&["10.4.0.8"]))]);
+    assert!(left_behind(&changes(&before, &now), &now, &options()).is_empty());
 }

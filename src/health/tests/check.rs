@@ -47,6 +47,7 @@ fn state(health_check: Option<u16>, endpoints: u8) -> ServiceState {
     ServiceState {
         service: Some(Arc::new(service)),
         slices: vec![(SliceName::new("ns", "a-1"), Arc::new(slice))],
+        ..ServiceState::default()
     }
 }
 

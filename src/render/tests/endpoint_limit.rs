@@ -63,6 +63,7 @@ fn state(ports: &[(&str, u32)]) -> ServiceState {
             [10, 96, 0, 1].into(),
             ports.iter().map(|(name, _)| port(name)).collect(),
         ))),
+        ..ServiceState::default()
     }
 }
 

@@ -31,6 +31,7 @@ fn one() -> One {
     let state = ServiceState {
         service: Some(service.into()),
         slices: vec![(crate::model::SliceName::new("ns1", "svc1-1"), slice.into())],
+        ..ServiceState::default()
     };
     One(name, state)
 }

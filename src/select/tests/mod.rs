@@ -88,6 +88,7 @@ fn state(slices: &[(&str, u16, &[Endpoint])]) -> ServiceState {
     ServiceState {
         service: None,
         slices: slices.collect(),
+        ..ServiceState::default()
     }
 }
 

@@ -130,6 +130,7 @@ fn slices_beyond_the_limit_are_not_used() {
     let mut many = ServiceState {
         service: None,
         slices: names.map(|name| (name, Arc::clone(slice))).collect(),
+        ..ServiceState::default()
     };
     let last = many.slices.last_mut().unwrap();
     last.1 = Arc::new(Slice {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use super::*;
-use crate::conntrack::{Claims, Filter, left_behind};
+use crate::conntrack::{Filter, left_behind};
 use crate::model::{
     Change, Endpoint, NodeHint, Service, ServiceName, ServicePort, ServiceState, Slice, SliceName,
     SlicePort,
@@ -112,7 +112,7 @@ fn news_with(ip: &str, endpoints: &[&str]) -> News {
     let before = [(name, ServiceState::default())];
     News {
         family: IpFamily::V4,
-        suspects: left_behind(&before, &tracker, &options, &mut Claims::default()),
+        suspects: left_behind(&before, &tracker, &options),
         node_ports: NodePortAddresses::All,
     }
 }

@@ -3,6 +3,7 @@
 //! Apart as a folder because they are longer than the code.
 
 mod changes;
+mod frontends;
 mod queue;
 mod triggers;
 
@@ -25,10 +26,10 @@ fn port(number: u16) -> Port {
     Port::new(number).unwrap()
 }
 
-/// The Service is there, with one port of this number.
+/// The Service is there, with a cluster IP of its own and one port of this number.
 fn service(of: &str, number: u16) -> Change {
     let service = Service::plain(
-        parse_ip("172.30.0.1").unwrap(),
+        parse_ip(&format!("172.30.0.{}", of.as_bytes()[0])).unwrap(),
         Box::new([ServicePort {
             name: "p".into(),
             protocol: Protocol::Tcp,

@@ -3,9 +3,10 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use deltaproxy::model::ExternalIps;
 use deltaproxy::net::{IpFamily, IpNet, parse_cidr, parse_ip};
 use deltaproxy::render::{
-    self, ExternalIps, InvalidPackets, LocalhostNodePorts, MasqueradePolicy, PartialRestore,
+    self, InvalidPackets, LocalhostNodePorts, MasqueradePolicy, PartialRestore,
 };
 use deltaproxy::rules::Backend;
 use deltaproxy::sync::{LocalMode, NodePortSource, Surroundings, SyncerOptions};

@@ -44,7 +44,8 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(options: Options, below: Both) -> Result<Self, String> {
-        let tracker = Tracker::new(SystemTime::UNIX_EPOCH);
+        let external_ips = options.syncer.surroundings.fixed.external_ips;
+        let tracker = Tracker::new(SystemTime::UNIX_EPOCH).with_external_ips(external_ips);
         TIME.set(Duration::ZERO);
         TICK.set(Duration::ZERO);
         if options.keeps_counters {

@@ -1,0 +1,118 @@
+//! Frontends: the destinations under which clients reach Services.
+//!
+//! Several Services may ask for the same one; [`tracker`](crate::tracker) decides which of them has
+//! it.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use super::service::{Service, ServicePort};
+use crate::net::{Port, Protocol};
+
+/// A destination that is one service port's alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Frontend {
+    /// A port of a cluster IP, a load balancer address or an external IP.
+    Address(IpAddr, Port, Protocol),
+    /// A port of the node's own addresses.
+    NodePort(Port, Protocol),
+    /// The port of the node that a load balancer asks for the health of a Service.
+    HealthCheck(Port),
+}
+
+/// A frontend as a port of a Service asks for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PortFrontend {
+    /// Position of the port among those of its Service; 0 for [`Frontend::HealthCheck`], which is
+    /// the whole Service's.
+    pub port: u16,
+    /// The destination.
+    pub frontend: Frontend,
+}
+
+/// Rank of a claim to a frontend; the lowest one wins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FrontendRank {
+    /// Allocated by the cluster: a cluster IP, a NodePort, a health check node port.
+    Allocated,
+    /// An address that a load balancer controller wrote into the status.
+    LoadBalancer,
+    /// An address that the author of the Service wrote into `spec.externalIPs`.
+    External,
+}
+
+/// Whether `spec.externalIPs` are frontends. Anybody who may write a Service may claim any address
+/// with them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ExternalIps {
+    /// They have rules.
+    #[default]
+    Served,
+    /// No rule names them. A port that only they would make reachable still has its external
+    /// chain, to which nothing jumps, as upstream.
+    Ignored,
+}
+
+impl Service {
+    /// Returns every frontend that the Service asks for, sorted, each once for a port with its
+    /// lowest rank.
+    pub fn frontends(&self, external_ips: ExternalIps) -> Vec<(PortFrontend, FrontendRank)> {
+        let mut all = Vec::new();
+        for (port, service_port) in (0..).zip(&self.ports) {
+            let of_port = self.frontends_of(service_port, external_ips);
+            all.extend(of_port.map(|(frontend, rank)| (PortFrontend { port, frontend }, rank)));
+        }
+        if let Some(number) = self
+            .health_check_node_port
+            .filter(|_| !self.ports.is_empty())
+        {
+            let frontend = Frontend::HealthCheck(number);
+            all.push((PortFrontend { port: 0, frontend }, FrontendRank::Allocated));
+        }
+        all.sort_unstable();
+        all.dedup_by_key(|(frontend, _)| *frontend);
+        all
+    }
+
+    fn frontends_of(
+        &self,
+        port: &ServicePort,
+        external_ips: ExternalIps,
+    ) -> impl Iterator<Item = (Frontend, FrontendRank)> {
+        let external: &[IpAddr] = match external_ips {
+            ExternalIps::Served => &self.external_ips,
+            ExternalIps::Ignored => &[],
+        };
+        let (number, protocol) = (port.port, port.protocol);
+        let addresses = [
+            (
+                std::slice::from_ref(&self.cluster_ip),
+                FrontendRank::Allocated,
+            ),
+            (&self.load_balancer_ips, FrontendRank::LoadBalancer),
+            (external, FrontendRank::External),
+        ];
+        let addresses = addresses.into_iter().flat_map(move |(ips, rank)| {
+            ips.iter()
+                .map(move |ip| (Frontend::Address(*ip, number, protocol), rank))
+        });
+        let node_port = port.node_port.map(|number| {
+            let frontend = Frontend::NodePort(number, protocol);
+            (frontend, FrontendRank::Allocated)
+        });
+        addresses.chain(node_port)
+    }
+}
+
+impl fmt::Display for Frontend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(ip, port, protocol) => {
+                let address = std::net::SocketAddr::new(*ip, port.get());
+                write!(f, "{address}/{protocol}")
+            }
+            Self::NodePort(port, protocol) => write!(f, "NodePort {}/{protocol}", port.get()),
+            Self::HealthCheck(port) => write!(f, "health check node port {}", port.get()),
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Decides which service port has a frontend that several ask for.
+//!
+//! The cluster IP comes first, then load balancer addresses, then external IPs, so that a tenant
+//! cannot take over the cluster IP of another Service by writing it into `externalIPs`. Claims of
+//! one rank are ordered by the name of the Service and its port: the winner depends on the objects
+//! alone, not on the order in which they arrived.
+//!
+//! The loser has no rules at all for the frontend. If they came after those of the winner, they
+//! would catch what the winner means to reject or drop.
+
+use std::collections::BTreeSet;
+
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
+
+use crate::model::{ExternalIps, Frontend, FrontendRank, PortFrontend, Service, ServiceName};
+
+/// All claims to all frontends.
+#[derive(Debug, Default)]
+pub(super) struct Frontends {
+    external_ips: ExternalIps,
+    claims: HashMap<Frontend, Claims>,
+    /// Number of frontends with several claims.
+    conflicts: usize,
+}
+
+/// The order is that of precedence.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Claim {
+    rank: FrontendRank,
+    service: ServiceName,
+    port: u16,
+}
+
+/// The claims to one frontend: nearly always one.
+#[derive(Debug)]
+enum Claims {
+    One(Claim),
+    Several(BTreeSet<Claim>),
+}
+
+/// A claim that was lost and is not any more, or the reverse.
+pub(super) type Toggle = (ServiceName, PortFrontend);
+
+impl Frontends {
+    /// Knows no claims yet.
+    pub(super) fn new(external_ips: ExternalIps) -> Self {
+        Self {
+            external_ips,
+            ..Self::default()
+        }
+    }
+
+    /// Number of frontends that several service ports ask for.
+    pub(super) const fn conflicts(&self) -> usize {
+        self.conflicts
+    }
+
+    /// The Service that has a frontend.
+    pub(super) fn holder(&self, frontend: &Frontend) -> Option<&ServiceName> {
+        let claim = match self.claims.get(frontend)? {
+            Claims::One(claim) => Some(claim),
+            Claims::Several(claims) => claims.first(),
+        };
+        claim.map(|claim| &claim.service)
+    }
+
+    /// Follows a change of one Service. Its cost depends on the frontends of that Service only.
+    pub(super) fn update(
+        &mut self,
+        name: &ServiceName,
+        before: Option<&Service>,
+        now: Option<&Service>,
+    ) -> Vec<Toggle> {
+        let mut toggles = Vec::new();
+        let frontends = |service: Option<&Service>| {
+            service.map_or_else(Vec::new, |service| service.frontends(self.external_ips))
+        };
+        let (before, now) = (frontends(before), frontends(now));
+        let claim = |port: u16, rank: FrontendRank| Claim {
+            rank,
+            service: name.clone(),
+            port,
+        };
+        // Both are sorted, which makes the search for what stays cheap.
+        for (of, rank) in &before {
+            if now.binary_search(&(*of, *rank)).is_err() {
+                self.remove(of.frontend, &claim(of.port, *rank), &mut toggles);
+            }
+        }
+        for (of, rank) in &now {
+            if before.binary_search(&(*of, *rank)).is_err() {
+                self.add(of.frontend, claim(of.port, *rank), &mut toggles);
+            }
+        }
+        toggles
+    }
+
+    fn add(&mut self, frontend: Frontend, claim: Claim, toggles: &mut Vec<Toggle>) {
+        let claims = match self.claims.entry(frontend) {
+            Entry::Vacant(entry) => {
+                entry.insert(Claims::One(claim));
+                return;
+            }
+            Entry::Occupied(entry) => entry.into_mut(),
+        };
+        let loser = match claims {
+            Claims::One(known) => {
+                self.conflicts += 1;
+                let both = BTreeSet::from([known.clone(), claim]);
+                let loser = both.last().cloned();
+                *claims = Claims::Several(both);
+                loser
+            }
+            Claims::Several(known) => {
+                let winner = known.first().cloned();
+                known.insert(claim.clone());
+                winner.map(|winner| winner.max(claim))
+            }
+        };
+        toggles.extend(loser.map(|loser| toggle(frontend, loser)));
+    }
+
+    fn remove(&mut self, frontend: Frontend, claim: &Claim, toggles: &mut Vec<Toggle>) {
+        let Entry::Occupied(mut entry) = self.claims.entry(frontend) else {
+            return;
+        };
+        let Claims::Several(claims) = entry.get_mut() else {
+            entry.remove();
+            return;
+        };
+        let was_held = claims.first() == Some(claim);
+        claims.remove(claim);
+        // The next one has it now; or one that had lost it does not ask for it any more.
+        let changed = if was_held {
+            claims.first()
+        } else {
+            Some(claim)
+        };
+        toggles.extend(changed.map(|claim| toggle(frontend, claim.clone())));
+        if claims.len() == 1
+            && let Some(last) = claims.pop_first()
+        {
+            self.conflicts -= 1;
+            *entry.get_mut() = Claims::One(last);
+        }
+    }
+}
+
+fn toggle(frontend: Frontend, claim: Claim) -> Toggle {
+    let port = claim.port;
+    (claim.service, PortFrontend { port, frontend })
+}

@@ -1,0 +1,168 @@
+//! Which Service has a frontend that several ask for, and which Services are dirty for that.
+
+use super::*;
+use crate::model::{ExternalIps, Frontend, PortFrontend, Services};
+
+const CLUSTER_IP: &str = "172.30.0.1";
+
+/// A Service with a cluster IP, load balancer addresses and external IPs.
+fn with(of: &str, ips: [&[&str]; 3]) -> Change {
+    let Change::Service(name, Some(mut service)) = service(of, 80) else {
+        unreachable!("it is there");
+    };
+    let [cluster, balancer, external] = ips.map(|ips| {
+        ips.iter()
+            .map(|ip| parse_ip(ip).unwrap())
+            .collect::<Box<[_]>>()
+    });
+    service.cluster_ip = cluster[0];
+    service.load_balancer_ips = balancer;
+    service.external_ips = external;
+    Change::Service(name, Some(service))
+}
+
+fn frontend(ip: &str) -> Frontend {
+    Frontend::Address(parse_ip(ip).unwrap(), port(80), Protocol::Tcp)
+}
+
+/// The names of those that have lost the address.
+fn losers(tracker: &Tracker, ip: &str) -> Vec<String> {
+    let frontend = frontend(ip);
+    let lost = PortFrontend { port: 0, frontend };
+    let all = tracker.all();
+    let losers = all.filter(|(_, state)| state.lost.contains(&lost));
+    losers.map(|(name, _)| name.name().to_owned()).collect()
+}
+
+/// Whatever the order of arrival, `winner` has the address that all of these ask for.
+#[track_caller]
+fn check(winner: &str, ip: &str, services: &[Change]) {
+    for reversed in [false, true] {
+        let mut tracker = Tracker::new(STARTED);
+        let mut services = services.to_vec();
+        if reversed {
+            services.reverse();
+        }
+        for service in services.iter().cloned() {
+            tracker.apply(service);
+            // Syncs in between change nothing.
+            tracker.settle();
+        }
+        assert_eq!(tracker.frontend_holder(&frontend(ip)), Some(&name(winner)));
+        assert_eq!(losers(&tracker, ip).len(), services.len() - 1);
+        assert!(!losers(&tracker, ip).contains(&winner.to_owned()));
+        assert_eq!(tracker.frontend_conflicts(), 1);
+        for service in &services {
+            let Change::Service(name, _) = service else {
+                unreachable!("there are only Services");
+            };
+            tracker.apply(Change::Service(name.clone(), None));
+        }
+        assert_eq!(tracker.frontend_conflicts(), 0);
+        assert_eq!(tracker.all().count(), 0);
+    }
+}
+
+#[test]
+fn cluster_ips_come_first_and_external_ips_last() {
+    let shared = "203.0.113.1";
+    let cluster = with("z-cluster", [&[shared], &[], &[]]);
+    let balancer = with("y-balancer", [&["172.30.0.2"], &[shared], &[]]);
+    let external = with("x-external", [&["172.30.0.3"], &[], &[shared]]);
+    check("z-cluster", shared, &[external.clone(), cluster.clone()]);
+    check("y-balancer", shared, &[external.clone(), balancer.clone()]);
+    check("z-cluster", shared, &[cluster, external, balancer]);
+}
+
+#[test]
+fn between_claims_of_one_rank_names_decide() {
+    let shared = "203.0.113.1";
+    let external = |of, ip| with(of, [&[ip], &[], &[shared]]);
+    check(
+        "a",
+        shared,
+        &[
+            external("b", "172.30.0.2"),
+            external("a", "172.30.0.3"),
+            external("c", "172.30.0.4"),
+        ],
+    );
+}
+
+#[test]
+fn an_address_twice_in_one_service_is_its_own() {
+    let both = with(
+        "a",
+        [
+            &[CLUSTER_IP],
+            &["203.0.113.1"],
+            &["203.0.113.1", CLUSTER_IP],
+        ],
+    );
+    let tracker = settled([both]);
+    assert_eq!(tracker.frontend_conflicts(), 0);
+    assert!(tracker.all().all(|(_, state)| state.lost.is_empty()));
+}
+
+#[test]
+fn of_two_ports_of_a_service_with_one_number_the_first_has_it() {
+    let Change::Service(of, Some(mut twice)) = service("a", 80) else {
+        unreachable!("it is there");
+    };
+    let mut second = twice.ports[0].clone();
+    second.name = "q".into();
+    twice.ports = Box::new([twice.ports[0].clone(), second]);
+    let tracker = settled([Change::Service(of.clone(), Some(twice))]);
+    let state = tracker.get(&of).unwrap();
+    let frontend = frontend("172.30.0.97");
+    assert!(state.has(0, frontend) && !state.has(1, frontend));
+}
+
+#[test]
+fn ignored_external_ips_are_no_claims() {
+    let tracker = Tracker::new(STARTED);
+    let mut tracker = tracker.with_external_ips(ExternalIps::Ignored);
+    tracker.apply(with("a", [&["172.30.0.2"], &[], &[CLUSTER_IP]]));
+    tracker.apply(with("b", [&[CLUSTER_IP], &[], &[]]));
+    assert_eq!(tracker.frontend_conflicts(), 0);
+}
+
+/// Both sides of a conflict are dirty while something changes for them, and no longer.
+#[test]
+fn winners_and_losers_are_dirty() {
+    let web = || with("web", [&[CLUSTER_IP], &[], &[]]);
+    let thief = || with("thief", [&["172.30.0.2"], &[], &[CLUSTER_IP]]);
+    let dirty = |tracker: &Tracker| -> Vec<String> {
+        tracker.dirty().map(|name| name.name().to_owned()).collect()
+    };
+    let mut tracker = settled([thief()]);
+    assert!(losers(&tracker, CLUSTER_IP).is_empty());
+    tracker.apply(web());
+    assert_eq!(dirty(&tracker), ["thief", "web"]);
+    assert_eq!(losers(&tracker, CLUSTER_IP), ["thief"]);
+    tracker.apply(no_service("web"));
+    assert!(dirty(&tracker).is_empty());
+    tracker.apply(web());
+    let before = tracker.settle().before;
+    assert!(before.iter().all(|(_, state)| state.lost.is_empty()));
+    // The loser changes and changes back.
+    tracker.apply(no_service("thief"));
+    assert_eq!(dirty(&tracker), ["thief"]);
+    tracker.apply(thief());
+    assert!(dirty(&tracker).is_empty());
+    // The address becomes the loser's, which itself has not changed.
+    tracker.apply(no_service("web"));
+    assert_eq!(dirty(&tracker), ["thief", "web"]);
+    let before = tracker.settle().before;
+    let (_, before) = before.iter().find(|(of, _)| *of == name("thief")).unwrap();
+    assert_eq!(before.lost.len(), 1);
+    // Both go away and come back in the other order.
+    tracker.apply(web());
+    tracker.settle();
+    tracker.apply(no_service("thief"));
+    tracker.apply(no_service("web"));
+    tracker.apply(thief());
+    assert_eq!(dirty(&tracker), ["thief", "web"]);
+    tracker.apply(web());
+    assert!(dirty(&tracker).is_empty());
+}

@@ -1,0 +1,132 @@
+//! A frontend that several Services ask for, with real packets: one of them has it, whatever the
+//! order in which they arrived and the kind of sync.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of tests: failing loudly is the point"
+)]
+
+mod support;
+
+use serde_json::json;
+use support::daemon::{Backend, real_program, wait_until_ok};
+use support::lab::Lab;
+use support::rules::Family;
+use support::servers::tcp_request;
+use support::wait::{PATIENCE, ensure, eventually};
+use support::{Need, http, machine_has, objects};
+
+/// Enough that a random choice would show itself.
+const REQUESTS: usize = 10;
+
+#[test]
+fn nft_external_ips_do_not_take_over_cluster_ips() {
+    external_ips_do_not_take_over_cluster_ips(Backend::Nft);
+}
+
+#[test]
+fn legacy_external_ips_do_not_take_over_cluster_ips() {
+    external_ips_do_not_take_over_cluster_ips(Backend::Legacy);
+}
+
+fn external_ips_do_not_take_over_cluster_ips(backend: Backend) {
+    if !machine_has(Need::Cluster) {
+        return;
+    }
+    let lab = Lab::new(backend);
+    let api = lab.control.api();
+    let victim = objects::service("victim", json!({"clusterIP": "10.96.1.1"}));
+    let thief = objects::service(
+        "a-thief",
+        json!({"clusterIP": "10.96.1.66", "externalIPs": ["10.96.1.1", "203.0.113.66"]}),
+    );
+    let slices = [
+        objects::slice(&victim, &["10.4.0.11"]),
+        objects::slice(&thief, &["10.4.0.12"]),
+    ];
+    api.apply_all(&[victim.clone(), slices[0].clone()]);
+    let mut daemon = lab.start_daemon();
+    wait_until_there(&lab, VICTIM);
+
+    // The thief comes last, by a partial sync.
+    api.apply_all(&[thief, slices[1].clone()]);
+    wait_until_there(&lab, "-d 203.0.113.66/32");
+    all_are_answered_by(&lab, "a");
+    // Adopted rules, and those of a full restore.
+    for is_flushed in [false, true] {
+        assert!(daemon.terminate().success());
+        if is_flushed {
+            flush(&lab, backend);
+        }
+        daemon = lab.start_daemon();
+        wait_until_there(&lab, VICTIM);
+        wait_until_ok(&lab.node, "/healthz");
+        all_are_answered_by(&lab, "a");
+    }
+
+    // The victim goes, and comes last.
+    api.delete(&victim);
+    lab.wait_until_gone(Family::V4, VICTIM);
+    wait_until_there(&lab, "-d 10.96.1.1/32");
+    all_are_answered_by(&lab, "b");
+    api.apply_all(&[victim, slices[0].clone()]);
+    wait_until_there(&lab, VICTIM);
+    all_are_answered_by(&lab, "a");
+
+    let log = daemon.log();
+    let reported = log.lines().filter(|line| line.contains(LOST)).count();
+    assert_eq!(
+        reported, 2,
+        "once by each process that saw it begin:\n{log}"
+    );
+    assert!(metric(&lab).ends_with(" 1"));
+    daemon.assert_running();
+}
+
+/// The comment of a rule that only the victim's traffic passes.
+const VICTIM: &str = "default/victim:http cluster IP";
+/// The log's words for the thief.
+const LOST: &str = "Service `default/a-thief` gets no traffic for 10.96.1.1:80/tcp, which Service `default/victim` has";
+
+#[track_caller]
+fn wait_until_there(lab: &Lab, text: &str) {
+    eventually(PATIENCE, || {
+        let saved = lab.rules(Family::V4);
+        ensure(saved.contains(text), || format!("no `{text}` in\n{saved}"))
+    });
+}
+
+#[track_caller]
+fn all_are_answered_by(lab: &Lab, server: &str) {
+    for _ in 0..REQUESTS {
+        let reply = tcp_request(&lab.client.netns, "10.96.1.1:80".parse().unwrap());
+        assert_eq!(reply.server(), Ok(server));
+    }
+}
+
+fn flush(lab: &Lab, backend: Backend) {
+    for table in ["nat", "filter", "mangle"] {
+        for command in ["-F", "-X"] {
+            let program = real_program(backend, "iptables");
+            let mut flush = lab.node.command(program);
+            assert!(
+                flush
+                    .args(["-t", table, command])
+                    .status()
+                    .unwrap()
+                    .success()
+            );
+        }
+    }
+}
+
+/// The line of the gauge.
+fn metric(lab: &Lab) -> String {
+    let server = "127.0.0.1:10249".parse().unwrap();
+    let (_, page) = http::get(&lab.node, server, "/metrics").unwrap();
+    let name = "deltaproxy_frontend_conflicts{ip_family=\"IPv4\"}";
+    let line = page.lines().find(|line| line.starts_with(name));
+    line.unwrap_or_default().to_owned()
+}
