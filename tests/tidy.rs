@@ -111,6 +111,7 @@ const PURE: &[&str] = &[
     "render/",
     "rules/",
     "select/",
+    "sync/budget.rs",
     "sync/decide.rs",
     "sync/pacer.rs",
     "sync/problems.rs",

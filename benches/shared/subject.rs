@@ -58,6 +58,14 @@ pub enum Subject {
     #[value(name = "deltaproxy-0s")]
     #[serde(rename = "deltaproxy-0s")]
     Deltaproxy0s,
+    /// The same with a tenth of a CPU for syncs
+    #[value(name = "deltaproxy-10pct")]
+    #[serde(rename = "deltaproxy-10pct")]
+    Deltaproxy10,
+    /// The same with half a CPU for syncs
+    #[value(name = "deltaproxy-50pct")]
+    #[serde(rename = "deltaproxy-50pct")]
+    Deltaproxy50,
 }
 
 impl Subject {
@@ -69,6 +77,8 @@ impl Subject {
             Self::Deltaproxy => "deltaproxy",
             Self::Deltaproxy1s => "deltaproxy-1s",
             Self::Deltaproxy0s => "deltaproxy-0s",
+            Self::Deltaproxy10 => "deltaproxy-10pct",
+            Self::Deltaproxy50 => "deltaproxy-50pct",
         }
     }
 
@@ -77,7 +87,7 @@ impl Subject {
             Self::KubeProxy | Self::KubeProxyNftables => {
                 Program::KubeProxy(binary("kube-proxy").unwrap_or_else(|why| panic!("{why}")))
             }
-            Self::Deltaproxy | Self::Deltaproxy1s | Self::Deltaproxy0s => Program::Deltaproxy,
+            _ => Program::Deltaproxy,
         }
     }
 
@@ -87,6 +97,8 @@ impl Subject {
             Self::KubeProxyNftables => &["--proxy-mode=nftables"],
             Self::Deltaproxy1s => &["--iptables-min-sync-period=1s"],
             Self::Deltaproxy0s => &["--iptables-min-sync-period=0s"],
+            Self::Deltaproxy10 => &["--sync-cpu-budget=10"],
+            Self::Deltaproxy50 => &["--sync-cpu-budget=50"],
         }
     }
 }

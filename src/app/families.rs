@@ -147,6 +147,7 @@ impl Family {
 
     fn into_task<I: Iptables>(self, surroundings: Surroundings, iptables: I) -> Task<I> {
         let config = &self.config;
+        let backend = surroundings.fixed.backend;
         let options = SyncerOptions {
             surroundings,
             shape: config.shape,
@@ -154,7 +155,7 @@ impl Family {
         };
         Task {
             syncer: Syncer::new(iptables, self.tracker, options, clocks().0),
-            pacer: Pacer::new(config.pacer),
+            pacer: Pacer::new(config.pacer, backend),
             reporter: self.reporter,
             flows: self.flows,
             changes: self.changes,

@@ -31,6 +31,7 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("manifests", ""),
     ("master", ""),
     ("metrics-port", "10249"),
+    ("sync-cpu-budget", ""),
     ("version", "false"),
     ("write-config-to", ""),
 ];
@@ -80,6 +81,10 @@ fn typed(args: &RunArgs) -> impl Iterator<Item = (&'static str, String)> {
         ("metrics-bind-address", serve.metrics_bind_address.clone()),
         ("metrics-port", port(serve.metrics_port)),
         ("partial-restore", named(&args.sync.partial_restore)),
+        (
+            "sync-cpu-budget",
+            args.sync.sync_cpu_budget.map(|percent| percent.to_string()),
+        ),
         ("write-config-to", path(&args.file.write_config_to)),
     ];
     let given = typed.into_iter();

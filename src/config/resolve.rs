@@ -13,7 +13,7 @@ use super::notes;
 use super::render_config::render_config;
 use super::resolved::{Config, ConfigFile, NodeSettings, Profiling, RenderConfig, Serving, Taken};
 use super::validate::{self, Problems, Unusable};
-use crate::sync::PacerOptions;
+use crate::sync::{CpuBudget, Gap, PacerOptions};
 
 /// The meaning of `run`'s flags, and of the file that they name.
 pub fn run(args: &RunArgs, file: Option<&ConfigFile>, host_name: &str) -> Result<Config, Unusable> {
@@ -132,6 +132,10 @@ fn check(
     let oom_score_adj = validate::oom_score_adj(&configuration, problems);
     validate::hidden_metrics(&configuration, problems);
     let (sync_period, gap) = periods?;
+    let gap = match gap {
+        Gap::Budget(_) => Gap::Budget(args.sync.sync_cpu_budget.map(CpuBudget::percent)),
+        fixed @ Gap::Fixed(_) => fixed,
+    };
     let (format, verbosity) = logging?;
     Some(Config {
         rules: rules?,

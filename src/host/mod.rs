@@ -2,6 +2,7 @@
 //!
 //! Apart so that everything above it can be tested against a double of [`Iptables`].
 
+mod child_cpu;
 mod conntrack;
 mod conntrack_answer;
 mod conntrack_message;
@@ -35,6 +36,7 @@ mod tail;
 #[cfg(test)]
 mod tests;
 
+pub use child_cpu::thread_cpu;
 pub use conntrack::{Conntrack, FlowError, FlowTable};
 pub use conntrack_settings::{ConntrackSettings, Wanted, processors};
 pub use dry_run::DryRun;

@@ -15,6 +15,7 @@ use tokio::process::{Child, ChildStdin, Command};
 
 use crate::rules::Payload;
 
+use super::child_cpu;
 use super::lock_wait::LockWait;
 use super::oom::raise_oom_score_adj;
 use super::run_error::Ending;
@@ -114,7 +115,7 @@ impl Run<'_> {
                 take(out, printed, &mut stdout),
                 stderr.fill(err),
             );
-            child.wait().await
+            child_cpu::wait(&mut child).await
         };
         let ended = tokio::select! {
             ended = tokio::time::timeout(self.deadline, work) => ended.ok().transpose()?,

@@ -16,6 +16,7 @@
 //! KEP: kep.k8s.io/3453
 
 mod bisect;
+mod budget;
 mod canary;
 mod change_channel;
 mod committed;
@@ -42,6 +43,7 @@ mod view;
 #[cfg(test)]
 mod tests;
 
+pub use budget::{CpuBudget, Ran};
 pub use change_channel::{ChangeReceiver, ChangeSender, change_channel};
 pub use decide::{FullReason, History, Scope};
 pub use flows::FlowSweeper;

@@ -11,12 +11,8 @@
 
 use std::time::{Duration, Instant};
 
-/// The longest gap that cost alone can ask for: what kube-proxy waits always.
-const LONGEST_GAP: Duration = Duration::from_secs(1);
-
-/// The gap after a sync, as a multiple of how long it took: with one, restores take at most half
-/// of the time, however many changes there are.
-const GAP_FOR_COST: u32 = 1;
+use super::budget::{Account, CpuBudget, Ran};
+use crate::rules::Backend;
 
 /// The first retry after a failure; each further one waits twice as long.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
@@ -26,9 +22,9 @@ const FIRST_RETRY: Duration = Duration::from_secs(1);
 pub enum Gap {
     /// As long as `--iptables-min-sync-period` says.
     Fixed(Duration),
-    /// As long as the last sync took: an idle daemon acts at once, a busy one is bounded in what it
-    /// spends.
-    ByCost,
+    /// As long as this budget asks for, or that of the backend: an idle daemon acts at once, a busy
+    /// one is bounded in the CPU time that it spends.
+    Budget(Option<CpuBudget>),
 }
 
 /// The intervals of one syncer.
@@ -55,6 +51,7 @@ pub enum End {
 #[derive(Debug)]
 pub struct Pacer {
     options: PacerOptions,
+    account: Account,
     requested: Option<Instant>,
     not_before: Option<Instant>,
     idle_until: Option<Instant>,
@@ -64,9 +61,15 @@ pub struct Pacer {
 
 impl Pacer {
     /// Has nothing to do yet.
-    pub const fn new(options: PacerOptions) -> Self {
+    pub fn new(options: PacerOptions, backend: Backend) -> Self {
+        let default = CpuBudget::default_for(backend);
+        let budget = match options.gap {
+            Gap::Budget(budget) => budget.unwrap_or(default),
+            Gap::Fixed(_) => default,
+        };
         Self {
             options,
+            account: Account::new(budget),
             requested: None,
             not_before: None,
             idle_until: None,
@@ -80,13 +83,12 @@ impl Pacer {
         self.requested.get_or_insert(now);
     }
 
-    /// A sync ran from `started` to `ended`. Whatever was requested by then has been looked at.
-    pub fn finished(&mut self, started: Instant, ended: Instant, end: End) {
+    /// A sync ran. Whatever was requested by its end has been looked at.
+    pub fn finished(&mut self, ran: &Ran, end: End) {
+        let ended = ran.ended;
         let gap = match self.options.gap {
             Gap::Fixed(gap) => gap,
-            Gap::ByCost => {
-                (ended.saturating_duration_since(started) * GAP_FOR_COST).min(LONGEST_GAP)
-            }
+            Gap::Budget(_) => self.account.charge(ran),
         };
         // A restore that fails often fails fast, so its cost bounds nothing.
         let gap = match end {
@@ -152,16 +154,30 @@ mod tests {
     }
 
     fn pacer(gap: Gap) -> Pacer {
-        Pacer::new(PacerOptions {
+        let options = PacerOptions {
             gap,
             longest_retry: 30 * S,
             longest_idle: 3600 * S,
-        })
+        };
+        Pacer::new(options, Backend::Nft)
+    }
+
+    /// A sync that computed all the time.
+    fn finished(pacer: &mut Pacer, started: Instant, ended: Instant, end: End) {
+        let cpu = ended - started;
+        pacer.finished(
+            &Ran {
+                started,
+                ended,
+                cpu,
+            },
+            end,
+        );
     }
 
     #[test]
     fn nothing_is_due_before_the_first_request() {
-        assert_eq!(pacer(Gap::ByCost).next_due(), None);
+        assert_eq!(pacer(Gap::Budget(None)).next_due(), None);
     }
 
     #[test]
@@ -171,20 +187,23 @@ mod tests {
         pacer.request(t);
         pacer.request(t + 5 * MS);
         assert_eq!(pacer.next_due(), Some(t));
-        pacer.finished(t, t + 20 * MS, End::Applied);
+        finished(&mut pacer, t, t + 20 * MS, End::Applied);
         pacer.request(t + 30 * MS);
         pacer.request(t + 40 * MS);
         assert_eq!(pacer.next_due(), Some(t + 20 * MS + S));
     }
 
     #[test]
-    fn the_gap_by_cost_is_as_long_as_the_sync_up_to_a_second() {
+    fn without_credit_the_gap_on_nft_is_as_long_as_the_sync_up_to_a_second() {
         let t = origin();
-        let mut pacer = pacer(Gap::ByCost);
-        pacer.finished(t, t + 20 * MS, End::Applied);
+        let mut pacer = pacer(Gap::Budget(None));
+        for _ in 0..2 {
+            finished(&mut pacer, t, t + 60 * S, End::Applied);
+        }
+        finished(&mut pacer, t, t + 20 * MS, End::Applied);
         pacer.request(t + 25 * MS);
         assert_eq!(pacer.next_due(), Some(t + 40 * MS));
-        pacer.finished(t, t + 60 * S, End::Applied);
+        finished(&mut pacer, t, t + 60 * S, End::Applied);
         pacer.request(t + 60 * S);
         assert_eq!(pacer.next_due(), Some(t + 61 * S));
         pacer.request(t + 90 * S);
@@ -198,9 +217,9 @@ mod tests {
         let mut pacer = pacer(Gap::Fixed(7200 * S));
         pacer.request(t);
         assert_eq!(pacer.next_due(), Some(t));
-        pacer.finished(t, t, End::Applied);
+        finished(&mut pacer, t, t, End::Applied);
         assert_eq!(pacer.next_due(), Some(t + 7200 * S));
-        pacer.finished(t, t, End::Failed);
+        finished(&mut pacer, t, t, End::Failed);
         pacer.request(t + S);
         assert_eq!(pacer.next_due(), Some(t + 7200 * S));
     }
@@ -210,20 +229,20 @@ mod tests {
         let t = origin();
         let mut pacer = pacer(Gap::Fixed(Duration::ZERO));
         for seconds in [1, 2, 4, 8, 16, 30, 30] {
-            pacer.finished(t, t, End::Failed);
+            finished(&mut pacer, t, t, End::Failed);
             assert_eq!(pacer.next_due(), Some(t + seconds * S));
         }
-        pacer.finished(t, t, End::Applied);
+        finished(&mut pacer, t, t, End::Applied);
         assert_eq!(pacer.next_due(), Some(t + 3600 * S));
-        pacer.finished(t, t, End::Failed);
+        finished(&mut pacer, t, t, End::Failed);
         assert_eq!(pacer.next_due(), Some(t + S));
     }
 
     #[test]
     fn requests_do_not_hurry_what_fails() {
         let t = origin();
-        let mut pacer = pacer(Gap::ByCost);
-        pacer.finished(t, t + 5 * MS, End::Failed);
+        let mut pacer = pacer(Gap::Budget(None));
+        finished(&mut pacer, t, t + 5 * MS, End::Failed);
         pacer.request(t + 6 * MS);
         assert_eq!(pacer.next_due(), Some(t + 5 * MS + S));
     }
@@ -232,15 +251,15 @@ mod tests {
     fn a_request_comes_before_a_retry_but_not_before_the_gap_is_over() {
         let t = origin();
         let mut pacer = pacer(Gap::Fixed(5 * S));
-        pacer.finished(t, t, End::Failed);
+        finished(&mut pacer, t, t, End::Failed);
         assert_eq!(
             pacer.next_due(),
             Some(t + 5 * S),
             "the retry waits for the gap"
         );
-        pacer.finished(t, t, End::Failed);
-        pacer.finished(t, t, End::Failed);
-        pacer.finished(t, t, End::Failed);
+        finished(&mut pacer, t, t, End::Failed);
+        finished(&mut pacer, t, t, End::Failed);
+        finished(&mut pacer, t, t, End::Failed);
         assert_eq!(pacer.next_due(), Some(t + 8 * S));
         pacer.request(t + 6 * S);
         assert_eq!(pacer.next_due(), Some(t + 6 * S));

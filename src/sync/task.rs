@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use super::budget::Ran;
 use super::canary::{Canary, CheckResult};
 use super::change_channel::ChangeReceiver;
 use super::decide::{FullReason, Scope};
@@ -19,7 +20,7 @@ use super::problems::Problems;
 use super::report::Reporter;
 use super::syncer::Syncer;
 use crate::conntrack;
-use crate::host::{Iptables, RunError, local_addresses};
+use crate::host::{Iptables, RunError, local_addresses, thread_cpu};
 use crate::model::Change;
 use crate::render::NodePortAddresses;
 use crate::tracker::Tracker;
@@ -126,10 +127,15 @@ impl<I: Iptables> Task<I> {
         let machine = self.machine();
         let before = self.node_ports();
         self.reporter.began();
-        let started = Instant::now().into_std();
+        let (started, used) = (Instant::now().into_std(), thread_cpu());
         let outcome = self.syncer.once(&machine).await;
         let ended = Instant::now().into_std();
-        self.pacer.finished(started, ended, outcome.end());
+        let ran = Ran {
+            started,
+            ended,
+            cpu: thread_cpu().saturating_sub(used),
+        };
+        self.pacer.finished(&ran, outcome.end());
         let tracker = &self.syncer.tracker;
         self.reporter.finished(&outcome, tracker, ended);
         let settled = &outcome.settled.before;

@@ -243,6 +243,11 @@ pub const TABLE: &[Row] = &[
     row("profiling", "true", Scene(machine::serves_more)),
     row("proxy-mode", "ipvs", Scene(answers::refuses_modes)),
     row("show-hidden-metrics-for-version", "1.35", Nothing),
+    row(
+        "sync-cpu-budget",
+        "7",
+        Told(gap, "Budget(Some(CpuBudget(7)))"),
+    ),
     row("v", "1", Scene(answers::logs_more)),
     row("version", "", Scene(answers::prints)),
     row("vmodule", "proxier=4", Nothing),

@@ -20,10 +20,14 @@ pub struct SyncArgs {
     /// retry; health turns red once a change has waited for twice as long [default: 30s]
     #[arg(long, value_name = "DURATION")]
     pub iptables_sync_period: Option<GoDuration>,
-    /// The gap between two syncs; without it, and for 0 in a file, as long as the last one took, a
-    /// second at most
+    /// Minimum gap between two syncs; without it, and for 0 in a file, --sync-cpu-budget decides
     #[arg(long, value_name = "DURATION")]
     pub iptables_min_sync_period: Option<GoDuration>,
+    /// CPU time that syncs may take under lasting change, in percent of one CPU for each family
+    /// (1-100); isolated changes and short bursts never wait, no pause is longer than 1s, and
+    /// --iptables-min-sync-period wins [default: 50 on nft, 1 on legacy]
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub sync_cpu_budget: Option<u8>,
     /// What partial restores name: only changed chains, or what KEP-3453 says
     #[arg(
         long,

@@ -30,7 +30,7 @@ fn an_empty_file_is_as_good_as_no_flags() {
     assert_eq!(file.configuration, flags.configuration);
     assert_eq!(file.serving, flags.serving);
     assert_eq!(file.node, flags.node);
-    assert_eq!(file.pacer.gap, Gap::ByCost);
+    assert_eq!(file.pacer.gap, Gap::Budget(None));
     assert_eq!(file.notes, Vec::<String>::new());
 }
 

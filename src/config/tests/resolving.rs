@@ -28,7 +28,7 @@ fn without_flags_everything_is_as_kube_proxy_has_it() {
     assert_eq!(config.rules.node_name, "node-1");
     assert_eq!(config.sync_period, Duration::from_secs(30));
     assert_eq!(config.pacer.longest_retry, Duration::from_secs(30));
-    assert_eq!(config.pacer.gap, Gap::ByCost);
+    assert_eq!(config.pacer.gap, Gap::Budget(None));
     assert_eq!(
         config.serving.metrics.unwrap().to_string(),
         "127.0.0.1:10249"

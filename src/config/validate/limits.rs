@@ -49,7 +49,7 @@ pub(in crate::config) fn periods(
     );
     let path = "iptables.minSyncPeriod";
     let gap = match iptables.min_sync_period {
-        None => Gap::ByCost,
+        None => Gap::Budget(None),
         Some(gap) => Gap::Fixed(not_negative(path, gap, problems)?),
     };
     if let (Gap::Fixed(gap), Some(period)) = (gap, period)

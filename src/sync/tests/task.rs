@@ -18,7 +18,7 @@ use crate::host::{
 use crate::model::{Change, Kind, Service, ServiceName, ServicePort};
 use crate::net::{Port, Protocol};
 use crate::render::PartialRestore;
-use crate::rules::{Payload, Table};
+use crate::rules::{Backend, Payload, Table};
 use crate::telemetry::Metrics;
 use crate::tracker::Tracker;
 
@@ -116,6 +116,15 @@ async fn restores(steps: &[(u64, Step)], end: u64) -> Vec<u64> {
     run(steps, None, end).await.restores.take()
 }
 
+fn pacer() -> Pacer {
+    let options = PacerOptions {
+        gap: Gap::Fixed(Duration::from_secs(1)),
+        longest_retry: Duration::from_secs(5),
+        longest_idle: Duration::from_secs(10),
+    };
+    Pacer::new(options, Backend::Nft)
+}
+
 /// The same, with checks of our rules in this interval.
 async fn run(steps: &[(u64, Step)], look_every: Option<Duration>, end: u64) -> Kernel {
     let kernel = Kernel {
@@ -142,11 +151,7 @@ async fn run(steps: &[(u64, Step)], look_every: Option<Duration>, end: u64) -> K
     let clock = || Instant::now().into_std();
     let task = Task {
         syncer: Syncer::new(kernel.clone(), tracker, syncer_options, clock),
-        pacer: Pacer::new(PacerOptions {
-            gap: Gap::Fixed(Duration::from_secs(1)),
-            longest_retry: Duration::from_secs(5),
-            longest_idle: ten_seconds,
-        }),
+        pacer: pacer(),
         reporter: Reporter {
             family: IpFamily::V4,
             metrics,
