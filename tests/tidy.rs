@@ -36,6 +36,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
         "sync",
         &[
             "conntrack",
+            "events",
             "health",
             "host",
             "model",

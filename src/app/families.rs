@@ -80,6 +80,8 @@ pub(super) async fn run(
             health,
             without_node,
             checks: None,
+            recorder: checks.recorder.clone(),
+            node_name: checks.node_name.clone(),
         };
         let external_ips = shared.rules.surroundings.get(family).fixed.external_ips;
         let tracker = Tracker::new(clocks().1).with_external_ips(external_ips);

@@ -20,6 +20,10 @@ pub enum Event {
     MetricsNotServed(String),
     /// The health-check node port of a Service cannot be served yet.
     CheckNotServed(ServiceName, String),
+    /// The rules of a Service make restores fail; its changes are not applied.
+    ///
+    /// Differs from upstream: there all restores fail because of it.
+    ServiceQuarantined(ServiceName, String),
     /// The configuration file says what cannot be used; the process goes on with what it said
     /// before.
     ///
@@ -34,6 +38,7 @@ impl Event {
             Self::HealthNotServed(_) => "FailedToStartProxierHealthcheck",
             Self::MetricsNotServed(_) => "FailedToStartMetricServer",
             Self::CheckNotServed(..) => "FailedToStartServiceHealthcheck",
+            Self::ServiceQuarantined(..) => "ServiceQuarantined",
             Self::ConfigurationRefused(_) => "ConfigurationRefused",
         }
     }
@@ -44,6 +49,7 @@ impl Event {
             Self::HealthNotServed(_)
             | Self::MetricsNotServed(_)
             | Self::CheckNotServed(..)
+            | Self::ServiceQuarantined(..)
             | Self::ConfigurationRefused(_) => "Warning",
         }
     }
@@ -54,6 +60,7 @@ impl Event {
                 "StartKubeProxy"
             }
             Self::CheckNotServed(..) => "Listen",
+            Self::ServiceQuarantined(..) => "Restore",
             Self::ConfigurationRefused(_) => "Configure",
         }
     }
@@ -65,7 +72,9 @@ impl Event {
             | Self::HealthNotServed(_)
             | Self::MetricsNotServed(_)
             | Self::ConfigurationRefused(_) => None,
-            Self::CheckNotServed(service, _) => Some(service),
+            Self::CheckNotServed(service, _) | Self::ServiceQuarantined(service, _) => {
+                Some(service)
+            }
         }
     }
 
@@ -75,6 +84,7 @@ impl Event {
             Self::HealthNotServed(note)
             | Self::MetricsNotServed(note)
             | Self::CheckNotServed(_, note)
+            | Self::ServiceQuarantined(_, note)
             | Self::ConfigurationRefused(note) => note,
         }
     }

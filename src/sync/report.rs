@@ -18,6 +18,7 @@ use super::pacer::End;
 use super::problems::Found;
 use super::quarantine::Cause;
 use super::report_text;
+use crate::events::{Event, Recorder};
 use crate::health::{Answering, CheckChanges, Health, NodeState, QuarantinedServices};
 use crate::host::RestoreError;
 use crate::model::Change;
@@ -40,6 +41,10 @@ pub struct Reporter {
     pub without_node: NodeState,
     /// Who answers health-check node ports; `None`: nobody does.
     pub checks: Option<UnboundedSender<CheckChanges>>,
+    /// Takes an event for each Service that makes restores fail.
+    pub recorder: Recorder,
+    /// This node, for those events.
+    pub node_name: String,
 }
 
 impl Reporter {
@@ -142,6 +147,9 @@ impl Reporter {
                 .isolated(self.family, isolation.restores, isolation.failed);
             for blamed in &isolation.quarantined {
                 self.metrics.quarantined(self.family, blamed.cause.as_str());
+                let note = report_text::quarantine_note(self.family, &self.node_name, blamed);
+                self.recorder
+                    .say(Event::ServiceQuarantined(blamed.name.clone(), note));
             }
             report_text::isolation(self.family, isolation);
         }

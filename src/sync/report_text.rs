@@ -132,6 +132,24 @@ pub(super) fn failure(family: IpFamily, attempt: &Attempt, failure: &Failure) {
     error!(%family, scope = scope.as_str(), took_ms, %cause, "{what}; {next}");
 }
 
+/// Consequence for a Service in quarantine.
+const fn consequence(fallback: Fallback) -> &'static str {
+    match fallback {
+        Fallback::LastApplied => "its last applied rules stay, its changes are not applied",
+        Fallback::NoEndpoints => "its clients are rejected as if it had no endpoints",
+        Fallback::LeftOut => "it has no rules",
+    }
+}
+
+/// Text of the event about a Service in quarantine.
+pub(super) fn quarantine_note(family: IpFamily, node: &str, blamed: &Quarantined) -> String {
+    let consequence = consequence(blamed.fallback);
+    format!(
+        "node {node}: {family} rules of the Service make iptables-restore fail; {consequence}: {}",
+        blamed.error
+    )
+}
+
 /// Logs which Services are in quarantine from now on, and what that means for them.
 pub(super) fn isolation(family: IpFamily, isolation: &Isolation) {
     let (restores, failed) = (isolation.restores, isolation.failed);
@@ -146,11 +164,7 @@ pub(super) fn isolation(family: IpFamily, isolation: &Isolation) {
         fallback,
     } in &isolation.quarantined
     {
-        let consequence = match fallback {
-            Fallback::LastApplied => "its last applied rules stay, its changes are not applied",
-            Fallback::NoEndpoints => "its clients are rejected as if it had no endpoints",
-            Fallback::LeftOut => "it has no rules",
-        };
+        let consequence = consequence(*fallback);
         warn!(
             %family, service = %name, cause = cause.as_str(), %error,
             "Service quarantined because its rules make restores fail: {consequence}. Other \

@@ -61,6 +61,7 @@ fn reasons_and_actions_are_kube_proxy_s() {
         Event::MetricsNotServed(text()),
         Event::CheckNotServed(ServiceName::new("a", "b"), text()),
         // Ours alone.
+        Event::ServiceQuarantined(ServiceName::new("a", "b"), text()),
         Event::ConfigurationRefused(text()),
     ];
     let words = all.map(|event| (event.reason(), event.severity(), event.action()));
@@ -73,6 +74,7 @@ fn reasons_and_actions_are_kube_proxy_s() {
         ),
         ("FailedToStartMetricServer", "Warning", "StartKubeProxy"),
         ("FailedToStartServiceHealthcheck", "Warning", "Listen"),
+        ("ServiceQuarantined", "Warning", "Restore"),
         ("ConfigurationRefused", "Warning", "Configure"),
     ];
     assert_eq!(words, expected);

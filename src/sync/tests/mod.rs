@@ -6,6 +6,7 @@ mod change_channel;
 mod checks;
 mod decide;
 mod isolate;
+mod quarantine_report;
 mod report;
 mod surroundings;
 mod syncer;

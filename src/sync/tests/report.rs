@@ -6,6 +6,7 @@ use futures::FutureExt;
 use prometheus::TextEncoder;
 
 use super::*;
+use crate::events::Recorder;
 use crate::health::{Health, NodeState};
 use crate::host::{RestoreError, RunError};
 use crate::model::{Change, ServiceName, Slice, SliceName};
@@ -15,13 +16,13 @@ use crate::telemetry::Metrics;
 use crate::tracker::{Settled, Tracker};
 
 /// Both families' voices, and what they say.
-struct Stage {
-    metrics: Metrics,
-    voices: [Reporter; 2],
+pub(super) struct Stage {
+    pub(super) metrics: Metrics,
+    pub(super) voices: [Reporter; 2],
 }
 
 impl Stage {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let metrics = Metrics::new().unwrap();
         let voices = [IpFamily::V4, IpFamily::V6].map(|family| Reporter {
             family,
@@ -29,16 +30,18 @@ impl Stage {
             health: Health::new(Duration::from_secs(30)),
             without_node: NodeState::Unknown,
             checks: None,
+            recorder: Recorder::to_nobody(),
+            node_name: "node1".to_owned(),
         });
         Self { metrics, voices }
     }
 
     /// The series whose names begin with `kubeproxy_sync_` and hold `part`, with their values.
-    fn says(&self, part: &str) -> Vec<String> {
+    pub(super) fn says(&self, part: &str) -> Vec<String> {
         self.says_of("kubeproxy_sync_", part)
     }
 
-    fn says_of(&self, prefix: &str, part: &str) -> Vec<String> {
+    pub(super) fn says_of(&self, prefix: &str, part: &str) -> Vec<String> {
         let families = self.metrics.registry.gather();
         let text = TextEncoder::new().encode_to_string(&families).unwrap();
         let lines = text.lines();
@@ -54,11 +57,11 @@ impl Stage {
     clippy::disallowed_methods,
     reason = "an Instant cannot be made otherwise"
 )]
-fn now() -> Instant {
+pub(super) fn now() -> Instant {
     Instant::now()
 }
 
-fn attempt(scope: Scope, rules: RuleCounts, result: Result<(), Failure>) -> Attempt {
+pub(super) fn attempt(scope: Scope, rules: RuleCounts, result: Result<(), Failure>) -> Attempt {
     Attempt {
         scope,
         took: Duration::from_millis(3),
@@ -77,7 +80,7 @@ fn attempt(scope: Scope, rules: RuleCounts, result: Result<(), Failure>) -> Atte
 }
 
 /// The last attempt wrote 3 and 7 rules of the 40 and 50 that there are.
-fn outcome(attempts: Vec<Attempt>) -> Outcome {
+pub(super) fn outcome(attempts: Vec<Attempt>) -> Outcome {
     Outcome {
         attempts,
         isolation: None,

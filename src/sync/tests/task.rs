@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
+use crate::events::Recorder;
 use crate::health::{Health, NodeState};
 use crate::host::{
     Fake, Fault, Iptables, ListedChains, NoCounter, Poison, RestoreError, Restored, RunError,
@@ -158,6 +159,8 @@ async fn run(steps: &[(u64, Step)], look_every: Option<Duration>, end: u64) -> K
             health: Health::new(Duration::from_secs(30)),
             without_node: NodeState::Eligible,
             checks: None,
+            recorder: Recorder::to_nobody(),
+            node_name: "node1".to_owned(),
         },
         flows: None,
         changes,

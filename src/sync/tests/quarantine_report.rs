@@ -1,0 +1,95 @@
+//! What is reported of Services that make restores fail.
+
+use super::report::{Stage, attempt, now, outcome};
+use super::*;
+use crate::events::{Event, Origin, recorder};
+use crate::model::ServiceName;
+use crate::render::RuleCounts;
+use crate::sync::outcome::Failure;
+use crate::tracker::Tracker;
+
+fn killed() -> Result<(), Failure> {
+    let stderr = String::new();
+    let error = crate::host::RestoreError::Killed { signal: 9, stderr };
+    Err(Failure::Restore(error, None))
+}
+
+/// A sync that put two Services into quarantine and applied the rest.
+fn isolated() -> Outcome {
+    let attempts = [Scope::Partial, Scope::Full(FullReason::Failed)]
+        .map(|scope| attempt(scope, RuleCounts::default(), killed()));
+    let names = ["a", "b"].map(|name| ServiceName::new("shop", name));
+    let blamed = |name: &ServiceName, fallback| Quarantined {
+        name: name.clone(),
+        cause: Cause::Killed,
+        error: "killed by signal 9".to_owned(),
+        fallback,
+    };
+    Outcome {
+        isolation: Some(Isolation {
+            restores: 7,
+            failed: 3,
+            quarantined: vec![
+                blamed(&names[0], Fallback::LastApplied),
+                blamed(&names[1], Fallback::NoEndpoints),
+            ],
+            ..Isolation::default()
+        }),
+        quarantined: names.to_vec(),
+        ..outcome(attempts.into())
+    }
+}
+
+#[test]
+fn a_sync_that_isolated_services_is_healthy_and_tells_which() {
+    let mut stage = Stage::new();
+    let (recorder, mut events) = recorder(Origin {
+        node_name: "node1".to_owned(),
+        host_name: "node1".to_owned(),
+    });
+    stage.voices[0].recorder = recorder;
+    let tracker = Tracker::new(std::time::UNIX_EPOCH);
+    let voice = &stage.voices[0];
+    voice.queued(now());
+    voice.began();
+    voice.finished(&isolated(), &tracker, now());
+
+    let quarantined = stage.says_of("deltaproxy_", "quarantine");
+    let expected = [
+        "quarantined_services{ip_family=\"IPv4\"} 2",
+        "quarantines_total{cause=\"killed\",ip_family=\"IPv4\"} 2",
+    ];
+    assert_eq!(quarantined, expected);
+    let restores = stage.says_of("deltaproxy_isolation_restores_total", "");
+    let expected = [
+        "{ip_family=\"IPv4\",result=\"applied\"} 4",
+        "{ip_family=\"IPv4\",result=\"failed\"} 3",
+    ];
+    assert_eq!(restores, expected);
+    // Those of the search are not among them.
+    let failures = stage.says("iptables_restore_failures_total");
+    assert_eq!(
+        failures,
+        ["proxy_rules_iptables_restore_failures_total{ip_family=\"IPv4\"} 2"]
+    );
+
+    let later = now() + std::time::Duration::from_secs(1000);
+    let report = stage.voices[0].health.report(later).families.v4.unwrap();
+    assert!(report.healthy);
+    assert_eq!(report.quarantined.count, 2);
+
+    let told = events.told();
+    let [Event::ServiceQuarantined(name, note), _] = told.as_slice() else {
+        panic!("{told:?}");
+    };
+    assert_eq!(name.as_str(), "shop/a");
+    let words = "node node1: IPv4 rules of the Service make iptables-restore fail; its last applied \
+                 rules stay, its changes are not applied: killed by signal 9";
+    assert_eq!(note, words);
+
+    // Nothing is left of it once they are released.
+    let released = outcome(vec![attempt(Scope::Partial, RuleCounts::default(), Ok(()))]);
+    stage.voices[0].finished(&released, &tracker, now());
+    let report = stage.voices[0].health.report(later).families.v4.unwrap();
+    assert_eq!(report.quarantined.count, 0);
+}
