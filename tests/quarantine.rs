@@ -90,6 +90,15 @@ fn in_quarantine(node: &Node) -> u64 {
     metric(node, "deltaproxy_quarantined_services", "")
 }
 
+/// `deltaproxy services` says that changes of the fourth Service are not applied.
+fn services_names_it(node: &Node) {
+    let mut services = node.netns.command(env!("CARGO_BIN_EXE_deltaproxy"));
+    let services = services.arg("services").output().expect("run services");
+    let said = String::from_utf8_lossy(&services.stderr);
+    let expected = "(IPv4): 1: default/s4; their changes";
+    assert!(said.contains(expected), "{said}");
+}
+
 fn one_service_fails_and_others_are_applied(backend: Backend, failure: Failure, most: u64) {
     if !machine_has(Need::Kernel) {
         return;
@@ -122,6 +131,8 @@ fn one_service_fails_and_others_are_applied(backend: Backend, failure: Failure, 
     let (status, body) = http::get(&node.netns, Daemon::HEALTH, "/healthz").expect("an answer");
     let named = r#""quarantinedServices":{"count":1,"names":["default/s4"]}"#;
     assert!(status == 200 && body.contains(named), "{status} {body}");
+
+    services_names_it(&node);
 
     // Each later change of others is one restore that succeeds.
     let failures = || {

@@ -6,6 +6,7 @@ mod beside;
 mod changes;
 mod document;
 mod filter;
+mod quarantined;
 mod row;
 mod table;
 mod watch;
@@ -36,6 +37,7 @@ pub(super) fn services(args: &ServicesArgs) -> anyhow::Result<()> {
         say_empty(&snapshot.origin, &filter);
     }
     say(&beside.note(&filter, args.output));
+    say(&quarantined::note(&snapshot.origin));
     output::stdout(|out| match args.output {
         ServicesOutput::Json => document::write_json(out, &rows, &beside),
         ServicesOutput::Yaml => document::write_yaml(out, &rows, &beside),
