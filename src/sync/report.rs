@@ -158,7 +158,9 @@ impl Reporter {
                 .isolated(self.family, retry.restores, retry.failed);
             report_text::retry(self.family, retry);
         }
-        if outcome.isolation.is_some() || outcome.retry.is_some() {
+        // Without rules that were applied, those of before are in the kernel.
+        let is_isolated = outcome.isolation.is_some() || outcome.retry.is_some();
+        if is_isolated && outcome.end() == End::Applied {
             self.rule_counts(outcome, outcome.rules);
         }
         let names = &outcome.quarantined;
