@@ -268,9 +268,9 @@ fn node_has_rules(node: &Node, backend: Backend) -> bool {
     saved(&node.netns, backend, Family::V4).contains(ENDPOINT)
 }
 
-/// What only `nft` can show hides one table.
+/// A map in a chain of another program, which `iptables-nft-save` does not print.
 #[test]
-fn a_table_that_cannot_be_read_keeps_nothing_else() {
+fn a_chain_that_cannot_be_printed_keeps_nothing_of_ours() {
     if !machine_has(Need::Kernel) {
         return;
     }
@@ -278,17 +278,18 @@ fn a_table_that_cannot_be_read_keeps_nothing_else() {
     let map = "table ip nat { chain custom { meta mark set tcp dport map { 7: 1, 8: 2 }; }; }";
     run(node.netns.command("nft").arg(map));
     let (code, done, said) = deltaproxy(&node.netns, &["cleanup"]);
-    assert_eq!(code, Some(1), "{said}");
-    assert!(
-        said.starts_with("error: IPv4 nft: `iptables-nft` "),
-        "{said}"
-    );
-    assert_eq!(said.matches("error: ").count(), 1, "{said}");
-    for place in ["IPv4 nft filter: removed ", "IPv6 nft nat: removed "] {
+    assert_eq!(code, Some(0), "{said}");
+    for place in [
+        "IPv4 nft filter: removed ",
+        "IPv4 nft nat: removed ",
+        "IPv6 nft nat: removed ",
+    ] {
         assert!(done.contains(place), "{done}");
     }
     let tables = run(node.netns.command("nft").args(["list", "ruleset"]));
     assert!(tables.contains("chain custom"), "{tables}");
+    let ours = ["KUBE-SERVICES", "KUBE-SVC", "KUBE-SEP"];
+    assert!(!ours.iter().any(|chain| tables.contains(chain)), "{tables}");
 }
 
 /// The rules of the other backend are left alone, and told of.
