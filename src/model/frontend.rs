@@ -39,6 +39,9 @@ pub enum FrontendRank {
     LoadBalancer,
     /// An address that the author of the Service wrote into `spec.externalIPs`.
     External,
+    /// A frontend that the Service does not ask for any more, but has until the change can be
+    /// applied.
+    Former,
 }
 
 /// Whether `spec.externalIPs` are frontends. Anybody who may write a Service may claim any address

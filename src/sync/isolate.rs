@@ -23,7 +23,7 @@ use super::syncer::Syncer;
 use crate::host::Iptables;
 use crate::model::{ServiceName, ServiceState, Services};
 use crate::render::{Options, owner};
-use crate::tracker::Settled;
+use crate::tracker::{OverrideClaims, Settled};
 
 /// Full restores made again because of a named line. More culprits are left to the bisection, whose
 /// restores are smaller.
@@ -84,7 +84,7 @@ impl<I: Iptables> Syncer<I> {
                 self.quarantine.remove(&blamed.name, now);
             }
         }
-        self.quarantine.let_all_go();
+        self.let_all_go();
         self.deadline = None;
         for blamed in &mut work.quarantined {
             let fallback = self.quarantine.fallback(&blamed.name);
@@ -242,8 +242,19 @@ impl<I: Iptables> Syncer<I> {
     /// Leaves out the Services blamed whose rejects may be what fails.
     fn lower_blamed(&mut self, work: &Isolation) {
         for name in self.rejected(work) {
-            self.quarantine.lower(&name);
+            self.lower(&name);
         }
+    }
+
+    /// Renders a Service in quarantine in its next form.
+    fn lower(&mut self, name: &ServiceName) {
+        let rendered = self.view().get(name).cloned().unwrap_or_default();
+        let state = self.quarantine.lower(name, &rendered);
+        let claims = match self.quarantine.fallback(name) {
+            Some(Fallback::LeftOut) => OverrideClaims::Wanted,
+            _ => OverrideClaims::Rendered,
+        };
+        self.tracker.render_as(name, state, claims);
     }
 
     /// The Services blamed that are rendered without endpoints.
@@ -279,30 +290,50 @@ impl<I: Iptables> Syncer<I> {
 
     /// Puts a Service into quarantine.
     fn blame(&mut self, name: &ServiceName, cause: Cause, error: String, work: &mut Isolation) {
+        if self.quarantine.has(name) {
+            return self.lower(name);
+        }
         let wanted = self.tracker.get(name).cloned().unwrap_or_default();
-        let settled = self.tracker.settled_state(name);
+        let held_back = || {
+            let held_back = self.tracker.overrides().get(name)?;
+            Some(held_back.state.clone())
+        };
+        let settled = self.tracker.settled_state(name).or_else(held_back);
         let applied =
             settled.filter(|state| state.service.is_some() && self.history.last_full.is_some());
-        let is_known = self.quarantine.has(name);
         let now = (self.clock)();
-        self.quarantine.add(name, applied, wanted, now);
-        if !is_known {
-            work.quarantined.push(Quarantined {
-                name: name.clone(),
-                cause,
-                error,
-                fallback: Fallback::LastApplied,
-            });
-        }
+        let state = self.quarantine.add(name, applied, wanted, now);
+        self.tracker
+            .render_as(name, state, OverrideClaims::Rendered);
+        work.quarantined.push(Quarantined {
+            name: name.clone(),
+            cause,
+            error,
+            fallback: Fallback::LastApplied,
+        });
     }
 
     /// Renders these Services as last applied.
     fn hold_back(&mut self, names: &[ServiceName]) {
         let has_applied = self.history.last_full.is_some();
+        let claims = if has_applied {
+            OverrideClaims::Rendered
+        } else {
+            OverrideClaims::Wanted
+        };
         for name in names {
             let settled = self.tracker.settled_state(name);
             let state = settled.filter(|_| has_applied).unwrap_or_default();
-            self.quarantine.hold_back(name, state);
+            self.tracker.render_as(name, state, claims);
+        }
+    }
+
+    /// Renders the Services that are only held back as the cluster wants them.
+    fn let_all_go(&mut self) {
+        let overrides = self.tracker.overrides().keys();
+        let held_back = overrides.filter(|name| !self.quarantine.has(name));
+        for name in held_back.cloned().collect::<Vec<_>>() {
+            self.tracker.render_as_wanted(&name);
         }
     }
 

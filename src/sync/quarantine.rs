@@ -104,21 +104,13 @@ impl Case {
     }
 }
 
-/// The Services in quarantine, and those that are rendered in another form than the cluster's.
+/// The Services in quarantine. The states in which they are rendered are overrides of the tracker.
 #[derive(Debug, Default)]
 pub(super) struct Quarantine {
     cases: BTreeMap<ServiceName, Case>,
-    /// States that take the place of the tracker's: of each case, and of Services that are held
-    /// back while the culprit among them is looked for.
-    rendered: BTreeMap<ServiceName, ServiceState>,
 }
 
 impl Quarantine {
-    /// States to render in place of the tracker's.
-    pub(super) const fn rendered(&self) -> &BTreeMap<ServiceName, ServiceState> {
-        &self.rendered
-    }
-
     pub(super) fn names(&self) -> impl Iterator<Item = &ServiceName> {
         self.cases.keys()
     }
@@ -131,34 +123,15 @@ impl Quarantine {
         self.cases.get(name).map(|case| case.fallback)
     }
 
-    /// Renders a Service as `state` until it is taken or let go.
-    pub(super) fn hold_back(&mut self, name: &ServiceName, state: ServiceState) {
-        self.rendered.insert(name.clone(), state);
-    }
-
-    /// Renders a Service as the cluster wants it; returns its state that took the place of that.
-    pub(super) fn take_rendered(&mut self, name: &ServiceName) -> Option<ServiceState> {
-        self.rendered.remove(name)
-    }
-
-    /// Renders the Services that are only held back as the cluster wants them.
-    pub(super) fn let_all_go(&mut self) {
-        let cases = &self.cases;
-        self.rendered.retain(|name, _| cases.contains_key(name));
-    }
-
-    /// Puts a Service into quarantine that is `wanted` and was `applied`; one that is there
-    /// already gets its next form.
+    /// Puts a Service into quarantine that is `wanted` and was `applied`; returns its state to
+    /// render.
     pub(super) fn add(
         &mut self,
         name: &ServiceName,
         applied: Option<ServiceState>,
         wanted: ServiceState,
         now: Instant,
-    ) {
-        if self.has(name) {
-            return self.lower(name);
-        }
+    ) -> ServiceState {
         let (fallback, state) = match applied {
             Some(applied) => (Fallback::LastApplied, applied),
             None => (Fallback::NoEndpoints, without_endpoints(&wanted)),
@@ -169,30 +142,31 @@ impl Quarantine {
             tries: 0,
             last_try: now,
             took: Duration::ZERO,
-            tried: wanted,
+            tried: without_lost(wanted),
             is_changed: false,
         };
         self.cases.insert(name.clone(), case);
-        self.rendered.insert(name.clone(), state);
+        state
     }
 
-    /// Gives a Service its next form, because the kernel does not take the one it has.
-    pub(super) fn lower(&mut self, name: &ServiceName) {
-        let (Some(case), Some(state)) = (self.cases.get_mut(name), self.rendered.get_mut(name))
-        else {
-            return;
+    /// Gives a Service its next form, because the kernel does not take the one that is `rendered`;
+    /// returns that form.
+    pub(super) fn lower(&mut self, name: &ServiceName, rendered: &ServiceState) -> ServiceState {
+        let fallback = match self.fallback(name) {
+            Some(Fallback::LastApplied) => Fallback::NoEndpoints,
+            Some(Fallback::NoEndpoints | Fallback::LeftOut) | None => Fallback::LeftOut,
         };
-        (case.fallback, *state) = match case.fallback {
-            Fallback::LastApplied => (Fallback::NoEndpoints, without_endpoints(state)),
-            Fallback::NoEndpoints | Fallback::LeftOut => {
-                (Fallback::LeftOut, ServiceState::default())
-            }
-        };
+        if let Some(case) = self.cases.get_mut(name) {
+            case.fallback = fallback;
+        }
+        match fallback {
+            Fallback::LastApplied | Fallback::NoEndpoints => without_endpoints(rendered),
+            Fallback::LeftOut => ServiceState::default(),
+        }
     }
 
     /// Takes a Service out of quarantine; returns the time that it was in.
     pub(super) fn remove(&mut self, name: &ServiceName, now: Instant) -> Duration {
-        self.rendered.remove(name);
         let case = self.cases.remove(name);
         case.map_or(Duration::ZERO, |case| {
             now.saturating_duration_since(case.since)
@@ -234,7 +208,7 @@ impl Quarantine {
         if let Some(case) = self.cases.get_mut(name) {
             case.tries = case.tries.saturating_add(1);
             (case.last_try, case.took) = (now, took);
-            (case.tried, case.is_changed) = (tried, false);
+            (case.tried, case.is_changed) = (without_lost(tried), false);
         }
     }
 }
@@ -242,9 +216,14 @@ impl Quarantine {
 fn without_endpoints(state: &ServiceState) -> ServiceState {
     ServiceState {
         service: state.service.clone(),
-        lost: state.lost.clone(),
         ..ServiceState::default()
     }
+}
+
+/// A change of another Service, because of which this one loses a frontend, mends nothing here.
+fn without_lost(mut state: ServiceState) -> ServiceState {
+    state.lost.clear();
+    state
 }
 
 #[cfg(test)]

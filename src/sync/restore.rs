@@ -104,6 +104,8 @@ impl<I: Iptables> Syncer<I> {
             names.extend(self.tracker.all().map(|(name, _)| name.clone()));
         }
         names.retain(|name| !self.quarantine.has(name));
+        // Services in quarantine are among these: what they lost to another one, they lose at once.
+        names.extend(self.tracker.shifted().cloned());
         let names: Vec<_> = names.into_iter().collect();
         let written = self.write(&names, self.options.shape, options).await;
         Done::new(Scope::Partial, written)
@@ -258,10 +260,7 @@ impl<I: Iptables> Syncer<I> {
     ) -> Partial {
         let zone = self.tracker.node().and_then(|node| node.zone.as_deref());
         let setting = Setting { options, zone };
-        let view = View {
-            tracker: &self.tracker,
-            rendered: self.quarantine.rendered(),
-        };
+        let view = View(&self.tracker);
         render::partial(&mut self.ledger, &view, names.iter(), setting, shape)
     }
 
@@ -274,11 +273,8 @@ impl<I: Iptables> Syncer<I> {
     }
 
     /// The Services as they are rendered.
-    pub(super) fn view(&self) -> View<'_> {
-        View {
-            tracker: &self.tracker,
-            rendered: self.quarantine.rendered(),
-        }
+    pub(super) const fn view(&self) -> View<'_> {
+        View(&self.tracker)
     }
 
     /// From here on it is not known what the kernel holds.

@@ -4,6 +4,7 @@
 //! deadline is shorter than usual, so that a restore that hangs does not cost five minutes for each
 //! step.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::committed::is_untouched;
@@ -43,6 +44,7 @@ impl<I: Iptables> Syncer<I> {
             self.history.full_took = now.saturating_duration_since(started);
             self.restore_took = self.history.full_took;
             self.history.succeeded(now);
+            self.tracker.shifts_applied();
             return Ok(Ok(()));
         };
         match &failure {
@@ -62,28 +64,33 @@ impl<I: Iptables> Syncer<I> {
         options: &Options,
         work: &mut Isolation,
     ) -> Result<Result<(), (Cause, Failure)>, Environment> {
-        let held = names.iter().map(|name| self.quarantine.take_rendered(name));
+        let held = names.iter().map(|name| self.tracker.render_as_wanted(name));
         let held: Vec<_> = held.collect();
         let applied = self.apply_as_rendered(names, options, work).await;
         if !matches!(applied, Ok(Ok(()))) {
             for (name, state) in names.iter().zip(held) {
                 if let Some(state) = state {
-                    self.quarantine.hold_back(name, state);
+                    self.tracker.put_back(name, state);
                 }
             }
         }
         applied
     }
 
+    /// Makes a partial restore of Services as they are rendered, and of those that lose a frontend
+    /// to them or gain one: no frontend may have the rules of two.
     pub(super) async fn apply_as_rendered(
         &mut self,
         names: &[ServiceName],
         options: &Options,
         work: &mut Isolation,
     ) -> Result<Result<(), (Cause, Failure)>, Environment> {
-        let saved = self.ledger.save(names);
-        let partial = self.render(names, PartialRestore::ChangedChains, options);
+        let names: BTreeSet<_> = names.iter().chain(self.tracker.shifted()).collect();
+        let names: Vec<_> = names.into_iter().cloned().collect();
+        let saved = self.ledger.save(&names);
+        let partial = self.render(&names, PartialRestore::ChangedChains, options);
         if partial.text.is_empty() {
+            self.tracker.shifts_applied();
             return Ok(Ok(()));
         }
         self.deadline = Some(deadline(self.restore_took));
@@ -92,6 +99,7 @@ impl<I: Iptables> Syncer<I> {
         let Err(error) = restored else {
             work.restores += 1;
             self.restore_took = (self.clock)().saturating_duration_since(started);
+            self.tracker.shifts_applied();
             return Ok(Ok(()));
         };
         if is_untouched(&error, &mut Text::new(&partial.text)) {
@@ -131,10 +139,13 @@ impl<I: Iptables> Syncer<I> {
         let took = now.saturating_duration_since(started);
         let result = match applied {
             Ok(Ok(())) => {
-                let settled = self.tracker.settle_where(|settled| *settled == name);
+                let was_in = self.quarantine.remove(&name, now);
+                // Also those that lost a frontend to it or gained one: all others are settled.
+                let quarantine = &self.quarantine;
+                let settled = self.tracker.settle_where(|name| !quarantine.has(name));
                 outcome.settled.triggers.extend(settled.triggers);
                 outcome.settled.before.extend(settled.before);
-                Ok(self.quarantine.remove(&name, now))
+                Ok(was_in)
             }
             Ok(Err((_, failure))) => Err(Some(failure)),
             Err(Environment) => Err(None),

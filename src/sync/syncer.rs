@@ -251,6 +251,9 @@ impl<I: Iptables> Syncer<I> {
             self.history.full_took = took;
             self.restore_took = took;
         }
+        if done.restored.is_ok() {
+            self.tracker.shifts_applied();
+        }
         match &done.restored {
             Ok(_) if done.scope == Scope::Partial => self.note_took(done.partial.stats, took),
             Ok(_) => self.history.succeeded(ended),

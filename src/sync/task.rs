@@ -165,14 +165,14 @@ impl<I: Iptables> Task<I> {
         let (Some(flows), Some(options)) = (&self.flows, self.syncer.written()) else {
             return;
         };
-        let tracker = &self.syncer.tracker;
+        let services = self.syncer.view();
         let were_missing = |attempt: &Attempt| {
             attempt.scope == Scope::Full(FullReason::Flushed) && attempt.result.is_ok()
         };
         let changed = &outcome.settled.before;
-        let left_behind = conntrack::left_behind(changed, tracker, options);
+        let left_behind = conntrack::left_behind(changed, &services, options);
         let suspects = if has_moved || outcome.attempts.iter().any(were_missing) {
-            conntrack::all(tracker, options)
+            conntrack::all(&services, options)
         } else {
             left_behind
         };

@@ -92,6 +92,12 @@ impl Dirty {
         self.forget_if_settled(name);
     }
 
+    /// Notes which frontends the kernel's rules of a Service lack that has none lost now.
+    pub(super) fn set_lost(&mut self, name: &ServiceName, lost: BTreeSet<PortFrontend>) {
+        self.services.entry(name.clone()).or_default().frontends = lost;
+        self.forget_if_settled(name);
+    }
+
     /// Adds a trigger time to a Service, if it is dirty at all.
     pub(super) fn trigger(&mut self, name: &ServiceName, at: SystemTime) {
         if let Some(known) = self.services.get_mut(name)

@@ -10,10 +10,13 @@
 
 use std::collections::BTreeSet;
 
-use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
+use hashbrown::{HashMap, HashSet};
 
 use crate::model::{ExternalIps, Frontend, FrontendRank, PortFrontend, Service, ServiceName};
+
+/// Frontends that one Service asks for, sorted, each once for a port.
+pub(super) type Wanted = Vec<(PortFrontend, FrontendRank)>;
 
 /// All claims to all frontends.
 #[derive(Debug, Default)]
@@ -65,30 +68,44 @@ impl Frontends {
         claim.map(|claim| &claim.service)
     }
 
+    /// Returns the frontends that a Service asks for.
+    pub(super) fn wanted_by(&self, service: Option<&Service>) -> Wanted {
+        service.map_or_else(Vec::new, |service| service.frontends(self.external_ips))
+    }
+
+    /// Returns the frontends of a Service that is rendered in one form and wanted in another.
+    pub(super) fn kept_by(&self, rendered: Option<&Service>, wanted: Option<&Service>) -> Wanted {
+        let mut kept = self.wanted_by(rendered);
+        let wanted = self.wanted_by(wanted).into_iter();
+        let wanted: HashSet<Frontend> = wanted.map(|(of, _)| of.frontend).collect();
+        for (of, rank) in &mut kept {
+            if !wanted.contains(&of.frontend) {
+                *rank = FrontendRank::Former;
+            }
+        }
+        kept
+    }
+
     /// Follows a change of one Service. Its cost depends on the frontends of that Service only.
     pub(super) fn update(
         &mut self,
         name: &ServiceName,
-        before: Option<&Service>,
-        now: Option<&Service>,
+        before: &Wanted,
+        now: &Wanted,
     ) -> Vec<Toggle> {
         let mut toggles = Vec::new();
-        let frontends = |service: Option<&Service>| {
-            service.map_or_else(Vec::new, |service| service.frontends(self.external_ips))
-        };
-        let (before, now) = (frontends(before), frontends(now));
         let claim = |port: u16, rank: FrontendRank| Claim {
             rank,
             service: name.clone(),
             port,
         };
         // Both are sorted, which makes the search for what stays cheap.
-        for (of, rank) in &before {
+        for (of, rank) in before {
             if now.binary_search(&(*of, *rank)).is_err() {
                 self.remove(of.frontend, &claim(of.port, *rank), &mut toggles);
             }
         }
-        for (of, rank) in &now {
+        for (of, rank) in now {
             if before.binary_search(&(*of, *rank)).is_err() {
                 self.add(of.frontend, claim(of.port, *rank), &mut toggles);
             }

@@ -19,6 +19,7 @@ mod dirty;
 mod frontends;
 mod listing;
 mod objects;
+mod overrides;
 mod queue;
 mod track;
 mod waiting;
@@ -26,6 +27,7 @@ mod waiting;
 #[cfg(test)]
 mod tests;
 
+pub use overrides::{Override, OverrideClaims};
 pub use queue::ChangeQueue;
 pub use track::{Settled, Tracker};
 pub use waiting::Waiting;

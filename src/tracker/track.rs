@@ -1,14 +1,15 @@
 //! The tracker of one family: every Service's state, and which of them are dirty.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use hashbrown::HashMap;
 
-use super::dirty::{Dirty, toggle};
+use super::dirty::Dirty;
 use super::frontends::Frontends;
 use super::listing::{Listings, Round};
+use super::overrides::Override;
 use super::waiting::Waiting;
 use crate::model::{
     Change, ExternalIps, Frontend, Kind, Node, Service, ServiceName, ServiceState, Services, Slice,
@@ -18,11 +19,15 @@ use crate::model::{
 /// What one family knows of the cluster, and what of it is not in the kernel yet.
 #[derive(Debug)]
 pub struct Tracker {
-    services: BTreeMap<ServiceName, Tracked>,
+    pub(super) services: BTreeMap<ServiceName, Tracked>,
     slices: HashMap<SliceName, Owner>,
     node: Option<Node>,
-    dirty: Dirty,
-    frontends: Frontends,
+    pub(super) dirty: Dirty,
+    pub(super) frontends: Frontends,
+    /// States to render in place of the cluster's.
+    pub(super) overrides: BTreeMap<ServiceName, Override>,
+    /// Services whose lost frontends changed since they were last rendered.
+    pub(super) shifted: BTreeSet<ServiceName>,
     /// The zone that the kernel's rules were made for.
     settled_zone: Option<Arc<str>>,
     listings: Listings,
@@ -30,8 +35,8 @@ pub struct Tracker {
 }
 
 #[derive(Debug, Default)]
-struct Tracked {
-    state: ServiceState,
+pub(super) struct Tracked {
+    pub(super) state: ServiceState,
     seen: Round,
 }
 
@@ -60,6 +65,8 @@ impl Tracker {
             node: None,
             dirty: Dirty::default(),
             frontends: Frontends::default(),
+            overrides: BTreeMap::new(),
+            shifted: BTreeSet::new(),
             settled_zone: None,
             listings: Listings::default(),
             started,
@@ -141,14 +148,17 @@ impl Tracker {
 
     /// The kernel holds everything that is known here.
     pub fn settle(&mut self) -> Settled {
+        self.shifts_applied();
         self.settle_where(|_| true)
     }
 
     /// The kernel holds everything that is known of these Services, and of the node. The other
-    /// dirty Services stay dirty.
+    /// dirty Services stay dirty, and those whose frontends shifted since they were rendered.
     pub fn settle_where(&mut self, is_settled: impl Fn(&ServiceName) -> bool) -> Settled {
         self.settled_zone = self.zone().cloned();
         let mut settled = Settled::default();
+        let shifted = &self.shifted;
+        let is_settled = |name: &ServiceName| is_settled(name) && !shifted.contains(name);
         for (name, mut differences) in self.dirty.take(is_settled) {
             settled.triggers.append(&mut differences.triggers);
             let now = self.services.get(&name).map(|tracked| &tracked.state);
@@ -172,17 +182,13 @@ impl Tracker {
             self.forget_if_empty(name);
             return;
         }
-        let before = std::mem::replace(&mut tracked.state.service, service);
-        let now = tracked.state.service.clone();
-        let toggles = self
-            .frontends
-            .update(name, before.as_deref(), now.as_deref());
-        self.dirty.note_service(name, before, now.as_ref());
-        for (name, frontend) in toggles {
-            let tracked = self.services.entry(name.clone()).or_default();
-            toggle(&mut tracked.state.lost, frontend);
-            self.dirty.note_frontend(&name, frontend);
+        let claims = self.claims(name);
+        if let Some(tracked) = self.services.get_mut(name) {
+            let now = service.clone();
+            let before = std::mem::replace(&mut tracked.state.service, service);
+            self.dirty.note_service(name, before, now.as_ref());
         }
+        self.update_claims(name, &claims);
         self.forget_if_empty(name);
     }
 
@@ -245,7 +251,7 @@ impl Tracker {
         is_change
     }
 
-    fn forget_if_empty(&mut self, name: &ServiceName) {
+    pub(super) fn forget_if_empty(&mut self, name: &ServiceName) {
         let tracked = self.services.get(name);
         if tracked.is_some_and(|tracked| tracked.state.is_empty()) {
             self.services.remove(name);

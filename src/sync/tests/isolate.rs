@@ -11,9 +11,9 @@ use crate::net::{Port, Protocol};
 use crate::rules::RuleSet;
 
 /// In the text of rules with an endpoint whose address ends in this.
-const POISON: &str = ".66:80";
+pub(super) const POISON: &str = ".66:80";
 /// Every way in which a restore can fail because of it.
-const WAYS: [Poison; 3] = [Poison::Line, Poison::Commit, Poison::Kill];
+pub(super) const WAYS: [Poison; 3] = [Poison::Line, Poison::Commit, Poison::Kill];
 /// Services of a cluster.
 const COUNT: u8 = 12;
 
@@ -23,16 +23,16 @@ thread_local! {
 }
 
 /// A clock that is set by hand.
-fn clock() -> Instant {
+pub(super) fn clock() -> Instant {
     START.with(|start| *start + Duration::from_secs(SECONDS.get()))
 }
 
-fn wait(seconds: u64) {
+pub(super) fn wait(seconds: u64) {
     SECONDS.set(SECONDS.get() + seconds);
 }
 
 /// The only endpoint of a Service, `10.0.NUMBER.last`.
-fn endpoint(number: u8, last: u8) -> Change {
+pub(super) fn endpoint(number: u8, last: u8) -> Change {
     let slice = Slice {
         service: name(number),
         ports: Box::new([SlicePort {
@@ -54,7 +54,7 @@ fn endpoint(number: u8, last: u8) -> Change {
     Change::Slice(name, Some(Box::new(slice)), None)
 }
 
-fn name(number: u8) -> ServiceName {
+pub(super) fn name(number: u8) -> ServiceName {
     ServiceName::new("ns", &number.to_string())
 }
 
@@ -89,7 +89,7 @@ async fn rules_of(changes: impl IntoIterator<Item = Change>) -> RuleSet {
 
 /// The kernel holds these rules.
 #[track_caller]
-fn assert_rules(syncer: &Syncer<Fake>, expected: &RuleSet) {
+pub(super) fn assert_rules(syncer: &Syncer<Fake>, expected: &RuleSet) {
     let lines = |rules: &RuleSet| {
         let text = rules.to_save_text();
         let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();

@@ -5,6 +5,7 @@
 mod change_channel;
 mod checks;
 mod decide;
+mod frontends;
 mod isolate;
 mod quarantine_report;
 mod report;

@@ -92,28 +92,31 @@ fn the_service_that_has_waited_longest_is_tried_first() {
 fn each_form_is_followed_by_a_smaller_one() {
     let (zero, mut quarantine) = (zero(), Quarantine::default());
     let (old, new) = (name("old"), name("new"));
-    quarantine.add(&old, Some(state(1)), state(2), zero);
-    quarantine.add(&new, None, state(3), zero);
+    let rendered = quarantine.add(&old, Some(state(1)), state(2), zero);
     assert_eq!(quarantine.fallback(&old), Some(Fallback::LastApplied));
-    assert_eq!(quarantine.rendered().get(&old), Some(&state(1)));
+    assert_eq!(rendered, state(1));
+    let rendered = quarantine.add(&new, None, state(3), zero);
     assert_eq!(quarantine.fallback(&new), Some(Fallback::NoEndpoints));
-    quarantine.add(&old, Some(state(1)), state(2), zero);
+    assert_eq!(rendered, state(3));
+    assert_eq!(quarantine.lower(&old, &state(1)), state(1));
     assert_eq!(quarantine.fallback(&old), Some(Fallback::NoEndpoints));
-    quarantine.lower(&new);
+    assert_eq!(quarantine.lower(&new, &rendered), ServiceState::default());
     assert_eq!(quarantine.fallback(&new), Some(Fallback::LeftOut));
-    assert_eq!(
-        quarantine.rendered().get(&new),
-        Some(&ServiceState::default())
-    );
 }
 
+/// Because of another Service: the one in quarantine is not mended.
 #[test]
-fn services_that_are_held_back_are_no_cases() {
+fn a_lost_frontend_is_not_a_change() {
     let (zero, mut quarantine) = (zero(), Quarantine::default());
-    quarantine.add(&name("a"), None, state(1), zero);
-    quarantine.hold_back(&name("b"), state(2));
-    assert_eq!(quarantine.rendered().len(), 2);
-    assert_eq!(quarantine.names().count(), 1);
-    quarantine.let_all_go();
-    assert_eq!(quarantine.rendered().len(), 1);
+    let mut lost = state(1);
+    let port = crate::net::Port::new(80).unwrap();
+    let frontend = crate::model::Frontend::HealthCheck(port);
+    lost.lost
+        .insert(crate::model::PortFrontend { port: 0, frontend });
+    quarantine.add(&name("a"), None, lost.clone(), zero);
+    let is_same = state(1);
+    quarantine.note_changes(|_| Some(&is_same));
+    quarantine.failed(&name("a"), lost, Duration::ZERO, zero + seconds(10));
+    quarantine.note_changes(|_| Some(&is_same));
+    assert_eq!(quarantine.next_try(), Some(zero + seconds(30)));
 }

@@ -1,0 +1,266 @@
+//! Frontends that Services in quarantine share with others: the kernel has the rules of one
+//! Service for each of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::isolate::{POISON, WAYS, assert_rules, clock, endpoint, name, wait};
+use super::syncer::{service, syncer};
+use super::*;
+use crate::host::{Fake, Poison};
+use crate::model::{Change, SliceName};
+
+/// An address that Services share.
+const SHARED: &str = "203.0.113.1";
+
+/// A Service with external IPs.
+fn with(number: u8, external: &[&str]) -> Change {
+    let Change::Service(name, Some(mut service)) = service(number, true) else {
+        unreachable!("it is there");
+    };
+    service.external_ips = ips(external).into();
+    Change::Service(name, Some(service))
+}
+
+fn without_endpoints(number: u8) -> Change {
+    Change::Slice(SliceName::new("ns", &number.to_string()), None, None)
+}
+
+/// The Services that have rules for each address.
+fn owners(syncer: &Syncer<Fake>) -> BTreeMap<String, BTreeSet<String>> {
+    let text = syncer.iptables().rules().to_save_text();
+    let mut owners: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+    let dispatch = ["-A KUBE-SERVICES ", "-A KUBE-EXTERNAL-SERVICES "];
+    let is_dispatch = |line: &&str| dispatch.iter().any(|chain| line.starts_with(chain));
+    for line in text.lines().filter(is_dispatch) {
+        let after = |word: &str| line.split_once(word).map(|(_, rest)| rest);
+        let address = after(" -d ").and_then(|rest| rest.split('/').next());
+        let service = after("\"ns/").and_then(|rest| rest.split(':').next());
+        if let (Some(address), Some(service)) = (address, service) {
+            let of = owners.entry(address.to_owned()).or_default();
+            of.insert(service.to_owned());
+        }
+    }
+    owners
+}
+
+#[track_caller]
+fn assert_owner(syncer: &Syncer<Fake>, address: &str, owner: u8) {
+    let owners = owners(syncer);
+    let expected = BTreeSet::from([owner.to_string()]);
+    assert_eq!(owners.get(address), Some(&expected), "{owners:?}");
+}
+
+/// Applies changes by a sync, after which these Services are in quarantine.
+#[track_caller]
+fn assert_quarantined(outcome: &Outcome, numbers: &[u8]) {
+    assert_eq!(outcome.end(), End::Applied, "{outcome:?}");
+    let expected: Vec<_> = numbers.iter().map(|number| name(*number)).collect();
+    assert_eq!(outcome.quarantined, expected);
+}
+
+async fn sync(syncer: &mut Syncer<Fake>, changes: impl IntoIterator<Item = Change>) -> Outcome {
+    for change in changes {
+        syncer.tracker.apply(change);
+    }
+    syncer.once(&[]).await
+}
+
+/// Services whose restores fail in that way if an endpoint says so, after a sync.
+async fn applied(how: Poison, changes: impl IntoIterator<Item = Change>) -> Syncer<Fake> {
+    let mut syncer = syncer(clock, NodePortSource::All);
+    syncer.iptables().set_poisons(&[(POISON, how)]);
+    assert_quarantined(&sync(&mut syncer, changes).await, &[]);
+    syncer
+}
+
+/// The rules of Services that were never in quarantine.
+async fn rules_of(changes: impl IntoIterator<Item = Change>) -> crate::rules::RuleSet {
+    let mut syncer = syncer(clock, NodePortSource::All);
+    assert_quarantined(&sync(&mut syncer, changes).await, &[]);
+    syncer.iptables().rules()
+}
+
+#[tokio::test]
+async fn a_quarantined_service_loses_an_external_ip_to_a_new_cluster_ip() {
+    for how in WAYS {
+        let address = "10.96.0.9";
+        let mut syncer = applied(how, [with(2, &[address]), endpoint(2, 1)]).await;
+        assert_quarantined(&sync(&mut syncer, [endpoint(2, 66)]).await, &[2]);
+        assert_owner(&syncer, address, 2);
+        let new = [service(9, true), endpoint(9, 1)];
+        assert_quarantined(&sync(&mut syncer, new).await, &[2]);
+        assert_owner(&syncer, address, 9);
+        assert_owner(&syncer, "10.96.0.2", 2);
+        // The same by a full restore.
+        syncer.force_full(FullReason::Flushed);
+        assert_quarantined(&sync(&mut syncer, []).await, &[2]);
+        assert_owner(&syncer, address, 9);
+        // The address goes back to the one in quarantine.
+        assert_quarantined(&sync(&mut syncer, [service(9, false)]).await, &[2]);
+        assert_owner(&syncer, address, 2);
+        assert_quarantined(&sync(&mut syncer, [service(9, true)]).await, &[2]);
+        assert_owner(&syncer, address, 9);
+        // Connections are looked for once, by the change that moved the address.
+        wait(1000);
+        let outcome = sync(&mut syncer, [endpoint(2, 3)]).await;
+        assert_quarantined(&outcome, &[]);
+        let (_, before) = &outcome.settled.before[0];
+        assert_eq!(before.lost.len(), 1, "{before:?}");
+        let all = [
+            with(2, &[address]),
+            endpoint(2, 3),
+            service(9, true),
+            endpoint(9, 1),
+        ];
+        assert_rules(&syncer, &rules_of(all).await);
+    }
+}
+
+#[tokio::test]
+async fn an_address_stays_with_its_service_while_the_winner_cannot_be_applied() {
+    for how in WAYS {
+        let changes = [
+            with(2, &[]),
+            endpoint(2, 1),
+            with(3, &[SHARED]),
+            endpoint(3, 1),
+        ];
+        let mut syncer = applied(how, changes).await;
+        // Its name comes first, but its change fails.
+        let gains = [with(2, &[SHARED]), endpoint(2, 66), endpoint(3, 2)];
+        assert_quarantined(&sync(&mut syncer, gains).await, &[2]);
+        assert_owner(&syncer, SHARED, 3);
+        for seconds in [10, 20] {
+            wait(seconds);
+            assert_quarantined(&sync(&mut syncer, []).await, &[2]);
+            assert_owner(&syncer, SHARED, 3);
+        }
+        wait(1000);
+        let outcome = sync(&mut syncer, [endpoint(2, 1)]).await;
+        assert_quarantined(&outcome, &[]);
+        assert_owner(&syncer, SHARED, 2);
+        // Both changed.
+        let settled = outcome.settled.before.iter();
+        let settled: Vec<_> = settled.map(|(name, _)| name.clone()).collect();
+        assert_eq!(settled, [name(2), name(3)]);
+        assert!(!syncer.tracker.has_pending());
+    }
+}
+
+#[tokio::test]
+async fn a_service_that_asks_for_a_quarantined_services_former_address_has_it_at_once() {
+    for how in WAYS {
+        let gone = [service(2, false), without_endpoints(2)];
+        for changes in [vec![with(2, &[])], gone.to_vec()] {
+            let mut syncer = applied(how, [with(2, &[SHARED]), endpoint(2, 1)]).await;
+            assert_quarantined(&sync(&mut syncer, [endpoint(2, 66)]).await, &[2]);
+            assert_quarantined(&sync(&mut syncer, changes).await, &[2]);
+            assert_owner(&syncer, SHARED, 2);
+            let other = [with(3, &[SHARED]), endpoint(3, 1)];
+            assert_quarantined(&sync(&mut syncer, other).await, &[2]);
+            assert_owner(&syncer, SHARED, 3);
+        }
+    }
+}
+
+/// An external IP must not take over a cluster IP because of a failure.
+#[tokio::test]
+async fn the_cluster_ip_of_a_service_that_is_left_out_stays_its_own() {
+    for how in WAYS {
+        let mut syncer = applied(how, [with(2, &["10.96.0.9"]), endpoint(2, 1)]).await;
+        syncer.iptables().set_poisons(&[("ns/9:p", how)]);
+        let new = [service(9, true), endpoint(9, 1)];
+        assert_quarantined(&sync(&mut syncer, new).await, &[9]);
+        let owners = owners(&syncer);
+        assert_eq!(owners.get("10.96.0.9"), None, "{owners:?}");
+        assert_owner(&syncer, "10.96.0.2", 2);
+    }
+}
+
+/// Random Services that share addresses, of which some fail from time to time.
+#[tokio::test]
+async fn no_frontend_has_the_rules_of_two_services_whatever_fails() {
+    for seed in 0..40 {
+        let mut random = Random(seed);
+        let how = WAYS[random.below(WAYS.len())];
+        let mut syncer = applied(how, []).await;
+        let mut objects: BTreeMap<(u8, bool), Change> = BTreeMap::new();
+        for _ in 0..12 {
+            for _ in 0..=random.below(4) {
+                let number = random.number(6) + 1;
+                let change = random_change(&mut random, number);
+                let is_service = matches!(change, Change::Service(..));
+                objects.insert((number, is_service), change.clone());
+                syncer.tracker.apply(change);
+            }
+            wait(random.number(30).into());
+            let outcome = syncer.once(&[]).await;
+            assert_eq!(outcome.end(), End::Applied, "{seed}: {outcome:?}");
+            let owners = owners(&syncer);
+            assert!(
+                owners.values().all(|of| of.len() == 1),
+                "{seed}: {owners:?}"
+            );
+            for (number, external) in wanted(&objects) {
+                if outcome.quarantined.contains(&name(number)) {
+                    continue;
+                }
+                let own = BTreeSet::from([number.to_string()]);
+                let cluster_ip = format!("10.96.0.{number}");
+                assert_eq!(owners.get(&cluster_ip), Some(&own), "{seed}");
+                for ip in external {
+                    assert!(
+                        owners.contains_key(&ip.to_string()),
+                        "{seed}: {ip} {owners:?}"
+                    );
+                }
+            }
+        }
+        syncer.iptables().set_poisons(&[]);
+        while !syncer.once(&[]).await.quarantined.is_empty() {
+            wait(1000);
+        }
+        assert!(!syncer.tracker.has_pending());
+        assert_rules(&syncer, &rules_of(objects.into_values()).await);
+    }
+}
+
+fn random_change(random: &mut Random, number: u8) -> Change {
+    const ADDRESSES: [&str; 4] = [SHARED, "203.0.113.2", "10.96.0.1", "10.96.0.4"];
+    match random.number(8) {
+        0 => service(number, false),
+        1 => without_endpoints(number),
+        2 | 3 => {
+            let first = random.below(ADDRESSES.len());
+            let last = first + random.below(ADDRESSES.len() + 1 - first);
+            with(number, &ADDRESSES[first..last])
+        }
+        4 => endpoint(number, 66),
+        last => endpoint(number, last),
+    }
+}
+
+/// A linear congruential generator; its upper bits are random enough.
+struct Random(u64);
+
+impl Random {
+    fn number(&mut self, below: u8) -> u8 {
+        let next = self.0.wrapping_mul(6_364_136_223_846_793_005);
+        self.0 = next.wrapping_add(1_442_695_040_888_963_407);
+        u8::try_from((self.0 >> 40) % u64::from(below)).unwrap()
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        self.number(u8::try_from(limit).unwrap()).into()
+    }
+}
+
+/// The numbers of the Services that there are, with their external IPs.
+fn wanted(objects: &BTreeMap<(u8, bool), Change>) -> impl Iterator<Item = (u8, &[IpAddr])> {
+    objects
+        .iter()
+        .filter_map(|((number, _), change)| match change {
+            Change::Service(_, Some(service)) => Some((*number, &*service.external_ips)),
+            _ => None,
+        })
+}

@@ -1,0 +1,135 @@
+//! States to render in place of the cluster's, for Services whose changes cannot be applied.
+//!
+//! Kept in the tracker because such a Service has, and loses, the frontends of the state that is
+//! rendered: otherwise two Services would have rules for one frontend, or none.
+//!
+//! # Invariants
+//!
+//! - The lost frontends of a Service with an override are in the override; its tracked state has
+//!   none.
+//! - A Service whose lost frontends changed is `shifted` until the kernel has its rules.
+
+use std::collections::BTreeMap;
+
+use super::dirty::toggle;
+use super::frontends::Wanted;
+use super::track::Tracker;
+use crate::model::{PortFrontend, ServiceName, ServiceState};
+
+/// State of a Service that is rendered in place of the cluster's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Override {
+    /// The state.
+    pub state: ServiceState,
+    claims: OverrideClaims,
+}
+
+/// Frontends that a Service with an override claims.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OverrideClaims {
+    /// Those of the state that is rendered. What the cluster does not want any more gives way to
+    /// every other claim.
+    Rendered,
+    /// Those of the state that the cluster wants. Without rules of the Service they have none: an
+    /// external IP must not take over a cluster IP because its Service cannot be rendered.
+    Wanted,
+}
+
+impl Tracker {
+    /// States that are rendered in place of the cluster's.
+    pub const fn overrides(&self) -> &BTreeMap<ServiceName, Override> {
+        &self.overrides
+    }
+
+    /// Services whose lost frontends changed since they were last rendered.
+    pub fn shifted(&self) -> impl Iterator<Item = &ServiceName> {
+        self.shifted.iter()
+    }
+
+    /// The kernel has the rules of all shifted Services.
+    pub fn shifts_applied(&mut self) {
+        for name in std::mem::take(&mut self.shifted) {
+            if let Some(rendered) = self.overrides.get(&name) {
+                self.dirty.set_lost(&name, rendered.state.lost.clone());
+            }
+        }
+    }
+
+    /// Renders a Service as `state` in place of what the cluster wants. Which frontends it has lost
+    /// is decided here.
+    pub fn render_as(
+        &mut self,
+        name: &ServiceName,
+        mut state: ServiceState,
+        claims: OverrideClaims,
+    ) {
+        let before = self.claims(name);
+        state.lost = match self.overrides.remove(name) {
+            Some(known) => known.state.lost,
+            None => self.take_lost(name),
+        };
+        self.overrides
+            .insert(name.clone(), Override { state, claims });
+        self.update_claims(name, &before);
+        self.forget_if_empty(name);
+    }
+
+    /// Puts back an override that [`render_as_wanted`](Self::render_as_wanted) returned.
+    pub fn put_back(&mut self, name: &ServiceName, known: Override) {
+        self.render_as(name, known.state, known.claims);
+    }
+
+    /// Renders a Service as the cluster wants it; returns what was rendered in place of that.
+    pub fn render_as_wanted(&mut self, name: &ServiceName) -> Option<Override> {
+        let before = self.claims(name);
+        let known = self.overrides.remove(name)?;
+        for frontend in &known.state.lost {
+            self.toggle_lost(name, *frontend);
+        }
+        self.update_claims(name, &before);
+        self.forget_if_empty(name);
+        Some(known)
+    }
+
+    /// Returns the frontends that a Service claims now.
+    pub(super) fn claims(&self, name: &ServiceName) -> Wanted {
+        let tracked = self.services.get(name);
+        let wanted = tracked.and_then(|tracked| tracked.state.service.as_deref());
+        match self.overrides.get(name) {
+            Some(Override {
+                state,
+                claims: OverrideClaims::Rendered,
+            }) => self.frontends.kept_by(state.service.as_deref(), wanted),
+            _ => self.frontends.wanted_by(wanted),
+        }
+    }
+
+    /// Follows a change of the frontends that a Service claims.
+    pub(super) fn update_claims(&mut self, name: &ServiceName, before: &Wanted) {
+        let now = self.claims(name);
+        for (name, frontend) in self.frontends.update(name, before, &now) {
+            self.toggle_lost(&name, frontend);
+        }
+    }
+
+    fn toggle_lost(&mut self, name: &ServiceName, frontend: PortFrontend) {
+        self.shifted.insert(name.clone());
+        if let Some(rendered) = self.overrides.get_mut(name) {
+            toggle(&mut rendered.state.lost, frontend);
+            return;
+        }
+        let tracked = self.services.entry(name.clone()).or_default();
+        toggle(&mut tracked.state.lost, frontend);
+        self.dirty.note_frontend(name, frontend);
+    }
+
+    fn take_lost(&mut self, name: &ServiceName) -> std::collections::BTreeSet<PortFrontend> {
+        let tracked = self.services.get_mut(name);
+        let lost = tracked.map(|tracked| std::mem::take(&mut tracked.state.lost));
+        let lost = lost.unwrap_or_default();
+        for frontend in &lost {
+            self.dirty.note_frontend(name, *frontend);
+        }
+        lost
+    }
+}
