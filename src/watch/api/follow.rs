@@ -14,6 +14,7 @@ use super::dice::roll;
 use super::error::{ApiError, chain, malformed};
 use super::event::Event;
 use super::kind::{Kind, Selector};
+use super::list_limit::ListLimit;
 use super::object::{Object, Undecodable};
 use super::outage::Outage;
 use super::page::{Contents, Pages, Paging};
@@ -40,6 +41,10 @@ const QUIET: Duration = Duration::from_secs(3 * 60);
 /// Time for a stream to go on without an object of the initial state, or with something else,
 /// before its end mark. Servers that do not know streaming lists never send one.
 const END_MARK: Duration = Duration::from_secs(10);
+
+/// Time for the whole initial state as a stream: enough for the largest clusters through a link of
+/// 10 Mbit/s. Slower ones get pages, which may take longer.
+const INITIAL_STREAM: Duration = Duration::from_secs(5 * 60);
 
 /// Lists and watches one kind and tells `sink` about it, until dropped.
 ///
@@ -109,7 +114,7 @@ impl<K: Kind, S: Sink<K>> Following<'_, K, S> {
         let mut objects = 0;
         loop {
             let page = pages.next().await?;
-            let contents: Contents<'_> = page.contents::<K>()?;
+            let contents: Contents<'_> = pages.contents(&page)?;
             if pages.is_first() {
                 self.sink.notice(Notice::Connected);
                 self.begin_list().await;
@@ -132,10 +137,12 @@ impl<K: Kind, S: Sink<K>> Following<'_, K, S> {
         self.begin_list().await;
         let (mut objects, mut is_state) = (0_usize, true);
         let mut end = Instant::now() + END_MARK;
+        let mut limit = ListLimit::new(INITIAL_STREAM);
         loop {
             if !is_state && Instant::now() >= end {
                 return Err(malformed("the end of the list was never marked"));
             }
+            limit.add_bytes(watch.take_received())?;
             let event = match watch.next(end).await {
                 Ok(Some(event)) => event,
                 Ok(None) => {
@@ -148,6 +155,7 @@ impl<K: Kind, S: Sink<K>> Following<'_, K, S> {
                 Err(error) => return Err(error),
             };
             let is_object = matches!(event, Event::Added(_));
+            limit.add_objects(usize::from(is_object))?;
             match event {
                 Event::Added(object) => {
                     objects += 1;
@@ -170,7 +178,7 @@ impl<K: Kind, S: Sink<K>> Following<'_, K, S> {
             // Anything but an added object comes after the state, and then the mark is due.
             if is_state {
                 is_state = is_object;
-                end = Instant::now() + END_MARK;
+                end = limit.deadline().min(Instant::now() + END_MARK);
             }
         }
     }

@@ -84,7 +84,7 @@ async fn attempt<K: Kind>(
     let mut pages = Pages::new(server, selector, paging);
     loop {
         let page = pages.next().await?;
-        let Contents { metadata, objects } = page.contents::<K>()?;
+        let Contents { metadata, objects } = pages.contents(&page)?;
         for object in &objects {
             match Object::read(object).state {
                 Ok(object) => found.objects.push(object),

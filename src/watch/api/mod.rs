@@ -31,6 +31,7 @@ mod frame;
 mod kind;
 mod line;
 mod list;
+mod list_limit;
 mod message;
 mod object;
 mod opening;

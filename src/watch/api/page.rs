@@ -3,10 +3,13 @@
 //! A page is held whole, as it came, while its objects are read one by one.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
 use prost::Message;
+use prost::encoding::{DecodeContext, decode_key, skip_field};
+use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
@@ -17,6 +20,7 @@ use super::encoding::{Asked, Encoding};
 use super::envelope;
 use super::error::{ApiError, malformed};
 use super::kind::{Kind, Selector};
+use super::list_limit::{ListLimit, MOST_OBJECTS};
 use super::raw::{Raw, lossy};
 use super::request;
 use super::type_meta;
@@ -35,18 +39,13 @@ const SMALL_PAGE: usize = 1024 * 1024;
 /// A page of at least as many bytes is followed by one of half as many objects.
 const LARGE_PAGE: usize = 4 * 1024 * 1024;
 
-/// No list has more pages. In objects that is more than a store holds; a server that never ends
-/// a list gets another request after this.
-const MOST_PAGES: u32 = 10_000;
-
 /// Time for a page in all. Servers end such requests themselves, after 60 s unless configured
 /// otherwise.
 const PAGE_DEADLINE: Duration = Duration::from_secs(5 * 60);
 
-/// In bytes, of a page, or of a list that came at once: 250 objects of the largest that stores
-/// take, or those of a cluster of 5,000 nodes. Without it a server that goes on for ever would take
-/// all memory, and with it the process.
-const LONGEST_LIST: usize = 512 * 1024 * 1024;
+/// Time for all pages of a list. Servers forget the version of the first page after 5 to 10
+/// minutes, and then refuse the next one.
+const LIST_DEADLINE: Duration = Duration::from_secs(10 * 60);
 
 /// How much to ask for at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +62,8 @@ pub(super) struct Pages<'a, K> {
     server: &'a ApiServer,
     selector: &'a Selector<K>,
     paging: Paging,
-    limit: u32,
+    page_size: u32,
+    limit: ListLimit,
     finished: u32,
     resume: Option<String>,
 }
@@ -74,7 +74,8 @@ impl<'a, K: Kind> Pages<'a, K> {
             server,
             selector,
             paging,
-            limit: PAGE_SIZE,
+            page_size: PAGE_SIZE,
+            limit: ListLimit::new(LIST_DEADLINE),
             finished: 0,
             resume: None,
         }
@@ -86,26 +87,36 @@ impl<'a, K: Kind> Pages<'a, K> {
     }
 
     /// The next page as it came.
-    pub(super) async fn next(&self) -> Result<Page, ApiError> {
+    pub(super) async fn next(&mut self) -> Result<Page, ApiError> {
         let limit = match self.paging {
-            Paging::Pages => Some(self.limit),
+            Paging::Pages => Some(self.page_size),
             Paging::Whole => None,
         };
         let uri = request::list(self.selector, limit, self.resume.as_deref());
         let mut answer = Answer::to(self.server, Asked::List, &uri).await?;
         let mut body = Vec::new();
-        let end = Instant::now() + PAGE_DEADLINE;
+        let end = self.limit.deadline().min(Instant::now() + PAGE_DEADLINE);
         loop {
             let now = Instant::now();
             if now >= end {
                 return Err(malformed("a page of a list takes too long"));
             }
             match answer.piece(end.min(now + PATIENCE)).await? {
-                Some(piece) => append(&mut body, &piece, LONGEST_LIST)?,
+                Some(piece) => {
+                    self.limit.add_bytes(piece.len())?;
+                    body.extend_from_slice(&piece);
+                }
                 None => break,
             }
         }
         Ok(Page::new(body, answer.encoding()))
+    }
+
+    /// The contents of a page, if its objects are not too many for one list.
+    pub(super) fn contents<'p>(&mut self, page: &'p Page) -> Result<Contents<'p>, ApiError> {
+        let contents = page.contents::<K>()?;
+        self.limit.add_objects(contents.objects.len())?;
+        Ok(contents)
     }
 
     /// Moves past a page. Returns the resource version of the list if that was the last page.
@@ -122,26 +133,17 @@ impl<'a, K: Kind> Pages<'a, K> {
         let Some(token) = metadata.resume.filter(|token| !token.is_empty()) else {
             return Ok(Some(metadata.resource_version.unwrap_or_default()));
         };
-        if self.finished >= MOST_PAGES || self.resume.as_ref() == Some(&token) {
+        if self.resume.as_ref() == Some(&token) {
             return Err(malformed("a list has no end"));
         }
         self.resume = Some(token);
         match page.len() {
-            ..SMALL_PAGE => self.limit = (self.limit * 2).min(LARGEST_PAGE),
-            LARGE_PAGE.. => self.limit = (self.limit / 2).max(PAGE_SIZE),
+            ..SMALL_PAGE => self.page_size = (self.page_size * 2).min(LARGEST_PAGE),
+            LARGE_PAGE.. => self.page_size = (self.page_size / 2).max(PAGE_SIZE),
             _ => {}
         }
         Ok(None)
     }
-}
-
-/// Adds a piece, as long as there is to be no more than `most` in all.
-fn append(body: &mut Vec<u8>, piece: &[u8], most: usize) -> Result<(), ApiError> {
-    if body.len() + piece.len() > most {
-        return Err(malformed("a list is too long"));
-    }
-    body.extend_from_slice(piece);
-    Ok(())
 }
 
 /// One page, unread.
@@ -168,7 +170,8 @@ impl Page {
         }
     }
 
-    /// Finds where the objects begin and end. Fails only if the body is not a list of the kind.
+    /// Finds where the objects begin and end. Fails only if the body is not a list of the kind, or
+    /// has more objects than any.
     pub(super) fn contents<K: Kind>(&self) -> Result<Contents<'_>, ApiError> {
         match self {
             Self::Json(body) => {
@@ -185,6 +188,7 @@ impl Page {
             Self::Protobuf(body) => {
                 let (type_meta, message) = envelope::open(body.clone())?;
                 type_meta.expect_list::<K>()?;
+                expect_few_items(&message)?;
                 let List { metadata, items } = List::decode(message).map_err(malformed)?;
                 let objects = items.into_iter().map(Raw::Protobuf).collect();
                 Ok(Contents { metadata, objects })
@@ -213,14 +217,61 @@ struct Text<'a> {
 }
 
 /// Go writes an empty list as null, and never leaves it out.
-fn null_or_list<'de, D, T>(deserializer: D) -> Result<Option<Vec<T>>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de>,
-{
-    let items = Option::<Vec<T>>::deserialize(deserializer)?;
-    Ok(Some(items.unwrap_or_default()))
+fn null_or_list<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Vec<&'de RawValue>>, D::Error> {
+    let items = Option::<Items<'de>>::deserialize(deserializer)?;
+    Ok(Some(items.map_or_else(Vec::new, |items| items.0)))
 }
+
+/// Objects of a page in JSON.
+struct Items<'a>(Vec<&'a RawValue>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Items<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(ItemsVisitor)
+    }
+}
+
+struct ItemsVisitor;
+
+impl<'de> Visitor<'de> for ItemsVisitor {
+    type Value = Items<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of objects")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Items<'de>, A::Error> {
+        let mut found = Vec::new();
+        while let Some(item) = items.next_element()? {
+            if found.len() >= MOST_OBJECTS {
+                return Err(A::Error::custom(TOO_MANY));
+            }
+            found.push(item);
+        }
+        Ok(Items(found))
+    }
+}
+
+/// Fails if a list in protobuf has so many items that even where they are would take all memory.
+fn expect_few_items(mut list: &[u8]) -> Result<(), ApiError> {
+    let mut items = 0;
+    while !list.is_empty() {
+        let (tag, wire_type) = decode_key(&mut list).map_err(malformed)?;
+        items += usize::from(tag == ITEMS);
+        if items > MOST_OBJECTS {
+            return Err(malformed(TOO_MANY));
+        }
+        skip_field(wire_type, tag, &mut list, DecodeContext::default()).map_err(malformed)?;
+    }
+    Ok(())
+}
+
+const TOO_MANY: &str = "a list has too many objects";
+
+/// Tag of `items` in every list.
+const ITEMS: u32 = 2;
 
 /// `ServiceList` and its like: the bytes of the items stay where they are.
 #[derive(Clone, PartialEq, Message)]
@@ -244,18 +295,32 @@ pub(super) struct ListMetadata {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ingest::ServiceObject;
+
+    /// Reads a list of so many empty objects.
+    fn read(objects: usize, encoding: Encoding) -> Result<usize, String> {
+        let body = match encoding {
+            Encoding::Json => format!("{{\"items\":[{}5]}}", "5,".repeat(objects - 1)).into_bytes(),
+            Encoding::Protobuf => {
+                let mut body = b"k8s\0\x12".to_vec();
+                prost::encode_length_delimiter(2 * objects, &mut body).unwrap();
+                body.extend([0x12, 0].repeat(objects));
+                body
+            }
+        };
+        let page = Page::new(body, encoding);
+        let contents = page.contents::<ServiceObject>();
+        contents
+            .map(|contents| contents.objects.len())
+            .map_err(|error| error.in_full())
+    }
 
     #[test]
-    fn a_list_that_is_too_long_is_an_error() {
-        let mut body = Vec::new();
-        for _ in 0..10 {
-            append(&mut body, b"0123456789", 100).unwrap();
+    fn a_page_of_too_many_objects_is_an_error() {
+        for encoding in [Encoding::Json, Encoding::Protobuf] {
+            assert_eq!(read(MOST_OBJECTS, encoding), Ok(MOST_OBJECTS));
+            let error = read(MOST_OBJECTS + 1, encoding).unwrap_err();
+            assert!(error.contains(TOO_MANY), "{error}");
         }
-        let error = append(&mut body, b"0", 100).unwrap_err();
-        assert_eq!(
-            error.in_full(),
-            "the answer cannot be read: a list is too long"
-        );
-        assert_eq!(body.len(), 100);
     }
 }

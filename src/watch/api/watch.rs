@@ -24,6 +24,8 @@ pub(super) struct Watch {
     messages: Messages,
     opened: Instant,
     deadline: Instant,
+    /// Bytes of all messages so far.
+    received: usize,
 }
 
 impl Watch {
@@ -42,7 +44,13 @@ impl Watch {
             messages,
             opened,
             deadline,
+            received: 0,
         })
+    }
+
+    /// Bytes of the messages that came since the last call.
+    pub(super) fn take_received(&mut self) -> usize {
+        std::mem::take(&mut self.received)
     }
 
     /// How long it has been open.
@@ -65,6 +73,7 @@ impl Watch {
             let Some(message) = self.messages.next(deadline).await? else {
                 return Ok(None);
             };
+            self.received = self.received.saturating_add(message.len());
             if let Some(event) = Event::read(self.messages.encoding(), &message)? {
                 return Ok(Some(event));
             }

@@ -92,3 +92,41 @@ fn pages_that_fail_lead_back_to_a_stream() {
         ],
     );
 }
+
+/// What was asked, and when the list was complete.
+fn requests(time: Duration, script: Vec<Reply>) -> Vec<String> {
+    let transcript = paused().block_on(follow_for(time, script));
+    let is_step = |line: &String| line.starts_with('?') || line == "listed";
+    transcript.into_iter().filter(is_step).collect()
+}
+
+const PAGES: [&str; 4] = ["? watch", "? list limit=250", "listed", "? watch after=7"];
+
+#[test]
+fn a_stream_that_adds_objects_for_ever_leads_to_pages() {
+    let second = Duration::from_secs(1);
+    let added = [
+        Piece::Text(event("ADDED", &service("a", "3"))),
+        Piece::Wait(second),
+    ];
+    let script = vec![
+        Reply::Answer(200, vec![added; 3600].concat()),
+        page("7", "", &[service("a", "3")]),
+        open(&[]),
+    ];
+    assert_eq!(requests(second * 298, script.clone()), ["? watch"]);
+    assert_eq!(requests(second * 302, script), PAGES);
+}
+
+#[test]
+fn a_stream_of_more_bytes_than_any_cluster_has_leads_to_pages() {
+    let large = wire::large("a", "3", 60 << 20);
+    let frame = wire::event("ADDED", &wire::enveloped(&large));
+    // The tenth is not read to its end, nor is anything waited for.
+    let script = vec![
+        wire::streams(&vec![frame; 10]),
+        page("7", "", &[]),
+        open(&[]),
+    ];
+    assert_eq!(requests(Duration::from_secs(1), script), PAGES);
+}

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::super::{Selector, list, snapshot};
 use super::script::*;
+use super::wire;
 
 #[test]
 fn streams_the_initial_state_and_goes_on_on_the_same_connection() {
@@ -210,6 +211,53 @@ fn a_list_of_null_is_empty() {
             "listed",
             "? watch after=4",
         ],
+    );
+}
+
+/// What happened, without requests for pages and objects, and how many pages were asked for.
+fn paged(time: Duration, page: fn(&str) -> Reply) -> (String, usize) {
+    let mut number = 0;
+    let answer = move |asked: &Asked| {
+        number += 1;
+        if asked.is_watch() {
+            return status(400, "Invalid");
+        }
+        page(&number.to_string())
+    };
+    let transcript = paused().block_on(async { follow_with(time, server_with(answer)).await });
+    let is_page = |line: &&String| line.starts_with("? list");
+    let steps = transcript.iter().filter(|line| !is_page(line));
+    let steps: Vec<_> = steps
+        .filter(|line| !line.starts_with("set"))
+        .cloned()
+        .collect();
+    (steps.join(", "), transcript.iter().filter(is_page).count())
+}
+
+/// Each brings another token. The tenth would be more bytes than any list has, and the twelfth
+/// later.
+#[test]
+fn pages_without_end_are_an_error() {
+    let second = Duration::from_secs(1);
+    let large = |token: &str| wire::page("7", token, &wire::large("a", "3", 60 << 20));
+    let (steps, pages) = paged(second / 2, large);
+    assert_eq!(
+        (steps.as_str(), pages),
+        ("? watch, listing, failed malformed", 9)
+    );
+    let slow = |token: &str| match page("7", token, &[]) {
+        Reply::Answer(code, pieces) => {
+            let wait = Piece::Wait(Duration::from_secs(50));
+            Reply::Answer(code, [vec![wait], pieces].concat())
+        }
+        other => other,
+    };
+    let (steps, pages) = paged(second * 599, slow);
+    assert_eq!((steps.as_str(), pages), ("? watch, listing", 12));
+    let (steps, pages) = paged(second * 600 + second / 2, slow);
+    assert_eq!(
+        (steps.as_str(), pages),
+        ("? watch, listing, failed malformed", 12)
     );
 }
 

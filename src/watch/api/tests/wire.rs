@@ -40,6 +40,19 @@ pub(super) fn metadata(name: &str, version: &str) -> Vec<u8> {
     field(1, &parts.concat())
 }
 
+/// An object with a field of so many bytes that nothing depends on.
+pub(super) fn large(name: &str, version: &str, bytes: usize) -> Vec<u8> {
+    [metadata(name, version), field(15, &vec![0; bytes])].concat()
+}
+
+/// A page of a list of Services.
+pub(super) fn page(version: &str, resume: &str, object: &[u8]) -> Reply {
+    let metadata = [field(2, version.as_bytes()), field(3, resume.as_bytes())].concat();
+    let list = [field(1, &metadata), field(2, object)].concat();
+    let body = typed(("v1", "ServiceList"), &list);
+    Reply::Protobuf(200, vec![Piece::Bytes(body)])
+}
+
 pub(super) fn added(name: &str, version: &str) -> Vec<u8> {
     event("ADDED", &enveloped(&metadata(name, version)))
 }
