@@ -100,6 +100,9 @@ impl Position {
                 *self = Self::pages();
                 return RetryDelay::None;
             }
+            // Something on the way may break off every stream; but the server may have been
+            // restarted, so not at once.
+            Self::Streaming { .. } if matches!(error, ApiError::Broken(_)) => *self = Self::pages(),
             Self::Streaming { errors } => {
                 if error.is_lasting() && is_too_often(errors) {
                     *self = Self::pages();

@@ -29,17 +29,19 @@ fn a_broken_list_begins_again() {
     check(
         vec![
             Reply::Answer(200, half),
-            open(&[event("ADDED", &service("a", "3")), end_of_list("5")]),
+            page("7", "", &[service("a", "3")]),
+            open(&[]),
         ],
         &[
             "? watch",
             "listing",
             "set a",
             "failed broken",
-            "? watch",
+            "? list limit=250",
             "listing",
             "set a",
             "listed",
+            "? watch after=7",
         ],
     );
 }

@@ -130,3 +130,18 @@ fn a_stream_of_more_bytes_than_any_cluster_has_leads_to_pages() {
     ];
     assert_eq!(requests(Duration::from_secs(1), script), PAGES);
 }
+
+/// Whatever breaks it off may do so each time.
+#[test]
+fn a_stream_that_breaks_off_leads_to_pages_after_one_failure() {
+    let added = event("ADDED", &service("a", "3"));
+    for lines in [vec![], vec![added.clone()], vec![added, bookmark("5")]] {
+        let pieces = lines.into_iter().map(Piece::Text).chain([Piece::Break]);
+        let script = vec![
+            Reply::Answer(200, pieces.collect()),
+            page("7", "", &[service("a", "3")]),
+            open(&[]),
+        ];
+        assert_eq!(requests(Duration::from_secs(3), script), PAGES);
+    }
+}
