@@ -19,7 +19,7 @@ use super::object::{Object, Undecodable};
 use super::outage::Outage;
 use super::page::{Contents, Pages, Paging};
 use super::population::{Population, Shrink};
-use super::position::{Position, RetryDelay};
+use super::position::{Position, RetryDelay, is_point};
 use super::sink::{Notice, Sink};
 use super::unreadable::UnreadableObjects;
 use super::watch::Watch;
@@ -189,8 +189,8 @@ impl<K: Kind, S: Sink<K>> Following<'_, K, S> {
     }
 
     async fn complete(&mut self, position: &mut Position, listed: Listed) -> Result<(), ApiError> {
-        if listed.resource_version.is_empty() {
-            return Err(malformed("a list has no resource version"));
+        if !is_point(&listed.resource_version) {
+            return Err(malformed("a list has no resource version to watch from"));
         }
         self.sink.observe(Observed::Listed).await;
         self.unreadable.end_list();

@@ -68,15 +68,15 @@ impl Position {
         };
     }
 
-    /// Notes that a watch brought everything up to `version`. An object that cannot be read may
-    /// have none, and then nothing is known to be done.
+    /// Notes that a watch brought everything up to `version`, if that is one to go on from: an
+    /// object that cannot be read may have none.
     pub(super) fn advance(&mut self, version: &str) {
         if let Self::At {
             resource_version,
             errors,
             ..
         } = self
-            && !version.is_empty()
+            && is_point(version)
         {
             version.clone_into(resource_version);
             *errors = 0;
@@ -142,6 +142,12 @@ impl Position {
             errors: 0,
         }
     }
+}
+
+/// Reports whether a watch can go on from `version` without a gap. From `0` it begins with what the
+/// server happens to remember, and says nothing of what is gone.
+pub(super) fn is_point(version: &str) -> bool {
+    !matches!(version, "" | "0")
 }
 
 /// Counts one more.

@@ -261,6 +261,24 @@ fn pages_without_end_are_an_error() {
     );
 }
 
+/// A watch from version 0 says nothing of what was deleted before it began.
+#[test]
+fn a_list_without_a_version_to_watch_from_is_an_error() {
+    for version in ["", "0"] {
+        check_for(
+            Duration::from_secs(2),
+            vec![status(400, "Invalid"), page(version, "", &[])],
+            &[
+                "? watch",
+                "? list limit=250",
+                "listing",
+                "failed malformed",
+                "? list limit=250",
+            ],
+        );
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn lists_once() {
     let (server, _) = server(vec![

@@ -196,3 +196,26 @@ fn an_event_that_is_an_error_is_not_asked_for_for_ever() {
         ],
     );
 }
+
+/// To go on from version 0 would be to hear of all objects again, and of none that is gone.
+#[test]
+fn version_zero_is_not_where_to_go_on() {
+    check(
+        vec![
+            ends(&listed_at("5", &[bookmark("0")])),
+            ends(&[event("ADDED", &service("a", "6")), bookmark("0")]),
+            ends(&[event("MODIFIED", &service("a", "0"))]),
+            open(&[]),
+        ],
+        &[
+            "? watch",
+            "listing",
+            "listed",
+            "? watch after=5",
+            "set a",
+            "? watch after=6",
+            "set a",
+            "? watch after=6",
+        ],
+    );
+}
