@@ -25,7 +25,8 @@ use super::unreadable::UnreadableObjects;
 use super::watch::Watch;
 use crate::watch::Observed;
 
-/// Watches end after this to twice this, so that clients spread over servers again.
+/// Watches end after this to twice this, so that one that the server has forgotten does not last,
+/// and clients that began together do not begin again together.
 ///
 /// Upstream: k8s.io/client-go/tools/cache/reflector.go, `minWatchTimeout` (v1.36)
 const SHORTEST_WATCH: Duration = Duration::from_secs(5 * 60);
