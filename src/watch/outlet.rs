@@ -35,6 +35,7 @@ pub struct Outlet<S> {
     /// The list under way, or else the last one, has this node.
     has_node: bool,
     has_missed_node: bool,
+    has_ignored_node: bool,
 }
 
 impl<S: Sink> Outlet<S> {
@@ -47,6 +48,7 @@ impl<S: Sink> Outlet<S> {
             said: Said::default(),
             has_node: false,
             has_missed_node: false,
+            has_ignored_node: false,
         }
     }
 
@@ -97,7 +99,7 @@ impl<S: Sink> Outlet<S> {
         }
     }
 
-    /// This node was observed.
+    /// A Node was observed: this one, or another that was not asked for and is ignored.
     pub fn node(&mut self, observed: Observed<impl Borrow<NodeObject>>) {
         match observed {
             Observed::Listing => {
@@ -113,8 +115,11 @@ impl<S: Sink> Outlet<S> {
                 self.send_both(&Change::Listed(Kind::Node));
             }
             Observed::Set(object) => {
-                self.has_node = true;
                 let object = object.borrow();
+                if !self.is_this_node(&object.metadata.name) {
+                    return;
+                }
+                self.has_node = true;
                 let (node, diagnostics) = ingest::node(object);
                 let metadata = &object.metadata;
                 self.said
@@ -123,6 +128,9 @@ impl<S: Sink> Outlet<S> {
             }
             Observed::Gone(object) => {
                 let metadata = &object.borrow().metadata;
+                if !self.is_this_node(&metadata.name) {
+                    return;
+                }
                 self.said
                     .forget(Kind::Node, &metadata.namespace, &metadata.name);
                 tracing::warn!(node = %self.node_name, "this Node is gone; its rules stay");
@@ -140,8 +148,24 @@ impl<S: Sink> Outlet<S> {
             Kind::EndpointSlice => {
                 self.send_both(&Change::SliceKept(SliceName::new(namespace, name)));
             }
-            Kind::Node => {}
+            // Without a readable name it may be this one, since no other was asked for.
+            Kind::Node => self.has_node |= name.is_empty() || name == &*self.node_name,
         }
+    }
+
+    /// Compares the name with that of this node. Logs the first one that differs: its zone and
+    /// addresses must not replace those of this node, and its deletion means nothing here.
+    fn is_this_node(&mut self, name: &str) -> bool {
+        let is_this = name == &*self.node_name;
+        if !is_this && !self.has_ignored_node {
+            self.has_ignored_node = true;
+            tracing::warn!(
+                node = %self.node_name,
+                other = %name.escape_debug(),
+                "ignored an event of another Node; check what answers in place of the API server",
+            );
+        }
+        is_this
     }
 
     /// Zone hints and the node's addresses count for nothing without it, and endpoints here are

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
-use crate::model::Change;
+use crate::model::{Change, Kind};
 use crate::net::PerFamily;
 use crate::watch::{Observed, Outlet};
 
@@ -54,6 +54,10 @@ fn slice(address_type: Value, labels: Value) -> EndpointSliceObject {
     serde_json::from_value(json!({ "metadata": metadata, "addressType": address_type })).unwrap()
 }
 
+fn node(name: &str) -> NodeObject {
+    serde_json::from_value(json!({ "metadata": { "name": name } })).unwrap()
+}
+
 #[test]
 fn every_service_goes_to_both_families() {
     let both = ["[Service", "+shop/cart", "-shop/cart", "Service]"];
@@ -102,8 +106,8 @@ fn node_goes_to_both_families() {
     check(
         |outlet| {
             outlet.node(Observed::<NodeObject>::Listing);
-            outlet.node(Observed::Set(NodeObject::default()));
-            outlet.node(Observed::Gone(NodeObject::default()));
+            outlet.node(Observed::Set(node("here")));
+            outlet.node(Observed::Gone(node("here")));
             outlet.node(Observed::<NodeObject>::Listed);
         },
         &both,
@@ -117,12 +121,59 @@ fn a_node_that_the_list_lacks_is_gone() {
     check(
         |outlet| {
             outlet.node(Observed::<NodeObject>::Listing);
-            outlet.node(Observed::Set(NodeObject::default()));
+            outlet.node(Observed::Set(node("here")));
             outlet.node(Observed::<NodeObject>::Listed);
             outlet.node(Observed::<NodeObject>::Listing);
             outlet.node(Observed::<NodeObject>::Listed);
         },
         &both,
         &both,
+    );
+}
+
+#[test]
+fn a_node_that_cannot_be_read_is_kept() {
+    for (unreadable, is_kept) in [("here", true), ("", true), ("elsewhere", false)] {
+        let mut both = vec!["[Node", "+node", "Node]", "[Node", "-node", "Node]"];
+        both.retain(|word| !is_kept || *word != "-node");
+        check(
+            |outlet| {
+                outlet.node(Observed::<NodeObject>::Listing);
+                outlet.node(Observed::Set(node("here")));
+                outlet.node(Observed::<NodeObject>::Listed);
+                outlet.node(Observed::<NodeObject>::Listing);
+                outlet.keep(Kind::Node, "", unreadable);
+                outlet.node(Observed::<NodeObject>::Listed);
+            },
+            &both,
+            &both,
+        );
+    }
+}
+
+#[test]
+fn another_node_is_ignored() {
+    let both = ["[Node", "+node", "Node]"];
+    check(
+        |outlet| {
+            outlet.node(Observed::<NodeObject>::Listing);
+            outlet.node(Observed::Set(node("here")));
+            outlet.node(Observed::Set(node("elsewhere")));
+            outlet.node(Observed::<NodeObject>::Listed);
+            outlet.node(Observed::Set(node("")));
+            outlet.node(Observed::Gone(node("elsewhere")));
+        },
+        &both,
+        &both,
+    );
+    // A list of others alone is one without this node.
+    check(
+        |outlet| {
+            outlet.node(Observed::<NodeObject>::Listing);
+            outlet.node(Observed::Set(node("elsewhere")));
+            outlet.node(Observed::<NodeObject>::Listed);
+        },
+        &["[Node", "-node", "Node]"],
+        &["[Node", "-node", "Node]"],
     );
 }
