@@ -95,6 +95,34 @@ fn value<'e>(entries: &'e [Entry], key: &str) -> Option<Cow<'e, str>> {
     found.map(|entry| String::from_utf8_lossy(&entry.value))
 }
 
+/// Text as bytes. JSON can name halves of characters (`\ud800`), which are not UTF-8: they must not
+/// cost an object whose rules do not depend on them.
+struct Text(Vec<u8>);
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OfText;
+
+        impl Visitor<'_> for OfText {
+            type Value = Text;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Text, E> {
+                Ok(Text(text.as_bytes().to_vec()))
+            }
+
+            fn visit_bytes<E>(self, bytes: &[u8]) -> Result<Text, E> {
+                Ok(Text(bytes.to_vec()))
+            }
+        }
+
+        deserializer.deserialize_bytes(OfText)
+    }
+}
+
 /// A `null` among labels is an empty string, as it is for Go.
 fn entries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Entry>, D::Error> {
     Ok(Option::<Entries>::deserialize(deserializer)?.map_or_else(Vec::new, |entries| entries.0))
@@ -115,8 +143,9 @@ impl<'de> Deserialize<'de> for Entries {
 
             fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Entries, M::Error> {
                 let mut entries = Vec::new();
-                while let Some((key, value)) = map.next_entry::<String, Option<String>>()? {
-                    entries.push(Entry::new(key, value.unwrap_or_default()));
+                while let Some((key, value)) = map.next_entry::<Text, Option<Text>>()? {
+                    let value = value.map_or_else(Vec::new, |text| text.0);
+                    entries.push(Entry { key: key.0, value });
                 }
                 Ok(Entries(entries))
             }

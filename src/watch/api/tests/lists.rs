@@ -196,6 +196,60 @@ fn bytes_that_are_not_utf8_cost_nothing_in_json() {
     );
 }
 
+/// Half a character, as JSON can name it, costs the object only where it matters.
+#[test]
+fn halves_of_characters_cost_nothing_where_nothing_depends_on_them() {
+    let with = |name: &str, what: &str, then: &str| {
+        let text = service(name, "3");
+        text.replace("\"namespace\"", &format!("{what},\"namespace\""))
+            .replace("\"clusterIP\"", &format!("{then}\"clusterIP\""))
+    };
+    let objects = [
+        with(
+            "field",
+            r#""managedFields":[{"manager":"\ud800"}],"y":["\ud800x"]"#,
+            "",
+        ),
+        with(
+            "annotation",
+            r#""annotations":{"\udfff":"\ud800\u0041","y":null}"#,
+            "",
+        ),
+        with(
+            "label",
+            r#""labels":{"x":"\udc00\ud800"}"#,
+            r#""x":"\udc00","#,
+        ),
+        with("used", r#""labels":{}"#, r#""type":"\ud800","#),
+    ];
+    let lines: Vec<_> = objects
+        .iter()
+        .map(|object| event("MODIFIED", object))
+        .collect();
+    check(
+        vec![
+            status(400, "Invalid"),
+            page("7", "", &objects),
+            open(&lines),
+        ],
+        &[
+            "? watch",
+            "? list limit=250",
+            "listing",
+            "set field",
+            "set annotation",
+            "set label",
+            "undecodable ns/used",
+            "listed",
+            "? watch after=7",
+            "set field",
+            "set annotation",
+            "set label",
+            "undecodable ns/used",
+        ],
+    );
+}
+
 #[test]
 fn a_list_of_null_is_empty() {
     check(
