@@ -1,17 +1,13 @@
 //! A peer that keeps a connection alive and says nothing, one that is gone, and one that asks its
 //! clients to leave: HTTP/2 over pipes in memory, so that minutes are virtual.
 
-use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::{Request, Uri};
 use hyper::body::Incoming;
-use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
-use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use kube::Config;
 use tokio::io::{DuplexStream, duplex};
@@ -21,6 +17,7 @@ use tower::BoxError;
 
 use super::super::transport::client_over;
 use super::super::{ApiServer, Encoding, RateLimit};
+use super::pipe::{ClientEnd, Http};
 use super::script::*;
 use super::scripted::respond;
 
@@ -35,49 +32,6 @@ enum Order {
     Leave,
     /// Closes those that there are.
     Close,
-}
-
-/// The client's end of a pipe, on which both sides know that they speak HTTP/2.
-struct End(TokioIo<DuplexStream>);
-
-impl Connection for End {
-    fn connected(&self) -> Connected {
-        Connected::new().negotiated_h2()
-    }
-}
-
-impl Read for End {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buf: ReadBufCursor<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(context, buf)
-    }
-}
-
-impl Write for End {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<std::io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(context, buf)
-    }
-
-    fn poll_flush(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(context)
-    }
-
-    fn poll_shutdown(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(context)
-    }
 }
 
 type Log = Arc<Mutex<Vec<String>>>;
@@ -138,7 +92,7 @@ fn followed(
                 orders,
                 Arc::clone(&heard),
             ));
-            End(TokioIo::new(client))
+            ClientEnd::new(client, Http::Two)
         }));
         let connector = tower::service_fn(move |_: Uri| {
             let end = (*connector.lock().unwrap())();

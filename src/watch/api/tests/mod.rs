@@ -9,8 +9,10 @@ mod initial_streams;
 mod lists;
 mod opening;
 mod pace;
+mod pipe;
 mod protobuf;
 mod pure;
+mod raw_http;
 mod script;
 #[path = "../../../../tests/support/scripted.rs"]
 mod scripted;
