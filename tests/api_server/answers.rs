@@ -1,5 +1,11 @@
 //! Every status code, floods, twins, and servers of another time.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::time::Instant;
+
 use super::cluster::{Cluster, Kind, Written, expired, reply, service, slice, status};
 use super::node::{followed, listed, restored};
 use super::scripted::{Asked, Piece, Reply};
@@ -70,6 +76,33 @@ fn every_status_code_passes() {
                 after.answer(asked, Written::Json)
             });
             found.ends_as(&expected, (code, refused));
+        }
+    }
+}
+
+/// What is wrong with one kind keeps no other from being followed, and passes.
+#[test]
+fn one_kind_may_be_refused_for_an_hour() {
+    let expected = listed(&changed());
+    for code in [401, 403, 404, 429, 500, 503] {
+        for refused in [Kind::Service, Kind::Slice, Kind::Node] {
+            let (cluster, mut began, mut others) = (changed(), None, HashSet::new());
+            let listed_meanwhile = Arc::new(AtomicUsize::new(0));
+            let count = Arc::clone(&listed_meanwhile);
+            let found = followed(MINUTE * 61, move |asked| {
+                let began = *began.get_or_insert_with(Instant::now);
+                let kind = Kind::of(asked);
+                if kind == refused && began.elapsed() < MINUTE * 60 {
+                    return status(code, "Forbidden");
+                }
+                if began.elapsed() < MINUTE {
+                    others.insert(kind);
+                    count.store(others.len(), Ordering::Relaxed);
+                }
+                cluster.answer(asked, Written::Protobuf)
+            });
+            found.ends_as(&expected, (code, refused));
+            assert_eq!(listed_meanwhile.load(Ordering::Relaxed), 2, "{code}");
         }
     }
 }

@@ -315,6 +315,41 @@ fn pages_without_end_are_an_error() {
     );
 }
 
+/// Numbers that nothing depends on, an object that comes twice, and one of another namespace.
+#[test]
+fn odd_metadata_and_twins_are_a_list() {
+    let body = |remaining: &str| {
+        let twin = service("a", "3");
+        let other = service("a", "4").replace("\"ns\"", "\"other\"");
+        ends(&[format!(
+            "{{\"metadata\":{{\"resourceVersion\":\"7\",\"selfLink\":5,\"remainingItemCount\":{remaining}}},\
+             \"items\":[{twin},{twin},{other}]}}"
+        )])
+    };
+    for remaining in [
+        "-1",
+        "1e400",
+        "\"many\"",
+        "99999999999999999999999",
+        "null",
+        "[]",
+    ] {
+        check(
+            vec![status(400, "Invalid"), body(remaining), open(&[])],
+            &[
+                "? watch",
+                "? list limit=250",
+                "listing",
+                "set a",
+                "set a",
+                "set a",
+                "listed",
+                "? watch after=7",
+            ],
+        );
+    }
+}
+
 /// A watch from version 0 says nothing of what was deleted before it began.
 #[test]
 fn a_list_without_a_version_to_watch_from_is_an_error() {

@@ -1,12 +1,15 @@
 //! Rate of requests to a server, whatever it answers.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::Method;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
-use super::super::write;
+use super::super::{Notice, Selector, Sink, follow, write};
 use super::script::*;
+use crate::ingest::ServiceObject;
+use crate::watch::Observed;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -116,4 +119,76 @@ async fn events_are_limited_like_all_requests() {
         written.await.unwrap();
     }
     assert_eq!(began.elapsed().as_secs(), 2);
+}
+
+/// Three hours of 503, and then an answer: the wait never grows beyond half a minute.
+#[test]
+fn a_server_that_is_busy_for_hours_is_asked_twice_a_minute_and_then_followed() {
+    let hours = MINUTE * 180;
+    at_most(180 * 4 + 10, hours, |_| status(503, "ServiceUnavailable"));
+    let mut began = None;
+    let answer = move |_: &Asked| {
+        let began = *began.get_or_insert_with(Instant::now);
+        if began.elapsed() < hours {
+            return status(503, "ServiceUnavailable");
+        }
+        open(&[end_of_list("5")])
+    };
+    let time = hours + MINUTE / 2;
+    let transcript = paused().block_on(async { follow_with(time, server_with(answer)).await });
+    assert_eq!(
+        transcript[transcript.len() - 3..],
+        ["? watch", "listing", "listed"]
+    );
+}
+
+/// Seconds between the first two requests to a server that asks for a wait like this.
+fn wait_asked_for(retry_after: &'static str) -> u64 {
+    let times = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&times);
+    let answer = move |_: &Asked| {
+        log.lock().unwrap().push(Instant::now());
+        match log.lock().unwrap().len() {
+            1 => Reply::With(429, vec![("retry-after", retry_after)], Vec::new()),
+            _ => Reply::Mute,
+        }
+    };
+    paused().block_on(async {
+        let (server, _) = server_with(answer);
+        let selector = Selector::<ServiceObject>::services();
+        let _ = timeout(MINUTE * 2, follow(&server, &selector, &mut Deaf)).await;
+    });
+    let times = times.lock().unwrap();
+    (times[1] - times[0]).as_secs()
+}
+
+/// Observes nothing.
+struct Deaf;
+
+impl Sink<ServiceObject> for Deaf {
+    async fn observe(&mut self, _: Observed<ServiceObject>) {}
+
+    fn notice(&mut self, _: Notice<'_>) {}
+}
+
+#[test]
+fn a_wait_that_the_server_asks_for_is_a_minute_at_most() {
+    assert_eq!(wait_asked_for("7"), 7);
+    assert_eq!(wait_asked_for("60"), 60);
+    for endless in ["61", "1000000000", "18446744073709551615"] {
+        assert_eq!(wait_asked_for(endless), 60, "{endless}");
+    }
+    let short = 0..=1;
+    for unusable in [
+        "",
+        "0",
+        "-5",
+        "soon",
+        "1e9",
+        "99999999999999999999",
+        "Fri, 31 Dec 2999 23:59:59 GMT",
+    ] {
+        let wait = wait_asked_for(unusable);
+        assert!(short.contains(&wait), "{unusable}: {wait}");
+    }
 }

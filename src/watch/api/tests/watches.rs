@@ -219,3 +219,26 @@ fn version_zero_is_not_where_to_go_on() {
         ],
     );
 }
+
+/// An older version is where the server says that it is.
+#[test]
+fn a_bookmark_of_an_older_version_is_gone_back_to() {
+    check(
+        vec![
+            ends(&listed_at("5", &[event("ADDED", &service("a", "6"))])),
+            ends(&[bookmark("3")]),
+            ends(&[event("ADDED", &service("a", "6"))]),
+            open(&[]),
+        ],
+        &[
+            "? watch",
+            "listing",
+            "listed",
+            "set a",
+            "? watch after=6",
+            "? watch after=3",
+            "set a",
+            "? watch after=6",
+        ],
+    );
+}
