@@ -1,8 +1,9 @@
 //! Streams and pages that are cut off at every byte.
 
-use super::cluster::{Cluster, Kind, Written, reply, service, slice, status};
+use super::cluster::{Cluster, Kind, Written, expired, reply, service, slice, status};
+use super::dice::Dice;
 use super::node::{followed, listed};
-use super::scripted::Piece;
+use super::scripted::{Asked, Piece, Reply};
 use super::{MINUTE, WRITTEN};
 
 /// End of an answer that is cut off.
@@ -138,9 +139,9 @@ fn pieces_may_be_of_any_size() {
     }
 }
 
-/// Every byte of a message wrong, one at a time: nothing is made up, and nothing is missing later.
+/// Lengths of frames that are wrong in one bit: nothing is made up, and nothing is missing later.
 #[test]
-fn a_wrong_byte_does_no_lasting_harm() {
+fn a_wrong_length_does_no_lasting_harm() {
     let (before, after) = two_states();
     let expected = listed(&after);
     let written = Written::Protobuf;
@@ -160,6 +161,60 @@ fn a_wrong_byte_does_no_lasting_harm() {
                     .unwrap_or_else(|| after.answer(asked, written))
             });
             found.ends_as(&expected, (at, bit));
+        }
+    }
+}
+
+/// Bytes of a stream that are tried.
+const TRIED: usize = 250;
+
+/// A stream of a kind, and then a server that has forgotten all versions but the last: whatever a
+/// wrong byte made of the version to go on from, the kind is listed again.
+fn forgetful(
+    kind: Kind,
+    written: Written,
+    stream: Vec<u8>,
+    after: Cluster,
+) -> impl FnMut(&Asked) -> Reply {
+    let pieces = vec![Piece::Bytes(stream), Piece::Hang];
+    let (mut stream, mut is_listed) = (Some(reply(written, pieces)), false);
+    move |asked| {
+        if Kind::of(asked) != kind {
+            return after.answer(asked, written);
+        }
+        if let Some(stream) = stream.take() {
+            return stream;
+        }
+        is_listed |= asked.value("resourceVersion").is_none();
+        if is_listed {
+            after.answer(asked, written)
+        } else {
+            expired()
+        }
+    }
+}
+
+/// One bit of a stream wrong, in each of its bytes or some hundreds of them. It may read as another
+/// object, which only a list can tell.
+#[test]
+fn any_byte_of_a_stream_may_be_wrong() {
+    let (before, after) = two_states();
+    let expected = listed(&after);
+    let mut dice = Dice::new(19);
+    for written in WRITTEN {
+        for kind in [Kind::Service, Kind::Slice, Kind::Node] {
+            let initial = before.initial(kind, written);
+            let changes = after.changes(kind, before.version(), written);
+            let bytes = [initial, changes].concat().concat();
+            let mut places: Vec<usize> = (0..bytes.len()).collect();
+            dice.shuffle(&mut places);
+            for &at in places.iter().take(TRIED) {
+                let bit = dice.below(8);
+                let mut wrong = bytes.clone();
+                wrong[at] ^= 1 << bit;
+                let answer = forgetful(kind, written, wrong, after.clone());
+                followed(MINUTE * 10, answer).ends_as(&expected, (written, kind, at, bit));
+            }
         }
     }
 }
