@@ -29,12 +29,21 @@ pub(super) enum Problem {
 /// A problem of a Service.
 pub(super) type Found = (ServiceName, Problem);
 
-/// The problems that are known, and were logged.
+/// Problems logged by name. After these only every doubling is logged: one Service that changes all
+/// the time, or thousands that ask for one address, must not fill the log.
+const MOST_NAMED: usize = 100;
+
+/// The problems that are known.
 #[derive(Debug, Default)]
-pub(super) struct Problems(HashMap<ServiceName, Vec<Discriminant<Problem>>>);
+pub(super) struct Problems {
+    known: HashMap<ServiceName, Vec<Discriminant<Problem>>>,
+    /// Number of problems found so far.
+    found: usize,
+}
 
 impl Problems {
-    /// Looks at the Services that a sync settled; returns the problems that are new.
+    /// Looks at the Services that a sync settled; returns the problems that are new
+    /// and worth a line in the log.
     pub(super) fn update(
         &mut self,
         settled: &[(ServiceName, ServiceState)],
@@ -46,15 +55,20 @@ impl Problems {
             let problems: Vec<_> = now.flat_map(|state| problems(state, tracker)).collect();
             let kinds: Vec<_> = problems.iter().map(discriminant).collect();
             let known = if kinds.is_empty() {
-                self.0.remove(name)
+                self.known.remove(name)
             } else {
-                self.0.insert(name.clone(), kinds)
+                self.known.insert(name.clone(), kinds)
             };
             let known = known.unwrap_or_default();
             let new = problems
                 .into_iter()
                 .filter(|problem| !known.contains(&discriminant(problem)));
-            found.extend(new.map(|problem| (name.clone(), problem)));
+            for problem in new {
+                self.found += 1;
+                if self.found <= MOST_NAMED || self.found.is_power_of_two() {
+                    found.push((name.clone(), problem));
+                }
+            }
         }
         found
     }
@@ -109,5 +123,22 @@ mod tests {
         let fewer = [slice(one, false), slice(more, false)];
         assert_eq!(after(&mut fewer.into_iter()), []);
         assert_eq!(after(&mut [slice(one, true)].into_iter()), over);
+    }
+
+    #[test]
+    fn a_problem_that_comes_and_goes_does_not_fill_the_log() {
+        let mut tracker = Tracker::new(std::time::UNIX_EPOCH);
+        let mut problems = Problems::default();
+        let mut logged = 0;
+        (0..MOST_SLICES).for_each(|n| tracker.apply(slice(n, true)));
+        for _ in 0..1000 {
+            for is_there in [true, false] {
+                tracker.apply(slice(MOST_SLICES, is_there));
+                let settled = tracker.settle();
+                logged += problems.update(&settled.before, &tracker).len();
+            }
+        }
+        // The 128th, the 256th and the 512th, besides the first ones.
+        assert_eq!(logged, MOST_NAMED + 3);
     }
 }
