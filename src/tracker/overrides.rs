@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use super::dirty::toggle;
 use super::frontends::Wanted;
 use super::track::Tracker;
-use crate::model::{PortFrontend, ServiceName, ServiceState};
+use crate::model::{PortFrontend, Service, ServiceName, ServiceState};
 
 /// State of a Service that is rendered in place of the cluster's.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,9 +92,16 @@ impl Tracker {
     }
 
     /// Returns the frontends that a Service claims now.
-    pub(super) fn claims(&self, name: &ServiceName) -> Wanted {
+    fn claims(&self, name: &ServiceName) -> Wanted {
         let tracked = self.services.get(name);
-        let wanted = tracked.and_then(|tracked| tracked.state.service.as_deref());
+        self.claims_of(
+            name,
+            tracked.and_then(|tracked| tracked.state.service.as_deref()),
+        )
+    }
+
+    /// Returns the frontends that a Service claims if the cluster wants it so.
+    pub(super) fn claims_of(&self, name: &ServiceName, wanted: Option<&Service>) -> Wanted {
         match self.overrides.get(name) {
             Some(Override {
                 state,
@@ -105,9 +112,14 @@ impl Tracker {
     }
 
     /// Follows a change of the frontends that a Service claims.
-    pub(super) fn update_claims(&mut self, name: &ServiceName, before: &Wanted) {
+    fn update_claims(&mut self, name: &ServiceName, before: &Wanted) {
         let now = self.claims(name);
-        for (name, frontend) in self.frontends.update(name, before, &now) {
+        self.toggle_all(name, before, &now);
+    }
+
+    /// Notes every frontend that is lost or won because the claims of a Service change.
+    pub(super) fn toggle_all(&mut self, name: &ServiceName, before: &Wanted, now: &Wanted) {
+        for (name, frontend) in self.frontends.update(name, before, now) {
             self.toggle_lost(&name, frontend);
         }
     }

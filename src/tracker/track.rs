@@ -182,13 +182,12 @@ impl Tracker {
             self.forget_if_empty(name);
             return;
         }
-        let claims = self.claims(name);
-        if let Some(tracked) = self.services.get_mut(name) {
-            let now = service.clone();
-            let before = std::mem::replace(&mut tracked.state.service, service);
-            self.dirty.note_service(name, before, now.as_ref());
-        }
-        self.update_claims(name, &claims);
+        let before = std::mem::replace(&mut tracked.state.service, service);
+        let now = tracked.state.service.clone();
+        // No further search by name: in a large cluster each costs as much as a small change.
+        let [old, new] = [&before, &now].map(|wanted| self.claims_of(name, wanted.as_deref()));
+        self.dirty.note_service(name, before, now.as_ref());
+        self.toggle_all(name, &old, &new);
         self.forget_if_empty(name);
     }
 
