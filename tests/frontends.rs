@@ -82,6 +82,7 @@ fn external_ips_do_not_take_over_cluster_ips(backend: Backend) {
         "once by each process that saw it begin:\n{log}"
     );
     assert!(metric(&lab).ends_with(" 1"));
+    commands_name_the_loser(&lab);
     daemon.assert_running();
 }
 
@@ -104,6 +105,23 @@ fn all_are_answered_by(lab: &Lab, server: &str) {
         let reply = tcp_request(&lab.client.netns, "10.96.1.1:80".parse().unwrap());
         assert_eq!(reply.server(), Ok(server));
     }
+}
+
+/// Of the kernel's rules, with what the daemon on the node reports.
+fn commands_name_the_loser(lab: &Lab) {
+    let run = |args: &[&str]| {
+        let mut command = lab.node.command(env!("CARGO_BIN_EXE_deltaproxy"));
+        let output = command.args(args).output().expect("run deltaproxy");
+        let [stdout, stderr] = [output.stdout, output.stderr].map(String::from_utf8);
+        stdout.unwrap() + &stderr.unwrap()
+    };
+    let said = run(&["services"]);
+    let note = "`default/a-thief:http` has no rules for its external IP 10.96.1.1:80/tcp (IPv4): \
+                Service `default/victim` comes first";
+    assert!(said.contains(note), "{said}");
+    let said = run(&["explain", "default/a-thief"]);
+    let note = "conflict: `default/a-thief:http` asks for it as external IP and has no rules";
+    assert!(said.contains(note), "{said}");
 }
 
 fn flush(lab: &Lab, backend: Backend) {

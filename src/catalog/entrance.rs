@@ -35,6 +35,21 @@ impl Kind {
         }
     }
 
+    /// Every kind.
+    const ALL: [Self; 6] = [
+        Self::ClusterIp,
+        Self::ExternalIp,
+        Self::LoadBalancer,
+        Self::External,
+        Self::NodePort,
+        Self::HealthCheck,
+    ];
+
+    /// Reads the form of documents for programs.
+    pub fn from_id(id: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.id() == id)
+    }
+
     /// As in documents for programs.
     pub const fn id(self) -> &'static str {
         match self {

@@ -10,6 +10,7 @@
 //! are not needed.
 
 mod asked;
+mod conflict;
 mod dead_end;
 mod endpoints;
 mod entrance;
@@ -28,6 +29,7 @@ mod tests;
 use std::collections::BTreeMap;
 
 pub use asked::Asked;
+pub use conflict::FrontendConflict;
 pub use endpoints::Endpoint;
 pub use entrance::{Entrance, Fate, Kind};
 pub use missing::{Missing, NoSuch};

@@ -31,7 +31,9 @@ pub(super) fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
         .map(|(family, rules)| {
             let unseen = snapshot.unseen.get(family);
             let node = Node::new(rules, family, &addresses).without(unseen.clone());
+            let conflicts = snapshot.conflicts.get(family).lost.clone();
             node.with_pods(*snapshot.pods.get(family))
+                .with_conflicts(conflicts)
         })
         .collect();
     let explained = match explain::explain(&question, &nodes, &args.wanted()) {

@@ -166,12 +166,15 @@ JSON and YAML have one entry for each service port and family, sorted: namespace
 protocol, family, type, entrances (kind, ip, port, fate, chain), internalTrafficPolicy,
 externalTrafficPolicy, affinitySeconds, sourceRanges, endpoints (address, chain, clusterShare,
 localShare), chains and rules. A fate is Served, Dropped, Rejected or Unreachable. Beside servicePorts
-there are staleChains (family, chain) and missingJumps (family, from, to). Fields may be added,
-nothing else changes. With --watch, each line or document is one `servicePort` and its `event`:
+there are staleChains (family, chain), missingJumps (family, from, to) and frontendConflicts (family,
+namespace, service, port, protocol, entrance, owner): what a service port asks for and another Service
+has, which has the rules. They are known of manifests and of a cluster, and the first ten of a node
+whose deltaproxy answers on port 10256; tables have them on stderr. Fields may be added, nothing else
+changes. With --watch, each line or document is one `servicePort` and its `event`:
 ADDED, CHANGED or GONE; lines of a table begin with the time.
 
-Exit codes: 0 listed, if only nothing; 1 failed, or no Service of a NAME or the NAMESPACE has rules;
-64 unusable flags.";
+Exit codes: 0 listed, if only nothing; 1 failed, or no Service of a NAME or the NAMESPACE has rules
+or asks for a frontend of another; 64 unusable flags.";
 
 const EXPLAIN_EXAMPLES: &str = "\
 Examples:
@@ -185,7 +188,7 @@ Examples:
     deltaproxy explain prod/web --manifests ./services --graph svg > web.svg
 
 --output json: {destinations: [{address, port, protocol, services: [{name, kind}], endpointOf,
-affinitySeconds, sourceRanges, near, nodeAddressKnown, podAddressKnown, missingTables,
+affinitySeconds, sourceRanges, conflicts: [{name, kind, owner}], near, nodeAddressKnown, podAddressKnown, missingTables,
 tablesNotRead, ways: [{clients: [{kind, address, interface}], rulesOf, summary, outcomes: [{share,
 result, to, sees, reason, rules: [{table, chain, rule, comment}]}], hairpinMasqueraded, unsure:
 [rule]}]}]}. A result is served, local (this node itself), routed (as if there were no rules),

@@ -6,7 +6,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use super::node::Node;
-use crate::catalog::{Kind, PortName, PortView};
+use crate::catalog::{FrontendConflict, Kind, PortName, PortView};
 use crate::net::{Port, Protocol};
 
 /// A destination.
@@ -70,6 +70,22 @@ impl Destination {
             subjects,
             endpoint_of,
         }
+    }
+
+    /// Claims to it that lost to the Service that has it.
+    pub(super) fn conflicts<'n>(
+        &'n self,
+        node: &'n Node<'_>,
+    ) -> impl Iterator<Item = &'n FrontendConflict> {
+        node.conflicts.iter().filter(|conflict| {
+            let is_here = match (conflict.ip, conflict.kind) {
+                (Some(ip), _) => ip == self.ip,
+                (None, Kind::HealthCheck) => node.locality.is_local(self.ip),
+                (None, _) => node.has_node_ports(self.ip),
+            };
+            let is_port = conflict.port == self.port.get();
+            is_here && is_port && *conflict.loser.protocol == *self.protocol.as_str()
+        })
     }
 
     /// Whether it is nothing but an endpoint.

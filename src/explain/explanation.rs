@@ -14,6 +14,7 @@ use super::near::{self, Near};
 use super::node::Node;
 use super::question::Question;
 use super::way::Way;
+use crate::catalog::FrontendConflict;
 use crate::rules::{Network, Table};
 
 /// What becomes of packets to one destination.
@@ -27,6 +28,8 @@ pub struct Explanation<'a> {
     pub affinity: Option<Duration>,
     /// Whom the load balancer admits; empty: everybody.
     pub source_ranges: Vec<Network>,
+    /// Service ports that ask for it and have no rules for it, because another Service has it.
+    pub conflicts: Vec<FrontendConflict>,
     /// What is near, if it is no Service's.
     pub near: Vec<Near>,
     /// Whether an address was made up for the node, because nobody knows one.
@@ -98,6 +101,7 @@ fn of_destination<'a>(
     (!ways.is_empty()).then(|| Explanation {
         affinity,
         near,
+        conflicts: to.conflicts(node).cloned().collect(),
         is_node_made_up: node.is_made_up && is_about_node,
         stand_in: node
             .stand_in()

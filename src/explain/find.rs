@@ -158,7 +158,7 @@ fn by_name<'n, 'r>(
     for node in nodes {
         let ports = node.catalog.ports.iter();
         for (name, view) in ports.filter(|(name, view)| asked.fits(name, view.numbers())) {
-            for (ip, port, protocol) in ways_in(node, name, view) {
+            for (ip, port, protocol) in ways_in(node, name, view).chain(lost_by(node, name)) {
                 if met.insert((node.family, ip, port, protocol)) {
                     found.push((node, Destination::new(node, ip, port, protocol)));
                 }
@@ -166,6 +166,20 @@ fn by_name<'n, 'r>(
         }
     }
     Ok(found)
+}
+
+/// The frontends that a service port asks for and other Services have.
+fn lost_by<'v>(
+    node: &'v Node<'_>,
+    name: &'v PortName,
+) -> impl Iterator<Item = (IpAddr, Port, Protocol)> + 'v {
+    let protocol = Protocol::from_iptables(&name.protocol);
+    let lost = node.conflicts.iter();
+    let lost = lost.filter(move |conflict| conflict.loser == *name);
+    lost.filter_map(move |conflict| {
+        let port = Port::new(conflict.port)?;
+        Some((node.address_of(conflict), port, protocol?))
+    })
 }
 
 fn ways_in<'v>(

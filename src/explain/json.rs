@@ -6,6 +6,7 @@
 use serde_json::{Value, json};
 
 use super::{Alike, Client, End, Explanation, Fate, Sees, Way, words};
+use crate::catalog::FrontendConflict;
 use crate::rules::Step;
 
 /// One object; keys are sorted, and lists are in the order of the rules.
@@ -20,6 +21,7 @@ fn destination(explanation: &Explanation<'_>) -> Value {
         affinity,
         source_ranges,
         near,
+        conflicts,
         is_node_made_up,
         lacks_pods,
         unseen,
@@ -39,12 +41,21 @@ fn destination(explanation: &Explanation<'_>) -> Value {
         "endpointOf": texts(&mut to.endpoint_of.iter().map(|port| port.name.to_string())),
         "affinitySeconds": affinity.map(|time| time.as_secs()),
         "sourceRanges": texts(&mut source_ranges.iter().map(ToString::to_string)),
+        "conflicts": conflicts.iter().map(conflict).collect::<Vec<_>>(),
         "near": texts(&mut near.iter().map(ToString::to_string)),
         "nodeAddressKnown": !is_node_made_up,
         "podAddressKnown": !lacks_pods,
         "missingTables": texts(&mut unseen.iter().map(ToString::to_string)),
         "tablesNotRead": unread,
         "ways": ways.iter().map(|one| way(explanation, one)).collect::<Vec<_>>(),
+    })
+}
+
+fn conflict(conflict: &FrontendConflict) -> Value {
+    json!({
+        "name": conflict.loser.name,
+        "kind": conflict.kind.as_str(),
+        "owner": conflict.owner,
     })
 }
 

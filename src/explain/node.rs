@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use super::detector::Detector;
 use super::index::Index;
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, FrontendConflict, Kind};
 use crate::net::IpFamily;
 use crate::rules::{Locality, Network, RuleSet, Table};
 
@@ -31,6 +31,8 @@ pub struct Node<'a> {
     pub(super) is_made_up: bool,
     /// The tables of which nobody knows what is in them.
     pub(super) unseen: BTreeSet<Table>,
+    /// The frontends that several Services ask for.
+    pub(super) conflicts: Vec<FrontendConflict>,
 }
 
 impl<'a> Node<'a> {
@@ -67,7 +69,29 @@ impl<'a> Node<'a> {
             exposed_on,
             is_made_up,
             unseen: BTreeSet::new(),
+            conflicts: Vec::new(),
         }
+    }
+
+    /// The same, with frontends that several Services ask for. A service port that has lost all of
+    /// its own has no rules, and can still be asked for by name.
+    #[must_use]
+    pub fn with_conflicts(mut self, conflicts: Vec<FrontendConflict>) -> Self {
+        for conflict in &conflicts {
+            let ports = &mut self.catalog.ports;
+            ports.entry(conflict.loser.clone()).or_default();
+        }
+        self.conflicts = conflicts;
+        self
+    }
+
+    /// Address of a conflict; of a port of the node, one that it is on.
+    pub(super) fn address_of(&self, conflict: &FrontendConflict) -> IpAddr {
+        let of_node = match conflict.kind {
+            Kind::HealthCheck => self.ip,
+            _ => self.exposed_ip,
+        };
+        conflict.ip.unwrap_or(of_node)
     }
 
     /// The same, with the network of its pods, if that is known. Rules of Services without

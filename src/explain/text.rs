@@ -12,6 +12,7 @@ use anstyle::{AnsiColor, Style};
 use super::lines::Column;
 use super::words;
 use super::{Alike, Explanation, Fate, Way};
+use crate::catalog::FrontendConflict;
 
 /// How much is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +31,9 @@ pub(super) const ODD: Style = AnsiColor::Yellow.on_default();
 
 /// More destinations are told of without the rules on the way, unless these are asked for.
 const MOST_WAYS: usize = 2;
+
+/// Conflicts about one destination that are shown.
+const MOST_CONFLICTS: usize = 4;
 
 /// The text of explanations, with colors.
 pub fn text(explanations: &[Explanation<'_>], detail: Detail) -> String {
@@ -113,6 +117,7 @@ impl Pen {
                 "{ODD}unsure: the rules in {tables} were not looked at, and may drop packets{ODD:#}"
             )?;
         }
+        self.conflicts(&explanation.conflicts)?;
         for near in &explanation.near {
             writeln!(self.text, "{ODD}near: {near}{ODD:#}")?;
         }
@@ -120,6 +125,24 @@ impl Pen {
             self.way(explanation, way)?;
         }
         Ok(())
+    }
+
+    fn conflicts(&mut self, conflicts: &[FrontendConflict]) -> fmt::Result {
+        for conflict in conflicts.iter().take(MOST_CONFLICTS) {
+            let FrontendConflict {
+                loser, kind, owner, ..
+            } = conflict;
+            writeln!(
+                self.text,
+                "{ODD}conflict: `{}` asks for it as {kind} and has no rules for it: Service \
+                 `{owner}` comes first{ODD:#}",
+                loser.name
+            )?;
+        }
+        match conflicts.len().checked_sub(MOST_CONFLICTS) {
+            None | Some(0) => Ok(()),
+            Some(more) => writeln!(self.text, "{ODD}conflict: {more} more ask for it{ODD:#}"),
+        }
     }
 
     /// What holds for many destinations is said at the first one.

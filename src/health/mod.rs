@@ -20,6 +20,7 @@ pub use check::{Answering, Check, CheckChanges};
 pub use check_servers::{CheckServers, Checks};
 pub use server::{Health, HealthPages};
 pub use state::{
-    FamilyReport, HealthState, NodeState, QuarantinedServices, Report, UnreadableTables,
+    FamilyReport, FrontendConflicts, HealthState, NodeState, QuarantinedServices, Report,
+    UnreadableTables,
 };
 pub use watchdog::{Heartbeat, Watchdog};

@@ -16,7 +16,8 @@ use jiff::Timestamp;
 
 use crate::telemetry::{HealthMetrics, Reply, WatchAges, not_found, reply};
 
-use super::{HealthState, QuarantinedServices, Report, UnreadableTables};
+use super::{FrontendConflicts, HealthState, QuarantinedServices, Report, UnreadableTables};
+use crate::model::LostFrontend;
 
 /// How Go prints a time that was never set.
 const NEVER: &str = "0001-01-01T00:00:00Z";
@@ -133,10 +134,11 @@ fn body(question: Question, healthy: bool, report: &Report, now: SystemTime) -> 
         let healthy = report.healthy;
         let unreadable = unreadable(report.unreadable);
         let quarantined = quarantined(&report.quarantined);
+        let conflicts = conflicts(&report.conflicts);
         push(
             &mut text,
             format_args!(
-                r#"{lead}"{family}":{{"lastUpdated":"{updated}","healthy":{healthy}{unreadable}{quarantined}}}"#
+                r#"{lead}"{family}":{{"lastUpdated":"{updated}","healthy":{healthy}{unreadable}{quarantined}{conflicts}}}"#
             ),
         );
         lead = ",";
@@ -165,6 +167,31 @@ fn quarantined(services: &QuarantinedServices) -> String {
     let names = services.names.iter().map(|name| format!("\"{name}\""));
     let (count, names) = (services.count, names.collect::<Vec<_>>().join(","));
     format!(r#","quarantinedServices":{{"count":{count},"names":[{names}]}}"#)
+}
+
+/// The frontends that several Services ask for, as one more key; nothing if there is none.
+fn conflicts(conflicts: &FrontendConflicts) -> String {
+    if conflicts.count == 0 {
+        return String::new();
+    }
+    let lost = conflicts.lost.iter().map(|lost| {
+        let LostFrontend {
+            service,
+            port,
+            frontend,
+            owner,
+            rank: _,
+        } = lost;
+        // Names that rules may hold need no escape.
+        let ip = frontend.ip().map_or_else(|| "null".to_owned(), |ip| format!("\"{ip}\""));
+        let (number, protocol) = (frontend.port().get(), frontend.protocol());
+        let kind = lost.kind();
+        format!(
+            r#"{{"service":"{service}","portName":"{port}","kind":"{kind}","ip":{ip},"port":{number},"protocol":"{protocol}","owner":"{owner}"}}"#
+        )
+    });
+    let (count, lost) = (conflicts.count, lost.collect::<Vec<_>>().join(","));
+    format!(r#","frontendConflicts":{{"count":{count},"lost":[{lost}]}}"#)
 }
 
 /// Adds the kinds of objects of which nothing has come for long, with their ages in seconds;

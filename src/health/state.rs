@@ -18,7 +18,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::model::ServiceName;
+use crate::model::{LostFrontend, ServiceName};
 use crate::net::{IpFamily, PerFamily};
 
 /// Names of the tables that could not be read: of `filter`, `nat` and `mangle`, in this order.
@@ -42,6 +42,25 @@ impl QuarantinedServices {
         Self {
             count: names.len(),
             names: names.iter().take(MOST_NAMES).cloned().collect(),
+        }
+    }
+}
+
+/// Frontends that several Services ask for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FrontendConflicts {
+    /// How many there are.
+    pub count: usize,
+    /// The first ten claims that were lost, sorted by frontend.
+    pub lost: Vec<LostFrontend>,
+}
+
+impl FrontendConflicts {
+    /// So many, with the first ones of the claims that were lost.
+    pub fn new(count: usize, lost: impl Iterator<Item = LostFrontend>) -> Self {
+        Self {
+            count,
+            lost: lost.take(MOST_NAMES).collect(),
         }
     }
 }
@@ -72,6 +91,8 @@ struct History {
     unreadable: UnreadableTables,
     /// The Services that make restores fail.
     quarantined: QuarantinedServices,
+    /// The frontends that several Services ask for.
+    conflicts: FrontendConflicts,
 }
 
 impl History {
@@ -111,6 +132,8 @@ pub struct FamilyReport {
     pub unreadable: UnreadableTables,
     /// The Services that make restores fail.
     pub quarantined: QuarantinedServices,
+    /// The frontends that several Services ask for.
+    pub conflicts: FrontendConflicts,
 }
 
 impl HealthState {
@@ -137,6 +160,11 @@ impl HealthState {
     /// These Services make restores fail. All others are up to date, so that the family is healthy.
     pub fn quarantined(&mut self, family: IpFamily, services: QuarantinedServices) {
         self.families.get_mut(family).quarantined = services;
+    }
+
+    /// Several Services ask for these frontends. Changes nothing else: each has the rules of one.
+    pub fn conflicts(&mut self, family: IpFamily, conflicts: FrontendConflicts) {
+        self.families.get_mut(family).conflicts = conflicts;
     }
 
     /// What was asked of the family counts for nothing: its programs are only found now, or this
@@ -206,6 +234,7 @@ impl HealthState {
             healthy: !history.asked().is_some_and(late),
             unreadable: history.unreadable,
             quarantined: history.quarantined.clone(),
+            conflicts: history.conflicts.clone(),
         })
     }
 }

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use super::name::ServiceName;
 use super::service::{Service, ServicePort};
 use crate::net::{Port, Protocol};
 
@@ -44,6 +45,36 @@ pub enum FrontendRank {
     Former,
 }
 
+/// A frontend that a service port asks for and another Service has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LostFrontend {
+    /// The Service that asks for it and has no rules for it.
+    pub service: ServiceName,
+    /// Name of its port, empty if it has none.
+    pub port: Box<str>,
+    /// The destination.
+    pub frontend: Frontend,
+    /// Rank of the claim that was lost.
+    pub rank: FrontendRank,
+    /// The Service that has the frontend.
+    pub owner: ServiceName,
+}
+
+impl LostFrontend {
+    /// Field of the Service that asks for the frontend, as documents of `deltaproxy services` name
+    /// it.
+    pub const fn kind(&self) -> &'static str {
+        match (self.frontend, self.rank) {
+            (Frontend::NodePort(..), _) => "NodePort",
+            (Frontend::HealthCheck(_), _) => "HealthCheck",
+            (Frontend::Address(..), FrontendRank::Allocated) => "ClusterIP",
+            (Frontend::Address(..), FrontendRank::LoadBalancer) => "LoadBalancer",
+            (Frontend::Address(..), FrontendRank::External) => "ExternalIP",
+            (Frontend::Address(..), FrontendRank::Former) => "External",
+        }
+    }
+}
+
 /// Whether `spec.externalIPs` are frontends. Anybody who may write a Service may claim any address
 /// with them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -54,6 +85,31 @@ pub enum ExternalIps {
     /// No rule names them. A port that only they would make reachable still has its external
     /// chain, to which nothing jumps, as upstream.
     Ignored,
+}
+
+impl Frontend {
+    /// Returns the address; `None` for ports of the node.
+    pub const fn ip(self) -> Option<IpAddr> {
+        match self {
+            Self::Address(ip, ..) => Some(ip),
+            Self::NodePort(..) | Self::HealthCheck(_) => None,
+        }
+    }
+
+    /// Returns the port.
+    pub const fn port(self) -> Port {
+        match self {
+            Self::Address(_, port, _) | Self::NodePort(port, _) | Self::HealthCheck(port) => port,
+        }
+    }
+
+    /// Returns the protocol.
+    pub const fn protocol(self) -> Protocol {
+        match self {
+            Self::Address(.., protocol) | Self::NodePort(_, protocol) => protocol,
+            Self::HealthCheck(_) => Protocol::Tcp,
+        }
+    }
 }
 
 impl Service {

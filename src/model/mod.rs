@@ -18,7 +18,7 @@ mod state;
 
 pub use change::{Change, Kind};
 pub use endpoint::{Endpoint, NodeHint, Slice, SlicePort};
-pub use frontend::{ExternalIps, Frontend, FrontendRank, PortFrontend};
+pub use frontend::{ExternalIps, Frontend, FrontendRank, LostFrontend, PortFrontend};
 pub use name::{ServiceName, ServicePortName, SliceName};
 pub use node::Node;
 pub use service::{Service, ServicePort, TrafficPolicy};

@@ -19,7 +19,9 @@ use super::problems::Found;
 use super::quarantine::Cause;
 use super::report_text;
 use crate::events::{Event, Recorder};
-use crate::health::{Answering, CheckChanges, Health, NodeState, QuarantinedServices};
+use crate::health::{
+    Answering, CheckChanges, FrontendConflicts, Health, NodeState, QuarantinedServices,
+};
 use crate::host::RestoreError;
 use crate::model::Change;
 use crate::net::IpFamily;
@@ -117,6 +119,9 @@ impl Reporter {
         self.pending(tracker);
         let conflicts = tracker.frontend_conflicts();
         self.metrics.frontend_conflicts(self.family, conflicts);
+        let conflicts = FrontendConflicts::new(conflicts, tracker.lost_frontends());
+        self.health
+            .update(|health| health.conflicts(self.family, conflicts));
         match outcome.end() {
             End::Failed => self
                 .health

@@ -23,16 +23,17 @@ pub(super) type Wanted = Vec<(PortFrontend, FrontendRank)>;
 pub(super) struct Frontends {
     external_ips: ExternalIps,
     claims: HashMap<Frontend, Claims>,
-    /// Number of frontends with several claims.
-    conflicts: usize,
+    /// The frontends with several claims.
+    conflicts: BTreeSet<Frontend>,
 }
 
 /// The order is that of precedence.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Claim {
-    rank: FrontendRank,
-    service: ServiceName,
-    port: u16,
+pub(super) struct Claim {
+    pub(super) rank: FrontendRank,
+    pub(super) service: ServiceName,
+    /// Position of the port among those of its Service.
+    pub(super) port: u16,
 }
 
 /// The claims to one frontend: nearly always one.
@@ -55,8 +56,22 @@ impl Frontends {
     }
 
     /// Number of frontends that several service ports ask for.
-    pub(super) const fn conflicts(&self) -> usize {
-        self.conflicts
+    pub(super) fn conflicts(&self) -> usize {
+        self.conflicts.len()
+    }
+
+    /// Claims that were lost, each behind the one that won, sorted by frontend.
+    pub(super) fn lost(&self) -> impl Iterator<Item = (Frontend, &Claim, &Claim)> {
+        self.conflicts.iter().flat_map(|frontend| {
+            let claims = match self.claims.get(frontend) {
+                Some(Claims::Several(claims)) => Some(claims),
+                Some(Claims::One(_)) | None => None,
+            };
+            let mut claims = claims.into_iter().flatten();
+            let winner = claims.next();
+            let losers = claims.map(move |loser| Some((*frontend, winner?, loser)));
+            losers.flatten()
+        })
     }
 
     /// The Service that has a frontend.
@@ -123,7 +138,7 @@ impl Frontends {
         };
         let loser = match claims {
             Claims::One(known) => {
-                self.conflicts += 1;
+                self.conflicts.insert(frontend);
                 let both = BTreeSet::from([known.clone(), claim]);
                 let loser = both.last().cloned();
                 *claims = Claims::Several(both);
@@ -158,7 +173,7 @@ impl Frontends {
         if claims.len() == 1
             && let Some(last) = claims.pop_first()
         {
-            self.conflicts -= 1;
+            self.conflicts.remove(&frontend);
             *entry.get_mut() = Claims::One(last);
         }
     }

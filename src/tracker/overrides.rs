@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use super::dirty::toggle;
 use super::frontends::Wanted;
 use super::track::Tracker;
-use crate::model::{PortFrontend, Service, ServiceName, ServiceState};
+use crate::model::{LostFrontend, PortFrontend, Service, ServiceName, ServiceState};
 
 /// State of a Service that is rendered in place of the cluster's.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,6 +89,24 @@ impl Tracker {
         self.update_claims(name, &before);
         self.forget_if_empty(name);
         Some(known)
+    }
+
+    /// Frontends that service ports ask for and other Services have, sorted by frontend.
+    pub fn lost_frontends(&self) -> impl Iterator<Item = LostFrontend> {
+        self.frontends.lost().map(|(frontend, owner, loser)| {
+            let rendered = self.overrides.get(&loser.service).map(|one| &one.state);
+            let tracked = self.services.get(&loser.service).map(|one| &one.state);
+            let state = rendered.filter(|state| state.service.is_some()).or(tracked);
+            let service = state.and_then(|state| state.service.as_ref());
+            let port = service.and_then(|service| service.ports.get(usize::from(loser.port)));
+            LostFrontend {
+                service: loser.service.clone(),
+                port: port.map_or_else(Box::default, |port| port.name.as_ref().into()),
+                frontend,
+                rank: loser.rank,
+                owner: owner.service.clone(),
+            }
+        })
     }
 
     /// Returns the frontends that a Service claims now.

@@ -116,7 +116,7 @@ impl Tracker {
     }
 
     /// Number of frontends that several service ports ask for.
-    pub const fn frontend_conflicts(&self) -> usize {
+    pub fn frontend_conflicts(&self) -> usize {
         self.frontends.conflicts()
     }
 

@@ -6,7 +6,8 @@
 use std::fmt::Write as _;
 
 use super::filter::Filter;
-use crate::catalog::Gap;
+use crate::catalog::{FrontendConflict, Gap};
+use crate::cli::snapshot::Conflicts;
 use crate::config::ServicesOutput;
 use crate::net::{IpFamily, PerFamily};
 
@@ -15,15 +16,36 @@ use crate::net::{IpFamily, PerFamily};
 pub(super) struct Beside {
     stale: PerFamily<Vec<Box<str>>>,
     gaps: PerFamily<Vec<Gap>>,
+    conflicts: PerFamily<Conflicts>,
 }
 
 /// More names would not be read.
 const MOST: usize = 3;
 
+/// More conflicts of a family are counted only.
+const MOST_CONFLICTS: usize = 10;
+
 impl Beside {
     pub(super) fn add(&mut self, family: IpFamily, stale: Vec<Box<str>>, gaps: Vec<Gap>) {
         *self.stale.get_mut(family) = stale;
         *self.gaps.get_mut(family) = gaps;
+    }
+
+    pub(super) fn add_conflicts(&mut self, conflicts: PerFamily<Conflicts>) {
+        self.conflicts = conflicts;
+    }
+
+    /// Frontends that several Services ask for, as far as the filter lets them pass.
+    pub(super) fn conflicts(
+        &self,
+        filter: &Filter,
+    ) -> impl Iterator<Item = (IpFamily, &FrontendConflict)> {
+        let pairs = self.conflicts.as_ref().into_pairs().into_iter();
+        let all = pairs.flat_map(|(family, conflicts)| {
+            let lost = conflicts.lost.iter();
+            lost.map(move |conflict| (family, conflict))
+        });
+        all.filter(|(_, conflict)| filter.concerns(conflict))
     }
 
     /// Chains that no service port has.
@@ -58,7 +80,36 @@ impl Beside {
                 text.push_str(&stale_note(family, chains));
             }
         }
+        if matches!(output, ServicesOutput::Table | ServicesOutput::Wide) {
+            self.note_conflicts(&mut text, filter);
+        }
         text
+    }
+
+    fn note_conflicts(&self, text: &mut String, filter: &Filter) {
+        for (family, conflicts) in self.conflicts.as_ref().into_pairs() {
+            let all = self.conflicts(filter).filter(|(of, _)| *of == family);
+            let mut named = 0;
+            for (_, conflict) in all.take(MOST_CONFLICTS) {
+                let FrontendConflict {
+                    loser, kind, owner, ..
+                } = conflict;
+                let _ = writeln!(
+                    text,
+                    "note: service port `{loser}` has no rules for its {kind} {conflict} \
+                     ({family}): Service `{owner}` comes first",
+                    loser = loser.name
+                );
+                named += 1;
+            }
+            if filter.is_all() && named == MOST_CONFLICTS {
+                let count = conflicts.count;
+                let _ = writeln!(
+                    text,
+                    "note: frontends that several Services ask for ({family}): {count}"
+                );
+            }
+        }
     }
 }
 

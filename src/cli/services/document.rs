@@ -26,6 +26,9 @@
 //! - {family: IPv4, chain: KUBE-SVC-...}
 //! missingJumps:                    # of the nat table; what is behind them has fate Unreachable
 //! - {family: IPv4, from: KUBE-SERVICES, to: KUBE-NODEPORTS}
+//! frontendConflicts:               # asked for by this service port, and with rules of the owner
+//! - {family: IPv4, namespace: shop, service: web, port: http, protocol: tcp,
+//!    entrance: {kind: ExternalIP, ip: 203.0.113.9, port: 80}, owner: shop/api}
 //! ```
 
 use std::io::Write;
@@ -34,8 +37,9 @@ use std::net::IpAddr;
 use serde::Serialize;
 
 use super::beside::Beside;
+use super::filter::Filter;
 use super::row::{Row, ServiceType};
-use crate::catalog::{Endpoint, Entrance, Policy, PortName, PortView};
+use crate::catalog::{Endpoint, Entrance, FrontendConflict, Policy, PortName, PortView};
 use crate::net::IpFamily;
 
 #[derive(Debug, Serialize)]
@@ -44,6 +48,7 @@ struct Document<'a> {
     service_ports: Vec<Entry<'a>>,
     stale_chains: Vec<StaleChain<'a>>,
     missing_jumps: Vec<MissingJump>,
+    frontend_conflicts: Vec<ConflictEntry<'a>>,
 }
 
 #[derive(Debug, Serialize)]
@@ -96,18 +101,47 @@ struct MissingJump {
     to: &'static str,
 }
 
+#[derive(Debug, Serialize)]
+struct ConflictEntry<'a> {
+    family: &'static str,
+    namespace: &'a str,
+    service: &'a str,
+    port: &'a str,
+    protocol: &'a str,
+    entrance: AskedEntrance,
+    owner: &'a str,
+}
+
+#[derive(Debug, Serialize)]
+struct AskedEntrance {
+    kind: &'static str,
+    ip: Option<IpAddr>,
+    port: u16,
+}
+
 /// Indented, with a final line break.
-pub(super) fn write_json(out: &mut dyn Write, rows: &[Row], beside: &Beside) -> anyhow::Result<()> {
-    serde_json::to_writer_pretty(&mut *out, &document(rows, beside))?;
+pub(super) fn write_json(
+    out: &mut dyn Write,
+    rows: &[Row],
+    beside: &Beside,
+    filter: &Filter,
+) -> anyhow::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, &document(rows, beside, filter))?;
     Ok(writeln!(out)?)
 }
 
 /// One document.
-pub(super) fn write_yaml(out: &mut dyn Write, rows: &[Row], beside: &Beside) -> anyhow::Result<()> {
-    Ok(out.write_all(serde_saphyr::to_string(&document(rows, beside))?.as_bytes())?)
+pub(super) fn write_yaml(
+    out: &mut dyn Write,
+    rows: &[Row],
+    beside: &Beside,
+    filter: &Filter,
+) -> anyhow::Result<()> {
+    let document = document(rows, beside, filter);
+    Ok(out.write_all(serde_saphyr::to_string(&document)?.as_bytes())?)
 }
 
-fn document<'a>(rows: &'a [Row], beside: &'a Beside) -> Document<'a> {
+fn document<'a>(rows: &'a [Row], beside: &'a Beside, filter: &Filter) -> Document<'a> {
     let stale = beside.stale().map(|(family, chain)| StaleChain {
         family: family.as_str(),
         chain,
@@ -125,6 +159,7 @@ fn document<'a>(rows: &'a [Row], beside: &'a Beside) -> Document<'a> {
         service_ports: service_ports.collect(),
         stale_chains: stale.collect(),
         missing_jumps: missing.collect(),
+        frontend_conflicts: beside.conflicts(filter).map(conflict).collect(),
     }
 }
 
@@ -145,6 +180,23 @@ pub(super) fn entry<'a>(name: &'a PortName, family: IpFamily, view: &'a PortView
         endpoints: view.endpoints.iter().map(answerer).collect(),
         chains: view.chains.iter().map(|chain| &**chain).collect(),
         rules: view.rules,
+    }
+}
+
+fn conflict((family, conflict): (IpFamily, &FrontendConflict)) -> ConflictEntry<'_> {
+    let loser = &conflict.loser;
+    ConflictEntry {
+        family: family.as_str(),
+        namespace: loser.namespace(),
+        service: loser.service(),
+        port: loser.port(),
+        protocol: &loser.protocol,
+        entrance: AskedEntrance {
+            kind: conflict.kind.id(),
+            ip: conflict.ip,
+            port: conflict.port,
+        },
+        owner: &conflict.owner,
     }
 }
 

@@ -5,8 +5,9 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use super::beside::Beside;
 use super::row::Row;
-use crate::catalog::{Asked, Entrance, Missing};
+use crate::catalog::{Asked, Entrance, FrontendConflict, Missing, PortName};
 use crate::config::{AddressPattern, ServicesArgs, Unusable};
 use crate::net::IpFamily;
 
@@ -41,10 +42,30 @@ impl Filter {
         rows
     }
 
-    /// That each name is that of a row.
-    pub(super) fn check(&self, rows: &[Row]) -> Result<(), Missing> {
-        let known = rows.iter().map(|row| (&row.name, row.numbers()));
-        self.asked.check(&known)
+    /// That each name is that of a row, or of a service port that another one leaves without rules.
+    pub(super) fn check(&self, rows: &[Row], beside: &Beside) -> Result<(), Missing> {
+        let rows = rows.iter();
+        let known = rows.map(|row| (&row.name, row.numbers().collect::<Vec<_>>()));
+        let losers = beside.conflicts(self);
+        let losers = losers.map(|(_, conflict)| (&conflict.loser, vec![conflict.port]));
+        let known: Vec<_> = known.chain(losers).collect();
+        self.asked.check(&known.iter().cloned())
+    }
+
+    /// Reports whether a conflict is about what is asked for.
+    pub(super) fn concerns(&self, conflict: &FrontendConflict) -> bool {
+        let owner = PortName {
+            name: conflict.owner.clone(),
+            protocol: conflict.loser.protocol.clone(),
+        };
+        let numbers = [conflict.port];
+        let is_named =
+            self.asked.fits(&conflict.loser, &numbers) || self.asked.fits(&owner, &numbers);
+        let is_there = |pattern: AddressPattern| {
+            pattern.ip.is_none_or(|ip| conflict.ip == Some(ip))
+                && pattern.port.is_none_or(|port| conflict.port == port)
+        };
+        is_named && self.address.is_none_or(is_there)
     }
 }
 

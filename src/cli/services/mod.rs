@@ -31,7 +31,7 @@ pub(super) fn services(args: &ServicesArgs) -> anyhow::Result<()> {
         return names::print(&snapshot, what, args.which.namespace.as_deref());
     }
     let (rows, beside) = row::rows(&snapshot);
-    let named = filter.check(&rows);
+    let named = filter.check(&rows, &beside);
     let rows = filter.chosen(rows, &snapshot.node_addresses);
     if rows.is_empty() && named.is_ok() {
         say_empty(&snapshot.origin, &filter);
@@ -39,8 +39,8 @@ pub(super) fn services(args: &ServicesArgs) -> anyhow::Result<()> {
     say(&beside.note(&filter, args.output));
     say(&quarantined::note(&snapshot.origin));
     output::stdout(|out| match args.output {
-        ServicesOutput::Json => document::write_json(out, &rows, &beside),
-        ServicesOutput::Yaml => document::write_yaml(out, &rows, &beside),
+        ServicesOutput::Json => document::write_json(out, &rows, &beside, &filter),
+        ServicesOutput::Yaml => document::write_yaml(out, &rows, &beside, &filter),
         ServicesOutput::Table | ServicesOutput::Wide => {
             let columns = table::columns(args.output == ServicesOutput::Wide);
             let mut table = Table::new(&[], columns);

@@ -33,6 +33,7 @@ pub(super) fn rows(snapshot: &Snapshot) -> (Vec<Row>, Beside) {
             *rows.entry(name).or_default().get_mut(family) = Some(view);
         }
     }
+    beside.add_conflicts(snapshot.conflicts.clone());
     let rows = rows.into_iter().map(|(name, views)| Row { name, views });
     let mut rows: Vec<Row> = rows.collect();
     // Not the order of the whole names: `/` and `:` are neither the first nor the last letters.

@@ -29,7 +29,7 @@ pub(super) fn watch(args: &ServicesArgs, filter: &Filter) -> anyhow::Result<()> 
     let snapshot = Snapshot::load(&args.origin)?;
     let (all, beside) = row::rows(&snapshot);
     // What is not there may come.
-    if let Err(Missing(names)) = filter.check(&all) {
+    if let Err(Missing(names)) = filter.check(&all, &beside) {
         for name in names {
             say(&format!("warning: {name}\n"));
         }

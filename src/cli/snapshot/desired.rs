@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::lacking::{self, OtherNodes};
-use super::{Origin, Snapshot, cluster};
+use super::{Origin, Snapshot, cluster, conflicts};
 use crate::cli::progress::Progress;
 use crate::config::{RenderConfig, Source};
 use crate::host::local_addresses;
@@ -31,6 +31,9 @@ pub(in crate::cli) fn render(config: &RenderConfig) -> anyhow::Result<Snapshot> 
         origin: Origin::Desired,
         families: IpFamily::ALL.into(),
         node_addresses: node_addresses(&trackers),
+        conflicts: trackers
+            .as_ref()
+            .map(|_, tracker| conflicts::of_tracker(tracker)),
         ..Snapshot::default()
     };
     for (family, tracker) in trackers.as_ref().into_pairs() {

@@ -2,7 +2,8 @@
 
 use anyhow::Context;
 
-use super::{Origin, Snapshot, mention_opaque};
+use super::save::mention_opaque;
+use super::{Origin, Snapshot};
 use crate::cli::progress::Progress;
 use crate::host::{BackendChoice, Programs, RunError, Sysctls, local_addresses, other_backend};
 use crate::net::IpFamily;

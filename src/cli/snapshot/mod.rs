@@ -4,9 +4,11 @@
 //! by nothing at all.
 
 mod cluster;
+mod conflicts;
 mod desired;
 mod lacking;
 mod live;
+pub(super) mod proxy;
 mod save;
 pub(super) mod unruled;
 
@@ -19,6 +21,7 @@ use crate::config::OriginArgs;
 use crate::net::{IpFamily, PerFamily};
 use crate::rules::{Backend, Network, RuleSet, Table};
 
+pub(super) use conflicts::Conflicts;
 pub(super) use desired::render as desired;
 pub(super) use desired::{full, options, setting, trackers};
 pub(super) use live::read as live;
@@ -37,6 +40,8 @@ pub(super) struct Snapshot {
     pub(super) node_addresses: BTreeSet<IpAddr>,
     /// The pods' network, where the flags tell it: rules may not mention it.
     pub(super) pods: PerFamily<Option<Network>>,
+    /// The frontends that several Services ask for; none are known of files.
+    pub(super) conflicts: PerFamily<Conflicts>,
     pub(super) origin: Origin,
 }
 
@@ -62,18 +67,9 @@ impl Snapshot {
         if args.names_objects() {
             desired::render(&config)
         } else {
-            live::read(config.backend)
+            let mut snapshot = live::read(config.backend)?;
+            snapshot.conflicts = conflicts::of_proxy();
+            Ok(snapshot)
         }
-    }
-}
-
-/// Rules that nobody can read are no failure, but an answer may be wrong because of them.
-fn mention_opaque(name: &str, rules: &RuleSet) {
-    let mut opaque = rules.opaque_rules();
-    if let Some((table, chain, rule)) = opaque.next() {
-        let count = 1 + opaque.count();
-        tracing::warn!(
-            "`{name}`: rules that cannot be read: {count}, the first in `{chain}` of {table}: {rule}"
-        );
     }
 }

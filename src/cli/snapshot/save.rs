@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-use super::{Origin, Snapshot, mention_opaque};
+use super::{Origin, Snapshot};
 use crate::cli::progress::Progress;
 use crate::net::IpFamily;
 use crate::rules::{ParseError, Reason, RuleSet, Table};
@@ -178,6 +178,18 @@ fn guess(text: &str) -> IpFamily {
         IpFamily::V6
     } else {
         IpFamily::V4
+    }
+}
+
+/// Warns of rules that cannot be read. They are not a failure, but an answer may be wrong because
+/// of them.
+pub(super) fn mention_opaque(name: &str, rules: &RuleSet) {
+    let mut opaque = rules.opaque_rules();
+    if let Some((table, chain, rule)) = opaque.next() {
+        let count = 1 + opaque.count();
+        tracing::warn!(
+            "`{name}`: rules that cannot be read: {count}, the first in `{chain}` of {table}: {rule}"
+        );
     }
 }
 

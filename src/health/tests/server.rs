@@ -1,7 +1,7 @@
 //! Bodies against what kube-proxy v1.36.3 answered, and the whole way over a socket.
 
-use crate::health::QuarantinedServices;
-use crate::model::ServiceName;
+use crate::health::{FrontendConflicts, QuarantinedServices};
+use crate::model::{Frontend, FrontendRank, LostFrontend, ServiceName};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::net::TcpListener;
@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Health, HealthPages, Question, body, with_stale_kinds};
 use crate::health::{FamilyReport, NodeState, Report, recorded};
-use crate::net::{IpFamily, PerFamily};
+use crate::net::{IpFamily, PerFamily, Port, Protocol};
 use crate::telemetry::{Metrics, WatchAges, serve};
 
 fn at(seconds: u64, nanos: u32) -> SystemTime {
@@ -25,6 +25,7 @@ fn report(healthy: bool) -> Report {
         healthy,
         unreadable: [None; 3],
         quarantined: QuarantinedServices::default(),
+        conflicts: FrontendConflicts::default(),
     };
     Report {
         healthy,
@@ -79,6 +80,30 @@ fn services_in_quarantine_are_counted_and_ten_are_named() {
 }
 
 #[test]
+fn frontend_conflicts_are_counted_and_ten_losers_are_named() {
+    let mut report = report(true);
+    let port = Port::new(80).unwrap();
+    let lost = |(number, frontend)| LostFrontend {
+        service: ServiceName::new("shop", &format!("thief-{number}")),
+        port: "http".into(),
+        frontend,
+        rank: FrontendRank::External,
+        owner: ServiceName::new("shop", "web"),
+    };
+    let address = Frontend::Address("10.96.0.1".parse().unwrap(), port, Protocol::Tcp);
+    let frontends = [address, Frontend::NodePort(port, Protocol::Udp)];
+    let all = (0..).zip(frontends.into_iter().cycle()).map(lost);
+    if let Some(family) = &mut report.families.v6 {
+        family.conflicts = FrontendConflicts::new(11, all.take(11));
+    }
+    let text = body(Question::Livez, true, &report, at(START, 0));
+    let expected = r#""healthy":true,"frontendConflicts":{"count":11,"lost":[{"service":"shop/thief-0","portName":"http","kind":"ExternalIP","ip":"10.96.0.1","port":80,"protocol":"tcp","owner":"shop/web"},{"service":"shop/thief-1","portName":"http","kind":"NodePort","ip":null,"port":80,"protocol":"udp","owner":"shop/web"},"#;
+    assert!(text.contains(expected), "{text}");
+    assert_eq!(text.matches("thief").count(), 10, "{text}");
+    serde_json::from_str::<serde_json::Value>(&text).unwrap();
+}
+
+#[test]
 fn what_never_was_is_left_out_or_year_one() {
     let mut report = report(true);
     report.families.v6 = None;
@@ -87,6 +112,7 @@ fn what_never_was_is_left_out_or_year_one() {
         healthy: true,
         unreadable: [None; 3],
         quarantined: QuarantinedServices::default(),
+        conflicts: FrontendConflicts::default(),
     });
     report.node_eligible = false;
     let now = at(START, 500_000_000);

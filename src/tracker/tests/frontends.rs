@@ -166,3 +166,36 @@ fn winners_and_losers_are_dirty() {
     tracker.apply(web());
     assert!(dirty(&tracker).is_empty());
 }
+
+/// However many Services ask for one address, a change of one of them concerns two.
+#[test]
+fn a_change_among_thousands_of_claims_makes_two_services_dirty() {
+    const COUNT: usize = 20_000;
+    let shared = "203.0.113.1";
+    let claim = |number: usize, external: &[&str]| {
+        let ip = format!(
+            "172.{}.{}.{}",
+            16 + number / 65_536,
+            number / 256 % 256,
+            number % 256
+        );
+        with(&format!("s{number:05}"), [&[&ip], &[], external])
+    };
+    let mut tracker = settled((0..COUNT).map(|number| claim(number, &[shared])));
+    assert_eq!(tracker.frontend_conflicts(), 1);
+    assert_eq!(tracker.lost_frontends().count(), COUNT - 1);
+    // The first by name changes its address each time.
+    for round in 0..4 {
+        let other = ["203.0.113.2", shared][round % 2];
+        tracker.apply(claim(0, &[other]));
+        let dirty: Vec<_> = tracker.dirty().map(|name| name.name().to_owned()).collect();
+        assert_eq!(dirty, ["s00000", "s00001"]);
+        let lost = tracker.lost_frontends().next().unwrap();
+        let owner = ["s00001", "s00000"][round % 2];
+        assert_eq!((lost.owner.name(), lost.kind()), (owner, "ExternalIP"));
+        tracker.settle();
+    }
+    // A loser that leaves concerns itself alone.
+    tracker.apply(claim(COUNT - 1, &[]));
+    assert_eq!(tracker.dirty().count(), 1);
+}
