@@ -44,6 +44,7 @@ mod raw;
 mod request;
 mod sink;
 mod status;
+mod token_file;
 mod transport;
 mod type_meta;
 mod unreadable;

@@ -21,6 +21,7 @@ use kube::{Client, Config};
 use tower::{BoxError, ServiceBuilder};
 
 use super::counted::CountLayer;
+use super::token_file::{TokenFile, TokenLayer};
 use crate::telemetry::RequestMetrics;
 
 /// Client-go's numbers: a ping after 30 s without a frame, and 15 s for its answer.
@@ -76,10 +77,12 @@ pub(super) fn client_over(
         .http2_initial_stream_window_size(STREAM_WINDOW)
         .http2_initial_connection_window_size(CONNECTION_WINDOW)
         .build(connector);
+    let token = TokenFile::take(&mut config)?.map(TokenLayer::from);
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
+        .option_layer(token)
         .option_layer(metrics.cloned().map(CountLayer))
         .map_err(BoxError::from)
         .service(hyper);

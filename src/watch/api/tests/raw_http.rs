@@ -100,7 +100,9 @@ fn followed(time: Duration, bytes: &[u8], then: Then) -> Vec<String> {
             std::future::ready(Ok::<_, BoxError>(ClientEnd::new(client, Http::One)))
         });
         let mut config = Config::new("http://test".parse().unwrap());
-        config.auth_info.token = Some("secret".to_owned().into());
+        let token = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&token, "secret\n").unwrap();
+        config.auth_info.token_file = Some(token.path().to_str().unwrap().to_owned());
         let client = client_over(connector, config, None).unwrap();
         let server = ApiServer::new(client, "test", Encoding::Json, RateLimit::default());
         follow_with(time, (server, transcript)).await
