@@ -52,11 +52,14 @@ pub(super) fn ports(
 
 /// In rules, give or take a factor of three, that one Service may have apart from its endpoints.
 /// The API stores 20,000 ports and 20,000 external IPs in one object, which would be 400 million
-/// rules: more than any node has memory for, and nobody's rules would change any more. With one
-/// address a Service has all the ports that there are.
+/// rules: more than any node has memory for. With one address a Service has all ports of a protocol.
+///
+/// Every new connection of the node passes these rules one by one: a quarter of a million, from an
+/// object of 52 KB, make a connection to localhost take 28 ms on legacy and 7 ms on nft, where
+/// without them it takes 0.05 ms.
 ///
 /// Differs from upstream, which writes them all, or tries to.
-const MOST_RULES: usize = 250_000;
+const MOST_RULES: usize = 90_000;
 
 fn port(
     index: usize,

@@ -39,11 +39,11 @@ fn ports_times_addresses_are_limited() {
         &diagnostics,
         &[
             "spec.ports: 10000 ports, each with 1000 addresses and source ranges, are more than \
-           250000 rules; those after the first 250 are skipped",
+           90000 rules; those after the first 90 are skipped",
         ],
     );
-    assert_eq!(service.ports.len(), 250);
-    assert!(service.ports.iter().any(|port| &*port.name == "p99"));
+    assert_eq!(service.ports.len(), 90);
+    assert!(service.ports.iter().any(|port| &*port.name == "p89"));
 }
 
 #[test]
