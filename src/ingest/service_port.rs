@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::diagnostic::{Findings, quoted};
 use super::interner::Interner;
 use super::object::ServicePortObject;
-use crate::model::ServicePort;
+use crate::model::{MOST_RULES_WITHOUT_ENDPOINTS, ServicePort};
 use crate::net::{Port, Protocol};
 
 /// The usable ports, sorted by name and protocol. Of two with the same pair the later one counts,
@@ -18,18 +18,18 @@ use crate::net::{Port, Protocol};
 /// write a rule that makes the whole restore fail.
 ///
 /// Each port is a few rules for each of the object's `entrances`: addresses, and ranges of clients.
-/// Ports beyond [`MOST_RULES`] are skipped.
+/// Ports beyond [`MOST_RULES_WITHOUT_ENDPOINTS`] are skipped.
 pub(super) fn ports(
     objects: &[ServicePortObject],
     entrances: usize,
     interner: &mut Interner,
     findings: &mut Findings<'_>,
 ) -> Box<[ServicePort]> {
-    let most = MOST_RULES / entrances.max(1);
+    let most = MOST_RULES_WITHOUT_ENDPOINTS / entrances.max(1);
     if objects.len() > most {
         let problem = format!(
-            "{} ports, each with {entrances} addresses and source ranges, are more than {MOST_RULES} \
-             rules; those after the first {most} are skipped",
+            "{} ports, each with {entrances} addresses and source ranges, are more than \
+             {MOST_RULES_WITHOUT_ENDPOINTS} rules; those after the first {most} are skipped",
             objects.len()
         );
         findings.note("spec.ports", problem);
@@ -49,17 +49,6 @@ pub(super) fn ports(
     }
     ports.into_values().collect()
 }
-
-/// In rules, give or take a factor of three, that one Service may have apart from its endpoints.
-/// The API stores 20,000 ports and 20,000 external IPs in one object, which would be 400 million
-/// rules: more than any node has memory for. With one address a Service has all ports of a protocol.
-///
-/// Every new connection of the node passes these rules one by one: a quarter of a million, from an
-/// object of 52 KB, make a connection to localhost take 28 ms on legacy and 7 ms on nft, where
-/// without them it takes 0.05 ms.
-///
-/// Differs from upstream, which writes them all, or tries to.
-const MOST_RULES: usize = 90_000;
 
 fn port(
     index: usize,

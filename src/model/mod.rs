@@ -11,6 +11,7 @@
 mod change;
 mod endpoint;
 mod frontend;
+mod limits;
 mod name;
 mod node;
 mod service;
@@ -19,6 +20,7 @@ mod state;
 pub use change::{Change, Kind};
 pub use endpoint::{Endpoint, NodeHint, Slice, SlicePort};
 pub use frontend::{ExternalIps, Frontend, FrontendRank, LostFrontend, PortFrontend};
+pub use limits::{Allowance, MOST_ENDPOINTS, MOST_RULES_WITHOUT_ENDPOINTS, NamespaceLimits};
 pub use name::{ServiceName, ServicePortName, SliceName};
 pub use node::Node;
 pub use service::{Service, ServicePort, TrafficPolicy};

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::endpoint::{Slice, SlicePort};
 use crate::net::{IpNet, Port, Protocol};
 
 /// Who may answer: every endpoint, or only those on this node.
@@ -65,6 +66,28 @@ impl Service {
         port.node_port.is_some()
             || !self.load_balancer_ips.is_empty()
             || !self.external_ips.is_empty()
+    }
+}
+
+impl Service {
+    /// Returns the number of rules that the Service has apart from those of its endpoints, give or
+    /// take a factor of three: each port has a few for each address and each range of clients.
+    pub fn rules_without_endpoints(&self) -> usize {
+        let addresses = 1 + self.external_ips.len() + self.load_balancer_ips.len();
+        let each = addresses.saturating_add(self.source_ranges.len());
+        self.ports.len().saturating_mul(each)
+    }
+
+    /// Returns the number of endpoints that a slice has for the ports of the Service, those of
+    /// each port counted separately.
+    pub fn endpoints_in(&self, slice: &Slice) -> usize {
+        let is_own = |port: &&SlicePort| {
+            let key = (&*port.name, port.protocol);
+            let own = |own: &ServicePort| (&*own.name, own.protocol).cmp(&key);
+            self.ports.binary_search_by(own).is_ok()
+        };
+        let ports = slice.ports.iter().filter(is_own).count();
+        ports.saturating_mul(slice.endpoints.len())
     }
 }
 

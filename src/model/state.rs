@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::endpoint::Slice;
 use super::frontend::{Frontend, PortFrontend};
+use super::limits::Allowance;
 use super::name::{ServiceName, SliceName};
 use super::service::Service;
 use crate::net::Port;
@@ -21,10 +22,12 @@ pub struct ServiceState {
     /// The frontends that the Service asks for and does not have, because another service port
     /// comes first.
     pub lost: BTreeSet<PortFrontend>,
+    /// What the limits of its namespace leave to the Service.
+    pub allowance: Allowance,
 }
 
 impl ServiceState {
-    /// Nothing is known: as if the Service had never been.
+    /// Nothing is known: as if the Service had never been. Then no limit applies either.
     pub fn is_empty(&self) -> bool {
         self.service.is_none() && self.slices.is_empty() && self.lost.is_empty()
     }
@@ -41,7 +44,8 @@ impl ServiceState {
 
     /// Reports whether a frontend that the port at this position asks for is its own.
     pub fn has(&self, port: u16, frontend: Frontend) -> bool {
-        !self.lost.contains(&PortFrontend { port, frontend })
+        self.allowance != Allowance::NoRules
+            && !self.lost.contains(&PortFrontend { port, frontend })
     }
 }
 

@@ -3,16 +3,8 @@
 //! Kept separate from the [plan](super::plan) of one port because the limit is that of a whole
 //! Service.
 
-use crate::model::{Service, ServicePort, ServiceState};
+use crate::model::{MOST_ENDPOINTS, Service, ServicePort, ServiceState};
 use crate::select::{EndpointGroups, PortEndpoints};
-
-/// The most endpoints that one Service may have, all its ports together: as many as the largest
-/// cluster that is measured has in all. Whoever may write EndpointSlices can have twenty thousand
-/// ports in each, with a thousand endpoints: four such objects are more chains than any node has
-/// memory for, and with the process dies every other Service's update.
-///
-/// Differs from upstream, which writes them all, or tries to.
-pub const MOST_ENDPOINTS: usize = 250_000;
 
 /// Returns the ports of a Service, each with the endpoints that get rules. A port that does not fit
 /// into the limit alongside the ports before it is treated as one without endpoints.

@@ -52,7 +52,7 @@ pub use adopt::{Adopted, Doubt, adopt};
 pub use base::{CANARY, FIREWALL};
 pub use chain::{ChainKind, ServiceChain, is_service_chain};
 pub use counter::{Counter, Counters};
-pub use endpoint_limit::{MOST_ENDPOINTS, ports, ports_over_limit};
+pub use endpoint_limit::{ports, ports_over_limit};
 pub use found::Found;
 pub use full::Full;
 pub use guard::{GuardState, guarded_chains, is_intact, localnet_guard, repair};

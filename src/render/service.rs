@@ -11,7 +11,7 @@ use super::options::{Comments, LocalDetector, MasqueradePolicy, Options};
 use super::plan::{Plan, Reception};
 use super::sheet::Sheet;
 use super::tally::Tally;
-use crate::model::{ServiceName, ServiceState, TrafficPolicy};
+use crate::model::{Allowance, ServiceName, ServiceState, TrafficPolicy};
 use crate::select::EndpointGroups;
 
 /// What all Services of one payload have in common.
@@ -56,7 +56,8 @@ pub(super) fn write_filter_only(
     });
 }
 
-/// Makes the plan of each port; of none while only slices are known.
+/// Makes the plan of each port; of none while only slices are known, or if the limits of the
+/// namespace leave no rules.
 fn for_each_plan(
     name: &ServiceName,
     state: &ServiceState,
@@ -66,6 +67,9 @@ fn for_each_plan(
     let Some(service) = &state.service else {
         return;
     };
+    if state.allowance == Allowance::NoRules {
+        return;
+    }
     let groups = EndpointGroups::of(state);
     for (index, port) in (0..).zip(ports(service, &groups)) {
         write(&Plan::new(name, (state, service, index), port, zone));

@@ -5,7 +5,7 @@
 
 use super::text::EndpointText;
 use super::traffic::Candidate;
-use crate::model::{Endpoint, ServicePort, ServiceState};
+use crate::model::{Allowance, Endpoint, ServicePort, ServiceState};
 use crate::net::{Port, Protocol};
 
 /// The most slices of a Service whose endpoints are used, the first ones by name. Kubernetes puts
@@ -35,10 +35,14 @@ struct Group<'a> {
 pub struct PortEndpoints<'g, 'a>(&'g [Group<'a>]);
 
 impl<'a> EndpointGroups<'a> {
-    /// Groups the endpoints of all slices. Linear in ports and slices, but for the sorting.
+    /// Groups the endpoints of all slices. Linear in ports and slices, but for the sorting. There
+    /// are none if the limits of the namespace leave none.
     pub fn of(state: &'a ServiceState) -> Self {
-        let mut groups: Vec<_> = state
-            .slices
+        let slices = match state.allowance {
+            Allowance::Full => &*state.slices,
+            Allowance::NoEndpoints | Allowance::NoRules => &[],
+        };
+        let mut groups: Vec<_> = slices
             .iter()
             .take(MOST_SLICES)
             .flat_map(|(_, slice)| {

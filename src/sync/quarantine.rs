@@ -216,6 +216,7 @@ impl Quarantine {
 fn without_endpoints(state: &ServiceState) -> ServiceState {
     ServiceState {
         service: state.service.clone(),
+        allowance: state.allowance,
         ..ServiceState::default()
     }
 }

@@ -15,7 +15,7 @@ use super::decide::{FullReason, Scope};
 use super::edited::Edited;
 use super::outcome::{Attempt, Failure, Outcome};
 use super::pacer::End;
-use super::problems::Found;
+use super::problems::{Found, Problems};
 use super::quarantine::Cause;
 use super::report_text;
 use crate::events::{Event, Recorder};
@@ -138,10 +138,14 @@ impl Reporter {
         }
     }
 
-    /// Reports Services that lack rules since this sync.
-    pub(super) fn problems(&self, found: &[Found]) {
+    /// Reports Services that lack rules since this sync, and the number of those over each limit.
+    pub(super) fn problems(&self, found: &[Found], all: &Problems) {
         for problem in found {
             report_text::problem(self.family, problem);
+        }
+        for (limit, services) in all.over_limits() {
+            self.metrics
+                .over_limit(self.family, limit.as_str(), services);
         }
     }
 

@@ -16,8 +16,8 @@ use super::outcome::{Attempt, Failure};
 use super::problems::{Found, Problem};
 use super::quarantine::Fallback;
 use crate::host::RunError;
+use crate::model::MOST_ENDPOINTS;
 use crate::net::IpFamily;
-use crate::render::MOST_ENDPOINTS;
 use crate::select::MOST_SLICES;
 
 /// Where the text of partial restores is logged.
@@ -45,6 +45,14 @@ pub(super) fn problem(family: IpFamily, (service, problem): &Found) {
         Problem::Slices(slices) => warn!(%family,
             "Service `{service}` has more than {MOST_SLICES} EndpointSlices: endpoints of the last \
              {slices}, by name, get no traffic; split the Service"),
+        Problem::NamespaceEndpoints(most) => warn!(%family,
+            "Service `{service}` is rejected like a Service without endpoints: the Services of its \
+             namespace have more than {most} endpoints, and it is one of the largest; remove \
+             endpoints, or split the namespace"),
+        Problem::NamespaceRules(most) => warn!(%family,
+            "Service `{service}` has no rules: the ports of its namespace, times their addresses and \
+             source ranges, are more than {most}, and it is one of the largest; remove ports or \
+             addresses, or split the namespace"),
         Problem::Frontends {
             first,
             holder,

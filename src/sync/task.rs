@@ -139,7 +139,8 @@ impl<I: Iptables> Task<I> {
         let tracker = &self.syncer.tracker;
         self.reporter.finished(&outcome, tracker, ended);
         let settled = &outcome.settled.before;
-        self.reporter.problems(&problems.update(settled, tracker));
+        let found = problems.update(settled, tracker);
+        self.reporter.problems(&found, problems);
         if let Some(addresses) = self.syncer.node_port_addresses() {
             self.reporter.checks(&outcome, tracker, addresses);
         }

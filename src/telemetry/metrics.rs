@@ -106,6 +106,14 @@ impl SyncMetrics {
             .set(i64::from(is_unreadable));
     }
 
+    /// So many Services are over this limit.
+    pub fn over_limit(&self, family: IpFamily, limit: &str, services: usize) {
+        self.restores
+            .over_limit
+            .with_label_values(&[family.as_str(), limit])
+            .set(gauge(services));
+    }
+
     /// So many frontends are asked for by several service ports.
     pub fn frontend_conflicts(&self, family: IpFamily, conflicts: usize) {
         self.restores

@@ -142,6 +142,7 @@ pub(super) struct Restores {
     pub(super) full_syncs: IntCounterVec,
     pub(super) unreadable: IntGaugeVec,
     pub(super) conflicts: IntGaugeVec,
+    pub(super) over_limit: IntGaugeVec,
     pub(super) repairs: IntCounterVec,
     pub(super) payload_bytes: HistogramVec,
     pub(super) lock_wait: GenericCounterVec<AtomicF64>,
@@ -184,6 +185,11 @@ impl Restores {
                 "frontend_conflicts",
                 "Addresses and ports that several Services ask for; one of them has each",
                 FAMILY,
+            )?,
+            over_limit: own.gauges(
+                "services_over_limit",
+                "Services that lack rules because of a limit of the Service or its namespace",
+                &["ip_family", "limit"],
             )?,
             repairs: own.counters(
                 "chain_repairs_total",

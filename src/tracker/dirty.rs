@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::waiting::Waiting;
-use crate::model::{PortFrontend, Service, ServiceName, ServiceState, Slice, SliceName};
+use crate::model::{Allowance, PortFrontend, Service, ServiceName, ServiceState, Slice, SliceName};
 
 /// Trigger times kept for one Service. A sync that keeps failing would gather them for ever; these
 /// are 16 KB, and the oldest, from which latency is the longest.
@@ -31,6 +31,7 @@ pub(super) struct Differences {
     slices: BTreeMap<SliceName, Before<Slice>>,
     /// Frontends that were lost then and are not now, or the reverse.
     frontends: BTreeSet<PortFrontend>,
+    allowance: Option<Allowance>,
     /// When the cluster changed what changed here, one for each slice that said so.
     pub(super) triggers: Vec<SystemTime>,
 }
@@ -98,6 +99,17 @@ impl Dirty {
         self.forget_if_settled(name);
     }
 
+    /// Notes that the limits of its namespace left `before` to the Service `name`, and now this.
+    pub(super) fn note_allowance(&mut self, name: &ServiceName, before: Allowance, now: Allowance) {
+        if before == now {
+            return;
+        }
+        let differences = self.services.entry(name.clone()).or_default();
+        let settled = differences.allowance.unwrap_or(before);
+        differences.allowance = Some(settled).filter(|settled| *settled != now);
+        self.forget_if_settled(name);
+    }
+
     /// Adds a trigger time to a Service, if it is dirty at all.
     pub(super) fn trigger(&mut self, name: &ServiceName, at: SystemTime) {
         if let Some(known) = self.services.get_mut(name)
@@ -161,7 +173,10 @@ impl Dirty {
 
 impl Differences {
     fn is_empty(&self) -> bool {
-        self.service.is_none() && self.slices.is_empty() && self.frontends.is_empty()
+        self.service.is_none()
+            && self.slices.is_empty()
+            && self.frontends.is_empty()
+            && self.allowance.is_none()
     }
 
     /// Returns the state that was last settled of a Service that is `now` so.
@@ -177,6 +192,9 @@ impl Differences {
         slices.sort_by(|(one, _), (other, _)| one.cmp(other));
         for frontend in self.frontends {
             toggle(&mut state.lost, frontend);
+        }
+        if let Some(allowance) = self.allowance {
+            state.allowance = allowance;
         }
         state
     }

@@ -15,9 +15,11 @@
 //! Upstream: pkg/proxy/servicechangetracker.go, pkg/proxy/endpointschangetracker.go (v1.36)
 //! KEP: kep.k8s.io/3453
 
+mod allowances;
 mod dirty;
 mod frontends;
 mod listing;
+mod namespace_limit;
 mod objects;
 mod overrides;
 mod queue;

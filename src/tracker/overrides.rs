@@ -14,7 +14,9 @@ use std::collections::BTreeMap;
 use super::dirty::toggle;
 use super::frontends::Wanted;
 use super::track::Tracker;
-use crate::model::{LostFrontend, PortFrontend, Service, ServiceName, ServiceState};
+use crate::model::{
+    Allowance, FrontendRank, LostFrontend, PortFrontend, Service, ServiceName, ServiceState,
+};
 
 /// State of a Service that is rendered in place of the cluster's.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -110,27 +112,38 @@ impl Tracker {
     }
 
     /// Returns the frontends that a Service claims now.
-    fn claims(&self, name: &ServiceName) -> Wanted {
-        let tracked = self.services.get(name);
-        self.claims_of(
-            name,
-            tracked.and_then(|tracked| tracked.state.service.as_deref()),
-        )
+    pub(super) fn claims(&self, name: &ServiceName) -> Wanted {
+        let tracked = self.services.get(name).map(|tracked| &tracked.state);
+        let wanted = tracked.and_then(|state| state.service.as_deref());
+        let allowance = tracked.map_or(Allowance::Full, |state| state.allowance);
+        self.claims_of(name, wanted, allowance)
     }
 
-    /// Returns the frontends that a Service claims if the cluster wants it so.
-    pub(super) fn claims_of(&self, name: &ServiceName, wanted: Option<&Service>) -> Wanted {
-        match self.overrides.get(name) {
-            Some(Override {
-                state,
-                claims: OverrideClaims::Rendered,
-            }) => self.frontends.kept_by(state.service.as_deref(), wanted),
-            _ => self.frontends.wanted_by(wanted),
+    /// Returns the frontends that a Service claims if the cluster wants it so. One that is over a
+    /// limit, and has no rules, keeps its cluster IP and NodePorts from other Services, but asks
+    /// for no further addresses: these could be held in memory by the million.
+    pub(super) fn claims_of(
+        &self,
+        name: &ServiceName,
+        wanted: Option<&Service>,
+        allowance: Allowance,
+    ) -> Wanted {
+        if let Some(Override {
+            state,
+            claims: OverrideClaims::Rendered,
+        }) = self.overrides.get(name)
+        {
+            return self.frontends.kept_by(state.service.as_deref(), wanted);
         }
+        let mut claims = self.frontends.wanted_by(wanted);
+        if allowance == Allowance::NoRules {
+            claims.retain(|(_, rank)| *rank == FrontendRank::Allocated);
+        }
+        claims
     }
 
     /// Follows a change of the frontends that a Service claims.
-    fn update_claims(&mut self, name: &ServiceName, before: &Wanted) {
+    pub(super) fn update_claims(&mut self, name: &ServiceName, before: &Wanted) {
         let now = self.claims(name);
         self.toggle_all(name, before, &now);
     }

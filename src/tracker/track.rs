@@ -6,14 +6,15 @@ use std::time::SystemTime;
 
 use hashbrown::HashMap;
 
+use super::allowances::{Allowances, Size};
 use super::dirty::Dirty;
 use super::frontends::Frontends;
 use super::listing::{Listings, Round};
 use super::overrides::Override;
 use super::waiting::Waiting;
 use crate::model::{
-    Change, ExternalIps, Frontend, Kind, Node, Service, ServiceName, ServiceState, Services, Slice,
-    SliceName,
+    Change, ExternalIps, Frontend, Kind, NamespaceLimits, Node, Service, ServiceName, ServiceState,
+    Services, Slice, SliceName,
 };
 
 /// What one family knows of the cluster, and what of it is not in the kernel yet.
@@ -28,6 +29,7 @@ pub struct Tracker {
     pub(super) overrides: BTreeMap<ServiceName, Override>,
     /// Services whose lost frontends changed since they were last rendered.
     pub(super) shifted: BTreeSet<ServiceName>,
+    pub(super) allowances: Allowances,
     /// The zone that the kernel's rules were made for.
     settled_zone: Option<Arc<str>>,
     listings: Listings,
@@ -37,6 +39,7 @@ pub struct Tracker {
 #[derive(Debug, Default)]
 pub(super) struct Tracked {
     pub(super) state: ServiceState,
+    pub(super) size: Size,
     seen: Round,
 }
 
@@ -67,6 +70,7 @@ impl Tracker {
             frontends: Frontends::default(),
             overrides: BTreeMap::new(),
             shifted: BTreeSet::new(),
+            allowances: Allowances::new(NamespaceLimits::DEFAULT),
             settled_zone: None,
             listings: Listings::default(),
             started,
@@ -77,6 +81,13 @@ impl Tracker {
     #[must_use]
     pub fn with_external_ips(mut self, external_ips: ExternalIps) -> Self {
         self.frontends = Frontends::new(external_ips);
+        self
+    }
+
+    /// Sets the limits of each namespace, before the first change.
+    #[must_use]
+    pub fn with_limits(mut self, limits: NamespaceLimits) -> Self {
+        self.allowances = Allowances::new(limits);
         self
     }
 
@@ -113,6 +124,11 @@ impl Tracker {
     /// How much of them is not in the kernel yet, by kind of object.
     pub fn waiting(&self) -> Waiting {
         self.dirty.waiting()
+    }
+
+    /// Limits of each namespace.
+    pub const fn limits(&self) -> NamespaceLimits {
+        self.allowances.limits()
     }
 
     /// Number of frontends that several service ports ask for.
@@ -182,12 +198,23 @@ impl Tracker {
             self.forget_if_empty(name);
             return;
         }
+        let allowance = tracked.state.allowance;
         let before = std::mem::replace(&mut tracked.state.service, service);
         let now = tracked.state.service.clone();
+        let size = Size::of(&tracked.state);
         // No further search by name: in a large cluster each costs as much as a small change.
-        let [old, new] = [&before, &now].map(|wanted| self.claims_of(name, wanted.as_deref()));
+        let is_resized = size != tracked.size;
+        let changed = is_resized.then(|| self.resize(name, size));
+        let allowed = if is_resized {
+            self.allowances.get(name, size)
+        } else {
+            allowance
+        };
+        let old = self.claims_of(name, before.as_deref(), allowance);
+        let new = self.claims_of(name, now.as_deref(), allowed);
         self.dirty.note_service(name, before, now.as_ref());
         self.toggle_all(name, &old, &new);
+        self.allow(&changed.unwrap_or_default());
         self.forget_if_empty(name);
     }
 
@@ -241,11 +268,21 @@ impl Tracker {
         name: &SliceName,
         slice: Option<Arc<Slice>>,
     ) -> bool {
-        let state = &mut self.services.entry(service.clone()).or_default().state;
+        let tracked = self.services.entry(service.clone()).or_default();
         let now = slice.clone();
-        let before = put(&mut state.slices, name, slice);
+        let before = put(&mut tracked.state.slices, name, slice);
         let is_change = before != now;
+        let endpoints = |slice: Option<&Arc<Slice>>| {
+            let of = tracked.state.service.as_ref().zip(slice);
+            of.map_or(0, |(service, slice)| service.endpoints_in(slice))
+        };
+        let mut size = tracked.size;
+        size.replace_endpoints(endpoints(before.as_ref()), endpoints(now.as_ref()));
         self.dirty.note_slice(service, name, before, now.as_ref());
+        if size != tracked.size {
+            let changed = self.resize(service, size);
+            self.allow(&changed);
+        }
         self.forget_if_empty(service);
         is_change
     }
@@ -292,6 +329,8 @@ impl Tracker {
             }
             Kind::Node => {}
         }
+        let changed = self.allowances.choose_anew();
+        self.allow(&changed);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::model::ExternalIps;
-use crate::render::MOST_ENDPOINTS;
+use crate::model::MOST_ENDPOINTS;
 
 #[test]
 fn an_endpoint_that_is_gone_takes_its_flows_along() {

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use super::super::endpoint_limit::{MOST_ENDPOINTS, ports_over_limit};
+use super::super::endpoint_limit::ports_over_limit;
 use super::super::service::{self, Setting};
 use super::super::sheet::Sheet;
 use super::super::{Comments, Options};
 use crate::model::{
-    Endpoint, NodeHint, Service, ServiceName, ServicePort, ServiceState, Slice, SliceName,
-    SlicePort,
+    Endpoint, MOST_ENDPOINTS, NodeHint, Service, ServiceName, ServicePort, ServiceState, Slice,
+    SliceName, SlicePort,
 };
 use crate::net::{IpFamily, Port, Protocol};
 

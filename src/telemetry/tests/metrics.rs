@@ -33,6 +33,7 @@ fn used() -> Metrics {
     sync.in_quarantine(v4, 2);
     sync.isolated(v4, 5, 2);
     sync.frontend_conflicts(IpFamily::V4, 2);
+    sync.over_limit(v4, "namespace_endpoints", 3);
     sync.lock_waited(v4, Duration::from_millis(250));
     sync.rules(v4, "nat", 43, 15);
     sync.programmed(v4, second);
@@ -178,6 +179,7 @@ fn samples_are_spelled_as_dashboards_ask_for_them() {
         "deltaproxy_full_syncs_total{ip_family=\"IPv4\",reason=\"flushed\"} 0",
         "deltaproxy_unreadable_tables{ip_family=\"IPv4\",table=\"filter\"} 1",
         "deltaproxy_frontend_conflicts{ip_family=\"IPv4\"} 2",
+        "deltaproxy_services_over_limit{ip_family=\"IPv4\",limit=\"namespace_endpoints\"} 3",
         "deltaproxy_chain_repairs_total{ip_family=\"IPv4\",table=\"nat\"} 1",
         "deltaproxy_quarantined_services{ip_family=\"IPv4\"} 2",
         "deltaproxy_quarantines_total{cause=\"refused\",ip_family=\"IPv4\"} 1",

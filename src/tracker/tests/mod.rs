@@ -4,6 +4,7 @@
 
 mod changes;
 mod frontends;
+mod limits;
 mod queue;
 mod triggers;
 

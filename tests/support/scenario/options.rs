@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use deltaproxy::model::ExternalIps;
+use deltaproxy::model::{ExternalIps, NamespaceLimits};
 use deltaproxy::net::{IpFamily, IpNet, parse_cidr, parse_ip};
 use deltaproxy::render::{
     self, InvalidPackets, LocalhostNodePorts, MasqueradePolicy, PartialRestore,
@@ -20,6 +20,8 @@ pub(crate) struct Options {
     pub(crate) family: IpFamily,
     /// Whether the kernel has nfacct: `options nfacct`.
     pub(crate) keeps_counters: bool,
+    /// Limits of each namespace: `options namespace-endpoints=9 namespace-rules=9`.
+    pub(crate) limits: NamespaceLimits,
     /// What the syncer is told.
     pub(crate) syncer: SyncerOptions,
 }
@@ -66,6 +68,7 @@ impl Options {
         Self {
             family,
             keeps_counters: false,
+            limits: NamespaceLimits::DEFAULT,
             syncer: SyncerOptions {
                 surroundings,
                 shape: PartialRestore::ChangedChains,
@@ -101,6 +104,8 @@ impl Options {
             ("be-liberal", "") => fixed.invalid_packets = InvalidPackets::Forwarded,
             ("large-cluster", _) => fixed.large_cluster_endpoints = number(value)?,
             ("partial-restore", "kep-3453") => self.syncer.shape = PartialRestore::Kep3453,
+            ("namespace-endpoints", _) => self.limits.endpoints = number(value)?,
+            ("namespace-rules", _) => self.limits.rules_without_endpoints = number(value)?,
             ("nfacct", "") => self.keeps_counters = true,
             _ => return Err("no such option".to_owned()),
         }

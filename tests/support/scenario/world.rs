@@ -46,6 +46,7 @@ impl World {
     pub(crate) fn new(options: Options, below: Both) -> Result<Self, String> {
         let external_ips = options.syncer.surroundings.fixed.external_ips;
         let tracker = Tracker::new(SystemTime::UNIX_EPOCH).with_external_ips(external_ips);
+        let tracker = tracker.with_limits(options.limits);
         TIME.set(Duration::ZERO);
         TICK.set(Duration::ZERO);
         if options.keeps_counters {

@@ -1,0 +1,130 @@
+//! Decides what the limits of its namespace leave to each Service.
+
+use super::namespace_limit::NamespaceLimit;
+use super::track::Tracker;
+use crate::model::{Allowance, MOST_ENDPOINTS, NamespaceLimits, ServiceName, ServiceState};
+
+/// Both limits of all namespaces.
+#[derive(Debug)]
+pub(super) struct Allowances {
+    rules_without_endpoints: NamespaceLimit,
+    endpoints: NamespaceLimit,
+}
+
+/// The part of a Service that counts towards the limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Size {
+    rules_without_endpoints: usize,
+    /// In all slices, as often as it is there.
+    endpoints: usize,
+}
+
+impl Size {
+    /// Returns the size of a Service. Linear in its slices.
+    pub(super) fn of(state: &ServiceState) -> Self {
+        let Some(service) = &state.service else {
+            return Self::default();
+        };
+        let slices = state.slices.iter();
+        Self {
+            rules_without_endpoints: service.rules_without_endpoints(),
+            endpoints: slices.map(|(_, slice)| service.endpoints_in(slice)).sum(),
+        }
+    }
+
+    /// Counts a slice of the Service that went from having `before` endpoints to `now`.
+    pub(super) const fn replace_endpoints(&mut self, before: usize, now: usize) {
+        self.endpoints = self.endpoints - before + now;
+    }
+
+    /// Endpoints with rules: ports that are over the Service's own limit have none.
+    fn limited_endpoints(self) -> usize {
+        self.endpoints.min(MOST_ENDPOINTS)
+    }
+}
+
+impl Allowances {
+    /// Knows no Services yet.
+    pub(super) fn new(limits: NamespaceLimits) -> Self {
+        Self {
+            rules_without_endpoints: NamespaceLimit::new(limits.rules_without_endpoints),
+            endpoints: NamespaceLimit::new(limits.endpoints),
+        }
+    }
+
+    pub(super) const fn limits(&self) -> NamespaceLimits {
+        NamespaceLimits {
+            endpoints: self.endpoints.most(),
+            rules_without_endpoints: self.rules_without_endpoints.most(),
+        }
+    }
+
+    /// Returns what is left to a Service of this size.
+    pub(super) fn get(&self, name: &ServiceName, size: Size) -> Allowance {
+        let (rules, endpoints) = (size.rules_without_endpoints, size.limited_endpoints());
+        if self.rules_without_endpoints.is_over(name, rules) {
+            Allowance::NoRules
+        } else if self.endpoints.is_over(name, endpoints) {
+            Allowance::NoEndpoints
+        } else {
+            Allowance::Full
+        }
+    }
+
+    /// Changes the size of one Service; returns the Services whose allowance may differ since.
+    pub(super) fn set(&mut self, name: &ServiceName, before: Size, now: Size) -> Vec<ServiceName> {
+        let (of, to) = (before.rules_without_endpoints, now.rules_without_endpoints);
+        let mut changed = self.rules_without_endpoints.set(name, of, to);
+        let (of, to) = (before.limited_endpoints(), now.limited_endpoints());
+        changed.append(&mut self.endpoints.set(name, of, to));
+        changed.push(name.clone());
+        changed
+    }
+
+    /// Makes the choice anew from the objects alone; returns the Services whose allowance may
+    /// differ since.
+    pub(super) fn choose_anew(&mut self) -> Vec<ServiceName> {
+        let mut changed = self.rules_without_endpoints.choose_anew();
+        changed.append(&mut self.endpoints.choose_anew());
+        changed
+    }
+}
+
+impl Tracker {
+    /// Changes the size of a Service, and what is left to it; returns the Services whose allowance
+    /// may differ since.
+    pub(super) fn resize(&mut self, name: &ServiceName, size: Size) -> Vec<ServiceName> {
+        let Some(tracked) = self.services.get_mut(name) else {
+            return Vec::new();
+        };
+        let before = std::mem::replace(&mut tracked.size, size);
+        if before == size {
+            return Vec::new();
+        }
+        let changed = self.allowances.set(name, before, size);
+        let now = self.allowances.get(name, size);
+        let before = std::mem::replace(&mut tracked.state.allowance, now);
+        self.dirty.note_allowance(name, before, now);
+        changed
+    }
+
+    /// Gives these Services what the limits of their namespace leave to them.
+    pub(super) fn allow(&mut self, names: &[ServiceName]) {
+        for name in names {
+            let Some(tracked) = self.services.get(name) else {
+                continue;
+            };
+            let before = tracked.state.allowance;
+            let now = self.allowances.get(name, tracked.size);
+            if now == before {
+                continue;
+            }
+            let claims = self.claims(name);
+            if let Some(tracked) = self.services.get_mut(name) {
+                tracked.state.allowance = now;
+            }
+            self.dirty.note_allowance(name, before, now);
+            self.update_claims(name, &claims);
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Limits the sum of the sizes of all Services of a namespace.
+//!
+//! The largest Services of a namespace that is over the limit are left out, until the others are
+//! within it: as many Services as possible keep working, and who grows beyond measure is hit first.
+//!
+//! A Service that is left out returns only when the namespace is well within the limit with it.
+//! Otherwise a tenant with one endpoint more and one less could have the rules of a huge Service
+//! removed and written again by each change. So the choice depends on the order of changes; at the
+//! end of each list it is made anew, and then on the sizes and names alone.
+
+use std::collections::BTreeSet;
+
+use hashbrown::HashMap;
+
+use crate::model::ServiceName;
+
+/// A limit, and what it leaves of every namespace.
+#[derive(Debug)]
+pub(super) struct NamespaceLimit {
+    most: usize,
+    namespaces: HashMap<Box<str>, Namespace>,
+}
+
+/// The Services of one namespace that have a size, by size and then by name.
+#[derive(Debug, Default)]
+struct Namespace {
+    within: BTreeSet<(usize, ServiceName)>,
+    /// Sum of the sizes of those within.
+    total: usize,
+    over: BTreeSet<(usize, ServiceName)>,
+}
+
+impl NamespaceLimit {
+    /// Knows no Services yet.
+    pub(super) fn new(most: usize) -> Self {
+        Self {
+            most,
+            namespaces: HashMap::new(),
+        }
+    }
+
+    pub(super) const fn most(&self) -> usize {
+        self.most
+    }
+
+    /// Reports whether a Service of this size is left out.
+    pub(super) fn is_over(&self, name: &ServiceName, size: usize) -> bool {
+        let namespace = self.namespaces.get(name.namespace());
+        namespace.is_some_and(|n| !n.over.is_empty() && n.over.contains(&(size, name.clone())))
+    }
+
+    /// Changes the size of one Service; returns the Services that are left out since then, or not
+    /// any more. The cost grows with the logarithm of the number of Services of the namespace.
+    pub(super) fn set(
+        &mut self,
+        name: &ServiceName,
+        before: usize,
+        now: usize,
+    ) -> Vec<ServiceName> {
+        if before == now {
+            return Vec::new();
+        }
+        let most = self.most;
+        let key = name.namespace();
+        let namespace = match self.namespaces.get_mut(key) {
+            Some(namespace) => namespace,
+            None => self.namespaces.entry(key.into()).or_default(),
+        };
+        namespace.resize(name, before, now);
+        let mut moved = namespace.leave_out(most);
+        moved.append(&mut namespace.take_back(most - most / RESERVE));
+        if namespace.is_empty() {
+            self.namespaces.remove(key);
+        }
+        moved
+    }
+
+    /// Makes the choice anew from sizes and names alone; returns the Services for which it differs.
+    pub(super) fn choose_anew(&mut self) -> Vec<ServiceName> {
+        let mut moved = Vec::new();
+        for namespace in self.namespaces.values_mut() {
+            if namespace.over.is_empty() {
+                continue;
+            }
+            let known = namespace.take_back(usize::MAX);
+            let known: BTreeSet<_> = known.into_iter().collect();
+            let now: BTreeSet<_> = namespace.leave_out(self.most).into_iter().collect();
+            moved.extend(known.symmetric_difference(&now).cloned());
+        }
+        moved.sort_unstable();
+        moved
+    }
+}
+
+/// Services return when the namespace is below the limit by this part of it.
+const RESERVE: usize = 10;
+
+impl Namespace {
+    fn is_empty(&self) -> bool {
+        self.within.is_empty() && self.over.is_empty()
+    }
+
+    fn resize(&mut self, name: &ServiceName, before: usize, now: usize) {
+        let mut key = (before, name.clone());
+        let was_over = self.over.remove(&key);
+        if self.within.remove(&key) {
+            self.total -= before;
+        }
+        key.0 = now;
+        match now {
+            0 => {}
+            _ if was_over => drop(self.over.insert(key)),
+            _ => {
+                self.total += now;
+                self.within.insert(key);
+            }
+        }
+    }
+
+    /// Leaves out the largest Services while there are more than `most`. One is enough unless the
+    /// choice is made anew: before it grew, the sum was within the limit, and it grew by no more
+    /// than the size of the largest.
+    fn leave_out(&mut self, most: usize) -> Vec<ServiceName> {
+        let mut moved = Vec::new();
+        while self.total > most
+            && let Some(largest) = self.within.pop_last()
+        {
+            self.total -= largest.0;
+            moved.push(largest.1.clone());
+            self.over.insert(largest);
+        }
+        moved
+    }
+
+    /// Takes back the smallest Services, as long as the sum is `most`.
+    fn take_back(&mut self, most: usize) -> Vec<ServiceName> {
+        let mut moved = Vec::new();
+        while let Some((size, _)) = self.over.first()
+            && self.total + *size <= most
+            && let Some(smallest) = self.over.pop_first()
+        {
+            self.total += smallest.0;
+            moved.push(smallest.1.clone());
+            self.within.insert(smallest);
+        }
+        moved
+    }
+}
