@@ -10,13 +10,15 @@ use crate::rules::{Backend, COUNTER_TEST_CHAIN, Payload, Rule, Table, Text};
 
 use super::nft_jumps::has_nft_jump;
 use super::nft_tables::has_nft_chain;
+use super::nft_watch::OwnRestore;
 use super::process::Run;
 use super::programs::query;
 use super::restore_error::outcome;
 use super::sections::Sections;
+use super::table_watch::TableWatch;
 use super::{
-    Changed, Ending, Iptables, ListedChains, NoCounter, Programs, RestoreError, Restored, RunError,
-    nfacct,
+    Changed, Ending, ForeignChange, Iptables, ListedChains, NoCounter, Programs, RestoreError,
+    Restored, RunError, nfacct,
 };
 
 /// How the programs are run. Any value is legal; a zero deadline kills at once.
@@ -47,6 +49,8 @@ pub struct Exec {
     pub(super) options: Options,
     /// Whether rules can name counters, once that is known.
     nfacct_match: OnceCell<Result<(), Rc<RestoreError>>>,
+    /// Whether other programs change the tables; `None`: not watched.
+    watch: Option<Rc<TableWatch>>,
 }
 
 impl Exec {
@@ -56,7 +60,21 @@ impl Exec {
             programs,
             options,
             nfacct_match: OnceCell::new(),
+            watch: None,
         }
+    }
+
+    /// Begins to watch for changes of the tables by other programs. Has to be called within a
+    /// runtime.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses, mostly for want of the capability `NET_ADMIN`. Everything else works
+    /// without it.
+    pub fn watch_tables(&mut self) -> std::io::Result<()> {
+        let watch = TableWatch::start(self.programs.backend(), self.programs.family)?;
+        self.watch = Some(Rc::new(watch));
+        Ok(())
     }
 
     /// The programs it runs.
@@ -148,14 +166,31 @@ impl Exec {
             deadline,
             watch_lock: self.programs.backend() == Backend::Legacy,
         };
-        match run.feed(payload).await {
+        let mut payload = NoteTables::new(payload);
+        if let Some(watch) = &self.watch {
+            watch.before_restore();
+        }
+        let finished = run.feed(&mut payload).await;
+        let process = finished.as_ref().ok().and_then(|finished| finished.process);
+        let restored = match finished {
             Ok(finished) => outcome(finished),
             Err(source) => Err(RestoreError::Spawn {
                 program: self.programs.restore.to_string_lossy().into_owned(),
                 source,
                 committed: 0,
             }),
+        };
+        if let Some(watch) = &self.watch {
+            watch.after_restore(&OwnRestore {
+                process,
+                tables: payload.tables,
+                is_applied: restored.is_ok(),
+                has_waited: restored
+                    .as_ref()
+                    .is_ok_and(|restored| !restored.lock_wait.is_zero()),
+            });
         }
+        restored
     }
 }
 
@@ -212,6 +247,21 @@ impl Iptables for Exec {
         }
     }
 
+    async fn changed(&self) -> ForeignChange {
+        match &self.watch {
+            Some(watch) => watch.changed().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    fn generation(&self) -> Option<u32> {
+        self.watch.as_ref()?.generation()
+    }
+
+    fn is_watched(&self) -> bool {
+        matches!(self.watch.as_deref(), Some(TableWatch::Nft(_)))
+    }
+
     async fn make_counter(&self, name: &str) -> Result<(), NoCounter> {
         nfacct::make(name).map_err(|reason| NoCounter::Kernel {
             name: name.to_owned(),
@@ -226,6 +276,38 @@ impl Iptables for Exec {
             let _ = self.nfacct_match.set(tried.clone());
         }
         tried.map_err(NoCounter::Match)
+    }
+}
+
+/// A payload whose tables are noted on the way to the program.
+struct NoteTables<'a> {
+    payload: &'a mut dyn Payload,
+    tables: Vec<Table>,
+}
+
+impl<'a> NoteTables<'a> {
+    fn new(payload: &'a mut dyn Payload) -> Self {
+        Self {
+            payload,
+            tables: Vec::new(),
+        }
+    }
+}
+
+impl Payload for NoteTables<'_> {
+    fn write_next(&mut self, buf: &mut Vec<u8>) -> bool {
+        let start = buf.len();
+        let is_more = self.payload.write_next(buf);
+        let written = buf.get(start..).unwrap_or_default();
+        // Pieces are whole lines.
+        let lines = written.split(|byte| *byte == b'\n');
+        let names = lines.filter_map(|line| line.strip_prefix(b"*"));
+        let tables = names.filter_map(|name| {
+            let mut all = Table::ALL.into_iter();
+            all.find(|table| table.as_str().as_bytes() == name)
+        });
+        self.tables.extend(tables);
+        is_more
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::rules::{Backend, Payload, Table};
 
-use super::{NoCounter, RestoreError, RunError};
+use super::{ForeignChange, NoCounter, RestoreError, RunError};
 
 /// The rules of one IP family in the kernel, and the counters that they name.
 ///
@@ -65,6 +65,23 @@ pub trait Iptables {
     /// Makes the packet counter `name` unless it is there. After that rules may name it with
     /// `-m nfacct`, until somebody deletes it; while one of them does, nobody can.
     async fn make_counter(&self, name: &str) -> Result<(), NoCounter>;
+
+    /// Waits until another program changes the tables; for ever, if that is not watched. Cancel
+    /// safe: a change stays until it is returned.
+    async fn changed(&self) -> ForeignChange {
+        std::future::pending().await
+    }
+
+    /// The number of transactions that changed rules of any program, where the kernel counts them.
+    fn generation(&self) -> Option<u32> {
+        None
+    }
+
+    /// Reports whether [`changed`](Iptables::changed) returns every change, so that nothing has to
+    /// be checked while it returns none.
+    fn is_watched(&self) -> bool {
+        false
+    }
 }
 
 /// The rules of some chains, as `-S` prints them: `-N` or `-P` for the chain, then `-A` for each

@@ -12,6 +12,7 @@ mod dry_run;
 mod excerpt;
 mod exec;
 mod fake;
+mod foreign_change;
 mod hint;
 mod interfaces;
 mod iptables;
@@ -20,8 +21,10 @@ mod lock_wait;
 mod netlink;
 mod nfacct;
 mod nfacct_message;
+mod nft_events;
 mod nft_jumps;
 mod nft_tables;
+mod nft_watch;
 mod oom;
 mod open_files;
 mod other_sets;
@@ -31,7 +34,10 @@ mod restore_error;
 mod run_error;
 mod save;
 mod sections;
+mod size_watch;
 mod sysctl;
+mod table_size;
+mod table_watch;
 mod tail;
 #[cfg(test)]
 mod tests;
@@ -43,6 +49,7 @@ pub use dry_run::DryRun;
 pub use excerpt::{Excerpt, excerpt};
 pub use exec::{Exec, Options};
 pub use fake::{Fake, Fault, Poison};
+pub use foreign_change::{ChangeSource, ForeignChange, Touched};
 pub use interfaces::{
     IPVS_INTERFACE, IPVS_REMEDY, InterfaceAddress, has_interface, interface_addresses,
     local_addresses,

@@ -12,8 +12,10 @@ use std::cell::Cell;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use nix::errno::Errno;
+use nix::sys::socket::sockopt::{RcvBuf, RcvBufForce};
 use nix::sys::socket::{
-    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, recv, sendto, socket,
+    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, sendto,
+    setsockopt, socket,
 };
 
 use crate::net::IpFamily;
@@ -57,6 +59,27 @@ pub(super) fn open() -> Result<OwnedFd, Errno> {
     )
 }
 
+/// A socket that receives the notifications of a multicast group, without blocking.
+///
+/// # Errors
+///
+/// Mostly `EPERM`: the capability `NET_ADMIN` is missing.
+pub(super) fn subscribe(group: u32, buffer_bytes: usize) -> Result<OwnedFd, Errno> {
+    let socket = socket(
+        AddressFamily::Netlink,
+        SockType::Raw,
+        SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK,
+        SockProtocol::NetlinkNetFilter,
+    )?;
+    // Without the right to exceed the limit of the system, as much as that allows.
+    if setsockopt(&socket, RcvBufForce, &buffer_bytes).is_err() {
+        setsockopt(&socket, RcvBuf, &buffer_bytes)?;
+    }
+    let groups = 1_u32.checked_shl(group - 1).ok_or(Errno::EINVAL)?;
+    bind(socket.as_raw_fd(), &NetlinkAddr::new(0, groups))?;
+    Ok(socket)
+}
+
 thread_local! {
     static SOCKET: Cell<Option<OwnedFd>> = const { Cell::new(None) };
 }
@@ -98,7 +121,10 @@ pub(super) fn send(socket: &OwnedFd, bytes: &[u8]) -> Result<(), Errno> {
 }
 
 /// The next datagram, which has to be there: the kernel answers before it returns from the sending.
-pub(super) fn receive<'a>(socket: &OwnedFd, datagram: &'a mut [u8]) -> Result<&'a [u8], Errno> {
+pub(super) fn receive<'a>(
+    socket: &impl AsRawFd,
+    datagram: &'a mut [u8],
+) -> Result<&'a [u8], Errno> {
     // With this flag the length is the datagram's own, even if there is no room for it.
     let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_TRUNC;
     let length = loop {
@@ -192,6 +218,8 @@ pub(super) fn pad(bytes: &mut Vec<u8>) {
 pub(super) struct Received<'a> {
     pub(super) kind: u16,
     pub(super) flags: u16,
+    /// Port of the socket that asked for it or, in a notification, that made the change.
+    pub(super) port: u32,
     /// Behind the first header.
     pub(super) body: &'a [u8],
 }
@@ -218,6 +246,7 @@ fn next<'a>(rest: &mut &'a [u8]) -> Option<Received<'a>> {
         body: message.get(NLMSG_HEADER..)?,
         kind: u16::from_ne_bytes(*message.get(4..)?.first_chunk()?),
         flags: u16::from_ne_bytes(*message.get(6..)?.first_chunk()?),
+        port: u32::from_ne_bytes(*message.get(12..)?.first_chunk()?),
     };
     *rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
     Some(received)

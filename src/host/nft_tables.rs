@@ -21,7 +21,7 @@ use crate::net::IpFamily;
 const TABLE: &str = "kube-proxy";
 
 /// The subsystem is the upper byte of the message type.
-const NFNL_SUBSYS_NFTABLES: u16 = 10 << 8;
+pub(super) const NFNL_SUBSYS_NFTABLES: u16 = 10 << 8;
 const NFT_MSG_GETTABLE: u16 = 1;
 const NFT_MSG_DELTABLE: u16 = 2;
 const NFT_MSG_GETCHAIN: u16 = 4;

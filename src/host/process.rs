@@ -49,6 +49,8 @@ pub(super) struct Finished {
     pub(super) stderr: String,
     pub(super) fed: Fed,
     pub(super) lock_wait: Duration,
+    /// The process id that it had.
+    pub(super) process: Option<u32>,
 }
 
 /// What becomes of what a program prints on stdout.
@@ -106,6 +108,7 @@ impl Run<'_> {
         };
         let mut child = self.spawn(stdin, out, OOM_SCORE_ADJ)?;
         let group = Group::of(&child);
+        let process = child.id();
         let (mut stdout, mut stderr, mut fed) = (Vec::new(), Tail::default(), Fed::default());
         let mut lock = LockWait::new(if self.watch_lock { child.id() } else { None });
         let work = async {
@@ -136,6 +139,7 @@ impl Run<'_> {
             stderr: stderr.into_text(),
             fed,
             lock_wait: lock.seen(),
+            process,
         })
     }
 

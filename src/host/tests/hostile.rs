@@ -118,6 +118,7 @@ proptest! {
             stderr: said.clone(),
             fed: Fed::default(),
             lock_wait: Duration::ZERO,
+            process: None,
         };
         let error = outcome(finished).unwrap_err();
         prop_assert!(!error.to_string().is_empty());

@@ -6,8 +6,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::host::nfacct::is_there;
 use crate::host::{
-    BackendChoice, DryRun, Exec, Iptables, NoCounter, Options, Programs, RestoreError,
-    counted_packets, excerpt, interface_addresses,
+    BackendChoice, ChangeSource, DryRun, Exec, ForeignChange, Iptables, NoCounter, Options,
+    Programs, RestoreError, Touched, counted_packets, excerpt, interface_addresses,
 };
 use crate::net::IpFamily;
 use crate::rules::{Backend, Table, Text};
@@ -214,5 +214,96 @@ fn what_is_known_of_the_match_is_remembered_and_what_is_not_is_asked_again() {
         says("refused line 4");
         says("refused line 4");
         assert_eq!(std::fs::read_to_string(&calls).unwrap(), "\n\n");
+    });
+}
+
+/// The next change by another program within two seconds.
+async fn change(exec: &Exec) -> Option<ForeignChange> {
+    let wait = std::time::Duration::from_secs(2);
+    tokio::time::timeout(wait, exec.changed()).await.ok()
+}
+
+#[test]
+fn changes_of_other_programs_are_noticed_and_ours_are_not() {
+    in_namespace(|mut exec| {
+        block_on(async {
+            exec.watch_tables().unwrap();
+            let payload = &[
+                "*nat",
+                ":KUBE-SERVICES - [0:0]",
+                ":KUBE-X - [0:0]",
+                "COMMIT",
+            ];
+            exec.restore(&mut text(payload)).await.unwrap();
+            let both = &[
+                "*filter",
+                ":KUBE-F - [0:0]",
+                "-A KUBE-F -j ACCEPT",
+                "COMMIT",
+                "*nat",
+                ":KUBE-X - [0:0]",
+                "-A KUBE-X -j ACCEPT",
+                "COMMIT",
+            ];
+            exec.restore(&mut text(both)).await.unwrap();
+            assert_eq!(change(&exec).await, None);
+
+            let other = Exec::new(exec.programs().clone(), Options::default());
+            let rule = &["*nat", "-A KUBE-SERVICES -j RETURN", "COMMIT"];
+            other.restore(&mut text(rule)).await.unwrap();
+            let found = change(&exec).await.unwrap();
+            let touched = match exec.programs().backend() {
+                Backend::Nft => Touched::Chains(["KUBE-SERVICES".into()].into()),
+                Backend::Legacy => Touched::Unknown,
+            };
+            assert_eq!(found.tables.get(&Table::Nat), Some(&touched));
+            assert_eq!(found.tables.len(), 1);
+            assert_eq!(
+                found.programs.len(),
+                usize::from(found.source == ChangeSource::Events)
+            );
+
+            // Before a restore of ours, unnoticed until after it.
+            let flush = &["*nat", "-F KUBE-X", "COMMIT"];
+            other.restore(&mut text(flush)).await.unwrap();
+            exec.restore(&mut text(both)).await.unwrap();
+            let found = change(&exec).await.unwrap();
+            assert!(found.tables.contains_key(&Table::Nat), "{found:?}");
+            assert_eq!(change(&exec).await, None);
+        });
+    });
+}
+
+/// Rules of one chain whose notifications take more memory than the kernel keeps for a socket.
+fn larger_than_the_buffer() -> String {
+    let comment = "x".repeat(250);
+    let rule = |n: u32| {
+        let ip = std::net::Ipv4Addr::from(n);
+        format!("-A KUBE-X -s {ip} -m comment --comment {comment} -j ACCEPT")
+    };
+    let mut lines = vec!["*nat".to_owned(), ":KUBE-X - [0:0]".to_owned()];
+    lines.extend((1..20_000).map(rule));
+    lines.extend(["COMMIT".to_owned(), String::new()]);
+    lines.join("\n")
+}
+
+#[test]
+fn a_restore_larger_than_the_buffer_for_notifications_is_no_change() {
+    in_namespace(|mut exec| {
+        let programs = exec.programs().clone();
+        if programs.backend() != Backend::Nft || programs.family != IpFamily::V4 {
+            return;
+        }
+        block_on(async {
+            exec.watch_tables().unwrap();
+            let payload = larger_than_the_buffer();
+            exec.restore(&mut Text::new(&payload)).await.unwrap();
+            assert_eq!(change(&exec).await, None);
+            let other = Exec::new(programs, Options::default());
+            other.restore(&mut Text::new(&payload)).await.unwrap();
+            let found = change(&exec).await.unwrap();
+            assert_eq!(found.source, ChangeSource::LostEvents);
+            assert_eq!(found.tables.get(&Table::Nat), Some(&Touched::Unknown));
+        });
     });
 }

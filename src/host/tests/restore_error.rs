@@ -151,6 +151,7 @@ fn endings_become_variants() {
             cut_short,
         },
         lock_wait: Duration::ZERO,
+        process: None,
     };
     let shown = |ending, cut_short| match outcome(finished(ending, cut_short)) {
         Ok(restored) => format!("{} bytes", restored.payload_bytes),
