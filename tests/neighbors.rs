@@ -58,7 +58,7 @@ fn is_lived_with(rule: &str) {
         let mut daemon = node.start(with_counted_restore(Backend::Nft, &calls));
         wait_for_endpoint(&node, last);
         assert_jumps(&node, &daemon);
-        wait_for_looks(&calls, 5);
+        wait_for_looks(&node, &calls, 5);
         assert_jumps(&node, &daemon);
         let log = daemon.log();
         assert_eq!(log.matches("stale chains stay").count(), 1, "{log}");

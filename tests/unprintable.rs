@@ -109,7 +109,7 @@ fn is_lived_with(backend: Backend, rule: Rule) {
         ensure(node.metric(&format!("{unreadable} 1")), || daemon.log())
     });
     // More than twice the sync period, after which a proxy that fails is unhealthy.
-    wait_for_looks(&calls, 4);
+    wait_for_looks(&node, &calls, 4);
     assert_healthy(&node, &format!(r#""unreadableTables":["{table}"]"#));
     let log = daemon.log();
     assert_eq!(log.matches("cannot print all rules").count(), 2, "{log}");
@@ -135,7 +135,7 @@ fn is_lived_with(backend: Backend, rule: Rule) {
         let once = "kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family=\"IPv4\"}";
         ensure(page.contains(once), || second.log())
     });
-    wait_for_looks(&calls, 4);
+    wait_for_looks(&node, &calls, 4);
     assert_healthy(&node, "unreadableTables");
     let log = second.log();
     for wrong in ["restore failed", "rules are gone", "cannot read the kernel"] {

@@ -134,6 +134,14 @@ impl Family {
             self.reporter.checks = Some(checks);
             let is_needed = surroundings.needs_route_localnet();
             let (applied, first_applied) = oneshot::channel();
+            let mut exec = exec;
+            if let Err(cause) = exec.watch_tables() {
+                warn!(
+                    %family, %cause,
+                    "cannot watch for changes of our rules by other programs: checking every sync \
+                     period instead"
+                );
+            }
             let mut task = self.into_task(surroundings, exec);
             task.first_applied = Some(applied);
             // The servers end when the task does.
@@ -162,6 +170,7 @@ impl Family {
             flows: self.flows,
             changes: self.changes,
             look_every: (!config.is_dry_run).then_some(config.sync_period),
+            verify_every: config.verify_interval,
             first_applied: None,
             stop: self.stop,
         }

@@ -32,6 +32,7 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("master", ""),
     ("metrics-port", "10249"),
     ("sync-cpu-budget", ""),
+    ("verify-interval", "5m0s"),
     ("version", "false"),
     ("write-config-to", ""),
 ];
@@ -85,6 +86,7 @@ fn typed(args: &RunArgs) -> impl Iterator<Item = (&'static str, String)> {
             "sync-cpu-budget",
             args.sync.sync_cpu_budget.map(|percent| percent.to_string()),
         ),
+        ("verify-interval", period(args.sync.verify_interval)),
         ("write-config-to", path(&args.file.write_config_to)),
     ];
     let given = typed.into_iter();

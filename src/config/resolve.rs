@@ -14,6 +14,7 @@ use super::render_config::render_config;
 use super::resolved::{Config, ConfigFile, NodeSettings, Profiling, RenderConfig, Serving, Taken};
 use super::validate::{self, Problems, Unusable};
 use crate::sync::{CpuBudget, Gap, PacerOptions};
+use std::time::Duration;
 
 /// The meaning of `run`'s flags, and of the file that they name.
 pub fn run(args: &RunArgs, file: Option<&ConfigFile>, host_name: &str) -> Result<Config, Unusable> {
@@ -136,6 +137,7 @@ fn check(
         Gap::Budget(_) => Gap::Budget(args.sync.sync_cpu_budget.map(CpuBudget::percent)),
         fixed @ Gap::Fixed(_) => fixed,
     };
+    let verify_interval = verify_interval(args, problems);
     let (format, verbosity) = logging?;
     Some(Config {
         rules: rules?,
@@ -148,6 +150,7 @@ fn check(
             longest_idle: FULL_SYNC_PERIOD,
         },
         sync_period,
+        verify_interval: verify_interval.ok()?,
         serving: serving?,
         verbosity,
         logging: format,
@@ -160,6 +163,21 @@ fn check(
         flags: flagz::values(args),
         notes: Vec::new(),
     })
+}
+
+/// `--verify-interval`, five minutes by default: a rule that was changed unnoticed stays so for
+/// that long at most.
+fn verify_interval(args: &RunArgs, problems: &mut Problems) -> Result<Option<Duration>, ()> {
+    const DEFAULT: Duration = Duration::from_secs(300);
+
+    let Some(typed) = args.sync.verify_interval else {
+        return Ok(Some(DEFAULT));
+    };
+    let Some(interval) = typed.to_std() else {
+        problems.add_flag("verify-interval", format!("{typed} is negative"));
+        return Err(());
+    };
+    Ok(Some(interval).filter(|interval| !interval.is_zero()))
 }
 
 fn serving(configuration: &KubeProxyConfiguration, problems: &mut Problems) -> Option<Serving> {

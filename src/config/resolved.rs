@@ -66,6 +66,8 @@ pub struct Config {
     pub pacer: PacerOptions,
     /// `--iptables-sync-period`.
     pub sync_period: Duration,
+    /// `--verify-interval`; `None`: never.
+    pub verify_interval: Option<Duration>,
     /// Where things are served.
     pub serving: Serving,
     /// How much is logged.

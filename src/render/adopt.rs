@@ -7,6 +7,8 @@
 //! Differs from upstream: there every start writes everything, which takes minutes in a large
 //! cluster and sets all counters to zero.
 
+use std::collections::BTreeSet;
+
 use hashbrown::HashMap;
 
 use super::base::{self, FILTER_CHAINS, FIREWALL, NAT_CHAINS};
@@ -16,7 +18,7 @@ use super::ledger::{Entry, Held, Ledger};
 use super::live::Live;
 use super::options::{Comments, Options};
 use super::service::{self, Setting};
-use super::sheet::{Digest, Dispatch, Place, Sheet};
+use super::sheet::{ChainEntry, Digest, Dispatch, Place, Sheet};
 use super::tally::Tally;
 use crate::model::{ServiceName, Services};
 use crate::rules::Table;
@@ -33,6 +35,9 @@ pub struct Adopted {
     /// Whom the next partial restore has to look at: Services that lack something, and one that
     /// never was, which has in the ledger what nobody wants.
     pub differing: Vec<ServiceName>,
+    /// The jump to `KUBE-NODEPORTS` is not at the end of `KUBE-SERVICES`; the next payload appends
+    /// it.
+    pub lacks_node_ports_jump: bool,
 }
 
 /// Why the rules are not taken over.
@@ -67,6 +72,54 @@ impl Doubt {
     }
 }
 
+/// Tolerance of a comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Strictness {
+    /// The rules are of another process: whatever is in doubt has to be written anew.
+    Adoption,
+    /// The rules are ours, and other programs may have changed some of them.
+    Verification,
+}
+
+/// Compares the rules in the kernel with those of `services`, which were applied before. The
+/// ledger that is returned says what the kernel holds of them; Services that lack rules are among
+/// the differing ones.
+///
+/// Services in `changing` are expected to differ. The fixed chains and the jumps to ours are not
+/// compared: [`GuardState`](super::GuardState) does that.
+pub fn verify(
+    found: Found,
+    live: &Live,
+    services: &dyn Services,
+    setting: Setting<'_>,
+    changing: &BTreeSet<ServiceName>,
+) -> Result<Adopted, Doubt> {
+    for to in Dispatch::ALL {
+        if !found.has(to.table(), to.chain()) {
+            return Err(Doubt::Foundations(to.table()));
+        }
+    }
+    let mut taking = Taking::new(found, setting.options, Strictness::Verification)?;
+    let (mut sheet, mut other) = (Sheet::default(), Sheet::default());
+    for (name, state) in services.all() {
+        service::write(&mut sheet, name, state, setting, Comments::Everywhere);
+        let same = taking.count_same(&sheet);
+        if same < sheet.chains().count() {
+            // Of a large cluster, or written before it grew or shrank across the threshold.
+            service::write(&mut other, name, state, setting, Comments::NotOnEndpoints);
+            if taking.count_same(&other) > same {
+                std::mem::swap(&mut sheet, &mut other);
+            }
+        }
+        let counts = (taking.wanted, taking.kept);
+        taking.service(name, &sheet);
+        if changing.contains(name) {
+            (taking.wanted, taking.kept) = counts;
+        }
+    }
+    taking.finish(live, Strictness::Verification)
+}
+
 /// Compares what was found with what `services` amount to.
 pub fn adopt(
     found: Found,
@@ -75,7 +128,7 @@ pub fn adopt(
     setting: Setting<'_>,
 ) -> Result<Adopted, Doubt> {
     check_foundations(&found, setting.options)?;
-    let mut taking = Taking::new(found, setting.options)?;
+    let mut taking = Taking::new(found, setting.options, Strictness::Adoption)?;
     let endpoints = services
         .all()
         .map(|(_, state)| service::count_endpoints(state))
@@ -86,7 +139,7 @@ pub fn adopt(
         service::write(&mut sheet, name, state, setting, comments);
         taking.service(name, &sheet);
     }
-    taking.finish(live)
+    taking.finish(live, Strictness::Adoption)
 }
 
 /// The chains that all Services share, the rules in them that depend on options alone, and the
@@ -120,12 +173,22 @@ struct Taking {
     differing: Vec<ServiceName>,
     wanted: usize,
     kept: usize,
+    lacks_node_ports_jump: bool,
 }
 
 impl Taking {
-    fn new(mut found: Found, options: &Options) -> Result<Self, Doubt> {
-        let tail = base::tail_rules(options);
-        take_tail(found.rules_mut(Dispatch::NatServices), &tail)?;
+    fn new(mut found: Found, options: &Options, strictness: Strictness) -> Result<Self, Doubt> {
+        let mut tail = base::tail_rules(options);
+        let mut lacks_node_ports_jump = false;
+        match take_tail(found.rules_mut(Dispatch::NatServices), &tail) {
+            Err(doubt) if strictness == Strictness::Adoption => return Err(doubt),
+            // Without the rules at the end, the next payload appends them.
+            Err(_) => {
+                tail.clear();
+                lacks_node_ports_jump = true;
+            }
+            Ok(()) => {}
+        }
         let mut places: HashMap<_, Vec<usize>> = HashMap::new();
         for dispatch in Dispatch::ALL {
             for (at, rule) in found.rules(dispatch).iter().enumerate() {
@@ -142,7 +205,17 @@ impl Taking {
             differing: Vec::new(),
             wanted: 0,
             kept: 0,
+            lacks_node_ports_jump,
         })
+    }
+
+    /// Returns how many chains of a Service the kernel has as they are in the sheet.
+    fn count_same(&self, sheet: &Sheet) -> usize {
+        let is_same = |entry: &&ChainEntry| {
+            let held = self.found.chains.get(&entry.chain).copied().flatten();
+            held.is_some() && held == digest(specs(sheet.text(entry)))
+        };
+        sheet.chains().filter(is_same).count()
     }
 
     /// Puts down what the kernel has of one Service.
@@ -189,13 +262,18 @@ impl Taking {
     }
 
     /// Puts down what nobody wants, so that it goes.
-    fn finish(mut self, live: &Live) -> Result<Adopted, Doubt> {
+    fn finish(mut self, live: &Live, strictness: Strictness) -> Result<Adopted, Doubt> {
         if self.kept * LEAST_SHARE < self.wanted {
             return Err(Doubt::Different);
         }
-        let stale: Vec<_> = self.found.chains.keys().copied().collect();
-        if stale.iter().any(|chain| !live.can_delete(&chain.name())) {
-            return Err(Doubt::Referenced);
+        let mut stale: Vec<_> = self.found.chains.keys().copied().collect();
+        match strictness {
+            Strictness::Adoption if stale.iter().any(|chain| !live.can_delete(&chain.name())) => {
+                return Err(Doubt::Referenced);
+            }
+            Strictness::Adoption => {}
+            // A chain that third-party rules lead to cannot be deleted.
+            Strictness::Verification => stale.retain(|chain| live.can_delete(&chain.name())),
         }
         let chains = stale.into_iter().map(Held::unknown).collect();
         let mut rules = Vec::new();
@@ -212,22 +290,28 @@ impl Taking {
         Ok(Adopted {
             ledger: self.ledger,
             differing: self.differing,
+            lacks_node_ports_jump: self.lacks_node_ports_jump,
         })
     }
 }
 
 /// Takes the way to NodePorts off the end of its chain. Before the end it would be taken for
 /// nobody's rule, and a deletion takes the first of its kind.
-fn take_tail(rules: &mut Vec<Option<FoundRule>>, tail: &[Box<[u8]>]) -> Result<(), Doubt> {
+pub(super) fn take_tail(
+    rules: &mut Vec<Option<FoundRule>>,
+    tail: &[Box<[u8]>],
+) -> Result<(), Doubt> {
     let others = rules
         .len()
         .checked_sub(tail.len())
         .ok_or(Doubt::NodePorts)?;
-    for (rule, way) in rules.drain(others..).flatten().zip(tail) {
+    let found = rules.get(others..).unwrap_or_default().iter().flatten();
+    for (rule, way) in found.zip(tail) {
         if rule.digest.is_none() || rule.digest != digest([spec(way)]) {
             return Err(Doubt::NodePorts);
         }
     }
+    rules.truncate(others);
     Ok(())
 }
 
@@ -238,6 +322,6 @@ fn specs(lines: &[u8]) -> impl Iterator<Item = &str> {
 }
 
 /// A rule of a shared chain as it stands behind the chain's name.
-fn spec(rule: &[u8]) -> &str {
+pub(super) fn spec(rule: &[u8]) -> &str {
     str::from_utf8(rule).unwrap_or_default().trim()
 }

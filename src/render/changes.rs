@@ -39,6 +39,8 @@ pub(super) struct Before {
     pub(super) tail: Vec<Box<[u8]>>,
     /// How many rules of ours are in nat.
     pub(super) held: u64,
+    /// Shared chains of which it is not known what they hold.
+    pub(super) rewrite: BTreeSet<Dispatch>,
 }
 
 /// How much of a dispatch chain is written.
@@ -113,7 +115,12 @@ impl Changes {
                 self.chains.write_filled(&mut body, headers_are);
             }
             for dispatch in Dispatch::ALL.into_iter().filter(|to| to.table() == table) {
-                let extent = self.extent(dispatch, shape, options.backend);
+                let extent = match self.extent(dispatch, shape, options.backend) {
+                    _ if before.rewrite.contains(&dispatch) => {
+                        Extent::Whole(cost::order(options.backend))
+                    }
+                    extent => extent,
+                };
                 let is_whole = matches!(extent, Extent::Whole(_));
                 if shape == PartialRestore::ChangedChains && is_whole {
                     headers(&mut body, &[dispatch.chain()]);

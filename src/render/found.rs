@@ -117,6 +117,15 @@ impl Found {
         }
     }
 
+    /// Reads the rules of one shared chain from what `-S CHAIN` printed.
+    pub(super) fn of_dispatch(to: Dispatch, listing: &str) -> Vec<Option<FoundRule>> {
+        let mut found = Self::default();
+        for line in listing.lines().filter(|line| line.starts_with("-A ")) {
+            found.read(to.table(), line);
+        }
+        std::mem::take(found.rules_mut(to))
+    }
+
     fn read_rule(&mut self, table: Table, chain: &str, rule: &str, line: &str) {
         if table == Table::Nat
             && let Some(chain) = ServiceChain::parse(chain)

@@ -41,8 +41,12 @@ pub(super) enum Guests {
 /// Condition of the guarded chains of one table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GuardState {
-    /// A rule or chain of ours is missing, so that anything else may be missing as well.
-    pub is_damaged: bool,
+    /// Chains of ours are missing, or all of our jumps: the table was flushed.
+    pub is_flushed: bool,
+    /// Jumps of ours that are missing.
+    pub missing: Vec<&'static Jump>,
+    /// Fixed chains that lack rules of ours.
+    pub incomplete: Vec<&'static str>,
     /// Fixed chains that hold all of our rules and third-party ones. Nothing else suffers from it.
     pub edited: Vec<&'static str>,
     /// Jumps that may stand behind a rule that cannot be printed.
@@ -56,7 +60,7 @@ impl GuardState {
         let is_cut = |chain: &str| cut.iter().any(|name| name == chain);
         let written = written(table, options);
         let mut state = Self {
-            is_damaged: !is_cut(CANARY) && !has_canary(listing),
+            is_flushed: !is_cut(CANARY) && !has_canary(listing),
             ..Self::default()
         };
         for chain in fixed_chains(table, options) {
@@ -67,7 +71,7 @@ impl GuardState {
             if is_cut(chain) || keeps_ours(chain, listing, &written) {
                 state.edited.push(chain);
             } else {
-                state.is_damaged = true;
+                state.incomplete.push(chain);
             }
         }
         let mut live = Live::default();
@@ -76,9 +80,11 @@ impl GuardState {
             if is_cut(jump.from) {
                 state.unseen.push(jump);
             } else {
-                state.is_damaged = true;
+                state.missing.push(jump);
             }
         }
+        let jumps = JUMPS.iter().filter(|jump| jump.table == table).count();
+        state.is_flushed |= jumps > 0 && state.missing.len() == jumps;
         state
     }
 }
@@ -98,13 +104,22 @@ pub(super) fn is_ours(table: Table, listing: &str, options: &Options, guests: Gu
         && (guests == Guests::Tolerated || !fixed_chains(table, options).iter().any(has_guests))
 }
 
-/// Payload that writes these fixed chains anew and touches nothing else.
-pub fn repair(chains: &BTreeSet<(Table, &'static str)>, options: &Options) -> Vec<u8> {
+/// Payload that writes these fixed chains anew, puts these jumps on top of their chains, and
+/// touches nothing else.
+pub fn repair(
+    chains: &BTreeSet<(Table, &'static str)>,
+    jumps: &[&'static Jump],
+    options: &Options,
+) -> Vec<u8> {
     let mut payload = Vec::new();
     for table in Table::ALL {
         let of_table = chains.iter().filter(|(of, _)| *of == table);
         let names: Vec<&str> = of_table.map(|(_, chain)| *chain).collect();
-        if names.is_empty() {
+        let mut lost = JUMPS
+            .iter()
+            .filter(|jump| jump.table == table && jumps.contains(jump))
+            .peekable();
+        if names.is_empty() && lost.peek().is_none() {
             continue;
         }
         line(&mut payload, &["*", table.as_str()]);
@@ -116,6 +131,9 @@ pub fn repair(chains: &BTreeSet<(Table, &'static str)>, options: &Options) -> Ve
             if chain.is_some_and(|chain| names.contains(&chain)) {
                 line(&mut payload, &[rule]);
             }
+        }
+        for jump in lost {
+            line(&mut payload, &["-I ", jump.from, " ", jump.rule]);
         }
         line(&mut payload, &["COMMIT"]);
     }

@@ -9,7 +9,7 @@
 //! - It describes the kernel only after a successful restore. After a failed one nobody knows, so
 //!   it is thrown away and the next restore is full.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::chain::ServiceChain;
 use super::sheet::{ChainEntry, Digest, Dispatch, Place, Sheet};
@@ -20,7 +20,7 @@ use crate::model::ServiceName;
 /// Everything the last successful restores left in the kernel.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    entries: BTreeMap<ServiceName, Entry>,
+    pub(super) entries: BTreeMap<ServiceName, Entry>,
     /// The rules that lead to NodePorts.
     pub(super) tail: Vec<Box<[u8]>>,
     /// Rules of the fixed chains, without the tail.
@@ -28,6 +28,8 @@ pub struct Ledger {
     service_chain_rules: u64,
     dispatch_rules: [u64; Dispatch::ALL.len()],
     tally: Tally,
+    /// Shared chains that the next payload writes whole.
+    pub(super) rewrite: BTreeSet<Dispatch>,
     /// The programs can show all of nat: no rule in it is of a kind that only `nft` knows.
     pub(super) can_list_nat: bool,
 }

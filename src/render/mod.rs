@@ -44,11 +44,12 @@ mod service;
 mod sheet;
 mod stats;
 mod tally;
+mod verify;
 
 #[cfg(test)]
 mod tests;
 
-pub use adopt::{Adopted, Doubt, adopt};
+pub use adopt::{Adopted, Doubt, adopt, verify};
 pub use base::{CANARY, FIREWALL};
 pub use chain::{ChainKind, ServiceChain, is_service_chain};
 pub use counter::{Counter, Counters};
@@ -70,3 +71,4 @@ pub use rewrite::Rewrite;
 pub use service::Setting;
 pub use stats::{PayloadStats, RuleCounts};
 pub use tally::Tally;
+pub use verify::DispatchDrift;

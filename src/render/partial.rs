@@ -54,7 +54,13 @@ pub fn partial<'n>(
     }
     let tail = base::tail_rules(setting.options);
     let tail = std::mem::replace(&mut ledger.tail, tail);
-    changes.finish(ledger, &Before { tail, held }, shape, setting.options)
+    let rewrite = std::mem::take(&mut ledger.rewrite);
+    let before = Before {
+        tail,
+        held,
+        rewrite,
+    };
+    changes.finish(ledger, &before, shape, setting.options)
 }
 
 /// Whether endpoints get comments, once the dirty Services have the endpoints they have now.

@@ -11,14 +11,14 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use super::edited::{Edited, EditedChains};
+use super::edited::{Edited, EditedChains, FixedChain};
 use super::table_check::{TableCheck, check_table};
 use crate::host::{Ending, Iptables, RunError};
-use crate::render::Options;
+use crate::render::{Jump, Options};
 use crate::rules::Table;
 
 /// The tables to check, the cheapest first.
-const TABLES: [Table; 3] = [Table::Mangle, Table::Filter, Table::Nat];
+pub(super) const TABLES: [Table; 3] = [Table::Mangle, Table::Filter, Table::Nat];
 
 /// Shortest interval between checks, whatever the sync period: a check is three processes.
 const SHORTEST: Duration = Duration::from_millis(100);
@@ -28,6 +28,13 @@ const SHORTEST: Duration = Duration::from_millis(100);
 /// anew: a program that never stops flushing causes three restores in each period, not one a
 /// second.
 const SOON: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
+
+/// Whether the kernel reports changes by other programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Watched {
+    Yes,
+    No,
+}
 
 /// When to check.
 #[derive(Debug)]
@@ -55,6 +62,17 @@ pub(super) struct CheckResult {
     pub(super) gone: Option<Table>,
     /// Fixed chains with third-party rules that are to be written anew now.
     pub(super) edited: Vec<Edited>,
+    /// Fixed chains that lack rules of ours.
+    pub(super) incomplete: Vec<FixedChain>,
+    /// Jumps of ours that are missing.
+    pub(super) missing: Vec<&'static Jump>,
+}
+
+impl CheckResult {
+    /// Reports whether single rules of ours are missing: others may be missing as well.
+    pub(super) fn is_incomplete(&self) -> bool {
+        !self.incomplete.is_empty() || !self.missing.is_empty()
+    }
 }
 
 impl Canary {
@@ -81,18 +99,28 @@ impl Canary {
         &self.unreadable
     }
 
-    /// Checks for the rules that were written with these options; `None` if it is not known what
-    /// the kernel holds, so that nothing is checked for.
+    /// Checks some tables for the rules that were written with these options; `None` if it is not
+    /// known what the kernel holds, so that nothing is checked for.
     pub(super) async fn check(
         &mut self,
         iptables: &impl Iptables,
         written: Option<&Options>,
+        tables: &[Table],
         now: Instant,
     ) -> CheckResult {
         match written {
-            Some(options) => self.check_tables(iptables, options, now).await,
+            Some(options) => self.check_tables(iptables, options, tables, now).await,
             None => CheckResult::default(),
         }
+    }
+
+    /// The tables to check in each period: all of them, unless the kernel reports every change, so
+    /// that only those need another check that could not be read or hold third-party rules.
+    pub(super) fn periodic(&self, watched: Watched) -> Vec<Table> {
+        let needs_check = |table: &Table| {
+            watched == Watched::No || self.unreadable.contains(table) || self.edited.has(*table)
+        };
+        TABLES.into_iter().filter(needs_check).collect()
     }
 
     /// Findings of a check that was dropped after this long: the table that it was at counts as
@@ -128,29 +156,37 @@ impl Canary {
         &mut self,
         iptables: &impl Iptables,
         options: &Options,
+        tables: &[Table],
         now: Instant,
     ) -> CheckResult {
         let mut result = CheckResult::default();
         let mut edited_now = Vec::new();
-        for table in TABLES {
+        for table in TABLES.into_iter().filter(|table| tables.contains(table)) {
             self.current = Some(table);
             match check_table(iptables, table, options).await {
                 Ok(TableCheck::Gone) => {
                     result.gone = Some(table);
+                    self.current = None;
                     return result;
                 }
                 Ok(TableCheck::Present {
                     edited,
+                    incomplete,
+                    missing,
                     unprintable,
                 }) => {
+                    let incomplete = incomplete.into_iter().map(|chain| (table, chain));
+                    result.incomplete.extend(incomplete);
+                    result.missing.extend(missing);
                     edited_now.extend(edited.into_iter().map(|chain| (table, chain)));
                     self.read(table, unprintable, &mut result);
                 }
                 Err(error) => self.read(table, Some(error), &mut result),
             }
         }
+        self.current = None;
         let first = self.every.unwrap_or(SHORTEST);
-        result.edited = self.edited.due(&edited_now, first, now);
+        result.edited = self.edited.due(&edited_now, tables, first, now);
         result
     }
 

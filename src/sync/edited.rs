@@ -40,17 +40,25 @@ pub(super) struct Edited {
 }
 
 impl EditedChains {
-    /// Takes in which chains held third-party rules at a check; returns those that are due. The
-    /// first wait is `first`.
+    /// Reports whether chains of a table hold third-party rules or held some lately.
+    pub(super) fn has(&self, table: Table) -> bool {
+        self.0.keys().any(|(of, _)| *of == table)
+    }
+
+    /// Takes in which chains held third-party rules at a check of these tables; returns those that
+    /// are due. The first wait is `first`.
     pub(super) fn due(
         &mut self,
         found: &[FixedChain],
+        tables: &[Table],
         first: Duration,
         now: Instant,
     ) -> Vec<Edited> {
         // A chain that was found clean after its wait is forgotten.
-        self.0
-            .retain(|chain, rewrites| now < rewrites.next || found.contains(chain));
+        self.0.retain(|chain, rewrites| {
+            let (table, _) = chain;
+            now < rewrites.next || found.contains(chain) || !tables.contains(table)
+        });
         let mut due = Vec::new();
         for chain in found {
             let known = self.0.get(chain).copied();
@@ -92,7 +100,9 @@ mod tests {
                 &[]
             };
             let now = start + Duration::from_secs(*second);
-            !chains.due(found, Duration::from_secs(30), now).is_empty()
+            !chains
+                .due(found, &Table::ALL, Duration::from_secs(30), now)
+                .is_empty()
         });
         due.collect()
     }

@@ -15,12 +15,15 @@
 //! Upstream: pkg/proxy/iptables/proxier.go, pkg/proxy/runner (v1.36)
 //! KEP: kep.k8s.io/3453
 
+mod backoff;
 mod bisect;
 mod budget;
 mod canary;
 mod change_channel;
+mod checks;
 mod committed;
 mod decide;
+mod drift;
 mod edited;
 mod flows;
 mod inspect;
@@ -38,6 +41,8 @@ mod surroundings;
 mod syncer;
 mod table_check;
 mod task;
+mod task_checks;
+mod verify;
 mod view;
 
 #[cfg(test)]
@@ -45,7 +50,9 @@ mod tests;
 
 pub use budget::{CpuBudget, Ran};
 pub use change_channel::{ChangeReceiver, ChangeSender, change_channel};
+pub use checks::Trigger;
 pub use decide::{FullReason, History, Scope};
+pub use drift::DriftKind;
 pub use flows::FlowSweeper;
 pub use isolation::{Isolation, Quarantined, Retry};
 pub use outcome::{Attempt, Failure, Outcome};

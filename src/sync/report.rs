@@ -11,18 +11,21 @@ use tokio::sync::mpsc::UnboundedSender;
 use tracing::{debug, error};
 
 use super::canary::CheckResult;
+use super::checks::Trigger;
 use super::decide::{FullReason, Scope};
+use super::drift::Drift;
 use super::edited::Edited;
 use super::outcome::{Attempt, Failure, Outcome};
 use super::pacer::End;
 use super::problems::{Found, Problems};
 use super::quarantine::Cause;
 use super::report_text;
+use super::verify::Depth;
 use crate::events::{Event, Recorder};
 use crate::health::{
     Answering, CheckChanges, FrontendConflicts, Health, NodeState, QuarantinedServices,
 };
-use crate::host::RestoreError;
+use crate::host::{RestoreError, RunError};
 use crate::model::Change;
 use crate::net::IpFamily;
 use crate::render::{NodePortAddresses, RuleCounts};
@@ -61,6 +64,8 @@ impl Reporter {
         for table in Table::ALL {
             self.metrics.unreadable(self.family, table.as_str(), false);
         }
+        let triggers = Trigger::ALL.map(Trigger::as_str);
+        self.metrics.checking(self.family, &triggers);
         self.metrics.queued(self.family, wall_clock());
     }
 
@@ -258,6 +263,31 @@ impl Reporter {
         )
     }
 
+    /// Reports how the kernel's rules differ from the applied ones.
+    pub(super) fn compared(&self, compared: &Compared<'_>) {
+        let (family, drift) = (self.family, compared.drift);
+        let trigger = compared.trigger.as_str();
+        self.metrics.checked(family, trigger, drift.is_none());
+        if compared.depth == Depth::Whole {
+            match compared.failure {
+                None => self.metrics.verified(family, wall_clock()),
+                Some(_) => self.metrics.check_failed(family),
+            }
+        }
+        for ((table, kind), chains) in &drift.counts {
+            self.metrics
+                .drifted(family, table.as_str(), kind.as_str(), *chains);
+        }
+        self.metrics.contested(family, compared.contested);
+        report_text::compared(family, compared);
+    }
+
+    /// Reports that rules which differed are repaired.
+    pub(super) fn repaired(&self, after: Duration) {
+        self.metrics.repaired(self.family, after);
+        report_text::repaired(self.family, after);
+    }
+
     /// Reports what a check of our rules found; these tables could not be read.
     pub(super) fn checked(&self, result: &CheckResult, unreadable: &BTreeSet<Table>) {
         let names = Table::ALL.map(|table| unreadable.contains(&table).then(|| table.as_str()));
@@ -276,6 +306,20 @@ impl Reporter {
         }
         report_text::checked(self.family, result);
     }
+}
+
+/// A comparison of the kernel's rules with the applied ones.
+#[derive(Debug)]
+pub(super) struct Compared<'a> {
+    pub(super) trigger: Trigger,
+    pub(super) depth: Depth,
+    pub(super) drift: &'a Drift,
+    /// A program gave no answer.
+    pub(super) failure: Option<&'a RunError>,
+    /// Time until the repair, because another program keeps changing the same chains.
+    pub(super) wait: Duration,
+    /// Chains whose repairs wait.
+    pub(super) contested: usize,
 }
 
 /// How long others kept the lock, whether it was had in the end or not.

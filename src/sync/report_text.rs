@@ -15,6 +15,7 @@ use super::isolation::{Isolation, Quarantined, Retry};
 use super::outcome::{Attempt, Failure};
 use super::problems::{Found, Problem};
 use super::quarantine::Fallback;
+use super::report::Compared;
 use crate::host::RunError;
 use crate::model::MOST_ENDPOINTS;
 use crate::net::IpFamily;
@@ -238,6 +239,46 @@ pub(super) fn checked(family: IpFamily, result: &CheckResult) {
              adds them: rules belong into chains of their own"
         );
     }
+}
+
+/// Logs how the kernel's rules differ from the applied ones; nothing, if they do not.
+pub(super) fn compared(family: IpFamily, compared: &Compared<'_>) {
+    let trigger = compared.trigger.as_str();
+    if let Some(cause) = compared.failure {
+        debug!(%family, trigger, "cannot read our rules in the kernel: {cause}");
+    }
+    for ((table, kind), chains) in &compared.drift.counts {
+        let kind = kind.as_str();
+        debug!(%family, trigger, %table, kind, chains, "rules differ from the applied ones");
+    }
+    if let Some(doubt) = compared.drift.doubt {
+        let reason = doubt.as_str();
+        warn!(%family, trigger, reason, "rules differ from the applied ones; restoring everything");
+    }
+    // A flushed table is logged with the check that found it.
+    if compared.drift.is_none() || compared.drift.chains.is_empty() {
+        return;
+    }
+    let chains = compared.drift.names();
+    let programs = &compared.drift.programs;
+    let programs = programs.iter().map(String::as_str).collect::<Vec<_>>();
+    let programs = programs.join(", ");
+    if compared.wait.is_zero() {
+        info!(%family, trigger, programs, chains, "rules changed by another program; repairing them");
+    } else {
+        let retry_after = compared.wait;
+        warn!(
+            %family, trigger, programs, chains,
+            "rules changed again by another program; repairing them in {retry_after:?}. Find what \
+             changes them: is a second proxy running on this node?"
+        );
+    }
+}
+
+/// Logs that rules which differed are repaired.
+pub(super) fn repaired(family: IpFamily, after: Duration) {
+    let after_ms = milliseconds(after);
+    info!(%family, after_ms, "rules repaired");
 }
 
 /// To a tenth.

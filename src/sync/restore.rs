@@ -104,6 +104,8 @@ impl<I: Iptables> Syncer<I> {
             names.extend(self.tracker.all().map(|(name, _)| name.clone()));
         }
         names.retain(|name| !self.quarantine.has(name));
+        // A Service in quarantine is rendered as it was applied last.
+        names.extend(std::mem::take(&mut self.drifted));
         // Services in quarantine are among these: what they lost to another one, they lose at once.
         names.extend(self.tracker.shifted().cloned());
         let names: Vec<_> = names.into_iter().collect();
@@ -211,6 +213,9 @@ impl<I: Iptables> Syncer<I> {
         if restored.is_ok() {
             self.ledger = ledger;
             self.written = Some(options.clone());
+            self.repairs.clear();
+            self.lost_jumps.clear();
+            self.drifted.clear();
         }
         let partial = Partial {
             stats,
@@ -229,7 +234,10 @@ impl<I: Iptables> Syncer<I> {
     ) -> (Partial, Result<Restored, Failure>) {
         let mut partial = self.render(names, shape, options);
         let mut text = std::mem::take(&mut self.unwritten);
-        text.extend(render::repair(&std::mem::take(&mut self.repairs), options));
+        let (chains, jumps) = (&self.repairs, &self.lost_jumps);
+        text.extend(render::repair(chains, jumps, options));
+        self.repairs.clear();
+        self.lost_jumps.clear();
         partial.stats.bytes += text.len() as u64;
         partial.text.splice(..0, text);
         let restored = if partial.text.is_empty() {
@@ -283,6 +291,8 @@ impl<I: Iptables> Syncer<I> {
         self.written = None;
         self.unwritten.clear();
         self.repairs.clear();
+        self.lost_jumps.clear();
+        self.drifted.clear();
     }
 
     /// What all Services of one payload have in common.

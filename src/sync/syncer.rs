@@ -16,7 +16,7 @@ use super::surroundings::Surroundings;
 use crate::host::Iptables;
 use crate::model::ServiceName;
 use crate::render::{
-    Counters, Ledger, NodePortAddresses, Options, PartialRestore, PayloadStats, Rewrite,
+    Counters, Jump, Ledger, NodePortAddresses, Options, PartialRestore, PayloadStats, Rewrite,
 };
 use crate::rules::Table;
 use crate::tracker::{Settled, Tracker};
@@ -54,6 +54,10 @@ pub struct Syncer<I> {
     pub(super) unanswered: u32,
     /// Fixed chains that the next sync writes anew.
     pub(super) repairs: BTreeSet<FixedChain>,
+    /// Jumps that the next sync puts back.
+    pub(super) lost_jumps: Vec<&'static Jump>,
+    /// Services whose rules the next sync compares with the ledger even if they have not changed.
+    pub(super) drifted: BTreeSet<ServiceName>,
     /// Text that the ledger takes for written, and that is still to be written because another
     /// program held the lock. It goes in front of the next partial restore.
     pub(super) unwritten: Vec<u8>,
@@ -84,6 +88,8 @@ impl<I: Iptables> Syncer<I> {
             unread: BTreeSet::new(),
             unanswered: 0,
             repairs: BTreeSet::new(),
+            lost_jumps: Vec::new(),
+            drifted: BTreeSet::new(),
             unwritten: Vec::new(),
             counters: None,
             quarantine: Quarantine::default(),
@@ -103,14 +109,14 @@ impl<I: Iptables> Syncer<I> {
         self.quarantine.next_try()
     }
 
+    /// Reports whether a part of an earlier restore waits for the lock.
+    pub(super) const fn has_unwritten(&self) -> bool {
+        !self.unwritten.is_empty()
+    }
+
     /// The next sync has to be full.
     pub fn force_full(&mut self, reason: FullReason) {
         self.history.force_full(reason);
-    }
-
-    /// The next sync writes these fixed chains anew.
-    pub(super) fn repair(&mut self, chains: impl Iterator<Item = FixedChain>) {
-        self.repairs.extend(chains);
     }
 
     /// A check found that this table cannot be printed.

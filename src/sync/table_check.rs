@@ -5,18 +5,22 @@
 //! gives no answer, are no reason to write all rules anew.
 
 use crate::host::{Iptables, ListedChains, RunError};
-use crate::render::{GuardState, Options, guarded_chains};
+use crate::render::{GuardState, Jump, Options, guarded_chains};
 use crate::rules::Table;
 
 /// Answer of a check that could be made.
 #[derive(Debug)]
 pub(super) enum TableCheck {
-    /// Rules of ours are missing.
+    /// The table was flushed, or chains of ours were deleted.
     Gone,
-    /// Every rule that could be asked for is there.
+    /// The chains are there.
     Present {
         /// Fixed chains that hold third-party rules besides ours.
         edited: Vec<&'static str>,
+        /// Fixed chains that lack rules of ours.
+        incomplete: Vec<&'static str>,
+        /// Jumps of ours that are missing.
+        missing: Vec<&'static Jump>,
         /// The words of a program that could not print a rule in a built-in chain.
         unprintable: Option<RunError>,
     },
@@ -35,20 +39,22 @@ pub(super) async fn check_table(
     let Some(listing) = list(iptables, table, options).await? else {
         return Ok(TableCheck::Gone);
     };
-    let state = GuardState::of(table, &listing.text, &listing.cut, options);
-    if state.is_damaged {
+    let mut state = GuardState::of(table, &listing.text, &listing.cut, options);
+    if state.is_flushed {
         return Ok(TableCheck::Gone);
     }
     for jump in state.unseen {
         match iptables.has(table, jump.from, jump.rule).await {
             // Still unknown: the rules before it stay unprintable.
             Ok(true) | Err(RunError::Unprintable { .. }) => {}
-            Ok(false) => return Ok(TableCheck::Gone),
+            Ok(false) => state.missing.push(jump),
             Err(error) => return Err(error),
         }
     }
     Ok(TableCheck::Present {
         edited: state.edited,
+        incomplete: state.incomplete,
+        missing: state.missing,
         unprintable: listing.unprintable,
     })
 }

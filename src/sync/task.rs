@@ -10,8 +10,8 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::budget::Ran;
-use super::canary::{Canary, CheckResult};
 use super::change_channel::ChangeReceiver;
+use super::checks::{Checks, Trigger};
 use super::decide::{FullReason, Scope};
 use super::flows::FlowSweeper;
 use super::outcome::{Attempt, Outcome};
@@ -20,14 +20,10 @@ use super::problems::Problems;
 use super::report::Reporter;
 use super::syncer::Syncer;
 use crate::conntrack;
-use crate::host::{Iptables, RunError, local_addresses, thread_cpu};
+use crate::host::{ForeignChange, Iptables, local_addresses, thread_cpu};
 use crate::model::Change;
 use crate::render::NodePortAddresses;
 use crate::tracker::Tracker;
-
-/// How long a sync that is due waits for a check under way. Most checks end within a second, and a
-/// check that gave way to each sync would never end under lasting change.
-const CHECK_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Everything that can wake the task.
 enum Event {
@@ -37,6 +33,14 @@ enum Event {
     Due,
     /// It is time to check whether our chains are still there.
     Check,
+    /// Another program changed rules.
+    RulesChanged(ForeignChange),
+    /// It is time to compare all rules with the applied ones.
+    Verify,
+    /// Rules that another program keeps changing are to be repaired.
+    Repair,
+    /// Rules that could not be read are to be read again.
+    Reread,
     /// A Service in quarantine is to be tried again.
     Retry,
     /// The process ends, or nobody will ever send a change again.
@@ -58,6 +62,8 @@ pub struct Task<I> {
     pub changes: ChangeReceiver,
     /// How often the kernel is looked at; `None`: what it holds is not ours.
     pub look_every: Option<Duration>,
+    /// How often all rules are compared with the applied ones; `None`: never.
+    pub verify_every: Option<Duration>,
     /// Told once, when the first sync has succeeded.
     pub first_applied: Option<oneshot::Sender<()>>,
     /// Ends the task; the rules stay.
@@ -72,13 +78,25 @@ impl<I: Iptables> Task<I> {
             // Everything was listed before there was anything to sync with.
             self.request();
         }
-        let mut canary = Canary::new(self.look_every, Instant::now().into_std());
+        let now = Instant::now().into_std();
+        let mut checks = Checks::new(self.look_every, self.verify_every, now);
         let mut problems = Problems::default();
         loop {
-            match self.next_event(&canary).await {
+            match self.next_event(&checks).await {
                 Event::Changed(changes) => self.intake().take(changes),
-                Event::Due => self.sync(&mut problems).await,
-                Event::Check => self.check(&mut canary).await,
+                Event::Due => self.sync(&mut problems, &mut checks).await,
+                Event::Check => self.check(&mut checks).await,
+                Event::RulesChanged(change) => self.rules_changed(&mut checks, &change).await,
+                Event::Verify => self.verify(&mut checks).await,
+                Event::Repair => {
+                    checks.repair_at = None;
+                    self.request();
+                }
+                Event::Reread => {
+                    let extent = checks.take_unread();
+                    self.compare(&mut checks, Trigger::FollowUp, &extent, None)
+                        .await;
+                }
                 Event::Retry => self.intake().request(),
                 Event::Shutdown => return,
             }
@@ -86,9 +104,13 @@ impl<I: Iptables> Task<I> {
     }
 
     /// A due sync comes before further changes: however fast they arrive, they cannot put it off.
-    async fn next_event(&mut self, canary: &Canary) -> Event {
+    async fn next_event(&mut self, checks: &Checks) -> Event {
         let due = self.pacer.next_due().map(Instant::from_std);
-        let check = canary.next_check().map(Instant::from_std);
+        let check = checks.canary.next_check().map(Instant::from_std);
+        let verify = checks.schedule.next().map(Instant::from_std);
+        let repair = checks.repair_at.map(Instant::from_std);
+        let reread = checks.reread_at.map(Instant::from_std);
+        let next_change = checks.next_change.map(Instant::from_std);
         // A sync tries again what is due, so that none is asked for while one is to come.
         let is_to_come = self.pacer.awaits_sync();
         let retry = self.syncer.next_retry().filter(|_| !is_to_come);
@@ -98,8 +120,13 @@ impl<I: Iptables> Task<I> {
             () = self.stop.cancelled() => Event::Shutdown,
             () = until(due) => Event::Due,
             changes = self.changes.recv() => changes.map_or(Event::Shutdown, Event::Changed),
+            // Each of these comes again only after a while, unlike changes by other programs.
+            () = until(repair) => Event::Repair,
             () = until(check) => Event::Check,
+            () = until(verify) => Event::Verify,
+            () = until(reread) => Event::Reread,
             () = until(retry) => Event::Retry,
+            change = changed(&self.syncer.iptables, next_change) => Event::RulesChanged(change),
         }
     }
 
@@ -111,11 +138,11 @@ impl<I: Iptables> Task<I> {
         }
     }
 
-    fn request(&mut self) {
+    pub(super) fn request(&mut self) {
         self.intake().request();
     }
 
-    fn machine(&self) -> Vec<IpAddr> {
+    pub(super) fn machine(&self) -> Vec<IpAddr> {
         if self.syncer.needs_machine_addresses() {
             self.reporter.addresses(local_addresses())
         } else {
@@ -123,7 +150,7 @@ impl<I: Iptables> Task<I> {
         }
     }
 
-    async fn sync(&mut self, problems: &mut Problems) {
+    async fn sync(&mut self, problems: &mut Problems, checks: &mut Checks) {
         let machine = self.machine();
         let before = self.node_ports();
         self.reporter.began();
@@ -150,8 +177,27 @@ impl<I: Iptables> Task<I> {
             // Without a receiver nothing depends on it.
             let _ = first.send(());
         }
+        let repaired = match outcome.end() {
+            End::Applied => checks.repaired(),
+            End::Failed => None,
+        };
+        if outcome.end() == End::Applied {
+            if let Some(drifted_at) = repaired {
+                self.reporter
+                    .repaired(ended.saturating_duration_since(drifted_at));
+            }
+            if outcome
+                .attempts
+                .iter()
+                .any(|attempt| attempt.result.is_err())
+            {
+                checks.schedule.soon(ended);
+            }
+        }
         let has_moved = before.is_some() && before != self.node_ports();
-        self.tell_sweeper(&outcome, has_moved);
+        // Without a jump or a chain, packets have passed by the rules for a while.
+        let are_suspect = has_moved || repaired.is_some();
+        self.tell_sweeper(&outcome, are_suspect);
     }
 
     /// Addresses that NodePorts answer on by the rules in the kernel.
@@ -162,7 +208,7 @@ impl<I: Iptables> Task<I> {
 
     /// Passes on which flows the new rules may send elsewhere. Where rules have been missing for a
     /// while, as those for NodePorts on an address that the node gained, any flow may be stale.
-    fn tell_sweeper(&self, outcome: &Outcome, has_moved: bool) {
+    fn tell_sweeper(&self, outcome: &Outcome, are_suspect: bool) {
         let (Some(flows), Some(options)) = (&self.flows, self.syncer.written()) else {
             return;
         };
@@ -172,85 +218,25 @@ impl<I: Iptables> Task<I> {
         };
         let changed = &outcome.settled.before;
         let left_behind = conntrack::left_behind(changed, &services, options);
-        let suspects = if has_moved || outcome.attempts.iter().any(were_missing) {
+        let suspects = if are_suspect || outcome.attempts.iter().any(were_missing) {
             conntrack::all(&services, options)
         } else {
             left_behind
         };
         flows.tell(self.reporter.family, suspects, &options.node_port_addresses);
     }
-
-    /// Checks for our rules. If some are missing, everything is restored at once; a fixed chain
-    /// that only gained rules is written anew. A sync is also due if NodePorts should answer on
-    /// other addresses by now.
-    async fn check(&mut self, canary: &mut Canary) {
-        let Some(result) = self.check_result(canary).await else {
-            return;
-        };
-        canary.schedule(&result, Instant::now().into_std());
-        self.reporter.checked(&result, canary.unreadable());
-        for (table, cause) in &result.newly_unreadable {
-            if matches!(cause, RunError::Unprintable { .. }) {
-                self.syncer.is_unprintable(*table);
-            }
-        }
-        if result.gone.is_some() {
-            self.syncer.force_full(FullReason::Flushed);
-            self.request();
-        } else if !result.edited.is_empty() {
-            let chains = result.edited.iter().map(|edited| edited.chain);
-            self.syncer.repair(chains);
-            self.request();
-        } else if self.syncer.has_moved(&self.machine()) {
-            self.request();
-        }
-    }
-
-    /// Findings of a check, with changes taken in meanwhile: the programs may hang for minutes. A
-    /// check under way gives way to a sync that has been due for [`CHECK_PATIENCE`]. `None`: the
-    /// process ends.
-    async fn check_result(&mut self, canary: &mut Canary) -> Option<CheckResult> {
-        let started = Instant::now();
-        let Syncer {
-            tracker,
-            iptables,
-            written,
-            ..
-        } = &mut self.syncer;
-        let mut intake = Intake {
-            tracker,
-            pacer: &mut self.pacer,
-            reporter: &self.reporter,
-        };
-        {
-            let check = canary.check(iptables, written.as_ref(), started.into_std());
-            tokio::pin!(check);
-            loop {
-                let due = intake.pacer.next_due().map(Instant::from_std);
-                let patience = due.map(|due| due.max(started) + CHECK_PATIENCE);
-                tokio::select! {
-                    biased;
-                    () = self.stop.cancelled() => return None,
-                    result = &mut check => return Some(result),
-                    () = until(patience) => break,
-                    changes = self.changes.recv() => intake.take(changes?),
-                }
-            }
-        }
-        Some(canary.abandoned(started.elapsed()))
-    }
 }
 
 /// The parts of a task that changes are for: changes are taken in while a check has others.
-struct Intake<'a> {
-    tracker: &'a mut Tracker,
-    pacer: &'a mut Pacer,
-    reporter: &'a Reporter,
+pub(super) struct Intake<'a> {
+    pub(super) tracker: &'a mut Tracker,
+    pub(super) pacer: &'a mut Pacer,
+    pub(super) reporter: &'a Reporter,
 }
 
 impl Intake<'_> {
     /// Gives changes to the tracker, and asks for a sync if one is needed.
-    fn take(&mut self, changes: Vec<Change>) {
+    pub(super) fn take(&mut self, changes: Vec<Change>) {
         let was_synced = self.tracker.is_synced();
         let node = self.tracker.node().cloned();
         for change in changes {
@@ -272,9 +258,17 @@ impl Intake<'_> {
     }
 }
 
+/// Waits for a change by another program, and at least until that moment.
+async fn changed(iptables: &impl Iptables, not_before: Option<Instant>) -> ForeignChange {
+    if let Some(moment) = not_before {
+        sleep_until(moment).await;
+    }
+    iptables.changed().await
+}
+
 /// Waits for a moment; for none, for ever. One that is past is not waited for: a timer would do so
 /// until its next tick, a millisecond later.
-async fn until(moment: Option<Instant>) {
+pub(super) async fn until(moment: Option<Instant>) {
     match moment {
         Some(moment) if moment <= Instant::now() => {}
         Some(moment) => sleep_until(moment).await,

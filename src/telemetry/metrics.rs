@@ -13,7 +13,7 @@ use prometheus::{GaugeVec, HistogramVec, Registry, Result};
 
 use crate::net::IpFamily;
 
-use super::sync_families::{Changes, Quarantine, Restores, Rules, Timings};
+use super::sync_families::{Changes, Drift, Quarantine, Restores, Rules, Timings};
 
 /// How much a sync set out to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +50,7 @@ pub struct SyncMetrics {
     rules: Rules,
     restores: Restores,
     quarantine: Quarantine,
+    drift: Drift,
 }
 
 impl SyncMetrics {
@@ -60,6 +61,7 @@ impl SyncMetrics {
             rules: Rules::register(registry)?,
             restores: Restores::register(registry)?,
             quarantine: Quarantine::register(registry)?,
+            drift: Drift::register(registry)?,
         })
     }
 
@@ -126,6 +128,63 @@ impl SyncMetrics {
     pub fn chain_repaired(&self, family: IpFamily, table: &str) {
         let labels = [family.as_str(), table];
         self.restores.repairs.with_label_values(&labels).inc();
+    }
+
+    /// A family is served, and what can trigger a check is known.
+    pub fn checking(&self, family: IpFamily, triggers: &[&str]) {
+        for trigger in triggers {
+            self.drift
+                .checks
+                .with_label_values(&[family.as_str(), trigger]);
+        }
+        self.drift.failed.with_label_values(&[family.as_str()]);
+        self.contested(family, 0);
+    }
+
+    /// A check of our rules ended; `is_clean`: it found the applied rules.
+    pub fn checked(&self, family: IpFamily, trigger: &str, is_clean: bool) {
+        let labels = [family.as_str(), trigger];
+        self.drift.checks.with_label_values(&labels).inc();
+        self.drift
+            .is_clean
+            .with_label_values(&[family.as_str()])
+            .set(i64::from(is_clean));
+    }
+
+    /// A check of our rules could not read all it wanted to.
+    pub fn check_failed(&self, family: IpFamily) {
+        let label = [family.as_str()];
+        self.drift.failed.with_label_values(&label).inc();
+    }
+
+    /// All rules were compared.
+    pub fn verified(&self, family: IpFamily, at: SystemTime) {
+        stamp(&self.drift.verified, family, at);
+    }
+
+    /// So many chains of a table hold other rules than were applied.
+    pub fn drifted(&self, family: IpFamily, table: &str, kind: &str, chains: usize) {
+        self.drift
+            .chains
+            .with_label_values(&[family.as_str(), table, kind])
+            .inc_by(chains as u64);
+    }
+
+    /// Rules that differed are repaired, so long after that was found.
+    pub fn repaired(&self, family: IpFamily, after: Duration) {
+        observe(&self.drift.repaired, family, after);
+        self.drift
+            .is_clean
+            .with_label_values(&[family.as_str()])
+            .set(1);
+    }
+
+    /// So many chains are changed again and again by another program.
+    pub fn contested(&self, family: IpFamily, chains: usize) {
+        self.drift
+            .contested
+            .with_label_values(&[family.as_str()])
+            .set(gauge(chains));
     }
 
     /// A Service makes restores fail, for this cause.

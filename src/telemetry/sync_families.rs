@@ -239,6 +239,62 @@ impl Quarantine {
     }
 }
 
+/// Rules that other programs change.
+#[derive(Debug, Clone)]
+pub(super) struct Drift {
+    pub(super) checks: IntCounterVec,
+    pub(super) failed: IntCounterVec,
+    pub(super) chains: IntCounterVec,
+    pub(super) repaired: HistogramVec,
+    pub(super) verified: GaugeVec,
+    pub(super) is_clean: IntGaugeVec,
+    pub(super) contested: IntGaugeVec,
+}
+
+impl Drift {
+    pub(super) fn register(registry: &Registry) -> Result<Self> {
+        let own = Names::own(registry);
+        Ok(Self {
+            checks: own.counters(
+                "rule_checks_total",
+                "Checks of our rules in the kernel, by what triggered them",
+                &["ip_family", "trigger"],
+            )?,
+            failed: own.counters(
+                "rule_checks_failed_total",
+                "Checks of our rules that could not read all they wanted to",
+                FAMILY,
+            )?,
+            chains: own.counters(
+                "drifted_chains_total",
+                "Chains found to hold other rules than were applied",
+                &["ip_family", "table", "kind"],
+            )?,
+            // From a repair after an event to one that backs off.
+            repaired: own.histograms(
+                "drift_repair_duration_seconds",
+                "Time from finding changed rules to having repaired them",
+                FAMILY,
+                exponential_buckets(0.005, 2.0, 15)?,
+            )?,
+            verified: own.stamps(
+                "rules_last_verified_timestamp_seconds",
+                "When all rules in the kernel were last compared with the applied ones",
+            )?,
+            is_clean: own.gauges(
+                "rules_verified",
+                "Whether the last check found the applied rules in the kernel",
+                FAMILY,
+            )?,
+            contested: own.gauges(
+                "contested_chains",
+                "Chains that another program changes again and again, so that repairs wait",
+                FAMILY,
+            )?,
+        })
+    }
+}
+
 /// Upstream's buckets. The first one, 0, is an accident of its code that dashboards know.
 fn programming_buckets() -> Vec<f64> {
     let whole = (1..60)

@@ -249,6 +249,11 @@ pub const TABLE: &[Row] = &[
         Told(gap, "Budget(Some(CpuBudget(7)))"),
     ),
     row("v", "1", Scene(answers::logs_more)),
+    row(
+        "verify-interval",
+        "7s",
+        Told(|config| format!("{:?}", config.verify_interval), "Some(7s)"),
+    ),
     row("version", "", Scene(answers::prints)),
     row("vmodule", "proxier=4", Nothing),
     row("write-config-to", "", Scene(answers::writes)),

@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -152,14 +153,31 @@ pub fn with_counted_restore(backend: Backend, calls: &Path) -> TempDir {
     with_restore(backend, &script)
 }
 
-/// Waits until the kernel has been looked at so often again: with three runs each.
-pub fn wait_for_looks(calls: &Path, looks: usize) {
+/// Makes the proxy check all three tables so often again, by changes that another program might
+/// make: while nothing changes, it checks nothing. Each check of a table is a run.
+pub fn wait_for_looks(node: &Node, calls: &Path, looks: usize) {
     let count = || std::fs::read(calls).map_or(0, |text| text.len());
     let before = count();
     eventually(PATIENCE, || {
+        touch_tables(node);
         let now = count();
         ensure(now >= before + 3 * looks, || {
             format!("{before}, then {now}")
         })
     });
 }
+
+/// Adds a rule to each table and deletes it, in a chain that is empty and that nothing leads to.
+pub fn touch_tables(node: &Node) {
+    for command in [&["-A", CANARY, "-j", "RETURN"][..], &["-F", CANARY]] {
+        for table in ["nat", "filter", "mangle"] {
+            node.iptables(&[&["-t", table], command].concat());
+        }
+        // Sizes of legacy tables are read every second.
+        if node.backend == Backend::Legacy {
+            std::thread::sleep(Duration::from_millis(1200));
+        }
+    }
+}
+
+const CANARY: &str = "KUBE-PROXY-CANARY";

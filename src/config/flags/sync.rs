@@ -28,6 +28,10 @@ pub struct SyncArgs {
     /// --iptables-min-sync-period wins [default: 50 on nft, 1 on legacy]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=100))]
     pub sync_cpu_budget: Option<u8>,
+    /// How often to compare all rules in the kernel with the applied ones, whatever reported
+    /// changes say; it takes at most 0.5 % of one CPU. 0 disables it [default: 5m]
+    #[arg(long, value_name = "DURATION")]
+    pub verify_interval: Option<GoDuration>,
     /// What partial restores name: only changed chains, or what KEP-3453 says
     #[arg(
         long,

@@ -27,6 +27,7 @@ const OUR_OWN: &[&str] = &[
     "manifests-service-cidr",
     "partial-restore",
     "sync-cpu-budget",
+    "verify-interval",
 ];
 
 #[test]

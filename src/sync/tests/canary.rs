@@ -19,7 +19,7 @@ async fn waits(every: Duration, looks: &[Option<&Options>]) -> Vec<Duration> {
         let next = canary.next_check().unwrap();
         waits.push(next - now);
         now = next;
-        let result = canary.check(&kernel, *written, now).await;
+        let result = canary.check(&kernel, *written, &TABLES, now).await;
         canary.schedule(&result, now);
         assert_eq!(result.gone.is_some(), written.is_some());
     }
@@ -57,7 +57,9 @@ async fn a_dry_run_never_looks() {
     let options = Options::defaults(IpFamily::V4);
     let mut canary = Canary::new(None, now);
     assert_eq!(canary.next_check(), None);
-    let result = canary.check(&Fake::default(), Some(&options), now).await;
+    let result = canary
+        .check(&Fake::default(), Some(&options), &TABLES, now)
+        .await;
     canary.schedule(&result, now);
     assert_eq!(canary.next_check(), None);
 }

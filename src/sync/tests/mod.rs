@@ -12,6 +12,7 @@ mod report;
 mod surroundings;
 mod syncer;
 mod task;
+mod verify;
 
 use std::net::IpAddr;
 

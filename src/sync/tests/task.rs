@@ -165,6 +165,7 @@ async fn run(steps: &[(u64, Step)], look_every: Option<Duration>, end: u64) -> K
         flows: None,
         changes,
         look_every,
+        verify_every: None,
         first_applied: None,
         stop: CancellationToken::new(),
     };

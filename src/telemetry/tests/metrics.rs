@@ -34,6 +34,13 @@ fn used() -> Metrics {
     sync.isolated(v4, 5, 2);
     sync.frontend_conflicts(IpFamily::V4, 2);
     sync.over_limit(v4, "namespace_endpoints", 3);
+    sync.checking(v4, &["event", "period"]);
+    sync.checked(v4, "event", false);
+    sync.check_failed(v4);
+    sync.verified(v4, UNIX_EPOCH + second);
+    sync.drifted(v4, "nat", "jump", 1);
+    sync.repaired(v4, second);
+    sync.contested(v4, 1);
     sync.lock_waited(v4, Duration::from_millis(250));
     sync.rules(v4, "nat", 43, 15);
     sync.programmed(v4, second);

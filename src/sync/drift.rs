@@ -1,0 +1,119 @@
+//! Differences between the rules that were applied and those in the kernel.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::backoff::Key;
+use crate::render::Doubt;
+use crate::rules::Table;
+
+/// Chains that are listed by name, for the log.
+const MOST_NAMES: usize = 5;
+
+/// Place of a difference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DriftKind {
+    /// Chains of ours or all of our jumps are missing.
+    FlushedTable,
+    /// A jump from a built-in chain is missing.
+    Jump,
+    /// A chain whose rules depend on options alone.
+    FixedChain,
+    /// A chain to which every Service adds rules.
+    DispatchChain,
+    /// A chain of one Service.
+    ServiceChain,
+}
+
+impl DriftKind {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::FlushedTable,
+        Self::Jump,
+        Self::FixedChain,
+        Self::DispatchChain,
+        Self::ServiceChain,
+    ];
+
+    /// As logs and metric labels have it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::FlushedTable => "flushed_table",
+            Self::Jump => "jump",
+            Self::FixedChain => "fixed_chain",
+            Self::DispatchChain => "dispatch_chain",
+            Self::ServiceChain => "service_chain",
+        }
+    }
+}
+
+/// All differences that one verification found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Drift {
+    pub(super) counts: BTreeMap<(Table, DriftKind), usize>,
+    /// Chains by name, where names are known; of a jump, the chain that it stands in.
+    pub(super) chains: BTreeSet<(Table, Box<str>)>,
+    /// Chains, and whole tables, whose repairs are counted.
+    pub(super) keys: BTreeSet<Key>,
+    /// Reason to restore everything, although the tables were not flushed.
+    pub(super) doubt: Option<Doubt>,
+    /// Names of the programs that changed the rules, as far as the kernel reports them.
+    pub(super) programs: BTreeSet<String>,
+}
+
+impl Drift {
+    /// Reports whether the kernel holds what was applied.
+    pub(super) fn is_none(&self) -> bool {
+        self.counts.is_empty()
+    }
+
+    /// Adds a chain that differs.
+    pub(super) fn add(&mut self, table: Table, kind: DriftKind, chain: &str) {
+        self.add_many(table, kind, 1);
+        self.chains.insert((table, chain.into()));
+        self.keys.insert((table, chain.into()));
+    }
+
+    /// Adds chains whose names do not matter.
+    pub(super) fn add_many(&mut self, table: Table, kind: DriftKind, chains: usize) {
+        if chains > 0 {
+            *self.counts.entry((table, kind)).or_default() += chains;
+        }
+    }
+
+    /// The first chains, for the log.
+    pub(super) fn names(&self) -> String {
+        let names = self.chains.iter().take(MOST_NAMES);
+        let names: Vec<String> = names
+            .map(|(table, chain)| format!("{table} {chain}"))
+            .collect();
+        let rest = self.chains.len().saturating_sub(names.len());
+        let names = names.join(", ");
+        if rest == 0 {
+            names
+        } else {
+            format!("{names} and {rest} more")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_names_the_first_chains_and_counts_the_rest() {
+        let mut drift = Drift::default();
+        assert!(drift.is_none());
+        drift.add_many(Table::Nat, DriftKind::ServiceChain, 0);
+        assert!(drift.is_none());
+        for chain in ["A", "B", "C", "D", "E", "F", "G"] {
+            drift.add(Table::Nat, DriftKind::ServiceChain, chain);
+        }
+        assert_eq!(
+            drift.names(),
+            "nat A, nat B, nat C, nat D, nat E and 2 more"
+        );
+        let counted = drift.counts.get(&(Table::Nat, DriftKind::ServiceChain));
+        assert_eq!(counted, Some(&7));
+    }
+}

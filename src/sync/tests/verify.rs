@@ -1,0 +1,258 @@
+//! Rules that other programs changed, and the syncs that repair them, over a kernel that is played.
+
+use super::isolate::endpoint;
+use super::syncer::{now, service, synced};
+use super::*;
+use crate::host::{ChangeSource, Fake, ForeignChange};
+use crate::rules::Table;
+use crate::sync::canary::Canary;
+use crate::sync::drift::{Drift, DriftKind};
+use crate::sync::verify::{Depth, Extent, read};
+
+/// A node with six Services, each of one endpoint.
+async fn node() -> Syncer<Fake> {
+    let mut syncer = synced().await;
+    for number in 1..7 {
+        syncer.tracker.apply(service(number, true));
+        syncer.tracker.apply(endpoint(number, 9));
+    }
+    assert_eq!(syncer.once(&[]).await.end(), End::Applied);
+    syncer.iptables().take_payloads();
+    syncer
+}
+
+/// Commands of another program, and the chains that it touched.
+fn edit(kernel: &Fake, table: Table, commands: &[&str]) -> ForeignChange {
+    let mut rules = kernel.rules();
+    let text = commands.join("\n");
+    rules.apply(&format!("*{table}\n{text}\nCOMMIT\n")).unwrap();
+    kernel.set_rules(rules);
+    let mut change = ForeignChange::default();
+    for command in commands {
+        change.touch(table, command.split(' ').nth(1).unwrap());
+    }
+    change
+}
+
+async fn compare(syncer: &mut Syncer<Fake>, extent: &Extent) -> Drift {
+    let mut canary = Canary::new(None, now());
+    let options = syncer.written().unwrap().clone();
+    let mut reading = read(&mut canary, &syncer.iptables, &options, extent, now()).await;
+    assert!(reading.failure.is_none(), "{:?}", reading.failure);
+    syncer.compare_with(&mut reading)
+}
+
+/// Names of chains of one kind.
+fn chains(syncer: &Syncer<Fake>, prefix: &str) -> Vec<String> {
+    let save = syncer.iptables().rules().to_save_text();
+    let names = save.lines().filter_map(|line| line.strip_prefix(':'));
+    let names = names.filter_map(|line| line.split(' ').next());
+    let names = names.filter(|name| name.starts_with(prefix));
+    names.map(str::to_owned).collect()
+}
+
+/// A rule of `table` that contains all of these texts, without `-A `.
+fn rule(syncer: &Syncer<Fake>, table: Table, texts: &[&str]) -> String {
+    let save = syncer.iptables().rules().to_save_text();
+    let section = save
+        .split("COMMIT")
+        .find(|part| part.contains(&format!("*{table}\n")));
+    let mut lines = section.unwrap().lines();
+    let line = lines.find(|line| texts.iter().all(|text| line.contains(text)));
+    line.unwrap().strip_prefix("-A ").unwrap().to_owned()
+}
+
+/// Damage, by table: commands, each separated from the next by a semicolon, and the kind that is
+/// reported of it.
+fn damages(syncer: &Syncer<Fake>) -> Vec<(Table, String, DriftKind)> {
+    use DriftKind::{DispatchChain, FixedChain, Jump, ServiceChain};
+
+    let endpoint = chains(syncer, "KUBE-SEP-").remove(2);
+    let service = chains(syncer, "KUBE-SVC-").remove(2);
+    let of = |table, texts: &[&str]| rule(syncer, table, texts);
+    let dispatch = of(Table::Nat, &["-A KUBE-SERVICES -d", "-j KUBE-SVC"]);
+    let node_ports = of(Table::Nat, &["-A KUBE-SERVICES", "-j KUBE-NODEPORTS"]);
+    let jump = of(Table::Nat, &["-A PREROUTING", "-j KUBE-SERVICES"]);
+    let forward = of(Table::Filter, &["-A FORWARD", "-j KUBE-FORWARD"]);
+    let reordered = format!("-D {dispatch};-I {dispatch};-F {service}");
+    let in_nat = [
+        (format!("-F {endpoint}"), ServiceChain),
+        (format!("-D {service} 1"), ServiceChain),
+        (format!("-I {service} -j RETURN"), ServiceChain),
+        (format!("-A {service} -j ACCEPT"), ServiceChain),
+        (format!("-D {dispatch}"), DispatchChain),
+        (format!("-D {node_ports}"), DispatchChain),
+        (
+            "-A KUBE-SERVICES -s 10.9.9.9/32 -j ACCEPT".to_owned(),
+            DispatchChain,
+        ),
+        ("-I KUBE-SERVICES -j ACCEPT".to_owned(), DispatchChain),
+        ("-F KUBE-SERVICES".to_owned(), DispatchChain),
+        ("-F KUBE-MARK-MASQ".to_owned(), FixedChain),
+        ("-I KUBE-POSTROUTING -j ACCEPT".to_owned(), FixedChain),
+        (format!("-D {jump}"), Jump),
+        (reordered, ServiceChain),
+    ];
+    let in_filter = [
+        (format!("-D {forward}"), Jump),
+        ("-F KUBE-FORWARD".to_owned(), FixedChain),
+    ];
+    let of_table = |table| move |(commands, kind)| (table, commands, kind);
+    let in_nat = in_nat.into_iter().map(of_table(Table::Nat));
+    in_nat
+        .chain(in_filter.into_iter().map(of_table(Table::Filter)))
+        .collect()
+}
+
+/// Both ways to notice it repair the same, by a partial restore.
+#[tokio::test]
+async fn damage_of_single_rules_is_repaired_without_a_full_restore() {
+    let mut syncer = node().await;
+    let before = syncer.iptables().rules().to_save_text();
+    for (table, commands, kind) in damages(&syncer) {
+        let commands: Vec<&str> = commands.split(';').collect();
+        for depth in [Depth::Named, Depth::Whole] {
+            let change = edit(syncer.iptables(), table, &commands);
+            let options = syncer.written().unwrap().clone();
+            let extent = match depth {
+                Depth::Named => Extent::of(&change, &options),
+                Depth::Whole => Extent::whole(),
+            };
+            let drift = compare(&mut syncer, &extent).await;
+            let kinds: Vec<DriftKind> = drift.counts.keys().map(|(_, kind)| *kind).collect();
+            if depth == Depth::Named {
+                assert!(kinds.contains(&kind), "{commands:?}: {drift:?}");
+            }
+            assert!(!drift.is_none(), "{commands:?} {depth:?}");
+            let outcome = syncer.once(&[]).await;
+            assert_eq!(scopes(&outcome), [Scope::Partial], "{commands:?} {depth:?}");
+            assert_eq!(outcome.end(), End::Applied);
+            assert_eq!(
+                sorted(&syncer),
+                sorted_text(&before),
+                "{commands:?} {depth:?}"
+            );
+            let again = compare(&mut syncer, &Extent::whole()).await;
+            assert!(again.is_none(), "{commands:?} {depth:?}: {again:?}");
+            syncer.iptables().take_payloads();
+            syncer.once(&[]).await;
+            assert_eq!(syncer.iptables().take_payloads(), [""; 0], "{commands:?}");
+        }
+    }
+}
+
+fn scopes(outcome: &Outcome) -> Vec<Scope> {
+    let attempts = outcome.attempts.iter();
+    attempts.map(|attempt| attempt.scope).collect()
+}
+
+/// Rules with those of KUBE-SERVICES, which have no order among Services, sorted.
+fn sorted(syncer: &Syncer<Fake>) -> Vec<String> {
+    sorted_text(&syncer.iptables().rules().to_save_text())
+}
+
+fn sorted_text(save: &str) -> Vec<String> {
+    let (mut free, mut fixed) = (Vec::new(), Vec::new());
+    for line in save.lines() {
+        if line.starts_with("-A KUBE-SERVICES -d") || line.starts_with("-A FORWARD") {
+            free.push(line.to_owned());
+        } else {
+            fixed.push(line.to_owned());
+        }
+    }
+    free.sort();
+    fixed.extend(free);
+    fixed
+}
+
+#[tokio::test]
+async fn a_flushed_table_is_restored_whole() {
+    let mut syncer = node().await;
+    let before = sorted(&syncer);
+    let save = syncer.iptables().rules().to_save_text();
+    let nat = save.split("*nat").nth(1).unwrap();
+    let flushed: Vec<String> = nat
+        .lines()
+        .filter_map(|line| line.strip_prefix("-A ")?.split(' ').next())
+        .map(|chain| format!("-F {chain}"))
+        .collect();
+    let flushed: Vec<&str> = flushed.iter().map(String::as_str).collect();
+    edit(syncer.iptables(), Table::Nat, &flushed);
+    let change = ForeignChange::unknown(ChangeSource::LostEvents, [Table::Nat]);
+    let extent = Extent::of(&change, syncer.written().unwrap());
+    assert_eq!(extent.depth, Depth::Whole);
+    let drift = compare(&mut syncer, &extent).await;
+    let flushed = drift.counts.get(&(Table::Nat, DriftKind::FlushedTable));
+    assert_eq!(flushed, Some(&1));
+    let outcome = syncer.once(&[]).await;
+    assert_eq!(scopes(&outcome), [Scope::Full(FullReason::Flushed)]);
+    assert_eq!(sorted(&syncer), before);
+}
+
+/// The other chains of the same Service stay.
+#[tokio::test]
+async fn a_comparison_of_all_rules_finds_the_one_chain_that_differs() {
+    let mut syncer = node().await;
+    let endpoint = chains(&syncer, "KUBE-SEP-").remove(0);
+    edit(syncer.iptables(), Table::Nat, &[&format!("-F {endpoint}")]);
+    let drift = compare(&mut syncer, &Extent::whole()).await;
+    assert_eq!(drift.counts.len(), 1, "{drift:?}");
+    syncer.once(&[]).await;
+    let payload = syncer.iptables().take_payloads().concat();
+    assert_eq!(payload.matches(" - [0:0]").count(), 1, "{payload}");
+    assert!(
+        payload.contains(&format!(":{endpoint} - [0:0]")),
+        "{payload}"
+    );
+}
+
+#[tokio::test]
+async fn third_party_rules_around_ours_are_left_alone() {
+    let mut syncer = node().await;
+    let service = chains(&syncer, "KUBE-SVC-").remove(0);
+    let into_ours = format!("-A CNI-1 -j {service}");
+    let change = edit(
+        syncer.iptables(),
+        Table::Nat,
+        &[
+            "-N CNI-1",
+            &into_ours,
+            "-I PREROUTING -j CNI-1",
+            "-A OUTPUT -j CNI-1",
+        ],
+    );
+    let before = syncer.iptables().rules().to_save_text();
+    let options = syncer.written().unwrap().clone();
+    for extent in [Extent::of(&change, &options), Extent::whole()] {
+        let drift = compare(&mut syncer, &extent).await;
+        assert!(drift.is_none(), "{drift:?}");
+        syncer.once(&[]).await;
+        assert_eq!(syncer.iptables().rules().to_save_text(), before);
+    }
+    // Nothing of ours is touched by a change elsewhere, so that nothing is read.
+    let mut elsewhere = ForeignChange::default();
+    elsewhere.touch(Table::Nat, "CNI-2");
+    elsewhere.touch(Table::Filter, "DOCKER");
+    assert!(Extent::of(&elsewhere, &options).is_empty());
+}
+
+#[tokio::test]
+async fn changes_of_the_cluster_are_no_drift() {
+    let mut syncer = node().await;
+    syncer.tracker.apply(endpoint(2, 7));
+    syncer.tracker.apply(service(3, false));
+    syncer.tracker.apply(service(8, true));
+    let drift = compare(&mut syncer, &Extent::whole()).await;
+    assert!(drift.is_none(), "{drift:?}");
+    let outcome = syncer.once(&[]).await;
+    assert_eq!(scopes(&outcome), [Scope::Partial]);
+    let after = compare(&mut syncer, &Extent::whole()).await;
+    assert!(after.is_none(), "{after:?}");
+    // The same as on a node that has never held anything else.
+    let applied = syncer.iptables().rules().to_save_text();
+    assert!(
+        applied.contains("ns/8") && !applied.contains("ns/3"),
+        "{applied}"
+    );
+    assert!(applied.contains("10.0.2.7:80") && !applied.contains("10.0.2.9"));
+}

@@ -1,0 +1,325 @@
+//! Compares the rules in the kernel with the applied ones, and notes what a sync has to repair.
+//!
+//! Reading is separate from comparing: programs that read may hang for minutes, and changes of the
+//! cluster are taken in meanwhile; a comparison is a function of what was read.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use super::canary::{Canary, CheckResult};
+use super::decide::FullReason;
+use super::drift::{Drift, DriftKind};
+use super::inspect::{Inspection, Interest, NoAnswer, inspect};
+use super::syncer::Syncer;
+use crate::host::{Ending, ForeignChange, Iptables, ListedChains, RunError, Touched};
+use crate::model::ServiceName;
+use crate::render::{
+    self, Found, Ledger, Live, Options, Setting, guarded_chains, is_service_chain,
+};
+use crate::rules::Table;
+
+/// Stands for all chains of a table where repairs of the same chains are counted.
+const WHOLE_TABLE: &str = "*";
+
+/// Extent of a verification.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Extent {
+    /// Tables whose fixed chains and jumps are checked.
+    pub(super) tables: BTreeSet<Table>,
+    /// Chains to which every Service adds rules.
+    pub(super) dispatch: BTreeSet<(Table, Box<str>)>,
+    /// Chains of Services that were touched. They are written anew without being read.
+    pub(super) services: BTreeSet<Box<str>>,
+    /// Whether every rule of ours is compared.
+    pub(super) depth: Depth,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Depth {
+    /// Only the chains that are named.
+    #[default]
+    Named,
+    /// Every rule of ours in the filter and nat tables.
+    Whole,
+}
+
+impl Extent {
+    /// All rules of ours.
+    pub(super) fn whole() -> Self {
+        Self {
+            tables: Table::ALL.into(),
+            depth: Depth::Whole,
+            ..Self::default()
+        }
+    }
+
+    /// What another program may have changed of ours.
+    pub(super) fn of(change: &ForeignChange, options: &Options) -> Self {
+        let mut extent = Self::default();
+        for (table, touched) in &change.tables {
+            match touched {
+                Touched::Unknown => {
+                    extent.tables.insert(*table);
+                    if *table != Table::Mangle {
+                        extent.depth = Depth::Whole;
+                    }
+                }
+                Touched::Chains(chains) => {
+                    for chain in chains {
+                        extent.add(*table, chain, options);
+                    }
+                }
+            }
+        }
+        extent
+    }
+
+    fn add(&mut self, table: Table, chain: &str, options: &Options) {
+        if guarded_chains(table, options).contains(&chain) {
+            self.tables.insert(table);
+        } else if Ledger::is_dispatch(table, chain) {
+            self.dispatch.insert((table, chain.into()));
+        } else if table == Table::Nat && is_service_chain(chain) {
+            self.services.insert(chain.into());
+        }
+    }
+
+    /// Adds all of another extent.
+    pub(super) fn merge(&mut self, other: Self) {
+        self.tables.extend(other.tables);
+        self.dispatch.extend(other.dispatch);
+        self.services.extend(other.services);
+        if other.depth == Depth::Whole {
+            self.depth = Depth::Whole;
+        }
+    }
+
+    /// The same without the chains that need no reading.
+    pub(super) fn to_read(&self) -> Self {
+        Self {
+            services: BTreeSet::new(),
+            ..self.clone()
+        }
+    }
+
+    /// Reports whether nothing of ours is concerned.
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Rules as they were read.
+#[derive(Debug, Default)]
+pub(super) struct Reading {
+    /// Of the fixed chains and jumps.
+    pub(super) check: CheckResult,
+    /// Listings of dispatch chains; `None`: the chain is missing, or has a rule that cannot be
+    /// printed.
+    pub(super) dispatch: Vec<(Table, Box<str>, Option<String>)>,
+    pub(super) services: BTreeSet<Box<str>>,
+    pub(super) whole: Option<(Found, Live)>,
+    /// Tables of which the fixed chains and jumps were checked.
+    pub(super) tables: BTreeSet<Table>,
+    /// A program gave no answer. The rest was read.
+    pub(super) failure: Option<RunError>,
+    /// What has to be read again later.
+    pub(super) unread: Extent,
+}
+
+impl Reading {
+    /// Result of a reading that was given up after some time.
+    pub(super) fn abandoned(extent: &Extent, check: CheckResult, after: Duration) -> Self {
+        Self {
+            check,
+            services: extent.services.clone(),
+            failure: Some(RunError::Failed {
+                program: "iptables-save".to_owned(),
+                ending: Ending::TimedOut(after),
+                stderr: String::new(),
+            }),
+            unread: extent.to_read(),
+            ..Self::default()
+        }
+    }
+
+    /// Notes a failure. One that passes is reason to read again; a rule that cannot be printed is
+    /// not.
+    fn fail(&mut self, cause: RunError, extent: &Extent) {
+        if cause.is_passing() {
+            self.unread.merge(extent.to_read());
+        }
+        self.failure.get_or_insert(cause);
+    }
+}
+
+/// Reads that much.
+pub(super) async fn read(
+    canary: &mut Canary,
+    iptables: &impl Iptables,
+    options: &Options,
+    extent: &Extent,
+    now: Instant,
+) -> Reading {
+    let tables: Vec<Table> = extent.tables.iter().copied().collect();
+    let check = canary.check(iptables, Some(options), &tables, now).await;
+    let unreadable = canary.unreadable();
+    let mut reading = Reading {
+        services: extent.services.clone(),
+        tables: extent.tables.difference(unreadable).copied().collect(),
+        check,
+        ..Reading::default()
+    };
+    if reading.check.gone.is_some() {
+        return reading;
+    }
+    let mut dispatch = extent.dispatch.clone();
+    if extent.depth == Depth::Whole {
+        match inspect(iptables, Interest::AllOfOurs, NoAnswer::Unreadable).await {
+            Ok(Inspection {
+                live,
+                found: Some(found),
+                ..
+            }) => {
+                reading.whole = Some((found, live));
+                return reading;
+            }
+            Ok(Inspection { unread, .. }) => {
+                for (_, cause) in unread {
+                    reading.fail(cause, extent);
+                }
+            }
+            Err(cause) => reading.fail(cause, extent),
+        }
+        // Chain by chain, a table can be read that has a rule elsewhere that cannot be printed.
+        dispatch.extend(Ledger::dispatch_chains().map(|(table, chain)| (table, chain.into())));
+    }
+    for (table, chain) in &dispatch {
+        match iptables.list(*table, &[chain]).await {
+            Ok(ListedChains::Whole(text)) => {
+                reading.dispatch.push((*table, chain.clone(), Some(text)));
+            }
+            Ok(ListedChains::Missing | ListedChains::Cut { .. }) => {
+                reading.dispatch.push((*table, chain.clone(), None));
+            }
+            Err(cause) => reading.fail(cause, extent),
+        }
+    }
+    reading
+}
+
+impl<I: Iptables> Syncer<I> {
+    /// Compares what was read with what was applied. Afterwards the applied state is that of the
+    /// kernel, and the next sync restores the difference.
+    pub(super) fn compare_with(&mut self, reading: &mut Reading) -> Drift {
+        let mut drift = Drift::default();
+        let check = &reading.check;
+        // Another program may have put a jump back meanwhile.
+        self.lost_jumps
+            .retain(|jump| !reading.tables.contains(&jump.table));
+        for (table, chain) in check
+            .incomplete
+            .iter()
+            .copied()
+            .chain(check.edited.iter().map(|edited| edited.chain))
+        {
+            drift.add(table, DriftKind::FixedChain, chain);
+            self.repairs.insert((table, chain));
+        }
+        for jump in &check.missing {
+            drift.add(jump.table, DriftKind::Jump, jump.from);
+            if !self.lost_jumps.contains(jump) {
+                self.lost_jumps.push(jump);
+            }
+        }
+        if let Some(table) = check.gone {
+            drift.add_many(table, DriftKind::FlushedTable, 1);
+            drift.keys.insert((table, WHOLE_TABLE.into()));
+            self.force_full(FullReason::Flushed);
+            return drift;
+        }
+        self.compare_services(&reading.services, &mut drift);
+        for (table, chain, listing) in &reading.dispatch {
+            self.compare_dispatch(*table, chain, listing.as_deref(), &mut drift);
+        }
+        if let Some((found, live)) = reading.whole.take() {
+            self.compare_all(found, &live, &mut drift);
+        }
+        drift
+    }
+
+    fn compare_services(&mut self, chains: &BTreeSet<Box<str>>, drift: &mut Drift) {
+        if chains.is_empty() {
+            return;
+        }
+        let services = self.ledger.forget_chains(chains);
+        if !services.is_empty() {
+            for chain in chains {
+                drift.add(Table::Nat, DriftKind::ServiceChain, chain);
+            }
+            self.drifted.extend(services);
+        }
+    }
+
+    fn compare_dispatch(
+        &mut self,
+        table: Table,
+        chain: &str,
+        listing: Option<&str>,
+        drift: &mut Drift,
+    ) {
+        let is_drift = if let Some(listing) = listing {
+            let found = self.ledger.verify_dispatch(table, chain, listing);
+            let is_drift = !found.is_none();
+            self.drifted.extend(found.services);
+            is_drift
+        } else {
+            self.ledger.rewrite_dispatch(table, chain);
+            true
+        };
+        if is_drift {
+            drift.add(table, DriftKind::DispatchChain, chain);
+        }
+    }
+
+    fn compare_all(&mut self, found: Found, live: &Live, drift: &mut Drift) {
+        let Some(options) = self.written.clone() else {
+            return;
+        };
+        let setting = Setting {
+            options: &options,
+            zone: self.history.zone.as_deref(),
+        };
+        // Those in quarantine are rendered as they were applied.
+        let is_changing: BTreeSet<ServiceName> = self
+            .tracker
+            .dirty()
+            .filter(|name| !self.quarantine.has(name))
+            .cloned()
+            .collect();
+        match render::verify(found, live, &self.view(), setting, &is_changing) {
+            Ok(adopted) => {
+                // Old chains of a Service that changes count as those of no Service.
+                let is_drift = |name: &&ServiceName| {
+                    !is_changing.contains(*name)
+                        && (is_changing.is_empty() || !name.namespace().is_empty())
+                };
+                let drifted = adopted.differing.iter().filter(is_drift).count();
+                drift.add_many(Table::Nat, DriftKind::ServiceChain, drifted);
+                if drifted > 0 {
+                    drift.keys.insert((Table::Nat, WHOLE_TABLE.into()));
+                }
+                if adopted.lacks_node_ports_jump {
+                    drift.add(Table::Nat, DriftKind::DispatchChain, "KUBE-SERVICES");
+                }
+                self.ledger = adopted.ledger;
+                self.drifted.extend(adopted.differing);
+            }
+            Err(doubt) => {
+                drift.add_many(Table::Nat, DriftKind::FlushedTable, 1);
+                drift.keys.insert((Table::Nat, WHOLE_TABLE.into()));
+                drift.doubt = Some(doubt);
+                self.force_full(FullReason::Flushed);
+            }
+        }
+    }
+}

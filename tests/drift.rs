@@ -1,0 +1,263 @@
+//! Rules that another program changes, on a real kernel: they are repaired soon, by partial
+//! restores, and what is not ours is left alone.
+
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "failing is a test's job, and repairs are timed"
+)]
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use support::daemon::{Backend, Daemon, backend_programs};
+use support::node::{Node, SHOP, with_restore};
+use support::wait::{PATIENCE, ensure, eventually};
+use support::{Need, machine_has};
+
+/// Far longer than any repair takes: nothing here is found by the check of each period.
+const NO_PERIOD: &str = "--iptables-sync-period=10m";
+
+const FULL: &str = "kubeproxy_sync_full_proxy_rules_duration_seconds_count{ip_family=\"IPv4\"} ";
+
+fn start(backend: Backend, flags: &[&str]) -> Option<(Node, Daemon)> {
+    if !machine_has(Need::Kernel) {
+        return None;
+    }
+    let node = Node::new(backend);
+    let flags = [&[NO_PERIOD], flags].concat();
+    let daemon = node.start_with(backend_programs(backend), &flags);
+    node.wait_for_rule("--to-destination 10.4.0.12:8080");
+    Some((node, daemon))
+}
+
+/// A line of the nat or filter table with all of these texts, without `-A `.
+fn rule(node: &Node, texts: &[&str]) -> String {
+    let rules = node.rules();
+    let mut lines = rules.lines();
+    let line = lines.find(|line| texts.iter().all(|text| line.contains(text)));
+    let line = line.unwrap_or_else(|| panic!("no rule with {texts:?} in\n{rules}"));
+    line.strip_prefix("-A ").expect("a rule").to_owned()
+}
+
+/// Damage of each kind: a table, and what `iptables` does to it.
+fn damages(node: &Node) -> Vec<(&'static str, String)> {
+    let chain = |texts: &[&str]| {
+        let rule = rule(node, texts);
+        rule.split(' ').next().expect("a chain").to_owned()
+    };
+    let endpoint = chain(&["-A KUBE-SEP-", "--to-destination 10.4.0.12:8080"]);
+    let service = chain(&["-A KUBE-SVC-", "-j KUBE-SEP-"]);
+    let dispatch = rule(node, &["-A KUBE-SERVICES -d 10.96.0.10/32", "-j KUBE-SVC"]);
+    let node_ports = rule(node, &["-A KUBE-SERVICES", "-j KUBE-NODEPORTS"]);
+    let jump = rule(node, &["-A PREROUTING", "-j KUBE-SERVICES"]);
+    let forward = rule(node, &["-A FORWARD", "-j KUBE-FORWARD"]);
+    vec![
+        ("nat", format!("-F {endpoint}")),
+        ("nat", format!("-D {endpoint} 2")),
+        ("nat", format!("-D {service} 1")),
+        ("nat", format!("-I {service} -s 10.9.9.9/32 -j ACCEPT")),
+        ("nat", format!("-D {dispatch}")),
+        ("nat", format!("-D {node_ports}")),
+        (
+            "nat",
+            "-A KUBE-SERVICES -s 10.9.9.9/32 -j ACCEPT".to_owned(),
+        ),
+        ("nat", "-I KUBE-SERVICES -j ACCEPT".to_owned()),
+        ("nat", "-F KUBE-SERVICES".to_owned()),
+        ("nat", format!("-D {jump}")),
+        ("nat", "-F KUBE-MARK-MASQ".to_owned()),
+        ("filter", format!("-D {forward}")),
+        ("filter", "-F KUBE-FORWARD".to_owned()),
+    ]
+}
+
+/// The words of a rule as arguments: comments are in quotes.
+fn words(text: &str) -> Vec<String> {
+    shlex::split(text).expect("words")
+}
+
+fn damage(node: &Node, table: &str, command: &str) {
+    let command = words(command);
+    let command = command.iter().map(String::as_str);
+    let args: Vec<&str> = ["-t", table].into_iter().chain(command).collect();
+    node.iptables(&args);
+}
+
+/// All rules, with the jumps of FORWARD in one order: a missing one is put back on top.
+fn sorted(node: &Node) -> Vec<String> {
+    let is_jump = |line: &String| line.starts_with("-A FORWARD ");
+    let (mut jumps, mut rules): (Vec<_>, Vec<_>) =
+        node.rules_alone().into_iter().partition(is_jump);
+    jumps.sort();
+    rules.extend(jumps);
+    rules
+}
+
+fn wait_for_repair(node: &Node, daemon: &Daemon, before: &[String], what: &str) {
+    eventually(PATIENCE, || {
+        let after = sorted(node);
+        ensure(after == before, || {
+            format!("{what}: {after:#?}\n{}", daemon.log())
+        })
+    });
+}
+
+fn single_rules_are_repaired(backend: Backend) {
+    let Some((node, daemon)) = start(backend, &[]) else {
+        return;
+    };
+    let before = sorted(&node);
+    for (table, command) in damages(&node) {
+        damage(&node, table, &command);
+        wait_for_repair(&node, &daemon, &before, &command);
+        // The next one is not to be taken for the same contest.
+        let calm = "deltaproxy_rules_verified{ip_family=\"IPv4\"} 1";
+        eventually(PATIENCE, || ensure(node.metric(calm), || daemon.log()));
+    }
+    let log = daemon.log();
+    assert!(node.metric(&format!("{FULL}1")), "{log}");
+    assert!(!log.contains("restore failed"), "{log}");
+}
+
+#[test]
+fn single_rules_are_repaired_without_a_full_restore_on_nft() {
+    single_rules_are_repaired(Backend::Nft);
+}
+
+#[test]
+fn single_rules_are_repaired_without_a_full_restore_on_legacy() {
+    single_rules_are_repaired(Backend::Legacy);
+}
+
+/// A replacement by a rule of the same size is noticed at once on nft, and by a verification on
+/// legacy.
+fn a_replaced_rule_is_repaired(backend: Backend) {
+    let Some((node, daemon)) = start(backend, &["--verify-interval=2s"]) else {
+        return;
+    };
+    let before = sorted(&node);
+    let mark = rule(
+        &node,
+        &["-A KUBE-SEP-", "-s 10.4.0.12/32", "-j KUBE-MARK-MASQ"],
+    );
+    let (chain, spec) = mark.split_once(' ').expect("a chain and a rule");
+    let other = spec.replace("10.4.0.12", "10.4.0.13");
+    damage(&node, "nat", &format!("-R {chain} 1 {other}"));
+    wait_for_repair(&node, &daemon, &before, &other);
+    assert!(node.metric(&format!("{FULL}1")), "{}", daemon.log());
+}
+
+#[test]
+fn a_rule_replaced_by_one_of_the_same_size_is_repaired_on_nft() {
+    a_replaced_rule_is_repaired(Backend::Nft);
+}
+
+#[test]
+fn a_rule_replaced_by_one_of_the_same_size_is_repaired_on_legacy() {
+    a_replaced_rule_is_repaired(Backend::Legacy);
+}
+
+fn rules_of_other_programs_stay(backend: Backend) {
+    let Some((node, daemon)) = start(backend, &["--verify-interval=1s"]) else {
+        return;
+    };
+    for command in [
+        "-N CNI-1",
+        "-A CNI-1 -s 10.9.9.9/32 -j KUBE-MARK-MASQ",
+        "-I PREROUTING -j CNI-1",
+        "-A POSTROUTING -s 10.9.9.9/32 -j MASQUERADE",
+    ] {
+        damage(&node, "nat", command);
+    }
+    let before = node.rules_alone();
+    let verified = "deltaproxy_rule_checks_total{ip_family=\"IPv4\",trigger=\"interval\"}";
+    let checks = || {
+        let page = support::http::get(&node.netns, Daemon::METRICS, "/metrics");
+        let page = page.map(|(_, text)| text).unwrap_or_default();
+        let line = page.lines().find_map(|line| line.strip_prefix(verified));
+        line.and_then(|value| value.trim().parse::<u64>().ok())
+            .unwrap_or_default()
+    };
+    let earlier = checks();
+    eventually(PATIENCE, || {
+        let now = checks();
+        ensure(now > earlier, || format!("{now} checks\n{}", daemon.log()))
+    });
+    assert_eq!(node.rules_alone(), before, "{}", daemon.log());
+    assert!(
+        !daemon.log().contains("changed by another program"),
+        "{}",
+        daemon.log()
+    );
+}
+
+#[test]
+fn rules_of_other_programs_stay_on_nft() {
+    rules_of_other_programs_stay(Backend::Nft);
+}
+
+#[test]
+fn rules_of_other_programs_stay_on_legacy() {
+    rules_of_other_programs_stay(Backend::Legacy);
+}
+
+/// The process that writes the rules is not the one that was started, and another one works for
+/// the other family at the same time.
+#[test]
+fn restores_behind_a_script_are_not_taken_for_those_of_another_program() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let node = Node::new(Backend::Nft);
+    let script = "payload=$(cat)\nprintf '%s\\n' \"$payload\" | $REAL \"$@\"";
+    let daemon = node.start_with(with_restore(Backend::Nft, script), &[NO_PERIOD]);
+    for last in [12, 13, 14] {
+        node.write(&SHOP.replace("10.4.0.12", &format!("10.4.0.{last}")));
+        node.wait_for_rule(&format!("--to-destination 10.4.0.{last}:8080"));
+    }
+    let log = daemon.log();
+    assert!(node.metric(&format!("{FULL}1")), "{log}");
+    for wrong in ["rules are gone", "changed by another program"] {
+        assert!(!log.contains(wrong), "{wrong}: {log}");
+    }
+}
+
+/// A program that deletes a rule again and again, such as a second proxy.
+#[test]
+fn repairs_of_a_contested_chain_back_off() {
+    let Some((node, daemon)) = start(Backend::Nft, &[]) else {
+        return;
+    };
+    let before = sorted(&node);
+    let dispatch = rule(&node, &["-A KUBE-SERVICES -d 10.96.0.10/32", "-j KUBE-SVC"]);
+    let started = Instant::now();
+    for _ in 0..5 {
+        damage(&node, "nat", &format!("-D {dispatch}"));
+        wait_for_repair(&node, &daemon, &before, &dispatch);
+    }
+    // Three times at once, after 1 s and after 2 s.
+    assert!(
+        started.elapsed() > Duration::from_secs(3),
+        "{}",
+        daemon.log()
+    );
+    let log = daemon.log();
+    assert_eq!(
+        log.matches("rules changed by another program").count(),
+        3,
+        "{log}"
+    );
+    assert_eq!(
+        log.matches("rules changed again by another program")
+            .count(),
+        2,
+        "{log}"
+    );
+    assert!(log.contains("iptables"), "the program is not named: {log}");
+    let contested = "deltaproxy_contested_chains{ip_family=\"IPv4\"} 1";
+    assert!(node.metric(contested), "{log}");
+    assert!(node.metric(&format!("{FULL}1")), "{log}");
+}
