@@ -2,6 +2,7 @@
 //! order in which they arrived and the kind of sync.
 
 #![allow(
+    clippy::expect_used,
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
