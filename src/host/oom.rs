@@ -13,7 +13,7 @@ use std::path::Path;
 use super::sysctl::Changed;
 
 /// Sets it for this process, from -1000, never, to 1000, before all others. Programs started
-/// later inherit it until [`raise_oom_score_adj`] sets theirs.
+/// later inherit it until `raise_oom_score_adj` sets theirs.
 ///
 /// # Errors
 ///
