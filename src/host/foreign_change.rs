@@ -11,14 +11,14 @@ const MOST_CHAINS: usize = 1000;
 /// Programs that are listed by name.
 const MOST_PROGRAMS: usize = 8;
 
-/// What other programs changed since the last report.
+/// Changes by other programs since the last report.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ForeignChange {
     /// The tables they touched.
     pub tables: BTreeMap<Table, Touched>,
     /// Names of the programs, where the kernel reports them.
     pub programs: BTreeSet<String>,
-    /// How it was noticed.
+    /// Source of the report.
     pub source: ChangeSource,
 }
 
@@ -31,7 +31,7 @@ pub enum Touched {
     Unknown,
 }
 
-/// How a change was noticed.
+/// Source of the report of a change.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ChangeSource {
     /// The kernel reported every transaction.

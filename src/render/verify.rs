@@ -127,7 +127,7 @@ impl Ledger {
     }
 }
 
-/// Digest of a chain of which it is not known what it holds.
+/// Digest of a chain with unknown rules: no chain that was rendered has it.
 const UNKNOWN: Digest = 0;
 
 fn dispatch(table: Table, chain: &str) -> Option<Dispatch> {
@@ -145,7 +145,7 @@ struct Claimed {
 /// The rules of a shared chain that no Service has claimed yet.
 struct Claims {
     rules: Vec<Option<FoundRule>>,
-    /// Where rules of a meaning stand. The last one is claimed first, because a deletion takes the
+    /// Positions of rules by digest. The last one is claimed first, because a deletion takes the
     /// first of its kind.
     places: HashMap<Digest, Vec<usize>>,
 }

@@ -1,4 +1,4 @@
-//! When rules are repaired that another program keeps changing.
+//! Waits before repairs of rules that another program keeps changing.
 //!
 //! The first repairs go out at once. A program that undoes them again and again, such as a second
 //! proxy, must not make the two undo each other's work without a pause.

@@ -21,7 +21,7 @@ const PAUSE: u32 = 2;
 /// Shortest such pause. A command of `iptables` takes some milliseconds.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 
-/// Cause of a check.
+/// Cause of a check of our rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trigger {
     /// Another program changed something.
@@ -63,22 +63,22 @@ pub(super) struct Checks {
     pub(super) canary: Canary,
     pub(super) backoff: Backoff,
     pub(super) schedule: Schedule,
-    /// When rules that another program keeps changing are repaired.
+    /// Time of the repair of rules that another program keeps changing.
     pub(super) repair_at: Option<Instant>,
-    /// When the oldest difference was found that is not repaired yet.
+    /// Time at which the oldest difference was found that is not repaired yet.
     pub(super) drifted_at: Option<Instant>,
     /// Chains that differ and are not repaired yet.
     pub(super) drifted: BTreeSet<Key>,
     /// Rules that an earlier check could not read.
     pub(super) unread: Extent,
-    /// When these are read.
+    /// Time at which these are read.
     pub(super) reread_at: Option<Instant>,
     /// No check because of a change by another program before this: programs that change rules
     /// without a pause must not keep this one from anything else.
     pub(super) next_change: Option<Instant>,
 }
 
-/// When all rules are compared.
+/// Schedule of comparisons of all rules.
 #[derive(Debug)]
 pub(super) struct Schedule {
     /// Whether what the kernel holds is ours.

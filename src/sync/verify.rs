@@ -53,7 +53,7 @@ impl Extent {
         }
     }
 
-    /// What another program may have changed of ours.
+    /// Rules of ours that another program may have changed.
     pub(super) fn of(change: &ForeignChange, options: &Options) -> Self {
         let mut extent = Self::default();
         for (table, touched) in &change.tables {
@@ -111,7 +111,7 @@ impl Extent {
 /// Rules as they were read.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
-    /// Of the fixed chains and jumps.
+    /// Findings about the fixed chains and jumps.
     pub(super) check: CheckResult,
     /// Listings of dispatch chains; `None`: the chain is missing, or has a rule that cannot be
     /// printed.
@@ -122,7 +122,7 @@ pub(super) struct Reading {
     pub(super) tables: BTreeSet<Table>,
     /// A program gave no answer. The rest was read.
     pub(super) failure: Option<RunError>,
-    /// What has to be read again later.
+    /// Rules to read again later.
     pub(super) unread: Extent,
 }
 
