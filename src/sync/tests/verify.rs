@@ -62,7 +62,7 @@ fn rule(syncer: &Syncer<Fake>, table: Table, texts: &[&str]) -> String {
     line.unwrap().strip_prefix("-A ").unwrap().to_owned()
 }
 
-/// Damage, by table: commands, each separated from the next by a semicolon, and the kind that is
+/// Damage, by table: commands, one a line, and the kind that is
 /// reported of it.
 fn damages(syncer: &Syncer<Fake>) -> Vec<(Table, String, DriftKind)> {
     use DriftKind::{DispatchChain, FixedChain, Jump, ServiceChain};
@@ -74,7 +74,7 @@ fn damages(syncer: &Syncer<Fake>) -> Vec<(Table, String, DriftKind)> {
     let node_ports = of(Table::Nat, &["-A KUBE-SERVICES", "-j KUBE-NODEPORTS"]);
     let jump = of(Table::Nat, &["-A PREROUTING", "-j KUBE-SERVICES"]);
     let forward = of(Table::Filter, &["-A FORWARD", "-j KUBE-FORWARD"]);
-    let reordered = format!("-D {dispatch};-I {dispatch};-F {service}");
+    let reordered = format!("-D {dispatch}\n-I {dispatch}\n-F {service}");
     let in_nat = [
         (format!("-F {endpoint}"), ServiceChain),
         (format!("-D {service} 1"), ServiceChain),
@@ -110,7 +110,7 @@ async fn damage_of_single_rules_is_repaired_without_a_full_restore() {
     let mut syncer = node().await;
     let before = syncer.iptables().rules().to_save_text();
     for (table, commands, kind) in damages(&syncer) {
-        let commands: Vec<&str> = commands.split(';').collect();
+        let commands: Vec<&str> = commands.lines().collect();
         for depth in [Depth::Named, Depth::Whole] {
             let change = edit(syncer.iptables(), table, &commands);
             let options = syncer.written().unwrap().clone();
