@@ -302,10 +302,7 @@ impl Payload for NoteTables<'_> {
         // Pieces are whole lines.
         let lines = written.split(|byte| *byte == b'\n');
         let names = lines.filter_map(|line| line.strip_prefix(b"*"));
-        let tables = names.filter_map(|name| {
-            let mut all = Table::ALL.into_iter();
-            all.find(|table| table.as_str().as_bytes() == name)
-        });
+        let tables = names.filter_map(|name| Table::from_name(str::from_utf8(name).ok()?));
         self.tables.extend(tables);
         is_more
     }

@@ -8,11 +8,8 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use nix::errno::Errno;
-use tokio::sync::Notify;
 
-use super::{
-    Ending, ForeignChange, Iptables, ListedChains, NoCounter, RestoreError, Restored, RunError,
-};
+use super::{Ending, Iptables, ListedChains, NoCounter, RestoreError, Restored, RunError};
 use crate::rules::{Payload, Rule, RuleSet, Table};
 
 /// What goes wrong, once each, in the order given.
@@ -55,9 +52,6 @@ pub struct Fake {
     counters: RefCell<BTreeSet<String>>,
     unprintable: RefCell<BTreeSet<(Table, String)>>,
     poisons: RefCell<Vec<(String, Poison)>>,
-    foreign: RefCell<ForeignChange>,
-    is_watched: Cell<bool>,
-    notify: Notify,
 }
 
 impl Fake {
@@ -77,13 +71,6 @@ impl Fake {
     /// Replaces what it holds, as somebody else might.
     pub fn set_rules(&self, rules: RuleSet) {
         self.rules.replace(rules);
-    }
-
-    /// From now on it reports changes by other programs, this one first.
-    pub fn report(&self, change: ForeignChange) {
-        self.is_watched.set(true);
-        self.foreign.borrow_mut().merge(change);
-        self.notify.notify_one();
     }
 
     /// The payloads it was given since the last call, refused ones too.
@@ -283,20 +270,6 @@ impl Iptables for Fake {
         let known = rules.chain(table, chain);
         let wanted = rule.parse::<Rule>().ok();
         Ok(known.is_some_and(|chain| chain.rules.iter().any(|rule| Some(rule) == wanted.as_ref())))
-    }
-
-    async fn changed(&self) -> ForeignChange {
-        loop {
-            let change = self.foreign.take();
-            if !change.is_empty() {
-                return change;
-            }
-            self.notify.notified().await;
-        }
-    }
-
-    fn is_watched(&self) -> bool {
-        self.is_watched.get()
     }
 
     async fn make_counter(&self, name: &str) -> Result<(), NoCounter> {

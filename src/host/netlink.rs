@@ -51,10 +51,14 @@ pub(super) const fn number(family: IpFamily) -> u8 {
 
 /// A socket to ask netfilter through.
 pub(super) fn open() -> Result<OwnedFd, Errno> {
+    open_with(SockFlag::empty())
+}
+
+fn open_with(flags: SockFlag) -> Result<OwnedFd, Errno> {
     socket(
         AddressFamily::Netlink,
         SockType::Raw,
-        SockFlag::SOCK_CLOEXEC,
+        SockFlag::SOCK_CLOEXEC | flags,
         SockProtocol::NetlinkNetFilter,
     )
 }
@@ -65,12 +69,7 @@ pub(super) fn open() -> Result<OwnedFd, Errno> {
 ///
 /// Mostly `EPERM`: the capability `NET_ADMIN` is missing.
 pub(super) fn subscribe(group: u32, buffer_bytes: usize) -> Result<OwnedFd, Errno> {
-    let socket = socket(
-        AddressFamily::Netlink,
-        SockType::Raw,
-        SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK,
-        SockProtocol::NetlinkNetFilter,
-    )?;
+    let socket = open_with(SockFlag::SOCK_NONBLOCK)?;
     // Without the right to exceed the limit of the system, as much as that allows.
     if setsockopt(&socket, RcvBufForce, &buffer_bytes).is_err() {
         setsockopt(&socket, RcvBuf, &buffer_bytes)?;

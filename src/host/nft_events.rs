@@ -10,23 +10,20 @@
 //! port of the socket that sent the transaction.
 
 use super::netlink::{Attributes, NFGENMSG, Received, messages, number};
-use super::nft_tables::NFNL_SUBSYS_NFTABLES;
+use super::nft_jumps::{NFTA_RULE_CHAIN, NFTA_RULE_TABLE};
+use super::nft_tables::{
+    NFNL_SUBSYS_NFTABLES, NFT_MSG_DELTABLE, NFTA_CHAIN_NAME, NFTA_CHAIN_TABLE, NFTA_TABLE_NAME,
+};
 use crate::net::IpFamily;
 use crate::rules::Table;
 
 const NFT_MSG_NEWTABLE: u16 = 0;
-const NFT_MSG_DELTABLE: u16 = 2;
 const NFT_MSG_NEWCHAIN: u16 = 3;
 const NFT_MSG_DELCHAIN: u16 = 5;
 const NFT_MSG_NEWRULE: u16 = 6;
 const NFT_MSG_DELRULE: u16 = 8;
 const NFT_MSG_NEWGEN: u16 = 15;
 
-const NFTA_TABLE_NAME: u16 = 1;
-const NFTA_CHAIN_TABLE: u16 = 1;
-const NFTA_CHAIN_NAME: u16 = 3;
-const NFTA_RULE_TABLE: u16 = 1;
-const NFTA_RULE_CHAIN: u16 = 2;
 const NFTA_GEN_ID: u16 = 1;
 const NFTA_GEN_PROC_NAME: u16 = 3;
 
@@ -59,7 +56,7 @@ fn event<'a>(family: IpFamily, message: &Received<'a>) -> Option<NftEvent<'a>> {
     let kind = message.kind.checked_sub(NFNL_SUBSYS_NFTABLES)?;
     let of_family = message.body.first() == Some(&number(family));
     let text = |wanted| text_of(message, wanted);
-    let table = |wanted| table(text(wanted)?);
+    let table = |wanted| Table::from_name(text(wanted)?);
     let kind = match kind {
         NFT_MSG_NEWRULE | NFT_MSG_DELRULE if of_family => {
             NftEventKind::Chain(table(NFTA_RULE_TABLE)?, text(NFTA_RULE_CHAIN)?)
@@ -83,10 +80,6 @@ fn event<'a>(family: IpFamily, message: &Received<'a>) -> Option<NftEvent<'a>> {
 pub(super) fn generation_of(message: &Received<'_>) -> Option<u32> {
     let value = value_of(message, NFTA_GEN_ID)?;
     Some(u32::from_be_bytes(*value.first_chunk()?))
-}
-
-fn table(name: &str) -> Option<Table> {
-    Table::ALL.into_iter().find(|table| table.as_str() == name)
 }
 
 fn text_of<'a>(message: &Received<'a>, wanted: u16) -> Option<&'a str> {

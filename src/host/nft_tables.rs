@@ -23,12 +23,12 @@ const TABLE: &str = "kube-proxy";
 /// The subsystem is the upper byte of the message type.
 pub(super) const NFNL_SUBSYS_NFTABLES: u16 = 10 << 8;
 const NFT_MSG_GETTABLE: u16 = 1;
-const NFT_MSG_DELTABLE: u16 = 2;
+pub(super) const NFT_MSG_DELTABLE: u16 = 2;
 const NFT_MSG_GETCHAIN: u16 = 4;
 
-const NFTA_TABLE_NAME: u16 = 1;
-const NFTA_CHAIN_TABLE: u16 = 1;
-const NFTA_CHAIN_NAME: u16 = 3;
+pub(super) const NFTA_TABLE_NAME: u16 = 1;
+pub(super) const NFTA_CHAIN_TABLE: u16 = 1;
+pub(super) const NFTA_CHAIN_NAME: u16 = 3;
 
 /// The kernel does not say what it holds, or does not do what was asked.
 #[derive(Debug, thiserror::Error)]
