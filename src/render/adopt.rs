@@ -7,12 +7,14 @@
 //! Differs from upstream: there every start writes everything, which takes minutes in a large
 //! cluster and sets all counters to zero.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::HashMap;
 
 use super::base::{self, FILTER_CHAINS, FIREWALL, NAT_CHAINS};
-use super::found::{Found, FoundRule, digest};
+use super::chain::ServiceChain;
+use super::claims::{Claims, take_tail, unowned};
+use super::found::{Found, digest};
 use super::guard::{Guests, is_ours};
 use super::ledger::{Entry, Held, Ledger};
 use super::live::Live;
@@ -103,19 +105,20 @@ pub fn verify(
     let (mut sheet, mut other) = (Sheet::default(), Sheet::default());
     for (name, state) in services.all() {
         service::write(&mut sheet, name, state, setting, Comments::Everywhere);
-        let same = taking.count_same(&sheet);
-        if same < sheet.chains().count() {
+        let mut same = taking.same_chains(&sheet);
+        if same.len() < sheet.chains().count() {
             // Of a large cluster, or written before it grew or shrank across the threshold.
             service::write(&mut other, name, state, setting, Comments::NotOnEndpoints);
-            if taking.count_same(&other) > same {
+            let same_otherwise = taking.same_chains(&other);
+            if same_otherwise.len() > same.len() {
                 std::mem::swap(&mut sheet, &mut other);
+                same = same_otherwise;
             }
         }
-        let counts = (taking.wanted, taking.kept);
-        taking.service(name, &sheet);
-        if changing.contains(name) {
-            (taking.wanted, taking.kept) = counts;
+        if !changing.contains(name) {
+            taking.count(&sheet, &same);
         }
+        taking.service(name, &sheet, same);
     }
     taking.finish(live, Strictness::Verification)
 }
@@ -137,7 +140,9 @@ pub fn adopt(
     let mut sheet = Sheet::default();
     for (name, state) in services.all() {
         service::write(&mut sheet, name, state, setting, comments);
-        taking.service(name, &sheet);
+        let same = taking.same_chains(&sheet);
+        taking.count(&sheet, &same);
+        taking.service(name, &sheet, same);
     }
     taking.finish(live, Strictness::Adoption)
 }
@@ -164,11 +169,9 @@ fn check_foundations(found: &Found, options: &Options) -> Result<(), Doubt> {
 
 /// A ledger in the making.
 struct Taking {
-    /// What no Service has claimed yet.
-    found: Found,
-    /// Rules of shared chains by chain and meaning: where they stand. The last one is claimed
-    /// first, because a deletion takes the first of its kind.
-    places: HashMap<(Dispatch, Digest), Vec<usize>>,
+    /// Chains of Services that none has claimed yet.
+    chains: HashMap<ServiceChain, Option<Digest>>,
+    claims: BTreeMap<Dispatch, Claims>,
     ledger: Ledger,
     differing: Vec<ServiceName>,
     wanted: usize,
@@ -189,18 +192,14 @@ impl Taking {
             }
             Ok(()) => {}
         }
-        let mut places: HashMap<_, Vec<usize>> = HashMap::new();
-        for dispatch in Dispatch::ALL {
-            for (at, rule) in found.rules(dispatch).iter().enumerate() {
-                if let Some(digest) = rule.as_ref().and_then(|rule| rule.digest) {
-                    places.entry((dispatch, digest)).or_default().push(at);
-                }
-            }
-        }
+        let claims = Dispatch::ALL.map(|to| {
+            let rules = std::mem::take(found.rules_mut(to));
+            (to, Claims::new(rules))
+        });
         let ledger = Ledger::of_foundations(base::rule_counts(options), tail);
         Ok(Self {
-            found,
-            places,
+            chains: found.chains,
+            claims: claims.into(),
             ledger,
             differing: Vec::new(),
             wanted: 0,
@@ -209,32 +208,31 @@ impl Taking {
         })
     }
 
-    /// Returns how many chains of a Service the kernel has as they are in the sheet.
-    fn count_same(&self, sheet: &Sheet) -> usize {
+    /// Returns the chains of a Service that the kernel has as they are in the sheet.
+    fn same_chains(&self, sheet: &Sheet) -> Vec<Held> {
         let is_same = |entry: &&ChainEntry| {
-            let held = self.found.chains.get(&entry.chain).copied().flatten();
+            let held = self.chains.get(&entry.chain).copied().flatten();
             held.is_some() && held == digest(specs(sheet.text(entry)))
         };
-        sheet.chains().filter(is_same).count()
+        sheet.chains().filter(is_same).map(Held::of).collect()
     }
 
-    /// Puts down what the kernel has of one Service.
-    fn service(&mut self, name: &ServiceName, sheet: &Sheet) {
-        let mut is_same = true;
-        let mut chains = Vec::new();
+    /// Counts chains towards the decision whether to take over the rules at all.
+    fn count(&mut self, sheet: &Sheet, same: &[Held]) {
+        self.wanted += sheet.chains().count();
+        self.kept += same.len();
+    }
+
+    /// Puts down what the kernel has of one Service, these chains among it.
+    fn service(&mut self, name: &ServiceName, sheet: &Sheet, same: Vec<Held>) {
+        let mut is_same = same.len() == sheet.chains().count();
         for entry in sheet.chains() {
-            self.wanted += 1;
-            let held = self.found.chains.remove(&entry.chain).flatten();
-            if held.is_some() && held == digest(specs(sheet.text(entry))) {
-                self.kept += 1;
-                chains.push(Held::of(entry));
-            } else {
-                is_same = false;
-            }
+            self.chains.remove(&entry.chain);
         }
         let mut rules: Vec<(Place, usize, &[u8])> = Vec::new();
         for (place, rule) in sheet.dispatch_rules() {
-            if let Some(at) = self.claim(place.to, rule) {
+            let claims = self.claims.get_mut(&place.to);
+            if let Some(at) = claims.and_then(|claims| claims.take(rule)) {
                 is_same &= rules
                     .last()
                     .is_none_or(|(last, before, _)| *last != place || *before < at);
@@ -247,18 +245,11 @@ impl Taking {
         let rules = rules
             .into_iter()
             .map(|(place, _, rule)| (place, rule.into()));
-        let entry = Entry::new(chains, rules.collect(), sheet.tally);
+        let entry = Entry::new(same, rules.collect(), sheet.tally);
         self.ledger.insert(name, entry);
         if !is_same {
             self.differing.push(name.clone());
         }
-    }
-
-    /// Where a shared chain has such a rule.
-    fn claim(&mut self, to: Dispatch, rule: &[u8]) -> Option<usize> {
-        let at = self.places.get_mut(&(to, digest([spec(rule)])?))?.pop()?;
-        self.found.rules_mut(to).get_mut(at)?.take()?;
-        Some(at)
     }
 
     /// Puts down what nobody wants, so that it goes.
@@ -266,7 +257,7 @@ impl Taking {
         if self.kept * LEAST_SHARE < self.wanted {
             return Err(Doubt::Different);
         }
-        let mut stale: Vec<_> = self.found.chains.keys().copied().collect();
+        let mut stale: Vec<_> = self.chains.keys().copied().collect();
         match strictness {
             Strictness::Adoption if stale.iter().any(|chain| !live.can_delete(&chain.name())) => {
                 return Err(Doubt::Referenced);
@@ -277,15 +268,15 @@ impl Taking {
         }
         let chains = stale.into_iter().map(Held::unknown).collect();
         let mut rules = Vec::new();
-        for to in Dispatch::ALL {
-            let unclaimed = self.found.rules_mut(to).drain(..).flatten();
+        for (to, claims) in self.claims {
+            let unclaimed = claims.unclaimed();
             rules.extend(unclaimed.map(|rule| (Place { to, port: 0 }, rule.text)));
         }
-        let nobody = ServiceName::new("", "");
+        let unowned = unowned();
         self.ledger
-            .insert(&nobody, Entry::new(chains, rules, Tally::default()));
-        if self.ledger.has(&nobody) {
-            self.differing.push(nobody);
+            .insert(&unowned, Entry::new(chains, rules, Tally::default()));
+        if self.ledger.has(&unowned) {
+            self.differing.push(unowned);
         }
         Ok(Adopted {
             ledger: self.ledger,
@@ -295,33 +286,8 @@ impl Taking {
     }
 }
 
-/// Takes the way to NodePorts off the end of its chain. Before the end it would be taken for
-/// nobody's rule, and a deletion takes the first of its kind.
-pub(super) fn take_tail(
-    rules: &mut Vec<Option<FoundRule>>,
-    tail: &[Box<[u8]>],
-) -> Result<(), Doubt> {
-    let others = rules
-        .len()
-        .checked_sub(tail.len())
-        .ok_or(Doubt::NodePorts)?;
-    let found = rules.get(others..).unwrap_or_default().iter().flatten();
-    for (rule, way) in found.zip(tail) {
-        if rule.digest.is_none() || rule.digest != digest([spec(way)]) {
-            return Err(Doubt::NodePorts);
-        }
-    }
-    rules.truncate(others);
-    Ok(())
-}
-
 /// The rules of whole lines, without `-A CHAIN`.
 fn specs(lines: &[u8]) -> impl Iterator<Item = &str> {
     let lines = str::from_utf8(lines).unwrap_or_default().lines();
     lines.filter_map(|line| Some(line.strip_prefix("-A ")?.split_once(' ')?.1))
-}
-
-/// A rule of a shared chain as it stands behind the chain's name.
-pub(super) fn spec(rule: &[u8]) -> &str {
-    str::from_utf8(rule).unwrap_or_default().trim()
 }

@@ -115,11 +115,12 @@ impl Changes {
                 self.chains.write_filled(&mut body, headers_are);
             }
             for dispatch in Dispatch::ALL.into_iter().filter(|to| to.table() == table) {
-                let extent = match self.extent(dispatch, shape, options.backend) {
-                    _ if before.rewrite.contains(&dispatch) => {
-                        Extent::Whole(cost::order(options.backend))
-                    }
-                    extent => extent,
+                let is_unknown = before.rewrite.contains(&dispatch);
+                let extent = match shape {
+                    // It says the same in the same order each time.
+                    PartialRestore::Kep3453 => Extent::Whole(Order::ByService),
+                    _ if is_unknown => Extent::Whole(cost::order(options.backend)),
+                    PartialRestore::ChangedChains => self.extent(dispatch, options.backend),
                 };
                 let is_whole = matches!(extent, Extent::Whole(_));
                 if shape == PartialRestore::ChangedChains && is_whole {
@@ -170,11 +171,8 @@ impl Changes {
         }
     }
 
-    /// The shape of the KEP says the same in the same order each time.
-    fn extent(&self, dispatch: Dispatch, shape: PartialRestore, backend: Backend) -> Extent {
-        if shape == PartialRestore::Kep3453 {
-            return Extent::Whole(Order::ByService);
-        }
+    /// As little as the changes ask for.
+    fn extent(&self, dispatch: Dispatch, backend: Backend) -> Extent {
         match self.edits.get(&dispatch) {
             None => Extent::Nothing,
             Some(edits) if edits.removed.len() <= cost::most_deletions(backend) => Extent::Edits,

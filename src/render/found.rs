@@ -78,14 +78,7 @@ impl Found {
         }
     }
 
-    /// The rules of a shared chain.
-    pub(super) fn rules(&self, of: Dispatch) -> &[Option<FoundRule>] {
-        let found = Dispatch::ALL.into_iter().zip(&self.dispatch);
-        let mut rules = found.filter_map(|(dispatch, rules)| (dispatch == of).then_some(rules));
-        rules.next().map_or(&[], |rules| rules.as_slice())
-    }
-
-    /// The same, to be added to or claimed.
+    /// The rules of a shared chain, in their order.
     pub(super) fn rules_mut(&mut self, of: Dispatch) -> &mut Vec<Option<FoundRule>> {
         let [first, others @ ..] = &mut self.dispatch;
         let others = Dispatch::ALL.into_iter().skip(1).zip(others);

@@ -20,6 +20,7 @@ mod base;
 mod chain;
 mod chain_text;
 mod changes;
+mod claims;
 mod cost;
 mod counter;
 mod dispatch;

@@ -6,11 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hashbrown::HashMap;
-
-use super::adopt::{spec, take_tail};
 use super::chain::ServiceChain;
-use super::found::{Found, FoundRule, digest};
+use super::claims::{Claims, take_tail, unowned};
+use super::found::Found;
 use super::ledger::{Entry, Ledger, PlacedRule};
 use super::sheet::{Digest, Dispatch, Place};
 use super::tally::Tally;
@@ -88,7 +86,7 @@ impl Ledger {
         let mut claims = Claims::new(rules);
         let mut lacking: BTreeMap<ServiceName, Entry> = BTreeMap::new();
         for (name, entry) in &self.entries {
-            let Claimed { kept, is_in_order } = claims.claim(to, entry);
+            let Claimed { kept, is_in_order } = Claimed::by(entry, to, &mut claims);
             let missing = entry.dispatch.len() - kept.len();
             drift.missing += missing;
             drift.is_rewritten |= !is_in_order;
@@ -105,7 +103,7 @@ impl Ledger {
             self.insert(&name, entry);
             drift.services.insert(name);
         }
-        let foreign: Vec<_> = claims.rules.into_iter().flatten().collect();
+        let foreign: Vec<_> = claims.unclaimed().collect();
         drift.foreign = foreign.len();
         if !foreign.is_empty() {
             let place = Place { to, port: 0 };
@@ -118,7 +116,7 @@ impl Ledger {
     /// Adds rules that no Service has, so that they are removed. Returns the name that they have
     /// in the ledger.
     fn add_unowned(&mut self, mut rules: Vec<PlacedRule>) -> ServiceName {
-        let unowned = ServiceName::new("", "");
+        let unowned = unowned();
         let before = self.entries.get(&unowned).cloned().unwrap_or_default();
         rules.splice(0..0, before.dispatch);
         let entry = Entry::new(before.chains.into(), rules, Tally::default());
@@ -142,45 +140,21 @@ struct Claimed {
     is_in_order: bool,
 }
 
-/// The rules of a shared chain that no Service has claimed yet.
-struct Claims {
-    rules: Vec<Option<FoundRule>>,
-    /// Positions of rules by digest. The last one is claimed first, because a deletion takes the
-    /// first of its kind.
-    places: HashMap<Digest, Vec<usize>>,
-}
-
-impl Claims {
-    fn new(rules: Vec<Option<FoundRule>>) -> Self {
-        let mut places: HashMap<Digest, Vec<usize>> = HashMap::new();
-        for (at, rule) in rules.iter().enumerate() {
-            if let Some(digest) = rule.as_ref().and_then(|rule| rule.digest) {
-                places.entry(digest).or_default().push(at);
-            }
-        }
-        Self { rules, places }
-    }
-
+impl Claimed {
     /// Claims the rules of one Service in a chain.
-    fn claim(&mut self, to: Dispatch, entry: &Entry) -> Claimed {
+    fn by(entry: &Entry, to: Dispatch, claims: &mut Claims) -> Self {
         let mut kept = Vec::with_capacity(entry.dispatch.len());
         let mut last: Option<(Place, usize)> = None;
         let mut is_in_order = true;
         for (place, rule) in &entry.dispatch {
             if place.to != to {
                 kept.push((*place, rule.clone()));
-            } else if let Some(at) = self.take(rule) {
+            } else if let Some(at) = claims.take(rule) {
                 is_in_order &= last.is_none_or(|(of, before)| of != *place || before < at);
                 last = Some((*place, at));
                 kept.push((*place, rule.clone()));
             }
         }
-        Claimed { kept, is_in_order }
-    }
-
-    fn take(&mut self, rule: &[u8]) -> Option<usize> {
-        let at = self.places.get_mut(&digest([spec(rule)])?)?.pop()?;
-        self.rules.get_mut(at)?.take()?;
-        Some(at)
+        Self { kept, is_in_order }
     }
 }
