@@ -17,7 +17,7 @@ const FIRST: Duration = Duration::from_secs(1);
 /// Longest wait.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// A chain that stays repaired for this long is no longer contested, counted from the end of the
+/// Time for which a chain has to stay repaired to be forgotten, counted from the end of the
 /// wait.
 const CALM: Duration = Duration::from_secs(2);
 

@@ -9,6 +9,9 @@ use crate::rules::Table;
 /// Chains that are listed by name, for the log.
 const MOST_NAMES: usize = 5;
 
+/// Stands for all chains of a table where repairs of the same chains are counted.
+const WHOLE_TABLE: &str = "*";
+
 /// Place of a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DriftKind {
@@ -68,15 +71,16 @@ impl Drift {
 
     /// Adds a chain that differs.
     pub(super) fn add(&mut self, table: Table, kind: DriftKind, chain: &str) {
-        self.add_many(table, kind, 1);
+        *self.counts.entry((table, kind)).or_default() += 1;
         self.chains.insert((table, chain.into()));
         self.keys.insert((table, chain.into()));
     }
 
-    /// Adds chains whose names do not matter.
-    pub(super) fn add_many(&mut self, table: Table, kind: DriftKind, chains: usize) {
+    /// Adds chains that are not known by name. Their repairs are counted by table.
+    pub(super) fn add_unnamed(&mut self, table: Table, kind: DriftKind, chains: usize) {
         if chains > 0 {
             *self.counts.entry((table, kind)).or_default() += chains;
+            self.keys.insert((table, WHOLE_TABLE.into()));
         }
     }
 
@@ -104,7 +108,7 @@ mod tests {
     fn the_log_names_the_first_chains_and_counts_the_rest() {
         let mut drift = Drift::default();
         assert!(drift.is_none());
-        drift.add_many(Table::Nat, DriftKind::ServiceChain, 0);
+        drift.add_unnamed(Table::Nat, DriftKind::ServiceChain, 0);
         assert!(drift.is_none());
         for chain in ["A", "B", "C", "D", "E", "F", "G"] {
             drift.add(Table::Nat, DriftKind::ServiceChain, chain);

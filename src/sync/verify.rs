@@ -18,9 +18,6 @@ use crate::render::{
 };
 use crate::rules::Table;
 
-/// Stands for all chains of a table where repairs of the same chains are counted.
-const WHOLE_TABLE: &str = "*";
-
 /// Extent of a verification.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Extent {
@@ -94,7 +91,7 @@ impl Extent {
         }
     }
 
-    /// The same without the chains that need no reading.
+    /// Returns this extent without the chains that need no reading.
     pub(super) fn to_read(&self) -> Self {
         Self {
             services: BTreeSet::new(),
@@ -232,8 +229,7 @@ impl<I: Iptables> Syncer<I> {
             }
         }
         if let Some(table) = check.gone {
-            drift.add_many(table, DriftKind::FlushedTable, 1);
-            drift.keys.insert((table, WHOLE_TABLE.into()));
+            drift.add_unnamed(table, DriftKind::FlushedTable, 1);
             self.force_full(FullReason::Flushed);
             return drift;
         }
@@ -304,10 +300,7 @@ impl<I: Iptables> Syncer<I> {
                         && (is_changing.is_empty() || !name.namespace().is_empty())
                 };
                 let drifted = adopted.differing.iter().filter(is_drift).count();
-                drift.add_many(Table::Nat, DriftKind::ServiceChain, drifted);
-                if drifted > 0 {
-                    drift.keys.insert((Table::Nat, WHOLE_TABLE.into()));
-                }
+                drift.add_unnamed(Table::Nat, DriftKind::ServiceChain, drifted);
                 if adopted.lacks_node_ports_jump {
                     drift.add(Table::Nat, DriftKind::DispatchChain, "KUBE-SERVICES");
                 }
@@ -315,8 +308,7 @@ impl<I: Iptables> Syncer<I> {
                 self.drifted.extend(adopted.differing);
             }
             Err(doubt) => {
-                drift.add_many(Table::Nat, DriftKind::FlushedTable, 1);
-                drift.keys.insert((Table::Nat, WHOLE_TABLE.into()));
+                drift.add_unnamed(Table::Nat, DriftKind::FlushedTable, 1);
                 drift.doubt = Some(doubt);
                 self.force_full(FullReason::Flushed);
             }
