@@ -108,7 +108,7 @@ fn all_are_answered_by(lab: &Lab, server: &str) {
     }
 }
 
-/// Of the kernel's rules, with what the daemon on the node reports.
+/// Reads the kernel's rules and what the daemon on the node reports.
 fn commands_name_the_loser(lab: &Lab) {
     let run = |args: &[&str]| {
         let mut command = lab.node.command(env!("CARGO_BIN_EXE_deltaproxy"));

@@ -73,7 +73,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The same, with frontends that several Services ask for. A service port that has lost all of
+    /// This node with frontends that several Services ask for. A service port that has lost all of
     /// its own has no rules, and can still be asked for by name.
     #[must_use]
     pub fn with_conflicts(mut self, conflicts: Vec<FrontendConflict>) -> Self {

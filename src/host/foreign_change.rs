@@ -54,7 +54,7 @@ impl ForeignChange {
         }
     }
 
-    /// Reports whether there is no change.
+    /// Reports whether no table was touched.
     pub fn is_empty(&self) -> bool {
         self.tables.is_empty()
     }

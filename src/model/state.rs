@@ -22,7 +22,7 @@ pub struct ServiceState {
     /// The frontends that the Service asks for and does not have, because another service port
     /// comes first.
     pub lost: BTreeSet<PortFrontend>,
-    /// What the limits of its namespace leave to the Service.
+    /// Rules that the limits of its namespace leave to the Service.
     pub allowance: Allowance,
 }
 

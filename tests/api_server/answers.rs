@@ -80,7 +80,7 @@ fn every_status_code_passes() {
     }
 }
 
-/// What is wrong with one kind keeps no other from being followed, and passes.
+/// An error of one kind does not stop the others, and passes.
 #[test]
 fn one_kind_may_be_refused_for_an_hour() {
     let expected = listed(&changed());

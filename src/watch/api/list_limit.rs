@@ -17,7 +17,7 @@ const MOST_BYTES: usize = 512 * 1024 * 1024;
 /// an object of two bytes takes hundreds of memory.
 pub(super) const MOST_OBJECTS: usize = 1_000_000;
 
-/// What may still come of a list.
+/// Rest of a list that is within its limits.
 #[derive(Debug)]
 pub(super) struct ListLimit {
     deadline: Instant,

@@ -34,7 +34,7 @@ pub(super) struct TokenFile {
 
 #[derive(Debug)]
 struct Token {
-    /// Of the last read that succeeded.
+    /// Token of the last read that succeeded.
     header: HeaderValue,
     /// When the file is to be read again.
     due: Instant,
@@ -46,7 +46,7 @@ impl TokenFile {
     ///
     /// # Errors
     ///
-    /// There is no token in the file.
+    /// The file holds no token.
     pub(super) fn take(config: &mut Config) -> Result<Option<Self>, BoxError> {
         let user = &mut config.auth_info;
         let is_basic = user.username.is_some() && user.password.is_some();

@@ -166,7 +166,7 @@ fn another_node_is_ignored() {
         &both,
         &both,
     );
-    // A list of others alone is one without this node.
+    // A list of other Nodes alone lacks this one.
     check(
         |outlet| {
             outlet.node(Observed::<NodeObject>::Listing);

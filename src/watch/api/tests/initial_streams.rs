@@ -93,7 +93,7 @@ fn pages_that_fail_lead_back_to_a_stream() {
     );
 }
 
-/// What was asked, and when the list was complete.
+/// Requests, and the time at which the list was complete.
 fn requests(time: Duration, script: Vec<Reply>) -> Vec<String> {
     let transcript = paused().block_on(follow_for(time, script));
     let is_step = |line: &String| line.starts_with('?') || line == "listed";
@@ -131,7 +131,7 @@ fn a_stream_of_more_bytes_than_any_cluster_has_leads_to_pages() {
     assert_eq!(requests(Duration::from_secs(1), script), PAGES);
 }
 
-/// Whatever breaks it off may do so each time.
+/// The cause that breaks a stream off may do so each time.
 #[test]
 fn a_stream_that_breaks_off_leads_to_pages_after_one_failure() {
     let added = event("ADDED", &service("a", "3"));

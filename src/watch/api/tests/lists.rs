@@ -268,7 +268,7 @@ fn a_list_of_null_is_empty() {
     );
 }
 
-/// What happened, without requests for pages and objects, and how many pages were asked for.
+/// Events of a list, without requests for pages and objects, and how many pages were asked for.
 fn paged(time: Duration, page: fn(&str) -> Reply) -> (String, usize) {
     let mut number = 0;
     let answer = move |asked: &Asked| {

@@ -14,7 +14,7 @@ use super::super::{ApiServer, Encoding, RateLimit};
 use super::pipe::{ClientEnd, Http};
 use super::script::*;
 
-/// What the server does after some bytes.
+/// Action of the server after some bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Then {
     Close,
@@ -197,7 +197,7 @@ fn a_body_that_is_shorter_than_it_says_is_not_waited_for() {
     }
 }
 
-/// What follows a body is not the answer to the next request.
+/// Bytes that follow a body are not the answer to the next request.
 #[test]
 fn bytes_after_a_body_are_not_an_answer() {
     let forged = r#"{"metadata":{"resourceVersion":"9"},"items":[{"metadata":{"name":"forged","namespace":"ns"}}]}"#;
