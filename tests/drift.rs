@@ -10,12 +10,14 @@
 
 mod support;
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use support::daemon::{Backend, Daemon, backend_programs};
-use support::node::{Node, SHOP, with_restore};
+use support::daemon::{Backend, Daemon, backend_programs, real_program};
+use support::node::{Node, SHOP, with_restore, write_script};
 use support::wait::{PATIENCE, ensure, eventually};
 use support::{Need, machine_has};
+use tempfile::TempDir;
 
 /// Far longer than any repair takes: nothing here is found by the check of each period.
 const NO_PERIOD: &str = "--iptables-sync-period=10m";
@@ -260,4 +262,63 @@ fn repairs_of_a_contested_chain_back_off() {
     let contested = "deltaproxy_contested_chains{ip_family=\"IPv4\"} 1";
     assert!(node.metric(contested), "{log}");
     assert!(node.metric(&format!("{FULL}1")), "{log}");
+}
+
+/// The programs of a backend; each run of one adds its command line to this file.
+fn counted_programs(backend: Backend, calls: &Path) -> TempDir {
+    let bin = backend_programs(backend);
+    for family in ["iptables", "ip6tables"] {
+        for suffix in ["", "-save", "-restore"] {
+            let name = format!("{family}{suffix}");
+            let path = bin.path().join(&name);
+            std::fs::remove_file(&path).expect("remove a link");
+            let script = format!("echo \"{name} $*\" >>{}\nexec $REAL \"$@\"", calls.display());
+            write_script(&path, &real_program(backend, &name), &script);
+        }
+    }
+    bin
+}
+
+/// Neither in each sync period nor in each verify interval, until another program does something.
+fn nothing_is_run_while_nothing_changes(backend: Backend) {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let node = Node::new(backend);
+    let calls = node.manifests.path().join(".calls");
+    let flags = ["--iptables-sync-period=300ms", "--verify-interval=300ms"];
+    let daemon = node.start_with(counted_programs(backend, &calls), &flags);
+    node.wait_for_rule("--to-destination 10.4.0.12:8080");
+    let count = || std::fs::read_to_string(&calls).unwrap_or_default();
+    let mut before = count();
+    let mut quiet_since = Instant::now();
+    // The last restores are followed by one check and one comparison of each family.
+    eventually(PATIENCE, || {
+        let now = count();
+        if now != before {
+            before.clone_from(&now);
+            quiet_since = Instant::now();
+        }
+        // Six periods and intervals.
+        let is_quiet = quiet_since.elapsed() > Duration::from_secs(2);
+        ensure(is_quiet, || format!("{now}\n{}", daemon.log()))
+    });
+    // Of the same size: on legacy only the lock tells of it.
+    let mark = rule(&node, &["-A KUBE-SEP-", "-s 10.4.0.12/32", "-j KUBE-MARK-MASQ"]);
+    let (chain, spec) = mark.split_once(' ').expect("a chain and a rule");
+    let rules = sorted(&node);
+    let other = spec.replace("10.4.0.12", "10.4.0.13");
+    damage(&node, "nat", &format!("-R {chain} 1 {other}"));
+    wait_for_repair(&node, &daemon, &rules, &other);
+    assert_ne!(count(), before);
+}
+
+#[test]
+fn nothing_is_run_while_nothing_changes_on_nft() {
+    nothing_is_run_while_nothing_changes(Backend::Nft);
+}
+
+#[test]
+fn nothing_is_run_while_nothing_changes_on_legacy() {
+    nothing_is_run_while_nothing_changes(Backend::Legacy);
 }

@@ -11,14 +11,14 @@ use crate::rules::{Backend, COUNTER_TEST_CHAIN, Payload, Rule, Table, Text};
 use super::nft_jumps::has_nft_jump;
 use super::nft_tables::has_nft_chain;
 use super::nft_watch::OwnRestore;
-use super::process::Run;
+use super::process::{Lock, Run};
 use super::programs::query;
 use super::restore_error::outcome;
 use super::sections::Sections;
 use super::table_watch::TableWatch;
 use super::{
     Changed, Ending, ForeignChange, Iptables, ListedChains, NoCounter, Programs, RestoreError,
-    Restored, RunError, nfacct,
+    Restored, RunError, Watched, nfacct,
 };
 
 /// How the programs are run. Any value is legal; a zero deadline kills at once.
@@ -164,7 +164,10 @@ impl Exec {
             program: &self.programs.restore,
             args: self.restore_args(),
             deadline,
-            watch_lock: self.programs.backend() == Backend::Legacy,
+            lock: match self.programs.backend() {
+                Backend::Nft => Lock::Shared,
+                Backend::Legacy => Lock::Measured,
+            },
         };
         let mut payload = NoteTables::new(payload);
         if let Some(watch) = &self.watch {
@@ -258,8 +261,12 @@ impl Iptables for Exec {
         self.watch.as_ref()?.generation()
     }
 
-    fn is_watched(&self) -> bool {
-        matches!(self.watch.as_deref(), Some(TableWatch::Nft(_)))
+    fn watched(&self) -> Watched {
+        match self.watch.as_deref() {
+            Some(TableWatch::Nft(_)) => Watched::ByEvents,
+            Some(TableWatch::Legacy(_)) => Watched::BySize,
+            None => Watched::No,
+        }
     }
 
     async fn make_counter(&self, name: &str) -> Result<(), NoCounter> {

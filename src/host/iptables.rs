@@ -72,16 +72,28 @@ pub trait Iptables {
         std::future::pending().await
     }
 
-    /// The number of transactions that changed rules of any program, where the kernel counts them.
+    /// A number that stays the same for as long as no program changes any rule, where there is
+    /// one. It may change although no rule did.
     fn generation(&self) -> Option<u32> {
         None
     }
 
-    /// Reports whether [`changed`](Iptables::changed) returns every change, so that nothing has to
-    /// be checked while it returns none.
-    fn is_watched(&self) -> bool {
-        false
+    /// Which changes [`changed`](Iptables::changed) returns.
+    fn watched(&self) -> Watched {
+        Watched::No
     }
+}
+
+/// How changes by other programs are noticed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Watched {
+    /// Not at all.
+    No,
+    /// By the sizes of tables. A change that leaves them as they were stays unnoticed, as does one
+    /// that falls between a restore of ours and the reading after it.
+    BySize,
+    /// The kernel reports each.
+    ByEvents,
 }
 
 /// The rules of some chains, as `-S` prints them: `-N` or `-P` for the chain, then `-A` for each

@@ -5,7 +5,7 @@
 
 use super::exec::Exec;
 use super::nft_tables::has_nft_chain;
-use super::process::{Finished, Run};
+use super::process::{Finished, Lock, Run};
 use super::programs::{QUERY_DEADLINE, printed};
 use super::restore_error::named_line;
 use super::{Ending, ListedChains, RunError};
@@ -25,7 +25,7 @@ impl Exec {
             program: &self.programs.restore,
             args: self.restore_args(),
             deadline: QUERY_DEADLINE,
-            watch_lock: false,
+            lock: Lock::Separate,
         };
         match run.ask(&mut Text::new(payload)).await {
             Ok(finished) if matches!(finished.ending, Ending::Exited(1..)) => {

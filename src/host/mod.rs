@@ -18,6 +18,7 @@ mod interfaces;
 mod iptables;
 mod list;
 mod lock_wait;
+mod lock_watch;
 mod netlink;
 mod nfacct;
 mod nfacct_message;
@@ -54,7 +55,7 @@ pub use interfaces::{
     IPVS_INTERFACE, IPVS_REMEDY, InterfaceAddress, has_interface, interface_addresses,
     local_addresses,
 };
-pub use iptables::{Features, Iptables, ListedChains, Restored, Version};
+pub use iptables::{Features, Iptables, ListedChains, Restored, Version, Watched};
 pub use nfacct::{NoCounter, counted_packets};
 pub use nft_tables::{NftError, has_nft_table, remove_nft_table};
 pub use oom::set_oom_score_adj;

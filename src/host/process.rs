@@ -17,6 +17,7 @@ use crate::rules::Payload;
 
 use super::child_cpu;
 use super::lock_wait::LockWait;
+use super::lock_watch::LOCK_VARIABLE;
 use super::oom::raise_oom_score_adj;
 use super::run_error::Ending;
 use super::tail::Tail;
@@ -38,9 +39,23 @@ pub(super) struct Run<'a> {
     pub(super) program: &'a OsStr,
     pub(super) args: &'a [&'a str],
     pub(super) deadline: Duration,
-    /// Whether to look for waits on the xtables lock while it runs.
-    pub(super) watch_lock: bool,
+    pub(super) lock: Lock,
 }
+
+/// What a program of legacy iptables does about the xtables lock. Those of nft take none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lock {
+    /// It takes the lock if it wants it.
+    Shared,
+    /// It takes the lock, and how long it waits for it is measured.
+    Measured,
+    /// It only reads, which the kernel answers in one piece. It takes a lock that no other program
+    /// holds, so that it need not wait, and the shared one is opened only by what changes rules.
+    Separate,
+}
+
+/// Path of the lock that no other program holds: locks on devices are as good as those on files.
+const SEPARATE_LOCK: &str = "/dev/null";
 
 /// What came out of a run, however it ended.
 pub(super) struct Finished {
@@ -110,7 +125,8 @@ impl Run<'_> {
         let group = Group::of(&child);
         let process = child.id();
         let (mut stdout, mut stderr, mut fed) = (Vec::new(), Tail::default(), Fed::default());
-        let mut lock = LockWait::new(if self.watch_lock { child.id() } else { None });
+        let measured = (self.lock == Lock::Measured).then(|| child.id()).flatten();
+        let mut lock = LockWait::new(measured);
         let work = async {
             let (stdin, out, err) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
             tokio::join!(
@@ -159,6 +175,9 @@ impl Run<'_> {
             // and a deadline must end what the program started too.
             .process_group(0)
             .kill_on_drop(true);
+        if self.lock == Lock::Separate {
+            command.env(LOCK_VARIABLE, SEPARATE_LOCK);
+        }
         let child = command.spawn()?;
         if let Some(pid) = child.id() {
             // The parent writes it, since code between fork and exec would be unsafe. Without it
@@ -259,7 +278,7 @@ mod tests {
             program: OsStr::new("sh"),
             args: &["-c", script],
             deadline: Duration::from_secs(10),
-            watch_lock: false,
+            lock: Lock::Shared,
         };
         let printed = block_on(async {
             let mut child = run.spawn(Stdio::piped(), Stdio::piped(), 700).unwrap();

@@ -15,7 +15,7 @@ use std::time::Duration;
 use crate::net::IpFamily;
 
 use super::nft_tables::has_nft_chain;
-use super::process::{Finished, Run};
+use super::process::{Finished, Lock, Run};
 use super::{Ending, RunError, Version};
 use crate::rules::Backend;
 
@@ -201,7 +201,7 @@ impl Programs {
             program: &self.save,
             args: &[],
             deadline: QUERY_DEADLINE,
-            watch_lock: false,
+            lock: Lock::Separate,
         };
         printed(&self.save, run.lines(each).await).map(drop)
     }
@@ -227,7 +227,7 @@ pub(super) async fn query_within(
         program,
         args,
         deadline,
-        watch_lock: false,
+        lock: Lock::Separate,
     };
     printed(program, run.output().await)
 }

@@ -5,7 +5,7 @@
 
 use super::RunError;
 use super::exec::Exec;
-use super::process::Run;
+use super::process::{Lock, Run};
 use super::programs::printed;
 use crate::rules::{Backend, Table};
 
@@ -32,7 +32,7 @@ impl Exec {
             program,
             args: &["-t", table.as_str(), "-S"],
             deadline: self.options.restore_deadline,
-            watch_lock: false,
+            lock: Lock::Separate,
         };
         let mut read = |line: &str| match header(line) {
             Some(header) => each(&header),
@@ -54,7 +54,7 @@ impl Exec {
             program,
             args: &["-t", table.as_str()],
             deadline: self.options.restore_deadline,
-            watch_lock: false,
+            lock: Lock::Separate,
         };
         let printed = printed(program, run.lines(each).await);
         printed.map(drop).map_err(RunError::explained)

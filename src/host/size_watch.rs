@@ -12,6 +12,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use super::foreign_change::{ChangeSource, ForeignChange};
+use super::lock_watch::LockWatch;
 use super::nft_watch::OwnRestore;
 use super::table_size::{TableSize, open, table_size};
 use crate::net::IpFamily;
@@ -25,6 +26,9 @@ const EVERY: Duration = Duration::from_secs(1);
 pub(super) struct SizeWatch {
     family: IpFamily,
     socket: OwnedFd,
+    /// `None`: the lock cannot be watched, so that nothing is known about changes that leave the
+    /// sizes as they were.
+    lock: Option<LockWatch>,
     state: RefCell<State>,
     /// Time of the next look.
     next: Cell<Option<Instant>>,
@@ -51,6 +55,7 @@ impl SizeWatch {
         let watch = Self {
             family,
             socket,
+            lock: LockWatch::start().ok(),
             state: RefCell::default(),
             next: Cell::new(None),
         };
@@ -73,6 +78,11 @@ impl SizeWatch {
             self.next.set(Some(Instant::now() + EVERY));
             self.look();
         }
+    }
+
+    /// A number that stays the same for as long as no program opens the xtables lock.
+    pub(super) fn generation(&self) -> Option<u32> {
+        self.lock.as_ref()?.generation()
     }
 
     /// Takes in what other programs have done before a restore of ours begins.

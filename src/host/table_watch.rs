@@ -35,11 +35,11 @@ impl TableWatch {
         }
     }
 
-    /// The number of transactions that the kernel has committed, where it counts them.
+    /// A number that stays the same for as long as no program changes any rule.
     pub(super) fn generation(&self) -> Option<u32> {
         match self {
             Self::Nft(_) => generation().ok(),
-            Self::Legacy(_) => None,
+            Self::Legacy(watch) => watch.generation(),
         }
     }
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::edited::{Edited, EditedChains, FixedChain};
 use super::table_check::{TableCheck, check_table};
-use crate::host::{Ending, Iptables, RunError};
+use crate::host::{Ending, Iptables, RunError, Watched};
 use crate::render::{Jump, Options};
 use crate::rules::Table;
 
@@ -29,13 +29,6 @@ const SHORTEST: Duration = Duration::from_millis(100);
 /// second.
 const SOON: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
 
-/// Whether the kernel reports changes by other programs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Watched {
-    Yes,
-    No,
-}
-
 /// When to check.
 #[derive(Debug)]
 pub(super) struct Canary {
@@ -49,6 +42,8 @@ pub(super) struct Canary {
     edited: EditedChains,
     /// The table that is being checked.
     current: Option<Table>,
+    /// A restore of ours ended after the last check.
+    has_restored: bool,
 }
 
 /// Findings of a check.
@@ -86,6 +81,7 @@ impl Canary {
             unreadable: BTreeSet::new(),
             edited: EditedChains::default(),
             current: None,
+            has_restored: false,
         }
     }
 
@@ -114,11 +110,21 @@ impl Canary {
         }
     }
 
-    /// The tables to check in each period: all of them, unless the kernel reports every change, so
+    /// Notes that a restore of ours ended.
+    pub(super) fn restored(&mut self) {
+        self.has_restored = true;
+    }
+
+    /// The tables to check in each period: all of them, unless changes are noticed otherwise, so
     /// that only those need another check that could not be read or hold third-party rules.
     pub(super) fn periodic(&self, watched: Watched) -> Vec<Table> {
+        let is_unknown = match watched {
+            Watched::No => true,
+            Watched::BySize => self.has_restored,
+            Watched::ByEvents => false,
+        };
         let needs_check = |table: &Table| {
-            watched == Watched::No || self.unreadable.contains(table) || self.edited.has(*table)
+            is_unknown || self.unreadable.contains(table) || self.edited.has(*table)
         };
         TABLES.into_iter().filter(needs_check).collect()
     }
@@ -141,6 +147,7 @@ impl Canary {
     /// Sets the time of the next check after one that ended now: programs that hang for longer than
     /// the interval must not make checks follow each other without a pause.
     pub(super) fn schedule(&mut self, result: &CheckResult, now: Instant) {
+        self.has_restored = false;
         self.soon = match self.soon {
             [_this, rest @ ..] => rest,
             [] if result.gone.is_some() => &SOON,

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use super::backoff::{Backoff, Key};
-use super::canary::{Canary, Watched};
+use super::canary::Canary;
 use super::verify::Extent;
-use crate::host::ChangeSource;
+use crate::host::{ChangeSource, Watched};
 
 /// A verification may take one part in this many of the time of one CPU: 0.5 %.
 const SHARE: u32 = 200;

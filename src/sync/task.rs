@@ -163,6 +163,9 @@ impl<I: Iptables> Task<I> {
             cpu: thread_cpu().saturating_sub(used),
         };
         self.pacer.finished(&ran, outcome.end());
+        if !outcome.attempts.is_empty() {
+            checks.canary.restored();
+        }
         let tracker = &self.syncer.tracker;
         self.reporter.finished(&outcome, tracker, ended);
         let settled = &outcome.settled.before;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::canary::{CheckResult, Watched};
+use super::canary::CheckResult;
 use super::checks::{Checks, Trigger};
 use super::report::Compared;
 use super::syncer::Syncer;
@@ -19,15 +19,10 @@ use crate::host::{ChangeSource, ForeignChange, Iptables, RunError, thread_cpu};
 const CHECK_PATIENCE: Duration = Duration::from_secs(5);
 
 impl<I: Iptables> Task<I> {
-    /// Checks for our fixed chains and jumps, unless the kernel reports all changes. A sync is also
+    /// Checks for our fixed chains and jumps, unless changes are noticed otherwise. A sync is also
     /// due if NodePorts should answer on other addresses by now.
     pub(super) async fn check(&mut self, checks: &mut Checks) {
-        let watched = if self.syncer.iptables.is_watched() {
-            Watched::Yes
-        } else {
-            Watched::No
-        };
-        let extent = checks.periodic(watched);
+        let extent = checks.periodic(self.syncer.iptables.watched());
         let result = if extent.is_empty() || self.syncer.written().is_none() {
             CheckResult::default()
         } else {

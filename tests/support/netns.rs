@@ -55,11 +55,18 @@ impl Netns {
             .args(args.split_whitespace()));
     }
 
-    /// A command that will run `program` inside.
+    /// A command that will run `program` inside. Programs of legacy iptables use the namespace's
+    /// own lock, as those of a machine would: the rules are its own, too.
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name]).arg(program);
+        command.env("XTABLES_LOCKFILE", self.xtables_lock());
         command
+    }
+
+    /// Path of that lock.
+    pub fn xtables_lock(&self) -> PathBuf {
+        xtables_lock(&self.name)
     }
 
     /// Adds an address without duplicate address detection, so that it works at once.
@@ -153,6 +160,11 @@ fn delete(name: &str) {
         }
     }
     let _ = Command::new("ip").args(["netns", "delete", name]).status();
+    let _ = fs::remove_file(xtables_lock(name));
+}
+
+fn xtables_lock(name: &str) -> PathBuf {
+    Path::new("/run").join(format!("{name}.xtables.lock"))
 }
 
 fn pids(name: &str) -> Vec<Pid> {
