@@ -151,6 +151,24 @@ impl Node {
         (running, started.elapsed())
     }
 
+    /// Its namespace.
+    #[allow(dead_code, reason = "only one of the benches needs it")]
+    pub fn netns(&self) -> &Netns {
+        &self.netns
+    }
+
+    /// Runs the backend's `iptables` on the nat table, which waits for the lock, and returns what
+    /// it prints.
+    #[allow(dead_code, reason = "only one of the benches needs it")]
+    pub fn iptables_nat(&self, args: &[String]) -> String {
+        let name = format!("iptables-{}", self.backend.name());
+        run(self
+            .netns
+            .command(name)
+            .args(["-w", "-t", "nat"])
+            .args(args))
+    }
+
     /// How many endpoint chains the kernel has, to see that the work was done.
     pub fn endpoint_chains(&self) -> usize {
         let name = match self.subject {
@@ -185,6 +203,12 @@ impl Running<'_> {
     /// What it has used so far.
     pub fn usage(&self) -> Usage {
         Usage::of(self.daemon.id())
+    }
+
+    /// What it has logged so far.
+    #[allow(dead_code, reason = "only one of the benches needs it")]
+    pub fn log(&self) -> String {
+        self.daemon.log()
     }
 
     /// Ends it as a kubelet would.
