@@ -29,6 +29,10 @@ pub enum Event {
     ///
     /// Differs from upstream: it has none such, and ends.
     ConfigurationRefused(String),
+    /// Another program changes the same rules again and again, so that their repairs wait.
+    ///
+    /// Differs from upstream: there such rules stay changed until a sync happens to write them.
+    RulesContested(String),
 }
 
 impl Event {
@@ -40,6 +44,7 @@ impl Event {
             Self::CheckNotServed(..) => "FailedToStartServiceHealthcheck",
             Self::ServiceQuarantined(..) => "ServiceQuarantined",
             Self::ConfigurationRefused(_) => "ConfigurationRefused",
+            Self::RulesContested(_) => "RulesContested",
         }
     }
 
@@ -50,7 +55,8 @@ impl Event {
             | Self::MetricsNotServed(_)
             | Self::CheckNotServed(..)
             | Self::ServiceQuarantined(..)
-            | Self::ConfigurationRefused(_) => "Warning",
+            | Self::ConfigurationRefused(_)
+            | Self::RulesContested(_) => "Warning",
         }
     }
 
@@ -60,7 +66,7 @@ impl Event {
                 "StartKubeProxy"
             }
             Self::CheckNotServed(..) => "Listen",
-            Self::ServiceQuarantined(..) => "Restore",
+            Self::ServiceQuarantined(..) | Self::RulesContested(_) => "Restore",
             Self::ConfigurationRefused(_) => "Configure",
         }
     }
@@ -71,7 +77,8 @@ impl Event {
             Self::Starting
             | Self::HealthNotServed(_)
             | Self::MetricsNotServed(_)
-            | Self::ConfigurationRefused(_) => None,
+            | Self::ConfigurationRefused(_)
+            | Self::RulesContested(_) => None,
             Self::CheckNotServed(service, _) | Self::ServiceQuarantined(service, _) => {
                 Some(service)
             }
@@ -85,7 +92,8 @@ impl Event {
             | Self::MetricsNotServed(note)
             | Self::CheckNotServed(_, note)
             | Self::ServiceQuarantined(_, note)
-            | Self::ConfigurationRefused(note) => note,
+            | Self::ConfigurationRefused(note)
+            | Self::RulesContested(note) => note,
         }
     }
 }

@@ -279,6 +279,10 @@ impl Reporter {
                 .drifted(family, table.as_str(), kind.as_str(), *chains);
         }
         self.metrics.contested(family, compared.contested);
+        if !drift.is_none() && !compared.wait.is_zero() {
+            let note = report_text::contest_note(family, &self.node_name, drift);
+            self.recorder.say(Event::RulesContested(note));
+        }
         report_text::compared(family, compared);
     }
 

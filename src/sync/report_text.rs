@@ -3,6 +3,7 @@
 //! Apart from [`report`](super::report), which tells metrics and health: those are for programs,
 //! this is for people.
 
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use tracing::{debug, error, info, warn};
 
 use super::canary::CheckResult;
 use super::decide::Scope;
+use super::drift::Drift;
 use super::edited::Edited;
 use super::isolation::{Isolation, Quarantined, Retry};
 use super::outcome::{Attempt, Failure};
@@ -273,6 +275,31 @@ pub(super) fn compared(family: IpFamily, compared: &Compared<'_>) {
              changes them: is a second proxy running on this node?"
         );
     }
+}
+
+/// Returns the text of an event about rules that another program changes again and again.
+pub(super) fn contest_note(family: IpFamily, node: &str, drift: &Drift) -> String {
+    let chains = if drift.chains.is_empty() {
+        let tables: BTreeSet<_> = drift
+            .counts
+            .keys()
+            .map(|(table, _)| table.as_str())
+            .collect();
+        format!("tables {}", Vec::from_iter(tables).join(", "))
+    } else {
+        format!("chains {}", drift.names())
+    };
+    let programs = drift.programs.iter().map(String::as_str);
+    let programs = programs.collect::<Vec<_>>().join(", ");
+    let by = if programs.is_empty() {
+        "another program".to_owned()
+    } else {
+        format!("another program ({programs})")
+    };
+    format!(
+        "node {node}: {family} rules are changed again and again by {by}, so repairs wait up to \
+         60s: {chains}. Find what changes them: is a second proxy running on this node?"
+    )
 }
 
 /// Logs that rules which differed are repaired.

@@ -63,6 +63,7 @@ fn reasons_and_actions_are_kube_proxy_s() {
         // Ours alone.
         Event::ServiceQuarantined(ServiceName::new("a", "b"), text()),
         Event::ConfigurationRefused(text()),
+        Event::RulesContested(text()),
     ];
     let words = all.map(|event| (event.reason(), event.severity(), event.action()));
     let expected = [
@@ -76,6 +77,7 @@ fn reasons_and_actions_are_kube_proxy_s() {
         ("FailedToStartServiceHealthcheck", "Warning", "Listen"),
         ("ServiceQuarantined", "Warning", "Restore"),
         ("ConfigurationRefused", "Warning", "Configure"),
+        ("RulesContested", "Warning", "Restore"),
     ];
     assert_eq!(words, expected);
 }

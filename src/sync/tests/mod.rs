@@ -4,6 +4,7 @@
 
 mod change_channel;
 mod checks;
+mod contest_report;
 mod decide;
 mod frontends;
 mod isolate;

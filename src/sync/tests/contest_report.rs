@@ -1,0 +1,65 @@
+//! Events about rules that another program keeps changing.
+
+use std::time::Duration;
+
+use super::report::Stage;
+use super::*;
+use crate::events::{Event, Origin, recorder};
+use crate::rules::Table;
+use crate::sync::drift::Drift;
+use crate::sync::report::Compared;
+use crate::sync::verify::Depth;
+
+const NOW: Duration = Duration::ZERO;
+const WAIT: Duration = Duration::from_secs(1);
+
+/// Notes of the events that such a comparison makes.
+fn notes(drift: &Drift, wait: Duration) -> Vec<String> {
+    let mut stage = Stage::new();
+    let (recorder, mut events) = recorder(Origin {
+        node_name: "node1".to_owned(),
+        host_name: "node1".to_owned(),
+    });
+    stage.voices[0].recorder = recorder;
+    stage.voices[0].compared(&Compared {
+        trigger: Trigger::Interval,
+        depth: Depth::Named,
+        drift,
+        failure: None,
+        wait,
+        contested: 1,
+    });
+    let notes = events.told().into_iter().map(|event| match event {
+        Event::RulesContested(note) => note,
+        other => panic!("{other:?}"),
+    });
+    notes.collect()
+}
+
+#[test]
+fn a_contested_chain_makes_an_event_that_names_the_program_and_the_chain() {
+    let mut drift = Drift::default();
+    drift.add(Table::Nat, DriftKind::DispatchChain, "KUBE-SERVICES");
+    let end = "so repairs wait up to 60s: chains nat KUBE-SERVICES. Find what changes them: is a \
+               second proxy running on this node?";
+    let begin = "node node1: IPv4 rules are changed again and again by another program";
+    assert_eq!(notes(&drift, WAIT), [format!("{begin}, {end}")]);
+    drift.programs.insert("iptables".to_owned());
+    assert_eq!(notes(&drift, WAIT), [format!("{begin} (iptables), {end}")]);
+}
+
+#[test]
+fn a_contested_table_makes_an_event_that_names_the_table() {
+    let mut drift = Drift::default();
+    drift.add_unnamed(Table::Nat, DriftKind::FlushedTable, 3);
+    let notes = notes(&drift, WAIT);
+    assert!(notes[0].contains("60s: tables nat. Find"), "{notes:?}");
+}
+
+#[test]
+fn repairs_at_once_make_no_event() {
+    let mut drift = Drift::default();
+    assert!(notes(&drift, WAIT).is_empty());
+    drift.add(Table::Nat, DriftKind::DispatchChain, "KUBE-SERVICES");
+    assert!(notes(&drift, NOW).is_empty());
+}
