@@ -1,0 +1,102 @@
+//! Restores that are killed, stopped, fail or wait for the xtables lock.
+
+use std::fs::{self, File};
+use std::time::{Duration, Instant};
+
+use crate::scene::{Scene, nothing_is_left, open_files};
+use crate::support::daemon::{Backend, Daemon};
+use crate::support::node::with_restore;
+use crate::support::{Need, machine_has};
+
+/// A scene whose restores run `fault` first while the file `$F` exists.
+fn scene(backend: Backend, fault: &str) -> Option<(Scene, Daemon, std::path::PathBuf)> {
+    if !machine_has(Need::Kernel) {
+        return None;
+    }
+    let scene = Scene::new(backend);
+    let file = scene.node.manifests.path().join(".fault");
+    let script = format!(
+        "F={}\n[ ! -e $F ] || {{ {fault}; }}\nexec $REAL \"$@\"",
+        file.display()
+    );
+    let daemon = scene.start(with_restore(backend, &script));
+    Some((scene, daemon, file))
+}
+
+fn survives(backend: Backend, what: &str, fault: &str, lasts: Duration) {
+    let Some((scene, daemon, file)) = scene(backend, fault) else {
+        return;
+    };
+    let files = open_files(daemon.id());
+    fs::write(&file, "").expect("write a file");
+    scene.change();
+    let mut start = Instant::now();
+    if !lasts.is_zero() {
+        std::thread::sleep(lasts);
+        let _ = fs::remove_file(&file);
+        start = Instant::now();
+    }
+    scene.wait_until_fresh(what, || daemon.log());
+    scene.report(what, start.elapsed());
+    nothing_is_left(daemon.id(), files, what);
+}
+
+/// Each fault, what a restore does, and for how long; without a time it ends by itself.
+fn survives_all(backend: Backend) {
+    for (what, fault, lasts) in [
+        ("restore killed once", "rm $F; kill -9 $$", 0),
+        ("restore fails once", "rm $F; exit 1", 0),
+        (
+            "restore fails 3 times",
+            "echo >>$F; [ $(wc -l <$F) -lt 3 ] || rm $F; exit 1",
+            0,
+        ),
+        ("every restore fails for 3 s", "exit 1", 3),
+        (
+            "restore stopped for 3 s",
+            "rm $F; (sleep 3; kill -CONT $$) & kill -STOP $$",
+            0,
+        ),
+        (
+            "restore hangs for 3 s",
+            "while [ -e $F ]; do sleep 0.1; done",
+            3,
+        ),
+    ] {
+        survives(backend, what, fault, Duration::from_secs(lasts));
+    }
+}
+
+#[test]
+fn failing_restores_are_survived_on_nft() {
+    survives_all(Backend::Nft);
+}
+
+#[test]
+fn failing_restores_are_survived_on_legacy() {
+    survives_all(Backend::Legacy);
+}
+
+/// The lock is a file of the test's own.
+#[test]
+fn a_lock_that_is_held_for_ten_seconds_is_survived_on_legacy() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let scene = Scene::new(Backend::Legacy);
+    let lock = scene.node.manifests.path().join(".lock");
+    let script = format!("XTABLES_LOCKFILE={} exec $REAL \"$@\"", lock.display());
+    let daemon = scene.start(with_restore(Backend::Legacy, &script));
+    let files = open_files(daemon.id());
+    let file = File::create(&lock).expect("create the lock");
+    file.lock().expect("take the lock");
+    scene.change();
+    std::thread::sleep(Duration::from_secs(10));
+    let before = scene.node.rules();
+    assert!(!before.contains("10.4.0.13"), "not held: {before}");
+    drop(file);
+    let start = Instant::now();
+    scene.wait_until_fresh("lock", || daemon.log());
+    scene.report("xtables lock held for 10 s", start.elapsed());
+    nothing_is_left(daemon.id(), files, "lock");
+}

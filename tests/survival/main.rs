@@ -1,0 +1,22 @@
+//! Faults that the daemon survives, on a real kernel and both backends. After each, the rules are
+//! those of a fresh sync, a change made meanwhile is in them, and no process and no file
+//! descriptor is left over. The time to repair is printed.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "failing is a test's job, and repairs are timed"
+)]
+
+#[path = "../support/dice.rs"]
+mod dice;
+#[path = "../support/mod.rs"]
+mod support;
+
+mod children;
+mod flush;
+mod kill;
+mod process;
+mod scene;
