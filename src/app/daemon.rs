@@ -10,6 +10,7 @@ use tracing::{info, warn};
 
 use super::config_file::Judge;
 use super::ending::Ending;
+use super::shared::{Shared, payload_log};
 use super::{checks, ending, families, first_look, servers, setup, sources};
 use crate::config::Config;
 use crate::telemetry::LogLevel;
@@ -51,9 +52,13 @@ async fn daemon(config: &Config, judge: &Judge<'_>, log: LogLevel) -> anyhow::Re
     let source = sources::run(source, node_name, sink, &metrics.watch, writer);
     tokio::pin!(source);
     let watchdog = servers::watchdog(config);
-    let watched = (&watchdog, &stop);
-    let servers = servers::run(config, &checks, &metrics, log, watched);
-    let families = families::run(config, incoming, &checks, &metrics, watched);
+    let shared = Shared {
+        watchdog,
+        payloads: payload_log(config),
+        stop: stop.clone(),
+    };
+    let servers = servers::run(config, &checks, &metrics, log, &shared);
+    let families = families::run(config, incoming, &checks, &metrics, &shared);
     let kept = async { tokio::try_join!(families, servers).map(drop) };
     tokio::pin!(kept);
 

@@ -18,10 +18,12 @@ use super::family_thread;
 use super::first_look::{FirstLook, Incoming};
 use super::localnet;
 use super::programs::{is_lasting, programs, surroundings};
+use super::shared::Shared;
 use crate::config::{Config, FULL_SYNC_PERIOD, Source};
-use crate::health::{CheckServers, Checks, HealthState, NodeState, Watchdog};
+use crate::health::{CheckServers, Checks, HealthState, NodeState};
 use crate::host::{
-    Changed, Conntrack, DryRun, Exec, Iptables, Options as ExecOptions, Programs, RunError, Sysctls,
+    Changed, Conntrack, DryRun, Exec, Iptables, Options as ExecOptions, PayloadLog, Programs,
+    RunError, Sysctls,
 };
 use crate::net::IpFamily;
 use crate::sync::{
@@ -45,6 +47,7 @@ struct Family {
     /// Families look for their programs one after the other: the wrapper of the official image puts
     /// links in place when it is started first, and fails when two do so.
     turn: Arc<Mutex<()>>,
+    payloads: Option<PayloadLog>,
     stop: CancellationToken,
 }
 
@@ -54,8 +57,13 @@ pub(super) async fn run(
     incoming: Incoming,
     checks: &Checks,
     metrics: &Metrics,
-    (watchdog, stop): (&Watchdog, &CancellationToken),
+    process: &Shared,
 ) -> anyhow::Result<()> {
+    let Shared {
+        watchdog,
+        payloads,
+        stop,
+    } = process;
     // Nobody need write a manifest for the very machine this runs on.
     let without_node = match config.rules.source {
         Source::Cluster(_) => NodeState::Unknown,
@@ -94,6 +102,7 @@ pub(super) async fn run(
             checks: checks.clone(),
             flows: flows.clone(),
             turn: Arc::clone(&turn),
+            payloads: payloads.clone(),
             stop: stop.clone(),
         };
         family_thread::run(family, watchdog, || family_parts.run())
@@ -135,6 +144,9 @@ impl Family {
             let is_needed = surroundings.needs_route_localnet();
             let (applied, first_applied) = oneshot::channel();
             let mut exec = exec;
+            if let Some(log) = &self.payloads {
+                exec.log_payloads(log.clone());
+            }
             if let Err(cause) = exec.watch_tables() {
                 warn!(
                     %family, %cause,

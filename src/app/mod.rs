@@ -15,6 +15,7 @@ mod localnet;
 mod programs;
 mod servers;
 mod setup;
+mod shared;
 mod sources;
 
 pub use config_file::Judge;

@@ -5,6 +5,7 @@
 //! their own, so that a probe is answered while another one is busy, or [stalled](Watchdog).
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -18,14 +19,15 @@ use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use super::shared::Shared;
 use crate::config::{Config, Profiling, Serving, Taken};
 use crate::events::{Event, Recorder};
 use crate::health::{Checks, HealthPages, Watchdog};
-use crate::host::counted_packets;
+use crate::host::{PayloadLog, counted_packets};
 use crate::render::Counter;
 use crate::telemetry::{
-    Debugging, Facts, KernelCounts, LogLevel, Metrics, MetricsPages, Reply, listen,
-    listen_retrying, serve, serve_requests,
+    DebugPages, Debugging, Facts, KernelCounts, LogLevel, Metrics, MetricsPages, PayloadPages,
+    Reply, listen, listen_retrying, serve, serve_requests,
 };
 
 /// Time that a thread may always take over one thing: a list of many objects is one.
@@ -56,8 +58,13 @@ pub(super) async fn run(
     checks: &Checks,
     metrics: &Metrics,
     log: LogLevel,
-    (watchdog, stop): (&Watchdog, &CancellationToken),
+    shared: &Shared,
 ) -> anyhow::Result<()> {
+    let Shared {
+        watchdog,
+        payloads,
+        stop,
+    } = shared;
     let health_pages = HealthPages {
         health: checks.health.clone(),
         metrics: metrics.health.clone(),
@@ -67,7 +74,13 @@ pub(super) async fn run(
         configz: config.configuration.to_configz().into(),
         flags: config.flags.clone(),
         debugging: match config.serving.profiling {
-            Profiling::On => Debugging::On(log),
+            Profiling::On => Debugging::On(DebugPages {
+                level: log,
+                payloads: payloads
+                    .as_ref()
+                    .map(payload_pages)
+                    .filter(|_| is_loopback(config)),
+            }),
             Profiling::Off => Debugging::Off,
         },
     };
@@ -93,6 +106,19 @@ pub(super) async fn run(
         result = end => result.context("the thread of the servers has ended")?,
         never = heartbeat.beat() => never,
     }
+}
+
+fn payload_pages(log: &PayloadLog) -> PayloadPages {
+    let (applied, failed) = (log.clone(), log.clone());
+    PayloadPages {
+        applied: Arc::new(move || applied.applied()),
+        failed: Arc::new(move || failed.failed()),
+    }
+}
+
+fn is_loopback(config: &Config) -> bool {
+    let address = config.serving.metrics;
+    address.is_some_and(|address| address.ip().is_loopback())
 }
 
 async fn both(

@@ -31,6 +31,7 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("manifests", ""),
     ("master", ""),
     ("metrics-port", "10249"),
+    ("state-dir", ""),
     ("sync-cpu-budget", ""),
     ("verify-interval", "5m0s"),
     ("version", "false"),
@@ -86,6 +87,7 @@ fn typed(args: &RunArgs) -> impl Iterator<Item = (&'static str, String)> {
             "sync-cpu-budget",
             args.sync.sync_cpu_budget.map(|percent| percent.to_string()),
         ),
+        ("state-dir", path(&args.sync.state_dir)),
         ("verify-interval", period(args.sync.verify_interval)),
         ("write-config-to", path(&args.file.write_config_to)),
     ];

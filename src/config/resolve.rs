@@ -151,6 +151,7 @@ fn check(
         },
         sync_period,
         verify_interval: verify_interval.ok()?,
+        state_dir: args.sync.state_dir.clone(),
         serving: serving?,
         verbosity,
         logging: format,

@@ -68,6 +68,8 @@ pub struct Config {
     pub sync_period: Duration,
     /// `--verify-interval`; `None`: never.
     pub verify_interval: Option<Duration>,
+    /// `--state-dir`
+    pub state_dir: Option<PathBuf>,
     /// Where things are served.
     pub serving: Serving,
     /// How much is logged.

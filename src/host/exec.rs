@@ -6,11 +6,14 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::rules::{Backend, COUNTER_TEST_CHAIN, Payload, Rule, Table, Text};
 
 use super::nft_jumps::has_nft_jump;
 use super::nft_tables::has_nft_chain;
 use super::nft_watch::OwnRestore;
+use super::payload_log::{Copied, PayloadLog};
 use super::process::{Lock, Run};
 use super::programs::query;
 use super::restore_error::outcome;
@@ -51,6 +54,8 @@ pub struct Exec {
     nfacct_match: OnceCell<Result<(), Rc<RestoreError>>>,
     /// Whether other programs change the tables; `None`: not watched.
     watch: Option<Rc<TableWatch>>,
+    /// The last payloads; `None`: not kept.
+    payloads: Option<PayloadLog>,
 }
 
 impl Exec {
@@ -61,7 +66,13 @@ impl Exec {
             options,
             nfacct_match: OnceCell::new(),
             watch: None,
+            payloads: None,
         }
+    }
+
+    /// Keeps the last payloads here from now on.
+    pub fn log_payloads(&mut self, log: PayloadLog) {
+        self.payloads = Some(log);
     }
 
     /// Begins to watch for changes of the tables by other programs. Has to be called within a
@@ -134,6 +145,17 @@ impl Exec {
 }
 
 impl Exec {
+    async fn restore_tables(
+        &self,
+        payload: &mut dyn Payload,
+        deadline: Duration,
+    ) -> Result<Restored, RestoreError> {
+        match self.programs.backend() {
+            Backend::Nft => self.run_restore(payload, deadline).await,
+            Backend::Legacy => self.restore_by_table(payload, deadline).await,
+        }
+    }
+
     /// Runs the program once for each table.
     async fn restore_by_table(
         &self,
@@ -209,10 +231,20 @@ impl Iptables for Exec {
         deadline: Duration,
     ) -> Result<Restored, RestoreError> {
         let deadline = deadline.min(self.options.restore_deadline);
-        match self.programs.backend() {
-            Backend::Nft => self.run_restore(payload, deadline).await,
-            Backend::Legacy => self.restore_by_table(payload, deadline).await,
-        }
+        let Some(log) = &self.payloads else {
+            return self.restore_tables(payload, deadline).await;
+        };
+        let started = Instant::now();
+        let mut copied = Copied::new(payload);
+        let restored = self.restore_tables(&mut copied, deadline).await;
+        let failure = restored.as_ref().err();
+        log.record(
+            self.programs.family,
+            &copied.text,
+            started.elapsed(),
+            failure,
+        );
+        restored
     }
 
     async fn save(&self, table: Table, each: &mut dyn FnMut(&str)) -> Result<(), RunError> {

@@ -1,4 +1,4 @@
-//! `/debug/flags` and `/debug/pprof`, where profiling is on.
+//! `/debug/flags`, `/debug/payload` and `/debug/pprof`, where profiling is on.
 //!
 //! Apart because these pages change the process, or slow it down, and so have to be asked for.
 //!
@@ -7,6 +7,8 @@
 //! Upstream: `staging/src/k8s.io/apiserver/pkg/server/routes/flags.go`,
 //! `cmd/kube-proxy/app/server.go`, `serveMetrics` (v1.36)
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -22,9 +24,37 @@ use super::{LogLevel, profile};
 pub enum Debugging {
     /// None of these pages is there.
     Off,
-    /// All are, and this is what they change.
-    On(LogLevel),
+    /// All are.
+    On(DebugPages),
 }
+
+/// What these pages change and show.
+#[derive(Debug, Clone)]
+pub struct DebugPages {
+    /// `/debug/flags/v`
+    pub level: LogLevel,
+    /// `/debug/payload/`; `None`: not served, because other machines could ask for it.
+    pub payloads: Option<PayloadPages>,
+}
+
+/// The payloads that restores were given.
+#[derive(Clone)]
+pub struct PayloadPages {
+    /// Those that were applied last.
+    pub applied: Arc<dyn Fn() -> String + Send + Sync>,
+    /// Those that failed last.
+    pub failed: Arc<dyn Fn() -> String + Send + Sync>,
+}
+
+impl fmt::Debug for PayloadPages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PayloadPages").finish_non_exhaustive()
+    }
+}
+
+/// Served where payloads are not.
+const NOT_LOOPBACK: &str =
+    "payloads are served on a loopback address only: set --metrics-bind-address=127.0.0.1:10249\n";
 
 /// What `/debug/flags` shows, and everything below it that is no flag.
 const FLAGS: &str = "<html>
@@ -72,11 +102,13 @@ const LONGEST_PROFILE: Duration = Duration::from_secs(600);
 
 /// A page below `/debug/`.
 pub(super) async fn answer(debugging: &Debugging, request: &Request<Bytes>) -> Reply {
-    let Debugging::On(level) = debugging else {
+    let Debugging::On(pages) = debugging else {
         return not_found();
     };
     match request.uri().path() {
-        "/debug/flags/v" => set_verbosity(level, request),
+        "/debug/flags/v" => set_verbosity(&pages.level, request),
+        "/debug/payload/applied" => payload(pages, |payloads| (payloads.applied)()),
+        "/debug/payload/failed" => payload(pages, |payloads| (payloads.failed)()),
         "/debug/pprof/profile" => profile(request.uri().query().unwrap_or_default()).await,
         "/debug/pprof/" => reply(StatusCode::OK, TEXT, PROFILES),
         path if path.starts_with("/debug/pprof/") => {
@@ -86,6 +118,13 @@ pub(super) async fn answer(debugging: &Debugging, request: &Request<Bytes>) -> R
             reply(StatusCode::OK, "text/html; charset=utf-8", FLAGS)
         }
         _ => not_found(),
+    }
+}
+
+fn payload(pages: &DebugPages, text: impl Fn(&PayloadPages) -> String) -> Reply {
+    match &pages.payloads {
+        Some(payloads) => reply(StatusCode::OK, TEXT, text(payloads)),
+        None => reply(StatusCode::FORBIDDEN, TEXT, NOT_LOOPBACK),
     }
 }
 

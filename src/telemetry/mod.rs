@@ -25,7 +25,7 @@ mod watch_ages;
 mod watch_metrics;
 mod zpages;
 
-pub use debug::Debugging;
+pub use debug::{DebugPages, Debugging, PayloadPages};
 pub use http::{Reply, Room, not_found, reply, serve, serve_requests, serve_within};
 pub use kernel_counts::{KernelCounts, ReadCount};
 pub use listen::{ListenError, listen, listen_in_family, listen_retrying};

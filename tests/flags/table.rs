@@ -244,6 +244,14 @@ pub const TABLE: &[Row] = &[
     row("proxy-mode", "ipvs", Scene(answers::refuses_modes)),
     row("show-hidden-metrics-for-version", "1.35", Nothing),
     row(
+        "state-dir",
+        "/run/x",
+        Told(
+            |config| format!("{:?}", config.state_dir),
+            "Some(\"/run/x\")",
+        ),
+    ),
+    row(
         "sync-cpu-budget",
         "7",
         Told(gap, "Budget(Some(CpuBudget(7)))"),

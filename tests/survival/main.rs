@@ -18,5 +18,6 @@ mod support;
 mod children;
 mod flush;
 mod kill;
+mod payload;
 mod process;
 mod scene;

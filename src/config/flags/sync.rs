@@ -2,6 +2,8 @@
 //!
 //! Apart because only a command that keeps rules up to date has these.
 
+use std::path::PathBuf;
+
 use clap::{Args, ValueEnum};
 
 use super::{set, set_some};
@@ -32,6 +34,10 @@ pub struct SyncArgs {
     /// changes say; it takes at most 0.5 % of one CPU. 0 disables it [default: 5m]
     #[arg(long, value_name = "DURATION")]
     pub verify_interval: Option<GoDuration>,
+    /// Existing directory for the payload of the last restore that failed, one file for each
+    /// family; without it, none is written
+    #[arg(long, value_name = "DIR")]
+    pub state_dir: Option<PathBuf>,
     /// What partial restores name: only changed chains, or what KEP-3453 says
     #[arg(
         long,

@@ -26,6 +26,7 @@ const OUR_OWN: &[&str] = &[
     "manifests",
     "manifests-service-cidr",
     "partial-restore",
+    "state-dir",
     "sync-cpu-budget",
     "verify-interval",
 ];

@@ -21,10 +21,37 @@ async fn ask(
     )
 }
 
+fn on(level: LogLevel) -> Debugging {
+    let payloads = Some(PayloadPages {
+        applied: Arc::new(|| "the applied one".to_owned()),
+        failed: Arc::new(|| "the failed one".to_owned()),
+    });
+    Debugging::On(DebugPages { level, payloads })
+}
+
+#[tokio::test]
+async fn payloads_are_shown_on_loopback_only() {
+    let (_log, level) = silent();
+    let paths = ["/debug/payload/applied", "/debug/payload/failed"];
+    for (path, shown) in paths.into_iter().zip(["the applied one", "the failed one"]) {
+        let local = on(level.clone());
+        assert_eq!(
+            ask(&local, Method::GET, path, "").await,
+            (200, shown.to_owned())
+        );
+        let payloads = None;
+        let remote = Debugging::On(DebugPages {
+            level: level.clone(),
+            payloads,
+        });
+        assert_eq!(ask(&remote, Method::GET, path, "").await.0, 403);
+    }
+}
+
 #[tokio::test]
 async fn the_level_is_put() {
     let (_log, level) = silent();
-    let on = Debugging::On(level);
+    let on = on(level);
     let put = async |body| ask(&on, Method::PUT, "/debug/flags/v", body).await;
     let done = "successfully set klog.logging.verbosity to 4\n";
     assert_eq!(put("4").await, (200, done.to_owned()));
@@ -40,18 +67,19 @@ async fn the_level_is_put() {
 async fn a_log_that_has_ended_cannot_be_changed() {
     let (log, level) = silent();
     drop(log);
-    let on = Debugging::On(level);
+    let on = on(level);
     assert_eq!(ask(&on, Method::PUT, "/debug/flags/v", "4").await.0, 500);
 }
 
 #[tokio::test]
 async fn other_pages_say_what_there_is() {
     let (_log, level) = silent();
-    let on = Debugging::On(level);
+    let on = on(level);
     for (path, status, words) in [
         ("/debug/flags", 200, "<tr>v<br>"),
         ("/debug/flags/", 200, "<tr>v<br>"),
         ("/debug/flags/other", 200, "<tr>v<br>"),
+        ("/debug/payload/", 404, "not found"),
         ("/debug/pprof/", 200, "perf record"),
         ("/debug/pprof/heap", 501, "perf record"),
         ("/debug/flagsy", 404, "not found"),
@@ -67,7 +95,7 @@ async fn other_pages_say_what_there_is() {
 #[tokio::test(start_paused = true)]
 async fn a_profile_takes_its_time() {
     let (_log, level) = silent();
-    let on = Debugging::On(level);
+    let on = on(level);
     for (query, seconds) in [
         ("", 30),
         ("?seconds=0", 30),
