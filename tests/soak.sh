@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
 # Follows random histories beside a real kube-proxy for as long as it is told to.
 #
-#   ./tests/soak.sh --steps N | --hours N  [--seed N]
+#   ./tests/soak.sh --steps N | --hours N  [--seed N] [--faults]
+#
+# With --faults, each step damages the rules of deltaproxy's node, or stops, kills or hinders the
+# daemon; --steps is the length of one history then.
 #
 # Wants what tests/run.sh installs and builds. Ends with one line that counts everything, or with
 # the first difference and the seed that repeats it.
@@ -13,7 +16,13 @@ usage() {
     exit 64
 }
 
+test=soak
 while (($# > 0)); do
+    if [[ $1 == --faults ]]; then
+        test=soak_with_faults
+        shift
+        continue
+    fi
     [[ $# -ge 2 && $2 =~ ^[0-9]+$ ]] || usage
     case $1 in
         --steps) export CONFORMANCE_STEPS=$2 ;;
@@ -25,4 +34,4 @@ while (($# > 0)); do
 done
 [[ -n ${CONFORMANCE_STEPS-}${CONFORMANCE_HOURS-} ]] || usage
 export REQUIRE_KERNEL=1
-exec cargo test --test conformance -- --ignored --exact soak --nocapture
+exec cargo test --test conformance -- --ignored --exact "$test" --nocapture

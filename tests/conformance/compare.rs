@@ -59,6 +59,18 @@ impl Rules {
         Self { chains }
     }
 
+    /// The same without one rule of another program, and with each built-in chain in one order: a
+    /// jump that was lost is put back on top.
+    pub fn after_faults(mut self, neighbor: &str) -> Self {
+        for (policy, rules) in self.chains.values_mut() {
+            rules.retain(|rule| !rule.contains(neighbor));
+            if policy != "-" {
+                rules.sort();
+            }
+        }
+        self
+    }
+
     /// All rules but those whose comment speaks of `word`.
     pub fn without(&self, word: &str) -> Vec<String> {
         let rules = self.chains.values().flat_map(|(_, rules)| rules);

@@ -25,6 +25,7 @@ mod dice;
 
 mod compare;
 mod differences;
+mod faults;
 mod features;
 mod marker;
 mod node;
@@ -32,6 +33,7 @@ mod random;
 mod run;
 mod service;
 mod slice;
+mod soak;
 mod stage;
 mod variant;
 
@@ -83,6 +85,32 @@ fn every_feature_leaves_the_same_rules() {
         return;
     }
     run::features(group(0));
+}
+
+/// Two rounds of all faults, in some two minutes.
+#[test]
+fn faults_in_random_histories_leave_the_same_rules() {
+    if !machine_has(Need::Cluster) {
+        return;
+    }
+    soak::run(
+        asked("CONFORMANCE_SEED").unwrap_or(SEED),
+        2 * faults::Fault::ALL.len(),
+    );
+}
+
+/// What `tests/soak.sh --faults` runs.
+#[test]
+#[ignore = "takes as long as it is told to"]
+fn soak_with_faults() {
+    if !machine_has(Need::Cluster) {
+        return;
+    }
+    let first = asked("CONFORMANCE_SEED").unwrap_or(SEED);
+    let hours = asked("CONFORMANCE_HOURS").unwrap_or_default();
+    let time = Duration::from_secs(hours * 3600);
+    let steps = asked("CONFORMANCE_STEPS").map_or(250, |steps| usize::try_from(steps).unwrap());
+    soak::run_for(first, time, steps);
 }
 
 /// What `tests/soak.sh` runs: one history after the other until enough steps or hours are over.

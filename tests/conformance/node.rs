@@ -7,9 +7,14 @@ use std::process::Stdio;
 
 use tempfile::TempDir;
 
-use super::support::daemon::{Daemon, Program, real_program};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::support::daemon::Backend;
+use super::support::daemon::{Daemon, Program, backend_programs, real_program};
 use super::support::kube::{self, ControlPlane};
 use super::support::netns::Netns;
+use super::support::node::write_script;
 use super::support::process::run;
 use super::support::rules::{Family, saved};
 use super::support::wait::{PATIENCE, ensure, eventually};
@@ -41,6 +46,8 @@ pub struct Node {
     kubeconfig: PathBuf,
     /// Whether the Node object has a zone.
     pub has_zone: bool,
+    /// Folder with what the restores of deltaproxy do next, where faults are caused.
+    spoiled: Option<TempDir>,
 }
 
 impl Node {
@@ -66,6 +73,7 @@ impl Node {
             netns,
             kubeconfig: control.kubeconfig(),
             has_zone: true,
+            spoiled: None,
         }
     }
 
@@ -95,8 +103,64 @@ impl Node {
         } else {
             Daemon::start_program
         };
-        let daemon = start(&self.program, &self.netns, backend, &args);
+        let daemon = match &self.spoiled {
+            Some(control) => {
+                let bin = spoilable_programs(backend, control);
+                let args = [&args[..], &["--verify-interval=1s"]].concat();
+                Daemon::start_with(&self.program, &self.netns, bin, &args)
+            }
+            None => start(&self.program, &self.netns, backend, &args),
+        };
         self.daemon = Some(daemon.keeping(folder));
+    }
+
+    /// Prepares the node for faults: has to be called before the program starts.
+    pub fn expect_faults(&mut self) {
+        self.spoiled = Some(tempfile::tempdir().expect("a temporary folder"));
+    }
+
+    /// Makes this many restores of each family do that instead of restoring.
+    pub fn spoil_restores(&self, count: usize, script: &str) {
+        let folder = self.spoiled.as_ref().expect("a node with faults").path();
+        fs::write(folder.join("script"), script).expect("write a script");
+        for family in ["iptables", "ip6tables"] {
+            fs::write(folder.join(family), "x".repeat(count)).expect("write a number");
+        }
+    }
+
+    /// Sends the program a signal.
+    pub fn signal(&self, signal: Signal) {
+        if let Some(daemon) = &self.daemon {
+            let id = i32::try_from(daemon.id()).expect("a pid");
+            kill(Pid::from_raw(id), signal).expect("send a signal");
+        }
+    }
+
+    /// Does something while the program is stopped, so that it repairs nothing meanwhile.
+    pub fn with_daemon_stopped(&self, work: impl FnOnce()) {
+        self.signal(Signal::SIGSTOP);
+        work();
+        self.signal(Signal::SIGCONT);
+    }
+
+    /// Kills the program.
+    pub fn kill(&mut self) {
+        drop(self.daemon.take());
+    }
+
+    /// The process id of the program, while it runs.
+    pub fn id(&self) -> Option<u32> {
+        self.daemon.as_ref().map(Daemon::id)
+    }
+
+    /// Path of the lock of legacy iptables there.
+    pub fn xtables_lock(&self) -> PathBuf {
+        self.netns.xtables_lock()
+    }
+
+    /// Runs a program there.
+    pub fn run(&self, program: &str, args: &[&str]) {
+        run(self.netns.command(program).args(args));
     }
 
     /// Puts another program in the place of this one, which ends; the rules stay.
@@ -161,16 +225,25 @@ impl Node {
 
     /// Empties all tables and deletes all chains, each table at once.
     pub fn flush(&self) {
-        for program in ["iptables", "ip6tables"] {
-            let program = real_program(self.variant.backend, &format!("{program}-restore"));
-            let mut restore = self.netns.command(program);
-            let child = restore.arg("-w").stdin(Stdio::piped()).spawn();
-            let mut child = child.expect("start a restore");
-            let mut stdin = child.stdin.take().expect("a pipe");
-            stdin.write_all(EMPTY.as_bytes()).expect("write");
-            drop(stdin);
-            assert!(child.wait().expect("wait").success());
+        for family in FAMILIES {
+            self.restore(family, &[], EMPTY);
         }
+    }
+
+    /// Gives a payload to the restore program, as another program would.
+    pub fn restore(&self, family: Family, flags: &[&str], payload: &str) {
+        let program = match family {
+            Family::V4 => "iptables-restore",
+            Family::V6 => "ip6tables-restore",
+        };
+        let program = real_program(self.variant.backend, program);
+        let mut restore = self.netns.command(program);
+        let child = restore.arg("-w").args(flags).stdin(Stdio::piped()).spawn();
+        let mut child = child.expect("start a restore");
+        let mut stdin = child.stdin.take().expect("a pipe");
+        stdin.write_all(payload.as_bytes()).expect("write");
+        drop(stdin);
+        assert!(child.wait().expect("wait").success(), "{payload}");
     }
 
     /// Fails the test when the program has ended.
@@ -208,6 +281,24 @@ impl Node {
         let counts = counts.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
         counts.sum()
     }
+}
+
+/// The backend's programs; restores do what the files in `control` say, as often as they say.
+fn spoilable_programs(backend: Backend, control: &TempDir) -> TempDir {
+    let bin = backend_programs(backend);
+    for family in ["iptables", "ip6tables"] {
+        let name = format!("{family}-restore");
+        let path = bin.path().join(&name);
+        fs::remove_file(&path).expect("remove a link");
+        let folder = control.path().display();
+        let script = format!(
+            "left=$(cat {folder}/{family} 2>/dev/null)\n\
+             if [ -n \"$left\" ]; then printf %s \"${{left#x}}\" >{folder}/{family}; \
+             . {folder}/script; fi\nexec $REAL \"$@\""
+        );
+        write_script(&path, &real_program(backend, &name), &script);
+    }
+    bin
 }
 
 /// The real kube-proxy that `tests/run.sh` builds.

@@ -184,6 +184,8 @@ pub fn words(ops: &[Op], refused: &[(usize, String)]) -> String {
             Op::Zone(zone) => writeln!(text, "the Node's zone becomes {zone:?}"),
             Op::RestartUpstream => writeln!(text, "restart kube-proxy"),
             Op::RestartOurs => writeln!(text, "restart deltaproxy"),
+            Op::Fault(fault, number) => writeln!(text, "fault {fault:?}, number {number}"),
+            Op::EndFault(fault) => writeln!(text, "end of {fault:?}"),
         };
         for (_, why) in refused.iter().filter(|(refused, _)| *refused == at) {
             let _ = writeln!(text, "  refused: {why}");

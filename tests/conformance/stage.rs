@@ -1,11 +1,12 @@
 //! Pairs of nodes on one control plane, and what happens to them step by step.
 
 use std::fmt::Write as _;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::compare::Rules;
+use super::faults::{self, Fault};
 use super::marker::{self, Marker};
 use super::node::{FAMILIES, Node, upstream};
 use super::support::api::Api;
@@ -43,6 +44,10 @@ pub enum Op {
     RestartUpstream,
     /// Start deltaproxy anew.
     RestartOurs,
+    /// Cause a fault on deltaproxy's node, where this number decides.
+    Fault(Fault, usize),
+    /// End a fault that lasts.
+    EndFault(Fault),
 }
 
 /// What one step did.
@@ -57,6 +62,10 @@ pub struct Effect {
     pub refused: Vec<(usize, String)>,
     /// Both programs' rules, where they differ.
     pub differences: String,
+    /// What faults have done, variant by variant.
+    pub damage: Vec<String>,
+    /// From the last operation until the rules were equal, where there were faults.
+    pub repaired_after: Duration,
 }
 
 /// How the rules of a node are waited for.
@@ -75,6 +84,10 @@ pub struct Stage {
     marker: Marker,
     /// kube-proxy's rules after the last step, those of the marker aside.
     seen: Vec<Vec<String>>,
+    /// What faults have done since the step began.
+    damage: Vec<String>,
+    /// Whether there are faults.
+    has_faults: bool,
     control: ControlPlane,
 }
 
@@ -92,8 +105,15 @@ impl Stage {
             pairs: Vec::new(),
             marker: Marker::default(),
             seen: Vec::new(),
+            damage: Vec::new(),
+            has_faults: false,
             control,
         }
+    }
+
+    /// Prepares deltaproxy's nodes for faults: has to be called before they start.
+    pub fn expect_faults(&mut self) {
+        self.has_faults = true;
     }
 
     /// Ends the pairs that there are and starts one for each variant.
@@ -105,6 +125,9 @@ impl Stage {
                 Node::new(&self.control, upstream(), variant, host),
                 Node::new(&self.control, Program::Deltaproxy, variant, host + 1),
             ];
+            if self.has_faults {
+                pair[1].expect_faults();
+            }
             pair.iter_mut().for_each(Node::restart);
             self.pairs.push(pair);
         }
@@ -136,7 +159,9 @@ impl Stage {
     pub fn step(&mut self, ops: &[Op], size: Size) -> Effect {
         let is_full = ops.iter().any(|op| matches!(op, Op::Zone(_) | Op::Flush));
         let full_syncs = is_full.then(|| self.full_syncs());
+        self.damage.clear();
         let refused = self.prepare(ops);
+        let ended = Instant::now();
         if let Some(before) = full_syncs {
             self.wait_for_full_syncs(&before);
         }
@@ -145,8 +170,8 @@ impl Stage {
             std::thread::sleep(STALE_CHAINS_GO);
             self.settle(self.marker.next_service());
         }
-        let is_flush = ops.iter().any(|op| matches!(op, Op::Flush));
-        let (seen, differences) = if is_flush {
+        let is_repaired = |op: &Op| matches!(op, Op::Flush | Op::Fault(..));
+        let (seen, differences) = if ops.iter().any(is_repaired) {
             // A program may look while only some tables are empty, and once more then.
             eventually(PATIENCE, || {
                 let (seen, differences) = self.compare();
@@ -168,6 +193,8 @@ impl Stage {
                 .contains("marker/marker -> "),
             refused,
             differences,
+            damage: std::mem::take(&mut self.damage),
+            repaired_after: ended.elapsed(),
         }
     }
 
@@ -190,6 +217,16 @@ impl Stage {
             Op::Exchange => self.pairs.iter_mut().for_each(exchange),
             Op::RestartUpstream => self.pairs.iter_mut().for_each(|pair| pair[0].restart()),
             Op::RestartOurs => self.pairs.iter_mut().for_each(|pair| pair[1].restart()),
+            Op::Fault(fault, number) => {
+                for [_, ours] in &mut self.pairs {
+                    self.damage.push(faults::cause(ours, *fault, *number));
+                }
+            }
+            Op::EndFault(fault) => {
+                for [_, ours] in &mut self.pairs {
+                    faults::end(ours, *fault);
+                }
+            }
         }
         Ok(())
     }
@@ -224,6 +261,15 @@ impl Stage {
         }
     }
 
+    fn rules(&self, saved: &str) -> Rules {
+        let rules = Rules::read(saved);
+        if self.has_faults {
+            rules.after_faults(faults::NEIGHBOR)
+        } else {
+            rules
+        }
+    }
+
     /// kube-proxy's rules, the marker's aside, and where they (`-`) and ours (`+`) differ.
     fn compare(&self) -> (Vec<Vec<String>>, String) {
         let mut text = String::new();
@@ -236,7 +282,7 @@ impl Stage {
             }
             for family in FAMILIES {
                 let [upstream, ours] = [&pair[0], &pair[1]].map(|node| node.saved(family));
-                let [upstream, ours] = [Rules::read(&upstream), Rules::read(&ours)];
+                let [upstream, ours] = [self.rules(&upstream), self.rules(&ours)];
                 let differences = upstream.differences(&ours);
                 if !differences.is_empty() {
                     text += &report(pair, family, &differences);

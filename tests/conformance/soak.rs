@@ -1,0 +1,185 @@
+//! A random history with a fault in each step, and what must not grow meanwhile.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::dice::Dice;
+use super::faults::Fault;
+use super::node::Node;
+use super::random::History;
+use super::run::words;
+use super::service::NAMESPACES;
+use super::stage::{Op, Size, Stage};
+use super::support::tell;
+use super::support::wait::{PATIENCE, ensure, eventually};
+use super::variant::group;
+
+/// Edits before the programs start.
+const STEPS_BEFORE: usize = 12;
+
+/// Repairs of a chain that is changed more often than this wait longer each time.
+const CALM: Duration = Duration::from_millis(2100);
+
+/// Share of the steps at the end without restarts, over which memory is measured.
+const LAST: usize = 3;
+
+/// Growth over these steps that is no leak: pages that the allocator has touched, and a history
+/// whose cluster has grown.
+const MOST_GROWTH_KIB: u64 = 8 << 10;
+
+/// What was seen of one kind of fault.
+#[derive(Debug, Default)]
+struct Repairs {
+    times: usize,
+    /// Longest time until the rules were equal.
+    longest: Duration,
+}
+
+/// Runs a history of so many steps, and panics at the first difference that stays.
+pub fn run(seed: u64, steps: usize) {
+    let variants = group(seed);
+    let mut stage = Stage::new(&NAMESPACES);
+    stage.expect_faults();
+    let (mut history, mut dice) = (History::new(seed, Size::Small), Dice::new(!seed));
+    for _ in 0..STEPS_BEFORE {
+        stage.prepare(&history.edit_objects());
+    }
+    stage.cast(&variants.iter().collect::<Vec<_>>());
+    let mut faults: BTreeMap<Fault, Repairs> = BTreeMap::new();
+    let first_calm = steps - steps / LAST;
+    let mut before = Vec::new();
+    for step in 0..steps {
+        if step == first_calm {
+            stage.step(&[Op::RestartOurs], Size::Small);
+            // What a start leaves is touched by then.
+            stage.step(&history.edit_objects(), Size::Small);
+            before = stage
+                .pairs_now()
+                .iter()
+                .map(|[_, ours]| usage(ours))
+                .collect();
+        }
+        let fault = next_fault(step, step >= first_calm, &mut dice);
+        let ops = with_fault(fault, history.edit_objects(), &mut dice);
+        thread::sleep(CALM);
+        let effect = stage.step(&ops, Size::Small);
+        assert!(
+            effect.differences.is_empty(),
+            "step {step} of seed {seed} left different rules (kube-proxy -, deltaproxy +)\n{}\n{}\n{:#?}",
+            effect.differences,
+            words(&ops, &effect.refused),
+            effect.damage,
+        );
+        let repairs = faults.entry(fault).or_default();
+        repairs.times += effect.damage.iter().filter(|done| !done.is_empty()).count();
+        repairs.longest = repairs.longest.max(effect.repaired_after);
+    }
+    let mut memory = String::new();
+    for ([_, ours], before) in stage.pairs_now().iter().zip(before) {
+        let _ = write!(memory, " {}", nothing_grew(ours, before));
+    }
+    report(&faults);
+    tell(format_args!(
+        "conformance: faults: seed {seed}, {steps} steps, 0 differences; memory{memory}"
+    ));
+}
+
+/// Each kind in turn, so that none is left out; at the end, those that do not restart the daemon.
+fn next_fault(step: usize, is_end: bool, dice: &mut Dice) -> Fault {
+    let fault = Fault::ALL[step % Fault::ALL.len()];
+    if is_end && fault == Fault::KilledDaemon {
+        return dice.pick(&Fault::ALL[..9]);
+    }
+    fault
+}
+
+/// Changes come before the fault, while it lasts, or after it.
+fn with_fault(fault: Fault, edits: Vec<Op>, dice: &mut Dice) -> Vec<Op> {
+    let fault_op = Op::Fault(fault, dice.below(1 << 20));
+    let at = match fault {
+        // In the middle of a change.
+        Fault::KilledDaemon => edits.len(),
+        Fault::StoppedDaemon | Fault::FailingRestores | Fault::KilledRestore | Fault::HeldLock => 0,
+        _ => dice.below(edits.len() + 1),
+    };
+    let mut ops = edits;
+    ops.insert(at, fault_op);
+    ops.push(Op::EndFault(fault));
+    ops
+}
+
+/// Memory and open files of a process.
+#[derive(Debug, Clone, Copy)]
+struct Usage {
+    kibibytes: u64,
+    files: usize,
+}
+
+/// Reads them once no child runs.
+fn usage(node: &Node) -> Usage {
+    let id = node.id().expect("a running daemon");
+    eventually(PATIENCE, || {
+        let children = children(id);
+        ensure(children.is_empty(), || {
+            format!("children of {id}: {children}")
+        })
+    });
+    let status = fs::read_to_string(format!("/proc/{id}/status")).expect("a status");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let number = line.and_then(|line| line.trim().split(' ').next());
+    Usage {
+        kibibytes: number.and_then(|text| text.parse().ok()).expect("a number"),
+        files: fs::read_dir(format!("/proc/{id}/fd"))
+            .expect("files")
+            .count(),
+    }
+}
+
+fn children(id: u32) -> String {
+    let tasks = fs::read_dir(format!("/proc/{id}/task")).expect("threads");
+    let texts = tasks
+        .flatten()
+        .map(|task| fs::read_to_string(task.path().join("children")));
+    texts.map(Result::unwrap_or_default).collect()
+}
+
+fn nothing_grew(node: &Node, before: Usage) -> String {
+    let name = node.variant().name;
+    let after = eventually(PATIENCE, || {
+        let after = usage(node);
+        // Connections to the API server come and go.
+        let is_same = after.files <= before.files + 2;
+        ensure(is_same, || format!("{name}: {before:?}, then {after:?}"))?;
+        Ok(after)
+    });
+    let most = before.kibibytes + MOST_GROWTH_KIB;
+    assert!(
+        after.kibibytes <= most,
+        "{name}: {before:?}, then {after:?}"
+    );
+    format!("{} -> {} KiB", before.kibibytes, after.kibibytes)
+}
+
+fn report(faults: &BTreeMap<Fault, Repairs>) {
+    for (fault, repairs) in faults {
+        let (times, longest) = (repairs.times, repairs.longest.as_secs_f64());
+        assert!(times > 0, "{fault:?} has never been caused");
+        tell(format_args!(
+            "conformance: {fault:?} {times} times, equal after {longest:.2} s at most"
+        ));
+    }
+}
+
+/// One history after the other until the time is over.
+pub fn run_for(first: u64, time: Duration, steps: usize) {
+    let start = Instant::now();
+    for seed in first.. {
+        run(seed, steps);
+        if start.elapsed() > time {
+            return;
+        }
+    }
+}
