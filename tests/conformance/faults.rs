@@ -20,6 +20,9 @@ pub const NEIGHBOR: &str = "soak-neighbor";
 /// How long the daemon is stopped, and the lock held, while changes arrive.
 const PAUSE: Duration = Duration::from_secs(2);
 
+/// How long a kube-proxy runs next to deltaproxy.
+const VISIT: Duration = Duration::from_secs(5);
+
 /// What goes wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
@@ -37,10 +40,11 @@ pub enum Fault {
     FailingRestores,
     KilledRestore,
     HeldLock,
+    SecondProxy,
 }
 
 impl Fault {
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::EmptiedChain,
         Self::DeletedRule,
         Self::DeletedJump,
@@ -55,6 +59,7 @@ impl Fault {
         Self::FailingRestores,
         Self::KilledRestore,
         Self::HeldLock,
+        Self::SecondProxy,
     ];
 }
 
@@ -94,7 +99,12 @@ pub fn cause(node: &mut Node, fault: Fault, number: usize) -> String {
             thread::spawn(move || child.wait());
             "xtables lock held".to_owned()
         }
-        Fault::HeldLock => damage(node, Fault::DeletedRule, number),
+        // It would need the configuration file.
+        Fault::SecondProxy if node.variant().config.is_none() => {
+            node.run_kube_proxy_for(VISIT);
+            "a real kube-proxy ran next to the daemon".to_owned()
+        }
+        Fault::HeldLock | Fault::SecondProxy => damage(node, Fault::DeletedRule, number),
         _ => damage(node, fault, number),
     }
 }

@@ -4,6 +4,8 @@ use std::fs;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -146,6 +148,24 @@ impl Node {
     /// Kills the program.
     pub fn kill(&mut self) {
         drop(self.daemon.take());
+    }
+
+    /// Runs kube-proxy next to the program, with ports of its own, and kills it after this time.
+    pub fn run_kube_proxy_for(&self, time: Duration) {
+        let kubeconfig = format!("--kubeconfig={}", self.kubeconfig.display());
+        let hostname = format!("--hostname-override={}", objects::NODE);
+        let mut args = COMMON_FLAGS.to_vec();
+        args.extend([
+            "--healthz-bind-address=127.0.0.1:20256",
+            "--metrics-bind-address=127.0.0.1:20249",
+            &kubeconfig,
+            &hostname,
+        ]);
+        args.extend(self.variant.flags);
+        let bin = backend_programs(self.variant.backend);
+        let mut visitor = Daemon::spawn(&upstream(), &self.netns, bin, &args);
+        thread::sleep(time);
+        visitor.assert_running();
     }
 
     /// The process id of the program, while it runs.
