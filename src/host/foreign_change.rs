@@ -59,6 +59,12 @@ impl ForeignChange {
         self.tables.is_empty()
     }
 
+    /// Reports whether every chain is known that was touched.
+    pub fn is_exact(&self) -> bool {
+        let mut touched = self.tables.values();
+        touched.all(|touched| matches!(touched, Touched::Chains(_)))
+    }
+
     /// Adds a chain.
     pub fn touch(&mut self, table: Table, chain: &str) {
         let nothing = Touched::Chains(BTreeSet::new());
@@ -135,8 +141,10 @@ mod tests {
         ));
         change.touch(Table::Nat, "KUBE-SEP-0");
         assert_ne!(change.tables.get(&Table::Nat), Some(&Touched::Unknown));
+        assert!(change.is_exact());
         change.touch(Table::Nat, "KUBE-SERVICES");
         assert_eq!(change.tables.get(&Table::Nat), Some(&Touched::Unknown));
+        assert!(!change.is_exact());
         change.touch(Table::Nat, "KUBE-NODEPORTS");
         assert_eq!(change.tables.get(&Table::Nat), Some(&Touched::Unknown));
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::backoff::{Backoff, Key};
 use super::canary::Canary;
 use super::verify::Extent;
-use crate::host::{ChangeSource, Watched};
+use crate::host::{ChangeSource, ForeignChange, Watched};
 
 /// A verification may take one part in this many of the time of one CPU: 0.5 %.
 const SHARE: u32 = 200;
@@ -20,6 +20,10 @@ const PAUSE: u32 = 2;
 
 /// Shortest such pause. A command of `iptables` takes some milliseconds.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
+
+/// Times that a verification gives way to the check of single chains before it is finished
+/// whatever changes: at 10,000 Services it reads for more than a second.
+const MOST_GIVEN_WAY: u32 = 3;
 
 /// Cause of a check of our rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,6 +80,8 @@ pub(super) struct Checks {
     /// No check because of a change by another program before this: programs that change rules
     /// without a pause must not keep this one from anything else.
     pub(super) next_change: Option<Instant>,
+    /// Change by another program that was reported during a verification.
+    pub(super) pending_change: Option<ForeignChange>,
 }
 
 /// Schedule of comparisons of all rules.
@@ -89,6 +95,10 @@ pub(super) struct Schedule {
     trigger: Trigger,
     /// Generation of the rules at the last verification, where the kernel counts them.
     generation: Option<u32>,
+    /// Times that the verification under way gave way.
+    given_way: u32,
+    /// Time of a CPU that it took until then.
+    spent: Duration,
 }
 
 impl Schedule {
@@ -100,6 +110,8 @@ impl Schedule {
             next: every.and_then(|every| now.checked_add(every)),
             trigger: Trigger::Interval,
             generation: None,
+            given_way: 0,
+            spent: Duration::ZERO,
         }
     }
 
@@ -111,6 +123,8 @@ impl Schedule {
             next: None,
             trigger: Trigger::Interval,
             generation: None,
+            given_way: 0,
+            spent: Duration::ZERO,
         }
     }
 
@@ -136,8 +150,22 @@ impl Schedule {
         self.trigger == Trigger::Interval && generation.is_some() && self.generation == generation
     }
 
+    /// Reports whether the check of single chains may interrupt a verification.
+    pub(super) const fn may_give_way(&self) -> bool {
+        self.given_way < MOST_GIVEN_WAY
+    }
+
+    /// A verification gave way, after this much time of a CPU; it is begun anew.
+    pub(super) fn gave_way(&mut self, cpu: Duration, now: Instant) {
+        self.given_way = self.given_way.saturating_add(1);
+        self.spent = self.spent.saturating_add(cpu);
+        self.next = Some(now);
+    }
+
     /// A verification of all rules ended, which took this much time of a CPU.
     pub(super) fn finished(&mut self, cpu: Duration, generation: Option<u32>, now: Instant) {
+        let cpu = cpu.saturating_add(std::mem::take(&mut self.spent));
+        self.given_way = 0;
         let wait = self.every.map(|every| every.max(cpu.saturating_mul(SHARE)));
         self.next = wait.and_then(|wait| now.checked_add(wait));
         self.trigger = Trigger::Interval;
@@ -161,6 +189,7 @@ impl Checks {
             unread: Extent::default(),
             reread_at: None,
             next_change: None,
+            pending_change: None,
         }
     }
 

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::budget::Ran;
 use super::change_channel::ChangeReceiver;
-use super::checks::{Checks, Trigger};
+use super::checks::Checks;
 use super::decide::{FullReason, Scope};
 use super::flows::FlowSweeper;
 use super::outcome::{Attempt, Outcome};
@@ -82,7 +82,11 @@ impl<I: Iptables> Task<I> {
         let mut checks = Checks::new(self.look_every, self.verify_every, now);
         let mut problems = Problems::default();
         loop {
-            match self.next_event(&checks).await {
+            let event = match checks.pending_change.take() {
+                Some(change) => Event::RulesChanged(change),
+                None => self.next_event(&checks).await,
+            };
+            match event {
                 Event::Changed(changes) => self.intake().take(changes),
                 Event::Due => self.sync(&mut problems, &mut checks).await,
                 Event::Check => self.check(&mut checks).await,
@@ -92,11 +96,7 @@ impl<I: Iptables> Task<I> {
                     checks.repair_at = None;
                     self.request();
                 }
-                Event::Reread => {
-                    let extent = checks.take_unread();
-                    self.compare(&mut checks, Trigger::FollowUp, &extent, None)
-                        .await;
-                }
+                Event::Reread => self.reread(&mut checks).await,
                 Event::Retry => self.intake().request(),
                 Event::Shutdown => return,
             }

@@ -18,6 +18,24 @@ use crate::host::{ChangeSource, ForeignChange, Iptables, RunError, thread_cpu};
 /// check that gave way to each sync would never end under lasting change.
 const CHECK_PATIENCE: Duration = Duration::from_secs(5);
 
+/// Whether a reading ends when the kernel reports which chains another program changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OnChange {
+    /// It is read on: what was changed is checked after it.
+    ReadOn,
+    /// It ends, and is begun anew after the check of these chains, which takes less time.
+    GiveWay,
+}
+
+/// Cause of the end of a reading without a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Interruption {
+    /// A change by another program is checked first.
+    GaveWay,
+    /// The process ends.
+    Stopped,
+}
+
 impl<I: Iptables> Task<I> {
     /// Checks for our fixed chains and jumps, unless changes are noticed otherwise. A sync is also
     /// due if NodePorts should answer on other addresses by now.
@@ -27,8 +45,8 @@ impl<I: Iptables> Task<I> {
             CheckResult::default()
         } else {
             match self.compare(checks, Trigger::Period, &extent, None).await {
-                Some(result) => result,
-                None => return,
+                Ok(result) => result,
+                Err(_) => return,
             }
         };
         let now = Instant::now().into_std();
@@ -50,7 +68,8 @@ impl<I: Iptables> Task<I> {
         }
         let started = Instant::now().into_std();
         let trigger = Trigger::Change(change.source);
-        self.compare(checks, trigger, &extent, Some(change)).await;
+        // Such a check gives way to none, and the end of the process is noticed by the caller.
+        let _ = self.compare(checks, trigger, &extent, Some(change)).await;
         checks.compared_change(started, Instant::now().into_std());
     }
 
@@ -65,28 +84,48 @@ impl<I: Iptables> Task<I> {
         }
         let used = thread_cpu();
         let trigger = checks.schedule.trigger();
-        self.compare(checks, trigger, &Extent::whole(), None).await;
+        let whole = Extent::whole();
+        let compared = self.compare(checks, trigger, &whole, None).await;
         let cpu = thread_cpu().saturating_sub(used);
+        if compared.err() == Some(Interruption::GaveWay) {
+            checks.schedule.gave_way(cpu, now());
+            return;
+        }
         let generation = generation.filter(|_| checks.unread.is_empty());
         checks.schedule.finished(cpu, generation, now());
     }
 
+    /// Reads again what could not be read.
+    pub(super) async fn reread(&mut self, checks: &mut Checks) {
+        let extent = checks.take_unread();
+        let compared = self.compare(checks, Trigger::FollowUp, &extent, None).await;
+        if compared.err() == Some(Interruption::GaveWay) {
+            checks.schedule.soon(Instant::now().into_std());
+        }
+    }
+
     /// Reads that much of the kernel's rules, compares it with the applied ones, and asks for a
-    /// sync that repairs the difference. `None`: the process ends.
+    /// sync that repairs the difference.
     pub(super) async fn compare(
         &mut self,
         checks: &mut Checks,
         trigger: Trigger,
         extent: &Extent,
         change: Option<&ForeignChange>,
-    ) -> Option<CheckResult> {
+    ) -> Result<CheckResult, Interruption> {
         let found_at = Instant::now().into_std();
         if self.syncer.has_unwritten() {
             // The applied state is ahead of the kernel until the lock is free.
             checks.postpone(extent.clone(), found_at);
-            return Some(CheckResult::default());
+            return Ok(CheckResult::default());
         }
-        let mut reading = self.read(checks, extent).await?;
+        let is_verification = change.is_none() && extent.depth == Depth::Whole;
+        let on_change = if is_verification && checks.schedule.may_give_way() {
+            OnChange::GiveWay
+        } else {
+            OnChange::ReadOn
+        };
+        let mut reading = self.read(checks, extent, on_change).await?;
         let unreadable = checks.canary.unreadable();
         self.reporter.checked(&reading.check, unreadable);
         for (table, cause) in &reading.check.newly_unreadable {
@@ -123,13 +162,17 @@ impl<I: Iptables> Task<I> {
                 checks.repair_at = Some(repair_at);
             }
         }
-        Some(reading.check)
+        Ok(reading.check)
     }
 
-    /// Reads rules, with changes taken in meanwhile: the programs may hang for minutes. A reading
-    /// under way gives way to a sync that has been due for [`CHECK_PATIENCE`]. `None`: the process
-    /// ends.
-    async fn read(&mut self, checks: &mut Checks, extent: &Extent) -> Option<Reading> {
+    /// Reads rules, with changes of the cluster taken in meanwhile: the programs may hang for
+    /// minutes. A reading under way gives way to a sync that has been due for [`CHECK_PATIENCE`].
+    async fn read(
+        &mut self,
+        checks: &mut Checks,
+        extent: &Extent,
+        on_change: OnChange,
+    ) -> Result<Reading, Interruption> {
         let started = Instant::now();
         let Syncer {
             tracker,
@@ -138,7 +181,7 @@ impl<I: Iptables> Task<I> {
             ..
         } = &mut self.syncer;
         let Some(options) = written.as_ref() else {
-            return Some(Reading::default());
+            return Ok(Reading::default());
         };
         let mut intake = Intake {
             tracker,
@@ -152,17 +195,29 @@ impl<I: Iptables> Task<I> {
             loop {
                 let due = intake.pacer.next_due().map(Instant::from_std);
                 let patience = due.map(|due| due.max(started) + CHECK_PATIENCE);
+                let takes_changes =
+                    on_change == OnChange::GiveWay && checks.pending_change.is_none();
                 tokio::select! {
                     biased;
-                    () = self.stop.cancelled() => return None,
-                    reading = &mut reading => return Some(reading),
+                    () = self.stop.cancelled() => return Err(Interruption::Stopped),
+                    reading = &mut reading => return Ok(reading),
                     () = until(patience) => break,
-                    changes = self.changes.recv() => intake.take(changes?),
+                    changes = self.changes.recv() => match changes {
+                        Some(changes) => intake.take(changes),
+                        None => return Err(Interruption::Stopped),
+                    },
+                    change = iptables.changed(), if takes_changes => {
+                        let gives_way = change.is_exact();
+                        checks.pending_change = Some(change);
+                        if gives_way {
+                            return Err(Interruption::GaveWay);
+                        }
+                    }
                 }
             }
         }
         let after = started.elapsed();
         let check = checks.canary.abandoned(after);
-        Some(Reading::abandoned(extent, check, after))
+        Ok(Reading::abandoned(extent, check, after))
     }
 }

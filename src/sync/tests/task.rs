@@ -3,18 +3,22 @@
 //! Upstream: `pkg/proxy/runner/bounded_frequency_runner_test.go` (v1.36)
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::future::pending;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
-use tokio::time::{Instant, sleep_until};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use super::isolate::endpoint;
 use super::*;
 use crate::events::Recorder;
 use crate::health::{Health, NodeState};
 use crate::host::{
-    Fake, Fault, Iptables, ListedChains, NoCounter, Poison, RestoreError, Restored, RunError,
+    Fake, Fault, ForeignChange, Iptables, ListedChains, NoCounter, Poison, RestoreError, Restored,
+    RunError,
 };
 use crate::model::{Change, Kind, Service, ServiceName, ServicePort};
 use crate::net::{Port, Protocol};
@@ -32,9 +36,44 @@ struct Kernel {
     lists: Rc<RefCell<Vec<u64>>>,
     /// Listings never end.
     list_hangs: Rc<Cell<bool>>,
+    /// Time that it takes to read a table.
+    save_takes: Rc<Cell<Duration>>,
+    foreign_changes: Rc<RefCell<VecDeque<ForeignChange>>>,
+    has_changed: Rc<Notify>,
 }
 
 impl Kernel {
+    fn new() -> Self {
+        Self {
+            fake: Rc::default(),
+            began: Instant::now(),
+            restores: Rc::default(),
+            lists: Rc::default(),
+            list_hangs: Rc::default(),
+            save_takes: Rc::default(),
+            foreign_changes: Rc::default(),
+            has_changed: Rc::default(),
+        }
+    }
+
+    /// Another program flushes the chain of the one Service.
+    fn flush_service_chain(&self) {
+        let mut rules = self.fake.rules();
+        let text = rules.to_save_text();
+        let mut chains = text
+            .lines()
+            .filter_map(|line| line.strip_prefix(":KUBE-SVC-"));
+        let chain = chains.next().unwrap().split(' ').next().unwrap();
+        let chain = format!("KUBE-SVC-{chain}");
+        let flush = format!("*nat\n-F {chain}\nCOMMIT\n");
+        rules.apply(&flush).unwrap();
+        self.fake.set_rules(rules);
+        let mut change = ForeignChange::default();
+        change.touch(Table::Nat, &chain);
+        self.foreign_changes.borrow_mut().push_back(change);
+        self.has_changed.notify_one();
+    }
+
     fn milliseconds(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_millis()).unwrap()
     }
@@ -47,6 +86,7 @@ impl Iptables for Kernel {
     }
 
     async fn save(&self, table: Table, each: &mut dyn FnMut(&str)) -> Result<(), RunError> {
+        sleep(self.save_takes.get()).await;
         self.fake.save(table, each).await
     }
 
@@ -65,6 +105,16 @@ impl Iptables for Kernel {
     async fn make_counter(&self, name: &str) -> Result<(), NoCounter> {
         self.fake.make_counter(name).await
     }
+
+    async fn changed(&self) -> ForeignChange {
+        loop {
+            let change = self.foreign_changes.borrow_mut().pop_front();
+            match change {
+                Some(change) => return change,
+                None => self.has_changed.notified().await,
+            }
+        }
+    }
 }
 
 /// What happens at a millisecond.
@@ -73,14 +123,20 @@ enum Step {
     Listed,
     /// A Service comes.
     Comes(u8),
+    /// The Service has an endpoint.
+    Ready(u8),
     /// The next restore fails.
     Broken,
     /// From now on payloads with this text are refused.
     Poisoned(&'static str),
     /// No listing ends from now on.
     ListHangs,
+    /// From now on it takes so many seconds to read a table.
+    SaveTakes(u64),
+    /// Another program flushes a chain of the only Service.
+    Flushed,
 }
-use Step::{Broken, Comes, ListHangs, Listed, Poisoned};
+use Step::{Broken, Comes, Flushed, ListHangs, Listed, Poisoned, Ready, SaveTakes};
 
 fn service(number: u8) -> Change {
     let service = Service::plain(
@@ -105,16 +161,19 @@ fn take(step: &Step, kernel: &Kernel, changes: &ChangeSender) {
             }
         }
         Comes(number) => changes.send(service(*number)),
+        Ready(number) => changes.send(endpoint(*number, 9)),
         Broken => kernel.fake.inject(Fault::Restore),
         Poisoned(text) => kernel.fake.set_poisons(&[(*text, Poison::Line)]),
         ListHangs => kernel.list_hangs.set(true),
+        SaveTakes(seconds) => kernel.save_takes.set(Duration::from_secs(*seconds)),
+        Flushed => kernel.flush_service_chain(),
     }
 }
 
 /// The milliseconds of all restores until `end`, with a gap of a second, retries within five, and a
 /// full sync after ten without any.
 async fn restores(steps: &[(u64, Step)], end: u64) -> Vec<u64> {
-    run(steps, None, end).await.restores.take()
+    run(steps, Intervals::default(), end).await.restores.take()
 }
 
 fn pacer() -> Pacer {
@@ -126,15 +185,16 @@ fn pacer() -> Pacer {
     Pacer::new(options, Backend::Nft)
 }
 
-/// The same, with checks of our rules in this interval.
-async fn run(steps: &[(u64, Step)], look_every: Option<Duration>, end: u64) -> Kernel {
-    let kernel = Kernel {
-        fake: Rc::default(),
-        began: Instant::now(),
-        restores: Rc::default(),
-        lists: Rc::default(),
-        list_hangs: Rc::default(),
-    };
+/// How often rules are checked and verified.
+#[derive(Default)]
+struct Intervals {
+    check: Option<Duration>,
+    verify: Option<Duration>,
+}
+
+/// The same, with checks of our rules in these intervals.
+async fn run(steps: &[(u64, Step)], intervals: Intervals, end: u64) -> Kernel {
+    let kernel = Kernel::new();
     let ten_seconds = Duration::from_secs(10);
     let syncer_options = SyncerOptions {
         surroundings: Surroundings {
@@ -164,8 +224,8 @@ async fn run(steps: &[(u64, Step)], look_every: Option<Duration>, end: u64) -> K
         },
         flows: None,
         changes,
-        look_every,
-        verify_every: None,
+        look_every: intervals.check,
+        verify_every: intervals.verify,
         first_applied: None,
         stop: CancellationToken::new(),
     };
@@ -241,17 +301,49 @@ async fn a_service_in_quarantine_is_tried_again_without_another_change() {
 
 #[tokio::test(start_paused = true)]
 async fn a_check_that_hangs_holds_up_no_change_for_more_than_five_seconds() {
-    let period = Duration::from_secs(2);
+    let intervals = Intervals {
+        check: Some(Duration::from_secs(2)),
+        verify: None,
+    };
     let steps = [
         (0, Listed),
         (1500, ListHangs),
         (3000, Comes(1)),
         (20_000, Comes(2)),
     ];
-    let kernel = run(&steps, Some(period), 11_000).await;
+    let kernel = run(&steps, intervals, 11_000).await;
     // The check that began at 2 s gives way to the change 5 s after that was due.
     assert_eq!(kernel.restores.take(), [0, 8000]);
     // Checks do not follow each other without a pause, however long they take.
     let lists = kernel.lists.take();
     assert_eq!(lists, [2000, 10_000]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_one_chain_is_repaired_during_a_verification() {
+    let intervals = || Intervals {
+        check: Some(Duration::from_secs(600)),
+        verify: Some(Duration::from_secs(2)),
+    };
+    // A verification takes six seconds from here on.
+    let begin = || {
+        [
+            (0, Listed),
+            (0, Comes(1)),
+            (0, Ready(1)),
+            (1500, SaveTakes(3)),
+        ]
+    };
+    let once = begin().into_iter().chain([(4000, Flushed)]);
+    let once: Vec<_> = once.collect();
+    let kernel = run(&once, intervals(), 9900).await;
+    assert_eq!(kernel.restores.take(), [0, 4000]);
+    // What changes all the time does not keep a verification from its end: the one that begins at
+    // 6 s is the fourth, and reads on. The sync after it is the full one of every ten seconds, which
+    // reads both tables once more.
+    let contest = (4..9).map(|second| (second * 1000, Flushed));
+    let contest: Vec<_> = begin().into_iter().chain(contest).collect();
+    let kernel = run(&contest, intervals(), 20_000).await;
+    let restores = kernel.restores.take();
+    assert_eq!(restores, [0, 4000, 5000, 6000, 18_000], "{restores:?}");
 }
