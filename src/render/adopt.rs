@@ -14,7 +14,7 @@ use hashbrown::HashMap;
 use super::base::{self, FILTER_CHAINS, FIREWALL, NAT_CHAINS};
 use super::chain::ServiceChain;
 use super::claims::{Claims, take_tail, unowned};
-use super::found::{Found, digest};
+use super::found::{Found, digest_of_lines};
 use super::guard::{Guests, is_ours};
 use super::ledger::{Entry, Held, Ledger};
 use super::live::Live;
@@ -212,7 +212,7 @@ impl Taking {
     fn same_chains(&self, sheet: &Sheet) -> Vec<Held> {
         let is_same = |entry: &&ChainEntry| {
             let held = self.chains.get(&entry.chain).copied().flatten();
-            held.is_some() && held == digest(specs(sheet.text(entry)))
+            held.is_some() && held == digest_of_lines(sheet.text(entry))
         };
         sheet.chains().filter(is_same).map(Held::of).collect()
     }
@@ -284,10 +284,4 @@ impl Taking {
             lacks_node_ports_jump: self.lacks_node_ports_jump,
         })
     }
-}
-
-/// The rules of whole lines, without `-A CHAIN`.
-fn specs(lines: &[u8]) -> impl Iterator<Item = &str> {
-    let lines = str::from_utf8(lines).unwrap_or_default().lines();
-    lines.filter_map(|line| Some(line.strip_prefix("-A ")?.split_once(' ')?.1))
 }

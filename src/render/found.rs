@@ -119,6 +119,22 @@ impl Found {
         std::mem::take(found.rules_mut(to))
     }
 
+    /// Reads chains of Services from what `-S CHAIN` printed of each.
+    pub(super) fn of_service_chains(listing: &str) -> Self {
+        let mut found = Self::default();
+        for line in listing.lines().filter(|line| line.starts_with("-A ")) {
+            found.read(Table::Nat, line);
+        }
+        found.close();
+        found
+    }
+
+    /// Whether a Service's chain holds these rules, whole lines, in whatever spelling.
+    pub(super) fn holds(&self, chain: ServiceChain, lines: &[u8]) -> bool {
+        let found = self.chains.get(&chain).copied().flatten();
+        found.is_some() && found == digest_of_lines(lines)
+    }
+
     fn read_rule(&mut self, table: Table, chain: &str, rule: &str, line: &str) {
         if table == Table::Nat
             && let Some(chain) = ServiceChain::parse(chain)
@@ -179,4 +195,10 @@ pub(super) fn digest<'r>(rules: impl IntoIterator<Item = &'r str>) -> Option<Dig
         reading.take(rule);
     }
     reading.finish()
+}
+
+/// What the rules of a rendered chain amount to; `lines` are whole.
+pub(super) fn digest_of_lines(lines: &[u8]) -> Option<Digest> {
+    let lines = str::from_utf8(lines).unwrap_or_default().lines();
+    digest(lines.filter_map(|line| Some(line.strip_prefix("-A ")?.split_once(' ')?.1)))
 }

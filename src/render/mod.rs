@@ -72,4 +72,4 @@ pub use rewrite::Rewrite;
 pub use service::Setting;
 pub use stats::{PayloadStats, RuleCounts};
 pub use tally::Tally;
-pub use verify::DispatchDrift;
+pub use verify::{DispatchDrift, DispatchRepair};

@@ -9,10 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::chain::ServiceChain;
 use super::claims::{Claims, take_tail, unowned};
 use super::found::Found;
-use super::ledger::{Entry, Ledger, PlacedRule};
-use super::sheet::{Digest, Dispatch, Place};
+use super::ledger::{Entry, Held, Ledger, PlacedRule};
+use super::options::Comments;
+use super::service::{self, Setting};
+use super::sheet::{Digest, Dispatch, Place, Sheet};
 use super::tally::Tally;
-use crate::model::ServiceName;
+use crate::model::{ServiceName, Services};
 use crate::rules::Table;
 
 /// Difference between a shared chain and the ledger.
@@ -35,6 +37,16 @@ impl DispatchDrift {
     }
 }
 
+/// Repair of a shared chain that holds other rules than it should.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DispatchRepair {
+    /// Single rules are appended and deleted, which costs little in a large cluster. Two programs
+    /// that do so at the same moment append a rule twice, and then delete both.
+    Rules,
+    /// The chain is written whole: the result is the same when two programs do it.
+    Chain,
+}
+
 impl Ledger {
     /// Reports whether Services have rules in this chain.
     pub fn is_dispatch(table: Table, chain: &str) -> bool {
@@ -47,22 +59,53 @@ impl Ledger {
         all.map(|to| (to.table(), to.chain()))
     }
 
-    /// Forgets what chains of Services hold; returns the Services. Other chains are ignored.
-    pub fn forget_chains(&mut self, chains: &BTreeSet<Box<str>>) -> BTreeSet<ServiceName> {
+    /// Returns those of these chains that Services have.
+    pub fn held(&self, chains: &BTreeSet<Box<str>>) -> BTreeSet<Box<str>> {
+        let named: BTreeMap<ServiceChain, &str> = chains
+            .iter()
+            .filter_map(|chain| Some((ServiceChain::parse(chain)?, &**chain)))
+            .collect();
+        let held = self.chains().filter_map(|chain| named.get(&chain));
+        held.map(|chain| Box::from(*chain)).collect()
+    }
+
+    /// Compares chains of Services with their listing, as `-S CHAIN` prints it, and returns those
+    /// that hold other rules; without a listing, all of them. The next partial payload that names
+    /// their Services writes them.
+    pub fn verify_chains(
+        &mut self,
+        chains: &BTreeSet<Box<str>>,
+        listing: Option<&str>,
+        services: &dyn Services,
+        setting: Setting<'_>,
+    ) -> Vec<(ServiceName, ServiceChain)> {
         let chains = chains.iter().filter_map(|chain| ServiceChain::parse(chain));
         let chains: BTreeSet<ServiceChain> = chains.collect();
-        let mut services = BTreeSet::new();
+        let found = listing.map(Found::of_service_chains);
+        let mut differing = Vec::new();
         for (name, entry) in &mut self.entries {
-            for held in entry
+            let mut held = entry
                 .chains
                 .iter_mut()
-                .filter(|held| chains.contains(&held.chain))
-            {
-                held.digest = UNKNOWN;
-                services.insert(name.clone());
+                .filter(|held| chains.contains(&held.chain));
+            let Some(first) = held.next() else {
+                continue;
+            };
+            let held: Vec<&mut Held> = [first].into_iter().chain(held).collect();
+            let same = match (&found, services.get(name)) {
+                (Some(found), Some(state)) => same_chains(found, &held, |sheet, comments| {
+                    service::write(sheet, name, state, setting, comments);
+                }),
+                _ => BTreeSet::new(),
+            };
+            for held in held {
+                if !same.contains(&held.chain) {
+                    held.digest = UNKNOWN;
+                    differing.push((name.clone(), held.chain));
+                }
             }
         }
-        services
+        differing
     }
 
     /// Notes that a shared chain has to be written whole, for example because it is missing.
@@ -72,7 +115,12 @@ impl Ledger {
 
     /// Compares a shared chain with its listing, as `-S CHAIN` prints it, and notes what the
     /// kernel holds.
-    pub fn verify_dispatch(&mut self, table: Table, chain: &str, listing: &str) -> DispatchDrift {
+    pub fn verify_dispatch(
+        &mut self,
+        (table, chain): (Table, &str),
+        listing: &str,
+        repair: DispatchRepair,
+    ) -> DispatchDrift {
         let Some(to) = dispatch(table, chain) else {
             return DispatchDrift::default();
         };
@@ -95,6 +143,9 @@ impl Ledger {
                 lacking.insert(name.clone(), kept);
             }
         }
+        let foreign: Vec<_> = claims.unclaimed().collect();
+        drift.foreign = foreign.len();
+        drift.is_rewritten |= repair == DispatchRepair::Chain && !drift.is_none();
         if drift.is_rewritten {
             self.rewrite.insert(to);
             return drift;
@@ -103,8 +154,6 @@ impl Ledger {
             self.insert(&name, entry);
             drift.services.insert(name);
         }
-        let foreign: Vec<_> = claims.unclaimed().collect();
-        drift.foreign = foreign.len();
         if !foreign.is_empty() {
             let place = Place { to, port: 0 };
             let rules = foreign.into_iter().map(|rule| (place, rule.text));
@@ -127,6 +176,28 @@ impl Ledger {
 
 /// Digest of a chain with unknown rules: no chain that was rendered has it.
 const UNKNOWN: Digest = 0;
+
+/// Returns the chains of a Service that hold in the kernel what they hold by the ledger. A ledger
+/// has digests of text, and the kernel spells rules differently, so they are rendered once more.
+fn same_chains(
+    found: &Found,
+    held: &[&mut Held],
+    write: impl Fn(&mut Sheet, Comments),
+) -> BTreeSet<ServiceChain> {
+    let mut same = BTreeSet::new();
+    let mut sheet = Sheet::default();
+    for comments in [Comments::Everywhere, Comments::NotOnEndpoints] {
+        write(&mut sheet, comments);
+        for entry in sheet.chains() {
+            let is_applied =
+                |held: &&mut Held| (held.chain, held.digest) == (entry.chain, entry.digest);
+            if held.iter().any(is_applied) && found.holds(entry.chain, sheet.text(entry)) {
+                same.insert(entry.chain);
+            }
+        }
+    }
+    same
+}
 
 fn dispatch(table: Table, chain: &str) -> Option<Dispatch> {
     let mut all = Dispatch::ALL.into_iter();

@@ -3,7 +3,7 @@
 //! The first repairs go out at once. A program that undoes them again and again, such as a second
 //! proxy, must not make the two undo each other's work without a pause.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use crate::rules::Table;
@@ -64,8 +64,15 @@ impl Backoff {
         longest
     }
 
+    /// Returns the chains whose next repair waits.
+    pub(super) fn contested(&self, now: Instant) -> BTreeSet<Key> {
+        let known = self.0.iter();
+        let contested = known.filter(|(_, repairs)| now < repairs.calm && repairs.count >= AT_ONCE);
+        contested.map(|(chain, _)| chain.clone()).collect()
+    }
+
     /// Returns the number of chains whose repairs wait.
-    pub(super) fn contested(&self) -> usize {
+    pub(super) fn waiting(&self) -> usize {
         let waits = |repairs: &&Repairs| !repairs.wait.is_zero();
         self.0.values().filter(waits).count()
     }
@@ -97,7 +104,7 @@ mod tests {
             now += wait + Duration::from_millis(10);
         }
         assert_eq!(waits, [0, 0, 0, 1, 2, 4, 8, 16, 32, 60, 60]);
-        assert_eq!(backoff.contested(), 1);
+        assert_eq!(backoff.waiting(), 1);
         assert_eq!(backoff.wait([key("KUBE-NODEPORTS")], now), Duration::ZERO);
     }
 
@@ -105,12 +112,15 @@ mod tests {
     fn a_chain_that_stays_repaired_is_forgotten() {
         let (mut backoff, now) = (Backoff::default(), start());
         for _ in 0..AT_ONCE {
+            assert!(backoff.contested(now).is_empty());
             assert_eq!(backoff.wait([key("A")], now), Duration::ZERO);
         }
+        assert_eq!(backoff.contested(now), [key("A")].into());
         assert_eq!(backoff.wait([key("A")], now), FIRST);
         let later = now + FIRST * 2 + CALM;
+        assert!(backoff.contested(later).is_empty());
         assert_eq!(backoff.wait([key("A")], later), Duration::ZERO);
-        assert_eq!(backoff.contested(), 0);
+        assert_eq!(backoff.waiting(), 0);
     }
 
     #[test]

@@ -62,7 +62,8 @@ impl<I: Iptables> Task<I> {
             // The next sync is full.
             return;
         };
-        let extent = Extent::of(change, options);
+        let mut extent = Extent::of(change, options);
+        extent.services = self.syncer.ledger.held(&extent.services);
         if extent.is_empty() {
             return;
         }
@@ -133,7 +134,8 @@ impl<I: Iptables> Task<I> {
                 self.syncer.is_unprintable(*table);
             }
         }
-        let mut drift = self.syncer.compare_with(&mut reading);
+        let contested = checks.backoff.contested(found_at);
+        let mut drift = self.syncer.compare_with(&mut reading, &contested);
         if let Some(change) = change {
             drift.programs.clone_from(&change.programs);
         }
@@ -146,7 +148,7 @@ impl<I: Iptables> Task<I> {
             drift: &drift,
             failure: reading.failure.as_ref(),
             wait,
-            contested: checks.backoff.contested(),
+            contested: checks.backoff.waiting(),
         });
         // Where it is not known what was changed, more than the fixed chains may be missing.
         let is_exact = trigger == Trigger::Change(ChangeSource::Events);

@@ -6,15 +6,17 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use super::backoff::Key;
 use super::canary::{Canary, CheckResult};
 use super::decide::FullReason;
 use super::drift::{Drift, DriftKind};
 use super::inspect::{Inspection, Interest, NoAnswer, inspect};
 use super::syncer::Syncer;
+use super::view::View;
 use crate::host::{Ending, ForeignChange, Iptables, ListedChains, RunError, Touched};
 use crate::model::ServiceName;
 use crate::render::{
-    self, Found, Ledger, Live, Options, Setting, guarded_chains, is_service_chain,
+    self, DispatchRepair, Found, Ledger, Live, Options, Setting, guarded_chains, is_service_chain,
 };
 use crate::rules::Table;
 
@@ -25,7 +27,7 @@ pub(super) struct Extent {
     pub(super) tables: BTreeSet<Table>,
     /// Chains to which every Service adds rules.
     pub(super) dispatch: BTreeSet<(Table, Box<str>)>,
-    /// Chains of Services that were touched. They are written anew without being read.
+    /// Chains of Services.
     pub(super) services: BTreeSet<Box<str>>,
     /// Whether every rule of ours is compared.
     pub(super) depth: Depth,
@@ -91,8 +93,9 @@ impl Extent {
         }
     }
 
-    /// Returns this extent without the chains that need no reading.
-    pub(super) fn to_read(&self) -> Self {
+    /// Returns this extent without chains of Services, which are written anew if they cannot be
+    /// read.
+    fn to_read_again(&self) -> Self {
         Self {
             services: BTreeSet::new(),
             ..self.clone()
@@ -113,7 +116,10 @@ pub(super) struct Reading {
     /// Listings of dispatch chains; `None`: the chain is missing, or has a rule that cannot be
     /// printed.
     pub(super) dispatch: Vec<(Table, Box<str>, Option<String>)>,
+    /// Chains of Services that may have been changed.
     pub(super) services: BTreeSet<Box<str>>,
+    /// Listing of these; `None`: one is missing, or they could not be read.
+    pub(super) service_listing: Option<String>,
     pub(super) whole: Option<(Found, Live)>,
     /// Tables of which the fixed chains and jumps were checked.
     pub(super) tables: BTreeSet<Table>,
@@ -134,7 +140,7 @@ impl Reading {
                 ending: Ending::TimedOut(after),
                 stderr: String::new(),
             }),
-            unread: extent.to_read(),
+            unread: extent.to_read_again(),
             ..Self::default()
         }
     }
@@ -143,7 +149,7 @@ impl Reading {
     /// not.
     fn fail(&mut self, cause: RunError, extent: &Extent) {
         if cause.is_passing() {
-            self.unread.merge(extent.to_read());
+            self.unread.merge(extent.to_read_again());
         }
         self.failure.get_or_insert(cause);
     }
@@ -178,6 +184,7 @@ pub(super) async fn read(
                 ..
             }) => {
                 reading.whole = Some((found, live));
+                reading.services.clear();
                 return reading;
             }
             Ok(Inspection { unread, .. }) => {
@@ -201,13 +208,32 @@ pub(super) async fn read(
             Err(cause) => reading.fail(cause, extent),
         }
     }
+    reading.service_listing = list_services(iptables, &extent.services).await;
     reading
+}
+
+/// Lists chains of Services. There is no failure: what is not known to be right is written anew.
+async fn list_services(iptables: &impl Iptables, chains: &BTreeSet<Box<str>>) -> Option<String> {
+    let chains: Vec<&str> = chains.iter().map(|chain| &**chain).collect();
+    if chains.is_empty() {
+        return None;
+    }
+    match iptables.list(Table::Nat, &chains).await {
+        Ok(ListedChains::Whole(text)) => Some(text),
+        Ok(ListedChains::Missing | ListedChains::Cut { .. }) | Err(_) => None,
+    }
 }
 
 impl<I: Iptables> Syncer<I> {
     /// Compares what was read with what was applied. Afterwards the applied state is that of the
     /// kernel, and the next sync restores the difference.
-    pub(super) fn compare_with(&mut self, reading: &mut Reading) -> Drift {
+    ///
+    /// Shared chains in `contested` are written whole.
+    pub(super) fn compare_with(
+        &mut self,
+        reading: &mut Reading,
+        contested: &BTreeSet<Key>,
+    ) -> Drift {
         let mut drift = Drift::default();
         let check = &reading.check;
         // Another program may have put a jump back meanwhile.
@@ -233,9 +259,17 @@ impl<I: Iptables> Syncer<I> {
             self.force_full(FullReason::Flushed);
             return drift;
         }
-        self.compare_services(&reading.services, &mut drift);
+        self.compare_services(reading, &mut drift);
         for (table, chain, listing) in &reading.dispatch {
-            self.compare_dispatch(*table, chain, listing.as_deref(), &mut drift);
+            let key = (*table, chain.clone());
+            let repair = if contested.contains(&key) {
+                DispatchRepair::Chain
+            } else {
+                DispatchRepair::Rules
+            };
+            if self.differs_in_dispatch(&key, listing.as_deref(), repair) {
+                drift.add(*table, DriftKind::DispatchChain, chain);
+            }
         }
         if let Some((found, live)) = reading.whole.take() {
             self.compare_all(found, &live, &mut drift);
@@ -243,38 +277,59 @@ impl<I: Iptables> Syncer<I> {
         drift
     }
 
-    fn compare_services(&mut self, chains: &BTreeSet<Box<str>>, drift: &mut Drift) {
-        if chains.is_empty() {
+    fn compare_services(&mut self, reading: &Reading, drift: &mut Drift) {
+        let Some(options) = &self.written else {
+            return;
+        };
+        if reading.services.is_empty() {
             return;
         }
-        let services = self.ledger.forget_chains(chains);
-        if !services.is_empty() {
-            for chain in chains {
-                drift.add(Table::Nat, DriftKind::ServiceChain, chain);
+        let setting = Setting {
+            options,
+            zone: self.history.zone.as_deref(),
+        };
+        let listing = reading.service_listing.as_deref();
+        let services = View(&self.tracker);
+        let differing = self
+            .ledger
+            .verify_chains(&reading.services, listing, &services, setting);
+        if differing.is_empty() {
+            return;
+        }
+        let is_changing = self.changing();
+        for (name, chain) in differing {
+            if !is_changing.contains(&name) {
+                drift.add(Table::Nat, DriftKind::ServiceChain, &chain.name());
             }
-            self.drifted.extend(services);
+            self.drifted.insert(name);
         }
     }
 
-    fn compare_dispatch(
+    /// Returns the Services whose change the next sync applies: their rules are expected to
+    /// differ. Those in quarantine are rendered as they were applied.
+    fn changing(&self) -> BTreeSet<ServiceName> {
+        let dirty = self.tracker.dirty();
+        let dirty = dirty.filter(|name| !self.quarantine.has(name));
+        dirty.cloned().collect()
+    }
+
+    /// Compares a shared chain; reports whether the next sync repairs it.
+    fn differs_in_dispatch(
         &mut self,
-        table: Table,
-        chain: &str,
+        (table, chain): &Key,
         listing: Option<&str>,
-        drift: &mut Drift,
-    ) {
-        let is_drift = if let Some(listing) = listing {
-            let found = self.ledger.verify_dispatch(table, chain, listing);
-            let is_drift = !found.is_none();
-            self.drifted.extend(found.services);
-            is_drift
-        } else {
-            self.ledger.rewrite_dispatch(table, chain);
-            true
+        repair: DispatchRepair,
+    ) -> bool {
+        let Some(listing) = listing else {
+            self.ledger.rewrite_dispatch(*table, chain);
+            return true;
         };
-        if is_drift {
-            drift.add(table, DriftKind::DispatchChain, chain);
-        }
+        let found = self
+            .ledger
+            .verify_dispatch((*table, &**chain), listing, repair);
+        let is_drift = !found.is_none();
+        self.drifted.extend(found.services);
+        is_drift
     }
 
     fn compare_all(&mut self, found: Found, live: &Live, drift: &mut Drift) {
@@ -285,13 +340,7 @@ impl<I: Iptables> Syncer<I> {
             options: &options,
             zone: self.history.zone.as_deref(),
         };
-        // Those in quarantine are rendered as they were applied.
-        let is_changing: BTreeSet<ServiceName> = self
-            .tracker
-            .dirty()
-            .filter(|name| !self.quarantine.has(name))
-            .cloned()
-            .collect();
+        let is_changing = self.changing();
         match render::verify(found, live, &self.view(), setting, &is_changing) {
             Ok(adopted) => {
                 // Old chains of a Service that changes count as those of no Service.

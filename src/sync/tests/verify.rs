@@ -1,9 +1,12 @@
 //! Rules that other programs changed, and the syncs that repair them, over a kernel that is played.
 
+use std::collections::BTreeSet;
+
 use super::isolate::endpoint;
 use super::syncer::{now, service, synced};
 use super::*;
-use crate::host::{ChangeSource, Fake, ForeignChange};
+use crate::host::{ChangeSource, Fake, Fault, ForeignChange};
+use crate::model::ServiceName;
 use crate::rules::Table;
 use crate::sync::canary::Canary;
 use crate::sync::drift::{Drift, DriftKind};
@@ -39,7 +42,7 @@ async fn compare(syncer: &mut Syncer<Fake>, extent: &Extent) -> Drift {
     let options = syncer.written().unwrap().clone();
     let mut reading = read(&mut canary, &syncer.iptables, &options, extent, now()).await;
     assert!(reading.failure.is_none(), "{:?}", reading.failure);
-    syncer.compare_with(&mut reading)
+    syncer.compare_with(&mut reading, &BTreeSet::new())
 }
 
 /// Names of chains of one kind.
@@ -255,4 +258,107 @@ async fn changes_of_the_cluster_are_no_drift() {
         "{applied}"
     );
     assert!(applied.contains("10.0.2.7:80") && !applied.contains("10.0.2.9"));
+}
+
+/// As a second proxy does that applies the same change.
+#[tokio::test]
+async fn a_chain_that_is_written_again_as_it_was_is_no_drift() {
+    let mut syncer = node().await;
+    let (service, other) = {
+        let mut services = chains(&syncer, "KUBE-SVC-");
+        (services.remove(0), services.remove(0))
+    };
+    let rules = service_rules(&syncer, &service);
+    let again: Vec<String> = [format!("-F {service}")].into_iter().chain(rules).collect();
+    let again: Vec<&str> = again.iter().map(String::as_str).collect();
+    let change = edit(syncer.iptables(), Table::Nat, &again);
+    let extent = Extent::of(&change, syncer.written().unwrap());
+    assert_eq!(extent.services.len(), 1);
+    let drift = compare(&mut syncer, &extent).await;
+    assert!(drift.is_none(), "{drift:?}");
+    syncer.once(&[]).await;
+    assert_eq!(syncer.iptables().take_payloads(), [""; 0]);
+
+    let damage = format!("-F {other}");
+    let both: Vec<&str> = again.iter().copied().chain([&*damage]).collect();
+    let change = edit(syncer.iptables(), Table::Nat, &both);
+    let extent = Extent::of(&change, syncer.written().unwrap());
+    assert_eq!(extent.services.len(), 2);
+    let drift = compare(&mut syncer, &extent).await;
+    let named: Vec<&str> = drift.chains.iter().map(|(_, chain)| &**chain).collect();
+    assert_eq!(named, [&*other]);
+    syncer.once(&[]).await;
+    let payload = syncer.iptables().take_payloads().concat();
+    assert!(
+        payload.contains(&other) && !payload.contains(&service),
+        "{payload}"
+    );
+}
+
+fn service_rules(syncer: &Syncer<Fake>, chain: &str) -> Vec<String> {
+    let save = syncer.iptables().rules().to_save_text();
+    let start = format!("-A {chain} ");
+    let rules = save.lines().filter(|line| line.starts_with(&start));
+    rules.map(str::to_owned).collect()
+}
+
+/// What is not known to be right is written again.
+#[tokio::test]
+async fn chains_that_cannot_be_read_are_written_again() {
+    let mut syncer = node().await;
+    let service = chains(&syncer, "KUBE-SVC-").remove(0);
+    let before = sorted(&syncer);
+    let flush = format!("-F {service}");
+    let change = edit(syncer.iptables(), Table::Nat, &[&flush]);
+    syncer.iptables().inject(Fault::List);
+    let extent = Extent::of(&change, syncer.written().unwrap());
+    let drift = compare(&mut syncer, &extent).await;
+    assert_eq!(drift.chains.len(), 1, "{drift:?}");
+    syncer.once(&[]).await;
+    assert_eq!(sorted(&syncer), before);
+}
+
+#[tokio::test]
+async fn chains_of_a_service_that_changes_are_no_drift_and_are_written_again() {
+    let mut syncer = node().await;
+    let name = ServiceName::new("ns", "2");
+    let of_service = |syncer: &Syncer<Fake>| {
+        let jump = rule(syncer, Table::Nat, &["-A KUBE-SERVICES", "ns/2"]);
+        jump.split(' ').next_back().unwrap().to_owned()
+    };
+    let chain = of_service(&syncer);
+    syncer.tracker.apply(endpoint(2, 7));
+    assert!(syncer.tracker.dirty().any(|dirty| *dirty == name));
+    let flush = format!("-F {chain}");
+    let change = edit(syncer.iptables(), Table::Nat, &[&flush]);
+    let extent = Extent::of(&change, syncer.written().unwrap());
+    let drift = compare(&mut syncer, &extent).await;
+    assert!(drift.is_none(), "{drift:?}");
+    syncer.once(&[]).await;
+    let again = compare(&mut syncer, &Extent::whole()).await;
+    assert!(again.is_none(), "{again:?}");
+}
+
+/// Two programs that append a rule twice and delete both never agree.
+#[tokio::test]
+async fn a_contested_dispatch_chain_is_written_whole() {
+    let mut syncer = node().await;
+    let before = sorted(&syncer);
+    let dispatch = rule(&syncer, Table::Nat, &["-A KUBE-SERVICES", "ns/2"]);
+    let contested = BTreeSet::from([(Table::Nat, Box::from("KUBE-SERVICES"))]);
+    for damage in [format!("-D {dispatch}"), format!("-A {dispatch}")] {
+        let change = edit(syncer.iptables(), Table::Nat, &[&damage]);
+        let options = syncer.written().unwrap().clone();
+        let extent = Extent::of(&change, &options);
+        let mut canary = Canary::new(None, now());
+        let mut reading = read(&mut canary, &syncer.iptables, &options, &extent, now()).await;
+        let drift = syncer.compare_with(&mut reading, &contested);
+        assert_eq!(drift.chains, contested, "{damage}");
+        let outcome = syncer.once(&[]).await;
+        assert_eq!(scopes(&outcome), [Scope::Partial]);
+        let payload = syncer.iptables().take_payloads().concat();
+        assert!(payload.contains(":KUBE-SERVICES - [0:0]"), "{payload}");
+        assert!(!payload.contains("-D "), "{payload}");
+        assert_eq!(sorted(&syncer), before, "{damage}");
+    }
 }
