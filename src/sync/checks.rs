@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use super::backoff::{Backoff, Key};
+use super::budget::Ran;
 use super::canary::Canary;
 use super::verify::Extent;
 use crate::host::{ChangeSource, ForeignChange, Watched};
@@ -15,7 +16,8 @@ const SHARE: u32 = 200;
 /// lock.
 const REREAD: Duration = Duration::from_secs(5);
 
-/// Pause after a check because of a change by another program, in multiples of the time it took.
+/// Pause after a check or a verification because of a change by another program, in multiples of
+/// the time it took.
 const PAUSE: u32 = 2;
 
 /// Shortest such pause. A command of `iptables` takes some milliseconds.
@@ -23,7 +25,7 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 
 /// Times that a verification gives way to the check of single chains before it is finished
 /// whatever changes: at 10,000 Services it reads for more than a second.
-const MOST_GIVEN_WAY: u32 = 3;
+const MOST_GIVEN_WAY: u32 = 10;
 
 /// Cause of a check of our rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,6 +101,9 @@ pub(super) struct Schedule {
     given_way: u32,
     /// Time of a CPU that it took until then.
     spent: Duration,
+    /// No verification because of a change by another program before this.
+    not_before: Option<Instant>,
+    programs: BTreeSet<String>,
 }
 
 impl Schedule {
@@ -112,6 +117,8 @@ impl Schedule {
             generation: None,
             given_way: 0,
             spent: Duration::ZERO,
+            not_before: None,
+            programs: BTreeSet::new(),
         }
     }
 
@@ -125,6 +132,8 @@ impl Schedule {
             generation: None,
             given_way: 0,
             spent: Duration::ZERO,
+            not_before: None,
+            programs: BTreeSet::new(),
         }
     }
 
@@ -145,9 +154,25 @@ impl Schedule {
         }
     }
 
+    /// Asks for a verification because another program changed more than is known by name: at once,
+    /// or when the pause after the last one is over.
+    pub(super) fn changed(&mut self, change: &ForeignChange, now: Instant) {
+        let is_asked_for = self.trigger != Trigger::Interval && self.next.is_some();
+        if self.is_enabled && !is_asked_for {
+            self.next = Some(self.not_before.map_or(now, |pause| pause.max(now)));
+            self.trigger = Trigger::Change(change.source);
+        }
+        self.programs.extend(change.programs.iter().cloned());
+    }
+
     /// Reports whether no program has changed any rule since the last verification.
     pub(super) fn is_unchanged(&self, generation: Option<u32>) -> bool {
         self.trigger == Trigger::Interval && generation.is_some() && self.generation == generation
+    }
+
+    /// Names of the programs that caused the next verification, as far as they are known.
+    pub(super) const fn programs(&self) -> &BTreeSet<String> {
+        &self.programs
     }
 
     /// Reports whether the check of single chains may interrupt a verification.
@@ -162,10 +187,18 @@ impl Schedule {
         self.next = Some(now);
     }
 
-    /// A verification of all rules ended, which took this much time of a CPU.
-    pub(super) fn finished(&mut self, cpu: Duration, generation: Option<u32>, now: Instant) {
+    /// A verification of all rules ended.
+    pub(super) fn finished(&mut self, ran: &Ran, generation: Option<u32>) {
+        let &Ran {
+            started,
+            ended: now,
+            cpu,
+        } = ran;
+        let took = now.saturating_duration_since(started);
+        self.not_before = now.checked_add(took.saturating_mul(PAUSE));
         let cpu = cpu.saturating_add(std::mem::take(&mut self.spent));
         self.given_way = 0;
+        self.programs.clear();
         let wait = self.every.map(|every| every.max(cpu.saturating_mul(SHARE)));
         self.next = wait.and_then(|wait| now.checked_add(wait));
         self.trigger = Trigger::Interval;
@@ -254,6 +287,57 @@ mod tests {
         Instant::now()
     }
 
+    /// A verification that ends now.
+    fn ran(now: Instant, cpu: Duration) -> Ran {
+        Ran {
+            started: now.checked_sub(cpu).unwrap_or(now),
+            ended: now,
+            cpu,
+        }
+    }
+
+    #[test]
+    fn lost_events_cause_verifications_with_pauses() {
+        let now = start();
+        let mut schedule = Schedule::new(Some(MINUTES), now);
+        let mut lost = ForeignChange::unknown(ChangeSource::LostEvents, []);
+        lost.by("nft");
+        schedule.changed(&lost, now);
+        assert_eq!(schedule.next(), Some(now));
+        assert_eq!(schedule.trigger(), Trigger::Change(lost.source));
+        assert_eq!(*schedule.programs(), lost.programs);
+        let ended = now + Duration::from_secs(3);
+        schedule.finished(&ran(ended, Duration::from_secs(3)), None);
+        assert!(schedule.programs().is_empty());
+        schedule.changed(&lost, ended);
+        assert_eq!(schedule.next(), Some(ended + Duration::from_secs(6)));
+        // What is asked for already comes no later.
+        schedule.soon(ended);
+        schedule.changed(&lost, ended);
+        assert_eq!(
+            (schedule.next(), schedule.trigger()),
+            (Some(ended), Trigger::FollowUp)
+        );
+    }
+
+    #[test]
+    fn a_verification_gives_way_only_so_often() {
+        let now = start();
+        let second = Duration::from_secs(1);
+        let mut schedule = Schedule::new(Some(MINUTES), now);
+        for _ in 0..MOST_GIVEN_WAY {
+            assert!(schedule.may_give_way());
+            schedule.gave_way(second, now);
+            assert_eq!(schedule.next(), Some(now));
+        }
+        assert!(!schedule.may_give_way());
+        schedule.finished(&ran(now, second), None);
+        assert!(schedule.may_give_way());
+        // All readings count: eleven seconds are half a percent of this.
+        let wait = second * (MOST_GIVEN_WAY + 1) * SHARE;
+        assert_eq!(schedule.next(), Some(now + wait));
+    }
+
     const MINUTES: Duration = Duration::from_secs(300);
 
     #[test]
@@ -261,9 +345,9 @@ mod tests {
         let now = start();
         let mut schedule = Schedule::new(Some(MINUTES), now);
         assert_eq!(schedule.next(), Some(now + MINUTES));
-        schedule.finished(Duration::from_millis(100), None, now);
+        schedule.finished(&ran(now, Duration::from_millis(100)), None);
         assert_eq!(schedule.next(), Some(now + MINUTES));
-        schedule.finished(Duration::from_secs(6), None, now);
+        schedule.finished(&ran(now, Duration::from_secs(6)), None);
         assert_eq!(schedule.next(), Some(now + Duration::from_secs(1200)));
     }
 
@@ -272,7 +356,7 @@ mod tests {
         let now = start();
         let mut schedule = Schedule::new(Some(MINUTES), now);
         assert!(!schedule.is_unchanged(Some(7)));
-        schedule.finished(Duration::ZERO, Some(7), now);
+        schedule.finished(&ran(now, Duration::ZERO), Some(7));
         assert!(schedule.is_unchanged(Some(7)));
         assert!(!schedule.is_unchanged(Some(8)));
         assert!(!schedule.is_unchanged(None));
@@ -291,7 +375,7 @@ mod tests {
         assert_eq!(schedule.next(), None);
         schedule.soon(now);
         assert_eq!(schedule.next(), Some(now));
-        schedule.finished(Duration::from_secs(1), None, now);
+        schedule.finished(&ran(now, Duration::from_secs(1)), None);
         assert_eq!(schedule.next(), None);
         let mut dry_run = Schedule::disabled();
         dry_run.soon(now);

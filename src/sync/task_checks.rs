@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::budget::Ran;
 use super::canary::CheckResult;
 use super::checks::{Checks, Trigger};
 use super::report::Compared;
@@ -56,7 +57,8 @@ impl<I: Iptables> Task<I> {
         }
     }
 
-    /// Another program changed rules: compares what it touched.
+    /// Another program changed rules: compares what it touched. Where that is not known by name,
+    /// the fixed chains come first, which a flush empties too, and a verification follows.
     pub(super) async fn rules_changed(&mut self, checks: &mut Checks, change: &ForeignChange) {
         let Some(options) = self.syncer.written() else {
             // The next sync is full.
@@ -69,31 +71,44 @@ impl<I: Iptables> Task<I> {
         }
         let started = Instant::now().into_std();
         let trigger = Trigger::Change(change.source);
-        // Such a check gives way to none, and the end of the process is noticed by the caller.
-        let _ = self.compare(checks, trigger, &extent, Some(change)).await;
-        checks.compared_change(started, Instant::now().into_std());
+        // Sizes of tables name no chain that a verification could give way to.
+        let is_verified_next =
+            extent.depth == Depth::Whole && change.source != ChangeSource::Counters;
+        if is_verified_next {
+            extent.depth = Depth::Named;
+        }
+        let compared = self.compare(checks, trigger, &extent, Some(change)).await;
+        let now = Instant::now().into_std();
+        checks.compared_change(started, now);
+        if is_verified_next && compared.is_ok_and(|result| result.gone.is_none()) {
+            checks.schedule.changed(change, now);
+        }
     }
 
     /// Compares all rules, unless the kernel says that no program has changed any.
     pub(super) async fn verify(&mut self, checks: &mut Checks) {
         let now = || Instant::now().into_std();
+        let (started, used) = (now(), thread_cpu());
+        let ran = || Ran {
+            started,
+            ended: now(),
+            cpu: thread_cpu().saturating_sub(used),
+        };
         let generation = self.syncer.iptables.generation();
         let is_known = self.syncer.written().is_some();
         if !is_known || checks.schedule.is_unchanged(generation) {
-            checks.schedule.finished(Duration::ZERO, generation, now());
+            checks.schedule.finished(&ran(), generation);
             return;
         }
-        let used = thread_cpu();
         let trigger = checks.schedule.trigger();
         let whole = Extent::whole();
         let compared = self.compare(checks, trigger, &whole, None).await;
-        let cpu = thread_cpu().saturating_sub(used);
         if compared.err() == Some(Interruption::GaveWay) {
-            checks.schedule.gave_way(cpu, now());
+            checks.schedule.gave_way(ran().cpu, now());
             return;
         }
         let generation = generation.filter(|_| checks.unread.is_empty());
-        checks.schedule.finished(cpu, generation, now());
+        checks.schedule.finished(&ran(), generation);
     }
 
     /// Reads again what could not be read.
@@ -136,9 +151,8 @@ impl<I: Iptables> Task<I> {
         }
         let contested = checks.backoff.contested(found_at);
         let mut drift = self.syncer.compare_with(&mut reading, &contested);
-        if let Some(change) = change {
-            drift.programs.clone_from(&change.programs);
-        }
+        let programs = change.map_or(checks.schedule.programs(), |change| &change.programs);
+        drift.programs.clone_from(programs);
         let now = Instant::now().into_std();
         checks.postpone(std::mem::take(&mut reading.unread), now);
         let wait = checks.wait(std::mem::take(&mut drift.keys), now);
