@@ -61,6 +61,7 @@ pub fn measure(control: &ControlPlane, backend: Backend, program: Subject, args:
                 eprintln!("{number} {}: {outage:?}", damage.name());
                 run.outages.entry(damage).or_default().push(outage);
                 if outage.is_none() {
+                    eprintln!("not repaired: {}", running.log());
                     running.stop();
                     (running, _) = node.start();
                     client.wait_until_served(args.patience);

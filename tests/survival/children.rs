@@ -1,12 +1,14 @@
 //! Restores that are killed, stopped, fail or wait for the xtables lock.
 
 use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::scene::{Scene, nothing_is_left, open_files};
 use crate::support::daemon::{Backend, Daemon};
 use crate::support::node::with_restore;
-use crate::support::{Need, machine_has};
+use crate::support::{Need, machine_has, tell};
 
 /// A scene whose restores run `fault` first while the file `$F` exists.
 fn scene(backend: Backend, fault: &str) -> Option<(Scene, Daemon, std::path::PathBuf)> {
@@ -99,4 +101,78 @@ fn a_lock_that_is_held_for_ten_seconds_is_survived_on_legacy() {
     scene.wait_until_fresh("lock", || daemon.log());
     scene.report("xtables lock held for 10 s", start.elapsed());
     nothing_is_left(daemon.id(), files, "lock");
+}
+
+/// A group of processes that may use next to no memory, mounted where the node sees it: `ip netns
+/// exec` hides those of the machine.
+struct MemoryGroup {
+    group: PathBuf,
+    mounted_at: PathBuf,
+}
+
+impl MemoryGroup {
+    /// `None`: the machine has no memory controller of version 1.
+    fn new(mounted_at: PathBuf) -> Option<Self> {
+        let controller = Path::new("/sys/fs/cgroup/memory");
+        if !controller.join("memory.limit_in_bytes").exists() {
+            return None;
+        }
+        let name = format!("deltaproxy-test-{}", std::process::id());
+        let group = controller.join(name);
+        fs::create_dir(&group).expect("create a control group");
+        fs::write(group.join("memory.limit_in_bytes"), "65536").expect("set a limit");
+        fs::create_dir(&mounted_at).expect("create a folder");
+        let mut mount = Command::new("mount");
+        mount.arg("--bind").args([&group, &mounted_at]);
+        assert!(mount.status().expect("mount").success());
+        Some(Self { group, mounted_at })
+    }
+
+    /// Times that a process wanted more.
+    fn failures(&self) -> u64 {
+        let text = fs::read_to_string(self.group.join("memory.failcnt"));
+        let text = text.expect("read a control group");
+        text.trim().parse().expect("a number")
+    }
+}
+
+impl Drop for MemoryGroup {
+    fn drop(&mut self) {
+        let _ = Command::new("umount")
+            .arg("-l")
+            .arg(&self.mounted_at)
+            .status();
+        let _ = fs::remove_dir(&self.group);
+    }
+}
+
+#[test]
+fn a_restore_that_runs_out_of_memory_is_survived() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let scene = Scene::new(Backend::Nft);
+    let folder = scene.node.manifests.path();
+    let Some(group) = MemoryGroup::new(folder.join(".group")) else {
+        tell("fault: no memory controller here: skipped".to_owned());
+        return;
+    };
+    let file = folder.join(".fault");
+    let script = format!(
+        "if [ -e {fault} ]; then rm {fault}; echo $$ >{group}/cgroup.procs; fi\nexec $REAL \"$@\"",
+        fault = file.display(),
+        group = group.mounted_at.display(),
+    );
+    let daemon = scene.start(with_restore(Backend::Nft, &script));
+    let before = group.failures();
+    scene.survives(&daemon, "restore killed for want of memory", || {
+        fs::write(&file, "").expect("write a file");
+        scene.change();
+    });
+    assert!(group.failures() > before, "nothing ran out of memory");
+    assert!(
+        daemon.log().contains("killed by signal 9"),
+        "{}",
+        daemon.log()
+    );
 }

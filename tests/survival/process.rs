@@ -1,5 +1,7 @@
-//! The daemon stopped, with a log that cannot be written, and next to a second one.
+//! The daemon stopped, with another time, with a log that cannot be written, and next to a second
+//! one.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -11,36 +13,81 @@ use crate::support::node::with_counted_restore;
 use crate::support::process::Process;
 use crate::support::{Need, machine_has, tell};
 
-fn survives_a_stop(backend: Backend) {
+/// Both backends at once: the stop takes a minute.
+#[test]
+fn daemons_stopped_for_a_minute_catch_up() {
     if !machine_has(Need::Kernel) {
         return;
     }
-    let scene = Scene::new(backend);
-    let daemon = scene.start(backend_programs(backend));
+    let scenes = [Backend::Nft, Backend::Legacy].map(|backend| {
+        let scene = Scene::new(backend);
+        let daemon = scene.start(backend_programs(backend));
+        let files = open_files(daemon.id());
+        send(daemon.id(), Signal::SIGSTOP);
+        scene.change();
+        scene.node.iptables(&["-t", "nat", "-F"]);
+        (scene, daemon, files)
+    });
+    std::thread::sleep(Duration::from_secs(60));
+    for (scene, daemon, files) in scenes {
+        send(daemon.id(), Signal::SIGCONT);
+        let start = Instant::now();
+        scene.wait_until_fresh("stop", || daemon.log());
+        let what = "SIGSTOP for 60 s, flush and change meanwhile";
+        scene.report(what, start.elapsed());
+        nothing_is_left(daemon.id(), files, "stop");
+    }
+}
+
+fn send(process: u32, signal: Signal) {
+    let id = Pid::from_raw(i32::try_from(process).expect("a pid"));
+    kill(id, signal).expect("send a signal");
+}
+
+/// The library that tells a program another time; `None`: not installed.
+fn fake_time_library() -> Option<PathBuf> {
+    let folders = std::fs::read_dir("/usr/lib").ok()?.flatten();
+    let mut paths = folders.map(|folder| folder.path().join("faketime/libfaketime.so.1"));
+    paths.find(|path| path.exists())
+}
+
+/// The clock of the daemon and its restores, that of intervals excepted: no one can set it.
+#[test]
+fn a_clock_that_is_set_back_and_forth_is_survived() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let library = fake_time_library().expect("the package `faketime` is installed");
+    let scene = Scene::new(Backend::Nft);
+    let folder = scene.node.manifests.path();
+    let clock = folder.join(".clock");
+    let set = |offset: &str| std::fs::write(&clock, offset).expect("write a file");
+    set("+0");
+    let bin = backend_programs(Backend::Nft);
+    let log = folder.join(".log");
+    let mut command = through_shell(&scene.node, &bin, "", "");
+    command
+        .env("LD_PRELOAD", library)
+        .env("FAKETIME_TIMESTAMP_FILE", &clock)
+        .env("FAKETIME_NO_CACHE", "1")
+        .env("DONT_FAKE_MONOTONIC", "1");
+    let daemon = Process::start("the proxy", &mut command, &log);
+    scene.wait_until_fresh("start", || daemon.log());
     let files = open_files(daemon.id());
-    let id = Pid::from_raw(i32::try_from(daemon.id()).expect("a pid"));
-    kill(id, Signal::SIGSTOP).expect("stop it");
-    scene.change();
-    scene.node.iptables(&["-t", "nat", "-F"]);
-    std::thread::sleep(Duration::from_secs(10));
-    kill(id, Signal::SIGCONT).expect("continue it");
-    let start = Instant::now();
-    scene.wait_until_fresh("stop", || daemon.log());
-    scene.report(
-        "SIGSTOP for 10 s, flush and change meanwhile",
-        start.elapsed(),
-    );
-    nothing_is_left(daemon.id(), files, "stop");
-}
-
-#[test]
-fn a_stopped_daemon_catches_up_on_nft() {
-    survives_a_stop(Backend::Nft);
-}
-
-#[test]
-fn a_stopped_daemon_catches_up_on_legacy() {
-    survives_a_stop(Backend::Legacy);
+    for offset in ["-3600", "+7200", "-86400", "+0"] {
+        set(offset);
+        scene.change();
+        scene.node.iptables(&["-t", "nat", "-F"]);
+        let start = Instant::now();
+        scene.wait_until_fresh(offset, || daemon.log());
+        let what = format!("clock set by {offset} s, flush and change");
+        scene.report(&what, start.elapsed());
+    }
+    nothing_is_left(daemon.id(), files, "clock");
+    let log = daemon.log();
+    let times = log.lines().filter_map(|line| line.split_once('Z'));
+    let times: Vec<&str> = times.map(|(time, _)| time).collect();
+    assert!(!times.is_sorted(), "the clock was not set: {log}");
 }
 
 fn survives_without_a_log(backend: Backend) {
@@ -97,6 +144,7 @@ fn two_agree(backend: Backend) {
     scene.wait_until_fresh("one daemon", || first.log());
     let daemons = [first, start(ports)];
     std::thread::sleep(Duration::from_secs(1));
+    let files = daemons.each_ref().map(|daemon| open_files(daemon.id()));
     for _ in 0..3 {
         scene.change();
         scene.wait_until_fresh("two daemons", || daemons[0].log());
@@ -122,6 +170,9 @@ fn two_agree(backend: Backend) {
     ));
     assert_eq!(more, 0, "they fight: {}", daemons[0].log());
     scene.wait_until_fresh("two daemons", || daemons[0].log());
+    for (daemon, files) in daemons.iter().zip(files) {
+        nothing_is_left(daemon.id(), files, "two daemons");
+    }
 }
 
 #[test]
