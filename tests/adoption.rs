@@ -7,7 +7,7 @@
     reason = "a test fails loudly"
 )]
 
-mod support;
+use crate::support;
 
 use serde_json::json;
 

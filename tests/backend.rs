@@ -2,7 +2,7 @@
 
 #![allow(clippy::expect_used, reason = "failing is a test's job")]
 
-mod support;
+use crate::support;
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -6,8 +6,7 @@
     reason = "what the tests share may fail, too"
 )]
 
-#[path = "support/cluster.rs"]
-mod cluster;
+use crate::cluster;
 
 use deltaproxy::host::{BackendChoice, Exec, Iptables, Programs};
 use deltaproxy::model::Change;

@@ -1,7 +1,7 @@
 //! What a node asks of the API server: bytes received, beside kube-proxy's where there is one.
 //!
 //! Counted by the kernel on the node's own interface, so headers and acknowledgements are in it.
-//! `WIRE_SERVICES=10000 cargo test --test bytes -- --nocapture` measures a large cluster.
+//! `WIRE_SERVICES=10000 cargo test --test all bytes -- --nocapture` measures a large cluster.
 
 #![allow(
     unreachable_pub,
@@ -12,15 +12,8 @@
     reason = "helpers of tests: failing loudly is the point, and figures are to be read"
 )]
 
-#[path = "../benches/shared/load.rs"]
-#[expect(
-    dead_code,
-    reason = "it is shared with the bench, which does more with it"
-)]
-mod load;
-#[path = "../benches/shared/store.rs"]
-mod store;
-mod support;
+use crate::load;
+use crate::support;
 
 use std::thread::sleep;
 use std::time::Duration;

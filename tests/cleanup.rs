@@ -8,7 +8,7 @@
     reason = "a test fails loudly, and runs programs"
 )]
 
-mod support;
+use crate::support;
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Output;

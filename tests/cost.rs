@@ -9,8 +9,7 @@
     reason = "what the tests share may fail, too"
 )]
 
-#[path = "support/cluster.rs"]
-mod cluster;
+use crate::cluster;
 
 use deltaproxy::model::{Change, Service};
 use deltaproxy::net::{IpFamily, Port};

@@ -3,7 +3,7 @@
 
 #![allow(clippy::expect_used, reason = "failing is a test's job")]
 
-mod support;
+use crate::support;
 
 use support::daemon::{Backend, Daemon};
 use support::node::{Node, wait_for_looks, with_counted_restore};

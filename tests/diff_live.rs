@@ -7,7 +7,7 @@
     reason = "helpers of tests: failing loudly is the point"
 )]
 
-mod support;
+use crate::support;
 
 use std::ffi::OsString;
 use std::process::Output;

@@ -7,8 +7,7 @@
     reason = "what the tests share may fail, too"
 )]
 
-#[path = "support/cluster.rs"]
-mod cluster;
+use crate::cluster;
 
 use deltaproxy::diff::{Review, Sheet, Verdict, compare, json, text, unified};
 use deltaproxy::model::ServiceName;

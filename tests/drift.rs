@@ -8,7 +8,7 @@
     reason = "failing is a test's job, and repairs are timed"
 )]
 
-mod support;
+use crate::support;
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -8,7 +8,7 @@
     reason = "helpers of tests: failing loudly is the point"
 )]
 
-mod support;
+use crate::support;
 
 use std::fs;
 use std::os::unix::fs::symlink;

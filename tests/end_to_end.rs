@@ -1,7 +1,8 @@
 //! The daemon against a real API server and a real kernel, judged by the rules that are there and
 //! by the packets that arrive.
 //!
-//! `PROXY_UNDER_TEST=<kube-proxy> cargo test --test end_to_end` runs the same tests on upstream.
+//! `PROXY_UNDER_TEST=<kube-proxy> cargo test --test all end_to_end` runs the same tests on
+//! upstream.
 
 #![allow(
     clippy::unwrap_used,
@@ -10,7 +11,7 @@
     reason = "helpers of tests: failing loudly is the point"
 )]
 
-mod support;
+use crate::support;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;

@@ -1,8 +1,8 @@
 //! Faults that the conformance suite has to find: each is put into a copy of the sources, and the
 //! suite has to fail there for the right reason.
 //!
-//! `cargo test --test faults -- --ignored --nocapture` tries them all (about a minute each), and
-//! `FAULT=name` one of them. The check that each still fits the sources runs always.
+//! `cargo test --test all faults -- --ignored --nocapture` tries them all (about a minute each),
+//! and `FAULT=name` one of them. The check that each still fits the sources runs always.
 
 #![allow(
     clippy::unwrap_used,
@@ -254,7 +254,7 @@ fn find(fault: &Fault, copy: &Path) -> Option<&'static str> {
 fn conformance(copy: &Path, test: &str) -> String {
     let programs = std::env::var("KUBE_BIN_DIR");
     let output = Command::new(env!("CARGO"))
-        .args(["test", "--test", "conformance", "--", test])
+        .args(["test", "--test", "all", &format!("conformance::{test}")])
         .current_dir(copy)
         .env("CARGO_TARGET_DIR", root().join("target/faults"))
         .env("REQUIRE_KERNEL", "1")

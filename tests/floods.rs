@@ -7,7 +7,7 @@
     reason = "failing is a test's job, and figures are to be read"
 )]
 
-mod support;
+use crate::support;
 
 use serde_json::{Value, json};
 

@@ -9,7 +9,7 @@
     reason = "helpers of tests: failing loudly is the point"
 )]
 
-mod support;
+use crate::support;
 
 use serde_json::json;
 use support::daemon::{Backend, real_program, wait_until_ok};

@@ -6,8 +6,7 @@
     reason = "what the tests share may fail, too"
 )]
 
-#[path = "support/cluster.rs"]
-mod cluster;
+use crate::cluster;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

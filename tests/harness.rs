@@ -1,6 +1,6 @@
 //! Checks of the test harness itself: when one of these fails, no other kernel test means anything.
 
-mod support;
+use crate::support;
 
 use std::net::SocketAddr;
 

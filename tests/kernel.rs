@@ -3,9 +3,7 @@
 //! They need root and the iptables programs; without them a test prints why it skips, and with
 //! `REQUIRE_KERNEL` set that is a failure.
 
-#[expect(dead_code, reason = "scenario tests use other parts of it")]
-#[path = "support/scenario.rs"]
-mod scenario;
+use crate::scenario;
 
 use std::panic::resume_unwind;
 use std::sync::Mutex;

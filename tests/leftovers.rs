@@ -6,7 +6,7 @@
     reason = "a test fails loudly, and runs programs"
 )]
 
-mod support;
+use crate::support;
 
 use support::daemon::{Backend, real_program};
 use support::node::{Node, with_restore};

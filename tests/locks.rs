@@ -2,7 +2,7 @@
 
 #![allow(clippy::expect_used, reason = "failing is a test's job")]
 
-mod support;
+use crate::support;
 
 use support::daemon::Backend;
 use support::node::{Node, SHOP, wait_for_looks, with_restore};

@@ -5,7 +5,7 @@
 
 #![allow(clippy::expect_used, reason = "failing is a test's job")]
 
-mod support;
+use crate::support;
 
 use support::daemon::{Backend, Daemon, backend_programs};
 use support::node::{Node, SHOP, wait_for_looks, with_counted_restore};

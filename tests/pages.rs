@@ -8,7 +8,7 @@
     reason = "helpers of tests: failing loudly is the point, and tests read clocks"
 )]
 
-mod support;
+use crate::support;
 
 use std::fs;
 use std::io::{self, Read, Write};

@@ -9,8 +9,7 @@
     reason = "what the tests share may fail, too"
 )]
 
-#[path = "support/cluster.rs"]
-mod cluster;
+use crate::cluster;
 #[path = "support/laws.rs"]
 mod laws;
 

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "failing is a test's job")]
 
-mod support;
+use crate::support;
 
 use std::fs;
 use std::io::Write;

@@ -1,8 +1,6 @@
 //! The scenario corpus on the fake kernel.
 
-#[expect(dead_code, reason = "kernel tests use more of it")]
-#[path = "support/scenario.rs"]
-mod scenario;
+use crate::scenario;
 
 use scenario::Scenario;
 

@@ -11,7 +11,7 @@
     reason = "a test fails loudly, and runs programs"
 )]
 
-mod support;
+use crate::support;
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -34,4 +34,4 @@ while (($# > 0)); do
 done
 [[ -n ${CONFORMANCE_STEPS-}${CONFORMANCE_HOURS-} ]] || usage
 export REQUIRE_KERNEL=1
-exec cargo test --test conformance -- --ignored --exact "$test" --nocapture
+exec cargo test --test all -- --ignored --exact "conformance::$test" --nocapture

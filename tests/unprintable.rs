@@ -4,7 +4,7 @@
 
 #![allow(clippy::expect_used, reason = "failing is a test's job")]
 
-mod support;
+use crate::support;
 
 use std::fs;
 use std::net::SocketAddr;

@@ -1,10 +1,10 @@
 //! Streams and pages that are cut off at every byte.
 
 use super::cluster::{Cluster, Kind, Written, expired, reply, service, slice, status};
-use super::dice::Dice;
 use super::node::{followed, listed};
 use super::scripted::{Asked, Piece, Reply};
 use super::{MINUTE, WRITTEN};
+use crate::cluster::Dice;
 
 /// End of an answer that is cut off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -84,7 +84,12 @@ fn instructions(objects: usize) -> f64 {
         ])
         .arg(format!("--callgrind-out-file={}", file.display()))
         .arg(env::current_exe().unwrap())
-        .args(["--exact", "growth::count", "--ignored", "--test-threads=1"])
+        .args([
+            "--exact",
+            "api_server::growth::count",
+            "--ignored",
+            "--test-threads=1",
+        ])
         .env(OBJECTS, objects.to_string())
         .output()
         .unwrap();

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use super::WRITTEN;
 use super::cluster::{Cluster, Kind, Written, reply, service, slice};
-use super::dice::Dice;
 use super::node::{listed, restored};
 use super::scripted::{Asked, Piece, Reply};
+use crate::cluster::Dice;
 
 /// Restarts of the server.
 const RESTARTS: usize = 30;

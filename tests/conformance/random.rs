@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::dice::Dice;
 use super::service::{AnyService, NAMESPACES, SERVICES_EACH};
 use super::slice::{AnySlice, SLICES_EACH};
 use super::stage::{Op, Size};
+use crate::cluster::Dice;
 
 const SERVICES: usize = NAMESPACES.len() * SERVICES_EACH;
 const SLICES: usize = NAMESPACES.len() * SLICES_EACH;

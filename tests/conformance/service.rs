@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::dice::Dice;
+use crate::cluster::Dice;
 
 /// The namespaces that histories use.
 pub const NAMESPACES: [&str; 2] = ["north", "south"];

@@ -8,9 +8,9 @@
 
 use serde_json::{Value, json};
 
-use super::dice::Dice;
 use super::service::{NAMESPACES, PORT_NAMES, SERVICES_EACH, service_name, throw_protocol};
 use super::support::objects::NODE;
+use crate::cluster::Dice;
 
 /// How many slices there may be in each namespace.
 pub const SLICES_EACH: usize = 9;

@@ -6,7 +6,6 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::dice::Dice;
 use super::faults::Fault;
 use super::node::Node;
 use super::random::History;
@@ -16,6 +15,7 @@ use super::stage::{Op, Size, Stage};
 use super::support::tell;
 use super::support::wait::{PATIENCE, ensure, eventually};
 use super::variant::group;
+use crate::cluster::Dice;
 
 /// Edits before the programs start.
 const STEPS_BEFORE: usize = 12;

@@ -1,5 +1,5 @@
 //! The same in a cluster with an API server, where a stock kube-proxy can take our place:
-//! `PROXY_UNDER_TEST=<kube-proxy> cargo test --test conntrack cluster`.
+//! `PROXY_UNDER_TEST=<kube-proxy> cargo test --test all conntrack::cluster`.
 
 use serde_json::json;
 

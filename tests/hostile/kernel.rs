@@ -14,7 +14,7 @@ use proptest::test_runner::TestRunner;
 
 use super::objects::{Cluster, cluster};
 use super::play::{Play, Twin};
-use crate::hostile::cases;
+use crate::hostile::input::cases;
 use crate::support::netns::Netns;
 use crate::support::{Need, machine_has};
 

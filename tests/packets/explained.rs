@@ -13,9 +13,9 @@ use super::ask::Question;
 use super::cluster::{self, FAMILIES, UDP_POD_PORT};
 use super::scene::Scene;
 use super::words::{Client, Met, Source, Word, shown};
-use crate::support::lab::pod_address;
-use crate::support::rules::Family;
-use crate::support::servers::Transport;
+use crate::packets::support::lab::pod_address;
+use crate::packets::support::rules::Family;
+use crate::packets::support::servers::Transport;
 
 /// A line for each question of which `explain` says something else than the table.
 pub fn complaints(program: &str, scene: &Scene, questions: &[Question]) -> Vec<String> {

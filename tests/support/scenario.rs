@@ -92,12 +92,6 @@ impl Scenario {
         })
     }
 
-    /// The name of the file.
-    pub(crate) fn name(&self) -> String {
-        let name = self.path.file_stem().unwrap_or_default();
-        name.to_string_lossy().into_owned()
-    }
-
     /// Runs it to the end or to the first thing that is not as it says.
     pub(crate) fn run(&self) -> Result<(), String> {
         self.run_on(Backend::Nft, Both::default())

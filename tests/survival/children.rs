@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::scene::{Scene, nothing_is_left, open_files};
 use crate::support::daemon::{Backend, Daemon};
 use crate::support::node::with_restore;
 use crate::support::{Need, machine_has, tell};
+use crate::survival::scene::{Scene, nothing_is_left, open_files};
 
 /// A scene whose restores run `fault` first while the file `$F` exists.
 fn scene(backend: Backend, fault: &str) -> Option<(Scene, Daemon, std::path::PathBuf)> {

@@ -2,10 +2,10 @@
 
 use std::process::Stdio;
 
-use crate::scene::Scene;
 use crate::support::daemon::{Backend, backend_programs, real_program};
 use crate::support::process::run;
 use crate::support::{Need, machine_has};
+use crate::survival::scene::Scene;
 
 /// Tables emptied and rewritten by a firewall in one restore.
 const RELOAD: &str = "*mangle\nCOMMIT\n*filter\n:INPUT ACCEPT\n:FORWARD ACCEPT\n:OUTPUT ACCEPT\n\
@@ -66,7 +66,7 @@ fn keeps_chains_of_the_kubelet(backend: Backend) {
     restore(&scene, &["--noflush"], KUBELET);
     let daemon = scene
         .node
-        .start_with(backend_programs(backend), &crate::scene::FLAGS);
+        .start_with(backend_programs(backend), &crate::survival::scene::FLAGS);
     let has_all = || {
         let rules = scene.node.rules_alone();
         let count = |text: &str| rules.iter().filter(|line| line.starts_with(text)).count();

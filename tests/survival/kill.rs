@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use crate::dice::Dice;
-use crate::scene::{Scene, through_shell};
+use crate::cluster::Dice;
 use crate::support::daemon::{Backend, backend_programs};
 use crate::support::process::Process;
 use crate::support::wait::{PATIENCE, ensure, eventually};
 use crate::support::{Need, machine_has, tell};
+use crate::survival::scene::{Scene, through_shell};
 
 /// Kills in CI; `SURVIVAL_KILLS` asks for another number.
 const KILLS: usize = 25;

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::scene::{Scene, nothing_is_left, open_files, through_shell};
 use crate::support::daemon::{Backend, backend_programs};
 use crate::support::node::with_counted_restore;
 use crate::support::process::Process;
 use crate::support::{Need, machine_has, tell};
+use crate::survival::scene::{Scene, nothing_is_left, open_files, through_shell};
 
 /// Both backends at once: the stop takes a minute.
 #[test]

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::Feature;
 use super::objects::*;
-use crate::stage::Op;
+use crate::conformance::stage::Op;
 use crate::support::objects::NODE;
 
 /// All of them.

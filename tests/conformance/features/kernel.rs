@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::Feature;
 use super::objects::{endpoints, ready, remote, with_ingress};
-use crate::stage::Op;
+use crate::conformance::stage::Op;
 
 /// All of them.
 pub(super) fn all() -> Vec<Feature> {

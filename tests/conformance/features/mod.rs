@@ -12,7 +12,7 @@ mod policies;
 mod ports;
 mod slices;
 
-use crate::stage::Op;
+use crate::conformance::stage::Op;
 
 /// The namespace all features live in.
 pub const NAMESPACE: &str = "features";

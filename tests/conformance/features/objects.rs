@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::NAMESPACE;
-use crate::stage::Op;
+use crate::conformance::stage::Op;
 use crate::support::objects::NODE;
 
 /// The Service `web`, made or changed.

@@ -9,9 +9,7 @@ use super::names;
 pub(crate) struct Statement {
     /// Counted from 1.
     pub(crate) line: usize,
-    /// All of its line, chain names written out.
-    pub(crate) text: String,
-    /// Its line, split at blanks.
+    /// Its line, chain names written out, split at blanks.
     pub(crate) words: Vec<String>,
     /// The indented lines below, without their indent, chain names written out.
     pub(crate) block: Vec<String>,
@@ -38,7 +36,6 @@ pub(crate) fn read(content: &str) -> Result<Vec<Statement>, (usize, String)> {
             statements.push(Statement {
                 line: number,
                 words: words(&text).map_err(|error| (number, error))?,
-                text,
                 block: Vec::new(),
                 block_lines: 0,
             });

@@ -15,8 +15,6 @@
     reason = "helpers of tests: failing loudly is the point"
 )]
 
-#[path = "../support/dice.rs"]
-mod dice;
 #[path = "../support/scripted.rs"]
 mod scripted;
 

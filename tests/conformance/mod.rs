@@ -17,11 +17,7 @@
     reason = "failing loudly is a test's job, and long runs say how they went"
 )]
 
-#[path = "../support/mod.rs"]
-mod support;
-
-#[path = "../support/dice.rs"]
-mod dice;
+use crate::support;
 
 mod compare;
 mod differences;

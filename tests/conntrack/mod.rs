@@ -7,12 +7,9 @@
     reason = "failing is a test's job"
 )]
 
-#[path = "conntrack/cluster.rs"]
 mod cluster;
-#[path = "conntrack/scene.rs"]
 mod scene;
-mod support;
-#[path = "conntrack/table.rs"]
+use crate::support;
 mod table;
 
 use std::fs;

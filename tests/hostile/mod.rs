@@ -11,12 +11,8 @@
     reason = "what the tests share may fail, too, and runs programs"
 )]
 
-#[path = "../support/cluster.rs"]
-mod cluster;
 #[path = "../support/hostile.rs"]
-mod hostile;
-#[path = "../support/mod.rs"]
-mod support;
+mod input;
 
 mod entitled;
 mod files;

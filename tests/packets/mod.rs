@@ -14,21 +14,14 @@
     reason = "helpers of tests: failing loudly is the point"
 )]
 
-mod support;
+use crate::support;
 
-#[path = "packets/affinity.rs"]
 mod affinity;
-#[path = "packets/ask.rs"]
 mod ask;
-#[path = "packets/cluster.rs"]
 mod cluster;
-#[path = "packets/explained.rs"]
 mod explained;
-#[path = "packets/scene.rs"]
 mod scene;
-#[path = "packets/table.rs"]
 mod table;
-#[path = "packets/words.rs"]
 mod words;
 
 use affinity::Departure;

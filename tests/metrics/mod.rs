@@ -9,8 +9,7 @@
     reason = "failing loudly is a test's job"
 )]
 
-#[path = "../support/mod.rs"]
-mod support;
+use crate::support;
 
 mod beside;
 mod scene;

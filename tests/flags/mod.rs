@@ -14,8 +14,7 @@
     reason = "helpers of tests: failing loudly is the point"
 )]
 
-#[path = "../support/mod.rs"]
-mod support;
+use crate::support;
 
 mod answers;
 mod asked;

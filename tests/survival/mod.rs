@@ -10,11 +10,6 @@
     reason = "failing is a test's job, and repairs are timed"
 )]
 
-#[path = "../support/dice.rs"]
-mod dice;
-#[path = "../support/mod.rs"]
-mod support;
-
 mod children;
 mod flush;
 mod kill;

@@ -1,0 +1,83 @@
+//! All tests of the whole program, in one binary: linking one for each took longer than most run.
+//! `cargo test --test all conformance` runs those of one module.
+
+#[path = "support/cluster.rs"]
+mod cluster;
+#[allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "shared with benches, which do more with it"
+)]
+#[path = "../benches/shared/load.rs"]
+mod load;
+#[path = "support/scenario.rs"]
+mod scenario;
+#[allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "shared with benches"
+)]
+#[path = "../benches/shared/store.rs"]
+mod store;
+mod support;
+
+mod adoption;
+mod api_server;
+mod backend;
+mod bursts;
+mod bytes;
+mod cleanup;
+mod cli;
+mod config_file;
+mod conformance;
+mod conntrack;
+mod cost;
+mod damage;
+mod dependencies;
+mod diff;
+mod diff_external;
+mod diff_live;
+mod diff_properties;
+mod drift;
+mod drop_in;
+mod dumps;
+mod end_to_end;
+mod explain;
+mod failures;
+mod faults;
+mod flags;
+mod floods;
+mod frontends;
+mod habits;
+mod hanging;
+mod harness;
+mod health_checks;
+mod hostile;
+mod kernel;
+mod leftovers;
+mod locks;
+mod manifests;
+mod metrics;
+mod neighbors;
+mod old_releases;
+mod packets;
+mod pages;
+mod properties;
+mod quarantine;
+mod readme;
+mod render;
+mod scenarios;
+mod services;
+mod services_live;
+mod services_watch;
+mod setup;
+mod survival;
+mod tidy;
+mod unprintable;
+mod upstream;
