@@ -16,6 +16,8 @@ mod cluster;
 mod load;
 #[path = "support/scenario.rs"]
 mod scenario;
+#[path = "support/source.rs"]
+mod source;
 #[allow(
     unreachable_pub,
     clippy::unwrap_used,
@@ -68,6 +70,7 @@ mod neighbors;
 mod old_releases;
 mod packets;
 mod pages;
+mod plain_words;
 mod properties;
 mod quarantine;
 mod readme;

@@ -9,10 +9,7 @@
     reason = "what the tests share may fail, too"
 )]
 
-#[path = "support/source.rs"]
-mod source;
-
-use source::{File, Part, all_files};
+use crate::source::{File, Part, all_files};
 
 /// A module may name only the modules listed beside it. Add to a line in a commit of its own.
 const MAY_NAME: &[(&str, &[&str])] = &[

@@ -1,6 +1,6 @@
-//! One fact about one object: what the producers in `watch` tell the trackers.
+//! Changes of objects, which `watch` sends to the trackers.
 //!
-//! Apart so that an API server and a folder of manifests look the same from below.
+//! An API server and a folder of manifests cause the same changes.
 
 use std::time::SystemTime;
 
@@ -9,19 +9,19 @@ use super::name::{ServiceName, SliceName};
 use super::node::Node;
 use super::service::Service;
 
-/// The kinds of object that are listed and then followed.
+/// Kind of the objects that are listed and watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// `v1` Services.
     Service,
     /// `discovery.k8s.io/v1` EndpointSlices.
     EndpointSlice,
-    /// `v1` Nodes: this one only.
+    /// The `v1` Node of this proxy.
     Node,
 }
 
 impl Kind {
-    /// The kind as Kubernetes writes it.
+    /// Returns the `kind` of the API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Service => "Service",
@@ -31,22 +31,23 @@ impl Kind {
     }
 }
 
-/// What happened to one object, seen from one family.
+/// Change of one object, reduced to one family.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
-    /// The Service is now this; `None`: it is gone, or has no rules in this family.
+    /// New state of a Service; `None`: it is gone, or has no rules in this family.
     Service(ServiceName, Option<Box<Service>>),
-    /// The slice is now this; `None`: it is gone. The time is when the cluster last changed what
-    /// the slice describes, if the slice says so.
+    /// New state of a slice; `None`: it is gone. The time is its annotation
+    /// `endpoints.kubernetes.io/last-change-trigger-time`.
     Slice(SliceName, Option<Box<Slice>>, Option<SystemTime>),
-    /// The Service exists, but what it is now cannot be read: what was last known of it stands.
+    /// The Service exists and cannot be decoded: its last known state is kept.
     ServiceKept(ServiceName),
-    /// The slice exists, but what it is now cannot be read: what was last known of it stands.
+    /// The slice exists and cannot be decoded: its last known state is kept.
     SliceKept(SliceName),
-    /// This node is now so; `None`: the Node object is gone.
+    /// New state of this node; `None`: the Node object is gone.
     Node(Option<Box<Node>>),
-    /// A new list of this kind begins: objects set from here on until [`Change::Listed`] exist.
+    /// A list of this kind begins: the objects up to [`Change::Listed`] are all that exist.
     Listing(Kind),
-    /// The list of this kind is complete: what was not set since [`Change::Listing`] is gone.
+    /// The list of this kind is complete: objects that were not in it since [`Change::Listing`]
+    /// are gone.
     Listed(Kind),
 }

@@ -1,7 +1,6 @@
-//! An EndpointSlice, reduced to what choosing endpoints needs.
+//! EndpointSlices, reduced to the fields that the selection of endpoints needs.
 //!
-//! Apart from the choice itself ([`select`](crate::select)), which depends on the Service's
-//! policies and on where this node is.
+//! The selection itself is in [`select`](crate::select).
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -9,62 +8,62 @@ use std::sync::Arc;
 use super::name::ServiceName;
 use crate::net::{Port, Protocol};
 
-/// Some endpoints of one Service in one family. A Service may have several slices.
+/// Endpoints of one Service in one family. A Service may have several slices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slice {
-    /// The Service it belongs to, by label.
+    /// Service of the label `kubernetes.io/service-name`.
     pub service: ServiceName,
-    /// The ports that every endpoint of the slice serves, in the order written.
+    /// Ports of every endpoint of the slice, in the order of the object.
     pub ports: Box<[SlicePort]>,
-    /// The endpoints, in the order written.
+    /// Endpoints, in the order of the object.
     pub endpoints: Box<[Endpoint]>,
 }
 
-/// A port of a slice. Matched to a Service's port by name and protocol; the number is the target.
+/// Port of a slice. It belongs to the Service port of the same name and protocol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlicePort {
-    /// The name, empty if it has none.
+    /// Name; empty without one.
     pub name: Arc<str>,
-    /// The protocol.
+    /// Protocol.
     pub protocol: Protocol,
-    /// The port on the endpoint.
+    /// Port on the endpoint.
     pub number: Port,
 }
 
-/// One address behind a Service.
+/// Address of a Pod or host that serves a Service.
 ///
-/// Three independent conditions, as written: `ready` already accounts for
-/// `publishNotReadyAddresses`, and `serving` does not follow from it.
+/// The three conditions are independent, as in the object: `ready` accounts for
+/// `publishNotReadyAddresses` already, and `serving` does not follow from it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "three conditions of the API and one fact"
 )]
 pub struct Endpoint {
-    /// The first address; the API allows more and gives them no meaning.
+    /// First address; the API allows more, without a meaning.
     pub ip: IpAddr,
-    /// Gets traffic. Absent counts as true.
+    /// Condition `ready`; true if absent.
     pub is_ready: bool,
-    /// Could answer even if not ready. Absent counts as true.
+    /// Condition `serving`: true for a terminating endpoint that still answers; true if absent.
     pub is_serving: bool,
-    /// On its way out. KEP: kep.k8s.io/1669
+    /// Condition `terminating`. KEP: kep.k8s.io/1669
     pub is_terminating: bool,
-    /// Runs on this node.
+    /// The endpoint is on this node.
     pub is_local: bool,
-    /// Whether it is meant for this node. KEP: kep.k8s.io/3015
+    /// Hint for this node. KEP: kep.k8s.io/3015
     pub node_hint: NodeHint,
-    /// The zones it is meant for; empty means no hint. KEP: kep.k8s.io/2433
+    /// Zones of `hints.forZones`; empty without a hint. KEP: kep.k8s.io/2433
     pub zone_hints: Box<[Arc<str>]>,
 }
 
-/// What `hints.forNodes` says, seen from this node.
+/// `hints.forNodes`, as it concerns this node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum NodeHint {
-    /// No node hint.
+    /// There is no hint.
     #[default]
     Absent,
-    /// This node is among those named.
+    /// The hint names this node.
     Here,
-    /// Only other nodes are named.
+    /// The hint names only other nodes.
     Elsewhere,
 }

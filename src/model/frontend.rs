@@ -1,7 +1,7 @@
-//! Frontends: the destinations under which clients reach Services.
+//! Frontends: addresses and ports under which clients reach Services.
 //!
-//! Several Services may ask for the same one; [`tracker`](crate::tracker) decides which of them has
-//! it.
+//! Several Services may ask for the same frontend; [`tracker`](crate::tracker) decides which of
+//! them has it.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -10,59 +10,57 @@ use super::name::ServiceName;
 use super::service::{Service, ServicePort};
 use crate::net::{Port, Protocol};
 
-/// A destination that is one service port's alone.
+/// Destination that belongs to one service port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Frontend {
-    /// A port of a cluster IP, a load balancer address or an external IP.
+    /// Port of a cluster IP, a load balancer address or an external IP.
     Address(IpAddr, Port, Protocol),
-    /// A port of the node's own addresses.
+    /// Port of the addresses of the node.
     NodePort(Port, Protocol),
-    /// The port of the node that a load balancer asks for the health of a Service.
+    /// Health check node port, which a load balancer probes.
     HealthCheck(Port),
 }
 
-/// A frontend as a port of a Service asks for it.
+/// Frontend that a port of a Service asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PortFrontend {
     /// Position of the port among those of its Service; 0 for [`Frontend::HealthCheck`], which is
     /// the whole Service's.
     pub port: u16,
-    /// The destination.
+    /// Destination.
     pub frontend: Frontend,
 }
 
-/// Rank of a claim to a frontend; the lowest one wins.
+/// Rank of a claim to a frontend; the lowest wins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FrontendRank {
     /// Allocated by the cluster: a cluster IP, a NodePort, a health check node port.
     Allocated,
-    /// An address that a load balancer controller wrote into the status.
+    /// Address in `status.loadBalancer`, which a controller writes.
     LoadBalancer,
-    /// An address that the author of the Service wrote into `spec.externalIPs`.
+    /// Address in `spec.externalIPs`, which the author of the Service writes.
     External,
-    /// A frontend that the Service does not ask for any more, but has until the change can be
-    /// applied.
+    /// Frontend that the Service no longer asks for, and has until the change is applied.
     Former,
 }
 
-/// A frontend that a service port asks for and another Service has.
+/// Frontend that a service port asks for and another Service has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LostFrontend {
-    /// The Service that asks for it and has no rules for it.
+    /// Service that asks for it and has no rules for it.
     pub service: ServiceName,
-    /// Name of its port, empty if it has none.
+    /// Name of its port; empty without one.
     pub port: Box<str>,
-    /// The destination.
+    /// Destination.
     pub frontend: Frontend,
     /// Rank of the claim that was lost.
     pub rank: FrontendRank,
-    /// The Service that has the frontend.
+    /// Service that has the frontend.
     pub owner: ServiceName,
 }
 
 impl LostFrontend {
-    /// Field of the Service that asks for the frontend, as documents of `deltaproxy services` name
-    /// it.
+    /// Returns the kind of frontend in the documents of `deltaproxy services`.
     pub const fn kind(&self) -> &'static str {
         match (self.frontend, self.rank) {
             (Frontend::NodePort(..), _) => "NodePort",
@@ -75,15 +73,14 @@ impl LostFrontend {
     }
 }
 
-/// Whether `spec.externalIPs` are frontends. Anybody who may write a Service may claim any address
-/// with them.
+/// Policy for `spec.externalIPs`, with which the author of a Service can claim any address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ExternalIps {
-    /// They have rules.
+    /// External IPs have rules.
     #[default]
     Served,
-    /// No rule names them. A port that only they would make reachable still has its external
-    /// chain, to which nothing jumps, as upstream.
+    /// External IPs have no rules. A port that only they make reachable still has its external
+    /// chain, without a jump to it, as upstream.
     Ignored,
 }
 

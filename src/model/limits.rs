@@ -1,49 +1,48 @@
-//! Limits of what the Services of one namespace may have, and what a Service gets beyond them.
+//! Limits for the rules of one Service and of one namespace.
 //!
-//! Kept separate from the index in [`tracker`](crate::tracker) that applies them because the result
-//! is part of a Service's state.
+//! [`tracker`](crate::tracker) applies the limits of namespaces; the result is part of the state
+//! of a Service.
 
-/// The most endpoints that one Service may have, all its ports together: as many as the largest
-/// cluster that is measured has in all. Whoever may write EndpointSlices can have twenty thousand
-/// ports in each, with a thousand endpoints: four such objects are more chains than any node has
-/// memory for, and with the process dies every other Service's update.
+/// Maximum endpoints of one Service, summed over its ports: as many as the largest cluster of the
+/// benchmarks has in all. An EndpointSlice can have 20,000 ports and 1,000 endpoints. Four such
+/// objects need more chains than the memory of a node holds; the process would be killed, and all
+/// Services would go without updates.
 ///
-/// Differs from upstream, which writes them all, or tries to.
+/// Differs from upstream: kube-proxy has no limit and runs out of memory.
 pub const MOST_ENDPOINTS: usize = 250_000;
 
-/// The most rules, give or take a factor of three, that one Service may have apart from those of
-/// its endpoints: ports, times addresses and source ranges. With one address a Service has all
-/// ports of a protocol. The API stores 20,000 ports and 20,000 external IPs in one object, which
-/// would be 400 million rules: more than any node has memory for.
+/// Maximum rules of one Service without those of its endpoints, within a factor of three: ports
+/// times addresses and source ranges. A Service with one address may have every port of a
+/// protocol. One object can have 20,000 ports and 20,000 external IPs, which are 400 million rules
+/// and do not fit into the memory of a node.
 ///
-/// Differs from upstream, which writes them all, or tries to.
+/// Differs from upstream: kube-proxy has no limit and runs out of memory.
 pub const MOST_RULES_WITHOUT_ENDPOINTS: usize = 90_000;
 
 /// Limits of all Services of one namespace together, in one family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NamespaceLimits {
-    /// Endpoints of each port, as for [`MOST_ENDPOINTS`].
+    /// Endpoints, summed over the ports, as in [`MOST_ENDPOINTS`].
     pub endpoints: usize,
-    /// Ports, times addresses and source ranges of their Service:
-    /// [`Service::rules_without_endpoints`](super::Service::rules_without_endpoints).
+    /// Sum of [`Service::rules_without_endpoints`](super::Service::rules_without_endpoints).
     pub rules_without_endpoints: usize,
 }
 
 impl NamespaceLimits {
-    /// The limits of every namespace. Both leave room for a Service at its own limit, also if it
-    /// has to return below nine tenths of them.
+    /// Limits of every namespace. A Service at its own limit fits into nine tenths of them, below
+    /// which a namespace over a limit has to return.
     ///
-    /// Endpoints: a restore has to end within five minutes, on a core that it shares, or everything
-    /// in it fails. One that adds 250,000 endpoints takes iptables 1.8.9 44 s of CPU and 0.6 GB of
-    /// memory on legacy, 142 s and 1.1 GB on nft. With 100,000 it is 9 and 21 s: time grows with
-    /// the square, and half a million would take nft longer than there is.
+    /// Endpoints: a restore has to end within five minutes, on a core that it shares, or
+    /// everything in it fails. One that adds 250,000 endpoints takes iptables 1.8.9 44 s of CPU
+    /// and 0.6 GB of memory on legacy, 142 s and 1.1 GB on nft. With 100,000 it is 9 and 21 s:
+    /// time grows with the square, and half a million would take nft longer than there is.
     ///
-    /// Rules without endpoints: every new connection of the node passes them one by one. A jump for
-    /// each of 250,000 pairs of a port and an address, from objects of 52 KB, makes a connection
-    /// to localhost take 28 ms on legacy and 7 ms on nft, where without them it takes 0.05 ms. A
-    /// restore of them takes 3 s of CPU and 0.3 GB on legacy, 13 s and 0.6 GB on nft.
+    /// Rules without endpoints: every new connection of the node passes them one by one. A jump
+    /// for each of 250,000 pairs of a port and an address, from objects of 52 KB, makes a
+    /// connection to localhost take 28 ms on legacy and 7 ms on nft, where without them it takes
+    /// 0.05 ms. A restore of them takes 3 s of CPU and 0.3 GB on legacy, 13 s and 0.6 GB on nft.
     ///
-    /// Differs from upstream, which has none.
+    /// Differs from upstream: kube-proxy has no limits.
     pub const DEFAULT: Self = Self {
         endpoints: 300_000,
         rules_without_endpoints: 100_000,
@@ -56,14 +55,14 @@ impl Default for NamespaceLimits {
     }
 }
 
-/// Part of its rules that the limits of its namespace leave to a Service.
+/// Part of the rules of a Service that the limits of its namespace allow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Allowance {
-    /// All of them.
+    /// All rules.
     #[default]
     Full,
-    /// Those of a Service without endpoints: clients get an immediate reject.
+    /// The rules of a Service without endpoints: clients get an immediate reject.
     NoEndpoints,
-    /// None.
+    /// No rules.
     NoRules,
 }

@@ -1,8 +1,9 @@
-//! What Services, EndpointSlices and this Node mean to a proxy: plain data, one family at a time.
+//! Services, EndpointSlices and the Node, reduced to what rules depend on: plain data of one
+//! family.
 //!
-//! Apart from the API's own types because those say what was written; these say what it amounts
-//! to. Whatever could be wrong in an object was dealt with by [`ingest`](crate::ingest), so every
-//! value here can be rendered.
+//! Types of the API hold an object as it was written; these hold its effective values, with
+//! defaults. [`ingest`](crate::ingest) rejects what is not valid, so every value here can be
+//! rendered.
 //!
 //! # Source
 //!

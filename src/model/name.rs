@@ -1,36 +1,36 @@
-//! Names: of Services, of their ports, of EndpointSlices.
+//! Names of Services, of their ports and of EndpointSlices.
 //!
-//! Apart because the spelling of a service port's name is an interface: it is hashed into chain
-//! names and written into the comments that people grep for.
+//! The spelling of a service port's name is an interface: names of chains are hashes of it, and it
+//! is in the comments of rules.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::net::Protocol;
 
-/// `namespace/name` of a Service. Cheap to clone; ordered as text.
+/// Namespace and name of a Service. Cheap to clone; ordered as text.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServiceName(Arc<str>);
 
 impl ServiceName {
-    /// Joins the two parts.
+    /// Joins namespace and name.
     pub fn new(namespace: &str, name: &str) -> Self {
         Self(format!("{namespace}/{name}").into())
     }
 
-    /// `namespace/name`.
+    /// Returns `namespace/name`.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The part before the slash.
+    /// Returns the part before the slash.
     pub fn namespace(&self) -> &str {
         self.0
             .split_once('/')
             .map_or("", |(namespace, _)| namespace)
     }
 
-    /// The part after the slash.
+    /// Returns the part after the slash.
     pub fn name(&self) -> &str {
         self.0.split_once('/').map_or(&self.0, |(_, name)| name)
     }
@@ -48,19 +48,19 @@ impl fmt::Debug for ServiceName {
     }
 }
 
-/// One (service, port name, protocol): the thing that owns chains.
+/// Service, port name and protocol: the owner of chains.
 ///
-/// Its [`Display`](fmt::Display) form is `namespace/name:port`, or `namespace/name` if the port
-/// has no name. The protocol is not part of it, so two ports can share one spelling.
+/// [`Display`](fmt::Display) writes `namespace/name:port`, or `namespace/name` without a port
+/// name. The protocol is not part of it: a TCP and a UDP port can have the same spelling.
 ///
 /// Upstream: pkg/proxy/types.go, `ServicePortName.String` (v1.36)
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServicePortName<'a> {
-    /// The Service.
+    /// Service.
     pub service: &'a ServiceName,
-    /// The port's name, empty if it has none.
+    /// Name of the port; empty without one.
     pub port: &'a str,
-    /// Tells apart ports of the same name.
+    /// Distinguishes ports of the same name.
     pub protocol: Protocol,
 }
 
@@ -75,17 +75,17 @@ impl fmt::Display for ServicePortName<'_> {
     }
 }
 
-/// `namespace/name` of an EndpointSlice. Cheap to clone; ordered as text.
+/// Namespace and name of an EndpointSlice. Cheap to clone; ordered as text.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SliceName(Arc<str>);
 
 impl SliceName {
-    /// Joins the two parts.
+    /// Joins namespace and name.
     pub fn new(namespace: &str, name: &str) -> Self {
         Self(format!("{namespace}/{name}").into())
     }
 
-    /// `namespace/name`.
+    /// Returns `namespace/name`.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -1,21 +1,21 @@
-//! This node, as far as rules depend on it.
-//!
-//! Apart because it changes at another pace, and a change of it concerns every Service.
+//! The Node of this proxy, reduced to what rules depend on.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::net::IpNet;
 
-/// What the cluster says of the node we run on.
+/// Properties of the Node object.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Node {
-    /// `topology.kubernetes.io/zone`; zone hints are compared with it.
+    /// Label `topology.kubernetes.io/zone`, which zone hints are compared with.
     pub zone: Option<Arc<str>>,
-    /// Internal addresses in order, then external ones. The first is the primary.
+    /// Internal addresses in the order of the object, then external ones. The first is the primary
+    /// address.
     pub addresses: Vec<IpAddr>,
-    /// `spec.podCIDRs`, for the detection of local traffic in mode `NodeCIDR`.
+    /// `spec.podCIDRs`, for local traffic detection in mode `NodeCIDR`.
     pub pod_cidrs: Vec<IpNet>,
-    /// Load balancers should stop sending: it is being deleted, or the autoscaler is about to.
+    /// The Node is being deleted, or the cluster autoscaler is about to delete it: load balancers
+    /// should stop sending.
     pub is_leaving: bool,
 }

@@ -1,6 +1,7 @@
-//! Everything known of one Service in one family: the Service and its slices.
+//! State of one Service in one family: the Service, its slices, and what limits and conflicts
+//! leave of them.
 //!
-//! The unit of change. Cheap to clone, so that the state before a change can be kept and compared.
+//! Cheap to clone, so that the tracker can keep the state before a change.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,22 +13,21 @@ use super::name::{ServiceName, SliceName};
 use super::service::Service;
 use crate::net::Port;
 
-/// A Service, its slices, or both: either may arrive first.
+/// Service, slices, or both: either may arrive first.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ServiceState {
-    /// The Service; `None` while only slices are known.
+    /// Service; `None` while only slices are known.
     pub service: Option<Arc<Service>>,
-    /// The slices, sorted by name.
+    /// Slices, sorted by name.
     pub slices: Vec<(SliceName, Arc<Slice>)>,
-    /// The frontends that the Service asks for and does not have, because another service port
-    /// comes first.
+    /// Frontends that the Service asks for and another service port has.
     pub lost: BTreeSet<PortFrontend>,
-    /// Rules that the limits of its namespace leave to the Service.
+    /// Rules that the limits of its namespace allow.
     pub allowance: Allowance,
 }
 
 impl ServiceState {
-    /// Nothing is known: as if the Service had never been. Then no limit applies either.
+    /// Reports whether nothing is known of the Service, as before its first change.
     pub fn is_empty(&self) -> bool {
         self.service.is_none() && self.slices.is_empty() && self.lost.is_empty()
     }
@@ -49,14 +49,13 @@ impl ServiceState {
     }
 }
 
-/// Every Service there is, sorted by name.
+/// All Services, sorted by name.
 ///
-/// A trait so that the renderer can walk through them, twice and piece by piece, without knowing
-/// who keeps them.
+/// The tracker implements it, and a view with other states in place of some.
 pub trait Services {
-    /// All of them.
+    /// Returns all Services.
     fn all(&self) -> Box<dyn Iterator<Item = (&ServiceName, &ServiceState)> + '_>;
 
-    /// One of them.
+    /// Returns the state of one Service.
     fn get(&self, name: &ServiceName) -> Option<&ServiceState>;
 }

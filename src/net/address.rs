@@ -1,8 +1,7 @@
-//! Addresses and networks as Kubernetes objects may spell them.
+//! Parses addresses and networks as Kubernetes objects spell them, and returns the canonical form.
 //!
-//! Apart because stored objects can hold spellings that today's API server no longer accepts:
-//! octets with leading zeros, which count as decimal, and IPv4 addresses mapped into IPv6. Both
-//! are rewritten to the canonical form, so that rules and comparisons only ever see one spelling.
+//! Stored objects can hold spellings that today's API server rejects: octets with leading zeros,
+//! which count as decimal, and IPv4-mapped IPv6 addresses. Rules and comparisons see one spelling.
 //!
 //! # Source
 //!
@@ -12,7 +11,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
-/// Parses an address: leading zeros are decimal, `::ffff:a.b.c.d` is IPv4. `None` if it is none.
+/// Parses an address: leading zeros are decimal, `::ffff:a.b.c.d` is IPv4. Returns `None` if the
+/// text is not a valid address.
 pub fn parse_ip(text: &str) -> Option<IpAddr> {
     if text.contains(':') {
         return text
@@ -23,10 +23,10 @@ pub fn parse_ip(text: &str) -> Option<IpAddr> {
     parse_ipv4(text).map(IpAddr::V4)
 }
 
-/// Parses a network and clears its host bits. `None` if the text is none.
+/// Parses a network and clears its host bits. Returns `None` if the text is not a valid CIDR.
 ///
-/// A network written in IPv4-mapped form stays IPv6 unless its prefix covers the whole mapping,
-/// in which case it becomes the IPv4 network it stands for.
+/// An IPv4-mapped network with a prefix of at least 96 bits becomes an IPv4 network; with a
+/// shorter prefix it stays IPv6.
 pub fn parse_cidr(text: &str) -> Option<IpNet> {
     let (address, length) = text.split_once('/')?;
     if length.is_empty() || !length.bytes().all(|b| b.is_ascii_digit()) {
@@ -47,10 +47,8 @@ pub fn parse_cidr(text: &str) -> Option<IpNet> {
     .map(|net| net.trunc())
 }
 
-/// Whether an address means something else on every machine, or no machine at all: unspecified,
-/// loopback, link-local, or multicast within a link. The API accepts none of them where an object
-/// says to send other people's traffic, since that would lead to whoever listens on the node
-/// itself.
+/// Reports whether an address is unspecified, loopback, link-local or link-local multicast. The
+/// API rejects these as addresses of endpoints: traffic would reach services of the node itself.
 ///
 /// Upstream: pkg/apis/core/validation/validation.go, `ValidateEndpointIP` (v1.36)
 pub fn is_special(ip: IpAddr) -> bool {

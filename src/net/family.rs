@@ -1,6 +1,5 @@
-//! The two IP families, and a pair holding one value for each.
-//!
-//! Apart because nearly everything here exists once per family: trackers, syncers, rule sets.
+//! The two IP families, and a pair of values with one for each: trackers, syncers and rulesets
+//! exist once per family.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -17,11 +16,11 @@ pub enum IpFamily {
 }
 
 impl IpFamily {
-    /// Both, in the order in which they are always shown.
+    /// Both families, in the order of all output.
     pub const ALL: [Self; 2] = [Self::V4, Self::V6];
 
-    /// The family of an address. IPv4-mapped addresses are never built (see
-    /// [`parse_ip`](super::parse_ip)), so this is the family of its rules.
+    /// Returns the family of an address. [`parse_ip`](super::parse_ip) returns no IPv4-mapped
+    /// addresses, so this is the family of its rules.
     pub const fn of(ip: IpAddr) -> Self {
         match ip {
             IpAddr::V4(_) => Self::V4,
@@ -29,7 +28,7 @@ impl IpFamily {
         }
     }
 
-    /// The family of a network.
+    /// Returns the family of a network.
     pub const fn of_cidr(cidr: IpNet) -> Self {
         match cidr {
             IpNet::V4(_) => Self::V4,
@@ -37,7 +36,7 @@ impl IpFamily {
         }
     }
 
-    /// As Kubernetes spells it in `ipFamilies`, `addressType` and the `ip_family` metric label.
+    /// Returns the spelling of `ipFamilies`, `addressType` and the metric label `ip_family`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::V4 => "IPv4",
@@ -45,7 +44,7 @@ impl IpFamily {
         }
     }
 
-    /// The other one.
+    /// Returns the other family.
     #[must_use]
     pub const fn other(self) -> Self {
         match self {
@@ -54,7 +53,7 @@ impl IpFamily {
         }
     }
 
-    /// The prefix length of a single address.
+    /// Returns the prefix length of a single address.
     pub const fn host_prefix_len(self) -> u8 {
         match self {
             Self::V4 => 32,
@@ -69,12 +68,12 @@ impl fmt::Display for IpFamily {
     }
 }
 
-/// One value for each family.
+/// A value for each family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PerFamily<T> {
-    /// The IPv4 value.
+    /// Value for IPv4.
     pub v4: T,
-    /// The IPv6 value.
+    /// Value for IPv6.
     pub v6: T,
 }
 
@@ -87,7 +86,7 @@ impl<T> PerFamily<T> {
         }
     }
 
-    /// The value of `family`.
+    /// Returns the value of `family`.
     pub const fn get(&self, family: IpFamily) -> &T {
         match family {
             IpFamily::V4 => &self.v4,
@@ -95,7 +94,7 @@ impl<T> PerFamily<T> {
         }
     }
 
-    /// The value of `family`, to change it.
+    /// Returns the value of `family`, mutable.
     pub const fn get_mut(&mut self, family: IpFamily) -> &mut T {
         match family {
             IpFamily::V4 => &mut self.v4,
@@ -103,7 +102,7 @@ impl<T> PerFamily<T> {
         }
     }
 
-    /// References to both.
+    /// Returns references to both values.
     pub const fn as_ref(&self) -> PerFamily<&T> {
         PerFamily {
             v4: &self.v4,
@@ -111,7 +110,7 @@ impl<T> PerFamily<T> {
         }
     }
 
-    /// Another value made of each.
+    /// Converts each value.
     pub fn map<U>(self, mut make: impl FnMut(IpFamily, T) -> U) -> PerFamily<U> {
         PerFamily {
             v4: make(IpFamily::V4, self.v4),
@@ -119,7 +118,7 @@ impl<T> PerFamily<T> {
         }
     }
 
-    /// Both values with their family, IPv4 first.
+    /// Returns both values with their family, IPv4 first.
     pub fn into_pairs(self) -> [(IpFamily, T); 2] {
         [(IpFamily::V4, self.v4), (IpFamily::V6, self.v6)]
     }

@@ -1,14 +1,12 @@
-//! Addresses, families and protocols: the words everything else is said in.
+//! Addresses, families, protocols and ports.
 //!
-//! The bottom layer: it knows neither Kubernetes objects nor iptables, so both sides may use it.
+//! The bottom layer: it knows neither Kubernetes objects nor iptables.
 
 mod address;
 mod family;
-mod port;
 mod protocol;
 
 pub use address::{is_special, parse_cidr, parse_ip};
 pub use family::{IpFamily, PerFamily};
 pub use ipnet::IpNet;
-pub use port::Port;
-pub use protocol::Protocol;
+pub use protocol::{Port, Protocol};

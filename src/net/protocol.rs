@@ -1,22 +1,24 @@
-//! Transport protocols and their two spellings.
-//!
-//! Apart because Kubernetes writes them in capitals and iptables in small letters.
+//! Transport protocols, in the spellings of Kubernetes and iptables, and port numbers.
 
 use std::fmt;
+use std::num::NonZeroU16;
 
-/// The protocols a Service port can have.
+/// Transport port, 1 to 65535. "No port" is `None`, never zero.
+pub type Port = NonZeroU16;
+
+/// Protocol of a Service port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Protocol {
-    /// The API's default.
+    /// Default of the API.
     Tcp,
-    /// The one whose conntrack entries outlive their endpoints.
+    /// Its conntrack entries outlive their endpoints.
     Udp,
     /// Needs the `xt_sctp` match in the kernel.
     Sctp,
 }
 
 impl Protocol {
-    /// As iptables spells it, for `-p` and `-m`, and as chain names hash it.
+    /// Returns the spelling of iptables, for `-p` and `-m`, which chain names hash.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Tcp => "tcp",
@@ -25,8 +27,8 @@ impl Protocol {
         }
     }
 
-    /// As the API spells it. `None` for every other text: the API server accepts no other, and a
-    /// rule with an unknown protocol would make `iptables-restore` refuse all of them.
+    /// Parses the spelling of the API. Returns `None` for any other text: a rule with an unknown
+    /// protocol would make `iptables-restore` reject the whole payload.
     pub fn from_api(text: &str) -> Option<Self> {
         match text {
             "TCP" => Some(Self::Tcp),
@@ -36,7 +38,7 @@ impl Protocol {
         }
     }
 
-    /// As iptables and `/etc/protocols` spell it.
+    /// Parses the spelling of iptables and `/etc/protocols`.
     pub fn from_iptables(text: &str) -> Option<Self> {
         match text {
             "tcp" | "6" => Some(Self::Tcp),

@@ -1,28 +1,31 @@
-//! The endpoints of one Service, grouped by port.
+//! Groups the endpoints of one Service by port.
 //!
-//! Made once for all ports of a Service: a Service may have 20,000 ports and 10,000 slices, so
-//! looking through all slices for each port would cost their product.
+//! A Service may have 20,000 ports and 10,000 slices: a search through all slices for each port
+//! would take their product.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use super::text::EndpointText;
 use super::traffic::Candidate;
 use crate::model::{Allowance, Endpoint, ServicePort, ServiceState};
 use crate::net::{Port, Protocol};
 
-/// The most slices of a Service whose endpoints are used, the first ones by name. Kubernetes puts
-/// up to 100 endpoints into a slice: full ones of this number have a million, four times the limit
-/// of endpoints.
+/// Maximum slices of a Service whose endpoints are used, the first ones by name. Kubernetes puts
+/// up to 100 endpoints into a slice: this number of full slices has a million endpoints, four
+/// times the limit of a Service.
 ///
-/// Differs from upstream, which uses them all.
+/// Differs from upstream: kube-proxy uses all slices.
 pub const MOST_SLICES: usize = 10_000;
 
-/// The endpoints of a Service, by the name and protocol of their port.
+/// Endpoints of a Service, by the name and protocol of their port.
 #[derive(Debug)]
 pub struct EndpointGroups<'a> {
     /// Sorted by name and protocol; groups of one port in the order of their slices.
     groups: Vec<Group<'a>>,
 }
 
-/// The endpoints that one slice has for one of its ports.
+/// Endpoints of one slice for one of its ports.
 #[derive(Debug, Clone, Copy)]
 struct Group<'a> {
     port: (&'a str, Protocol),
@@ -30,13 +33,13 @@ struct Group<'a> {
     endpoints: &'a [Endpoint],
 }
 
-/// All endpoints of one port; the default has none.
+/// Endpoints of one port, from all slices; none by default.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PortEndpoints<'g, 'a>(&'g [Group<'a>]);
 
 impl<'a> EndpointGroups<'a> {
-    /// Groups the endpoints of all slices. Linear in ports and slices, but for the sorting. There
-    /// are none if the limits of the namespace leave none.
+    /// Groups the endpoints of all slices, in linear time but for sorting. The limits of the
+    /// namespace may leave none.
     pub fn of(state: &'a ServiceState) -> Self {
         let slices = match state.allowance {
             Allowance::Full => &*state.slices,
@@ -58,7 +61,7 @@ impl<'a> EndpointGroups<'a> {
         Self { groups }
     }
 
-    /// Returns the endpoints of a Service's port.
+    /// Returns the endpoints of a Service port.
     pub fn of_port(&self, port: &ServicePort) -> PortEndpoints<'_, 'a> {
         let key = (&*port.name, port.protocol);
         let first = self.groups.partition_point(|group| group.port < key);
@@ -67,7 +70,7 @@ impl<'a> EndpointGroups<'a> {
         PortEndpoints(rest.get(..end).unwrap_or_default())
     }
 
-    /// Returns the endpoints of each port that slices name, whether or not the Service has it.
+    /// Returns the endpoints of each port of the slices, including ports that the Service lacks.
     pub(super) fn ports(&self) -> impl Iterator<Item = PortEndpoints<'_, 'a>> {
         let ports = self.groups.chunk_by(|one, other| one.port == other.port);
         ports.map(PortEndpoints)
@@ -91,13 +94,13 @@ impl<'a> PortEndpoints<'_, 'a> {
         })
     }
 
-    /// Returns every endpoint, whatever its condition, sorted by its text, each text once.
+    /// Returns every endpoint in any condition, sorted by text, each text once.
     ///
-    /// Two slices may hold the same endpoint while it moves between them. The later one counts,
-    /// unless it is terminating: then the earlier slice still vouches for the endpoint.
+    /// Two slices may hold the same endpoint while it moves between them. The later slice wins,
+    /// unless the endpoint is terminating there.
     ///
-    /// Differs from upstream: slices are visited in the order of their names; there it is the
-    /// random order of a map, so the winner of two that disagree is left to chance.
+    /// Differs from upstream: slices are visited in the order of their names. kube-proxy visits
+    /// them in the random order of a map, so that the winner is random.
     ///
     /// Upstream: pkg/proxy/endpointslicecache.go, `addEndpoints` (v1.36)
     pub fn merge(self) -> Vec<Candidate<'a>> {
@@ -121,4 +124,19 @@ impl<'a> PortEndpoints<'_, 'a> {
         }
         candidates
     }
+}
+
+/// Returns the number of distinct addresses of ready endpoints on this node, for health check node
+/// ports. Terminating endpoints do not count, even where they are used as fallback.
+///
+/// Upstream: pkg/proxy/endpointschangetracker.go, `LocalReadyEndpoints` (v1.36)
+pub fn local_ready(state: &ServiceState) -> usize {
+    let groups = EndpointGroups::of(state);
+    let endpoints = groups.ports().flat_map(PortEndpoints::merge);
+    let ips: BTreeSet<IpAddr> = endpoints
+        .map(|candidate| candidate.endpoint)
+        .filter(|endpoint| endpoint.is_ready && endpoint.is_local)
+        .map(|endpoint| endpoint.ip)
+        .collect();
+    ips.len()
 }

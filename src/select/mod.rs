@@ -1,7 +1,5 @@
-//! Which endpoints this node uses for a service port.
-//!
-//! Apart from rendering because it is all policy and no text: who is ready, who is here, whom the
-//! hints mean, and who steps in when nobody is.
+//! Selects the endpoints of a service port that this node uses: conditions, traffic policies,
+//! hints, and the fallback to terminating endpoints.
 //!
 //! # Source
 //!
@@ -9,7 +7,6 @@
 //! KEP: kep.k8s.io/1669, kep.k8s.io/2086, kep.k8s.io/2433, kep.k8s.io/3015
 
 mod groups;
-mod local;
 mod text;
 mod topology;
 mod traffic;
@@ -17,7 +14,6 @@ mod traffic;
 #[cfg(test)]
 mod tests;
 
-pub use groups::{EndpointGroups, MOST_SLICES, PortEndpoints};
-pub use local::local_ready;
+pub use groups::{EndpointGroups, MOST_SLICES, PortEndpoints, local_ready};
 pub use text::EndpointText;
 pub use traffic::{Candidate, Selection, select};

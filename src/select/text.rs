@@ -1,18 +1,18 @@
-//! `ip:port`, written once and kept in place.
+//! The text `ip:port` of an endpoint, without allocation.
 //!
-//! Apart because this text is three things at once: what endpoints are ordered by, what their
-//! chain names are hashed from, and where packets are sent.
+//! Endpoints are ordered by it, their chain names are hashes of it, and it is the
+//! `--to-destination` of their rules.
 
 use std::fmt::{self, Write};
 use std::net::IpAddr;
 
 use crate::net::Port;
 
-/// The longest text: `[ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff]:65535` is 47 bytes.
+/// Length of the longest text: `[ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff]:65535` is 47 bytes.
 const CAPACITY: usize = 47;
 
-/// `10.0.0.1:80` or `[fd00::1]:80`. Compared as bytes, so `10.0.1.10:80` comes before
-/// `10.0.1.5:80`, as it does upstream.
+/// Text like `10.0.0.1:80` or `[fd00::1]:80`, compared as bytes: `10.0.1.10:80` comes before
+/// `10.0.1.5:80`, as upstream.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct EndpointText {
     bytes: [u8; CAPACITY],
@@ -26,7 +26,7 @@ impl EndpointText {
             bytes: [0; CAPACITY],
             len: 0,
         };
-        // Writing into `text` fails only when it is full, which no address can bring about.
+        // Writing fails only if the text is full, and no address is longer than its capacity.
         let _ = match ip {
             IpAddr::V4(ip) => {
                 let [a, b, c, d] = ip.octets();
@@ -47,7 +47,7 @@ impl EndpointText {
         text
     }
 
-    /// The whole text.
+    /// Returns the text as bytes.
     pub fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..usize::from(self.len)).unwrap_or_default()
     }
@@ -55,8 +55,8 @@ impl EndpointText {
     fn push(&mut self, piece: &str) {
         let start = usize::from(self.len);
         let end = start + piece.len();
-        if let Some(room) = self.bytes.get_mut(start..end) {
-            room.copy_from_slice(piece.as_bytes());
+        if let Some(space) = self.bytes.get_mut(start..end) {
+            space.copy_from_slice(piece.as_bytes());
             self.len = u8::try_from(end).unwrap_or(self.len);
         }
     }

@@ -1,23 +1,22 @@
-//! Zone and node hints: which part of the cluster a service port's traffic should stay in.
+//! Zone and node hints: the part of the cluster that traffic of a service port should stay in.
 //!
-//! Apart from the traffic policies because hints are advice: they hold only when every ready
-//! endpoint gives one, and never leave a client without an answer.
+//! Hints apply only if every ready endpoint has one, and never leave a client without endpoints.
 
 use crate::model::{Endpoint, NodeHint};
 
-/// Where traffic should stay, if anywhere.
+/// Part of the cluster that traffic should stay in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Topology<'a> {
-    /// Any endpoint will do.
+    /// All endpoints.
     Anywhere,
-    /// Only endpoints meant for this node.
+    /// Endpoints with a hint for this node.
     SameNode,
-    /// Only endpoints meant for this zone.
+    /// Endpoints with a hint for this zone.
     SameZone(&'a str),
 }
 
 impl<'a> Topology<'a> {
-    /// What the hints of all ready endpoints amount to.
+    /// Returns the topology that follows from the hints of all ready endpoints.
     ///
     /// Upstream: pkg/proxy/topology.go, `topologyModeFromHints` (v1.36)
     pub(super) fn from_hints<'e>(
@@ -42,7 +41,7 @@ impl<'a> Topology<'a> {
         }
     }
 
-    /// Whether traffic may go to `endpoint`.
+    /// Reports whether traffic may go to `endpoint`.
     pub(super) fn admits(self, endpoint: &Endpoint) -> bool {
         match self {
             Self::Anywhere => true,

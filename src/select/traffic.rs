@@ -1,27 +1,25 @@
-//! The choice itself: traffic policies, and who steps in when nobody is ready.
-//!
-//! Kept separate from [`groups`](super::groups) because this is the table of upstream's
-//! documentation, and should read like it.
+//! Applies traffic policies to the endpoints of a service port, with terminating endpoints as
+//! fallback.
 
 use super::text::EndpointText;
 use super::topology::Topology;
 use crate::model::{Endpoint, Service, ServicePort, TrafficPolicy};
 
-/// An endpoint of a service port, and what it is used for.
+/// Endpoint of a service port with its uses.
 #[derive(Debug, Clone, Copy)]
 pub struct Candidate<'a> {
     /// `ip:port`.
     pub text: EndpointText,
-    /// Its conditions and hints.
+    /// Conditions and hints.
     pub endpoint: &'a Endpoint,
-    /// Answers traffic under policy Cluster.
+    /// Gets traffic under policy Cluster.
     pub in_cluster: bool,
-    /// Answers traffic under policy Local.
+    /// Gets traffic under policy Local.
     pub in_local: bool,
 }
 
 impl Candidate<'_> {
-    /// Whether any traffic from this node can reach it, so that it needs a chain.
+    /// Reports whether any traffic of this node is sent to it, so that it needs a chain.
     pub fn is_reachable(&self) -> bool {
         self.in_cluster || self.in_local
     }
@@ -30,19 +28,19 @@ impl Candidate<'_> {
 /// All endpoints of a service port with their uses.
 #[derive(Debug, Clone)]
 pub struct Selection<'a> {
-    /// Sorted by text. Also those that are not used: their number counts for large-cluster mode.
+    /// Endpoints sorted by text, including unused ones: all count for large-cluster mode.
     pub candidates: Vec<Candidate<'a>>,
-    /// Some endpoint somewhere could answer, whether or not this node may use it.
+    /// Some endpoint of the cluster is usable, if not by this node.
     pub has_any: bool,
-    /// Some candidate answers under policy Local.
+    /// Some endpoint gets traffic under policy Local.
     pub has_local: bool,
 }
 
-/// Marks what each of `candidates` is used for.
+/// Marks the uses of each endpoint.
 ///
-/// Which policies apply follows from the Service: Cluster unless the internal policy is Local and
-/// nobody outside can reach the port; Local if the internal policy is, or if the external one is
-/// and somebody outside can.
+/// Policy Cluster applies unless the internal policy is Local and the port is not reachable from
+/// outside the cluster. Policy Local applies if the internal policy is Local, or if the external
+/// one is and the port is reachable from outside.
 ///
 /// Upstream: pkg/proxy/topology.go, `CategorizeEndpoints` (v1.36)
 pub fn select<'a>(
@@ -78,8 +76,8 @@ pub fn select<'a>(
     }
 }
 
-/// Ready endpoints within the hinted topology; if nobody is ready anywhere, those that are
-/// terminating but still serve, wherever they are.
+/// Marks ready endpoints within the topology of the hints; if no endpoint is ready, terminating
+/// ones that still serve, anywhere.
 fn mark_cluster(candidates: &mut [Candidate<'_>], zone: Option<&str>) {
     let ready = candidates
         .iter()
@@ -98,8 +96,8 @@ fn mark_cluster(candidates: &mut [Candidate<'_>], zone: Option<&str>) {
     }
 }
 
-/// Ready endpoints on this node; if none is ready here, those here that are terminating but still
-/// serve. Hints do not matter: there is only one node.
+/// Marks ready endpoints on this node; if none is ready here, terminating ones here that still
+/// serve. Hints have no effect: there is only one node.
 fn mark_local(candidates: &mut [Candidate<'_>]) {
     let has_ready = candidates
         .iter()

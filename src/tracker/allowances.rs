@@ -1,4 +1,4 @@
-//! Decides what the limits of its namespace leave to each Service.
+//! Decides which rules the limits of its namespace allow to each Service.
 
 use super::namespace_limit::NamespaceLimit;
 use super::track::Tracker;
@@ -11,11 +11,11 @@ pub(super) struct Allowances {
     endpoints: NamespaceLimit,
 }
 
-/// The part of a Service that counts towards the limits.
+/// Size of a Service as it counts towards the limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Size {
     rules_without_endpoints: usize,
-    /// In all slices, as often as it is there.
+    /// Endpoints of all slices, summed over the ports.
     endpoints: usize,
 }
 
@@ -32,19 +32,19 @@ impl Size {
         }
     }
 
-    /// Counts a slice of the Service that went from having `before` endpoints to `now`.
+    /// Replaces the endpoints of a slice, `before`, by `now`.
     pub(super) const fn replace_endpoints(&mut self, before: usize, now: usize) {
         self.endpoints = self.endpoints - before + now;
     }
 
-    /// Endpoints with rules: ports that are over the Service's own limit have none.
+    /// Returns the endpoints with rules: the limit of the Service itself applies first.
     fn limited_endpoints(self) -> usize {
         self.endpoints.min(MOST_ENDPOINTS)
     }
 }
 
 impl Allowances {
-    /// Knows no Services yet.
+    /// Returns limits without Services.
     pub(super) fn new(limits: NamespaceLimits) -> Self {
         Self {
             rules_without_endpoints: NamespaceLimit::new(limits.rules_without_endpoints),
@@ -59,7 +59,7 @@ impl Allowances {
         }
     }
 
-    /// Returns what is left to a Service of this size.
+    /// Returns the allowance of a Service of this size.
     pub(super) fn get(&self, name: &ServiceName, size: Size) -> Allowance {
         let (rules, endpoints) = (size.rules_without_endpoints, size.limited_endpoints());
         if self.rules_without_endpoints.is_over(name, rules) {
@@ -81,8 +81,8 @@ impl Allowances {
         changed
     }
 
-    /// Makes the choice anew from the objects alone; returns the Services whose allowance may
-    /// differ since.
+    /// Chooses again from the objects alone; returns the Services whose allowance may differ
+    /// since.
     pub(super) fn choose_anew(&mut self) -> Vec<ServiceName> {
         let mut changed = self.rules_without_endpoints.choose_anew();
         changed.append(&mut self.endpoints.choose_anew());
@@ -91,8 +91,8 @@ impl Allowances {
 }
 
 impl Tracker {
-    /// Changes the size of a Service, and what is left to it; returns the Services whose allowance
-    /// may differ since.
+    /// Changes the size and the allowance of a Service; returns the Services whose allowance may
+    /// differ since.
     pub(super) fn resize(&mut self, name: &ServiceName, size: Size) -> Vec<ServiceName> {
         let Some(tracked) = self.services.get_mut(name) else {
             return Vec::new();
@@ -108,7 +108,7 @@ impl Tracker {
         changed
     }
 
-    /// Gives these Services what the limits of their namespace leave to them.
+    /// Updates the allowances of these Services.
     pub(super) fn allow(&mut self, names: &[ServiceName]) {
         for name in names {
             let Some(tracked) = self.services.get(name) else {

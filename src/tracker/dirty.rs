@@ -1,20 +1,27 @@
-//! The Services that differ from their last settled state.
+//! Services that differ from their last settled state.
 //!
-//! Kept separate from the states themselves because it is small and short-lived. Only what differs
-//! is kept of the settled state, so that each of the 20,000 slices that a Service may have costs
-//! the same when it arrives.
+//! Only the parts that differ are kept of that state: so each of the 20,000 slices that a Service
+//! may have costs the same.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::waiting::Waiting;
 use crate::model::{Allowance, PortFrontend, Service, ServiceName, ServiceState, Slice, SliceName};
 
-/// Trigger times kept for one Service. A sync that keeps failing would gather them for ever; these
-/// are 16 KB, and the oldest, from which latency is the longest.
+/// Maximum trigger times of one Service: 16 KB. While syncs fail, more of them arrive; the oldest
+/// are kept, as they give the longest latency.
 const MOST_TRIGGERS: usize = 1000;
+
+/// Number of objects that differ from what was last settled, for metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Waiting {
+    /// Services that changed themselves.
+    pub services: usize,
+    /// `EndpointSlices`; one that moved to another Service counts for both.
+    pub slices: usize,
+}
 
 /// Dirty Services by name.
 #[derive(Debug, Default)]
@@ -24,24 +31,24 @@ pub(super) struct Dirty {
     waiting: Waiting,
 }
 
-/// Parts of a Service that differ from what was last settled, as they were then.
+/// Parts of a Service that differ from its last settled state, as they are there.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Differences {
     service: Option<Before<Service>>,
     slices: BTreeMap<SliceName, Before<Slice>>,
-    /// Frontends that were lost then and are not now, or the reverse.
+    /// Frontends that are lost in only one of the two states.
     frontends: BTreeSet<PortFrontend>,
     allowance: Option<Allowance>,
-    /// When the cluster changed what changed here, one for each slice that said so.
+    /// Trigger times of the slices that changed.
     pub(super) triggers: Vec<SystemTime>,
 }
 
-/// An object as last settled; `None` if there was none.
+/// Object as last settled; `None` if there was none.
 #[derive(Debug, Clone)]
 struct Before<T>(Option<Arc<T>>);
 
 impl Dirty {
-    /// Notes that the Service `name` went from `before` to `now`.
+    /// Notes a change of a Service object.
     pub(super) fn note_service(
         &mut self,
         name: &ServiceName,
@@ -63,7 +70,7 @@ impl Dirty {
         self.forget_if_settled(name);
     }
 
-    /// Notes that a slice of the Service `name` went from `before` to `now`.
+    /// Notes a change of a slice of a Service.
     pub(super) fn note_slice(
         &mut self,
         name: &ServiceName,
@@ -86,20 +93,20 @@ impl Dirty {
         self.forget_if_settled(name);
     }
 
-    /// Notes that the Service `name` has lost a frontend, or has it again.
+    /// Notes that a Service lost a frontend, or has it again.
     pub(super) fn note_frontend(&mut self, name: &ServiceName, frontend: PortFrontend) {
         let differences = self.services.entry(name.clone()).or_default();
         toggle(&mut differences.frontends, frontend);
         self.forget_if_settled(name);
     }
 
-    /// Notes which frontends the kernel's rules of a Service lack that has none lost now.
+    /// Notes the frontends that a Service has not lost, and that its rules in the kernel lack.
     pub(super) fn set_lost(&mut self, name: &ServiceName, lost: BTreeSet<PortFrontend>) {
         self.services.entry(name.clone()).or_default().frontends = lost;
         self.forget_if_settled(name);
     }
 
-    /// Notes that the limits of its namespace left `before` to the Service `name`, and now this.
+    /// Notes a change of the rules that the limits of its namespace allow to a Service.
     pub(super) fn note_allowance(&mut self, name: &ServiceName, before: Allowance, now: Allowance) {
         if before == now {
             return;
@@ -110,7 +117,7 @@ impl Dirty {
         self.forget_if_settled(name);
     }
 
-    /// Adds a trigger time to a Service, if it is dirty at all.
+    /// Adds a trigger time to a Service, if it is dirty.
     pub(super) fn trigger(&mut self, name: &ServiceName, at: SystemTime) {
         if let Some(known) = self.services.get_mut(name)
             && known.triggers.len() < MOST_TRIGGERS
@@ -119,19 +126,20 @@ impl Dirty {
         }
     }
 
-    /// Drops the trigger times of a Service: after a removal they would measure the wrong thing.
+    /// Drops the trigger times of a Service: after the removal of a slice they measure another
+    /// change.
     pub(super) fn forget_triggers(&mut self, name: &ServiceName) {
         if let Some(known) = self.services.get_mut(name) {
             known.triggers.clear();
         }
     }
 
-    /// The dirty names in order.
+    /// Returns the names of the dirty Services, sorted.
     pub(super) fn names(&self) -> impl Iterator<Item = &ServiceName> {
         self.services.keys()
     }
 
-    /// How many Services are dirty.
+    /// Returns the number of dirty Services.
     pub(super) fn len(&self) -> usize {
         self.services.len()
     }
@@ -141,7 +149,7 @@ impl Dirty {
         self.waiting
     }
 
-    /// Takes the Services that are settled out of the set. The others stay dirty.
+    /// Removes the Services that are settled, and returns them. The others stay dirty.
     pub(super) fn take(
         &mut self,
         is_settled: impl Fn(&ServiceName) -> bool,
@@ -159,7 +167,7 @@ impl Dirty {
         settled.collect()
     }
 
-    /// Parts of a dirty Service that differ.
+    /// Returns the parts of a dirty Service that differ.
     pub(super) fn get(&self, name: &ServiceName) -> Option<&Differences> {
         self.services.get(name)
     }
@@ -179,7 +187,7 @@ impl Differences {
             && self.allowance.is_none()
     }
 
-    /// Returns the state that was last settled of a Service that is `now` so.
+    /// Returns the last settled state of a Service with this state now.
     pub(super) fn settled(self, now: Option<&ServiceState>) -> ServiceState {
         let mut state = now.cloned().unwrap_or_default();
         if let Some(Before(service)) = self.service {

@@ -1,4 +1,4 @@
-//! Decides which service port has a frontend that several ask for.
+//! Decides conflicts over frontends that several service ports ask for.
 //!
 //! The cluster IP comes first, then load balancer addresses, then external IPs, so that a tenant
 //! cannot take over the cluster IP of another Service by writing it into `externalIPs`. Claims of
@@ -15,19 +15,19 @@ use hashbrown::{HashMap, HashSet};
 
 use crate::model::{ExternalIps, Frontend, FrontendRank, PortFrontend, Service, ServiceName};
 
-/// Frontends that one Service asks for, sorted, each once for a port.
+/// Frontends that one Service asks for, sorted, each once per port.
 pub(super) type Wanted = Vec<(PortFrontend, FrontendRank)>;
 
-/// All claims to all frontends.
+/// Claims to all frontends.
 #[derive(Debug, Default)]
 pub(super) struct Frontends {
     external_ips: ExternalIps,
     claims: HashMap<Frontend, Claims>,
-    /// The frontends with several claims.
+    /// Frontends with several claims.
     conflicts: BTreeSet<Frontend>,
 }
 
-/// The order is that of precedence.
+/// Claim to a frontend, in the order of precedence.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Claim {
     pub(super) rank: FrontendRank,
@@ -36,18 +36,18 @@ pub(super) struct Claim {
     pub(super) port: u16,
 }
 
-/// The claims to one frontend: nearly always one.
+/// Claims to one frontend: nearly always one.
 #[derive(Debug)]
 enum Claims {
     One(Claim),
     Several(BTreeSet<Claim>),
 }
 
-/// A claim that was lost and is not any more, or the reverse.
+/// Claim that was lost and no longer is, or the reverse.
 pub(super) type Toggle = (ServiceName, PortFrontend);
 
 impl Frontends {
-    /// Knows no claims yet.
+    /// Returns an index without claims.
     pub(super) fn new(external_ips: ExternalIps) -> Self {
         Self {
             external_ips,
@@ -55,12 +55,13 @@ impl Frontends {
         }
     }
 
-    /// Number of frontends that several service ports ask for.
+    /// Returns the number of frontends that several service ports ask for.
     pub(super) fn conflicts(&self) -> usize {
         self.conflicts.len()
     }
 
-    /// Claims that were lost, each behind the one that won, sorted by frontend.
+    /// Returns each frontend with several claims, with the claim that won and one that lost,
+    /// sorted by frontend.
     pub(super) fn lost(&self) -> impl Iterator<Item = (Frontend, &Claim, &Claim)> {
         self.conflicts.iter().flat_map(|frontend| {
             let claims = match self.claims.get(frontend) {
@@ -74,7 +75,7 @@ impl Frontends {
         })
     }
 
-    /// The Service that has a frontend.
+    /// Returns the Service that has a frontend.
     pub(super) fn holder(&self, frontend: &Frontend) -> Option<&ServiceName> {
         let claim = match self.claims.get(frontend)? {
             Claims::One(claim) => Some(claim),
@@ -88,7 +89,7 @@ impl Frontends {
         service.map_or_else(Vec::new, |service| service.frontends(self.external_ips))
     }
 
-    /// Returns the frontends of a Service that is rendered in one form and wanted in another.
+    /// Returns the frontends of a Service that is rendered in one state and wanted in another.
     pub(super) fn kept_by(&self, rendered: Option<&Service>, wanted: Option<&Service>) -> Wanted {
         let mut kept = self.wanted_by(rendered);
         let wanted = self.wanted_by(wanted).into_iter();
@@ -101,7 +102,7 @@ impl Frontends {
         kept
     }
 
-    /// Follows a change of one Service. Its cost depends on the frontends of that Service only.
+    /// Replaces the claims of one Service. Takes time by the frontends of that Service only.
     pub(super) fn update(
         &mut self,
         name: &ServiceName,
@@ -163,7 +164,7 @@ impl Frontends {
         };
         let was_held = claims.first() == Some(claim);
         claims.remove(claim);
-        // The next one has it now; or one that had lost it does not ask for it any more.
+        // The next claim wins now, or a lost one is gone.
         let changed = if was_held {
             claims.first()
         } else {

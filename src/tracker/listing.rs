@@ -1,21 +1,21 @@
-//! Lists in progress: which objects a new list has confirmed, and which kinds have listed.
+//! Lists in progress: objects that a new list has confirmed, and kinds that have been listed.
 //!
-//! Apart because a list is repeated at any time, and until it is complete the old objects stay in
-//! force: mark while it runs, sweep when it ends.
+//! A list may be repeated at any time, and until it is complete the objects before it stay: they
+//! are marked while it runs, and the unmarked ones are removed at its end.
 
 use crate::model::Kind;
 
-/// A round of listing; objects carry the round in which they were last seen.
+/// Number of a list; objects have that of the list in which they were last seen.
 pub(super) type Round = u32;
 
-/// The state of one kind.
+/// Lists of one kind.
 #[derive(Debug, Default, Clone, Copy)]
 struct Listing {
     round: Round,
     is_complete_once: bool,
 }
 
-/// The state of all kinds.
+/// Lists of all kinds.
 #[derive(Debug, Default)]
 pub(super) struct Listings {
     service: Listing,
@@ -24,23 +24,24 @@ pub(super) struct Listings {
 }
 
 impl Listings {
-    /// The round that objects of `kind` are seen in now.
+    /// Returns the number of the current list of a kind.
     pub(super) fn round(&self, kind: Kind) -> Round {
         self.of(kind).round
     }
 
-    /// A new list begins; an unfinished one before it counts for nothing.
+    /// Begins a list; an unfinished one before it has no effect.
     pub(super) fn begin(&mut self, kind: Kind) {
         let listing = self.of_mut(kind);
         listing.round = listing.round.wrapping_add(1);
     }
 
-    /// The list is complete.
+    /// Ends a list.
     pub(super) fn complete(&mut self, kind: Kind) {
         self.of_mut(kind).is_complete_once = true;
     }
 
-    /// Whether every kind has been listed: before that, "absent" may only mean "not heard of yet".
+    /// Reports whether every kind has been listed: before that, an object may be unknown and
+    /// exist.
     pub(super) fn all_complete(&self) -> bool {
         [Kind::Service, Kind::EndpointSlice, Kind::Node]
             .into_iter()

@@ -1,14 +1,14 @@
-//! Remembers what changed since the last sync that reached the kernel.
-//!
-//! Apart from [`render`](crate::render) so that "what changed" can be tested without rules, and
-//! rules without history.
+//! Tracks the state of all Services of one family, and the Services that changed since the last
+//! sync that was applied.
 //!
 //! # Invariants
 //!
-//! - A Service is dirty exactly if its state differs from the last *settled* one. A change
-//!   followed by its reverse leaves nothing behind.
-//! - A slice belongs to one Service at a time, the one its label names now.
-//! - Nothing is settled until the shell says so: a failed sync loses nothing.
+//! - A Service is dirty exactly if its state differs from the last *settled* one, which the kernel
+//!   has. A change followed by its reverse leaves no Service dirty.
+//! - A slice belongs to one Service at a time, that of its label.
+//! - Only [`Tracker::settle`] and [`Tracker::settle_where`] settle anything: a failed sync loses
+//!   no
+//!   change.
 //!
 //! # Source
 //!
@@ -24,12 +24,11 @@ mod objects;
 mod overrides;
 mod queue;
 mod track;
-mod waiting;
 
 #[cfg(test)]
 mod tests;
 
+pub use dirty::Waiting;
 pub use overrides::{Override, OverrideClaims};
 pub use queue::ChangeQueue;
 pub use track::{Settled, Tracker};
-pub use waiting::Waiting;

@@ -1,12 +1,12 @@
 //! Limits the sum of the sizes of all Services of a namespace.
 //!
-//! The largest Services of a namespace that is over the limit are left out, until the others are
-//! within it: as many Services as possible keep working, and who grows beyond measure is hit first.
+//! In a namespace over the limit, the largest Services are left out until the others are within
+//! it: as many Services as possible keep their rules.
 //!
 //! A Service that is left out returns only when the namespace is well within the limit with it.
-//! Otherwise a tenant with one endpoint more and one less could have the rules of a huge Service
-//! removed and written again by each change. So the choice depends on the order of changes; at the
-//! end of each list it is made anew, and then on the sizes and names alone.
+//! Otherwise a tenant could make each change of one endpoint delete and write the rules of a huge
+//! Service. So the choice depends on the order of changes; at the end of each list it is made
+//! again from sizes and names alone.
 
 use std::collections::BTreeSet;
 
@@ -14,14 +14,14 @@ use hashbrown::HashMap;
 
 use crate::model::ServiceName;
 
-/// A limit, and what it leaves of every namespace.
+/// Limit, and the Services within it and over it in every namespace.
 #[derive(Debug)]
 pub(super) struct NamespaceLimit {
     most: usize,
     namespaces: HashMap<Box<str>, Namespace>,
 }
 
-/// The Services of one namespace that have a size, by size and then by name.
+/// Services of one namespace, sorted by size and name; those of size 0 are not in it.
 #[derive(Debug, Default)]
 struct Namespace {
     within: BTreeSet<(usize, ServiceName)>,
@@ -31,7 +31,7 @@ struct Namespace {
 }
 
 impl NamespaceLimit {
-    /// Knows no Services yet.
+    /// Returns a limit without Services.
     pub(super) fn new(most: usize) -> Self {
         Self {
             most,
@@ -49,8 +49,8 @@ impl NamespaceLimit {
         namespace.is_some_and(|n| !n.over.is_empty() && n.over.contains(&(size, name.clone())))
     }
 
-    /// Changes the size of one Service; returns the Services that are left out since then, or not
-    /// any more. The cost grows with the logarithm of the number of Services of the namespace.
+    /// Changes the size of one Service; returns the Services that are left out since then, or no
+    /// longer. Takes logarithmic time in the number of Services of the namespace.
     pub(super) fn set(
         &mut self,
         name: &ServiceName,
@@ -75,7 +75,8 @@ impl NamespaceLimit {
         moved
     }
 
-    /// Makes the choice anew from sizes and names alone; returns the Services for which it differs.
+    /// Chooses again from sizes and names alone; returns the Services for which the choice
+    /// differs.
     pub(super) fn choose_anew(&mut self) -> Vec<ServiceName> {
         let mut moved = Vec::new();
         for namespace in self.namespaces.values_mut() {
@@ -92,7 +93,7 @@ impl NamespaceLimit {
     }
 }
 
-/// Services return when the namespace is below the limit by this part of it.
+/// One part in this many of the limit has to be free before a Service returns.
 const RESERVE: usize = 10;
 
 impl Namespace {
@@ -117,9 +118,8 @@ impl Namespace {
         }
     }
 
-    /// Leaves out the largest Services while there are more than `most`. One is enough unless the
-    /// choice is made anew: before it grew, the sum was within the limit, and it grew by no more
-    /// than the size of the largest.
+    /// Leaves out the largest Services while the sum is more than `most`. After a change one is
+    /// enough: the sum was within the limit before, and grew by at most the size of the largest.
     fn leave_out(&mut self, most: usize) -> Vec<ServiceName> {
         let mut moved = Vec::new();
         while self.total > most
@@ -132,7 +132,7 @@ impl Namespace {
         moved
     }
 
-    /// Takes back the smallest Services, as long as the sum is `most`.
+    /// Takes back the smallest Services, while the sum is at most `most`.
     fn take_back(&mut self, most: usize) -> Vec<ServiceName> {
         let mut moved = Vec::new();
         while let Some((size, _)) = self.over.first()

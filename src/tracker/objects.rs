@@ -1,7 +1,5 @@
-//! The objects of one kind in a [`ChangeQueue`](super::ChangeQueue): those that exist, and those
-//! whose last change waits.
-//!
-//! Kept separate from the queue because Services and EndpointSlices are treated alike.
+//! Objects of one kind in a [`ChangeQueue`](super::ChangeQueue): the names of those that exist,
+//! and the changes that wait.
 
 use std::hash::Hash;
 use std::time::SystemTime;
@@ -11,33 +9,32 @@ use hashbrown::hash_map::Entry;
 
 use super::listing::Round;
 
-/// The last change of one object.
+/// Last change of one object.
 #[derive(Debug)]
 pub(super) struct Pending<V> {
-    /// Its place in the order of all changes.
+    /// Position in the order of all changes.
     pub(super) at: u64,
-    /// The object; `None` if it is gone.
+    /// Object; `None` if it is gone.
     pub(super) value: Option<Box<V>>,
-    /// When the cluster changed it: of several changes that wait the oldest time, which is the
-    /// longest wait.
+    /// Trigger time; of several changes that wait the oldest, which gives the longest latency.
     pub(super) trigger: Trigger,
-    /// Whether another object of this name was removed before it.
+    /// An object of this name was removed before it.
     pub(super) is_new_object: bool,
 }
 
-/// When the cluster changed an object.
+/// Trigger time of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Trigger {
-    /// It does not say so.
+    /// The object has none.
     None,
-    /// A time that its state before had already, as in a list that repeats it.
+    /// Time that the object had before the change, as in a repeated list.
     Repeated(SystemTime),
-    /// A time that is measured from.
+    /// Time that latency is measured from.
     New(SystemTime),
 }
 
 impl Trigger {
-    /// The time as the tracker takes it.
+    /// Returns the time for the tracker.
     pub(super) const fn time(self) -> Option<SystemTime> {
         match self {
             Self::None => None,
@@ -46,16 +43,16 @@ impl Trigger {
     }
 }
 
-/// An object that exists.
+/// Object that exists.
 #[derive(Debug)]
 struct Known {
     seen: Round,
-    /// Whether the tracker has an object of this name.
+    /// The tracker has an object of this name.
     is_taken: bool,
     trigger: Option<SystemTime>,
 }
 
-/// The objects of one kind.
+/// Objects of one kind.
 #[derive(Debug)]
 pub(super) struct Objects<N, V> {
     known: HashMap<N, Known>,
@@ -74,8 +71,8 @@ impl<N, V> Default for Objects<N, V> {
 }
 
 impl<N: Clone + Eq + Hash + Ord, V> Objects<N, V> {
-    /// The object is now this. The time of an earlier state stays if `is_continued` reports that
-    /// both are measured as one.
+    /// Sets an object. The trigger time of an earlier change that waits stays if `is_continued`
+    /// reports that both count as one change.
     pub(super) fn set(
         &mut self,
         at: u64,
@@ -119,7 +116,7 @@ impl<N: Clone + Eq + Hash + Ord, V> Objects<N, V> {
         self.pending.insert(name, pending);
     }
 
-    /// The object is gone. False: there was none.
+    /// Removes an object; reports whether it existed.
     pub(super) fn remove(&mut self, at: u64, name: &N) -> bool {
         let Some(known) = self.known.remove(name) else {
             return false;
@@ -138,19 +135,19 @@ impl<N: Clone + Eq + Hash + Ord, V> Objects<N, V> {
         true
     }
 
-    /// The object exists, and what was last known of it stands.
+    /// Notes that an object exists and keeps its last known state.
     pub(super) fn keep(&mut self, name: &N) {
         if let Some(known) = self.known.get_mut(name) {
             known.seen = self.round;
         }
     }
 
-    /// A new list begins; an unfinished one before it counts for nothing.
+    /// Begins a list; an unfinished one before it has no effect.
     pub(super) fn begin_list(&mut self) {
         self.round = self.round.wrapping_add(1);
     }
 
-    /// The list is complete: what was not seen in it is gone.
+    /// Ends a list: objects that were not in it are removed.
     pub(super) fn complete_list(&mut self, at: u64) {
         let round = self.round;
         let unseen = self.known.iter().filter(|(_, known)| known.seen != round);
@@ -160,12 +157,12 @@ impl<N: Clone + Eq + Hash + Ord, V> Objects<N, V> {
         }
     }
 
-    /// Whether nothing waits.
+    /// Reports whether no change waits.
     pub(super) fn is_empty(&self) -> bool {
         self.pending.is_empty()
     }
 
-    /// Takes all that waits, by name.
+    /// Takes all changes, sorted by name.
     pub(super) fn take(&mut self) -> Vec<(N, Pending<V>)> {
         let mut taken: Vec<_> = std::mem::take(&mut self.pending).into_iter().collect();
         for (name, pending) in &taken {

@@ -1,6 +1,7 @@
-//! States to render in place of the cluster's, for Services whose changes cannot be applied.
+//! States that are rendered in place of those of the cluster, for Services whose changes cannot be
+//! applied.
 //!
-//! Kept in the tracker because such a Service has, and loses, the frontends of the state that is
+//! They are part of the tracker because such a Service claims the frontends of the state that is
 //! rendered: otherwise two Services would have rules for one frontend, or none.
 //!
 //! # Invariants
@@ -18,10 +19,10 @@ use crate::model::{
     Allowance, FrontendRank, LostFrontend, PortFrontend, Service, ServiceName, ServiceState,
 };
 
-/// State of a Service that is rendered in place of the cluster's.
+/// State of a Service that is rendered in place of that of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Override {
-    /// The state.
+    /// State.
     pub state: ServiceState,
     claims: OverrideClaims,
 }
@@ -29,26 +30,26 @@ pub struct Override {
 /// Frontends that a Service with an override claims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OverrideClaims {
-    /// Those of the state that is rendered. What the cluster does not want any more gives way to
-    /// every other claim.
+    /// Frontends of the state that is rendered. One that is no longer in the cluster's state gives
+    /// way to every other claim.
     Rendered,
-    /// Those of the state that the cluster wants. Without rules of the Service they have none: an
-    /// external IP must not take over a cluster IP because its Service cannot be rendered.
+    /// Frontends of the cluster's state, although the Service has no rules: an external IP must
+    /// not take over a cluster IP because the Service of that cannot be rendered.
     Wanted,
 }
 
 impl Tracker {
-    /// States that are rendered in place of the cluster's.
+    /// Returns the states that are rendered in place of those of the cluster.
     pub const fn overrides(&self) -> &BTreeMap<ServiceName, Override> {
         &self.overrides
     }
 
-    /// Services whose lost frontends changed since they were last rendered.
+    /// Returns the Services whose lost frontends changed since they were last rendered.
     pub fn shifted(&self) -> impl Iterator<Item = &ServiceName> {
         self.shifted.iter()
     }
 
-    /// The kernel has the rules of all shifted Services.
+    /// Notes that the kernel has the rules of all shifted Services.
     pub fn shifts_applied(&mut self) {
         for name in std::mem::take(&mut self.shifted) {
             if let Some(rendered) = self.overrides.get(&name) {
@@ -57,8 +58,8 @@ impl Tracker {
         }
     }
 
-    /// Renders a Service as `state` in place of what the cluster wants. Which frontends it has lost
-    /// is decided here.
+    /// Renders a Service as `state` in place of the state of the cluster. Sets the frontends that
+    /// it has lost.
     pub fn render_as(
         &mut self,
         name: &ServiceName,
@@ -81,7 +82,7 @@ impl Tracker {
         self.render_as(name, known.state, known.claims);
     }
 
-    /// Renders a Service as the cluster wants it; returns what was rendered in place of that.
+    /// Renders a Service in the state of the cluster again; returns the override.
     pub fn render_as_wanted(&mut self, name: &ServiceName) -> Option<Override> {
         let before = self.claims(name);
         let known = self.overrides.remove(name)?;
@@ -93,7 +94,8 @@ impl Tracker {
         Some(known)
     }
 
-    /// Frontends that service ports ask for and other Services have, sorted by frontend.
+    /// Returns the frontends that service ports ask for and other Services have, sorted by
+    /// frontend.
     pub fn lost_frontends(&self) -> impl Iterator<Item = LostFrontend> {
         self.frontends.lost().map(|(frontend, owner, loser)| {
             let rendered = self.overrides.get(&loser.service).map(|one| &one.state);
@@ -119,9 +121,9 @@ impl Tracker {
         self.claims_of(name, wanted, allowance)
     }
 
-    /// Returns the frontends that a Service claims if the cluster wants it so. One that is over a
-    /// limit, and has no rules, keeps its cluster IP and NodePorts from other Services, but asks
-    /// for no further addresses: these could be held in memory by the million.
+    /// Returns the frontends that a Service claims in this state of the cluster. A Service over a
+    /// limit, without rules, claims its cluster IP and NodePorts, but no other addresses: there
+    /// may be millions of these.
     pub(super) fn claims_of(
         &self,
         name: &ServiceName,
@@ -142,7 +144,7 @@ impl Tracker {
         claims
     }
 
-    /// Follows a change of the frontends that a Service claims.
+    /// Updates lost frontends after a change of what a Service claims.
     pub(super) fn update_claims(&mut self, name: &ServiceName, before: &Wanted) {
         let now = self.claims(name);
         self.toggle_all(name, before, &now);

@@ -1,38 +1,37 @@
-//! Changes that wait to be taken, at most one for each object however many events arrive.
+//! Queue of changes, with at most one for each object however many events arrive.
 //!
-//! Kept separate from [`Tracker`](super::Tracker), which a sync reads for as long as its restore
-//! runs: what the cluster says meanwhile waits here, and a restore that hangs must not cost memory
-//! for every event.
+//! A sync reads the [`Tracker`](super::Tracker) until its restore ends, and changes wait here: a
+//! restore that hangs must not take memory for every event.
 //!
 //! # Invariants
 //!
-//! - Applying what is taken leaves a tracker in the state that every event, one by one, would have.
-//! - Memory follows the number of objects: those that exist, and those of which the tracker still
-//!   has to hear that they are gone.
-//! - A list is resolved here. The tracker is given removals in place of objects that were not
-//!   listed, and [`Change::Listed`], never [`Change::Listing`].
+//! - The changes that are taken lead to the same state of a tracker as all events one by one.
+//! - Memory is linear in the number of objects: those that exist, and those whose removal waits.
+//! - Lists are resolved here: the tracker gets a removal of each object that was not in the list,
+//!   and
+//!   [`Change::Listed`], never [`Change::Listing`].
 
 use super::objects::{Objects, Pending};
 use crate::model::{Change, Kind, Node, Service, ServiceName, Slice, SliceName};
 
-/// Changes of one family that the tracker has not been given yet.
+/// Changes of one family that wait for the tracker.
 #[derive(Debug, Default)]
 pub struct ChangeQueue {
     services: Objects<ServiceName, Service>,
     slices: Objects<SliceName, Slice>,
     node: NodeQueue,
-    /// Kinds of which a list has been completed.
+    /// Kinds whose list is complete.
     listed: Vec<Kind>,
-    /// Number of changes so far: the order of what waits.
+    /// Number of changes so far, for the order of those that wait.
     arrived: u64,
 }
 
-/// What waits of the Node object.
+/// Changes of the Node object.
 #[derive(Debug, Default)]
 struct NodeQueue {
-    /// The last state, and its place in the order.
+    /// Last state, with its position in the order.
     set: Option<(u64, Box<Node>)>,
-    /// The place of a removal after it.
+    /// Position of a removal after it.
     removed: Option<u64>,
 }
 
@@ -69,7 +68,7 @@ impl ChangeQueue {
         None
     }
 
-    /// Whether nothing waits.
+    /// Reports whether no change waits.
     pub fn is_empty(&self) -> bool {
         self.services.is_empty()
             && self.slices.is_empty()
@@ -78,8 +77,8 @@ impl ChangeQueue {
             && self.listed.is_empty()
     }
 
-    /// Takes all that waits: each object in the order of its last event, and a removal before the
-    /// object that has come back since.
+    /// Takes all changes: objects in the order of their last events, and a removal before the
+    /// object that was created after it.
     pub fn take(&mut self) -> Vec<Change> {
         let mut changes = Vec::new();
         for (name, pending) in self.services.take() {
@@ -97,7 +96,7 @@ impl ChangeQueue {
         let node = std::mem::take(&mut self.node);
         changes.extend(node.set.map(|(at, node)| (at, Change::Node(Some(node)))));
         changes.extend(node.removed.map(|at| (at, Change::Node(None))));
-        // Stable: a removal stays in front of what came back at the same place.
+        // Stable: a removal stays before the new object at the same position.
         changes.sort_by_key(|(at, _)| *at);
         let listed = std::mem::take(&mut self.listed);
         let changes = changes.into_iter().map(|(_, change)| change);
@@ -127,7 +126,7 @@ impl ChangeQueue {
 }
 
 impl NodeQueue {
-    /// A Node that is made anew without addresses has those of the one before, as in the tracker.
+    /// Adds a change. A new Node without addresses has those of the one before, as in the tracker.
     fn push(&mut self, at: u64, node: Option<Box<Node>>) {
         if let Some(mut node) = node {
             if let Some((_, earlier)) = self.set.take()
@@ -143,7 +142,7 @@ impl NodeQueue {
     }
 }
 
-/// Whether a time measured for the earlier state of a slice is one of its Service still.
+/// Reports whether a slice still belongs to the same Service, so that its trigger time counts.
 fn is_of_one_service(earlier: &Slice, now: &Slice) -> bool {
     earlier.service == now.service
 }

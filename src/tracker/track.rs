@@ -1,4 +1,4 @@
-//! The tracker of one family: every Service's state, and which of them are dirty.
+//! The tracker of one family: the state of every Service, and the dirty ones among them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,17 +7,16 @@ use std::time::SystemTime;
 use hashbrown::HashMap;
 
 use super::allowances::{Allowances, Size};
-use super::dirty::Dirty;
+use super::dirty::{Dirty, Waiting};
 use super::frontends::Frontends;
 use super::listing::{Listings, Round};
 use super::overrides::Override;
-use super::waiting::Waiting;
 use crate::model::{
     Change, ExternalIps, Frontend, Kind, NamespaceLimits, Node, Service, ServiceName, ServiceState,
     Services, Slice, SliceName,
 };
 
-/// What one family knows of the cluster, and what of it is not in the kernel yet.
+/// Known objects of one family, and the changes that the kernel does not have yet.
 #[derive(Debug)]
 pub struct Tracker {
     pub(super) services: BTreeMap<ServiceName, Tracked>,
@@ -25,12 +24,12 @@ pub struct Tracker {
     node: Option<Node>,
     pub(super) dirty: Dirty,
     pub(super) frontends: Frontends,
-    /// States to render in place of the cluster's.
+    /// States that are rendered in place of those of the cluster.
     pub(super) overrides: BTreeMap<ServiceName, Override>,
     /// Services whose lost frontends changed since they were last rendered.
     pub(super) shifted: BTreeSet<ServiceName>,
     pub(super) allowances: Allowances,
-    /// The zone that the kernel's rules were made for.
+    /// Zone of the rules in the kernel.
     settled_zone: Option<Arc<str>>,
     listings: Listings,
     started: SystemTime,
@@ -49,18 +48,18 @@ struct Owner {
     seen: Round,
 }
 
-/// What a successful sync brought to its end.
+/// Changes that a successful sync applied.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Settled {
-    /// When the cluster changed what is now in the kernel, one for each changed slice.
+    /// Trigger times of the slices that changed.
     pub triggers: Vec<SystemTime>,
-    /// The Services that were dirty, sorted, each with the state that was settled before.
+    /// Services that were dirty, sorted, each with the state that was settled before.
     pub before: Vec<(ServiceName, ServiceState)>,
 }
 
 impl Tracker {
-    /// Knows nothing yet. Changes that happened before `started` are not measured: the time that
-    /// passed since was not spent here.
+    /// Returns a tracker without objects. Trigger times before `started` are ignored: they would
+    /// measure the time before the process was started.
     pub fn new(started: SystemTime) -> Self {
         Self {
             services: BTreeMap::new(),
@@ -77,7 +76,7 @@ impl Tracker {
         }
     }
 
-    /// Sets whether external IPs are frontends, before the first change; without this they are.
+    /// Sets the policy for external IPs, before the first change.
     #[must_use]
     pub fn with_external_ips(mut self, external_ips: ExternalIps) -> Self {
         self.frontends = Frontends::new(external_ips);
@@ -91,7 +90,7 @@ impl Tracker {
         self
     }
 
-    /// Takes in one change.
+    /// Applies one change of an object.
     pub fn apply(&mut self, change: Change) {
         match change {
             Change::Service(name, service) => self.set_service(&name, service.map(Arc::from)),
@@ -105,71 +104,71 @@ impl Tracker {
         }
     }
 
-    /// Whether every kind has been listed once. Syncing earlier would remove rules that are only
-    /// not known yet.
+    /// Reports whether every kind has been listed once. An earlier sync would delete rules of
+    /// objects that are not known yet.
     pub fn is_synced(&self) -> bool {
         self.listings.all_complete()
     }
 
-    /// Whether a sync would have anything to do.
+    /// Reports whether there is anything to sync.
     pub fn has_pending(&self) -> bool {
         self.pending() > 0 || self.is_zone_dirty()
     }
 
-    /// How many Services are dirty.
+    /// Returns the number of dirty Services.
     pub fn pending(&self) -> usize {
         self.dirty.len()
     }
 
-    /// How much of them is not in the kernel yet, by kind of object.
+    /// Returns the number of objects whose changes the kernel does not have yet.
     pub fn waiting(&self) -> Waiting {
         self.dirty.waiting()
     }
 
-    /// Limits of each namespace.
+    /// Returns the limits of each namespace.
     pub const fn limits(&self) -> NamespaceLimits {
         self.allowances.limits()
     }
 
-    /// Number of frontends that several service ports ask for.
+    /// Returns the number of frontends that several service ports ask for.
     pub fn frontend_conflicts(&self) -> usize {
         self.frontends.conflicts()
     }
 
-    /// The Service that has a frontend.
+    /// Returns the Service that has a frontend.
     pub fn frontend_holder(&self, frontend: &Frontend) -> Option<&ServiceName> {
         self.frontends.holder(frontend)
     }
 
-    /// Whether a Service of this family has the slice.
+    /// Reports whether a Service of this family has the slice.
     #[cfg(test)]
     pub(super) fn has_slice(&self, name: &SliceName) -> bool {
         self.slices.contains_key(name)
     }
 
-    /// The names of the dirty Services, sorted.
+    /// Returns the names of the dirty Services, sorted.
     pub fn dirty(&self) -> impl Iterator<Item = &ServiceName> {
         self.dirty.names()
     }
 
-    /// This node's zone changed: hints mean something else now for every Service.
+    /// Reports whether the zone of this node changed, which changes the meaning of all hints.
     pub fn is_zone_dirty(&self) -> bool {
         self.zone() != self.settled_zone.as_ref()
     }
 
-    /// This node as the cluster last described it.
+    /// Returns the last known Node.
     pub fn node(&self) -> Option<&Node> {
         self.node.as_ref()
     }
 
-    /// The kernel holds everything that is known here.
+    /// Notes that the kernel has all that is known.
     pub fn settle(&mut self) -> Settled {
         self.shifts_applied();
         self.settle_where(|_| true)
     }
 
-    /// The kernel holds everything that is known of these Services, and of the node. The other
-    /// dirty Services stay dirty, and those whose frontends shifted since they were rendered.
+    /// Notes that the kernel has all that is known of these Services and of the node. Other dirty
+    /// Services stay dirty, as do those whose lost frontends changed since they were rendered.
     pub fn settle_where(&mut self, is_settled: impl Fn(&ServiceName) -> bool) -> Settled {
         self.settled_zone = self.zone().cloned();
         let mut settled = Settled::default();
@@ -184,7 +183,7 @@ impl Tracker {
         settled
     }
 
-    /// State of a dirty Service as last settled; `None` for a Service that is not dirty.
+    /// Returns the last settled state of a dirty Service; `None` for one that is not dirty.
     pub fn settled_state(&self, name: &ServiceName) -> Option<ServiceState> {
         let differences = self.dirty.get(name)?;
         Some(differences.clone().settled(self.get(name)))
@@ -261,7 +260,7 @@ impl Tracker {
         self.dirty.forget_triggers(service);
     }
 
-    /// Puts a slice into a Service's state, or takes it out; reports whether that changed anything.
+    /// Adds a slice to the state of a Service, or removes it; reports whether the state changed.
     fn replace_slice(
         &mut self,
         service: &ServiceName,
@@ -295,8 +294,8 @@ impl Tracker {
     }
 
     fn set_node(&mut self, node: Option<Node>) {
-        // A Node that is gone leaves its zone behind: whoever deletes it, traffic still flows. One
-        // that is made anew, and has no address yet, still has the machine's.
+        // After the deletion of a Node its zone still applies: traffic still flows. A new Node
+        // without addresses has those of the one before: the host is the same.
         if let Some(mut node) = node {
             if node.addresses.is_empty() {
                 let known = self.node.take().map(|known| known.addresses);
@@ -334,9 +333,8 @@ impl Tracker {
     }
 }
 
-/// Puts a slice among those of its Service, which are sorted by name, or takes it out. Returns the
-/// one that was there. Moving the entries behind it takes 20 us where there are 20,000, less than
-/// reading the object does, and lists come in this order.
+/// Adds a slice to the sorted slices of its Service, or removes it. Returns the one before. To
+/// move 20,000 entries takes 20 us, less than to decode the object, and lists come in this order.
 fn put(
     slices: &mut Vec<(SliceName, Arc<Slice>)>,
     name: &SliceName,
