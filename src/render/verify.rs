@@ -61,6 +61,9 @@ impl Ledger {
 
     /// Returns those of these chains that Services have.
     pub fn held(&self, chains: &BTreeSet<Box<str>>) -> BTreeSet<Box<str>> {
+        if chains.is_empty() {
+            return BTreeSet::new();
+        }
         let named: BTreeMap<ServiceChain, &str> = chains
             .iter()
             .filter_map(|chain| Some((ServiceChain::parse(chain)?, &**chain)))
@@ -96,11 +99,11 @@ impl Ledger {
                 (Some(found), Some(state)) => same_chains(found, &held, |sheet, comments| {
                     service::write(sheet, name, state, setting, comments);
                 }),
-                _ => BTreeSet::new(),
+                _ => BTreeMap::new(),
             };
             for held in held {
-                if !same.contains(&held.chain) {
-                    held.digest = UNKNOWN;
+                held.digest = same.get(&held.chain).copied().unwrap_or(UNKNOWN);
+                if held.digest == UNKNOWN {
                     differing.push((name.clone(), held.chain));
                 }
             }
@@ -177,22 +180,22 @@ impl Ledger {
 /// Digest of a chain with unknown rules: no chain that was rendered has it.
 const UNKNOWN: Digest = 0;
 
-/// Returns the chains of a Service that hold in the kernel what they hold by the ledger. A ledger
-/// has digests of text, and the kernel spells rules differently, so they are rendered once more.
+/// Returns the chains that hold in the kernel what is rendered, with the digests of that. The
+/// kernel spells rules differently, so they are rendered once more. A chain that differed from the
+/// ledger before, and was repaired by another program, is among them.
 fn same_chains(
     found: &Found,
     held: &[&mut Held],
     write: impl Fn(&mut Sheet, Comments),
-) -> BTreeSet<ServiceChain> {
-    let mut same = BTreeSet::new();
+) -> BTreeMap<ServiceChain, Digest> {
+    let mut same = BTreeMap::new();
     let mut sheet = Sheet::default();
     for comments in [Comments::Everywhere, Comments::NotOnEndpoints] {
         write(&mut sheet, comments);
         for entry in sheet.chains() {
-            let is_applied =
-                |held: &&mut Held| (held.chain, held.digest) == (entry.chain, entry.digest);
-            if held.iter().any(is_applied) && found.holds(entry.chain, sheet.text(entry)) {
-                same.insert(entry.chain);
+            let is_held = held.iter().any(|held| held.chain == entry.chain);
+            if is_held && found.holds(entry.chain, sheet.text(entry)) {
+                same.insert(entry.chain, entry.digest);
             }
         }
     }

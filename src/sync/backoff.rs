@@ -64,14 +64,14 @@ impl Backoff {
         longest
     }
 
-    /// Returns the chains whose next repair waits.
+    /// Returns the chains that were repaired so often that the next repair has to wait.
     pub(super) fn contested(&self, now: Instant) -> BTreeSet<Key> {
         let known = self.0.iter();
         let contested = known.filter(|(_, repairs)| now < repairs.calm && repairs.count >= AT_ONCE);
         contested.map(|(chain, _)| chain.clone()).collect()
     }
 
-    /// Returns the number of chains whose repairs wait.
+    /// Returns the number of chains whose last repair had to wait.
     pub(super) fn waiting(&self) -> usize {
         let waits = |repairs: &&Repairs| !repairs.wait.is_zero();
         self.0.values().filter(waits).count()

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::backoff::{Backoff, Key};
 use super::budget::Ran;
 use super::canary::Canary;
-use super::verify::Extent;
+use super::extent::Extent;
 use crate::host::{ChangeSource, ForeignChange, Watched};
 
 /// A verification may take one part in this many of the time of one CPU: 0.5 %.
@@ -84,6 +84,8 @@ pub(super) struct Checks {
     pub(super) next_change: Option<Instant>,
     /// Change by another program that was reported during a verification.
     pub(super) pending_change: Option<ForeignChange>,
+    /// The last comparison has read everything.
+    pub(super) is_verified: bool,
 }
 
 /// Schedule of comparisons of all rules.
@@ -99,7 +101,7 @@ pub(super) struct Schedule {
     generation: Option<u32>,
     /// Times that the verification under way gave way.
     given_way: u32,
-    /// Time of a CPU that it took until then.
+    /// Time that it took until then, on one CPU at most.
     spent: Duration,
     /// No verification because of a change by another program before this.
     not_before: Option<Instant>,
@@ -180,10 +182,10 @@ impl Schedule {
         self.given_way < MOST_GIVEN_WAY
     }
 
-    /// A verification gave way, after this much time of a CPU; it is begun anew.
-    pub(super) fn gave_way(&mut self, cpu: Duration, now: Instant) {
+    /// Notes that a verification gave way after this time; it starts again.
+    pub(super) fn gave_way(&mut self, took: Duration, now: Instant) {
         self.given_way = self.given_way.saturating_add(1);
-        self.spent = self.spent.saturating_add(cpu);
+        self.spent = self.spent.saturating_add(took);
         self.next = Some(now);
     }
 
@@ -223,6 +225,7 @@ impl Checks {
             reread_at: None,
             next_change: None,
             pending_change: None,
+            is_verified: false,
         }
     }
 

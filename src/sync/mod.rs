@@ -25,6 +25,7 @@ mod committed;
 mod decide;
 mod drift;
 mod edited;
+mod extent;
 mod flows;
 mod inspect;
 mod isolate;

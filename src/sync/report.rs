@@ -15,12 +15,12 @@ use super::checks::Trigger;
 use super::decide::{FullReason, Scope};
 use super::drift::Drift;
 use super::edited::Edited;
+use super::extent::Depth;
 use super::outcome::{Attempt, Failure, Outcome};
 use super::pacer::End;
 use super::problems::{Found, Problems};
 use super::quarantine::Cause;
 use super::report_text;
-use super::verify::Depth;
 use crate::events::{Event, Recorder};
 use crate::health::{
     Answering, CheckChanges, FrontendConflicts, Health, NodeState, QuarantinedServices,

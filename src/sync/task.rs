@@ -262,7 +262,10 @@ impl Intake<'_> {
 }
 
 /// Waits for a change by another program, and at least until that moment.
-async fn changed(iptables: &impl Iptables, not_before: Option<Instant>) -> ForeignChange {
+pub(super) async fn changed(
+    iptables: &impl Iptables,
+    not_before: Option<Instant>,
+) -> ForeignChange {
     if let Some(moment) = not_before {
         sleep_until(moment).await;
     }

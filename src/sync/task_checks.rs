@@ -4,15 +4,17 @@
 
 use std::time::Duration;
 
+use tokio::sync::SetOnce;
 use tokio::time::Instant;
 
 use super::budget::Ran;
 use super::canary::CheckResult;
 use super::checks::{Checks, Trigger};
+use super::extent::{Depth, Extent};
 use super::report::Compared;
 use super::syncer::Syncer;
-use super::task::{Intake, Task, until};
-use super::verify::{Depth, Extent, Reading, read};
+use super::task::{Intake, Task, changed, until};
+use super::verify::{Reading, check, read};
 use crate::host::{ChangeSource, ForeignChange, Iptables, RunError, thread_cpu};
 
 /// How long a sync that is due waits for a check under way. Most checks end within a second, and a
@@ -28,7 +30,17 @@ enum OnChange {
     GiveWay,
 }
 
-/// Cause of the end of a reading without a result.
+/// How a reading ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ReadingEnd {
+    Complete,
+    /// A change by another program is checked first.
+    GaveWay,
+    /// It took too long.
+    Abandoned,
+}
+
+/// Cause of the end of a comparison that is not complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Interruption {
     /// A change by another program is checked first.
@@ -64,8 +76,7 @@ impl<I: Iptables> Task<I> {
             // The next sync is full.
             return;
         };
-        let mut extent = Extent::of(change, options);
-        extent.services = self.syncer.ledger.held(&extent.services);
+        let mut extent = Extent::of_ours(change, options, &self.syncer.ledger);
         if extent.is_empty() {
             return;
         }
@@ -104,10 +115,12 @@ impl<I: Iptables> Task<I> {
         let whole = Extent::whole();
         let compared = self.compare(checks, trigger, &whole, None).await;
         if compared.err() == Some(Interruption::GaveWay) {
-            checks.schedule.gave_way(ran().cpu, now());
+            // The time of a program that is killed is not counted as ours.
+            let took = now().saturating_duration_since(started);
+            checks.schedule.gave_way(took, now());
             return;
         }
-        let generation = generation.filter(|_| checks.unread.is_empty());
+        let generation = generation.filter(|_| checks.is_verified);
         checks.schedule.finished(&ran(), generation);
     }
 
@@ -116,7 +129,7 @@ impl<I: Iptables> Task<I> {
         let extent = checks.take_unread();
         let compared = self.compare(checks, Trigger::FollowUp, &extent, None).await;
         if compared.err() == Some(Interruption::GaveWay) {
-            checks.schedule.soon(Instant::now().into_std());
+            checks.postpone(extent, Instant::now().into_std());
         }
     }
 
@@ -154,6 +167,7 @@ impl<I: Iptables> Task<I> {
         let programs = change.map_or(checks.schedule.programs(), |change| &change.programs);
         drift.programs.clone_from(programs);
         let now = Instant::now().into_std();
+        checks.is_verified = reading.failure.is_none() && reading.unread.is_empty();
         checks.postpone(std::mem::take(&mut reading.unread), now);
         let wait = checks.wait(std::mem::take(&mut drift.keys), now);
         self.reporter.compared(&Compared {
@@ -164,8 +178,12 @@ impl<I: Iptables> Task<I> {
             wait,
             contested: checks.backoff.waiting(),
         });
-        // Where it is not known what was changed, more than the fixed chains may be missing.
-        let is_exact = trigger == Trigger::Change(ChangeSource::Events);
+        // Where it is not known what was changed, more than the fixed chains may be missing. A
+        // verification follows lost events anyway.
+        let is_exact = matches!(
+            trigger,
+            Trigger::Change(ChangeSource::Events | ChangeSource::LostEvents)
+        );
         if reading.check.is_incomplete() && !is_exact && extent.depth == Depth::Named {
             checks.schedule.soon(now);
         }
@@ -177,6 +195,9 @@ impl<I: Iptables> Task<I> {
             } else if checks.repair_at.is_none_or(|other| repair_at < other) {
                 checks.repair_at = Some(repair_at);
             }
+        }
+        if reading.gave_way {
+            return Err(Interruption::GaveWay);
         }
         Ok(reading.check)
     }
@@ -194,6 +215,7 @@ impl<I: Iptables> Task<I> {
             tracker,
             iptables,
             written,
+            ledger,
             ..
         } = &mut self.syncer;
         let Some(options) = written.as_ref() else {
@@ -204,36 +226,69 @@ impl<I: Iptables> Task<I> {
             pacer: &mut self.pacer,
             reporter: &self.reporter,
         };
-        {
-            let now = started.into_std();
-            let reading = read(&mut checks.canary, iptables, options, extent, now);
-            tokio::pin!(reading);
+        let mut reading = Reading::default();
+        let checked = SetOnce::new();
+        let not_before = checks.next_change.map(Instant::from_std);
+        let gives_way = on_change == OnChange::GiveWay;
+        let end = {
+            let work = async {
+                let canary = &mut checks.canary;
+                reading = check(canary, iptables, options, extent, started.into_std()).await;
+                // It is set only here.
+                let _ = checked.set(());
+                read(&mut reading, iptables, extent).await;
+            };
+            tokio::pin!(work);
             loop {
                 let due = intake.pacer.next_due().map(Instant::from_std);
                 let patience = due.map(|due| due.max(started) + CHECK_PATIENCE);
-                let takes_changes =
-                    on_change == OnChange::GiveWay && checks.pending_change.is_none();
+                let takes_changes = gives_way && checks.pending_change.is_none();
                 tokio::select! {
                     biased;
                     () = self.stop.cancelled() => return Err(Interruption::Stopped),
-                    reading = &mut reading => return Ok(reading),
-                    () = until(patience) => break,
+                    () = &mut work => break ReadingEnd::Complete,
+                    () = until(patience) => break ReadingEnd::Abandoned,
                     changes = self.changes.recv() => match changes {
                         Some(changes) => intake.take(changes),
                         None => return Err(Interruption::Stopped),
                     },
-                    change = iptables.changed(), if takes_changes => {
-                        let gives_way = change.is_exact();
-                        checks.pending_change = Some(change);
-                        if gives_way {
-                            return Err(Interruption::GaveWay);
+                    change = changed_after(&checked, iptables, not_before), if takes_changes => {
+                        let ours = Extent::of_ours(&change, options, ledger);
+                        if keep(&mut checks.pending_change, change, &ours) {
+                            break ReadingEnd::GaveWay;
                         }
                     }
                 }
             }
-        }
+        };
         let after = started.elapsed();
-        let check = checks.canary.abandoned(after);
-        Ok(Reading::abandoned(extent, check, after))
+        Ok(match end {
+            ReadingEnd::Complete => reading,
+            ReadingEnd::GaveWay => reading.interrupted(),
+            ReadingEnd::Abandoned => {
+                Reading::abandoned(extent, checks.canary.abandoned(after), after)
+            }
+        })
     }
+}
+
+/// Waits for a change by another program, after the check of fixed chains is complete.
+async fn changed_after(
+    checked: &SetOnce<()>,
+    iptables: &impl Iptables,
+    not_before: Option<Instant>,
+) -> ForeignChange {
+    checked.wait().await;
+    changed(iptables, not_before).await
+}
+
+/// Keeps a change for after the reading, unless no chain of ours was touched: such changes are many
+/// on some nodes. Reports whether the reading gives way to it.
+fn keep(pending: &mut Option<ForeignChange>, change: ForeignChange, ours: &Extent) -> bool {
+    let gives_way = change.is_exact();
+    if ours.is_empty() {
+        return false;
+    }
+    *pending = Some(change);
+    gives_way
 }

@@ -10,103 +10,18 @@ use super::backoff::Key;
 use super::canary::{Canary, CheckResult};
 use super::decide::FullReason;
 use super::drift::{Drift, DriftKind};
+use super::extent::{Depth, Extent};
 use super::inspect::{Inspection, Interest, NoAnswer, inspect};
 use super::syncer::Syncer;
 use super::view::View;
-use crate::host::{Ending, ForeignChange, Iptables, ListedChains, RunError, Touched};
+use crate::host::{Ending, Iptables, ListedChains, RunError};
 use crate::model::ServiceName;
-use crate::render::{
-    self, DispatchRepair, Found, Ledger, Live, Options, Setting, guarded_chains, is_service_chain,
-};
+use crate::render::{self, DispatchRepair, Found, Ledger, Live, Options, Setting};
 use crate::rules::Table;
 
-/// Extent of a verification.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Extent {
-    /// Tables whose fixed chains and jumps are checked.
-    pub(super) tables: BTreeSet<Table>,
-    /// Chains to which every Service adds rules.
-    pub(super) dispatch: BTreeSet<(Table, Box<str>)>,
-    /// Chains of Services.
-    pub(super) services: BTreeSet<Box<str>>,
-    /// Whether every rule of ours is compared.
-    pub(super) depth: Depth,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Depth {
-    /// Only the chains that are named.
-    #[default]
-    Named,
-    /// Every rule of ours in the filter and nat tables.
-    Whole,
-}
-
-impl Extent {
-    /// All rules of ours.
-    pub(super) fn whole() -> Self {
-        Self {
-            tables: Table::ALL.into(),
-            depth: Depth::Whole,
-            ..Self::default()
-        }
-    }
-
-    /// Rules of ours that another program may have changed.
-    pub(super) fn of(change: &ForeignChange, options: &Options) -> Self {
-        let mut extent = Self::default();
-        for (table, touched) in &change.tables {
-            match touched {
-                Touched::Unknown => {
-                    extent.tables.insert(*table);
-                    if *table != Table::Mangle {
-                        extent.depth = Depth::Whole;
-                    }
-                }
-                Touched::Chains(chains) => {
-                    for chain in chains {
-                        extent.add(*table, chain, options);
-                    }
-                }
-            }
-        }
-        extent
-    }
-
-    fn add(&mut self, table: Table, chain: &str, options: &Options) {
-        if guarded_chains(table, options).contains(&chain) {
-            self.tables.insert(table);
-        } else if Ledger::is_dispatch(table, chain) {
-            self.dispatch.insert((table, chain.into()));
-        } else if table == Table::Nat && is_service_chain(chain) {
-            self.services.insert(chain.into());
-        }
-    }
-
-    /// Adds all of another extent.
-    pub(super) fn merge(&mut self, other: Self) {
-        self.tables.extend(other.tables);
-        self.dispatch.extend(other.dispatch);
-        self.services.extend(other.services);
-        if other.depth == Depth::Whole {
-            self.depth = Depth::Whole;
-        }
-    }
-
-    /// Returns this extent without chains of Services, which are written anew if they cannot be
-    /// read.
-    fn to_read_again(&self) -> Self {
-        Self {
-            services: BTreeSet::new(),
-            ..self.clone()
-        }
-    }
-
-    /// Reports whether nothing of ours is concerned.
-    pub(super) fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-}
+/// Maximum chains that are listed one by one, each by a process: a change of one Service touches a
+/// few.
+const MOST_SINGLE: usize = 16;
 
 /// Rules as they were read.
 #[derive(Debug, Default)]
@@ -127,6 +42,8 @@ pub(super) struct Reading {
     pub(super) failure: Option<RunError>,
     /// Rules to read again later.
     pub(super) unread: Extent,
+    /// Only the fixed chains and jumps were checked, as the check of other chains came first.
+    pub(super) gave_way: bool,
 }
 
 impl Reading {
@@ -145,6 +62,16 @@ impl Reading {
         }
     }
 
+    /// Returns the part that was complete: the check of fixed chains and jumps.
+    pub(super) fn interrupted(self) -> Self {
+        Self {
+            check: self.check,
+            tables: self.tables,
+            gave_way: true,
+            ..Self::default()
+        }
+    }
+
     /// Notes a failure. One that passes is reason to read again; a rule that cannot be printed is
     /// not.
     fn fail(&mut self, cause: RunError, extent: &Extent) {
@@ -155,8 +82,8 @@ impl Reading {
     }
 }
 
-/// Reads that much.
-pub(super) async fn read(
+/// Checks the fixed chains and jumps of that much.
+pub(super) async fn check(
     canary: &mut Canary,
     iptables: &impl Iptables,
     options: &Options,
@@ -166,14 +93,18 @@ pub(super) async fn read(
     let tables: Vec<Table> = extent.tables.iter().copied().collect();
     let check = canary.check(iptables, Some(options), &tables, now).await;
     let unreadable = canary.unreadable();
-    let mut reading = Reading {
+    Reading {
         services: extent.services.clone(),
         tables: extent.tables.difference(unreadable).copied().collect(),
         check,
         ..Reading::default()
-    };
+    }
+}
+
+/// Reads the rest of that much, unless the check has found a table without our rules.
+pub(super) async fn read(reading: &mut Reading, iptables: &impl Iptables, extent: &Extent) {
     if reading.check.gone.is_some() {
-        return reading;
+        return;
     }
     let mut dispatch = extent.dispatch.clone();
     if extent.depth == Depth::Whole {
@@ -185,7 +116,7 @@ pub(super) async fn read(
             }) => {
                 reading.whole = Some((found, live));
                 reading.services.clear();
-                return reading;
+                return;
             }
             Ok(Inspection { unread, .. }) => {
                 for (_, cause) in unread {
@@ -209,7 +140,6 @@ pub(super) async fn read(
         }
     }
     reading.service_listing = list_services(iptables, &extent.services).await;
-    reading
 }
 
 /// Lists chains of Services. There is no failure: what is not known to be right is written anew.
@@ -218,10 +148,20 @@ async fn list_services(iptables: &impl Iptables, chains: &BTreeSet<Box<str>>) ->
     if chains.is_empty() {
         return None;
     }
-    match iptables.list(Table::Nat, &chains).await {
-        Ok(ListedChains::Whole(text)) => Some(text),
-        Ok(ListedChains::Missing | ListedChains::Cut { .. }) | Err(_) => None,
+    if let Ok(ListedChains::Whole(text)) = iptables.list(Table::Nat, &chains).await {
+        return Some(text);
     }
+    if chains.len() > MOST_SINGLE {
+        return None;
+    }
+    // One that is missing or cannot be printed says nothing about the others.
+    let mut listing = String::new();
+    for chain in chains {
+        if let Ok(ListedChains::Whole(text)) = iptables.list(Table::Nat, &[chain]).await {
+            listing += &text;
+        }
+    }
+    Some(listing)
 }
 
 impl<I: Iptables> Syncer<I> {

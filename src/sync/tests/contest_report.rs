@@ -7,8 +7,8 @@ use super::*;
 use crate::events::{Event, Origin, recorder};
 use crate::rules::Table;
 use crate::sync::drift::Drift;
+use crate::sync::extent::Depth;
 use crate::sync::report::Compared;
-use crate::sync::verify::Depth;
 
 const NOW: Duration = Duration::ZERO;
 const WAIT: Duration = Duration::from_secs(1);

@@ -10,7 +10,8 @@ use crate::model::ServiceName;
 use crate::rules::Table;
 use crate::sync::canary::Canary;
 use crate::sync::drift::{Drift, DriftKind};
-use crate::sync::verify::{Depth, Extent, read};
+use crate::sync::extent::{Depth, Extent};
+use crate::sync::verify::{check, read};
 
 /// A node with six Services, each of one endpoint.
 async fn node() -> Syncer<Fake> {
@@ -40,7 +41,8 @@ fn edit(kernel: &Fake, table: Table, commands: &[&str]) -> ForeignChange {
 async fn compare(syncer: &mut Syncer<Fake>, extent: &Extent) -> Drift {
     let mut canary = Canary::new(None, now());
     let options = syncer.written().unwrap().clone();
-    let mut reading = read(&mut canary, &syncer.iptables, &options, extent, now()).await;
+    let mut reading = check(&mut canary, &syncer.iptables, &options, extent, now()).await;
+    read(&mut reading, &syncer.iptables, extent).await;
     assert!(reading.failure.is_none(), "{:?}", reading.failure);
     syncer.compare_with(&mut reading, &BTreeSet::new())
 }
@@ -351,7 +353,8 @@ async fn a_contested_dispatch_chain_is_written_whole() {
         let options = syncer.written().unwrap().clone();
         let extent = Extent::of(&change, &options);
         let mut canary = Canary::new(None, now());
-        let mut reading = read(&mut canary, &syncer.iptables, &options, &extent, now()).await;
+        let mut reading = check(&mut canary, &syncer.iptables, &options, &extent, now()).await;
+        read(&mut reading, &syncer.iptables, &extent).await;
         let drift = syncer.compare_with(&mut reading, &contested);
         assert_eq!(drift.chains, contested, "{damage}");
         let outcome = syncer.once(&[]).await;
@@ -361,4 +364,46 @@ async fn a_contested_dispatch_chain_is_written_whole() {
         assert!(!payload.contains("-D "), "{payload}");
         assert_eq!(sorted(&syncer), before, "{damage}");
     }
+}
+
+#[tokio::test]
+async fn a_chain_that_is_missing_says_nothing_about_others() {
+    let mut syncer = node().await;
+    let (gone, touched) = {
+        let mut services = chains(&syncer, "KUBE-SVC-");
+        (services.remove(0), services.remove(0))
+    };
+    let before = sorted(&syncer);
+    let jump = rule(&syncer, Table::Nat, &["-A KUBE-SERVICES", &gone]);
+    let delete = format!("-D {jump}");
+    let (flush, delete_chain) = (format!("-F {gone}"), format!("-X {gone}"));
+    let mut change = edit(
+        syncer.iptables(),
+        Table::Nat,
+        &[&delete, &flush, &delete_chain],
+    );
+    change.touch(Table::Nat, &touched);
+    let extent = Extent::of(&change, syncer.written().unwrap());
+    let drift = compare(&mut syncer, &extent).await;
+    let named: Vec<&str> = drift.chains.iter().map(|(_, chain)| &**chain).collect();
+    assert_eq!(named, ["KUBE-SERVICES", &gone]);
+    syncer.once(&[]).await;
+    assert_eq!(sorted(&syncer), before);
+}
+
+#[tokio::test]
+async fn a_chain_that_another_program_repaired_is_no_drift() {
+    let mut syncer = node().await;
+    let service = chains(&syncer, "KUBE-SVC-").remove(0);
+    let rules = service_rules(&syncer, &service);
+    let change = edit(syncer.iptables(), Table::Nat, &[&format!("-F {service}")]);
+    let extent = Extent::of(&change, syncer.written().unwrap());
+    assert!(!compare(&mut syncer, &extent).await.is_none());
+    // Its own repair waits, as in a contest.
+    let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
+    edit(syncer.iptables(), Table::Nat, &rules);
+    let drift = compare(&mut syncer, &extent).await;
+    assert!(drift.is_none(), "{drift:?}");
+    syncer.once(&[]).await;
+    assert_eq!(syncer.iptables().take_payloads(), [""; 0]);
 }
