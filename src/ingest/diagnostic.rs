@@ -1,23 +1,21 @@
-//! What was ignored in an object, and why.
-//!
-//! Apart from the code that finds it, which is pure: it returns these, and the shell logs them.
+//! Diagnostics: parts of objects that are ignored, with the reason, for the shell to log.
 
 use std::fmt;
 
 use super::object::Metadata;
 use crate::model::Kind;
 
-/// One thing in one object that could not be used. Any text is legal; text taken from an object is
-/// escaped and shortened before it gets in (see `quoted`).
+/// Part of an object that is ignored. Text from an object in it is escaped and shortened (see
+/// `quoted`).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Diagnostic {
-    /// The kind of the object.
+    /// Kind of the object.
     pub kind: Kind,
-    /// `namespace/name`, or the name alone of a Node.
+    /// `namespace/name`, or the name of a Node.
     pub object: String,
-    /// Where in the object, as in `spec.ports[1].port`.
+    /// Path of the field, as in `spec.ports[1].port`.
     pub field: String,
-    /// What is wrong there, and what follows from it.
+    /// Error and its consequence.
     pub problem: String,
 }
 
@@ -28,17 +26,17 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// Collects the diagnostics of one object; names the object only if there is something to say.
+/// Collects the diagnostics of one object; allocates its name only for the first.
 pub(super) struct Findings<'a> {
     kind: Kind,
     metadata: &'a Metadata,
     list: Vec<Diagnostic>,
-    /// How many were found after the list was full.
+    /// Number of diagnostics after the list was full.
     more: usize,
 }
 
-/// An object of ten thousand bad ports is as bad as one of twenty, and whoever may write it may do
-/// so again and again: a line of the log for each would bury what others have to say.
+/// Maximum diagnostics of one object: its author can write an object with ten thousand invalid
+/// ports again and again, and a log line for each would hide all other lines.
 const MOST: usize = 20;
 
 impl<'a> Findings<'a> {
@@ -85,14 +83,14 @@ impl<'a> Findings<'a> {
     }
 }
 
-/// `text` between backticks, fit for one line of a log.
+/// Returns `text` between backticks, on one line.
 pub(super) fn quoted(text: &str) -> String {
     format!("`{}`", shown(text))
 }
 
-/// Escapes what could break a line, and cuts what is too long to be worth reading.
+/// Escapes control characters and shortens long text.
 fn shown(text: &str) -> String {
-    /// In characters: longer than any valid address or name of a Service, short enough for a line.
+    /// Maximum length in characters: longer than any valid address or name of a Service.
     const LONGEST: usize = 80;
 
     let mut out: String = text

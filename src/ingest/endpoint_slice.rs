@@ -1,6 +1,4 @@
-//! An EndpointSlice object, reduced to its endpoints as seen from this node.
-//!
-//! Apart from [`service`](super::service()) because the two meet only in the tracker, by name.
+//! Reduces an `EndpointSlice` to its endpoints, with their relation to this node.
 //!
 //! # Source
 //!
@@ -18,22 +16,22 @@ use super::service_port;
 use crate::model::{Endpoint, Kind, NodeHint, ServiceName, Slice, SliceName, SlicePort};
 use crate::net::{IpFamily, is_special, parse_ip};
 
-/// What an EndpointSlice amounts to.
+/// Effective content of an `EndpointSlice`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IngestedSlice {
-    /// Its name, also if nothing else could be used.
+    /// Name, even if nothing else is valid.
     pub name: SliceName,
-    /// The family it concerns; `None` for host names and whatever else is no address.
+    /// Family; `None` for host names and unknown address types.
     pub family: Option<IpFamily>,
-    /// Its content; `None` if it belongs to no Service.
+    /// Content; `None` if it belongs to no Service.
     pub slice: Option<Slice>,
-    /// When the cluster last changed what it describes, if it says so.
+    /// Trigger time, if it has one.
     pub trigger: Option<SystemTime>,
-    /// What was ignored.
+    /// Parts that are ignored.
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// What `object` means on the node called `node_name`; no endpoint is local if that is empty.
+/// Reduces `object` for the node `node_name`; no endpoint is local if that is empty.
 pub fn endpoint_slice(
     object: &EndpointSliceObject,
     node_name: &str,
@@ -89,7 +87,7 @@ fn service_name(metadata: &Metadata, findings: &mut Findings<'_>) -> Option<Serv
     is_sound.then(|| ServiceName::new(&metadata.namespace, &service))
 }
 
-/// An unreadable time costs a measurement, not the slice.
+/// Returns the trigger time; one that is not valid is ignored.
 fn trigger(metadata: &Metadata, findings: &mut Findings<'_>) -> Option<SystemTime> {
     const ANNOTATION: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 
@@ -104,14 +102,14 @@ fn trigger(metadata: &Metadata, findings: &mut Findings<'_>) -> Option<SystemTim
     time
 }
 
-/// How many ports times endpoints one slice may have. The API stores 20,000 times 1,000, twenty
-/// million chains out of a megabyte; this is 250 ports of as many endpoints as a slice can have, or
-/// 2,500 of a hundred, as slices have by default.
+/// Maximum ports times endpoints of one slice: 250 ports of 1,000 endpoints, the maximum of a
+/// slice, or 2,500 ports of 100, the default of Kubernetes. The API stores 20,000 ports of 1,000
+/// endpoints, which are 20 million chains from an object of a megabyte.
 ///
-/// Differs from upstream, which writes them all, or tries to.
+/// Differs from upstream: kube-proxy has no limit and runs out of memory.
 const MOST_TARGETS: usize = 250_000;
 
-/// What reading the parts of one slice needs.
+/// Context of the parts of one slice.
 struct Reader<'a, 'b> {
     family: IpFamily,
     node_name: &'a str,
@@ -120,7 +118,7 @@ struct Reader<'a, 'b> {
 }
 
 impl Reader<'_, '_> {
-    /// In the order written. Ports beyond [`MOST_TARGETS`] are skipped.
+    /// Returns the ports in the order of the object. Ports beyond [`MOST_TARGETS`] are skipped.
     fn ports(&mut self, objects: &[SlicePortObject], endpoints: usize) -> Box<[SlicePort]> {
         let most = MOST_TARGETS / endpoints.max(1);
         if objects.len() > most {
@@ -169,9 +167,9 @@ impl Reader<'_, '_> {
             .collect()
     }
 
-    /// Differs from upstream: an address that does not parse or is of the other family is skipped;
-    /// upstream would write it into a rule, and the whole restore would fail. So is one that the
-    /// API would not accept: traffic to it would end on this very node.
+    /// Differs from upstream: an address that is not valid or of the other family is skipped;
+    /// kube-proxy writes a rule that makes the whole restore fail. An address that the API rejects
+    /// is skipped as well: traffic to it would reach services of the node itself.
     fn endpoint(&mut self, index: usize, object: &EndpointObject) -> Option<Endpoint> {
         let Some(text) = object.addresses.first() else {
             let field = format!("endpoints[{index}].addresses");

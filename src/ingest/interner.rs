@@ -1,26 +1,23 @@
-//! One copy of each text that many objects repeat.
-//!
-//! Apart because it is the only thing that outlives an object here: 50,000 slices use a handful of
-//! port and zone names between them.
+//! Shares one copy of each text that many objects repeat: 50,000 slices have a handful of port and
+//! zone names.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Hands out shared texts.
+/// Set of shared texts.
 ///
 /// # Invariants
 ///
-/// Texts that nobody else holds any more are dropped before the set doubles, so it stays within
-/// twice of what is in use.
+/// Unused texts are dropped before the set doubles, so that it holds at most twice the used ones.
 #[derive(Debug, Default)]
 pub struct Interner {
     texts: HashSet<Arc<str>>,
-    /// The size at which unused texts are looked for.
+    /// Size at which unused texts are dropped.
     sweep_at: usize,
 }
 
 impl Interner {
-    /// The shared copy of `text`.
+    /// Returns the shared copy of `text`.
     pub fn intern(&mut self, text: &str) -> Arc<str> {
         if let Some(known) = self.texts.get(text) {
             return Arc::clone(known);
@@ -35,7 +32,7 @@ impl Interner {
     }
 }
 
-/// In texts. Below it a sweep would cost more than the few kilobytes it frees.
+/// Minimum size for that, in texts: below it the search costs more than the memory it frees.
 const SMALLEST_SWEEP: usize = 256;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Kubernetes objects, reduced to the model: parse, don't validate.
+//! Reduces Kubernetes objects to the model.
 //!
-//! Apart so that everything odd in an object is settled once, at the door: what comes out can be
-//! rendered, and what was ignored is returned as a [`Diagnostic`] for the shell to log.
+//! Invalid parts of an object are rejected here, once: every value of the model can be rendered,
+//! and each part that is ignored is returned as a [`Diagnostic`] for the shell to log.
 //!
 //! # Source
 //!

@@ -1,16 +1,16 @@
-//! Which names may go into rules.
+//! Checks names that are written into rules.
 //!
-//! Apart because it is about `iptables-restore`, not about Services: names end up in quoted rule
-//! comments, where a quote or a line break would change the meaning of a payload, and a comment of
-//! more than 255 bytes makes the kernel refuse all of it. Names from an API server are always
-//! fine; manifests may hold anything.
+//! Names are in the quoted comments of rules: a quote or a line break would change the meaning of
+//! a payload, and the kernel rejects a payload with a comment of more than 255 bytes. Names from
+//! an API server are valid; manifests may hold any text.
 
 use super::diagnostic::{Findings, quoted};
 
-/// Whether `text` can be the name of a namespace, a Service or a port; says so if not.
+/// Reports whether `text` is usable as the name of a namespace, a Service or a port, and adds a
+/// diagnostic if it is not.
 ///
-/// More lenient than the API (capitals, underscores, dots) where that does no harm. Not at the
-/// beginning: a comment that is a single word would look like an option.
+/// Accepts capitals, underscores and dots, which the API does not, except as first character: a
+/// comment of one word that begins with `-` would be read as an option.
 pub(super) fn is_sound(text: &str, field: &str, findings: &mut Findings<'_>) -> bool {
     let problem = match text {
         "" => "is missing".to_owned(),
@@ -30,11 +30,12 @@ const fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_')
 }
 
-/// In bytes: what the API allows for each of the three. Together with the longest wording around
-/// them (`route LOCAL traffic for … external destinations`) they stay below 255.
+/// Maximum of the API for each of the three, in bytes. With the longest text around them (`route
+/// LOCAL traffic for … external destinations`) a comment stays below 255 bytes.
 const LONGEST: usize = 63;
 
-/// Whether `text` is there at all, for names that never go into a rule.
+/// Reports whether a name is not empty, for names that are in no rule, and adds a diagnostic if it
+/// is.
 pub(super) fn is_present(text: &str, field: &str, findings: &mut Findings<'_>) -> bool {
     if text.is_empty() {
         findings.note(field, "is missing; the object is skipped");

@@ -1,6 +1,4 @@
-//! A Node object, reduced to what rules and health answers depend on.
-//!
-//! Apart because Nodes have nothing in common with Services but the door they come through.
+//! Reduces a Node to the properties that rules and health checks depend on.
 //!
 //! # Source
 //!
@@ -15,7 +13,7 @@ use super::object::NodeObject;
 use crate::model::{Kind, Node};
 use crate::net::{IpNet, parse_cidr, parse_ip};
 
-/// What `object` says of the node it is about.
+/// Returns the properties of a Node.
 pub fn node(object: &NodeObject) -> (Node, Vec<Diagnostic>) {
     let mut findings = Findings::new(Kind::Node, &object.metadata);
     let mut addresses = addresses(object, "InternalIP", &mut findings);
@@ -29,7 +27,7 @@ pub fn node(object: &NodeObject) -> (Node, Vec<Diagnostic>) {
     (node, findings.into_list())
 }
 
-/// An empty zone is none: no hint can name it.
+/// Returns the zone. An empty one counts as absent: no hint can name it.
 fn zone(object: &NodeObject) -> Option<Arc<str>> {
     let zone = object.metadata.label("topology.kubernetes.io/zone")?;
     (!zone.is_empty()).then(|| zone.into())
@@ -68,7 +66,7 @@ fn pod_cidrs(object: &NodeObject, findings: &mut Findings<'_>) -> Vec<IpNet> {
 
 /// KEP: kep.k8s.io/3836
 fn is_leaving(object: &NodeObject) -> bool {
-    /// Set by the cluster autoscaler before it drains a node, with any effect and value.
+    /// Taint of the cluster autoscaler before it drains a node, with any effect and value.
     const TAINT: &str = "ToBeDeletedByClusterAutoscaler";
 
     let is_tainted = object.spec.taints.iter().any(|taint| taint.key == TAINT);

@@ -1,7 +1,7 @@
-//! A Service object, reduced to what each family has to do about it.
+//! Reduces a Service to its state in each family.
 //!
-//! Apart from its addresses ([`service_address`](super::service_address)) and its ports
-//! ([`service_port`](super::service_port)), which have rules of their own.
+//! Its addresses are read in [`service_address`](super::service_address), its ports in
+//! [`service_port`](super::service_port).
 //!
 //! # Source
 //!
@@ -23,7 +23,7 @@ use super::service_port;
 use crate::model::{Kind, Service, ServiceName, ServicePort, TrafficPolicy};
 use crate::net::{IpFamily, IpNet, PerFamily, Port};
 
-/// What `object` means to each family; `None` where it has no rules.
+/// Returns the state of a Service in each family; `None` where it has no rules.
 pub fn service(
     object: &ServiceObject,
     interner: &mut Interner,
@@ -41,7 +41,7 @@ pub fn service(
     (name, services, findings.into_list())
 }
 
-/// Neither headless nor an alias of a host name.
+/// Reports whether a Service has rules: it is neither headless nor of type `ExternalName`.
 fn is_proxied(spec: &ServiceSpec) -> bool {
     !matches!(spec.cluster_ip.as_str(), "" | "None") && spec.type_ != "ExternalName"
 }
@@ -55,7 +55,7 @@ fn has_sound_names(object: &ServiceObject, findings: &mut Findings<'_>) -> bool 
         })
 }
 
-/// What the object says, parsed, before it is split by family.
+/// Parsed object, before it is split by family.
 struct Written {
     external_ips: Vec<IpAddr>,
     load_balancer_ips: Vec<IpAddr>,
@@ -81,7 +81,8 @@ impl Written {
         {
             drop_unguarded(&mut load_balancer_ips, &source_ranges, findings);
         }
-        let entrances = 1 + external_ips.len() + load_balancer_ips.len() + source_ranges.len();
+        let addresses_and_ranges =
+            1 + external_ips.len() + load_balancer_ips.len() + source_ranges.len();
         Self {
             external_ips,
             load_balancer_ips,
@@ -90,11 +91,11 @@ impl Written {
             external_policy,
             affinity: affinity(spec, findings),
             health_check_node_port: health_check_node_port(spec, external_policy, findings),
-            ports: service_port::ports(&spec.ports, entrances, interner, findings),
+            ports: service_port::ports(&spec.ports, addresses_and_ranges, interner, findings),
         }
     }
 
-    /// The Service of the family of its cluster IP.
+    /// Returns the Service in the family of its cluster IP.
     fn seen_from(&self, cluster_ip: IpAddr) -> Service {
         let family = IpFamily::of(cluster_ip);
         let of_family = |ips: &[IpAddr]| {
@@ -124,7 +125,8 @@ fn policy(text: &str) -> TrafficPolicy {
     }
 }
 
-/// Only Services that clients outside can know of have an external policy.
+/// Returns the external policy, which only Services with a NodePort, a load balancer or external
+/// IPs have.
 ///
 /// Upstream: pkg/api/v1/service/util.go, `ExternalPolicyLocal`, `ExternallyAccessible` (v1.36)
 fn external_policy(spec: &ServiceSpec) -> TrafficPolicy {
@@ -135,12 +137,14 @@ fn external_policy(spec: &ServiceSpec) -> TrafficPolicy {
     }
 }
 
-/// Differs from upstream: a missing timeout is the API's default, where upstream ends the process,
-/// and so is one outside of what the API accepts, where upstream's restore would fail.
+/// Returns the affinity timeout.
+///
+/// Differs from upstream: a timeout that is missing, or outside the range of the API, is the
+/// default. kube-proxy panics on the former, and its restore fails on the latter.
 fn affinity(spec: &ServiceSpec, findings: &mut Findings<'_>) -> Option<Duration> {
-    /// In seconds: the API's default, three hours.
+    /// Default of the API in seconds: three hours.
     const DEFAULT: u64 = 10_800;
-    /// In seconds: the API's limit, a day.
+    /// Maximum of the API in seconds: a day.
     const LONGEST: u64 = 86_400;
 
     if spec.session_affinity != "ClientIP" {

@@ -1,7 +1,6 @@
-//! The addresses of a Service that clients know, and the networks they may come from.
+//! Reads the addresses and the source ranges of a Service.
 //!
-//! Apart from [`service`](super::service) because each is a text that may be anything, and what is
-//! wrong with it must not open what was to be closed.
+//! An invalid source range must not admit clients that it was meant to keep out.
 //!
 //! Upstream: pkg/proxy/util/utils.go, `GetClusterIPByFamily`, `MapIPsByIPFamily` (v1.36)
 
@@ -11,11 +10,11 @@ use super::diagnostic::{Findings, quoted};
 use super::object::{ServiceObject, ServiceSpec};
 use crate::net::{IpFamily, IpNet, is_special, parse_cidr, parse_ip};
 
-/// The cluster IP of `family`: by index of `ipFamilies`, or the only one there is.
+/// Returns the cluster IP of `family`: by index of `ipFamilies`, or the only one.
 ///
-/// Differs from upstream: an address that does not parse, or that is not of the family it is
-/// listed for, means no rules in that family; upstream would write it into a rule, and the whole
-/// restore would fail.
+/// Differs from upstream: with an address that is not valid, or not of the family that it is
+/// listed for, there are no rules in that family; kube-proxy writes a rule that makes the whole
+/// restore fail.
 pub(super) fn cluster_ip(
     spec: &ServiceSpec,
     family: IpFamily,
@@ -56,8 +55,7 @@ pub(super) fn ranges_of(family: IpFamily, ranges: &[IpNet]) -> Box<[IpNet]> {
     ranges.into()
 }
 
-/// Differs from upstream: an address that the API would not accept, such as one of this node's
-/// loopback, is skipped.
+/// Differs from upstream: an address that the API rejects, such as a loopback address, is skipped.
 pub(super) fn external_ips(spec: &ServiceSpec, findings: &mut Findings<'_>) -> Vec<IpAddr> {
     let mut ips = Vec::with_capacity(spec.external_ips.len());
     for (index, text) in spec.external_ips.iter().enumerate() {
@@ -77,8 +75,8 @@ pub(super) fn external_ips(spec: &ServiceSpec, findings: &mut Findings<'_>) -> V
     ips
 }
 
-/// Addresses that traffic arrives with. `ipMode: Proxy` means that the load balancer sends to node
-/// ports instead. KEP: kep.k8s.io/1860
+/// Returns the load balancer addresses that packets have as destination. With `ipMode: Proxy` the
+/// load balancer sends to NodePorts. KEP: kep.k8s.io/1860
 pub(super) fn load_balancer_ips(
     object: &ServiceObject,
     findings: &mut Findings<'_>,
@@ -119,9 +117,9 @@ pub(super) fn is_unreadable(range: &str) -> bool {
     !range.trim().is_empty() && parse_cidr(range.trim()).is_none()
 }
 
-/// Addresses of a family whose only source ranges may be those that cannot be read.
+/// Returns the load balancer addresses of a family; none if all its source ranges are invalid.
 ///
-/// Differs from upstream: a restriction that is not understood does not admit everybody.
+/// Differs from upstream: source ranges that are not valid do not admit all clients.
 pub(super) fn drop_unguarded(ips: &mut Vec<IpAddr>, ranges: &[IpNet], findings: &mut Findings<'_>) {
     let is_guarded = |ip: &IpAddr| {
         let mut families = ranges.iter().map(|range| IpFamily::of_cidr(*range));

@@ -1,6 +1,4 @@
-//! The ports of a Service.
-//!
-//! Apart from the Service because here a bad value costs one port, not the object.
+//! Reads the ports of a Service. An invalid value invalidates one port, not the object.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,24 +9,24 @@ use super::object::ServicePortObject;
 use crate::model::{MOST_RULES_WITHOUT_ENDPOINTS, ServicePort};
 use crate::net::{Port, Protocol};
 
-/// The usable ports, sorted by name and protocol. Of two with the same pair the later one counts,
-/// as in upstream's map.
+/// Returns the usable ports, sorted by name and protocol. Of two with the same name and protocol
+/// the later one wins, as in upstream's map.
 ///
-/// Differs from upstream: a port without a valid number or protocol is skipped; upstream would
-/// write a rule that makes the whole restore fail.
+/// Differs from upstream: a port without a valid number or protocol is skipped; kube-proxy writes
+/// a rule that makes the whole restore fail.
 ///
-/// Each port is a few rules for each of the object's `entrances`: addresses, and ranges of clients.
-/// Ports beyond [`MOST_RULES_WITHOUT_ENDPOINTS`] are skipped.
+/// Each port has a few rules for each of the `addresses_and_ranges` of the object: addresses and
+/// source ranges. Ports beyond [`MOST_RULES_WITHOUT_ENDPOINTS`] are skipped.
 pub(super) fn ports(
     objects: &[ServicePortObject],
-    entrances: usize,
+    addresses_and_ranges: usize,
     interner: &mut Interner,
     findings: &mut Findings<'_>,
 ) -> Box<[ServicePort]> {
-    let most = MOST_RULES_WITHOUT_ENDPOINTS / entrances.max(1);
+    let most = MOST_RULES_WITHOUT_ENDPOINTS / addresses_and_ranges.max(1);
     if objects.len() > most {
         let problem = format!(
-            "{} ports, each with {entrances} addresses and source ranges, are more than \
+            "{} ports, each with {addresses_and_ranges} addresses and source ranges, are more than \
              {MOST_RULES_WITHOUT_ENDPOINTS} rules; those after the first {most} are skipped",
             objects.len()
         );
@@ -80,7 +78,7 @@ fn port(
     })
 }
 
-/// The protocol written, TCP if none is. `place` says where it stands, should it be unknown.
+/// Returns the protocol, TCP if absent. `place` is its path, for the diagnostic.
 pub(super) fn protocol<'a, 'b: 'a>(
     text: &str,
     place: impl FnOnce() -> (String, &'a mut Findings<'b>),
@@ -95,7 +93,7 @@ pub(super) fn protocol<'a, 'b: 'a>(
     protocol
 }
 
-/// `number` as a port, if it is one.
+/// Returns `number` as a port; `None` outside 1 to 65535.
 pub(super) fn number(number: i64) -> Option<Port> {
     u16::try_from(number).ok().and_then(Port::new)
 }

@@ -1,6 +1,4 @@
-//! An EndpointSlice, as the API has it.
-//!
-//! Apart from what it [means](crate::ingest::endpoint_slice()) on one node.
+//! `EndpointSlice` of the API.
 
 use prost::Message;
 use serde::Deserialize;
@@ -21,11 +19,11 @@ pub struct EndpointSliceObject {
     #[serde(deserialize_with = "or_default")]
     #[prost(string, tag = 4)]
     pub address_type: String,
-    /// The endpoints.
+    /// Endpoints.
     #[serde(deserialize_with = "or_default")]
     #[prost(message, repeated, tag = 2)]
     pub endpoints: Vec<EndpointObject>,
-    /// The ports of every endpoint.
+    /// Ports of every endpoint.
     #[serde(deserialize_with = "or_default")]
     #[prost(message, repeated, tag = 3)]
     pub ports: Vec<SlicePortObject>,
@@ -40,14 +38,14 @@ pub struct EndpointObject {
     #[serde(deserialize_with = "or_default")]
     #[prost(string, repeated, tag = 1)]
     pub addresses: Vec<String>,
-    /// Absent conditions have defaults of their own.
+    /// Conditions; each has its own default.
     #[serde(deserialize_with = "or_default")]
     #[prost(message, required, tag = 2)]
     pub conditions: Conditions,
-    /// Where it runs.
+    /// Node of the endpoint.
     #[prost(string, optional, tag = 6)]
     pub node_name: Option<String>,
-    /// Whom it is meant for.
+    /// Zones and nodes that should use the endpoint.
     #[serde(deserialize_with = "or_default")]
     #[prost(message, required, tag = 8)]
     pub hints: Hints,
@@ -84,12 +82,12 @@ pub struct Hints {
     pub for_nodes: Vec<Named>,
 }
 
-/// An object that is only a name.
+/// Object with only a name.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[cfg_attr(test, derive(serde::Serialize))]
 #[serde(default)]
 pub struct Named {
-    /// The name.
+    /// Name.
     #[serde(deserialize_with = "or_default")]
     #[prost(string, tag = 1)]
     pub name: String,

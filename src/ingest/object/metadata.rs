@@ -1,4 +1,4 @@
-//! What all objects have: a name, and what others wrote on it.
+//! Metadata of objects: name, labels and annotations.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::or_default;
 
-/// A time of which it matters only that it is set.
+/// Time that is only tested for being set.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 #[cfg_attr(test, derive(serde::Serialize))]
 pub struct Time {}
@@ -33,7 +33,7 @@ pub struct Metadata {
     #[serde(deserialize_with = "or_default")]
     #[prost(string, tag = 3)]
     pub namespace: String,
-    /// Where a watch resumes.
+    /// Version from which a watch resumes.
     #[serde(deserialize_with = "or_default")]
     #[prost(string, tag = 6)]
     pub resource_version: String,
@@ -53,31 +53,31 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// The value of a label.
+    /// Returns the value of a label.
     pub fn label(&self, key: &str) -> Option<Cow<'_, str>> {
         value(&self.labels, key)
     }
 
-    /// The value of an annotation.
+    /// Returns the value of an annotation.
     pub fn annotation(&self, key: &str) -> Option<Cow<'_, str>> {
         value(&self.annotations, key)
     }
 }
 
-/// A label or an annotation. Bytes, since only a few are used, and protobuf of the API may hold
-/// what is not UTF-8: in one that is not used that must not cost the object.
+/// Label or annotation, as bytes: protobuf may hold text that is not valid UTF-8, which matters
+/// only in the few that are used.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Entry {
-    /// Its name.
+    /// Name.
     #[prost(bytes = "vec", tag = 1)]
     pub key: Vec<u8>,
-    /// Its value.
+    /// Value.
     #[prost(bytes = "vec", tag = 2)]
     pub value: Vec<u8>,
 }
 
 impl Entry {
-    /// An entry of texts.
+    /// Returns an entry of texts.
     pub fn new(key: impl Into<String>, value: impl Into<String>) -> Self {
         Self {
             key: key.into().into_bytes(),
@@ -86,7 +86,7 @@ impl Entry {
     }
 }
 
-/// The last one counts, as in any map that is read in order.
+/// Returns the last value of a name, as a map has it.
 fn value<'e>(entries: &'e [Entry], key: &str) -> Option<Cow<'e, str>> {
     let found = entries
         .iter()
@@ -95,8 +95,8 @@ fn value<'e>(entries: &'e [Entry], key: &str) -> Option<Cow<'e, str>> {
     found.map(|entry| String::from_utf8_lossy(&entry.value))
 }
 
-/// Text as bytes. JSON can name halves of characters (`\ud800`), which are not UTF-8: they must not
-/// cost an object whose rules do not depend on them.
+/// Reads text as bytes. JSON can hold half a surrogate pair (`\ud800`), which is not valid UTF-8;
+/// an object with one in an unused label is still read.
 struct Text(Vec<u8>);
 
 impl<'de> Deserialize<'de> for Text {
@@ -123,7 +123,7 @@ impl<'de> Deserialize<'de> for Text {
     }
 }
 
-/// A `null` among labels is an empty string, as it is for Go.
+/// Reads a `null` among labels as an empty string, as Go does.
 fn entries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Entry>, D::Error> {
     Ok(Option::<Entries>::deserialize(deserializer)?.map_or_else(Vec::new, |entries| entries.0))
 }

@@ -1,15 +1,13 @@
-//! The API's objects, with the fields a proxy reads and no others.
+//! Objects of the API, with only the fields that a proxy reads.
 //!
-//! Own types instead of generated ones because the parser then skips what nobody needs
-//! (managedFields alone is often half of an object) without building it, and because nothing in
-//! them is required: an odd object is a matter for `ingest`, not a reason to refuse a whole list.
-//! One type for both of the API's encodings, JSON and protobuf, so that whatever follows cannot
-//! tell which of them an object came in.
+//! Own types instead of generated ones: the parser skips unused fields (`managedFields` alone is
+//! often half of an object), and no field is required, so that an invalid object does not fail the
+//! decoding of a whole list. One type serves both encodings, JSON and protobuf.
 //!
 //! # Invariants
 //!
-//! Every field may be absent or `null`; both read as the field's default. A field is an `Option`
-//! only where the API has a pointer: elsewhere protobuf writes what JSON leaves out.
+//! Every field may be absent or `null`; both are read as the default of the field. A field is an
+//! `Option` only where the API has a pointer: elsewhere protobuf writes defaults that JSON omits.
 //!
 //! # Source
 //!

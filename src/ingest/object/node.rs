@@ -1,6 +1,4 @@
-//! A Node, as the API has it: the larger part, its conditions and images, is not read.
-//!
-//! Apart from what it [means](crate::ingest::node()) for rules and health.
+//! Node of the API, without its conditions and images, which are the larger part.
 
 use prost::Message;
 use serde::Deserialize;
@@ -47,7 +45,7 @@ pub struct NodeSpec {
 #[cfg_attr(test, derive(serde::Serialize))]
 #[serde(default)]
 pub struct Taint {
-    /// The key; effect and value do not matter here.
+    /// Key; effect and value are not used.
     #[serde(deserialize_with = "or_default")]
     #[prost(string, tag = 1)]
     pub key: String,
@@ -73,7 +71,7 @@ pub struct NodeAddress {
     #[serde(rename = "type", deserialize_with = "or_default")]
     #[prost(string, tag = 1)]
     pub type_: String,
-    /// An address or a host name.
+    /// Address or host name.
     #[serde(deserialize_with = "or_default")]
     #[prost(string, tag = 2)]
     pub address: String,

@@ -1,6 +1,4 @@
-//! A Service, as the API has it.
-//!
-//! Apart from what it [means](crate::ingest::service()), which is not for a parser to say.
+//! Service of the API.
 
 use prost::Message;
 use serde::Deserialize;
@@ -17,11 +15,11 @@ pub struct ServiceObject {
     #[serde(deserialize_with = "or_default")]
     #[prost(message, required, tag = 1)]
     pub metadata: Metadata,
-    /// What is wanted.
+    /// Desired state.
     #[serde(deserialize_with = "or_default")]
     #[prost(message, required, tag = 2)]
     pub spec: ServiceSpec,
-    /// What a load balancer controller reported.
+    /// State that a load balancer controller reported.
     #[serde(deserialize_with = "or_default")]
     #[prost(message, required, tag = 3)]
     pub status: ServiceStatus,
@@ -44,19 +42,19 @@ pub struct ServiceSpec {
     #[serde(rename = "clusterIPs", deserialize_with = "or_default")]
     #[prost(string, repeated, tag = 18)]
     pub cluster_ips: Vec<String>,
-    /// The families of `clusterIPs`, by index.
+    /// Families of `clusterIPs`, by index.
     #[serde(deserialize_with = "or_default")]
     #[prost(string, repeated, tag = 19)]
     pub ip_families: Vec<String>,
-    /// `SingleStack` (also if absent), `PreferDualStack` or `RequireDualStack`. Settled by the API
-    /// server; only manifests need it.
+    /// `SingleStack` (also if absent), `PreferDualStack` or `RequireDualStack`. The API server has
+    /// resolved it; only manifests need it.
     #[prost(string, optional, tag = 17)]
     pub ip_family_policy: Option<String>,
-    /// Extra addresses that nodes answer on.
+    /// External IPs.
     #[serde(rename = "externalIPs", deserialize_with = "or_default")]
     #[prost(string, repeated, tag = 5)]
     pub external_ips: Vec<String>,
-    /// Clients admitted to the load balancer.
+    /// Clients that may use the load balancer.
     #[serde(deserialize_with = "or_default")]
     #[prost(string, repeated, tag = 9)]
     pub load_balancer_source_ranges: Vec<String>,
@@ -64,7 +62,7 @@ pub struct ServiceSpec {
     #[serde(deserialize_with = "or_default")]
     #[prost(string, tag = 7)]
     pub session_affinity: String,
-    /// How long affinity lasts.
+    /// Timeout of the affinity.
     #[prost(message, optional, tag = 14)]
     pub session_affinity_config: Option<SessionAffinityConfig>,
     /// `Local` or `Cluster`.
@@ -74,11 +72,11 @@ pub struct ServiceSpec {
     /// `Local` or `Cluster`.
     #[prost(string, optional, tag = 22)]
     pub internal_traffic_policy: Option<String>,
-    /// Where load balancers ask for local endpoints.
+    /// Port that load balancers probe for local endpoints.
     #[serde(deserialize_with = "or_default")]
     #[prost(int64, tag = 12)]
     pub health_check_node_port: i64,
-    /// The ports.
+    /// Ports.
     #[serde(deserialize_with = "or_default")]
     #[prost(message, repeated, tag = 1)]
     pub ports: Vec<ServicePortObject>,
@@ -89,7 +87,7 @@ pub struct ServiceSpec {
 #[cfg_attr(test, derive(serde::Serialize))]
 #[serde(default, rename_all = "camelCase")]
 pub struct SessionAffinityConfig {
-    /// The only kind there is.
+    /// Configuration of `ClientIP` affinity.
     #[serde(rename = "clientIP")]
     #[prost(message, optional, tag = 1)]
     pub client_ip: Option<ClientIpConfig>,
@@ -100,7 +98,7 @@ pub struct SessionAffinityConfig {
 #[cfg_attr(test, derive(serde::Serialize))]
 #[serde(default, rename_all = "camelCase")]
 pub struct ClientIpConfig {
-    /// Seconds; the API's default is 10800.
+    /// Timeout in seconds; the default of the API is 10800.
     #[prost(int64, optional, tag = 1)]
     pub timeout_seconds: Option<i64>,
 }
@@ -118,11 +116,11 @@ pub struct ServicePortObject {
     #[serde(deserialize_with = "or_default")]
     #[prost(string, tag = 2)]
     pub protocol: String,
-    /// The number on the cluster IP.
+    /// Port on the cluster IP.
     #[serde(deserialize_with = "or_default")]
     #[prost(int64, tag = 3)]
     pub port: i64,
-    /// The number on the node, if allocated.
+    /// Port on the node, if allocated.
     #[serde(deserialize_with = "or_default")]
     #[prost(int64, tag = 5)]
     pub node_port: i64,
