@@ -1,6 +1,4 @@
-//! The things that are worth an event.
-//!
-//! Apart, and pure, because their words are kube-proxy's, and alerts match them.
+//! Kinds of Events, with reasons and actions as kube-proxy has them: alerts match them.
 //!
 //! # Source
 //!
@@ -9,29 +7,28 @@
 
 use crate::model::ServiceName;
 
-/// Something that happened. The texts say what exactly.
+/// Event; the texts are its note.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// The process begins.
+    /// The process starts.
     Starting,
-    /// `/healthz` cannot be served, and that is the end.
+    /// `/healthz` cannot be served, and the process ends.
     HealthNotServed(String),
-    /// `/metrics` cannot be served, and that is the end.
+    /// `/metrics` cannot be served, and the process ends.
     MetricsNotServed(String),
-    /// The health-check node port of a Service cannot be served yet.
+    /// The health check node port of a Service cannot be served; it is retried.
     CheckNotServed(ServiceName, String),
     /// The rules of a Service make restores fail; its changes are not applied.
     ///
-    /// Differs from upstream: there all restores fail because of it.
+    /// Differs from upstream: in kube-proxy one such Service makes all restores fail.
     ServiceQuarantined(ServiceName, String),
-    /// The configuration file says what cannot be used; the process goes on with what it said
-    /// before.
+    /// The new configuration file is not valid; the process still runs with the previous one.
     ///
-    /// Differs from upstream: it has none such, and ends.
+    /// Differs from upstream: kube-proxy ends.
     ConfigurationRefused(String),
     /// Another program changes the same rules again and again, so that their repairs wait.
     ///
-    /// Differs from upstream: there such rules stay changed until a sync happens to write them.
+    /// Differs from upstream: kube-proxy repairs such rules only when a sync writes them.
     RulesContested(String),
 }
 
@@ -71,7 +68,7 @@ impl Event {
         }
     }
 
-    /// The Service it is about; `None`: this Node.
+    /// Returns the Service that the Event regards; `None`: this Node.
     pub(super) const fn service(&self) -> Option<&ServiceName> {
         match self {
             Self::Starting

@@ -1,7 +1,7 @@
-//! What operators find with `kubectl get events`.
+//! Events, as `kubectl get events` shows them.
 //!
-//! Apart from logs and metrics because it is written to the API server, which may be slow, away or
-//! unwilling: whoever has something to say never waits for that.
+//! They are written to the API server by a task of its own: the server may be slow, not available,
+//! or reject them, and no other part of the process waits for it.
 //!
 //! # Source
 //!

@@ -1,6 +1,4 @@
-//! An event as an object of `events.k8s.io/v1`.
-//!
-//! Apart, and pure, because this is the API's contract.
+//! Builds the objects of `events.k8s.io/v1`.
 //!
 //! # Source
 //!
@@ -13,22 +11,22 @@ use serde_json::{Value, json};
 
 use super::Event;
 
-/// The controller that events are from: what watches kube-proxy's finds ours.
+/// Reporting controller: a program that watches the Events of kube-proxy finds ours.
 const CONTROLLER: &str = "kube-proxy";
 
-/// Bytes of a note; the server refuses longer ones.
+/// Maximum length of a note in bytes; the server rejects longer ones.
 const LONGEST_NOTE: usize = 1024;
 
-/// Who says it.
+/// Reporter of the Events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
-    /// This node's name, which events are about if about no Service.
+    /// Name of the Node, which Events without a Service regard.
     pub node_name: String,
-    /// The machine's own name.
+    /// Host name.
     pub host_name: String,
 }
 
-/// The folder of the API where an event is kept.
+/// Returns the path of the API for Events of a namespace.
 pub(super) fn collection(event: &Event) -> String {
     format!(
         "/apis/events.k8s.io/v1/namespaces/{}/events",
@@ -36,7 +34,7 @@ pub(super) fn collection(event: &Event) -> String {
     )
 }
 
-/// The object, new.
+/// Returns a new object.
 pub(super) fn object(event: &Event, origin: &Origin, at: SystemTime) -> Value {
     let (namespace, host) = (namespace(event), &origin.host_name);
     let (regarding, about) = match event.service() {
@@ -71,19 +69,19 @@ pub(super) fn object(event: &Event, origin: &Origin, at: SystemTime) -> Value {
     })
 }
 
-/// How often it has happened by now, and when last.
+/// Returns the series of an object: its count and last time.
 pub(super) fn series(count: u32, last: SystemTime) -> Value {
     json!({"count": count, "lastObservedTime": micro_time(last)})
 }
 
-/// Events about Nodes, which are in no namespace, are in this one.
+/// Returns the namespace of an Event; `default` if it regards the Node.
 fn namespace(event: &Event) -> &str {
     event
         .service()
         .map_or("default", |service| service.namespace())
 }
 
-/// RFC 3339 with six decimals, always.
+/// Returns a time as RFC 3339 with six decimals.
 fn micro_time(at: SystemTime) -> String {
     let at = Timestamp::try_from(at).unwrap_or_default();
     format!("{at:.6}")

@@ -1,7 +1,4 @@
-//! Where the rest of the process says that something happened.
-//!
-//! Apart from the [`Writer`] because this is used everywhere and never waits: what finds the queue
-//! full is dropped, and counted.
+//! Queue of Events. It never blocks: an Event that finds the queue full is dropped and counted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,20 +8,20 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{Event, Origin, Writer};
 
-/// Events that wait while the server does not answer. Restarts and taken ports come one by one;
-/// only a node with hundreds of taken ports has more to say at once.
+/// Maximum Events that wait while the server does not answer. Only a node with hundreds of health
+/// check ports in use has more at once.
 const LONGEST_QUEUE: usize = 256;
 
-/// What is in the queue.
+/// Entry of the queue.
 #[derive(Debug)]
 pub(super) enum Entry {
-    /// Something happened.
+    /// Event, with its time.
     Happened(Event, SystemTime),
-    /// Somebody wants to know when everything before is written.
+    /// Request to report when all entries before are written.
     Flush(oneshot::Sender<()>),
 }
 
-/// Takes events. Clones feed the same queue.
+/// Takes Events. Clones share one queue.
 #[derive(Debug, Clone)]
 pub struct Recorder(Option<Queue>);
 
@@ -34,7 +31,7 @@ struct Queue {
     dropped: Arc<AtomicUsize>,
 }
 
-/// A recorder, and who writes down what it is told.
+/// Returns a recorder and the writer of its Events.
 pub fn recorder(origin: Origin) -> (Recorder, Writer) {
     let (entries, waiting) = mpsc::channel(LONGEST_QUEUE);
     let dropped = Arc::default();
@@ -46,12 +43,12 @@ pub fn recorder(origin: Origin) -> (Recorder, Writer) {
 }
 
 impl Recorder {
-    /// Events are not for anybody: there is no API server, or nothing really happens.
+    /// Returns a recorder that drops all Events, for dry runs and without an API server.
     pub const fn to_nobody() -> Self {
         Self(None)
     }
 
-    /// Something happened. Never waits.
+    /// Adds an Event. Never blocks.
     #[expect(clippy::disallowed_methods, reason = "events say when they happened")]
     pub fn say(&self, event: Event) {
         if let Some(queue) = &self.0 {
@@ -62,8 +59,8 @@ impl Recorder {
         }
     }
 
-    /// Waits until everything said so far is written, or given up. For who is about to end the
-    /// process, who should not wait for long.
+    /// Waits until all Events so far are written or dropped, for the end of the process; callers
+    /// set a timeout.
     pub async fn flush(&self) {
         if let Some(queue) = &self.0 {
             let (done, is_done) = oneshot::channel();

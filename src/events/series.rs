@@ -1,12 +1,10 @@
-//! What happens again and again is one event with a count.
-//!
-//! Apart, pure and told the time, so that six minutes pass at once in tests.
+//! Combines repeated Events into one with a count. The time is a parameter.
 //!
 //! # Invariants
 //!
-//! - An event that comes again while it is known is written a second time, and then no more often
-//!   than a series is refreshed, however often it comes.
-//! - It is forgotten once it has not come for a while, with its last count written.
+//! - An Event that is repeated while it is known is written a second time, and then at most once
+//!   per refresh interval, however often it is repeated.
+//! - An Event that is not repeated for some time is forgotten, after its last count was written.
 //!
 //! # Source
 //!
@@ -22,34 +20,34 @@ use super::Event;
 use super::object::{Origin, collection, object, series};
 use crate::model::ServiceName;
 
-/// A series ends when it has been quiet for so long.
+/// Time without a repetition after which a series ends.
 const QUIET: Duration = Duration::from_secs(6 * 60);
 
-/// A series that goes on is written so often: the server forgets events after an hour.
+/// Refresh interval of a series: the server deletes Events after an hour.
 const REFRESH: Duration = Duration::from_secs(30 * 60);
 
-/// Events that are remembered. More different ones at a time would say nothing to anybody.
+/// Maximum Events that are remembered; further ones are not combined.
 const MOST_KNOWN: usize = 1000;
 
-/// What makes two events the same.
+/// Identity of repeated Events.
 type Key = (&'static str, Option<ServiceName>);
 
-/// A request to the server.
+/// Request to the server.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Write {
-    /// The path of the folder that it belongs into.
+    /// Path of the API.
     pub(super) collection: String,
-    /// The whole event, with its series if it is one.
+    /// Event, with its series if it was repeated.
     pub(super) object: Value,
     pub(super) kind: WriteKind,
 }
 
-/// What the server should have already.
+/// State on the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WriteKind {
-    /// Nothing.
+    /// The Event does not exist.
     New,
-    /// The event, of which the series alone is new.
+    /// The Event exists, and only its series is new.
     Series,
 }
 
@@ -59,16 +57,16 @@ struct Entry {
     object: Value,
     count: u32,
     last: SystemTime,
-    /// When the count was last written, and which.
+    /// Time and count of the last request.
     written: (SystemTime, u32),
 }
 
-/// The events of the last minutes.
+/// Events of the last minutes.
 #[derive(Debug, Default)]
 pub(super) struct Known(BTreeMap<Key, Entry>);
 
 impl Known {
-    /// An event came. What is to be written, if anything.
+    /// Adds an Event; returns the request for it, if it needs one.
     pub(super) fn came(&mut self, event: &Event, origin: &Origin, at: SystemTime) -> Option<Write> {
         let key = (event.reason(), event.service().cloned());
         if let Some(entry) = self.0.get_mut(&key) {
@@ -96,7 +94,7 @@ impl Known {
         Some(write)
     }
 
-    /// Time has passed. What is to be written.
+    /// Ends and refreshes series; returns the requests.
     pub(super) fn passed(&mut self, now: SystemTime) -> Vec<Write> {
         let since = |then: SystemTime| now.duration_since(then).unwrap_or_default();
         let mut writes = Vec::new();
@@ -111,7 +109,7 @@ impl Known {
         writes
     }
 
-    /// Whether time means anything.
+    /// Reports whether there is any series.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,10 +1,7 @@
-//! The only one who writes events to the API server, one after the other.
+//! Writes Events to the API server, one after the other.
 //!
-//! Apart from the [queue](super::recorder) because all waiting is here.
-//!
-//! Differs from upstream, where each event is written by itself: here those behind one that cannot
-//! be written wait, so that a server that is away meets one attempt at a time, and not one per
-//! event.
+//! Differs from upstream: Events wait behind one that cannot be written, so that a server that is
+//! not available gets one attempt at a time. kube-proxy writes each Event on its own.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -22,19 +19,19 @@ use super::recorder::Entry;
 use super::series::{Known, Write, WriteKind};
 use crate::watch::api::{self, ApiError, ApiServer};
 
-/// How often one event is tried. Client-go's.
+/// Maximum attempts for one Event, as in client-go.
 const TRIES: u32 = 12;
 
-/// The wait between, and up to a quarter more. Client-go's.
+/// Wait between two attempts, with up to a quarter of jitter, as in client-go.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// How often it is looked whether a series is over.
+/// Interval of the search for series that ended.
 const LOOK: Duration = Duration::from_secs(60);
 
 const NOT_FOUND: u16 = 404;
 const TOO_MANY_REQUESTS: u16 = 429;
 
-/// Writes what a [`Recorder`](super::Recorder) was told.
+/// Writes the Events of a [`Recorder`](super::Recorder).
 #[derive(Debug)]
 pub struct Writer {
     waiting: Receiver<Entry>,
@@ -44,12 +41,12 @@ pub struct Writer {
     complaint: Complaint,
 }
 
-/// What was said of a server that takes no events.
+/// State of the log line about a server that rejects Events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Complaint {
-    /// Nothing, or it has taken one since.
+    /// Not logged, or an Event was accepted since.
     None,
-    /// It was said.
+    /// Logged.
     Made,
 }
 
@@ -64,7 +61,7 @@ impl Writer {
         }
     }
 
-    /// What it was told and has not written.
+    /// Queue of Events that are not written yet.
     #[cfg(test)]
     pub(crate) fn told(&mut self) -> Vec<super::Event> {
         let entries = std::iter::from_fn(|| self.waiting.try_recv().ok());
@@ -75,7 +72,7 @@ impl Writer {
         events.collect()
     }
 
-    /// Writes to this server, for ever.
+    /// Writes to this server; never returns.
     pub async fn run(mut self, server: &ApiServer) -> Infallible {
         loop {
             let writes = tokio::select! {
@@ -84,7 +81,7 @@ impl Writer {
                         Vec::from_iter(self.known.came(&event, &self.origin, at))
                     }
                     Some(Entry::Flush(done)) => {
-                        // Whoever asked may have given up.
+                        // The receiver may have timed out.
                         let _ = done.send(());
                         continue;
                     }
@@ -102,7 +99,7 @@ impl Writer {
         }
     }
 
-    /// Tries for some minutes.
+    /// Sends a request, with retries for some minutes.
     async fn write(&mut self, server: &ApiServer, write: &Write) {
         for attempt in 1..=TRIES {
             let Err(error) = send(server, write).await else {
@@ -127,13 +124,13 @@ impl Writer {
     }
 }
 
-/// The server will not change its mind.
+/// Reports whether another attempt would fail alike.
 fn is_final(error: &ApiError) -> bool {
     let is_final = |code: u16| code < 500 && code != TOO_MANY_REQUESTS;
     error.status().is_some_and(is_final)
 }
 
-/// An event of which the server knows no more is made anew, series and all.
+/// Sends one request. An Event that the server has deleted is created again, with its series.
 async fn send(server: &ApiServer, write: &Write) -> Result<(), ApiError> {
     let Write {
         collection, object, ..

@@ -1,6 +1,4 @@
-//! Which Services load balancers ask about on a port of their own, and what they are told.
-//!
-//! Apart, and pure, so that what a sync changed about it can be tested without sockets.
+//! Health check node ports that Services ask for, and the changes of them by a sync.
 //!
 //! # Source
 //!
@@ -12,7 +10,7 @@ use crate::model::{ServiceName, ServiceState, Services};
 use crate::net::Port;
 use crate::select::local_ready;
 
-/// A Service's health-check node port, as it should be answered.
+/// Health check node port of a Service, with its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Check {
     /// `spec.healthCheckNodePort`.
@@ -22,7 +20,7 @@ pub struct Check {
 }
 
 impl Check {
-    /// `None`: nobody asks about this Service.
+    /// Returns the check of a Service; `None` if it has none.
     pub fn of(state: &ServiceState) -> Option<Self> {
         let port = state.health_check()?;
         let endpoints = local_ready(state);
@@ -30,26 +28,26 @@ impl Check {
     }
 }
 
-/// Where the checks of one family are answered.
+/// Addresses of the checks of one family.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answering {
-    /// On every address of the family.
+    /// Every address of the family.
     Everywhere,
-    /// On these addresses of this machine, in any order.
+    /// These addresses of the node, in any order.
     On(Vec<IpAddr>),
 }
 
-/// What a successful sync of one family means for its checks.
+/// Changes of the checks of one family by a successful sync.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckChanges {
-    /// Where all of them are answered from now on.
+    /// Addresses of all checks.
     pub answering: Answering,
-    /// The checks that are new, other than before, or `None`: gone.
+    /// Checks that are new or changed; `None`: deleted.
     pub changed: Vec<(ServiceName, Option<Check>)>,
 }
 
 impl CheckChanges {
-    /// Compares the Services that were settled with what they are `now`.
+    /// Compares the Services that a sync applied with their state before.
     pub fn new(
         answering: Answering,
         before: &[(ServiceName, ServiceState)],

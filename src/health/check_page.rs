@@ -1,7 +1,4 @@
-//! The one page of a Service's health-check node port.
-//!
-//! Apart from the [servers](super::check_servers) because the bytes are a contract with load
-//! balancers, and because the pages of the process's own health have another one.
+//! Page of a health check node port: its bytes are an interface to load balancers.
 //!
 //! # Source
 //!
@@ -19,10 +16,10 @@ use super::Health;
 use crate::model::ServiceName;
 use crate::telemetry::{Reply, reply};
 
-/// Tells load balancers how much of the traffic should come here.
+/// Header that tells load balancers the weight of this node.
 const WEIGHT: &str = "x-load-balancing-endpoint-weight";
 
-/// What the page of one Service shows. Clones show the same.
+/// Content of the page of one Service. Clones share it.
 #[derive(Debug, Clone)]
 pub(super) struct CheckPage {
     service: ServiceName,
@@ -39,12 +36,12 @@ impl CheckPage {
         }
     }
 
-    /// So many endpoints are ready here from now on.
+    /// Sets the number of ready endpoints on this node.
     pub(super) fn set_endpoints(&self, endpoints: usize) {
         self.endpoints.store(endpoints, Ordering::Relaxed);
     }
 
-    /// The answer to any request now.
+    /// Returns the answer to any request.
     #[expect(
         clippy::disallowed_methods,
         reason = "this is where a request meets the clock"
@@ -53,7 +50,7 @@ impl CheckPage {
         self.answer_at(Instant::now())
     }
 
-    /// Whether this Node is about to go does not count: that the autoscaler's own check tells.
+    /// Returns the answer. The deletion of this Node does not count: `/healthz` reports it.
     fn answer_at(&self, now: Instant) -> Reply {
         let endpoints = self.endpoints.load(Ordering::Relaxed);
         let healthy = self.health.report(now).healthy;
@@ -71,7 +68,7 @@ impl CheckPage {
     }
 }
 
-/// Indented by tabs, without a line break at the end.
+/// Returns JSON, indented by tabs, without a line break at the end.
 fn body(service: &ServiceName, endpoints: usize, healthy: bool) -> String {
     let [namespace, name] = [service.namespace(), service.name()].map(Value::from);
     format!(

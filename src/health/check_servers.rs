@@ -1,20 +1,19 @@
-//! The servers behind one family's health-check node ports.
+//! Servers of the health check node ports of one family.
 //!
-//! Apart from the sync that says which there should be: a port that is taken must not keep rules
-//! waiting, and is tried again without them.
+//! A port that is already in use delays no sync, and is retried without one.
 //!
 //! # Invariants
 //!
-//! - A server whose Service, port and address stay is left alone, with its connections.
-//! - What has to go is closed, and its port free, before anything is opened.
+//! - A server with the same Service, port and address keeps running, with its connections.
+//! - Servers that have to go are closed, and their ports free, before others are opened.
 //!
 //! # Source
 //!
 //! Upstream: pkg/proxy/healthcheck/service_health.go, `SyncServices` (v1.36)
 //!
-//! Differs from upstream, where a taken port is tried again at the next sync only, which a quiet
-//! cluster may not see for an hour, with an event each time; where one address that cannot be
-//! listened on closes those that can; and where the addresses are those of the process's start.
+//! Differs from upstream: kube-proxy retries a port in use only at the next sync, which may be an
+//! hour later, with an Event each time; closes all addresses of a port if one fails; and keeps the
+//! addresses of its start.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -35,27 +34,27 @@ use crate::model::ServiceName;
 use crate::net::{IpFamily, Port};
 use crate::telemetry::{ListenError, Room, listen_in_family, serve_within};
 
-/// What the servers of both families share.
+/// Parts that the servers of both families share.
 #[derive(Debug, Clone)]
 pub struct Checks {
-    /// Whether the process is healthy, which every answer depends on.
+    /// Health of the process, which every answer depends on.
     pub health: Health,
-    /// Where operators learn that a port is taken.
+    /// Recorder of Events about ports in use.
     pub recorder: Recorder,
-    /// This node, for those events.
+    /// Name of this node, for these Events.
     pub node_name: String,
-    /// What they may take of the process's connections, all together.
+    /// Limit of all their connections together.
     pub room: Room,
 }
 
-/// One family's servers.
+/// Servers of one family.
 #[derive(Debug)]
 pub struct CheckServers {
     shared: Checks,
     family: IpFamily,
     addresses: BTreeSet<IpAddr>,
     open: BTreeMap<ServiceName, Open>,
-    /// Of those: the ones that lack an address.
+    /// Checks of which an address is not open.
     failing: BTreeMap<ServiceName, Retry>,
 }
 
@@ -67,7 +66,7 @@ struct Open {
 }
 
 impl CheckServers {
-    /// No server yet.
+    /// Returns a set without servers.
     pub fn new(shared: Checks, family: IpFamily) -> Self {
         Self {
             shared,
@@ -78,7 +77,7 @@ impl CheckServers {
         }
     }
 
-    /// Follows the syncs until there are no more to come; then every server is closed.
+    /// Runs until there are no further syncs, then closes every server.
     pub(super) async fn follow(mut self, mut changes: UnboundedReceiver<CheckChanges>) {
         loop {
             let retry = self.failing.values().map(|retry| retry.due).min();
@@ -92,7 +91,7 @@ impl CheckServers {
         }
     }
 
-    /// What a sync changed; what failed before is tried again on the occasion.
+    /// Applies the changes of a sync, and retries what failed before.
     async fn take(&mut self, changes: &CheckChanges) {
         let addresses = self.addresses(&changes.answering);
         self.close(changes, &addresses).await;
@@ -111,7 +110,7 @@ impl CheckServers {
         self.open_all(names);
     }
 
-    /// What is due is tried again.
+    /// Retries what is due.
     fn retry(&mut self) {
         let now = Instant::now();
         let due = self.failing.iter().filter(|(_, retry)| retry.due <= now);
@@ -119,9 +118,8 @@ impl CheckServers {
         self.open_all(due);
     }
 
-    /// Differs from upstream: link-local addresses of IPv6 are left out. To listen there, or to
-    /// ask, takes the name of an interface, which load balancers do not have and upstream does not
-    /// give.
+    /// Differs from upstream: link-local addresses of IPv6 are left out. To listen on them, or to
+    /// connect, takes the name of an interface, which kube-proxy does not set.
     fn addresses(&self, answering: &Answering) -> BTreeSet<IpAddr> {
         let is_ours = |ip: &&IpAddr| {
             let is_link_local = matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
@@ -134,7 +132,7 @@ impl CheckServers {
         }
     }
 
-    /// Closes what is not to be there, and waits until it is gone.
+    /// Closes servers that should not exist, and waits until they are closed.
     async fn close(&mut self, changes: &CheckChanges, addresses: &BTreeSet<IpAddr>) {
         let mut closing = Vec::new();
         for (name, check) in &changes.changed {
@@ -176,7 +174,7 @@ impl CheckServers {
         }
     }
 
-    /// Opens what the Service lacks. The first failure is the one to tell.
+    /// Opens the addresses that a Service lacks; returns the first failure.
     fn open_missing(&mut self, name: &ServiceName) -> Result<(), ListenError> {
         let Some(open) = self.open.get_mut(name) else {
             return Ok(());
@@ -228,7 +226,7 @@ impl CheckServers {
         self.failing.insert(name, Retry::new(now));
     }
 
-    /// Which other Service has the port, as far as that is known.
+    /// Returns the other Service that has the port, if it is known.
     fn holder(&self, name: &ServiceName, port: Port) -> String {
         let has_it = |(other, open): &(&ServiceName, &Open)| {
             *other != name && open.port == port && !open.servers.is_empty()

@@ -1,8 +1,7 @@
-//! The thread that one family's health checks are answered on.
+//! Thread of the health check node ports of one family.
 //!
-//! Apart from the [servers](CheckServers), which do not care where they run. Load balancers give an
-//! answer a second or two and take a node out that is late some times in a row, and that is how
-//! long the thread of syncs may be at tens of thousands of Services.
+//! The thread of syncs may be busy for seconds at tens of thousands of Services, and load
+//! balancers take a node out of service whose answers are later than a second or two.
 
 use std::io;
 use std::thread;
@@ -18,14 +17,14 @@ use super::check_servers::CheckServers;
 type Work = (CheckServers, UnboundedReceiver<CheckChanges>);
 
 impl CheckServers {
-    /// Follows the syncs, on a thread of its own, until there are no more to come; then every
-    /// server is closed. Where no thread is to be had, this one has to do.
+    /// Runs the servers on a thread of their own until there are no further syncs, then closes
+    /// them. Without another thread they run on this one.
     pub async fn run(self, changes: UnboundedReceiver<CheckChanges>) {
         let (work, given) = oneshot::channel();
         let (ended, end) = oneshot::channel();
         match start(given, ended) {
             Ok(()) => {
-                // Nobody but the thread could refuse it, which waits for it.
+                // The thread is waiting for it, so it is received.
                 let _ = work.send((self, changes));
                 // An error: it has panicked, and with it the process has ended.
                 let _ = end.await;
@@ -38,7 +37,7 @@ impl CheckServers {
     }
 }
 
-/// Starts a thread that does what it will be given, and says when all of it is closed.
+/// Starts a thread for the servers that it is sent; reports when they are closed.
 fn start(given: oneshot::Receiver<Work>, ended: oneshot::Sender<()>) -> io::Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let run = move || {
@@ -47,7 +46,7 @@ fn start(given: oneshot::Receiver<Work>, ended: oneshot::Sender<()>) -> io::Resu
         }
         // Connections are closed with it.
         drop(runtime);
-        // Nobody listens any more if the process is about to end.
+        // At the end of the process there may be no receiver.
         let _ = ended.send(());
     };
     let thread = thread::Builder::new().name("health checks".to_owned());

@@ -1,7 +1,6 @@
-//! Whether this node's rules are up to date, and which Services have somebody here who answers.
+//! Health of the process, and the health check node ports of Services.
 //!
-//! Apart so that the rules deciding it can be tested by the second, and so that load balancers ask
-//! something that does not wait for a sync.
+//! No answer waits for a sync.
 
 mod check;
 mod check_page;

@@ -1,27 +1,25 @@
-//! When to try again what could not be opened.
-//!
-//! Apart, and told the time, so that it can be tested by the second.
+//! Retry delays for ports that could not be opened.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A port is often taken for a moment only: by a connection that uses the number, or by a program
-/// that is just ending.
+/// First delay: a port is often in use for a moment only, by a connection or by a program that is
+/// ending.
 const FIRST: Duration = Duration::from_secs(1);
-/// Then it is somebody's own, and a look each minute costs nothing.
+/// Longest delay: another program listens on the port.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// One thing that does not work yet.
+/// Port that could not be opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Retry {
     wait: Duration,
-    /// When it is tried again.
+    /// Time of the next attempt.
     pub(super) due: Instant,
 }
 
 impl Retry {
-    /// It failed for the first time.
+    /// Returns the state after the first failure.
     pub(super) fn new(now: Instant) -> Self {
         Self {
             wait: FIRST,
@@ -29,8 +27,7 @@ impl Retry {
         }
     }
 
-    /// It failed again. A try before it was due, because something else happened, does not make the
-    /// waits longer.
+    /// Notes another failure. An attempt before it was due does not make the delay longer.
     pub(super) fn failed(&mut self, now: Instant) {
         if now >= self.due {
             self.wait = (self.wait * 2).min(LONGEST);

@@ -1,6 +1,4 @@
-//! `/healthz` and `/livez`.
-//!
-//! Apart from [`state`](super::state), which knows neither HTTP nor the wall clock.
+//! Pages `/healthz` and `/livez`.
 //!
 //! # Source
 //!
@@ -19,99 +17,97 @@ use crate::telemetry::{HealthMetrics, Reply, WatchAges, not_found, reply};
 use super::{FrontendConflicts, HealthState, QuarantinedServices, Report, UnreadableTables};
 use crate::model::LostFrontend;
 
-/// How Go prints a time that was never set.
+/// Zero time, as Go prints it.
 const NEVER: &str = "0001-01-01T00:00:00Z";
 
-/// Without an event or a bookmark for so long a kind of objects is stale: an API server sends a
-/// bookmark a minute, so that two are missing.
+/// Time without an event or a bookmark after which a kind of objects is stale: an API server sends
+/// a bookmark each minute, so two are missing.
 const STALE: Duration = Duration::from_secs(150);
 
-/// The health of the process, shared between those who report and those who ask. Nothing is
-/// awaited while it is held.
+/// Health of the process, shared between reporters and pages.
 #[derive(Debug, Clone)]
 pub struct Health(Arc<Mutex<HealthState>>);
 
 impl Health {
-    /// Healthy so far.
+    /// Returns a healthy state for this sync period.
     pub fn new(sync_period: Duration) -> Self {
         Self(Arc::new(Mutex::new(HealthState::new(sync_period))))
     }
 
-    /// Reports something that happened.
+    /// Changes the state.
     pub fn update<T>(&self, change: impl FnOnce(&mut HealthState) -> T) -> T {
         // Each change leaves the state whole, so one that panicked left it whole too.
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The state of things.
+    /// Returns the health now.
     pub fn report(&self, now: Instant) -> Report {
         self.update(|state| state.report(now))
     }
 }
 
-/// Which of the two questions is asked.
+/// Kind of probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Question {
-    /// Should traffic come here? Rules and node.
+enum Probe {
+    /// Readiness for traffic: rules and Node.
     Healthz,
-    /// Should the process be restarted? Rules only.
+    /// Liveness of the process: rules only.
     Livez,
 }
 
-/// The pages of the health port.
+/// Pages of the health port.
 #[derive(Debug, Clone)]
 pub struct HealthPages {
-    /// Whom to ask.
+    /// Health of the process.
     pub health: Health,
-    /// Where answers are counted.
+    /// Metrics that count the answers.
     pub metrics: HealthMetrics,
-    /// Ages of what is known of each kind of object.
+    /// Age of the last event or bookmark of each kind of object.
     pub watches: WatchAges,
 }
 
 impl HealthPages {
-    /// The answer to a request while no thread has stalled; paths are exact, every method is
-    /// answered alike.
+    /// Returns the answer to a request while no thread has stalled. Paths are exact, and all
+    /// methods have the same answer.
     ///
-    /// Differs from upstream: a path is what is written. Go's would redirect `//healthz` and decode
-    /// `/%68ealthz`, which no probe is known to ask for.
+    /// Differs from upstream: Go redirects `//healthz` and decodes `/%68ealthz`, which no known
+    /// probe requests.
     pub fn answer(&self, request: &Parts) -> Reply {
         self.answer_while(&[], request)
     }
 
-    /// The answer while these threads have stalled: with one of them nothing is healthy, whatever
-    /// was reported last.
+    /// Returns the answer while these threads have stalled: 503, whatever was reported last.
     #[expect(
         clippy::disallowed_methods,
         reason = "this is where a request meets the clock"
     )]
     pub(super) fn answer_while(&self, stalled: &[&str], request: &Parts) -> Reply {
-        let question = match request.uri.path() {
-            "/healthz" => Question::Healthz,
-            "/livez" => Question::Livez,
+        let probe = match request.uri.path() {
+            "/healthz" => Probe::Healthz,
+            "/livez" => Probe::Livez,
             _ => return not_found(),
         };
         let mut report = self.health.report(Instant::now());
         report.healthy &= stalled.is_empty();
-        let healthy = report.healthy && (question == Question::Livez || report.node_eligible);
+        let healthy = report.healthy && (probe == Probe::Livez || report.node_eligible);
         let status = if healthy {
             StatusCode::OK
         } else {
             StatusCode::SERVICE_UNAVAILABLE
         };
-        match question {
-            Question::Healthz => self.metrics.healthz(status.as_str()),
-            Question::Livez => self.metrics.livez(status.as_str()),
+        match probe {
+            Probe::Healthz => self.metrics.healthz(status.as_str()),
+            Probe::Livez => self.metrics.livez(status.as_str()),
         }
-        let body = body(question, healthy, &report, SystemTime::now());
+        let body = body(probe, healthy, &report, SystemTime::now());
         let body = with_stale_kinds(body, &self.watches.ages());
         let body = with_stalled_threads(body, stalled);
         reply(status, "application/json", body)
     }
 }
 
-/// One line, its keys in upstream's order.
-fn body(question: Question, healthy: bool, report: &Report, now: SystemTime) -> String {
+/// Returns JSON on one line, with upstream's order of keys.
+fn body(probe: Probe, healthy: bool, report: &Report, now: SystemTime) -> String {
     let families = report.families.clone().into_pairs();
     let newest = families
         .iter()
@@ -120,7 +116,7 @@ fn body(question: Question, healthy: bool, report: &Report, now: SystemTime) -> 
     let last_updated = time(if healthy { Some(now) } else { newest });
     let current = time(Some(now));
     let mut text = format!(r#"{{"lastUpdated":"{last_updated}","currentTime":"{current}","#);
-    if question == Question::Healthz {
+    if probe == Probe::Healthz {
         push(
             &mut text,
             format_args!(r#""nodeEligible":{},"#, report.node_eligible),
@@ -148,7 +144,7 @@ fn body(question: Question, healthy: bool, report: &Report, now: SystemTime) -> 
     text
 }
 
-/// The tables that could not be read, as one more key; nothing if there is none, as upstream.
+/// Returns a key with the tables that could not be read; empty without any, as upstream.
 fn unreadable(tables: UnreadableTables) -> String {
     let names = tables.into_iter().flatten();
     let names: Vec<String> = names.map(|table| format!("\"{table}\"")).collect();
@@ -158,7 +154,7 @@ fn unreadable(tables: UnreadableTables) -> String {
     format!(r#","unreadableTables":[{}]"#, names.join(","))
 }
 
-/// The Services that make restores fail, as one more key; nothing if there is none.
+/// Returns a key with the Services that make restores fail; empty without any.
 fn quarantined(services: &QuarantinedServices) -> String {
     if services.count == 0 {
         return String::new();
@@ -169,7 +165,7 @@ fn quarantined(services: &QuarantinedServices) -> String {
     format!(r#","quarantinedServices":{{"count":{count},"names":[{names}]}}"#)
 }
 
-/// The frontends that several Services ask for, as one more key; nothing if there is none.
+/// Returns a key with the frontends that several Services ask for; empty without any.
 fn conflicts(conflicts: &FrontendConflicts) -> String {
     if conflicts.count == 0 {
         return String::new();
@@ -194,9 +190,9 @@ fn conflicts(conflicts: &FrontendConflicts) -> String {
     format!(r#","frontendConflicts":{{"count":{count},"lost":[{lost}]}}"#)
 }
 
-/// Adds the kinds of objects of which nothing has come for long, with their ages in seconds;
-/// nothing if there is none, as upstream. No answer depends on it: the rules in the kernel go on
-/// working, and neither a restart nor another node would help.
+/// Adds the kinds of objects that are stale, with their ages in seconds; nothing without any, as
+/// upstream. The status does not depend on them: the rules in the kernel still work, and neither a
+/// restart nor another node would help.
 fn with_stale_kinds(mut body: String, ages: &[(&'static str, Duration)]) -> String {
     let stale = ages.iter().filter(|(_, age)| *age >= STALE);
     let stale: Vec<String> = stale
@@ -213,7 +209,7 @@ fn with_stale_kinds(mut body: String, ages: &[(&'static str, Duration)]) -> Stri
     body
 }
 
-/// Adds the names of threads that have stalled; nothing if there is none, as upstream.
+/// Adds the names of threads that have stalled; nothing without any, as upstream.
 fn with_stalled_threads(mut body: String, stalled: &[&str]) -> String {
     if !stalled.is_empty() {
         // The brace that ends the object.
@@ -232,7 +228,7 @@ fn push(text: &mut String, part: std::fmt::Arguments<'_>) {
     let _ = text.write_fmt(part);
 }
 
-/// RFC 3339 with as many decimals as needed.
+/// Returns a time as RFC 3339 with as many decimals as needed.
 fn time(at: Option<SystemTime>) -> String {
     at.and_then(|at| Timestamp::try_from(at).ok())
         .map_or_else(|| NEVER.to_owned(), |at| at.to_string())

@@ -1,43 +1,40 @@
-//! Healthy or not, from what was asked for and what was done.
-//!
-//! Apart from the server because it is a function of its history and the time it is told.
+//! Health of the process, as a function of requests, syncs and the time.
 //!
 //! # Invariants
 //!
-//! - A family is unhealthy exactly if something it was asked for has been undone for twice the
-//!   sync period. Idle for ever is healthy; a family that never started does not count.
-//! - A success settles what was asked for before the sync began, and nothing later.
+//! - A family is unhealthy exactly if a request for a sync has not been applied for twice the sync
+//!   period. An idle family is healthy; one that never started does not count.
+//! - A successful sync completes the requests before its start, and no later ones.
 //!
 //! # Source
 //!
 //! Upstream: `pkg/proxy/healthcheck/proxy_health.go` (v1.36)
 //!
-//! Differs from upstream: there a success also settles what came after the sync had begun, and
-//! syncs that fail without anything having been queued, the first one above all, stay healthy for
-//! ever.
+//! Differs from upstream: in kube-proxy a successful sync completes requests after its start as
+//! well, and syncs that fail without a request, such as the first one, never make it unhealthy.
 
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::model::{LostFrontend, ServiceName};
 use crate::net::{IpFamily, PerFamily};
 
-/// Names of the tables that could not be read: of `filter`, `nat` and `mangle`, in this order.
+/// Names of tables that cannot be read, in the order `filter`, `nat`, `mangle`.
 pub type UnreadableTables = [Option<&'static str>; 3];
 
-/// Names of Services in quarantine that are shown. Beyond that the number has to do.
+/// Maximum names of Services in quarantine that are shown.
 const MOST_NAMES: usize = 10;
 
-/// Services whose changes are not applied because they make restores fail.
+/// Services whose changes are not applied, because they make restores fail.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct QuarantinedServices {
-    /// How many there are.
+    /// Total number.
     pub count: usize,
-    /// The first ten of them, sorted.
+    /// Names of the first ten, sorted.
     pub names: Vec<ServiceName>,
 }
 
 impl QuarantinedServices {
-    /// These, which are sorted.
+    /// Returns the summary of sorted names.
     pub fn new(names: &[ServiceName]) -> Self {
         Self {
             count: names.len(),
@@ -49,14 +46,14 @@ impl QuarantinedServices {
 /// Frontends that several Services ask for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FrontendConflicts {
-    /// How many there are.
+    /// Total number.
     pub count: usize,
-    /// The first ten claims that were lost, sorted by frontend.
+    /// First ten claims that were lost, sorted by frontend.
     pub lost: Vec<LostFrontend>,
 }
 
 impl FrontendConflicts {
-    /// So many, with the first ones of the claims that were lost.
+    /// Returns the summary of a number and the first claims that were lost.
     pub fn new(count: usize, lost: impl Iterator<Item = LostFrontend>) -> Self {
         Self {
             count,
@@ -65,27 +62,27 @@ impl FrontendConflicts {
     }
 }
 
-/// What is known of this node's Node object.
+/// State of the Node object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum NodeState {
-    /// Not seen, or gone. Load balancers should look elsewhere.
+    /// Not seen, or deleted: load balancers should not use this node.
     #[default]
     Unknown,
-    /// Being deleted, or tainted by the cluster autoscaler. Connections should move away.
+    /// Being deleted, or tainted by the cluster autoscaler: load balancers should drain it.
     Leaving,
-    /// There to stay.
+    /// Neither of these.
     Eligible,
 }
 
-/// One family's history, as far as it matters.
+/// History of one family.
 #[derive(Debug, Clone, Default)]
 struct History {
     started: bool,
-    /// For display.
+    /// Time of the last success, for display.
     last_updated: Option<SystemTime>,
-    /// The oldest request that no sync has taken up.
+    /// Oldest request that no sync has begun with.
     waiting: Option<Instant>,
-    /// The oldest request that the running sync has taken up.
+    /// Oldest request of the sync under way.
     in_flight: Option<Instant>,
     /// The tables that the last check of the rules could not read.
     unreadable: UnreadableTables,
@@ -102,7 +99,7 @@ impl History {
     }
 }
 
-/// The health of the process, fed by the syncers and the Node watch.
+/// Health of the process, from reports of the syncers and the watch of the Node.
 #[derive(Debug, Clone)]
 pub struct HealthState {
     patience: Duration,
@@ -110,23 +107,23 @@ pub struct HealthState {
     node: NodeState,
 }
 
-/// What can be said at one moment. Plain data.
+/// Health at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// Whether every started family is healthy.
+    /// Every started family is healthy.
     pub healthy: bool,
-    /// Whether the node is known and stays.
+    /// The Node is known and not about to be deleted.
     pub node_eligible: bool,
-    /// `None` for a family that never started.
+    /// Health of each family; `None` for one that never started.
     pub families: PerFamily<Option<FamilyReport>>,
 }
 
-/// What can be said of one family. Plain data.
+/// Health of one family at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FamilyReport {
-    /// The last success; `None` before the first.
+    /// Time of the last success; `None` before the first.
     pub last_updated: Option<SystemTime>,
-    /// Whether its rules are up to date.
+    /// The rules are up to date.
     pub healthy: bool,
     /// The tables that the last check of the rules could not read.
     pub unreadable: UnreadableTables,
@@ -137,7 +134,7 @@ pub struct FamilyReport {
 }
 
 impl HealthState {
-    /// Before anything is known: healthy, the node unknown.
+    /// Returns the state before the first report: healthy, without a Node.
     pub fn new(sync_period: Duration) -> Self {
         Self {
             patience: sync_period.saturating_mul(2),
@@ -146,41 +143,44 @@ impl HealthState {
         }
     }
 
-    /// The family's input is complete, so that its first sync is due from now on.
+    /// Notes that all objects of a family are listed, so that its first sync is due.
     pub fn started(&mut self, family: IpFamily, now: Instant) {
         self.queued(family, now);
     }
 
-    /// The last check of the rules could not read these tables. That is shown and changes nothing
-    /// else: a restart cannot cure it, and syncs that fail for the same cause are unhealthy anyway.
+    /// Notes the tables that the last check could not read. They are shown and do not make the
+    /// process unhealthy: a restart would not help, and syncs that fail for the same reason do.
     pub fn unreadable(&mut self, family: IpFamily, tables: UnreadableTables) {
         self.families.get_mut(family).unreadable = tables;
     }
 
-    /// These Services make restores fail. All others are up to date, so that the family is healthy.
+    /// Notes the Services that make restores fail. All others are up to date, so the family is
+    /// healthy.
     pub fn quarantined(&mut self, family: IpFamily, services: QuarantinedServices) {
         self.families.get_mut(family).quarantined = services;
     }
 
-    /// Several Services ask for these frontends. Changes nothing else: each has the rules of one.
+    /// Notes the frontends that several Services ask for. The family is healthy: each has the
+    /// rules of
+    /// one Service.
     pub fn conflicts(&mut self, family: IpFamily, conflicts: FrontendConflicts) {
         self.families.get_mut(family).conflicts = conflicts;
     }
 
-    /// What was asked of the family counts for nothing: its programs are only found now, or this
-    /// machine does without it.
+    /// Drops the requests of a family whose iptables binaries were found only now, or that is
+    /// disabled.
     pub fn forget(&mut self, family: IpFamily) {
         *self.families.get_mut(family) = History::default();
     }
 
-    /// A sync was asked for.
+    /// Notes a request for a sync.
     pub fn queued(&mut self, family: IpFamily, now: Instant) {
         let history = self.families.get_mut(family);
         history.started = true;
         history.waiting.get_or_insert(now);
     }
 
-    /// A sync has taken its input; what is asked for from now on is for the next one.
+    /// Notes the start of a sync: later requests are for the next one.
     pub fn began(&mut self, family: IpFamily) {
         let history = self.families.get_mut(family);
         history.started = true;
@@ -189,7 +189,7 @@ impl HealthState {
         history.waiting = None;
     }
 
-    /// The sync that began last has reached the kernel.
+    /// Notes that the last sync was applied.
     pub fn succeeded(&mut self, family: IpFamily, at: SystemTime) {
         let history = self.families.get_mut(family);
         history.started = true;
@@ -197,8 +197,8 @@ impl HealthState {
         history.last_updated = Some(at);
     }
 
-    /// The sync that began last has not. What it was to do is asked for again, and if it was done
-    /// unasked, it is asked for from now on.
+    /// Notes that the last sync failed: its requests stay. Without one, it counts as requested
+    /// from now on.
     pub fn failed(&mut self, family: IpFamily, now: Instant) {
         let history = self.families.get_mut(family);
         history.started = true;
@@ -206,12 +206,12 @@ impl HealthState {
         history.in_flight = None;
     }
 
-    /// What the Node object says.
+    /// Sets the state of the Node.
     pub fn node(&mut self, node: NodeState) {
         self.node = node;
     }
 
-    /// The state of things.
+    /// Returns the health at a moment.
     pub fn report(&self, now: Instant) -> Report {
         let families = PerFamily::from_fn(|family| self.family(family, now));
         let is_healthy = |family| {

@@ -1,10 +1,10 @@
-//! Finds threads that have stalled, so that health does not depend on them to say so.
+//! Watchdog: finds threads that have stalled.
 //!
-//! Kept separate from the pages, which have a thread of their own: they would go on reporting the
-//! last known state while a family is stuck for good, and nothing would restart the process.
+//! The pages have a thread of their own. Without a watchdog they would report the last known state
+//! while a family is stuck, and the kubelet would not restart the process.
 //!
-//! Differs from upstream, where `/livez` depends on syncs alone: a process that is stuck while none
-//! is due stays alive for ever.
+//! Differs from upstream: in kube-proxy `/livez` depends on syncs alone, and stays 200 if the
+//! process is stuck while no sync is due.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,10 +14,10 @@ use http::request::Parts;
 use super::HealthPages;
 use crate::telemetry::Reply;
 
-/// Heartbeats in the time that a thread may be silent: enough for a busy one to miss some.
+/// Heartbeats within the timeout: a busy thread may miss some.
 const HEARTBEATS: u32 = 4;
 
-/// The last heartbeats of all threads that have work. Clones share them.
+/// Last heartbeats of all watched threads. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Watchdog {
     threads: Arc<Mutex<Vec<Watched>>>,
@@ -28,11 +28,11 @@ pub struct Watchdog {
 struct Watched {
     thread: &'static str,
     last: Instant,
-    /// The heartbeat after which it was logged that no further one came.
+    /// Heartbeat after which a stall was logged.
     logged: Option<Instant>,
 }
 
-/// The sign of life of one thread, which is watched until this is dropped.
+/// Heartbeat of one thread, which is watched until this is dropped.
 #[derive(Debug)]
 pub struct Heartbeat {
     watchdog: Watchdog,
@@ -40,13 +40,13 @@ pub struct Heartbeat {
 }
 
 impl Watchdog {
-    /// Watches threads that may be silent for so long.
+    /// Returns a watchdog with this timeout.
     pub fn new(patience: Duration) -> Self {
         let threads = Arc::default();
         Self { threads, patience }
     }
 
-    /// Watches one more thread from now on.
+    /// Watches another thread.
     pub fn watch(&self, thread: &'static str) -> Heartbeat {
         self.threads().push(Watched {
             thread,
@@ -57,12 +57,12 @@ impl Watchdog {
         Heartbeat { watchdog, thread }
     }
 
-    /// Answers as `pages` does; while a thread has stalled, that nothing is healthy.
+    /// Answers as `pages` does, or 503 while a thread has stalled.
     pub fn answer(&self, pages: &HealthPages, request: &Parts) -> Reply {
         pages.answer_while(&self.stalled(), request)
     }
 
-    /// The names of all threads that have stalled.
+    /// Returns the names of all threads that have stalled.
     fn stalled(&self) -> Vec<&'static str> {
         let (now, mut stalled) = (now(), Vec::new());
         for watched in self.threads().iter_mut() {
@@ -81,8 +81,8 @@ impl Watchdog {
 }
 
 impl Watched {
-    /// Once for each time that the thread stalls, and on a thread that nothing waits for: it may be
-    /// the log that the other one is stuck in.
+    /// Logs a stall once, on a thread that no other one waits for: the stalled thread may be stuck
+    /// in the log.
     fn log(&mut self, silent: Duration) {
         if self.logged.replace(self.last) != Some(self.last) {
             let thread = self.thread;
@@ -98,7 +98,7 @@ impl Watched {
 }
 
 impl Heartbeat {
-    /// Gives a sign of life again and again. To be polled by the thread that it is about.
+    /// Sends heartbeats; has to be polled by the watched thread.
     pub async fn beat<T>(&self) -> T {
         loop {
             for watched in self.watchdog.threads().iter_mut() {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::{Health, HealthPages, Question, body, with_stale_kinds};
+use super::{Health, HealthPages, Probe, body, with_stale_kinds};
 use crate::health::{FamilyReport, NodeState, Report, recorded};
 use crate::net::{IpFamily, PerFamily, Port, Protocol};
 use crate::telemetry::{Metrics, WatchAges, serve};
@@ -41,11 +41,11 @@ fn report(healthy: bool) -> Report {
 fn bodies_are_upstream_s() {
     let now = at(START + 4, 266_369_291);
     assert_eq!(
-        body(Question::Healthz, true, &report(true), now),
+        body(Probe::Healthz, true, &report(true), now),
         r#"{"lastUpdated":"2026-11-21T02:47:20.266369291Z","currentTime":"2026-11-21T02:47:20.266369291Z","nodeEligible":true,"healthy":true,"status":{"IPv4":{"lastUpdated":"2026-11-21T02:47:16.719548645Z","healthy":true},"IPv6":{"lastUpdated":"2026-11-21T02:47:16.889785054Z","healthy":true}}}"#
     );
     assert_eq!(
-        body(Question::Livez, false, &report(false), at(START + 99, 0)),
+        body(Probe::Livez, false, &report(false), at(START + 99, 0)),
         r#"{"lastUpdated":"2026-11-21T02:47:16.889785054Z","currentTime":"2026-11-21T02:48:55Z","healthy":false,"status":{"IPv4":{"lastUpdated":"2026-11-21T02:47:16.719548645Z","healthy":false},"IPv6":{"lastUpdated":"2026-11-21T02:47:16.889785054Z","healthy":false}}}"#
     );
 }
@@ -57,7 +57,7 @@ fn tables_that_cannot_be_read_are_named() {
     if let Some(family) = &mut report.families.v6 {
         family.unreadable = [Some("filter"), None, Some("mangle")];
     }
-    let text = body(Question::Livez, true, &report, at(START, 0));
+    let text = body(Probe::Livez, true, &report, at(START, 0));
     let v6 = r#""IPv6":{"lastUpdated":"2026-11-21T02:47:16.889785054Z","healthy":true,"unreadableTables":["filter","mangle"]}"#;
     assert!(text.contains(v6), "{text}");
     assert_eq!(text.matches("unreadable").count(), 1, "{text}");
@@ -72,7 +72,7 @@ fn services_in_quarantine_are_counted_and_ten_are_named() {
     if let Some(family) = &mut report.families.v4 {
         family.quarantined = QuarantinedServices::new(&names);
     }
-    let text = body(Question::Healthz, true, &report, at(START, 0));
+    let text = body(Probe::Healthz, true, &report, at(START, 0));
     let first = r#""healthy":true,"quarantinedServices":{"count":12,"names":["shop/10","shop/11","#;
     assert!(text.contains(first), "{text}");
     assert!(text.contains(r#""shop/19"]}},"IPv6""#), "{text}");
@@ -96,7 +96,7 @@ fn frontend_conflicts_are_counted_and_ten_losers_are_named() {
     if let Some(family) = &mut report.families.v6 {
         family.conflicts = FrontendConflicts::new(11, all.take(11));
     }
-    let text = body(Question::Livez, true, &report, at(START, 0));
+    let text = body(Probe::Livez, true, &report, at(START, 0));
     let expected = r#""healthy":true,"frontendConflicts":{"count":11,"lost":[{"service":"shop/thief-0","portName":"http","kind":"ExternalIP","ip":"10.96.0.1","port":80,"protocol":"tcp","owner":"shop/web"},{"service":"shop/thief-1","portName":"http","kind":"NodePort","ip":null,"port":80,"protocol":"udp","owner":"shop/web"},"#;
     assert!(text.contains(expected), "{text}");
     assert_eq!(text.matches("thief").count(), 10, "{text}");
@@ -117,12 +117,12 @@ fn what_never_was_is_left_out_or_year_one() {
     report.node_eligible = false;
     let now = at(START, 500_000_000);
     assert_eq!(
-        body(Question::Healthz, false, &report, now),
+        body(Probe::Healthz, false, &report, now),
         r#"{"lastUpdated":"0001-01-01T00:00:00Z","currentTime":"2026-11-21T02:47:16.5Z","nodeEligible":false,"healthy":true,"status":{"IPv4":{"lastUpdated":"0001-01-01T00:00:00Z","healthy":true}}}"#
     );
     report.families.v4 = None;
     assert_eq!(
-        body(Question::Livez, true, &report, now),
+        body(Probe::Livez, true, &report, now),
         r#"{"lastUpdated":"2026-11-21T02:47:16.5Z","currentTime":"2026-11-21T02:47:16.5Z","healthy":true}"#
     );
 }
