@@ -5,7 +5,17 @@
 use crate::source::{File, Part, all_files};
 
 /// Folders whose sentences were read one by one. It grows until it holds all of `src`.
-const FOLDERS: &[&str] = &["src/model/", "src/net/", "src/select/", "src/tracker/"];
+const FOLDERS: &[&str] = &[
+    "src/conntrack/",
+    "src/events/",
+    "src/health/",
+    "src/ingest/",
+    "src/model/",
+    "src/net/",
+    "src/select/",
+    "src/sync/",
+    "src/tracker/",
+];
 
 /// Beginnings of docs that lean on their neighbors, or name no object.
 const OPENINGS: &[&str] = &[

@@ -1,100 +1,131 @@
-//! Destinations whose flows have to be looked at, and which of these may live on.
+//! Candidates for deletion: destinations whose conntrack entries may be stale, and the entries of
+//! each that stay.
 //!
-//! Apart from how they are found because this is what is carried from sync to sweep, added to while
-//! a sweep fails, and asked for every flow.
+//! They are passed from a sync to the sweep, merged while a sweep fails, and asked about each
+//! entry.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use super::flow::{Destination, Filter, Flow};
+use crate::net::Port;
 
-/// The kernel walks its whole table for each filter, some 20 ms however little is in it; what
-/// passes costs 3 us an entry. With more than this, one walk that lets all of UDP pass is the
-/// cheaper one up to 30,000 flows.
+/// Maximum filters of one sweep. The kernel walks its whole table for each filter, in some 20 ms
+/// if it is empty; an entry that passes a filter takes 3 us. With more filters than this, one walk
+/// that passes all of UDP takes less time for up to 30,000 entries.
 const MOST_FILTERS: usize = 4;
 
-/// Which flows to one destination may live on.
+/// Conntrack entry of UDP, with the parts that rules have decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Flow {
+    /// Destination of the original tuple.
+    pub destination: SocketAddr,
+    /// Source of the reply tuple; the same as `destination` without translation.
+    pub reply_source: SocketAddr,
+}
+
+/// Destination under which clients reach a service port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Destination {
+    /// Cluster IP, external IP or load balancer address, with the port.
+    Address(SocketAddr),
+    /// Port of the addresses of the node that NodePorts answer on.
+    NodePort(Port),
+}
+
+/// Filter of a request to the kernel, for UDP: it passes a superset of the candidates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Filter {
+    /// All entries of the family.
+    Everything,
+    /// Entries with this destination.
+    To(SocketAddr),
+    /// Entries with this destination port.
+    ToPort(Port),
+}
+
+/// Entries of one destination that stay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Keep {
-    /// Those that one of these answers; sorted. With none of them the rules refuse everybody.
-    AnsweredBy(Arc<[SocketAddr]>),
-    /// Those that nothing was translated of: no Service has this destination any more.
+    /// Entries whose replies come from one of these endpoints; sorted. Without endpoints the rules
+    /// reject all clients.
+    RepliesFrom(Arc<[SocketAddr]>),
+    /// Entries without translation: no Service has this destination.
     Untranslated,
 }
 
 impl Keep {
     fn allows(&self, flow: &Flow) -> bool {
         match self {
-            Self::AnsweredBy(endpoints) => endpoints.binary_search(&flow.answerer).is_ok(),
-            Self::Untranslated => flow.answerer == flow.destination,
+            Self::RepliesFrom(endpoints) => endpoints.binary_search(&flow.reply_source).is_ok(),
+            Self::Untranslated => flow.reply_source == flow.destination,
         }
     }
 }
 
-/// What has to be looked at in one family. Default: nothing.
+/// Candidates of one family; none by default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Suspects {
-    /// Some flow to here may be stale.
-    looked_at: HashMap<Destination, Keep>,
-    /// No flow to here is stale that was not before; but if it is looked at for something else,
-    /// this may live on, too.
-    widened: HashMap<Destination, Keep>,
+pub struct StaleCandidates {
+    /// Destinations of which some entry may be stale.
+    checked: HashMap<Destination, Keep>,
+    /// Destinations that gained endpoints: none of their entries became stale. They replace what
+    /// stays of a destination that is checked for an earlier change.
+    extended: HashMap<Destination, Keep>,
 }
 
-impl Suspects {
-    /// Flows to here have to be looked at; what was said before in the same breath counts.
-    pub(super) fn look_at(&mut self, destination: Destination, keep: Keep) {
-        self.looked_at.entry(destination).or_insert(keep);
+impl StaleCandidates {
+    /// Adds a destination whose entries have to be checked; an earlier one of the same sync stays.
+    pub(super) fn check(&mut self, destination: Destination, keep: Keep) {
+        self.checked.entry(destination).or_insert(keep);
     }
 
-    /// Whatever was left alone before may be left alone still.
-    pub(super) fn widen(&mut self, destination: Destination, keep: Keep) {
-        self.widened.entry(destination).or_insert(keep);
+    /// Adds a destination that gained endpoints.
+    pub(super) fn extend(&mut self, destination: Destination, keep: Keep) {
+        self.extended.entry(destination).or_insert(keep);
     }
 
-    /// There is nothing to look at.
+    /// Reports whether no destination has to be checked.
     pub fn is_empty(&self) -> bool {
-        self.looked_at.is_empty()
+        self.checked.is_empty()
     }
 
-    /// Nothing was said at all, not even about what could be looked at already.
-    pub fn is_silent(&self) -> bool {
-        self.looked_at.is_empty() && self.widened.is_empty()
+    /// Reports whether a sync changed nothing here, not even for destinations that are checked
+    /// already.
+    pub fn is_unchanged(&self) -> bool {
+        self.checked.is_empty() && self.extended.is_empty()
     }
 
-    /// How many destinations have to be looked at.
+    /// Returns the number of destinations that have to be checked.
     pub fn len(&self) -> usize {
-        self.looked_at.len()
+        self.checked.len()
     }
 
-    /// Whether any of them is a NodePort, for which the machine's addresses have to be known.
+    /// Reports whether any of them is a NodePort, for which the addresses of the node are needed.
     pub fn has_node_ports(&self) -> bool {
-        let mut destinations = self.looked_at.keys();
+        let mut destinations = self.checked.keys();
         destinations.any(|destination| matches!(destination, Destination::NodePort(_)))
     }
 
-    /// Adds what a later sync said.
-    pub fn absorb(&mut self, newer: Self) {
-        self.amend(&newer);
-        self.looked_at.extend(newer.looked_at);
+    /// Adds the candidates of a later sync.
+    pub fn merge(&mut self, newer: Self) {
+        self.update(&newer);
+        self.checked.extend(newer.checked);
     }
 
-    /// Takes over what a later sync said of destinations that are looked at already: a look that
-    /// takes long must not find what it was told at its beginning.
-    pub fn amend(&mut self, newer: &Self) {
-        for (destination, keep) in newer.widened.iter().chain(&newer.looked_at) {
-            if let Some(known) = self.looked_at.get_mut(destination) {
+    /// Updates what stays of the destinations that are checked already, by a later sync: a long
+    /// sweep must not delete entries that became right meanwhile.
+    pub fn update(&mut self, newer: &Self) {
+        for (destination, keep) in newer.extended.iter().chain(&newer.checked) {
+            if let Some(known) = self.checked.get_mut(destination) {
                 known.clone_from(keep);
             }
         }
     }
 
-    /// What to ask the kernel for, sorted: each lets some of the flows pass, all of them together
-    /// let all that are looked at pass.
+    /// Returns the filters, sorted, that together pass the entries of all checked destinations.
     pub fn filters(&self) -> Vec<Filter> {
         let mut filters = BTreeSet::new();
-        for destination in self.looked_at.keys() {
+        for destination in self.checked.keys() {
             filters.insert(match destination {
                 Destination::Address(address) => Filter::To(*address),
                 Destination::NodePort(port) => Filter::ToPort(*port),
@@ -106,16 +137,16 @@ impl Suspects {
         filters.into_iter().collect()
     }
 
-    /// Whether the rules would send this flow elsewhere now. An address is asked for first, as
-    /// rules do.
+    /// Reports whether the rules would send the packets of this entry elsewhere now. Addresses
+    /// come before NodePorts, as in the rules.
     ///
-    /// Differs from upstream: a NodePort's flows are sent to this machine. One that is sent to a
-    /// port of the same number elsewhere has nothing to do with it, and lives on.
+    /// Differs from upstream: an entry belongs to a NodePort only if its destination is an address
+    /// of this node. One with the same port on another host stays.
     pub fn is_stale(&self, flow: &Flow, has_node_ports: impl Fn(IpAddr) -> bool) -> bool {
         let address = Destination::Address(flow.destination);
-        let keep = self.looked_at.get(&address).or_else(|| {
+        let keep = self.checked.get(&address).or_else(|| {
             let port = flow.destination.port().try_into().ok()?;
-            let keep = self.looked_at.get(&Destination::NodePort(port))?;
+            let keep = self.checked.get(&Destination::NodePort(port))?;
             has_node_ports(flow.destination.ip()).then_some(keep)
         });
         keep.is_some_and(|keep| !keep.allows(flow))

@@ -1,6 +1,5 @@
-//! What a sync may have left behind: the destinations that it sends elsewhere.
-//!
-//! Apart because it is the only part that knows what a Service is.
+//! Finds the destinations whose packets a sync sends elsewhere, so that conntrack entries may be
+//! stale.
 //!
 //! # Source
 //!
@@ -10,67 +9,67 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use super::flow::Destination;
-use super::suspects::{Keep, Suspects};
+use super::candidates::{Destination, Keep, StaleCandidates};
 use crate::model::{Frontend, ServiceName, ServicePort, ServiceState, Services};
 use crate::net::Protocol;
 use crate::render::{Options, ports};
 use crate::select::{EndpointGroups, PortEndpoints};
 
-/// What is left behind by a sync after which `now` is in the kernel, where `before` was there of
-/// the Services that changed. A destination is one Service's alone: where it goes from one to
+/// Returns the candidates of a sync after which the kernel has `now`, and had `before` of the
+/// Services that changed. A destination belongs to one Service: where it moves from one to
 /// another, both changed.
 ///
-/// Differs from upstream: a Service whose own ports or addresses changed counts, too, and one that
-/// is gone; and one that has lost all endpoints loses its flows, so that clients are refused at
-/// once and do not talk to nobody. Only what changed is looked at, where upstream looks at every
-/// Service each time.
-pub fn left_behind(
+/// Differs from upstream: Services whose own ports or addresses changed count as well, and those
+/// that were deleted; one that lost all endpoints loses its entries, so that clients get an
+/// immediate reject instead of a connection to a dead endpoint. Only Services that changed are
+/// checked; kube-proxy checks all of them each time.
+pub fn stale_candidates(
     before: &[(ServiceName, ServiceState)],
     now: &dyn Services,
     options: &Options,
-) -> Suspects {
-    let mut suspects = Suspects::default();
+) -> StaleCandidates {
+    let mut candidates = StaleCandidates::default();
     let mut gone = Vec::new();
     for (name, before) in before {
         let mut before = destinations(before, options);
         let now = now.get(name).map(|state| destinations(state, options));
         for (destination, endpoints) in now.unwrap_or_default() {
-            let keep = Keep::AnsweredBy(Arc::clone(&endpoints));
+            let keep = Keep::RepliesFrom(Arc::clone(&endpoints));
             match before.remove(&destination) {
-                Some(known) if only_gained(&known, &endpoints) => suspects.widen(destination, keep),
-                Some(_) | None => suspects.look_at(destination, keep),
+                Some(known) if only_gained(&known, &endpoints) => {
+                    candidates.extend(destination, keep);
+                }
+                Some(_) | None => candidates.check(destination, keep),
             }
         }
         gone.extend(before.into_keys());
     }
-    // Those that another Service has now are looked at already.
+    // Those that another Service has now are candidates already.
     for destination in gone {
-        suspects.look_at(destination, Keep::Untranslated);
+        candidates.check(destination, Keep::Untranslated);
     }
-    suspects
+    candidates
 }
 
-/// The same when nobody knows what flows have met, because the rules were gone for a while.
-pub fn all(now: &dyn Services, options: &Options) -> Suspects {
-    let mut suspects = Suspects::default();
+/// Returns the destinations of all Services, for a time in which rules were missing.
+pub fn all_candidates(now: &dyn Services, options: &Options) -> StaleCandidates {
+    let mut candidates = StaleCandidates::default();
     for (_, state) in now.all() {
         for (destination, endpoints) in destinations(state, options) {
-            suspects.look_at(destination, Keep::AnsweredBy(endpoints));
+            candidates.check(destination, Keep::RepliesFrom(endpoints));
         }
     }
-    suspects
+    candidates
 }
 
-/// Whether every flow that was right is right still, and none is wrong for a reason that is new.
-/// Where there was no endpoint and now there is, flows were let pass or refused while there were no
-/// rules for them.
+/// Reports whether no entry became stale: endpoints were added, and none was removed. The first
+/// endpoint of a destination does not count as added: entries without translation may exist.
 fn only_gained(before: &[SocketAddr], now: &[SocketAddr]) -> bool {
     let is_first = before.is_empty() && !now.is_empty();
     !is_first && before.iter().all(|known| now.binary_search(known).is_ok())
 }
 
-/// Every UDP destination that a Service has, with the endpoints that its flows may keep.
+/// Returns every UDP destination of a Service, with the endpoints whose entries stay.
 fn destinations(
     state: &ServiceState,
     options: &Options,
@@ -107,11 +106,11 @@ fn destinations(
     destinations
 }
 
-/// Whoever may keep the flows it has, sorted: also those that get no new ones, because they are on
-/// their way out, or because a policy or a hint prefers others.
+/// Returns the endpoints whose entries stay, sorted: including those without new connections, as
+/// they are terminating, or as a policy or a hint prefers others.
 ///
-/// Differs from upstream: one that is ready but does not serve (`publishNotReadyAddresses`) keeps
-/// its flows, too. New ones are sent to it, so upstream takes away what its own rules gave.
+/// Differs from upstream: the entries of an endpoint that is ready and not serving
+/// (`publishNotReadyAddresses`) stay. kube-proxy deletes them, and its rules create them again.
 fn keeping_flows(endpoints: PortEndpoints<'_, '_>) -> Arc<[SocketAddr]> {
     let usable = endpoints.all().filter(|(e, _)| e.is_serving || e.is_ready);
     let mut endpoints: Vec<_> = usable

@@ -1,25 +1,23 @@
-//! Which UDP flows would go elsewhere by the rules that are in the kernel now.
+//! Decides which conntrack entries of UDP are stale after a sync.
 //!
-//! Apart from the rules because the kernel asks these for the first packet of a flow only: where it
-//! went, all others follow, for as long as both sides talk and some time after. TCP finds out that
-//! nobody is there any more; UDP does not. What is decided here, [`host`](crate::host) does.
+//! The kernel evaluates rules for the first packet of a connection, and sends all others where
+//! that one went, until the connection is idle for some time. TCP clients notice a dead endpoint;
+//! UDP clients do not. [`host`](crate::host) deletes the entries that are found here.
 //!
 //! # Invariants
 //!
-//! - Only UDP, and only destinations of Services that changed: every other flow lives on.
-//! - What was not looked at yet can be added to: the newer word about a destination counts.
+//! - Only UDP, and only destinations of Services that changed: all other entries stay.
+//! - A later sync overrides what an earlier one said of a destination.
 //!
 //! # Source
 //!
 //! Upstream: pkg/proxy/conntrack/cleanup.go, `CleanStaleEntries` (v1.36)
 
-mod flow;
-mod left_behind;
-mod suspects;
+mod candidates;
+mod find;
 
 #[cfg(test)]
 mod tests;
 
-pub use flow::{Destination, Filter, Flow};
-pub use left_behind::{all, left_behind};
-pub use suspects::{Keep, Suspects};
+pub use candidates::{Destination, Filter, Flow, Keep, StaleCandidates};
+pub use find::{all_candidates, stale_candidates};

@@ -108,7 +108,7 @@ fn entry(body: &[u8]) -> Option<Entry<'_>> {
     Some(Entry {
         flow: Flow {
             destination: end(original.value, End::Destination)?,
-            answerer: end(reply?.value, End::Source)?,
+            reply_source: end(reply?.value, End::Source)?,
         },
         tuple: original.whole,
         id: id?,

@@ -91,7 +91,7 @@ pub(super) struct Checks {
 /// Schedule of comparisons of all rules.
 #[derive(Debug)]
 pub(super) struct Schedule {
-    /// Whether what the kernel holds is ours.
+    /// The rules in the kernel are ours: this is not a dry run.
     is_enabled: bool,
     /// `None`: only after failures.
     every: Option<Duration>,
@@ -156,8 +156,8 @@ impl Schedule {
         }
     }
 
-    /// Asks for a verification because another program changed more than is known by name: at once,
-    /// or when the pause after the last one is over.
+    /// Asks for a verification because another program changed more than is known by name: at
+    /// once, or when the pause after the last one is over.
     pub(super) fn changed(&mut self, change: &ForeignChange, now: Instant) {
         let is_asked_for = self.trigger != Trigger::Interval && self.next.is_some();
         if self.is_enabled && !is_asked_for {

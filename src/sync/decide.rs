@@ -1,22 +1,22 @@
-//! How much the next sync restores.
+//! Decides the scope of the next sync: full, partial, or adoption.
 //!
-//! Apart, and pure, because "why was this a full sync" is asked of every slow one, and the answer
-//! should be one word of one enum.
+//! The reason for a full sync is one variant of an enum: it is the first question about a slow
+//! one.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::render::{Counters, Options, Rewrite, Setting};
 
-/// How much is restored.
+/// Scope of a restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// Every chain.
+    /// All chains.
     Full(FullReason),
-    /// The chains that differ from what the kernel was found to hold. Whatever is in doubt makes
-    /// it [full](Scope::Full).
+    /// Chains that differ from those that were found in the kernel. Any doubt makes it
+    /// [full](Scope::Full).
     Adoption,
-    /// The chains that differ from what the kernel holds.
+    /// Chains that differ from the applied ones.
     Partial,
 }
 
@@ -31,20 +31,20 @@ impl Scope {
     }
 }
 
-/// Why a restore has to be full.
+/// Reason for a full restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FullReason {
-    /// Nothing was known of the kernel, and what is there could not be taken over.
+    /// First sync; the rules in the kernel could not be adopted.
     First,
-    /// The last restore failed: nobody knows what the kernel holds.
+    /// The last restore failed, so the state of the kernel is unknown.
     Failed,
-    /// Somebody flushed or changed our chains.
+    /// Another program flushed or changed our chains.
     Flushed,
-    /// This node moved to another zone: hints mean something else for every Service.
+    /// The zone of this node changed, and with it the meaning of all hints.
     ZoneChanged,
-    /// What all Services' rules depend on changed: this node's addresses or pod networks.
+    /// Addresses or Pod networks of this node changed, which all Services depend on.
     NodeChanged,
-    /// The last one is long ago.
+    /// The interval of full syncs is over.
     Periodic,
 }
 
@@ -72,34 +72,34 @@ impl FullReason {
     }
 }
 
-/// How much longer than a full sync took is waited for the next periodic one: a thousandth of the
-/// time may go into what most likely changes nothing. 50,000 Services take a minute on nft, in
-/// which no change reaches the kernel; they get one in 18 hours, and 10,000 one in 73 minutes.
+/// Minimum interval of periodic full syncs as a multiple of the time that one takes: they mostly
+/// change nothing, and no change is applied meanwhile. On nft 50,000 Services take a minute and
+/// have one in 18 hours, 10,000 have one in 73 minutes.
 ///
-/// Upstream makes none in clusters of more than 1,000 endpoints.
+/// Differs from upstream: kube-proxy makes none in clusters of more than 1,000 endpoints.
 const FULL_SYNCS_APART: u32 = 1000;
 
-/// The longest that they are apart for that: one sync may have been slow because of others.
+/// Maximum interval by that multiple: other programs may have made one sync slow.
 const LONGEST_APART: Duration = Duration::from_secs(24 * 3600);
 
-/// The wait after a periodic full sync that could not read the kernel's rules, or was refused
-/// before anything was written. Syncs go on in the meantime, as partial ones.
+/// Wait after a periodic full sync that could not read the rules in the kernel, or was rejected
+/// before anything was written. Syncs are partial meanwhile.
 const POSTPONED: Duration = Duration::from_secs(300);
 
-/// What earlier syncs left behind for this decision.
+/// Results of earlier syncs that the decision depends on.
 #[derive(Debug, Default)]
 pub struct History {
-    /// When a full sync last succeeded.
+    /// Time of the last successful full sync.
     pub last_full: Option<Instant>,
-    /// How long the last one took that wrote everything.
+    /// Time that the last one took.
     pub full_took: Duration,
-    /// No periodic one before this, after one that failed.
+    /// No periodic full sync before this, after one that failed.
     pub postponed_until: Option<Instant>,
-    /// What makes the next one full, the first reason winning.
+    /// Reason that the next sync has to be full; the first one stays.
     pub must_be_full: Option<FullReason>,
-    /// What the last rendering depended on besides the Services.
+    /// Options of the last rendering.
     pub options: Option<Options>,
-    /// The zone that it was for.
+    /// Zone of the last rendering.
     pub zone: Option<Arc<str>>,
 }
 
@@ -109,12 +109,12 @@ impl History {
         self.must_be_full.get_or_insert(reason);
     }
 
-    /// The counters that the last rendering named. They are looked after by full syncs only.
+    /// Returns the counters of the last rendering. Only full syncs create them.
     pub fn counters(&self) -> Option<Counters> {
         self.options.as_ref().map(|options| options.counters)
     }
 
-    /// How much the next sync restores, if it renders with `setting`.
+    /// Returns the scope of the next sync with `setting`.
     pub fn scope(&self, setting: Setting<'_>, every: Duration, now: Instant) -> Scope {
         let Some(last_full) = self.last_full else {
             return self.must_be_full.map_or(Scope::Adoption, Scope::Full);
@@ -136,14 +136,14 @@ impl History {
         Scope::Partial
     }
 
-    /// A full sync succeeded.
+    /// Notes that a full sync succeeded.
     pub fn succeeded(&mut self, now: Instant) {
         self.last_full = Some(now);
         self.must_be_full = None;
         self.postponed_until = None;
     }
 
-    /// The next periodic full sync comes some time later: what is known still holds without it.
+    /// Postpones the next periodic full sync: the known state still holds.
     pub fn postpone(&mut self, now: Instant) {
         self.postponed_until = Some(now + POSTPONED);
     }

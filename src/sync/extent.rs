@@ -15,7 +15,7 @@ pub(super) struct Extent {
     pub(super) dispatch: BTreeSet<(Table, Box<str>)>,
     /// Chains of Services.
     pub(super) services: BTreeSet<Box<str>>,
-    /// Whether every rule of ours is compared.
+    /// Named chains, or all of our rules.
     pub(super) depth: Depth,
 }
 

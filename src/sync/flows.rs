@@ -1,15 +1,15 @@
-//! Follows syncs, and sweeps the UDP flows that they have left behind.
+//! Deletes stale conntrack entries of UDP after syncs.
 //!
-//! Apart from the [`task`](super::task), and on a thread of its own, because a look through
-//! millions of entries takes seconds in the kernel: neither syncs nor servers wait for it.
+//! The thread of its own is for millions of entries, which the kernel takes seconds to walk
+//! through: neither syncs nor servers wait for that.
 //!
 //! # Invariants
 //!
-//! - What was told and could not be done yet is kept and done later, as what was told since has it.
-//! - Only a sync that reached the kernel has anything to tell.
+//! - Requests that failed are kept and merged with later ones.
+//! - Only a sync that was applied makes a request.
 //!
-//! Differs from upstream: there a sync ends with this, and what a failed one should have done is
-//! forgotten.
+//! Differs from upstream: kube-proxy deletes entries at the end of a sync, and forgets those of a
+//! deletion that failed.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -23,27 +23,27 @@ use tracing::{debug, warn};
 
 use super::pacer::retry_after;
 use super::syncer::Clock;
-use crate::conntrack::{Flow, Suspects};
+use crate::conntrack::{Flow, StaleCandidates};
 use crate::host::{FlowError, FlowTable, local_addresses};
 use crate::net::{IpFamily, PerFamily};
 use crate::render::NodePortAddresses;
 use crate::telemetry::SyncMetrics;
 
-/// The longest wait after failures.
+/// Longest retry delay.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// A client whose endpoint is gone waits a second, not more.
+/// Longest pause between two sweeps: a client of a deleted endpoint waits a second at most.
 const LONGEST_REST: Duration = Duration::from_millis(500);
 
-/// What a sync has to tell.
+/// Request of a sync.
 #[derive(Debug)]
 struct News {
     family: IpFamily,
-    suspects: Suspects,
+    candidates: StaleCandidates,
     node_ports: NodePortAddresses,
 }
 
-/// Where syncs tell what they have left behind. The sweeping ends when all clones are gone; what is
-/// left then is found by the first sync of the next process.
+/// Sender of requests. The thread ends when all clones are dropped; the first sync of the next
+/// process finds the entries that are left.
 #[derive(Debug, Clone)]
 pub struct FlowSweeper(Sender<News>);
 
@@ -69,47 +69,51 @@ impl FlowSweeper {
         Ok(Self(sender))
     }
 
-    /// The kernel has new rules: these flows have to be looked at. NodePorts answer on those
-    /// addresses.
-    pub fn tell(&self, family: IpFamily, suspects: Suspects, node_ports: &NodePortAddresses) {
-        if suspects.is_silent() {
+    /// Requests the check of these candidates; NodePorts answer on these addresses.
+    pub fn tell(
+        &self,
+        family: IpFamily,
+        candidates: StaleCandidates,
+        node_ports: &NodePortAddresses,
+    ) {
+        if candidates.is_unchanged() {
             return;
         }
         // The thread ends after us, unless it panicked: then the process has ended, too.
         let _ = self.0.send(News {
             family,
-            suspects,
+            candidates,
             node_ports: node_ports.clone(),
         });
     }
 }
 
-/// What is to be done in one family.
+/// Requests of one family.
 #[derive(Debug)]
 struct Pending {
-    suspects: Suspects,
+    candidates: StaleCandidates,
     node_ports: NodePortAddresses,
 }
 
 impl Default for Pending {
     fn default() -> Self {
         Self {
-            suspects: Suspects::default(),
+            candidates: StaleCandidates::default(),
             node_ports: NodePortAddresses::All,
         }
     }
 }
 
-/// The thread.
+/// State of the thread.
 struct Follower<T> {
     table: T,
     metrics: SyncMetrics,
     clock: Clock,
     news: Receiver<News>,
     pending: PerFamily<Pending>,
-    /// How often in a row something was left to be done.
+    /// Sweeps in a row that failed.
     failures: u32,
-    /// That there is nothing to look at has been said.
+    /// The log says already that conntrack is not available.
     is_unavailable: bool,
 }
 
@@ -131,10 +135,10 @@ impl<T: FlowTable> Follower<T> {
         }
     }
 
-    /// Waits for something to do, and then for the moment, and listens meanwhile. False: nobody
-    /// will ever tell anything again.
+    /// Waits for a request, and then until `not_before`, and takes further requests meanwhile.
+    /// Returns `false` if there will be none.
     fn has_work(&mut self, not_before: Instant) -> bool {
-        let has_some = |pending: &Pending| !pending.suspects.is_empty();
+        let has_some = |pending: &Pending| !pending.candidates.is_empty();
         while !has_some(&self.pending.v4) && !has_some(&self.pending.v6) {
             match self.news.recv() {
                 Ok(news) => note(&mut self.pending, news),
@@ -151,34 +155,34 @@ impl<T: FlowTable> Follower<T> {
         }
     }
 
-    /// Does what is to be done in a family, if the kernel lets it. An error: something is left.
+    /// Deletes the stale entries of a family. After an error some may be left.
     fn sweep(&mut self, family: IpFamily) -> Result<(), FlowError> {
         let pending = self.pending.get_mut(family);
-        if pending.suspects.is_empty() {
+        if pending.candidates.is_empty() {
             return Ok(());
         }
         let node_ports = pending.node_ports.clone();
-        let mut suspects = std::mem::take(&mut pending.suspects);
-        let destinations = suspects.len();
+        let mut candidates = std::mem::take(&mut pending.candidates);
+        let destinations = candidates.len();
         let started = (self.clock)();
-        let machine = match machine_addresses(&suspects, &node_ports) {
+        let machine = match machine_addresses(&candidates, &node_ports) {
             Ok(machine) => machine,
-            Err(cause) => return self.judge(family, suspects, Err(cause)),
+            Err(cause) => return self.judge(family, candidates, Err(cause)),
         };
         let has_node_ports = |ip: IpAddr| match &node_ports {
             NodePortAddresses::All => ip.is_loopback() || machine.contains(&ip),
             NodePortAddresses::Only(addresses) => addresses.binary_search(&ip).is_ok(),
         };
-        let filters = suspects.filters();
+        let filters = candidates.filters();
         let (news, pending) = (&self.news, &mut self.pending);
         let mut is_stale = |flow: &Flow| {
             while let Ok(news) = news.try_recv() {
                 if news.family == family {
-                    suspects.amend(&news.suspects);
+                    candidates.update(&news.candidates);
                 }
                 note(pending, news);
             }
-            suspects.is_stale(flow, has_node_ports)
+            candidates.is_stale(flow, has_node_ports)
         };
         let (deleted, result) = self.table.sweep(family, &filters, &mut is_stale);
         let took = (self.clock)().saturating_duration_since(started);
@@ -186,14 +190,14 @@ impl<T: FlowTable> Follower<T> {
             self.metrics.conntrack_cleaned(family, took, deleted);
             debug!(%family, destinations, deleted, ?took, "looked for stale UDP flows");
         }
-        self.judge(family, suspects, result)
+        self.judge(family, candidates, result)
     }
 
-    /// What was left to be done is kept, unless it never can be done.
+    /// Keeps the candidates of a sweep that failed, unless it would always fail.
     fn judge(
         &mut self,
         family: IpFamily,
-        mut suspects: Suspects,
+        mut candidates: StaleCandidates,
         result: Result<(), FlowError>,
     ) -> Result<(), FlowError> {
         match result {
@@ -209,9 +213,9 @@ impl<T: FlowTable> Follower<T> {
                 return Ok(());
             }
             Err(cause) => {
-                let pending = &mut self.pending.get_mut(family).suspects;
-                suspects.absorb(std::mem::take(pending));
-                *pending = suspects;
+                let pending = &mut self.pending.get_mut(family).candidates;
+                candidates.merge(std::mem::take(pending));
+                *pending = candidates;
                 let pause = retry_after(self.failures.saturating_add(1), LONGEST_PAUSE);
                 if self.failures == 0 {
                     warn!(%family, %cause, "trying again in {pause:?}");
@@ -226,22 +230,22 @@ impl<T: FlowTable> Follower<T> {
 
 fn note(pending: &mut PerFamily<Pending>, news: News) {
     let pending = pending.get_mut(news.family);
-    pending.suspects.absorb(news.suspects);
+    pending.candidates.merge(news.candidates);
     pending.node_ports = news.node_ports;
 }
 
-/// How long to wait after a look that took so long: where endpoints come and go all the time, no
-/// more than a fifth of a processor is spent on this, unless clients would wait too long.
+/// Returns the pause after a sweep that took this long: sweeps take at most a fifth of one CPU,
+/// unless clients would wait longer than [`LONGEST_REST`].
 fn rest(took: Duration) -> Duration {
     took.saturating_mul(4).min(LONGEST_REST)
 }
 
-/// This machine's addresses, if they matter.
+/// Returns the addresses of the node, if any candidate depends on them.
 fn machine_addresses(
-    suspects: &Suspects,
+    candidates: &StaleCandidates,
     node_ports: &NodePortAddresses,
 ) -> Result<BTreeSet<IpAddr>, FlowError> {
-    if !suspects.has_node_ports() || *node_ports != NodePortAddresses::All {
+    if !candidates.has_node_ports() || *node_ports != NodePortAddresses::All {
         return Ok(BTreeSet::new());
     }
     local_addresses().map_err(|cause| FlowError::CutShort(cause.try_into().unwrap_or(Errno::EIO)))

@@ -1,18 +1,18 @@
-//! Reads what a full restore has to know of the kernel.
+//! Reads the rules in the kernel before a full restore or an adoption.
 //!
-//! Apart because tables hold other people's rules too, and some of those the programs cannot show:
-//! one such rule must neither stop us nor make us take a full table for an empty one.
+//! Tables hold third-party rules too, and the programs cannot print some of them: one such rule
+//! must neither stop a sync nor make a full table look empty.
 
 use crate::host::{Iptables, ListedChains, RunError};
 use crate::render::{FIREWALL, Found, JUMPS, Live};
 use crate::rules::Table;
 
-/// How much is read.
+/// Extent of the reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Interest {
-    /// What a full restore has to know.
+    /// Chains and jumps, for a full restore.
     Outlines,
-    /// Every rule of ours, to be taken over.
+    /// All of our rules, for an adoption.
     AllOfOurs,
 }
 
@@ -43,23 +43,23 @@ impl NoAnswer {
 /// A table that could not be read, and why.
 pub(super) type Unread = (Table, RunError);
 
-/// What was found in the kernel.
+/// Rules in the kernel.
 #[derive(Debug, Default)]
 pub(super) struct Inspection {
-    /// What a full restore has to know.
+    /// Chains and jumps.
     pub(super) live: Live,
-    /// The rest of our rules, if it was asked for and all tables could be read.
+    /// All of our rules, if requested and if all tables could be read.
     pub(super) found: Option<Found>,
-    /// The tables that could not be read.
+    /// Tables that could not be read.
     pub(super) unread: Vec<Unread>,
 }
 
-/// Reads the tables; of those that cannot be read, only what must not be written twice. Stale
-/// chains stay in these.
+/// Reads the tables; of those that cannot be read, only the rules that must not be written twice.
+/// Stale chains stay in these.
 ///
 /// # Errors
 ///
-/// Nothing can be told at the moment; later, perhaps.
+/// A program gave no answer, and may give one later.
 ///
 /// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`, "Failed to execute iptables-save:
 /// stale chains will not be deleted" (v1.36)
@@ -95,7 +95,7 @@ pub(super) async fn inspect(
     Ok(inspection)
 }
 
-/// Asks for each jump by itself, and for the one chain that may be somebody else's to fill.
+/// Queries each jump, and the chain that kubelet may own.
 async fn ask(iptables: &impl Iptables, table: Table, live: &mut Live) -> Result<(), RunError> {
     for jump in JUMPS.iter().filter(|jump| jump.table == table) {
         if iptables.has(table, jump.from, jump.rule).await? {

@@ -1,7 +1,7 @@
 //! Result of a search for Services that make restores fail, and of a retry of one of them.
 //!
-//! Kept separate from [`isolate`](super::isolate), which searches, because logs, metrics and health
-//! read it.
+//! Kept separate from [`isolate`](super::isolate), which searches, because logs, metrics and
+//! health read it.
 
 use std::time::Duration;
 
@@ -19,9 +19,9 @@ pub struct Isolation {
     pub failed: usize,
     /// Services put into quarantine.
     pub quarantined: Vec<Quarantined>,
-    /// Services that were neither applied nor blamed; they stay dirty.
+    /// Services that were neither applied nor found to fail; they stay dirty.
     pub unresolved: Vec<ServiceName>,
-    /// No Service is to blame. Nothing of what the sync was to do is in the kernel.
+    /// No Service is the cause. No change of the sync was applied.
     pub is_environment: bool,
     /// Rules that were read in place of a full restore may hold stale chains.
     pub(super) is_adopted: bool,
@@ -42,11 +42,11 @@ impl Isolation {
 pub struct Quarantined {
     /// The Service.
     pub name: ServiceName,
-    /// How its restore failed.
+    /// Failure of its restore.
     pub cause: Cause,
-    /// The program's words.
+    /// Message of the program.
     pub error: String,
-    /// What the kernel holds of it.
+    /// Rules of the Service in the kernel.
     pub fallback: Fallback,
 }
 
@@ -62,6 +62,6 @@ pub struct Retry {
     /// The time that it was in quarantine, if it is out of it; or the failure of the restore,
     /// unless the environment was at fault.
     pub result: Result<Duration, Option<Failure>>,
-    /// It is not known what the kernel holds.
+    /// The state of the kernel is unknown.
     pub is_lost: bool,
 }

@@ -1,13 +1,12 @@
-//! When to sync, how much, and what to do when it fails.
+//! Syncs rules: decides when and how much, restores, checks, repairs, and handles failures.
 //!
-//! Apart from [`tracker`](crate::tracker) and [`render`](crate::render), which do not know each
-//! other: this introduces them to each other and to the kernel. One syncer for each family;
-//! neither waits for the other.
+//! Connects [`tracker`](crate::tracker), [`render`](crate::render) and the kernel. Each family
+//! has a task of its own; neither waits for the other.
 //!
 //! # Invariants
 //!
 //! - All state of a family belongs to one task: there is no lock around it.
-//! - What the kernel has not taken is not settled. A failure is an [`Outcome`], never the end.
+//! - Changes that were not applied are not settled. A failure is an [`Outcome`] and ends nothing.
 //! - One Service cannot stop the others: one that makes restores fail is quarantined.
 //!
 //! # Source

@@ -1,6 +1,4 @@
-//! What a sync did, for those who log, count and judge it.
-//!
-//! Apart so that the sync itself neither logs nor counts.
+//! Result of a sync, for logs, metrics and health: the sync itself neither logs nor counts.
 
 use std::time::Duration;
 
@@ -13,62 +11,61 @@ use crate::render::{Doubt, PayloadStats, RuleCounts, Tally};
 use crate::rules::Table;
 use crate::tracker::Settled;
 
-/// One sync: one attempt, or two if a partial one failed.
+/// Result of one sync: one attempt, or two if a partial one failed.
 #[derive(Debug)]
 pub struct Outcome {
-    /// In the order made.
+    /// Attempts, in their order.
     pub attempts: Vec<Attempt>,
-    /// The search for Services because of which both failed.
+    /// Search for the Services because of which both failed.
     pub isolation: Option<Isolation>,
-    /// A restore of a Service in quarantine, alone.
+    /// Restore of a Service in quarantine, alone.
     pub retry: Option<Retry>,
-    /// What is in the kernel now and was not. Empty after a failure.
+    /// Changes that were applied. Empty after a failure.
     pub settled: Settled,
-    /// How many Services were dirty.
+    /// Number of dirty Services.
     pub dirty: usize,
-    /// How many rules are ours now.
+    /// Number of rules in the kernel that are ours.
     pub rules: RuleCounts,
-    /// What the Services amount to that these rules are for.
+    /// Totals of the Services of these rules.
     pub tally: Tally,
-    /// The Services in quarantine, sorted.
+    /// Services in quarantine, sorted.
     pub quarantined: Vec<ServiceName>,
 }
 
-/// One restore, or the decision that none was needed.
+/// Restore, or the decision that none was needed.
 #[derive(Debug)]
 pub struct Attempt {
-    /// How much was restored.
+    /// Scope.
     pub scope: Scope,
-    /// How long it took, rendering included.
+    /// Time that it took, including rendering.
     pub took: Duration,
-    /// What was given to the kernel.
+    /// Size of the payload.
     pub stats: PayloadStats,
-    /// The payload's text, of a partial restore only: a full one is never held whole.
+    /// Text of the payload of a partial restore; a full one is never in memory as a whole.
     pub payload: Vec<u8>,
-    /// Why rules do without a counter, or without both; only when that is new.
+    /// Reason that rules name no counter, or only one; only when that is new.
     pub no_counter: Option<NoCounter>,
-    /// The tables that could not be read, and why; only those that could be before.
+    /// Tables that could not be read, with causes; only those that could be read before.
     pub unread: Vec<(Table, RunError)>,
-    /// Why the rules that were there have not been taken over.
+    /// Reason that adoption was declined.
     pub doubt: Option<Doubt>,
-    /// How long others kept the lock until it was had. How long it was waited for in vain, the
-    /// error says.
+    /// Wait for the xtables lock, if it was acquired. A wait that timed out is in the error.
     pub lock_wait: Duration,
-    /// How it ended.
+    /// Result.
     pub result: Result<(), Failure>,
 }
 
-/// Why an attempt failed.
+/// Cause of a failed attempt.
 #[derive(Debug)]
 pub enum Failure {
-    /// The kernel's rules could not be read before a full restore.
+    /// The rules in the kernel could not be read before a full restore.
     Save(RunError),
-    /// The payload is not in the kernel. The excerpt shows the refused line.
+    /// The payload was not applied. The excerpt shows the rejected line.
     Restore(RestoreError, Option<Excerpt>),
 }
 
 impl Outcome {
-    /// How the sync ended.
+    /// Returns whether the sync was applied.
     pub fn end(&self) -> End {
         if self.retry.as_ref().is_some_and(|retry| retry.is_lost) {
             return End::Failed;
@@ -82,7 +79,7 @@ impl Outcome {
 }
 
 impl Failure {
-    /// The words of the program, on one line.
+    /// Returns the message of the program, on one line.
     pub(super) fn on_one_line(&self) -> String {
         let text = match self {
             Self::Save(error) => error.to_string(),

@@ -1,53 +1,50 @@
-//! When the next sync may start.
-//!
-//! Apart, and pure, because timing is where such loops go wrong: here it is a function of what
-//! happened and when, and its tests do not sleep.
+//! Decides when the next sync starts, as a function of requests, syncs and their times.
 //!
 //! Upstream: pkg/proxy/runner/bounded_frequency_runner.go (v1.36)
 //!
-//! Differs from upstream, where each retry comes a whole sync period after the failure: the first
-//! comes after a second, and each further one after twice as long, up to that period. Most failures
-//! pass at once, and meanwhile clients are sent to endpoints that are gone.
+//! Differs from upstream: the first retry comes after a second, and the delay doubles up to the
+//! sync period. kube-proxy retries after a whole sync period. Most failures are short, and until a
+//! retry clients are sent to dead endpoints.
 
 use std::time::{Duration, Instant};
 
 use super::budget::{Account, CpuBudget, Ran};
 use crate::rules::Backend;
 
-/// The first retry after a failure; each further one waits twice as long.
+/// First retry delay; it doubles with each failure in a row.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 
-/// How long to leave the kernel alone between two syncs.
+/// Gap between two syncs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gap {
-    /// As long as `--iptables-min-sync-period` says.
+    /// `--iptables-min-sync-period`.
     Fixed(Duration),
-    /// As long as this budget asks for, or that of the backend: an idle daemon acts at once, a busy
-    /// one is bounded in the CPU time that it spends.
+    /// Gap by this CPU budget, or by that of the backend: an idle daemon syncs at once, a busy one
+    /// takes bounded CPU time.
     Budget(Option<CpuBudget>),
 }
 
-/// The intervals of one syncer.
+/// Intervals of one syncer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PacerOptions {
-    /// Between two syncs.
+    /// Gap between two syncs.
     pub gap: Gap,
-    /// The longest wait for a retry: `--iptables-sync-period`.
+    /// Longest retry delay: `--iptables-sync-period`.
     pub longest_retry: Duration,
-    /// A sync happens at least this often, whether or not anything changed.
+    /// Longest time without a sync.
     pub longest_idle: Duration,
 }
 
-/// How a sync ended.
+/// Result of a sync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// The kernel has everything.
+    /// All changes were applied.
     Applied,
-    /// It does not: try again.
+    /// The sync failed and is retried.
     Failed,
 }
 
-/// Decides when to sync; never sleeps itself.
+/// Decides when to sync; never sleeps.
 #[derive(Debug)]
 pub struct Pacer {
     options: PacerOptions,
@@ -60,7 +57,7 @@ pub struct Pacer {
 }
 
 impl Pacer {
-    /// Has nothing to do yet.
+    /// Returns a pacer without requests.
     pub fn new(options: PacerOptions, backend: Backend) -> Self {
         let default = CpuBudget::default_for(backend);
         let budget = match options.gap {
@@ -78,12 +75,12 @@ impl Pacer {
         }
     }
 
-    /// Something changed. The first request counts; those that follow are served with it.
+    /// Requests a sync. Later requests are served with the first one.
     pub fn request(&mut self, now: Instant) {
         self.requested.get_or_insert(now);
     }
 
-    /// A sync ran. Whatever was requested by its end has been looked at.
+    /// Notes the end of a sync, which served all requests until then.
     pub fn finished(&mut self, ran: &Ran, end: End) {
         let ended = ran.ended;
         let gap = match self.options.gap {
@@ -111,13 +108,13 @@ impl Pacer {
         }
     }
 
-    /// Reports whether a sync is to come for another cause than that nothing was done for long.
+    /// Reports whether a sync is due for a request or a retry.
     pub const fn awaits_sync(&self) -> bool {
         self.requested.is_some() || self.retry.is_some()
     }
 
-    /// When the next sync is due, if anything calls for one: never before the gap is over, sooner
-    /// for a request than for a retry, and at the latest when nothing was done for long.
+    /// Returns the time of the next sync, if one is due: after the gap, for a request before a
+    /// retry, and at the latest after the longest time without a sync.
     pub fn next_due(&self) -> Option<Instant> {
         let wanted = [self.requested, self.retry, self.idle_until]
             .into_iter()
@@ -130,8 +127,8 @@ impl Pacer {
     }
 }
 
-/// How long to wait after so many failures in a row, of which the last one counts: twice as long
-/// each time, and never longer than `longest`.
+/// Returns the retry delay after this many failures in a row: it doubles each time, up to
+/// `longest`.
 pub(super) fn retry_after(failures: u32, longest: Duration) -> Duration {
     let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
     FIRST_RETRY.saturating_mul(doubled).min(longest)

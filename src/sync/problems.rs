@@ -12,7 +12,7 @@ use crate::tracker::Tracker;
 pub(super) enum Problem {
     /// So many ports have more endpoints than the limit of a Service leaves for them.
     Endpoints(usize),
-    /// It has so many slices more than are used.
+    /// Number of slices beyond those that are used.
     Slices(usize),
     /// The Services of its namespace have more endpoints than this limit; those of the largest get
     /// no traffic.
@@ -85,8 +85,8 @@ impl Problem {
 /// A problem of a Service.
 pub(super) type Found = (ServiceName, Problem);
 
-/// Problems logged by name. After these only every doubling is logged: one Service that changes all
-/// the time, or thousands that ask for one address, must not fill the log.
+/// Problems logged by name. After these only every doubling is logged: one Service that changes
+/// all the time, or thousands that ask for one address, must not fill the log.
 const MOST_NAMED: usize = 100;
 
 /// The problems that are known.

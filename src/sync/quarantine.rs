@@ -1,12 +1,10 @@
 //! Services that make restores fail, and when each of them is tried again.
 //!
 //! One Service must not stop the others. A Service in quarantine is left out of every sync: the
-//! kernel keeps the rules of it that were last applied. Its changes are taken in and rendered only
-//! for a restore of its own, which is made again after growing intervals. Full syncs render it in
-//! the form given by its [`Fallback`].
+//! kernel keeps its last applied rules. Its changes are rendered only for a restore of its own,
+//! which is retried after growing intervals. Full syncs render it in the form of its [`Fallback`].
 //!
-//! Kept separate from [`isolate`](super::isolate), which finds these Services, because this is a
-//! function of what happened and when: no clock, no programs.
+//! [`isolate`](super::isolate) finds these Services.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -17,26 +15,26 @@ use crate::model::{ServiceName, ServiceState};
 /// Time from the first failure to the first retry; each further interval is twice as long.
 const FIRST_RETRY: Duration = Duration::from_secs(10);
 
-/// The longest interval between two retries.
+/// Longest interval between two retries.
 const LONGEST_RETRY: Duration = Duration::from_secs(600);
 
 /// Interval of retries as a multiple of the time that one takes: those that hang may cost the
 /// other Services a tenth of the time.
 const RETRY_SHARE: u32 = 10;
 
-/// The same for a Service that was changed since the last retry, so that a mended one returns soon.
+/// Multiple for a Service that changed since its last retry, so that a corrected one returns soon.
 const CHANGED_SHARE: u32 = 2;
 
-/// How the restore failed that put a Service into quarantine.
+/// Failure of the restore that put a Service into quarantine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
-    /// A line was refused.
+    /// A line was rejected.
     Refused,
-    /// It failed without naming a line of the Service.
+    /// The restore failed without a line of the Service.
     Failed,
-    /// It did not end within its deadline.
+    /// The restore timed out.
     TimedOut,
-    /// It was killed, mostly for memory.
+    /// The restore was killed, mostly for memory.
     Killed,
 }
 
@@ -54,8 +52,8 @@ impl Cause {
         }
     }
 
-    /// The cause, if a Service can be to blame: programs that do not start, or do not get the lock,
-    /// fail for every payload.
+    /// The cause, if a Service can be to blame: programs that do not start, or do not get the
+    /// lock, fail for every payload.
     pub(super) const fn of(error: &RestoreError) -> Option<Self> {
         match error {
             RestoreError::Refused { .. } => Some(Self::Refused),
@@ -67,7 +65,8 @@ impl Cause {
     }
 }
 
-/// The form in which full syncs render a Service in quarantine, the best one that the kernel takes.
+/// The form in which full syncs render a Service in quarantine, the best one that the kernel
+/// takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fallback {
     /// As it was last applied.
@@ -87,7 +86,7 @@ struct Case {
     tries: u32,
     last_try: Instant,
     took: Duration,
-    /// What the last try rendered.
+    /// State of the last retry.
     tried: ServiceState,
     is_changed: bool,
 }

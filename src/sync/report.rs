@@ -1,6 +1,4 @@
-//! Tells logs, metrics and health what a sync did.
-//!
-//! Apart so that neither the sync nor its loop knows how it is observed.
+//! Reports syncs and checks to logs, metrics, health and Events.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -33,28 +31,28 @@ use crate::rules::Table;
 use crate::telemetry::{Attempt as Size, Policy, SyncMetrics};
 use crate::tracker::{Tracker, Waiting};
 
-/// One family's voice.
+/// Reporter of one family.
 #[derive(Clone)]
 pub struct Reporter {
-    /// The label of everything it says.
+    /// Family, for labels and logs.
     pub family: IpFamily,
-    /// The counters.
+    /// Metrics.
     pub metrics: SyncMetrics,
-    /// Whether this node is up to date.
+    /// Health of the process.
     pub health: Health,
-    /// What to think of this node while there is no Node object.
+    /// State of the node while there is no Node object.
     pub without_node: NodeState,
-    /// Who answers health-check node ports; `None`: nobody does.
+    /// Servers of health check node ports; `None`: there are none.
     pub checks: Option<UnboundedSender<CheckChanges>>,
-    /// Takes an event for each Service that makes restores fail.
+    /// Recorder of Events.
     pub recorder: Recorder,
-    /// This node, for those events.
+    /// Name of this node, for Events.
     pub node_name: String,
 }
 
 impl Reporter {
-    /// The family is served from now on: its first sync is wanted, even if nobody can ask for it
-    /// yet.
+    /// Reports that the family is served, so that its first sync is due, even before all objects
+    /// are listed.
     ///
     /// Upstream: pkg/proxy/iptables/proxier.go, `SyncLoop` (v1.36)
     pub(super) fn serving(&self) {
@@ -69,7 +67,7 @@ impl Reporter {
         self.metrics.queued(self.family, wall_clock());
     }
 
-    /// A change is given to the tracker.
+    /// Reports a change that the tracker gets.
     pub fn change(&self, change: &Change) {
         match change {
             // Differs from upstream, where the last Node object counts for ever: no load balancer
@@ -89,12 +87,12 @@ impl Reporter {
         }
     }
 
-    /// So much waits for a sync.
+    /// Reports the changes that wait for a sync.
     pub fn pending(&self, tracker: &Tracker) {
         self.waiting(tracker.waiting());
     }
 
-    /// This machine does without the family: nothing waits for a sync.
+    /// Reports that the family is disabled: no change waits for a sync.
     pub fn given_up(&self) {
         self.waiting(Waiting::default());
     }
@@ -103,18 +101,18 @@ impl Reporter {
         self.metrics.pending(self.family, services, slices);
     }
 
-    /// A sync was asked for.
+    /// Reports a request for a sync.
     pub(super) fn queued(&self, now: Instant) {
         self.metrics.queued(self.family, wall_clock());
         self.health.update(|health| health.queued(self.family, now));
     }
 
-    /// A sync takes its input.
+    /// Reports the start of a sync.
     pub(super) fn began(&self) {
         self.health.update(|health| health.began(self.family));
     }
 
-    /// A sync ended.
+    /// Reports the end of a sync.
     pub(super) fn finished(&self, outcome: &Outcome, tracker: &Tracker, ended: Instant) {
         let at = wall_clock();
         for attempt in &outcome.attempts {
@@ -184,8 +182,8 @@ impl Reporter {
             .update(|health| health.quarantined(self.family, names));
     }
 
-    /// Health checks follow what is in the kernel, on the addresses that NodePorts answer on. Also
-    /// if nothing changed: a check that could not be answered is tried again.
+    /// Sends the changes of health check node ports after a sync, with the addresses of NodePorts.
+    /// Without changes too: ports that could not be opened are retried.
     pub(super) fn checks(
         &self,
         outcome: &Outcome,
@@ -252,7 +250,7 @@ impl Reporter {
         }
     }
 
-    /// This machine's addresses, or why there are none.
+    /// Returns the addresses of the node; logs an error if they cannot be read.
     pub(super) fn addresses(&self, found: io::Result<BTreeSet<IpAddr>>) -> Vec<IpAddr> {
         found.map_or_else(
             |cause| {
@@ -263,7 +261,7 @@ impl Reporter {
         )
     }
 
-    /// Reports how the kernel's rules differ from the applied ones.
+    /// Reports the differences between the rules in the kernel and the applied ones.
     pub(super) fn compared(&self, compared: &Compared<'_>) {
         let (family, drift) = (self.family, compared.drift);
         let trigger = compared.trigger.as_str();
@@ -326,7 +324,7 @@ pub(super) struct Compared<'a> {
     pub(super) contested: usize,
 }
 
-/// How long others kept the lock, whether it was had in the end or not.
+/// Returns the wait for the xtables lock, acquired or not.
 fn lock_wait(attempt: &Attempt) -> Duration {
     match attempt.result {
         Err(Failure::Restore(RestoreError::Locked { waited, .. }, _)) => waited,

@@ -1,7 +1,4 @@
-//! What the log says of an attempt to sync.
-//!
-//! Apart from [`report`](super::report), which tells metrics and health: those are for programs,
-//! this is for people.
+//! Log lines about syncs, checks and quarantine.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -23,10 +20,10 @@ use crate::model::MOST_ENDPOINTS;
 use crate::net::IpFamily;
 use crate::select::MOST_SLICES;
 
-/// Where the text of partial restores is logged.
+/// Log target of the text of partial restores.
 const PAYLOAD: &str = "deltaproxy::payload";
 
-/// What was met on the way, whatever came of it.
+/// Logs what an attempt noticed, before its result.
 pub(super) fn asides(family: IpFamily, attempt: &Attempt) {
     if let Some(cause) = &attempt.no_counter {
         info!(%family, %cause, "some packets are not counted");
@@ -39,7 +36,7 @@ pub(super) fn asides(family: IpFamily, attempt: &Attempt) {
     }
 }
 
-/// A Service lacks rules.
+/// Logs that a Service lacks rules.
 pub(super) fn problem(family: IpFamily, (service, problem): &Found) {
     match problem {
         Problem::Endpoints(ports) => warn!(%family,
@@ -72,7 +69,7 @@ pub(super) fn problem(family: IpFamily, (service, problem): &Found) {
     }
 }
 
-/// The kernel has everything now. So many Services were dirty.
+/// Logs an attempt that was applied, with the number of dirty Services.
 pub(super) fn success(family: IpFamily, attempt: &Attempt, services: usize) {
     let reason = match attempt.scope {
         Scope::Full(reason) => reason.as_str(),
@@ -114,7 +111,7 @@ pub(super) fn success(family: IpFamily, attempt: &Attempt, services: usize) {
     }
 }
 
-/// The kernel has not taken it.
+/// Logs an attempt that failed.
 pub(super) fn failure(family: IpFamily, attempt: &Attempt, failure: &Failure) {
     let (scope, took_ms) = (attempt.scope, milliseconds(attempt.took));
     let (what, cause): (_, &dyn Error) = match failure {
@@ -161,7 +158,7 @@ pub(super) fn quarantine_note(family: IpFamily, node: &str, blamed: &Quarantined
     )
 }
 
-/// Logs which Services are in quarantine from now on, and what that means for them.
+/// Logs the Services that were put into quarantine, with the consequence.
 pub(super) fn isolation(family: IpFamily, isolation: &Isolation) {
     let (restores, failed) = (isolation.restores, isolation.failed);
     if isolation.is_environment {
@@ -243,7 +240,7 @@ pub(super) fn checked(family: IpFamily, result: &CheckResult) {
     }
 }
 
-/// Logs how the kernel's rules differ from the applied ones; nothing, if they do not.
+/// Logs the differences between the rules in the kernel and the applied ones, if there are any.
 pub(super) fn compared(family: IpFamily, compared: &Compared<'_>) {
     let trigger = compared.trigger.as_str();
     if let Some(cause) = compared.failure {
@@ -308,7 +305,7 @@ pub(super) fn repaired(family: IpFamily, after: Duration) {
     info!(%family, after_ms, "rules repaired");
 }
 
-/// To a tenth.
+/// Returns milliseconds, rounded to a tenth.
 fn milliseconds(took: Duration) -> f64 {
     (took.as_secs_f64() * 1e4).round() / 10.0
 }

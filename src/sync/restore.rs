@@ -1,8 +1,7 @@
-//! The three ways to bring the kernel up to date: take over what is there, write everything, write
-//! what changed.
+//! The three kinds of a sync: adopt the rules in the kernel, write everything, write what changed.
 //!
-//! Apart from the [`syncer`](super::syncer) because that decides between them and this only does
-//! what was decided; each way ends with a ledger that says what the kernel has.
+//! The [`syncer`](super::syncer) decides between them. Each ends with a ledger of the rules in the
+//! kernel.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +19,7 @@ use crate::render::{
 };
 use crate::rules::{Payload, Table, Text};
 
-/// What was done, and what was noticed on the way.
+/// Result of one attempt.
 pub(super) struct Done {
     pub(super) scope: Scope,
     pub(super) partial: Partial,
@@ -113,8 +112,8 @@ impl<I: Iptables> Syncer<I> {
         Done::new(Scope::Partial, written)
     }
 
-    /// Counters are looked after with all else in the kernel: somebody may have deleted one that no
-    /// rule named. A rule does without the one that cannot be made.
+    /// Creates the counters: another program may have deleted one that no rule named. Rules do not
+    /// name a counter that cannot be created.
     ///
     /// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`, "ensure the nfacct counters"
     /// (v1.36)
@@ -295,7 +294,7 @@ impl<I: Iptables> Syncer<I> {
         self.drifted.clear();
     }
 
-    /// What all Services of one payload have in common.
+    /// Returns the inputs that all Services of one payload share.
     pub(super) fn setting<'a>(&'a self, options: &'a Options) -> Setting<'a> {
         let zone = self.tracker.node().and_then(|node| node.zone.as_deref());
         Setting { options, zone }

@@ -1,8 +1,7 @@
-//! What rules depend on besides Services, found out anew for each sync: flags, this Node, and the
-//! addresses of this machine.
+//! Inputs of rules besides Services, determined for each sync: flags, the Node, and the addresses
+//! of the node.
 //!
-//! Apart, and pure, because some of it is fixed at start and some of it may change any time, and
-//! the renderer should not have to care which.
+//! Some are fixed at the start and some may change at any time; the renderer gets both as options.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -14,43 +13,43 @@ use crate::render::{LocalDetector, LocalhostNodePorts, NodePortAddresses, Option
 /// `--detect-local-mode` with what it needs. KEP: kep.k8s.io/2450
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LocalMode {
-    /// The first of these that is of the family.
+    /// First of these networks that is of the family.
     ClusterCidr(Vec<IpNet>),
-    /// The first of the Node's `podCIDRs` that is of the family.
+    /// First of the `podCIDRs` of the Node that is of the family.
     NodeCidr,
-    /// A bridge.
+    /// Name of a bridge.
     BridgeInterface(Arc<str>),
-    /// The beginning of interface names.
+    /// Prefix of interface names.
     InterfaceNamePrefix(Arc<str>),
 }
 
 /// `--nodeport-addresses`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NodePortSource {
-    /// Every address of this machine.
+    /// All addresses of the node.
     All,
-    /// The addresses of this machine within these networks.
+    /// Addresses of the node within these networks.
     Within(Vec<IpNet>),
-    /// The Node's primary addresses.
+    /// Primary addresses of the Node object.
     Primary,
 }
 
-/// What is fixed for the life of the process.
+/// Inputs that are fixed for the life of the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Surroundings {
-    /// Everything that never changes; the rest is filled in by [`Surroundings::options`], and the
-    /// counters by a [`Syncer`](super::Syncer), which makes them.
+    /// Options that never change; [`Surroundings::options`] sets the others, and a
+    /// [`Syncer`](super::Syncer) the counters, which it creates.
     pub fixed: Options,
-    /// How traffic from this node's pods is told apart.
+    /// Local traffic detection.
     pub local_mode: LocalMode,
-    /// Which addresses NodePorts answer on.
+    /// Addresses that NodePorts answer on.
     pub node_ports: NodePortSource,
-    /// `--bind-address`, which takes the place of the Node's address of its family.
+    /// `--bind-address`, which replaces the address of the Node in its family.
     pub bind_address: Option<IpAddr>,
 }
 
 impl Surroundings {
-    /// The renderer's options right now.
+    /// Returns the options of the next sync.
     pub fn options(&self, node: Option<&Node>, machine: &[IpAddr]) -> Options {
         let answering = self.answering(node);
         let mut options = Options {
@@ -65,11 +64,12 @@ impl Surroundings {
         options
     }
 
-    /// Whether NodePorts answer on 127.0.0.0/8, which the kernel has to be told. It must not be
-    /// told so otherwise: the rule that guards such packets is only there if they are wanted.
+    /// Reports whether NodePorts answer on 127.0.0.0/8, which needs the kernel setting
+    /// `route_localnet`. Otherwise it must not be set: the rule that protects loopback services
+    /// exists only with it.
     ///
-    /// Differs from upstream: with `primary` they are never wanted, not even on a node without any
-    /// IPv4 address, whose NodePorts answer on all of them.
+    /// Differs from upstream: never with `primary`, not even on a node without an IPv4 address,
+    /// whose NodePorts answer on all addresses.
     pub fn needs_route_localnet(&self) -> bool {
         let is_wanted = self.fixed.localhost_node_ports == LocalhostNodePorts::Allowed;
         is_wanted
@@ -82,14 +82,15 @@ impl Surroundings {
             }
     }
 
-    /// Whether the machine's addresses matter at all.
+    /// Reports whether the addresses of the node are needed.
     pub fn needs_machine_addresses(&self) -> bool {
         !matches!(self.node_ports, NodePortSource::All)
     }
 
-    /// Differs from upstream, where the process ends when the Node's networks are others than at
-    /// its start: they are taken over with the next sync, and until there are any, nothing is
-    /// local.
+    /// Returns the local traffic detection of a family.
+    ///
+    /// Differs from upstream: changed networks of the Node are used by the next sync, and without
+    /// any no traffic is local. kube-proxy ends when they change.
     fn local_traffic(&self, node: Option<&Node>) -> LocalDetector {
         let family = self.fixed.family;
         let first = |cidrs: &[IpNet]| {
@@ -108,11 +109,10 @@ impl Surroundings {
         }
     }
 
-    /// Where NodePorts of this family answer. Networks of the other family only mean that this one
-    /// was not thought of.
+    /// Returns the addresses that NodePorts of the family answer on. With networks of the other
+    /// family only, all addresses.
     ///
-    /// Differs from upstream: while the Node has no address at all, `primary` means none and not
-    /// all. A restriction that is not understood yet is not lifted.
+    /// Differs from upstream: while the Node has no address, `primary` means none instead of all.
     fn answering(&self, node: Option<&Node>) -> Answering {
         let family = self.fixed.family;
         let cidrs: Vec<IpNet> = match &self.node_ports {
@@ -155,11 +155,11 @@ impl Surroundings {
     }
 }
 
-/// Where NodePorts of one family answer.
+/// Addresses that NodePorts of one family answer on, before they are resolved.
 enum Answering {
-    /// On every address of this machine.
+    /// All addresses of the node.
     Everywhere,
-    /// On the addresses of this machine that are in these networks.
+    /// Addresses of the node within these networks.
     Within(Vec<IpNet>),
 }
 

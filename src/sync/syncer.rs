@@ -1,7 +1,7 @@
-//! One sync of one family: decide, restore, remember.
+//! One sync of one family: decides its scope, restores, and records the result.
 //!
-//! Apart from the [`task`](super::task) that runs it because this is the specification of a sync,
-//! and that is only about when; how each kind restores is in [`restore`](super::restore).
+//! The [`task`](super::task) decides when it runs; each kind of restore is in
+//! [`restore`](super::restore).
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -21,28 +21,28 @@ use crate::render::{
 use crate::rules::Table;
 use crate::tracker::{Settled, Tracker};
 
-/// What a syncer is told once.
+/// Fixed options of a syncer.
 #[derive(Debug, Clone)]
 pub struct SyncerOptions {
-    /// What rules depend on.
+    /// Inputs of rules.
     pub surroundings: Surroundings,
-    /// What partial restores name.
+    /// Shape of partial restores.
     pub shape: PartialRestore,
-    /// How often a sync is full even if nothing calls for it.
+    /// Interval of periodic full syncs.
     pub full_every: Duration,
 }
 
-/// The clock, given so that tests have their own.
+/// Clock; tests have their own.
 pub type Clock = fn() -> Instant;
 
-/// Everything one family needs to keep the kernel up to date.
+/// Syncer of one family.
 pub struct Syncer<I> {
-    /// What the cluster wants.
+    /// State of the cluster.
     pub tracker: Tracker,
     pub(super) iptables: I,
     pub(super) options: SyncerOptions,
     pub(super) clock: Clock,
-    /// What the kernel has.
+    /// Rules in the kernel.
     pub(super) ledger: Ledger,
     pub(super) history: History,
     /// Options of the rules in the kernel; `None` while it is not known what the kernel
@@ -74,7 +74,7 @@ pub struct Syncer<I> {
 }
 
 impl<I: Iptables> Syncer<I> {
-    /// Knows nothing of the kernel yet: the first sync is full.
+    /// Returns a syncer for a kernel of unknown state: the first sync adopts or is full.
     pub fn new(iptables: I, tracker: Tracker, options: SyncerOptions, clock: Clock) -> Self {
         let (ledger, history) = (Ledger::default(), History::default());
         Self {
@@ -99,12 +99,12 @@ impl<I: Iptables> Syncer<I> {
         }
     }
 
-    /// The programs it uses.
+    /// Returns the iptables binaries.
     pub const fn iptables(&self) -> &I {
         &self.iptables
     }
 
-    /// When a Service in quarantine is to be tried again, if there is one.
+    /// Returns the time of the next retry of a Service in quarantine, if there is one.
     pub fn next_retry(&self) -> Option<Instant> {
         self.quarantine.next_try()
     }
@@ -114,36 +114,37 @@ impl<I: Iptables> Syncer<I> {
         !self.unwritten.is_empty()
     }
 
-    /// The next sync has to be full.
+    /// Makes the next sync full.
     pub fn force_full(&mut self, reason: FullReason) {
         self.history.force_full(reason);
     }
 
-    /// A check found that this table cannot be printed.
+    /// Notes that a check could not print this table.
     pub(super) fn is_unprintable(&mut self, table: Table) {
         if table == Table::Nat {
             self.ledger.nat_is_unprintable();
         }
     }
 
-    /// Options of the rules in the kernel, those of the last sync that succeeded; `None` while
-    /// it is not known what the kernel holds.
+    /// Returns the options of the rules in the kernel, those of the last applied sync; `None`
+    /// while the state of the kernel is unknown.
     pub const fn written(&self) -> Option<&Options> {
         self.written.as_ref()
     }
 
-    /// Whether it needs the machine's addresses for [`Syncer::once`].
+    /// Reports whether [`Syncer::once`] needs the addresses of the node.
     pub fn needs_machine_addresses(&self) -> bool {
         self.options.surroundings.needs_machine_addresses()
     }
 
-    /// Addresses that NodePorts answer on since the last sync that succeeded; `None` before that.
+    /// Returns the addresses that NodePorts answer on since the last applied sync; `None` before
+    /// that.
     pub fn node_port_addresses(&self) -> Option<&NodePortAddresses> {
         let options = self.history.options.as_ref()?;
         Some(&options.node_port_addresses)
     }
 
-    /// Whether NodePorts answer on other addresses than they should on a machine with these.
+    /// Reports whether NodePorts answer on other addresses than they should on a node with these.
     pub fn has_moved(&self, machine: &[IpAddr]) -> bool {
         let (surroundings, node) = (&self.options.surroundings, self.tracker.node());
         self.node_port_addresses()
@@ -238,8 +239,8 @@ impl<I: Iptables> Syncer<I> {
         }
     }
 
-    /// Whether the ledger describes the kernel: no restore has failed half-way since it was
-    /// written, and no check has found rules missing.
+    /// Reports whether the ledger describes the kernel: no restore has failed half-way since it
+    /// was written, and no check has found rules missing.
     pub(super) const fn knows_kernel(&self) -> bool {
         self.written.is_some() && self.history.must_be_full.is_none()
     }

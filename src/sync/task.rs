@@ -1,6 +1,4 @@
-//! The loop of one family: everything that can wake it is one `enum`.
-//!
-//! Apart from [`Syncer`] because this only waits and passes on; what a sync is, it does not know.
+//! The loop of one family: waits for events, and runs syncs and checks.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -31,11 +29,11 @@ enum Event {
     Changed(Vec<Change>),
     /// A sync is due.
     Due,
-    /// It is time to check whether our chains are still there.
+    /// A periodic check of our chains is due.
     Check,
     /// Another program changed rules.
     RulesChanged(ForeignChange),
-    /// It is time to compare all rules with the applied ones.
+    /// A verification of all rules is due.
     Verify,
     /// Rules that another program keeps changing are to be repaired.
     Repair,
@@ -43,28 +41,27 @@ enum Event {
     Reread,
     /// A Service in quarantine is to be tried again.
     Retry,
-    /// The process ends, or nobody will ever send a change again.
+    /// The process ends, or the source of changes has ended.
     Shutdown,
 }
 
 /// One family's task.
 pub struct Task<I> {
-    /// What syncs.
+    /// Syncer.
     pub syncer: Syncer<I>,
-    /// What says when.
+    /// Decides when to sync.
     pub pacer: Pacer,
-    /// What tells logs, metrics and health.
+    /// Reports to logs, metrics and health.
     pub reporter: Reporter,
-    /// Who sweeps the flows that new rules have left behind; `None`: what the kernel holds is not
-    /// ours.
+    /// Deletes stale conntrack entries; `None` in a dry run.
     pub flows: Option<FlowSweeper>,
-    /// Where changes come from.
+    /// Source of changes.
     pub changes: ChangeReceiver,
-    /// How often the kernel is looked at; `None`: what it holds is not ours.
+    /// Interval of checks of our chains; `None` in a dry run.
     pub look_every: Option<Duration>,
-    /// How often all rules are compared with the applied ones; `None`: never.
+    /// Interval of verifications of all rules; `None`: never.
     pub verify_every: Option<Duration>,
-    /// Told once, when the first sync has succeeded.
+    /// Sent once, after the first applied sync.
     pub first_applied: Option<oneshot::Sender<()>>,
     /// Ends the task; the rules stay.
     pub stop: CancellationToken,
@@ -199,8 +196,8 @@ impl<I: Iptables> Task<I> {
         }
         let has_moved = before.is_some() && before != self.node_ports();
         // Without a jump or a chain, packets have passed by the rules for a while.
-        let are_suspect = has_moved || repaired.is_some();
-        self.tell_sweeper(&outcome, are_suspect);
+        let were_rules_missing = has_moved || repaired.is_some();
+        self.tell_sweeper(&outcome, were_rules_missing);
     }
 
     /// Addresses that NodePorts answer on by the rules in the kernel.
@@ -209,9 +206,9 @@ impl<I: Iptables> Task<I> {
         written.map(|options| options.node_port_addresses.clone())
     }
 
-    /// Passes on which flows the new rules may send elsewhere. Where rules have been missing for a
-    /// while, as those for NodePorts on an address that the node gained, any flow may be stale.
-    fn tell_sweeper(&self, outcome: &Outcome, are_suspect: bool) {
+    /// Sends the candidates for deletion to the sweeper. After a time in which rules were missing,
+    /// as those for NodePorts on an address that the node gained, any entry may be stale.
+    fn tell_sweeper(&self, outcome: &Outcome, were_rules_missing: bool) {
         let (Some(flows), Some(options)) = (&self.flows, self.syncer.written()) else {
             return;
         };
@@ -220,13 +217,16 @@ impl<I: Iptables> Task<I> {
             attempt.scope == Scope::Full(FullReason::Flushed) && attempt.result.is_ok()
         };
         let changed = &outcome.settled.before;
-        let left_behind = conntrack::left_behind(changed, &services, options);
-        let suspects = if are_suspect || outcome.attempts.iter().any(were_missing) {
-            conntrack::all(&services, options)
+        let candidates = if were_rules_missing || outcome.attempts.iter().any(were_missing) {
+            conntrack::all_candidates(&services, options)
         } else {
-            left_behind
+            conntrack::stale_candidates(changed, &services, options)
         };
-        flows.tell(self.reporter.family, suspects, &options.node_port_addresses);
+        flows.tell(
+            self.reporter.family,
+            candidates,
+            &options.node_port_addresses,
+        );
     }
 }
 

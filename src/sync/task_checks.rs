@@ -17,26 +17,26 @@ use super::task::{Intake, Task, changed, until};
 use super::verify::{Reading, check, read};
 use crate::host::{ChangeSource, ForeignChange, Iptables, RunError, thread_cpu};
 
-/// How long a sync that is due waits for a check under way. Most checks end within a second, and a
-/// check that gave way to each sync would never end under lasting change.
+/// Longest wait of a sync that is due for a check under way. Most checks end within a second, and
+/// a check that gave way to each sync would never end under lasting changes.
 const CHECK_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Whether a reading ends when the kernel reports which chains another program changed.
+/// Reaction of a reading to a report of chains that another program changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OnChange {
-    /// It is read on: what was changed is checked after it.
+    /// Continue: the change is checked after the reading.
     ReadOn,
-    /// It ends, and is begun anew after the check of these chains, which takes less time.
+    /// End the reading, and restart it after the check of these chains, which is short.
     GiveWay,
 }
 
-/// How a reading ended.
+/// End of a reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ReadingEnd {
     Complete,
     /// A change by another program is checked first.
     GaveWay,
-    /// It took too long.
+    /// A sync has waited too long for it.
     Abandoned,
 }
 
@@ -282,8 +282,8 @@ async fn changed_after(
     changed(iptables, not_before).await
 }
 
-/// Keeps a change for after the reading, unless no chain of ours was touched: such changes are many
-/// on some nodes. Reports whether the reading gives way to it.
+/// Keeps a change for after the reading, unless no chain of ours was touched: such changes are
+/// many on some nodes. Reports whether the reading gives way to it.
 fn keep(pending: &mut Option<ForeignChange>, change: ForeignChange, ours: &Extent) -> bool {
     let gives_way = change.is_exact();
     if ours.is_empty() {

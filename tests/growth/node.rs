@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use deltaproxy::conntrack::left_behind;
+use deltaproxy::conntrack::stale_candidates;
 use deltaproxy::host::{Iptables, ListedChains, NoCounter, RestoreError, Restored, RunError};
 use deltaproxy::net::IpFamily;
 use deltaproxy::render::{Counters, PartialRestore};
@@ -65,8 +65,8 @@ impl Node {
         let outcome = runtime.unwrap().block_on(self.syncer.once(&[]));
         let (changed, tracker) = (&outcome.settled.before, &self.syncer.tracker);
         let options = self.syncer.written().unwrap();
-        let suspects = left_behind(changed, tracker, options);
-        black_box(suspects);
+        let candidates = stale_candidates(changed, tracker, options);
+        black_box(candidates);
         outcome
     }
 }

@@ -13,7 +13,7 @@ fn the_newer_word_counts() {
     let mut pending = change(Some(SHOP), Some(with(&["10.4.0.2"])));
     check(&pending, &[GONE]);
     // It is back, and has new flows, before anybody looked.
-    pending.absorb(change(Some(with(&["10.4.0.2"])), Some(SHOP)));
+    pending.merge(change(Some(with(&["10.4.0.2"])), Some(SHOP)));
     check(
         &pending,
         &[
@@ -21,7 +21,7 @@ fn the_newer_word_counts() {
             "10.96.0.10:53 10.4.0.9:5353 goes",
         ],
     );
-    pending.absorb(change(Some(SHOP), Some(with(&["10.4.0.1"]))));
+    pending.merge(change(Some(SHOP), Some(with(&["10.4.0.1"]))));
     check(
         &pending,
         &[
@@ -29,29 +29,29 @@ fn the_newer_word_counts() {
             "10.96.0.10:53 10.4.0.2:5353 goes",
         ],
     );
-    pending.absorb(change(Some(with(&["10.4.0.1"])), None));
+    pending.merge(change(Some(with(&["10.4.0.1"])), None));
     check(&pending, &[GONE, "10.96.0.10:53 10.96.0.10:53 stays"]);
 }
 
 #[test]
 fn news_without_danger_start_no_look() {
-    let mut pending = Suspects::default();
+    let mut pending = StaleCandidates::default();
     let news = change(Some(with(&["10.4.0.2"])), Some(SHOP));
-    assert!(news.is_empty() && !news.is_silent());
-    pending.absorb(news);
-    assert!(pending.is_silent());
+    assert!(news.is_empty() && !news.is_unchanged());
+    pending.merge(news);
+    assert!(pending.is_unchanged());
 }
 
 #[test]
 fn a_look_under_way_learns_and_grows_no_wider() {
     let mut looking = change(Some(SHOP), Some(with(&["10.4.0.2"])));
-    looking.amend(&change(Some(with(&["10.4.0.2"])), Some(SHOP)));
+    looking.update(&change(Some(with(&["10.4.0.2"])), Some(SHOP)));
     check(&looking, &["10.96.0.10:53 10.4.0.1:5353 stays"]);
     let elsewhere = Shop {
         ips: &["10.96.0.11"],
         ..SHOP
     };
-    looking.amend(&change(Some(elsewhere), None));
+    looking.update(&change(Some(elsewhere), None));
     assert_eq!(looking.len(), 1);
 }
 
@@ -83,5 +83,5 @@ fn the_kernel_is_asked_for_little() {
         ..more
     };
     assert_eq!(filters(most), [Filter::Everything]);
-    assert_eq!(Suspects::default().filters(), []);
+    assert_eq!(StaleCandidates::default().filters(), []);
 }

@@ -82,10 +82,10 @@ fn options() -> Options {
 }
 
 /// What is left behind when one Service goes from the first to the second; `None`: there is none.
-fn change(before: Option<Shop>, now: Option<Shop>) -> Suspects {
+fn change(before: Option<Shop>, now: Option<Shop>) -> StaleCandidates {
     let named = |shop: Option<Shop>| world(shop.map(|shop| ("shop", shop)).as_slice());
     let (before, now) = (named(before), named(now));
-    left_behind(&changes(&before, &now), &now, &options())
+    stale_candidates(&changes(&before, &now), &now, &options())
 }
 
 /// Every Service of either, with its state in the first.
@@ -98,15 +98,15 @@ fn changes(before: &World, now: &World) -> Vec<(ServiceName, ServiceState)> {
 
 /// `DESTINATION ANSWERER`, each with its port, and whether this flow `goes` or `stays`.
 #[track_caller]
-fn check(suspects: &Suspects, flows: &[&str]) {
+fn check(candidates: &StaleCandidates, flows: &[&str]) {
     for text in flows {
         let words: Vec<_> = text.split(' ').collect();
         let flow = Flow {
             destination: words[0].parse().unwrap(),
-            answerer: words[1].parse().unwrap(),
+            reply_source: words[1].parse().unwrap(),
         };
-        let is_stale = suspects.is_stale(&flow, |ip| ip == parse_ip(NODE).unwrap());
-        assert_eq!(is_stale, words[2] == "goes", "{text}\n{suspects:#?}");
+        let is_stale = candidates.is_stale(&flow, |ip| ip == parse_ip(NODE).unwrap());
+        assert_eq!(is_stale, words[2] == "goes", "{text}\n{candidates:#?}");
     }
 }
 

@@ -6,7 +6,7 @@ use crate::model::MOST_ENDPOINTS;
 
 #[test]
 fn an_endpoint_that_is_gone_takes_its_flows_along() {
-    let suspects = change(
+    let candidates = change(
         Some(SHOP),
         Some(Shop {
             endpoints: &["10.4.0.2", "10.4.0.3"],
@@ -14,7 +14,7 @@ fn an_endpoint_that_is_gone_takes_its_flows_along() {
         }),
     );
     check(
-        &suspects,
+        &candidates,
         &[
             "10.96.0.10:53 10.4.0.1:5353 goes",
             "10.96.0.10:53 10.4.0.2:5353 stays",
@@ -68,9 +68,9 @@ fn external_ips_that_are_no_destinations_are_left_alone() {
     };
     let before = [(name("shop"), ServiceState::default())];
     let now = world(&[("shop", shop)]);
-    let suspects = left_behind(&before, &now, &options);
+    let candidates = stale_candidates(&before, &now, &options);
     check(
-        &suspects,
+        &candidates,
         &[
             "198.51.100.1:53 198.51.100.1:53 stays",
             "203.0.113.1:53 203.0.113.1:53 goes",
@@ -253,7 +253,7 @@ fn another_service_may_have_what_one_has_given_up() {
             .filter(|(name, state)| now.get(name) != Some(state))
             .collect();
         check(
-            &left_behind(&changed, &now, &options()),
+            &stale_candidates(&changed, &now, &options()),
             &[
                 "10.96.0.10:53 10.4.0.1:5353 goes",
                 "10.96.0.10:53 10.4.0.2:5353 stays",
@@ -272,7 +272,7 @@ fn after_a_flush_everybody_is_looked_at() {
     };
     let now = world(&[("shop", SHOP), ("other", other)]);
     check(
-        &all(&now, &options()),
+        &all_candidates(&now, &options()),
         &[
             "10.96.0.10:53 10.4.0.1:5353 stays",
             "10.96.0.10:53 10.96.0.10:53 goes",
@@ -321,5 +321,5 @@ fn endpoints_of_a_service_that_lost_an_address_change_nothing_there() {
     let other = |endpoints| Shop { endpoints, ..SHOP };
     let before = world(&[("a", SHOP), ("b", other(&["10.4.0.8", "10.4.0.9"]))]);
     let now = world(&[("a", SHOP), ("b", other(&["10.4.0.8"]))]);
-    assert!(left_behind(&changes(&before, &now), &now, &options()).is_empty());
+    assert!(stale_candidates(&changes(&before, &now), &now, &options()).is_empty());
 }

@@ -7,10 +7,10 @@ use crate::host::tests::conntrack_bytes::{
 };
 use crate::net::IpFamily;
 
-fn flow(destination: &str, answerer: &str) -> Flow {
+fn flow(destination: &str, reply_source: &str) -> Flow {
     Flow {
         destination: destination.parse().unwrap(),
-        answerer: answerer.parse().unwrap(),
+        reply_source: reply_source.parse().unwrap(),
     }
 }
 

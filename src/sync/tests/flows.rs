@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use super::*;
-use crate::conntrack::{Filter, left_behind};
+use crate::conntrack::{Filter, stale_candidates};
 use crate::model::{
     Change, Endpoint, NodeHint, Service, ServiceName, ServicePort, ServiceState, Slice, SliceName,
     SlicePort,
@@ -62,10 +62,10 @@ fn follower(table: Table) -> (Sender<News>, Follower<Table>) {
     (sender, follower)
 }
 
-fn flow(destination: &str, answerer: &str) -> Flow {
+fn flow(destination: &str, reply_source: &str) -> Flow {
     Flow {
         destination: destination.parse::<SocketAddr>().unwrap(),
-        answerer: answerer.parse().unwrap(),
+        reply_source: reply_source.parse().unwrap(),
     }
 }
 
@@ -112,7 +112,7 @@ fn news_with(ip: &str, endpoints: &[&str]) -> News {
     let before = [(name, ServiceState::default())];
     News {
         family: IpFamily::V4,
-        suspects: left_behind(&before, &tracker, &options),
+        candidates: stale_candidates(&before, &tracker, &options),
         node_ports: NodePortAddresses::All,
     }
 }
