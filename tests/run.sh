@@ -51,7 +51,8 @@ step() {
 packages() {
     local need
     for need in iptables:iptables ip:iproute2 conntrack:conntrack openssl:openssl curl:curl jq:jq \
-        nft:nftables socat:socat patch:patch cc:build-essential make:make valgrind:valgrind faketime:faketime; do
+        nft:nftables socat:socat patch:patch cc:build-essential make:make valgrind:valgrind \
+        faketime:faketime; do
         command -v "${need%%:*}" >/dev/null || echo "${need##*:}"
     done
 }

@@ -44,7 +44,7 @@ pub fn stale_candidates(
         }
         gone.extend(before.into_keys());
     }
-    // Those that another Service has now are candidates already.
+    // Destinations that moved to another Service are candidates already.
     for destination in gone {
         candidates.check(destination, Keep::Untranslated);
     }

@@ -59,7 +59,7 @@ pub struct Endpoint {
 /// `hints.forNodes`, as it concerns this node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum NodeHint {
-    /// There is no hint.
+    /// Without a hint.
     #[default]
     Absent,
     /// The hint names this node.

@@ -14,7 +14,7 @@ use hashbrown::HashMap;
 use super::base::{self, FILTER_CHAINS, FIREWALL, NAT_CHAINS};
 use super::chain::ServiceChain;
 use super::claims::{Claims, take_tail, unowned};
-use super::found::{Found, digest_of_lines};
+use super::found::{Found, holds};
 use super::guard::{Guests, is_ours};
 use super::ledger::{Entry, Held, Ledger};
 use super::live::Live;
@@ -210,10 +210,7 @@ impl Taking {
 
     /// Returns the chains of a Service that the kernel has as they are in the sheet.
     fn same_chains(&self, sheet: &Sheet) -> Vec<Held> {
-        let is_same = |entry: &&ChainEntry| {
-            let held = self.chains.get(&entry.chain).copied().flatten();
-            held.is_some() && held == digest_of_lines(sheet.text(entry))
-        };
+        let is_same = |entry: &&ChainEntry| holds(&self.chains, entry.chain, sheet.text(entry));
         sheet.chains().filter(is_same).map(Held::of).collect()
     }
 

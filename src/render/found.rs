@@ -112,27 +112,18 @@ impl Found {
 
     /// Reads the rules of one shared chain from what `-S CHAIN` printed.
     pub(super) fn of_dispatch(to: Dispatch, listing: &str) -> Vec<Option<FoundRule>> {
-        let mut found = Self::default();
-        for line in listing.lines().filter(|line| line.starts_with("-A ")) {
-            found.read(to.table(), line);
-        }
+        let mut found = Self::of_listing(to.table(), listing);
         std::mem::take(found.rules_mut(to))
     }
 
-    /// Reads chains of Services from what `-S CHAIN` printed of each.
-    pub(super) fn of_service_chains(listing: &str) -> Self {
+    /// Reads the rules of chains from what `-S CHAIN` printed of each.
+    pub(super) fn of_listing(table: Table, listing: &str) -> Self {
         let mut found = Self::default();
         for line in listing.lines().filter(|line| line.starts_with("-A ")) {
-            found.read(Table::Nat, line);
+            found.read(table, line);
         }
         found.close();
         found
-    }
-
-    /// Whether a Service's chain holds these rules, whole lines, in whatever spelling.
-    pub(super) fn holds(&self, chain: ServiceChain, lines: &[u8]) -> bool {
-        let found = self.chains.get(&chain).copied().flatten();
-        found.is_some() && found == digest_of_lines(lines)
     }
 
     fn read_rule(&mut self, table: Table, chain: &str, rule: &str, line: &str) {
@@ -197,8 +188,14 @@ pub(super) fn digest<'r>(rules: impl IntoIterator<Item = &'r str>) -> Option<Dig
     reading.finish()
 }
 
-/// What the rules of a rendered chain amount to; `lines` are whole.
-pub(super) fn digest_of_lines(lines: &[u8]) -> Option<Digest> {
+/// Reports whether a chain of a Service holds these rules, whole lines, in any spelling.
+pub(super) fn holds(
+    chains: &HashMap<ServiceChain, Option<Digest>>,
+    chain: ServiceChain,
+    lines: &[u8],
+) -> bool {
+    let found = chains.get(&chain).copied().flatten();
     let lines = str::from_utf8(lines).unwrap_or_default().lines();
-    digest(lines.filter_map(|line| Some(line.strip_prefix("-A ")?.split_once(' ')?.1)))
+    let rules = lines.filter_map(|line| Some(line.strip_prefix("-A ")?.split_once(' ')?.1));
+    found.is_some() && found == digest(rules)
 }

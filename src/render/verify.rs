@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::chain::ServiceChain;
 use super::claims::{Claims, take_tail, unowned};
-use super::found::Found;
+use super::found::{Found, holds};
 use super::ledger::{Entry, Held, Ledger, PlacedRule};
 use super::options::Comments;
 use super::service::{self, Setting};
@@ -84,17 +84,14 @@ impl Ledger {
     ) -> Vec<(ServiceName, ServiceChain)> {
         let chains = chains.iter().filter_map(|chain| ServiceChain::parse(chain));
         let chains: BTreeSet<ServiceChain> = chains.collect();
-        let found = listing.map(Found::of_service_chains);
+        let found = listing.map(|listing| Found::of_listing(Table::Nat, listing));
         let mut differing = Vec::new();
         for (name, entry) in &mut self.entries {
-            let mut held = entry
-                .chains
-                .iter_mut()
-                .filter(|held| chains.contains(&held.chain));
-            let Some(first) = held.next() else {
+            let held = entry.chains.iter_mut();
+            let held: Vec<&mut Held> = held.filter(|held| chains.contains(&held.chain)).collect();
+            if held.is_empty() {
                 continue;
-            };
-            let held: Vec<&mut Held> = [first].into_iter().chain(held).collect();
+            }
             let same = match (&found, services.get(name)) {
                 (Some(found), Some(state)) => same_chains(found, &held, |sheet, comments| {
                     service::write(sheet, name, state, setting, comments);
@@ -194,9 +191,12 @@ fn same_chains(
         write(&mut sheet, comments);
         for entry in sheet.chains() {
             let is_held = held.iter().any(|held| held.chain == entry.chain);
-            if is_held && found.holds(entry.chain, sheet.text(entry)) {
+            if is_held && holds(&found.chains, entry.chain, sheet.text(entry)) {
                 same.insert(entry.chain, entry.digest);
             }
+        }
+        if same.len() == held.len() {
+            break;
         }
     }
     same

@@ -142,7 +142,7 @@ pub(super) async fn read(reading: &mut Reading, iptables: &impl Iptables, extent
     reading.service_listing = list_services(iptables, &extent.services).await;
 }
 
-/// Lists chains of Services. There is no failure: what is not known to be right is written anew.
+/// Lists chains of Services; `None` if they cannot be listed, so that they are written again.
 async fn list_services(iptables: &impl Iptables, chains: &BTreeSet<Box<str>>) -> Option<String> {
     let chains: Vec<&str> = chains.iter().map(|chain| &**chain).collect();
     if chains.is_empty() {

@@ -192,7 +192,7 @@ struct Intervals {
     verify: Option<Duration>,
 }
 
-/// The same, with checks of our rules in these intervals.
+/// Runs the steps until `end`, with checks of our rules in these intervals.
 async fn run(steps: &[(u64, Step)], intervals: Intervals, end: u64) -> Kernel {
     let kernel = Kernel::new();
     let ten_seconds = Duration::from_secs(10);

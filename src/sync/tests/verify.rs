@@ -304,7 +304,6 @@ fn service_rules(syncer: &Syncer<Fake>, chain: &str) -> Vec<String> {
     rules.map(str::to_owned).collect()
 }
 
-/// What is not known to be right is written again.
 #[tokio::test]
 async fn chains_that_cannot_be_read_are_written_again() {
     let mut syncer = node().await;
