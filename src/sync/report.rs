@@ -9,7 +9,6 @@ use tokio::sync::mpsc::UnboundedSender;
 use tracing::{debug, error};
 
 use super::canary::CheckResult;
-use super::checks::Trigger;
 use super::decide::{FullReason, Scope};
 use super::drift::Drift;
 use super::edited::Edited;
@@ -19,6 +18,7 @@ use super::pacer::End;
 use super::problems::{Found, Problems};
 use super::quarantine::Cause;
 use super::report_text;
+use super::schedule::Trigger;
 use crate::events::{Event, Recorder};
 use crate::health::{
     Answering, CheckChanges, FrontendConflicts, Health, NodeState, QuarantinedServices,

@@ -9,9 +9,10 @@ use tokio::time::Instant;
 
 use super::budget::Ran;
 use super::canary::CheckResult;
-use super::checks::{Checks, Trigger};
+use super::checks::Checks;
 use super::extent::{Depth, Extent};
 use super::report::Compared;
+use super::schedule::Trigger;
 use super::syncer::Syncer;
 use super::task::{Intake, Task, changed, until};
 use super::verify::{Reading, check, read};
