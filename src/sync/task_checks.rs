@@ -144,6 +144,7 @@ impl<I: Iptables> Task<I> {
         change: Option<&ForeignChange>,
     ) -> Result<CheckResult, Interruption> {
         let found_at = Instant::now().into_std();
+        checks.is_verified = false;
         if self.syncer.has_unwritten() {
             // The applied state is ahead of the kernel until the lock is free.
             checks.postpone(extent.clone(), found_at);

@@ -3,7 +3,7 @@
 //! Upstream: `pkg/proxy/runner/bounded_frequency_runner_test.go` (v1.36)
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::future::pending;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
@@ -40,6 +40,7 @@ struct Kernel {
     save_takes: Rc<Cell<Duration>>,
     foreign_changes: Rc<RefCell<VecDeque<ForeignChange>>>,
     has_changed: Rc<Notify>,
+    generation: Rc<Cell<Option<u32>>>,
 }
 
 impl Kernel {
@@ -53,25 +54,33 @@ impl Kernel {
             save_takes: Rc::default(),
             foreign_changes: Rc::default(),
             has_changed: Rc::default(),
+            generation: Rc::default(),
         }
+    }
+
+    /// Another program runs a command in nat, without a report.
+    fn edit(&self, command: &str) {
+        let mut rules = self.fake.rules();
+        let payload = format!("*nat\n{command}\nCOMMIT\n");
+        rules.apply(&payload).unwrap();
+        self.fake.set_rules(rules);
+    }
+
+    fn report_change(&self, chain: &str) {
+        let mut change = ForeignChange::default();
+        change.touch(Table::Nat, chain);
+        self.foreign_changes.borrow_mut().push_back(change);
+        self.has_changed.notify_one();
     }
 
     /// Another program flushes the chain of the one Service.
     fn flush_service_chain(&self) {
-        let mut rules = self.fake.rules();
-        let text = rules.to_save_text();
-        let mut chains = text
-            .lines()
-            .filter_map(|line| line.strip_prefix(":KUBE-SVC-"));
-        let chain = chains.next().unwrap().split(' ').next().unwrap();
-        let chain = format!("KUBE-SVC-{chain}");
-        let flush = format!("*nat\n-F {chain}\nCOMMIT\n");
-        rules.apply(&flush).unwrap();
-        self.fake.set_rules(rules);
-        let mut change = ForeignChange::default();
-        change.touch(Table::Nat, &chain);
-        self.foreign_changes.borrow_mut().push_back(change);
-        self.has_changed.notify_one();
+        let text = self.fake.rules().to_save_text();
+        let mut names = text.lines().filter_map(|line| line.strip_prefix(':'));
+        let chain = names.find(|line| line.starts_with("KUBE-SVC-")).unwrap();
+        let chain = chain.split(' ').next().unwrap();
+        self.edit(&format!("-F {chain}"));
+        self.report_change(chain);
     }
 
     fn milliseconds(&self) -> u64 {
@@ -106,6 +115,10 @@ impl Iptables for Kernel {
         self.fake.make_counter(name).await
     }
 
+    fn generation(&self) -> Option<u32> {
+        self.generation.get()
+    }
+
     async fn changed(&self) -> ForeignChange {
         loop {
             let change = self.foreign_changes.borrow_mut().pop_front();
@@ -135,8 +148,18 @@ enum Step {
     SaveTakes(u64),
     /// Another program flushes a chain of the only Service.
     Flushed,
+    /// Another program runs a command in nat, without a report.
+    Edited(&'static str),
+    /// The kernel reports a change of this chain.
+    Reported(&'static str),
+    /// No program changes rules any more, and the next table that is read has one that cannot be
+    /// printed.
+    Unprintable,
 }
-use Step::{Broken, Comes, Flushed, ListHangs, Listed, Poisoned, Ready, SaveTakes};
+use Step::{
+    Broken, Comes, Edited, Flushed, ListHangs, Listed, Poisoned, Ready, Reported, SaveTakes,
+    Unprintable,
+};
 
 fn service(number: u8) -> Change {
     let service = Service::plain(
@@ -167,6 +190,12 @@ fn take(step: &Step, kernel: &Kernel, changes: &ChangeSender) {
         ListHangs => kernel.list_hangs.set(true),
         SaveTakes(seconds) => kernel.save_takes.set(Duration::from_secs(*seconds)),
         Flushed => kernel.flush_service_chain(),
+        Edited(command) => kernel.edit(command),
+        Reported(chain) => kernel.report_change(chain),
+        Unprintable => {
+            kernel.generation.set(Some(7));
+            kernel.fake.inject(Fault::Unprintable);
+        }
     }
 }
 
@@ -321,10 +350,6 @@ async fn a_check_that_hangs_holds_up_no_change_for_more_than_five_seconds() {
 
 #[tokio::test(start_paused = true)]
 async fn a_change_of_one_chain_is_repaired_during_a_verification() {
-    let intervals = Intervals {
-        check: Some(Duration::from_secs(600)),
-        verify: Some(Duration::from_secs(2)),
-    };
     // A verification takes six seconds from here on.
     let steps = [
         (0, Listed),
@@ -333,6 +358,50 @@ async fn a_change_of_one_chain_is_repaired_during_a_verification() {
         (1500, SaveTakes(3)),
         (4000, Flushed),
     ];
-    let kernel = run(&steps, intervals, 9900).await;
+    let kernel = run(&steps, VERIFIED, 9900).await;
     assert_eq!(kernel.restores.take(), [0, 4000]);
+}
+
+/// Checks every ten minutes and verifications every two seconds.
+const VERIFIED: Intervals = Intervals {
+    check: Some(Duration::from_secs(600)),
+    verify: Some(Duration::from_secs(2)),
+};
+
+#[tokio::test(start_paused = true)]
+async fn a_verification_does_not_give_way_to_changes_of_other_chains() {
+    let steps = [
+        (0, Listed),
+        (1500, SaveTakes(3)),
+        (4000, Reported("CNI-HOSTPORT-DNAT")),
+        (5000, Reported("KUBE-SVC-AAAAAAAAAAAAAAAA")),
+    ];
+    let kernel = run(&steps, VERIFIED, 9900).await;
+    // A restart would check the fixed chains of the three tables again.
+    assert_eq!(kernel.lists.take(), [2000, 2000, 2000]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interrupted_verification_keeps_what_its_check_has_found() {
+    let steps = [
+        (0, Listed),
+        (0, Comes(1)),
+        (0, Ready(1)),
+        (1500, SaveTakes(3)),
+        (1600, Edited("-A KUBE-MARK-MASQ -j ACCEPT")),
+        (4000, Flushed),
+    ];
+    let kernel = run(&steps, VERIFIED, 5000).await;
+    assert_eq!(kernel.restores.take(), [0, 4000]);
+    let rules = kernel.fake.rules().to_save_text();
+    assert!(!rules.contains("-A KUBE-MARK-MASQ -j ACCEPT"), "{rules}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_verification_that_could_not_read_is_made_again_without_a_change() {
+    let steps = [(0, Listed), (1500, Unprintable)];
+    let kernel = run(&steps, VERIFIED, 7900).await;
+    let verified_at: BTreeSet<u64> = kernel.lists.take().into_iter().collect();
+    // The second one reads everything, and no program has changed rules since.
+    assert_eq!(verified_at, [2000, 4000].into());
 }
