@@ -113,6 +113,11 @@ impl Ledger {
         self.tally
     }
 
+    /// Reports whether all of the nat table can be listed at once.
+    pub const fn can_list_nat(&self) -> bool {
+        self.can_list_nat
+    }
+
     /// Every chain of every Service.
     pub fn chains(&self) -> impl Iterator<Item = ServiceChain> {
         self.entries

@@ -35,6 +35,21 @@ impl Live {
         self.has_read(table);
     }
 
+    /// Returns the state of a kernel that holds these chains of Services, and all jumps but these.
+    pub fn with_chains(
+        chains: impl Iterator<Item = ServiceChain>,
+        missing: &[&'static Jump],
+    ) -> Self {
+        let is_there = |jump: &&'static Jump| !missing.contains(jump);
+        Self {
+            service_chains: chains.collect(),
+            has_firewall: true,
+            known: Table::ALL.into(),
+            seen: JUMPS.iter().filter(is_there).collect(),
+            ..Self::default()
+        }
+    }
+
     /// Takes in one line of it. Lines that say nothing of interest, or cannot be read, are passed
     /// over: what is not seen is written again.
     pub fn read_line(&mut self, table: Table, line: &str) {

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use super::edited::{Edited, EditedChains, FixedChain};
-use super::table_check::{TableCheck, check_table};
+use super::table_check::{Loss, TableCheck, check_table};
 use crate::host::{Ending, Iptables, RunError, Watched};
 use crate::render::{Jump, Options};
 use crate::rules::Table;
@@ -53,8 +53,8 @@ pub(super) struct CheckResult {
     pub(super) newly_unreadable: Vec<(Table, RunError)>,
     /// The tables that can be read again.
     pub(super) readable_again: Vec<Table>,
-    /// A table that has lost rules of ours.
-    pub(super) gone: Option<Table>,
+    /// A table that has lost its rules of ours. Tables after it were not checked.
+    pub(super) gone: Option<(Table, Loss)>,
     /// Fixed chains with third-party rules that are to be written anew now.
     pub(super) edited: Vec<Edited>,
     /// Fixed chains that lack rules of ours.
@@ -171,8 +171,8 @@ impl Canary {
         for table in TABLES.into_iter().filter(|table| tables.contains(table)) {
             self.current = Some(table);
             match check_table(iptables, table, options).await {
-                Ok(TableCheck::Gone) => {
-                    result.gone = Some(table);
+                Ok(TableCheck::Gone(loss)) => {
+                    result.gone = Some((table, loss));
                     self.current = None;
                     return result;
                 }

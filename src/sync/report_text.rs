@@ -218,7 +218,7 @@ pub(super) fn checked(family: IpFamily, result: &CheckResult) {
     for table in &result.readable_again {
         info!(%family, %table, "table is readable again");
     }
-    if let Some(table) = result.gone {
+    if let Some((table, _)) = &result.gone {
         warn!(%family, %table, "our rules are gone or changed; restoring everything");
     }
     for Edited {

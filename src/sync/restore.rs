@@ -84,7 +84,15 @@ impl<I: Iptables> Syncer<I> {
     /// Reads what has to be known of the kernel and writes everything.
     pub(super) async fn full(&mut self, reason: FullReason, options: &mut Options) -> Done {
         let no_counter = self.make_counters(options).await;
-        let (unread, written) = match self.inspect(Interest::Outlines).await {
+        let known = self.live.take().map(|live| Inspection {
+            live,
+            ..Inspection::default()
+        });
+        let inspected = match known {
+            Some(known) => Ok(known),
+            None => self.inspect(Interest::Outlines).await,
+        };
+        let (unread, written) = match inspected {
             Err(error) => (Vec::new(), unwritten(error)),
             Ok(Inspection { live, unread, .. }) => (unread, self.write_all(&live, options).await),
         };

@@ -16,7 +16,7 @@ use super::surroundings::Surroundings;
 use crate::host::Iptables;
 use crate::model::ServiceName;
 use crate::render::{
-    Counters, Jump, Ledger, NodePortAddresses, Options, PartialRestore, PayloadStats, Rewrite,
+    Counters, Jump, Ledger, Live, NodePortAddresses, Options, PartialRestore, PayloadStats, Rewrite,
 };
 use crate::rules::Table;
 use crate::tracker::{Settled, Tracker};
@@ -52,6 +52,9 @@ pub struct Syncer<I> {
     pub(super) unread: BTreeSet<Table>,
     /// Reads of the kernel's rules in a row that got no answer.
     pub(super) unanswered: u32,
+    /// State of the kernel as the last check of our chains left it known, for the next sync; `None`:
+    /// a full sync reads it.
+    pub(super) live: Option<Live>,
     /// Fixed chains that the next sync writes anew.
     pub(super) repairs: BTreeSet<FixedChain>,
     /// Jumps that the next sync puts back.
@@ -87,6 +90,7 @@ impl<I: Iptables> Syncer<I> {
             written: None,
             unread: BTreeSet::new(),
             unanswered: 0,
+            live: None,
             repairs: BTreeSet::new(),
             lost_jumps: Vec::new(),
             drifted: BTreeSet::new(),
@@ -117,6 +121,11 @@ impl<I: Iptables> Syncer<I> {
     /// Makes the next sync full.
     pub fn force_full(&mut self, reason: FullReason) {
         self.history.force_full(reason);
+    }
+
+    /// Reports whether the last full sync, or a check since, could not read a table.
+    pub(super) fn has_unreadable_tables(&self) -> bool {
+        !self.unread.is_empty() || !self.ledger.can_list_nat()
     }
 
     /// Notes that a check could not print this table.

@@ -8,11 +8,23 @@ use crate::host::{Iptables, ListedChains, RunError};
 use crate::render::{GuardState, Jump, Options, guarded_chains};
 use crate::rules::Table;
 
+/// Extent of a loss that a full restore repairs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Loss {
+    /// A chain of ours was deleted, so that the jumps were not listed.
+    Deleted,
+    /// The chains are there without the jumps to them, as after `iptables -F`.
+    Flushed {
+        /// Jumps of ours that are missing.
+        missing: Vec<&'static Jump>,
+    },
+}
+
 /// Answer of a check that could be made.
 #[derive(Debug)]
 pub(super) enum TableCheck {
-    /// The table was flushed, or chains of ours were deleted.
-    Gone,
+    /// Rules or chains of ours are missing that everything depends on.
+    Gone(Loss),
     /// The chains are there.
     Present {
         /// Fixed chains that hold third-party rules besides ours.
@@ -37,11 +49,12 @@ pub(super) async fn check_table(
     options: &Options,
 ) -> Result<TableCheck, RunError> {
     let Some(listing) = list(iptables, table, options).await? else {
-        return Ok(TableCheck::Gone);
+        return Ok(TableCheck::Gone(Loss::Deleted));
     };
     let mut state = GuardState::of(table, &listing.text, &listing.cut, options);
     if state.is_flushed {
-        return Ok(TableCheck::Gone);
+        let missing = state.missing.into_iter().chain(state.unseen).collect();
+        return Ok(TableCheck::Gone(Loss::Flushed { missing }));
     }
     for jump in state.unseen {
         match iptables.has(table, jump.from, jump.rule).await {

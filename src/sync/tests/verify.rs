@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::isolate::endpoint;
 use super::syncer::{now, service, synced};
 use super::*;
-use crate::host::{ChangeSource, Fake, Fault, ForeignChange};
+use crate::host::{ChangeSource, Fake, Fault, ForeignChange, Iptables};
 use crate::model::ServiceName;
 use crate::rules::Table;
 use crate::sync::canary::Canary;
@@ -405,4 +405,46 @@ async fn a_chain_that_another_program_repaired_is_no_drift() {
     assert!(drift.is_none(), "{drift:?}");
     syncer.once(&[]).await;
     assert_eq!(syncer.iptables().take_payloads(), [""; 0]);
+}
+
+/// Flushes the nat table, and returns what a check of it finds.
+async fn flush_nat(syncer: &mut Syncer<Fake>) -> Drift {
+    let rules = syncer.iptables().rules();
+    let flushes = rules
+        .chains(Table::Nat)
+        .map(|(name, _)| format!("-F {name}"));
+    let flushes: Vec<String> = flushes.collect();
+    let flushes: Vec<&str> = flushes.iter().map(String::as_str).collect();
+    let change = edit(syncer.iptables(), Table::Nat, &flushes);
+    let extent = Extent::of(&change, syncer.written().unwrap());
+    compare(syncer, &extent).await
+}
+
+#[tokio::test]
+async fn a_flushed_nat_table_is_restored_without_another_reading() {
+    let mut syncer = node().await;
+    let before = sorted(&syncer);
+    let drift = flush_nat(&mut syncer).await;
+    let kind = (Table::Nat, DriftKind::FlushedTable);
+    assert!(drift.counts.contains_key(&kind), "{drift:?}");
+    syncer.iptables().inject(Fault::Save);
+    let outcome = syncer.once(&[]).await;
+    assert_eq!(scopes(&outcome), [Scope::Full(FullReason::Flushed)]);
+    assert_eq!((outcome.end(), sorted(&syncer)), (End::Applied, before));
+    // The fault is still to come.
+    let saved = syncer.iptables().save(Table::Nat, &mut |_| ()).await;
+    assert!(saved.is_err());
+}
+
+#[tokio::test]
+async fn a_restore_after_a_flush_that_fails_is_followed_by_one_that_reads() {
+    let mut syncer = node().await;
+    let before = sorted(&syncer);
+    flush_nat(&mut syncer).await;
+    syncer.iptables().inject(Fault::Restore);
+    assert_eq!(syncer.once(&[]).await.end(), End::Failed);
+    syncer.iptables().inject(Fault::Save);
+    assert_eq!(syncer.once(&[]).await.end(), End::Failed);
+    assert_eq!(syncer.once(&[]).await.end(), End::Applied);
+    assert_eq!(sorted(&syncer), before);
 }
