@@ -11,7 +11,7 @@ use std::time::Duration;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use deltaproxy::net::IpFamily;
 use deltaproxy::render::{
-    Full, LARGE_CLUSTER_ENDPOINTS, Ledger, Live, Options, PartialRestore, Setting, partial,
+    AppliedState, Full, LARGE_CLUSTER_ENDPOINTS, Live, Options, PartialRestore, Setting, partial,
 };
 use deltaproxy::rules::Payload;
 use deltaproxy::tracker::Tracker;
@@ -36,7 +36,7 @@ fn setting(options: &Options) -> Setting<'_> {
 }
 
 /// Writes a full payload piece by piece, as it is given to `iptables-restore`.
-fn write_full(tracker: &Tracker, options: &Options) -> (Ledger, u64) {
+fn write_full(tracker: &Tracker, options: &Options) -> (AppliedState, u64) {
     let live = Live::default();
     let mut payload = Full::new(tracker, setting(options), &live);
     let mut buf = Vec::new();
@@ -44,8 +44,8 @@ fn write_full(tracker: &Tracker, options: &Options) -> (Ledger, u64) {
         black_box(&buf);
         buf.clear();
     }
-    let (ledger, stats) = payload.finish();
-    (ledger, stats.bytes)
+    let (applied, stats) = payload.finish();
+    (applied, stats.bytes)
 }
 
 fn full(criterion: &mut Criterion) {
@@ -73,7 +73,7 @@ fn one_endpoint(criterion: &mut Criterion) {
     for services in SERVICES {
         let world = World::plain(IpFamily::V4, services, ENDPOINTS);
         let mut tracker = world.tracker();
-        let (mut ledger, _) = write_full(&tracker, &options);
+        let (mut applied, _) = write_full(&tracker, &options);
         tracker.settle();
         let mut turns = world.turns(services / 2);
         group.bench_function(BenchmarkId::from_parameter(services), |bencher| {
@@ -84,7 +84,7 @@ fn one_endpoint(criterion: &mut Criterion) {
                 let names: Vec<_> = tracker.dirty().collect();
                 let shape = PartialRestore::ChangedChains;
                 let payload = partial(
-                    &mut ledger,
+                    &mut applied,
                     &tracker,
                     names.into_iter(),
                     setting(&options),

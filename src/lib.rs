@@ -20,7 +20,7 @@
 //! | layer | modules |
 //! |---|---|
 //! | words | [`net`] |
-//! | data | [`model`]: what a Service means; [`rules`]: what a payload means |
+//! | data | [`model`]: what a Service means; [`rules`]: what a payload means; [`ruleset`]: chains and jumps of a kube-proxy |
 //! | reading | [`catalog`]: which Services rules are about; [`diff`]: what differs; [`explain`]: what packets meet |
 //! | core | [`ingest`], [`tracker`], [`select`], then [`render`], then [`conntrack`] |
 //! | shell | [`host`], [`telemetry`], [`watch`], [`events`], [`health`] |
@@ -51,6 +51,7 @@ pub mod net;
 
 pub mod model;
 pub mod rules;
+pub mod ruleset;
 
 pub mod catalog;
 pub mod diff;

@@ -12,7 +12,7 @@ use deltaproxy::host::{BackendChoice, Exec, Iptables, Programs};
 use deltaproxy::model::Change;
 use deltaproxy::net::IpFamily;
 use deltaproxy::render::{
-    Counters, Full, LARGE_CLUSTER_ENDPOINTS, Ledger, Live, Options, PartialRestore, Setting,
+    AppliedState, Counters, Full, LARGE_CLUSTER_ENDPOINTS, Live, Options, PartialRestore, Setting,
     partial,
 };
 use deltaproxy::rules::{Backend, Payload, RuleSet, Table, Text};
@@ -28,7 +28,7 @@ const SERVICES: usize = 600;
 struct Settled {
     world: World,
     tracker: Tracker,
-    ledger: Ledger,
+    applied: AppliedState,
     options: Options,
     kernel: RuleSet,
     /// Whether the programs can show all of nat.
@@ -47,7 +47,7 @@ impl Settled {
         let mut settled = Self {
             tracker: world.tracker(),
             world,
-            ledger: Ledger::default(),
+            applied: AppliedState::default(),
             options: Options {
                 backend,
                 counters: Counters::NONE,
@@ -58,8 +58,8 @@ impl Settled {
             is_readable,
             said: Vec::new(),
         };
-        let (full, ledger) = settled.full();
-        settled.ledger = ledger;
+        let (full, applied) = settled.full();
+        settled.applied = applied;
         settled.take(full);
         settled
     }
@@ -70,7 +70,7 @@ impl Settled {
         Setting { options, zone }
     }
 
-    fn full(&self) -> (String, Ledger) {
+    fn full(&self) -> (String, AppliedState) {
         let mut live = Live::default();
         if self.is_readable {
             live.read(Table::Nat, "");
@@ -100,7 +100,7 @@ impl Settled {
         };
         let shape = PartialRestore::ChangedChains;
         let names = names.into_iter();
-        let partial = partial(&mut self.ledger, &self.tracker, names, setting, shape);
+        let partial = partial(&mut self.applied, &self.tracker, names, setting, shape);
         self.take(String::from_utf8(partial.text).unwrap())
     }
 

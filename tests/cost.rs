@@ -14,8 +14,8 @@ use crate::cluster;
 use deltaproxy::model::{Change, Service};
 use deltaproxy::net::{IpFamily, Port};
 use deltaproxy::render::{
-    Full, LARGE_CLUSTER_ENDPOINTS, Ledger, Live, Options, PartialRestore, PayloadStats, Setting,
-    partial,
+    AppliedState, Full, LARGE_CLUSTER_ENDPOINTS, Live, Options, PartialRestore, PayloadStats,
+    Setting, partial,
 };
 use deltaproxy::rules::{Payload, RuleSet, Table};
 use deltaproxy::tracker::Tracker;
@@ -33,7 +33,7 @@ fn options() -> Options {
 struct Settled {
     world: World,
     tracker: Tracker,
-    ledger: Ledger,
+    applied: AppliedState,
     options: Options,
 }
 
@@ -49,7 +49,7 @@ impl Settled {
         let mut full = Full::new(&tracker, setting, &live);
         let mut bytes = Vec::new();
         while full.write_next(&mut bytes) {}
-        let (ledger, stats) = full.finish();
+        let (applied, stats) = full.finish();
         assert_eq!(stats.bytes, bytes.len() as u64);
         tracker.settle();
         let payload = String::from_utf8(bytes).unwrap();
@@ -57,7 +57,7 @@ impl Settled {
             Self {
                 world,
                 tracker,
-                ledger,
+                applied,
                 options,
             },
             payload,
@@ -72,7 +72,7 @@ impl Settled {
         };
         let names: Vec<_> = self.tracker.dirty().collect();
         let partial = partial(
-            &mut self.ledger,
+            &mut self.applied,
             &self.tracker,
             names.into_iter(),
             setting,
@@ -102,7 +102,7 @@ fn rules(world: World, filter: u64, nat: u64) {
         (filter, nat),
         "{shown}"
     );
-    assert_eq!(settled.ledger.rules(), stats.rules);
+    assert_eq!(settled.applied.rules(), stats.rules);
     let mut kernel = RuleSet::default();
     kernel.apply(&payload).unwrap();
     let jumps: usize = [Table::Filter, Table::Nat]
@@ -260,7 +260,7 @@ fn lose_a_service(world: &mut World) {
     world.slices.remove(&slice);
 }
 
-/// A thousand endpoints changed one by one end in the same ledger as at once.
+/// A thousand endpoints changed one by one end in the same applied state as at once.
 #[test]
 fn a_burst_is_written_once() {
     let (mut one, _, _) = Settled::new(World::plain(IpFamily::V4, 300, 5));
@@ -293,14 +293,14 @@ fn above_a_thousand_endpoints_rules_of_endpoints_carry_no_comments() {
     let shape = PartialRestore::ChangedChains;
     let (text, _) = settled.follow(more.clone(), shape);
     assert_eq!(
-        (commented(&text), settled.ledger.tally().endpoints),
+        (commented(&text), settled.applied.totals().endpoints),
         (0, 1_001)
     );
     assert_eq!(commented(&Settled::new(more).1), 0);
 
     let (text, _) = settled.follow(thousand, shape);
     assert_eq!(
-        (commented(&text), settled.ledger.tally().endpoints),
+        (commented(&text), settled.applied.totals().endpoints),
         (5, 1_000)
     );
 }

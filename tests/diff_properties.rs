@@ -13,7 +13,7 @@ use deltaproxy::diff::{Review, Sheet, Verdict, compare, json, text, unified};
 use deltaproxy::model::ServiceName;
 use deltaproxy::net::IpFamily;
 use deltaproxy::render::{
-    Full, Ledger, Live, Options, PartialRestore, Setting, is_service_chain, partial,
+    AppliedState, Full, Live, Options, PartialRestore, Setting, is_service_chain, partial,
 };
 use deltaproxy::rules::{Payload, RuleSet, Table};
 use proptest::collection::vec;
@@ -79,7 +79,7 @@ proptest! {
 struct Rendered {
     text: String,
     rules: RuleSet,
-    ledger: Ledger,
+    applied: AppliedState,
     world: World,
 }
 
@@ -90,7 +90,7 @@ impl Rendered {
         let mut payload = Full::new(&tracker, Setting { options, zone }, live);
         let mut bytes = Vec::new();
         while payload.write_next(&mut bytes) {}
-        let (ledger, _) = payload.finish();
+        let (applied, _) = payload.finish();
         let text = String::from_utf8(bytes).unwrap();
         let mut rules = RuleSet::default();
         rules.apply(&text).unwrap();
@@ -98,13 +98,13 @@ impl Rendered {
         Self {
             text,
             rules,
-            ledger,
+            applied,
             world,
         }
     }
 
     fn partial_to(self, after: &World, options: &Options) -> String {
-        let mut ledger = self.ledger;
+        let mut applied = self.applied;
         let tracker = after.tracker();
         let zone = after.node.zone.as_deref();
         let slices = self.world.slices.values().chain(after.slices.values());
@@ -112,7 +112,7 @@ impl Rendered {
         let names = names.chain(slices.map(|slice| &slice.service));
         let names: std::collections::BTreeSet<&ServiceName> = names.collect();
         let partial = partial(
-            &mut ledger,
+            &mut applied,
             &tracker,
             names.iter().copied(),
             Setting { options, zone },

@@ -12,6 +12,8 @@ const FOLDERS: &[&str] = &[
     "src/ingest/",
     "src/model/",
     "src/net/",
+    "src/render/",
+    "src/ruleset/",
     "src/select/",
     "src/sync/",
     "src/tracker/",

@@ -3,8 +3,8 @@
 use deltaproxy::model::Change;
 use deltaproxy::net::IpFamily;
 use deltaproxy::render::{
-    Counters, Full, JUMPS, LARGE_CLUSTER_ENDPOINTS, Ledger, Live, Options, PartialRestore, Setting,
-    partial,
+    AppliedState, Counters, Full, JUMPS, LARGE_CLUSTER_ENDPOINTS, Live, Options, PartialRestore,
+    Setting, partial,
 };
 use deltaproxy::rules::{Backend, Payload, Table};
 use deltaproxy::tracker::Tracker;
@@ -18,7 +18,7 @@ pub const ENDPOINTS: usize = 5;
 pub struct Product {
     pub world: World,
     tracker: Tracker,
-    ledger: Ledger,
+    applied: AppliedState,
     options: Options,
 }
 
@@ -44,7 +44,7 @@ impl Product {
         Self {
             world,
             tracker,
-            ledger: Ledger::default(),
+            applied: AppliedState::default(),
             options,
         }
     }
@@ -64,11 +64,11 @@ impl Product {
     pub fn full(&mut self, found: Found) -> String {
         let mut live = Live::default();
         for table in [Table::Filter, Table::Nat, Table::Mangle] {
-            live.has_read(table);
+            live.note_read(table);
         }
         if found == Found::Everything {
             for jump in &JUMPS {
-                live.saw(jump);
+                live.note_jump(jump);
             }
         }
         let setting = Setting {
@@ -78,7 +78,7 @@ impl Product {
         let mut full = Full::new(&self.tracker, setting, &live);
         let mut bytes = Vec::new();
         while full.write_next(&mut bytes) {}
-        (self.ledger, _) = full.finish();
+        (self.applied, _) = full.finish();
         self.tracker.settle();
         String::from_utf8(bytes).unwrap()
     }
@@ -95,7 +95,7 @@ impl Product {
         };
         let shape = PartialRestore::ChangedChains;
         let names = names.into_iter();
-        let partial = partial(&mut self.ledger, &self.tracker, names, setting, shape);
+        let partial = partial(&mut self.applied, &self.tracker, names, setting, shape);
         self.tracker.settle();
         String::from_utf8(partial.text).unwrap()
     }

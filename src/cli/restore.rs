@@ -9,8 +9,8 @@ use std::fmt::Write as _;
 use super::snapshot;
 use crate::model::{ServiceName, Services};
 use crate::render::{
-    self, Full, Ledger, Live, Options, Partial, PartialRestore, PayloadStats, Rewrite, Setting,
-    is_service_chain,
+    self, AppliedState, Full, Live, Options, Partial, PartialRestore, PayloadStats, Rewrite,
+    Setting, is_service_chain,
 };
 use crate::rules::{Payload, RuleSet, Table};
 use crate::tracker::Tracker;
@@ -36,11 +36,11 @@ impl<'a> Side<'a> {
     }
 
     /// The rules of a kernel that has no other, and the books of whoever restored them.
-    pub(super) fn rules(self) -> anyhow::Result<(RuleSet, Ledger)> {
-        let (text, ledger) = snapshot::full(self.setting(), self.tracker);
+    pub(super) fn rules(self) -> anyhow::Result<(RuleSet, AppliedState)> {
+        let (text, applied) = snapshot::full(self.setting(), self.tracker);
         let mut rules = RuleSet::default();
         rules.apply(&String::from_utf8_lossy(&text))?;
-        Ok((rules, ledger))
+        Ok((rules, applied))
     }
 
     /// What is restored when all is written to a kernel with these rules, piece by piece.
@@ -59,8 +59,13 @@ impl<'a> Side<'a> {
         Ok(payload.finish().1)
     }
 
-    /// What is restored when `before`, of which the ledger is, becomes this between two syncs.
-    pub(super) fn after(self, before: Self, mut ledger: Ledger, shape: PartialRestore) -> Next {
+    /// What is restored when `before`, of which the applied state is, becomes this between two syncs.
+    pub(super) fn after(
+        self,
+        before: Self,
+        mut applied: AppliedState,
+        shape: PartialRestore,
+    ) -> Next {
         if let Some(why) = Rewrite::needed(before.setting(), self.setting()) {
             return Next::Full(why);
         }
@@ -69,7 +74,7 @@ impl<'a> Side<'a> {
         let changed = all.filter(|(name, _)| old.get(name) != new.get(name));
         let names: BTreeSet<&ServiceName> = changed.map(|(name, _)| name).collect();
         let dirty = names.iter().copied();
-        let partial = render::partial(&mut ledger, new, dirty, self.setting(), shape);
+        let partial = render::partial(&mut applied, new, dirty, self.setting(), shape);
         Next::Partial(names.len(), partial)
     }
 }

@@ -1,52 +1,50 @@
-//! What the rules depend on besides the cluster: flags and facts about this node.
+//! Inputs of rendering besides the Services: options and facts about this node.
 //!
-//! Apart so that the renderer's view of the configuration is small, complete and printable; who
-//! resolves it from flags is none of its concern.
+//! `config` resolves them from flags; here is only what changes a rule.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use super::counter::{Counter, Counters};
 use crate::model::ExternalIps;
 use crate::net::{IpFamily, IpNet};
 use crate::rules::Backend;
 
-/// Above this many endpoints, of all Services together, the rules written for endpoints carry no
-/// comments: they are four tenths of the text there, and the memory of the legacy backend.
+/// Maximum endpoints, of all Services together, whose rules have comments. In a larger cluster the
+/// comments would be four tenths of the text, and of the memory of the legacy backend.
 ///
 /// Upstream: pkg/proxy/iptables/proxier.go, `largeClusterEndpointsThreshold` (v1.36)
 pub const LARGE_CLUSTER_ENDPOINTS: usize = 1000;
 
-/// Everything that is the same for all Services of one family.
+/// Options and node facts that shape the rules of all Services of one family.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Whose rules: `iptables-restore` or `ip6tables-restore` reads them.
+    /// IP family of the rules: selects `iptables-restore` or `ip6tables-restore`.
     pub family: IpFamily,
-    /// Which kind of program that is.
+    /// Kind of the iptables binaries. They accept the same rules, at different cost.
     pub backend: Backend,
-    /// How masqueraded packets are marked, and what is masqueraded.
+    /// Mark of packets to masquerade, and the cluster IP traffic that gets it.
     pub masquerade: Masquerade,
-    /// How traffic from pods of this node is told apart.
+    /// Match for traffic from Pods of this node.
     pub local_traffic: LocalDetector,
-    /// The addresses that NodePorts answer on.
+    /// Addresses of this node that accept NodePort traffic.
     pub node_port_addresses: NodePortAddresses,
-    /// Whether NodePorts answer on 127.0.0.1, too.
+    /// NodePorts on 127.0.0.1: accepted or not.
     pub localhost_node_ports: LocalhostNodePorts,
-    /// Whether external IPs are destinations.
+    /// Policy for external IPs: destinations of rules, or ignored.
     pub external_ips: ExternalIps,
-    /// Whether packets that conntrack calls invalid are dropped.
+    /// Treatment of packets in the conntrack state INVALID.
     pub invalid_packets: InvalidPackets,
-    /// Which counters of the kernel rules may name.
+    /// nfacct counters that exist in the kernel, so that rules may name them.
     pub counters: Counters,
-    /// This node's own address in this family: a load balancer that admits it admits traffic from
-    /// the node to itself.
+    /// This node's own address in this family: source ranges of a load balancer that hold it admit
+    /// traffic from the node to itself.
     pub node_ip: IpAddr,
-    /// See [`LARGE_CLUSTER_ENDPOINTS`]; smaller in tests.
+    /// Maximum endpoints with comments: [`LARGE_CLUSTER_ENDPOINTS`], fewer in tests.
     pub large_cluster_endpoints: usize,
 }
 
 impl Options {
-    /// What kube-proxy does without flags, on a node of which nothing is known.
+    /// Returns the options of a kube-proxy without flags, on a node with unknown addresses.
     pub fn defaults(family: IpFamily) -> Self {
         let (node_ip, localhost_node_ports) = match family {
             IpFamily::V4 => (Ipv4Addr::LOCALHOST.into(), LocalhostNodePorts::Allowed),
@@ -71,7 +69,7 @@ impl Options {
         }
     }
 
-    /// Whether 127.0.0.0/8 has a NodePort rule of its own, for its counter.
+    /// Reports whether NodePorts on 127.0.0.0/8 have a rule of their own, for its counter.
     pub(super) fn counts_localhost_node_ports(&self) -> bool {
         self.family == IpFamily::V4
             && self.localhost_node_ports == LocalhostNodePorts::Allowed
@@ -79,19 +77,19 @@ impl Options {
     }
 }
 
-/// The firewall mark, and which traffic to cluster IPs gets it.
+/// Mark for masquerading, and the traffic to cluster IPs that gets it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Masquerade {
-    /// The bit of the mark, 0 to 31.
+    /// Bit of the mark, 0 to 31.
     pub bit: u8,
-    /// Which traffic.
+    /// Traffic to cluster IPs that gets the mark.
     pub policy: MasqueradePolicy,
-    /// The program knows `--random-fully` (1.6.2 and later), which avoids port clashes.
+    /// The binaries support `--random-fully` (1.6.2 and later), which avoids port clashes.
     pub is_random_fully: bool,
 }
 
 impl Masquerade {
-    /// The mark's text: always eight digits.
+    /// Returns the mark as rules have it: `0x` and eight hexadecimal digits.
     pub fn mark(self) -> String {
         format!(
             "{:#010x}",
@@ -100,69 +98,71 @@ impl Masquerade {
     }
 }
 
-/// Which traffic to cluster IPs is masqueraded.
+/// Traffic to cluster IPs that is masqueraded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MasqueradePolicy {
-    /// What is known to come from outside the pod network.
+    /// Traffic that is known to come from outside of the Pod network.
     #[default]
     OffCluster,
-    /// Everything: `--masquerade-all`.
+    /// All of it: `--masquerade-all`.
     All,
 }
 
-/// How packets from this node's pods are recognized. KEP: kep.k8s.io/2450
+/// Match that recognizes packets from Pods of this node. KEP: kep.k8s.io/2450
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LocalDetector {
-    /// By source address.
+    /// Source address in a network.
     Cidr(IpNet),
-    /// By the bridge they come in through.
+    /// Input interface is this bridge.
     Bridge(Arc<str>),
-    /// By the beginning of the name of the interface they come in through.
+    /// Name of the input interface begins with this prefix.
     InterfacePrefix(Arc<str>),
-    /// Not at all: no network of this family is configured.
+    /// No match: no network of this family is configured.
     Absent,
 }
 
-/// The addresses that NodePorts answer on.
+/// Addresses of this node that accept NodePort traffic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NodePortAddresses {
-    /// All of this node's.
+    /// All addresses of this node.
     All,
-    /// These of this node's, sorted.
+    /// These addresses of this node, sorted.
     Only(Vec<IpAddr>),
 }
 
-/// Whether NodePorts answer on loopback addresses.
+/// NodePorts on loopback addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LocalhostNodePorts {
-    /// Yes: IPv4 only, needs `route_localnet`, and the rule that keeps neighbors from abusing it.
+    /// Accepted, for IPv4 only. Requires `route_localnet`, and the rule that keeps other hosts from
+    /// reaching localhost through it.
     Allowed,
-    /// No.
+    /// Not accepted.
     Refused,
 }
 
-/// What becomes of packets that conntrack cannot place. Found out once, when a process starts.
+/// Treatment of packets in the conntrack state INVALID. Read from the kernel once, when a process
+/// starts.
 ///
 /// Upstream: pkg/proxy/iptables/proxier.go, `NewProxier` (v1.36), which does the same
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InvalidPackets {
-    /// Dropped: forwarded unNATed they would make the peer reset a good connection.
+    /// Dropped: forwarded without NAT they would make the peer reset a good connection.
     Dropped,
-    /// Left alone, because conntrack was told to be liberal.
+    /// Forwarded, because `nf_conntrack_tcp_be_liberal` is set.
     Forwarded,
 }
 
-/// Whether rules written for endpoints carry comments.
+/// Comments of rules that select an endpoint or lead to one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Comments {
-    /// Every rule that upstream comments.
+    /// On every rule that has one upstream.
     Everywhere,
-    /// None on rules that pick or implement an endpoint: large-cluster mode.
+    /// On none of the rules of endpoints: large-cluster mode.
     NotOnEndpoints,
 }
 
 impl Comments {
-    /// The mode for a cluster of `endpoints`, all Services together.
+    /// Returns the mode for this many endpoints of all Services together.
     pub const fn for_cluster(endpoints: usize, options: &Options) -> Self {
         if endpoints > options.large_cluster_endpoints {
             Self::NotOnEndpoints
@@ -172,12 +172,145 @@ impl Comments {
     }
 }
 
-/// What a partial restore names.
+/// Scope of the chains that a partial restore writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PartialRestore {
-    /// Only chains whose rules differ from the kernel's.
+    /// Chains whose rules differ from those in the kernel.
     #[default]
     ChangedChains,
-    /// All chains of a changed Service, and every fixed and dispatch chain each time.
+    /// All chains of a changed Service, and every fixed and dispatch chain: upstream's scope.
     Kep3453,
 }
+
+/// nfacct counter of the kernel that rules add to.
+///
+/// A restore fails as a whole if one rule names a counter that does not exist, so the existing
+/// counters are read before each full restore.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counter {
+    /// Packets dropped in the conntrack state INVALID.
+    InvalidDropped,
+    /// Packets to NodePorts on 127.0.0.0/8: zero if no client depends on these.
+    LocalhostNodePorts,
+}
+
+impl Counter {
+    /// All counters, in the order in which they are created.
+    pub const ALL: [Self; 2] = [Self::InvalidDropped, Self::LocalhostNodePorts];
+
+    /// Returns the counter's name in the kernel. Both families share it, and kube-proxy has the
+    /// same.
+    ///
+    /// Upstream: pkg/proxy/metrics/metrics.go, `IPTablesCTStateInvalidDroppedNFAcctCounter` and
+    /// `LocalhostNodePortAcceptedNFAcctCounter` (v1.36)
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::InvalidDropped => "ct_state_invalid_dropped_pkts",
+            Self::LocalhostNodePorts => "localhost_nps_accepted_pkts",
+        }
+    }
+
+    /// Returns the match that adds to the counter.
+    pub(super) const fn match_text(self) -> &'static str {
+        match self {
+            Self::InvalidDropped => "-m nfacct --nfacct-name ct_state_invalid_dropped_pkts",
+            Self::LocalhostNodePorts => "-m nfacct --nfacct-name localhost_nps_accepted_pkts",
+        }
+    }
+}
+
+/// Counters that exist in the kernel. Any set is legal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    invalid_dropped: bool,
+    localhost_node_ports: bool,
+}
+
+impl Counters {
+    /// No counter: a kernel without nfacct.
+    pub const NONE: Self = Self {
+        invalid_dropped: false,
+        localhost_node_ports: false,
+    };
+
+    /// Every counter.
+    pub const ALL: Self = Self {
+        invalid_dropped: true,
+        localhost_node_ports: true,
+    };
+
+    /// Reports whether rules may name this counter.
+    pub const fn has(self, counter: Counter) -> bool {
+        match counter {
+            Counter::InvalidDropped => self.invalid_dropped,
+            Counter::LocalhostNodePorts => self.localhost_node_ports,
+        }
+    }
+
+    /// Adds a counter that exists.
+    pub const fn add(&mut self, counter: Counter) {
+        match counter {
+            Counter::InvalidDropped => self.invalid_dropped = true,
+            Counter::LocalhostNodePorts => self.localhost_node_ports = true,
+        }
+    }
+}
+
+/// Inputs that all Services of one payload share.
+#[derive(Debug, Clone, Copy)]
+pub struct Setting<'a> {
+    /// Options and facts about this node.
+    pub options: &'a Options,
+    /// Zone of this node, which zone hints are compared with.
+    pub zone: Option<&'a str>,
+}
+
+/// Reason for which the rules of all Services have to be written again, by a full restore.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rewrite {
+    /// The zone of the node changed, and with it the meaning of hints.
+    Zone,
+    /// The match for traffic from Pods of this node changed.
+    LocalTraffic,
+    /// The address of the node changed.
+    NodeAddress,
+    /// Another option changed that shapes the rules of all Services.
+    Options,
+}
+
+impl Rewrite {
+    /// Returns the reason for which rules written with `old` are wrong with `new`; `None` if they
+    /// are right. The addresses of NodePorts do not count: each makes one rule in a chain that
+    /// partial restores keep up to date.
+    pub fn needed(old: Setting<'_>, new: Setting<'_>) -> Option<Self> {
+        let (before, after) = (old.options, new.options);
+        if before.local_traffic != after.local_traffic {
+            return Some(Self::LocalTraffic);
+        }
+        if before.node_ip != after.node_ip {
+            return Some(Self::NodeAddress);
+        }
+        let alike = Options {
+            node_port_addresses: after.node_port_addresses.clone(),
+            ..before.clone()
+        };
+        if alike != *after {
+            return Some(Self::Options);
+        }
+        (old.zone != new.zone).then_some(Self::Zone)
+    }
+
+    /// Returns the reason as logs and diffs print it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Zone => "zone changed",
+            Self::LocalTraffic => "pod networks changed",
+            Self::NodeAddress => "node address changed",
+            Self::Options => "options changed",
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/options.rs"]
+mod tests;

@@ -1,21 +1,20 @@
-//! Finds the Service that a line of a payload is about.
+//! Finds the Service that a line of a payload belongs to.
 //!
 //! Most rules name their service port in a comment. Chain lines and the rules of large clusters do
-//! not; their chain is looked for among those that each Service has.
+//! not; their chain is searched among those that each Service has.
 
-use super::chain::ServiceChain;
-use super::options::Comments;
-use super::service::{self, Setting};
-use super::sheet::Sheet;
+use super::options::{Comments, Setting};
+use super::service::{self, ServiceRules};
 use crate::model::{ServiceName, Services};
+use crate::ruleset::ServiceChain;
 
-/// Returns the Service that the line is about; `None` for lines of fixed chains and for `COMMIT`.
+/// Returns the Service that the line belongs to; `None` for lines of fixed chains and for `COMMIT`.
 pub fn owner(line: &str, services: &dyn Services, setting: Setting<'_>) -> Option<ServiceName> {
     let commented = service_ports(line).find(|name| services.get(name).is_some());
     commented.or_else(|| owner_of_chain(service_chain(line)?, services, setting))
 }
 
-/// Names in the comment that may be those of service ports.
+/// Returns names in the comment that may be those of service ports.
 fn service_ports(line: &str) -> impl Iterator<Item = ServiceName> {
     let comment = line.split_once("--comment ").map_or("", |(_, after)| after);
     let (text, is_quoted) = match comment.strip_prefix('"') {
@@ -31,7 +30,7 @@ fn service_ports(line: &str) -> impl Iterator<Item = ServiceName> {
     })
 }
 
-/// The Service chain that a line fills, declares or, in a dispatch chain, jumps to.
+/// Returns the Service chain that a line fills, declares or, in a dispatch chain, jumps to.
 fn service_chain(line: &str) -> Option<ServiceChain> {
     let line = line.trim_end();
     let declared = line
@@ -48,11 +47,11 @@ fn owner_of_chain(
     services: &dyn Services,
     setting: Setting<'_>,
 ) -> Option<ServiceName> {
-    let mut sheet = Sheet::default();
+    let mut rules = ServiceRules::default();
     let mut all = services.all();
     let found = all.find(|(name, state)| {
-        service::write(&mut sheet, name, state, setting, Comments::NotOnEndpoints);
-        sheet.chains().any(|entry| entry.chain == chain)
+        service::render(&mut rules, name, state, setting, Comments::NotOnEndpoints);
+        rules.chains().any(|entry| entry.chain == chain)
     });
     found.map(|(name, _)| name.clone())
 }

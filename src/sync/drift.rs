@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::backoff::Key;
-use crate::render::Doubt;
+use crate::render::DeclineReason;
 use crate::rules::Table;
 
 /// Chains that are listed by name, for the log.
@@ -58,7 +58,7 @@ pub(super) struct Drift {
     /// Chains, and whole tables, whose repairs are counted.
     pub(super) keys: BTreeSet<Key>,
     /// Reason to restore everything, although the tables were not flushed.
-    pub(super) doubt: Option<Doubt>,
+    pub(super) declined: Option<DeclineReason>,
     /// Names of the programs that changed the rules, as far as the kernel reports them.
     pub(super) programs: BTreeSet<String>,
 }

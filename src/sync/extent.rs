@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::host::{ForeignChange, Touched};
-use crate::render::{Ledger, Options, guarded_chains, is_service_chain};
+use crate::render::{AppliedState, Options, guarded_chains, is_service_chain};
 use crate::rules::Table;
 
 /// Extent of a verification.
@@ -60,16 +60,20 @@ impl Extent {
     }
 
     /// Returns the same without chains of Services that the kernel should not have.
-    pub(super) fn of_ours(change: &ForeignChange, options: &Options, ledger: &Ledger) -> Self {
+    pub(super) fn of_ours(
+        change: &ForeignChange,
+        options: &Options,
+        applied: &AppliedState,
+    ) -> Self {
         let mut extent = Self::of(change, options);
-        extent.services = ledger.held(&extent.services);
+        extent.services = applied.recorded(&extent.services);
         extent
     }
 
     fn add(&mut self, table: Table, chain: &str, options: &Options) {
         if guarded_chains(table, options).contains(&chain) {
             self.tables.insert(table);
-        } else if Ledger::is_dispatch(table, chain) {
+        } else if AppliedState::is_dispatch(table, chain) {
             self.dispatch.insert((table, chain.into()));
         } else if table == Table::Nat && is_service_chain(chain) {
             self.services.insert(chain.into());

@@ -4,7 +4,7 @@
 //! must neither stop a sync nor make a full table look empty.
 
 use crate::host::{Iptables, ListedChains, RunError};
-use crate::render::{FIREWALL, Found, JUMPS, Live};
+use crate::render::{FIREWALL, JUMPS, Live, LiveRules};
 use crate::rules::Table;
 
 /// Extent of the reading.
@@ -49,7 +49,7 @@ pub(super) struct Inspection {
     /// Chains and jumps.
     pub(super) live: Live,
     /// All of our rules, if requested and if all tables could be read.
-    pub(super) found: Option<Found>,
+    pub(super) found: Option<LiveRules>,
     /// Tables that could not be read.
     pub(super) unread: Vec<Unread>,
 }
@@ -69,7 +69,7 @@ pub(super) async fn inspect(
     no_answer: NoAnswer,
 ) -> Result<Inspection, RunError> {
     let mut inspection = Inspection::default();
-    let mut found = (interest == Interest::AllOfOurs).then(Found::default);
+    let mut found = (interest == Interest::AllOfOurs).then(LiveRules::default);
     for table in [Table::Filter, Table::Nat] {
         let mut live = inspection.live.clone();
         let mut read = |line: &str| {
@@ -80,7 +80,7 @@ pub(super) async fn inspect(
         };
         match iptables.save(table, &mut read).await {
             Ok(()) => {
-                live.has_read(table);
+                live.note_read(table);
                 inspection.live = live;
             }
             Err(error) if error.is_passing() && no_answer == NoAnswer::Fail => return Err(error),
@@ -99,13 +99,13 @@ pub(super) async fn inspect(
 async fn ask(iptables: &impl Iptables, table: Table, live: &mut Live) -> Result<(), RunError> {
     for jump in JUMPS.iter().filter(|jump| jump.table == table) {
         if iptables.has(table, jump.from, jump.rule).await? {
-            live.saw(jump);
+            live.note_jump(jump);
         }
     }
     if table == Table::Filter {
         let listed = iptables.list(table, &[FIREWALL]).await?;
         if !matches!(listed, ListedChains::Missing) {
-            live.saw_firewall();
+            live.note_firewall();
         }
     }
     Ok(())

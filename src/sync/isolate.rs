@@ -199,7 +199,7 @@ impl<I: Iptables> Syncer<I> {
         Err(Environment)
     }
 
-    /// Reads the rules in the kernel, for a ledger of them.
+    /// Reads the rules in the kernel, for an applied state of them.
     async fn read_kernel(&mut self, options: &Options) -> Result<Read, Environment> {
         let inspected = self.inspect(Interest::AllOfOurs).await;
         let Inspection { live, found, .. } = inspected.map_err(|_| Environment)?;
@@ -208,7 +208,7 @@ impl<I: Iptables> Syncer<I> {
                 is_bare: live.is_bare(),
             });
         };
-        self.ledger = adopted.ledger;
+        self.applied = adopted.applied;
         self.written = Some(options.clone());
         let is_suspect =
             |name: &ServiceName| self.tracker.get(name).is_some() && !self.quarantine.has(name);
@@ -216,7 +216,7 @@ impl<I: Iptables> Syncer<I> {
         Ok(Read::Adopted(differing.filter(is_suspect).collect()))
     }
 
-    /// Makes sure that the ledger describes the kernel, after a restore that failed half-way.
+    /// Makes sure that the applied state describes the kernel, after a restore that failed half-way.
     pub(super) async fn know_kernel(
         &mut self,
         options: &mut Options,

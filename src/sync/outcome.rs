@@ -7,7 +7,7 @@ use super::isolation::{Isolation, Retry};
 use super::pacer::End;
 use crate::host::{Excerpt, NoCounter, RestoreError, RunError};
 use crate::model::ServiceName;
-use crate::render::{Doubt, PayloadStats, RuleCounts, Tally};
+use crate::render::{DeclineReason, PayloadStats, RuleCounts, ServiceTotals};
 use crate::rules::Table;
 use crate::tracker::Settled;
 
@@ -27,7 +27,7 @@ pub struct Outcome {
     /// Number of rules in the kernel that are ours.
     pub rules: RuleCounts,
     /// Totals of the Services of these rules.
-    pub tally: Tally,
+    pub totals: ServiceTotals,
     /// Services in quarantine, sorted.
     pub quarantined: Vec<ServiceName>,
 }
@@ -48,7 +48,7 @@ pub struct Attempt {
     /// Tables that could not be read, with causes; only those that could be read before.
     pub unread: Vec<(Table, RunError)>,
     /// Reason that adoption was declined.
-    pub doubt: Option<Doubt>,
+    pub declined: Option<DeclineReason>,
     /// Wait for the xtables lock, if it was acquired. A wait that timed out is in the error.
     pub lock_wait: Duration,
     /// Result.

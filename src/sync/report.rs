@@ -243,8 +243,8 @@ impl Reporter {
                 .rules(self.family, table, count(total), count(last));
         }
         for (policy, ports) in [
-            (Policy::Internal, outcome.tally.internal_dropped),
-            (Policy::External, outcome.tally.external_dropped),
+            (Policy::Internal, outcome.totals.internal_dropped),
+            (Policy::External, outcome.totals.external_dropped),
         ] {
             self.metrics.no_local_endpoints(self.family, policy, ports);
         }

@@ -28,8 +28,8 @@ pub(super) fn asides(family: IpFamily, attempt: &Attempt) {
     if let Some(cause) = &attempt.no_counter {
         info!(%family, %cause, "some packets are not counted");
     }
-    if let Some(doubt) = attempt.doubt {
-        debug!(%family, reason = doubt.as_str(), "the kernel's rules are not taken over");
+    if let Some(reason) = attempt.declined {
+        debug!(%family, reason = reason.as_str(), "the kernel's rules are not taken over");
     }
     for (table, cause) in &attempt.unread {
         warn!(%family, %table, "stale chains stay: cannot read the rules: {cause}");
@@ -250,8 +250,8 @@ pub(super) fn compared(family: IpFamily, compared: &Compared<'_>) {
         let kind = kind.as_str();
         debug!(%family, trigger, %table, kind, chains, "rules differ from the applied ones");
     }
-    if let Some(doubt) = compared.drift.doubt {
-        let reason = doubt.as_str();
+    if let Some(reason) = compared.drift.declined {
+        let reason = reason.as_str();
         warn!(%family, trigger, reason, "rules differ from the applied ones; restoring everything");
     }
     // A flushed table is logged with the check that found it.

@@ -1,6 +1,6 @@
 //! The three kinds of a sync: adopt the rules in the kernel, write everything, write what changed.
 //!
-//! The [`syncer`](super::syncer) decides between them. Each ends with a ledger of the rules in the
+//! The [`syncer`](super::syncer) decides between them. Each ends with an applied state of the rules in the
 //! kernel.
 
 use std::collections::BTreeSet;
@@ -14,8 +14,8 @@ use super::view::View;
 use crate::host::{Iptables, ListedChains, NoCounter, RestoreError, Restored, RunError, excerpt};
 use crate::model::{ServiceName, Services};
 use crate::render::{
-    self, Adopted, Counter, Counters, Doubt, Found, Full, Ledger, Live, Options, Partial,
-    PartialRestore, Setting, guarded_chains, is_intact,
+    self, Adopted, AppliedState, Counter, Counters, DeclineReason, Full, Live, LiveRules, Options,
+    Partial, PartialRestore, Setting, guarded_chains, is_intact,
 };
 use crate::rules::{Payload, Table, Text};
 
@@ -26,7 +26,7 @@ pub(super) struct Done {
     pub(super) restored: Result<Restored, Failure>,
     pub(super) no_counter: Option<NoCounter>,
     pub(super) unread: Vec<Unread>,
-    pub(super) doubt: Option<Doubt>,
+    pub(super) declined: Option<DeclineReason>,
 }
 
 impl Done {
@@ -37,7 +37,7 @@ impl Done {
             restored,
             no_counter: None,
             unread: Vec::new(),
-            doubt: None,
+            declined: None,
         }
     }
 }
@@ -45,7 +45,7 @@ impl Done {
 /// Reason why rules in the kernel are not adopted.
 pub(super) enum Declined {
     /// They have to be written anew.
-    Doubt(Doubt),
+    Reason(DeclineReason),
     /// A program gave no answer; the next sync asks again.
     NoAnswer(RunError),
 }
@@ -54,7 +54,7 @@ impl<I: Iptables> Syncer<I> {
     /// Reads all rules of ours and writes what differs; everything, if there is any doubt.
     pub(super) async fn adopt(&mut self, options: &mut Options) -> Done {
         let no_counter = self.make_counters(options).await;
-        let (scope, unread, doubt, written) = match self.inspect(Interest::AllOfOurs).await {
+        let (scope, unread, declined, written) = match self.inspect(Interest::AllOfOurs).await {
             Err(error) => (Scope::Adoption, Vec::new(), None, unwritten(error)),
             Ok(Inspection {
                 live,
@@ -66,17 +66,17 @@ impl<I: Iptables> Syncer<I> {
                     (Scope::Adoption, unread, None, written)
                 }
                 Err(Declined::NoAnswer(error)) => (Scope::Adoption, unread, None, unwritten(error)),
-                Err(Declined::Doubt(doubt)) => {
+                Err(Declined::Reason(reason)) => {
                     let written = self.write_all(&live, options).await;
                     let scope = Scope::Full(FullReason::First);
-                    (scope, unread, Some(doubt), written)
+                    (scope, unread, Some(reason), written)
                 }
             },
         };
         Done {
             no_counter,
             unread,
-            doubt,
+            declined,
             ..Done::new(scope, written)
         }
     }
@@ -103,7 +103,7 @@ impl<I: Iptables> Syncer<I> {
         }
     }
 
-    /// Writes what differs from the ledger: of the Services that changed, or of all if something
+    /// Writes what differs from the applied state: of the Services that changed, or of all if something
     /// that all depend on did.
     pub(super) async fn partial(&mut self, options: &Options) -> Done {
         let mut names: BTreeSet<ServiceName> = self.tracker.dirty().cloned().collect();
@@ -162,13 +162,13 @@ impl<I: Iptables> Syncer<I> {
     /// Rules in the kernel that can stay.
     pub(super) async fn compare(
         &mut self,
-        found: Option<Found>,
+        found: Option<LiveRules>,
         live: &Live,
         options: &Options,
     ) -> Result<Adopted, Declined> {
-        let found = found.ok_or(Declined::Doubt(Doubt::Unreadable))?;
+        let found = found.ok_or(Declined::Reason(DeclineReason::Unreadable))?;
         let adopted = render::adopt(found, live, &self.view(), self.setting(options));
-        let adopted = adopted.map_err(Declined::Doubt)?;
+        let adopted = adopted.map_err(Declined::Reason)?;
         let guarded = guarded_chains(Table::Mangle, options);
         match self.iptables.list(Table::Mangle, &guarded).await {
             Ok(ListedChains::Whole(listing)) if is_intact(Table::Mangle, &listing, options) => {
@@ -180,7 +180,7 @@ impl<I: Iptables> Syncer<I> {
                 self.unanswered += 1;
                 Err(Declined::NoAnswer(error))
             }
-            _ => Err(Declined::Doubt(Doubt::Foundations(Table::Mangle))),
+            _ => Err(Declined::Reason(DeclineReason::FixedChains(Table::Mangle))),
         }
     }
 
@@ -189,7 +189,7 @@ impl<I: Iptables> Syncer<I> {
         adopted: Adopted,
         options: &Options,
     ) -> (Partial, Result<Restored, Failure>) {
-        self.ledger = adopted.ledger;
+        self.applied = adopted.applied;
         self.unwritten.clear();
         // The other shape would write what is there already.
         let shape = PartialRestore::ChangedChains;
@@ -202,7 +202,7 @@ impl<I: Iptables> Syncer<I> {
         options: &Options,
     ) -> (Partial, Result<Restored, Failure>) {
         if !self.knows_kernel() {
-            // Two ledgers of a large cluster need not be in memory at once.
+            // Two applied states of a large cluster need not be in memory at once.
             self.forget_kernel();
         }
         let view = self.view();
@@ -213,12 +213,12 @@ impl<I: Iptables> Syncer<I> {
             .as_ref()
             .is_err_and(|error| is_untouched(error, &mut payload()));
         let restored = restored.map_err(|error| Failure::refused(error, &mut payload()));
-        let (ledger, stats) = full.finish();
+        let (applied, stats) = full.finish();
         if !is_untouched {
             self.forget_kernel();
         }
         if restored.is_ok() {
-            self.ledger = ledger;
+            self.applied = applied;
             self.written = Some(options.clone());
             self.repairs.clear();
             self.lost_jumps.clear();
@@ -276,7 +276,7 @@ impl<I: Iptables> Syncer<I> {
         let zone = self.tracker.node().and_then(|node| node.zone.as_deref());
         let setting = Setting { options, zone };
         let view = View(&self.tracker);
-        render::partial(&mut self.ledger, &view, names.iter(), setting, shape)
+        render::partial(&mut self.applied, &view, names.iter(), setting, shape)
     }
 
     /// Restores within the deadline of the moment.
@@ -294,7 +294,7 @@ impl<I: Iptables> Syncer<I> {
 
     /// From here on it is not known what the kernel holds.
     pub(super) fn forget_kernel(&mut self) {
-        self.ledger = Ledger::default();
+        self.applied = AppliedState::default();
         self.written = None;
         self.unwritten.clear();
         self.repairs.clear();

@@ -87,7 +87,7 @@ impl<I: Iptables> Syncer<I> {
     ) -> Result<Result<(), (Cause, Failure)>, Environment> {
         let names: BTreeSet<_> = names.iter().chain(self.tracker.shifted()).collect();
         let names: Vec<_> = names.into_iter().cloned().collect();
-        let saved = self.ledger.save(&names);
+        let saved = self.applied.save(&names);
         let partial = self.render(&names, PartialRestore::ChangedChains, options);
         if partial.text.is_empty() {
             self.tracker.shifts_applied();
@@ -103,7 +103,7 @@ impl<I: Iptables> Syncer<I> {
             return Ok(Ok(()));
         };
         if is_untouched(&error, &mut Text::new(&partial.text)) {
-            self.ledger.put_back(saved);
+            self.applied.put_back(saved);
         } else {
             self.forget_kernel();
         }
@@ -153,7 +153,7 @@ impl<I: Iptables> Syncer<I> {
         if result.is_err() {
             self.quarantine.failed(&name, tried, took, now);
         }
-        (outcome.rules, outcome.tally) = (self.ledger.rules(), self.ledger.tally());
+        (outcome.rules, outcome.totals) = (self.applied.rules(), self.applied.totals());
         outcome.retry = Some(Retry {
             name,
             restores: work.restores,

@@ -16,7 +16,8 @@ use super::surroundings::Surroundings;
 use crate::host::Iptables;
 use crate::model::ServiceName;
 use crate::render::{
-    Counters, Jump, Ledger, Live, NodePortAddresses, Options, PartialRestore, PayloadStats, Rewrite,
+    AppliedState, Counters, Jump, Live, NodePortAddresses, Options, PartialRestore, PayloadStats,
+    Rewrite,
 };
 use crate::rules::Table;
 use crate::tracker::{Settled, Tracker};
@@ -43,10 +44,10 @@ pub struct Syncer<I> {
     pub(super) options: SyncerOptions,
     pub(super) clock: Clock,
     /// Rules in the kernel.
-    pub(super) ledger: Ledger,
+    pub(super) applied: AppliedState,
     pub(super) history: History,
     /// Options of the rules in the kernel; `None` while it is not known what the kernel
-    /// holds, so that the ledger means nothing.
+    /// holds, so that the applied state means nothing.
     pub(super) written: Option<Options>,
     /// The tables that could not be read by the last full sync.
     pub(super) unread: BTreeSet<Table>,
@@ -59,9 +60,9 @@ pub struct Syncer<I> {
     pub(super) repairs: BTreeSet<FixedChain>,
     /// Jumps that the next sync puts back.
     pub(super) lost_jumps: Vec<&'static Jump>,
-    /// Services whose rules the next sync compares with the ledger even if they have not changed.
+    /// Services whose rules the next sync compares with the applied state even if they have not changed.
     pub(super) drifted: BTreeSet<ServiceName>,
-    /// Text that the ledger takes for written, and that is still to be written because another
+    /// Text that the applied state takes for written, and that is still to be written because another
     /// program held the lock. It goes in front of the next partial restore.
     pub(super) unwritten: Vec<u8>,
     /// The counters that could be made the last time.
@@ -79,13 +80,13 @@ pub struct Syncer<I> {
 impl<I: Iptables> Syncer<I> {
     /// Returns a syncer for a kernel of unknown state: the first sync adopts or is full.
     pub fn new(iptables: I, tracker: Tracker, options: SyncerOptions, clock: Clock) -> Self {
-        let (ledger, history) = (Ledger::default(), History::default());
+        let (applied, history) = (AppliedState::default(), History::default());
         Self {
             tracker,
             iptables,
             options,
             clock,
-            ledger,
+            applied,
             history,
             written: None,
             unread: BTreeSet::new(),
@@ -125,13 +126,13 @@ impl<I: Iptables> Syncer<I> {
 
     /// Reports whether the last full sync, or a check since, could not read a table.
     pub(super) fn has_unreadable_tables(&self) -> bool {
-        !self.unread.is_empty() || !self.ledger.can_list_nat()
+        !self.unread.is_empty() || !self.applied.can_list_nat()
     }
 
     /// Notes that a check could not print this table.
     pub(super) fn is_unprintable(&mut self, table: Table) {
         if table == Table::Nat {
-            self.ledger.nat_is_unprintable();
+            self.applied.nat_is_unprintable();
         }
     }
 
@@ -194,8 +195,8 @@ impl<I: Iptables> Syncer<I> {
             retry: None,
             settled,
             dirty,
-            rules: self.ledger.rules(),
-            tally: self.ledger.tally(),
+            rules: self.applied.rules(),
+            totals: self.applied.totals(),
             quarantined: Vec::new(),
         };
         if outcome.end() == End::Applied {
@@ -248,7 +249,7 @@ impl<I: Iptables> Syncer<I> {
         }
     }
 
-    /// Reports whether the ledger describes the kernel: no restore has failed half-way since it
+    /// Reports whether the applied state describes the kernel: no restore has failed half-way since it
     /// was written, and no check has found rules missing.
     pub(super) const fn knows_kernel(&self) -> bool {
         self.written.is_some() && self.history.must_be_full.is_none()
@@ -282,7 +283,7 @@ impl<I: Iptables> Syncer<I> {
             payload: done.partial.text,
             no_counter: done.no_counter,
             unread: done.unread,
-            doubt: done.doubt,
+            declined: done.declined,
             lock_wait: done
                 .restored
                 .as_ref()

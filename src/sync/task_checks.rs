@@ -77,7 +77,7 @@ impl<I: Iptables> Task<I> {
             // The next sync is full.
             return;
         };
-        let mut extent = Extent::of_ours(change, options, &self.syncer.ledger);
+        let mut extent = Extent::of_ours(change, options, &self.syncer.applied);
         if extent.is_empty() {
             return;
         }
@@ -217,7 +217,7 @@ impl<I: Iptables> Task<I> {
             tracker,
             iptables,
             written,
-            ledger,
+            applied,
             ..
         } = &mut self.syncer;
         let Some(options) = written.as_ref() else {
@@ -255,7 +255,7 @@ impl<I: Iptables> Task<I> {
                         None => return Err(Interruption::Stopped),
                     },
                     change = changed_after(&checked, iptables, not_before), if takes_changes => {
-                        let ours = Extent::of_ours(&change, options, ledger);
+                        let ours = Extent::of_ours(&change, options, applied);
                         if keep(&mut checks.pending_change, change, &ours) {
                             break ReadingEnd::GaveWay;
                         }

@@ -17,7 +17,7 @@ use super::table_check::Loss;
 use super::view::View;
 use crate::host::{Ending, Iptables, ListedChains, RunError};
 use crate::model::ServiceName;
-use crate::render::{self, DispatchRepair, Found, Ledger, Live, Options, Setting};
+use crate::render::{self, AppliedState, DispatchRepair, Live, LiveRules, Options, Setting};
 use crate::rules::Table;
 
 /// Maximum chains that are listed one by one, each by a process: a change of one Service touches a
@@ -36,7 +36,7 @@ pub(super) struct Reading {
     pub(super) services: BTreeSet<Box<str>>,
     /// Listing of these; `None`: one is missing, or they could not be read.
     pub(super) service_listing: Option<String>,
-    pub(super) whole: Option<(Found, Live)>,
+    pub(super) whole: Option<(LiveRules, Live)>,
     /// Tables of which the fixed chains and jumps were checked.
     pub(super) tables: BTreeSet<Table>,
     /// A program gave no answer. The rest was read.
@@ -127,7 +127,8 @@ pub(super) async fn read(reading: &mut Reading, iptables: &impl Iptables, extent
             Err(cause) => reading.fail(cause, extent),
         }
         // Chain by chain, a table can be read that has a rule elsewhere that cannot be printed.
-        dispatch.extend(Ledger::dispatch_chains().map(|(table, chain)| (table, chain.into())));
+        dispatch
+            .extend(AppliedState::dispatch_chains().map(|(table, chain)| (table, chain.into())));
     }
     for (table, chain) in &dispatch {
         match iptables.list(*table, &[chain]).await {
@@ -230,7 +231,7 @@ impl<I: Iptables> Syncer<I> {
             return None;
         }
         let missing: Vec<_> = missing.iter().chain(&self.lost_jumps).copied().collect();
-        Some(Live::with_chains(self.ledger.chains(), &missing))
+        Some(Live::with_chains(self.applied.chains(), &missing))
     }
 
     fn compare_services(&mut self, reading: &Reading, drift: &mut Drift) {
@@ -247,7 +248,7 @@ impl<I: Iptables> Syncer<I> {
         let listing = reading.service_listing.as_deref();
         let services = View(&self.tracker);
         let differing = self
-            .ledger
+            .applied
             .verify_chains(&reading.services, listing, &services, setting);
         if differing.is_empty() {
             return;
@@ -277,18 +278,18 @@ impl<I: Iptables> Syncer<I> {
         repair: DispatchRepair,
     ) -> bool {
         let Some(listing) = listing else {
-            self.ledger.rewrite_dispatch(*table, chain);
+            self.applied.rewrite_dispatch(*table, chain);
             return true;
         };
         let found = self
-            .ledger
+            .applied
             .verify_dispatch((*table, &**chain), listing, repair);
         let is_drift = !found.is_none();
         self.drifted.extend(found.services);
         is_drift
     }
 
-    fn compare_all(&mut self, found: Found, live: &Live, drift: &mut Drift) {
+    fn compare_all(&mut self, found: LiveRules, live: &Live, drift: &mut Drift) {
         let Some(options) = self.written.clone() else {
             return;
         };
@@ -309,12 +310,12 @@ impl<I: Iptables> Syncer<I> {
                 if adopted.lacks_node_ports_jump {
                     drift.add(Table::Nat, DriftKind::DispatchChain, "KUBE-SERVICES");
                 }
-                self.ledger = adopted.ledger;
+                self.applied = adopted.applied;
                 self.drifted.extend(adopted.differing);
             }
-            Err(doubt) => {
+            Err(reason) => {
                 drift.add_unnamed(Table::Nat, DriftKind::FlushedTable, 1);
-                drift.doubt = Some(doubt);
+                drift.declined = Some(reason);
                 self.force_full(FullReason::Flushed);
             }
         }

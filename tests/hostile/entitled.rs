@@ -62,10 +62,10 @@ proptest! {
 /// The full payload of everything, and the partial one of all but the Service that is in order.
 fn payloads(cluster: &Cluster, twin: Twin, family: IpFamily) -> [String; 2] {
     let mut play = Play::alone(cluster, twin, family);
-    let mut ledger = play.full().1;
+    let mut applied = play.full().1;
     play.settle();
     play.hears(cluster, twin);
-    [play.full().0, play.partial(&mut ledger)]
+    [play.full().0, play.partial(&mut applied)]
 }
 
 /// What a Service may have rules for.

@@ -5,7 +5,7 @@
 use deltaproxy::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
 use deltaproxy::model::Change;
 use deltaproxy::net::{IpFamily, PerFamily};
-use deltaproxy::render::{Full, Ledger, Live, Options, PartialRestore, Setting, partial};
+use deltaproxy::render::{AppliedState, Full, Live, Options, PartialRestore, Setting, partial};
 use deltaproxy::rules::Payload;
 use deltaproxy::tracker::Tracker;
 use deltaproxy::watch::{Observed, Outlet};
@@ -80,7 +80,7 @@ impl Play {
     }
 
     /// The full payload, and what the kernel then has.
-    pub(crate) fn full(&self) -> (String, Ledger) {
+    pub(crate) fn full(&self) -> (String, AppliedState) {
         let live = Live::default();
         let mut full = Full::new(&self.tracker, self.setting(), &live);
         let mut bytes = Vec::new();
@@ -88,12 +88,12 @@ impl Play {
         (String::from_utf8(bytes).unwrap(), full.finish().0)
     }
 
-    /// The partial payload for a kernel that has what the ledger says.
-    pub(crate) fn partial(&self, ledger: &mut Ledger) -> String {
+    /// The partial payload for a kernel that has what the applied state says.
+    pub(crate) fn partial(&self, applied: &mut AppliedState) -> String {
         let dirty = self.tracker.dirty();
         let names: Vec<_> = dirty.cloned().collect();
         let shape = PartialRestore::ChangedChains;
-        let payload = partial(ledger, &self.tracker, names.iter(), self.setting(), shape);
+        let payload = partial(applied, &self.tracker, names.iter(), self.setting(), shape);
         String::from_utf8(payload.text).unwrap()
     }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use deltaproxy::catalog::Catalog;
 use deltaproxy::net::{IpFamily, Protocol, parse_cidr, parse_ip};
-use deltaproxy::render::{Found, Live, guarded_chains, is_intact};
+use deltaproxy::render::{Live, LiveRules, guarded_chains, is_intact};
 use deltaproxy::rules::{Locality, Match, Packet, RuleSet, Table, trace, trace_past_doubts};
 use proptest::prelude::*;
 
@@ -120,7 +120,7 @@ proptest! {
     #[test]
     fn any_listing_is_noted(text in texts()) {
         for table in Table::ALL {
-            let (mut live, mut found) = (Live::default(), Found::default());
+            let (mut live, mut found) = (Live::default(), LiveRules::default());
             live.read(table, &text);
             text.lines().for_each(|line| found.read(table, line));
             for family in IpFamily::ALL {

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use deltaproxy::host::{Fake, Fault, RestoreError};
 use deltaproxy::model::{Services, TrafficPolicy};
 use deltaproxy::net::IpFamily;
-use deltaproxy::render::{CANARY, Counters, PartialRestore, RuleCounts, Tally};
+use deltaproxy::render::{CANARY, Counters, PartialRestore, RuleCounts, ServiceTotals};
 use deltaproxy::rules::{Match, Rule, RuleSet, Table};
 use deltaproxy::select::{self, EndpointGroups};
 use deltaproxy::sync::{Attempt, End, Failure, FullReason, Scope, Syncer, SyncerOptions};
@@ -291,7 +291,7 @@ fn once(syncer: &mut Syncer<Fake>, machine: &[IpAddr]) -> (End, Vec<Attempt>) {
     match end {
         End::Applied => {
             assert_eq!(outcome.rules, counted(&syncer.iptables().rules()));
-            assert_eq!(outcome.tally, tallied(&syncer.tracker));
+            assert_eq!(outcome.totals, totals_of(&syncer.tracker));
         }
         End::Failed => {
             assert_eq!(syncer.tracker.pending(), dirty);
@@ -316,8 +316,8 @@ fn counted(rules: &RuleSet) -> RuleCounts {
 }
 
 /// What all Services amount to, each looked at anew.
-fn tallied(tracker: &Tracker) -> Tally {
-    let mut tally = Tally::default();
+fn totals_of(tracker: &Tracker) -> ServiceTotals {
+    let mut totals = ServiceTotals::default();
     let services = tracker.all().filter_map(|(_, state)| {
         let service = state.service.as_ref()?;
         Some((state, service))
@@ -330,12 +330,12 @@ fn tallied(tracker: &Tracker) -> Tally {
                 let needs_local = policy == TrafficPolicy::Local;
                 usize::from(needs_local && chosen.has_any && !chosen.has_local)
             };
-            tally.endpoints += chosen.candidates.len();
-            tally.internal_dropped += is_dropped(service.internal_policy);
-            tally.external_dropped += is_dropped(service.external_policy);
+            totals.endpoints += chosen.candidates.len();
+            totals.internal_dropped += is_dropped(service.internal_policy);
+            totals.external_dropped += is_dropped(service.external_policy);
         }
     }
-    tally
+    totals
 }
 
 /// Law 8: every chain that a partial payload names differs from before.

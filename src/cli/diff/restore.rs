@@ -5,7 +5,7 @@
 
 use super::super::restore::{Next, Side};
 use crate::diff::{Restore, Scope};
-use crate::render::{Ledger, PartialRestore};
+use crate::render::{AppliedState, PartialRestore};
 use crate::rules::RuleSet;
 use crate::sync::FullReason;
 
@@ -17,9 +17,9 @@ pub(super) fn first(side: Side<'_>, held: &RuleSet) -> anyhow::Result<Restore> {
 /// What the daemon restores when objects change.
 pub(super) fn next(
     (before, after): (Side<'_>, Side<'_>),
-    (held, ledger): (&RuleSet, Ledger),
+    (held, applied): (&RuleSet, AppliedState),
 ) -> anyhow::Result<Restore> {
-    let (services, partial) = match after.after(before, ledger, PartialRestore::ChangedChains) {
+    let (services, partial) = match after.after(before, applied, PartialRestore::ChangedChains) {
         Next::Full(why) => return full(after, held, why.as_str()),
         Next::Partial(services, partial) => (services, partial),
     };

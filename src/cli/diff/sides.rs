@@ -138,8 +138,8 @@ fn of_manifests(
     let mut restores = PerFamily::from_fn(|_| None);
     for family in IpFamily::ALL {
         let (old, new) = (before.side(family), after.side(family));
-        let (rules, ledger) = old.rules()?;
-        let restore = restore::next((old, new), (&rules, ledger))?;
+        let (rules, applied) = old.rules()?;
+        let restore = restore::next((old, new), (&rules, applied))?;
         *restores.get_mut(family) = Some(restore);
         *left.get_mut(family) = rules;
         *right.get_mut(family) = new.rules()?.0;

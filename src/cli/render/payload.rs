@@ -29,8 +29,8 @@ pub(super) fn next(
     wanted: Side<'_>,
     shape: PartialRestore,
 ) -> anyhow::Result<Vec<u8>> {
-    let (held, ledger) = before.rules()?;
-    match wanted.after(before, ledger, shape) {
+    let (held, applied) = before.rules()?;
+    match wanted.after(before, applied, shape) {
         Next::Full(why) => {
             tracing::warn!("all rules have to be written anew: {}", why.as_str());
             full(wanted, &held)

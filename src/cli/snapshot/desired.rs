@@ -12,7 +12,7 @@ use crate::config::{RenderConfig, Source};
 use crate::host::local_addresses;
 use crate::model::Change;
 use crate::net::{IpFamily, PerFamily};
-use crate::render::{Full, Ledger, Live, LocalDetector, Options, Setting};
+use crate::render::{AppliedState, Full, Live, LocalDetector, Options, Setting};
 use crate::rules::Payload;
 use crate::tracker::Tracker;
 use crate::watch::Outlet;
@@ -58,7 +58,7 @@ pub(in crate::cli) fn setting<'a>(tracker: &'a Tracker, options: &'a Options) ->
 }
 
 /// The full payload for a machine without rules, and the books of whoever restores it.
-pub(in crate::cli) fn full(setting: Setting<'_>, tracker: &Tracker) -> (Vec<u8>, Ledger) {
+pub(in crate::cli) fn full(setting: Setting<'_>, tracker: &Tracker) -> (Vec<u8>, AppliedState) {
     let live = Live::default();
     let mut payload = Full::new(tracker, setting, &live);
     let mut text = Vec::new();

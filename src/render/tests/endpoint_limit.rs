@@ -1,16 +1,14 @@
-//! Objects of the largest size that the API stores, and of more.
+//! Services with as many endpoints as the API stores, and with more.
 
 use std::sync::Arc;
 
-use super::super::endpoint_limit::ports_over_limit;
-use super::super::service::{self, Setting};
-use super::super::sheet::Sheet;
-use super::super::{Comments, Options};
 use crate::model::{
     Endpoint, MOST_ENDPOINTS, NodeHint, Service, ServiceName, ServicePort, ServiceState, Slice,
     SliceName, SlicePort,
 };
 use crate::net::{IpFamily, Port, Protocol};
+use crate::render::options::{Comments, Options, Setting};
+use crate::render::service::{self, ServiceRules, ports_over_limit};
 
 fn endpoint(number: u32) -> Endpoint {
     Endpoint {
@@ -67,22 +65,22 @@ fn state(ports: &[(&str, u32)]) -> ServiceState {
     }
 }
 
-/// Endpoints with rules, and how many of the ports are refused.
-fn written(state: &ServiceState) -> (usize, usize) {
+/// Returns the number of endpoints with rules, and of ports over the limit.
+fn rendered(state: &ServiceState) -> (usize, usize) {
     let options = Options::defaults(IpFamily::V4);
-    let mut sheet = Sheet::default();
+    let mut rules = ServiceRules::default();
     let setting = Setting {
         options: &options,
         zone: None,
     };
     let name = ServiceName::new("shop", "cart");
-    service::write(&mut sheet, &name, state, setting, Comments::Everywhere);
+    service::render(&mut rules, &name, state, setting, Comments::Everywhere);
     (service::count_endpoints(state), ports_over_limit(state))
 }
 
 #[test]
-fn ten_thousand_endpoints_are_served() {
-    assert_eq!(written(&state(&[("web", 10_000)])), (10_000, 0));
+fn ten_thousand_endpoints_get_rules() {
+    assert_eq!(rendered(&state(&[("web", 10_000)])), (10_000, 0));
 }
 
 #[test]
@@ -90,7 +88,7 @@ fn ports_times_endpoints_are_limited() {
     let most = u32::try_from(MOST_ENDPOINTS).unwrap();
     assert_eq!(ports_over_limit(&state(&[("a", most)])), 0);
     assert_eq!(ports_over_limit(&state(&[("a", most), ("b", 1)])), 1);
-    // A port that does not fit leaves the room to those that do.
+    // A port over the limit leaves room for the ports after it.
     let three = state(&[("a", most + 1), ("b", 3000), ("c", 2000)]);
-    assert_eq!(written(&three), (5000, 1));
+    assert_eq!(rendered(&three), (5000, 1));
 }

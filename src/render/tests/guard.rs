@@ -1,8 +1,8 @@
-//! What the look at the kernel notices, and that it notices nothing else.
+//! Damage of guarded chains that a check finds, and changes that it ignores.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::live::{Nobody, payload};
+use super::live::{NoServices, payload};
 use crate::net::IpFamily;
 use crate::render::{
     Counters, GuardState, InvalidPackets, Live, LocalhostNodePorts, Options, guarded_chains,
@@ -10,7 +10,7 @@ use crate::render::{
 };
 use crate::rules::{RuleSet, Table};
 
-/// Every kind of fixed chains there is.
+/// Returns options for every variant of the fixed chains.
 fn variants() -> Vec<Options> {
     let mut variants = Vec::new();
     for family in IpFamily::ALL {
@@ -27,17 +27,17 @@ fn variants() -> Vec<Options> {
     variants
 }
 
-/// What a full restore leaves in an empty kernel.
+/// Returns the rules that a full restore leaves in an empty kernel.
 fn kernel(options: &Options) -> RuleSet {
-    let nobody = Nobody(BTreeMap::new());
+    let services = NoServices(BTreeMap::new());
     let mut kernel = RuleSet::default();
     kernel
-        .apply(&payload(&nobody, options, &Live::default()))
+        .apply(&payload(&services, options, &Live::default()))
         .unwrap();
     kernel
 }
 
-/// As the programs list the chains that are looked at.
+/// Lists the guarded chains as the iptables binaries do.
 fn listing(kernel: &RuleSet, table: Table, options: &Options) -> Vec<String> {
     let mut lines = Vec::new();
     for name in guarded_chains(table, options) {
@@ -52,7 +52,7 @@ fn listing(kernel: &RuleSet, table: Table, options: &Options) -> Vec<String> {
 }
 
 #[test]
-fn what_was_written_is_intact_and_nothing_less_or_more_is() {
+fn every_missing_or_added_rule_is_found() {
     for options in variants() {
         for table in Table::ALL {
             let lines = listing(&kernel(&options), table, &options);
@@ -78,9 +78,9 @@ fn what_was_written_is_intact_and_nothing_less_or_more_is() {
     }
 }
 
-/// A third-party rule beside all of ours is told from the loss of one.
+/// A third-party rule next to all of the proxy's is not the same as the loss of one.
 #[test]
-fn a_chain_that_gained_rules_is_told_from_one_that_lost_some() {
+fn edited_chains_are_distinguished_from_incomplete_ones() {
     for options in variants() {
         for table in Table::ALL {
             let lines = listing(&kernel(&options), table, &options);
@@ -119,7 +119,7 @@ fn a_chain_that_gained_rules_is_told_from_one_that_lost_some() {
 }
 
 #[test]
-fn a_repair_writes_what_a_full_restore_does() {
+fn a_repair_writes_the_rules_of_a_full_restore() {
     for options in variants() {
         let whole = kernel(&options);
         for table in Table::ALL {
@@ -140,10 +140,10 @@ fn a_repair_writes_what_a_full_restore_does() {
 }
 
 #[test]
-fn kubelet_may_add_to_the_chain_that_it_shares() {
+fn rules_of_kubelet_in_its_firewall_chain_are_tolerated() {
     for options in variants()
         .into_iter()
-        .filter(crate::render::base::fills_firewall)
+        .filter(crate::render::fixed_chains::fills_firewall)
     {
         let mut lines = listing(&kernel(&options), Table::Filter, &options);
         lines.push("-A KUBE-FIREWALL -m mark --mark 0x8000/0x8000 -j DROP".to_owned());

@@ -1,4 +1,4 @@
-//! What a full payload does about a kernel that is not empty.
+//! Full payloads for kernels that have rules already.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use crate::net::IpFamily;
 use crate::render::{Full, Live, LocalhostNodePorts, Options, Setting};
 use crate::rules::{Backend, Payload, Table};
 
-/// A cluster without Services: every service chain in the kernel is stale.
-pub(super) struct Nobody(pub(super) BTreeMap<ServiceName, ServiceState>);
+/// Cluster without Services: every Service chain in the kernel is stale.
+pub(super) struct NoServices(pub(super) BTreeMap<ServiceName, ServiceState>);
 
-impl Services for Nobody {
+impl Services for NoServices {
     fn all(&self) -> Box<dyn Iterator<Item = (&ServiceName, &ServiceState)> + '_> {
         Box::new(self.0.iter())
     }
@@ -29,14 +29,14 @@ fn options(backend: Backend) -> Options {
     }
 }
 
-/// The lines of the full payload that begin with one of `beginnings`.
+/// Returns the lines of the full payload that begin with one of `beginnings`.
 fn lines(backend: Backend, saves: &[(Table, &str)], beginnings: &[&str]) -> Vec<String> {
     let mut live = Live::default();
     for (table, save) in saves {
         live.read(*table, save);
     }
-    let (nobody, options) = (Nobody(BTreeMap::new()), options(backend));
-    let text = payload(&nobody, &options, &live);
+    let (services, options) = (NoServices(BTreeMap::new()), options(backend));
+    let text = payload(&services, &options, &live);
     let wanted = |line: &&str| {
         beginnings
             .iter()
@@ -45,8 +45,8 @@ fn lines(backend: Backend, saves: &[(Table, &str)], beginnings: &[&str]) -> Vec<
     text.lines().filter(wanted).map(str::to_owned).collect()
 }
 
-/// The full payload.
-pub(super) fn payload(services: &Nobody, options: &Options, live: &Live) -> String {
+/// Renders the full payload.
+pub(super) fn payload(services: &NoServices, options: &Options, live: &Live) -> String {
     let zone = None;
     let mut full = Full::new(services, Setting { options, zone }, live);
     let mut text = Vec::new();
@@ -79,7 +79,7 @@ fn stale_chains_are_emptied_before_any_is_deleted() {
 }
 
 #[test]
-fn a_chain_that_somebody_else_leads_to_is_emptied_and_left_behind() {
+fn a_stale_chain_that_a_third_party_rule_references_is_emptied_and_kept() {
     let save = "*nat\n:KUBE-SEP-A - [0:0]\n:KUBE-SEP-B - [0:0]\n:cali-mine - [0:0]\n\
         -A cali-mine -p tcp -j KUBE-SEP-A\n-A OUTPUT -g KUBE-SVC-GONE\n";
     let found = lines(Backend::Nft, &[(Table::Nat, save)], &[":KUBE-SEP", "-X"]);
@@ -94,7 +94,7 @@ fn a_chain_that_somebody_else_leads_to_is_emptied_and_left_behind() {
 }
 
 #[test]
-fn jumps_that_are_there_are_not_put_in_again() {
+fn existing_jumps_are_not_inserted_again() {
     let nat = "*nat\n:PREROUTING ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n\
         -A PREROUTING -m comment --comment \"kubernetes service portals\" -j KUBE-SERVICES\n\
         -A OUTPUT -m comment --comment \"kubernetes postrouting rules\" -j KUBE-POSTROUTING\n";
@@ -114,7 +114,7 @@ fn jumps_that_are_there_are_not_put_in_again() {
 }
 
 #[test]
-fn kubelets_firewall_chain_is_made_but_never_emptied_where_it_is_not_ours_to_fill() {
+fn kubelets_firewall_chain_is_created_but_not_emptied_without_a_rule_for_it() {
     let header = [":KUBE-FIREWALL - [0:0]"];
     let beginnings = &[":KUBE-FIREWALL"];
     assert_eq!(
@@ -126,7 +126,7 @@ fn kubelets_firewall_chain_is_made_but_never_emptied_where_it_is_not_ours_to_fil
 }
 
 #[test]
-fn without_a_kernel_the_payload_is_for_an_empty_one_and_lists_nothing() {
+fn without_a_listing_all_jumps_are_inserted_and_nat_is_not_listed() {
     assert_eq!(lines(Backend::Nft, &[], &["-I"]).len(), 14);
     assert!(lines(Backend::Nft, &[], &["-S"]).is_empty());
 }

@@ -1,9 +1,9 @@
-//! Tables for what scenarios cannot reach.
+//! Tests of what scenarios cannot reach.
 
 use crate::model::{Endpoint, NodeHint, ServiceName, Slice, SlicePort};
 use crate::net::{Port, Protocol};
 
-/// A slice with one endpoint that serves this port.
+/// Returns a slice with one endpoint for this port.
 pub(super) fn one_endpoint(service: &ServiceName, port: &str) -> Slice {
     Slice {
         service: service.clone(),

@@ -1,4 +1,4 @@
-//! Which Service a refused line is about.
+//! Services of payload lines that the kernel rejected.
 
 use super::*;
 use crate::model::{Service, ServicePort, ServiceState};
@@ -72,7 +72,7 @@ fn rules_name_their_service_port_in_a_comment() {
 }
 
 #[test]
-fn lines_without_a_comment_are_known_by_their_chain() {
+fn lines_without_a_comment_are_recognized_by_their_chain() {
     let chain = "KUBE-SVC-XPGD46QRK7WJZT7O";
     check(&format!(":{chain} - [0:0]"), true);
     check(&format!("-A {chain} -j KUBE-SEP-AAAAAAAAAAAAAAAA"), true);

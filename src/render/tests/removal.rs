@@ -1,4 +1,4 @@
-//! What is removed, of whom, and what has to stay.
+//! Removal of the rules of every kube-proxy, next to third-party rules.
 
 use crate::render::Removal;
 use crate::rules::{RuleSet, Table};
@@ -9,7 +9,7 @@ const KUBE_PROXY: [&str; 3] = [
     include_str!("../../../tests/dumps/kube-proxy-1.29-v4.save"),
 ];
 
-/// Rules with those removed that are a proxy's; the removals have to be possible.
+/// Removes the rules of a proxy; the kernel has to accept the payloads.
 #[track_caller]
 fn left(save: &str) -> (RuleSet, Vec<Removal>) {
     let mut rules = RuleSet::parse(save).unwrap();
@@ -21,7 +21,7 @@ fn left(save: &str) -> (RuleSet, Vec<Removal>) {
 }
 
 #[test]
-fn of_every_kube_proxy_nothing_is_left() {
+fn all_rules_of_every_kube_proxy_are_removed() {
     for save in KUBE_PROXY {
         let (rules, removals) = left(save);
         assert!(removals.iter().any(|removal| removal.chains > 4));
@@ -43,7 +43,7 @@ fn of_every_kube_proxy_nothing_is_left() {
     }
 }
 
-const MINE_AND_OTHERS: &str = "\
+const OURS_AND_OTHERS: &str = "\
 *mangle
 :KUBE-IPTABLES-HINT - [0:0]
 :KUBE-KUBELET-CANARY - [0:0]
@@ -85,8 +85,8 @@ COMMIT
 ";
 
 #[test]
-fn what_is_somebody_elses_stays() {
-    let (rules, removals) = left(MINE_AND_OTHERS);
+fn third_party_rules_stay() {
+    let (rules, removals) = left(OURS_AND_OTHERS);
     let numbers: Vec<_> = removals
         .iter()
         .map(|one| (one.table, one.jumps, one.chains))
@@ -121,7 +121,7 @@ fn what_is_somebody_elses_stays() {
 }
 
 #[test]
-fn where_no_proxy_was_nothing_is_done() {
+fn without_a_proxy_nothing_is_removed() {
     assert_eq!(Removal::of(""), []);
     assert_eq!(Removal::of("*nat\n:PREROUTING ACCEPT [0:0]\nCOMMIT\n"), []);
 }

@@ -10,7 +10,7 @@ use crate::events::Recorder;
 use crate::health::{Health, NodeState};
 use crate::host::{RestoreError, RunError};
 use crate::model::{Change, ServiceName, Slice, SliceName};
-use crate::render::{PayloadStats, RuleCounts, Tally};
+use crate::render::{PayloadStats, RuleCounts, ServiceTotals};
 use crate::sync::outcome::{Attempt, Failure, Outcome};
 use crate::telemetry::Metrics;
 use crate::tracker::{Settled, Tracker};
@@ -73,7 +73,7 @@ pub(super) fn attempt(scope: Scope, rules: RuleCounts, result: Result<(), Failur
         payload: Vec::new(),
         no_counter: None,
         unread: Vec::new(),
-        doubt: None,
+        declined: None,
         lock_wait: Duration::ZERO,
         result,
     }
@@ -92,7 +92,7 @@ pub(super) fn outcome(attempts: Vec<Attempt>) -> Outcome {
             filter: 40,
             nat: 50,
         },
-        tally: Tally {
+        totals: ServiceTotals {
             endpoints: 9,
             internal_dropped: 1,
             external_dropped: 2,
@@ -171,8 +171,8 @@ fn ports_without_local_endpoints_are_told_from_the_first_sync_on() {
     let tracker = Tracker::new(std::time::UNIX_EPOCH);
     let mut outcome = outcome(vec![attempt(Scope::Partial, WRITTEN, Ok(()))]);
     for (internal, external) in [(0, 0), (1, 2), (0, 0)] {
-        outcome.tally.internal_dropped = internal;
-        outcome.tally.external_dropped = external;
+        outcome.totals.internal_dropped = internal;
+        outcome.totals.external_dropped = external;
         stage.voices[0].finished(&outcome, &tracker, now());
         let name = "proxy_rules_no_local_endpoints_total{ip_family=\"IPv4\"";
         assert_eq!(

@@ -10,7 +10,7 @@ use deltaproxy::host::{Fault, Iptables, RestoreError};
 use deltaproxy::ingest::{self, Interner};
 use deltaproxy::model::{Change, ServiceName, SliceName};
 use deltaproxy::net::IpFamily;
-use deltaproxy::render::{Counter, RuleCounts, Tally};
+use deltaproxy::render::{Counter, RuleCounts, ServiceTotals};
 use deltaproxy::rules::{Locality, Rule, RuleSet, Table, Text};
 use deltaproxy::sync::{Attempt, End, Failure, Outcome, Scope, Syncer};
 use deltaproxy::tracker::Tracker;
@@ -33,7 +33,7 @@ pub(crate) struct World {
     /// Sent to the kernel by the last sync.
     sent: Vec<String>,
     rules: RuleCounts,
-    tally: Tally,
+    totals: ServiceTotals,
     /// What a recorded kube-proxy has in its kernel by now.
     recorded: Option<RuleSet>,
     /// Rules that are not ours were put in: ours cannot simply be counted any more.
@@ -63,7 +63,7 @@ impl World {
             machine: Vec::new(),
             sent: Vec::new(),
             rules: RuleCounts::default(),
-            tally: Tally::default(),
+            totals: ServiceTotals::default(),
             recorded: None,
             has_foreign: false,
             updates: BTreeMap::new(),
@@ -198,7 +198,7 @@ impl World {
         let outcome = self.runtime.block_on(self.syncer.once(&self.machine));
         self.sent = self.syncer.iptables().fake.take_payloads();
         self.rules = outcome.rules;
-        self.tally = outcome.tally;
+        self.totals = outcome.totals;
         let actual = describe(&outcome, self.sent.is_empty());
         if actual != expected {
             let causes = outcome.attempts.iter().map(|attempt| &attempt.result);
@@ -364,7 +364,7 @@ impl World {
     }
 
     fn no_local(&self, words: &[String]) -> Done {
-        let (internal, external) = (self.tally.internal_dropped, self.tally.external_dropped);
+        let (internal, external) = (self.totals.internal_dropped, self.totals.external_dropped);
         let actual = format!("internal={internal} external={external}");
         let expected = words.join(" ");
         if actual == expected {

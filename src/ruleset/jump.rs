@@ -1,18 +1,18 @@
-//! The rules in the built-in chains that lead to ours.
+//! Jumps from built-in chains to the proxy's chains.
 //!
-//! Apart because those chains belong to everybody: our rules in them are looked for, put on top if
+//! Other programs have rules in the built-in chains: a jump is inserted at the top if it is
 //! missing, and never moved.
 
 use crate::rules::Table;
 
-/// A jump from a built-in chain to one of ours.
+/// Jump from a built-in chain to a chain of the proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Jump {
-    /// The table of both chains.
+    /// Table of both chains.
     pub table: Table,
-    /// The built-in chain.
+    /// Built-in chain that holds the rule.
     pub from: &'static str,
-    /// The whole rule behind the chain's name.
+    /// Whole rule, without `-A` and the chain's name.
     pub rule: &'static str,
 }
 
@@ -48,7 +48,8 @@ const POSTROUTING: &str =
     "-m comment --comment \"kubernetes postrouting rules\" -j KUBE-POSTROUTING";
 const FIREWALL: &str = "-j KUBE-FIREWALL";
 
-/// All of them, in the order in which missing ones are put on top: the last one ends up first.
+/// All jumps, in the order in which missing ones are inserted at the top: the last one ends up
+/// first.
 ///
 /// Upstream: pkg/proxy/iptables/proxier.go, `iptablesJumpChains`, `iptablesKubeletJumpChains`
 /// (v1.36)

@@ -1,27 +1,26 @@
-//! A service port's rules in the chains that all Services share: which destination is whose. A
-//! frontend that another service port has gets none of these.
+//! Writes the rules of a service port in dispatch chains, one or more for each frontend. A frontend
+//! that another service port has gets none.
 //!
-//! Apart from the Service's own chains because these are looked through by every new connection,
-//! and because most changes leave them as they are.
+//! Every new connection traverses these chains, and most changes of Services leave them as they
+//! are.
 
 use std::net::IpAddr;
 
-use super::chain::ChainKind;
-use super::counter::Counter;
-use super::options::Options;
-use super::plan::{Plan, Reception};
-use super::sheet::{Dispatch, Sheet};
+use super::plan::{Disposition, Plan};
+use super::service_rules::ServiceRules;
 use crate::model::{ExternalIps, Service};
 use crate::net::Protocol;
+use crate::render::options::{Counter, Options};
+use crate::ruleset::{ChainKind, DispatchChain};
 
-/// The rules of the nat table: into the Service's chains.
+/// Writes the rules of the nat table: jumps to the Service's chains.
 ///
 /// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`, "Capture the clusterIP", "Capture
 /// externalIPs", "Capture load-balancer ingress", "Capture nodeports" (v1.36)
-pub(super) fn write_nat(sheet: &mut Sheet, plan: &Plan<'_>, options: &Options) {
+pub(super) fn write_nat(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Options) {
     let (name, service, port) = (plan.name, plan.service, plan.port);
-    if plan.internal() == Reception::Served && plan.has_address(service.cluster_ip) {
-        sheet.dispatch(Dispatch::NatServices, |rule| {
+    if plan.internal() == Disposition::Forward && plan.has_address(service.cluster_ip) {
+        rules.dispatch_rule(DispatchChain::NatServices, |rule| {
             rule.comment(format_args!("{name} cluster IP"))
                 .protocol(port.protocol)
                 .destination(service.cluster_ip)
@@ -33,18 +32,18 @@ pub(super) fn write_nat(sheet: &mut Sheet, plan: &Plan<'_>, options: &Options) {
         return;
     }
     let external = plan.chain(ChainKind::External);
-    let entrance = if plan.has_firewall_chain() {
+    let load_balancer = if plan.has_firewall_chain() {
         plan.chain(ChainKind::Firewall)
     } else {
         external
     };
     let addresses = [
         ("external", external_ips(service, options), external),
-        ("loadbalancer", &*service.load_balancer_ips, entrance),
+        ("loadbalancer", &*service.load_balancer_ips, load_balancer),
     ];
     for (kind, ips, chain) in addresses {
         for ip in ips.iter().filter(|ip| plan.has_address(**ip)) {
-            sheet.dispatch(Dispatch::NatServices, |rule| {
+            rules.dispatch_rule(DispatchChain::NatServices, |rule| {
                 rule.comment(format_args!("{name} {kind} IP"))
                     .protocol(port.protocol)
                     .destination(*ip)
@@ -57,18 +56,18 @@ pub(super) fn write_nat(sheet: &mut Sheet, plan: &Plan<'_>, options: &Options) {
         return;
     };
     if options.counts_localhost_node_ports() {
-        // Decides nothing that the next rule would not: it is there for its counter, which tells
-        // whether anybody still depends on NodePorts on 127.0.0.1.
-        sheet.dispatch(Dispatch::NatNodePorts, |rule| {
+        // Has the effect of the next rule. It exists for its counter, which shows whether clients
+        // still depend on NodePorts on 127.0.0.1.
+        rules.dispatch_rule(DispatchChain::NatNodePorts, |rule| {
             rule.bare_comment(name)
                 .protocol(port.protocol)
                 .words("-d 127.0.0.0/8")
                 .destination_port(node_port)
-                .words(Counter::LocalhostNodePorts.words())
+                .words(Counter::LocalhostNodePorts.match_text())
                 .jump_to(external);
         });
     }
-    sheet.dispatch(Dispatch::NatNodePorts, |rule| {
+    rules.dispatch_rule(DispatchChain::NatNodePorts, |rule| {
         rule.bare_comment(name)
             .protocol(port.protocol)
             .destination_port(node_port)
@@ -76,28 +75,28 @@ pub(super) fn write_nat(sheet: &mut Sheet, plan: &Plan<'_>, options: &Options) {
     });
 }
 
-/// The rules of the filter table: destinations that nobody answers, load balancer traffic that
-/// was not admitted, and health checks.
+/// Writes the rules of the filter table: frontends without usable endpoints, load balancer traffic
+/// from outside of the source ranges, and health checks.
 ///
 /// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules` (v1.36)
-pub(super) fn write_filter(sheet: &mut Sheet, plan: &Plan<'_>, options: &Options) {
+pub(super) fn write_filter(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Options) {
     let (name, service, port) = (plan.name, plan.service, plan.port);
-    if let Some(refusal) = Refusal::of(plan.internal())
+    if let Some(block) = Block::of(plan.internal())
         && plan.has_address(service.cluster_ip)
     {
-        sheet.dispatch(Dispatch::FilterServices, |rule| {
-            rule.comment(format_args!("{name} {}", refusal.reason))
+        rules.dispatch_rule(DispatchChain::FilterServices, |rule| {
+            rule.comment(format_args!("{name} {}", block.reason))
                 .protocol(port.protocol)
                 .destination(service.cluster_ip)
                 .destination_port(port.port)
-                .jump(refusal.target);
+                .jump(block.target);
         });
     }
     if plan.has_firewall_chain() {
         let firewall = plan.chain(ChainKind::Firewall).name();
         let ips = service.load_balancer_ips.iter();
         for ip in ips.filter(|ip| plan.has_address(**ip)) {
-            sheet.dispatch(Dispatch::FilterProxyFirewall, |rule| {
+            rules.dispatch_rule(DispatchChain::FilterProxyFirewall, |rule| {
                 rule.comment(format_args!("{name} traffic not accepted by {firewall}"))
                     .protocol(port.protocol)
                     .destination(*ip)
@@ -106,11 +105,11 @@ pub(super) fn write_filter(sheet: &mut Sheet, plan: &Plan<'_>, options: &Options
             });
         }
     }
-    if let Some(refusal) = Refusal::of(plan.external()) {
-        write_external_refusals(sheet, plan, refusal, options);
+    if let Some(block) = Block::of(plan.external()) {
+        write_external_blocks(rules, plan, block, options);
     }
     if let Some(health) = plan.health_check() {
-        sheet.dispatch(Dispatch::FilterNodePorts, |rule| {
+        rules.dispatch_rule(DispatchChain::FilterNodePorts, |rule| {
             rule.comment(format_args!("{name} health check node port"))
                 .protocol(Protocol::Tcp)
                 .destination_port(health)
@@ -119,7 +118,7 @@ pub(super) fn write_filter(sheet: &mut Sheet, plan: &Plan<'_>, options: &Options
     }
 }
 
-/// The external IPs that are to be served or refused.
+/// Returns the external IPs that get rules.
 ///
 /// Upstream: pkg/features/kube_features.go, `AllowServiceExternalIPs` (v1.36)
 fn external_ips<'a>(service: &'a Service, options: &Options) -> &'a [IpAddr] {
@@ -129,51 +128,51 @@ fn external_ips<'a>(service: &'a Service, options: &Options) -> &'a [IpAddr] {
     }
 }
 
-fn write_external_refusals(
-    sheet: &mut Sheet,
+fn write_external_blocks(
+    rules: &mut ServiceRules,
     plan: &Plan<'_>,
-    refusal: Refusal,
+    block: Block,
     options: &Options,
 ) {
     let (service, port) = (plan.service, plan.port);
     let external = external_ips(service, options).iter();
     let ips = external.chain(&service.load_balancer_ips);
     for ip in ips.filter(|ip| plan.has_address(**ip)) {
-        sheet.dispatch(Dispatch::FilterExternalServices, |rule| {
-            rule.comment(format_args!("{} {}", plan.name, refusal.reason))
+        rules.dispatch_rule(DispatchChain::FilterExternalServices, |rule| {
+            rule.comment(format_args!("{} {}", plan.name, block.reason))
                 .protocol(port.protocol)
                 .destination(*ip)
                 .destination_port(port.port)
-                .jump(refusal.target);
+                .jump(block.target);
         });
     }
     if let Some(node_port) = plan.node_port() {
-        sheet.dispatch(Dispatch::FilterExternalServices, |rule| {
-            rule.comment(format_args!("{} {}", plan.name, refusal.reason))
+        rules.dispatch_rule(DispatchChain::FilterExternalServices, |rule| {
+            rule.comment(format_args!("{} {}", plan.name, block.reason))
                 .words("-m addrtype --dst-type LOCAL")
                 .protocol(port.protocol)
                 .destination_port(node_port)
-                .jump(refusal.target);
+                .jump(block.target);
         });
     }
 }
 
-/// How a destination is refused.
+/// Comment and target of the rule for a frontend without usable endpoints.
 #[derive(Clone, Copy)]
-struct Refusal {
+struct Block {
     reason: &'static str,
     target: &'static str,
 }
 
-impl Refusal {
-    const fn of(reception: Reception) -> Option<Self> {
-        match reception {
-            Reception::Served => None,
-            Reception::Dropped => Some(Self {
+impl Block {
+    const fn of(disposition: Disposition) -> Option<Self> {
+        match disposition {
+            Disposition::Forward => None,
+            Disposition::Drop => Some(Self {
                 reason: "has no local endpoints",
                 target: "DROP",
             }),
-            Reception::Rejected => Some(Self {
+            Disposition::Reject => Some(Self {
                 reason: "has no endpoints",
                 target: "REJECT",
             }),

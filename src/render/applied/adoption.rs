@@ -1,0 +1,289 @@
+//! Adopts the rules that are in the kernel at the start: those of an earlier process, or of a
+//! kube-proxy.
+//!
+//! Nothing is written here. Rules that the kernel has already, in any spelling, are recorded in an
+//! [`AppliedState`] as if they had been restored; a partial payload then brings the rest. If there
+//! is any doubt, adoption is declined and a full restore writes everything.
+//!
+//! Differs from upstream: there every start writes everything, which takes minutes in a large
+//! cluster and sets all counters to zero.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hashbrown::HashMap;
+
+use super::guard::is_exact;
+use super::live::{Live, LiveRules, holds};
+use super::state::{AppliedService, AppliedState, RecordedChain};
+use super::verify::{UnmatchedRules, remove_node_ports_jumps, unowned};
+use crate::model::{ServiceName, Services};
+use crate::render::fixed_chains;
+use crate::render::options::{Comments, Options, Setting};
+use crate::render::service::{
+    self, Digest, DispatchKey, RenderedChain, ServiceRules, ServiceTotals,
+};
+use crate::rules::Table;
+use crate::ruleset::{DispatchChain, FILTER_CHAINS, KUBE_FIREWALL, NAT_CHAINS, ServiceChain};
+
+/// Divisor of the number of rendered chains: if the kernel has fewer than that part of them, they
+/// are not worth adopting. A full restore is streamed, a partial payload is in memory whole.
+const LEAST_SHARE: usize = 2;
+
+/// Result of a comparison of the rules in the kernel with the rendered ones.
+#[derive(Debug, Default)]
+pub struct Adopted {
+    /// Rules in the kernel, as if they had been restored.
+    pub applied: AppliedState,
+    /// Services that the next partial restore has to name: those that lack rules, and a made-up one
+    /// that has all stale rules and chains.
+    pub differing: Vec<ServiceName>,
+    /// The jump to `KUBE-NODEPORTS` is not at the end of `KUBE-SERVICES`; the next payload appends
+    /// it.
+    pub lacks_node_ports_jump: bool,
+}
+
+/// Reason for which the rules in the kernel are not adopted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeclineReason {
+    /// A table could not be read.
+    Unreadable,
+    /// Chains or jumps are missing that exist whatever the Services are, or fixed chains hold other
+    /// rules. A node without rules is such a case.
+    FixedChains(Table),
+    /// There is a chain with the prefix of a Service chain that no known version writes.
+    UnknownChain,
+    /// Third-party rules lead to a stale chain.
+    Referenced,
+    /// The jump to `KUBE-NODEPORTS` is not the last rule of its chain, or differs.
+    NodePorts,
+    /// Most chains differ, so that most rules would be written anyway.
+    Different,
+}
+
+impl DeclineReason {
+    /// Returns the reason as logs have it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Unreadable => "a table cannot be read",
+            Self::FixedChains(_) => "fixed chains, their rules or jumps to them are missing",
+            Self::UnknownChain => "unknown chains have the prefix of a Service chain",
+            Self::Referenced => "third-party rules lead to stale chains",
+            Self::NodePorts => "the jump to KUBE-NODEPORTS is not the last rule, or differs",
+            Self::Different => "most rules differ",
+        }
+    }
+}
+
+/// Tolerance of a comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Strictness {
+    /// The rules are of another process: if there is any doubt, they have to be written again.
+    Adoption,
+    /// The rules were restored by this process, and other programs may have changed some of them.
+    Verification,
+}
+
+/// Compares the rules in the kernel with those of `services`, which were applied before. Services
+/// that lack rules are among the differing ones.
+///
+/// Services in `changing` are expected to differ. The fixed chains and the jumps to them are not
+/// compared: [`GuardState`](super::GuardState) does that.
+pub fn verify(
+    rules: LiveRules,
+    live: &Live,
+    services: &dyn Services,
+    setting: Setting<'_>,
+    changing: &BTreeSet<ServiceName>,
+) -> Result<Adopted, DeclineReason> {
+    for dispatch in DispatchChain::ALL {
+        if !rules.has(dispatch.table(), dispatch.name()) {
+            return Err(DeclineReason::FixedChains(dispatch.table()));
+        }
+    }
+    let strictness = Strictness::Verification;
+    let mut comparison = LiveComparison::new(rules, setting.options, strictness)?;
+    let (mut rendered, mut other) = (ServiceRules::default(), ServiceRules::default());
+    for (name, state) in services.all() {
+        service::render(&mut rendered, name, state, setting, Comments::Everywhere);
+        let mut same = comparison.same_chains(&rendered);
+        if same.len() < rendered.chains().count() {
+            // Of a large cluster, or written before it grew or shrank across the threshold.
+            service::render(&mut other, name, state, setting, Comments::NotOnEndpoints);
+            let same_otherwise = comparison.same_chains(&other);
+            if same_otherwise.len() > same.len() {
+                std::mem::swap(&mut rendered, &mut other);
+                same = same_otherwise;
+            }
+        }
+        if !changing.contains(name) {
+            comparison.count(&rendered, &same);
+        }
+        comparison.record(name, &rendered, same);
+    }
+    comparison.finish(live, strictness)
+}
+
+/// Compares the rules in the kernel with those of `services`, of which none is known to be applied.
+pub fn adopt(
+    rules: LiveRules,
+    live: &Live,
+    services: &dyn Services,
+    setting: Setting<'_>,
+) -> Result<Adopted, DeclineReason> {
+    check_fixed_chains(&rules, setting.options)?;
+    let strictness = Strictness::Adoption;
+    let mut comparison = LiveComparison::new(rules, setting.options, strictness)?;
+    let endpoints = services
+        .all()
+        .map(|(_, state)| service::count_endpoints(state))
+        .sum();
+    let comments = Comments::for_cluster(endpoints, setting.options);
+    let mut rendered = ServiceRules::default();
+    for (name, state) in services.all() {
+        service::render(&mut rendered, name, state, setting, comments);
+        let same = comparison.same_chains(&rendered);
+        comparison.count(&rendered, &same);
+        comparison.record(name, &rendered, same);
+    }
+    comparison.finish(live, strictness)
+}
+
+/// Checks that the dispatch and fixed chains exist, and that the rules of the fixed ones and the
+/// jumps are those that a restore writes.
+fn check_fixed_chains(rules: &LiveRules, options: &Options) -> Result<(), DeclineReason> {
+    let is_there = |table, chains: &[&str]| {
+        let listing = rules.listing(table);
+        chains.iter().all(|chain| rules.has(table, chain)) && is_exact(table, listing, options)
+    };
+    if !rules.has(Table::Filter, KUBE_FIREWALL) || !is_there(Table::Filter, &FILTER_CHAINS) {
+        return Err(DeclineReason::FixedChains(Table::Filter));
+    }
+    if !is_there(Table::Nat, &NAT_CHAINS) {
+        return Err(DeclineReason::FixedChains(Table::Nat));
+    }
+    if rules.has_unknown_chain {
+        return Err(DeclineReason::UnknownChain);
+    }
+    Ok(())
+}
+
+/// Comparison of live rules with rendered ones, Service by Service.
+struct LiveComparison {
+    /// Service chains in the kernel that no Service has had so far.
+    chains: HashMap<ServiceChain, Option<Digest>>,
+    dispatch: BTreeMap<DispatchChain, UnmatchedRules>,
+    applied: AppliedState,
+    differing: Vec<ServiceName>,
+    /// Number of rendered chains.
+    rendered: usize,
+    /// Number of rendered chains that the kernel has with the same rules.
+    same: usize,
+    lacks_node_ports_jump: bool,
+}
+
+impl LiveComparison {
+    fn new(
+        mut rules: LiveRules,
+        options: &Options,
+        strictness: Strictness,
+    ) -> Result<Self, DeclineReason> {
+        let mut jumps = fixed_chains::node_ports_jumps(options);
+        let nat_services = rules.rules_mut(DispatchChain::NatServices);
+        let lacks_node_ports_jump = !remove_node_ports_jumps(nat_services, &jumps);
+        if lacks_node_ports_jump {
+            if strictness == Strictness::Adoption {
+                return Err(DeclineReason::NodePorts);
+            }
+            // If none is recorded, the next payload appends them.
+            jumps.clear();
+        }
+        let dispatch = DispatchChain::ALL.map(|chain| {
+            let rules = std::mem::take(rules.rules_mut(chain));
+            (chain, UnmatchedRules::new(rules))
+        });
+        let fixed_rules = fixed_chains::rule_counts(options);
+        Ok(Self {
+            chains: rules.chains,
+            dispatch: dispatch.into(),
+            applied: AppliedState::without_services(fixed_rules, jumps),
+            differing: Vec::new(),
+            rendered: 0,
+            same: 0,
+            lacks_node_ports_jump,
+        })
+    }
+
+    /// Returns the chains of a Service that the kernel has with the rendered rules.
+    fn same_chains(&self, rendered: &ServiceRules) -> Vec<RecordedChain> {
+        let is_same =
+            |entry: &&RenderedChain| holds(&self.chains, entry.chain, rendered.chain_text(entry));
+        let same = rendered.chains().filter(is_same);
+        same.map(RecordedChain::of).collect()
+    }
+
+    /// Counts chains for the decision whether the rules are adopted at all.
+    fn count(&mut self, rendered: &ServiceRules, same: &[RecordedChain]) {
+        self.rendered += rendered.chains().count();
+        self.same += same.len();
+    }
+
+    /// Records the rules that the kernel has of one Service, these chains among them.
+    fn record(&mut self, name: &ServiceName, rendered: &ServiceRules, same: Vec<RecordedChain>) {
+        let mut is_same = same.len() == rendered.chains().count();
+        for entry in rendered.chains() {
+            self.chains.remove(&entry.chain);
+        }
+        let mut rules: Vec<(DispatchKey, usize, &[u8])> = Vec::new();
+        for (key, rule) in rendered.dispatch_rules() {
+            let unmatched = self.dispatch.get_mut(&key.chain);
+            if let Some(at) = unmatched.and_then(|unmatched| unmatched.take(rule)) {
+                is_same &= rules
+                    .last()
+                    .is_none_or(|(last, before, _)| *last != key || *before < at);
+                rules.push((key, at, rule));
+            } else {
+                is_same = false;
+            }
+        }
+        rules.sort_by_key(|(key, at, _)| (*key, *at));
+        let rules = rules.into_iter().map(|(key, _, rule)| (key, rule.into()));
+        let service = AppliedService::new(same, rules.collect(), rendered.totals());
+        self.applied.insert(name, service);
+        if !is_same {
+            self.differing.push(name.clone());
+        }
+    }
+
+    /// Records stale chains and rules of no Service, so that the next payload deletes them.
+    fn finish(mut self, live: &Live, strictness: Strictness) -> Result<Adopted, DeclineReason> {
+        if self.same * LEAST_SHARE < self.rendered {
+            return Err(DeclineReason::Different);
+        }
+        let mut stale: Vec<_> = self.chains.keys().copied().collect();
+        match strictness {
+            Strictness::Adoption if stale.iter().any(|chain| !live.can_delete(&chain.name())) => {
+                return Err(DeclineReason::Referenced);
+            }
+            Strictness::Adoption => {}
+            // A chain that third-party rules lead to cannot be deleted.
+            Strictness::Verification => stale.retain(|chain| live.can_delete(&chain.name())),
+        }
+        let chains = stale.into_iter().map(RecordedChain::unknown).collect();
+        let mut rules = Vec::new();
+        for (chain, unmatched) in self.dispatch {
+            let key = DispatchKey { chain, port: 0 };
+            rules.extend(unmatched.rest().map(|rule| (key, rule.text)));
+        }
+        let unowned = unowned();
+        let service = AppliedService::new(chains, rules, ServiceTotals::default());
+        self.applied.insert(&unowned, service);
+        if self.applied.has(&unowned) {
+            self.differing.push(unowned);
+        }
+        Ok(Adopted {
+            applied: self.applied,
+            differing: self.differing,
+            lacks_node_ports_jump: self.lacks_node_ports_jump,
+        })
+    }
+}

@@ -1,0 +1,354 @@
+//! Reads listings of the rules in the kernel, line by line: the text of a large cluster's rules is
+//! never in memory at once.
+//!
+//! [`Live`] has the chains and jumps, for a full restore; [`LiveRules`] has the rules of the
+//! proxy's chains, for a comparison. Of a Service chain a digest of its rules in normal form is
+//! kept, of a dispatch chain each rule.
+
+use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use hashbrown::HashMap;
+
+use crate::render::service::Digest;
+use crate::rules::{Rule, Table};
+use crate::ruleset::{
+    DispatchChain, JUMPS, Jump, KUBE_FIREWALL, KUBE_FORWARD, KUBE_PROXY_CANARY, NAT_CHAINS,
+    ServiceChain, is_service_chain,
+};
+
+/// Chains and jumps in the kernel that matter to a full restore. The default is that of an empty
+/// kernel of which no table was read.
+#[derive(Debug, Clone, Default)]
+pub struct Live {
+    service_chains: BTreeSet<ServiceChain>,
+    /// Chains of older versions, and others with the prefix of a Service chain.
+    other_chains: BTreeSet<Box<str>>,
+    /// Service chains that third-party rules lead to. The kernel rejects their deletion, and with
+    /// it the whole payload.
+    referenced: BTreeSet<Box<str>>,
+    pub(crate) has_firewall: bool,
+    /// Tables that were read.
+    read: BTreeSet<Table>,
+    jumps: Vec<(Table, Box<str>, Rule)>,
+    /// Jumps that were queried one by one, and exist.
+    noted: Vec<&'static Jump>,
+}
+
+impl Live {
+    /// Reads all of what `iptables-save -t TABLE` printed.
+    pub fn read(&mut self, table: Table, save: &str) {
+        save.lines().for_each(|line| self.read_line(table, line));
+        self.note_read(table);
+    }
+
+    /// Returns the state of a kernel that holds these chains of Services, and all jumps but these.
+    pub fn with_chains(
+        chains: impl Iterator<Item = ServiceChain>,
+        missing: &[&'static Jump],
+    ) -> Self {
+        let is_there = |jump: &&'static Jump| !missing.contains(jump);
+        Self {
+            service_chains: chains.collect(),
+            has_firewall: true,
+            read: Table::ALL.into(),
+            noted: JUMPS.iter().filter(is_there).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Reads one line of it. Lines that cannot be parsed are skipped: a jump that was not read is
+    /// written again.
+    pub fn read_line(&mut self, table: Table, line: &str) {
+        if let Some(chain) = line.strip_prefix(':') {
+            self.read_chain(table, chain.split(' ').next().unwrap_or_default());
+        } else if let Some(rule) = line.strip_prefix("-A ") {
+            self.read_rule(table, rule);
+        }
+    }
+
+    /// Notes that all lines of the table were read.
+    pub fn note_read(&mut self, table: Table) {
+        self.read.insert(table);
+    }
+
+    /// Notes that a jump exists, in a table that cannot be read.
+    pub fn note_jump(&mut self, jump: &'static Jump) {
+        self.noted.push(jump);
+    }
+
+    /// Notes that `KUBE-FIREWALL` exists, in a filter table that cannot be read.
+    pub const fn note_firewall(&mut self) {
+        self.has_firewall = true;
+    }
+
+    /// Returns the missing jumps, in the order in which to insert them at the top.
+    pub(crate) fn missing_jumps(&self, table: Table) -> impl Iterator<Item = &'static Jump> {
+        JUMPS
+            .iter()
+            .filter(move |jump| jump.table == table && !self.has(jump))
+    }
+
+    /// Returns the Service chains that are not in `wanted`, sorted by name.
+    pub(crate) fn stale_chains(&self, wanted: impl Iterator<Item = ServiceChain>) -> Vec<Box<str>> {
+        let mut stale = self.service_chains.clone();
+        for chain in wanted {
+            stale.remove(&chain);
+        }
+        let stale = stale.into_iter().map(|chain| chain.name().into());
+        let mut names: Vec<Box<str>> = stale.chain(self.other_chains.iter().cloned()).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// Reports whether a stale chain can be deleted; if not, it is emptied and kept.
+    ///
+    /// Differs from upstream: there one third-party reference makes every further restore fail.
+    pub(crate) fn can_delete(&self, chain: &str) -> bool {
+        !self.referenced.contains(chain)
+    }
+
+    /// Reports whether the table was read, so that chains and jumps not found in it are missing.
+    pub(crate) fn is_read(&self, table: Table) -> bool {
+        self.read.contains(&table)
+    }
+
+    /// Reports whether nat was read and has no chain of a Service.
+    pub fn is_bare(&self) -> bool {
+        self.is_read(Table::Nat) && self.service_chains.is_empty()
+    }
+
+    fn read_chain(&mut self, table: Table, name: &str) {
+        match table {
+            Table::Nat if is_service_chain(name) => match ServiceChain::parse(name) {
+                Some(chain) => drop(self.service_chains.insert(chain)),
+                None => drop(self.other_chains.insert(name.into())),
+            },
+            Table::Filter if name == KUBE_FIREWALL => self.has_firewall = true,
+            _ => {}
+        }
+    }
+
+    /// Reads a rule of a built-in or third-party chain, which may be a jump of the proxy, or refer
+    /// to a Service chain.
+    fn read_rule(&mut self, table: Table, rule: &str) {
+        let Some((chain, spec)) = rule.split_once(' ') else {
+            return;
+        };
+        let is_ours = is_service_chain(chain) || NAT_CHAINS.contains(&chain);
+        if is_ours || !(spec.contains("-j KUBE-") || spec.contains("-g KUBE-")) {
+            return;
+        }
+        let Ok(rule) = spec.parse::<Rule>() else {
+            return;
+        };
+        if let Some(target) = rule
+            .target_chain()
+            .filter(|target| is_service_chain(target))
+        {
+            self.referenced.insert(target.into());
+        }
+        if JUMPS.iter().any(|jump| jump.from == chain) {
+            self.jumps.push((table, chain.into(), rule));
+        }
+    }
+
+    fn has(&self, jump: &Jump) -> bool {
+        if self.noted.contains(&jump) {
+            return true;
+        }
+        let Ok(wanted) = jump.rule.parse::<Rule>() else {
+            return false;
+        };
+        self.jumps.iter().any(|(table, from, rule)| {
+            (*table, &**from) == (jump.table, jump.from) && *rule == wanted
+        })
+    }
+}
+
+/// Rules of the proxy's chains in the kernel.
+#[derive(Debug, Default)]
+pub struct LiveRules {
+    /// Digest of each Service chain; `None` if a rule in it cannot be parsed.
+    pub(super) chains: HashMap<ServiceChain, Option<Digest>>,
+    /// Rules of the dispatch chains in their order; `None` where one has been matched.
+    dispatch: [Vec<Option<LiveRule>>; DispatchChain::ALL.len()],
+    /// Lines that [`guarded_chains`](super::guarded_chains) lists, and more.
+    listings: [String; Table::ALL.len()],
+    /// Chains whose names begin with `KUBE-`, without Service chains and canaries.
+    shared: Vec<(Table, Box<str>)>,
+    /// Service chain that is being read.
+    open: Option<(ServiceChain, RuleDigest)>,
+    /// There is a chain with the prefix of a Service chain that current versions do not write.
+    pub(super) has_unknown_chain: bool,
+}
+
+/// Rule of a dispatch chain.
+#[derive(Debug)]
+pub(super) struct LiveRule {
+    /// Digest of the rule in normal form; `None` if it cannot be parsed.
+    pub(super) digest: Option<Digest>,
+    /// A blank, the rule without `-A CHAIN`, and a newline.
+    pub(super) text: Box<[u8]>,
+}
+
+/// Digest of the rules of a chain, in the making.
+#[derive(Debug, Default)]
+struct RuleDigest {
+    hasher: DefaultHasher,
+    has_unparsed: bool,
+}
+
+impl LiveRules {
+    /// Reads one line of what `iptables-save -t TABLE` printed.
+    pub fn read(&mut self, table: Table, line: &str) {
+        if let Some(header) = line.strip_prefix(':') {
+            self.read_chain(table, header.split(' ').next().unwrap_or_default());
+        } else if let Some((chain, rule)) = line
+            .strip_prefix("-A ")
+            .and_then(|rest| rest.split_once(' '))
+        {
+            self.read_rule(table, chain, rule, line);
+        } else {
+            // `COMMIT`: the next lines are of another table.
+            self.close();
+        }
+    }
+
+    /// Reads the rules of one dispatch chain from what `-S CHAIN` printed.
+    pub(super) fn of_dispatch(dispatch: DispatchChain, listing: &str) -> Vec<Option<LiveRule>> {
+        let mut live = Self::of_listing(dispatch.table(), listing);
+        std::mem::take(live.rules_mut(dispatch))
+    }
+
+    /// Reads the rules of chains from what `-S CHAIN` printed of each.
+    pub(super) fn of_listing(table: Table, listing: &str) -> Self {
+        let mut live = Self::default();
+        for line in listing.lines().filter(|line| line.starts_with("-A ")) {
+            live.read(table, line);
+        }
+        live.close();
+        live
+    }
+
+    /// Reports whether a dispatch or fixed chain exists.
+    pub(super) fn has(&self, table: Table, chain: &str) -> bool {
+        let mut shared = self.shared.iter();
+        shared.any(|(of, name)| *of == table && **name == *chain)
+    }
+
+    /// Returns the lines that a listing of the guarded chains of a table prints, and more.
+    pub(super) fn listing(&self, table: Table) -> &str {
+        let [filter, nat, mangle] = &self.listings;
+        match table {
+            Table::Filter => filter,
+            Table::Nat => nat,
+            Table::Mangle => mangle,
+        }
+    }
+
+    /// Returns the rules of a dispatch chain, in their order.
+    pub(super) fn rules_mut(&mut self, of: DispatchChain) -> &mut Vec<Option<LiveRule>> {
+        let [first, others @ ..] = &mut self.dispatch;
+        let others = DispatchChain::ALL.into_iter().skip(1).zip(others);
+        let mut rules = others.filter_map(|(dispatch, rules)| (dispatch == of).then_some(rules));
+        rules.next().unwrap_or(first)
+    }
+
+    fn list(&mut self, table: Table, line: &str) {
+        let [filter, nat, mangle] = &mut self.listings;
+        let listing = match table {
+            Table::Filter => filter,
+            Table::Nat => nat,
+            Table::Mangle => mangle,
+        };
+        listing.push_str(line);
+        listing.push('\n');
+    }
+
+    fn read_chain(&mut self, table: Table, name: &str) {
+        if table == Table::Nat && is_service_chain(name) {
+            match ServiceChain::parse(name) {
+                Some(chain) => drop(self.chains.insert(chain, None)),
+                None => self.has_unknown_chain = true,
+            }
+        } else if name == KUBE_PROXY_CANARY {
+            self.list(table, &format!("-N {KUBE_PROXY_CANARY}"));
+        } else if name.starts_with("KUBE-") {
+            self.shared.push((table, name.into()));
+        }
+    }
+
+    fn read_rule(&mut self, table: Table, chain: &str, rule: &str, line: &str) {
+        if table == Table::Nat
+            && let Some(chain) = ServiceChain::parse(chain)
+        {
+            return self.read_service_rule(chain, rule);
+        }
+        if let Some(dispatch) = DispatchChain::find(table, chain) {
+            self.rules_mut(dispatch).push(Some(LiveRule {
+                digest: digest([rule]),
+                text: format!(" {rule}\n").into_bytes().into(),
+            }));
+        } else if chain == KUBE_FIREWALL
+            || chain == KUBE_FORWARD
+            || (table == Table::Nat && NAT_CHAINS.contains(&chain))
+            || line.contains(" KUBE-")
+        {
+            self.list(table, line);
+        }
+    }
+
+    fn read_service_rule(&mut self, chain: ServiceChain, rule: &str) {
+        if self.open.as_ref().is_none_or(|(open, _)| *open != chain) {
+            self.close();
+            self.open = Some((chain, RuleDigest::default()));
+        }
+        if let Some((_, rules)) = &mut self.open {
+            rules.add(rule);
+        }
+    }
+
+    /// Ends a Service chain. Rules of one chain stand together; should they ever not, the later
+    /// ones count as all of them, and the chain is written again.
+    fn close(&mut self) {
+        if let Some((chain, rules)) = self.open.take() {
+            self.chains.insert(chain, rules.finish());
+        }
+    }
+}
+
+impl RuleDigest {
+    fn add(&mut self, rule: &str) {
+        match rule.parse::<Rule>() {
+            Ok(rule) => rule.hash(&mut self.hasher),
+            Err(_) => self.has_unparsed = true,
+        }
+    }
+
+    fn finish(self) -> Option<Digest> {
+        (!self.has_unparsed).then(|| self.hasher.finish())
+    }
+}
+
+/// Returns the digest of rules in normal form, so that spelling does not matter; `None` if one of
+/// them cannot be parsed.
+pub(super) fn digest<'r>(rules: impl IntoIterator<Item = &'r str>) -> Option<Digest> {
+    let mut digest = RuleDigest::default();
+    for rule in rules {
+        digest.add(rule);
+    }
+    digest.finish()
+}
+
+/// Reports whether a Service chain holds these rules, whole lines, in any spelling.
+pub(super) fn holds(
+    chains: &HashMap<ServiceChain, Option<Digest>>,
+    chain: ServiceChain,
+    lines: &[u8],
+) -> bool {
+    let live = chains.get(&chain).copied().flatten();
+    let lines = str::from_utf8(lines).unwrap_or_default().lines();
+    let rules = lines.filter_map(|line| Some(line.strip_prefix("-A ")?.split_once(' ')?.1));
+    live.is_some() && live == digest(rules)
+}

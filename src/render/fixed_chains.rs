@@ -1,0 +1,133 @@
+//! Writes the rules that depend on options alone: masquerading, forwarding, the protection of
+//! localhost, and the jump to `KUBE-NODEPORTS`.
+
+use std::net::IpAddr;
+
+use super::applied::RuleCounts;
+use super::options::{Counter, InvalidPackets, LocalhostNodePorts, NodePortAddresses, Options};
+use super::service::RuleWriter;
+use crate::net::IpFamily;
+use crate::ruleset::{
+    KUBE_FIREWALL, KUBE_FORWARD, KUBE_MARK_MASQ, KUBE_NODEPORTS, KUBE_POSTROUTING,
+};
+
+/// Reports whether the proxy has a rule in `KUBE-FIREWALL`.
+pub(super) fn fills_firewall(options: &Options) -> bool {
+    options.family == IpFamily::V4 && options.localhost_node_ports == LocalhostNodePorts::Allowed
+}
+
+/// Returns the numbers of rules that [`write_filter`] and [`write_nat`] write.
+pub(super) fn rule_counts(options: &Options) -> RuleCounts {
+    let invalid = options.invalid_packets == InvalidPackets::Dropped;
+    RuleCounts {
+        filter: 2 + u64::from(invalid) + u64::from(fills_firewall(options)),
+        nat: 4,
+    }
+}
+
+/// Writes the rules of the filter table.
+///
+/// `route_localnet`, which NodePorts on localhost require, lets packets for 127.0.0.0/8 in from
+/// outside; the first rule keeps other hosts from reaching programs that listen on localhost.
+///
+/// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`, "Drop the packets in INVALID state"
+/// and "block incoming localnet connections" (v1.36)
+pub(super) fn write_filter(buf: &mut Vec<u8>, options: &Options) {
+    if fills_firewall(options) {
+        RuleWriter::append(buf, KUBE_FIREWALL)
+            .comment("block incoming localnet connections")
+            .words("-d 127.0.0.0/8 ! -s 127.0.0.0/8")
+            .words("-m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT")
+            .jump("DROP");
+    }
+    if options.invalid_packets == InvalidPackets::Dropped {
+        let rule = RuleWriter::append(buf, KUBE_FORWARD).words("-m conntrack --ctstate INVALID");
+        if options.counters.has(Counter::InvalidDropped) {
+            rule.words(Counter::InvalidDropped.match_text())
+                .jump("DROP");
+        } else {
+            rule.jump("DROP");
+        }
+    }
+    let mark = options.masquerade.mark();
+    RuleWriter::append(buf, KUBE_FORWARD)
+        .comment("kubernetes forwarding rules")
+        .words("-m mark --mark")
+        .words(&format!("{mark}/{mark}"))
+        .jump("ACCEPT");
+    RuleWriter::append(buf, KUBE_FORWARD)
+        .comment("kubernetes forwarding conntrack rule")
+        .words("-m conntrack --ctstate RELATED,ESTABLISHED")
+        .jump("ACCEPT");
+}
+
+/// Writes the rules of the nat table: marked packets get this node's address as their source.
+///
+/// The mark is removed before, so that a packet that traverses the chain twice, as in an overlay
+/// network, is not masqueraded twice.
+///
+/// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`, "Install the kubernetes-specific
+/// postrouting rules" (v1.36)
+pub(super) fn write_nat(buf: &mut Vec<u8>, options: &Options) {
+    let mark = options.masquerade.mark();
+    RuleWriter::append(buf, KUBE_POSTROUTING)
+        .words("-m mark ! --mark")
+        .words(&format!("{mark}/{mark}"))
+        .jump("RETURN");
+    RuleWriter::append(buf, KUBE_POSTROUTING)
+        .words("-j MARK --xor-mark")
+        .words(&mark)
+        .end();
+    let masquerade = RuleWriter::append(buf, KUBE_POSTROUTING)
+        .comment("kubernetes service traffic requiring SNAT")
+        .words("-j MASQUERADE");
+    if options.masquerade.is_random_fully {
+        masquerade.words("--random-fully").end();
+    } else {
+        masquerade.end();
+    }
+    RuleWriter::append(buf, KUBE_MARK_MASQ)
+        .words("-j MARK --or-mark")
+        .words(&mark)
+        .end();
+}
+
+/// Returns the jumps to `KUBE-NODEPORTS`, each a rule without its chain and with its newline. They
+/// come last in `KUBE-SERVICES`, so that a cluster IP that a node has as an address is not treated
+/// as an address of NodePorts.
+///
+/// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`, "Finally, tail-call to the nodePorts
+/// chain" (v1.36)
+pub(super) fn node_ports_jumps(options: &Options) -> Vec<Box<[u8]>> {
+    const NOTE: &str =
+        "kubernetes service nodeports; NOTE: this must be the last rule in this chain";
+    let write = |write: &dyn Fn(RuleWriter<'_>)| {
+        let mut buf = Vec::new();
+        write(RuleWriter::new(&mut buf));
+        buf.into_boxed_slice()
+    };
+    match &options.node_port_addresses {
+        NodePortAddresses::All => vec![write(&|rule| {
+            let rule = rule.comment(NOTE).words("-m addrtype --dst-type LOCAL");
+            match (options.family, options.localhost_node_ports) {
+                (IpFamily::V6, _) => rule.words("! -d ::1/128"),
+                (IpFamily::V4, LocalhostNodePorts::Refused) => rule.words("! -d 127.0.0.0/8"),
+                (IpFamily::V4, LocalhostNodePorts::Allowed) => rule,
+            }
+            .jump(KUBE_NODEPORTS);
+        })],
+        NodePortAddresses::Only(ips) => ips
+            .iter()
+            .filter(|ip| accepts_node_ports(**ip, options))
+            .map(|ip| write(&|rule| rule.comment(NOTE).destination(*ip).jump(KUBE_NODEPORTS)))
+            .collect(),
+    }
+}
+
+/// Reports whether an address accepts NodePort traffic. Loopback addresses do only if localhost
+/// NodePorts are allowed, and never on IPv6, which has no `route_localnet`.
+fn accepts_node_ports(ip: IpAddr, options: &Options) -> bool {
+    !ip.is_loopback()
+        || (options.family == IpFamily::V4
+            && options.localhost_node_ports == LocalhostNodePorts::Allowed)
+}

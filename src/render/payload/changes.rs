@@ -1,0 +1,183 @@
+//! Differences between the applied and the rendered rules, collected Service by Service: those of
+//! Service chains, and those of dispatch chains.
+//!
+//! Kept separate from [`partial`](super::partial()) because the order of lines in the payload is
+//! not the order in which differences are found.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::hash::Hash;
+use std::ops::Range;
+
+use hashbrown::HashSet;
+
+use super::cost::ChainLines;
+use crate::render::applied::DispatchRule;
+use crate::render::service::{DispatchKey, ServiceRules, write_chain_line};
+use crate::ruleset::{DispatchChain, ServiceChain};
+
+/// Service chains of a partial payload, in the order in which they were added.
+#[derive(Default)]
+pub(super) struct ChainChanges {
+    filled: Vec<(ServiceChain, Range<usize>)>,
+    /// Rules of the filled chains, whole lines.
+    text: Vec<u8>,
+    deleted: Vec<ServiceChain>,
+}
+
+impl ChainChanges {
+    /// Adds a chain that gets these rules.
+    pub(super) fn fill(&mut self, chain: ServiceChain, rules: &[u8]) {
+        let start = self.text.len();
+        self.text.extend_from_slice(rules);
+        self.filled.push((chain, start..self.text.len()));
+    }
+
+    /// Adds stale chains.
+    pub(super) fn delete(&mut self, chains: impl Iterator<Item = ServiceChain>) {
+        self.deleted.extend(chains);
+    }
+
+    pub(super) const fn len(&self) -> usize {
+        self.filled.len() + self.deleted.len()
+    }
+
+    /// Writes the filled chains. They come before all rules that lead to them.
+    pub(super) fn write_filled(&self, buf: &mut Vec<u8>, chain_lines: ChainLines) {
+        match chain_lines {
+            ChainLines::Inline => {
+                for (chain, rules) in &self.filled {
+                    write_chain_line(buf, *chain);
+                    buf.extend_from_slice(self.text.get(rules.clone()).unwrap_or_default());
+                }
+            }
+            ChainLines::First => {
+                let filled = self.filled.iter().map(|(chain, _)| *chain);
+                let mut chains: Vec<_> = filled.chain(self.deleted.iter().copied()).collect();
+                chains.sort_by_cached_key(|chain| Reverse(chain.sort_key()));
+                for chain in chains {
+                    write_chain_line(buf, chain);
+                }
+                buf.extend_from_slice(&self.text);
+            }
+        }
+    }
+
+    /// Writes the deletion of stale chains, which comes when no rule leads to them anymore. They
+    /// refer to each other, so all are emptied before the first is deleted.
+    pub(super) fn write_deleted(&self, buf: &mut Vec<u8>, chain_lines: ChainLines) {
+        if chain_lines == ChainLines::Inline {
+            for chain in &self.deleted {
+                write_chain_line(buf, *chain);
+            }
+        }
+        for chain in &self.deleted {
+            buf.extend_from_slice(b"-X ");
+            chain.write(buf);
+            buf.push(b'\n');
+        }
+    }
+}
+
+/// Edits of dispatch chains.
+#[derive(Default)]
+pub(super) struct DispatchChanges {
+    edits: BTreeMap<DispatchChain, Edits>,
+}
+
+/// Edits of one dispatch chain: rules without the chain's name, with their newline.
+#[derive(Default)]
+pub(super) struct Edits {
+    pub(super) removed: Vec<Box<[u8]>>,
+    pub(super) added: Vec<Box<[u8]>>,
+}
+
+impl DispatchChanges {
+    /// Adds the fewest edits that leave the rules of each key in their order, given that new rules
+    /// are inserted at the top of the chain: the rules that stay are the last rendered ones.
+    pub(super) fn add(&mut self, applied: &[DispatchRule], rules: &ServiceRules) {
+        let applied = applied.iter().map(|(key, rule)| (*key, &**rule));
+        if applied.clone().eq(rules.dispatch_rules()) {
+            return;
+        }
+        let (applied, wanted) = (by_key(applied), by_key(rules.dispatch_rules()));
+        let (mut applied, mut wanted) = (&*applied, &*wanted);
+        while let Some(key) = first_key(applied, wanted) {
+            let (removed, added) = edits(take(&mut applied, key), take(&mut wanted, key));
+            if !removed.is_empty() || !added.is_empty() {
+                let edits = self.edits.entry(key.chain).or_default();
+                let removed = removed.into_iter().map(|(_, rule)| rule.into());
+                edits.removed.extend(removed);
+                edits
+                    .added
+                    .extend(added.into_iter().map(|(_, rule)| rule.into()));
+            }
+        }
+    }
+
+    pub(super) fn edits(&self, dispatch: DispatchChain) -> Option<&Edits> {
+        self.edits.get(&dispatch)
+    }
+}
+
+/// Dispatch rule in the payload or in the applied state.
+type KeyedRule<'r> = (DispatchKey, &'r [u8]);
+
+/// Returns rules sorted by key; those of one key in their order.
+fn by_key<'r>(rules: impl Iterator<Item = KeyedRule<'r>>) -> Vec<KeyedRule<'r>> {
+    let mut rules: Vec<_> = rules.collect();
+    rules.sort_by_key(|(key, _)| *key);
+    rules
+}
+
+fn first_key(applied: &[KeyedRule<'_>], wanted: &[KeyedRule<'_>]) -> Option<DispatchKey> {
+    let first = [applied.first(), wanted.first()].into_iter().flatten();
+    first.map(|(key, _)| *key).min()
+}
+
+/// Removes the rules of `key` from the front.
+fn take<'p, 'r>(rules: &mut &'p [KeyedRule<'r>], key: DispatchKey) -> &'p [KeyedRule<'r>] {
+    let end = rules.partition_point(|(of, _)| *of <= key);
+    let (taken, rest) = rules.split_at(end);
+    *rules = rest;
+    taken
+}
+
+/// Returns the rules to remove, and those to insert at the top. Linear in the number of rules: a
+/// Service may have 90,000 external IPs.
+///
+/// A deletion takes the first rule of its text. If one of two equal rules is removed, that might be
+/// the one to stay, so all rules are removed and inserted again.
+fn edits<T: Eq + Hash + Copy>(applied: &[T], wanted: &[T]) -> (Vec<T>, Vec<T>) {
+    if applied == wanted {
+        return (Vec::new(), Vec::new());
+    }
+    let (mut removed, mut added) = (applied.to_vec(), wanted.to_vec());
+    let mut behind = Vec::new();
+    while let Some(last) = added.last() {
+        let Some(at) = removed.iter().rposition(|rule| rule == last) else {
+            break;
+        };
+        behind.extend(removed.drain(at..).skip(1));
+        added.pop();
+    }
+    removed.append(&mut behind);
+    let stays = wanted.get(added.len()..).unwrap_or_default();
+    if has_any(stays, &removed) {
+        return (applied.to_vec(), wanted.to_vec());
+    }
+    (removed, added)
+}
+
+/// Reports whether any of `rules` is among these.
+fn has_any<T: Eq + Hash>(these: &[T], rules: &[T]) -> bool {
+    if these.is_empty() || rules.is_empty() {
+        return false;
+    }
+    let these: HashSet<&T> = these.iter().collect();
+    rules.iter().any(|rule| these.contains(rule))
+}
+
+#[cfg(test)]
+#[path = "../tests/changes.rs"]
+mod tests;

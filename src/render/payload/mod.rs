@@ -1,0 +1,11 @@
+//! Texts for the restore programs: full payloads, partial ones, and the removal of all rules.
+
+mod changes;
+mod cost;
+mod full;
+mod partial;
+mod removal;
+
+pub use full::Full;
+pub use partial::{Partial, partial};
+pub use removal::Removal;

@@ -1,0 +1,149 @@
+//! Removes the rules of the proxy: payloads that leave a table as if no proxy had ever written to
+//! it.
+//!
+//! Only the rules in the kernel count: a proxy of any version may have written them, with any
+//! options.
+//!
+//! # Source
+//!
+//! Upstream: pkg/proxy/iptables/proxier.go, `cleanupLeftoversForFamily` (v1.36)
+//!
+//! Differs from upstream: jumps of older versions and duplicate jumps are removed as well. A chain
+//! that a third-party rule leads to is emptied and stays; there, nothing of its table would be
+//! removed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use crate::rules::{Rule, Table};
+use crate::ruleset::{JUMPS, is_proxy_chain};
+
+/// Payload that removes the proxy's chains and jumps from one table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Removal {
+    /// Table that the payload changes.
+    pub table: Table,
+    /// Input of `iptables-restore --noflush`: it removes all jumps and chains at once, or none.
+    pub payload: String,
+    /// Number of removed jumps.
+    pub jumps: usize,
+    /// Number of removed chains.
+    pub chains: usize,
+    /// Chains that are only emptied, because third-party rules lead to them; sorted.
+    pub kept: Vec<String>,
+}
+
+impl Removal {
+    /// Returns one payload for each table that has chains of a proxy, in the order of tables;
+    /// `save` is all that `iptables-save` printed.
+    pub fn of(save: &str) -> Vec<Self> {
+        let tables = ProxyRules::read(save).into_iter();
+        tables
+            .filter(|(_, rules)| !rules.chains.is_empty())
+            .map(|(table, rules)| Self::new(table, &rules))
+            .collect()
+    }
+
+    fn new(table: Table, rules: &ProxyRules<'_>) -> Self {
+        let (jumps, kept) = rules.references(table);
+        // Writing to a String cannot fail.
+        let mut payload = format!("*{table}\n");
+        for chain in &rules.chains {
+            let _ = writeln!(payload, ":{chain} - [0:0]");
+        }
+        for (from, rule) in &jumps {
+            let _ = writeln!(payload, "-D {from} {rule}");
+        }
+        let removed = rules.chains.difference(&kept);
+        for chain in removed.clone() {
+            let _ = writeln!(payload, "-X {chain}");
+        }
+        payload.push_str("COMMIT\n");
+        Self {
+            table,
+            payload,
+            jumps: jumps.len(),
+            chains: removed.count(),
+            kept: kept.into_iter().map(str::to_owned).collect(),
+        }
+    }
+}
+
+/// Chains of a proxy in one table, and the rules that may lead to them.
+#[derive(Debug, Default)]
+struct ProxyRules<'s> {
+    chains: BTreeSet<&'s str>,
+    /// Rules of all other chains, each with the name of its chain.
+    others: Vec<(&'s str, &'s str)>,
+}
+
+impl<'s> ProxyRules<'s> {
+    fn read(save: &'s str) -> BTreeMap<Table, Self> {
+        let mut tables: BTreeMap<Table, Self> = BTreeMap::new();
+        let mut current = None;
+        for line in save.lines().map(without_counters) {
+            if let Some(name) = line.strip_prefix('*') {
+                current = Table::from_name(name.trim());
+            }
+            let Some(table) = current else {
+                continue;
+            };
+            let rules = tables.entry(table).or_default();
+            if let Some(declared) = line.strip_prefix(':') {
+                let name = declared.split(' ').next().unwrap_or_default();
+                if is_proxy_chain(table, name) {
+                    rules.chains.insert(name);
+                }
+            } else if let Some(rule) = line.strip_prefix("-A ")
+                && let Some((chain, rule)) = rule.split_once(' ')
+                && !is_proxy_chain(table, chain)
+            {
+                rules.others.push((chain, rule));
+            }
+        }
+        tables
+    }
+
+    /// Returns the jumps of a proxy, and the chains that third-party rules lead to. A rule that
+    /// cannot be parsed leads to every chain that it names.
+    fn references(&self, table: Table) -> (Vec<(&'s str, &'s str)>, BTreeSet<&'s str>) {
+        let (mut jumps, mut referenced) = (Vec::new(), BTreeSet::new());
+        let known = known_jumps(table);
+        for (from, text) in &self.others {
+            let Ok(rule) = text.parse::<Rule>() else {
+                let words = text.split_whitespace();
+                referenced.extend(words.filter(|word| self.chains.contains(word)));
+                continue;
+            };
+            let target = rule.target_chain();
+            let Some(target) = target.and_then(|name| self.chains.get(name)) else {
+                continue;
+            };
+            let target_and_comment = (Some(*target), rule.comment());
+            let is_built_in = table.built_in_chains().contains(from);
+            let is_known =
+                |jump: &Rule| (jump.target_chain(), jump.comment()) == target_and_comment;
+            if is_built_in && known.iter().any(is_known) {
+                jumps.push((*from, *text));
+            } else {
+                referenced.insert(*target);
+            }
+        }
+        (jumps, referenced)
+    }
+}
+
+/// Removes the packet and byte counters, which may stand before a rule.
+fn without_counters(line: &str) -> &str {
+    let counted = line.strip_prefix('[');
+    counted
+        .and_then(|line| line.split_once("] "))
+        .map_or(line, |(_, rule)| rule)
+}
+
+/// Returns the jumps of a table. Those of older versions are recognized by target and comment: their
+/// matches and their chains have changed over the years.
+fn known_jumps(table: Table) -> Vec<Rule> {
+    let jumps = JUMPS.iter().filter(|jump| jump.table == table);
+    jumps.filter_map(|jump| jump.rule.parse().ok()).collect()
+}

@@ -1,0 +1,225 @@
+//! Decides about each port of a Service, and writes no text.
+//!
+//! Kept separate from the writers so that a policy can be read, and tested, without knowing its
+//! rules.
+//!
+//! Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules` (v1.36)
+
+use std::net::IpAddr;
+
+use super::service_rules::ServiceTotals;
+use crate::model::{
+    Allowance, Frontend, MOST_ENDPOINTS, Service, ServiceName, ServicePort, ServicePortName,
+    ServiceState, TrafficPolicy,
+};
+use crate::net::Port;
+use crate::ruleset::{ChainHasher, ChainKind, Hash, ServiceChain};
+use crate::select::{self, EndpointGroups, PortEndpoints, Selection};
+
+/// Decisions about the rules of one service port.
+pub(super) struct Plan<'a> {
+    pub(super) name: ServicePortName<'a>,
+    state: &'a ServiceState,
+    /// Position of the port among those of its Service.
+    index: u16,
+    pub(super) service: &'a Service,
+    pub(super) port: &'a ServicePort,
+    pub(super) selection: Selection<'a>,
+    hasher: ChainHasher,
+    hash: Hash,
+}
+
+/// Treatment of packets to a frontend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Disposition {
+    /// Packets are sent to an endpoint.
+    Forward,
+    /// Traffic policy Local, and no endpoint is on this node. Dropped rather than rejected: a
+    /// client that retries may be sent to a node that has one.
+    Drop,
+    /// No endpoint on any node: the client gets an immediate reject.
+    Reject,
+}
+
+impl<'a> Plan<'a> {
+    /// Decides everything about `port`.
+    pub(super) fn new(
+        service_name: &'a ServiceName,
+        (state, service, index): (&'a ServiceState, &'a Service, u16),
+        (port, endpoints): (&'a ServicePort, PortEndpoints<'_, 'a>),
+        zone: Option<&str>,
+    ) -> Self {
+        let name = ServicePortName {
+            service: service_name,
+            port: &port.name,
+            protocol: port.protocol,
+        };
+        let selection = select::select(endpoints.merge(), service, port, zone);
+        let hasher = ChainHasher::new(name);
+        let hash = hasher.service_port();
+        Self {
+            name,
+            state,
+            index,
+            service,
+            port,
+            selection,
+            hasher,
+            hash,
+        }
+    }
+
+    /// Reports whether the port has this address; otherwise another service port comes first.
+    pub(super) fn has_address(&self, ip: IpAddr) -> bool {
+        let frontend = Frontend::Address(ip, self.port.port, self.port.protocol);
+        self.state.has(self.index, frontend)
+    }
+
+    /// Returns the NodePort, if the port requests one and has it.
+    pub(super) fn node_port(&self) -> Option<Port> {
+        self.port.node_port.filter(|number| {
+            let frontend = Frontend::NodePort(*number, self.port.protocol);
+            self.state.has(self.index, frontend)
+        })
+    }
+
+    /// Returns the health check node port, if the Service requests one and has it.
+    pub(super) fn health_check(&self) -> Option<Port> {
+        self.state.health_check()
+    }
+
+    /// Returns the treatment of packets to the cluster IP.
+    pub(super) fn internal(&self) -> Disposition {
+        self.disposition(self.service.internal_policy)
+    }
+
+    /// Returns the treatment of packets from outside to an external IP, a load balancer address or
+    /// a NodePort. Those of Pods and of the node itself are forwarded under policy Cluster as long
+    /// as there is an endpoint.
+    pub(super) fn external(&self) -> Disposition {
+        self.disposition(self.service.external_policy)
+    }
+
+    /// Reports whether the port has a `KUBE-EXT` chain. Traffic from outside may still be dropped
+    /// at its end: the chain also serves clients on this node.
+    pub(super) fn has_external_chain(&self) -> bool {
+        self.selection.has_any && self.service.is_externally_accessible(self.port)
+    }
+
+    /// Reports whether load balancer traffic has to pass the source ranges.
+    pub(super) fn has_firewall_chain(&self) -> bool {
+        self.selection.has_any
+            && !self.service.load_balancer_ips.is_empty()
+            && !self.service.source_ranges.is_empty()
+    }
+
+    /// Returns the chain that implements `policy`.
+    pub(super) const fn policy_chain(&self, policy: TrafficPolicy) -> ServiceChain {
+        match policy {
+            TrafficPolicy::Cluster => self.chain(ChainKind::Cluster),
+            TrafficPolicy::Local => self.chain(ChainKind::Local),
+        }
+    }
+
+    /// Returns a chain of the service port itself.
+    pub(super) const fn chain(&self, kind: ChainKind) -> ServiceChain {
+        ServiceChain {
+            kind,
+            hash: self.hash,
+        }
+    }
+
+    pub(super) fn endpoint_chain(&self, endpoint: &[u8]) -> ServiceChain {
+        ServiceChain {
+            kind: ChainKind::Endpoint,
+            hash: self.hasher.endpoint(endpoint),
+        }
+    }
+
+    /// Returns what the port adds to the sums over all ports.
+    ///
+    /// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`,
+    /// `serviceNoLocalEndpointsTotalInternal` and `-External` (v1.36)
+    pub(super) fn totals(&self) -> ServiceTotals {
+        ServiceTotals {
+            endpoints: self.selection.candidates.len(),
+            internal_dropped: usize::from(self.internal() == Disposition::Drop),
+            external_dropped: usize::from(self.external() == Disposition::Drop),
+        }
+    }
+
+    fn disposition(&self, policy: TrafficPolicy) -> Disposition {
+        match policy {
+            _ if !self.selection.has_any => Disposition::Reject,
+            TrafficPolicy::Local if !self.selection.has_local => Disposition::Drop,
+            TrafficPolicy::Local | TrafficPolicy::Cluster => Disposition::Forward,
+        }
+    }
+}
+
+/// Plans each port of a Service; none while only its slices are known, or if the limits of the
+/// namespace leave no rules.
+pub(super) fn for_each_plan(
+    name: &ServiceName,
+    state: &ServiceState,
+    zone: Option<&str>,
+    mut write: impl FnMut(&Plan<'_>),
+) {
+    let Some(service) = &state.service else {
+        return;
+    };
+    if state.allowance == Allowance::NoRules {
+        return;
+    }
+    let groups = EndpointGroups::of(state);
+    for (index, port) in (0..).zip(ports(service, &groups)) {
+        write(&Plan::new(name, (state, service, index), port, zone));
+    }
+}
+
+/// Returns the number of endpoints of a Service, in any condition, over all its ports.
+pub(crate) fn count_endpoints(state: &ServiceState) -> usize {
+    let Some(service) = &state.service else {
+        return 0;
+    };
+    let groups = EndpointGroups::of(state);
+    ports(service, &groups)
+        .map(|(_, endpoints)| endpoints.merge().len())
+        .sum()
+}
+
+/// Returns the ports of a Service, each with the endpoints that get rules. A port that does not fit
+/// into the limit alongside the ports before it is treated as one without endpoints.
+pub fn ports<'g, 'a>(
+    service: &'a Service,
+    groups: &'g EndpointGroups<'a>,
+) -> impl Iterator<Item = (&'a ServicePort, PortEndpoints<'g, 'a>)> {
+    limited(service, groups).map(|(port, endpoints)| (port, endpoints.unwrap_or_default()))
+}
+
+/// Returns the number of ports of a Service that are over the limit.
+pub fn ports_over_limit(state: &ServiceState) -> usize {
+    let Some(service) = &state.service else {
+        return 0;
+    };
+    let groups = EndpointGroups::of(state);
+    let limited = limited(service, &groups);
+    limited.filter(|(_, endpoints)| endpoints.is_none()).count()
+}
+
+/// Returns the endpoints of each port; `None` if they do not fit. The limit is that of a whole
+/// Service.
+fn limited<'g, 'a>(
+    service: &'a Service,
+    groups: &'g EndpointGroups<'a>,
+) -> impl Iterator<Item = (&'a ServicePort, Option<PortEndpoints<'g, 'a>>)> {
+    let mut rest = MOST_ENDPOINTS;
+    service.ports.iter().map(move |port| {
+        let endpoints = groups.of_port(port);
+        let Some(left) = rest.checked_sub(endpoints.count()) else {
+            return (port, None);
+        };
+        rest = left;
+        (port, Some(endpoints))
+    })
+}

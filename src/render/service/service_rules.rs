@@ -1,0 +1,171 @@
+//! Rendered rules of one Service: a text with an index of chains and dispatch rules.
+//!
+//! Both kinds of payloads are put together from these. One value is reused from Service to Service,
+//! so that rendering allocates nothing once it runs.
+
+use std::hash::{DefaultHasher, Hasher};
+use std::ops::{AddAssign, Range, SubAssign};
+
+use super::writer::RuleWriter;
+use crate::ruleset::{DispatchChain, ServiceChain};
+
+/// Dispatch chain and service port of a dispatch rule. Rules with equal keys keep their order;
+/// others have none.
+///
+/// The order within a service port matters. An address can be an external IP and a load balancer's
+/// address at once, and the first rule that matches decides whether source ranges count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct DispatchKey {
+    pub(crate) chain: DispatchChain,
+    /// Position of the port in its Service, counted from 1; 0 for a rule of no Service.
+    pub(crate) port: u16,
+}
+
+/// Digest of the rules of a chain, in eight bytes. Different texts have, but for one chance in
+/// 2^64, different digests.
+pub(crate) type Digest = u64;
+
+/// Chain of a Service: position of its rules in the text, and their number.
+#[derive(Debug, Clone)]
+pub(crate) struct RenderedChain {
+    pub(crate) chain: ServiceChain,
+    text: Range<usize>,
+    pub(crate) rules: u32,
+    pub(crate) digest: Digest,
+}
+
+/// Chains of a Service, in an order in which every jump leads backwards, and its dispatch rules.
+#[derive(Debug, Default)]
+pub(crate) struct ServiceRules {
+    text: Vec<u8>,
+    chains: Vec<RenderedChain>,
+    /// Rules without `-A CHAIN`, each with its newline.
+    dispatch: Vec<(DispatchKey, Range<usize>)>,
+    /// Position of the last begun port.
+    port: u16,
+    totals: ServiceTotals,
+}
+
+impl ServiceRules {
+    /// Removes all rules and keeps the memory.
+    pub(crate) fn clear(&mut self) {
+        self.text.clear();
+        self.chains.clear();
+        self.dispatch.clear();
+        self.port = 0;
+        self.totals = ServiceTotals::default();
+    }
+
+    /// Begins the rules of the Service's next port.
+    pub(super) fn begin_port(&mut self, totals: ServiceTotals) {
+        self.port = self.port.saturating_add(1);
+        self.totals += totals;
+    }
+
+    /// Begins a chain, which holds all rules up to [`Self::end_chain`].
+    pub(super) fn begin_chain(&mut self, chain: ServiceChain) {
+        let start = self.text.len();
+        self.chains.push(RenderedChain {
+            chain,
+            text: start..start,
+            rules: 0,
+            digest: 0,
+        });
+    }
+
+    /// Begins a rule of the last begun chain.
+    pub(super) fn rule(&mut self) -> RuleWriter<'_> {
+        let chain = self.chains.last_mut().map(|entry| {
+            entry.rules += 1;
+            entry.chain
+        });
+        match chain {
+            Some(chain) => RuleWriter::append_to(&mut self.text, chain),
+            None => RuleWriter::new(&mut self.text),
+        }
+    }
+
+    /// Ends the last begun chain.
+    pub(super) fn end_chain(&mut self) {
+        if let Some(entry) = self.chains.last_mut() {
+            entry.text.end = self.text.len();
+            let text = self.text.get(entry.text.clone()).unwrap_or_default();
+            entry.digest = digest(text);
+        }
+    }
+
+    /// Writes one dispatch rule of the last begun port.
+    pub(super) fn dispatch_rule(
+        &mut self,
+        chain: DispatchChain,
+        write: impl FnOnce(RuleWriter<'_>),
+    ) {
+        let start = self.text.len();
+        write(RuleWriter::new(&mut self.text));
+        let key = DispatchKey {
+            chain,
+            port: self.port,
+        };
+        self.dispatch.push((key, start..self.text.len()));
+    }
+
+    pub(crate) fn totals(&self) -> ServiceTotals {
+        self.totals
+    }
+
+    pub(crate) fn chains(&self) -> impl Iterator<Item = &RenderedChain> {
+        self.chains.iter()
+    }
+
+    /// Returns the dispatch rules: a blank, the rule without `-A CHAIN`, and its newline.
+    pub(crate) fn dispatch_rules(&self) -> impl Iterator<Item = (DispatchKey, &[u8])> {
+        self.dispatch
+            .iter()
+            .map(|(key, range)| (*key, self.slice(range)))
+    }
+
+    /// Returns the rules of a chain, whole lines.
+    pub(crate) fn chain_text(&self, entry: &RenderedChain) -> &[u8] {
+        self.slice(&entry.text)
+    }
+
+    fn slice(&self, range: &Range<usize>) -> &[u8] {
+        self.text.get(range.clone()).unwrap_or_default()
+    }
+}
+
+fn digest(text: &[u8]) -> Digest {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(text);
+    hasher.finish()
+}
+
+/// Sums over service ports, other than numbers of rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ServiceTotals {
+    /// Endpoints in any condition. Those of several ports count several times.
+    pub endpoints: usize,
+    /// Ports with endpoints, but none on this node, under internal traffic policy Local: packets to
+    /// the cluster IP are dropped.
+    pub internal_dropped: usize,
+    /// Ports with endpoints, but none on this node, under external traffic policy Local. Ports
+    /// without an external address count as well.
+    pub external_dropped: usize,
+}
+
+impl AddAssign for ServiceTotals {
+    fn add_assign(&mut self, other: Self) {
+        self.endpoints += other.endpoints;
+        self.internal_dropped += other.internal_dropped;
+        self.external_dropped += other.external_dropped;
+    }
+}
+
+/// Subtracts only what was added before, so that no sum falls below zero.
+impl SubAssign for ServiceTotals {
+    fn sub_assign(&mut self, other: Self) {
+        self.endpoints -= other.endpoints;
+        self.internal_dropped -= other.internal_dropped;
+        self.external_dropped -= other.external_dropped;
+    }
+}
