@@ -39,7 +39,8 @@
 //! # Words
 //!
 //! - *service port*: one (Service, port name, protocol); owns chains.
-//! - *dispatch chain*: a fixed chain to which every Service adds rules, like `KUBE-SERVICES`.
+//! - *dispatch chain*: a chain that exists whatever the Services are, and to which every Service
+//!   adds rules, like `KUBE-SERVICES`. A *fixed chain* has only rules that depend on options.
 //! - *settled*: known to be in the kernel.
 //! - *dirty*: different from what was last settled.
 

@@ -59,7 +59,8 @@ impl<'a> Side<'a> {
         Ok(payload.finish().1)
     }
 
-    /// What is restored when `before`, of which the applied state is, becomes this between two syncs.
+    /// What is restored when `before`, of which the applied state is, becomes this between two
+    /// syncs.
     pub(super) fn after(
         self,
         before: Self,

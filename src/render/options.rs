@@ -133,8 +133,8 @@ pub enum NodePortAddresses {
 /// NodePorts on loopback addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LocalhostNodePorts {
-    /// Accepted, for IPv4 only. Requires `route_localnet`, and the rule that keeps other hosts from
-    /// reaching localhost through it.
+    /// Accepted, for IPv4 only. Requires `route_localnet`, and the rule that keeps other hosts
+    /// from reaching localhost through it.
     Allowed,
     /// Not accepted.
     Refused,

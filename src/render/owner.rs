@@ -8,7 +8,8 @@ use super::service::{self, ServiceRules};
 use crate::model::{ServiceName, Services};
 use crate::ruleset::ServiceChain;
 
-/// Returns the Service that the line belongs to; `None` for lines of fixed chains and for `COMMIT`.
+/// Returns the Service that the line belongs to; `None` for lines of fixed chains and for
+/// `COMMIT`.
 pub fn owner(line: &str, services: &dyn Services, setting: Setting<'_>) -> Option<ServiceName> {
     let commented = service_ports(line).find(|name| services.get(name).is_some());
     commented.or_else(|| owner_of_chain(service_chain(line)?, services, setting))

@@ -216,7 +216,8 @@ impl<I: Iptables> Syncer<I> {
         Ok(Read::Adopted(differing.filter(is_suspect).collect()))
     }
 
-    /// Makes sure that the applied state describes the kernel, after a restore that failed half-way.
+    /// Makes sure that the applied state describes the kernel, after a restore that failed
+    /// half-way.
     pub(super) async fn know_kernel(
         &mut self,
         options: &mut Options,

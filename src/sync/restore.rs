@@ -1,7 +1,7 @@
 //! The three kinds of a sync: adopt the rules in the kernel, write everything, write what changed.
 //!
-//! The [`syncer`](super::syncer) decides between them. Each ends with an applied state of the rules in the
-//! kernel.
+//! The [`syncer`](super::syncer) decides between them. Each ends with an applied state of the
+//! rules in the kernel.
 
 use std::collections::BTreeSet;
 
@@ -103,8 +103,8 @@ impl<I: Iptables> Syncer<I> {
         }
     }
 
-    /// Writes what differs from the applied state: of the Services that changed, or of all if something
-    /// that all depend on did.
+    /// Writes what differs from the applied state: of the Services that changed, or of all if
+    /// something that all depend on did.
     pub(super) async fn partial(&mut self, options: &Options) -> Done {
         let mut names: BTreeSet<ServiceName> = self.tracker.dirty().cloned().collect();
         if self.history.rewrite(self.setting(options)).is_some() {

@@ -60,10 +60,11 @@ pub struct Syncer<I> {
     pub(super) repairs: BTreeSet<FixedChain>,
     /// Jumps that the next sync puts back.
     pub(super) lost_jumps: Vec<&'static Jump>,
-    /// Services whose rules the next sync compares with the applied state even if they have not changed.
+    /// Services whose rules the next sync compares with the applied state even if they have not
+    /// changed.
     pub(super) drifted: BTreeSet<ServiceName>,
-    /// Text that the applied state takes for written, and that is still to be written because another
-    /// program held the lock. It goes in front of the next partial restore.
+    /// Text that the applied state takes for written, and that is still to be written because
+    /// another program held the lock. It goes in front of the next partial restore.
     pub(super) unwritten: Vec<u8>,
     /// The counters that could be made the last time.
     pub(super) counters: Option<Counters>,
@@ -249,8 +250,8 @@ impl<I: Iptables> Syncer<I> {
         }
     }
 
-    /// Reports whether the applied state describes the kernel: no restore has failed half-way since it
-    /// was written, and no check has found rules missing.
+    /// Reports whether the applied state describes the kernel: no restore has failed half-way since
+    /// it was written, and no check has found rules missing.
     pub(super) const fn knows_kernel(&self) -> bool {
         self.written.is_some() && self.history.must_be_full.is_none()
     }

@@ -34,8 +34,8 @@ const LEAST_SHARE: usize = 2;
 pub struct Adopted {
     /// Rules in the kernel, as if they had been restored.
     pub applied: AppliedState,
-    /// Services that the next partial restore has to name: those that lack rules, and a made-up one
-    /// that has all stale rules and chains.
+    /// Services that the next partial restore has to name: those that lack rules, and a made-up
+    /// one that has all stale rules and chains.
     pub differing: Vec<ServiceName>,
     /// The jump to `KUBE-NODEPORTS` is not at the end of `KUBE-SERVICES`; the next payload appends
     /// it.
@@ -47,8 +47,8 @@ pub struct Adopted {
 pub enum DeclineReason {
     /// A table could not be read.
     Unreadable,
-    /// Chains or jumps are missing that exist whatever the Services are, or fixed chains hold other
-    /// rules. A node without rules is such a case.
+    /// Chains or jumps are missing that exist whatever the Services are, or fixed chains hold
+    /// other rules. A node without rules is such a case.
     FixedChains(Table),
     /// There is a chain with the prefix of a Service chain that no known version writes.
     UnknownChain,
@@ -123,7 +123,8 @@ pub fn verify(
     comparison.finish(live, strictness)
 }
 
-/// Compares the rules in the kernel with those of `services`, of which none is known to be applied.
+/// Compares the rules in the kernel with those of `services`, of which none is known to be
+/// applied.
 pub fn adopt(
     rules: LiveRules,
     live: &Live,

@@ -47,8 +47,8 @@ pub struct GuardState {
 }
 
 impl GuardState {
-    /// Compares a listing of the guarded chains with the rules that a restore with `options` writes.
-    /// The chains in `cut` are listed up to their first unprintable rule.
+    /// Compares a listing of the guarded chains with the rules that a restore with `options`
+    /// writes. The chains in `cut` are listed up to their first unprintable rule.
     pub fn of(table: Table, listing: &str, cut: &[String], options: &Options) -> Self {
         let is_cut = |chain: &str| cut.iter().any(|name| name == chain);
         let written = written(table, options);
@@ -82,8 +82,8 @@ impl GuardState {
     }
 }
 
-/// Reports whether `listing`, the rules of the guarded chains, equals the rules that a restore with
-/// `options` writes.
+/// Reports whether `listing`, the rules of the guarded chains, equals the rules that a restore
+/// with `options` writes.
 pub fn is_intact(table: Table, listing: &str, options: &Options) -> bool {
     GuardState::of(table, listing, &[], options) == GuardState::default()
 }

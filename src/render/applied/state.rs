@@ -1,5 +1,5 @@
-//! Rules that the last successful restores left in the kernel: a digest of every Service chain, and
-//! every dispatch rule.
+//! Rules that the last successful restores left in the kernel: a digest of every Service chain,
+//! and every dispatch rule.
 //!
 //! A partial payload is the difference between this and the rules rendered from the
 //! [`tracker`](crate::tracker).
@@ -31,7 +31,8 @@ pub struct AppliedState {
     totals: ServiceTotals,
     /// Dispatch chains that the next payload writes whole.
     pub(crate) rewrite: BTreeSet<DispatchChain>,
-    /// The iptables binaries can print all of nat: no rule in it is of a kind that only `nft` knows.
+    /// The iptables binaries can print all of nat: no rule in it is of a kind that only `nft`
+    /// knows.
     pub(crate) can_list_nat: bool,
 }
 
@@ -145,8 +146,8 @@ impl AppliedState {
             .unwrap_or_default()
     }
 
-    /// Returns the rules of a dispatch chain, in groups of equal keys and sorted by Service, without
-    /// the jumps to `KUBE-NODEPORTS`.
+    /// Returns the rules of a dispatch chain, in groups of equal keys and sorted by Service,
+    /// without the jumps to `KUBE-NODEPORTS`.
     pub(crate) fn dispatch_groups(
         &self,
         of: DispatchChain,

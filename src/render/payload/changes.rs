@@ -146,8 +146,8 @@ fn take<'p, 'r>(rules: &mut &'p [KeyedRule<'r>], key: DispatchKey) -> &'p [Keyed
 /// Returns the rules to remove, and those to insert at the top. Linear in the number of rules: a
 /// Service may have 90,000 external IPs.
 ///
-/// A deletion takes the first rule of its text. If one of two equal rules is removed, that might be
-/// the one to stay, so all rules are removed and inserted again.
+/// A deletion takes the first rule of its text. If only one of two equal rules is to be removed,
+/// that might be the one to stay, so all rules are removed and inserted again.
 fn edits<T: Eq + Hash + Copy>(applied: &[T], wanted: &[T]) -> (Vec<T>, Vec<T>) {
     if applied == wanted {
         return (Vec::new(), Vec::new());

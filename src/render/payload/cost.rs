@@ -25,9 +25,10 @@ pub(super) enum DispatchOrder {
 /// Returns the maximum deletions from a dispatch chain; more cost more than to write it whole.
 ///
 /// Both grow with the chain. On nft a deletion reads every rule before the one that it searches:
-/// 0.5 ms with 1,000 Services, 3.7 ms with 10,000, and the first of them fetches the chain besides,
-/// some 92 ms with 10,000; the whole chain takes 33 and 480 ms. They meet at 55 and 105. On legacy
-/// there is no difference up to 4,000 deletions of 10,000, and nothing was measured beyond.
+/// 0.5 ms with 1,000 Services, 3.7 ms with 10,000, and the first of them fetches the chain
+/// besides, some 92 ms with 10,000; the whole chain takes 33 and 480 ms. They meet at 55 and 105.
+/// On legacy there is no difference up to 4,000 deletions of 10,000, and nothing was measured
+/// beyond.
 pub(super) const fn most_deletions(backend: Backend) -> usize {
     match backend {
         Backend::Nft => 80,
@@ -48,11 +49,11 @@ pub(super) const fn order(backend: Backend) -> DispatchOrder {
 
 /// Maximum chains of a partial payload with inline chain lines, on nft.
 ///
-/// For each line the program searches its chain in a list that is sorted by name, from the front. A
-/// chain that comes before all others is put there without a search, and lies in memory next to
-/// those that are searched with it. All endpoints of 500, 1,000 and 2,000 of 10,000 Services, which
-/// are eleven chains each: 367, 763 and 2,112 ms instead of 431, 1,359 and 7,828. Of fewer than 200
-/// there is no difference, and a chain line next to its rules is easier to read.
+/// For each line the program searches its chain in a list that is sorted by name, from the front.
+/// A chain that comes before all others is put there without a search, and lies in memory next to
+/// those that are searched with it. All endpoints of 500, 1,000 and 2,000 of 10,000 Services,
+/// which are eleven chains each: 367, 763 and 2,112 ms instead of 431, 1,359 and 7,828. Of fewer
+/// than 200 there is no difference, and a chain line next to its rules is easier to read.
 const MOST_INLINE: usize = 2_000;
 
 /// Returns the position of the chain lines in a partial payload with this many chains.
@@ -100,8 +101,8 @@ impl NatSizes {
     /// Reports whether to make the program read all chains before it starts, so that it need not
     /// search.
     ///
-    /// The search grows with the square of the payload, reading with the table: 8.5 us a rule. With
-    /// chain lines first they meet at 2,000 of 10,000 Services, and at 700 of 1,000.
+    /// The search grows with the square of the payload, reading with the table: 8.5 us a rule.
+    /// With chain lines first they meet at 2,000 of 10,000 Services, and at 700 of 1,000.
     pub(super) const fn is_worth_listing(self, backend: Backend) -> bool {
         match backend {
             Backend::Nft => self.chains * (self.chains + self.rules) > PAIRS * self.live_rules,

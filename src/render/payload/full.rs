@@ -139,9 +139,7 @@ impl<'a> Full<'a> {
                 Part::Mangle
             }
             Part::Mangle => {
-                write_line(buf, &["*", Table::Mangle.as_str()]);
-                write_chain_lines(buf, &[KUBE_PROXY_CANARY]);
-                write_line(buf, &["COMMIT"]);
+                write_mangle(buf);
                 Part::Done
             }
             Part::Done => return None,
@@ -261,6 +259,13 @@ impl Payload for Full<'_> {
         self.stats.bytes += (buf.len() - before) as u64;
         true
     }
+}
+
+/// Writes the mangle table, which has only a canary.
+fn write_mangle(buf: &mut Vec<u8>) {
+    write_line(buf, &["*", Table::Mangle.as_str()]);
+    write_chain_lines(buf, &[KUBE_PROXY_CANARY]);
+    write_line(buf, &["COMMIT"]);
 }
 
 /// Writes the dispatch rules of one table.

@@ -141,8 +141,8 @@ fn without_counters(line: &str) -> &str {
         .map_or(line, |(_, rule)| rule)
 }
 
-/// Returns the jumps of a table. Those of older versions are recognized by target and comment: their
-/// matches and their chains have changed over the years.
+/// Returns the jumps of a table. Those of older versions are recognized by target and comment:
+/// their matches and their chains have changed over the years.
 fn known_jumps(table: Table) -> Vec<Rule> {
     let jumps = JUMPS.iter().filter(|jump| jump.table == table);
     jumps.filter_map(|jump| jump.rule.parse().ok()).collect()

@@ -184,7 +184,8 @@ fn begin_policy_chain(
     }
 }
 
-/// Writes `KUBE-EXT`, the chain for traffic to external IPs, load balancer addresses and NodePorts.
+/// Writes `KUBE-EXT`, the chain for traffic to external IPs, load balancer addresses and
+/// NodePorts.
 ///
 /// Policy Local does not apply to clients of the cluster itself, Pods and nodes: they get any
 /// endpoint, as if they had used the cluster IP.

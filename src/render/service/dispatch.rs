@@ -1,5 +1,5 @@
-//! Writes the rules of a service port in dispatch chains, one or more for each frontend. A frontend
-//! that another service port has gets none.
+//! Writes the rules of a service port in dispatch chains, one or more for each frontend. A
+//! frontend that another service port has gets none.
 //!
 //! Every new connection traverses these chains, and most changes of Services leave them as they
 //! are.

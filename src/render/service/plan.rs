@@ -188,8 +188,8 @@ pub(crate) fn count_endpoints(state: &ServiceState) -> usize {
         .sum()
 }
 
-/// Returns the ports of a Service, each with the endpoints that get rules. A port that does not fit
-/// into the limit alongside the ports before it is treated as one without endpoints.
+/// Returns the ports of a Service, each with the endpoints that get rules. A port that does not
+/// fit into the limit alongside the ports before it is treated as one without endpoints.
 pub fn ports<'g, 'a>(
     service: &'a Service,
     groups: &'g EndpointGroups<'a>,

@@ -1,7 +1,7 @@
 //! Rendered rules of one Service: a text with an index of chains and dispatch rules.
 //!
-//! Both kinds of payloads are put together from these. One value is reused from Service to Service,
-//! so that rendering allocates nothing once it runs.
+//! Both kinds of payloads are put together from these. One value is reused from Service to
+//! Service, so that rendering allocates nothing once it runs.
 
 use std::hash::{DefaultHasher, Hasher};
 use std::ops::{AddAssign, Range, SubAssign};
@@ -145,8 +145,8 @@ fn digest(text: &[u8]) -> Digest {
 pub struct ServiceTotals {
     /// Endpoints in any condition. Those of several ports count several times.
     pub endpoints: usize,
-    /// Ports with endpoints, but none on this node, under internal traffic policy Local: packets to
-    /// the cluster IP are dropped.
+    /// Ports with endpoints, but none on this node, under internal traffic policy Local: packets
+    /// to the cluster IP are dropped.
     pub internal_dropped: usize,
     /// Ports with endpoints, but none on this node, under external traffic policy Local. Ports
     /// without an external address count as well.

@@ -1,7 +1,7 @@
 //! Writes the lines of a payload into a byte buffer.
 //!
-//! A rule is written part by part, in the order in which it reads, with typed arguments and without
-//! an allocation.
+//! A rule is written part by part, in the order in which it reads, with typed arguments and
+//! without an allocation.
 
 use std::fmt::{self, Display};
 use std::io::Write;
