@@ -152,12 +152,12 @@ pub enum InvalidPackets {
     Forwarded,
 }
 
-/// Comments of rules that select an endpoint or lead to one.
+/// Rules of Services that have comments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Comments {
-    /// On every rule that has one upstream.
+    /// Every rule that has one upstream.
     Everywhere,
-    /// On none of the rules of endpoints: large-cluster mode.
+    /// None of those that select an endpoint or translate to one: large-cluster mode.
     NotOnEndpoints,
 }
 
@@ -247,7 +247,7 @@ impl Counters {
         }
     }
 
-    /// Adds a counter that exists.
+    /// Adds a counter that exists, so that rules may name it.
     pub const fn add(&mut self, counter: Counter) {
         match counter {
             Counter::InvalidDropped => self.invalid_dropped = true,

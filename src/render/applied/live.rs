@@ -57,8 +57,8 @@ impl Live {
         }
     }
 
-    /// Reads one line of it. Lines that cannot be parsed are skipped: a jump that was not read is
-    /// written again.
+    /// Reads one line of what `iptables-save -t TABLE` printed. Lines that cannot be parsed are
+    /// skipped: a jump that was not read is written again.
     pub fn read_line(&mut self, table: Table, line: &str) {
         if let Some(chain) = line.strip_prefix(':') {
             self.read_chain(table, chain.split(' ').next().unwrap_or_default());

@@ -1,6 +1,6 @@
 //! Corrects the applied state where the kernel holds other rules, chain by chain.
 //!
-//! [`adopt`](super::adopt()) compares whole tables; here one chain is read, because a program that
+//! [`adopt`](super::adopt) compares whole tables; here one chain is read, because a program that
 //! changes one chain should not cost the reading of all. The next partial payload then brings what
 //! is missing and deletes third-party rules.
 

@@ -56,8 +56,8 @@ pub(super) fn write_nat(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Opt
         return;
     };
     if options.counts_localhost_node_ports() {
-        // Has the effect of the next rule. It exists for its counter, which shows whether clients
-        // still depend on NodePorts on 127.0.0.1.
+        // Same target as the next rule; only its counter matters, which shows whether clients still
+        // depend on NodePorts on 127.0.0.1.
         rules.dispatch_rule(DispatchChain::NatNodePorts, |rule| {
             rule.bare_comment(name)
                 .protocol(port.protocol)
