@@ -65,7 +65,7 @@ impl DeclineReason {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Unreadable => "a table cannot be read",
-            Self::FixedChains(_) => "fixed chains, their rules or jumps to them are missing",
+            Self::FixedChains(_) => "fixed chains or the jumps to them are missing or differ",
             Self::UnknownChain => "unknown chains have the prefix of a Service chain",
             Self::Referenced => "third-party rules lead to stale chains",
             Self::NodePorts => "the jump to KUBE-NODEPORTS is not the last rule, or differs",
