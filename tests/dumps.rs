@@ -49,12 +49,12 @@ fn every_dump_is_read_whole_and_printed_as_what_it_is() {
         let again = RuleSet::parse(&printed).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(again.to_save_text(), printed, "{name}");
         let opaque: Vec<String> = rules
-            .opaque_rules()
+            .unparsed_rules()
             .map(|(_, _, rule)| rule.to_string())
             .collect();
         let expected = if name.starts_with("unreadable") { 5 } else { 0 };
         assert_eq!(opaque.len(), expected, "{name}: {opaque:#?}");
-        for (table, chain, rule) in rules.opaque_rules() {
+        for (table, chain, rule) in rules.unparsed_rules() {
             let held = &again.chain(table, chain).unwrap().rules;
             assert!(held.contains(rule), "{name}: {rule}");
         }

@@ -358,7 +358,7 @@ fn what_is_no_dump_is_refused_with_file_and_line() {
     );
     refused(
         b"*nat\n-A A -j RETURN\nCOMMIT\n",
-        "line 2 cannot be read: no chain `A`",
+        "cannot read line 2: chain `A` does not exist",
     );
     refused(
         b"*nat\nhello\nCOMMIT\n",

@@ -40,7 +40,7 @@ pub(super) fn shares(chain: &Chain) -> Vec<(&str, Share)> {
 
 fn chance(rule: &Rule) -> Share {
     let chance = rule.matches.iter().find_map(|one| match one {
-        Match::Random(chance) if !chance.negated => Some(Share::of_chance(chance.value)),
+        Match::Random(chance) if !chance.negated => Some(Share::from_probability(chance.value)),
         _ => None,
     });
     chance.unwrap_or(Share::ALL)

@@ -112,7 +112,7 @@ pub(super) fn is_overtaken(rules: &RuleSet, table: Table, name: &str) -> bool {
 
 /// The rules of the left that are nobody's business here.
 pub(super) fn count_foreign(left: &RuleSet, right: &RuleSet) -> usize {
-    let elsewhere: usize = left.foreign_tables().map(|(_, rules)| rules).sum();
+    let elsewhere: usize = left.unmodeled_tables().map(|(_, rules)| rules).sum();
     let here = Table::ALL.into_iter().flat_map(|table| {
         left.chains(table).map(move |(name, chain)| {
             let part = Part::of(table, name);

@@ -124,7 +124,7 @@ fn depends_on(node: IpAddr, to: &Destination, ways: &[Way<'_>], ranges: &[Networ
 }
 
 fn unread(node: &Node<'_>) -> Vec<Box<str>> {
-    let tables = node.rules.foreign_tables();
+    let tables = node.rules.unmodeled_tables();
     let with_rules = tables.filter(|(_, rules)| *rules > 0);
     with_rules.map(|(table, _)| table.into()).collect()
 }

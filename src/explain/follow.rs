@@ -11,7 +11,7 @@ use super::destination::Destination;
 use super::node::Node;
 use super::reason::{Masquerade, Refusal};
 use super::way::{End, Fate, Reach, Sees, Way, add_doubts, is_same};
-use crate::rules::{Outcome, Packet, Step, Table, Target, Verdict, trace_past_doubts};
+use crate::rules::{Outcome, Packet, Step, Table, Target, Verdict, trace_past_undecided};
 
 /// Follows the packets of one client.
 pub(super) fn follow<'a>(node: &Node<'a>, to: &Destination, client: Client) -> Way<'a> {
@@ -36,7 +36,7 @@ pub(super) fn follow<'a>(node: &Node<'a>, to: &Destination, client: Client) -> W
     let steps = first.unwrap_or_default();
     let (tail, mut doubts) = (steps.len() - after, Vec::new());
     for outcome in &outcomes {
-        add_doubts(&mut doubts, &outcome.doubts);
+        add_doubts(&mut doubts, &outcome.undecided);
     }
     let first: Vec<Step<'a>> = steps.iter().take(before).copied().collect();
     let last: Vec<Step<'a>> = steps.iter().skip(tail).copied().collect();
@@ -78,7 +78,7 @@ fn traced<'a>(
         port: to.port,
         in_interface: in_interface.map(Box::from),
     };
-    trace_past_doubts(node.rules, &packet, &node.locality)
+    trace_past_undecided(node.rules, &packet, &node.locality)
 }
 
 /// How many steps all have in common, in the order of an iterator.

@@ -59,7 +59,7 @@ impl<'a> Node<'a> {
             catalog,
             locality: Locality {
                 addresses: own,
-                remembered: BTreeSet::new(),
+                recent_lists: BTreeSet::new(),
             },
             rules,
             detector,

@@ -4,7 +4,7 @@
 
 use std::net::SocketAddr;
 
-use crate::rules::{Bits, Match, Network, RecentAction, Rule, Target};
+use crate::rules::{MarkBits, Match, Network, RecentAction, Rule, Target};
 
 /// What a rule asks for, in words; empty if it takes every packet.
 pub(super) fn condition(rule: &Rule) -> String {
@@ -116,7 +116,7 @@ pub(super) fn effect(rule: &Rule) -> String {
         Some(Target::Reject(_)) => "REJECT".to_owned(),
         Some(Target::Return) => "back".to_owned(),
         Some(Target::Jump(chain) | Target::Goto(chain)) => format!("-> {chain}"),
-        Some(Target::Mark(Bits { value, mask })) => match (value, mask) {
+        Some(Target::Mark(MarkBits { value, mask })) => match (value, mask) {
             (bits, 0) => format!("flips mark {bits:#x}"),
             (set, cleared) if set == cleared => format!("sets mark {set:#x}"),
             (0, bits) => format!("clears mark {bits:#x}"),

@@ -1,25 +1,23 @@
-//! One chain, and the chains of one table with who jumps where.
-//!
-//! Apart from [`RuleSet`](super::RuleSet) because a table is the unit that changes as a whole.
+//! Chains, and the chains of one table with the number of jumps to each.
 //!
 //! # Invariants
 //!
-//! - The built-in chains of a table are always there.
-//! - The number of references of a chain is the number of rules of its table that lead to it.
+//! - The built-in chains of a table always exist.
+//! - The reference count of a chain is the number of rules of its table that jump or go to it.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::rule::Rule;
+use super::grammar::Rule;
 use super::table::Table;
 
-/// What a built-in chain does with a packet that reaches its end.
+/// Verdict on a packet that reaches the end of a built-in chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Policy {
-    /// The packet goes on.
+    /// The packet continues with the next hook.
     #[default]
     Accept,
-    /// The packet vanishes.
+    /// The packet is dropped without a reply.
     Drop,
 }
 
@@ -42,25 +40,25 @@ impl fmt::Display for Policy {
     }
 }
 
-/// The rules of a chain, in order.
+/// Rules of one chain, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Chain {
-    /// Of a built-in chain; `None` for every other.
+    /// Policy of a built-in chain; `None` for a user chain.
     pub policy: Option<Policy>,
-    /// Tried from first to last.
+    /// Rules in the order of evaluation.
     pub rules: Vec<Rule>,
 }
 
-/// The chains of one table.
+/// Chains of one table, the unit that `COMMIT` changes as a whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Chains {
     pub(super) by_name: BTreeMap<Box<str>, Chain>,
-    /// How many rules lead to a chain; chains with none are absent.
+    /// Number of rules that jump to a chain; chains without any are absent.
     pub(super) references: BTreeMap<Box<str>, usize>,
 }
 
 impl Chains {
-    /// A table as the kernel makes it.
+    /// Returns a table as the kernel creates it: empty built-in chains with policy ACCEPT.
     pub(super) fn new(table: Table) -> Self {
         let built_in = || Chain {
             policy: Some(Policy::Accept),
@@ -73,7 +71,7 @@ impl Chains {
         }
     }
 
-    /// Whether nothing was ever done to it.
+    /// Reports whether the table is as the kernel creates it.
     pub(super) fn is_pristine(&self) -> bool {
         self.by_name
             .values()
@@ -84,7 +82,7 @@ impl Chains {
         self.by_name.values().map(|chain| chain.rules.len()).sum()
     }
 
-    /// Adds to the references of a chain, or takes from them.
+    /// Adds to the reference count of a chain; a negative number subtracts.
     pub(super) fn add_references(&mut self, chain: &str, change: isize) {
         let before = self.references.get(chain).copied().unwrap_or(0);
         match before.saturating_add_signed(change) {

@@ -1,33 +1,33 @@
-//! How two rule sets differ, chain by chain.
+//! Compares two rule sets chain by chain, for tests and benchmarks.
 //!
-//! Apart because it is how tests and the `diff` command say "equal": only about chosen chains,
-//! and deaf to the order of rules where the order does not matter.
+//! The comparison can be limited to some chains, and can ignore the order of rules where it has no
+//! effect.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::chain::Chain;
-use super::rule::Rule;
+use super::grammar::Rule;
 use super::ruleset::RuleSet;
 use super::table::Table;
 
-/// What is compared, and how strictly.
+/// Scope and strictness of a comparison.
 #[derive(Clone, Copy)]
 pub struct Comparison<'a> {
-    /// The chains to look at.
+    /// Chains to compare.
     pub chosen: &'a dyn Fn(Table, &str) -> bool,
-    /// Chains in which only the set of rules counts, each as often as it is there.
+    /// Chains in which the order of rules is ignored, but not their number.
     pub unordered: &'a [(Table, &'a str)],
 }
 
 impl Comparison<'_> {
-    /// Every chain, every order.
+    /// Compares all chains, and the order of rules in each.
     pub const STRICT: Comparison<'static> = Comparison {
         chosen: &|_, _| true,
         unordered: &[],
     };
 
-    /// What makes `right` differ from `left`.
+    /// Returns the changes that turn `left` into `right`.
     pub fn compare(&self, left: &RuleSet, right: &RuleSet) -> Difference {
         let mut chains = Vec::new();
         for table in Table::ALL {
@@ -80,15 +80,16 @@ impl Comparison<'_> {
     }
 }
 
-/// The rules of `all` that are not in `found`, each as often as it is missing.
+/// Returns the rules of `all` that are not in `found`; one that occurs more often, as often as it
+/// is missing.
 fn missing(all: &[Rule], found: &[Rule]) -> Vec<Rule> {
-    let mut left_over: BTreeMap<&Rule, usize> = BTreeMap::new();
+    let mut remaining: BTreeMap<&Rule, usize> = BTreeMap::new();
     for rule in found {
-        *left_over.entry(rule).or_default() += 1;
+        *remaining.entry(rule).or_default() += 1;
     }
     let mut rules = Vec::new();
     for rule in all {
-        match left_over.get_mut(rule) {
+        match remaining.get_mut(rule) {
             Some(count) if *count > 0 => *count -= 1,
             _ => rules.push(rule.clone()),
         }
@@ -96,48 +97,48 @@ fn missing(all: &[Rule], found: &[Rule]) -> Vec<Rule> {
     rules
 }
 
-/// Every chain that differs, sorted by table and name.
+/// Chains that differ, sorted by table and name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Difference {
-    /// The chains; none if the rule sets are equal.
+    /// One entry for each chain; empty if the rule sets are equal.
     pub chains: Vec<ChainDifference>,
 }
 
 impl Difference {
-    /// Whether there is none.
+    /// Reports whether the rule sets are equal.
     pub const fn is_empty(&self) -> bool {
         self.chains.is_empty()
     }
 }
 
-/// A chain that differs.
+/// Difference of one chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChainDifference {
-    /// Where it is.
+    /// Table of the chain.
     pub table: Table,
-    /// Its name.
+    /// Name of the chain.
     pub chain: String,
-    /// How it differs.
+    /// Kind of difference.
     pub change: Change,
 }
 
-/// How a chain differs.
+/// Kind of difference of a chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// It is on the left only, with these rules.
+    /// The chain is on the left only, with these rules.
     OnlyLeft(Vec<Rule>),
-    /// It is on the right only, with these rules.
+    /// The chain is on the right only, with these rules.
     OnlyRight(Vec<Rule>),
-    /// It has other rules.
+    /// The chain has different rules.
     Rules {
-        /// Those of the left that the right lacks.
+        /// Rules that are missing on the right.
         removed: Vec<Rule>,
-        /// Those of the right that the left lacks.
+        /// Rules that are missing on the left.
         added: Vec<Rule>,
     },
-    /// The same rules in another order.
+    /// Equal rules in a different order.
     Order,
-    /// The same rules under another policy.
+    /// Equal rules, different policies.
     Policy,
 }
 
@@ -151,14 +152,14 @@ impl fmt::Display for ChainDifference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { table, chain, .. } = self;
         let none: &[Rule] = &[];
-        let (what, removed, added) = match &self.change {
+        let (description, removed, added) = match &self.change {
             Change::OnlyLeft(rules) => ("only on the left", rules.as_slice(), none),
             Change::OnlyRight(rules) => ("only on the right", none, rules.as_slice()),
             Change::Rules { removed, added } => ("differs", removed.as_slice(), added.as_slice()),
             Change::Order => ("differs in order", none, none),
             Change::Policy => ("differs in policy", none, none),
         };
-        writeln!(f, "{table} chain `{chain}` {what}")?;
+        writeln!(f, "{table} chain `{chain}` {description}")?;
         for (sign, rules) in [('-', removed), ('+', added)] {
             for rule in rules {
                 writeln!(f, "{}", format!("  {sign} -A {chain} {rule}").trim_end())?;

@@ -1,71 +1,67 @@
-//! Everything the kernel holds for one family, and the meaning of `iptables-restore --noflush`.
-//!
-//! Apart because it is the hub of the reading side: the fake kernel applies payloads to it,
-//! `diff` compares two of them, the tracer walks one.
+//! Holds the rules of one family, and applies payloads like `iptables-restore --noflush`.
 //!
 //! # Invariants
 //!
 //! - Every table has its built-in chains.
-//! - A refused payload changes nothing in the table where it was refused nor in later ones;
-//!   tables committed before stay.
+//! - A rejected payload changes neither the table of the rejected line nor later ones; tables
+//!   committed before stay committed.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use super::chain::{Chain, Chains};
-use super::command;
-use super::reason::{ParseError, Reason, Refused};
-use super::rule::Rule;
-use super::stage::{Origin, Stage};
+use super::error::{ApplyError, LineError, ParseError};
+use super::grammar::Rule;
 use super::table::Table;
+use super::transaction::{Origin, Transaction, parse_command};
 
-/// The rules of one IP family.
+/// Rules of one IP family, as in the kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleSet {
     tables: BTreeMap<Table, Chains>,
-    /// Rules of tables that are not modelled, such as `raw`, by name of the table.
-    foreign: BTreeMap<Box<str>, usize>,
+    /// Number of rules of each table that is not modeled, such as `raw`.
+    unmodeled: BTreeMap<Box<str>, usize>,
 }
 
 impl Default for RuleSet {
-    /// A machine without rules.
+    /// Returns the rule set of a node without rules.
     fn default() -> Self {
         let tables = Table::ALL.into_iter();
         Self {
             tables: tables.map(|table| (table, Chains::new(table))).collect(),
-            foreign: BTreeMap::new(),
+            unmodeled: BTreeMap::new(),
         }
     }
 }
 
 impl RuleSet {
-    /// Reads what `iptables-save` printed. A rule that cannot be read is carried as it stands:
-    /// somebody's it is, and the kernel has it.
+    /// Parses the output of `iptables-save`. A rule that cannot be parsed is kept as text, because
+    /// the kernel has it.
     pub fn parse(save_text: &str) -> Result<Self, ParseError> {
         let mut rule_set = Self::default();
-        match rule_set.take(save_text, Origin::Kernel) {
+        match rule_set.read(save_text, Origin::Kernel) {
             Ok(()) => Ok(rule_set),
-            Err(Refused { line, reason }) => Err(ParseError { line, reason }),
+            Err(ApplyError { line, reason }) => Err(ParseError { line, reason }),
         }
     }
 
-    /// Does what `iptables-restore --noflush` does with the payload.
-    pub fn apply(&mut self, payload: &str) -> Result<(), Refused> {
-        self.take(payload, Origin::Payload)
+    /// Applies a payload like `iptables-restore --noflush`.
+    pub fn apply(&mut self, payload: &str) -> Result<(), ApplyError> {
+        self.read(payload, Origin::Payload)
     }
 
-    /// The chain, if it is there.
+    /// Returns the chain, if it exists.
     pub fn chain(&self, table: Table, name: &str) -> Option<&Chain> {
         self.tables.get(&table)?.by_name.get(name)
     }
 
-    /// The chain and its name, both as long as the rule set lives.
+    /// Returns the chain and its name, both with the lifetime of the rule set.
     pub(super) fn find(&self, table: Table, name: &str) -> Option<(&str, &Chain)> {
         let found = self.tables.get(&table)?.by_name.get_key_value(name);
         found.map(|(name, chain)| (name.as_ref(), chain))
     }
 
-    /// All chains of a table with their names, sorted.
+    /// Returns all chains of a table, sorted by name.
     pub fn chains(&self, table: Table) -> impl Iterator<Item = (&str, &Chain)> {
         let chains = self.tables.get(&table).into_iter();
         chains
@@ -73,20 +69,20 @@ impl RuleSet {
             .map(|(name, chain)| (name.as_ref(), chain))
     }
 
-    /// How many rules the table has.
+    /// Returns the number of rules in the table.
     pub fn rule_count(&self, table: Table) -> usize {
         self.tables.get(&table).map_or(0, Chains::rule_count)
     }
 
-    /// How many rules of the table lead to the chain.
+    /// Returns the number of rules of the table that jump or go to the chain.
     pub fn reference_count(&self, table: Table, chain: &str) -> usize {
         let chains = self.tables.get(&table);
         let count = chains.and_then(|chains| chains.references.get(chain));
         count.copied().unwrap_or(0)
     }
 
-    /// The rules that were carried without being read, with their chains.
-    pub fn opaque_rules(&self) -> impl Iterator<Item = (Table, &str, &Rule)> {
+    /// Returns the rules that could not be parsed, with their chains.
+    pub fn unparsed_rules(&self) -> impl Iterator<Item = (Table, &str, &Rule)> {
         let chains = Table::ALL.into_iter().flat_map(|table| {
             self.chains(table)
                 .map(move |(name, chain)| (table, name, chain))
@@ -95,68 +91,68 @@ impl RuleSet {
             .flat_map(|(table, name, chain)| {
                 chain.rules.iter().map(move |rule| (table, name, rule))
             })
-            .filter(|(_, _, rule)| rule.is_opaque())
+            .filter(|(_, _, rule)| rule.is_unparsed())
     }
 
-    /// The tables that were met but are not modelled, with how many rules they had.
-    pub fn foreign_tables(&self) -> impl Iterator<Item = (&str, usize)> {
-        self.foreign.iter().map(|(name, rules)| (&**name, *rules))
+    /// Returns the tables of the parsed text that are not modeled, with their numbers of rules.
+    pub fn unmodeled_tables(&self) -> impl Iterator<Item = (&str, usize)> {
+        self.unmodeled.iter().map(|(name, rules)| (&**name, *rules))
     }
 
-    /// The rules as `iptables-save` would print them, except that all chains are sorted, counters
-    /// are zero and tables in their first state are left out.
+    /// Returns the rules in the format of `iptables-save`, with sorted chains and zero counters, and
+    /// without tables in their initial state.
     pub fn to_save_text(&self) -> String {
         self.to_string()
     }
 
-    fn take(&mut self, text: &str, origin: Origin) -> Result<(), Refused> {
+    fn read(&mut self, text: &str, origin: Origin) -> Result<(), ApplyError> {
         let mut lines = Lines::new(text);
         while let Some(line) = lines.next_command() {
-            let refused = |reason| lines.refused(reason);
+            let rejected = |reason| lines.rejected(reason);
             let name = line
                 .strip_prefix('*')
-                .ok_or(Reason::OutsideTable)
-                .map_err(refused)?;
+                .ok_or(LineError::OutsideTable)
+                .map_err(rejected)?;
             match Table::from_name(name.trim()) {
-                Some(table) => self.take_table(table, &mut lines, origin)?,
+                Some(table) => self.read_table(table, &mut lines, origin)?,
                 None => self.skip_table(name.trim(), &mut lines)?,
             }
         }
         Ok(())
     }
 
-    fn take_table(
+    fn read_table(
         &mut self,
         table: Table,
         lines: &mut Lines<'_>,
         origin: Origin,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), ApplyError> {
         let chains = self
             .tables
             .entry(table)
             .or_insert_with(|| Chains::new(table));
-        let mut stage = Stage::new(chains, origin);
+        let mut transaction = Transaction::new(chains, origin);
         while let Some(line) = lines.next_until_commit()? {
-            command::read(line, origin)
-                .and_then(|command| stage.obey(command))
-                .map_err(|reason| lines.refused(reason))?;
+            parse_command(line, origin)
+                .and_then(|command| transaction.apply(command))
+                .map_err(|reason| lines.rejected(reason))?;
         }
-        let changes = stage.into_changes();
+        let changes = transaction.into_changes();
         chains.commit(changes);
         Ok(())
     }
 
-    fn skip_table(&mut self, name: &str, lines: &mut Lines<'_>) -> Result<(), Refused> {
+    fn skip_table(&mut self, name: &str, lines: &mut Lines<'_>) -> Result<(), ApplyError> {
         let mut rules = 0;
         while let Some(line) = lines.next_until_commit()? {
             rules += usize::from(!line.starts_with(':'));
         }
-        *self.foreign.entry(name.into()).or_default() += rules;
+        *self.unmodeled.entry(name.into()).or_default() += rules;
         Ok(())
     }
 }
 
-/// The lines of a text that mean something, and the number of the last one.
+/// Lines of a text without blank lines and comments, and the number of the current line.
 struct Lines<'a> {
     lines: std::str::Lines<'a>,
     number: usize,
@@ -180,17 +176,17 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// The next command of a table; `None` at its `COMMIT`.
-    fn next_until_commit(&mut self) -> Result<Option<&'a str>, Refused> {
+    /// Returns the next command of a table; `None` at its `COMMIT`.
+    fn next_until_commit(&mut self) -> Result<Option<&'a str>, ApplyError> {
         match self.next_command() {
             Some("COMMIT") => Ok(None),
             Some(line) if !line.starts_with('*') => Ok(Some(line)),
-            Some(_) | None => Err(self.refused(Reason::NoCommit)),
+            Some(_) | None => Err(self.rejected(LineError::MissingCommit)),
         }
     }
 
-    fn refused(&self, reason: Reason) -> Refused {
-        Refused {
+    fn rejected(&self, reason: LineError) -> ApplyError {
+        ApplyError {
             line: self.number,
             reason,
         }

@@ -1,29 +1,31 @@
-//! The tables of netfilter that matter to a proxy.
-//!
-//! Apart because both the writing and the reading side name them.
+//! Tables, backends and payloads: the terms that writers and readers of rules share.
 
 use std::fmt;
 
-/// Chain of the mangle table in which it is tried out whether rules can name a counter. It exists
-/// for a moment only, unless the process is killed in that moment.
+/// Temporary chain of the mangle table with which the proxy tests whether rules can name an nfacct
+/// counter. Deleted at once; left over only if the process is killed meanwhile.
 pub const COUNTER_TEST_CHAIN: &str = "DELTAPROXY-NFACCT-TEST";
 
-/// A table; payloads hold `filter` first, then `nat`.
+/// Maximum length of a chain name in bytes: `XT_EXTENSION_MAXNAMELEN` without the final zero. Both
+/// backends reject longer names.
+pub(super) const MAX_CHAIN_NAME: usize = 28;
+
+/// Netfilter table that the proxy uses; payloads hold `filter` first, then `nat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Table {
     /// Rejects, drops and forwarding.
     Filter,
     /// Destination and source translation.
     Nat,
-    /// Only ever holds canaries of ours.
+    /// Used by the proxy for its canary chain only.
     Mangle,
 }
 
 impl Table {
-    /// All of them, in the order in which they are saved.
+    /// All modeled tables, in the order of `iptables-save`.
     pub const ALL: [Self; 3] = [Self::Filter, Self::Nat, Self::Mangle];
 
-    /// The chains that the kernel itself runs; they exist without being declared.
+    /// Returns the built-in chains: the kernel calls them, and they exist without a declaration.
     pub const fn built_in_chains(self) -> &'static [&'static str] {
         match self {
             Self::Filter => &["INPUT", "FORWARD", "OUTPUT"],
@@ -32,7 +34,7 @@ impl Table {
         }
     }
 
-    /// The name after `-t` and after `*`.
+    /// Returns the name as written after `-t` and after `*`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Filter => "filter",
@@ -41,7 +43,7 @@ impl Table {
         }
     }
 
-    /// The table of that name; `None` for `raw`, `security` and unknown ones.
+    /// Returns the table of that name; `None` for `raw`, `security` and unknown tables.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|table| table.as_str() == name)
     }
@@ -50,5 +52,62 @@ impl Table {
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
+    }
+}
+
+/// Kernel interface of an `iptables-restore` binary. The backends differ in the cost of commands,
+/// and in one line of a full payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Backend {
+    /// `nf_tables`: sends only the chains that a payload names, validates all reachable ones.
+    Nft,
+    /// `x_tables`: reads and writes whole tables.
+    Legacy,
+}
+
+impl Backend {
+    /// Returns the name as in the names of binaries and in flags.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Nft => "nft",
+            Self::Legacy => "legacy",
+        }
+    }
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Text for `iptables-restore --noflush`, produced piece by piece: a full payload can be 100 MB at
+/// 50,000 Services, and is never held in memory as a whole.
+///
+/// A payload is a function of its inputs: produced again, it has the same bytes. So the excerpt
+/// around a rejected line can be shown although the text was not kept.
+pub trait Payload {
+    /// Appends the next piece, one or more whole lines, to `buf`. Returns false at the end.
+    fn write_next(&mut self, buf: &mut Vec<u8>) -> bool;
+}
+
+/// Payload that is already text, owned or borrowed.
+#[derive(Debug, Clone, Default)]
+pub struct Text<T = Vec<u8>>(Option<T>);
+
+impl<T: AsRef<[u8]>> Text<T> {
+    /// Returns a payload of one piece, the whole text.
+    pub const fn new(text: T) -> Self {
+        Self(Some(text))
+    }
+}
+
+impl<T: AsRef<[u8]>> Payload for Text<T> {
+    fn write_next(&mut self, buf: &mut Vec<u8>) -> bool {
+        let Some(text) = self.0.take() else {
+            return false;
+        };
+        buf.extend_from_slice(text.as_ref());
+        true
     }
 }

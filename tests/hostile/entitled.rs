@@ -43,7 +43,7 @@ proptest! {
         // What the lines mean to a kernel: the same chains with rules that can all be read.
         let mut whole = RuleSet::default();
         whole.apply(&full).unwrap();
-        prop_assert_eq!(whole.opaque_rules().count(), 0);
+        prop_assert_eq!(whole.unparsed_rules().count(), 0);
         let mut parts = RuleSet::default();
         parts.apply(&without).unwrap();
         parts.apply(&partial).unwrap();

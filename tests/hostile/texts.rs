@@ -9,7 +9,7 @@ use std::path::Path;
 use deltaproxy::catalog::Catalog;
 use deltaproxy::net::{IpFamily, Protocol, parse_cidr, parse_ip};
 use deltaproxy::render::{Live, LiveRules, guarded_chains, is_intact};
-use deltaproxy::rules::{Locality, Match, Packet, RuleSet, Table, trace, trace_past_doubts};
+use deltaproxy::rules::{Locality, Match, Packet, RuleSet, Table, trace, trace_past_undecided};
 use proptest::prelude::*;
 
 use crate::cluster::upstream_options;
@@ -68,10 +68,10 @@ fn is_looked_at(rules: &RuleSet) {
         };
         let locality = Locality {
             addresses: [source.parse().unwrap()].into(),
-            remembered: [].into(),
+            recent_lists: [].into(),
         };
         let _ = trace(rules, &packet, &locality);
-        let _ = trace_past_doubts(rules, &packet, &locality);
+        let _ = trace_past_undecided(rules, &packet, &locality);
     }
 }
 

@@ -9,7 +9,7 @@ use anyhow::Context;
 use super::{Origin, Snapshot};
 use crate::cli::progress::Progress;
 use crate::net::IpFamily;
-use crate::rules::{ParseError, Reason, RuleSet, Table};
+use crate::rules::{LineError, ParseError, RuleSet, Table};
 use crate::watch::bounded;
 
 pub(in crate::cli) fn read(paths: &[PathBuf]) -> anyhow::Result<Snapshot> {
@@ -110,7 +110,7 @@ fn explained(name: &str, text: &str, error: &ParseError) -> anyhow::Error {
         _ if text.lines().any(is_of_an_object) => {
             "these look like Kubernetes objects; --manifests reads them, instead of --from-save"
         }
-        Reason::NoCommit => "the end of a table is missing; was the dump cut off?",
+        LineError::MissingCommit => "the end of a table is missing; was the dump cut off?",
         _ => {
             "a dump is all that iptables-save prints, from `*filter` or so to `COMMIT`; not the \
              lines that grep finds, nor what `iptables -S` or `iptables -L` says"
@@ -184,7 +184,7 @@ fn guess(text: &str) -> IpFamily {
 /// Warns of rules that cannot be read. They are not a failure, but an answer may be wrong because
 /// of them.
 pub(super) fn mention_opaque(name: &str, rules: &RuleSet) {
-    let mut opaque = rules.opaque_rules();
+    let mut opaque = rules.unparsed_rules();
     if let Some((table, chain, rule)) = opaque.next() {
         let count = 1 + opaque.count();
         tracing::warn!(

@@ -1,6 +1,4 @@
-//! Differences as they are shown.
-//!
-//! Apart only because each case needs two rule sets.
+//! Tests of the comparison of two rule sets, by its printed text.
 
 use crate::rules::{Comparison, RuleSet, Table};
 
@@ -18,7 +16,7 @@ fn check(comparison: &Comparison<'_>, left: &str, right: &str, expected: &str) {
 }
 
 #[test]
-fn chains_and_rules() {
+fn differences_name_chains_and_rules() {
     let strict = &Comparison::STRICT;
     check(strict, ":A - [0:0]", ":A - [1:1]", "");
     check(
@@ -42,7 +40,7 @@ fn chains_and_rules() {
 }
 
 #[test]
-fn order_counts_unless_told_otherwise() {
+fn order_is_compared_only_in_chains_that_are_ordered() {
     let chain = |chain: &str, targets: [&str; 2]| {
         let [first, second] = targets;
         format!(":{chain} - [0:0]\n-A {chain} -j {first}\n-A {chain} -j {second}")

@@ -1,6 +1,4 @@
-//! Tests of the rules that are too long to stand beside the code.
-//!
-//! Apart as a folder so that each file mirrors one file of the module.
+//! Tests of parsing, applying, comparing and tracing rules.
 
 mod diff;
 mod rule;

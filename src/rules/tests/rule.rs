@@ -1,7 +1,6 @@
-//! Spellings of one rule that must be equal, and some that must not.
+//! Tests of the normal form of rules: spellings that must compare equal, and some that must not.
 //!
-//! Apart because the list is long; every pair here was seen as input and output of
-//! `iptables-nft` and `iptables-legacy` 1.8.9.
+//! Every pair was seen as input and output of `iptables-nft` and `iptables-legacy` 1.8.9.
 
 use crate::rules::Rule;
 
@@ -9,7 +8,7 @@ fn rule(spec: &str) -> Rule {
     spec.parse().unwrap_or_else(|e| panic!("{spec}: {e}"))
 }
 
-/// `written` is the same rule as `saved`, and both print as `canonical`.
+/// Checks that `written` and `saved` are equal rules, and print as `canonical`.
 #[track_caller]
 fn check(written: &str, saved: &str, canonical: &str) {
     assert_eq!(rule(written), rule(saved), "{written}");
@@ -17,14 +16,14 @@ fn check(written: &str, saved: &str, canonical: &str) {
     assert_eq!(rule(canonical), rule(written), "{canonical}");
 }
 
-/// `saved` is its own canonical form.
+/// Checks a pair of which `saved` is the canonical form.
 #[track_caller]
 fn same(written: &str, saved: &str) {
     check(written, saved, saved);
 }
 
 #[test]
-fn order_and_addresses() {
+fn order_of_options_and_spelling_of_addresses_do_not_matter() {
     same(
         r#"-m comment --comment "ns1/a:p80 cluster IP" -m tcp -p tcp -d 172.30.0.1 --dport 80 ! -s 10.0.0.0/8 -j KUBE-MARK-MASQ"#,
         r#"! -s 10.0.0.0/8 -d 172.30.0.1/32 -p tcp -m comment --comment "ns1/a:p80 cluster IP" -m tcp --dport 80 -j KUBE-MARK-MASQ"#,
@@ -55,7 +54,7 @@ fn order_and_addresses() {
 }
 
 #[test]
-fn marks() {
+fn spellings_of_mark_are_equal() {
     same(
         "-j MARK --or-mark 0x00004000",
         "-j MARK --set-xmark 0x4000/0x4000",
@@ -84,7 +83,7 @@ fn marks() {
 }
 
 #[test]
-fn probabilities_are_what_the_kernel_stores() {
+fn probabilities_compare_as_the_kernel_stores_them() {
     for (written, saved) in [
         ("0.3333333333", "0.33333333349"),
         ("0.5000000000", "0.50000000000"),
@@ -103,7 +102,7 @@ fn probabilities_are_what_the_kernel_stores() {
 }
 
 #[test]
-fn defaults_of_both_families() {
+fn defaults_of_either_family_are_equal_to_no_option() {
     for with in ["icmp-port-unreachable", "icmp6-port-unreachable"] {
         check(
             "-j REJECT",
@@ -124,7 +123,7 @@ fn defaults_of_both_families() {
 }
 
 #[test]
-fn sets_and_repeats() {
+fn lists_of_states_and_types_compare_as_sets() {
     same(
         "-p icmp -m comment --comment x --icmp-type 8",
         "-p icmp -m comment --comment x -m icmp --icmp-type 8",
@@ -148,7 +147,7 @@ fn sets_and_repeats() {
 }
 
 #[test]
-fn translation() {
+fn dnat_and_masquerade_are_parsed() {
     same(
         "-j MASQUERADE --random-fully",
         "-j MASQUERADE --random-fully",
@@ -168,7 +167,7 @@ fn translation() {
 }
 
 #[test]
-fn what_is_unknown_is_carried() {
+fn unsupported_matches_and_targets_are_kept_as_text() {
     for spec in [
         r#"-j LOG --log-prefix "a \"b\" \'c\' \\d ""#,
         "-p tcp -m multiport --dports 80,443 -m tcp --tcp-flags SYN,RST SYN -j TCPMSS --clamp-mss-to-pmtu",
@@ -189,11 +188,11 @@ fn what_is_unknown_is_carried() {
 }
 
 #[test]
-fn malformed_rules() {
+fn malformed_rules_are_rejected() {
     for (spec, reason) in [
-        (r#"-m comment --comment "x"#, "a quoted text does not end"),
-        ("-s example.org", "`example.org` is no address"),
-        ("-s", "`-s` lacks its value"),
+        (r#"-m comment --comment "x"#, "unterminated quote"),
+        ("-s example.org", "`example.org` is not a valid address"),
+        ("-s", "`-s` requires a value"),
         ("DROP", "unexpected `DROP`"),
         ("-j DROP !", "unexpected `!`"),
         ("-j DROP ACCEPT", "unexpected `ACCEPT`"),

@@ -1,21 +1,20 @@
-//! What payloads do to a rule set, and what is refused.
+//! Tests of payloads that are applied to a rule set, and of payloads that are rejected.
 //!
-//! Apart because it is a table of small stories. What is refused here, `iptables-nft-restore` and
-//! `iptables-legacy-restore` 1.8.9 refuse too; the files in `saves` are what those printed. The
-//! former crashes on `-R`, so there the latter alone is the model.
+//! `iptables-nft-restore` and `iptables-legacy-restore` 1.8.9 reject the same payloads, and printed
+//! the files in `saves`. The former crashes on `-R`, so there only the latter is the reference.
 
 use std::fmt::Write as _;
 
 use crate::rules::{Comparison, RuleSet, Table};
 
-/// Applies the payloads one after another and shows the nat table, or why the last was refused.
+/// Applies the payloads one after another and compares the error of the last and the nat table.
 #[track_caller]
 fn check(payloads: &[&str], expected: &str) {
     let mut rules = RuleSet::default();
     let mut shown = String::new();
     for payload in payloads {
-        if let Err(refused) = rules.apply(payload) {
-            shown = format!("{refused}\n");
+        if let Err(error) = rules.apply(payload) {
+            shown = format!("{error}\n");
         }
     }
     for (name, chain) in rules.chains(Table::Nat) {
@@ -50,7 +49,7 @@ fn chain_lines_create_and_flush() {
 }
 
 #[test]
-fn single_rules_come_and_go() {
+fn single_rules_are_inserted_replaced_and_deleted() {
     let two = "*nat\n:A - [0:0]\n-A A -j RETURN\n-A A -j ACCEPT\n";
     for (line, expected) in [
         ("-I A -j DROP", "A [-j DROP; -j RETURN; -j ACCEPT]\n"),
@@ -75,41 +74,50 @@ fn single_rules_come_and_go() {
 }
 
 #[test]
-fn refused_lines_leave_the_table_as_it_was() {
+fn rejected_lines_leave_the_table_unchanged() {
     let before = "*nat\n:A - [0:0]\n:B - [0:0]\n-A A -j B\nCOMMIT\n";
     for (line, reason) in [
-        ("-A A -j NOPE", "no chain `NOPE` to jump to"),
+        (
+            "-A A -j NOPE",
+            "cannot jump to chain `NOPE`: it does not exist or is built in",
+        ),
         (
             "-A A -j LATER\n:LATER - [0:0]",
-            "no chain `LATER` to jump to",
+            "cannot jump to chain `LATER`: it does not exist or is built in",
         ),
-        ("-A B -j OUTPUT", "no chain `OUTPUT` to jump to"),
+        (
+            "-A B -j OUTPUT",
+            "cannot jump to chain `OUTPUT`: it does not exist or is built in",
+        ),
         ("-X B", "chain `B` is still referenced"),
         ("-X B\n:A - [0:0]", "chain `B` is still referenced"),
         ("-X A", "chain `A` is not empty"),
-        ("-X NOPE", "no chain `NOPE`"),
-        ("-X OUTPUT", "chain `OUTPUT` cannot be declared like that"),
-        ("-F NOPE", "no chain `NOPE`"),
-        ("-A NOPE -j DROP", "no chain `NOPE`"),
+        ("-X NOPE", "chain `NOPE` does not exist"),
+        (
+            "-X OUTPUT",
+            "invalid declaration, policy or deletion of chain `OUTPUT`",
+        ),
+        ("-F NOPE", "chain `NOPE` does not exist"),
+        ("-A NOPE -j DROP", "chain `NOPE` does not exist"),
         ("-D A -j DROP", "no such rule in chain `A`"),
         ("-D A 2", "no rule number 2 in chain `A`"),
         ("-I A 3 -j DROP", "no rule number 3 in chain `A`"),
-        ("-N A", "chain `A` exists already"),
+        ("-N A", "chain `A` already exists"),
         (
             ":ACCEPT - [0:0]",
-            "chain `ACCEPT` cannot be declared like that",
+            "invalid declaration, policy or deletion of chain `ACCEPT`",
         ),
         (
             ":B2345678901234567890123456789 - [0:0]",
             "chain name `B2345678901234567890123456789` is longer than 28 bytes",
         ),
-        ("-A A -s nowhere", "`nowhere` is no address"),
+        ("-A A -s nowhere", "`nowhere` is not a valid address"),
         ("nonsense", "unknown command `nonsense`"),
     ] {
         let payload = format!("*nat\n:NEW - [0:0]\n{line}\nCOMMIT\n");
         check(
             &[before, &payload],
-            &format!("line 3 refused: {reason}\nA [-j B]\nB []\n"),
+            &format!("line 3 rejected: {reason}\nA [-j B]\nB []\n"),
         );
     }
 }
@@ -118,17 +126,20 @@ fn refused_lines_leave_the_table_as_it_was() {
 fn tables_are_committed_one_by_one() {
     check(
         &["*nat\n:A - [0:0]\nCOMMIT\n*filter\n-A NOPE -j DROP\nCOMMIT\n"],
-        "line 5 refused: no chain `NOPE`\nA []\n",
+        "line 5 rejected: chain `NOPE` does not exist\nA []\n",
     );
-    check(&["*nat\n:A - [0:0]\n"], "line 3 refused: COMMIT expected\n");
+    check(
+        &["*nat\n:A - [0:0]\n"],
+        "line 3 rejected: COMMIT expected\n",
+    );
     check(
         &["-A OUTPUT -j DROP\n"],
-        "line 1 refused: a command outside any table\n",
+        "line 1 rejected: command outside of a table\n",
     );
 }
 
 #[test]
-fn a_chain_goes_once_nobody_leads_to_it() {
+fn a_chain_can_be_deleted_after_the_last_jump_to_it() {
     let before = "*nat\n:A - [0:0]\n:B - [0:0]\n-A A -j B\n-A A -g B\nCOMMIT\n";
     check(&[before, "*nat\n:A - [0:0]\n-X B\nCOMMIT\n"], "A []\n");
     check(
@@ -138,25 +149,25 @@ fn a_chain_goes_once_nobody_leads_to_it() {
 }
 
 #[test]
-fn foreign_tables_are_counted() {
+fn rules_of_unmodeled_tables_are_counted() {
     let rules =
         RuleSet::parse("*raw\n:PREROUTING ACCEPT [3:4]\n-A PREROUTING -j CT --notrack\nCOMMIT\n");
-    let foreign: Vec<(String, usize)> = rules
+    let unmodeled: Vec<(String, usize)> = rules
         .unwrap()
-        .foreign_tables()
+        .unmodeled_tables()
         .map(|(name, rules)| (name.to_owned(), rules))
         .collect();
-    assert_eq!(foreign, [("raw".to_owned(), 1)]);
+    assert_eq!(unmodeled, [("raw".to_owned(), 1)]);
 }
 
 #[test]
-fn a_save_may_use_targets_never_heard_of() {
+fn a_save_may_have_unsupported_targets() {
     let rules = RuleSet::parse("*filter\n:INPUT DROP [1:2]\n-A INPUT -j TARPIT\nCOMMIT\n").unwrap();
     assert_eq!(rules.rule_count(Table::Filter), 1);
 }
 
 #[test]
-fn what_was_applied_is_what_both_back_ends_print() {
+fn an_applied_payload_equals_the_save_of_both_backends() {
     for (payload, saves) in [
         (
             include_str!("saves/v4.payload"),

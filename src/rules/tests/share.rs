@@ -1,17 +1,15 @@
-//! Fractions: those that were meant, sums of long chains, and what is shown of unwieldy ones.
-//!
-//! Apart because they are as long as what they test.
+//! Tests of shares: fractions of probabilities, sums over long chains, and printed forms.
 
 use crate::rules::{Probability, Share};
 
 #[track_caller]
 fn check(chance: &str, expected: &str) {
     let chance = Probability::read(chance).unwrap();
-    assert_eq!(Share::of_chance(chance).to_string(), expected);
+    assert_eq!(Share::from_probability(chance).to_string(), expected);
 }
 
 #[test]
-fn chances_are_the_fractions_that_were_meant() {
+fn probabilities_become_the_fractions_that_were_meant() {
     check("0.3333333333", "1/3");
     check("0.33333333349", "1/3");
     check("0.0010000000", "1/1000");
@@ -25,13 +23,13 @@ fn chances_are_the_fractions_that_were_meant() {
     check("0.1234567891", "10/81");
     for parts in 1..=10_000_u32 {
         let text = format!("{:.10}", 1.0 / f64::from(parts));
-        let share = Share::of_chance(Probability::read(&text).unwrap());
+        let share = Share::from_probability(Probability::read(&text).unwrap());
         assert_eq!(share, Share::new(1, parts.into()), "{text}");
     }
 }
 
 #[test]
-fn five_decimals_are_nearly_the_same() {
+fn probabilities_with_five_decimals_are_nearly_equal() {
     let rounded = |text| Probability::read(text).unwrap().rounded();
     for (short, long) in [
         ("0.33333", "0.3333333333"),
@@ -39,7 +37,8 @@ fn five_decimals_are_nearly_the_same() {
         ("0.01429", "0.0142857143"),
     ] {
         assert_eq!(rounded(short), rounded(long), "{short}");
-        let shares = [short, long].map(|text| Share::of_chance(Probability::read(text).unwrap()));
+        let shares =
+            [short, long].map(|text| Share::from_probability(Probability::read(text).unwrap()));
         assert!(shares[0].is_nearly(shares[1]), "{short}");
     }
     assert_ne!(rounded("0.333"), rounded("0.3333333333"));
@@ -58,13 +57,15 @@ fn arithmetic_is_exact() {
     assert_eq!(Share::new(4, 0), Share::NONE);
 }
 
-/// The shares of a chain of as many rules as endpoints, and their sum.
+/// Returns the shares of a chain with one rule for each endpoint, and their sum.
 fn chain(count: u32, text: impl Fn(f64) -> String) -> (Vec<Share>, Share) {
     let (mut left, mut shares) = (Share::ALL, Vec::new());
     for remaining in (1..=count).rev() {
         let chance = match remaining {
             1 => Share::ALL,
-            _ => Share::of_chance(Probability::read(&text(1.0 / f64::from(remaining))).unwrap()),
+            _ => Share::from_probability(
+                Probability::read(&text(1.0 / f64::from(remaining))).unwrap(),
+            ),
         };
         let (share, rest) = left.split(chance);
         shares.push(share);
@@ -75,7 +76,7 @@ fn chain(count: u32, text: impl Fn(f64) -> String) -> (Vec<Share>, Share) {
 }
 
 #[test]
-fn chains_share_all_there_is() {
+fn shares_of_a_chain_add_up_to_all() {
     let ten = |chance: f64| format!("{chance:.10}");
     let printed = |chance: f64| Probability::read(&ten(chance)).unwrap().to_string();
     let five = |chance: f64| format!("{chance:.5}");
@@ -96,7 +97,7 @@ fn chains_share_all_there_is() {
 }
 
 #[test]
-fn long_fractions_stay_near() {
+fn long_fractions_are_rounded_closely() {
     let odd = Share::new(715_827_881, 1 << 31);
     let (part, rest) = (0..9).fold((Share::ALL, Share::NONE), |(left, _), _| left.split(odd));
     assert!(part.is_nearly(Share::new(1, 19_683)), "{part}");

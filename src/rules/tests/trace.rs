@@ -1,14 +1,14 @@
-//! Packets through a small cluster.
-//!
-//! Apart because all of them share one rule set: pods in 10.0.0.0/8, the node 192.168.0.2, one
-//! service with three endpoints and affinity, one without any.
+//! Tests of traces through the rules of a small cluster: Pods in 10.0.0.0/8, the node 192.168.0.2,
+//! one Service with three endpoints and session affinity, one without endpoints.
 //!
 //! # Source
 //!
 //! Upstream: `pkg/proxy/iptables/proxier_test.go`, `TestTracePacket` has the idea (v1.36)
 
 use crate::net::Protocol;
-use crate::rules::{Locality, Packet, RuleSet, Share, Unclear, Verdict, trace, trace_past_doubts};
+use crate::rules::{
+    Locality, Packet, RuleSet, Share, Unclear, Verdict, trace, trace_past_undecided,
+};
 
 fn packet(source: &str, destination: &str, port: u16) -> Packet {
     Packet {
@@ -20,10 +20,10 @@ fn packet(source: &str, destination: &str, port: u16) -> Packet {
     }
 }
 
-fn locality(remembered: &[&str]) -> Locality {
+fn locality(recent_lists: &[&str]) -> Locality {
     Locality {
         addresses: ["192.168.0.2".parse().unwrap()].into(),
-        remembered: remembered.iter().map(|name| Box::from(*name)).collect(),
+        recent_lists: recent_lists.iter().map(|name| Box::from(*name)).collect(),
     }
 }
 
@@ -67,7 +67,7 @@ const MASQUERADED: [&str; 3] = [
 ];
 
 #[test]
-fn endpoints_share_the_packets() {
+fn endpoints_get_equal_shares() {
     check("10.0.0.9", "172.30.0.1", 80, &KEPT);
     check("203.0.113.5", "172.30.0.1", 80, &MASQUERADED);
     check("192.168.0.2", "172.30.0.1", 80, &MASQUERADED);
@@ -75,7 +75,7 @@ fn endpoints_share_the_packets() {
 }
 
 #[test]
-fn an_endpoint_that_talks_to_itself_is_masqueraded() {
+fn hairpin_traffic_is_masqueraded() {
     let [_, second, third] = KEPT;
     check(
         "10.0.0.1",
@@ -86,7 +86,7 @@ fn an_endpoint_that_talks_to_itself_is_masqueraded() {
 }
 
 #[test]
-fn affinity_is_followed_if_remembered() {
+fn session_affinity_follows_the_recent_list() {
     let packet = packet("10.0.0.9", "172.30.0.1", 80);
     let expected = ["1: to 10.0.0.1:80, source kept"];
     outcomes(&rules(""), &packet, &locality(&["KUBE-SEP-1"]), &expected);
@@ -111,12 +111,12 @@ fn node_ports_are_on_local_addresses_only() {
 }
 
 #[test]
-fn refusals() {
+fn services_without_endpoints_reject_and_source_ranges_drop() {
     check("10.0.0.9", "172.30.0.9", 80, &["1: rejected"]);
     check("192.168.0.2", "172.30.0.9", 80, &["1: rejected"]);
     check("203.0.113.5", "1.2.3.4", 80, &MASQUERADED);
     check("198.51.100.1", "1.2.3.4", 80, &["1: dropped"]);
-    // Loopback must not be reached in any other way than through a translation.
+    // Loopback must be reached through a translation only.
     check("192.168.0.2", "127.0.0.1", 80, &["1: dropped"]);
 }
 
@@ -139,7 +139,7 @@ fn steps_name_the_rules_that_matched() {
     );
 }
 
-/// `payload` runs before everything else, for a packet from outside to 203.0.113.9:80.
+/// Traces a packet from outside to 203.0.113.9:80, with the rules of `payload` before all others.
 #[track_caller]
 fn first(payload: &str, in_interface: Option<&str>, expected: &[&str]) {
     let mut packet = packet("198.51.100.1", "203.0.113.9", 80);
@@ -148,12 +148,12 @@ fn first(payload: &str, in_interface: Option<&str>, expected: &[&str]) {
 }
 
 #[test]
-fn what_is_not_modelled_is_said_and_not_guessed() {
+fn a_rule_with_an_unsupported_match_ends_the_trace() {
     let limit = "*filter\n-I FORWARD -p tcp -m limit --limit 5/min -j DROP\nCOMMIT\n";
     first(
         limit,
         None,
-        &["1: unclear: filter FORWARD: `-p tcp -m limit --limit 5/min -j DROP` is not modelled"],
+        &["1: unclear: filter FORWARD: `-p tcp -m limit --limit 5/min -j DROP` cannot be decided"],
     );
     let sure_no = "*filter\n-I FORWARD -p udp -m limit --limit 5/min -j DROP\nCOMMIT\n";
     first(sure_no, None, &["1: passed, source kept"]);
@@ -162,38 +162,38 @@ fn what_is_not_modelled_is_said_and_not_guessed() {
 }
 
 #[test]
-fn who_passes_doubts_by_is_told_of_them() {
+fn skipped_undecided_rules_are_listed() {
     let packet = packet("198.51.100.1", "203.0.113.9", 80);
     let limit = "-I FORWARD -m limit --limit 5/min";
     let rules = rules(&format!(
         "*filter\n{limit} -j DROP\n{limit} -j LOG\n{limit}\n-P FORWARD DROP\nCOMMIT\n"
     ));
     let locality = locality(&[]);
-    let [outcome] = trace_past_doubts(&rules, &packet, &locality)
+    let [outcome] = trace_past_undecided(&rules, &packet, &locality)
         .try_into()
         .unwrap();
     assert_eq!(outcome.verdict, Verdict::Dropped);
     assert_eq!(outcome.at.1, "FORWARD");
-    let doubts: Vec<_> = outcome.doubts.iter().map(ToString::to_string).collect();
+    let undecided: Vec<_> = outcome.undecided.iter().map(ToString::to_string).collect();
     assert_eq!(
-        doubts,
+        undecided,
         ["filter FORWARD: -m limit --limit 5/min -j DROP"],
-        "what changes nothing is no doubt"
+        "rules without an effect are not listed"
     );
     let [outcome] = trace(&rules, &packet, &locality).try_into().unwrap();
     assert!(matches!(outcome.verdict, Verdict::Unclear(_)));
-    assert!(outcome.doubts.is_empty());
+    assert!(outcome.undecided.is_empty());
 }
 
 #[test]
-fn interfaces() {
+fn incoming_interfaces_are_matched() {
     let drop = "*filter\n-I FORWARD -i cali+ -j DROP\nCOMMIT\n";
     first(drop, Some("cali12"), &["1: dropped"]);
     first(drop, Some("eth0"), &["1: passed, source kept"]);
     first(
         drop,
         None,
-        &["1: unclear: filter FORWARD: `-i cali+ -j DROP` is not modelled"],
+        &["1: unclear: filter FORWARD: `-i cali+ -j DROP` cannot be decided"],
     );
     first(
         "*filter\n-I FORWARD -i lo -j DROP\nCOMMIT\n",
@@ -208,7 +208,7 @@ fn interfaces() {
 }
 
 #[test]
-fn returns_gotos_and_policies() {
+fn returns_gotos_and_policies_are_followed() {
     let chains = "*filter\n:A - [0:0]\n:B - [0:0]\n-A B -j RETURN\n-A B -j REJECT\n";
     let call = format!("{chains}-A A -j B\n-A A -j DROP\n-I FORWARD -j A\nCOMMIT\n");
     first(&call, None, &["1: dropped"]);
@@ -228,32 +228,32 @@ fn returns_gotos_and_policies() {
 }
 
 #[test]
-fn loops_and_missing_chains_end() {
+fn loops_and_missing_chains_end_the_trace() {
     let loops = "*filter\n:A - [0:0]\n:B - [0:0]\n-A A -j B\n-A B -j A\n-I FORWARD -j A\nCOMMIT\n";
-    first(loops, None, &["1: unclear: chain `A` leads to itself"]);
+    first(loops, None, &["1: unclear: jump loop through chain `A`"]);
     let rules = RuleSet::parse("*nat\n-A PREROUTING -j GONE\nCOMMIT\n").unwrap();
     let packet = packet("198.51.100.1", "203.0.113.9", 80);
-    let expected = ["1: unclear: chain `GONE` is not there"];
+    let expected = ["1: unclear: chain `GONE` does not exist"];
     outcomes(&rules, &packet, &locality(&[]), &expected);
 }
 
 #[test]
-fn what_cannot_be_read_may_do_anything() {
+fn an_unparsed_rule_ends_the_trace() {
     let rules = RuleSet::parse("*nat\n-A PREROUTING -m new [x y] -j A\nCOMMIT\n").unwrap();
     let packet = packet("198.51.100.1", "203.0.113.9", 80);
-    let expected = ["1: unclear: nat PREROUTING: `-m new [x y] -j A` is not modelled"];
+    let expected = ["1: unclear: nat PREROUTING: `-m new [x y] -j A` cannot be decided"];
     outcomes(&rules, &packet, &locality(&[]), &expected);
-    assert!(rules.opaque_rules().count() == 1);
+    assert!(rules.unparsed_rules().count() == 1);
 }
 
 #[test]
-fn ways_that_meet_again_are_one() {
+fn paths_that_meet_are_merged() {
     let chance = "-m statistic --mode random --probability 0.5";
     let many = |rule: &dyn Fn(usize) -> String| -> String { (0..64).map(rule).collect() };
     let empty = many(&|number| format!(":E{number} - [0:0]\n"));
-    let visits = many(&|number| format!("-A FORWARD {chance} -j E{number}\n"));
-    let visits = format!("*filter\n{empty}{visits}COMMIT\n");
-    first(&visits, None, &["1: passed, source kept"]);
+    let calls = many(&|number| format!("-A FORWARD {chance} -j E{number}\n"));
+    let calls = format!("*filter\n{empty}{calls}COMMIT\n");
+    first(&calls, None, &["1: passed, source kept"]);
     let logs = many(&|_| format!("-A FORWARD {chance} -j LOG\n"));
     first(
         &format!("*filter\n{logs}COMMIT\n"),
@@ -270,7 +270,7 @@ fn ways_that_meet_again_are_one() {
 }
 
 #[test]
-fn too_many_ways_are_not_followed() {
+fn too_many_paths_are_not_followed() {
     let chance = "-m statistic --mode random --probability 0.5";
     let mark = |bit| {
         format!(
@@ -282,7 +282,7 @@ fn too_many_ways_are_not_followed() {
     let rules = rules(&format!("*mangle\n{marks}COMMIT\n"));
     let packet = packet("198.51.100.1", "203.0.113.9", 80);
     let found = trace(&rules, &packet, &locality(&[]));
-    let unclear = |verdict: &Verdict| matches!(verdict, Verdict::Unclear(Unclear::TooMany));
+    let unclear = |verdict: &Verdict| matches!(verdict, Verdict::Unclear(Unclear::TooManyPaths));
     assert!(found.iter().any(|outcome| unclear(&outcome.verdict)));
     let sum = found
         .iter()
@@ -291,18 +291,18 @@ fn too_many_ways_are_not_followed() {
 }
 
 #[test]
-fn chains_are_not_entered_without_end() {
+fn nesting_of_chains_is_limited() {
     let header = |number| format!(":C{number} - [0:0]\n");
     let jump = |number| format!("-A C{number} -j C{}\n", number + 1);
     let chains = (0..300).map(header).collect::<Vec<_>>().concat();
     let jumps = (0..299).map(jump).collect::<Vec<_>>().concat();
     let deep = format!("*filter\n{chains}{jumps}-I FORWARD -j C0\nCOMMIT\n");
-    let expected = "1: unclear: too many chains lead on to each other before chain `C255`";
+    let expected = "1: unclear: chain `C255` is nested too deeply";
     first(&deep, None, &[expected]);
 }
 
 #[test]
-fn mangle_is_asked_before_the_others() {
+fn mangle_is_evaluated_before_the_other_tables() {
     let passed = ["1: passed, source kept"];
     for chain in ["PREROUTING", "FORWARD", "POSTROUTING"] {
         let drop = format!("*mangle\n-A {chain} -p tcp -j DROP\nCOMMIT\n");
@@ -324,7 +324,7 @@ fn mangle_is_asked_before_the_others() {
 }
 
 #[test]
-fn what_recent_sets_is_there_at_once() {
+fn recent_set_is_visible_to_the_following_rules() {
     let set = "-A FORWARD -m recent --set --name seen\n";
     let check = "-A FORWARD -m recent --rcheck --name seen -j DROP\n";
     let both = format!("*filter\n{set}{check}COMMIT\n");
@@ -334,23 +334,22 @@ fn what_recent_sets_is_there_at_once() {
 }
 
 #[test]
-fn targets_that_are_not_known() {
+fn unsupported_targets_end_the_trace_and_others_continue() {
     let range = "-j DNAT --to-destination 10.0.0.1-10.0.0.9";
     let rules = rules(&format!("*nat\n-I PREROUTING {range}\nCOMMIT\n"));
     let packet = packet("198.51.100.1", "203.0.113.9", 80);
-    let [outcome] = trace_past_doubts(&rules, &packet, &locality(&[]))
+    let [outcome] = trace_past_undecided(&rules, &packet, &locality(&[]))
         .try_into()
         .unwrap();
     assert_eq!(
         outcome.verdict.to_string(),
         format!(
-            "unclear: a rule in nat PREROUTING matches, and what its target does is not known \
-             here: {range}"
+            "unclear: a rule in nat PREROUTING matches, but its target is not supported: {range}"
         )
     );
-    assert!(outcome.doubts.is_empty());
-    let goes_on = "*mangle\n-A FORWARD -j TCPMSS --clamp-mss-to-pmtu\nCOMMIT\n";
-    first(goes_on, None, &["1: passed, source kept"]);
+    assert!(outcome.undecided.is_empty());
+    let no_effect = "*mangle\n-A FORWARD -j TCPMSS --clamp-mss-to-pmtu\nCOMMIT\n";
+    first(no_effect, None, &["1: passed, source kept"]);
     let source = "*nat\n-I POSTROUTING -j SNAT --to-source 10.9.9.9 --random-fully\nCOMMIT\n";
     first(source, None, &["1: passed, masqueraded"]);
     let ports = "*nat\n-I POSTROUTING -p tcp -j MASQUERADE --to-ports 1024-2048\nCOMMIT\n";
@@ -358,9 +357,9 @@ fn targets_that_are_not_known() {
 }
 
 #[test]
-fn several_ports() {
+fn multiport_lists_are_matched() {
     let passed = "1: passed, source kept";
-    for (asked, expected) in [
+    for (option, expected) in [
         ("--dports 22,80", "1: dropped"),
         ("--dports 22,70:90", "1: dropped"),
         ("--ports 80,443", "1: dropped"),
@@ -369,25 +368,25 @@ fn several_ports() {
         ("! --ports 22,80", passed),
         (
             "--sports 22,80",
-            "1: unclear: filter FORWARD: `-p tcp -m multiport --sports 22,80 -j DROP` is not modelled",
+            "1: unclear: filter FORWARD: `-p tcp -m multiport --sports 22,80 -j DROP` cannot be decided",
         ),
     ] {
-        let rule = format!("-I FORWARD -p tcp -m multiport {asked} -j DROP");
+        let rule = format!("-I FORWARD -p tcp -m multiport {option} -j DROP");
         let payload = format!("*filter\n{rule}\nCOMMIT\n");
         first(&payload, None, &[expected]);
     }
 }
 
 #[test]
-fn outgoing_interfaces() {
-    let masquerade = |asked: &str| {
-        let rule = format!("-I POSTROUTING {asked} -j MASQUERADE");
+fn outgoing_interfaces_are_matched() {
+    let masquerade = |option: &str| {
+        let rule = format!("-I POSTROUTING {option} -j MASQUERADE");
         rules(&format!("*nat\n{rule}\nCOMMIT\n"))
     };
     let (passed, changed) = ("1: passed, source kept", "1: passed, masqueraded");
-    let unclear = "1: unclear: nat POSTROUTING: `-o eth0 -j MASQUERADE` is not modelled";
+    let unclear = "1: unclear: nat POSTROUTING: `-o eth0 -j MASQUERADE` cannot be decided";
     let (own, other) = ("192.168.0.2", "203.0.113.9");
-    for (destination, asked, expected) in [
+    for (destination, option, expected) in [
         (own, "-o lo", changed),
         (own, "! -o lo", passed),
         (own, "-o eth0", passed),
@@ -396,7 +395,7 @@ fn outgoing_interfaces() {
         (other, "-o eth0", unclear),
     ] {
         let packet = packet(own, destination, 81);
-        outcomes(&masquerade(asked), &packet, &locality(&[]), &[expected]);
+        outcomes(&masquerade(option), &packet, &locality(&[]), &[expected]);
     }
     let input = "*filter\n:A - [0:0]\n-A A -o eth0 -j DROP\n-I FORWARD -i lo -j A\nCOMMIT\n";
     first(input, None, &[passed]);

@@ -22,7 +22,7 @@ type Endings = BTreeMap<Verdict, Share>;
 pub(crate) fn check(words: &[String], rules: &RuleSet, locality: &Locality) -> Result<(), String> {
     let (packet, seen, ending) = read(words)?;
     let mut locality = locality.clone();
-    locality.remembered.extend(seen);
+    locality.recent_lists.extend(seen);
     let expected = endings(ending)?;
     let mut actual = Endings::new();
     let outcomes = trace(rules, &packet, &locality);

@@ -1,15 +1,15 @@
-//! Networks as rules hold them: an address and any mask.
+//! Parses, prints and compares networks of rules: an address and any mask.
 //!
-//! Apart from [`IpNet`](ipnet::IpNet) because netfilter also takes masks with holes, and a rule
-//! set read from the kernel may contain them.
+//! [`IpNet`](ipnet::IpNet) is not enough: netfilter accepts masks with holes, and a rule set read
+//! from the kernel may contain them.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-use super::reason::Reason;
+use crate::rules::error::LineError;
 
-/// What `-s` and `-d` compare with.
+/// Network of `-s` or `-d`.
 ///
 /// # Invariants
 ///
@@ -22,18 +22,18 @@ pub struct Network {
 }
 
 impl Network {
-    /// Whether the address is in it; never across families.
+    /// Reports whether the address is in the network; false for an address of the other family.
     pub fn contains(self, ip: IpAddr) -> bool {
         masked(ip, self.mask) == Some(self.address)
     }
 
-    /// The one address that is in it, if it is only one.
+    /// Returns the address if the network has only one.
     pub fn host(self) -> Option<IpAddr> {
         let bits = if self.mask.is_ipv4() { 32 } else { 128 };
         (self.prefix() == Some(bits)).then_some(self.address)
     }
 
-    /// The address that comes so many after its first, if it is in it, too.
+    /// Returns the address that comes `distance` after the first, if it is in the network.
     pub fn nth(self, distance: u32) -> Option<IpAddr> {
         let ip = match self.address {
             IpAddr::V4(first) => IpAddr::V4(first.to_bits().checked_add(distance)?.into()),
@@ -45,12 +45,12 @@ impl Network {
         self.contains(ip).then_some(ip)
     }
 
-    /// Whether every address is in it, in which case iptables does not print it.
+    /// Reports whether every address is in the network; iptables does not print such a network.
     pub fn is_all(self) -> bool {
         self.prefix() == Some(0)
     }
 
-    /// The number of leading ones of the mask, if it has no other.
+    /// Returns the prefix length; `None` for a mask with holes.
     fn prefix(self) -> Option<u32> {
         let (ones, zeros, bits) = match self.mask {
             IpAddr::V4(mask) => {
@@ -67,14 +67,14 @@ impl Network {
 }
 
 impl FromStr for Network {
-    type Err = Reason;
+    type Err = LineError;
 
-    fn from_str(text: &str) -> Result<Self, Reason> {
+    fn from_str(text: &str) -> Result<Self, LineError> {
         let (address, mask) = match text.split_once('/') {
             Some((address, mask)) => (address, Some(mask)),
             None => (text, None),
         };
-        read(address, mask).ok_or_else(|| Reason::BadAddress(text.to_owned()))
+        read(address, mask).ok_or_else(|| LineError::InvalidAddress(text.to_owned()))
     }
 }
 
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn printed_as_the_kernel_tools_do() {
+    fn networks_are_printed_as_iptables_prints_them() {
         check("172.30.0.1", "172.30.0.1/32");
         check("10.1.2.3/8", "10.0.0.0/8");
         check("10.1.2.3/255.255.0.0", "10.1.0.0/16");
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn contains_only_its_own_family() {
+    fn a_network_contains_only_addresses_of_its_family() {
         let everything: Network = "0.0.0.0/0".parse().unwrap();
         assert!(everything.is_all());
         assert!(everything.contains("1.2.3.4".parse().unwrap()));
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_only_its_own_addresses() {
+    fn nth_returns_only_addresses_of_the_network() {
         let small: Network = "10.0.0.4/31".parse().unwrap();
         assert_eq!(small.nth(1), "10.0.0.5".parse().ok());
         assert_eq!(small.nth(2), None);

@@ -1,0 +1,303 @@
+//! Values that matches and targets compare with or set, each in one normal form.
+//!
+//! Spellings with the same meaning become equal here: sets instead of lists, numbers instead of
+//! their texts.
+
+use std::fmt;
+
+/// Value of a comparison, and whether `!` inverts the comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Negatable<T> {
+    /// Everything but `value` matches.
+    pub negated: bool,
+    /// Value to compare with.
+    pub value: T,
+}
+
+impl<T> Negatable<T> {
+    /// Inverts the result of the comparison if it is negated.
+    pub const fn decide(&self, is_equal: bool) -> bool {
+        is_equal != self.negated
+    }
+
+    /// Returns the text before the option.
+    pub(super) const fn prefix(&self) -> &'static str {
+        if self.negated { "! " } else { "" }
+    }
+}
+
+/// Ports from `first` to `last`, both included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PortRange {
+    /// Lowest port.
+    pub first: u16,
+    /// Highest port.
+    pub last: u16,
+}
+
+impl PortRange {
+    /// Reports whether the port is in the range.
+    pub const fn contains(self, port: u16) -> bool {
+        self.first <= port && port <= self.last
+    }
+
+    /// Parses `80`, `80:90`, `:90` or `80:`. Names of services are not resolved.
+    pub(super) fn read(text: &str) -> Option<Self> {
+        let Some((first, last)) = text.split_once(':') else {
+            let port = text.parse().ok()?;
+            return Some(Self {
+                first: port,
+                last: port,
+            });
+        };
+        let bound = |text: &str, open: u16| match text {
+            "" => Some(open),
+            digits => digits.parse().ok(),
+        };
+        let range = Self {
+            first: bound(first, 0)?,
+            last: bound(last, u16::MAX)?,
+        };
+        (range.first <= range.last).then_some(range)
+    }
+
+    /// Returns the normal form; `None` for all ports, which is no condition at all. The nft backend
+    /// prints "not up to 1024" as "from 1025", so that is the normal form.
+    pub(super) const fn normal(self, negated: bool) -> Option<Negatable<Self>> {
+        let value = match (negated, self.first, self.last) {
+            (false, 0, u16::MAX) => return None,
+            (true, 0, last) if last < u16::MAX => Self {
+                first: last + 1,
+                last: u16::MAX,
+            },
+            (true, first, u16::MAX) if first > 0 => Self {
+                first: 0,
+                last: first - 1,
+            },
+            _ => {
+                return Some(Negatable {
+                    negated,
+                    value: self,
+                });
+            }
+        };
+        Some(Negatable {
+            negated: false,
+            value,
+        })
+    }
+}
+
+impl fmt::Display for PortRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.first == self.last {
+            return write!(f, "{}", self.first);
+        }
+        write!(f, "{}:{}", self.first, self.last)
+    }
+}
+
+/// List of ports of `-m multiport`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MultiPort {
+    /// Port of the packet to compare.
+    pub side: PortSide,
+    /// Every port but these matches.
+    pub negated: bool,
+    /// Ranges in the order in which they were written.
+    pub ranges: Vec<PortRange>,
+}
+
+/// Port of a packet that a `multiport` match compares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PortSide {
+    /// `--sports`.
+    Source,
+    /// `--dports`.
+    Destination,
+    /// `--ports`: source or destination.
+    Either,
+}
+
+impl MultiPort {
+    /// Parses the value of an option such as `--dports`.
+    pub(super) fn read(option: &str, ranges: Negatable<&str>) -> Option<Self> {
+        let side = match option {
+            "--sports" | "--source-ports" => PortSide::Source,
+            "--dports" | "--destination-ports" => PortSide::Destination,
+            "--ports" => PortSide::Either,
+            _ => return None,
+        };
+        let negated = ranges.negated;
+        let ranges = ranges.value.split(',').map(PortRange::read);
+        Some(Self {
+            side,
+            negated,
+            ranges: ranges.collect::<Option<_>>()?,
+        })
+    }
+
+    /// Reports whether a packet to that destination port matches; `None` if that depends on its
+    /// source port, which is not known.
+    pub(crate) fn matches(&self, destination: u16) -> Option<bool> {
+        let is_in = self.ranges.iter().any(|range| range.contains(destination));
+        match (self.side, is_in) {
+            (PortSide::Destination, _) | (PortSide::Either, true) => Some(is_in != self.negated),
+            (PortSide::Source, _) | (PortSide::Either, false) => None,
+        }
+    }
+}
+
+impl fmt::Display for MultiPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let option = match self.side {
+            PortSide::Source => "--sports",
+            PortSide::Destination => "--dports",
+            PortSide::Either => "--ports",
+        };
+        let not = if self.negated { "! " } else { "" };
+        let ranges: Vec<_> = self.ranges.iter().map(ToString::to_string).collect();
+        write!(f, "{not}{option} {}", ranges.join(","))
+    }
+}
+
+/// Value and mask of the `mark` match or the `MARK` target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MarkBits {
+    /// Bits to compare with, or to set.
+    pub value: u32,
+    /// Bits that are compared, or cleared first.
+    pub mask: u32,
+}
+
+impl MarkBits {
+    /// Reports whether the masked bits of a mark equal the value, as the `mark` match does.
+    pub const fn matches(self, mark: u32) -> bool {
+        mark & self.mask == self.value
+    }
+
+    /// Returns the mark after the `MARK` target: clears the masked bits, then flips those of the
+    /// value.
+    pub const fn apply(self, mark: u32) -> u32 {
+        (mark & !self.mask) ^ self.value
+    }
+
+    /// Parses `VALUE/MASK`, or `VALUE` with all bits as mask.
+    pub(super) fn read(text: &str) -> Option<Self> {
+        let (value, mask) = match text.split_once('/') {
+            Some((value, mask)) => (number(value)?, number(mask)?),
+            None => (number(text)?, u32::MAX),
+        };
+        Some(Self { value, mask })
+    }
+}
+
+/// Parses a number like C's `strtoul` with base 0.
+pub(super) fn number(text: &str) -> Option<u32> {
+    match (text.strip_prefix("0x"), text.strip_prefix('0')) {
+        (Some(digits), _) => u32::from_str_radix(digits, 16).ok(),
+        (None, Some(digits)) if !digits.is_empty() => u32::from_str_radix(digits, 8).ok(),
+        _ => text.parse().ok(),
+    }
+}
+
+/// Subset of a fixed list of at most sixteen names. Lists are written in any order, compare as
+/// sets, and are printed in the order that libxtables uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Bitset(u16);
+
+impl Bitset {
+    /// Parses a list with commas; `None` if it has a name that is not in `all`.
+    fn read(text: &str, all: &[&str]) -> Option<Self> {
+        let mut bits = 0;
+        for name in text.split(',') {
+            bits |= 1 << all.iter().position(|known| *known == name)?;
+        }
+        Some(Self(bits))
+    }
+
+    fn contains(self, name: &str, all: &[&str]) -> bool {
+        Self::read(name, all).is_some_and(|one| self.0 & one.0 != 0)
+    }
+
+    fn write(self, f: &mut fmt::Formatter<'_>, all: &[&str]) -> fmt::Result {
+        let mut comma = "";
+        for (bit, name) in all.iter().enumerate() {
+            if self.0 & (1 << bit) != 0 {
+                write!(f, "{comma}{name}")?;
+                comma = ",";
+            }
+        }
+        Ok(())
+    }
+}
+
+/// States of `--ctstate`, in the order in which they are printed.
+const STATES: &[&str] = &[
+    "INVALID",
+    "NEW",
+    "RELATED",
+    "ESTABLISHED",
+    "UNTRACKED",
+    "SNAT",
+    "DNAT",
+];
+
+/// Set of conntrack states that `--ctstate` lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConntrackStates(Bitset);
+
+impl ConntrackStates {
+    pub(super) fn read(text: &str) -> Option<Self> {
+        Bitset::read(text, STATES).map(Self)
+    }
+
+    /// Reports whether the set has the state; `name` is as in rules, for example `DNAT`.
+    pub fn contains(self, name: &str) -> bool {
+        self.0.contains(name, STATES)
+    }
+}
+
+impl fmt::Display for ConntrackStates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.write(f, STATES)
+    }
+}
+
+/// Types of `--dst-type` in the order of `rtnetlink.h`, in which they are printed.
+const TYPES: &[&str] = &[
+    "UNSPEC",
+    "UNICAST",
+    "LOCAL",
+    "BROADCAST",
+    "ANYCAST",
+    "MULTICAST",
+    "BLACKHOLE",
+    "UNREACHABLE",
+    "PROHIBIT",
+    "THROW",
+    "NAT",
+    "XRESOLVE",
+];
+
+/// Set of address types that `--src-type` or `--dst-type` lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AddressTypes(Bitset);
+
+impl AddressTypes {
+    pub(super) fn read(text: &str) -> Option<Self> {
+        Bitset::read(text, TYPES).map(Self)
+    }
+
+    /// Reports whether `LOCAL` is the only type, the one set that can be decided without the
+    /// routing table.
+    pub fn is_only_local(self) -> bool {
+        Self::read("LOCAL") == Some(self)
+    }
+}
+
+impl fmt::Display for AddressTypes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.write(f, TYPES)
+    }
+}

@@ -1,0 +1,183 @@
+//! Order of the netfilter hooks, and the stack of chains inside one hook.
+//!
+//! `raw`, `security` and nat `INPUT` are left out: the first two are not read, and the last
+//! translates sources only.
+
+use std::cmp::Ordering;
+
+use super::outcome::Unclear;
+use crate::rules::chain::{Chain, Policy};
+use crate::rules::grammar::Rule;
+use crate::rules::ruleset::RuleSet;
+use crate::rules::table::Table;
+
+/// Built-in chain of one table at one netfilter hook. Packets visit hooks in the order of this enum
+/// and never return to an earlier one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Hook {
+    ManglePrerouting,
+    NatPrerouting,
+    MangleForward,
+    FilterForward,
+    MangleOutput,
+    NatOutput,
+    FilterOutput,
+    ManglePostrouting,
+    NatPostrouting,
+    /// `PREROUTING` for packets that the node sends to itself: they come in again through `lo`, and
+    /// are not translated twice.
+    MangleReturn,
+    MangleInput,
+    FilterInput,
+}
+
+impl Hook {
+    pub(super) const fn chain(self) -> (Table, &'static str) {
+        match self {
+            Self::ManglePrerouting | Self::MangleReturn => (Table::Mangle, "PREROUTING"),
+            Self::NatPrerouting => (Table::Nat, "PREROUTING"),
+            Self::MangleForward => (Table::Mangle, "FORWARD"),
+            Self::FilterForward => (Table::Filter, "FORWARD"),
+            Self::MangleOutput => (Table::Mangle, "OUTPUT"),
+            Self::NatOutput => (Table::Nat, "OUTPUT"),
+            Self::FilterOutput => (Table::Filter, "OUTPUT"),
+            Self::ManglePostrouting => (Table::Mangle, "POSTROUTING"),
+            Self::NatPostrouting => (Table::Nat, "POSTROUTING"),
+            Self::MangleInput => (Table::Mangle, "INPUT"),
+            Self::FilterInput => (Table::Filter, "INPUT"),
+        }
+    }
+
+    /// Returns the next hook of the packet; `None` at the end. `to_node`: the destination after
+    /// translation is local.
+    pub(super) const fn next(self, from_node: bool, to_node: bool) -> Option<Self> {
+        Some(match self {
+            Self::ManglePrerouting => Self::NatPrerouting,
+            Self::NatPrerouting if to_node => Self::MangleInput,
+            Self::NatPrerouting => Self::MangleForward,
+            Self::MangleForward => Self::FilterForward,
+            Self::MangleOutput => Self::NatOutput,
+            Self::NatOutput => Self::FilterOutput,
+            Self::FilterForward | Self::FilterOutput => Self::ManglePostrouting,
+            Self::ManglePostrouting => Self::NatPostrouting,
+            // Packets of the node to itself leave through `lo` and come in again.
+            Self::NatPostrouting if from_node && to_node => Self::MangleReturn,
+            Self::MangleReturn => Self::MangleInput,
+            Self::MangleInput => Self::FilterInput,
+            Self::FilterInput | Self::NatPostrouting => return None,
+        })
+    }
+
+    pub(super) const fn has_outgoing(self) -> bool {
+        !matches!(
+            self,
+            Self::ManglePrerouting
+                | Self::NatPrerouting
+                | Self::MangleReturn
+                | Self::MangleInput
+                | Self::FilterInput
+        )
+    }
+
+    pub(super) const fn has_incoming(self) -> bool {
+        !matches!(
+            self,
+            Self::MangleOutput
+                | Self::NatOutput
+                | Self::FilterOutput
+                | Self::ManglePostrouting
+                | Self::NatPostrouting
+        )
+    }
+}
+
+/// Maximum number of nested chains. nft allows 16, and real rules never nest hundreds. The limit
+/// also bounds the recursion of code that prints a trace, for example as a tree.
+const MAX_DEPTH: usize = 256;
+
+/// Chains that a packet is in, the innermost last. Empty before the first rule of a hook.
+#[derive(Debug, Clone, Default)]
+pub(super) struct CallStack<'a>(Vec<Frame<'a>>);
+
+/// Chain in evaluation, and the index of its next rule.
+#[derive(Debug, Clone, Copy)]
+struct Frame<'a> {
+    name: &'a str,
+    chain: &'a Chain,
+    next: usize,
+}
+
+/// Next position in the evaluation of a hook.
+pub(super) enum Next<'a> {
+    /// A rule, and the name of its chain.
+    Rule(&'a str, &'a Rule),
+    /// The end of the innermost chain.
+    End,
+    /// The beginning of the hook: no chain is entered yet.
+    Start,
+}
+
+impl<'a> CallStack<'a> {
+    /// Advances to the next rule.
+    pub(super) fn next(&mut self) -> Next<'a> {
+        let Some(frame) = self.0.last_mut() else {
+            return Next::Start;
+        };
+        let Some(rule) = frame.chain.rules.get(frame.next) else {
+            return Next::End;
+        };
+        frame.next += 1;
+        Next::Rule(frame.name, rule)
+    }
+
+    /// Enters a chain at its beginning.
+    pub(super) fn call(
+        &mut self,
+        rules: &'a RuleSet,
+        table: Table,
+        name: &str,
+    ) -> Result<(), Unclear> {
+        let Some((name, chain)) = rules.find(table, name) else {
+            return Err(Unclear::MissingChain(name.to_owned()));
+        };
+        if self.0.len() >= MAX_DEPTH {
+            return Err(Unclear::TooDeep(name.to_owned()));
+        }
+        if self.0.iter().any(|frame| frame.name == name) {
+            return Err(Unclear::JumpLoop(name.to_owned()));
+        }
+        self.0.push(Frame {
+            name,
+            chain,
+            next: 0,
+        });
+        Ok(())
+    }
+
+    /// Skips the rest of the innermost chain, so that a return to it returns from it as well.
+    pub(super) fn skip_rest(&mut self) {
+        if let Some(frame) = self.0.last_mut() {
+            frame.next = frame.chain.rules.len();
+        }
+    }
+
+    /// Compares the progress of two stacks of one hook. Rules are evaluated in one direction, so the
+    /// lesser may reach the position of the greater, and never the other way round.
+    pub(super) fn progress(&self, other: &Self) -> Ordering {
+        let pairs = self.0.iter().zip(&other.0);
+        let mut steps = pairs.map(|(left, right)| left.next.cmp(&right.next));
+        let difference = steps.find(|order| order.is_ne());
+        // The deeper stack has yet to return.
+        difference.unwrap_or_else(|| other.0.len().cmp(&self.0.len()))
+    }
+
+    /// Leaves the innermost chain and returns its policy, which only built-in chains have.
+    pub(super) fn leave(&mut self) -> Option<Policy> {
+        self.0.pop()?.chain.policy
+    }
+
+    /// Leaves all chains.
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+}

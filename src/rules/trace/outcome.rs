@@ -1,0 +1,174 @@
+//! Input and output of a trace: the packet, the node, and the outcomes with their rules.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use crate::net::{Port, Protocol};
+use crate::rules::grammar::{Rule, Share};
+use crate::rules::table::Table;
+
+/// First packet of a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Packet {
+    /// Source address. A packet from a local address starts on the node.
+    pub source: IpAddr,
+    /// Destination address before any translation.
+    pub destination: IpAddr,
+    /// Transport protocol.
+    pub protocol: Protocol,
+    /// Destination port before any translation.
+    pub port: Port,
+    /// Incoming interface; `None` if unknown, and then only rules about `lo` can be decided.
+    pub in_interface: Option<Box<str>>,
+}
+
+/// State of the node that rules depend on.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Locality {
+    /// Addresses of the interfaces; those of loopback may be left out.
+    pub addresses: BTreeSet<IpAddr>,
+    /// Names of the `recent` lists with an entry for the source of the packet that is not expired.
+    pub recent_lists: BTreeSet<Box<str>>,
+}
+
+impl Locality {
+    /// Reports whether the address has type `LOCAL` in the routing table.
+    pub fn is_local(&self, ip: IpAddr) -> bool {
+        ip.is_loopback() || self.addresses.contains(&ip)
+    }
+}
+
+/// Verdict on some share of the packets, and the rules that led to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome<'a> {
+    /// Share of all packets. The shares of all outcomes of a trace add up to one.
+    pub share: Share,
+    /// Final verdict.
+    pub verdict: Verdict,
+    /// Last built-in chain that was evaluated, in which the verdict was reached.
+    pub at: (Table, &'static str),
+    /// Rules that matched, in order.
+    pub steps: Vec<Step<'a>>,
+    /// Rules that could not be decided and were taken not to match, in order.
+    pub undecided: Vec<Step<'a>>,
+}
+
+/// Rule that was evaluated, and its chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Step<'a> {
+    /// Table of the chain.
+    pub table: Table,
+    /// Name of the chain.
+    pub chain: &'a str,
+    /// Rule as in the rule set.
+    pub rule: &'a Rule,
+}
+
+/// Final verdict on a packet.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Verdict {
+    /// Accepted after its destination was translated.
+    Delivered {
+        /// New destination address.
+        to: IpAddr,
+        /// New destination port.
+        port: u16,
+        /// The receiver sees an address of the node as source.
+        masqueraded: bool,
+    },
+    /// Accepted with its original destination.
+    Passed {
+        /// The receiver sees an address of the node as source.
+        masqueraded: bool,
+    },
+    /// Dropped without a reply.
+    Dropped,
+    /// Rejected with an error.
+    Rejected,
+    /// Cannot be determined.
+    Unclear(Unclear),
+}
+
+/// Reason for which a verdict cannot be determined.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Unclear {
+    /// The rule has an unsupported match, or could not be parsed.
+    UndecidedRule {
+        /// Table of the chain.
+        table: Table,
+        /// Chain of the rule.
+        chain: String,
+        /// Text of the rule.
+        rule: String,
+    },
+    /// The rule matches, but its target is not supported.
+    UnsupportedTarget {
+        /// Table of the chain.
+        table: Table,
+        /// Chain of the rule.
+        chain: String,
+        /// Text of the rule.
+        rule: String,
+    },
+    /// The chain jumps to itself, directly or not. The kernel rejects such rules.
+    JumpLoop(String),
+    /// A rule jumps to a chain that does not exist.
+    MissingChain(String),
+    /// Random rules have more combinations of results than are traced.
+    TooManyPaths,
+    /// The chain is not entered because too many chains are nested already.
+    TooDeep(String),
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let source = |masqueraded: &bool| {
+            if *masqueraded {
+                "masqueraded"
+            } else {
+                "source kept"
+            }
+        };
+        match self {
+            Self::Delivered {
+                to,
+                port,
+                masqueraded,
+            } => {
+                let to = SocketAddr::new(*to, *port);
+                write!(f, "to {to}, {}", source(masqueraded))
+            }
+            Self::Passed { masqueraded } => write!(f, "passed, {}", source(masqueraded)),
+            Self::Dropped => f.write_str("dropped"),
+            Self::Rejected => f.write_str("rejected"),
+            Self::Unclear(why) => write!(f, "unclear: {why}"),
+        }
+    }
+}
+
+impl fmt::Display for Unclear {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UndecidedRule { table, chain, rule } => {
+                write!(f, "{table} {chain}: `{rule}` cannot be decided")
+            }
+            Self::UnsupportedTarget { table, chain, rule } => write!(
+                f,
+                "a rule in {table} {chain} matches, but its target is not supported: {rule}"
+            ),
+            Self::JumpLoop(chain) => write!(f, "jump loop through chain `{chain}`"),
+            Self::MissingChain(chain) => write!(f, "chain `{chain}` does not exist"),
+            Self::TooDeep(chain) => {
+                write!(f, "chain `{chain}` is nested too deeply")
+            }
+            Self::TooManyPaths => f.write_str("random rules lead to too many paths"),
+        }
+    }
+}
+
+impl fmt::Display for Step<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}: {}", self.table, self.chain, self.rule)
+    }
+}

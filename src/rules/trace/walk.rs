@@ -1,0 +1,114 @@
+//! Follows a packet, the first of a connection, along all paths that random rules allow.
+//!
+//! Each path has its share of the packets. Paths that a random rule split often meet again: a chain
+//! returns, or a rule only marks or logs. The path with the least progress is evaluated first, so
+//! that the others wait for it; paths that meet are merged unless their packets differ. Otherwise
+//! each random rule would double the number of paths.
+//!
+//! # Source
+//!
+//! Upstream: `pkg/proxy/iptables/proxier_test.go`, `iptablesTracer` has the idea (v1.36)
+
+use std::collections::BTreeMap;
+
+use super::outcome::{Locality, Outcome, Packet, Unclear, Verdict};
+use super::path::{OnUndecided, PacketPath};
+use crate::rules::ruleset::RuleSet;
+
+/// Traces the packet through the rules, and returns the outcomes in the order of the rules that
+/// split them. A rule that cannot be decided ends a path.
+pub fn trace<'a>(rules: &'a RuleSet, packet: &Packet, locality: &Locality) -> Vec<Outcome<'a>> {
+    follow(rules, PacketPath::new(packet, locality, OnUndecided::Stop))
+}
+
+/// Traces the packet like [`trace`], but takes rules that cannot be decided not to match, and lists
+/// them in [`Outcome::undecided`]. Most of them are exceptions of other programs for few packets.
+pub fn trace_past_undecided<'a>(
+    rules: &'a RuleSet,
+    packet: &Packet,
+    locality: &Locality,
+) -> Vec<Outcome<'a>> {
+    follow(rules, PacketPath::new(packet, locality, OnUndecided::Skip))
+}
+
+/// Maximum number of pending paths in one hook. Real rules stay far below.
+const MAX_PENDING: usize = 1024;
+
+fn follow<'a>(rules: &'a RuleSet, first: PacketPath<'a, '_>) -> Vec<Outcome<'a>> {
+    let mut ended = Vec::new();
+    let mut by_hook = BTreeMap::from([(first.hook(), vec![first])]);
+    while let Some((_, paths)) = by_hook.pop_first() {
+        for path in merged(paths) {
+            for (index, (mut path, verdict)) in walk_hook(rules, path).into_iter().enumerate() {
+                path.push_branch(index);
+                match verdict {
+                    Some(verdict) => ended.push((path, verdict)),
+                    None => by_hook.entry(path.hook()).or_default().push(path),
+                }
+            }
+        }
+    }
+    ended.sort_by(|(left, _), (right, _)| left.branches().cmp(right.branches()));
+    let outcomes = ended.into_iter();
+    outcomes.map(|(path, verdict)| path.end(verdict)).collect()
+}
+
+/// Merges the paths that enter a hook with equal keys, in the order of the first of each.
+fn merged<'a, 'q>(paths: Vec<PacketPath<'a, 'q>>) -> Vec<PacketPath<'a, 'q>> {
+    let mut merged: Vec<PacketPath<'a, 'q>> = Vec::new();
+    let mut positions = BTreeMap::new();
+    for path in paths {
+        let position = *positions.entry(path.merge_key()).or_insert(merged.len());
+        match merged.get_mut(position) {
+            Some(known) => known.merge(path),
+            None => merged.push(path),
+        }
+    }
+    merged
+}
+
+/// Path that left a hook, with the verdict if it ended there.
+type FinishedPath<'a, 'q> = (PacketPath<'a, 'q>, Option<Verdict>);
+
+/// Evaluates one hook, and returns the paths in the order of the rules that split them.
+fn walk_hook<'a, 'q>(rules: &'a RuleSet, first: PacketPath<'a, 'q>) -> Vec<FinishedPath<'a, 'q>> {
+    let hook = first.hook();
+    let (mut finished, mut branches) = (Vec::new(), Vec::new());
+    // Sorted by progress; the path with the least is the last.
+    let mut pending = vec![first];
+    while let Some(mut path) = pending.pop() {
+        if pending.len() >= MAX_PENDING {
+            finished.push((path, Some(Verdict::Unclear(Unclear::TooManyPaths))));
+            continue;
+        }
+        loop {
+            let verdict = path.step(rules, &mut branches);
+            for branch in branches.drain(..) {
+                enqueue(&mut pending, branch);
+            }
+            if verdict.is_some() || path.hook() != hook {
+                finished.push((path, verdict));
+                break;
+            }
+            let is_behind = |next: &PacketPath<'_, '_>| path.progress(next).is_lt();
+            if !pending.last().is_none_or(is_behind) {
+                enqueue(&mut pending, path);
+                break;
+            }
+        }
+    }
+    finished
+}
+
+/// Inserts a path by its progress, or merges it into a path at the same position.
+fn enqueue<'a, 'q>(pending: &mut Vec<PacketPath<'a, 'q>>, path: PacketPath<'a, 'q>) {
+    let position = pending.partition_point(|other| other.progress(&path).is_gt());
+    let mut same_position = pending
+        .iter_mut()
+        .skip(position)
+        .take_while(|other| other.progress(&path).is_eq());
+    match same_position.find(|other| other.can_merge(&path)) {
+        Some(other) => other.merge(path),
+        None => pending.insert(position, path),
+    }
+}

@@ -1,0 +1,380 @@
+//! Parses the commands between `*table` and `COMMIT`, and applies them as one transaction.
+//!
+//! A rejected payload leaves the table unchanged. To that end changes are staged: a chain is copied
+//! when a command first changes it, and not the tens of thousands of rules that the payload does
+//! not name.
+//!
+//! Commands are checked in the order of the lines, as in both backends: a chain must exist before
+//! a rule jumps to it, and the last jump must be deleted before the chain.
+
+use std::collections::BTreeMap;
+
+use super::chain::{Chain, Chains, Policy};
+use super::error::LineError;
+use super::grammar::{Rule, without_counters};
+use super::table::MAX_CHAIN_NAME;
+
+/// Origin of a text, which decides whether names and jumps are checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// Output of `iptables-save`: the kernel has these rules, so a jump to a chain that does not
+    /// exist is an unsupported target.
+    Kernel,
+    /// A payload, which may be invalid.
+    Payload,
+}
+
+/// Command on one line of a table.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Command<'a> {
+    /// `:CHAIN policy`: creates or flushes a user chain, sets the policy of a built-in one.
+    Declare(&'a str, Option<Policy>),
+    /// `-A`.
+    Append(&'a str, Rule),
+    /// `-I`, before the rule of that number, counted from 1.
+    Insert(&'a str, usize, Rule),
+    /// `-R`.
+    Replace(&'a str, usize, Rule),
+    /// `-D` with a rule.
+    Delete(&'a str, Rule),
+    /// `-D` with a number.
+    DeleteAt(&'a str, usize),
+    /// `-F`; without a chain, all chains.
+    Flush(Option<&'a str>),
+    /// `-X`; without a chain, all user chains.
+    Remove(Option<&'a str>),
+    /// `-N`.
+    New(&'a str),
+    /// `-P`.
+    SetPolicy(&'a str, Policy),
+    /// Lists rules or zeroes counters; changes no rules.
+    Nothing,
+}
+
+/// Parses one line, which is not empty, a comment, `*table` or `COMMIT`.
+pub(super) fn parse_command(line: &str, origin: Origin) -> Result<Command<'_>, LineError> {
+    if let Some(declared) = line.strip_prefix(':') {
+        return declare(declared, origin);
+    }
+    let (verb, rest) = split_word(without_counters(line));
+    let (chain, rest) = split_word(rest);
+    match verb {
+        "-F" | "--flush" => return Ok(Command::Flush(non_empty(chain))),
+        "-X" | "--delete-chain" => return Ok(Command::Remove(non_empty(chain))),
+        "-S" | "--list-rules" | "-L" | "--list" | "-Z" | "--zero" => return Ok(Command::Nothing),
+        _ if chain.is_empty() => return Err(LineError::UnknownCommand(line.to_owned())),
+        _ => {}
+    }
+    let (number, after_number) = split_number(rest);
+    Ok(match verb {
+        "-A" | "--append" => Command::Append(chain, appended(rest, origin)?),
+        "-I" | "--insert" => Command::Insert(chain, number.unwrap_or(1), after_number.parse()?),
+        "-R" | "--replace" => {
+            let number = number.ok_or_else(|| LineError::MissingValue(verb.to_owned()))?;
+            Command::Replace(chain, number, after_number.parse()?)
+        }
+        "-D" | "--delete" => match number {
+            Some(number) => Command::DeleteAt(chain, number),
+            None => Command::Delete(chain, rest.parse()?),
+        },
+        "-N" | "--new-chain" => Command::New(new_name(chain)?),
+        "-P" | "--policy" => {
+            let policy =
+                Policy::read(rest).ok_or_else(|| LineError::InvalidChain(chain.to_owned()))?;
+            Command::SetPolicy(chain, policy)
+        }
+        _ => return Err(LineError::UnknownCommand(verb.to_owned())),
+    })
+}
+
+/// Parses the rule of `-A`. A rule of the kernel that cannot be parsed is kept as text.
+fn appended(spec: &str, origin: Origin) -> Result<Rule, LineError> {
+    match (spec.parse(), origin) {
+        (Err(_), Origin::Kernel) => Ok(Rule::unparsed(spec)),
+        (read, _) => read,
+    }
+}
+
+fn declare(text: &str, origin: Origin) -> Result<Command<'_>, LineError> {
+    let (chain, rest) = split_word(text);
+    let (policy, _counters) = split_word(rest);
+    let policy = match policy {
+        "" => return Err(LineError::MissingValue(format!(":{chain}"))),
+        "-" => None,
+        other => {
+            Some(Policy::read(other).ok_or_else(|| LineError::InvalidChain(chain.to_owned()))?)
+        }
+    };
+    match origin {
+        // Other programs and old releases accept names that `iptables-restore` rejects.
+        Origin::Kernel => Ok(Command::Declare(chain, policy)),
+        Origin::Payload => Ok(Command::Declare(new_name(chain)?, policy)),
+    }
+}
+
+/// Checks the name of a chain to create.
+fn new_name(chain: &str) -> Result<&str, LineError> {
+    if chain.len() > MAX_CHAIN_NAME {
+        return Err(LineError::LongChainName(chain.to_owned()));
+    }
+    let is_verdict = matches!(chain, "ACCEPT" | "DROP" | "RETURN" | "QUEUE");
+    if chain.is_empty() || is_verdict || chain.starts_with(['-', '!']) {
+        return Err(LineError::InvalidChain(chain.to_owned()));
+    }
+    Ok(chain)
+}
+
+fn split_word(text: &str) -> (&str, &str) {
+    let text = text.trim_start();
+    text.split_once([' ', '\t'])
+        .map_or((text, ""), |(word, rest)| (word, rest.trim()))
+}
+
+fn split_number(text: &str) -> (Option<usize>, &str) {
+    let (word, rest) = split_word(text);
+    match word.parse() {
+        Ok(number) => (Some(number), rest),
+        Err(_) => (None, text),
+    }
+}
+
+fn non_empty(chain: &str) -> Option<&str> {
+    (!chain.is_empty()).then_some(chain)
+}
+
+/// Table and the changes to it that are not committed yet.
+#[derive(Debug)]
+pub(super) struct Transaction<'a> {
+    base: &'a Chains,
+    origin: Origin,
+    changes: StagedChanges,
+}
+
+/// Staged changes of one table.
+#[derive(Debug, Default)]
+pub(super) struct StagedChanges {
+    /// Changed chains; `None`: deleted.
+    chains: BTreeMap<Box<str>, Option<Chain>>,
+    /// Changes to the reference counts.
+    references: BTreeMap<Box<str>, isize>,
+}
+
+impl Chains {
+    /// Applies changes that were staged on this table.
+    pub(super) fn commit(&mut self, changes: StagedChanges) {
+        for (name, change) in changes.chains {
+            match change {
+                Some(chain) => drop(self.by_name.insert(name, chain)),
+                None => drop(self.by_name.remove(&name)),
+            }
+        }
+        for (name, change) in changes.references {
+            self.add_references(&name, change);
+        }
+    }
+}
+
+impl<'a> Transaction<'a> {
+    pub(super) fn new(base: &'a Chains, origin: Origin) -> Self {
+        Self {
+            base,
+            origin,
+            changes: StagedChanges::default(),
+        }
+    }
+
+    pub(super) fn into_changes(self) -> StagedChanges {
+        self.changes
+    }
+
+    /// Stages one command. After an error the transaction must be discarded.
+    pub(super) fn apply(&mut self, command: Command<'_>) -> Result<(), LineError> {
+        match command {
+            Command::Declare(chain, policy) => self.declare(chain, policy),
+            Command::Append(chain, rule) => {
+                self.add_reference(&rule)?;
+                self.chain_mut(chain)?.rules.push(rule);
+                Ok(())
+            }
+            Command::Insert(chain, number, rule) => self.insert(chain, number, rule),
+            Command::Replace(chain, number, rule) => {
+                self.delete_at(chain, number)?;
+                self.insert(chain, number, rule)
+            }
+            Command::Delete(chain, rule) => {
+                let rules = &self.chain(chain)?.rules;
+                let at = rules.iter().position(|other| *other == rule);
+                let at = at.ok_or_else(|| LineError::RuleNotFound(chain.to_owned()))?;
+                self.delete_at(chain, at + 1)
+            }
+            Command::DeleteAt(chain, number) => self.delete_at(chain, number),
+            Command::Flush(Some(chain)) => self.flush(chain),
+            Command::Flush(None) => self.for_all(Self::flush, |_| true),
+            Command::Remove(Some(chain)) => self.remove(chain),
+            Command::Remove(None) => self.for_all(Self::remove, |chain| chain.policy.is_none()),
+            Command::New(chain) => match self.chain(chain) {
+                Ok(_) => Err(LineError::ChainExists(chain.to_owned())),
+                Err(_) => self.declare(chain, None),
+            },
+            Command::SetPolicy(chain, policy) => self.set_policy(chain, policy),
+            Command::Nothing => Ok(()),
+        }
+    }
+
+    fn chain(&self, name: &str) -> Result<&Chain, LineError> {
+        match self.changes.chains.get(name) {
+            Some(staged) => staged.as_ref(),
+            None => self.base.by_name.get(name),
+        }
+        .ok_or_else(|| LineError::ChainNotFound(name.to_owned()))
+    }
+
+    fn chain_mut(&mut self, name: &str) -> Result<&mut Chain, LineError> {
+        if !self.changes.chains.contains_key(name) {
+            let copy = self.base.by_name.get(name).cloned();
+            self.changes.chains.insert(name.into(), copy);
+        }
+        let staged = self.changes.chains.get_mut(name).and_then(Option::as_mut);
+        staged.ok_or_else(|| LineError::ChainNotFound(name.to_owned()))
+    }
+
+    /// Applies `:CHAIN`. With `--noflush` a built-in chain keeps its rules, in both backends.
+    fn declare(&mut self, name: &str, policy: Option<Policy>) -> Result<(), LineError> {
+        match (self.chain(name).map(|chain| chain.policy), policy) {
+            (Ok(Some(_)), None) => Ok(()),
+            (Ok(Some(_)), Some(policy)) => self.set_policy(name, policy),
+            (Ok(None), None) => self.flush(name),
+            (Err(_), policy) if policy.is_none() || self.origin == Origin::Kernel => {
+                let rules = Vec::new();
+                let empty = Some(Chain { policy, rules });
+                self.changes.chains.insert(name.into(), empty);
+                Ok(())
+            }
+            (Ok(None) | Err(_), _) => Err(LineError::InvalidChain(name.to_owned())),
+        }
+    }
+
+    fn set_policy(&mut self, name: &str, policy: Policy) -> Result<(), LineError> {
+        match &mut self.chain_mut(name)?.policy {
+            Some(current) => {
+                *current = policy;
+                Ok(())
+            }
+            None => Err(LineError::InvalidChain(name.to_owned())),
+        }
+    }
+
+    fn insert(&mut self, name: &str, number: usize, rule: Rule) -> Result<(), LineError> {
+        self.add_reference(&rule)?;
+        let rules = &mut self.chain_mut(name)?.rules;
+        match number.checked_sub(1) {
+            Some(at) if at <= rules.len() => {
+                rules.insert(at, rule);
+                Ok(())
+            }
+            _ => Err(no_such_number(name, number)),
+        }
+    }
+
+    fn delete_at(&mut self, name: &str, number: usize) -> Result<(), LineError> {
+        let rules = &mut self.chain_mut(name)?.rules;
+        let removed = match number.checked_sub(1) {
+            Some(at) if at < rules.len() => rules.remove(at),
+            _ => return Err(no_such_number(name, number)),
+        };
+        self.drop_reference(&removed);
+        Ok(())
+    }
+
+    fn flush(&mut self, name: &str) -> Result<(), LineError> {
+        let policy = self.chain(name)?.policy;
+        let rules = Vec::new();
+        let empty = Some(Chain { policy, rules });
+        // The rules are not copied first: a full payload flushes every chain.
+        if let Some(staged) = self.changes.chains.insert(name.into(), empty) {
+            let rules = staged.map(|chain| chain.rules).unwrap_or_default();
+            for rule in &rules {
+                self.drop_reference(rule);
+            }
+            return Ok(());
+        }
+        let base = self.base;
+        if let Some(chain) = base.by_name.get(name) {
+            for rule in &chain.rules {
+                self.drop_reference(rule);
+            }
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, name: &str) -> Result<(), LineError> {
+        let chain = self.chain(name)?;
+        if chain.policy.is_some() {
+            return Err(LineError::InvalidChain(name.to_owned()));
+        }
+        if !chain.rules.is_empty() {
+            return Err(LineError::ChainNotEmpty(name.to_owned()));
+        }
+        if self.is_referenced(name) {
+            return Err(LineError::ChainReferenced(name.to_owned()));
+        }
+        self.changes.chains.insert(name.into(), None);
+        Ok(())
+    }
+
+    fn for_all(
+        &mut self,
+        apply: impl Fn(&mut Self, &str) -> Result<(), LineError>,
+        is_chosen: impl Fn(&Chain) -> bool,
+    ) -> Result<(), LineError> {
+        let mut names: Vec<Box<str>> = self.base.by_name.keys().cloned().collect();
+        names.extend(self.changes.chains.keys().cloned());
+        names.sort();
+        names.dedup();
+        for name in &names {
+            if self.chain(name).is_ok_and(&is_chosen) {
+                apply(self, name)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_referenced(&self, name: &str) -> bool {
+        let base = self.base.references.get(name).copied().unwrap_or(0);
+        let change = self.changes.references.get(name).copied().unwrap_or(0);
+        base.saturating_add_signed(change) > 0
+    }
+
+    /// Checks the chain that the rule jumps to and counts the reference.
+    fn add_reference(&mut self, rule: &Rule) -> Result<(), LineError> {
+        let Some(target) = rule.target_chain() else {
+            return Ok(());
+        };
+        let is_legal = self.chain(target).is_ok_and(|chain| chain.policy.is_none());
+        if !is_legal && self.origin == Origin::Payload {
+            return Err(LineError::TargetNotFound(target.to_owned()));
+        }
+        self.count_reference(target, 1);
+        Ok(())
+    }
+
+    fn drop_reference(&mut self, rule: &Rule) {
+        if let Some(target) = rule.target_chain() {
+            self.count_reference(target, -1);
+        }
+    }
+
+    fn count_reference(&mut self, target: &str, change: isize) {
+        match self.changes.references.get_mut(target) {
+            Some(sum) => *sum = sum.saturating_add(change),
+            None => drop(self.changes.references.insert(target.into(), change)),
+        }
+    }
+}
+
+fn no_such_number(chain: &str, number: usize) -> LineError {
+    LineError::RuleNumberNotFound {
+        chain: chain.to_owned(),
+        number,
+    }
+}
