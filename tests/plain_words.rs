@@ -14,6 +14,7 @@ const FOLDERS: &[&str] = &[
     "src/net/",
     "src/render/",
     "src/ruleset/",
+    "src/rules/",
     "src/select/",
     "src/sync/",
     "src/tracker/",

@@ -349,12 +349,12 @@ fn refused(dump: &[u8], expected: &str) {
 fn what_is_no_dump_is_refused_with_file_and_line() {
     refused(
         b"*nat\n:A - [0:0]\n-A A -j RET",
-        "line 4 cannot be read: COMMIT expected",
+        "cannot read line 4: COMMIT expected",
     );
-    refused(b"*nat\n*filter\n", "line 2 cannot be read: COMMIT expected");
+    refused(b"*nat\n*filter\n", "cannot read line 2: COMMIT expected");
     refused(
         b"-A KUBE-SERVICES -j RETURN\n",
-        "line 1 cannot be read: a command outside any table",
+        "cannot read line 1: command outside of a table",
     );
     refused(
         b"*nat\n-A A -j RETURN\nCOMMIT\n",
@@ -362,7 +362,7 @@ fn what_is_no_dump_is_refused_with_file_and_line() {
     );
     refused(
         b"*nat\nhello\nCOMMIT\n",
-        "line 2 cannot be read: unknown command `hello`",
+        "cannot read line 2: unknown command `hello`",
     );
     refused(b"\x1f\x8b\x08\n\x00\x00", "line 2: this is no text");
     refused(b"#\0 \0G\0", "line 1: this is no text");

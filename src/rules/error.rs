@@ -1,7 +1,7 @@
 //! Errors of reading a save and of applying a payload.
 //!
-//! Both report the same reasons for a line. They are two types because a save that cannot be parsed
-//! is invalid input, whereas a rejected payload is an error of the program that wrote it.
+//! Both report the same reasons for a line. They are two types because a save that cannot be
+//! parsed is invalid input, whereas a rejected payload is an error of the program that wrote it.
 
 use super::table::MAX_CHAIN_NAME;
 

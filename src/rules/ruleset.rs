@@ -99,8 +99,8 @@ impl RuleSet {
         self.unmodeled.iter().map(|(name, rules)| (&**name, *rules))
     }
 
-    /// Returns the rules in the format of `iptables-save`, with sorted chains and zero counters, and
-    /// without tables in their initial state.
+    /// Returns the rules in the format of `iptables-save`, with sorted chains and zero counters,
+    /// and without tables in their initial state.
     pub fn to_save_text(&self) -> String {
         self.to_string()
     }

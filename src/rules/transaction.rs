@@ -1,8 +1,8 @@
 //! Parses the commands between `*table` and `COMMIT`, and applies them as one transaction.
 //!
-//! A rejected payload leaves the table unchanged. To that end changes are staged: a chain is copied
-//! when a command first changes it, and not the tens of thousands of rules that the payload does
-//! not name.
+//! A rejected payload leaves the table unchanged. To that end changes are staged: a chain is
+//! copied when a command first changes it, and not the tens of thousands of rules that the payload
+//! does not name.
 //!
 //! Commands are checked in the order of the lines, as in both backends: a chain must exist before
 //! a rule jumps to it, and the last jump must be deleted before the chain.

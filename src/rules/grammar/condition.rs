@@ -61,8 +61,8 @@ impl PortRange {
         (range.first <= range.last).then_some(range)
     }
 
-    /// Returns the normal form; `None` for all ports, which is no condition at all. The nft backend
-    /// prints "not up to 1024" as "from 1025", so that is the normal form.
+    /// Returns the normal form; `None` for all ports, which is no condition at all. The nft
+    /// backend prints "not up to 1024" as "from 1025", so that is the normal form.
     pub(super) const fn normal(self, negated: bool) -> Option<Negatable<Self>> {
         let value = match (negated, self.first, self.last) {
             (false, 0, u16::MAX) => return None,

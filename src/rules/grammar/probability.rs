@@ -1,7 +1,7 @@
 //! Probabilities of rules, and the exact share of all packets that they select.
 //!
-//! The kernel stores a probability as a number of 2^31, and its texts have ten decimals since
-//! kube-proxy 1.20, five before. A trace has to show the `1/n` that was meant.
+//! The kernel stores a probability in units of 2^-31, and kube-proxy writes it with ten decimals,
+//! before 1.20 with five. A trace has to show the `1/n` that was meant.
 //!
 //! # Invariants
 //!
@@ -17,14 +17,14 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Probability(u32);
 
-/// Denominator of texts with five decimals.
-const FIVE: u32 = 100_000;
+/// Denominator of a text with five decimals.
+const FIVE_DECIMALS: u32 = 100_000;
 
 impl Probability {
     /// Probability 1.
     const ONE: u32 = 1 << 31;
 
-    /// Returns the stored number, of 2^31.
+    /// Returns the probability in units of 2^-31.
     pub const fn units(self) -> u32 {
         self.0
     }
@@ -46,16 +46,16 @@ impl Probability {
         let is_exact = part_of(Self::ONE, parts)?.abs_diff(self.0) <= 1;
         let is_short = || {
             let decimals = self.five_decimals()?;
-            let parts = part_of(FIVE, decimals)?;
+            let parts = part_of(FIVE_DECIMALS, decimals)?;
             let whole = u64::from(decimals) * u64::from(parts);
-            (2 * whole.abs_diff(FIVE.into()) <= parts.into()).then_some(parts)
+            (2 * whole.abs_diff(FIVE_DECIMALS.into()) <= parts.into()).then_some(parts)
         };
         if is_exact { Some(parts) } else { is_short() }
     }
 
     /// Returns the number of hundred thousandths; `None` if the probability has more decimals.
     fn five_decimals(self) -> Option<u32> {
-        let (one, five) = (u64::from(Self::ONE), u64::from(FIVE));
+        let (one, five) = (u64::from(Self::ONE), u64::from(FIVE_DECIMALS));
         let decimals = (u64::from(self.0) * five + one / 2) / one;
         let stored = (decimals * one + five / 2) / five;
         let is_exact = stored.abs_diff(self.0.into()) <= 1;

@@ -46,8 +46,8 @@ pub enum Target {
 }
 
 impl Target {
-    /// Parses the target; the first flag of the group is the `-j` or `-g` itself. Returns `None` if
-    /// there is none.
+    /// Parses the target; the first flag of the group is the `-j` or `-g` itself. Returns `None`
+    /// if there is none.
     pub(super) fn read(group: &OptionGroup<'_>) -> Option<Self> {
         let (jump, flags) = group.flags.split_first()?;
         let known = known(group.name, *jump, flags);

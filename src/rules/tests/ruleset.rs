@@ -1,7 +1,8 @@
 //! Tests of payloads that are applied to a rule set, and of payloads that are rejected.
 //!
-//! `iptables-nft-restore` and `iptables-legacy-restore` 1.8.9 reject the same payloads, and printed
-//! the files in `saves`. The former crashes on `-R`, so there only the latter is the reference.
+//! `iptables-nft-restore` and `iptables-legacy-restore` 1.8.9 reject the same payloads, and
+//! printed the files in `saves`. The former crashes on `-R`, so there only the latter is the
+//! reference.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,6 @@
-//! Decides whether a rule matches a packet: always, never, for a share of the packets, or undecided.
+//! Decides whether a rule matches a packet.
+//!
+//! There are four results: yes, no, for a share of the packets, and undecided.
 
 use std::net::IpAddr;
 

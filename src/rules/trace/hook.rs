@@ -11,8 +11,8 @@ use crate::rules::grammar::Rule;
 use crate::rules::ruleset::RuleSet;
 use crate::rules::table::Table;
 
-/// Built-in chain of one table at one netfilter hook. Packets visit hooks in the order of this enum
-/// and never return to an earlier one.
+/// Built-in chain of one table at one netfilter hook. Packets visit hooks in the order of this
+/// enum and never return to an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Hook {
     ManglePrerouting,
@@ -24,8 +24,8 @@ pub(super) enum Hook {
     FilterOutput,
     ManglePostrouting,
     NatPostrouting,
-    /// `PREROUTING` for packets that the node sends to itself: they come in again through `lo`, and
-    /// are not translated twice.
+    /// `PREROUTING` for packets that the node sends to itself: they come in again through `lo`,
+    /// and are not translated twice.
     MangleReturn,
     MangleInput,
     FilterInput,
@@ -161,8 +161,8 @@ impl<'a> CallStack<'a> {
         }
     }
 
-    /// Compares the progress of two stacks of one hook. Rules are evaluated in one direction, so the
-    /// lesser may reach the position of the greater, and never the other way round.
+    /// Compares the progress of two stacks of one hook. Rules are evaluated in one direction, so
+    /// the lesser may reach the position of the greater, and never the other way round.
     pub(super) fn progress(&self, other: &Self) -> Ordering {
         let pairs = self.0.iter().zip(&other.0);
         let mut steps = pairs.map(|(left, right)| left.next.cmp(&right.next));

@@ -1,9 +1,9 @@
 //! Follows a packet, the first of a connection, along all paths that random rules allow.
 //!
-//! Each path has its share of the packets. Paths that a random rule split often meet again: a chain
-//! returns, or a rule only marks or logs. The path with the least progress is evaluated first, so
-//! that the others wait for it; paths that meet are merged unless their packets differ. Otherwise
-//! each random rule would double the number of paths.
+//! Each path has its share of the packets. Paths that a random rule split often meet again: a
+//! chain returns, or a rule only marks or logs. The path with the least progress is evaluated
+//! first, so that the others wait for it; paths that meet are merged unless their packets differ.
+//! Otherwise each random rule would double the number of paths.
 //!
 //! # Source
 //!
@@ -21,8 +21,9 @@ pub fn trace<'a>(rules: &'a RuleSet, packet: &Packet, locality: &Locality) -> Ve
     follow(rules, PacketPath::new(packet, locality, OnUndecided::Stop))
 }
 
-/// Traces the packet like [`trace`], but takes rules that cannot be decided not to match, and lists
-/// them in [`Outcome::undecided`]. Most of them are exceptions of other programs for few packets.
+/// Traces the packet like [`trace`], but takes rules that cannot be decided not to match, and
+/// lists them in [`Outcome::undecided`]. Most of them are exceptions of other programs for few
+/// packets.
 pub fn trace_past_undecided<'a>(
     rules: &'a RuleSet,
     packet: &Packet,
