@@ -21,7 +21,7 @@
 //! |---|---|
 //! | words | [`net`] |
 //! | data | [`model`]: what a Service means; [`rules`]: what a payload means; [`ruleset`]: chains and jumps of a kube-proxy |
-//! | reading | [`catalog`]: which Services rules are about; [`diff`]: what differs; [`explain`]: what packets meet |
+//! | reading | [`inspect`]: service ports in rules, and differences between rulesets; [`explain`]: what packets meet |
 //! | core | [`ingest`], [`tracker`], [`select`], then [`render`], then [`conntrack`] |
 //! | shell | [`host`], [`telemetry`], [`watch`], [`events`], [`health`] |
 //! | loop | [`sync`] |
@@ -54,8 +54,7 @@ pub mod model;
 pub mod rules;
 pub mod ruleset;
 
-pub mod catalog;
-pub mod diff;
+pub mod inspect;
 
 pub mod explain;
 

@@ -162,11 +162,11 @@ fn a_flag_that_was_forgotten_is_named() {
         text(&command.current_dir(scene.0.path()).output().unwrap().stdout)
     };
     let said = run(&["--manifests=before.yaml"]);
-    let group = "2 service ports change alike (IPv4)\n  \
+    let group = "2 service ports change in the same way (IPv4)\n  \
                  traffic from outside 10.4.0.0/14 is no longer masqueraded\n  \
                  kube-system/dns:dns/udp, shop/web:http/tcp\n\n";
     assert!(said.starts_with(group), "{said}");
-    let hint = "\nhint: the rules were written with --cluster-cidr 10.4.0.0/14; give the same\n";
+    let hint = "\nhint: use --cluster-cidr 10.4.0.0/14; the live rules were written with it\n";
     assert!(said.ends_with(hint), "{said}");
     assert_eq!(
         run(&["--manifests=before.yaml", "--cluster-cidr=10.4.0.0/14"]),
@@ -182,7 +182,7 @@ fn foreign_rules_of_any_kind_are_counted() {
     let saved = fs::read_to_string(scene.path("ipv4")).unwrap();
     fs::write(scene.path("ipv4"), saved + foreign).unwrap();
     let args = ["--from-save", "ipv4", "--manifests", "before.yaml"];
-    scene.says(&args, 0, "no differences; 2 foreign rules ignored\n");
+    scene.says(&args, 0, "no differences; 2 third-party rules ignored\n");
 }
 
 #[test]
@@ -286,7 +286,7 @@ fn some_services_are_compared_and_the_others_counted() {
   nat KUBE-SEP-QSDGNKYLSXPMO33H new +2
   nat KUBE-SVC-2KKYJRIGYGQNRODB -1 +2
 
-1 service port changes, 0 added, 0 removed; 2 chains; 3 service ports left out
+1 service port changes, 0 added, 0 removed; 2 chains; 3 service ports not selected
 ";
     for names in [
         &["dns"][..],
@@ -310,9 +310,13 @@ fn some_services_are_compared_and_the_others_counted() {
     let saved = saved.replace("--or-mark 0x00004000", "--or-mark 0x00008000");
     fs::write(scene.path("ipv4"), saved).unwrap();
     let dump = ["--from-save=ipv4", "--manifests=before.yaml"];
-    scene.says(&dump, 1, "set-up differs in 1 chain");
+    scene.says(&dump, 1, "1 fixed chain differs");
     let web = [&["shop/web"], &dump[..]].concat();
-    scene.says(&web, 0, "no differences; 1 chain of no Service left out\n");
+    scene.says(
+        &web,
+        0,
+        "no differences; 1 fixed or stale chain not selected\n",
+    );
 
     let json = scene.run(&[&["diff", "-o=json"], &of_change(&["dns"])[..]].concat());
     let json: Value = serde_json::from_slice(&json.stdout).unwrap();
@@ -328,7 +332,11 @@ fn some_services_are_compared_and_the_others_counted() {
     );
     assert!(!unified.contains("shop/"), "{unified}");
 
-    scene.says(&of_change(&["dsn"]), 2, "hint: is `kube-system/dns` meant?");
+    scene.says(
+        &of_change(&["dsn"]),
+        2,
+        "hint: did you mean `kube-system/dns`?",
+    );
     scene.says(&of_change(&["dns:99"]), 2, "`dns:99` has no such port");
     scene.says(&of_change(&["shop/web", "-n=other"]), 64, "--namespace");
 }

@@ -57,7 +57,11 @@ fn beside(backend: Backend, is_upstream: bool) {
     api.apply_all(&cluster());
     foreign_rules(&lab, backend);
     let daemon = start(&lab, backend, &program);
-    agrees(&lab, backend, "no differences; 2 foreign rules ignored\n");
+    agrees(
+        &lab,
+        backend,
+        "no differences; 2 third-party rules ignored\n",
+    );
 
     // The cluster goes on without the proxy; its rules stay.
     drop(daemon);
@@ -89,7 +93,11 @@ fn beside(backend: Backend, is_upstream: bool) {
     );
 
     let _daemon = start(&lab, backend, &program);
-    agrees(&lab, backend, "no differences; 2 foreign rules ignored\n");
+    agrees(
+        &lab,
+        backend,
+        "no differences; 2 third-party rules ignored\n",
+    );
 }
 
 /// What is said of service ports, without chains.

@@ -9,7 +9,7 @@
 
 use crate::cluster;
 
-use deltaproxy::diff::{Review, Sheet, Verdict, compare, json, text, unified};
+use deltaproxy::inspect::diff::{PortChange, Review, RulesetText, compare, json, text, unified};
 use deltaproxy::model::ServiceName;
 use deltaproxy::net::IpFamily;
 use deltaproxy::render::{
@@ -151,7 +151,10 @@ fn assert_same(family: IpFamily, left: &RuleSet, right: &RuleSet) {
 }
 
 fn unified_text(left: &RuleSet, right: &RuleSet) -> String {
-    let sheets = (Sheet::of(left, right, right), Sheet::of(right, left, right));
+    let sheets = (
+        RulesetText::of(left, right, right),
+        RulesetText::of(right, left, right),
+    );
     let mut said = String::new();
     unified(&mut said, ("left", "right"), &sheets.0, &sheets.1).unwrap();
     said
@@ -173,7 +176,7 @@ fn assert_complete(review: &Review<'_>, left: &RuleSet, right: &RuleSet) {
     }
     for port in &review.ports {
         let is_told = !port.effects.is_empty();
-        assert_eq!(is_told, port.verdict != Verdict::Cosmetic, "{port:#?}");
+        assert_eq!(is_told, port.change != PortChange::Cosmetic, "{port:#?}");
     }
     assert_eq!(review.is_empty(), unified_text(left, right).is_empty());
 }

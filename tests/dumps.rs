@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use deltaproxy::catalog::{Catalog, PortName, PortView};
+use deltaproxy::inspect::catalog::{Catalog, PortName, PortView};
 use deltaproxy::rules::{RuleSet, Table};
 
 fn dumps() -> Vec<(String, String)> {
@@ -101,14 +101,14 @@ fn both_backends_say_the_same() {
 }
 
 fn shown(name: &PortName, view: &PortView) -> String {
-    let policy = |policy: Option<deltaproxy::catalog::Policy>| match policy {
+    let policy = |policy: Option<deltaproxy::inspect::catalog::Policy>| match policy {
         Some(policy) => policy.as_str(),
         None => "-",
     };
     let entrances: Vec<_> = view
-        .entrances
+        .frontends
         .iter()
-        .map(|entrance| format!("{} {entrance} {:?}", entrance.kind, entrance.fate))
+        .map(|entrance| format!("{} {entrance} {:?}", entrance.kind, entrance.disposition))
         .collect();
     let endpoints: Vec<_> = view
         .endpoints

@@ -115,17 +115,17 @@ fn a_name_means_the_same_to_every_command() {
             (
                 &["shop/admni"][..],
                 1,
-                "error: no Service `shop/admni` has rules\nhint: is `shop/admin` meant?\n",
+                "error: no Service `shop/admni` has rules\nhint: did you mean `shop/admin`?\n",
             ),
             (
                 &["admni", "-n=shop"],
                 1,
-                "error: no Service `shop/admni` has rules\nhint: is `shop/admin` meant?\n",
+                "error: no Service `shop/admni` has rules\nhint: did you mean `shop/admin`?\n",
             ),
             (
                 &["admin:81"],
                 1,
-                "error: `admin:81` has no such port\nhint: is `shop/admin:http/tcp` meant?\n",
+                "error: `admin:81` has no such port\nhint: did you mean `shop/admin:http/tcp`?\n",
             ),
             (&["shop/admin/tcp"], 64, "`shop/admin:80/tcp`"),
             (
@@ -156,7 +156,8 @@ fn a_namespace_that_is_not_there_is_a_failure() {
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{command}: {said}");
         assert!(output.stdout.is_empty(), "{command}");
-        let expected = "error: no Service of namespace `shpo` has rules\nhint: is `shop` meant?\n";
+        let expected =
+            "error: no Service of namespace `shpo` has rules\nhint: did you mean `shop`?\n";
         assert!(said.ends_with(expected), "{command}: {said}");
     }
 }

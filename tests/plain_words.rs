@@ -10,6 +10,7 @@ const FOLDERS: &[&str] = &[
     "src/events/",
     "src/health/",
     "src/ingest/",
+    "src/inspect/",
     "src/model/",
     "src/net/",
     "src/render/",

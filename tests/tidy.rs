@@ -17,9 +17,8 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("model", &["net"]),
     ("rules", &["net"]),
     ("ruleset", &["model", "net", "rules"]),
-    ("catalog", &["net", "rules", "ruleset"]),
-    ("diff", &["catalog", "net", "rules", "ruleset"]),
-    ("explain", &["catalog", "net", "rules", "ruleset"]),
+    ("inspect", &["net", "rules", "ruleset"]),
+    ("explain", &["inspect", "net", "rules", "ruleset"]),
     ("ingest", &["model", "net"]),
     ("tracker", &["model", "net"]),
     ("select", &["model", "net"]),
@@ -58,11 +57,11 @@ const MAY_NAME: &[(&str, &[&str])] = &[
 ];
 
 const BELOW_CONFIG: &[&str] = &[
-    "catalog",
     "explain",
     "health",
     "host",
     "ingest",
+    "inspect",
     "model",
     "net",
     "render",
@@ -76,16 +75,15 @@ const BELOW_CONFIG: &[&str] = &[
 
 const ANYTHING: &[&str] = &[
     "app",
-    "catalog",
     "cli",
     "config",
     "conntrack",
-    "diff",
     "events",
     "explain",
     "health",
     "host",
     "ingest",
+    "inspect",
     "model",
     "net",
     "render",
@@ -100,9 +98,7 @@ const ANYTHING: &[&str] = &[
 
 /// What is a function of its input and nothing else: paths below src, by their beginning.
 const PURE: &[&str] = &[
-    "catalog/",
     "conntrack/",
-    "diff/",
     "events/event.rs",
     "events/object.rs",
     "events/series.rs",
@@ -110,6 +106,7 @@ const PURE: &[&str] = &[
     "health/check.rs",
     "health/state.rs",
     "ingest/",
+    "inspect/",
     "model/",
     "net/",
     "render/",

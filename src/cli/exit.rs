@@ -7,8 +7,8 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use crate::catalog::Missing;
 use crate::config::Unusable;
+use crate::inspect::catalog::NoMatches;
 
 /// Unusable flags or files: sysexits' `EX_USAGE`. Nothing has been touched.
 const UNUSABLE: u8 = 64;
@@ -66,7 +66,7 @@ fn failed(error: &anyhow::Error, code: ExitCode) -> ExitCode {
         }
         return ExitCode::from(UNUSABLE);
     }
-    if let Some(Missing(names)) = error.downcast_ref::<Missing>() {
+    if let Some(NoMatches(names)) = error.downcast_ref::<NoMatches>() {
         for name in names {
             let _ = writeln!(io::stderr(), "error: {}", harmless(&name.to_string()));
         }

@@ -6,9 +6,9 @@ use std::net::IpAddr;
 
 use super::snapshot::{Snapshot, unruled};
 use super::{log, names, output};
-use crate::catalog::Missing;
 use crate::config::{ExplainArgs, GraphArg, OutputArg};
 use crate::explain::{self, Detail, Node, NotFound};
+use crate::inspect::catalog::NoMatches;
 
 /// Prints the way of packets.
 pub(super) fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
@@ -39,7 +39,7 @@ pub(super) fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
     let explained = match explain::explain(&question, &nodes, &args.wanted()) {
         Ok(explained) => explained,
         Err(NotFound::Name(error)) => {
-            let missing = Err(Missing(vec![error]));
+            let missing = Err(NoMatches(vec![error]));
             return unruled::told(missing, || unruled::of_origin(&args.origin));
         }
         Err(error) => return Err(error.into()),

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 
 use super::output;
 use super::snapshot::Snapshot;
-use crate::catalog::{Catalog, NamePattern, PortName};
 use crate::config::NamesArg;
+use crate::inspect::catalog::{Catalog, NamePattern, PortName};
 
 /// Prints a name on each line, sorted.
 pub(super) fn print(

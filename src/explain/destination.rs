@@ -6,7 +6,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use super::node::Node;
-use crate::catalog::{FrontendConflict, Kind, PortName, PortView};
+use crate::inspect::catalog::{FrontendConflict, FrontendKind, PortName, PortView};
 use crate::net::{Port, Protocol};
 
 /// A destination.
@@ -30,13 +30,16 @@ pub struct Subject {
     /// Its name.
     pub name: PortName,
     /// As what.
-    pub kind: Kind,
+    pub kind: FrontendKind,
 }
 
 impl Subject {
     /// Whether source ranges may hold there.
     pub(super) fn is_load_balancer(&self) -> bool {
-        matches!(self.kind, Kind::LoadBalancer | Kind::External)
+        matches!(
+            self.kind,
+            FrontendKind::LoadBalancer | FrontendKind::External
+        )
     }
 }
 
@@ -52,10 +55,10 @@ impl Destination {
             let Some(view) = node.catalog.ports.get(name) else {
                 continue;
             };
-            let entrances = view.entrances.iter().filter(|one| one.port == port.get());
+            let entrances = view.frontends.iter().filter(|one| one.port == port.get());
             let here = entrances.filter(|one| match (one.ip, one.kind) {
                 (Some(asked), _) => asked == ip,
-                (None, Kind::HealthCheck) => node.locality.is_local(ip),
+                (None, FrontendKind::HealthCheck) => node.locality.is_local(ip),
                 (None, _) => node.has_node_ports(ip),
             });
             subjects.extend(here.map(|entrance| Subject {
@@ -80,7 +83,7 @@ impl Destination {
         node.conflicts.iter().filter(|conflict| {
             let is_here = match (conflict.ip, conflict.kind) {
                 (Some(ip), _) => ip == self.ip,
-                (None, Kind::HealthCheck) => node.locality.is_local(self.ip),
+                (None, FrontendKind::HealthCheck) => node.locality.is_local(self.ip),
                 (None, _) => node.has_node_ports(self.ip),
             };
             let is_port = conflict.port == self.port.get();

@@ -14,7 +14,7 @@ use super::near::{self, Near};
 use super::node::Node;
 use super::question::Question;
 use super::way::Way;
-use crate::catalog::FrontendConflict;
+use crate::inspect::catalog::FrontendConflict;
 use crate::rules::{Network, Table};
 
 /// What becomes of packets to one destination.

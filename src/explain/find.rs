@@ -8,7 +8,9 @@ use std::net::IpAddr;
 use super::destination::Destination;
 use super::node::Node;
 use super::question::{Address, Question};
-use crate::catalog::{Kind, NamePattern, NoSuch, PortName, PortView, Similar};
+use crate::inspect::catalog::{
+    FrontendKind, NamePattern, NoMatch, PortName, PortView, Suggestions,
+};
 use crate::net::{IpFamily, Port, Protocol};
 
 /// Why nothing can be explained.
@@ -16,14 +18,14 @@ use crate::net::{IpFamily, Port, Protocol};
 pub enum NotFound {
     /// The name fits nothing.
     #[error(transparent)]
-    Name(#[from] NoSuch),
+    Name(#[from] NoMatch),
     /// Several namespaces have a Service of that name.
     #[error("more than one Service is called `{asked}`{similar}")]
     Ambiguous {
         /// As asked for.
         asked: String,
         /// Their names.
-        similar: Similar,
+        similar: Suggestions,
     },
     /// The rules that were given are of the other family alone.
     #[error("no {0} rules were given\nhint: give a dump of {program} with --from-save, too", program = save_program(*.0))]
@@ -104,7 +106,7 @@ fn doors(node: &Node<'_>, ip: IpAddr, asked: &Address) -> BTreeSet<(Port, Protoc
         let Some(protocol) = Protocol::from_iptables(&name.protocol) else {
             continue;
         };
-        let entrances = view.entrances.iter().filter(|entrance| match entrance.ip {
+        let entrances = view.frontends.iter().filter(|entrance| match entrance.ip {
             Some(known) => known == ip,
             // All of the node's ports are not what who asks for its address wants.
             None => asked.port.is_some() && node.locality.is_local(ip),
@@ -142,7 +144,7 @@ fn by_name<'n, 'r>(
         names(&|name, _| asked.fits_service(name)),
     );
     let known = all().map(|(name, view)| (name, view.numbers()));
-    if let Some(missing) = NoSuch::of(asked, &known)
+    if let Some(missing) = NoMatch::of(asked, &known)
         && called.len() < 2
     {
         return Err(missing.into());
@@ -151,7 +153,7 @@ fn by_name<'n, 'r>(
     if several.len() > 1 {
         return Err(NotFound::Ambiguous {
             asked: asked.to_string(),
-            similar: Similar(several),
+            similar: Suggestions(several),
         });
     }
     let (mut found, mut met) = (Vec::new(), BTreeSet::new());
@@ -188,9 +190,9 @@ fn ways_in<'v>(
     view: &'v PortView,
 ) -> impl Iterator<Item = (IpAddr, Port, Protocol)> + 'v {
     let protocol = Protocol::from_iptables(&name.protocol);
-    view.entrances.iter().filter_map(move |entrance| {
+    view.frontends.iter().filter_map(move |entrance| {
         let of_node = match entrance.kind {
-            Kind::HealthCheck => node.ip,
+            FrontendKind::HealthCheck => node.ip,
             _ => node.exposed_ip,
         };
         let ip = entrance.ip.unwrap_or(of_node);

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
-use crate::catalog::{Catalog, PortName};
+use crate::inspect::catalog::{Catalog, PortName};
 
 /// Service ports by what asks for them.
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ impl Index {
     pub(super) fn of(catalog: &Catalog) -> Self {
         let mut index = Self::default();
         for (name, view) in &catalog.ports {
-            for entrance in &view.entrances {
+            for entrance in &view.frontends {
                 let names = index.entered.entry(entrance.port).or_default();
                 names.insert(name.clone());
             }

@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 
 use super::{Alike, Client, End, Explanation, Fate, Sees, Way, words};
-use crate::catalog::FrontendConflict;
+use crate::inspect::catalog::FrontendConflict;
 use crate::rules::Step;
 
 /// One object; keys are sorted, and lists are in the order of the rules.

@@ -1,8 +1,8 @@
 //! What becomes of packets to an address or a Service, and why.
 //!
 //! Apart from [`rules`](crate::rules), whose tracer follows packets and knows no Services, and from
-//! [`catalog`](crate::catalog), which knows Services and no packets: here each says why of the
-//! other. Deciding comes first and is data; text, trees, pictures and JSON are written from it.
+//! [`catalog`](crate::inspect::catalog), which knows Services and no packets: here each says why of
+//! the other. Deciding comes first and is data; text, trees, pictures and JSON are written from it.
 //!
 //! ```text
 //!   Question ─► find ─► Destination ─┐

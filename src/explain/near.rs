@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use super::destination::Destination;
 use super::node::Node;
-use crate::catalog::{Kind, PortName, PortView};
+use crate::inspect::catalog::{FrontendKind, PortName, PortView};
 
 /// Something that is nearly asked for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,8 +62,8 @@ fn node_ports(node: &Node<'_>, to: &Destination) -> Option<Near> {
     }
     let mut all = Vec::new();
     for (name, view) in &node.catalog.ports {
-        let entrances = view.entrances.iter();
-        let own = entrances.filter(|one| one.kind == Kind::NodePort);
+        let entrances = view.frontends.iter();
+        let own = entrances.filter(|one| one.kind == FrontendKind::NodePort);
         all.extend(own.map(|one| (one.port, name.clone())));
     }
     all.sort();
@@ -75,10 +75,10 @@ fn node_ports(node: &Node<'_>, to: &Destination) -> Option<Near> {
 
 fn of(node: &Node<'_>, to: &Destination, name: &PortName, view: &PortView) -> Option<Near> {
     let (asked, is_protocol) = (to.port.get(), *name.protocol == *to.protocol.as_str());
-    let at = || view.entrances.iter().filter(|one| one.ip == Some(to.ip));
+    let at = || view.frontends.iter().filter(|one| one.ip == Some(to.ip));
     let node_port = |port| {
-        let mut ports = view.entrances.iter();
-        ports.any(|one| one.kind == Kind::NodePort && one.port == port)
+        let mut ports = view.frontends.iter();
+        ports.any(|one| one.kind == FrontendKind::NodePort && one.port == port)
     };
     if !is_protocol {
         let is_node_port = node_port(asked) && node.has_node_ports(to.ip);

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use super::detector::Detector;
 use super::index::Index;
-use crate::catalog::{Catalog, FrontendConflict, Kind};
+use crate::inspect::catalog::{Catalog, FrontendConflict, FrontendKind};
 use crate::net::IpFamily;
 use crate::rules::{Locality, Network, RuleSet, Table};
 
@@ -88,7 +88,7 @@ impl<'a> Node<'a> {
     /// Address of a conflict; of a port of the node, one that it is on.
     pub(super) fn address_of(&self, conflict: &FrontendConflict) -> IpAddr {
         let of_node = match conflict.kind {
-            Kind::HealthCheck => self.ip,
+            FrontendKind::HealthCheck => self.ip,
             _ => self.exposed_ip,
         };
         conflict.ip.unwrap_or(of_node)

@@ -5,7 +5,7 @@
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use crate::catalog::{NamePattern, NoName, OtherNamespace};
+use crate::inspect::catalog::{InvalidName, NamePattern, NamespaceMismatch};
 use crate::net::{Port, Protocol, parse_ip};
 
 /// `ADDRESS:PORT[/PROTO]`, `ADDRESS`, `:NODEPORT[/PROTO]` or `[NAMESPACE/]SERVICE[:PORT[/PROTO]]`.
@@ -55,7 +55,7 @@ pub enum NoQuestion {
     Nothing(String),
     /// It is nearly a name.
     #[error(transparent)]
-    Name(NoName),
+    Name(InvalidName),
 }
 
 /// Why a question has no meaning in a namespace.
@@ -63,7 +63,7 @@ pub enum NoQuestion {
 pub enum NotThere {
     /// The name says another one.
     #[error(transparent)]
-    Other(#[from] OtherNamespace),
+    Other(#[from] NamespaceMismatch),
     /// Only names are in namespaces.
     #[error("an address is in no namespace; leave it out")]
     Address,
@@ -102,7 +102,7 @@ impl FromStr for Question {
             return Err(NoQuestion::Digits(first.to_owned()));
         }
         let name = text.parse().map_err(|error| match error {
-            NoName::Form(_) => NoQuestion::Nothing(text.to_owned()),
+            InvalidName::Form(_) => NoQuestion::Nothing(text.to_owned()),
             nearly => NoQuestion::Name(nearly),
         });
         name.map(Self::Name)

@@ -12,7 +12,7 @@ use anstyle::{AnsiColor, Style};
 use super::lines::Column;
 use super::words;
 use super::{Alike, Explanation, Fate, Way};
-use crate::catalog::FrontendConflict;
+use crate::inspect::catalog::FrontendConflict;
 
 /// How much is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

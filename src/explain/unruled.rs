@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use crate::catalog::NoSuch;
+use crate::inspect::catalog::NoMatch;
 
 /// A Service without rules of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,8 +38,12 @@ pub enum Unanswered {
 
 /// What to say of a name that fits nothing. `objects` are the Services without rules, if they are
 /// known. `None`: the error says it all.
-pub fn unanswered(error: &NoSuch, objects: Option<&[Unruled]>) -> Option<Unanswered> {
-    let NoSuch::Service { asked, similar } = error else {
+pub fn unanswered(error: &NoMatch, objects: Option<&[Unruled]>) -> Option<Unanswered> {
+    let NoMatch::Service {
+        pattern: asked,
+        suggestions: similar,
+    } = error
+    else {
         return None;
     };
     let Some(objects) = objects else {

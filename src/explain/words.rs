@@ -10,7 +10,7 @@ use super::alike::Alike;
 use super::client::{Client, Who};
 use super::reason::{Masquerade, Refusal};
 use super::way::{End, Fate, Reach, Sees, Way};
-use crate::catalog::Kind;
+use crate::inspect::catalog::FrontendKind;
 use crate::rules::{Network, Share, Table, Target};
 
 /// Clients of different kinds in one phrase, each with the address that stands for it.
@@ -207,7 +207,7 @@ pub(super) fn unseen(table: Table) -> String {
 
 fn is_health_check(explanation: &Explanation<'_>) -> bool {
     let mut subjects = explanation.to.subjects.iter();
-    subjects.any(|subject| subject.kind == Kind::HealthCheck)
+    subjects.any(|subject| subject.kind == FrontendKind::HealthCheck)
 }
 
 /// Why packets are dropped or refused.

@@ -6,7 +6,7 @@ use std::fs;
 use std::net::IpAddr;
 use std::path::Path;
 
-use deltaproxy::catalog::Catalog;
+use deltaproxy::inspect::catalog::Catalog;
 use deltaproxy::net::{IpFamily, Protocol, parse_cidr, parse_ip};
 use deltaproxy::render::{Live, LiveRules, guarded_chains, is_intact};
 use deltaproxy::rules::{Locality, Match, Packet, RuleSet, Table, trace, trace_past_undecided};

@@ -9,7 +9,7 @@ use super::super::file::Shape;
 use super::super::restore::Side;
 use super::super::snapshot::{self, Origin, Snapshot};
 use crate::config::{RenderConfig, Source, SourceArgs};
-use crate::diff::{Invalid, Machine};
+use crate::inspect::diff::{HostSettings, InvalidPacketHandling};
 use crate::net::{IpFamily, PerFamily};
 use crate::render::{Counter, Counters, InvalidPackets, Options};
 use crate::tracker::Tracker;
@@ -39,7 +39,7 @@ impl Desired {
         for family in IpFamily::ALL {
             let of_family = options.get_mut(family);
             *of_family = resolve(&config, family, trackers.get(family), machine)?;
-            if let Some(facts) = Machine::read(machine.rules.get(family)) {
+            if let Some(facts) = HostSettings::read(machine.rules.get(family)) {
                 adopt(of_family, facts);
             }
             if let Origin::Live(backend) = machine.origin {
@@ -86,14 +86,14 @@ fn resolve(
     Ok(config.surroundings.get(family).options(node, &addresses))
 }
 
-fn adopt(options: &mut Options, machine: Machine) {
+fn adopt(options: &mut Options, machine: HostSettings) {
     options.masquerade.is_random_fully = machine.is_random_fully;
     options.invalid_packets = match machine.invalid {
-        Invalid::Forwarded => InvalidPackets::Forwarded,
-        Invalid::Dropped | Invalid::Counted => InvalidPackets::Dropped,
+        InvalidPacketHandling::Forwarded => InvalidPackets::Forwarded,
+        InvalidPacketHandling::Dropped | InvalidPacketHandling::Counted => InvalidPackets::Dropped,
     };
     options.counters = Counters::NONE;
-    if machine.invalid == Invalid::Counted {
+    if machine.invalid == InvalidPacketHandling::Counted {
         options.counters.add(Counter::InvalidDropped);
     }
     if machine.counts_localhost {

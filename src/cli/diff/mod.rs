@@ -1,7 +1,7 @@
 //! `diff`: what is against what is desired.
 //!
 //! Apart because it knows where the two sides come from and how a difference ends the program;
-//! [`diff`](crate::diff) knows what a difference is.
+//! [`diff`](crate::inspect::diff) knows what a difference is.
 
 mod desired;
 mod external;
@@ -17,7 +17,7 @@ use super::exit::Compared;
 use super::file::Shape;
 use super::{log, output};
 use crate::config::{DiffArgs, DiffFormat, environment};
-use crate::diff::{self, Review};
+use crate::inspect::diff::{self, Review};
 
 /// Prints the difference, and tells whether there is one.
 pub(super) fn diff(args: &DiffArgs) -> anyhow::Result<Compared> {

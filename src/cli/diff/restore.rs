@@ -4,27 +4,27 @@
 //! one is, and why.
 
 use super::super::restore::{Next, Side};
-use crate::diff::{Restore, Scope};
+use crate::inspect::diff::{PlannedRestore, RestoreScope};
 use crate::render::{AppliedState, PartialRestore};
 use crate::rules::RuleSet;
 use crate::sync::FullReason;
 
 /// What the daemon restores when it starts on a machine with these rules.
-pub(super) fn first(side: Side<'_>, held: &RuleSet) -> anyhow::Result<Restore> {
-    full(side, held, FullReason::First.as_str())
+pub(super) fn first(side: Side<'_>, live: &RuleSet) -> anyhow::Result<PlannedRestore> {
+    full(side, live, FullReason::First.as_str())
 }
 
 /// What the daemon restores when objects change.
 pub(super) fn next(
     (before, after): (Side<'_>, Side<'_>),
-    (held, applied): (&RuleSet, AppliedState),
-) -> anyhow::Result<Restore> {
+    (live, applied): (&RuleSet, AppliedState),
+) -> anyhow::Result<PlannedRestore> {
     let (services, partial) = match after.after(before, applied, PartialRestore::ChangedChains) {
-        Next::Full(why) => return full(after, held, why.as_str()),
+        Next::Full(why) => return full(after, live, why.as_str()),
         Next::Partial(services, partial) => (services, partial),
     };
-    Ok(Restore {
-        scope: Scope::Partial,
+    Ok(PlannedRestore {
+        scope: RestoreScope::Partial,
         reason: match services {
             0 => "node port addresses changed",
             _ => "services changed",
@@ -37,14 +37,14 @@ pub(super) fn next(
     })
 }
 
-fn full(side: Side<'_>, held: &RuleSet, reason: &'static str) -> anyhow::Result<Restore> {
+fn full(side: Side<'_>, live: &RuleSet, reason: &'static str) -> anyhow::Result<PlannedRestore> {
     let mut lines = 0;
-    let stats = side.full(held, |piece| {
+    let stats = side.full(live, |piece| {
         lines += count_lines(piece);
         Ok(())
     })?;
-    Ok(Restore {
-        scope: Scope::Full,
+    Ok(PlannedRestore {
+        scope: RestoreScope::Full,
         reason,
         services: None,
         chains: stats.chains,

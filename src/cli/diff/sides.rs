@@ -10,9 +10,9 @@ use super::super::file::Shape;
 use super::super::snapshot::{self, Origin};
 use super::desired::Desired;
 use super::restore;
-use crate::catalog::{Asked, Missing};
 use crate::config::{DiffArgs, SourceArgs};
-use crate::diff::{Chosen, Restore, Review, compare};
+use crate::inspect::catalog::{NoMatches, PortQuery};
+use crate::inspect::diff::{PlannedRestore, PortSelection, Review, compare};
 use crate::net::{IpFamily, PerFamily};
 use crate::rules::RuleSet;
 
@@ -21,10 +21,10 @@ pub(super) struct Sides {
     pub(super) left: PerFamily<RuleSet>,
     pub(super) right: PerFamily<RuleSet>,
     /// Only these service ports.
-    pub(super) chosen: Option<Chosen>,
+    pub(super) chosen: Option<PortSelection>,
     families: BTreeSet<IpFamily>,
     why_absent: &'static str,
-    restores: PerFamily<Option<Restore>>,
+    restores: PerFamily<Option<PlannedRestore>>,
 }
 
 impl Sides {
@@ -44,10 +44,10 @@ impl Sides {
     }
 
     /// Cut down to what is asked for.
-    pub(super) fn only(self, asked: &Asked) -> Result<Self, Missing> {
+    pub(super) fn only(self, asked: &PortQuery) -> Result<Self, NoMatches> {
         let families = self.families.iter();
         let rules = families.flat_map(|family| [self.left.get(*family), self.right.get(*family)]);
-        let chosen = Chosen::of(asked, &rules.collect::<Vec<_>>())?;
+        let chosen = PortSelection::of(asked, &rules.collect::<Vec<_>>())?;
         Ok(Self { chosen, ..self })
     }
 
@@ -68,7 +68,7 @@ impl Sides {
         let review = |family| {
             let review = compare(family, self.left.get(family), self.right.get(family));
             let restore = self.restores.get(family).clone();
-            let has_to = |restore: &Restore| restore.bytes > 0 && !review.is_empty();
+            let has_to = |restore: &PlannedRestore| restore.bytes > 0 && !review.is_empty();
             let review = Review {
                 restore: restore.filter(has_to),
                 ..review

@@ -7,7 +7,7 @@ use std::fmt;
 
 use super::external::NAMES;
 use super::sides::Sides;
-use crate::diff::{self, Sheet};
+use crate::inspect::diff::{self, RulesetText};
 use crate::net::IpFamily;
 
 /// Writes what `diff -u` would.
@@ -22,9 +22,12 @@ pub(super) fn write(text: &mut String, sides: &Sides) -> fmt::Result {
 }
 
 /// What is, and what is desired.
-pub(super) fn sheets(sides: &Sides, family: IpFamily) -> [Sheet<'_>; 2] {
+pub(super) fn sheets(sides: &Sides, family: IpFamily) -> [RulesetText<'_>; 2] {
     let (left, right) = (sides.left.get(family), sides.right.get(family));
-    let both = [Sheet::of(left, right, right), Sheet::of(right, left, right)];
+    let both = [
+        RulesetText::of(left, right, right),
+        RulesetText::of(right, left, right),
+    ];
     match &sides.chosen {
         Some(chosen) => both.map(|sheet| sheet.only(chosen)),
         None => both,

@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use super::super::restore::Side;
-use crate::catalog::{Catalog, PortName};
+use crate::inspect::catalog::{Catalog, PortName};
 use crate::model::{ServiceName, Services, SliceName};
 use crate::render::Options;
 use crate::rules::Rule;

@@ -7,14 +7,14 @@
 use std::io::Write;
 
 use super::objects::{Object, Objects};
-use crate::catalog::Asked;
 use crate::cli::snapshot::unruled;
 use crate::config::RenderConfig;
+use crate::inspect::catalog::PortQuery;
 use crate::rules::Table;
 
 /// What was asked for.
 pub(super) struct Shown<'a> {
-    pub(super) asked: &'a Asked,
+    pub(super) asked: &'a PortQuery,
     pub(super) table: Option<Table>,
     pub(super) is_annotated: bool,
 }

@@ -6,16 +6,16 @@
 use std::fmt::Write as _;
 
 use super::filter::Filter;
-use crate::catalog::{FrontendConflict, Gap};
 use crate::cli::snapshot::Conflicts;
 use crate::config::ServicesOutput;
+use crate::inspect::catalog::{FrontendConflict, RequiredJump};
 use crate::net::{IpFamily, PerFamily};
 
 /// What each family has of it.
 #[derive(Debug, Default)]
 pub(super) struct Beside {
     stale: PerFamily<Vec<Box<str>>>,
-    gaps: PerFamily<Vec<Gap>>,
+    gaps: PerFamily<Vec<RequiredJump>>,
     conflicts: PerFamily<Conflicts>,
 }
 
@@ -26,7 +26,7 @@ const MOST: usize = 3;
 const MOST_CONFLICTS: usize = 10;
 
 impl Beside {
-    pub(super) fn add(&mut self, family: IpFamily, stale: Vec<Box<str>>, gaps: Vec<Gap>) {
+    pub(super) fn add(&mut self, family: IpFamily, stale: Vec<Box<str>>, gaps: Vec<RequiredJump>) {
         *self.stale.get_mut(family) = stale;
         *self.gaps.get_mut(family) = gaps;
     }
@@ -55,7 +55,7 @@ impl Beside {
     }
 
     /// Jumps for want of which service ports are not reached.
-    pub(super) fn gaps(&self) -> impl Iterator<Item = (IpFamily, Gap)> {
+    pub(super) fn gaps(&self) -> impl Iterator<Item = (IpFamily, RequiredJump)> {
         let pairs = self.gaps.as_ref().into_pairs().into_iter();
         pairs.flat_map(|(family, gaps)| gaps.iter().map(move |gap| (family, *gap)))
     }
@@ -113,11 +113,11 @@ impl Beside {
     }
 }
 
-const fn consequence(gap: Gap) -> &'static str {
+const fn consequence(gap: RequiredJump) -> &'static str {
     match gap {
-        Gap::Prerouting => "no Service is reached by Pods and from outside",
-        Gap::Output => "no Service is reached by programs of this node",
-        Gap::NodePorts => {
+        RequiredJump::Prerouting => "no Service is reached by Pods and from outside",
+        RequiredJump::Output => "no Service is reached by programs of this node",
+        RequiredJump::NodePorts => {
             "no NodePort is reached; with --nodeport-addresses, perhaps the node has none of them"
         }
     }

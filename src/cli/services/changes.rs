@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::row::Row;
-use crate::catalog::{PortName, PortView};
+use crate::inspect::catalog::{PortName, PortView};
 use crate::net::IpFamily;
 
 /// What became of it.

@@ -39,7 +39,9 @@ use serde::Serialize;
 use super::beside::Beside;
 use super::filter::Filter;
 use super::row::{Row, ServiceType};
-use crate::catalog::{Endpoint, Entrance, FrontendConflict, Policy, PortName, PortView};
+use crate::inspect::catalog::{
+    EndpointView, FrontendConflict, FrontendView, Policy, PortName, PortView,
+};
 use crate::net::IpFamily;
 
 #[derive(Debug, Serialize)]
@@ -171,8 +173,8 @@ pub(super) fn entry<'a>(name: &'a PortName, family: IpFamily, view: &'a PortView
         port: name.port(),
         protocol: &name.protocol,
         family: family.as_str(),
-        r#type: ServiceType::of(view.entrances.iter()).map(ServiceType::as_str),
-        entrances: view.entrances.iter().map(way).collect(),
+        r#type: ServiceType::of(view.frontends.iter()).map(ServiceType::as_str),
+        entrances: view.frontends.iter().map(way).collect(),
         internal_traffic_policy: view.internal_policy.map(Policy::as_str),
         external_traffic_policy: view.external_policy.map(Policy::as_str),
         affinity_seconds: view.affinity.map(|time| time.as_secs()),
@@ -200,17 +202,17 @@ fn conflict((family, conflict): (IpFamily, &FrontendConflict)) -> ConflictEntry<
     }
 }
 
-fn way(entrance: &Entrance) -> Way<'_> {
+fn way(entrance: &FrontendView) -> Way<'_> {
     Way {
         kind: entrance.kind.id(),
         ip: entrance.ip,
         port: entrance.port,
-        fate: entrance.fate.id(),
+        fate: entrance.disposition.id(),
         chain: entrance.chain.as_deref(),
     }
 }
 
-fn answerer(endpoint: &Endpoint) -> Answerer<'_> {
+fn answerer(endpoint: &EndpointView) -> Answerer<'_> {
     Answerer {
         address: endpoint.address.to_string(),
         chain: &endpoint.chain,

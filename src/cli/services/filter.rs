@@ -7,13 +7,13 @@ use std::net::IpAddr;
 
 use super::beside::Beside;
 use super::row::Row;
-use crate::catalog::{Asked, Entrance, FrontendConflict, Missing, PortName};
 use crate::config::{AddressPattern, ServicesArgs, Unusable};
+use crate::inspect::catalog::{FrontendConflict, FrontendView, NoMatches, PortName, PortQuery};
 use crate::net::IpFamily;
 
 /// What is asked for.
 pub(super) struct Filter {
-    asked: Asked,
+    asked: PortQuery,
     address: Option<AddressPattern>,
 }
 
@@ -43,7 +43,7 @@ impl Filter {
     }
 
     /// That each name is that of a row, or of a service port that another one leaves without rules.
-    pub(super) fn check(&self, rows: &[Row], beside: &Beside) -> Result<(), Missing> {
+    pub(super) fn check(&self, rows: &[Row], beside: &Beside) -> Result<(), NoMatches> {
         let rows = rows.iter();
         let known = rows.map(|row| (&row.name, row.numbers().collect::<Vec<_>>()));
         let losers = beside.conflicts(self);
@@ -77,8 +77,8 @@ fn is_reached(row: &Row, pattern: AddressPattern, node: &BTreeSet<IpAddr>) -> bo
         let is_node = pattern
             .ip
             .is_none_or(|ip| IpFamily::of(ip) == family && is_of_node(ip, pattern.port, node));
-        let enters = |entrance: &Entrance| entrance.ip.map_or(is_node, is_ip);
-        let mut entrances = view.entrances.iter();
+        let enters = |entrance: &FrontendView| entrance.ip.map_or(is_node, is_ip);
+        let mut entrances = view.frontends.iter();
         let mut endpoints = view.endpoints.iter().map(|one| one.address);
         entrances.any(|entrance| enters(entrance) && is_port(entrance.port))
             || endpoints.any(|one| is_ip(one.ip()) && is_port(one.port()))

@@ -1,6 +1,6 @@
 //! `services`: what rules say of Services, as a table or a document.
 //!
-//! Apart because it knows how that looks, and [`catalog`](crate::catalog) what is in it.
+//! Apart because it knows how that looks, and [`catalog`](crate::inspect::catalog) what is in it.
 
 mod beside;
 mod changes;

@@ -5,8 +5,10 @@
 use std::collections::BTreeMap;
 
 use super::beside::Beside;
-use crate::catalog::{Catalog, Entrance, Extent, Kind, PortName, PortView};
 use crate::cli::snapshot::{Origin, Snapshot};
+use crate::inspect::catalog::{
+    Catalog, FrontendKind, FrontendView, PortName, PortView, RulesetSource,
+};
 use crate::net::{IpFamily, PerFamily};
 
 /// A service port that at least one family has.
@@ -23,11 +25,11 @@ pub(super) fn rows(snapshot: &Snapshot) -> (Vec<Row>, Beside) {
     for (family, rules) in snapshot.rules.as_ref().into_pairs() {
         let mut catalog = Catalog::read(rules);
         let extent = match snapshot.origin {
-            Origin::Live(_) => Extent::Kernel,
-            Origin::Saved(_) => Extent::guess(rules),
-            Origin::Desired => Extent::Payload,
+            Origin::Live(_) => RulesetSource::Kernel,
+            Origin::Saved(_) => RulesetSource::guess(rules),
+            Origin::Desired => RulesetSource::Payload,
         };
-        let gaps = catalog.heed_gaps(rules, extent);
+        let gaps = catalog.mark_unreachable(rules, extent);
         beside.add(family, catalog.stale, gaps);
         for (name, view) in catalog.ports {
             *rows.entry(name).or_default().get_mut(family) = Some(view);
@@ -59,13 +61,13 @@ impl ServiceType {
         }
     }
 
-    pub(super) fn of<'a>(entrances: impl Iterator<Item = &'a Entrance>) -> Option<Self> {
+    pub(super) fn of<'a>(entrances: impl Iterator<Item = &'a FrontendView>) -> Option<Self> {
         let types = entrances.map(|entrance| match entrance.kind {
-            Kind::LoadBalancer | Kind::HealthCheck => Some(Self::LoadBalancer),
-            Kind::NodePort => Some(Self::NodePort),
-            Kind::ClusterIp => Some(Self::ClusterIp),
+            FrontendKind::LoadBalancer | FrontendKind::HealthCheck => Some(Self::LoadBalancer),
+            FrontendKind::NodePort => Some(Self::NodePort),
+            FrontendKind::ClusterIp => Some(Self::ClusterIp),
             // Any type may have one.
-            Kind::ExternalIp | Kind::External => None,
+            FrontendKind::ExternalIp | FrontendKind::External => None,
         });
         types.max().flatten()
     }
@@ -103,11 +105,11 @@ impl Row {
     /// is lost, and so may be other addresses and ports.
     pub(super) fn has_cluster_ip(&self) -> bool {
         let mut entrances = self.entrances();
-        entrances.any(|entrance| entrance.kind == Kind::ClusterIp)
+        entrances.any(|entrance| entrance.kind == FrontendKind::ClusterIp)
     }
 
     /// Of both families.
-    pub(super) fn entrances(&self) -> impl Iterator<Item = &Entrance> {
-        self.views().flat_map(|(_, view)| &view.entrances)
+    pub(super) fn entrances(&self) -> impl Iterator<Item = &FrontendView> {
+        self.views().flat_map(|(_, view)| &view.frontends)
     }
 }

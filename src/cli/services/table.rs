@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use anstyle::{AnsiColor, Style};
 
 use super::row::{Row, ServiceType};
-use crate::catalog::{Fate, Kind, Policy, PortView};
+use crate::inspect::catalog::{FrontendDisposition, FrontendKind, Policy, PortView};
 
 /// A column's heading, and what it says of a row.
 pub(super) type Column = (&'static str, fn(&Row) -> String);
@@ -22,11 +22,14 @@ const COLUMNS: &[Column] = &[
             .to_owned()
     }),
     ("CLUSTER-IP", |row| {
-        addresses(row, |kind| kind == Kind::ClusterIp)
+        addresses(row, |kind| kind == FrontendKind::ClusterIp)
     }),
     ("EXTERNAL-IP", |row| {
         addresses(row, |kind| {
-            matches!(kind, Kind::ExternalIp | Kind::LoadBalancer | Kind::External)
+            matches!(
+                kind,
+                FrontendKind::ExternalIp | FrontendKind::LoadBalancer | FrontendKind::External
+            )
         })
     }),
     ("PORT(S)", ports),
@@ -43,7 +46,9 @@ const WIDE: &[Column] = &[
         let ranges = row.views().flat_map(|(_, view)| &view.source_ranges);
         list(ranges.map(ToString::to_string))
     }),
-    ("HEALTH-CHECK", |row| list(port_of(row, Kind::HealthCheck))),
+    ("HEALTH-CHECK", |row| {
+        list(port_of(row, FrontendKind::HealthCheck))
+    }),
     ("ENDPOINT-ADDRESSES", |row| {
         let endpoints = row.views().flat_map(|(_, view)| &view.endpoints);
         list(endpoints.map(|endpoint| endpoint.address.to_string()))
@@ -145,7 +150,7 @@ fn list(parts: impl IntoIterator<Item = String>) -> String {
     parts.join(",")
 }
 
-fn addresses(row: &Row, is_asked: impl Fn(Kind) -> bool) -> String {
+fn addresses(row: &Row, is_asked: impl Fn(FrontendKind) -> bool) -> String {
     let entrances = row.entrances().filter(|entrance| is_asked(entrance.kind));
     let ips: BTreeSet<_> = entrances.filter_map(|entrance| entrance.ip).collect();
     if ips.is_empty() && !row.has_cluster_ip() {
@@ -154,11 +159,11 @@ fn addresses(row: &Row, is_asked: impl Fn(Kind) -> bool) -> String {
     list(ips.iter().map(ToString::to_string))
 }
 
-fn port_of(row: &Row, kind: Kind) -> BTreeSet<String> {
+fn port_of(row: &Row, kind: FrontendKind) -> BTreeSet<String> {
     let entrances = row.entrances().filter(|entrance| entrance.kind == kind);
     entrances
-        .map(|entrance| match entrance.fate {
-            Fate::Unreachable => format!("{}{UNREACHABLE}", entrance.port),
+        .map(|entrance| match entrance.disposition {
+            FrontendDisposition::Unreachable => format!("{}{UNREACHABLE}", entrance.port),
             _ => entrance.port.to_string(),
         })
         .collect()
@@ -166,10 +171,10 @@ fn port_of(row: &Row, kind: Kind) -> BTreeSet<String> {
 
 /// `80:30080/tcp`, as kubectl has it.
 fn ports(row: &Row) -> String {
-    let is_node = |kind| matches!(kind, Kind::NodePort | Kind::HealthCheck);
+    let is_node = |kind| matches!(kind, FrontendKind::NodePort | FrontendKind::HealthCheck);
     let mut own = row.entrances().filter(|entrance| !is_node(entrance.kind));
     let own = own.next().map(|one| one.port.to_string());
-    let node = port_of(row, Kind::NodePort);
+    let node = port_of(row, FrontendKind::NodePort);
     let mut text = own.unwrap_or_else(|| UNKNOWN.to_owned());
     for port in node {
         text = format!("{text}:{port}");
@@ -180,8 +185,9 @@ fn ports(row: &Row) -> String {
 /// How many there are, and whether anything leads there.
 fn endpoints(row: &Row) -> String {
     each(row, |view| {
-        let mut fates = view.entrances.iter().map(|entrance| entrance.fate);
-        let is_cut_off = !view.is_served() && fates.any(|fate| fate == Fate::Unreachable);
+        let mut fates = view.frontends.iter().map(|entrance| entrance.disposition);
+        let is_cut_off =
+            !view.is_served() && fates.any(|fate| fate == FrontendDisposition::Unreachable);
         let mark = if is_cut_off { UNREACHABLE } else { "" };
         format!("{}{mark}", view.endpoints.len())
     })

@@ -18,10 +18,10 @@ use super::filter::Filter;
 use super::row;
 use super::table::{self, Table};
 use super::{document, say, say_empty};
-use crate::catalog::Missing;
 use crate::cli::output;
 use crate::cli::snapshot::Snapshot;
 use crate::config::{ServicesArgs, ServicesOutput, Unusable};
+use crate::inspect::catalog::NoMatches;
 
 /// Goes on until nobody reads any more.
 pub(super) fn watch(args: &ServicesArgs, filter: &Filter) -> anyhow::Result<()> {
@@ -29,7 +29,7 @@ pub(super) fn watch(args: &ServicesArgs, filter: &Filter) -> anyhow::Result<()> 
     let snapshot = Snapshot::load(&args.origin)?;
     let (all, beside) = row::rows(&snapshot);
     // What is not there may come.
-    if let Err(Missing(names)) = filter.check(&all, &beside) {
+    if let Err(NoMatches(names)) = filter.check(&all, &beside) {
         for name in names {
             say(&format!("warning: {name}\n"));
         }

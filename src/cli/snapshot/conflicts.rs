@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::proxy::{self, is_name};
-use crate::catalog::{FrontendConflict, Kind, PortName};
+use crate::inspect::catalog::{FrontendConflict, FrontendKind, PortName};
 use crate::model::LostFrontend;
 use crate::net::{IpFamily, PerFamily, Protocol};
 use crate::tracker::Tracker;
@@ -53,7 +53,7 @@ fn of_lost(lost: &LostFrontend) -> Option<FrontendConflict> {
             &lost.port,
             lost.frontend.protocol().as_str(),
         ),
-        kind: Kind::from_id(lost.kind())?,
+        kind: FrontendKind::from_id(lost.kind())?,
         ip: lost.frontend.ip(),
         port: lost.frontend.port().get(),
         owner: lost.owner.as_str().into(),
@@ -72,7 +72,7 @@ fn read(lost: &Value) -> Option<FrontendConflict> {
     };
     Some(FrontendConflict {
         loser: loser(name("service")?, port, protocol.as_str()),
-        kind: Kind::from_id(text("kind")?)?,
+        kind: FrontendKind::from_id(text("kind")?)?,
         ip,
         port: lost.get("port")?.as_u64()?.try_into().ok()?,
         owner: name("owner")?.into(),
@@ -113,7 +113,7 @@ mod tests {
         };
         let shown = format!("{conflict} {} {}", conflict.loser, conflict.owner);
         assert_eq!(shown, "[fd00::1]:80/tcp shop/thief:http/tcp shop/web");
-        assert_eq!(conflict.kind, Kind::ExternalIp);
+        assert_eq!(conflict.kind, FrontendKind::ExternalIp);
         let node_port = of_body(&body("\"fd00::1\"", "null"));
         assert_eq!(node_port.v6.lost[0].to_string(), "*:80/tcp");
     }

@@ -2,19 +2,19 @@
 //!
 //! Apart because manifests are read once more for it, after a name was not found.
 
-use crate::catalog::Missing;
 use crate::cli::file::Shape;
 use crate::config::{OriginArgs, RenderConfig, Source};
 use crate::explain::{self, Unanswered, Unruled, WithoutRules};
 use crate::ingest::ServiceObject;
+use crate::inspect::catalog::NoMatches;
 use crate::watch::manifests::{self, ManifestOptions};
 
 /// The result, and of names that fit nothing why, if the objects tell.
 pub(in crate::cli) fn told(
-    found: Result<(), Missing>,
+    found: Result<(), NoMatches>,
     objects: impl FnOnce() -> anyhow::Result<Option<Vec<Unruled>>>,
 ) -> anyhow::Result<()> {
-    let Err(Missing(errors)) = found else {
+    let Err(NoMatches(errors)) = found else {
         return Ok(());
     };
     let objects = objects()?;

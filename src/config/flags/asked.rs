@@ -4,8 +4,8 @@
 
 use clap::Args;
 
-use crate::catalog::{Asked, NamePattern};
 use crate::config::Unusable;
+use crate::inspect::catalog::{NamePattern, PortQuery};
 
 /// Which Services: those of these names, or all of a namespace.
 #[derive(Debug, Clone, Args)]
@@ -24,8 +24,8 @@ impl AskedArgs {
     /// # Errors
     ///
     /// If they contradict each other.
-    pub fn asked(&self) -> Result<Asked, Unusable> {
-        Asked::new(&self.names, self.namespace.as_deref())
+    pub fn asked(&self) -> Result<PortQuery, Unusable> {
+        PortQuery::new(&self.names, self.namespace.as_deref())
             .map_err(|error| Unusable::of_flag("namespace", error.to_string()))
     }
 }

@@ -38,7 +38,7 @@ fn questions() {
         ("svc/prod/web", "Some(\"prod\") prod/web"),
         (
             "prod/web/tcp",
-            "`prod/web/tcp` is no name; a protocol comes behind a port: `prod/web:80/tcp`",
+            "`prod/web/tcp` is not a valid Service name; a protocol requires a port: `prod/web:80/tcp`",
         ),
         ("prod/web.1.2.3", "Some(\"prod\") prod/web.1.2.3"),
     ] {
@@ -66,11 +66,11 @@ fn what_is_almost_a_question() {
         ),
         (
             "prod/web/http",
-            "`prod/web/http` is no name; a port comes behind a colon: `prod/web:http`",
+            "`prod/web/http` is not a valid Service name; a port follows a colon: `prod/web:http`",
         ),
         (
             "prod/web/80/udp",
-            "`prod/web/80/udp` is no name; a port comes behind a colon: `prod/web:80/udp`",
+            "`prod/web/80/udp` is not a valid Service name; a port follows a colon: `prod/web:80/udp`",
         ),
         ("10.96.0.10:0", "`0` is no port: 1 to 65535"),
         (

@@ -1,0 +1,242 @@
+//! Selects service ports by names and namespace, and explains a query without a match.
+//!
+//! All commands share it, so that a typo gets the same answer everywhere.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use super::name::{KINDS, NamePattern, NamespaceMismatch, PortName};
+use super::suggestion::{self, MAX_SUGGESTIONS, Suggestions};
+use crate::net::{Port, Protocol, parse_ip};
+
+/// Query for service ports by names, namespace, or both. Empty: all.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PortQuery {
+    names: Vec<NamePattern>,
+    namespace: Option<Box<str>>,
+}
+
+impl PortQuery {
+    /// Creates a query for service ports that match any of the names, and are in the namespace.
+    ///
+    /// # Errors
+    ///
+    /// A name has another namespace.
+    pub fn new(names: &[NamePattern], namespace: Option<&str>) -> Result<Self, NamespaceMismatch> {
+        let within = |name: &NamePattern| match namespace {
+            Some(namespace) => name.within(namespace),
+            None => Ok(name.clone()),
+        };
+        Ok(Self {
+            names: names.iter().map(within).collect::<Result<_, _>>()?,
+            namespace: namespace.map(Box::from),
+        })
+    }
+
+    /// Reports whether the query matches every service port.
+    pub fn is_all(&self) -> bool {
+        self.names.is_empty() && self.namespace.is_none()
+    }
+
+    /// Reports whether a service port matches; `numbers` are the port numbers of its frontends.
+    pub fn fits(&self, name: &PortName, numbers: &(impl IntoIterator<Item = u16> + Clone)) -> bool {
+        let namespace = self.namespace.as_deref();
+        let mut names = self.names.iter();
+        namespace.is_none_or(|namespace| namespace == name.namespace())
+            && (self.names.is_empty() || names.any(|one| one.fits(name, numbers.clone())))
+    }
+
+    /// Checks that each name has a match, or without names that the namespace has one. Known
+    /// service ports come with the port numbers of their frontends.
+    ///
+    /// # Errors
+    ///
+    /// The names without a match, in their order; or the namespace.
+    pub fn check<'c, N: IntoIterator<Item = u16>>(
+        &self,
+        known: &(impl Iterator<Item = (&'c PortName, N)> + Clone),
+    ) -> Result<(), NoMatches> {
+        if let ([], Some(namespace)) = (self.names.as_slice(), &self.namespace) {
+            let known = known.clone().map(|(name, _)| name);
+            let unknown = UnknownNamespace::of(namespace, known).map(NoMatch::Namespace);
+            return unknown.map_or(Ok(()), |unknown| Err(NoMatches(vec![unknown])));
+        }
+        let names = self.names.iter();
+        let without_match = names.filter_map(|name| NoMatch::of(name, known));
+        match without_match.collect::<Vec<_>>() {
+            none if none.is_empty() => Ok(()),
+            some => Err(NoMatches(some)),
+        }
+    }
+}
+
+/// Names without a match: at least one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", lines(_0))]
+pub struct NoMatches(pub Vec<NoMatch>);
+
+fn lines(all: &[NoMatch]) -> String {
+    let lines: Vec<String> = all.iter().map(ToString::to_string).collect();
+    lines.join("\n")
+}
+
+/// Part of a query that no service port matches.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoMatch {
+    /// No Service has this name.
+    #[error("no Service `{pattern}` has rules{}", hints(.pattern, .suggestions))]
+    Service {
+        /// Pattern of the query.
+        pattern: NamePattern,
+        /// Services with a similar name.
+        suggestions: Suggestions,
+    },
+    /// The Service has no such port.
+    #[error("`{pattern}` has no such port{suggestions}")]
+    Port {
+        /// Pattern of the query.
+        pattern: NamePattern,
+        /// Ports of the Service.
+        suggestions: Suggestions,
+    },
+    /// No Service of the namespace has rules.
+    #[error("{0}")]
+    Namespace(UnknownNamespace),
+}
+
+impl NoMatch {
+    /// Returns the error for a pattern, or `None` if it matches. Known service ports come with the
+    /// port numbers of their frontends.
+    pub fn of<'c, N: IntoIterator<Item = u16>>(
+        pattern: &NamePattern,
+        known: &(impl Iterator<Item = (&'c PortName, N)> + Clone),
+    ) -> Option<Self> {
+        if known
+            .clone()
+            .any(|(name, numbers)| pattern.fits(name, numbers))
+        {
+            return None;
+        }
+        let of_service = known
+            .clone()
+            .filter(|(name, _)| pattern.fits_service(name))
+            .map(|(name, numbers)| full_pattern(name, numbers));
+        let of_service = Suggestions(of_service.collect());
+        let pattern = pattern.clone();
+        Some(if of_service.0.is_empty() {
+            let known = known.clone().map(|(name, _)| name);
+            let suggestions = suggestion::services(&pattern, known);
+            Self::Service {
+                pattern,
+                suggestions,
+            }
+        } else {
+            Self::Port {
+                pattern,
+                suggestions: of_service,
+            }
+        })
+    }
+}
+
+/// Returns a pattern that selects one service port.
+fn full_pattern(name: &PortName, numbers: impl IntoIterator<Item = u16>) -> String {
+    let number = numbers.into_iter().min().map(|number| number.to_string());
+    let port = match name.port() {
+        "" => number.unwrap_or_default(),
+        port => port.to_owned(),
+    };
+    let (namespace, service) = (name.namespace(), name.service());
+    format!("{namespace}/{service}:{port}/{}", name.protocol)
+}
+
+/// Returns the most specific hints; the general one only if no other applies.
+fn hints(pattern: &NamePattern, suggestions: &Suggestions) -> String {
+    match number_hint(pattern) {
+        Some(hint) if suggestions.0.is_empty() => hint,
+        Some(hint) => format!("{suggestions}{hint}"),
+        None => format!("{suggestions}{}", spelling_hint(pattern)),
+    }
+}
+
+/// Returns a hint for a port or an address that was typed as the name of a Service.
+fn number_hint(pattern: &NamePattern) -> Option<String> {
+    let text = &pattern.service;
+    let is_port = |text: &str| text.parse::<Port>().is_ok();
+    let (what, meant) = match (&pattern.namespace, &pattern.port) {
+        (None, None) if is_port(text) => ("a port", format!(":{text}")),
+        (None, Some(port)) if parse_ip(text).is_some() && is_port(port) => {
+            ("an address", format!("{text}:{port}"))
+        }
+        (None, _) if parse_ip(text).is_some() => ("an address", text.to_string()),
+        _ => return None,
+    };
+    Some(format!(
+        "\nhint: use `explain {meant}` or `services --address {meant}` for {what}"
+    ))
+}
+
+/// Returns a hint for a resource name that was read as a namespace, or a protocol that was read as
+/// the name of a Service.
+fn spelling_hint(pattern: &NamePattern) -> String {
+    let Some(namespace) = pattern.namespace.as_deref() else {
+        return String::new();
+    };
+    if KINDS.contains(&namespace) {
+        return format!("\nhint: omit `{namespace}/`, which is read as a namespace");
+    }
+    match (Protocol::from_iptables(&pattern.service), &pattern.port) {
+        (Some(protocol), None) => {
+            format!("\nhint: give a port before the protocol: `{namespace}:80/{protocol}`")
+        }
+        _ => String::new(),
+    }
+}
+
+/// Namespace without a Service that has rules, although other namespaces have some. Reported
+/// because an empty list would hide a typo.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownNamespace {
+    namespace: Box<str>,
+    /// Similar namespaces, or all if none is similar.
+    suggestions: BTreeSet<Box<str>>,
+}
+
+impl UnknownNamespace {
+    /// Returns `None` if a known service port is in the namespace, or if none is known at all.
+    pub(super) fn of<'c>(
+        namespace: &str,
+        known: impl Iterator<Item = &'c PortName>,
+    ) -> Option<Self> {
+        let all: BTreeSet<&str> = known.map(PortName::namespace).collect();
+        if all.is_empty() || all.contains(namespace) {
+            return None;
+        }
+        let mut suggestions = all.clone();
+        suggestions.retain(|known| suggestion::is_near(known, namespace));
+        if suggestions.is_empty() {
+            suggestions = all;
+        }
+        Some(Self {
+            namespace: namespace.into(),
+            suggestions: suggestions.into_iter().map(Box::from).collect(),
+        })
+    }
+}
+
+impl fmt::Display for UnknownNamespace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no Service of namespace `{}` has rules", self.namespace)?;
+        let names = self.suggestions.iter().take(MAX_SUGGESTIONS);
+        let names: Vec<_> = names.map(|name| format!("`{name}`")).collect();
+        let more = if self.suggestions.len() > MAX_SUGGESTIONS {
+            ", ..."
+        } else {
+            ""
+        };
+        match names.as_slice() {
+            [only] => write!(f, "\nhint: did you mean {only}?"),
+            names => write!(f, "\nhint: did you mean one of {}{more}?", names.join(", ")),
+        }
+    }
+}

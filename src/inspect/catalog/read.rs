@@ -1,0 +1,290 @@
+//! Reads a catalog from a ruleset: first the dispatch chains, then every chain they jump to.
+//!
+//! Source: `kube-proxy` 1.20 to 1.36. Until 1.23 external traffic under policy Local was sent to
+//! `KUBE-XLB-*`, and packets were marked for masquerading in `KUBE-SERVICES` and `KUBE-NODEPORTS`.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use super::Catalog;
+use super::endpoints::{is_endpoint_chain, read_endpoints};
+use super::name::PortName;
+use super::reach::leads_to_endpoint;
+use super::view::{
+    FrontendDisposition, FrontendKind, FrontendView, Policy, PortView, is_service_chain,
+};
+use crate::rules::{Match, Network, Rule, RuleSet, Table, Target};
+
+impl Catalog {
+    /// Reads the rules of one IP family.
+    pub fn read(rules: &RuleSet) -> Self {
+        let mut catalog = Self::default();
+        catalog.read_virtual_ips(rules);
+        catalog.read_node_ports(rules);
+        catalog.read_filter_chains(rules);
+        for view in catalog.ports.values_mut() {
+            read_chains(view, rules);
+            view.frontends.sort_unstable();
+            view.frontends.dedup();
+        }
+        catalog.stale = stale_chains(&catalog, rules);
+        catalog
+    }
+
+    fn read_virtual_ips(&mut self, rules: &RuleSet) {
+        for rule in rules_of(rules, Table::Nat, "KUBE-SERVICES") {
+            let Some((view, comment)) = self.port_of(rule) else {
+                continue;
+            };
+            view.rules += 1;
+            let kind = match comment {
+                "cluster IP" => FrontendKind::ClusterIp,
+                "external IP" => FrontendKind::ExternalIp,
+                "loadbalancer IP" => FrontendKind::LoadBalancer,
+                _ => continue,
+            };
+            add_served(view, rule, kind);
+        }
+    }
+
+    fn read_node_ports(&mut self, rules: &RuleSet) {
+        for rule in rules_of(rules, Table::Nat, "KUBE-NODEPORTS") {
+            if let Some((view, _)) = self.port_of(rule) {
+                view.rules += 1;
+                // A rule with a destination only counts packets to loopback.
+                if rule.destination.is_none() {
+                    add_served(view, rule, FrontendKind::NodePort);
+                }
+            }
+        }
+    }
+
+    /// Reads frontends that are dropped or rejected, and health check node ports.
+    fn read_filter_chains(&mut self, rules: &RuleSet) {
+        let chains = [
+            ("KUBE-SERVICES", FrontendKind::ClusterIp),
+            ("KUBE-EXTERNAL-SERVICES", FrontendKind::External),
+            ("KUBE-NODEPORTS", FrontendKind::HealthCheck),
+            ("KUBE-PROXY-FIREWALL", FrontendKind::LoadBalancer),
+        ];
+        for (chain, kind) in chains {
+            for rule in rules_of(rules, Table::Filter, chain) {
+                let Some((view, comment)) = self.port_of(rule) else {
+                    continue;
+                };
+                view.rules += 1;
+                let disposition = match kind {
+                    FrontendKind::HealthCheck => FrontendDisposition::Served,
+                    // Drops sources outside of the source ranges; all others are served.
+                    FrontendKind::LoadBalancer => continue,
+                    _ if !comment.starts_with("has no") => continue,
+                    _ => disposition_of(rule).unwrap_or(FrontendDisposition::Rejected),
+                };
+                let (ip, Some(port)) = (destination_ip(rule), destination_port(rule)) else {
+                    continue;
+                };
+                let kind = match (kind, ip) {
+                    (FrontendKind::External, None) => FrontendKind::NodePort,
+                    (kind, _) => kind,
+                };
+                let chain = None;
+                add_unserved(
+                    view,
+                    FrontendView {
+                        kind,
+                        ip,
+                        port,
+                        disposition,
+                        chain,
+                    },
+                );
+            }
+        }
+    }
+
+    /// Returns the service port that a rule of a dispatch chain is about, and the rest of its
+    /// comment.
+    fn port_of<'r>(&mut self, rule: &'r Rule) -> Option<(&mut PortView, &'r str)> {
+        let (key, comment) = PortName::of_dispatch_rule(rule)?;
+        Some((self.ports.entry(key).or_default(), comment))
+    }
+}
+
+fn rules_of<'r>(rules: &'r RuleSet, table: Table, chain: &str) -> impl Iterator<Item = &'r Rule> {
+    let chain = rules.chain(table, chain).into_iter();
+    chain.flat_map(|chain| &chain.rules)
+}
+
+/// Adds the frontend of a rule that jumps to a chain of the service port.
+fn add_served(view: &mut PortView, rule: &Rule, kind: FrontendKind) {
+    let Some(chain) = rule
+        .target_chain()
+        .filter(|chain| *chain != "KUBE-MARK-MASQ")
+    else {
+        return;
+    };
+    if let Some(port) = destination_port(rule) {
+        view.frontends.push(FrontendView {
+            kind,
+            ip: destination_ip(rule),
+            port,
+            disposition: FrontendDisposition::Served,
+            chain: Some(chain.into()),
+        });
+    }
+}
+
+/// Adds a frontend of the filter table. One that is dropped or rejected for clients outside may
+/// have a chain already, to which clients of this node are sent.
+fn add_unserved(view: &mut PortView, frontend: FrontendView) {
+    let key = |frontend: &FrontendView| {
+        let is_health_check = frontend.kind == FrontendKind::HealthCheck;
+        (frontend.ip, frontend.port, is_health_check)
+    };
+    let wanted = key(&frontend);
+    match view.frontends.iter_mut().find(|known| key(known) == wanted) {
+        Some(known) => known.disposition = frontend.disposition,
+        None => view.frontends.push(frontend),
+    }
+}
+
+/// Returns the single address that a rule matches.
+fn destination_ip(rule: &Rule) -> Option<IpAddr> {
+    let destination = rule.destination.as_ref().filter(|to| !to.negated)?;
+    Network::host(destination.value)
+}
+
+/// Returns the single destination port that a rule matches.
+fn destination_port(rule: &Rule) -> Option<u16> {
+    rule.matches.iter().find_map(|one| match one {
+        Match::Ports {
+            destination: Some(range),
+            ..
+        } if !range.negated && range.value.first == range.value.last => Some(range.value.first),
+        _ => None,
+    })
+}
+
+/// Returns the disposition that the target of a filter rule causes.
+fn disposition_of(rule: &Rule) -> Option<FrontendDisposition> {
+    match rule.target.as_ref()? {
+        Target::Reject(_) => Some(FrontendDisposition::Rejected),
+        Target::Drop => Some(FrontendDisposition::Dropped),
+        _ => None,
+    }
+}
+
+/// Follows the jumps from the frontends.
+fn read_chains(view: &mut PortView, rules: &RuleSet) {
+    let frontends = view.frontends.iter();
+    let first = frontends.filter_map(|frontend| frontend.chain.clone());
+    let mut waiting: BTreeSet<Box<str>> = first.collect();
+    while let Some(name) = waiting.pop_first() {
+        let Some(chain) = rules.chain(Table::Nat, &name) else {
+            continue;
+        };
+        view.rules += chain.rules.len();
+        let targets = chain.rules.iter().filter_map(Rule::target_chain);
+        let unseen =
+            targets.filter(|target| is_service_chain(target) && !view.chains.contains(*target));
+        waiting.extend(unseen.map(Box::from));
+        view.chains.insert(name);
+    }
+    read_empty_local_chains(view, rules);
+    for frontend in &mut view.frontends {
+        let is_served = frontend.disposition == FrontendDisposition::Served
+            && frontend.kind != FrontendKind::HealthCheck;
+        if let Some(chain) = frontend.chain.as_deref().filter(|_| is_served)
+            && !leads_to_endpoint(rules, chain)
+        {
+            frontend.disposition = FrontendDisposition::Unreachable;
+        }
+    }
+    read_policies(view, rules);
+    read_endpoints(view, rules);
+    read_source_ranges(view, rules);
+}
+
+/// Until 1.23 a `KUBE-XLB-*` chain without a local endpoint dropped external traffic itself.
+fn read_empty_local_chains(view: &mut PortView, rules: &RuleSet) {
+    let drops_all = |name: &str| {
+        let mut targets = rules_of(rules, Table::Nat, name).filter_map(Rule::target_chain);
+        name.starts_with("KUBE-XLB-") && !targets.any(is_endpoint_chain)
+    };
+    if view.chains.iter().any(|name| drops_all(name)) {
+        let is_external = |frontend: &&mut FrontendView| {
+            !matches!(
+                frontend.kind,
+                FrontendKind::ClusterIp | FrontendKind::HealthCheck
+            )
+        };
+        for frontend in view.frontends.iter_mut().filter(is_external) {
+            frontend.disposition = FrontendDisposition::Dropped;
+        }
+    }
+}
+
+fn read_policies(view: &mut PortView, rules: &RuleSet) {
+    for frontend in &view.frontends {
+        // Only policy Local drops.
+        let is_dropped = frontend.disposition == FrontendDisposition::Dropped;
+        let dropped = is_dropped.then_some(Policy::Local);
+        match (frontend.kind, &frontend.chain) {
+            (FrontendKind::HealthCheck, _) => {}
+            (FrontendKind::ClusterIp, Some(chain)) => {
+                view.internal_policy = Some(Policy::of_chain(chain));
+            }
+            (FrontendKind::ClusterIp, None) => {
+                view.internal_policy = view.internal_policy.or(dropped);
+            }
+            (_, Some(chain)) => {
+                let policy = external_policy(chain, rules).or(dropped);
+                view.external_policy = policy.or(view.external_policy);
+            }
+            (_, None) => view.external_policy = view.external_policy.or(dropped),
+        }
+    }
+}
+
+/// Returns the policy of external traffic that is sent to a chain. Only under policy Local does
+/// such a chain have a rule of its own for clients of this node.
+fn external_policy(name: &str, rules: &RuleSet) -> Option<Policy> {
+    if !name.starts_with("KUBE-EXT-") && !name.starts_with("KUBE-FW-") {
+        return Some(Policy::of_chain(name));
+    }
+    let chain = rules.chain(Table::Nat, name)?;
+    let routes_local_clients = |rule: &Rule| {
+        let comment = rule.comment().unwrap_or_default();
+        comment.starts_with("route LOCAL")
+    };
+    if chain.rules.iter().any(routes_local_clients) {
+        return Some(Policy::Local);
+    }
+    let targets = chain.rules.iter().filter_map(Rule::target_chain);
+    let mut next = targets.filter(|target| is_service_chain(target));
+    // A firewall chain has one target only, however many source ranges it admits.
+    let next = next.next()?;
+    if next.starts_with("KUBE-EXT-") {
+        return (next != name)
+            .then(|| external_policy(next, rules))
+            .flatten();
+    }
+    Some(Policy::of_chain(next))
+}
+
+fn read_source_ranges(view: &mut PortView, rules: &RuleSet) {
+    let chains = view.chains.iter();
+    for name in chains.filter(|name| name.starts_with("KUBE-FW-")) {
+        let sources = rules_of(rules, Table::Nat, name).filter_map(|rule| rule.source.as_ref());
+        view.source_ranges
+            .extend(sources.map(|source| source.value));
+    }
+}
+
+/// Returns the service chains that no service port has.
+fn stale_chains(catalog: &Catalog, rules: &RuleSet) -> Vec<Box<str>> {
+    let owners = catalog.owners();
+    let names = rules.chains(Table::Nat).map(|(name, _)| name);
+    let stale = names.filter(|name| is_service_chain(name) && !owners.contains_key(name));
+    stale.map(Box::from).collect()
+}

@@ -1,0 +1,121 @@
+//! Reads catalogs from small rulesets in the format of `iptables-save`.
+
+mod query;
+mod reach;
+
+use super::Catalog;
+use crate::rules::RuleSet;
+
+const SAVED: &str = "\
+*nat
+:KUBE-SERVICES - [0:0]
+:KUBE-NODEPORTS - [0:0]
+:KUBE-SVC-AAAAAAAAAAAAAAAA - [0:0]
+:KUBE-SVL-AAAAAAAAAAAAAAAA - [0:0]
+:KUBE-EXT-AAAAAAAAAAAAAAAA - [0:0]
+:KUBE-FW-AAAAAAAAAAAAAAAA - [0:0]
+:KUBE-SEP-1111111111111111 - [0:0]
+:KUBE-SEP-2222222222222222 - [0:0]
+:KUBE-SEP-3333333333333333 - [0:0]
+:KUBE-SVC-STALESTALESTALES - [0:0]
+-A KUBE-SERVICES -d 10.96.0.10/32 -p tcp -m comment --comment \"shop/web:http cluster IP\" -m tcp --dport 80 -j KUBE-SVC-AAAAAAAAAAAAAAAA
+-A KUBE-SERVICES -d 203.0.113.9/32 -p tcp -m comment --comment \"shop/web:http loadbalancer IP\" -m tcp --dport 80 -j KUBE-FW-AAAAAAAAAAAAAAAA
+-A KUBE-SERVICES -m comment --comment \"kubernetes service nodeports; NOTE: this must be the last rule in this chain\" -m addrtype --dst-type LOCAL -j KUBE-NODEPORTS
+-A KUBE-NODEPORTS -d 127.0.0.0/8 -p tcp -m comment --comment \"shop/web:http\" -m tcp --dport 30080 -m nfacct --nfacct-name  localhost_nps_accepted_pkts -j KUBE-EXT-AAAAAAAAAAAAAAAA
+-A KUBE-NODEPORTS -p tcp -m comment --comment \"shop/web:http\" -m tcp --dport 30080 -j KUBE-EXT-AAAAAAAAAAAAAAAA
+-A KUBE-EXT-AAAAAAAAAAAAAAAA -m comment --comment \"route LOCAL traffic for shop/web:http external destinations\" -m addrtype --src-type LOCAL -j KUBE-SVC-AAAAAAAAAAAAAAAA
+-A KUBE-EXT-AAAAAAAAAAAAAAAA -j KUBE-SVL-AAAAAAAAAAAAAAAA
+-A KUBE-FW-AAAAAAAAAAAAAAAA -s 198.51.100.0/24 -j KUBE-EXT-AAAAAAAAAAAAAAAA
+-A KUBE-SVC-AAAAAAAAAAAAAAAA -m recent --rcheck --seconds 60 --reap --name KUBE-SEP-1111111111111111 --rsource -j KUBE-SEP-1111111111111111
+-A KUBE-SVC-AAAAAAAAAAAAAAAA -m statistic --mode random --probability 0.33333333349 -j KUBE-SEP-1111111111111111
+-A KUBE-SVC-AAAAAAAAAAAAAAAA -m statistic --mode random --probability 0.50000000000 -j KUBE-SEP-2222222222222222
+-A KUBE-SVC-AAAAAAAAAAAAAAAA -j KUBE-SEP-3333333333333333
+-A KUBE-SVL-AAAAAAAAAAAAAAAA -j KUBE-SEP-2222222222222222
+-A KUBE-SEP-1111111111111111 -p tcp -m tcp -j DNAT --to-destination 10.4.0.1:8080
+-A KUBE-SEP-2222222222222222 -p tcp -m tcp -j DNAT --to-destination 10.4.0.2:8080
+-A KUBE-SEP-3333333333333333 -p tcp -m tcp -j DNAT --to-destination 10.4.0.3:8080
+COMMIT
+*filter
+:KUBE-SERVICES - [0:0]
+:KUBE-EXTERNAL-SERVICES - [0:0]
+:KUBE-NODEPORTS - [0:0]
+-A KUBE-NODEPORTS -p tcp -m comment --comment \"shop/web:http health check node port\" -m tcp --dport 32000 -j ACCEPT
+-A KUBE-SERVICES -d 10.96.0.11/32 -p udp -m comment --comment \"shop/empty has no endpoints\" -m udp --dport 53 -j REJECT --reject-with icmp-port-unreachable
+-A KUBE-EXTERNAL-SERVICES -d 203.0.113.9/32 -p tcp -m comment --comment \"shop/web:http has no local endpoints\" -m tcp --dport 80 -j DROP
+-A KUBE-EXTERNAL-SERVICES -p udp -m comment --comment \"shop/empty has no local endpoints\" -m addrtype --dst-type LOCAL -m udp --dport 30053 -j DROP
+COMMIT
+";
+
+#[test]
+fn a_service_port_is_read_from_all_of_its_chains() {
+    let catalog = Catalog::read(&RuleSet::parse(SAVED).unwrap());
+    let (name, web) = catalog.ports.last_key_value().unwrap();
+    assert_eq!(name.to_string(), "shop/web:http/tcp");
+    assert_eq!(
+        (name.namespace(), name.service(), name.port()),
+        ("shop", "web", "http")
+    );
+    let frontends: Vec<_> = web
+        .frontends
+        .iter()
+        .map(|frontend| format!("{} {frontend} {:?}", frontend.kind, frontend.disposition))
+        .collect();
+    assert_eq!(
+        frontends,
+        [
+            "cluster IP 10.96.0.10:80 Served",
+            "load balancer 203.0.113.9:80 Dropped",
+            "node port *:30080 Served",
+            "health check *:32000 Served",
+        ]
+    );
+    let shown: Vec<_> = web
+        .endpoints
+        .iter()
+        .map(|endpoint| {
+            let share = |share: Option<crate::rules::Share>| {
+                share.map_or("-".to_owned(), |share| share.to_string())
+            };
+            let (cluster, local) = (share(endpoint.cluster), share(endpoint.local));
+            format!("{} {cluster} {local}", endpoint.address)
+        })
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            "10.4.0.1:8080 1/3 -",
+            "10.4.0.2:8080 1/3 1",
+            "10.4.0.3:8080 1/3 -",
+        ]
+    );
+    assert_eq!(web.internal_policy, Some(super::Policy::Cluster));
+    assert_eq!(web.external_policy, Some(super::Policy::Local));
+    assert_eq!(web.affinity.unwrap().as_secs(), 60);
+    assert_eq!(web.source_ranges.len(), 1);
+    assert_eq!((web.chains.len(), web.rules), (7, 17));
+}
+
+#[test]
+fn rejected_frontends_and_stale_chains_are_read() {
+    let catalog = Catalog::read(&RuleSet::parse(SAVED).unwrap());
+    let (name, empty) = catalog.ports.first_key_value().unwrap();
+    assert_eq!(name.to_string(), "shop/empty/udp");
+    assert!(!empty.is_served());
+    let frontends = empty.frontends.iter();
+    let dispositions: Vec<_> = frontends.map(|one| (one.kind, one.disposition)).collect();
+    assert_eq!(
+        dispositions,
+        [
+            (
+                super::FrontendKind::ClusterIp,
+                super::FrontendDisposition::Rejected
+            ),
+            (
+                super::FrontendKind::NodePort,
+                super::FrontendDisposition::Dropped
+            ),
+        ]
+    );
+    assert_eq!(empty.external_policy, Some(super::Policy::Local));
+    assert_eq!(&*catalog.stale[0], "KUBE-SVC-STALESTALESTALES");
+}

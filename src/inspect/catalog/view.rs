@@ -1,0 +1,241 @@
+//! Views of a service port, its frontends and its endpoints, as rules show them.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use super::name::PortName;
+use crate::rules::{Network, Share};
+
+/// Everything that rules show of one service port.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PortView {
+    /// Frontends, sorted and without duplicates.
+    pub frontends: Vec<FrontendView>,
+    /// Endpoints of both policies, in the order of the rules.
+    pub endpoints: Vec<EndpointView>,
+    /// Policy of the cluster IP; `None` if rules do not show it.
+    pub internal_policy: Option<Policy>,
+    /// Policy of all other frontends; `None` if rules do not show it.
+    pub external_policy: Option<Policy>,
+    /// Timeout of session affinity; `None` without affinity.
+    pub affinity: Option<Duration>,
+    /// Clients that the load balancer admits; empty: all.
+    pub source_ranges: Vec<Network>,
+    /// Chains of the nat table that belong to the service port.
+    pub chains: BTreeSet<Box<str>>,
+    /// Number of rules in these chains, and of the service port's rules in dispatch chains.
+    pub rules: usize,
+}
+
+impl PortView {
+    /// Returns the port numbers of all frontends.
+    pub fn numbers(&self) -> impl Iterator<Item = u16> + Clone {
+        self.frontends.iter().map(|frontend| frontend.port)
+    }
+
+    /// Reports whether traffic to any frontend reaches an endpoint.
+    pub fn is_served(&self) -> bool {
+        let mut frontends = self.frontends.iter();
+        frontends.any(|frontend| frontend.disposition == FrontendDisposition::Served)
+    }
+}
+
+/// Traffic policy: the set of endpoints that traffic may go to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Policy {
+    /// All endpoints of the cluster.
+    Cluster,
+    /// Endpoints on this node only.
+    Local,
+}
+
+impl Policy {
+    /// Returns the spelling in the specification of a Service.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Cluster => "Cluster",
+            Self::Local => "Local",
+        }
+    }
+
+    /// Returns the policy of a chain that balances over endpoints.
+    pub(super) fn of_chain(chain: &str) -> Self {
+        if chain.starts_with("KUBE-SVL-") || chain.starts_with("KUBE-XLB-") {
+            Self::Local
+        } else {
+            Self::Cluster
+        }
+    }
+}
+
+/// One frontend of a service port: a virtual IP and port, or a port of the node.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FrontendView {
+    /// Field of the Service that it comes from.
+    pub kind: FrontendKind,
+    /// Virtual IP; `None` for ports of the node.
+    pub ip: Option<IpAddr>,
+    /// Destination port.
+    pub port: u16,
+    /// Treatment of traffic from outside.
+    pub disposition: FrontendDisposition,
+    /// Chain of the nat table that traffic is sent to, where it is served.
+    pub chain: Option<Box<str>>,
+}
+
+impl fmt::Display for FrontendView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.ip {
+            Some(ip @ IpAddr::V6(_)) => write!(f, "[{ip}]:{}", self.port),
+            Some(ip) => write!(f, "{ip}:{}", self.port),
+            None => write!(f, "*:{}", self.port),
+        }
+    }
+}
+
+/// Kind of a frontend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FrontendKind {
+    /// `spec.clusterIPs`.
+    ClusterIp,
+    /// `spec.externalIPs`.
+    ExternalIp,
+    /// `status.loadBalancer.ingress`.
+    LoadBalancer,
+    /// External IP or load balancer address: rules that drop or reject do not distinguish them.
+    External,
+    /// `spec.ports[].nodePort`, on every address of the node that serves NodePorts.
+    NodePort,
+    /// `spec.healthCheckNodePort`: load balancers ask there whether this node has endpoints.
+    HealthCheck,
+}
+
+impl FrontendKind {
+    const ALL: [Self; 6] = [
+        Self::ClusterIp,
+        Self::ExternalIp,
+        Self::LoadBalancer,
+        Self::External,
+        Self::NodePort,
+        Self::HealthCheck,
+    ];
+
+    /// Returns the name in human-readable output.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ClusterIp => "cluster IP",
+            Self::ExternalIp => "external IP",
+            Self::LoadBalancer => "load balancer",
+            Self::External => "external address",
+            Self::NodePort => "node port",
+            Self::HealthCheck => "health check",
+        }
+    }
+
+    /// Parses the name in machine-readable output.
+    pub fn from_id(id: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.id() == id)
+    }
+
+    /// Returns the name in machine-readable output.
+    pub const fn id(self) -> &'static str {
+        match self {
+            Self::ClusterIp => "ClusterIP",
+            Self::ExternalIp => "ExternalIP",
+            Self::LoadBalancer => "LoadBalancer",
+            Self::External => "External",
+            Self::NodePort => "NodePort",
+            Self::HealthCheck => "HealthCheck",
+        }
+    }
+}
+
+impl fmt::Display for FrontendKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Treatment of traffic from outside to a frontend. Under policy Local, clients on this node may
+/// still be served; then the frontend has a chain as well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FrontendDisposition {
+    /// Sent to an endpoint.
+    Served,
+    /// Dropped: the policy is Local, and no endpoint is on this node.
+    Dropped,
+    /// Rejected: there are no endpoints.
+    Rejected,
+    /// A jump between the frontend and its endpoints is missing; after
+    /// [`mark_unreachable`](super::Catalog::mark_unreachable) also one that leads to the frontend.
+    Unreachable,
+}
+
+impl FrontendDisposition {
+    /// Returns the name in machine-readable output.
+    pub const fn id(self) -> &'static str {
+        match self {
+            Self::Served => "Served",
+            Self::Dropped => "Dropped",
+            Self::Rejected => "Rejected",
+            Self::Unreachable => "Unreachable",
+        }
+    }
+}
+
+/// A frontend that a service port requests but another Service has. Rules do not show it: only the
+/// Service that comes first has rules, and the conflict is known from the objects alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FrontendConflict {
+    /// Service port without rules for the frontend.
+    pub loser: PortName,
+    /// Field of the Service that requests it.
+    pub kind: FrontendKind,
+    /// Virtual IP; `None` for ports of the node.
+    pub ip: Option<IpAddr>,
+    /// Destination port.
+    pub port: u16,
+    /// `namespace/name` of the Service that has it.
+    pub owner: Box<str>,
+}
+
+impl fmt::Display for FrontendConflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let protocol = &self.loser.protocol;
+        match self.ip {
+            Some(ip) => write!(f, "{}/{protocol}", SocketAddr::new(ip, self.port)),
+            None => write!(f, "*:{}/{protocol}", self.port),
+        }
+    }
+}
+
+/// One endpoint of a service port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndpointView {
+    /// Address that DNAT rewrites the destination to.
+    pub address: SocketAddr,
+    /// `KUBE-SEP-*` chain with the DNAT rule.
+    pub chain: Box<str>,
+    /// Share of new connections under policy Cluster; `None`: it gets none.
+    pub cluster: Option<Share>,
+    /// Share of new connections under policy Local; `None`: it gets none.
+    pub local: Option<Share>,
+}
+
+/// Prefixes of chains that belong to one service port.
+const SERVICE_CHAIN_PREFIXES: [&str; 6] = [
+    "KUBE-SVC-",
+    "KUBE-SVL-",
+    "KUBE-EXT-",
+    "KUBE-FW-",
+    "KUBE-SEP-",
+    "KUBE-XLB-",
+];
+
+/// Reports whether a chain has the name of a service port's chain, in any release.
+pub fn is_service_chain(name: &str) -> bool {
+    let mut prefixes = SERVICE_CHAIN_PREFIXES.iter();
+    prefixes.any(|prefix| name.starts_with(prefix))
+}

@@ -1,0 +1,93 @@
+//! Roles of chains, which decide whether and how they are compared.
+
+use std::collections::BTreeMap;
+
+use crate::inspect::catalog::{PortName, is_service_chain};
+use crate::rules::{Rule, RuleSet, Table};
+
+/// Role of a chain in the ruleset of a proxy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ChainRole {
+    /// Belongs to one service port.
+    ServicePort,
+    /// Holds rules of every service port; their order between service ports has no effect.
+    Dispatch,
+    /// Exists whatever the Services are.
+    Fixed,
+    /// Belongs to the kernel or to kubelet. Only the rules that the desired side has in it are
+    /// compared, wherever they stand: a restore never moves them.
+    BuiltIn,
+    /// Belongs to a third party.
+    ThirdParty,
+}
+
+/// Empty chains by which the daemon detects that tables were flushed.
+const CANARY: &str = "KUBE-PROXY-CANARY";
+
+impl ChainRole {
+    pub(super) fn of(table: Table, chain: &str) -> Self {
+        match (table, chain) {
+            (_, CANARY)
+            | (Table::Filter, "KUBE-FORWARD")
+            | (Table::Nat, "KUBE-POSTROUTING" | "KUBE-MARK-MASQ") => Self::Fixed,
+            (Table::Filter | Table::Nat, "KUBE-SERVICES" | "KUBE-NODEPORTS")
+            | (Table::Filter, "KUBE-EXTERNAL-SERVICES" | "KUBE-PROXY-FIREWALL") => Self::Dispatch,
+            (Table::Nat, name) if is_service_chain(name) => Self::ServicePort,
+            (Table::Filter, "KUBE-FIREWALL") => Self::BuiltIn,
+            (table, name) if table.built_in_chains().contains(&name) => Self::BuiltIn,
+            _ => Self::ThirdParty,
+        }
+    }
+}
+
+/// Returns the chains of a table that either side has, sorted.
+pub(super) fn chain_names<'a>(
+    live: &'a RuleSet,
+    desired: &'a RuleSet,
+    table: Table,
+) -> Vec<&'a str> {
+    let chains = live.chains(table).chain(desired.chains(table));
+    let mut names: Vec<&str> = chains.map(|(name, _)| name).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// Returns the dispatch chains that either side has.
+pub(super) fn dispatch_chains<'a>(
+    live: &'a RuleSet,
+    desired: &'a RuleSet,
+) -> impl Iterator<Item = (Table, &'a str)> {
+    Table::ALL.into_iter().flat_map(move |table| {
+        let names = chain_names(live, desired, table).into_iter();
+        let dispatch = names.filter(move |name| ChainRole::of(table, name) == ChainRole::Dispatch);
+        dispatch.map(move |name| (table, name))
+    })
+}
+
+/// Rules of one dispatch chain by service port; under `None` those without a service port.
+pub(super) type DispatchRules<'a> = BTreeMap<Option<PortName>, Vec<&'a Rule>>;
+
+/// Groups the rules of a dispatch chain by service port.
+pub(super) fn dispatch_rules<'a>(
+    rules: &'a RuleSet,
+    table: Table,
+    chain: &str,
+) -> DispatchRules<'a> {
+    let mut by_port = DispatchRules::new();
+    let rules = rules.chain(table, chain).into_iter();
+    for rule in rules.flat_map(|chain| &chain.rules) {
+        let port = PortName::of_dispatch_rule(rule).map(|(port, _)| port);
+        by_port.entry(port).or_default().push(rule);
+    }
+    by_port
+}
+
+/// Reports whether a service port's rule stands after the jump to `KUBE-NODEPORTS`, which has to
+/// be the last rule of a dispatch chain.
+pub(super) fn has_rules_after_node_ports(rules: &RuleSet, table: Table, chain: &str) -> bool {
+    let rules = rules.chain(table, chain).into_iter();
+    let rules = rules.flat_map(|chain| &chain.rules);
+    let mut after = rules.skip_while(|rule| rule.target_chain() != Some("KUBE-NODEPORTS"));
+    after.any(|rule| PortName::of_dispatch_rule(rule).is_some())
+}

@@ -1,0 +1,231 @@
+//! Compares two rulesets chain by chain.
+//!
+//! In a dispatch chain, the rules of each service port are compared as a chain of their own,
+//! because their position among those of other service ports has no effect.
+
+use std::collections::BTreeMap;
+
+use super::chain_role::{
+    ChainRole, chain_names, dispatch_chains, dispatch_rules, has_rules_after_node_ports,
+};
+use super::edit::without_cosmetics;
+use super::effects::effects;
+use super::review::{ChainReview, NotSelected, PortChange, PortReview, Review};
+use crate::inspect::catalog::{Catalog, PortName};
+use crate::net::IpFamily;
+use crate::rules::{Rule, RuleSet, Table};
+
+/// Compares the rules of one IP family.
+pub fn compare<'a>(family: IpFamily, live: &'a RuleSet, desired: &'a RuleSet) -> Review<'a> {
+    let catalogs = (Catalog::read(live), Catalog::read(desired));
+    let owners = (catalogs.0.owners(), catalogs.1.owners());
+    let mut by_port = ChainsByPort::default();
+    let mut stale = Vec::new();
+    by_port.compare_dispatch_chains(live, desired);
+    let names = chain_names(live, desired, Table::Nat).into_iter();
+    for name in names.filter(|name| ChainRole::of(Table::Nat, name) == ChainRole::ServicePort) {
+        // Nearly all chains of a large cluster are equal: they are compared without a copy.
+        if live.chain(Table::Nat, name) == desired.chain(Table::Nat, name) {
+            continue;
+        }
+        let rules = |rules| rules_of(rules, Table::Nat, name);
+        let (old, new) = (rules(live), rules(desired));
+        let review = ChainReview::of((Table::Nat, name), old.as_deref(), new.as_deref());
+        let Some(review) = review else {
+            continue;
+        };
+        match owners.1.get(name).or_else(|| owners.0.get(name)) {
+            Some(owner) => by_port.add((*owner).clone(), review),
+            None => stale.push(ChainReview {
+                is_cosmetic: true,
+                ..review
+            }),
+        }
+    }
+    let ports = by_port.into_sorted();
+    Review {
+        family,
+        ports: ports
+            .map(|(name, chains)| compare_port(&catalogs, name, chains))
+            .collect(),
+        fixed: compare_fixed(live, desired),
+        stale,
+        third_party: count_third_party(live, desired),
+        not_selected: NotSelected::default(),
+        restore: None,
+    }
+}
+
+fn rules_of<'a>(rules: &'a RuleSet, table: Table, chain: &str) -> Option<Vec<&'a Rule>> {
+    let chain = rules.chain(table, chain)?;
+    Some(chain.rules.iter().collect())
+}
+
+fn compare_port<'a>(
+    catalogs: &(Catalog, Catalog),
+    name: PortName,
+    chains: Vec<ChainReview<'a>>,
+) -> PortReview<'a> {
+    let views = (catalogs.0.ports.get(&name), catalogs.1.ports.get(&name));
+    let change = match views {
+        (None, Some(_)) => PortChange::Appears,
+        (Some(_), None) => PortChange::Disappears,
+        _ if chains.iter().all(|chain| chain.is_cosmetic) => PortChange::Cosmetic,
+        _ => PortChange::Changes,
+    };
+    let effects = match change {
+        PortChange::Cosmetic => Vec::new(),
+        _ => effects(views.0, views.1, &chains),
+    };
+    PortReview {
+        name,
+        change,
+        effects,
+        chains,
+    }
+}
+
+/// Chains that differ, by service port.
+#[derive(Default)]
+struct ChainsByPort<'a>(BTreeMap<PortName, Vec<ChainReview<'a>>>);
+
+impl<'a> ChainsByPort<'a> {
+    /// Compares the rules of each service port in dispatch chains.
+    fn compare_dispatch_chains(&mut self, live: &'a RuleSet, desired: &'a RuleSet) {
+        for (table, chain) in dispatch_chains(live, desired) {
+            let live = dispatch_rules(live, table, chain);
+            let desired = dispatch_rules(desired, table, chain);
+            let mut pairs: BTreeMap<PortName, [Vec<&Rule>; 2]> = BTreeMap::new();
+            for (side, rules) in [live, desired].into_iter().enumerate() {
+                for (port, rules) in rules {
+                    // Rules without a service port belong to the fixed part.
+                    let pair = port.map(|port| pairs.entry(port).or_default());
+                    if let Some(own) = pair.and_then(|pair| pair.get_mut(side)) {
+                        *own = rules;
+                    }
+                }
+            }
+            for (port, [live, desired]) in pairs {
+                let review = ChainReview::of((table, chain), Some(&live), Some(&desired));
+                if let Some(review) = review {
+                    self.add(port, review);
+                }
+            }
+        }
+    }
+
+    fn add(&mut self, port: PortName, review: ChainReview<'a>) {
+        self.0.entry(port).or_default().push(review);
+    }
+
+    fn into_sorted(self) -> impl Iterator<Item = (PortName, Vec<ChainReview<'a>>)> {
+        self.0.into_iter().map(|(port, mut chains)| {
+            chains.sort_by_key(|chain| (chain.table, chain.chain));
+            (port, chains)
+        })
+    }
+}
+
+/// Compares what does not depend on Services: fixed chains, jumps in built-in chains, and rules of
+/// dispatch chains without a service port. Sorted by table and chain.
+fn compare_fixed<'a>(live: &'a RuleSet, desired: &'a RuleSet) -> Vec<ChainReview<'a>> {
+    let mut reviews = Vec::new();
+    for table in Table::ALL {
+        let names = chain_names(live, desired, table);
+        reviews.extend(names.into_iter().filter_map(|name| {
+            let rules = |rules: &'a RuleSet| rules_of(rules, table, name);
+            match ChainRole::of(table, name) {
+                ChainRole::Fixed => ChainReview::of(
+                    (table, name),
+                    rules(live).as_deref(),
+                    rules(desired).as_deref(),
+                ),
+                ChainRole::BuiltIn => {
+                    compare_built_in((table, name), rules(live), &rules(desired)?)
+                }
+                ChainRole::ServicePort | ChainRole::Dispatch | ChainRole::ThirdParty => None,
+            }
+        }));
+    }
+    let dispatch = dispatch_chains(live, desired);
+    reviews.extend(dispatch.filter_map(|place| compare_unnamed(place, live, desired)));
+    reviews.sort_by_key(|review| (review.table, review.chain));
+    reviews
+}
+
+/// Returns the desired rules that are missing. Third-party rules may stand between those of the
+/// proxy, and a restore neither moves nor removes them.
+fn compare_built_in<'a>(
+    place: (Table, &'a str),
+    live: Option<Vec<&'a Rule>>,
+    desired: &[&'a Rule],
+) -> Option<ChainReview<'a>> {
+    let Some(live) = live else {
+        return ChainReview::of(place, None, Some(desired));
+    };
+    let mut missing = desired.to_vec();
+    missing.retain(|rule| !live.contains(rule));
+    if missing.is_empty() {
+        return None;
+    }
+    let has_equivalent = |rule: &&Rule| {
+        let wanted = without_cosmetics(rule);
+        live.iter().any(|rule| without_cosmetics(rule) == wanted)
+    };
+    let is_cosmetic = missing.iter().all(has_equivalent);
+    let review = ChainReview::of(place, Some(&[]), Some(&missing))?;
+    Some(ChainReview {
+        is_cosmetic,
+        is_reordered: false,
+        ..review
+    })
+}
+
+/// Compares the rules of a dispatch chain without a service port: the jump to `KUBE-NODEPORTS`,
+/// which has to come last, and third-party rules.
+fn compare_unnamed<'a>(
+    (table, name): (Table, &'a str),
+    live: &'a RuleSet,
+    desired: &'a RuleSet,
+) -> Option<ChainReview<'a>> {
+    let rules = |rules: &'a RuleSet| {
+        let chain = rules.chain(table, name);
+        chain.map(|_| {
+            let unnamed = dispatch_rules(rules, table, name).remove(&None);
+            unnamed.unwrap_or_default()
+        })
+    };
+    let (old, new) = (rules(live), rules(desired));
+    let review = ChainReview::of((table, name), old.as_deref(), new.as_deref());
+    if review.is_some() || !has_rules_after_node_ports(live, table, name) {
+        return review;
+    }
+    // The restore deletes the jump and appends it after the other rules.
+    let removed = ChainReview::of((table, name), Some(&old?), Some(&[]))?;
+    let added = ChainReview::of((table, name), Some(&[]), new.as_deref())?;
+    Some(ChainReview {
+        edits: [removed.edits, added.edits].concat(),
+        is_reordered: true,
+        ..added
+    })
+}
+
+/// Counts the live rules that a restore leaves alone.
+fn count_third_party(live: &RuleSet, desired: &RuleSet) -> usize {
+    let in_other_tables: usize = live.unmodeled_tables().map(|(_, rules)| rules).sum();
+    let in_tables = Table::ALL.into_iter().flat_map(|table| {
+        live.chains(table).map(move |(name, chain)| {
+            let role = ChainRole::of(table, name);
+            let desired = desired
+                .chain(table, name)
+                .map_or(&[][..], |chain| &chain.rules);
+            let is_third_party = |rule: &&Rule| match role {
+                ChainRole::ThirdParty => true,
+                ChainRole::BuiltIn => !desired.contains(rule),
+                ChainRole::ServicePort | ChainRole::Dispatch | ChainRole::Fixed => false,
+            };
+            chain.rules.iter().filter(is_third_party).count()
+        })
+    });
+    in_other_tables + in_tables.sum::<usize>()
+}

@@ -1,0 +1,47 @@
+//! Compares live rules with desired ones, in terms of Services and of effects on traffic.
+//!
+//! Pure: the command `diff` knows where the two sides come from. *Live* is the left side: rules in
+//! the kernel, in a dump, or rendered from older objects. *Desired* is the right side: rules
+//! rendered from the objects as they should be.
+//!
+//! ```text
+//!   live, desired ─► compare ─► Review ─► text, json
+//!                └─► RulesetText ───────► unified
+//! ```
+//!
+//! # Invariants
+//!
+//! - Equal rulesets have an empty review, whatever the order of service ports in dispatch chains.
+//! - Only rules that a restore by the proxy would change are compared. Third-party rules are
+//!   counted.
+//! - A difference is cosmetic only if it affects no packet: comments, rounded probabilities, and
+//!   chains that no jump leads to.
+
+mod chain_role;
+mod color;
+mod compare;
+mod edit;
+mod effect;
+mod effects;
+mod json;
+mod node_settings;
+mod review;
+mod selection;
+mod text;
+mod unified;
+
+#[cfg(test)]
+mod tests;
+
+pub use compare::compare;
+pub use edit::Edit;
+pub use effect::{Effect, EndpointChange, MasqueradedClients, Traffic};
+pub use json::json;
+pub use node_settings::{HostSettings, InvalidPacketHandling, hint};
+pub use review::{
+    ChainReview, NotSelected, PlannedRestore, PortChange, PortReview, Presence, RestoreScope,
+    Review, Summary,
+};
+pub use selection::PortSelection;
+pub use text::text;
+pub use unified::{RulesetText, unified};

@@ -1,0 +1,185 @@
+//! Recognizes settings of the node in its rules: facts about the host, which are no difference, and
+//! flags that make nearly every Service differ, which are reported once.
+
+use std::collections::BTreeMap;
+
+use super::effect::{Effect, MasqueradedClients};
+use super::review::{PortChange, PortReview, Review};
+use crate::net::IpFamily;
+use crate::rules::{Chain, Match, Rule, RuleSet, Table, Target};
+
+/// Facts about a host that decide on rules: capabilities of its kernel and iptables binaries, and
+/// sysctls. A comparison that runs elsewhere, such as one of a dump, takes them from the rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HostSettings {
+    /// Rule for packets in conntrack state INVALID.
+    pub invalid: InvalidPacketHandling,
+    /// An nfacct counter counts packets to NodePorts on localhost.
+    pub counts_localhost: bool,
+    /// Masquerading uses `--random-fully`.
+    pub is_random_fully: bool,
+}
+
+/// Handling of packets in conntrack state INVALID.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InvalidPacketHandling {
+    /// No rule: they are forwarded.
+    Forwarded,
+    /// They are dropped.
+    Dropped,
+    /// They are dropped, and an nfacct counter counts them.
+    Counted,
+}
+
+impl HostSettings {
+    /// Reads the facts from the rules of a host; `None` if its fixed chains are missing or empty.
+    pub fn read(rules: &RuleSet) -> Option<Self> {
+        let forward = chain_with_rules(rules, Table::Filter, "KUBE-FORWARD")?;
+        let postrouting = chain_with_rules(rules, Table::Nat, "KUBE-POSTROUTING")?;
+        let invalid = forward.rules.iter().find(|rule| drops_invalid(rule));
+        let invalid = match invalid.map(has_counter) {
+            None => InvalidPacketHandling::Forwarded,
+            Some(false) => InvalidPacketHandling::Dropped,
+            Some(true) => InvalidPacketHandling::Counted,
+        };
+        // Without NodePorts no rule shows it, but a kernel with one counter has the other as well.
+        let node_ports = chain_with_rules(rules, Table::Nat, "KUBE-NODEPORTS");
+        let counts_localhost = node_ports
+            .map_or(invalid == InvalidPacketHandling::Counted, |chain| {
+                chain.rules.iter().any(has_counter)
+            });
+        let mut targets = postrouting.rules.iter().map(|rule| &rule.target);
+        Some(Self {
+            invalid,
+            counts_localhost,
+            is_random_fully: targets.any(|target| {
+                matches!(
+                    target,
+                    Some(Target::Masquerade {
+                        is_fully_random: true
+                    })
+                )
+            }),
+        })
+    }
+}
+
+fn chain_with_rules<'r>(rules: &'r RuleSet, table: Table, name: &str) -> Option<&'r Chain> {
+    let chain = rules.chain(table, name)?;
+    (!chain.rules.is_empty()).then_some(chain)
+}
+
+fn drops_invalid(rule: &Rule) -> bool {
+    let is_invalid =
+        |one: &Match| matches!(one, Match::Conntrack(states) if states.value.contains("INVALID"));
+    rule.target == Some(Target::Drop) && rule.matches.iter().any(is_invalid)
+}
+
+fn has_counter(rule: &Rule) -> bool {
+    rule.matches.iter().any(|one| one.name() == "nfacct")
+}
+
+/// A service port in one IP family.
+pub(super) type FamilyPort<'r> = (&'r PortReview<'r>, IpFamily);
+
+/// Service ports of one IP family with one and the same effect.
+pub(super) struct Group<'r> {
+    pub(super) family: IpFamily,
+    pub(super) effect: &'r Effect,
+    pub(super) ports: Vec<FamilyPort<'r>>,
+}
+
+/// Groups service ports that differ only, and in the same way, in which clients are masqueraded.
+/// Returns the groups, and the other service ports.
+pub(super) fn groups(ports: Vec<FamilyPort<'_>>) -> (Vec<Group<'_>>, Vec<FamilyPort<'_>>) {
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    let mut others = Vec::new();
+    for (port, family) in ports {
+        let [effect @ Effect::MasqueradeChanged { .. }] = port.effects.as_slice() else {
+            others.push((port, family));
+            continue;
+        };
+        let mut existing = groups.iter_mut();
+        match existing.find(|group| (group.family, group.effect) == (family, effect)) {
+            Some(group) => group.ports.push((port, family)),
+            None => groups.push(Group {
+                family,
+                effect,
+                ports: vec![(port, family)],
+            }),
+        }
+    }
+    let (several, single): (Vec<_>, Vec<_>) =
+        groups.into_iter().partition(|group| group.ports.len() > 1);
+    others.extend(single.into_iter().flat_map(|group| group.ports));
+    others.sort_by_key(|(port, family)| (&port.name, *family));
+    (several, others)
+}
+
+/// Names the flag that the live rules seem to have been written with or without, if at least 90% of
+/// the changed service ports differ by it and by nothing else.
+pub fn hint(reviews: &[Review<'_>]) -> Option<String> {
+    let (mut changed, mut by_flag) = (0, 0);
+    let mut effects: BTreeMap<IpFamily, &Effect> = BTreeMap::new();
+    for review in reviews {
+        let ports = review.ports.iter();
+        for port in ports.filter(|port| port.change == PortChange::Changes) {
+            changed += 1;
+            let Some(effect) = flag_effect(port) else {
+                continue;
+            };
+            by_flag += 1;
+            if *effects.entry(review.family).or_insert(effect) != effect {
+                return None;
+            }
+        }
+    }
+    if by_flag == 0 || by_flag * 10 < changed * 9 {
+        return None;
+    }
+    let clients = effects.into_values().filter_map(|effect| match effect {
+        Effect::MasqueradeChanged { before, after } => Some((before.as_ref(), after.as_ref())),
+        _ => None,
+    });
+    let (before, after): (Vec<_>, Vec<_>) = clients.unzip();
+    if before.iter().all(Option::is_none) {
+        let flag = flag(&after.into_iter().collect::<Option<Vec<_>>>()?)?;
+        return Some(format!(
+            "omit {flag}; the live rules were written without it"
+        ));
+    }
+    let flag = flag(&before.into_iter().collect::<Option<Vec<_>>>()?)?;
+    Some(format!("use {flag}; the live rules were written with it"))
+}
+
+/// Returns the effect of a service port that a flag may have caused alone.
+fn flag_effect<'r>(port: &'r PortReview<'_>) -> Option<&'r Effect> {
+    let [effect @ Effect::MasqueradeChanged { .. }, rest @ ..] = port.effects.as_slice() else {
+        return None;
+    };
+    let is_alone = rest.iter().all(|other| *other == Effect::OtherRules);
+    is_alone.then_some(effect)
+}
+
+/// Returns the flag that masquerades these clients, one for each IP family, if one flag does.
+fn flag(of: &[&MasqueradedClients]) -> Option<String> {
+    let mut networks = Vec::new();
+    for clients in of {
+        match clients {
+            MasqueradedClients::OutsideNetwork(network) => networks.push(network.to_string()),
+            same if of.iter().any(|other| other != same) => return None,
+            MasqueradedClients::All => return Some("--masquerade-all".to_owned()),
+            MasqueradedClients::OutsideInterface(name) => {
+                return Some(match name.strip_suffix('+') {
+                    Some(prefix) => format!(
+                        "--detect-local-mode InterfaceNamePrefix --pod-interface-name-prefix {prefix}"
+                    ),
+                    None => {
+                        format!("--detect-local-mode BridgeInterface --pod-bridge-interface {name}")
+                    }
+                });
+            }
+        }
+    }
+    Some(format!("--cluster-cidr {}", networks.join(",")))
+}

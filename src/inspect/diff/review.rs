@@ -1,0 +1,293 @@
+//! Result of a comparison, as data, and its summary in numbers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use super::edit::{Edit, are_equivalent, are_reordered, edits};
+use super::effect::Effect;
+use crate::inspect::catalog::PortName;
+use crate::net::IpFamily;
+use crate::rules::{Rule, Table};
+
+/// Differences between the live and the desired rules of one IP family. Sorted throughout.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Review<'a> {
+    /// IP family of the rules.
+    pub family: IpFamily,
+    /// Service ports that differ.
+    pub ports: Vec<PortReview<'a>>,
+    /// Chains, or rules in them, that do not depend on Services and differ.
+    pub fixed: Vec<ChainReview<'a>>,
+    /// Chains of service ports that no jump leads to: stale if live, not in use if desired.
+    pub stale: Vec<ChainReview<'a>>,
+    /// Number of live rules that belong to third parties.
+    pub third_party: usize,
+    /// Differences that the query does not select.
+    pub not_selected: NotSelected,
+    /// Restore that makes the live rules equal to the desired ones, if any is needed.
+    pub restore: Option<PlannedRestore>,
+}
+
+/// Differences of one service port.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PortReview<'a> {
+    /// Name of the service port.
+    pub name: PortName,
+    /// Kind of the change.
+    pub change: PortChange,
+    /// Effects on traffic; empty if the change is cosmetic.
+    pub effects: Vec<Effect>,
+    /// Chains that differ, by table and name.
+    pub chains: Vec<ChainReview<'a>>,
+}
+
+/// Kind of change of a service port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PortChange {
+    /// Only the desired side has it.
+    Appears,
+    /// Only the live side has it.
+    Disappears,
+    /// Both sides have it, and some packets may be treated differently.
+    Changes,
+    /// No packet is treated differently.
+    Cosmetic,
+}
+
+/// Differences of one chain, or of one service port's rules in a dispatch chain.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChainReview<'a> {
+    /// Table of the chain.
+    pub table: Table,
+    /// Name of the chain.
+    pub chain: &'a str,
+    /// Sides that have the chain.
+    pub presence: Presence,
+    /// Edit script from the live rules to the desired ones, in order.
+    pub edits: Vec<Edit<&'a Rule>>,
+    /// No packet is treated differently.
+    pub is_cosmetic: bool,
+    /// Both sides have the same rules or targets, in a different order.
+    pub is_reordered: bool,
+}
+
+/// Sides that have a chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Presence {
+    /// Only the live side, which is the left one in output.
+    Live,
+    /// Only the desired side, which is the right one in output.
+    Desired,
+    /// Both sides.
+    Both,
+}
+
+/// Differences that the query does not select.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NotSelected {
+    /// Service ports that differ.
+    pub ports: BTreeSet<PortName>,
+    /// Number of fixed and stale chains that differ.
+    pub chains: usize,
+}
+
+/// Restore that the daemon would run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlannedRestore {
+    /// Full or partial.
+    pub scope: RestoreScope,
+    /// Reason for the scope, as in the daemon's log.
+    pub reason: &'static str,
+    /// Number of Services that changed, if that is the reason.
+    pub services: Option<usize>,
+    /// Chains that it writes or deletes.
+    pub chains: u64,
+    /// Lines of the payload.
+    pub lines: u64,
+    /// Bytes of the payload.
+    pub bytes: u64,
+    /// Payload of a partial restore.
+    pub payload: Option<String>,
+}
+
+/// Scope of a restore.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RestoreScope {
+    /// All chains of the proxy.
+    Full,
+    /// Only chains that differ.
+    Partial,
+}
+
+impl Review<'_> {
+    /// Reports whether the two sides are equal, comments included.
+    pub fn is_empty(&self) -> bool {
+        self.ports.is_empty() && self.fixed.is_empty() && self.stale.is_empty()
+    }
+
+    /// Reports whether some packets may be treated differently.
+    pub fn matters(&self) -> bool {
+        let mut ports = self.ports.iter();
+        ports.any(|port| port.change != PortChange::Cosmetic)
+            || self.fixed.iter().any(|chain| !chain.is_cosmetic)
+    }
+
+    /// Returns every chain that differs. A dispatch chain is repeated for each service port.
+    fn chains(&self) -> impl Iterator<Item = &ChainReview<'_>> {
+        let of_ports = self.ports.iter().flat_map(|port| &port.chains);
+        of_ports.chain(&self.fixed).chain(&self.stale)
+    }
+}
+
+impl<'a> ChainReview<'a> {
+    /// Compares the rules of a chain, or a part of them; `None` stands for a missing chain.
+    pub(super) fn of(
+        (table, chain): (Table, &'a str),
+        live: Option<&[&'a Rule]>,
+        desired: Option<&[&'a Rule]>,
+    ) -> Option<Self> {
+        if live == desired {
+            return None;
+        }
+        let presence = match (live, desired) {
+            (Some(_), None) => Presence::Live,
+            (None, Some(_)) => Presence::Desired,
+            _ => Presence::Both,
+        };
+        let (live, desired) = (live.unwrap_or_default(), desired.unwrap_or_default());
+        let is_cosmetic = presence == Presence::Both && are_equivalent(live, desired);
+        Some(Self {
+            table,
+            chain,
+            presence,
+            edits: edits(live, desired),
+            is_cosmetic,
+            is_reordered: !is_cosmetic && are_reordered(live, desired),
+        })
+    }
+
+    /// Returns the numbers of removed and added rules.
+    pub fn counts(&self) -> (usize, usize) {
+        let count = |wanted: fn(&Edit<&Rule>) -> bool| {
+            self.edits.iter().filter(|edit| wanted(edit)).count()
+        };
+        let removed = count(|edit| matches!(edit, Edit::Removed(_)));
+        let added = count(|edit| matches!(edit, Edit::Added(_)));
+        (removed, added)
+    }
+}
+
+/// Numbers of differences in all IP families. A service port of both families counts once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Summary {
+    /// Service ports that change.
+    pub changed: usize,
+    /// Service ports that appear.
+    pub added: usize,
+    /// Service ports that disappear.
+    pub removed: usize,
+    /// Service ports with cosmetic differences only.
+    pub cosmetic: usize,
+    /// Fixed chains that differ.
+    pub fixed: usize,
+    /// Stale chains.
+    pub stale: usize,
+    /// Chains of all roles that differ.
+    pub chains: usize,
+    /// Live rules of third parties.
+    pub third_party: usize,
+    /// Service ports that differ and are not selected.
+    pub unselected_ports: usize,
+    /// Fixed and stale chains that differ and are not selected.
+    pub unselected_chains: usize,
+}
+
+impl<'r> FromIterator<&'r Review<'r>> for Summary {
+    fn from_iter<I: IntoIterator<Item = &'r Review<'r>>>(reviews: I) -> Self {
+        let mut summary = Self::default();
+        let mut reviews: Vec<_> = reviews.into_iter().collect();
+        reviews.sort_by_key(|review| review.family);
+        summary.count_ports(&reviews);
+        let unselected = reviews.iter().flat_map(|review| &review.not_selected.ports);
+        summary.unselected_ports = unselected.collect::<BTreeSet<_>>().len();
+        for review in reviews {
+            summary.unselected_chains += review.not_selected.chains;
+            summary.fixed += review.fixed.len();
+            summary.stale += review.stale.len();
+            summary.third_party += review.third_party;
+            let chains = review.chains().map(|chain| (chain.table, chain.chain));
+            summary.chains += chains.collect::<BTreeSet<_>>().len();
+        }
+        summary
+    }
+}
+
+impl Summary {
+    fn count_ports(&mut self, reviews: &[&Review<'_>]) {
+        let mut changes: BTreeMap<&PortName, PortChange> = BTreeMap::new();
+        for port in reviews.iter().flat_map(|review| &review.ports) {
+            let change = changes.entry(&port.name).or_insert(port.change);
+            *change = match (*change, port.change) {
+                (one, other) if one == other => one,
+                (PortChange::Cosmetic, other) | (other, PortChange::Cosmetic) => other,
+                // Appears or disappears in one family only: the service port as a whole changes.
+                _ => PortChange::Changes,
+            };
+        }
+        for change in changes.into_values() {
+            *match change {
+                PortChange::Appears => &mut self.added,
+                PortChange::Disappears => &mut self.removed,
+                PortChange::Changes => &mut self.changed,
+                PortChange::Cosmetic => &mut self.cosmetic,
+            } += 1;
+        }
+    }
+
+    fn write_ignored(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.unselected_ports > 0 {
+            let ports = plural(self.unselected_ports, "service port", "service ports");
+            write!(f, "; {ports} not selected")?;
+        }
+        if self.unselected_chains > 0 {
+            let chains = plural(
+                self.unselected_chains,
+                "fixed or stale chain",
+                "fixed or stale chains",
+            );
+            write!(f, "; {chains} not selected")?;
+        }
+        if self.third_party > 0 {
+            let rules = plural(self.third_party, "third-party rule", "third-party rules");
+            write!(f, "; {rules} ignored")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.chains == 0 {
+            f.write_str("no differences")?;
+            return self.write_ignored(f);
+        }
+        let ports = plural(self.changed, "service port changes", "service ports change");
+        write!(f, "{ports}, {} added, {} removed", self.added, self.removed)?;
+        if self.cosmetic > 0 {
+            write!(f, "; {} only in comments", self.cosmetic)?;
+        }
+        if self.fixed > 0 {
+            let chains = plural(self.fixed, "fixed chain differs", "fixed chains differ");
+            write!(f, "; {chains}")?;
+        }
+        if self.stale > 0 {
+            write!(f, "; {}", plural(self.stale, "stale chain", "stale chains"))?;
+        }
+        write!(f, "; {}", plural(self.chains, "chain", "chains"))?;
+        self.write_ignored(f)
+    }
+}
+
+pub(super) fn plural(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}

@@ -1,0 +1,4 @@
+//! Reads rulesets and compares them, for people. The daemon never runs this code.
+
+pub mod catalog;
+pub mod diff;
