@@ -169,56 +169,6 @@ fn the_log_level_is_changed_while_running() {
     });
 }
 
-#[test]
-fn go_tool_pprof_reads_profiles() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
-    let scene = Scene::start(&["--profiling"], Daemon::METRICS);
-    let mut stream = scene.connect(Daemon::METRICS).unwrap();
-    let ask = request("GET", "/debug/pprof/profile?seconds=3", "");
-    stream.write_all(ask.as_bytes()).unwrap();
-    // Work for it: others are served meanwhile.
-    let start = Instant::now();
-    while start.elapsed() < Duration::from_secs(3) {
-        assert!(scene.get("/metrics").contains("process_"));
-    }
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).unwrap();
-    let head = answer
-        .windows(4)
-        .position(|end| end == b"\r\n\r\n")
-        .unwrap();
-    let file = scene.folder.path().join("profile");
-    fs::write(&file, &answer[head + 4..]).unwrap();
-    // As run.sh finds it.
-    let path = std::env::var("PATH").unwrap() + ":/usr/local/go/bin";
-    let mut pprof = std::process::Command::new("go");
-    pprof
-        .args(["tool", "pprof", "-top"])
-        .arg(&file)
-        .env("PATH", path);
-    let output = match pprof.output() {
-        Ok(output) => output,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            assert!(std::env::var_os("REQUIRE_KERNEL").is_none(), "no go");
-            return eprintln!("skipped: no go");
-        }
-        Err(error) => panic!("{error}"),
-    };
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{output:?}");
-    assert!(text.contains("Type: cpu\n"), "{text}");
-    assert!(text.contains("Duration: 3s"), "{text}");
-    let user = text
-        .lines()
-        .find(|line| line.ends_with(" pages (in user mode)"));
-    assert!(
-        user.is_some_and(|line| !line.trim_start().starts_with("0 ")),
-        "{text}"
-    );
-}
-
 /// Whoever is here longest goes, and an outage is one line.
 #[test]
 fn a_flood_beyond_the_limit_of_open_files_is_outlived() {

@@ -142,7 +142,7 @@ async fn both(
             .await
             .inspect_err(|error| recorder.say(Event::MetricsNotServed(format!("{error:#}"))))?;
         if let Some(listener) = listener {
-            let answer = async |request: Request<Bytes>| metrics.answer(&request).await;
+            let answer = |request: Request<Bytes>| metrics.answer(&request);
             serve_requests(listener, answer, stop.clone()).await;
         }
         anyhow::Ok(())

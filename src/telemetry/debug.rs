@@ -1,6 +1,6 @@
 //! `/debug/flags`, `/debug/payload` and `/debug/pprof`, where profiling is on.
 //!
-//! Apart because these pages change the process, or slow it down, and so have to be asked for.
+//! Apart because these pages change the process, and so have to be asked for.
 //!
 //! # Source
 //!
@@ -9,15 +9,12 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use http::header::{CONTENT_DISPOSITION, HeaderValue};
 use http::{Method, Request, StatusCode};
 
-use super::cpu_times::CpuTimes;
+use super::LogLevel;
 use super::http::{Reply, TEXT, not_found, reply};
-use super::{LogLevel, profile};
 
 /// `enableProfiling`.
 #[derive(Debug, Clone)]
@@ -76,32 +73,28 @@ full flags configurable<br>
 </html>
 ";
 
-/// What there is of Go's profiles.
+/// Served for all of `/debug/pprof/`: names `perf` in place of Go's profiles.
 ///
 /// Known sampling profilers walk the stack in a signal handler: with the unwinder of the C runtime
 /// that takes locks and crashes (tikv/pprof-rs, issues 36 and 203; tikv/tikv, issue 9765), with
 /// frame pointers the whole program has to be built for it. perf needs neither and works on a
 /// process that is already slow.
 const PROFILES: &str = "\
-/debug/pprof/profile?seconds=30 tells which thread, or program that was run, used the processor, for
-go tool pprof. It tells no functions: this program is not written in Go, and sampling its stacks from
-inside would take a signal handler that can bring it down. perf does it from outside:
+No profiles are served: this program is not written in Go, and sampling its stacks from inside takes
+a signal handler that can crash it. perf samples them from outside:
 
   perf record --call-graph dwarf -p $(pidof deltaproxy kube-proxy) -o perf.data -- sleep 30
   perf report -i perf.data
   pprof -top perf.data
 
-pprof is github.com/google/pprof, with perf_to_profile. Released programs have no names of functions;
-cargo build --release --config profile.release.strip=false makes one that has. Memory in use is
+pprof is github.com/google/pprof, with perf_to_profile. Released binaries are stripped of function
+names; build one that has them with cargo build --release --config profile.release.strip=false.
+For CPU time by thread use top -H -p $(pidof deltaproxy kube-proxy). Memory in use is
 process_resident_memory_bytes of /metrics.
 ";
 
-/// How long a profile takes if nothing is said, as upstream has it, and at most.
-const PROFILE: Duration = Duration::from_secs(30);
-const LONGEST_PROFILE: Duration = Duration::from_secs(600);
-
 /// A page below `/debug/`.
-pub(super) async fn answer(debugging: &Debugging, request: &Request<Bytes>) -> Reply {
+pub(super) fn answer(debugging: &Debugging, request: &Request<Bytes>) -> Reply {
     let Debugging::On(pages) = debugging else {
         return not_found();
     };
@@ -109,7 +102,6 @@ pub(super) async fn answer(debugging: &Debugging, request: &Request<Bytes>) -> R
         "/debug/flags/v" => set_verbosity(&pages.level, request),
         "/debug/payload/applied" => payload(pages, |payloads| (payloads.applied)()),
         "/debug/payload/failed" => payload(pages, |payloads| (payloads.failed)()),
-        "/debug/pprof/profile" => profile(request.uri().query().unwrap_or_default()).await,
         "/debug/pprof/" => reply(StatusCode::OK, TEXT, PROFILES),
         path if path.starts_with("/debug/pprof/") => {
             reply(StatusCode::NOT_IMPLEMENTED, TEXT, PROFILES)
@@ -126,35 +118,6 @@ fn payload(pages: &DebugPages, text: impl Fn(&PayloadPages) -> String) -> Reply 
         Some(payloads) => reply(StatusCode::OK, TEXT, text(payloads)),
         None => reply(StatusCode::FORBIDDEN, TEXT, NOT_LOOPBACK),
     }
-}
-
-/// What happens from now on, for as many seconds as the query says.
-async fn profile(query: &str) -> Reply {
-    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-    let seconds = pairs.find(|(key, _)| *key == "seconds");
-    let seconds = seconds.and_then(|(_, value)| value.parse().ok());
-    let time = seconds.filter(|&seconds| seconds > 0);
-    let time = time
-        .map_or(PROFILE, Duration::from_secs)
-        .min(LONGEST_PROFILE);
-    let (began, before) = (now(), CpuTimes::read());
-    tokio::time::sleep(time).await;
-    let file = profile::file(&before, &CpuTimes::read(), began, time);
-    let mut reply = reply(StatusCode::OK, "application/octet-stream", file);
-    let name = HeaderValue::from_static("attachment; filename=\"profile\"");
-    reply.headers_mut().insert(CONTENT_DISPOSITION, name);
-    reply
-}
-
-/// In nanoseconds since 1970, as far as 64 bits reach.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "this is where a request meets the clock"
-)]
-fn now() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    let nanoseconds = since.unwrap_or_default().as_nanos();
-    i64::try_from(nanoseconds).unwrap_or(i64::MAX)
 }
 
 /// Logs as `-v` with this number would, until the process ends.

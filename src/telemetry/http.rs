@@ -80,23 +80,21 @@ pub async fn serve_within<H>(room: Room, listener: TcpListener, handler: H, stop
 where
     H: Fn(&Parts) -> Reply,
 {
-    let answer = |request: Request<Bytes>| std::future::ready(handler(&request.into_parts().0));
+    let answer = |request: Request<Bytes>| handler(&request.into_parts().0);
     serve_all(room, listener, answer, stop).await;
 }
 
-/// The same as [`serve`] for pages that look at the body, or take their time.
-pub async fn serve_requests<H, F>(listener: TcpListener, handler: H, stop: CancellationToken)
+/// The same as [`serve`] for pages that look at the body.
+pub async fn serve_requests<H>(listener: TcpListener, handler: H, stop: CancellationToken)
 where
-    H: Fn(Request<Bytes>) -> F,
-    F: Future<Output = Reply>,
+    H: Fn(Request<Bytes>) -> Reply,
 {
     serve_all(Room::new(CONNECTIONS), listener, handler, stop).await;
 }
 
-async fn serve_all<H, F>(room: Room, listener: TcpListener, handler: H, stop: CancellationToken)
+async fn serve_all<H>(room: Room, listener: TcpListener, handler: H, stop: CancellationToken)
 where
-    H: Fn(Request<Bytes>) -> F,
-    F: Future<Output = Reply>,
+    H: Fn(Request<Bytes>) -> Reply,
 {
     let graceful = GracefulShutdown::new();
     let mut connections = FuturesUnordered::new();
@@ -136,16 +134,15 @@ where
 
 /// Serves one client, until its place is another's. How the connection ended is its client's
 /// business.
-async fn connection<H, F>((stream, place): (TcpStream, Place), handler: &H, watcher: Watcher)
+async fn connection<H>((stream, place): (TcpStream, Place), handler: &H, watcher: Watcher)
 where
-    H: Fn(Request<Bytes>) -> F,
-    F: Future<Output = Reply>,
+    H: Fn(Request<Bytes>) -> Reply,
 {
     // Without it, the limit of connections still holds.
     let _ = setsockopt(&stream, sockopt::TcpUserTimeout, &UNREAD_TIMEOUT);
     let answer = |request: Request<Incoming>| async move {
         let reply = match whole(request).await {
-            Ok(request) => handler(request).await,
+            Ok(request) => handler(request),
             Err(refusal) => refusal,
         };
         Ok::<_, Infallible>(reply)

@@ -1,8 +1,7 @@
 //! The pages of the metrics port.
 //!
-//! Apart from [`http`](super::http), which serves any pages. None of them waits for anything, but
-//! for profiles, which take as long as they were asked to: what they show is there already, or is
-//! counted where it is shown.
+//! Apart from [`http`](super::http), which serves any pages. None of them waits for anything:
+//! what they show is there already, or is counted where it is shown.
 //!
 //! # Source
 //!
@@ -64,7 +63,7 @@ impl MetricsPages {
     }
 
     /// The answer to a request.
-    pub async fn answer(&self, request: &Request<Bytes>) -> Reply {
+    pub fn answer(&self, request: &Request<Bytes>) -> Reply {
         let (uri, headers) = (request.uri(), request.headers());
         match uri.path() {
             "/metrics" => self.metrics(),
@@ -79,9 +78,7 @@ impl MetricsPages {
             ),
             "/flagz" => zpages::flagz(headers, &self.facts.flags),
             "/statusz" => zpages::statusz(headers, self.started, now()),
-            path if path.starts_with("/debug/") => {
-                debug::answer(&self.facts.debugging, request).await
-            }
+            path if path.starts_with("/debug/") => debug::answer(&self.facts.debugging, request),
             _ => not_found(),
         }
     }

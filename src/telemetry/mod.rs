@@ -5,7 +5,6 @@
 mod accept;
 mod build_info;
 mod checks;
-mod cpu_times;
 mod debug;
 mod http;
 mod kernel_counts;
@@ -15,7 +14,6 @@ mod metrics;
 mod metrics_server;
 mod plain;
 mod process;
-mod profile;
 mod register;
 mod requests;
 mod room;

@@ -158,9 +158,9 @@ pub(super) fn start_time() -> Option<f64> {
     Some(boot.trim().parse::<f64>().ok()? + ticks / TICKS_PER_SECOND)
 }
 
-/// A field of `stat`, of a process or a thread. Its name may hold spaces and parentheses; the
+/// A field of `stat`. The name of the program may hold spaces and parentheses; the
 /// fields begin after the last one.
-pub(super) fn field(stat: &str, place: usize) -> Option<&str> {
+fn field(stat: &str, place: usize) -> Option<&str> {
     let (_, fields) = stat.rsplit_once(") ")?;
     fields.split(' ').nth(place)
 }
@@ -190,6 +190,10 @@ fn family((name, help): (&str, &str), kind: MetricType, metric: Metric) -> Metri
     family.set_metric(vec![metric]);
     family
 }
+
+#[cfg(test)]
+#[path = "tests/proc.rs"]
+mod hostile;
 
 #[cfg(test)]
 mod tests {

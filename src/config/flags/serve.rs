@@ -24,7 +24,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "IP[:PORT]")]
     pub healthz_bind_address: Option<String>,
     /// Serve /debug/flags/v beside metrics, which changes -v while running, and
-    /// /debug/pprof/profile, which tells who uses the processor [default: false]
+    /// /debug/payload/, which shows the last payloads [default: false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = ArgAction::Set, value_parser = go::bool)]
     pub profiling: Option<bool>,

@@ -1,7 +1,6 @@
 //! Whatever is asked of the pages.
 
 use bytes::Bytes;
-use futures::FutureExt;
 use http::{HeaderValue, Method, Request, StatusCode};
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -23,7 +22,7 @@ proptest! {
     #![proptest_config(cases(1500))]
 
     #[test]
-    fn any_request_is_answered_at_once(
+    fn any_request_is_answered(
         path in mutated_text(&["/metrics", "/metrics/slis", "/healthz?exclude=ping&verbose", "/flagz", "/statusz", "/debug/pprof/profile?seconds=1", "/configz"]),
         method in select(vec![Method::GET, Method::PUT, Method::POST, Method::HEAD]),
         accept in mutated_text(&["application/json;v=v1beta1;g=config.k8s.io;as=Flagz", "text/plain;q=0.3, */*"]),
@@ -36,8 +35,7 @@ proptest! {
         }
         // What is no path the server refuses before.
         if let Ok(request) = request.body(Bytes::from(body)) {
-            let reply = PAGES.with(|pages| pages.answer(&request).now_or_never());
-            let status = reply.expect("an answer at once").status();
+            let status = PAGES.with(|pages| pages.answer(&request)).status();
             let known = [StatusCode::OK, StatusCode::NOT_FOUND, StatusCode::NOT_ACCEPTABLE, StatusCode::METHOD_NOT_ALLOWED, StatusCode::INTERNAL_SERVER_ERROR];
             prop_assert!(known.contains(&status), "{} {}", request.uri(), status);
         }

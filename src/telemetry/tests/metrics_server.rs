@@ -20,7 +20,7 @@ fn pages() -> MetricsPages {
 
 async fn ask(pages: &MetricsPages, method: Method, path: &str) -> (StatusCode, HeaderMap, String) {
     let request = Request::builder().method(method).uri(path);
-    let reply = pages.answer(&request.body(Bytes::new()).unwrap()).await;
+    let reply = pages.answer(&request.body(Bytes::new()).unwrap());
     let (head, body) = reply.into_parts();
     let body = body.collect().await.unwrap().to_bytes();
     let body = String::from_utf8(body.to_vec()).unwrap();
