@@ -8,7 +8,7 @@ use crate::config::{Config, Source, environment};
 use crate::events::{Event, Origin, Recorder, Writer, recorder};
 use crate::health::{Checks, Health};
 use crate::host::raise_open_files;
-use crate::telemetry::Room;
+use crate::telemetry::ConnectionLimit;
 
 /// Connections of health checks, all Services together: some hundred Services, each with some
 /// probers that keep theirs open. Some kilobytes each.
@@ -35,7 +35,7 @@ pub(super) fn prepare(config: &Config) -> (Checks, Option<Writer>) {
         health: Health::new(config.sync_period),
         recorder,
         node_name: config.rules.node_name.clone(),
-        room: Room::new(CONNECTIONS),
+        connection_limit: ConnectionLimit::new(CONNECTIONS),
     };
     (checks, writer)
 }

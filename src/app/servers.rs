@@ -26,8 +26,8 @@ use crate::health::{Checks, HealthPages, Watchdog};
 use crate::host::{PayloadLog, counted_packets};
 use crate::render::Counter;
 use crate::telemetry::{
-    DebugPages, Debugging, Facts, KernelCounts, LogLevel, Metrics, MetricsPages, PayloadPages,
-    Reply, listen, listen_retrying, serve, serve_requests,
+    DebugPages, Debugging, KernelCounts, LogLevel, Metrics, MetricsPages, PageSettings,
+    PayloadPages, Reply, listen, listen_retrying, serve, serve_requests,
 };
 
 /// Time that a thread may always take over one thing: a list of many objects is one.
@@ -70,7 +70,7 @@ pub(super) async fn run(
         metrics: metrics.health.clone(),
         watches: metrics.watch.ages.clone(),
     };
-    let facts = Facts {
+    let settings = PageSettings {
         configz: config.configuration.to_configz().into(),
         flags: config.flags.clone(),
         debugging: match config.serving.profiling {
@@ -84,7 +84,7 @@ pub(super) async fn run(
             Profiling::Off => Debugging::Off,
         },
     };
-    let metrics_pages = MetricsPages::new(metrics.registry.clone(), facts)?;
+    let metrics_pages = MetricsPages::new(metrics.registry.clone(), settings)?;
     let (serving, recorder, stop) = (config.serving, checks.recorder.clone(), stop.clone());
     let heartbeat = watchdog.watch("main");
     let watchdog = watchdog.clone();

@@ -32,7 +32,7 @@ use super::server::Health;
 use crate::events::{Event, Recorder};
 use crate::model::ServiceName;
 use crate::net::{IpFamily, Port};
-use crate::telemetry::{ListenError, Room, listen_in_family, serve_within};
+use crate::telemetry::{ConnectionLimit, ListenError, listen_in_family, serve_within};
 
 /// Parts that the servers of both families share.
 #[derive(Debug, Clone)]
@@ -44,7 +44,7 @@ pub struct Checks {
     /// Name of this node, for these Events.
     pub node_name: String,
     /// Limit of all their connections together.
-    pub room: Room,
+    pub connection_limit: ConnectionLimit,
 }
 
 /// Servers of one family.
@@ -186,10 +186,10 @@ impl CheckServers {
             }
             match listen_in_family(SocketAddr::new(*ip, open.port.get())) {
                 Ok(listener) => {
-                    let (page, room) = (open.page.clone(), self.shared.room.clone());
+                    let (page, limit) = (open.page.clone(), self.shared.connection_limit.clone());
                     // Its end is to be dropped with this.
                     let never = CancellationToken::new();
-                    let server = serve_within(room, listener, move |_| page.answer(), never);
+                    let server = serve_within(limit, listener, move |_| page.answer(), never);
                     let server = AbortOnDropHandle::new(tokio::spawn(server));
                     open.servers.insert(*ip, server);
                 }

@@ -28,7 +28,7 @@ use crate::model::Change;
 use crate::net::IpFamily;
 use crate::render::{NodePortAddresses, RuleCounts};
 use crate::rules::Table;
-use crate::telemetry::{Attempt as Size, Policy, SyncMetrics};
+use crate::telemetry::{LocalPolicy, SyncKind, SyncMetrics};
 use crate::tracker::{Tracker, Waiting};
 
 /// Reporter of one family.
@@ -204,11 +204,11 @@ impl Reporter {
     }
 
     fn attempt(&self, attempt: &Attempt, outcome: &Outcome) {
-        let size = match attempt.scope {
-            Scope::Full(_) => Size::Full,
-            Scope::Partial | Scope::Adoption => Size::Partial,
+        let kind = match attempt.scope {
+            Scope::Full(_) => SyncKind::Full,
+            Scope::Partial | Scope::Adoption => SyncKind::Partial,
         };
-        self.metrics.synced(self.family, size, attempt.took);
+        self.metrics.synced(self.family, kind, attempt.took);
         if let Scope::Full(reason) = attempt.scope {
             self.metrics.full_sync(self.family, reason.as_str());
         }
@@ -218,14 +218,14 @@ impl Reporter {
             Ok(()) => {
                 // Without anything to write, nothing was given to the program.
                 if attempt.stats.bytes > 0 {
-                    self.metrics.restored(size, attempt.stats.bytes);
+                    self.metrics.restored(kind, attempt.stats.bytes);
                 }
                 self.rule_counts(outcome, attempt.stats.rules);
                 report_text::success(self.family, attempt, outcome.dirty);
             }
             Err(failure) => {
                 if let Failure::Restore(..) = failure {
-                    self.metrics.restore_failed(self.family, size);
+                    self.metrics.restore_failed(self.family, kind);
                 }
                 report_text::failure(self.family, attempt, failure);
             }
@@ -243,8 +243,8 @@ impl Reporter {
                 .rules(self.family, table, count(total), count(last));
         }
         for (policy, ports) in [
-            (Policy::Internal, outcome.totals.internal_dropped),
-            (Policy::External, outcome.totals.external_dropped),
+            (LocalPolicy::Internal, outcome.totals.internal_dropped),
+            (LocalPolicy::External, outcome.totals.external_dropped),
         ] {
             self.metrics.no_local_endpoints(self.family, policy, ports);
         }

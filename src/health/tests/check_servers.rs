@@ -22,7 +22,7 @@ fn servers() -> (CheckServers, Writer) {
         health: Health::new(Duration::from_secs(30)),
         recorder,
         node_name: "node1".to_owned(),
-        room: Room::new(16),
+        connection_limit: ConnectionLimit::new(16),
     };
     (CheckServers::new(shared, IpFamily::V4), writer)
 }

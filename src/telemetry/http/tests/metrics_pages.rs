@@ -1,4 +1,4 @@
-//! The pages of the metrics port, without a socket.
+//! Pages of the metrics port, without a socket.
 
 use std::collections::BTreeMap;
 
@@ -6,21 +6,25 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::BodyExt;
 
-use super::{Facts, MetricsPages};
+use super::{MetricsPages, PageSettings};
 use crate::telemetry::{Debugging, Metrics};
 
 fn pages() -> MetricsPages {
-    let facts = Facts {
+    let settings = PageSettings {
         configz: "{}".into(),
         flags: BTreeMap::from([("v".to_owned(), "2".to_owned())]),
         debugging: Debugging::Off,
     };
-    MetricsPages::new(Metrics::new().unwrap().registry, facts).unwrap()
+    MetricsPages::new(Metrics::new().unwrap().registry, settings).unwrap()
 }
 
-async fn ask(pages: &MetricsPages, method: Method, path: &str) -> (StatusCode, HeaderMap, String) {
-    let request = Request::builder().method(method).uri(path);
-    let reply = pages.answer(&request.body(Bytes::new()).unwrap());
+async fn request(
+    pages: &MetricsPages,
+    method: Method,
+    path: &str,
+) -> (StatusCode, HeaderMap, String) {
+    let builder = Request::builder().method(method).uri(path);
+    let reply = pages.answer(&builder.body(Bytes::new()).unwrap());
     let (head, body) = reply.into_parts();
     let body = body.collect().await.unwrap().to_bytes();
     let body = String::from_utf8(body.to_vec()).unwrap();
@@ -28,7 +32,7 @@ async fn ask(pages: &MetricsPages, method: Method, path: &str) -> (StatusCode, H
 }
 
 async fn get(pages: &MetricsPages, path: &str) -> String {
-    ask(pages, Method::GET, path).await.2
+    request(pages, Method::GET, path).await.2
 }
 
 #[tokio::test]
@@ -45,7 +49,7 @@ async fn pages_have_exact_paths() {
         ("/debug/pprof/", "404 page not found\n"),
         ("/", "404 page not found\n"),
     ] {
-        let (status, headers, body) = ask(&pages(), Method::GET, path).await;
+        let (status, headers, body) = request(&pages(), Method::GET, path).await;
         assert_eq!(body, expected, "{path}");
         assert_eq!(
             status == StatusCode::OK,
@@ -57,8 +61,8 @@ async fn pages_have_exact_paths() {
 }
 
 #[tokio::test]
-async fn metrics_are_announced_as_such() {
-    let (status, headers, body) = ask(&pages(), Method::GET, "/metrics").await;
+async fn metrics_have_the_exposition_content_type() {
+    let (status, headers, body) = request(&pages(), Method::GET, "/metrics").await;
     assert_eq!(status, StatusCode::OK);
     let kind = headers["content-type"].to_str().unwrap();
     assert!(kind.contains("version=0.0.4"), "{kind}");
@@ -67,7 +71,7 @@ async fn metrics_are_announced_as_such() {
 }
 
 #[tokio::test]
-async fn healthz_names_its_check_if_asked_to() {
+async fn verbose_healthz_lists_its_check() {
     let pages = pages();
     for (query, expected) in [
         ("", "ok"),
@@ -93,7 +97,7 @@ async fn healthz_names_its_check_if_asked_to() {
 }
 
 #[tokio::test]
-async fn slis_count_what_healthz_said() {
+async fn slis_count_healthz_results() {
     let pages = pages();
     let slis = || get(&pages, "/metrics/slis");
     let before = slis().await;
@@ -117,7 +121,7 @@ async fn slis_count_what_healthz_said() {
         );
     }
     assert_eq!(after.matches("[STABLE] ").count(), 2, "{after}");
-    let (status, _, body) = ask(&pages, Method::DELETE, "/metrics/slis").await;
+    let (status, _, body) = request(&pages, Method::DELETE, "/metrics/slis").await;
     assert_eq!((status, body.as_str()), (StatusCode::OK, "metrics reset\n"));
     assert_eq!(slis().await, before);
 }

@@ -1,21 +1,21 @@
-//! Whatever is asked of the pages.
+//! Arbitrary requests to the pages of the metrics port.
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, StatusCode};
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::{Facts, MetricsPages};
+use super::{MetricsPages, PageSettings};
 use crate::hostile::{bytes, cases, mutated_text};
 use crate::telemetry::{Debugging, Metrics};
 
 fn pages() -> MetricsPages {
-    let facts = Facts {
+    let settings = PageSettings {
         configz: "{}".into(),
         flags: [("v".to_owned(), "2".to_owned())].into(),
         debugging: Debugging::Off,
     };
-    MetricsPages::new(Metrics::new().unwrap().registry, facts).unwrap()
+    MetricsPages::new(Metrics::new().unwrap().registry, settings).unwrap()
 }
 
 proptest! {
@@ -33,7 +33,7 @@ proptest! {
         if let Ok(accept) = HeaderValue::from_bytes(accept.as_bytes()) {
             request = request.header("accept", accept);
         }
-        // What is no path the server refuses before.
+        // The server rejects invalid paths earlier.
         if let Ok(request) = request.body(Bytes::from(body)) {
             let status = PAGES.with(|pages| pages.answer(&request)).status();
             let known = [StatusCode::OK, StatusCode::NOT_FOUND, StatusCode::NOT_ACCEPTABLE, StatusCode::METHOD_NOT_ALLOWED, StatusCode::INTERNAL_SERVER_ERROR];

@@ -13,8 +13,8 @@ proptest! {
 
     #[test]
     fn any_stat_is_read(stat in mutated_text(&[STAT])) {
-        for place in 0..60 {
-            let _ = field(&stat, place);
+        for index in 0..60 {
+            let _ = field(&stat, index);
         }
     }
 }

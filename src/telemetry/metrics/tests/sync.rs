@@ -7,26 +7,26 @@ use prometheus::TextEncoder;
 use prometheus::proto::MetricFamily;
 
 use super::super::{KernelCounts, Metrics};
-use super::{Attempt, Policy};
+use super::{LocalPolicy, SyncKind};
 use crate::net::IpFamily;
 
-/// What kube-proxy v1.36.3 served, of one family, without the values.
-const SERVED: &str = include_str!("../../../tests/golden/upstream/metrics.txt");
+/// Series that kube-proxy v1.36.3 served for one family, without their values.
+const SERVED: &str = include_str!("../../../../tests/golden/upstream/metrics.txt");
 
-/// Every metric used once.
+/// Metrics of which each was used once.
 fn used() -> Metrics {
     let metrics = Metrics::new().unwrap();
     let sync = &metrics.sync;
     let (v4, second) = (IpFamily::V4, Duration::from_secs(1));
-    sync.synced(v4, Attempt::Full, second);
-    sync.synced(v4, Attempt::Partial, Duration::from_millis(3));
+    sync.synced(v4, SyncKind::Full, second);
+    sync.synced(v4, SyncKind::Partial, Duration::from_millis(3));
     sync.serving(v4, &["first", "flushed"], &["refused"]);
     sync.full_sync(v4, "first");
     sync.succeeded(v4, UNIX_EPOCH + Duration::from_millis(1500));
     sync.queued(v4, UNIX_EPOCH + second);
-    sync.restore_failed(v4, Attempt::Full);
-    sync.restore_failed(v4, Attempt::Partial);
-    sync.restored(Attempt::Partial, 1000);
+    sync.restore_failed(v4, SyncKind::Full);
+    sync.restore_failed(v4, SyncKind::Partial);
+    sync.restored(SyncKind::Partial, 1000);
     sync.unreadable(IpFamily::V4, "filter", true);
     sync.chain_repaired(IpFamily::V4, "nat");
     sync.quarantined(v4, "refused");
@@ -49,7 +49,7 @@ fn used() -> Metrics {
     sync.pending(v4, 7, 8);
     sync.pending(IpFamily::V6, 1, 20);
     sync.pending(v4, 3, 2);
-    sync.no_local_endpoints(v4, Policy::External, 3);
+    sync.no_local_endpoints(v4, LocalPolicy::External, 3);
     sync.conntrack_cleaned(v4, second, 7);
     metrics.health.healthz("200");
     metrics.health.livez("503");
@@ -70,7 +70,7 @@ fn text() -> String {
         .unwrap()
 }
 
-/// The name of a series, the names of its labels, and the limit of a bucket.
+/// Returns the name of a series, the names of its labels, and the limit of a bucket.
 fn series(line: &str) -> (String, Vec<String>) {
     let (name, labels) = line.split_once('{').unwrap_or((line, ""));
     let name = name.split(' ').next().unwrap_or_default();
@@ -87,7 +87,7 @@ fn series(line: &str) -> (String, Vec<String>) {
 }
 
 #[test]
-fn types_labels_and_buckets_are_upstream_s() {
+fn types_labels_and_buckets_match_upstream() {
     let text = text();
     let types: Vec<_> = text
         .lines()
@@ -108,7 +108,7 @@ fn types_labels_and_buckets_are_upstream_s() {
         }
     }
     assert!(families.len() > 30, "{families:?}");
-    // Nothing besides, either: no bucket and no label.
+    // These families have no other bucket and no other label.
     let served: Vec<_> = SERVED.lines().map(series).collect();
     for one in &ours {
         let is_upstream_s = families.iter().any(|family| one.0.starts_with(family));
@@ -116,7 +116,7 @@ fn types_labels_and_buckets_are_upstream_s() {
     }
 }
 
-/// Name and type of what kube-proxy has in iptables mode.
+/// Names and types of the metrics that kube-proxy has in iptables mode.
 const UPSTREAM: [&str; 21] = [
     "conntrack_reconciler_deleted_entries_total counter",
     "conntrack_reconciler_sync_duration_seconds histogram",
@@ -142,7 +142,7 @@ const UPSTREAM: [&str; 21] = [
 ];
 
 #[test]
-fn names_and_types_are_upstream_s() {
+fn names_and_types_match_upstream() {
     let text = text();
     let found: Vec<_> = text
         .lines()
@@ -158,10 +158,10 @@ fn names_and_types_are_upstream_s() {
 }
 
 #[test]
-fn samples_are_spelled_as_dashboards_ask_for_them() {
+fn samples_are_spelled_as_dashboards_query_them() {
     let text = text();
     for line in [
-        "# HELP kubeproxy_sync_proxy_rules_duration_seconds [ALPHA] Time that a sync took, whatever its scope and outcome",
+        "# HELP kubeproxy_sync_proxy_rules_duration_seconds [ALPHA] Duration of syncs in seconds, including failed ones",
         "kubeproxy_sync_proxy_rules_duration_seconds_bucket{ip_family=\"IPv4\",le=\"0.004\"} 1",
         "kubeproxy_sync_proxy_rules_duration_seconds_bucket{ip_family=\"IPv4\",le=\"16.384\"} 2",
         "kubeproxy_sync_full_proxy_rules_duration_seconds_count{ip_family=\"IPv4\"} 1",
@@ -206,29 +206,29 @@ fn samples_are_spelled_as_dashboards_ask_for_them() {
     }
 }
 
-/// The words of a text that may name a metric of ours, or of the proxy that we stand in for.
-fn named(text: &str) -> BTreeSet<&str> {
+/// Returns the words of a text with the prefix of deltaproxy's or kube-proxy's metrics.
+fn metric_names(text: &str) -> BTreeSet<&str> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-    let is_ours = |word: &&str| {
+    let has_prefix = |word: &&str| {
         let prefixes = ["deltaproxy_", "kubeproxy_"];
         let mut rest = prefixes.iter().filter_map(|all| word.strip_prefix(all));
         rest.next().is_some_and(|rest| !rest.is_empty())
     };
-    words.filter(is_ours).collect()
+    words.filter(has_prefix).collect()
 }
 
 #[test]
-fn pages_name_what_is_served() {
+fn pages_and_alerts_name_served_metrics() {
     let families = used().registry.gather();
     let served: Vec<_> = families.iter().map(MetricFamily::name).collect();
     let served = served.join(" ");
-    let served = named(&served);
+    let served = metric_names(&served);
     assert_eq!(
-        named(include_str!("../../../deploy/docs/metrics.md")),
+        metric_names(include_str!("../../../../deploy/docs/metrics.md")),
         served
     );
-    let alerts = include_str!("../../../deploy/alerts.yaml");
-    let alerts: BTreeSet<_> = named(alerts)
+    let alerts = include_str!("../../../../deploy/alerts.yaml");
+    let alerts: BTreeSet<_> = metric_names(alerts)
         .into_iter()
         .map(|name| name.strip_suffix("_bucket").unwrap_or(name))
         .collect();
@@ -238,9 +238,9 @@ fn pages_name_what_is_served() {
     );
 }
 
-/// What alerts compare between the components of a cluster.
+/// Alerts compare it between the components of a cluster.
 #[test]
-fn the_version_is_that_of_the_kube_proxy_it_stands_in_for() {
+fn build_info_has_the_version_of_kube_proxy() {
     let text = text();
     let mut lines = text.lines();
     let info = lines
@@ -259,7 +259,7 @@ fn the_version_is_that_of_the_kube_proxy_it_stands_in_for() {
 }
 
 #[test]
-fn counts_that_cannot_be_read_are_left_out() {
+fn unreadable_packet_counts_have_no_sample() {
     let metrics = Metrics::new().unwrap();
     let counts = KernelCounts::new(|| None, || Some(0)).unwrap();
     metrics.registry.register(Box::new(counts)).unwrap();

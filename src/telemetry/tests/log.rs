@@ -1,11 +1,11 @@
-//! What is let through and how it looks.
+//! Levels and formats of log lines.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
 use tracing::subscriber::with_default;
 
-use super::{Format, LogError, LogLevel, Options, directives, install, subscriber};
+use super::{Format, LogError, LogLevel, LogOptions, directives, install, subscriber};
 
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
@@ -20,12 +20,12 @@ impl Write for Lines {
     }
 }
 
-/// A log that nobody sees, and its level. It ends when it is dropped.
+/// Log without output, and its level. The log is closed when it is dropped.
 pub(in crate::telemetry) fn silent() -> (impl Sized, LogLevel) {
-    subscriber(&Options::default(), false, io::sink).unwrap()
+    subscriber(&LogOptions::default(), false, io::sink).unwrap()
 }
 
-fn logged(options: &Options, color: bool) -> String {
+fn logged(options: &LogOptions, color: bool) -> String {
     let lines = Lines::default();
     let writer = lines.clone();
     let (subscriber, level) = subscriber(options, color, move || writer.clone()).unwrap();
@@ -33,7 +33,7 @@ fn logged(options: &Options, color: bool) -> String {
         tracing::info!(target: "deltaproxy::sync", chains = 3, "restored");
         tracing::debug!(target: "deltaproxy::sync", "own detail");
         tracing::warn!(target: "kube_runtime", "library warning");
-        tracing::info!(target: "kube_runtime", "library talk");
+        tracing::info!(target: "kube_runtime", "library note");
         tracing::warn!(target: "kube_client::client", "a whole body");
         assert!(level.set(2));
         tracing::debug!(target: "deltaproxy::sync", "later detail");
@@ -44,16 +44,16 @@ fn logged(options: &Options, color: bool) -> String {
 
 #[track_caller]
 fn check(verbosity: u8, shown: &[&str]) {
-    let options = Options {
+    let options = LogOptions {
         verbosity,
-        ..Options::default()
+        ..LogOptions::default()
     };
     let text = logged(&options, false);
     for words in [
         "restored",
         "own detail",
         "library warning",
-        "library talk",
+        "library note",
         "a whole body",
     ] {
         assert_eq!(
@@ -67,68 +67,68 @@ fn check(verbosity: u8, shown: &[&str]) {
 }
 
 #[test]
-fn a_bigger_number_says_more() {
+fn higher_verbosity_logs_more() {
     check(0, &["restored", "library warning"]);
     check(
         2,
-        &["restored", "own detail", "library warning", "library talk"],
+        &["restored", "own detail", "library warning", "library note"],
     );
     check(
         5,
-        &["restored", "own detail", "library warning", "library talk"],
+        &["restored", "own detail", "library warning", "library note"],
     );
     check(
         10,
-        &["restored", "own detail", "library warning", "library talk"],
+        &["restored", "own detail", "library warning", "library note"],
     );
     assert!(directives(u8::MAX).ends_with("kube_client::client=error"));
 }
 
 #[test]
-fn json_has_its_fields_beside_the_message() {
-    let options = Options {
+fn json_fields_are_next_to_the_message() {
+    let options = LogOptions {
         format: Format::Json,
         filter: Some("deltaproxy=info".to_owned()),
-        ..Options::default()
+        ..LogOptions::default()
     };
     let text = logged(&options, false);
     let first: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
     assert_eq!(first["message"], "restored");
     assert_eq!(first["chains"], 3);
     assert_eq!(first["level"], "INFO");
-    assert!(logged(&Options::default(), true).contains('\x1b'));
+    assert!(logged(&LogOptions::default(), true).contains('\x1b'));
 }
 
 #[test]
-fn plain_lines_look_like_errors_and_are_said_once() {
+fn plain_lines_look_like_errors_and_are_not_repeated() {
     let lines = Lines::default();
     let writer = lines.clone();
-    let options = Options {
+    let options = LogOptions {
         format: Format::Plain,
         filter: Some("warn".to_owned()),
-        ..Options::default()
+        ..LogOptions::default()
     };
     let (subscriber, _level) = subscriber(&options, true, move || writer.clone()).unwrap();
     with_default(subscriber, || {
         for object in ["a", "b", "a"] {
-            tracing::warn!("`{object}` is odd\nhint: mend it");
+            tracing::warn!("`{object}` is odd\nhint: fix it");
         }
-        tracing::info!("talk");
+        tracing::info!("a note");
         tracing::warn!(server = %"x", "no proxy");
     });
     let bytes = lines.0.lock().unwrap().clone();
     assert_eq!(
         String::from_utf8(bytes).unwrap(),
-        "warning: `a` is odd\nhint: mend it\nwarning: `b` is odd\nhint: mend it\n\
+        "warning: `a` is odd\nhint: fix it\nwarning: `b` is odd\nhint: fix it\n\
          warning: no proxy server=x\n"
     );
 }
 
 #[test]
-fn a_bad_filter_is_named() {
-    let options = Options {
+fn an_invalid_filter_is_named() {
+    let options = LogOptions {
         filter: Some("deltaproxy=loud".to_owned()),
-        ..Options::default()
+        ..LogOptions::default()
     };
     let Err(error @ LogError::Filter { .. }) = install(&options) else {
         panic!("accepted");
@@ -136,6 +136,6 @@ fn a_bad_filter_is_named() {
     assert!(
         error
             .to_string()
-            .starts_with("cannot read log filter `deltaproxy=loud`\nhint: ")
+            .starts_with("RUST_LOG: \"deltaproxy=loud\" is not a valid log filter\nhint: ")
     );
 }

@@ -1,7 +1,6 @@
-//! What is counted and timed about syncs.
+//! Metrics of syncs, as one method for each thing that a sync reports.
 //!
-//! Apart from the syncs, so that these say what happened and never what a metric is called. No
-//! clock is read here: times are arguments.
+//! Callers name no metric. No clock is read here: times are arguments.
 //!
 //! # Source
 //!
@@ -13,18 +12,20 @@ use prometheus::{GaugeVec, HistogramVec, Registry, Result};
 
 use crate::net::IpFamily;
 
-use super::sync_families::{Changes, Drift, Quarantine, Restores, Rules, Timings};
+use super::sync_families::{
+    ChangeMetrics, DriftMetrics, QuarantineMetrics, RestoreMetrics, RuleMetrics, TimingMetrics,
+};
 
-/// How much a sync set out to write.
+/// Kind of a sync or restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Attempt {
-    /// Everything.
+pub enum SyncKind {
+    /// Writes all rules.
     Full,
-    /// What had changed.
+    /// Writes changed rules.
     Partial,
 }
 
-impl Attempt {
+impl SyncKind {
     const fn as_str(self) -> &'static str {
         match self {
             Self::Full => "full",
@@ -33,51 +34,51 @@ impl Attempt {
     }
 }
 
-/// Which traffic policy left a service port without endpoints.
+/// Traffic policy that leaves a service port without endpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Policy {
+pub enum LocalPolicy {
     /// `internalTrafficPolicy: Local`.
     Internal,
     /// `externalTrafficPolicy: Local`.
     External,
 }
 
-/// The metrics of all syncs. Clones share their values.
+/// Metrics of all syncs. Clones share their values.
 #[derive(Debug, Clone)]
 pub struct SyncMetrics {
-    timings: Timings,
-    changes: Changes,
-    rules: Rules,
-    restores: Restores,
-    quarantine: Quarantine,
-    drift: Drift,
+    timings: TimingMetrics,
+    changes: ChangeMetrics,
+    rules: RuleMetrics,
+    restores: RestoreMetrics,
+    quarantine: QuarantineMetrics,
+    drift: DriftMetrics,
 }
 
 impl SyncMetrics {
     pub(super) fn register(registry: &Registry) -> Result<Self> {
         Ok(Self {
-            timings: Timings::register(registry)?,
-            changes: Changes::register(registry)?,
-            rules: Rules::register(registry)?,
-            restores: Restores::register(registry)?,
-            quarantine: Quarantine::register(registry)?,
-            drift: Drift::register(registry)?,
+            timings: TimingMetrics::register(registry)?,
+            changes: ChangeMetrics::register(registry)?,
+            rules: RuleMetrics::register(registry)?,
+            restores: RestoreMetrics::register(registry)?,
+            quarantine: QuarantineMetrics::register(registry)?,
+            drift: DriftMetrics::register(registry)?,
         })
     }
 
-    /// A sync ended, well or not.
-    pub fn synced(&self, family: IpFamily, attempt: Attempt, took: Duration) {
-        let by_attempt = match attempt {
-            Attempt::Full => &self.timings.full,
-            Attempt::Partial => &self.timings.partial,
+    /// Records the duration of a sync, successful or not.
+    pub fn synced(&self, family: IpFamily, kind: SyncKind, took: Duration) {
+        let of_kind = match kind {
+            SyncKind::Full => &self.timings.full,
+            SyncKind::Partial => &self.timings.partial,
         };
-        for histogram in [&self.timings.all, by_attempt] {
+        for histogram in [&self.timings.all, of_kind] {
             observe(histogram, family, took);
         }
     }
 
-    /// A family is served, and what can make a sync full, or a restore fail, is known: an increase
-    /// from nothing to one would not be seen as one.
+    /// Creates the series of a family that is served, for all reasons of full syncs and causes of
+    /// failed restores: Prometheus does not see the appearance of a series at 1 as an increase.
     pub fn serving(&self, family: IpFamily, reasons: &[&str], causes: &[&str]) {
         for cause in causes {
             let labels = [family.as_str(), cause];
@@ -94,13 +95,13 @@ impl SyncMetrics {
         }
     }
 
-    /// A full sync ended, well or not, that was made for this reason.
+    /// Counts a full sync, successful or not, by the reason for which it was full.
     pub fn full_sync(&self, family: IpFamily, reason: &str) {
         let labels = [family.as_str(), reason];
         self.restores.full_syncs.with_label_values(&labels).inc();
     }
 
-    /// Whether the last check of our rules could not read this table.
+    /// Sets whether the last check of the rules could not read this table.
     pub fn unreadable(&self, family: IpFamily, table: &str, is_unreadable: bool) {
         self.restores
             .unreadable
@@ -108,7 +109,7 @@ impl SyncMetrics {
             .set(i64::from(is_unreadable));
     }
 
-    /// So many Services are over this limit.
+    /// Sets the number of Services over this limit.
     pub fn over_limit(&self, family: IpFamily, limit: &str, services: usize) {
         self.restores
             .over_limit
@@ -116,7 +117,7 @@ impl SyncMetrics {
             .set(gauge(services));
     }
 
-    /// So many frontends are asked for by several service ports.
+    /// Sets the number of frontends that several service ports claim.
     pub fn frontend_conflicts(&self, family: IpFamily, conflicts: usize) {
         self.restores
             .conflicts
@@ -124,13 +125,13 @@ impl SyncMetrics {
             .set(gauge(conflicts));
     }
 
-    /// A fixed chain of this table is written anew because of third-party rules in it.
+    /// Counts a fixed chain of this table that is rewritten because of third-party rules in it.
     pub fn chain_repaired(&self, family: IpFamily, table: &str) {
         let labels = [family.as_str(), table];
         self.restores.repairs.with_label_values(&labels).inc();
     }
 
-    /// A family is served, and what can trigger a check is known.
+    /// Creates the series of checks of a family that is served, for all triggers.
     pub fn checking(&self, family: IpFamily, triggers: &[&str]) {
         for trigger in triggers {
             self.drift
@@ -141,7 +142,7 @@ impl SyncMetrics {
         self.contested(family, 0);
     }
 
-    /// A check of our rules ended; `is_clean`: it found the applied rules.
+    /// Counts a check of the rules; `is_clean`: it found the applied ones.
     pub fn checked(&self, family: IpFamily, trigger: &str, is_clean: bool) {
         let labels = [family.as_str(), trigger];
         self.drift.checks.with_label_values(&labels).inc();
@@ -151,18 +152,18 @@ impl SyncMetrics {
             .set(i64::from(is_clean));
     }
 
-    /// A check of our rules could not read all it wanted to.
+    /// Counts a comparison of all rules that could not read a table.
     pub fn check_failed(&self, family: IpFamily) {
         let label = [family.as_str()];
         self.drift.failed.with_label_values(&label).inc();
     }
 
-    /// All rules were compared.
+    /// Sets the time of the last comparison of all rules.
     pub fn verified(&self, family: IpFamily, at: SystemTime) {
-        stamp(&self.drift.verified, family, at);
+        set_timestamp(&self.drift.verified, family, at);
     }
 
-    /// So many chains of a table hold other rules than were applied.
+    /// Counts chains of a table that hold other rules than were applied.
     pub fn drifted(&self, family: IpFamily, table: &str, kind: &str, chains: usize) {
         self.drift
             .chains
@@ -170,7 +171,7 @@ impl SyncMetrics {
             .inc_by(chains as u64);
     }
 
-    /// Rules that differed are repaired, so long after that was found.
+    /// Records the time from finding changed rules to having repaired them.
     pub fn repaired(&self, family: IpFamily, after: Duration) {
         observe(&self.drift.repaired, family, after);
         self.drift
@@ -179,7 +180,7 @@ impl SyncMetrics {
             .set(1);
     }
 
-    /// So many chains are changed again and again by another program.
+    /// Sets the number of chains that another program changes repeatedly.
     pub fn contested(&self, family: IpFamily, chains: usize) {
         self.drift
             .contested
@@ -187,13 +188,13 @@ impl SyncMetrics {
             .set(gauge(chains));
     }
 
-    /// A Service makes restores fail, for this cause.
+    /// Counts a Service that is put into quarantine, by the cause of its failed restore.
     pub fn quarantined(&self, family: IpFamily, cause: &str) {
         let labels = [family.as_str(), cause];
         self.quarantine.services.with_label_values(&labels).inc();
     }
 
-    /// So many Services are in quarantine.
+    /// Sets the number of Services in quarantine.
     pub fn in_quarantine(&self, family: IpFamily, services: usize) {
         let gauges = &self.quarantine.now;
         gauges
@@ -201,7 +202,8 @@ impl SyncMetrics {
             .set(gauge(services));
     }
 
-    /// So many restores were made for Services that make restores fail; some of them failed.
+    /// Counts restores made to find or retry Services that make restores fail; `failed` of them
+    /// failed.
     pub fn isolated(&self, family: IpFamily, restores: usize, failed: usize) {
         let applied = restores.saturating_sub(failed);
         for (result, restores) in [("applied", applied), ("failed", failed)] {
@@ -212,21 +214,21 @@ impl SyncMetrics {
         }
     }
 
-    /// The kernel has everything that was asked for.
+    /// Sets the time of the last successful sync.
     pub fn succeeded(&self, family: IpFamily, at: SystemTime) {
-        stamp(&self.timings.last, family, at);
+        set_timestamp(&self.timings.last, family, at);
     }
 
-    /// A sync was asked for.
+    /// Sets the time at which a sync was last queued.
     pub fn queued(&self, family: IpFamily, at: SystemTime) {
-        stamp(&self.timings.last_queued, family, at);
+        set_timestamp(&self.timings.last_queued, family, at);
     }
 
-    /// `iptables-restore` failed.
-    pub fn restore_failed(&self, family: IpFamily, attempt: Attempt) {
+    /// Counts a failed restore.
+    pub fn restore_failed(&self, family: IpFamily, kind: SyncKind) {
         let label = [family.as_str()];
         self.restores.failures.with_label_values(&label).inc();
-        if attempt == Attempt::Partial {
+        if kind == SyncKind::Partial {
             self.restores
                 .partial_failures
                 .with_label_values(&label)
@@ -234,17 +236,17 @@ impl SyncMetrics {
         }
     }
 
-    /// `iptables-restore` succeeded with so much text.
-    pub fn restored(&self, attempt: Attempt, bytes: u64) {
+    /// Records the payload size of a successful restore.
+    pub fn restored(&self, kind: SyncKind, bytes: u64) {
         #[expect(clippy::cast_precision_loss, reason = "exact up to petabytes")]
         let bytes = bytes as f64;
         self.restores
             .payload_bytes
-            .with_label_values(&[attempt.as_str()])
+            .with_label_values(&[kind.as_str()])
             .observe(bytes);
     }
 
-    /// A restore waited this long for the xtables lock, whether it got it or not.
+    /// Adds time that a restore waited for the xtables lock, whether it got the lock or not.
     pub fn lock_waited(&self, family: IpFamily, wait: Duration) {
         self.restores
             .lock_wait
@@ -252,8 +254,8 @@ impl SyncMetrics {
             .inc_by(wait.as_secs_f64());
     }
 
-    /// How many rules of ours a table holds, and how many the last payload wrote. `table` is
-    /// `filter` or `nat`.
+    /// Sets the number of rules that the proxy owns in a table, and that the last payload wrote.
+    /// `table` is `filter` or `nat`.
     pub fn rules(&self, family: IpFamily, table: &str, total: usize, last: usize) {
         let labels = [table, family.as_str()];
         self.rules
@@ -263,35 +265,36 @@ impl SyncMetrics {
         self.rules.last.with_label_values(&labels).set(gauge(last));
     }
 
-    /// A change of endpoints reached the kernel so long after it was triggered.
+    /// Records the time from the trigger of an endpoint change to its rules in the kernel.
     pub fn programmed(&self, family: IpFamily, latency: Duration) {
         observe(&self.timings.programming, family, latency);
     }
 
-    /// An event of an `EndpointSlice` of the family was seen.
+    /// Counts a change of an `EndpointSlice`.
     pub fn endpoint_change(&self) {
         self.changes.endpoints.inc();
     }
 
-    /// An event of a Service was seen.
+    /// Counts a change of a Service.
     pub fn service_change(&self) {
         self.changes.services.inc();
     }
 
-    /// So many Services and `EndpointSlices` of the family are not in the kernel as they are now.
+    /// Sets the numbers of Services and `EndpointSlices` of the family whose current state is not
+    /// in the kernel yet.
     ///
-    /// Differs from upstream: there either family overwrites what the other one has said of
-    /// Services, and slices count once for each change, until any sync of any family begins.
+    /// Differs from upstream: there either family overwrites the number of Services of the other
+    /// one, and slices count once for each change, until any sync of any family begins.
     pub fn pending(&self, family: IpFamily, services: usize, slices: usize) {
         self.changes.services_pending.set(family, gauge(services));
         self.changes.endpoints_pending.set(family, gauge(slices));
     }
 
-    /// How many service ports have endpoints, but none that their local policy allows.
-    pub fn no_local_endpoints(&self, family: IpFamily, policy: Policy, ports: usize) {
+    /// Sets the number of service ports that have endpoints, but none that the local policy allows.
+    pub fn no_local_endpoints(&self, family: IpFamily, policy: LocalPolicy, ports: usize) {
         let policy = match policy {
-            Policy::Internal => "internal",
-            Policy::External => "external",
+            LocalPolicy::Internal => "internal",
+            LocalPolicy::External => "external",
         };
         self.rules
             .no_local_endpoints
@@ -299,7 +302,7 @@ impl SyncMetrics {
             .set(gauge(ports));
     }
 
-    /// Conntrack entries were looked through, and so many deleted.
+    /// Records the duration of a conntrack cleanup and the number of entries it deleted.
     pub fn conntrack_cleaned(&self, family: IpFamily, took: Duration, deleted: u64) {
         observe(&self.timings.conntrack, family, took);
         self.restores
@@ -315,8 +318,8 @@ fn observe(histogram: &HistogramVec, family: IpFamily, value: Duration) {
         .observe(value.as_secs_f64());
 }
 
-fn stamp(gauges: &GaugeVec, family: IpFamily, at: SystemTime) {
-    // Before 1970 is as good as never.
+fn set_timestamp(gauges: &GaugeVec, family: IpFamily, at: SystemTime) {
+    // A clock before 1970 counts as 1970.
     let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
     gauges
         .with_label_values(&[family.as_str()])
@@ -328,5 +331,5 @@ fn gauge(value: usize) -> i64 {
 }
 
 #[cfg(test)]
-#[path = "tests/metrics.rs"]
+#[path = "tests/sync.rs"]
 mod tests;

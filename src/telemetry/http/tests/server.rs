@@ -1,16 +1,17 @@
-//! The server over real sockets.
+//! Server over real sockets, and its limit of connections.
 
+use futures::FutureExt;
 use http::StatusCode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    CONNECTIONS, HEAD_TIMEOUT, LONGEST_BODY, LONGEST_HEAD, Room, not_found, reply, serve,
-    serve_within,
+    ConnectionLimit, HEAD_TIMEOUT, MAX_BODY, MAX_CONNECTIONS, MAX_HEAD, Permit, not_found, reply,
+    serve, serve_within,
 };
 
-async fn all(mut stream: TcpStream) -> String {
+async fn read_all(mut stream: TcpStream) -> String {
     let mut text = String::new();
     stream.read_to_string(&mut text).await.unwrap();
     text
@@ -20,24 +21,24 @@ async fn get(address: std::net::SocketAddr, path: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
-    all(stream).await
+    read_all(stream).await
 }
 
-/// Sends all of `request`, or as much as the server takes, and reads what it says to that.
-async fn say(address: std::net::SocketAddr, request: &str) -> String {
+/// Sends all of `request`, or as much as the server reads, and returns the response.
+async fn send(address: std::net::SocketAddr, request: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let (mut incoming, mut outgoing) = stream.split();
     let mut answer = Vec::new();
     let written = outgoing.write_all(request.as_bytes());
     let read = async {
-        // A reset after the answer is how the rest of a long request is refused.
+        // The server resets the connection after its response to a request that is too long.
         let _ = incoming.read_to_end(&mut answer).await;
     };
     let (_, ()) = tokio::join!(written, read);
     String::from_utf8(answer).unwrap()
 }
 
-/// Runs `test` beside a server of one page, and waits for the server to end.
+/// Runs `test` alongside a server of one page, and waits for the server to end.
 async fn with_server<T: Future>(test: impl FnOnce(std::net::SocketAddr, CancellationToken) -> T) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -68,53 +69,53 @@ async fn pages_are_served_until_stopped() {
         let none = get(address, "/page/").await;
         assert!(none.starts_with("HTTP/1.1 404 Not Found\r\n"), "{none}");
 
-        // A quiet connection does not keep the server.
+        // An idle connection does not delay the end of the server.
         let idle = TcpStream::connect(address).await.unwrap();
         get(address, "/page").await;
         stop.cancel();
-        assert_eq!(all(idle).await, "");
+        assert_eq!(read_all(idle).await, "");
     })
     .await;
 }
 
-/// Any pod can do this to a probe.
+/// Any pod can cause such a flood.
 #[tokio::test]
-async fn a_flood_of_silent_clients_keeps_nobody_waiting() {
+async fn a_flood_of_idle_connections_does_not_delay_requests() {
     with_server(|address, _| async move {
         let mut idle = std::collections::VecDeque::new();
-        for _ in 0..CONNECTIONS + 10 {
+        for _ in 0..MAX_CONNECTIONS + 10 {
             idle.push_back(TcpStream::connect(address).await.unwrap());
         }
         assert!(get(address, "/page").await.ends_with("hello"));
-        // Nothing more is held than there is room for.
-        for silent in idle.drain(..10) {
-            assert_eq!(all(silent).await, "");
+        // The oldest connections were evicted.
+        for evicted in idle.drain(..10) {
+            assert_eq!(read_all(evicted).await, "");
         }
         let mut last = idle.pop_back().unwrap();
         let request = b"GET /page HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
         last.write_all(request).await.unwrap();
-        assert!(all(last).await.ends_with("hello"));
+        assert!(read_all(last).await.ends_with("hello"));
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_slow_head_is_cut_off() {
+async fn a_slow_head_times_out() {
     with_server(|address, _| async move {
         let mut slow = TcpStream::connect(address).await.unwrap();
         slow.write_all(b"GET /page HT").await.unwrap();
         get(address, "/page").await;
         tokio::time::pause();
-        // Paused time jumps ahead as soon as everyone waits.
-        let ended = tokio::time::timeout(HEAD_TIMEOUT * 2, all(slow)).await;
+        // Paused time jumps ahead as soon as all tasks wait.
+        let ended = tokio::time::timeout(HEAD_TIMEOUT * 2, read_all(slow)).await;
         assert!(!ended.unwrap().contains("200 OK"));
     })
     .await;
 }
 
 #[tokio::test]
-async fn servers_may_share_their_room() {
-    let room = Room::new(1);
+async fn servers_may_share_a_connection_limit() {
+    let limit = ConnectionLimit::new(1);
     let (first, second) = (
         TcpListener::bind("127.0.0.1:0").await.unwrap(),
         TcpListener::bind("127.0.0.1:0").await.unwrap(),
@@ -125,24 +126,24 @@ async fn servers_may_share_their_room() {
     let client = async {
         assert!(get(addresses[1], "/").await.ends_with("hello"));
         let mut idle = TcpStream::connect(addresses[0]).await.unwrap();
-        // It is served, and stays.
+        // A connection that was served stays open.
         idle.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
             .await
             .unwrap();
         idle.readable().await.unwrap();
         assert!(get(addresses[1], "/").await.ends_with("hello"));
-        assert_eq!(all(idle).await.matches("hello").count(), 1);
+        assert_eq!(read_all(idle).await.matches("hello").count(), 1);
         stop.cancel();
     };
     tokio::join!(
-        serve_within(room.clone(), first, page, stop.clone()),
-        serve_within(room, second, page, stop.clone()),
+        serve_within(limit.clone(), first, page, stop.clone()),
+        serve_within(limit, second, page, stop.clone()),
         client
     );
 }
 
 #[tokio::test]
-async fn a_long_head_is_refused() {
+async fn a_long_head_is_rejected() {
     with_server(|address, _| async move {
         let head = |length| {
             let cookie = "x".repeat(length);
@@ -150,10 +151,10 @@ async fn a_long_head_is_refused() {
                 "GET /page HTTP/1.1\r\nHost: x\r\nCookie: {cookie}\r\nConnection: close\r\n\r\n"
             )
         };
-        let fair = say(address, &head(LONGEST_HEAD / 2)).await;
-        assert!(fair.ends_with("hello"), "{fair}");
-        for length in [2 * LONGEST_HEAD, 1024 * 1024] {
-            let long = say(address, &head(length)).await;
+        let accepted = send(address, &head(MAX_HEAD / 2)).await;
+        assert!(accepted.ends_with("hello"), "{accepted}");
+        for length in [2 * MAX_HEAD, 1024 * 1024] {
+            let long = send(address, &head(length)).await;
             assert!(
                 long.is_empty() || long.starts_with("HTTP/1.1 431 "),
                 "{length}: {long}"
@@ -164,31 +165,31 @@ async fn a_long_head_is_refused() {
 }
 
 #[tokio::test]
-async fn a_long_body_is_refused_unread() {
+async fn a_long_body_is_rejected_unread() {
     with_server(|address, _| async move {
         let put = |length: usize, body: &str| {
             format!("PUT /page HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n{body}")
         };
         let close = "GET /page HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
-        let fair = put(LONGEST_BODY, &"x".repeat(LONGEST_BODY)) + close;
-        let fair = say(address, &fair).await;
-        assert_eq!(fair.matches("200 OK").count(), 2, "{fair}");
-        // Answered although nothing of the body ever comes.
-        let long = say(address, &put(LONGEST_BODY + 1, "")).await;
+        let accepted = put(MAX_BODY, &"x".repeat(MAX_BODY)) + close;
+        let accepted = send(address, &accepted).await;
+        assert_eq!(accepted.matches("200 OK").count(), 2, "{accepted}");
+        // The response does not wait for the body.
+        let long = send(address, &put(MAX_BODY + 1, "")).await;
         assert!(long.starts_with("HTTP/1.1 413 "), "{long}");
         assert!(long.contains("Connection: close\r\n"), "{long}");
-        let chunk = format!("{:x}\r\n{}\r\n", LONGEST_BODY, "x".repeat(LONGEST_BODY));
+        let chunk = format!("{:x}\r\n{}\r\n", MAX_BODY, "x".repeat(MAX_BODY));
         let endless = format!(
             "PUT /page HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n{chunk}{chunk}"
         );
-        let endless = say(address, &endless).await;
+        let endless = send(address, &endless).await;
         assert!(endless.starts_with("HTTP/1.1 413 "), "{endless}");
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_slow_body_is_cut_off() {
+async fn a_slow_body_times_out() {
     with_server(|address, _| async move {
         let mut slow = TcpStream::connect(address).await.unwrap();
         slow.write_all(b"PUT /page HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nx")
@@ -196,9 +197,35 @@ async fn a_slow_body_is_cut_off() {
             .unwrap();
         get(address, "/page").await;
         tokio::time::pause();
-        let ended = tokio::time::timeout(HEAD_TIMEOUT * 2, all(slow)).await;
+        let ended = tokio::time::timeout(HEAD_TIMEOUT * 2, read_all(slow)).await;
         let ended = ended.unwrap();
         assert!(ended.starts_with("HTTP/1.1 408 "), "{ended}");
     })
     .await;
+}
+
+fn is_evicted(permit: &Permit) -> bool {
+    permit.evicted().now_or_never().is_some()
+}
+
+#[test]
+fn a_connection_beyond_the_limit_evicts_the_oldest() {
+    let limit = ConnectionLimit::new(2);
+    let (first, second) = (limit.acquire(), limit.clone().acquire());
+    assert!(!is_evicted(&first));
+    let third = limit.acquire();
+    assert!(is_evicted(&first) && !is_evicted(&second) && !is_evicted(&third));
+    drop(first);
+    assert_eq!(limit.permits().len(), 2);
+}
+
+#[test]
+fn a_closed_connection_frees_its_permit() {
+    let limit = ConnectionLimit::new(2);
+    let first = limit.acquire();
+    drop(limit.acquire());
+    let third = limit.acquire();
+    assert!(!is_evicted(&first) && !is_evicted(&third));
+    drop((first, third));
+    assert!(limit.permits().is_empty());
 }

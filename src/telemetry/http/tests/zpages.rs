@@ -1,10 +1,10 @@
-//! Both pages against what kube-proxy v1.36 served.
+//! Both pages, against those that kube-proxy v1.36 served.
 
 use http_body_util::BodyExt;
 
 use super::*;
 
-async fn shown(reply: Reply) -> (StatusCode, HeaderMap, String) {
+async fn received(reply: Reply) -> (StatusCode, HeaderMap, String) {
     let (head, body) = reply.into_parts();
     let body = body.collect().await.unwrap().to_bytes();
     let body = String::from_utf8(body.to_vec()).unwrap();
@@ -18,32 +18,32 @@ fn accepting(accept: &'static str) -> HeaderMap {
 async fn status(accept: &'static str) -> (StatusCode, HeaderMap, String) {
     let started = "2026-11-21T02:47:15.9Z".parse().unwrap();
     let now = "2026-11-21T02:47:20.1Z".parse().unwrap();
-    shown(statusz(&accepting(accept), started, now)).await
+    received(statusz(&accepting(accept), started, now)).await
 }
 
 #[tokio::test]
-async fn statusz_is_kube_proxy_s_but_for_go() {
+async fn statusz_matches_kube_proxy_except_for_go() {
     let (_, headers, text) = status("*/*").await;
     assert_eq!(headers["content-type"], "text/plain; charset=utf-8");
-    let upstream = include_str!("../../../tests/golden/upstream/statusz.txt");
+    let upstream = include_str!("../../../../tests/golden/upstream/statusz.txt");
     let go = format!("none, this is deltaproxy {}", env!("CARGO_PKG_VERSION"));
     assert_eq!(text, upstream.replace("go1.26.8", &go));
 }
 
 #[tokio::test]
-async fn flagz_is_headed_as_kube_proxy_s() {
-    let upstream = include_str!("../../../tests/golden/upstream/flagz.txt");
+async fn flagz_text_matches_kube_proxy() {
+    let upstream = include_str!("../../../../tests/golden/upstream/flagz.txt");
     let pairs = upstream
         .lines()
         .skip(3)
         .map(|line| line.split_once(':').unwrap());
     let flags = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    let (_, _, text) = shown(flagz(&HeaderMap::new(), &flags.collect())).await;
+    let (_, _, text) = received(flagz(&HeaderMap::new(), &flags.collect())).await;
     assert_eq!(text, upstream);
 }
 
 #[tokio::test]
-async fn programs_get_objects() {
+async fn objects_are_served_as_json_and_yaml() {
     let (_, headers, json) = status("application/json;v=v1beta1;g=config.k8s.io;as=Statusz").await;
     assert_eq!(headers["content-type"], "application/json");
     assert!(!headers.contains_key("warning"));
@@ -59,7 +59,7 @@ async fn programs_get_objects() {
     );
     let accept = accepting("application/yaml;v=v1alpha1;g=config.k8s.io;as=Flagz");
     let flags = BTreeMap::from([("v".to_owned(), "2".to_owned())]);
-    let (_, headers, yaml) = shown(flagz(&accept, &flags)).await;
+    let (_, headers, yaml) = received(flagz(&accept, &flags)).await;
     assert_eq!(headers["content-type"], "application/yaml");
     assert!(headers["warning"].to_str().unwrap().starts_with("299 - "));
     assert!(
@@ -70,7 +70,7 @@ async fn programs_get_objects() {
 }
 
 #[tokio::test]
-async fn half_an_object_is_refused() {
+async fn json_without_kind_is_not_acceptable() {
     let (code, headers, body) = status("application/json").await;
     assert_eq!(code, StatusCode::NOT_ACCEPTABLE);
     assert_eq!(headers["content-type"], "application/json");
@@ -80,4 +80,45 @@ async fn half_an_object_is_refused() {
     let message = "only the following media types are accepted: \
                    application/json, application/yaml, text/plain";
     assert_eq!(status["message"], message);
+}
+
+#[track_caller]
+fn check(accept: &str, expected: Option<PageFormat>) {
+    let mut headers = HeaderMap::new();
+    headers.insert(header::ACCEPT, accept.parse().unwrap());
+    assert_eq!(accepted_format(&headers, "Flagz"), expected, "{accept}");
+}
+
+#[test]
+fn an_object_is_served_if_kind_group_and_version_are_named() {
+    assert_eq!(
+        accepted_format(&HeaderMap::new(), "Flagz"),
+        Some(PageFormat::Text)
+    );
+    for text in [
+        "",
+        "*/*",
+        "text/plain;charset=utf-8",
+        "text/html, */*;q=0.1",
+    ] {
+        check(text, Some(PageFormat::Text));
+    }
+    let json = PageFormat::Object(Syntax::Json, ApiVersion::V1Beta1);
+    check(
+        "application/json;v=v1beta1;g=config.k8s.io;as=Flagz",
+        Some(json),
+    );
+    check(
+        "application/json, application/yaml; as=Flagz; g=config.k8s.io; v=v1alpha1",
+        Some(PageFormat::Object(Syntax::Yaml, ApiVersion::V1Alpha1)),
+    );
+    for unacceptable in [
+        "application/json",
+        "text/html",
+        "application/json;v=v1beta1;g=config.k8s.io;as=Statusz",
+        "application/json;v=v1;g=config.k8s.io;as=Flagz",
+        "application/json;v=v1beta1;as=Flagz",
+    ] {
+        check(unacceptable, None);
+    }
 }

@@ -1,25 +1,28 @@
-//! Names, HELP, labels and buckets of the sync metrics.
+//! Names, HELP, labels and buckets of the metrics of syncs.
 //!
-//! Apart from [`metrics`](super::metrics), which is about when they change.
+//! Kept separate from [`SyncMetrics`](super::sync::SyncMetrics), which decides when they change.
 //!
 //! # Source
 //!
 //! Upstream: `pkg/proxy/metrics/metrics.go` (v1.36)
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
 use prometheus::core::{AtomicF64, GenericCounterVec};
 use prometheus::{
-    GaugeVec, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry, Result,
-    exponential_buckets,
+    GaugeVec, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    Result, exponential_buckets,
 };
 
-use super::register::Names;
-use super::summed::Summed;
+use super::factory::MetricFactory;
+use crate::net::{IpFamily, PerFamily};
 
 const FAMILY: &[&str] = &["ip_family"];
 
-/// How long things take and when they happened.
+/// Durations and times of syncs.
 #[derive(Debug, Clone)]
-pub(super) struct Timings {
+pub(super) struct TimingMetrics {
     pub(super) all: HistogramVec,
     pub(super) full: HistogramVec,
     pub(super) partial: HistogramVec,
@@ -29,113 +32,113 @@ pub(super) struct Timings {
     pub(super) last_queued: GaugeVec,
 }
 
-impl Timings {
+impl TimingMetrics {
     pub(super) fn register(registry: &Registry) -> Result<Self> {
-        let up = Names::upstream(registry);
-        let pace = exponential_buckets(0.001, 2.0, 15)?;
-        let timed = |name, help| up.histograms(name, help, FAMILY, pace.clone());
+        let up = MetricFactory::upstream(registry);
+        let buckets = exponential_buckets(0.001, 2.0, 15)?;
+        let durations = |name, help| up.histograms(name, help, FAMILY, buckets.clone());
         Ok(Self {
-            all: timed(
+            all: durations(
                 "sync_proxy_rules_duration_seconds",
-                "Time that a sync took, whatever its scope and outcome",
+                "Duration of syncs in seconds, including failed ones",
             )?,
-            full: timed(
+            full: durations(
                 "sync_full_proxy_rules_duration_seconds",
-                "Time that a sync of every rule took",
+                "Duration of full syncs in seconds, which write all rules",
             )?,
-            partial: timed(
+            partial: durations(
                 "sync_partial_proxy_rules_duration_seconds",
-                "Time that a sync of changed rules took",
+                "Duration of partial syncs in seconds, which write changed rules",
             )?,
             programming: up.histograms(
                 "network_programming_duration_seconds",
-                "Time from a change of endpoints in the cluster to rules in the kernel",
+                "Time in seconds from an endpoint change in the cluster to its rules in the kernel",
                 FAMILY,
                 programming_buckets(),
             )?,
-            conntrack: timed(
+            conntrack: durations(
                 "conntrack_reconciler_sync_duration_seconds",
-                "Time that a clean-up of conntrack entries took",
+                "Duration of conntrack cleanups in seconds",
             )?,
-            last: up.stamps(
+            last: up.timestamps(
                 "sync_proxy_rules_last_timestamp_seconds",
-                "When a sync last succeeded",
+                "Unix time of the last successful sync",
             )?,
-            last_queued: up.stamps(
+            last_queued: up.timestamps(
                 "sync_proxy_rules_last_queued_timestamp_seconds",
-                "When a sync was last asked for",
+                "Unix time at which a sync was last queued",
             )?,
         })
     }
 }
 
-/// What came from the API. Upstream labels none of it.
+/// Changes of objects. Upstream labels none of these metrics.
 #[derive(Debug, Clone)]
-pub(super) struct Changes {
-    pub(super) endpoints_pending: Summed,
+pub(super) struct ChangeMetrics {
+    pub(super) endpoints_pending: FamilySum,
     pub(super) endpoints: IntCounter,
-    pub(super) services_pending: Summed,
+    pub(super) services_pending: FamilySum,
     pub(super) services: IntCounter,
 }
 
-impl Changes {
+impl ChangeMetrics {
     pub(super) fn register(registry: &Registry) -> Result<Self> {
-        let up = Names::upstream(registry);
+        let up = MetricFactory::upstream(registry);
         Ok(Self {
-            endpoints_pending: Summed::new(up.gauge(
+            endpoints_pending: FamilySum::new(up.gauge(
                 "sync_proxy_rules_endpoint_changes_pending",
-                "EndpointSlices whose changes are not in the kernel yet",
+                "Number of EndpointSlices whose changes are not in the kernel yet",
             )?),
             endpoints: up.counter(
                 "sync_proxy_rules_endpoint_changes_total",
-                "Changes of EndpointSlices seen",
+                "Number of EndpointSlice changes received",
             )?,
-            services_pending: Summed::new(up.gauge(
+            services_pending: FamilySum::new(up.gauge(
                 "sync_proxy_rules_service_changes_pending",
-                "Services whose changes are not in the kernel yet",
+                "Number of Services whose changes are not in the kernel yet",
             )?),
             services: up.counter(
                 "sync_proxy_rules_service_changes_total",
-                "Changes of Services seen",
+                "Number of Service changes received",
             )?,
         })
     }
 }
 
-/// What the rules are like.
+/// Numbers of rules and of service ports that lack local endpoints.
 #[derive(Debug, Clone)]
-pub(super) struct Rules {
+pub(super) struct RuleMetrics {
     pub(super) total: IntGaugeVec,
     pub(super) last: IntGaugeVec,
     pub(super) no_local_endpoints: IntGaugeVec,
 }
 
-impl Rules {
+impl RuleMetrics {
     pub(super) fn register(registry: &Registry) -> Result<Self> {
-        let up = Names::upstream(registry);
+        let up = MetricFactory::upstream(registry);
         Ok(Self {
             total: up.gauges(
                 "sync_proxy_rules_iptables_total",
-                "Rules of ours in the kernel",
+                "Number of iptables rules owned by the proxy",
                 &["table", "ip_family"],
             )?,
             last: up.gauges(
                 "sync_proxy_rules_iptables_last",
-                "Rules that the last sync wrote",
+                "Number of iptables rules written by the last sync",
                 &["table", "ip_family"],
             )?,
             no_local_endpoints: up.gauges(
                 "sync_proxy_rules_no_local_endpoints_total",
-                "Service ports with policy Local whose endpoints are all on other nodes",
+                "Number of service ports with traffic policy Local and endpoints on other nodes only",
                 &["traffic_policy", "ip_family"],
             )?,
         })
     }
 }
 
-/// What was done to the kernel.
+/// Restores, full syncs and their findings.
 #[derive(Debug, Clone)]
-pub(super) struct Restores {
+pub(super) struct RestoreMetrics {
     pub(super) failures: IntCounterVec,
     pub(super) partial_failures: IntCounterVec,
     pub(super) conntrack_deleted: IntCounterVec,
@@ -148,91 +151,94 @@ pub(super) struct Restores {
     pub(super) lock_wait: GenericCounterVec<AtomicF64>,
 }
 
-impl Restores {
+impl RestoreMetrics {
     pub(super) fn register(registry: &Registry) -> Result<Self> {
-        let (up, own) = (Names::upstream(registry), Names::own(registry));
-        let waits = Opts::new(
+        let (up, own) = (
+            MetricFactory::upstream(registry),
+            MetricFactory::own(registry),
+        );
+        let lock_wait = Opts::new(
             "deltaproxy_restore_lock_wait_seconds_total",
-            "Time restores were seen waiting for the xtables lock",
+            "Time in seconds that restores were observed waiting for the xtables lock",
         );
         Ok(Self {
             failures: up.counters(
                 "sync_proxy_rules_iptables_restore_failures_total",
-                "Restores that failed",
+                "Number of failed restores",
                 FAMILY,
             )?,
             partial_failures: up.counters(
                 "sync_proxy_rules_iptables_partial_restore_failures_total",
-                "Partial restores that failed; a full one follows unless the lock was held",
+                "Number of failed partial restores; a full one follows unless the lock was held",
                 FAMILY,
             )?,
             conntrack_deleted: up.counters(
                 "conntrack_reconciler_deleted_entries_total",
-                "Conntrack entries deleted because their endpoint is gone",
+                "Number of conntrack entries deleted because their endpoint is gone",
                 FAMILY,
             )?,
             full_syncs: own.counters(
                 "full_syncs_total",
-                "Full syncs, by what made them full; flushed: somebody changed our rules",
+                "Number of full syncs by reason; flushed: another program removed or changed rules",
                 &["ip_family", "reason"],
             )?,
             unreadable: own.gauges(
                 "unreadable_tables",
-                "Whether the last check of our rules could not read the table",
+                "1 if the last check of the proxy's rules could not read the table",
                 &["ip_family", "table"],
             )?,
             conflicts: own.gauges(
                 "frontend_conflicts",
-                "Addresses and ports that several Services ask for; one of them has each",
+                "Number of addresses and ports that several Services claim; one of them gets each",
                 FAMILY,
             )?,
             over_limit: own.gauges(
                 "services_over_limit",
-                "Services that lack rules because of a limit of the Service or its namespace",
+                "Number of Services that lack rules because of a limit of the Service or its namespace",
                 &["ip_family", "limit"],
             )?,
             repairs: own.counters(
                 "chain_repairs_total",
-                "Fixed chains rewritten because they held third-party rules",
+                "Number of fixed chains rewritten because they held third-party rules",
                 &["ip_family", "table"],
             )?,
-            // From one small chain to the 256 MiB beyond any full payload.
+            // 256 bytes, for one small chain, to 256 MiB, beyond any full payload.
             payload_bytes: own.histograms(
                 "restore_payload_bytes",
-                "Size of the text given to iptables-restore",
+                "Size of iptables-restore payloads in bytes",
                 &["scope"],
                 exponential_buckets(256.0, 4.0, 11)?,
             )?,
-            lock_wait: own.add(GenericCounterVec::new(waits, FAMILY)?)?,
+            lock_wait: own.add(GenericCounterVec::new(lock_wait, FAMILY)?)?,
         })
     }
 }
 
 /// Services that make restores fail.
 #[derive(Debug, Clone)]
-pub(super) struct Quarantine {
+pub(super) struct QuarantineMetrics {
     pub(super) now: IntGaugeVec,
     pub(super) services: IntCounterVec,
     pub(super) restores: IntCounterVec,
 }
 
-impl Quarantine {
+impl QuarantineMetrics {
     pub(super) fn register(registry: &Registry) -> Result<Self> {
-        let own = Names::own(registry);
+        let own = MetricFactory::own(registry);
         Ok(Self {
             now: own.gauges(
                 "quarantined_services",
-                "Services whose changes are not applied because they make restores fail",
+                "Number of Services whose changes are not applied because they make restores fail",
                 FAMILY,
             )?,
             services: own.counters(
                 "quarantines_total",
-                "Services put into quarantine, by how their restore failed",
+                "Number of Services put into quarantine, by cause of their failed restore",
                 &["ip_family", "cause"],
             )?,
             restores: own.counters(
                 "isolation_restores_total",
-                "Restores made to find Services that make restores fail, and to retry these",
+                "Number of restores made to find Services that make restores fail, and to retry them",
                 &["ip_family", "result"],
             )?,
         })
@@ -241,7 +247,7 @@ impl Quarantine {
 
 /// Rules that other programs change.
 #[derive(Debug, Clone)]
-pub(super) struct Drift {
+pub(super) struct DriftMetrics {
     pub(super) checks: IntCounterVec,
     pub(super) failed: IntCounterVec,
     pub(super) chains: IntCounterVec,
@@ -251,57 +257,83 @@ pub(super) struct Drift {
     pub(super) contested: IntGaugeVec,
 }
 
-impl Drift {
+impl DriftMetrics {
     pub(super) fn register(registry: &Registry) -> Result<Self> {
-        let own = Names::own(registry);
+        let own = MetricFactory::own(registry);
         Ok(Self {
             checks: own.counters(
                 "rule_checks_total",
-                "Checks of our rules in the kernel, by what triggered them",
+                "Number of checks of the proxy's rules in the kernel, by trigger",
                 &["ip_family", "trigger"],
             )?,
             failed: own.counters(
                 "rule_checks_failed_total",
-                "Checks of our rules that could not read all they wanted to",
+                "Number of comparisons of all rules that could not read a table",
                 FAMILY,
             )?,
             chains: own.counters(
                 "drifted_chains_total",
-                "Chains found to hold other rules than were applied",
+                "Number of chains found to hold other rules than were applied",
                 &["ip_family", "table", "kind"],
             )?,
-            // From a repair after an event to one that backs off.
+            // 5 ms, for a repair after an event, to 82 s, for one that backs off.
             repaired: own.histograms(
                 "drift_repair_duration_seconds",
-                "Time from finding changed rules to having repaired them",
+                "Time in seconds from finding changed rules to having repaired them",
                 FAMILY,
                 exponential_buckets(0.005, 2.0, 15)?,
             )?,
-            verified: own.stamps(
+            verified: own.timestamps(
                 "rules_last_verified_timestamp_seconds",
-                "When all rules in the kernel were last compared with the applied ones",
+                "Unix time of the last comparison of all rules in the kernel with the applied ones",
             )?,
             is_clean: own.gauges(
                 "rules_verified",
-                "Whether the last check found the applied rules in the kernel",
+                "1 if the last check found the applied rules in the kernel, or they are repaired since",
                 FAMILY,
             )?,
             contested: own.gauges(
                 "contested_chains",
-                "Chains that another program changes again and again, so that repairs wait",
+                "Number of chains that another program changes repeatedly, so that repairs wait",
                 FAMILY,
             )?,
         })
     }
 }
 
-/// Upstream's buckets. The first one, 0, is an accident of its code that dashboards know.
+/// Returns upstream's buckets, in seconds. The first one, 0, is an accident of its code that
+/// dashboards know.
 fn programming_buckets() -> Vec<f64> {
     let whole = (1..60)
         .chain((60..120).step_by(5))
         .chain((120..=300).step_by(30));
     let start = [0.0, 0.25, 0.5].into_iter();
     start.chain(whole.map(f64::from)).collect()
+}
+
+/// Gauge without a family label: the sum of both families. Each family sets its share
+/// independently. Clones share the gauge and the shares.
+#[derive(Debug, Clone)]
+pub(super) struct FamilySum {
+    sum: IntGauge,
+    shares: Arc<PerFamily<AtomicI64>>,
+}
+
+impl FamilySum {
+    fn new(sum: IntGauge) -> Self {
+        let shares = PerFamily::from_fn(|_| AtomicI64::new(0));
+        Self {
+            sum,
+            shares: Arc::new(shares),
+        }
+    }
+
+    /// Sets the share of a family. If both families set theirs at once, the sum is right after
+    /// both calls.
+    pub(super) fn set(&self, family: IpFamily, share: i64) {
+        let before = self.shares.get(family).swap(share, Ordering::Relaxed);
+        self.sum.add(share - before);
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Opens listening sockets the way Go programs do.
 //!
-//! Apart because manifests and load balancers rely on two things Go does unasked: the IPv4
-//! wildcard also listens on IPv6, and a port still in use is tried again.
+//! Manifests and load balancers rely on two habits of kube-proxy: the IPv4 wildcard also listens
+//! on IPv6, as Go does by default, and a port in use is retried.
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -11,64 +11,65 @@ use nix::sys::socket::{setsockopt, sockopt};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio_util::sync::CancellationToken;
 
-/// How long to wait before a port is tried again, as upstream waits.
+/// Retry delay of a port in use, as upstream has it.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// Connections the kernel holds until they are accepted.
+/// Maximum connections that the kernel queues until they are accepted.
 const BACKLOG: u32 = 1024;
 
-/// An address that cannot be listened on.
+/// Failure to listen on an address.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on `{address}`")]
 pub struct ListenError {
-    /// As it was asked for.
+    /// Address as configured.
     pub address: SocketAddr,
-    /// What the system said.
+    /// Error of the kernel.
     pub source: io::Error,
 }
 
-/// Listens on an address. `0.0.0.0` stands for every address of both families if the machine has
+/// Listens on an address. `0.0.0.0` stands for all addresses of both families if the node has
 /// both.
 pub fn listen(address: SocketAddr) -> Result<TcpListener, ListenError> {
     let wildcard_v4 = matches!(address.ip(), IpAddr::V4(ip) if ip.is_unspecified());
     let opened = if wildcard_v4 {
         let both = SocketAddr::from((Ipv6Addr::UNSPECIFIED, address.port()));
-        open(both, Wildcard::OfBoth).or_else(|error| match error.kind() {
+        open(both, Wildcard::BothFamilies).or_else(|error| match error.kind() {
             io::ErrorKind::AddrInUse => Err(error),
-            // Any other error: a machine without IPv6.
-            _ => open(address, Wildcard::OfBoth),
+            // Any other error: a node without IPv6.
+            _ => open(address, Wildcard::BothFamilies),
         })
     } else {
-        open(address, Wildcard::OfBoth)
+        open(address, Wildcard::BothFamilies)
     };
     opened.map_err(|source| ListenError { address, source })
 }
 
-/// Listens on an address of one family, and on that family alone if it is the wildcard.
+/// Listens on an address of one family; a wildcard stands for that family only.
 pub fn listen_in_family(address: SocketAddr) -> Result<TcpListener, ListenError> {
-    open(address, Wildcard::OfItsFamily).map_err(|source| ListenError { address, source })
+    open(address, Wildcard::OneFamily).map_err(|source| ListenError { address, source })
 }
 
-/// What `::` stands for.
+/// Addresses that `::` stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wildcard {
-    /// Every address of the machine.
-    OfBoth,
-    /// Every IPv6 address.
-    OfItsFamily,
+    /// All addresses of the node.
+    BothFamilies,
+    /// All IPv6 addresses.
+    OneFamily,
 }
 
-/// The same, tried again for as long as it fails. `None` if stopped before it succeeded.
+/// Listens on an address, and retries as long as that fails; `name` says in the log what cannot be
+/// served. Returns `None` if stopped before it succeeded.
 pub async fn listen_retrying(
     address: SocketAddr,
-    what: &str,
+    name: &str,
     stop: &CancellationToken,
 ) -> Option<TcpListener> {
     loop {
         match listen(address) {
             Ok(listener) => return Some(listener),
             Err(ListenError { source, .. }) => {
-                tracing::error!(%address, error = %source, "cannot serve {what}; trying again");
+                tracing::error!(%address, error = %source, "cannot serve {name}; retrying in {RETRY:?}");
             }
         }
         tokio::select! {
@@ -83,8 +84,8 @@ fn open(address: SocketAddr, wildcard: Wildcard) -> io::Result<TcpListener> {
         IpAddr::V4(_) => TcpSocket::new_v4()?,
         IpAddr::V6(ip) => {
             let socket = TcpSocket::new_v6()?;
-            let is_alone = wildcard == Wildcard::OfItsFamily || !ip.is_unspecified();
-            setsockopt(&socket, sockopt::Ipv6V6Only, &is_alone)?;
+            let is_v6_only = wildcard == Wildcard::OneFamily || !ip.is_unspecified();
+            setsockopt(&socket, sockopt::Ipv6V6Only, &is_v6_only)?;
             socket
         }
     };
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_port_in_use_is_tried_again() {
+    async fn a_port_in_use_is_retried() {
         let first = listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
         let address = first.local_addr().unwrap();
         let error = listen(address).unwrap_err();

@@ -1,7 +1,5 @@
-//! The one registry, and the law by which metrics are named.
-//!
-//! Apart because names are an interface: what kube-proxy has keeps its name, labels and buckets, so
-//! that dashboards go on working; what is ours begins with `deltaproxy_`. HELP is in our own words.
+//! Factory of metrics: makes them with the prefix and stability note of their group, and registers
+//! them.
 
 use prometheus::core::Collector;
 use prometheus::{
@@ -9,54 +7,15 @@ use prometheus::{
     Registry, Result,
 };
 
-use super::build_info;
-use super::{HealthMetrics, ProcessCollector, SyncMetrics, WatchMetrics};
-
-/// All metrics of the process. Clones share their values.
-#[derive(Debug, Clone)]
-pub struct Metrics {
-    /// What a scrape gathers.
-    pub registry: Registry,
-    /// Of the syncs.
-    pub sync: SyncMetrics,
-    /// Of the health server.
-    pub health: HealthMetrics,
-    /// Of the watches.
-    pub watch: WatchMetrics,
-}
-
-impl Metrics {
-    /// Registers everything, each name once.
-    ///
-    /// # Errors
-    ///
-    /// Only if two metrics had the same name, which a test excludes.
-    pub fn new() -> Result<Self> {
-        let registry = Registry::new();
-        registry.register(Box::new(ProcessCollector::new()?))?;
-        let own = Names::own(&registry);
-        own.gauges("build_info", "Always 1, labeled by version", &["version"])?
-            .with_label_values(&[env!("CARGO_PKG_VERSION")])
-            .set(1);
-        build_info::register(&registry)?;
-        Ok(Self {
-            sync: SyncMetrics::register(&registry)?,
-            health: HealthMetrics::register(&registry)?,
-            watch: WatchMetrics::register(&registry)?,
-            registry,
-        })
-    }
-}
-
-/// Makes metrics of one prefix and puts them into the registry.
-pub(super) struct Names<'a> {
+/// Makes metrics of one prefix and registers them.
+pub(super) struct MetricFactory<'a> {
     registry: &'a Registry,
     prefix: &'static str,
     stability: &'static str,
 }
 
-impl<'a> Names<'a> {
-    /// kube-proxy's, all of which it calls alpha.
+impl<'a> MetricFactory<'a> {
+    /// Makes `kubeproxy_` metrics, all of which kube-proxy marks as alpha.
     pub(super) const fn upstream(registry: &'a Registry) -> Self {
         Self {
             registry,
@@ -65,7 +24,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// What all programs of Kubernetes have.
+    /// Makes `kubernetes_` metrics, which all components of Kubernetes have.
     pub(super) const fn kubernetes(registry: &'a Registry) -> Self {
         Self {
             registry,
@@ -74,7 +33,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// Of requests to the API server.
+    /// Makes `rest_client_` metrics, about requests to the API server.
     pub(super) const fn rest_client(registry: &'a Registry) -> Self {
         Self {
             registry,
@@ -83,7 +42,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// Ours.
+    /// Makes `deltaproxy_` metrics, which kube-proxy does not have.
     pub(super) const fn own(registry: &'a Registry) -> Self {
         Self {
             registry,
@@ -113,8 +72,8 @@ impl<'a> Names<'a> {
         self.add(IntGaugeVec::new(self.opts(name, help), labels)?)
     }
 
-    /// A time stamp per family.
-    pub(super) fn stamps(&self, name: &str, help: &str) -> Result<GaugeVec> {
+    /// Gauges of Unix times in seconds, one for each IP family.
+    pub(super) fn timestamps(&self, name: &str, help: &str) -> Result<GaugeVec> {
         self.add(GaugeVec::new(self.opts(name, help), &["ip_family"])?)
     }
 

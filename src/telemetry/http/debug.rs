@@ -1,6 +1,4 @@
-//! `/debug/flags`, `/debug/payload` and `/debug/pprof`, where profiling is on.
-//!
-//! Apart because these pages change the process, and so have to be asked for.
+//! Pages `/debug/flags`, `/debug/payload` and `/debug/pprof`, which `enableProfiling` turns on.
 //!
 //! # Source
 //!
@@ -13,33 +11,34 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Method, Request, StatusCode};
 
-use super::LogLevel;
-use super::http::{Reply, TEXT, not_found, reply};
+use super::server::{Reply, TEXT, not_found, reply};
+use crate::telemetry::LogLevel;
 
-/// `enableProfiling`.
+/// Setting `enableProfiling`.
 #[derive(Debug, Clone)]
 pub enum Debugging {
-    /// None of these pages is there.
+    /// All paths below `/debug/` are unknown.
     Off,
-    /// All are.
+    /// The pages are served.
     On(DebugPages),
 }
 
-/// What these pages change and show.
+/// Parts of the process that the pages change and show.
 #[derive(Debug, Clone)]
 pub struct DebugPages {
-    /// `/debug/flags/v`
+    /// Log level that `/debug/flags/v` sets.
     pub level: LogLevel,
-    /// `/debug/payload/`; `None`: not served, because other machines could ask for it.
+    /// Pages below `/debug/payload/`; `None`: not served, because clients on other hosts could
+    /// read them.
     pub payloads: Option<PayloadPages>,
 }
 
-/// The payloads that restores were given.
+/// Readers of the last payloads of restores.
 #[derive(Clone)]
 pub struct PayloadPages {
-    /// Those that were applied last.
+    /// Returns the last applied payloads.
     pub applied: Arc<dyn Fn() -> String + Send + Sync>,
-    /// Those that failed last.
+    /// Returns the last failed payloads.
     pub failed: Arc<dyn Fn() -> String + Send + Sync>,
 }
 
@@ -49,11 +48,11 @@ impl fmt::Debug for PayloadPages {
     }
 }
 
-/// Served where payloads are not.
+/// Body of the response in place of payloads.
 const NOT_LOOPBACK: &str =
     "payloads are served on a loopback address only: set --metrics-bind-address=127.0.0.1:10249\n";
 
-/// What `/debug/flags` shows, and everything below it that is no flag.
+/// Body of `/debug/flags` and of all paths below it that are not a flag.
 const FLAGS: &str = "<html>
 <head>
 <title>/debug/flags/</title>
@@ -73,7 +72,7 @@ full flags configurable<br>
 </html>
 ";
 
-/// Served for all of `/debug/pprof/`: names `perf` in place of Go's profiles.
+/// Body of `/debug/pprof/` and all paths below it: recommends `perf` in place of Go's profiles.
 ///
 /// Known sampling profilers walk the stack in a signal handler: with the unwinder of the C runtime
 /// that takes locks and crashes (tikv/pprof-rs, issues 36 and 203; tikv/tikv, issue 9765), with
@@ -93,8 +92,8 @@ For CPU time by thread use top -H -p $(pidof deltaproxy kube-proxy). Memory in u
 process_resident_memory_bytes of /metrics.
 ";
 
-/// A page below `/debug/`.
-pub(super) fn answer(debugging: &Debugging, request: &Request<Bytes>) -> Reply {
+/// Returns a page below `/debug/`.
+pub(super) fn respond(debugging: &Debugging, request: &Request<Bytes>) -> Reply {
     let Debugging::On(pages) = debugging else {
         return not_found();
     };
@@ -120,27 +119,27 @@ fn payload(pages: &DebugPages, text: impl Fn(&PayloadPages) -> String) -> Reply 
     }
 }
 
-/// Logs as `-v` with this number would, until the process ends.
+/// Sets the log level that `-v` with this number stands for, until the process ends.
 fn set_verbosity(level: &LogLevel, request: &Request<Bytes>) -> Reply {
-    let say = |status, text: String| reply(status, "text/plain", text + "\n");
+    let respond = |status, text: String| reply(status, "text/plain", text + "\n");
     if request.method() != Method::PUT {
-        let text = "unsupported http method\nhint: curl -X PUT -d 4 says -v=4".to_owned();
-        return say(StatusCode::NOT_ACCEPTABLE, text);
+        let text = "unsupported http method\nhint: use `curl -X PUT -d 4` for -v=4".to_owned();
+        return respond(StatusCode::NOT_ACCEPTABLE, text);
     }
     let text = String::from_utf8_lossy(request.body());
     let Ok(number) = text.parse::<i32>() else {
-        let text = format!("failed set klog.logging.verbosity {text:?}: it is no number");
-        return say(StatusCode::BAD_REQUEST, text);
+        let text = format!("failed set klog.logging.verbosity {text:?}: not a valid integer");
+        return respond(StatusCode::BAD_REQUEST, text);
     };
-    // Less than nothing is nothing, and nobody says more than 255.
+    // Negative numbers log as 0 does, and no level is above 255.
     let verbosity = u8::try_from(number.max(0)).unwrap_or(u8::MAX);
     if !level.set(verbosity) {
-        let text = "the log has ended".to_owned();
-        return say(StatusCode::INTERNAL_SERVER_ERROR, text);
+        let text = "the log is closed".to_owned();
+        return respond(StatusCode::INTERNAL_SERVER_ERROR, text);
     }
-    tracing::info!(verbosity, "the log level was changed over HTTP");
+    tracing::info!(verbosity, "log level changed over HTTP");
     let text = format!("successfully set klog.logging.verbosity to {number}");
-    say(StatusCode::OK, text)
+    respond(StatusCode::OK, text)
 }
 
 #[cfg(test)]

@@ -1,18 +1,18 @@
-//! What can be changed over HTTP, and what is said where nothing can.
+//! Pages below `/debug/`, with and without profiling.
 
 use http_body_util::BodyExt;
 
 use super::*;
-use crate::telemetry::logging::tests::silent;
+use crate::telemetry::log::tests::silent;
 
-async fn ask(
+async fn request(
     debugging: &Debugging,
     method: Method,
     path: &str,
     body: &'static str,
 ) -> (u16, String) {
-    let request = Request::builder().method(method).uri(path);
-    let reply = answer(debugging, &request.body(body.into()).unwrap());
+    let builder = Request::builder().method(method).uri(path);
+    let reply = respond(debugging, &builder.body(body.into()).unwrap());
     let (head, body) = reply.into_parts();
     let body = body.collect().await.unwrap().to_bytes();
     (
@@ -30,13 +30,13 @@ fn on(level: LogLevel) -> Debugging {
 }
 
 #[tokio::test]
-async fn payloads_are_shown_on_loopback_only() {
+async fn payloads_are_served_on_loopback_only() {
     let (_log, level) = silent();
     let paths = ["/debug/payload/applied", "/debug/payload/failed"];
     for (path, shown) in paths.into_iter().zip(["the applied one", "the failed one"]) {
         let local = on(level.clone());
         assert_eq!(
-            ask(&local, Method::GET, path, "").await,
+            request(&local, Method::GET, path, "").await,
             (200, shown.to_owned())
         );
         let payloads = None;
@@ -44,35 +44,38 @@ async fn payloads_are_shown_on_loopback_only() {
             level: level.clone(),
             payloads,
         });
-        assert_eq!(ask(&remote, Method::GET, path, "").await.0, 403);
+        assert_eq!(request(&remote, Method::GET, path, "").await.0, 403);
     }
 }
 
 #[tokio::test]
-async fn the_level_is_put() {
+async fn put_sets_the_log_level() {
     let (_log, level) = silent();
     let on = on(level);
-    let put = async |body| ask(&on, Method::PUT, "/debug/flags/v", body).await;
+    let put = async |body| request(&on, Method::PUT, "/debug/flags/v", body).await;
     let done = "successfully set klog.logging.verbosity to 4\n";
     assert_eq!(put("4").await, (200, done.to_owned()));
     assert_eq!(put("100000").await.0, 200);
-    let wrong = "failed set klog.logging.verbosity \"all\": it is no number\n";
+    let wrong = "failed set klog.logging.verbosity \"all\": not a valid integer\n";
     assert_eq!(put("all").await, (400, wrong.to_owned()));
-    let (status, text) = ask(&on, Method::GET, "/debug/flags/v", "").await;
+    let (status, text) = request(&on, Method::GET, "/debug/flags/v", "").await;
     assert_eq!(status, 406);
     assert!(text.starts_with("unsupported http method\n"), "{text}");
 }
 
 #[tokio::test]
-async fn a_log_that_has_ended_cannot_be_changed() {
+async fn the_level_of_a_closed_log_cannot_be_set() {
     let (log, level) = silent();
     drop(log);
     let on = on(level);
-    assert_eq!(ask(&on, Method::PUT, "/debug/flags/v", "4").await.0, 500);
+    assert_eq!(
+        request(&on, Method::PUT, "/debug/flags/v", "4").await.0,
+        500
+    );
 }
 
 #[tokio::test]
-async fn other_pages_say_what_there_is() {
+async fn other_debug_pages_match_upstream_or_name_perf() {
     let (_log, level) = silent();
     let on = on(level);
     for (path, status, words) in [
@@ -86,9 +89,9 @@ async fn other_pages_say_what_there_is() {
         ("/debug/flagsy", 404, "not found"),
         ("/debug/", 404, "not found"),
     ] {
-        let (found, text) = ask(&on, Method::GET, path, "").await;
+        let (found, text) = request(&on, Method::GET, path, "").await;
         assert_eq!(found, status, "{path}");
         assert!(text.contains(words), "{path}: {text}");
-        assert_eq!(ask(&Debugging::Off, Method::GET, path, "").await.0, 404);
+        assert_eq!(request(&Debugging::Off, Method::GET, path, "").await.0, 404);
     }
 }

@@ -1,14 +1,15 @@
-//! `/flagz` and `/statusz`: what was typed, and what is running since when.
+//! Pages `/flagz` and `/statusz`: the flags of the command line, and version and uptime.
 //!
-//! Apart because both are text for people or an object for programs, as the client wishes.
+//! Both are text, unless `Accept` names kind, group and version of an object in full.
 //!
 //! # Source
 //!
 //! Upstream: `staging/src/k8s.io/component-base/zpages/flagz/flagz.go`,
-//! `staging/src/k8s.io/component-base/zpages/statusz/statusz.go` (v1.36)
+//! `staging/src/k8s.io/component-base/zpages/statusz/statusz.go`,
+//! `staging/src/k8s.io/apiserver/pkg/endpoints/handlers/negotiation/negotiate.go` (v1.36)
 //!
-//! Differs from upstream: between names and values there is always the same, which upstream chooses
-//! by lot. There is no Go.
+//! Differs from upstream: the separator between names and values is fixed, which upstream picks at
+//! random; there is no Go version; and the first acceptable type wins, as `q` is ignored.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,26 +18,28 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::accept::{Form, GROUP, Syntax, Version, form};
-use super::build_info::BINARY_VERSION;
-use super::http::{Reply, TEXT, reply};
+use super::server::{Reply, TEXT, reply};
+use crate::telemetry::metrics::BINARY_VERSION;
 
-/// Whom this program stands in for.
+/// Component that this program stands in for.
 const COMPONENT: &str = "kube-proxy";
+
+/// API group of the objects.
+const GROUP: &str = "config.k8s.io";
 
 const JSON: &str = "application/json";
 
-/// What both pages of text begin with, after their names.
+/// Second line of both text pages.
 const WARNING: &str = "Warning: This endpoint is not meant to be machine parseable, has no \
                        formatting compatibility guarantees and is for debugging purposes only.";
 
-/// The pages that `/statusz` lists, as upstream does.
+/// Pages that `/statusz` lists, as upstream does.
 const PATHS: [&str; 5] = ["/configz", "/flagz", "/healthz", "/metrics", "/proxyMode"];
 
-/// An object, with what all objects have.
+/// Object with the fields that all API objects have.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Object<T> {
+struct ApiObject<T> {
     kind: &'static str,
     api_version: String,
     metadata: Metadata,
@@ -65,7 +68,7 @@ struct Statusz {
     paths: [&'static str; 5],
 }
 
-/// The flags of the command line and their values, also those that nobody gave.
+/// Returns `/flagz`: the flags of the command line with their values or defaults.
 pub(super) fn flagz(headers: &HeaderMap, flags: &BTreeMap<String, String>) -> Reply {
     let text = || {
         let mut text = format!("\n{COMPONENT} flagz\n{WARNING}\n");
@@ -78,7 +81,7 @@ pub(super) fn flagz(headers: &HeaderMap, flags: &BTreeMap<String, String>) -> Re
     page(headers, "Flagz", text, &Flagz { flags })
 }
 
-/// Since when this runs, and as what.
+/// Returns `/statusz`: start time, uptime and versions.
 pub(super) fn statusz(headers: &HeaderMap, started: Timestamp, now: Timestamp) -> Reply {
     let up = now.as_second().saturating_sub(started.as_second()).max(0);
     let text = || {
@@ -113,18 +116,18 @@ fn page(
     text: impl FnOnce() -> String,
     fields: &impl Serialize,
 ) -> Reply {
-    let (syntax, version) = match form(headers, kind) {
-        Some(Form::Text) => return reply(StatusCode::OK, TEXT, text()),
-        Some(Form::Object(syntax, version)) => (syntax, version),
+    let (syntax, version) = match accepted_format(headers, kind) {
+        Some(PageFormat::Text) => return reply(StatusCode::OK, TEXT, text()),
+        Some(PageFormat::Object(syntax, version)) => (syntax, version),
         None => return not_acceptable(),
     };
-    let object = Object {
+    let object = ApiObject {
         kind,
         api_version: format!("{GROUP}/{}", version.name()),
         metadata: Metadata { name: COMPONENT },
         fields,
     };
-    // Texts and numbers alone: nothing can fail.
+    // Strings and numbers can always be serialized.
     let mut reply = match syntax {
         Syntax::Json => {
             let text = serde_json::to_string(&object).unwrap_or_default() + "\n";
@@ -135,7 +138,7 @@ fn page(
             reply(StatusCode::OK, "application/yaml", text)
         }
     };
-    if version == Version::V1Alpha1 {
+    if version == ApiVersion::V1Alpha1 {
         let warning = match kind {
             "Flagz" => r#"299 - "config.k8s.io/v1alpha1 Flagz is deprecated; use v1beta1""#,
             _ => r#"299 - "config.k8s.io/v1alpha1 Statusz is deprecated; use v1beta1""#,
@@ -146,7 +149,7 @@ fn page(
     reply
 }
 
-/// As the API server says it.
+/// Returns the `Status` object that the API server sends in this case.
 fn not_acceptable() -> Reply {
     let status = concat!(
         r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","#,
@@ -156,6 +159,74 @@ fn not_acceptable() -> Reply {
         "\n"
     );
     reply(StatusCode::NOT_ACCEPTABLE, JSON, status)
+}
+
+/// Format of a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PageFormat {
+    /// Human-readable text.
+    Text,
+    /// API object in a syntax and version.
+    Object(Syntax, ApiVersion),
+}
+
+/// Syntax of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Syntax {
+    Json,
+    Yaml,
+}
+
+/// Version of an object; all versions have the same fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ApiVersion {
+    V1Alpha1,
+    V1Beta1,
+}
+
+impl ApiVersion {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::V1Alpha1 => "v1alpha1",
+            Self::V1Beta1 => "v1beta1",
+        }
+    }
+}
+
+/// Returns the first format of this kind of object that the client accepts.
+fn accepted_format(headers: &HeaderMap, kind: &str) -> Option<PageFormat> {
+    let lines = headers.get_all(header::ACCEPT).iter();
+    let mut lines = lines.filter_map(|line| line.to_str().ok()).peekable();
+    if lines.peek().is_none_or(|line| line.trim().is_empty()) {
+        return Some(PageFormat::Text);
+    }
+    let mut ranges = lines.flat_map(|line| line.split(','));
+    ranges.find_map(|range| range_format(range, kind))
+}
+
+fn range_format(range: &str, kind: &str) -> Option<PageFormat> {
+    let mut parts = range.split(';').map(str::trim);
+    let syntax = match parts.next()? {
+        "*/*" | "text/*" | "text/plain" => return Some(PageFormat::Text),
+        "application/json" => Syntax::Json,
+        "application/yaml" => Syntax::Yaml,
+        _ => return None,
+    };
+    let (mut group, mut version, mut requested_kind) = ("", "", "");
+    for (key, value) in parts.filter_map(|part| part.split_once('=')) {
+        match key {
+            "g" => group = value,
+            "v" => version = value,
+            "as" => requested_kind = value,
+            _ => {}
+        }
+    }
+    let version = match version {
+        "v1alpha1" => ApiVersion::V1Alpha1,
+        "v1beta1" => ApiVersion::V1Beta1,
+        _ => return None,
+    };
+    (group == GROUP && requested_kind == kind).then_some(PageFormat::Object(syntax, version))
 }
 
 #[cfg(test)]

@@ -1,0 +1,223 @@
+//! Pages of the metrics port, with its own `/healthz` and the `/metrics/slis` that count it.
+//!
+//! This `/healthz` only shows that the process responds; [`health`](crate::health) is about rules.
+//!
+//! # Source
+//!
+//! Upstream: `cmd/kube-proxy/app/server.go`, `serveMetrics`,
+//! `staging/src/k8s.io/apiserver/pkg/server/healthz/healthz.go`,
+//! `staging/src/k8s.io/component-base/metrics/prometheus/slis/metrics.go` (v1.36)
+
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, StatusCode};
+use jiff::Timestamp;
+use prometheus::proto::MetricFamily;
+use prometheus::{Gauge, IntCounterVec, IntGaugeVec, Opts, Registry, Result, TextEncoder};
+
+use super::debug::{self, Debugging};
+use super::server::{Reply, TEXT, not_found, reply};
+use super::zpages;
+use crate::telemetry::metrics::{START, start_time};
+
+/// Content type of the text format, as Go's client library sends it.
+const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Name of the only check, and of the page that it is part of.
+const PING: &str = "ping";
+const HEALTHZ: &str = "healthz";
+
+/// Settings of the process that pages show or depend on.
+#[derive(Debug, Clone)]
+pub struct PageSettings {
+    /// JSON text of `/configz`.
+    pub configz: Bytes,
+    /// Flags of the command line and their values.
+    pub flags: BTreeMap<String, String>,
+    /// Pages below `/debug/`.
+    pub debugging: Debugging,
+}
+
+/// Pages of the metrics port. Paths are exact; the method is ignored where none is named, as
+/// upstream does.
+#[derive(Debug, Clone)]
+pub struct MetricsPages {
+    registry: Registry,
+    settings: PageSettings,
+    ping: PingCheck,
+    started: Timestamp,
+}
+
+impl MetricsPages {
+    /// Returns pages that show the metrics of `registry`.
+    ///
+    /// # Errors
+    ///
+    /// Only if two metrics had the same name, which a test excludes.
+    pub fn new(registry: Registry, settings: PageSettings) -> Result<Self> {
+        let started = start_time();
+        Ok(Self {
+            registry,
+            settings,
+            ping: PingCheck::new(started)?,
+            started: started.and_then(timestamp).unwrap_or_else(now),
+        })
+    }
+
+    /// Returns the response to a request.
+    pub fn answer(&self, request: &Request<Bytes>) -> Reply {
+        let (uri, headers) = (request.uri(), request.headers());
+        match uri.path() {
+            "/metrics" => self.metrics(),
+            "/metrics/slis" => self.ping.slis(request.method()),
+            "/healthz" => self.ping.healthz(uri.query().unwrap_or_default()),
+            "/healthz/ping" => reply(StatusCode::OK, TEXT, "ok"),
+            "/proxyMode" => reply(StatusCode::OK, TEXT, "iptables"),
+            "/configz" => reply(
+                StatusCode::OK,
+                "application/json",
+                self.settings.configz.clone(),
+            ),
+            "/flagz" => zpages::flagz(headers, &self.settings.flags),
+            "/statusz" => zpages::statusz(headers, self.started, now()),
+            path if path.starts_with("/debug/") => {
+                debug::respond(&self.settings.debugging, request)
+            }
+            _ => not_found(),
+        }
+    }
+
+    fn metrics(&self) -> Reply {
+        let families = self.registry.gather();
+        let mut reply = exposition(&families);
+        let start = families
+            .iter()
+            .find(|family| family.name() == START.0)
+            .and_then(|family| family.get_metric().first())
+            .map(|metric| metric.get_gauge().get_value().floor().to_string());
+        if let Some(start) = start.and_then(|start| HeaderValue::from_str(&start).ok()) {
+            reply.headers_mut().insert("process-start-time-unix", start);
+        }
+        reply
+    }
+}
+
+/// Results of the check `ping`. Clones share their values.
+#[derive(Debug, Clone)]
+struct PingCheck {
+    registry: Registry,
+    last: IntGaugeVec,
+    total: IntCounterVec,
+}
+
+impl PingCheck {
+    /// Returns a check without results, of a process with this start as Unix time in seconds.
+    fn new(started: Option<f64>) -> Result<Self> {
+        let last = Opts::new(
+            "kubernetes_healthcheck",
+            "[STABLE] Last result of a health check; 1 is success",
+        );
+        let total = Opts::new(
+            "kubernetes_healthchecks_total",
+            "[STABLE] Number of health check results by status",
+        );
+        let check = Self {
+            registry: Registry::new(),
+            last: IntGaugeVec::new(last, &["name", "type"])?,
+            total: IntCounterVec::new(total, &["name", "status", "type"])?,
+        };
+        check.registry.register(Box::new(check.last.clone()))?;
+        check.registry.register(Box::new(check.total.clone()))?;
+        if let Some(started) = started {
+            let (name, help) = START;
+            let start = Gauge::new(name, help)?;
+            start.set(started);
+            check.registry.register(Box::new(start))?;
+        }
+        Ok(check)
+    }
+
+    /// Returns `/healthz`, which always succeeds. In the query, `exclude` leaves checks out and
+    /// `verbose` lists them.
+    fn healthz(&self, query: &str) -> Reply {
+        let pairs = || {
+            query
+                .split('&')
+                .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+        };
+        let excluded = || {
+            pairs()
+                .filter(|(key, _)| *key == "exclude")
+                .map(|(_, name)| name)
+        };
+        let result = if excluded().any(|name| name == PING) {
+            format!("[+]{PING} excluded: ok\n")
+        } else {
+            self.last.with_label_values(&[PING, HEALTHZ]).set(1);
+            let labels = [PING, "success", HEALTHZ];
+            self.total.with_label_values(&labels).inc();
+            format!("[+]{PING} ok\n")
+        };
+        if !pairs().any(|(key, _)| key == "verbose") {
+            return reply(StatusCode::OK, TEXT, "ok");
+        }
+        let mut unknown: Vec<_> = excluded()
+            .filter(|name| *name != PING)
+            .map(|name| format!("{name:?}"))
+            .collect();
+        unknown.sort();
+        unknown.dedup();
+        let warning = if unknown.is_empty() {
+            String::new()
+        } else {
+            let list = unknown.join(",");
+            format!("warn: some health checks cannot be excluded: no matches for {list}\n")
+        };
+        let text = format!("{result}{warning}{HEALTHZ} check passed\n");
+        reply(StatusCode::OK, TEXT, text)
+    }
+
+    /// Returns `/metrics/slis`; DELETE resets its metrics.
+    fn slis(&self, method: &Method) -> Reply {
+        if method == Method::DELETE {
+            self.last.reset();
+            self.total.reset();
+            return reply(StatusCode::OK, TEXT, "metrics reset\n");
+        }
+        exposition(&self.registry.gather())
+    }
+}
+
+/// Returns a page of metrics.
+fn exposition(families: &[MetricFamily]) -> Reply {
+    let mut text = String::with_capacity(64 * 1024);
+    match TextEncoder::new().encode_utf8(families, &mut text) {
+        Ok(()) => reply(StatusCode::OK, EXPOSITION, text),
+        Err(error) => reply(StatusCode::INTERNAL_SERVER_ERROR, TEXT, error.to_string()),
+    }
+}
+
+/// Returns a Unix time without fractions of a second, which no page shows.
+fn timestamp(seconds: f64) -> Option<Timestamp> {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a value that does not fit is rejected below"
+    )]
+    let seconds = seconds as i64;
+    Timestamp::from_second(seconds).ok()
+}
+
+#[expect(clippy::disallowed_methods, reason = "pages show the uptime")]
+fn now() -> Timestamp {
+    Timestamp::try_from(SystemTime::now()).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+#[cfg(test)]
+#[path = "tests/hostile.rs"]
+mod hostile;
+
+#[cfg(test)]
+#[path = "tests/metrics_pages.rs"]
+mod tests;

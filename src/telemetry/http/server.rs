@@ -1,0 +1,314 @@
+//! HTTP/1 server for metrics, health and health check node ports.
+//!
+//! No client may take the process down: the number of connections, the time to send a request and
+//! to read a response, and the size of requests are limited. At the limit of connections a new
+//! one evicts the oldest, so the server never stops accepting. If new connections waited instead,
+//! any pod could occupy all of them with idle ones; then kubelet's probe would time out, and
+//! kubelet would kill the daemon. A flood has to open connections faster than a probe is answered
+//! to do harm.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::stream::{FuturesUnordered, StreamExt};
+use http::header::{CONNECTION, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use http::request::Parts;
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::{Body, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use nix::sys::socket::{setsockopt, sockopt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
+
+/// Maximum connections of a server; one more evicts the oldest. Probes and scrapes are a handful
+/// per second, so only a flood reaches this, and then costs no more than a few megabytes.
+const MAX_CONNECTIONS: usize = 256;
+
+/// Time that a client may take to send the head of a request, and may idle between requests.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Maximum size of the head of a request in bytes. Those of Prometheus and of probes have a few
+/// hundred.
+const MAX_HEAD: usize = 16 * 1024;
+
+/// Maximum size of a body in bytes: the only body that a page reads is a number.
+const MAX_BODY: usize = 4 * 1024;
+
+/// Time that a client may take to send a body.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Time in milliseconds for which a client may leave a response unread. Then the kernel closes the
+/// connection, even if the client sends data meanwhile.
+const UNREAD_TIMEOUT: u32 = 10_000;
+
+/// Time that the last responses may take after the server is stopped.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Pause after a failed accept, so that a process out of file descriptors does not spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Interval between log lines about failed accepts.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Content type of human-readable pages.
+pub(super) const TEXT: &str = "text/plain; charset=utf-8";
+
+/// Response with its whole body.
+pub type Reply = Response<Full<Bytes>>;
+
+/// Serves requests until stopped, then lets open responses finish.
+///
+/// All work happens within this future: dropping it closes every connection.
+pub async fn serve<H>(listener: TcpListener, handler: H, stop: CancellationToken)
+where
+    H: Fn(&Parts) -> Reply,
+{
+    serve_within(
+        ConnectionLimit::new(MAX_CONNECTIONS),
+        listener,
+        handler,
+        stop,
+    )
+    .await;
+}
+
+/// Serves like [`serve`], with a limit of connections that several servers share: together they
+/// take no more memory and open files than that, even in a flood.
+pub async fn serve_within<H>(
+    limit: ConnectionLimit,
+    listener: TcpListener,
+    handler: H,
+    stop: CancellationToken,
+) where
+    H: Fn(&Parts) -> Reply,
+{
+    let handler = |request: Request<Bytes>| handler(&request.into_parts().0);
+    serve_all(limit, listener, handler, stop).await;
+}
+
+/// Serves like [`serve`], for pages that read the body.
+pub async fn serve_requests<H>(listener: TcpListener, handler: H, stop: CancellationToken)
+where
+    H: Fn(Request<Bytes>) -> Reply,
+{
+    serve_all(
+        ConnectionLimit::new(MAX_CONNECTIONS),
+        listener,
+        handler,
+        stop,
+    )
+    .await;
+}
+
+async fn serve_all<H>(
+    limit: ConnectionLimit,
+    listener: TcpListener,
+    handler: H,
+    stop: CancellationToken,
+) where
+    H: Fn(Request<Bytes>) -> Reply,
+{
+    let graceful = GracefulShutdown::new();
+    let mut connections = FuturesUnordered::new();
+    let pause = sleep(Duration::ZERO);
+    tokio::pin!(pause);
+    let mut logged: Option<Instant> = None;
+    loop {
+        tokio::select! {
+            // An evicted connection has to be closed before another one is accepted.
+            biased;
+            () = stop.cancelled() => break,
+            Some(()) = connections.next() => {}
+            () = &mut pause, if !pause.is_elapsed() => {}
+            accepted = listener.accept(), if pause.is_elapsed() => match accepted {
+                Ok((stream, _)) => {
+                    let permit = limit.acquire();
+                    connections.push(connection((stream, permit), &handler, graceful.watcher()));
+                }
+                // If the process is out of open files, an eviction frees one.
+                Err(error) => {
+                    let now = Instant::now();
+                    if logged.is_none_or(|logged| now - logged >= LOG_INTERVAL) {
+                        tracing::warn!(%error, "cannot accept a connection; evicting the oldest one");
+                        logged = Some(now);
+                    }
+                    if limit.evict_oldest() == Eviction::NoConnection {
+                        pause.as_mut().reset(now + ACCEPT_PAUSE);
+                    }
+                }
+            },
+        }
+    }
+    drop(listener);
+    let rest = async { while connections.next().await.is_some() {} };
+    let _ = timeout(DRAIN_TIMEOUT, async {
+        tokio::join!(graceful.shutdown(), rest)
+    })
+    .await;
+}
+
+/// Serves one connection until it ends or is evicted. Its errors are not reported, as clients can
+/// cause them at will.
+async fn connection<H>((stream, permit): (TcpStream, Permit), handler: &H, watcher: Watcher)
+where
+    H: Fn(Request<Bytes>) -> Reply,
+{
+    // If this fails, the limit of connections still holds.
+    let _ = setsockopt(&stream, sockopt::TcpUserTimeout, &UNREAD_TIMEOUT);
+    let respond = |request: Request<Incoming>| async move {
+        let reply = match read_body(request).await {
+            Ok(request) => handler(request),
+            Err(rejection) => rejection,
+        };
+        Ok::<_, Infallible>(reply)
+    };
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(MAX_HEAD)
+        // Go capitalizes headers, and scripts may match them byte by byte.
+        .title_case_headers(true)
+        .serve_connection(TokioIo::new(stream), service_fn(respond));
+    tokio::select! {
+        _ = watcher.watch(connection) => {}
+        () = permit.evicted() => {}
+    }
+}
+
+/// Reads the body of a request. One that announces too long a body is rejected before any of it is
+/// read.
+async fn read_body(request: Request<Incoming>) -> Result<Request<Bytes>, Reply> {
+    let (head, body) = request.into_parts();
+    if body.size_hint().lower() > MAX_BODY as u64 {
+        return Err(rejection(StatusCode::PAYLOAD_TOO_LARGE));
+    }
+    match timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY).collect()).await {
+        Ok(Ok(body)) => Ok(Request::from_parts(head, body.to_bytes())),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            Err(rejection(StatusCode::PAYLOAD_TOO_LARGE))
+        }
+        Ok(Err(_)) => Err(rejection(StatusCode::BAD_REQUEST)),
+        Err(_) => Err(rejection(StatusCode::REQUEST_TIMEOUT)),
+    }
+}
+
+/// Returns the last response of a connection: without the body, the start of the next request is
+/// unknown.
+fn rejection(status: StatusCode) -> Reply {
+    let mut reply = reply(status, TEXT, format!("{status}\n"));
+    reply
+        .headers_mut()
+        .insert(CONNECTION, HeaderValue::from_static("close"));
+    reply
+}
+
+/// Returns a response whose content type browsers must not guess.
+pub fn reply(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Reply {
+    let mut reply = Response::new(Full::new(body.into()));
+    *reply.status_mut() = status;
+    let headers = reply.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    reply
+}
+
+/// Returns the response for an unknown path, in the words of Go's server.
+pub fn not_found() -> Reply {
+    let text = "404 page not found\n";
+    reply(StatusCode::NOT_FOUND, TEXT, text)
+}
+
+/// Limit of the connections of one or more servers. Clones share it.
+#[derive(Debug, Clone)]
+pub struct ConnectionLimit {
+    max: usize,
+    /// One token for each connection, the oldest first.
+    permits: Arc<Mutex<VecDeque<CancellationToken>>>,
+}
+
+impl ConnectionLimit {
+    /// Returns a limit of this many connections, at least one.
+    pub fn new(connections: usize) -> Self {
+        Self {
+            max: connections.max(1),
+            permits: Arc::default(),
+        }
+    }
+
+    /// Returns a permit for a new connection. At the limit it evicts the oldest one.
+    fn acquire(&self) -> Permit {
+        let token = CancellationToken::new();
+        let mut permits = self.permits();
+        while permits.len() >= self.max {
+            if let Some(oldest) = permits.pop_front() {
+                oldest.cancel();
+            }
+        }
+        permits.push_back(token.clone());
+        Permit {
+            limit: self.clone(),
+            token,
+        }
+    }
+
+    fn evict_oldest(&self) -> Eviction {
+        match self.permits().pop_front() {
+            Some(oldest) => {
+                oldest.cancel();
+                Eviction::Done
+            }
+            None => Eviction::NoConnection,
+        }
+    }
+
+    /// Locks the list. A panic while it was locked leaves it consistent.
+    fn permits(&self) -> MutexGuard<'_, VecDeque<CancellationToken>> {
+        self.permits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Result of an eviction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Eviction {
+    /// The oldest connection is being closed.
+    Done,
+    /// There is no connection to close.
+    NoConnection,
+}
+
+/// Permit of one connection; dropping it makes room for another one.
+#[derive(Debug)]
+struct Permit {
+    limit: ConnectionLimit,
+    token: CancellationToken,
+}
+
+impl Permit {
+    /// Completes when the connection is evicted.
+    fn evicted(&self) -> WaitForCancellationFuture<'_> {
+        self.token.cancelled()
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        // Canceling marks the permit in the list; an evicted one has left the list already.
+        let was_evicted = self.token.is_cancelled();
+        self.token.cancel();
+        if !was_evicted {
+            self.limit.permits().retain(|token| !token.is_cancelled());
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/server.rs"]
+mod tests;

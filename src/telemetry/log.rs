@@ -1,0 +1,197 @@
+//! Log output of the process: format, color, and the levels that `-v` stands for.
+//!
+//! kube-proxy's `-v` keeps its meaning: higher numbers log more, and the modules of the daemon log
+//! more than its libraries.
+
+use std::collections::BTreeSet;
+use std::io::{self, IsTerminal};
+use std::sync::Mutex;
+
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::filter::{EnvFilter, ParseError};
+use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
+use tracing_subscriber::fmt::{self, FmtContext, MakeWriter};
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::registry::{LookupSpan, Registry};
+use tracing_subscriber::reload;
+use tracing_subscriber::util::SubscriberInitExt;
+
+/// Directive against warnings of the API client that hold the whole body of a response it cannot
+/// decode, which can be a list of all Services. The watch logs and counts such responses.
+const QUIET: &str = "kube_client::client=error";
+
+/// Format of log lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Format {
+    /// Human-readable: time, level, module, message and fields.
+    #[default]
+    Text,
+    /// One JSON object a line, with the fields next to the message.
+    Json,
+    /// `warning: ...`, as errors of commands are printed. Repeated lines are dropped.
+    Plain,
+}
+
+/// Use of terminal colors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Color {
+    /// Colors if stderr is a terminal.
+    #[default]
+    Auto,
+    /// No colors, as `NO_COLOR` asks for.
+    Never,
+}
+
+/// Options of the log. All lines go to stderr.
+#[derive(Debug, Clone, Default)]
+pub struct LogOptions {
+    /// Format of lines.
+    pub format: Format,
+    /// kube-proxy's `-v`.
+    pub verbosity: u8,
+    /// Use of terminal colors.
+    pub color: Color,
+    /// Value of `RUST_LOG`; it replaces the verbosity.
+    pub filter: Option<String>,
+}
+
+/// Reason for which logging cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// The filter of the options does not parse.
+    #[error(
+        "RUST_LOG: \"{filter}\" is not a valid log filter\nhint: use a form like \
+         `info,deltaproxy=debug`"
+    )]
+    Filter {
+        /// Filter as given.
+        filter: String,
+        /// Parse error.
+        source: ParseError,
+    },
+    /// The process has a global logger already.
+    #[error("logging is set up already")]
+    Installed,
+}
+
+/// Handle that changes the log level while the process runs.
+#[derive(Debug, Clone)]
+pub struct LogLevel(reload::Handle<EnvFilter, Registry>);
+
+impl LogLevel {
+    /// Sets the level that `-v` with this number stands for. Returns false if the log is closed.
+    pub fn set(&self, verbosity: u8) -> bool {
+        self.0.reload(EnvFilter::new(directives(verbosity))).is_ok()
+    }
+}
+
+/// Installs the logger of the whole process.
+pub fn install(options: &LogOptions) -> Result<LogLevel, LogError> {
+    let terminal = options.color == Color::Auto && io::stderr().is_terminal();
+    let (subscriber, level) = subscriber(options, terminal, io::stderr)?;
+    subscriber.try_init().map_err(|_| LogError::Installed)?;
+    Ok(level)
+}
+
+fn subscriber<W>(
+    options: &LogOptions,
+    color: bool,
+    writer: W,
+) -> Result<(impl Subscriber + Send + Sync + use<W>, LogLevel), LogError>
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let filter = match &options.filter {
+        Some(filter) => EnvFilter::try_new(filter).map_err(|source| LogError::Filter {
+            filter: filter.clone(),
+            source,
+        })?,
+        None => EnvFilter::new(directives(options.verbosity)),
+    };
+    let (filter, handle) = reload::Layer::new(filter);
+    let subscriber =
+        tracing_subscriber::registry()
+            .with(filter)
+            .with(layer(options.format, color, writer));
+    Ok((subscriber, LogLevel(handle)))
+}
+
+fn layer<S, W>(format: Format, color: bool, writer: W) -> Box<dyn Layer<S> + Send + Sync>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let layer = fmt::layer().with_writer(writer).with_ansi(color);
+    match format {
+        Format::Text => Box::new(layer),
+        Format::Plain => Box::new(layer.event_format(PlainFormat::default())),
+        Format::Json => Box::new(
+            layer
+                .json()
+                .flatten_event(true)
+                .with_current_span(false)
+                .with_span_list(false),
+        ),
+    }
+}
+
+/// Returns the filter of a `-v` number. kube-proxy logs its steady work from 2 on, each object from
+/// 5 on and each request from 8 on. The text of partial restores has a target of its own, from 4
+/// on: 2 is what many clusters run with.
+fn directives(verbosity: u8) -> String {
+    let levels = match verbosity {
+        0 | 1 => "warn,deltaproxy=info",
+        2 | 3 => "info,deltaproxy=debug,deltaproxy::payload=info",
+        4 => "info,deltaproxy=debug",
+        5..=7 => "debug,h2=info,hyper=info,hyper_util=info,rustls=info,deltaproxy=trace",
+        8.. => "trace,h2=debug,hyper=debug,rustls=debug,kube=debug",
+    };
+    format!("{levels},{QUIET}")
+}
+
+/// Format of commands that end soon: neither the time nor the module helps their readers. Each
+/// line is printed once, as the two sides of a comparison may warn of the same object.
+#[derive(Debug, Default)]
+struct PlainFormat {
+    printed: Mutex<BTreeSet<String>>,
+}
+
+impl<S, N> FormatEvent<S, N> for PlainFormat
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> std::fmt::Result {
+        let mut line = format!("{}: ", level_word(*event.metadata().level()));
+        let fields = context.field_format();
+        fields.format_fields(Writer::new(&mut line), event)?;
+        line.push('\n');
+        // Behind a poisoned lock a line is rather printed twice than lost.
+        let is_new = self
+            .printed
+            .lock()
+            .map_or(true, |mut printed| printed.insert(line.clone()));
+        if is_new {
+            writer.write_str(&line)?;
+        }
+        Ok(())
+    }
+}
+
+const fn level_word(level: Level) -> &'static str {
+    match level {
+        Level::ERROR => "error",
+        Level::WARN => "warning",
+        Level::INFO => "note",
+        Level::DEBUG | Level::TRACE => "detail",
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/log.rs"]
+pub(super) mod tests;

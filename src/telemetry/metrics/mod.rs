@@ -1,0 +1,49 @@
+//! Metrics of the process: names, labels, buckets and the one registry.
+//!
+//! Names are an interface: metrics of kube-proxy keep its name, labels and buckets, so that
+//! dashboards go on working; all others begin with `deltaproxy_`. HELP texts are deltaproxy's own.
+
+mod factory;
+mod process;
+mod sync;
+mod sync_families;
+mod watch;
+
+use prometheus::{Registry, Result};
+
+pub(super) use process::{BINARY_VERSION, START, start_time};
+pub use process::{KernelCounts, ProcessCollector, ReadCount};
+pub use sync::{LocalPolicy, SyncKind, SyncMetrics};
+pub use watch::{HealthMetrics, InFlightRequest, RequestMetrics, WatchAges, WatchMetrics};
+
+/// All metrics of the process. Clones share their values.
+#[derive(Debug, Clone)]
+pub struct Metrics {
+    /// Registry that a scrape gathers.
+    pub registry: Registry,
+    /// Metrics of syncs.
+    pub sync: SyncMetrics,
+    /// Metrics of the health server.
+    pub health: HealthMetrics,
+    /// Metrics of watches.
+    pub watch: WatchMetrics,
+}
+
+impl Metrics {
+    /// Registers all metrics, each name once.
+    ///
+    /// # Errors
+    ///
+    /// Only if two metrics had the same name, which a test excludes.
+    pub fn new() -> Result<Self> {
+        let registry = Registry::new();
+        registry.register(Box::new(ProcessCollector::new()?))?;
+        process::register_build_info(&registry)?;
+        Ok(Self {
+            sync: SyncMetrics::register(&registry)?,
+            health: HealthMetrics::register(&registry)?,
+            watch: WatchMetrics::register(&registry)?,
+            registry,
+        })
+    }
+}
