@@ -75,11 +75,11 @@ fn another_choice_than_kubelet_s_is_told() {
     let daemon = node.start_with(backend_programs(Backend::Nft), &[]);
     says(
         &daemon,
-        "kubelet uses legacy, and rules are written with nft",
+        "kubelet uses backend legacy, but rules are written with nft",
     );
 }
 
-/// One family cannot be programmed, and was tried before the other was there: health is about the
+/// iptables is not usable for one family, and was tried before the other was there: health is about the
 /// other alone.
 #[test]
 fn a_family_that_is_given_up_is_not_unhealthy() {
@@ -101,12 +101,12 @@ fn a_family_that_is_given_up_is_not_unhealthy() {
         write_script(&path, &real_program(Backend::Nft, program), &script);
     }
     let daemon = node.start(bin);
-    says(&daemon, "looking again");
+    says(&daemon, "is not usable for IPv4; retrying in");
     // Twice the sync period is over, and nothing works.
     node.wait_for_health(503);
     std::fs::write(found, "").expect("write a file");
     node.wait_for_rule(RULE);
-    says(&daemon, "doing without it");
+    says(&daemon, "IPv6 is disabled");
     node.wait_for_health(200);
 }
 

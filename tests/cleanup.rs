@@ -313,8 +313,8 @@ fn a_daemon_tells_of_rules_that_it_does_not_keep() {
         node.wait_for_rule(ENDPOINT);
         let left_name = left.name();
         let warning = format!(
-            "{left_name} has rules of a proxy, too, and packets meet both; `deltaproxy cleanup \
-             --iptables-backend={left_name}` removes those"
+            "backend {left_name} has rules of a proxy as well, and packets traverse both; \
+             `deltaproxy cleanup --iptables-backend={left_name}` removes them"
         );
         // One for each family, of which either may be first.
         eventually(PATIENCE, || {

@@ -73,7 +73,7 @@ fn ends_because_of(child: Child, config: &Path) {
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    let expected = format!("error: `{}` has changed; ending", config.display());
+    let expected = format!("error: `{}` has changed; exiting", config.display());
     assert!(
         said.lines().last().unwrap().starts_with(&expected),
         "{said}"
@@ -104,12 +104,12 @@ fn a_file_that_could_not_be_run_with_ends_nothing() {
         assert!(lines.any(|line| line.contains(text)), "no `{text}`");
     };
     fs::write(&config, format!("{good}mode: ipvs\n")).unwrap();
-    wait_for("has changed to what cannot be used; going on with what it said before");
+    wait_for("is invalid; still running with the previous one");
     wait_for("mode: `ipvs`");
     // Back again is no change, and another one ends it.
     fs::write(&config, &good).unwrap();
     fs::write(&config, format!("{good}oomScoreAdj: 0\n")).unwrap();
-    wait_for("has changed; ending");
+    wait_for("has changed; exiting");
     assert_eq!(child.wait().unwrap().code(), Some(1));
 }
 
@@ -125,14 +125,14 @@ fn a_file_that_becomes_a_pipe_holds_nothing_up() {
     let made = Command::new("mkfifo").arg(&config).status().unwrap();
     assert!(made.success());
     let mut said = said.by_ref().map(Result::unwrap);
-    assert!(said.any(|line| line.contains("has changed to what cannot be used")));
+    assert!(said.any(|line| line.contains("new configuration in")));
     assert!(said.any(|line| line.ends_with(": is no file")));
     let manifest = config.with_extension("manifests").join("shop.yaml");
     fs::write(&manifest, MANIFESTS.replace("8080", "8081")).unwrap();
     assert!(lines.any(|line| line.contains(":8081")));
     fs::remove_file(&config).unwrap();
     fs::write(&config, format!("{HEADER}oomScoreAdj: 0\n")).unwrap();
-    assert!(said.any(|line| line.contains("has changed; ending")));
+    assert!(said.any(|line| line.contains("has changed; exiting")));
     assert_eq!(child.wait().unwrap().code(), Some(1));
 }
 
@@ -195,13 +195,13 @@ fn a_file_whose_source_is_not_there_ends_nothing() {
     };
     wait_for("starting");
     fs::write(at("c.yaml"), text("gone")).unwrap();
-    wait_for("has changed to what cannot be used");
+    wait_for("new configuration in");
     wait_for("gone");
     fs::write(at("c.yaml"), text("there")).unwrap();
-    wait_for("says again what is run with");
+    wait_for("holds the running configuration again");
     fs::copy(at("there"), at("other")).unwrap();
     fs::write(at("c.yaml"), text("other")).unwrap();
-    wait_for("has changed; ending");
+    wait_for("has changed; exiting");
     assert_eq!(child.wait().unwrap().code(), Some(1));
 }
 

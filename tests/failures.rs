@@ -173,7 +173,7 @@ fn a_machine_without_iptables_is_waited_for() {
     let mut daemon = node.start(bin);
     eventually(PATIENCE, || {
         let log = daemon.log();
-        ensure(log.contains("looking again"), || log)
+        ensure(log.contains("is not usable for IPv4; retrying in"), || log)
     });
     daemon.assert_running();
     for program in ["iptables", "ip6tables"] {
@@ -201,7 +201,9 @@ fn a_family_that_comes_between_two_looks_is_not_given_up() {
     let daemon = node.start(bin);
     node.wait_for_rule("--to-destination 10.4.0.12:8080");
     assert!(
-        daemon.log().contains("looking once more"),
+        daemon
+            .log()
+            .contains("is not usable for IPv4; retrying once in"),
         "{}",
         daemon.log()
     );
@@ -224,7 +226,11 @@ fn a_lock_that_is_held_at_the_start_costs_no_family() {
     write_script(&path, &real_program(Backend::Nft, "iptables"), &script);
     let daemon = node.start(bin);
     node.wait_for_rule("--to-destination 10.4.0.12:8080");
-    assert!(daemon.log().contains("looking again"), "{}", daemon.log());
+    assert!(
+        daemon.log().contains("is not usable for IPv4; retrying in"),
+        "{}",
+        daemon.log()
+    );
 }
 
 /// A first restore of IPv4 that takes its time; IPv6 has its rules meanwhile.

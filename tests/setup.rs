@@ -111,7 +111,7 @@ fn a_daemon_needs_few_privileges_once_all_is_set_up(backend: Backend) {
     assert_guarded_only(&node);
     let again = said(&init());
     assert!(!again.contains("set net/"), "{again}");
-    assert!(first.contains("is guarded against neighbors") && !again.contains("guarded"));
+    assert!(first.contains("protects 127.0.0.0/8") && !again.contains("protects"));
     assert_guarded_only(&node);
 
     let mut daemon = confined(&node, bin.path(), &log("late"), &[]);
@@ -250,8 +250,8 @@ fn a_limit_that_cannot_be_set_is_fatal_and_named() {
     let text = said(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
     let expected = format!(
-        "error: --conntrack-max-per-core, of which 0 leaves the setting as it is, asks for {}: cannot \
-         write sysctl `net/netfilter/nf_conntrack_max`\nhint: run privileged",
+        "error: cannot apply --conntrack-max-per-core={} (0 leaves the kernel setting unchanged): \
+         cannot write sysctl `net/netfilter/nf_conntrack_max`\nhint: run privileged",
         most + 1
     );
     assert!(text.contains(&expected), "{text}");
@@ -338,7 +338,7 @@ fn a_machine_without_programs_is_not_set_up() {
     let text = said(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(
-        text.contains("this machine cannot be programmed: cannot start `iptables`"),
+        text.contains("iptables is not usable on this node: cannot start `iptables`"),
         "{text}"
     );
 }
@@ -407,7 +407,7 @@ fn a_node_of_the_wrong_family_is_fatal() {
     let last = text.rsplit("error: ").next().unwrap();
     assert!(
         last.starts_with(
-            "this node's primary addresses are IPv6, which this machine cannot program"
+            "the primary addresses of this node are IPv6, but iptables is not usable for IPv6"
         ),
         "{text}"
     );

@@ -1,17 +1,17 @@
-//! Waits for the configuration file to say something else, which is the end of this process:
-//! whatever runs it starts it again, with the new configuration. Unless that could not be run with:
-//! then the old one is better than none, on every node of a cluster at once.
+//! Watches the configuration file. A valid change shuts the process down, so that kubelet or the
+//! service manager restarts it with the new configuration.
 //!
-//! Apart because everything else in this program may assume that its options never change.
+//! An invalid configuration is only logged: the previous one is better than none, on every node of
+//! a cluster at once. All other modules may assume that their options never change.
 //!
 //! # Source
 //!
 //! Upstream: `cmd/kube-proxy/app/options.go`, `initWatcher`, pkg/util/filesystem/watcher.go (v1.36)
 //!
-//! Differs from upstream: what counts is the content behind the path. The swap of a ConfigMap
-//! volume is seen, which upstream misses, and so is a file that was moved there; writing the same
-//! again is no change. What upstream would not start with ends it all the same. Where watching
-//! fails, which ends upstream, the file is looked at every minute.
+//! Differs from upstream: the content of the file is compared. The swap of a ConfigMap volume is
+//! noticed, which upstream misses, and so is a file that was moved there; rewriting the same content
+//! is not a change. Upstream exits even if it cannot start with the new file. Where watching fails,
+//! which makes upstream exit, the file is read every minute.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,69 +24,74 @@ use tracing::{error, info, warn};
 
 use super::sources;
 use crate::config::{Config, ConfigFile};
-use crate::events::{Event as Told, Recorder};
+use crate::events::{Event as RecordedEvent, Recorder};
 use crate::telemetry::WatchMetrics;
 use crate::watch::bounded;
 
-/// How long nothing must happen before the file is read. Shorter reads halves of files, and a
-/// restart too many; longer delays the restart.
-const QUIET: Duration = Duration::from_millis(200);
+/// Time without a file event before the file is read. A shorter one reads half-written files and
+/// restarts once too often; a longer one delays the restart.
+const QUIET_PERIOD: Duration = Duration::from_millis(200);
 
-/// A directory in which something always changes is still looked at this often.
-const LONGEST_WAIT: Duration = Duration::from_secs(2);
+/// Maximum wait for the quiet period, for directories that change all the time.
+const MAX_WAIT: Duration = Duration::from_secs(2);
 
-/// How often in a row the file may be unreadable before it is told: it may be gone for a moment
-/// while it is exchanged.
-const TRIES: u32 = 2;
+/// Failed reads in a row before the failure is logged: a file that is being replaced may be missing
+/// for a moment.
+const FAILURES_UNTIL_LOGGED: u32 = 2;
 
-/// How soon what could not be read is tried again.
-const RETRY: Duration = Duration::from_secs(5);
+/// Retry delay of a failed read.
+const RETRY_DELAY: Duration = Duration::from_secs(5);
 
-/// For file systems that do not tell, like NFS, and links to links.
-const RELOOK: Duration = Duration::from_secs(60);
+/// Interval of reads without a file event, for file systems that report none, like NFS, and for
+/// links to links.
+const READ_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The configuration is not what it was when this process began.
+/// Reason of a shutdown: the file holds another valid configuration than at the start.
 #[derive(Debug, thiserror::Error)]
-#[error("`{0}` has changed; ending, to be started again with what it says")]
-pub(super) struct Changed(String);
+#[error("`{0}` has changed; exiting to restart with the new configuration")]
+pub(super) struct ConfigFileChanged(String);
 
-/// What a process would run with if it were started with a file; if it could not be, why.
-pub type Judge<'a> = dyn Fn(&ConfigFile) -> Result<Config, String> + 'a;
+/// Returns the configuration of a process that is started with this file, or its problems.
+pub type LoadConfig<'a> = dyn Fn(&ConfigFile) -> Result<Config, String> + 'a;
 
-/// Ends when the file says something else that can be run with; never, if there is none. A pipe was
-/// read to its end, and opening it again would wait for somebody to write, with all of the program.
+/// Completes when the file holds another valid configuration; never without a file. Pipes are not
+/// watched: they were read to their end, and opening one again blocks until another program writes.
 pub(super) async fn changed(
     file: Option<&ConfigFile>,
-    judge: &Judge<'_>,
+    load: &LoadConfig<'_>,
     recorder: &Recorder,
     metrics: &WatchMetrics,
-) -> Changed {
+) -> ConfigFileChanged {
     let Some(file) = file.filter(|file| bounded::is_file(&file.path)) else {
         return std::future::pending().await;
     };
     let changed = Arc::new(Notify::new());
-    let _watcher = watch(&file.path, Arc::clone(&changed))
-        .inspect_err(|error| warn!("the configuration is looked at every minute only: {error}"));
+    let _watcher = watch(&file.path, Arc::clone(&changed)).inspect_err(|error| {
+        warn!(%error, "cannot watch the configuration file; reading it every minute instead");
+    });
     let mut known = file.clone();
-    let mut unread = 0_u32;
+    let mut failed_reads = 0_u32;
     loop {
         match bounded::file_to_string(&file.path, bounded::LARGEST_CONFIGURATION) {
-            Ok(text) if text == known.text => unread = 0,
+            Ok(text) if text == known.text => failed_reads = 0,
             Ok(text) if text == file.text => {
-                info!("`{}` says again what is run with", file.path.display());
-                (unread, known.text) = (0, text);
+                info!(
+                    "`{}` holds the running configuration again",
+                    file.path.display()
+                );
+                (failed_reads, known.text) = (0, text);
             }
             Ok(text) => {
-                (unread, known.text) = (0, text);
-                match judged(&known, judge, metrics).await {
-                    Ok(()) => return Changed(file.path.display().to_string()),
-                    Err(problems) => refuse(&known, problems, recorder),
+                (failed_reads, known.text) = (0, text);
+                match validate(&known, load, metrics).await {
+                    Ok(()) => return ConfigFileChanged(file.path.display().to_string()),
+                    Err(problems) => report_invalid(&known, problems, recorder),
                 }
             }
             Err(error) => {
-                unread = unread.saturating_add(1);
-                if unread == TRIES {
-                    refuse(
+                failed_reads = failed_reads.saturating_add(1);
+                if failed_reads == FAILURES_UNTIL_LOGGED {
+                    report_invalid(
                         &known,
                         format!("`{}`: {error}", file.path.display()),
                         recorder,
@@ -95,46 +100,45 @@ pub(super) async fn changed(
                 }
             }
         }
-        let relook = if (1..TRIES).contains(&unread) {
-            RETRY
+        let interval = if (1..FAILURES_UNTIL_LOGGED).contains(&failed_reads) {
+            RETRY_DELAY
         } else {
-            RELOOK
+            READ_INTERVAL
         };
-        if timeout(relook, changed.notified()).await.is_ok() {
-            let quiet = async { while timeout(QUIET, changed.notified()).await.is_ok() {} };
-            let _ = timeout(LONGEST_WAIT, quiet).await;
+        if timeout(interval, changed.notified()).await.is_ok() {
+            let quiet = async { while timeout(QUIET_PERIOD, changed.notified()).await.is_ok() {} };
+            let _ = timeout(MAX_WAIT, quiet).await;
         }
     }
 }
 
-/// Whether a process could be started with a file: it says nothing impossible, and the source that
-/// it names is there.
-async fn judged(
+/// Checks that a process can start with a file: the configuration is valid, and its source exists.
+async fn validate(
     file: &ConfigFile,
-    judge: &Judge<'_>,
+    load: &LoadConfig<'_>,
     metrics: &WatchMetrics,
 ) -> Result<(), String> {
-    let config = judge(file)?;
+    let config = load(file)?;
     match sources::open(&config.rules, metrics).await {
         Ok(_) => Ok(()),
         Err(missing) => Err(format!("{missing:#}")),
     }
 }
 
-fn refuse(file: &ConfigFile, problems: String, recorder: &Recorder) {
+fn report_invalid(file: &ConfigFile, problems: String, recorder: &Recorder) {
     let path = file.path.display();
     error!(
-        "`{path}` has changed to what cannot be used; going on with what it said before. A restart \
-         would fail:\n{problems}"
+        "new configuration in `{path}` is invalid; still running with the previous one. Fix it \
+         before the next restart:\n{problems}"
     );
-    recorder.say(Told::ConfigurationRefused(problems));
+    recorder.say(RecordedEvent::ConfigurationRefused(problems));
 }
 
-/// Watches the directory of the file, in which a ConfigMap is swapped, and that of what it may be
-/// a link to.
+/// Watches the directory of the file, where the links of a ConfigMap volume are swapped, and the
+/// directory of the target if the file is a link.
 fn watch(path: &Path, changed: Arc<Notify>) -> notify::Result<RecommendedWatcher> {
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
-        // An error may stand for lost events.
+        // An error may mean lost events.
         if event.map_or(true, |event| !event.kind.is_access()) {
             changed.notify_one();
         }

@@ -1,54 +1,54 @@
-//! The life of the daemon: its parts are built, started, and ended in order.
+//! Life of the daemon: builds its parts, starts them, and shuts them down in order.
 //!
-//! Apart from the parts so that the order of all of it can be read at once: nothing is set before
-//! there is a source, nothing waits where it could not be asked to end, and rules stay.
+//! Nothing on the node is changed before there is a source, every wait can be interrupted by a
+//! shutdown, and the rules stay in the kernel.
 
+use std::io;
 use std::time::Duration;
 
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::config_file::Judge;
-use super::ending::Ending;
-use super::shared::{Shared, payload_log};
-use super::{checks, ending, families, first_look, servers, setup, sources};
-use crate::config::Config;
-use crate::telemetry::LogLevel;
+use super::config_file::{self, LoadConfig};
+use super::shared::{Shared, health_checks, payload_log};
+use super::{families, servers, setup, sources, startup_checks};
+use crate::config::{Config, ConfigFile};
+use crate::events::Recorder;
+use crate::telemetry::{LogLevel, WatchMetrics};
 
-/// How long a restore under way may take to end once the process is told to. Kubernetes kills
+/// Time that a running restore gets to finish after a shutdown was requested. Kubernetes kills
 /// after 30 s by default.
 const GRACE: Duration = Duration::from_secs(20);
 
-/// Runs until SIGTERM or SIGINT, or until the configuration file changes to something else that can
-/// be run with, by the word of `judge`. The rules stay in the kernel.
-pub fn run(config: &Config, judge: &Judge<'_>, log: LogLevel) -> anyhow::Result<()> {
+/// Time that the API server gets to store the Event about a failure.
+const EVENT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Runs until SIGTERM or SIGINT, or until the configuration file changes to another valid
+/// configuration. `load` validates it. The rules stay in the kernel.
+pub fn run(config: &Config, load: &LoadConfig<'_>, log: LogLevel) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let result = runtime.block_on(daemon(config, judge, log));
-    // A thread that reads manifests may sit in a read that never returns.
+    let result = runtime.block_on(daemon(config, load, log));
+    // A thread that reads manifests may hang in a read that never returns.
     runtime.shutdown_background();
     result
 }
 
-async fn daemon(config: &Config, judge: &Judge<'_>, log: LogLevel) -> anyhow::Result<()> {
-    let mut ending = Ending::prepare()?;
+async fn daemon(config: &Config, load: &LoadConfig<'_>, log: LogLevel) -> anyhow::Result<()> {
+    let mut signals = ShutdownSignals::catch()?;
     let stop = CancellationToken::new();
     let metrics = servers::metrics()?;
-    let (checks, writer) = checks::prepare(config);
-    let (sink, incoming) = first_look::begin(&metrics.sync);
-    // Without a source nothing is to be set on this machine.
+    let (checks, writer) = health_checks(config);
+    let (sink, incoming) = startup_checks::channels(&metrics.sync);
+    // Without a source nothing on the node may be changed.
     let source = sources::open(&config.rules, &metrics.watch).await?;
     let (version, node_name) = (env!("CARGO_PKG_VERSION"), &config.rules.node_name);
     info!(version, node = node_name, "starting");
-    setup::begin(config)?;
-    let asked = ending.asked(
-        config.file.as_ref(),
-        judge,
-        &checks.recorder,
-        &metrics.watch,
-    );
-    tokio::pin!(asked);
+    setup::prepare(config)?;
+    let shutdown = signals.shutdown(config.file.as_ref(), load, &checks.recorder, &metrics.watch);
+    tokio::pin!(shutdown);
     let source = sources::run(source, node_name, sink, &metrics.watch, writer);
     tokio::pin!(source);
     let watchdog = servers::watchdog(config);
@@ -59,24 +59,71 @@ async fn daemon(config: &Config, judge: &Judge<'_>, log: LogLevel) -> anyhow::Re
     };
     let servers = servers::run(config, &checks, &metrics, log, &shared);
     let families = families::run(config, incoming, &checks, &metrics, &shared);
-    let kept = async { tokio::try_join!(families, servers).map(drop) };
-    tokio::pin!(kept);
+    let work = async { tokio::try_join!(families, servers).map(drop) };
+    tokio::pin!(work);
 
-    let asked = tokio::select! {
-        // A source only ends with an error, and the others only when they are told to.
+    let result = tokio::select! {
+        // A source ends only with an error, and the rest only after `stop` or with an error.
         result = &mut source => return result,
-        result = &mut kept => {
-            ending::tell(&checks.recorder, source).await;
+        result = &mut work => {
+            flush_events(&checks.recorder, source).await;
             return result;
         }
-        asked = &mut asked => asked,
+        result = &mut shutdown => result,
     };
     stop.cancel();
-    tokio::time::timeout(GRACE, kept)
+    tokio::time::timeout(GRACE, work)
         .await
         .unwrap_or_else(|_| {
-            warn!("a restore did not end within {GRACE:?} and is killed");
+            warn!("restore still running {GRACE:?} after the shutdown began; killing it");
             Ok(())
         })?;
-    asked
+    result
+}
+
+/// Signals that shut the process down, caught from the start.
+struct ShutdownSignals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl ShutdownSignals {
+    fn catch() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    /// Waits for a signal or a changed configuration file.
+    ///
+    /// # Errors
+    ///
+    /// The configuration changed: the process exits as after a failure, to be restarted.
+    async fn shutdown(
+        &mut self,
+        file: Option<&ConfigFile>,
+        load: &LoadConfig<'_>,
+        recorder: &Recorder,
+        metrics: &WatchMetrics,
+    ) -> anyhow::Result<()> {
+        let signal = tokio::select! {
+            changed = config_file::changed(file, load, recorder, metrics) => {
+                return Err(changed.into());
+            }
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        };
+        info!("received {signal}: shutting down; the rules stay in place");
+        Ok(())
+    }
+}
+
+/// Waits until recorded Events reach the API server; `source` sends them.
+async fn flush_events(recorder: &Recorder, source: impl Future) {
+    let flushed = tokio::time::timeout(EVENT_TIMEOUT, recorder.flush());
+    tokio::select! {
+        _ = source => {}
+        _ = flushed => {}
+    }
 }

@@ -1,7 +1,5 @@
-//! One syncer for each family this machine can do, on a [thread](super::family_thread) of its own.
-//!
-//! Apart because what a machine can do is found out here: its programs, their versions, and what
-//! the kernel was told by others.
+//! Runs one syncer for each family that iptables is usable for, on a
+//! [thread](super::family_thread) of its own.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -13,40 +11,43 @@ use tokio::sync::{Mutex, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-use super::elsewhere;
 use super::family_thread;
-use super::first_look::{FirstLook, Incoming};
-use super::localnet;
-use super::programs::{is_lasting, programs, surroundings};
+use super::setup::{find_binaries, is_permanent, node_environment, open_localnet_after};
 use super::shared::Shared;
+use super::startup_checks::{Incoming, StartupChecks};
 use crate::config::{Config, FULL_SYNC_PERIOD, Source};
 use crate::health::{CheckServers, Checks, HealthState, NodeState};
 use crate::host::{
     Changed, Conntrack, DryRun, Exec, Iptables, Options as ExecOptions, PayloadLog, Programs,
-    RunError, Sysctls,
+    RunError, Sysctls, hinted_backend, other_backend,
 };
 use crate::net::IpFamily;
+use crate::rules::Backend;
 use crate::sync::{
     ChangeReceiver, Clock, FlowSweeper, Pacer, Reporter, Surroundings, Syncer, SyncerOptions, Task,
 };
 use crate::telemetry::Metrics;
 use crate::tracker::Tracker;
 
-/// How long to wait before the programs are looked for again.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// Interval of checks of the other backend: each starts half a dozen short processes, for a change
+/// that happens once in the life of a node.
+const OTHER_BACKEND_INTERVAL: Duration = Duration::from_secs(600);
 
-/// What a family needs besides its programs.
-struct Family {
+/// Retry delay of the search for usable iptables binaries.
+const RETRY_DELAY: Duration = Duration::from_secs(5);
+
+/// Parts of a family that exist before its iptables binaries are found.
+struct FamilyRunner {
     config: Arc<Config>,
     reporter: Reporter,
     changes: ChangeReceiver,
     tracker: Tracker,
-    first_look: FirstLook,
+    startup_checks: StartupChecks,
     checks: Checks,
     flows: Option<FlowSweeper>,
-    /// Families look for their programs one after the other: the wrapper of the official image puts
-    /// links in place when it is started first, and fails when two do so.
-    turn: Arc<Mutex<()>>,
+    /// Serializes the searches of both families: the wrapper of the official image creates links on
+    /// its first start, and fails if two first starts overlap.
+    search_lock: Arc<Mutex<()>>,
     payloads: Option<PayloadLog>,
     stop: CancellationToken,
 }
@@ -64,22 +65,22 @@ pub(super) async fn run(
         payloads,
         stop,
     } = process;
-    // Nobody need write a manifest for the very machine this runs on.
+    // Manifests need no Node object for this node.
     let without_node = match config.rules.source {
         Source::Cluster(_) => NodeState::Unknown,
         Source::Manifests { .. } => NodeState::Eligible,
     };
     let Incoming {
         changes,
-        first_look,
+        startup_checks,
     } = incoming;
     let flows = if config.is_dry_run {
         None
     } else {
         let sweeper = FlowSweeper::start(Conntrack::default(), metrics.sync.clone(), clocks().0);
-        Some(sweeper.context("cannot start a thread for stale UDP flows")?)
+        Some(sweeper.context("cannot start the thread that deletes stale conntrack entries")?)
     };
-    let (shared, turn) = (Arc::new(config.clone()), Arc::new(Mutex::new(())));
+    let (shared, search_lock) = (Arc::new(config.clone()), Arc::new(Mutex::new(())));
     let families = changes.into_pairs().map(|(family, changes)| {
         let (metrics, health) = (metrics.sync.clone(), checks.health.clone());
         let reporter = Reporter {
@@ -93,55 +94,58 @@ pub(super) async fn run(
         };
         let external_ips = shared.rules.surroundings.get(family).fixed.external_ips;
         let tracker = Tracker::new(clocks().1).with_external_ips(external_ips);
-        let family_parts = Family {
+        let runner = FamilyRunner {
             config: Arc::clone(&shared),
             reporter,
             changes,
             tracker,
-            first_look: first_look.clone(),
+            startup_checks: startup_checks.clone(),
             checks: checks.clone(),
             flows: flows.clone(),
-            turn: Arc::clone(&turn),
+            search_lock: Arc::clone(&search_lock),
             payloads: payloads.clone(),
             stop: stop.clone(),
         };
-        family_thread::run(family, watchdog, || family_parts.run())
+        family_thread::run(family, watchdog, || runner.run())
     });
-    try_join(try_join_all(families), first_look.run(config, stop))
+    try_join(try_join_all(families), startup_checks.run(config, stop))
         .await
         .map(drop)
 }
 
-impl Family {
+impl FamilyRunner {
     async fn run(mut self) -> anyhow::Result<()> {
-        let found = self.find_programs().await;
+        let found = self.wait_for_binaries().await;
         if !self.stop.is_cancelled() {
-            self.first_look.found(self.reporter.family, found.is_some());
+            self.startup_checks
+                .set_usable(self.reporter.family, found.is_some());
         }
-        let Some(programs) = found else {
+        let Some(binaries) = found else {
             self.reporter.given_up();
             return Ok(());
         };
-        let surroundings = surroundings(&self.config, &programs)?;
-        let (family, used) = (programs.family, programs.backend());
-        let exec = Exec::new(programs, ExecOptions::default());
+        let environment = node_environment(&self.config, &binaries)?;
+        let (family, used) = (binaries.family, binaries.backend());
+        let exec = Exec::new(binaries, ExecOptions::default());
         if self.config.is_dry_run {
             let stop = self.stop.clone();
-            self.into_task(surroundings, DryRun::new(family, exec, stop))
+            self.into_task(environment, DryRun::new(family, exec, stop))
                 .run()
                 .await;
         } else {
             match exec.remove_counter_test().await {
-                Ok(Changed::Yes) => info!(%family, "removed a chain that an earlier process left"),
+                Ok(Changed::Yes) => {
+                    info!(%family, "removed a test chain that an earlier process left in mangle")
+                }
                 Ok(Changed::No) => {}
                 Err(cause) => {
-                    info!(%family, %cause, "a chain of an earlier process stays in mangle");
+                    info!(%family, %cause, "cannot remove the test chain of an earlier process from mangle");
                 }
             }
             let servers = CheckServers::new(self.checks.clone(), family);
             let (checks, changes) = unbounded_channel();
             self.reporter.checks = Some(checks);
-            let is_needed = surroundings.needs_route_localnet();
+            let is_needed = environment.needs_route_localnet();
             let (applied, first_applied) = oneshot::channel();
             let mut exec = exec;
             if let Some(log) = &self.payloads {
@@ -150,28 +154,28 @@ impl Family {
             if let Err(cause) = exec.watch_tables() {
                 warn!(
                     %family, %cause,
-                    "cannot watch for changes of our rules by other programs: checking every sync \
-                     period instead"
+                    "cannot watch for rule changes by other programs; checking every sync period \
+                     instead"
                 );
             }
-            let mut task = self.into_task(surroundings, exec);
+            let mut task = self.into_task(environment, exec);
             task.first_applied = Some(applied);
-            // The servers end when the task does.
+            // The servers of health check node ports end with the task.
             let work = join(task.run(), servers.run(changes));
             tokio::select! {
                 _ = work => {}
-                never = elsewhere::watch(family, used) => never,
-                never = localnet::open_after(first_applied, is_needed) => never,
+                never = warn_of_other_backend(family, used) => never,
+                never = open_localnet_after(first_applied, is_needed) => never,
             }
         }
         Ok(())
     }
 
-    fn into_task<I: Iptables>(self, surroundings: Surroundings, iptables: I) -> Task<I> {
+    fn into_task<I: Iptables>(self, environment: Surroundings, iptables: I) -> Task<I> {
         let config = &self.config;
-        let backend = surroundings.fixed.backend;
+        let backend = environment.fixed.backend;
         let options = SyncerOptions {
-            surroundings,
+            surroundings: environment,
             shape: config.shape,
             full_every: FULL_SYNC_PERIOD,
         };
@@ -188,47 +192,55 @@ impl Family {
         }
     }
 
-    /// Looks for the programs until they work; `None` if this machine does without the family, or
-    /// if stopped before. A machine without iptables may be one that is still being set up, so a
-    /// family is given up only if it is missing twice beside the other.
+    /// Searches for usable iptables binaries until there are some. Returns `None` if the family is
+    /// disabled, or if stopped before. A node without iptables may still be in setup, so a family
+    /// is disabled only if its binaries fail twice while those of the other family work.
     ///
-    /// Differs from upstream: that ends if neither can be programmed.
-    async fn find_programs(&mut self) -> Option<Programs> {
+    /// Differs from upstream: kube-proxy exits if neither family is usable.
+    async fn wait_for_binaries(&mut self) -> Option<Programs> {
         let (config, family) = (Arc::clone(&self.config), self.reporter.family);
         if Sysctls::default().lacks(family) {
-            info!(%family, "this machine has no IPv6");
+            info!(%family, "the kernel has no IPv6; IPv6 is disabled");
             return None;
         }
-        let mut was_missing = false;
-        // Until they are found, it is that which is waited for.
+        let mut has_failed = false;
+        // Health counts the search as a sync that has not ended.
         self.health(|health| health.started(family, clocks().0()));
         loop {
-            let looked = tokio::select! {
+            let found = tokio::select! {
                 () = self.stop.cancelled() => return None,
-                looked = self.programs(family) => looked,
+                found = self.find_binaries(family) => found,
             };
-            match looked {
-                Ok(programs) => {
-                    info!(%family, version = %programs.version, "found iptables");
+            match found {
+                Ok(binaries) => {
+                    info!(%family, version = %binaries.version, "found iptables");
                     self.health(|health| health.forget(family));
-                    return Some(programs);
+                    return Some(binaries);
                 }
                 Err(_) if config.is_dry_run => {
-                    info!(%family, "no iptables here; a dry run does without");
+                    info!(%family, "no iptables found; the dry run assumes usual ones");
                     return Some(Programs::assumed(family));
                 }
-                Err(cause) if is_lasting(&cause) && self.programs(family.other()).await.is_ok() => {
-                    if was_missing {
-                        warn!(%family, %cause, "cannot be programmed; doing without it");
+                Err(cause)
+                    if is_permanent(&cause) && self.find_binaries(family.other()).await.is_ok() =>
+                {
+                    if has_failed {
+                        warn!(%family, %cause, "iptables is not usable for {family}; {family} is disabled");
                         self.health(|health| health.forget(family));
                         return None;
                     }
-                    info!(%family, %cause, "cannot be programmed; looking once more in {LOOK_AGAIN:?}");
-                    was_missing = true;
+                    info!(
+                        %family, %cause,
+                        "iptables is not usable for {family}; retrying once in {RETRY_DELAY:?}"
+                    );
+                    has_failed = true;
                 }
                 Err(cause) => {
-                    error!(%family, %cause, "cannot be programmed; looking again in {LOOK_AGAIN:?}");
-                    was_missing = false;
+                    error!(
+                        %family, %cause,
+                        "iptables is not usable for {family}; retrying in {RETRY_DELAY:?}"
+                    );
+                    has_failed = false;
                 }
             }
             if !self.pause().await {
@@ -241,19 +253,20 @@ impl Family {
         self.reporter.health.update(change);
     }
 
-    async fn programs(&self, family: IpFamily) -> Result<Programs, RunError> {
-        let _turn = self.turn.lock().await;
-        programs(&self.config, family).await
+    async fn find_binaries(&self, family: IpFamily) -> Result<Programs, RunError> {
+        let _lock = self.search_lock.lock().await;
+        find_binaries(&self.config, family).await
     }
 
-    /// Waits, and takes in what changes meanwhile. False: stopped.
+    /// Waits for the retry delay, and applies changes to the tracker meanwhile. Returns false if
+    /// stopped.
     async fn pause(&mut self) -> bool {
-        let over = tokio::time::sleep(LOOK_AGAIN);
-        tokio::pin!(over);
+        let delay = tokio::time::sleep(RETRY_DELAY);
+        tokio::pin!(delay);
         loop {
             tokio::select! {
                 () = self.stop.cancelled() => return false,
-                () = &mut over => return true,
+                () = &mut delay => return true,
                 Some(changes) = self.changes.recv() => {
                     for change in changes {
                         self.reporter.change(&change);
@@ -266,7 +279,38 @@ impl Family {
     }
 }
 
-/// The clock of syncs, and when this process began to watch.
+/// Warns once if the other backend has rules of a proxy, and once if kubelet uses the other backend.
+///
+/// The backend stays the same all the same: packets traverse the rules of both, so switching would
+/// be worse than the wrong one.
+async fn warn_of_other_backend<T>(family: IpFamily, used: Backend) -> T {
+    let (mut has_warned_of_rules, mut has_warned_of_hint) = (false, false);
+    loop {
+        if !has_warned_of_rules && let Some(other) = other_backend(used, family).await {
+            has_warned_of_rules = true;
+            warn!(
+                %family,
+                "backend {other} has rules of a proxy as well, and packets traverse both; \
+                 `deltaproxy cleanup --iptables-backend={other}` removes them, \
+                 `--iptables-backend={other}` would update them instead of those of {used}"
+            );
+        }
+        if !has_warned_of_hint
+            && let Some(hinted) = hinted_backend(family).await
+            && hinted != used
+        {
+            has_warned_of_hint = true;
+            warn!(
+                %family,
+                "kubelet uses backend {hinted}, but rules are written with {used}; without \
+                 `--iptables-backend` a restart would choose {hinted}"
+            );
+        }
+        tokio::time::sleep(OTHER_BACKEND_INTERVAL).await;
+    }
+}
+
+/// Returns the clock of syncs, and the time at which this process began to watch.
 #[expect(
     clippy::disallowed_methods,
     reason = "the composition root hands out the clock"

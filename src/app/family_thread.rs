@@ -1,8 +1,7 @@
-//! The thread of one family.
+//! Runs the work of one family on a thread of its own.
 //!
-//! Kept separate from [`families`](super::families), which do not depend on where they run. A
-//! family that renders tens of thousands of Services computes for seconds: on a thread of its own
-//! it delays neither the other family nor the watches of the API server.
+//! A family that renders tens of thousands of Services computes for seconds: on a thread of its
+//! own it delays neither the other family nor the watches of the API server.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -16,41 +15,41 @@ use tokio_util::sync::CancellationToken;
 use crate::health::Watchdog;
 use crate::net::IpFamily;
 
-/// Time that a thread gets to kill its restore when the process ends: one that computes is not
-/// waited for any longer, and the kernel never applies a part of a table.
-const KILL: Duration = Duration::from_secs(1);
+/// Time that a thread gets to kill its restore when the process exits. A thread that still computes
+/// is abandoned then; the kernel never applies a part of a table.
+const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A thread that runs. Dropped, its work is given up, and with it a restore is killed.
-struct Running {
-    given_up: CancellationToken,
+/// Running thread. Dropping it cancels the work, which kills a restore.
+struct RunningThread {
+    cancel: CancellationToken,
     /// Disconnected when the thread has ended.
     ended: Receiver<()>,
 }
 
-impl Drop for Running {
+impl Drop for RunningThread {
     fn drop(&mut self) {
-        self.given_up.cancel();
-        let _ = self.ended.recv_timeout(KILL);
+        self.cancel.cancel();
+        let _ = self.ended.recv_timeout(KILL_TIMEOUT);
     }
 }
 
-/// Does the work on a thread of its own, with a runtime of its own, and waits for its end. The
-/// watchdog hears of a thread that stalls.
+/// Runs the work on a thread with a runtime of its own, and waits until it ends. The watchdog
+/// notices a thread that stalls.
 ///
 /// # Errors
 ///
-/// Those of the work; or there is no thread or no runtime to be had.
+/// Errors of the work; or the thread or its runtime cannot be started.
 pub(super) async fn run<F: Future<Output = anyhow::Result<()>>>(
     family: IpFamily,
     watchdog: &Watchdog,
     work: impl FnOnce() -> F + Send + 'static,
 ) -> anyhow::Result<()> {
     let watchdog = watchdog.clone();
-    let given_up = CancellationToken::new();
+    let cancel = CancellationToken::new();
     let (result, returned) = oneshot::channel();
     let (ends, ended) = channel();
-    let running = Running {
-        given_up: given_up.clone(),
+    let running = RunningThread {
+        cancel: cancel.clone(),
         ended,
     };
     let body = move || {
@@ -64,12 +63,12 @@ pub(super) async fn run<F: Future<Output = anyhow::Result<()>>>(
                     let heartbeat = watchdog.watch(family.as_str());
                     tokio::select! {
                         done = work() => done,
-                        () = given_up.cancelled() => Ok(()),
+                        () = cancel.cancelled() => Ok(()),
                         never = heartbeat.beat() => never,
                     }
                 })
             });
-        // Without a receiver the process is about to end.
+        // Without a receiver the process is about to exit.
         let _ = result.send(done);
     };
     thread::Builder::new()
@@ -78,7 +77,7 @@ pub(super) async fn run<F: Future<Output = anyhow::Result<()>>>(
         .with_context(|| format!("cannot start a thread for {family}"))?;
     let done = returned.await;
     drop(running);
-    done.with_context(|| format!("the thread of {family} has ended"))?
+    done.with_context(|| format!("the {family} thread ended unexpectedly"))?
 }
 
 #[cfg(test)]
@@ -88,13 +87,13 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(20);
 
-    /// On one thread for both, the second family would never begin.
+    /// On one thread for both, the second family would never start.
     #[tokio::test]
     async fn a_family_that_computes_does_not_delay_the_other() {
         let (sender, receiver) = channel();
         let watchdog = Watchdog::new(LONG);
         let computes = run(IpFamily::V4, &watchdog, move || async move {
-            receiver.recv_timeout(LONG).context("IPv6 has to wait")
+            receiver.recv_timeout(LONG).context("IPv6 is delayed")
         });
         let other = run(IpFamily::V6, &watchdog, move || async move {
             Ok(sender.send(())?)
@@ -104,17 +103,17 @@ mod tests {
         second.unwrap();
     }
 
-    /// Dropping what a family waits for is how its restore is killed.
+    /// A restore is killed when the future that waits for it is dropped.
     #[tokio::test]
-    async fn work_that_is_given_up_is_dropped_before_the_process_ends() {
+    async fn canceled_work_is_dropped_before_the_process_exits() {
         let (sender, receiver) = channel::<()>();
         let watchdog = Watchdog::new(LONG);
         let work = run(IpFamily::V4, &watchdog, move || async move {
             let _restore = sender;
             std::future::pending().await
         });
-        let given_up = tokio::time::timeout(Duration::from_millis(50), work).await;
-        assert!(given_up.is_err());
+        let canceled = tokio::time::timeout(Duration::from_millis(50), work).await;
+        assert!(canceled.is_err());
         assert_eq!(
             receiver.try_recv(),
             Err(std::sync::mpsc::TryRecvError::Disconnected)

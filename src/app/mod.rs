@@ -1,23 +1,16 @@
-//! The composition root of `run`: builds the parts, starts them, ends them in order.
-//!
-//! Apart so that every part can be read without the others; only this module knows them all.
+//! Composition root of `run`: builds the parts of the daemon, starts them, and shuts them down in
+//! order. No other module knows all parts.
 
-mod checks;
 mod config_file;
 mod daemon;
-mod elsewhere;
-mod ending;
 mod families;
 mod family_thread;
-mod first_look;
-mod fitting;
-mod localnet;
-mod programs;
 mod servers;
 mod setup;
 mod shared;
 mod sources;
+mod startup_checks;
 
-pub use config_file::Judge;
+pub use config_file::LoadConfig;
 pub use daemon::run;
 pub use setup::init;

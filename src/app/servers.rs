@@ -1,8 +1,8 @@
-//! The two HTTP servers: metrics for Prometheus, health for probes and load balancers.
+//! Runs the two HTTP servers: metrics for Prometheus, health for probes and load balancers.
 //!
-//! Apart because neither keeps the rules from being synced: an address that is taken is tried again
-//! until it is free, unless that was forbidden. Nor is either kept waiting: they have a thread of
-//! their own, so that a probe is answered while another one is busy, or [stalled](Watchdog).
+//! Neither delays a sync: an address in use is retried until it is free, unless
+//! `--bind-address-hard-fail` is set. Both run on a thread of their own, so that probes are answered
+//! while another thread is busy or [stalled](Watchdog).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -30,15 +30,16 @@ use crate::telemetry::{
     PayloadPages, Reply, listen, listen_retrying, serve, serve_requests,
 };
 
-/// Time that a thread may always take over one thing: a list of many objects is one.
-const LEAST_PATIENCE: Duration = Duration::from_secs(20);
+/// Minimum time before a thread counts as stalled: decoding a list of many objects may take long.
+const MIN_STALL: Duration = Duration::from_secs(20);
 
-/// The watchdog of all threads: one may be silent for as long as a change may wait for the kernel.
+/// Returns the watchdog of all threads. A thread may send no heartbeat for as long as a change may
+/// wait for its sync.
 pub(super) fn watchdog(config: &Config) -> Watchdog {
-    Watchdog::new(config.sync_period.saturating_mul(2).max(LEAST_PATIENCE))
+    Watchdog::new(config.sync_period.saturating_mul(2).max(MIN_STALL))
 }
 
-/// All metrics, and those that are read from the kernel at each scrape.
+/// Returns all metrics, with the packet counters that are read from the kernel at each scrape.
 pub(super) fn metrics() -> anyhow::Result<Metrics> {
     let metrics = Metrics::new()?;
     metrics.registry.register(Box::new(KernelCounts::new(
@@ -48,11 +49,11 @@ pub(super) fn metrics() -> anyhow::Result<Metrics> {
     Ok(metrics)
 }
 
-/// Serves both until stopped.
+/// Runs both servers until stopped.
 ///
 /// # Errors
 ///
-/// An address cannot be listened on, and that is to be the end.
+/// An address cannot be listened on, and `--bind-address-hard-fail` is set.
 pub(super) async fn run(
     config: &Config,
     checks: &Checks,
@@ -88,22 +89,22 @@ pub(super) async fn run(
     let (serving, recorder, stop) = (config.serving, checks.recorder.clone(), stop.clone());
     let heartbeat = watchdog.watch("main");
     let watchdog = watchdog.clone();
-    let (ended, end) = oneshot::channel();
+    let (result_sender, returned) = oneshot::channel();
     let work = move || {
         let runtime = Builder::new_current_thread().enable_all().build();
         let health = |request: &Parts| watchdog.answer(&health_pages, request);
-        let serve = both(serving, health, &metrics_pages, &recorder, &stop);
+        let serve = serve_both(serving, health, &metrics_pages, &recorder, &stop);
         let result = runtime
             .map_err(Into::into)
             .and_then(|runtime| runtime.block_on(serve));
-        // Nobody listens any more if the process is about to end.
-        let _ = ended.send(result);
+        // Without a receiver the process is about to exit.
+        let _ = result_sender.send(result);
     };
     thread::Builder::new()
         .name("pages".to_owned())
         .spawn(work)?;
     tokio::select! {
-        result = end => result.context("the thread of the servers has ended")?,
+        result = returned => result.context("the thread of the HTTP servers ended unexpectedly")?,
         never = heartbeat.beat() => never,
     }
 }
@@ -121,7 +122,7 @@ fn is_loopback(config: &Config) -> bool {
     address.is_some_and(|address| address.ip().is_loopback())
 }
 
-async fn both(
+async fn serve_both(
     serving: Serving,
     health: impl Fn(&Parts) -> Reply,
     metrics: &MetricsPages,
@@ -150,10 +151,11 @@ async fn both(
     try_join(health, metrics).await.map(drop)
 }
 
-/// `None` if it is to be nowhere, or if stopped before the address was free.
+/// Returns the listener of a server; `None` if it has no address, or if stopped before the address was
+/// free.
 async fn listener(
     address: Option<SocketAddr>,
-    what: &str,
+    name: &str,
     taken: Taken,
     stop: &CancellationToken,
 ) -> anyhow::Result<Option<TcpListener>> {
@@ -161,9 +163,9 @@ async fn listener(
         return Ok(None);
     };
     match taken {
-        Taken::Retried => Ok(listen_retrying(address, what, stop).await),
+        Taken::Retried => Ok(listen_retrying(address, name, stop).await),
         Taken::Fatal => listen(address)
             .map(Some)
-            .with_context(|| format!("--bind-address-hard-fail: cannot serve {what}")),
+            .with_context(|| format!("--bind-address-hard-fail: cannot serve {name}")),
     }
 }

@@ -1,97 +1,111 @@
-//! Sets this machine up: what is done once, before there are any rules, and takes privileges.
+//! Sets up the node: kernel settings, iptables binaries, and 127.0.0.0/8 for NodePorts.
 //!
-//! Apart from the families, which come later and go on for ever, so that it can be done alone: by
-//! an init container that has the right to, for a daemon that has not.
+//! All that takes privileges can run alone, in an init container, for a daemon without them.
+//!
+//! With `net.ipv4.conf.all.route_localnet` the kernel accepts packets to 127.0.0.0/8 from the
+//! network: without the rule in `KUBE-FIREWALL`, other hosts on the link reach all services on
+//! localhost. So the rule is written first.
 //!
 //! # Source
 //!
-//! Upstream: `cmd/kube-proxy/app/server_linux.go`, `platformSetup`, `platformCheckSupported`
-//! (v1.36)
+//! Upstream: `cmd/kube-proxy/app/server_linux.go`, `platformSetup`, `platformCheckSupported`,
+//! pkg/proxy/iptables/proxier.go, `NewProxier` (v1.36)
 //!
-//! Differs from upstream: the API server is not waited for, as nothing here depends on it.
+//! Differs from upstream: setup does not wait for the API server, as nothing here depends on it.
+//! kube-proxy writes `route_localnet` before the first sync, which may take long or fail forever;
+//! until then no rule protects localhost.
 
 use anyhow::{Context, bail};
 use tokio::runtime::Builder;
-use tracing::{info, warn};
+use tokio::sync::oneshot;
+use tracing::{error, info, warn};
 
-use super::localnet;
-use super::programs::{is_lasting, programs, surroundings};
 use crate::config::{Config, NodeSettings};
 use crate::host::{
-    Changed, Exec, IPVS_INTERFACE, IPVS_REMEDY, Options, RunError, Sysctls, has_interface,
-    processors, remove_nft_table, set_oom_score_adj,
+    Changed, Ending, Exec, IPVS_INTERFACE, IPVS_REMEDY, Iptables, ListedChains,
+    Options as ExecOptions, Programs, ROUTE_LOCALNET, RunError, SysctlError, Sysctls,
+    TCP_BE_LIBERAL, has_interface, processors, remove_nft_table, set_oom_score_adj,
 };
 use crate::net::IpFamily;
+use crate::render::{FIREWALL, InvalidPackets, JUMPS, Options, localnet_guard};
+use crate::rules::{Table, Text};
+use crate::sync::Surroundings;
 
-/// `run --init-only`: sets everything up that takes privileges, for a daemon that has fewer, and
-/// ends.
+/// Reason given with errors about `route_localnet`.
+const LOCALNET_PURPOSE: &str = "NodePorts on 127.0.0.1 require a kernel setting; \
+                                --iptables-localhost-nodeports=false turns them off";
+
+/// Runs `run --init-only`: does all setup that takes privileges, and exits.
 pub fn init(config: &Config) -> anyhow::Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(everything(config))
+    runtime.block_on(set_up(config))
 }
 
-async fn everything(config: &Config) -> anyhow::Result<()> {
+async fn set_up(config: &Config) -> anyhow::Result<()> {
     if config.is_dry_run {
-        info!("--dry-run: nothing is set up");
+        info!("--dry-run: node setup skipped");
         return Ok(());
     }
-    machine(&config.node)?;
-    let mut lacking: Option<RunError> = None;
-    let mut usable = 0;
+    apply_settings(&config.node)?;
+    let mut failure: Option<RunError> = None;
+    let mut usable_families = 0;
     for family in IpFamily::ALL {
         if Sysctls::default().lacks(family) {
-            info!(%family, "this machine has no IPv6");
+            info!(%family, "the kernel has no IPv6; IPv6 is disabled");
             continue;
         }
-        // Asking for a table loads its modules, which takes rights as well.
-        match programs(config, family).await {
-            Ok(programs) => {
-                let surroundings = surroundings(config, &programs)?;
-                info!(%family, version = %programs.version, "found iptables");
-                let exec = Exec::new(programs, Options::default());
-                localnet::guard_and_open(&exec, &surroundings).await?;
-                usable += 1;
+        // Listing a table loads its kernel modules, which takes privileges as well.
+        match find_binaries(config, family).await {
+            Ok(binaries) => {
+                let environment = node_environment(config, &binaries)?;
+                info!(%family, version = %binaries.version, "found iptables");
+                let exec = Exec::new(binaries, ExecOptions::default());
+                guard_and_open_localnet(&exec, &environment).await?;
+                usable_families += 1;
             }
-            Err(cause) if is_lasting(&cause) => {
-                warn!(%family, %cause, "cannot be programmed");
-                lacking.get_or_insert(cause);
+            Err(cause) if is_permanent(&cause) => {
+                warn!(%family, %cause, "iptables is not usable for {family}");
+                failure.get_or_insert(cause);
             }
             Err(cause) => return Err(cause.into()),
         }
     }
-    if usable == 0 {
-        let cause = lacking.map_or_else(String::new, |cause| format!(": {cause}"));
-        bail!("this machine cannot be programmed{cause}");
+    if usable_families == 0 {
+        let cause = failure.map_or_else(String::new, |cause| format!(": {cause}"));
+        bail!("iptables is not usable on this node{cause}");
     }
-    info!("all is set up that takes privileges; --init-only ends here");
+    info!("privileged setup is complete; exiting because of --init-only");
     Ok(())
 }
 
-/// What a daemon does of it first. A daemon without privileges finds all of it done.
-pub(super) fn begin(config: &Config) -> anyhow::Result<()> {
+/// Applies the kernel settings at the start of the daemon. Without privileges it finds them applied
+/// by the init container.
+pub(super) fn prepare(config: &Config) -> anyhow::Result<()> {
     if config.is_dry_run {
         return Ok(());
     }
-    machine(&config.node)?;
+    apply_settings(&config.node)?;
     let score = config.node.oom_score_adj;
     match set_oom_score_adj(score) {
-        Ok(Changed::Yes) => info!("oom_score_adj is {score} now"),
+        Ok(Changed::Yes) => info!("set oom_score_adj to {score}"),
         Ok(Changed::No) => {}
-        // Kubelet has set that of a Pod by its priority, and nothing else depends on it.
-        Err(cause) => info!(%cause, "oom_score_adj stays as it is, and is not {score}"),
+        // Kubelet sets it for a Pod by its QoS class, and nothing else depends on it.
+        Err(cause) => info!(%cause, "cannot set oom_score_adj to {score}; leaving it unchanged"),
     }
     Ok(())
 }
 
+/// Applies kernel settings, and removes what other proxy modes left, or warns of it.
+///
 /// # Errors
 ///
-/// A kernel setting is not what it has to be.
-fn machine(settings: &NodeSettings) -> anyhow::Result<()> {
+/// A kernel setting has another value and cannot be written.
+fn apply_settings(settings: &NodeSettings) -> anyhow::Result<()> {
     let sysctls = Sysctls::default();
     for wanted in settings.conntrack.wanted(processors()) {
         let written = wanted.apply(&sysctls).with_context(|| {
             let (flag, value) = (wanted.flag, wanted.value);
-            format!("--{flag}, of which 0 leaves the setting as it is, asks for {value}")
+            format!("cannot apply --{flag}={value} (0 leaves the kernel setting unchanged)")
         })?;
         if let Some(written) = written {
             info!("set {written}");
@@ -100,17 +114,134 @@ fn machine(settings: &NodeSettings) -> anyhow::Result<()> {
     for family in IpFamily::ALL {
         match remove_nft_table(family) {
             Ok(Changed::No) => {}
-            Ok(Changed::Yes) => info!(%family, "removed the table that mode nftables left"),
+            Ok(Changed::Yes) => info!(%family, "removed the table of kube-proxy's nftables mode"),
             Err(cause) => {
-                warn!(%family, %cause, "cannot tell whether mode nftables left a table");
+                warn!(%family, %cause, "cannot check for a table of kube-proxy's nftables mode");
             }
         }
     }
     if has_interface(IPVS_INTERFACE) {
         warn!(
-            "mode ipvs left `{IPVS_INTERFACE}`, which takes packets to Services that are gone; \
-             {IPVS_REMEDY}"
+            "kube-proxy's ipvs mode left interface `{IPVS_INTERFACE}`, which accepts packets to \
+             deleted Services; {IPVS_REMEDY}"
         );
     }
     Ok(())
+}
+
+/// Reports whether a retry would fail as well: a binary is missing, or the kernel lacks a feature it
+/// needs. After a timeout of the lock, or a kill, a retry may succeed.
+pub(super) fn is_permanent(cause: &RunError) -> bool {
+    match cause {
+        RunError::Spawn { .. } => true,
+        RunError::Failed { ending, stderr, .. } => {
+            matches!(ending, Ending::Exited(_)) && !stderr.contains("xtables lock")
+        }
+        // The kernel has the table, and the rule that cannot be printed may be removed.
+        RunError::Unprintable { .. } => false,
+    }
+}
+
+/// Finds the iptables binaries of a family, and probes that they work with the kernel. A dry run
+/// does not probe, so it needs no root.
+pub(super) async fn find_binaries(config: &Config, family: IpFamily) -> Result<Programs, RunError> {
+    let binaries = Programs::discover(config.rules.backend, family).await?;
+    if !config.is_dry_run {
+        binaries.probe().await?;
+    }
+    Ok(binaries)
+}
+
+/// Returns the node environment of a family: flags, and features of kernel and binaries.
+pub(super) fn node_environment(
+    config: &Config,
+    binaries: &Programs,
+) -> anyhow::Result<Surroundings> {
+    let mut environment = config.rules.surroundings.get(binaries.family).clone();
+    let sysctls = Sysctls::default();
+    if environment.needs_route_localnet() && !config.is_dry_run {
+        // Fails early if the setting is neither 1 nor writable later.
+        sysctls.check(ROUTE_LOCALNET, 1).context(LOCALNET_PURPOSE)?;
+    }
+    let fixed = &mut environment.fixed;
+    fixed.backend = binaries.backend();
+    fixed.masquerade.is_random_fully = binaries.version.features().random_fully;
+    if sysctls.read(TCP_BE_LIBERAL).is_ok_and(|value| value != 0) {
+        fixed.invalid_packets = InvalidPackets::Forwarded;
+    }
+    Ok(environment)
+}
+
+/// Opens 127.0.0.0/8 for NodePorts, if needed, once the first sync has succeeded: the rule is in
+/// place then. Never returns.
+pub(super) async fn open_localnet_after<T>(applied: oneshot::Receiver<()>, is_needed: bool) -> T {
+    if applied.await.is_ok() && is_needed {
+        match open_localnet() {
+            Ok(Changed::Yes) => info!("set {ROUTE_LOCALNET} to 1: NodePorts work on 127.0.0.1"),
+            Ok(Changed::No) => {}
+            Err(cause) => {
+                error!(%cause, "NodePorts do not work on 127.0.0.1: cannot set {ROUTE_LOCALNET}")
+            }
+        }
+    }
+    std::future::pending().await
+}
+
+/// Writes the rule, then the setting, for a daemon without the privilege.
+///
+/// # Errors
+///
+/// One of the two cannot be written. Without the rule, the setting is not written.
+async fn guard_and_open_localnet(exec: &Exec, environment: &Surroundings) -> anyhow::Result<()> {
+    let sysctls = Sysctls::default();
+    let is_open = sysctls.read(ROUTE_LOCALNET).is_ok_and(|value| value == 1);
+    if !environment.needs_route_localnet() || is_open {
+        return Ok(());
+    }
+    if let Some(payload) = missing_guard(exec, &environment.fixed).await? {
+        exec.restore(&mut Text::new(payload))
+            .await
+            .context("cannot add the rule that protects 127.0.0.0/8 from other hosts")?;
+        info!("added a rule to {FIREWALL} that protects 127.0.0.0/8 from other hosts");
+    }
+    open_localnet().context(LOCALNET_PURPOSE)?;
+    Ok(())
+}
+
+fn open_localnet() -> Result<Changed, SysctlError> {
+    Sysctls::default().ensure(ROUTE_LOCALNET, 1)
+}
+
+/// Returns a payload with the missing parts of the rule, its chain and the jumps to it; `None` if
+/// none is missing. Rules of kubelet in the chain stay.
+async fn missing_guard(exec: &Exec, options: &Options) -> Result<Option<Vec<u8>>, RunError> {
+    let table = Table::Filter;
+    let Some(rule) = localnet_guard(options) else {
+        return Ok(None);
+    };
+    let mut lines = Vec::new();
+    let listed = exec.list(table, &[FIREWALL]).await?;
+    if matches!(listed, ListedChains::Missing) {
+        lines.push(format!(":{FIREWALL} - [0:0]"));
+    }
+    if !has_rule(exec, FIREWALL, &rule).await? {
+        lines.push(format!("-I {FIREWALL} {rule}"));
+    }
+    let to_firewall = format!("-j {FIREWALL}");
+    for jump in JUMPS.iter().filter(|jump| jump.rule == to_firewall) {
+        if !has_rule(exec, jump.from, jump.rule).await? {
+            lines.push(format!("-I {} {}", jump.from, jump.rule));
+        }
+    }
+    let payload = format!("*{table}\n{}\nCOMMIT\n", lines.join("\n"));
+    Ok((!lines.is_empty()).then(|| payload.into_bytes()))
+}
+
+/// Reports whether a chain has a rule. Behind a rule that cannot be printed it counts as missing, and
+/// is written again before that one.
+async fn has_rule(exec: &Exec, chain: &str, rule: &str) -> Result<bool, RunError> {
+    match exec.has(Table::Filter, chain, rule).await {
+        Err(RunError::Unprintable { .. }) => Ok(false),
+        result => result,
+    }
 }

@@ -1,23 +1,58 @@
-//! What the families and the servers of one process have in common.
+//! Parts of the process that its threads share.
 
 use std::time::SystemTime;
 
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use crate::config::{Config, Profiling};
-use crate::health::Watchdog;
-use crate::host::{KeepApplied, PayloadHooks, PayloadLog};
+use crate::config::{Config, Profiling, Source, environment};
+use crate::events::{Event, Origin, Recorder, Writer, recorder};
+use crate::health::{Checks, Health, Watchdog};
+use crate::host::{KeepApplied, PayloadHooks, PayloadLog, raise_open_files};
+use crate::telemetry::ConnectionLimit;
 
-/// Parts that threads share.
+/// Maximum connections of health check node ports, all Services together: some hundred Services,
+/// each with some probers that keep theirs open. A connection takes some kilobytes.
+const MAX_CHECK_CONNECTIONS: usize = 1024;
+
+/// Parts that the threads of both families and of the servers share.
 pub(super) struct Shared {
     pub(super) watchdog: Watchdog,
-    /// The last payloads; `None`: no setting asks for them, so that none is copied.
+    /// Last payloads; `None`: no setting asks for them, so that none is copied.
     pub(super) payloads: Option<PayloadLog>,
     pub(super) stop: CancellationToken,
 }
 
-/// The last payloads, where a page or a file shows them.
+/// Returns the parts of health checks, and the writer of Events: only with an API server, and not
+/// in a dry run. Records that the process starts.
+pub(super) fn health_checks(config: &Config) -> (Checks, Option<Writer>) {
+    let (recorder, writer) = match config.rules.source {
+        Source::Cluster(_) if !config.is_dry_run => {
+            let (recorder, writer) = recorder(Origin {
+                node_name: config.rules.node_name.clone(),
+                host_name: environment::host_name(),
+            });
+            (recorder, Some(writer))
+        }
+        _ => (Recorder::to_nobody(), None),
+    };
+    recorder.say(Event::Starting);
+    if let Err(cause) = raise_open_files() {
+        warn!(
+            %cause,
+            "cannot raise the limit of open files; health check node ports may run out of sockets"
+        );
+    }
+    let checks = Checks {
+        health: Health::new(config.sync_period),
+        recorder,
+        node_name: config.rules.node_name.clone(),
+        connection_limit: ConnectionLimit::new(MAX_CHECK_CONNECTIONS),
+    };
+    (checks, writer)
+}
+
+/// Returns the log of the last payloads, if a page or a file shows them.
 pub(super) fn payload_log(config: &Config) -> Option<PayloadLog> {
     let keep_applied = match config.serving.profiling {
         Profiling::On => KeepApplied::Last,

@@ -1,12 +1,12 @@
-//! Where changes come from: the API server's three kinds, or a folder of manifests.
+//! Source of changes: three kinds of objects of the API server, or manifests.
 //!
-//! Apart because the rest of the daemon does not care which. That there is a source is found out
-//! before anything is set on this machine, and only then it is followed.
+//! Opening is separate from following, so that a missing source is reported before anything on the
+//! node is changed.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::first_look::Watched;
+use super::startup_checks::ChangeSenders;
 use crate::config::{RenderConfig, Source, Unusable};
 use crate::events::Writer;
 use crate::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
@@ -16,27 +16,30 @@ use crate::watch::api::{self, ApiServer, ConnectError, Notice, Selector};
 use crate::watch::manifests::{self, ManifestOptions};
 use crate::watch::{Observed, Outlet};
 
-type ToFamilies = Outlet<Watched>;
+type FamilyOutlet = Outlet<ChangeSenders>;
 
-/// A source that is there. Nothing was asked of it yet.
-pub(super) enum Opened {
-    /// An API server; whether it answers is not known.
+/// Source that exists. No request was sent to it yet.
+pub(super) enum OpenedSource {
+    /// API server; it may be unreachable.
     Cluster(ApiServer),
-    /// A path at which there was something.
+    /// Path that existed.
     Manifests(PathBuf, ManifestOptions),
 }
 
-/// Finds the source.
+/// Opens the source.
 ///
 /// # Errors
 ///
-/// There is none: nothing names one and this is no Pod, which makes the command line unusable; or
-/// no usable kubeconfig, or no manifests at that path.
-pub(super) async fn open(config: &RenderConfig, metrics: &WatchMetrics) -> anyhow::Result<Opened> {
+/// There is none: no flag names one outside of a Pod, which makes the command line unusable; or
+/// the kubeconfig is invalid, or the path of the manifests does not exist.
+pub(super) async fn open(
+    config: &RenderConfig,
+    metrics: &WatchMetrics,
+) -> anyhow::Result<OpenedSource> {
     match &config.source {
         Source::Cluster(options) => {
             let server = api::connect_counted(options, &metrics.requests).await;
-            Ok(Opened::Cluster(server.map_err(unnamed)?))
+            Ok(OpenedSource::Cluster(server.map_err(connect_error)?))
         }
         Source::Manifests {
             path,
@@ -47,43 +50,43 @@ pub(super) async fn open(config: &RenderConfig, metrics: &WatchMetrics) -> anyho
                 node_name: config.node_name.as_str().into(),
                 service_ranges: *service_cidrs,
             };
-            Ok(Opened::Manifests(path.clone(), options))
+            Ok(OpenedSource::Manifests(path.clone(), options))
         }
     }
 }
 
-fn unnamed(error: ConnectError) -> anyhow::Error {
+fn connect_error(error: ConnectError) -> anyhow::Error {
     match error {
         ConnectError::InCluster(_) => Unusable::without_source().into(),
         other => other.into(),
     }
 }
 
-/// Follows the source for ever.
+/// Follows the source forever.
 ///
 /// # Errors
 ///
-/// Only at the start: the manifests are gone again.
+/// Only at the start: the manifests were removed after they were found.
 pub(super) async fn run(
-    source: Opened,
+    source: OpenedSource,
     node_name: &str,
-    sink: Watched,
+    sink: ChangeSenders,
     metrics: &WatchMetrics,
     writer: Option<Writer>,
 ) -> anyhow::Result<()> {
     let outlet = Outlet::new(sink, node_name.into());
     match source {
-        Opened::Cluster(server) => {
+        OpenedSource::Cluster(server) => {
             let follow = follow_cluster(&server, node_name, outlet, metrics);
             match writer {
-                // The watches go first.
+                // Watches take precedence over Events.
                 Some(writer) => {
                     let _ = tokio::join!(biased; follow, writer.run(&server));
                 }
                 None => follow.await,
             }
         }
-        Opened::Manifests(path, options) => {
+        OpenedSource::Manifests(path, options) => {
             manifests::follow(path, options, outlet).await?;
         }
     }
@@ -93,7 +96,7 @@ pub(super) async fn run(
 async fn follow_cluster(
     server: &ApiServer,
     node_name: &str,
-    outlet: ToFamilies,
+    outlet: FamilyOutlet,
     metrics: &WatchMetrics,
 ) {
     let outlet = Arc::new(Mutex::new(outlet));
@@ -103,7 +106,7 @@ async fn follow_cluster(
     };
     let (mut services, mut slices, mut node) = (sink(), sink(), sink());
     for kind in [Kind::Service, Kind::EndpointSlice, Kind::Node] {
-        // Nothing is known yet, and ages since the start.
+        // Before the first list, the age of a kind counts from the start.
         metrics.ages.current(kind.as_str());
     }
     let selectors = (
@@ -118,15 +121,15 @@ async fn follow_cluster(
     );
 }
 
-/// Passes on what was seen and counts what went wrong.
+/// Passes objects on to the families, and counts errors.
 struct ClusterSink {
-    /// Shared by the three kinds, for their common strings; one thread runs them all.
-    outlet: Arc<Mutex<ToFamilies>>,
+    /// Shared by the three kinds, for their common strings; one thread runs all of them.
+    outlet: Arc<Mutex<FamilyOutlet>>,
     metrics: WatchMetrics,
 }
 
 impl ClusterSink {
-    fn outlet(&self) -> MutexGuard<'_, ToFamilies> {
+    fn outlet(&self) -> MutexGuard<'_, FamilyOutlet> {
         self.outlet.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

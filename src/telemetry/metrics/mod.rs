@@ -12,7 +12,7 @@ mod watch;
 use prometheus::{Registry, Result};
 
 pub(super) use process::{BINARY_VERSION, START, start_time};
-pub use process::{KernelCounts, ProcessCollector, ReadCount};
+pub use process::{KernelCounts, ReadCount};
 pub use sync::{LocalPolicy, SyncKind, SyncMetrics};
 pub use watch::{HealthMetrics, InFlightRequest, RequestMetrics, WatchAges, WatchMetrics};
 
@@ -37,7 +37,7 @@ impl Metrics {
     /// Only if two metrics had the same name, which a test excludes.
     pub fn new() -> Result<Self> {
         let registry = Registry::new();
-        registry.register(Box::new(ProcessCollector::new()?))?;
+        registry.register(Box::new(process::ProcessCollector::new()?))?;
         process::register_build_info(&registry)?;
         Ok(Self {
             sync: SyncMetrics::register(&registry)?,

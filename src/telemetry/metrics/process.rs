@@ -145,7 +145,7 @@ fn platform() -> String {
 
 /// Collector of the `process_*` metrics. Values that cannot be read are left out.
 #[derive(Debug)]
-pub struct ProcessCollector {
+pub(super) struct ProcessCollector {
     descs: Vec<Desc>,
     /// Start of the process as Unix time, read once: a later change of the wall clock must not
     /// look like a restart.
@@ -153,8 +153,7 @@ pub struct ProcessCollector {
 }
 
 impl ProcessCollector {
-    /// Returns the collector of this process.
-    pub fn new() -> Result<Self> {
+    pub(super) fn new() -> Result<Self> {
         let descs = PROCESS.map(|(name, help)| {
             Desc::new(name.to_owned(), help.to_owned(), Vec::new(), HashMap::new())
         });
