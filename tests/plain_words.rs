@@ -6,6 +6,7 @@ use crate::source::{File, Part, all_files};
 
 /// Folders whose sentences were read one by one. It grows until it holds all of `src`.
 const FOLDERS: &[&str] = &[
+    "src/app/",
     "src/conntrack/",
     "src/events/",
     "src/health/",
@@ -18,6 +19,7 @@ const FOLDERS: &[&str] = &[
     "src/rules/",
     "src/select/",
     "src/sync/",
+    "src/telemetry/",
     "src/tracker/",
 ];
 

@@ -6,12 +6,13 @@
 //!
 //! # Source
 //!
-//! Upstream: `cmd/kube-proxy/app/options.go`, `initWatcher`, pkg/util/filesystem/watcher.go (v1.36)
+//! Upstream: `cmd/kube-proxy/app/options.go`, `initWatcher`, pkg/util/filesystem/watcher.go
+//! (v1.36)
 //!
 //! Differs from upstream: the content of the file is compared. The swap of a ConfigMap volume is
-//! noticed, which upstream misses, and so is a file that was moved there; rewriting the same content
-//! is not a change. Upstream exits even if it cannot start with the new file. Where watching fails,
-//! which makes upstream exit, the file is read every minute.
+//! noticed, which upstream misses, and so is a file that was moved there; rewriting the same
+//! content is not a change. Upstream exits even if it cannot start with the new file. Where
+//! watching fails, which makes upstream exit, the file is read every minute.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -35,8 +36,8 @@ const QUIET_PERIOD: Duration = Duration::from_millis(200);
 /// Maximum wait for the quiet period, for directories that change all the time.
 const MAX_WAIT: Duration = Duration::from_secs(2);
 
-/// Failed reads in a row before the failure is logged: a file that is being replaced may be missing
-/// for a moment.
+/// Failed reads in a row before the failure is logged: a file that is being replaced may be
+/// missing for a moment.
 const FAILURES_UNTIL_LOGGED: u32 = 2;
 
 /// Retry delay of a failed read.
@@ -55,7 +56,8 @@ pub(super) struct ConfigFileChanged(String);
 pub type LoadConfig<'a> = dyn Fn(&ConfigFile) -> Result<Config, String> + 'a;
 
 /// Completes when the file holds another valid configuration; never without a file. Pipes are not
-/// watched: they were read to their end, and opening one again blocks until another program writes.
+/// watched: they were read to their end, and opening one again blocks until another program
+/// writes.
 pub(super) async fn changed(
     file: Option<&ConfigFile>,
     load: &LoadConfig<'_>,

@@ -45,8 +45,8 @@ struct FamilyRunner {
     startup_checks: StartupChecks,
     checks: Checks,
     flows: Option<FlowSweeper>,
-    /// Serializes the searches of both families: the wrapper of the official image creates links on
-    /// its first start, and fails if two first starts overlap.
+    /// Serializes the searches of both families: the wrapper of the official image creates links
+    /// on its first start, and fails if two first starts overlap.
     search_lock: Arc<Mutex<()>>,
     payloads: Option<PayloadLog>,
     stop: CancellationToken,
@@ -279,7 +279,8 @@ impl FamilyRunner {
     }
 }
 
-/// Warns once if the other backend has rules of a proxy, and once if kubelet uses the other backend.
+/// Warns once if the other backend has rules of a proxy, and once if kubelet uses the other
+/// backend.
 ///
 /// The backend stays the same all the same: packets traverse the rules of both, so switching would
 /// be worse than the wrong one.

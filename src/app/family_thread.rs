@@ -15,8 +15,8 @@ use tokio_util::sync::CancellationToken;
 use crate::health::Watchdog;
 use crate::net::IpFamily;
 
-/// Time that a thread gets to kill its restore when the process exits. A thread that still computes
-/// is abandoned then; the kernel never applies a part of a table.
+/// Time that a thread gets to kill its restore when the process exits. A thread that still
+/// computes is abandoned then; the kernel never applies a part of a table.
 const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Running thread. Dropping it cancels the work, which kills a restore.

@@ -1,8 +1,8 @@
 //! Runs the two HTTP servers: metrics for Prometheus, health for probes and load balancers.
 //!
 //! Neither delays a sync: an address in use is retried until it is free, unless
-//! `--bind-address-hard-fail` is set. Both run on a thread of their own, so that probes are answered
-//! while another thread is busy or [stalled](Watchdog).
+//! `--bind-address-hard-fail` is set. Both run on a thread of their own, so that probes are
+//! answered while another thread is busy or [stalled](Watchdog).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -151,8 +151,8 @@ async fn serve_both(
     try_join(health, metrics).await.map(drop)
 }
 
-/// Returns the listener of a server; `None` if it has no address, or if stopped before the address was
-/// free.
+/// Returns the listener of a server; `None` if it has no address, or if stopped before the address
+/// was free.
 async fn listener(
     address: Option<SocketAddr>,
     name: &str,

@@ -78,8 +78,8 @@ async fn set_up(config: &Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Applies the kernel settings at the start of the daemon. Without privileges it finds them applied
-/// by the init container.
+/// Applies the kernel settings at the start of the daemon. Without privileges it finds them
+/// applied by the init container.
 pub(super) fn prepare(config: &Config) -> anyhow::Result<()> {
     if config.is_dry_run {
         return Ok(());
@@ -129,8 +129,8 @@ fn apply_settings(settings: &NodeSettings) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reports whether a retry would fail as well: a binary is missing, or the kernel lacks a feature it
-/// needs. After a timeout of the lock, or a kill, a retry may succeed.
+/// Reports whether a retry would fail as well: a binary is missing, or the kernel lacks a feature
+/// it needs. After a timeout of the lock, or a kill, a retry may succeed.
 pub(super) fn is_permanent(cause: &RunError) -> bool {
     match cause {
         RunError::Spawn { .. } => true,
@@ -237,8 +237,8 @@ async fn missing_guard(exec: &Exec, options: &Options) -> Result<Option<Vec<u8>>
     Ok((!lines.is_empty()).then(|| payload.into_bytes()))
 }
 
-/// Reports whether a chain has a rule. Behind a rule that cannot be printed it counts as missing, and
-/// is written again before that one.
+/// Reports whether a chain has a rule. Behind a rule that cannot be printed it counts as missing,
+/// and is written again before that one.
 async fn has_rule(exec: &Exec, chain: &str, rule: &str) -> Result<bool, RunError> {
     match exec.has(Table::Filter, chain, rule).await {
         Err(RunError::Unprintable { .. }) => Ok(false),

@@ -1,5 +1,5 @@
-//! Startup checks: compares the configuration, this node and its Node object once all are known, and
-//! logs what does not fit together.
+//! Startup checks: compares the configuration, this node and its Node object once all are known,
+//! and logs what does not fit together.
 //!
 //! Rules are written meanwhile: nothing waits for the checks.
 //!
@@ -8,9 +8,10 @@
 //! Upstream: `cmd/kube-proxy/app/server.go`, `newProxyServer`, `checkBadConfig`,
 //! `checkBadIPConfig`, `detectNodeIPs` (v1.36)
 //!
-//! Differs from upstream: what looks like a mistake is a warning and not an error, and NodePorts on
-//! all addresses, the default, are not even a warning. kube-proxy waits half a minute for addresses
-//! and five minutes for podCIDRs, after which it exits; here rules follow both when they appear.
+//! Differs from upstream: what looks like a mistake is a warning and not an error, and NodePorts
+//! on all addresses, the default, are not even a warning. kube-proxy waits half a minute for
+//! addresses and five minutes for podCIDRs, after which it exits; here rules follow both when they
+//! appear.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -111,7 +112,8 @@ impl StartupChecks {
     }
 }
 
-/// Sending ends of the channels of changes. Takes the Node of the first list for the startup checks.
+/// Sending ends of the channels of changes. Takes the Node of the first list for the startup
+/// checks.
 pub(super) struct ChangeSenders {
     families: PerFamily<ChangeSender>,
     facts: Sender<StartupFacts>,
@@ -324,8 +326,8 @@ impl NodeChecks<'_> {
         !cidrs.is_empty() && !families_of(cidrs).contains(&self.primary)
     }
 
-    /// Reports whether no client can reach this address of the wrong family. The unspecified address
-    /// is reachable in any family.
+    /// Reports whether no client can reach this address of the wrong family. The unspecified
+    /// address is reachable in any family.
     fn is_unreachable(&self, address: SocketAddr) -> bool {
         let ip = address.ip();
         !self.is_dual_stack() && IpFamily::of(ip) != self.primary && !ip.is_unspecified()

@@ -135,9 +135,9 @@ where
     }
 }
 
-/// Returns the filter of a `-v` number. kube-proxy logs its steady work from 2 on, each object from
-/// 5 on and each request from 8 on. The text of partial restores has a target of its own, from 4
-/// on: 2 is what many clusters run with.
+/// Returns the filter of a `-v` number. kube-proxy logs its steady work from 2 on, each object
+/// from 5 on and each request from 8 on. The text of partial restores has a target of its own,
+/// from 4 on: 2 is what many clusters run with.
 fn directives(verbosity: u8) -> String {
     let levels = match verbosity {
         0 | 1 => "warn,deltaproxy=info",

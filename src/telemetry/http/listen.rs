@@ -58,8 +58,8 @@ enum Wildcard {
     OneFamily,
 }
 
-/// Listens on an address, and retries as long as that fails; `name` says in the log what cannot be
-/// served. Returns `None` if stopped before it succeeded.
+/// Listens on an address, and retries as long as that fails. `name` stands for the server in the
+/// log. Returns `None` if stopped before it succeeded.
 pub async fn listen_retrying(
     address: SocketAddr,
     name: &str,

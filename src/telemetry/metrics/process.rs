@@ -171,7 +171,8 @@ impl Collector for ProcessCollector {
 
     fn collect(&self) -> Vec<MetricFamily> {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-        // Counters of the network namespace, which is the node's: Go's client library reads the same.
+        // Counters of the network namespace, which is the node's: Go's client library reads the
+        // same.
         let net = std::fs::read_to_string("/proc/self/net/netstat").unwrap_or_default();
         [
             cpu_seconds().map(|value| counter(CPU, value)),
@@ -256,7 +257,8 @@ fn limit(resource: Resource) -> Option<f64> {
     Some(soft as f64)
 }
 
-/// Returns a counter of the lines `IpExt:`: the first of them has the names, the second the values.
+/// Returns a counter of the lines `IpExt:`: the first of them has the names, the second the
+/// values.
 fn ip_extension(netstat: &str, name: &str) -> Option<f64> {
     let mut lines = netstat
         .lines()

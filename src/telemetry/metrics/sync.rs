@@ -290,7 +290,8 @@ impl SyncMetrics {
         self.changes.endpoints_pending.set(family, gauge(slices));
     }
 
-    /// Sets the number of service ports that have endpoints, but none that the local policy allows.
+    /// Sets the number of service ports that have endpoints, but none that the local policy
+    /// allows.
     pub fn no_local_endpoints(&self, family: IpFamily, policy: LocalPolicy, ports: usize) {
         let policy = match policy {
             LocalPolicy::Internal => "internal",
