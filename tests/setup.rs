@@ -250,8 +250,8 @@ fn a_limit_that_cannot_be_set_is_fatal_and_named() {
     let text = said(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
     let expected = format!(
-        "error: cannot apply --conntrack-max-per-core={} (0 leaves the kernel setting unchanged): \
-         cannot write sysctl `net/netfilter/nf_conntrack_max`\nhint: run privileged",
+        "error: --conntrack-max-per-core requires {} (0 leaves the kernel setting unchanged): cannot \
+         write sysctl `net/netfilter/nf_conntrack_max`\nhint: run privileged",
         most + 1
     );
     assert!(text.contains(&expected), "{text}");

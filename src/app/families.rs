@@ -135,11 +135,14 @@ impl FamilyRunner {
         } else {
             match exec.remove_counter_test().await {
                 Ok(Changed::Yes) => {
-                    info!(%family, "removed a test chain that an earlier process left in mangle")
+                    info!(%family, "removed a test chain that an earlier process left in mangle");
                 }
                 Ok(Changed::No) => {}
                 Err(cause) => {
-                    info!(%family, %cause, "cannot remove the test chain of an earlier process from mangle");
+                    info!(
+                        %family, %cause,
+                        "cannot remove the test chain of an earlier process from mangle"
+                    );
                 }
             }
             let servers = CheckServers::new(self.checks.clone(), family);
@@ -225,7 +228,10 @@ impl FamilyRunner {
                     if is_permanent(&cause) && self.find_binaries(family.other()).await.is_ok() =>
                 {
                     if has_failed {
-                        warn!(%family, %cause, "iptables is not usable for {family}; {family} is disabled");
+                        warn!(
+                            %family, %cause,
+                            "iptables is not usable for {family}; {family} is disabled"
+                        );
                         self.health(|health| health.forget(family));
                         return None;
                     }

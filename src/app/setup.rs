@@ -89,7 +89,7 @@ pub(super) fn prepare(config: &Config) -> anyhow::Result<()> {
     match set_oom_score_adj(score) {
         Ok(Changed::Yes) => info!("set oom_score_adj to {score}"),
         Ok(Changed::No) => {}
-        // Kubelet sets it for a Pod by its QoS class, and nothing else depends on it.
+        // Kubelet sets it for a Pod by its priority, and nothing else depends on it.
         Err(cause) => info!(%cause, "cannot set oom_score_adj to {score}; leaving it unchanged"),
     }
     Ok(())
@@ -105,7 +105,7 @@ fn apply_settings(settings: &NodeSettings) -> anyhow::Result<()> {
     for wanted in settings.conntrack.wanted(processors()) {
         let written = wanted.apply(&sysctls).with_context(|| {
             let (flag, value) = (wanted.flag, wanted.value);
-            format!("cannot apply --{flag}={value} (0 leaves the kernel setting unchanged)")
+            format!("--{flag} requires {value} (0 leaves the kernel setting unchanged)")
         })?;
         if let Some(written) = written {
             info!("set {written}");
@@ -180,7 +180,7 @@ pub(super) async fn open_localnet_after<T>(applied: oneshot::Receiver<()>, is_ne
             Ok(Changed::Yes) => info!("set {ROUTE_LOCALNET} to 1: NodePorts work on 127.0.0.1"),
             Ok(Changed::No) => {}
             Err(cause) => {
-                error!(%cause, "NodePorts do not work on 127.0.0.1: cannot set {ROUTE_LOCALNET}")
+                error!(%cause, "NodePorts do not work on 127.0.0.1: cannot set {ROUTE_LOCALNET}");
             }
         }
     }
