@@ -90,9 +90,8 @@ fn a_daemon_needs_few_privileges_once_all_is_set_up(backend: Backend) {
     assert_eq!(status.code(), Some(1), "{text}");
     let last = text.rsplit("error: ").next().unwrap();
     assert!(
-        last.starts_with(
-            "--conntrack-tcp-timeout-established, of which 0 leaves the setting as it"
-        ) && last.contains("if only once with --init-only"),
+        last.starts_with("--conntrack-tcp-timeout-established requires ")
+            && last.contains("if only once with --init-only"),
         "{text}"
     );
 

@@ -121,25 +121,25 @@ fn payload(pages: &DebugPages, text: impl Fn(&PayloadPages) -> String) -> Reply 
 
 /// Sets the log level that `-v` with this number stands for, until the process ends.
 fn set_verbosity(level: &LogLevel, request: &Request<Bytes>) -> Reply {
-    let respond = |status, text: String| reply(status, "text/plain", text + "\n");
+    let plain = |status, text: String| reply(status, "text/plain", text + "\n");
     if request.method() != Method::PUT {
         let text = "unsupported http method\nhint: use `curl -X PUT -d 4` for -v=4".to_owned();
-        return respond(StatusCode::NOT_ACCEPTABLE, text);
+        return plain(StatusCode::NOT_ACCEPTABLE, text);
     }
     let text = String::from_utf8_lossy(request.body());
     let Ok(number) = text.parse::<i32>() else {
         let text = format!("failed set klog.logging.verbosity {text:?}: not a valid integer");
-        return respond(StatusCode::BAD_REQUEST, text);
+        return plain(StatusCode::BAD_REQUEST, text);
     };
     // Negative numbers log as 0 does, and no level is above 255.
     let verbosity = u8::try_from(number.max(0)).unwrap_or(u8::MAX);
     if !level.set(verbosity) {
         let text = "the log is closed".to_owned();
-        return respond(StatusCode::INTERNAL_SERVER_ERROR, text);
+        return plain(StatusCode::INTERNAL_SERVER_ERROR, text);
     }
     tracing::info!(verbosity, "log level changed over HTTP");
     let text = format!("successfully set klog.logging.verbosity to {number}");
-    respond(StatusCode::OK, text)
+    plain(StatusCode::OK, text)
 }
 
 #[cfg(test)]
