@@ -20,8 +20,8 @@
 //! | layer | modules |
 //! |---|---|
 //! | words | [`net`] |
-//! | data | [`model`]: what a Service means; [`rules`]: what a payload means; [`ruleset`]: chains and jumps of a kube-proxy |
-//! | reading | [`inspect`]: service ports in rules, and differences between rulesets; [`explain`]: what packets meet |
+//! | data | [`model`]: what a Service means; [`rules`]: what a payload means |
+//! | reading | [`catalog`]: which Services rules are about; [`diff`]: what differs; [`explain`]: paths of packets |
 //! | core | [`ingest`], [`tracker`], [`select`], then [`render`], then [`conntrack`] |
 //! | shell | [`host`], [`telemetry`], [`watch`], [`events`], [`health`] |
 //! | loop | [`sync`] |

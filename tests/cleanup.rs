@@ -174,7 +174,7 @@ fn what_mode_ipvs_left_is_told() {
     run(netns.command("ip").args(link.split(' ')));
     let (code, done, said) = deltaproxy(&netns, &["cleanup"]);
     assert_eq!(code, Some(0), "{said}");
-    let expected = "nothing to remove\nmode ipvs: `kube-ipvs0` stays; `ipvsadm --clear`, ";
+    let expected = "nothing to remove\nmode ipvs: `kube-ipvs0` is not removed; `ipvsadm --clear`, ";
     assert!(done.starts_with(expected), "{done}");
 }
 
@@ -217,7 +217,7 @@ fn a_chain_that_others_need_is_emptied() {
         let (code, done, said) = deltaproxy(&node.netns, &["cleanup", &only]);
         assert_eq!(code, Some(0), "{said}");
         let kept = format!(
-            "IPv4 {name} nat: `KUBE-MARK-MASQ` is emptied and stays, as rules of others lead to it\n"
+            "IPv4 {name} nat: `KUBE-MARK-MASQ` is emptied but kept, as third-party rules jump to it\n"
         );
         assert!(done.contains(&kept), "{done}");
         let left = everything(&node.netns, backend);

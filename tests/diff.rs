@@ -123,7 +123,7 @@ fn a_dump_is_compared_with_what_is_desired() {
     scene.golden(&other, 1, "saved.txt");
     // A family of which there is no dump is not looked at.
     let one = ["--from-save", "ipv4", "--manifests", "before.yaml"];
-    let gap = "IPv6 is not compared: there is no dump of it\n";
+    let gap = "IPv6 is not compared: no dump of it was given\n";
     scene.says(&one, 0, &format!("{gap}no differences\n"));
     let other = ["--from-save", "ipv6", "--manifests", "after.yaml"];
     scene.says(&other, 0, "IPv4 is not compared");
@@ -198,9 +198,9 @@ fn what_cannot_be_compared_is_trouble() {
         "--manifests",
         "after.yaml",
     ];
-    scene.says(&twice, 2, "holds IPv4 rules, and so does another file");
+    scene.says(&twice, 2, "contains IPv4 rules, and so does another file");
     let stdin = ["--from-save", "-", "--manifests", "-"];
-    scene.says(&stdin, 2, "stdin can be read once");
+    scene.says(&stdin, 2, "stdin can be read only once");
     fs::write(scene.path("broken"), "*nat\n-A X -j Y\n").unwrap();
     let broken = ["--from-save", "broken", "--manifests", "after.yaml"];
     scene.says(&broken, 2, "`broken`");

@@ -1,7 +1,7 @@
-//! What `explain` prints, as files: what is typed, and below it what is to be read.
+//! Recorded output of `explain`: files in `tests/explain` with commands and the output below them.
 //!
-//! They lie in `tests/explain`, with the dumps that they are about. `UPDATE_GOLDEN=1` writes them
-//! anew; read the difference before believing it.
+//! The folder also has the dumps and manifests that the commands read. `UPDATE_GOLDEN=1` writes the
+//! files; review the difference before it is committed.
 
 #![allow(
     clippy::unwrap_used,
@@ -17,9 +17,9 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/explain")
 }
 
-/// What the program says when a line is typed in the folder, and its code if that is not zero.
+/// Runs a command line in the folder. Returns its output, and its exit code if that is not zero.
 #[expect(clippy::disallowed_methods, reason = "this test runs the program")]
-fn said(line: &str) -> String {
+fn output_of(line: &str) -> String {
     let mut words = line.split_whitespace();
     assert_eq!(words.next(), Some("$"), "{line}");
     assert_eq!(words.next(), Some("deltaproxy"), "{line}");
@@ -36,11 +36,11 @@ fn said(line: &str) -> String {
         0 => String::new(),
         code => format!("(exit code {code})\n"),
     };
-    let said: String = stderr.lines().map(without_time).collect();
-    format!("{stdout}{said}{code}")
+    let log: String = stderr.lines().map(without_time).collect();
+    format!("{stdout}{log}{code}")
 }
 
-/// A line of the log without when and where it was written.
+/// Removes time and module from a line of the log.
 fn without_time(line: &str) -> String {
     let text = line
         .split_once(" WARN ")
@@ -48,17 +48,17 @@ fn without_time(line: &str) -> String {
     text.map_or_else(|| format!("{line}\n"), |(_, text)| format!("WARN {text}\n"))
 }
 
-/// Each line that begins with `$` and what came of it.
+/// Runs every line that begins with `$`, and returns the lines with their output.
 fn session(text: &str) -> String {
-    let typed = text.lines().filter(|line| line.starts_with("$ "));
-    let parts: Vec<String> = typed
-        .map(|line| format!("{line}\n{}", said(line)))
+    let commands = text.lines().filter(|line| line.starts_with("$ "));
+    let parts: Vec<String> = commands
+        .map(|line| format!("{line}\n{}", output_of(line)))
         .collect();
     parts.join("\n")
 }
 
 #[test]
-fn explanations_read_as_the_files_say() {
+fn output_equals_the_recorded_files() {
     let mut wrong = Vec::new();
     let mut count = 0;
     for entry in fs::read_dir(folder()).unwrap() {

@@ -121,7 +121,7 @@ fn commands_name_the_loser(lab: &Lab) {
                 Service `default/victim` comes first";
     assert!(said.contains(note), "{said}");
     let said = run(&["explain", "default/a-thief"]);
-    let note = "conflict: `default/a-thief:http` asks for it as external IP and has no rules";
+    let note = "conflict: `default/a-thief:http` declares it as external IP and has no rules";
     assert!(said.contains(note), "{said}");
 }
 

@@ -208,16 +208,17 @@ const LOCAL: &str = ", type: NodePort, externalTrafficPolicy: Local";
 #[test]
 fn what_objects_lack_is_said_where_it_matters() {
     let node = "{apiVersion: v1, kind: Node, metadata: {name: node-a}}";
-    let whose = "hint: name the node whose rules are meant with --hostname-override\n";
+    let whose = "hint: set --hostname-override to the node that rules are for\n";
     lacks("", &[SLICE], &[], "");
     lacks(LOCAL, &[SLICE, node], &["--hostname-override=node-a"], "");
     // Endpoints say which are on that node.
     lacks(LOCAL, &[SLICE], &["--hostname-override=node-a"], "");
     lacks(LOCAL, &[SLICE], &["--hostname-override=node-b"], "");
-    let unknown =
-        format!("warning: no Nodes in the input: which endpoints are local is not known\n{whose}");
+    let unknown = format!(
+        "warning: no Nodes in the input: cannot determine which endpoints are local\n{whose}"
+    );
     lacks(LOCAL, &[SLICE], &[], &unknown);
-    let other = "warning: no Node `node-b` in the input, which has `node-a`\n";
+    let other = "warning: no Node `node-b` in the input, only `node-a`\n";
     let other = format!("{other}{whose}");
     lacks("", &[SLICE, node], &["--hostname-override=node-b"], &other);
     let hinted = SLICE.replace("forZones: []", "forZones: [{name: zone-a}]");
@@ -225,15 +226,15 @@ fn what_objects_lack_is_said_where_it_matters() {
         "",
         &[&hinted],
         &["--hostname-override=node-a"],
-        "warning: no Nodes in the input: this one's zone is not known, and hints of zones are not \
-         heeded\n",
+        "warning: no Nodes in the input: the node's zone is unknown, and zone hints are \
+         ignored\n",
     );
     lacks(
         "",
         &[],
         &[],
-        "warning: no EndpointSlices in the input: every Service looks as if it had no endpoints\n\
-         hint: kubectl get services,endpointslices,nodes -A -o yaml\n",
+        "warning: no EndpointSlices in the input: every Service is treated as without endpoints\n\
+         hint: include them: kubectl get services,endpointslices,nodes -A -o yaml\n",
     );
 }
 
@@ -327,18 +328,18 @@ fn a_server_that_gives_no_list_is_named() {
         &format!("--master=http://{address}"),
         &format!(
             "error: the API server `http://{address}/` did not answer: Connection refused (os error \
-             111)\nhint: is it up, and the one that --kubeconfig or --master should name?\n"
+             111)\nhint: check that it is up, and that --kubeconfig or --master names the \
+             right one\n"
         ),
     );
     for (status, hint) in [
         (
             "401 Unauthorized",
-            "it does not know who asks; are the kubeconfig's credentials expired, or of another \
-             cluster?",
+            "check that the credentials of the kubeconfig are of this cluster and not expired",
         ),
         (
             "403 Forbidden",
-            "who asks must be allowed to list Services, EndpointSlices and Nodes",
+            "allow the user to list Services, EndpointSlices and Nodes",
         ),
     ] {
         let address = server(
@@ -371,7 +372,7 @@ fn a_server_that_gives_no_list_is_named() {
         let start = format!(
             "error: the API server `http://{address}/`: the answer cannot be read: {problem}"
         );
-        let hint = "\nhint: is it an API server at all? --kubeconfig or --master names it\n";
+        let hint = "\nhint: check that --kubeconfig or --master names an API server\n";
         assert!(said.starts_with(&start) && said.ends_with(hint), "{said}");
     }
     unlisted(

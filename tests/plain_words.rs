@@ -7,8 +7,10 @@ use crate::source::{File, Part, all_files};
 /// Folders whose sentences were read one by one. It grows until it holds all of `src`.
 const FOLDERS: &[&str] = &[
     "src/app/",
+    "src/cli/",
     "src/conntrack/",
     "src/events/",
+    "src/explain/",
     "src/health/",
     "src/ingest/",
     "src/inspect/",

@@ -179,12 +179,10 @@ fn what_nothing_leads_to_is_not_served() {
     let said = text(&output.stderr);
     assert!(output.status.success(), "{said}");
     assert!(
-        said.starts_with(
-            "note: nothing leads from `KUBE-SERVICES` to `KUBE-NODEPORTS` (nat, IPv4)"
-        ),
+        said.starts_with("note: no jump from `KUBE-SERVICES` to `KUBE-NODEPORTS` (nat, IPv4)"),
         "{said}"
     );
-    assert!(said.contains("\nhint: a full sync"), "{said}");
+    assert!(said.contains("\nhint: restart the proxy"), "{said}");
     let json = text(&run(&[&from_save, "-ojson"]).stdout);
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     let gap =
@@ -247,7 +245,7 @@ fn chains_that_are_left_over_are_told_under_a_table() {
     let said = text(&run(&[&from_save]).stderr);
     assert_eq!(
         said,
-        "note: chains that nothing leads to (nat, IPv4): 4: KUBE-SVC-A, KUBE-SVC-B, KUBE-SVC-C, \
+        "note: unreferenced chains (nat, IPv4): 4: KUBE-SVC-A, KUBE-SVC-B, KUBE-SVC-C, \
          ...; a full sync deletes them\n"
     );
     // They are of none of these, and documents have them.
@@ -364,8 +362,8 @@ fn what_is_no_dump_is_refused_with_file_and_line() {
         b"*nat\nhello\nCOMMIT\n",
         "cannot read line 2: unknown command `hello`",
     );
-    refused(b"\x1f\x8b\x08\n\x00\x00", "line 2: this is no text");
-    refused(b"#\0 \0G\0", "line 1: this is no text");
+    refused(b"\x1f\x8b\x08\n\x00\x00", "line 2 is not text");
+    refused(b"#\0 \0G\0", "line 1 is not text");
 }
 
 /// An empty file is what is left of a dump that failed, not a machine without rules.
@@ -378,7 +376,10 @@ fn an_empty_dump_is_none() {
         let output = run(&["--from-save", path.to_str().unwrap()]);
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains("holds no rules of iptables-save"), "{said}");
+        assert!(
+            said.contains("contains no rules of iptables-save"),
+            "{said}"
+        );
     }
 }
 
@@ -390,7 +391,7 @@ fn a_file_behind_the_wrong_flag_is_recognized() {
         (["--manifests", dump], "read them with --from-save"),
         (
             ["--from-save", manifest],
-            "hint: these look like Kubernetes objects; --manifests",
+            "hint: use --manifests in place of --from-save",
         ),
     ] {
         let output = run(&args);
@@ -405,5 +406,5 @@ fn a_rule_that_nobody_can_read_is_carried_and_mentioned() {
     let output = run(&["--from-save=tests/dumps/unreadable-v4.save"]);
     let said = text(&output.stderr);
     assert!(output.status.success(), "{said}");
-    assert!(said.contains("rules that cannot be read: 5, the first in `FORWARD` of filter: -j"));
+    assert!(said.contains("rules that cannot be parsed: 5, the first in `FORWARD` of filter: -j"));
 }

@@ -1,15 +1,13 @@
-//! `cleanup`, and `run --cleanup`: no rule of a proxy for Services is left.
+//! `cleanup` and `run --cleanup`: removes all rules of kube-proxy and deltaproxy.
 //!
-//! Apart from the daemon because it wants both backends, which the daemon must never mix, and
-//! because it goes on when something fails: whoever cleans up wants to be rid of as much as
-//! possible.
+//! Cleans both backends, which the daemon must never mix, and continues after failures, so that as
+//! much as possible is removed.
 //!
 //! Upstream: `cmd/kube-proxy/app/server_linux.go`, `platformCleanup` (v1.36)
 
 use std::collections::BTreeSet;
 
-use super::output;
-use super::progress::Progress;
+use super::terminal::{self, Progress};
 use crate::config::CleanupArgs;
 use crate::host::{
     BackendChoice, Changed, Exec, IPVS_INTERFACE, IPVS_REMEDY, Iptables, Options, Programs,
@@ -19,72 +17,76 @@ use crate::net::IpFamily;
 use crate::render::{JUMPS, Removal};
 use crate::rules::{Backend, Table, Text};
 
-/// What leads from an error to its way out.
+/// Separator between an error and its hint.
 const HINT: &str = "\nhint: ";
 
-/// Whether it is meant.
+/// Mode of a cleanup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
-    /// Rules are removed.
+pub(super) enum CleanupMode {
+    /// Removes the rules.
     Do,
-    /// What would be restored is printed.
+    /// Prints the payloads that would be restored.
     Show,
 }
 
-/// `cleanup`.
+/// Runs `cleanup`.
 pub(super) fn cleanup(args: &CleanupArgs) -> anyhow::Result<()> {
-    let step = if args.dry_run { Step::Show } else { Step::Do };
-    everywhere(args.backend(), step)
+    let mode = if args.dry_run {
+        CleanupMode::Show
+    } else {
+        CleanupMode::Do
+    };
+    everywhere(args.backend(), mode)
 }
 
-/// Removes the rules of both backends, or of the one that is chosen, and says which.
+/// Removes the rules of both backends or of the chosen one, and prints what was removed.
 ///
 /// # Errors
 ///
 /// Something could not be removed; everything else was.
-pub(super) fn everywhere(choice: BackendChoice, step: Step) -> anyhow::Result<()> {
+pub(super) fn everywhere(choice: BackendChoice, mode: CleanupMode) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     let progress = Progress::start("removing rules");
-    let mut cleaning = Cleaning {
-        step,
-        said: Vec::new(),
+    let mut cleanup = Cleanup {
+        mode,
+        output: Vec::new(),
         failures: Vec::new(),
         hints: BTreeSet::new(),
     };
-    runtime.block_on(cleaning.everywhere(choice));
+    runtime.block_on(cleanup.everywhere(choice));
     drop(progress);
-    let Cleaning {
-        said,
+    let Cleanup {
+        output,
         failures,
         hints,
         ..
-    } = cleaning;
-    output::stdout(|out| Ok(said.iter().try_for_each(|text| writeln!(out, "{text}"))?))?;
+    } = cleanup;
+    terminal::stdout(|out| Ok(output.iter().try_for_each(|text| writeln!(out, "{text}"))?))?;
     if failures.is_empty() {
         return Ok(());
     }
-    let mut told = failures.join("\nerror: ");
+    let mut text = failures.join("\nerror: ");
     for hint in hints {
-        told += HINT;
-        told += &hint;
+        text += HINT;
+        text += &hint;
     }
-    Err(anyhow::anyhow!(told))
+    Err(anyhow::anyhow!(text))
 }
 
-/// A cleaning under way.
-struct Cleaning {
-    step: Step,
-    /// What was done, or would be.
-    said: Vec<String>,
-    /// What was not, each once.
+/// Cleanup in progress.
+struct Cleanup {
+    mode: CleanupMode,
+    /// Lines of output.
+    output: Vec<String>,
+    /// Failures without duplicates.
     failures: Vec<String>,
-    /// How that is mended, said once for all failures.
+    /// Hints, printed once for all failures.
     hints: BTreeSet<String>,
 }
 
-impl Cleaning {
+impl Cleanup {
     async fn everywhere(&mut self, choice: BackendChoice) {
         let mut has_programs = false;
         for family in IpFamily::ALL {
@@ -100,27 +102,27 @@ impl Cleaning {
                 BackendChoice::Legacy => "iptables-legacy",
                 BackendChoice::Path | BackendChoice::Auto => "iptables",
             };
-            self.tell(&format!("no {which} on this machine: nothing to remove"));
+            self.print_note(&format!("no {which} on this host: nothing to remove"));
         }
-        // They are of no backend of iptables: who asks for one does not mean them.
+        // They belong to no backend of iptables, so a choice of one excludes them.
         if matches!(choice, BackendChoice::Path | BackendChoice::Auto) {
             for family in IpFamily::ALL {
                 self.nft_table(family);
             }
         }
-        if self.said.is_empty() && self.failures.is_empty() {
-            self.tell("nothing to remove");
+        if self.output.is_empty() && self.failures.is_empty() {
+            self.print_note("nothing to remove");
         }
         if has_interface(IPVS_INTERFACE) {
-            self.tell(&format!(
-                "mode ipvs: `{IPVS_INTERFACE}` stays; {IPVS_REMEDY}"
+            self.print_note(&format!(
+                "mode ipvs: `{IPVS_INTERFACE}` is not removed; {IPVS_REMEDY}"
             ));
         }
     }
 
-    /// Nft is read table by table, as one that only `nft` can show must not hide the others; legacy
-    /// as a whole, as asking for a table would make it. If that fails at a rule that cannot be
-    /// printed, all its tables are there.
+    /// Removes the rules of one backend and family. Nft is read table by table, as a table that
+    /// only `nft` can print must not hide the others; legacy as a whole, as reading a table would
+    /// create it. If that fails at a rule that cannot be printed, all its tables exist.
     async fn rules(&mut self, place: &str, programs: Programs) {
         let iptables = Exec::new(programs, Options::default());
         if iptables.programs().backend() == Backend::Legacy {
@@ -137,17 +139,19 @@ impl Cleaning {
 
     async fn saved(&mut self, place: &str, iptables: &Exec, saved: Result<String, RunError>) {
         let family = iptables.programs().family;
-        let is_lacking = Sysctls::default().lacks(family);
+        let lacks_family = Sysctls::default().lacks(family);
         let saved = match saved {
             Ok(saved) => saved,
-            Err(RunError::Failed { .. }) if is_lacking => return,
+            Err(RunError::Failed { .. }) if lacks_family => return,
             Err(error) => return self.fail(place, &error),
         };
         for removal in Removal::of(&saved) {
             let place = format!("{place} {}", removal.table);
-            match self.step {
-                Step::Show => self.say(format!("# {place}\n{}", removal.payload.trim_end())),
-                Step::Do => self.restore(&place, iptables, &removal).await,
+            match self.mode {
+                CleanupMode::Show => {
+                    self.print(format!("# {place}\n{}", removal.payload.trim_end()));
+                }
+                CleanupMode::Do => self.restore(&place, iptables, &removal).await,
             }
         }
     }
@@ -160,44 +164,44 @@ impl Cleaning {
         let (jumps, chains) = (removal.jumps, removal.chains);
         if (jumps, chains) != (0, 0) {
             let (jumps, chains) = (count(jumps, "jump"), count(chains, "chain"));
-            self.say(format!("{place}: removed {jumps} and {chains}"));
+            self.print(format!("{place}: removed {jumps} and {chains}"));
         }
         for chain in &removal.kept {
-            self.say(format!(
-                "{place}: `{chain}` is emptied and stays, as rules of others lead to it"
+            self.print(format!(
+                "{place}: `{chain}` is emptied but kept, as third-party rules jump to it"
             ));
         }
     }
 
     fn nft_table(&mut self, family: IpFamily) {
         let table = "the table of mode nftables";
-        let (is_there, said) = match self.step {
-            Step::Do => (
+        let (exists, text) = match self.mode {
+            CleanupMode::Do => (
                 remove_nft_table(family).map(|changed| changed == Changed::Yes),
                 format!("{family}: removed {table}"),
             ),
-            Step::Show => (has_nft_table(family), format!("# {family}: {table}")),
+            CleanupMode::Show => (has_nft_table(family), format!("# {family}: {table}")),
         };
-        match is_there {
-            Ok(true) => self.say(said),
+        match exists {
+            Ok(true) => self.print(text),
             Ok(false) => {}
             Err(error) => self.fail(&format!("{family}, mode nftables"), &error),
         }
     }
 
-    /// Words, where a payload may stand as well.
-    fn tell(&mut self, text: &str) {
-        self.say(match self.step {
-            Step::Do => text.to_owned(),
-            Step::Show => format!("# {text}"),
+    /// Prints a note, as a comment if payloads are printed.
+    fn print_note(&mut self, text: &str) {
+        self.print(match self.mode {
+            CleanupMode::Do => text.to_owned(),
+            CleanupMode::Show => format!("# {text}"),
         });
     }
 
-    fn say(&mut self, text: String) {
-        self.said.push(text);
+    fn print(&mut self, text: String) {
+        self.output.push(text);
     }
 
-    /// All tables of a set of programs fail alike if the first does so for want of rights.
+    /// Records a failure. Without permissions, all tables of a backend fail with the same text.
     fn fail(&mut self, place: &str, error: &dyn std::error::Error) {
         let cause = error.source().map(|source| format!(": {source}"));
         let text = format!("{place}: {error}{}", cause.unwrap_or_default());
@@ -216,8 +220,8 @@ fn count(number: usize, what: &str) -> String {
     format!("{number} {what}{plural}")
 }
 
-/// Rules of a table; behind a rule that the program cannot print, at least the jumps to our chains,
-/// each of which is asked for. The names of all chains are printed before the first rule.
+/// Reads the rules of a table. If the program stops at a rule that it cannot print, tests for each
+/// jump to our chains; the names of all chains precede the first rule.
 async fn printable(iptables: &Exec, table: Table) -> Result<String, RunError> {
     let mut text = String::new();
     let mut take = |line: &str| text.extend([line, "\n"]);

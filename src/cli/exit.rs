@@ -1,7 +1,4 @@
-//! How a command ends.
-//!
-//! Apart because exit codes are an interface, and because an error is printed here and nowhere
-//! else.
+//! Exit codes of commands, and the only place that prints errors.
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -10,14 +7,14 @@ use std::process::ExitCode;
 use crate::config::Unusable;
 use crate::inspect::catalog::NoMatches;
 
-/// Unusable flags or files: sysexits' `EX_USAGE`. Nothing has been touched.
+/// Unusable flags or files: sysexits' `EX_USAGE`. Nothing has been changed.
 const UNUSABLE: u8 = 64;
 
-/// Flags that clap refused; help and version come here, too.
+/// Prints an error of clap, which may also be help or the version, and returns its code.
 pub(super) fn unusable(error: &clap::Error) -> ExitCode {
     let printed = error.print();
     if error.use_stderr() {
-        // If stderr is gone, nobody reads the exit code's reason either.
+        // If stderr is gone, the error is lost but the code remains.
         return ExitCode::from(UNUSABLE);
     }
     match printed {
@@ -26,29 +23,29 @@ pub(super) fn unusable(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// Differences were found.
+/// A comparison found differences.
 const DIFFERENT: u8 = 1;
 
-/// A comparison came to nothing.
-const UNCOMPARED: u8 = 2;
+/// A comparison failed.
+const COMPARISON_FAILED: u8 = 2;
 
-/// What a comparison came to.
+/// Result of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Compared {
+pub(super) enum Comparison {
     Equal,
     Different,
 }
 
-/// The code of a finished comparison, having said what was wrong.
-pub(super) fn compared(result: anyhow::Result<Compared>) -> ExitCode {
+/// Returns the code of a finished comparison, and prints its error.
+pub(super) fn compared(result: anyhow::Result<Comparison>) -> ExitCode {
     match result {
-        Ok(Compared::Equal) => ExitCode::SUCCESS,
-        Ok(Compared::Different) => ExitCode::from(DIFFERENT),
-        Err(error) => failed(&error, ExitCode::from(UNCOMPARED)),
+        Ok(Comparison::Equal) => ExitCode::SUCCESS,
+        Ok(Comparison::Different) => ExitCode::from(DIFFERENT),
+        Err(error) => failed(&error, ExitCode::from(COMPARISON_FAILED)),
     }
 }
 
-/// The code of a finished command, having said what was wrong.
+/// Returns the code of a finished command, and prints its error.
 pub(super) fn code(result: anyhow::Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -68,25 +65,25 @@ fn failed(error: &anyhow::Error, code: ExitCode) -> ExitCode {
     }
     if let Some(NoMatches(names)) = error.downcast_ref::<NoMatches>() {
         for name in names {
-            let _ = writeln!(io::stderr(), "error: {}", harmless(&name.to_string()));
+            let _ = writeln!(io::stderr(), "error: {}", escaped(&name.to_string()));
         }
         return code;
     }
-    let _ = writeln!(io::stderr(), "error: {}", harmless(&said_once(error)));
+    let _ = writeln!(io::stderr(), "error: {}", escaped(&with_causes(error)));
     code
 }
 
-/// A text from a file, perhaps somebody else's, without what a terminal would obey.
-fn harmless(text: &str) -> String {
-    let escaped = |c: char| match c {
+/// Escapes control characters, which an untrusted file could send to the terminal.
+fn escaped(text: &str) -> String {
+    let escape = |c: char| match c {
         '\n' | '\t' => c.to_string(),
         c if c.is_control() => c.escape_default().to_string(),
         c => c.to_string(),
     };
-    text.chars().map(escaped).collect()
+    text.chars().map(escape).collect()
 }
 
-/// Whoever read our output had enough of it.
+/// Reports whether the reader of the output has closed it.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let io = error
         .chain()
@@ -95,15 +92,15 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
         .any(|io| io.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// The error with its causes in one line; a cause that the text before it ends with is not said
-/// again.
-fn said_once(error: &anyhow::Error) -> String {
+/// Renders the error with its causes in one line, without repeating a cause that the text before
+/// it ends with.
+fn with_causes(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     let mut cause: Option<&(dyn Error + 'static)> = error.source();
     while let Some(next) = cause {
-        let said = next.to_string();
-        if !text.ends_with(&said) {
-            text = format!("{text}: {said}");
+        let cause_text = next.to_string();
+        if !text.ends_with(&cause_text) {
+            text = format!("{text}: {cause_text}");
         }
         cause = next.source();
     }

@@ -1,37 +1,32 @@
-//! One file for each subcommand, and what they have in common: exit codes and output.
-//!
-//! Apart from [`app`](crate::app) because commands come and go, and the daemon stays.
+//! Command line of the program: one module for each subcommand, and what they share.
 //!
 //! # Exit codes
 //!
-//! 0: done. 1: failed. 64: unusable flags. Of commands that compare, 0: equal. 1: different. 2:
-//! could not tell.
+//! 0: done. 1: failed. 64: unusable flags. Commands that compare: 0: equal. 1: different. 2: the
+//! comparison failed.
 
+mod arguments;
 mod cleanup;
 mod diff;
 mod exit;
 mod explain;
-mod file;
-mod log;
-mod names;
-mod output;
 mod packaging;
-mod program;
-mod progress;
+mod payload_filter;
 mod render;
 mod restore;
 mod run;
 mod services;
 mod snapshot;
+mod terminal;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 use crate::config::{Command, normalize};
 
-/// Runs the command that `args` ask for.
+/// Runs the command of a command line, whose first word is the program's name.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let cli = match program::parse(&normalize(args)) {
+    let cli = match arguments::parse(&normalize(args)) {
         Ok(cli) => cli,
         Err(error) => return exit::unusable(&error),
     };

@@ -1,30 +1,32 @@
-//! `completions` and `man`: what packagers ask for.
-//!
-//! Apart because both are made from the definition of the flags, and nothing else is.
+//! Completion scripts with the names that they offer, and manual pages.
+
+use std::collections::BTreeSet;
 
 use clap::CommandFactory;
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-use super::output;
-use crate::config::Cli;
+use super::snapshot::RuleSnapshot;
+use super::terminal;
+use crate::config::{Cli, NamesArg};
+use crate::inspect::catalog::{Catalog, NamePattern, PortName};
 
 /// Prints the completion script of a shell.
 pub(super) fn completions(shell: Shell) -> anyhow::Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "deltaproxy", &mut script);
     if shell == Shell::Bash {
-        // The flag that the script itself uses is hidden, which bash is not told.
+        // The script itself uses this flag, but `clap_complete` offers it although it is hidden.
         let plain = String::from_utf8_lossy(&script).replace(" --names ", " ");
         script = [plain.as_bytes(), NAMES_IN_BASH.as_bytes()].concat();
     }
-    output::stdout(|out| Ok(out.write_all(&script)?))
+    terminal::stdout(|out| Ok(out.write_all(&script)?))
 }
 
-/// Prints the page of a command, or of the program.
+/// Prints the manual page of a command, or of the program.
 pub(super) fn manual(command: Option<&str>) -> anyhow::Result<()> {
     let mut program = Cli::command();
-    // Gives the commands the flags that they inherit, and their full names.
+    // Adds the inherited flags and the full names to the commands.
     program.build();
     let page = match command.and_then(|name| program.find_subcommand(name)) {
         Some(command) => {
@@ -32,14 +34,48 @@ pub(super) fn manual(command: Option<&str>) -> anyhow::Result<()> {
         }
         None => Man::new(program),
     };
-    output::stdout(|out| Ok(page.render(out)?))
+    terminal::stdout(|out| Ok(page.render(out)?))
 }
 
-/// Where a name may stand, the program itself is asked for names: the words before the cursor say
-/// which rules are meant, and where something else is expected, they are no command line, so that
-/// nothing is answered. The part behind the slash may be typed alone; readline keeps it if several
-/// fit that begin alike in nothing, which the blank sees to. Names come from whoever wrote the
-/// rules: nothing may expand them, as `compgen -W` does.
+/// Prints the names that completion scripts offer, one on each line, sorted. The shell matches
+/// them against what is typed.
+pub(super) fn names(
+    snapshot: &RuleSnapshot,
+    kind: NamesArg,
+    namespace: Option<&str>,
+) -> anyhow::Result<()> {
+    let families = snapshot.rules.as_ref().into_pairs().into_iter();
+    let mut names = BTreeSet::new();
+    for (_, rules) in families {
+        let catalog = Catalog::read(rules);
+        names.extend(
+            catalog
+                .ports
+                .keys()
+                .filter_map(|port| name(port, kind, namespace)),
+        );
+    }
+    // A comment can hold any text; a shell only gets valid names of Services.
+    names.retain(|name| name.parse::<NamePattern>().is_ok());
+    terminal::stdout(|out| Ok(names.iter().try_for_each(|name| writeln!(out, "{name}"))?))
+}
+
+fn name(port: &PortName, kind: NamesArg, namespace: Option<&str>) -> Option<String> {
+    let own = port.namespace();
+    match (kind, namespace) {
+        (NamesArg::Namespaces, _) => Some(own.to_owned()),
+        (NamesArg::Services, None) => Some(format!("{own}/{}", port.service())),
+        (NamesArg::Services, Some(wanted)) => (wanted == own).then(|| port.service().to_owned()),
+    }
+}
+
+/// Completes names by running the program with the words before the cursor and `--names`.
+///
+/// - Those words select the rules. Where a value other than a name is expected, they are not a
+///   valid command line, so that nothing is printed and completed.
+/// - The part after the slash may be typed alone. Readline replaces it by the common beginning of
+///   the candidates; if that is empty, a blank among them keeps it.
+/// - Names come from untrusted rules: nothing may expand them, as `compgen -W` does.
 const NAMES_IN_BASH: &str = r#"
 _deltaproxy_or_names() {
     _deltaproxy "$@"

@@ -1,7 +1,7 @@
-//! What the daemon would restore, on a kernel of which the rules are known.
+//! Payloads that the daemon would restore, given the rules in the kernel.
 //!
-//! Apart because `diff` tells it and `render --since` prints it. It is found by rendering: full
-//! payloads depend on what the kernel holds, partial ones on what was restored before.
+//! `diff` reports their size and `render --since` prints them. They are rendered: full payloads
+//! depend on the live rules, partial ones on the applied state.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -15,27 +15,28 @@ use crate::render::{
 use crate::rules::{Payload, RuleSet, Table};
 use crate::tracker::Tracker;
 
-/// Objects, and what shapes their rules, of one family.
+/// Objects and render options of one family.
 #[derive(Clone, Copy)]
-pub(super) struct Side<'a> {
+pub(super) struct RenderSide<'a> {
     pub(super) tracker: &'a Tracker,
     pub(super) options: &'a Options,
 }
 
-/// What the daemon restores when objects change.
-pub(super) enum Next {
-    /// Everything: see [`Side::full`].
+/// Payload for a change of objects.
+pub(super) enum NextRestore {
+    /// Full payload, made by [`RenderSide::full`].
     Full(Rewrite),
-    /// What so many changed Services ask for.
+    /// Number of changed Services, and their partial payload.
     Partial(usize, Partial),
 }
 
-impl<'a> Side<'a> {
+impl<'a> RenderSide<'a> {
     fn setting(self) -> Setting<'a> {
         snapshot::setting(self.tracker, self.options)
     }
 
-    /// The rules of a kernel that has no other, and the books of whoever restored them.
+    /// Returns the rules in a kernel without other rules, and the applied state after their
+    /// restore.
     pub(super) fn rules(self) -> anyhow::Result<(RuleSet, AppliedState)> {
         let (text, applied) = snapshot::full(self.setting(), self.tracker);
         let mut rules = RuleSet::default();
@@ -43,13 +44,13 @@ impl<'a> Side<'a> {
         Ok((rules, applied))
     }
 
-    /// What is restored when all is written to a kernel with these rules, piece by piece.
+    /// Renders the full payload for a kernel with the `live` rules, piece by piece.
     pub(super) fn full(
         self,
-        held: &RuleSet,
+        live: &RuleSet,
         mut take: impl FnMut(&[u8]) -> anyhow::Result<()>,
     ) -> anyhow::Result<PayloadStats> {
-        let live = live(held);
+        let live = read_live(live);
         let mut payload = Full::new(self.tracker, self.setting(), &live);
         let mut piece = Vec::new();
         while payload.write_next(&mut piece) {
@@ -59,30 +60,30 @@ impl<'a> Side<'a> {
         Ok(payload.finish().1)
     }
 
-    /// What is restored when `before`, of which the applied state is, becomes this between two
-    /// syncs.
+    /// Renders the payload for a change from `before`, whose applied state is `ledger`, to this
+    /// side between two syncs.
     pub(super) fn after(
         self,
         before: Self,
-        mut applied: AppliedState,
+        mut ledger: AppliedState,
         shape: PartialRestore,
-    ) -> Next {
+    ) -> NextRestore {
         if let Some(why) = Rewrite::needed(before.setting(), self.setting()) {
-            return Next::Full(why);
+            return NextRestore::Full(why);
         }
         let (old, new) = (before.tracker, self.tracker);
         let all = old.all().chain(new.all());
         let changed = all.filter(|(name, _)| old.get(name) != new.get(name));
         let names: BTreeSet<&ServiceName> = changed.map(|(name, _)| name).collect();
         let dirty = names.iter().copied();
-        let partial = render::partial(&mut applied, new, dirty, self.setting(), shape);
-        Next::Partial(names.len(), partial)
+        let partial = render::partial(&mut ledger, new, dirty, self.setting(), shape);
+        NextRestore::Partial(names.len(), partial)
     }
 }
 
-/// The part of the rules that a full restore looks at: which chains there are, and what jumps to
-/// ours from elsewhere.
-fn live(rules: &RuleSet) -> Live {
+/// Reads the part of the rules that a full payload depends on: the chains, and the jumps from
+/// other chains to ours.
+fn read_live(rules: &RuleSet) -> Live {
     let mut live = Live::default();
     for table in Table::ALL {
         let mut text = String::new();

@@ -1,51 +1,56 @@
-//! `run`: the daemon, and what is done in its place.
+//! `run`: the daemon, and the one-shot actions that flags select in place of it.
 //!
-//! Apart from [`app`](crate::app), which it calls once the flags, the file and the log are in
-//! order. Nothing is touched, and nothing written, before they are.
+//! Nothing is changed or written before the flags and the file are validated and the log is
+//! installed; then [`app`](crate::app) takes over.
 
 use std::fs;
 use std::path::Path;
 
 use anyhow::Context;
 
-use super::{cleanup, file, log, output};
+use super::{arguments, cleanup, terminal};
 use crate::app;
 use crate::config::{
     self, Action, ConfigFile, LoggingFormat, RunArgs, VERSION, VersionArg, environment,
 };
 use crate::telemetry::Format;
 
-/// Runs until it is told to end.
+/// Runs the daemon until a signal ends it, or a one-shot action.
 pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
     if args.version == Some(VersionArg::Print) {
-        return output::stdout(|out| Ok(writeln!(out, "deltaproxy {VERSION}")?));
+        return terminal::stdout(|out| Ok(writeln!(out, "deltaproxy {VERSION}")?));
     }
-    let file = args.file.config.as_deref().map(file::read).transpose()?;
+    let file = args
+        .file
+        .config
+        .as_deref()
+        .map(arguments::read_file)
+        .transpose()?;
     let host_name = environment::host_name();
     let config = config::run(args, file.as_ref(), &host_name)?;
     let format = match config.logging {
         LoggingFormat::Text => Format::Text,
         LoggingFormat::Json => Format::Json,
     };
-    let level = log::install(format, config.verbosity, environment::log_filter())?;
-    say(&config);
+    let level = terminal::install_log(format, config.verbosity, environment::log_filter())?;
+    log_settings(&config);
     match (&args.file.write_config_to, config.action) {
         (Some(path), _) => write(path, &config.configuration.to_yaml()),
-        (None, Action::Cleanup) => cleanup::everywhere(config.rules.backend, step(&config)),
+        (None, Action::Cleanup) => cleanup::everywhere(config.rules.backend, mode(&config)),
         (None, Action::Init) => app::init(&config),
         (None, Action::Run) => {
-            let judge = |file: &ConfigFile| {
+            let validate = |file: &ConfigFile| {
                 config::run(args, Some(file), &host_name).map_err(|unusable| unusable.to_string())
             };
-            app::run(&config, &judge, level)
+            app::run(&config, &validate, level)
         }
     }
 }
 
-/// What was typed, for who asks for more than nothing to be logged, and what came to mind about it.
+/// Logs the flags, if verbosity is above 0, and notes on them.
 ///
 /// Upstream: `staging/src/k8s.io/component-base/cli/flag/flags.go`, `PrintFlags` (v1.36)
-fn say(config: &config::Config) {
+fn log_settings(config: &config::Config) {
     if config.verbosity > 0 {
         for (name, value) in &config.flags {
             tracing::info!("FLAG: --{name}={value:?}");
@@ -56,11 +61,11 @@ fn say(config: &config::Config) {
     }
 }
 
-fn step(config: &config::Config) -> cleanup::Step {
+fn mode(config: &config::Config) -> cleanup::CleanupMode {
     if config.is_dry_run {
-        cleanup::Step::Show
+        cleanup::CleanupMode::Show
     } else {
-        cleanup::Step::Do
+        cleanup::CleanupMode::Do
     }
 }
 

@@ -1,103 +1,116 @@
-//! Who asks, and addresses that stand for everybody of a kind.
+//! Clients whose packets are traced: one representative address for each kind.
 //!
-//! Apart because nobody wants to look up a pod's address to learn what pods meet.
+//! A representative saves looking up the address of a pod to see which rules apply to pods.
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::destination::Destination;
-use super::node::Node;
+use super::destination::PacketDestination;
+use super::node::NodeRules;
 use crate::net::IpFamily;
 use crate::rules::Network;
 
-/// A kind of clients. They are shown in this order.
+/// Kind of clients, in the order in which they are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Who {
-    /// A pod, none of those that answer.
+pub enum ClientKind {
+    /// Pod that is not an endpoint of the destination.
     Pod,
-    /// A program on the node itself.
+    /// Process on the node itself.
     Node,
-    /// Somebody else, whom no rule mentions.
+    /// Client outside of the cluster that no rule matches by its address.
     Outside,
-    /// Somebody else, whom the load balancer's source ranges admit.
-    Admitted,
-    /// Whoever was named.
+    /// Client outside of the cluster within `loadBalancerSourceRanges`.
+    AllowedSource,
+    /// Client with a given address.
     Given,
 }
 
-/// One client.
+/// Client whose packets are traced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Client {
-    /// Of which kind.
-    pub who: Who,
-    /// Its address.
+    /// Kind that the client represents.
+    pub kind: ClientKind,
+    /// Source address of its packets.
     pub ip: IpAddr,
-    /// Where its packets come in, if that is known.
+    /// Interface by which its packets enter the node, if known.
     pub in_interface: Option<Box<str>>,
 }
 
-/// Whose packets are followed.
+/// Selection of clients whose packets are traced.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wanted {
-    /// Those of every kind.
+pub enum ClientSelection {
+    /// One client of every kind that can reach the destination.
     All,
-    /// Those of some kinds.
-    Kinds(Vec<Who>),
-    /// Those of one client.
+    /// One client of each of these kinds.
+    Kinds(Vec<ClientKind>),
+    /// One client with a given address.
     Source {
-        /// Its address.
+        /// Source address of its packets.
         ip: IpAddr,
-        /// Where its packets come in, if that is known.
+        /// Interface by which its packets enter the node, if known.
         in_interface: Option<Box<str>>,
     },
 }
 
-/// The clients to follow to a destination; nobody outside reaches a loopback address.
-pub(super) fn clients(node: &Node<'_>, to: &Destination, wanted: &Wanted) -> Vec<Client> {
-    match wanted {
-        Wanted::All if to.ip.is_loopback() => of_kinds(node, to, &[Who::Node]),
-        Wanted::All => of_kinds(
+/// Returns the clients to trace; only the node itself reaches a loopback address.
+pub(super) fn clients(
+    node: &NodeRules<'_>,
+    to: &PacketDestination,
+    selection: &ClientSelection,
+) -> Vec<Client> {
+    match selection {
+        ClientSelection::All if to.ip.is_loopback() => of_kinds(node, to, &[ClientKind::Node]),
+        ClientSelection::All => of_kinds(
             node,
             to,
-            &[Who::Pod, Who::Node, Who::Outside, Who::Admitted],
+            &[
+                ClientKind::Pod,
+                ClientKind::Node,
+                ClientKind::Outside,
+                ClientKind::AllowedSource,
+            ],
         ),
-        Wanted::Kinds(kinds) => of_kinds(node, to, kinds),
-        Wanted::Source { ip, .. } if IpFamily::of(*ip) != node.family => Vec::new(),
-        Wanted::Source { ip, in_interface } => vec![Client {
-            who: Who::Given,
+        ClientSelection::Kinds(kinds) => of_kinds(node, to, kinds),
+        ClientSelection::Source { ip, .. } if IpFamily::of(*ip) != node.family => Vec::new(),
+        ClientSelection::Source { ip, in_interface } => vec![Client {
+            kind: ClientKind::Given,
             ip: *ip,
             in_interface: in_interface.clone(),
         }],
     }
 }
 
-/// Whether pods are wanted, and nobody knows an address that one could have.
-pub(super) fn lacks_pods(node: &Node<'_>, to: &Destination, wanted: &Wanted) -> bool {
-    let is_wanted = match wanted {
-        Wanted::All => !to.ip.is_loopback(),
-        Wanted::Kinds(kinds) => kinds.contains(&Who::Pod),
-        Wanted::Source { .. } => false,
+/// Reports whether pods are selected, but no address that one could have is known.
+pub(super) fn lacks_pod_address(
+    node: &NodeRules<'_>,
+    to: &PacketDestination,
+    selection: &ClientSelection,
+) -> bool {
+    let is_selected = match selection {
+        ClientSelection::All => !to.ip.is_loopback(),
+        ClientSelection::Kinds(kinds) => kinds.contains(&ClientKind::Pod),
+        ClientSelection::Source { .. } => false,
     };
-    is_wanted && pod(node, to).is_none()
+    is_selected && pod(node, to).is_none()
 }
 
-fn of_kinds(node: &Node<'_>, to: &Destination, kinds: &[Who]) -> Vec<Client> {
-    let of_kind = |who: &Who| {
-        let ip = match who {
-            Who::Pod => pod(node, to)?,
-            // The kernel takes the address that is asked, if that is its own.
-            Who::Node if node.locality.is_local(to.ip) => to.ip,
-            Who::Node => node.ip,
-            Who::Outside => outside(node, to)?,
-            Who::Admitted => admitted(node, to)?,
-            Who::Given => return None,
+fn of_kinds(node: &NodeRules<'_>, to: &PacketDestination, kinds: &[ClientKind]) -> Vec<Client> {
+    let of_kind = |kind: &ClientKind| {
+        let ip = match kind {
+            ClientKind::Pod => pod(node, to)?,
+            // The kernel uses a local destination address as the source as well.
+            ClientKind::Node if node.locality.is_local(to.ip) => to.ip,
+            ClientKind::Node => node.ip,
+            ClientKind::Outside => outside(node, to)?,
+            ClientKind::AllowedSource => allowed_source(node, to)?,
+            ClientKind::Given => return None,
         };
-        let in_interface = match who {
-            Who::Pod => node.detector.pod_interface(node.rules),
-            Who::Node | Who::Given => None,
-            Who::Outside | Who::Admitted => node.detector.other_interface(),
+        let in_interface = match kind {
+            ClientKind::Pod => node.detector.pod_interface(node.rules),
+            ClientKind::Node | ClientKind::Given => None,
+            ClientKind::Outside | ClientKind::AllowedSource => node.detector.other_interface(),
         };
         Some(Client {
-            who: *who,
+            kind: *kind,
             ip,
             in_interface,
         })
@@ -105,8 +118,8 @@ fn of_kinds(node: &Node<'_>, to: &Destination, kinds: &[Who]) -> Vec<Client> {
     kinds.iter().filter_map(of_kind).collect()
 }
 
-/// An address in the pods' network, or else in that of some endpoint, that nobody else has.
-fn pod(node: &Node<'_>, to: &Destination) -> Option<IpAddr> {
+/// Returns an unused address in the pods' network, or else in the network of an endpoint.
+fn pod(node: &NodeRules<'_>, to: &PacketDestination) -> Option<IpAddr> {
     let endpoints = || {
         let views = node.catalog.ports.values();
         views.flat_map(|view| view.endpoints.iter().map(|one| one.address))
@@ -114,27 +127,27 @@ fn pod(node: &Node<'_>, to: &Destination) -> Option<IpAddr> {
     let own = to.views(node).flat_map(|(_, view)| &view.endpoints);
     let mut own = own.map(|one| one.address);
     let network = node.detector.networks.first().copied();
-    let network = network.or_else(|| around(own.next().or_else(|| endpoints().next())?))?;
+    let network = network.or_else(|| network_around(own.next().or_else(|| endpoints().next())?))?;
     let is_free = |ip: &IpAddr| !node.index.has_endpoint(*ip) && !node.locality.is_local(*ip);
-    (2..MOST_PODS)
+    (2..MAX_TRIED)
         .map_while(|distance| network.nth(distance))
         .find(is_free)
 }
 
-/// More endpoints side by side than any test or cluster has.
-const MOST_PODS: u32 = 1 << 20;
+/// Addresses that are tried; more adjacent endpoints than any test or cluster has.
+const MAX_TRIED: u32 = 1 << 20;
 
-fn around(address: SocketAddr) -> Option<Network> {
+fn network_around(address: SocketAddr) -> Option<Network> {
     let ip = address.ip();
     let length = if ip.is_ipv4() { 24 } else { 112 };
     format!("{ip}/{length}").parse().ok()
 }
 
-/// An example's address that no rule about the destination mentions.
-fn outside(node: &Node<'_>, to: &Destination) -> Option<IpAddr> {
-    let is_unknown = |ip: &IpAddr| {
+/// Returns a documentation address that no rule of the destination matches.
+fn outside(node: &NodeRules<'_>, to: &PacketDestination) -> Option<IpAddr> {
+    let is_unmatched = |ip: &IpAddr| {
         let ranges = to.views(node).flat_map(|(_, view)| &view.source_ranges);
-        // Who admits everybody mentions nobody.
+        // A range of all addresses singles out none.
         let mut ranges = ranges.filter(|range| !range.is_all());
         !ranges.any(|range| range.contains(*ip))
             && !node.locality.is_local(*ip)
@@ -143,10 +156,10 @@ fn outside(node: &Node<'_>, to: &Destination) -> Option<IpAddr> {
     };
     let all = EXAMPLES.iter().filter_map(|text| text.parse().ok());
     let mut own = all.filter(|ip| IpFamily::of(*ip) == node.family);
-    own.find(is_unknown)
+    own.find(is_unmatched)
 }
 
-/// Networks for examples: RFC 5737, RFC 3849 and RFC 9637.
+/// Addresses of documentation networks: RFC 5737, RFC 3849 and RFC 9637.
 const EXAMPLES: [&str; 7] = [
     "203.0.113.1",
     "198.51.100.1",
@@ -157,11 +170,11 @@ const EXAMPLES: [&str; 7] = [
     "2001:db8:ffff:ffff::1",
 ];
 
-/// An address that the first source range admits.
-fn admitted(node: &Node<'_>, to: &Destination) -> Option<IpAddr> {
+/// Returns an address within the first of `loadBalancerSourceRanges`.
+fn allowed_source(node: &NodeRules<'_>, to: &PacketDestination) -> Option<IpAddr> {
     let mut balanced = to
         .views(node)
-        .filter(|(subject, _)| subject.is_load_balancer());
+        .filter(|(frontend, _)| frontend.is_load_balancer());
     let (_, view) = balanced.next()?;
     let range = view.source_ranges.iter().find(|range| !range.is_all())?;
     range.nth(1).or_else(|| range.nth(0))

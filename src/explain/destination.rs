@@ -1,40 +1,45 @@
-//! Where packets are followed to, and whose that is.
+//! Destinations of packets, and the queries that lead to them.
 //!
-//! Apart because names, NodePorts and addresses all become one of these.
+//! Names, NodePorts and addresses without a port all become destinations: an address, a port and
+//! a protocol.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-use super::node::Node;
-use crate::inspect::catalog::{FrontendConflict, FrontendKind, PortName, PortView};
-use crate::net::{Port, Protocol};
+use super::node::NodeRules;
+use super::query::{AddressQuery, NotFound, Query};
+use crate::inspect::catalog::{
+    FrontendConflict, FrontendKind, NamePattern, NoMatch, PortName, PortView, Suggestions,
+};
+use crate::net::{IpFamily, Port, Protocol};
 
-/// A destination.
+/// Destination of packets, and the service ports it belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Destination {
-    /// The address that is asked.
+pub struct PacketDestination {
+    /// Destination address of the packets.
     pub ip: IpAddr,
-    /// The port.
+    /// Destination port of the packets.
     pub port: Port,
-    /// The protocol.
+    /// Transport protocol of the packets.
     pub protocol: Protocol,
-    /// The service ports that are reached there: one, hardly ever more, none if it is nobody's.
-    pub subjects: Vec<Subject>,
-    /// The service ports for which it is who answers: whoever asks it himself asks no Service.
+    /// Service ports with a frontend here: one, hardly ever more, none if no Service has it.
+    pub frontends: Vec<DestinationFrontend>,
+    /// Service ports of which this is an endpoint; packets to it use no Service.
     pub endpoint_of: Vec<PortName>,
 }
 
-/// A service port that is reached by a destination.
+/// Service port with a frontend at a destination.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Subject {
-    /// Its name.
+pub struct DestinationFrontend {
+    /// Name of the service port.
     pub name: PortName,
-    /// As what.
+    /// FrontendKind of frontend at the destination.
     pub kind: FrontendKind,
 }
 
-impl Subject {
-    /// Whether source ranges may hold there.
+impl DestinationFrontend {
+    /// Reports whether `loadBalancerSourceRanges` may apply to it.
     pub(super) fn is_load_balancer(&self) -> bool {
         matches!(
             self.kind,
@@ -43,74 +48,231 @@ impl Subject {
     }
 }
 
-impl Destination {
-    /// The destination and whose it is.
-    pub(super) fn new(node: &Node<'_>, ip: IpAddr, port: Port, protocol: Protocol) -> Self {
+impl PacketDestination {
+    /// Looks up the service ports of a destination.
+    pub(super) fn new(node: &NodeRules<'_>, ip: IpAddr, port: Port, protocol: Protocol) -> Self {
         let address = SocketAddr::new(ip, port.get());
         let is_protocol = |name: &&PortName| *name.protocol == *protocol.as_str();
-        let endpoint_of = node.index.answered_by(address).filter(is_protocol);
+        let endpoint_of = node.index.with_endpoint(address).filter(is_protocol);
         let endpoint_of = endpoint_of.cloned().collect();
-        let mut subjects = Vec::new();
-        for name in node.index.entered_at(port.get()).filter(is_protocol) {
+        let mut frontends = Vec::new();
+        for name in node
+            .index
+            .with_frontend_port(port.get())
+            .filter(is_protocol)
+        {
             let Some(view) = node.catalog.ports.get(name) else {
                 continue;
             };
-            let entrances = view.frontends.iter().filter(|one| one.port == port.get());
-            let here = entrances.filter(|one| match (one.ip, one.kind) {
-                (Some(asked), _) => asked == ip,
-                (None, FrontendKind::HealthCheck) => node.locality.is_local(ip),
-                (None, _) => node.has_node_ports(ip),
-            });
-            subjects.extend(here.map(|entrance| Subject {
+            let same_port = view.frontends.iter().filter(|one| one.port == port.get());
+            let here = same_port.filter(|one| is_at(node, one.ip, one.kind, ip));
+            frontends.extend(here.map(|frontend| DestinationFrontend {
                 name: name.clone(),
-                kind: entrance.kind,
+                kind: frontend.kind,
             }));
         }
         Self {
             ip,
             port,
             protocol,
-            subjects,
+            frontends,
             endpoint_of,
         }
     }
 
-    /// Claims to it that lost to the Service that has it.
+    /// Returns the service ports that declare this frontend, and lost it to another Service.
     pub(super) fn conflicts<'n>(
         &'n self,
-        node: &'n Node<'_>,
+        node: &'n NodeRules<'_>,
     ) -> impl Iterator<Item = &'n FrontendConflict> {
         node.conflicts.iter().filter(|conflict| {
-            let is_here = match (conflict.ip, conflict.kind) {
-                (Some(ip), _) => ip == self.ip,
-                (None, FrontendKind::HealthCheck) => node.locality.is_local(self.ip),
-                (None, _) => node.has_node_ports(self.ip),
-            };
             let is_port = conflict.port == self.port.get();
-            is_here && is_port && *conflict.loser.protocol == *self.protocol.as_str()
+            is_at(node, conflict.ip, conflict.kind, self.ip)
+                && is_port
+                && *conflict.loser.protocol == *self.protocol.as_str()
         })
     }
 
-    /// Whether it is nothing but an endpoint.
+    /// Reports whether it is an endpoint and no frontend.
     pub(super) const fn is_endpoint(&self) -> bool {
-        self.subjects.is_empty() && !self.endpoint_of.is_empty()
+        self.frontends.is_empty() && !self.endpoint_of.is_empty()
     }
 
-    /// What is known of its service ports.
+    /// Returns its frontends with the rules of their service ports.
     pub(super) fn views<'n>(
         &'n self,
-        node: &'n Node<'_>,
-    ) -> impl Iterator<Item = (&'n Subject, &'n PortView)> {
-        let view = move |subject: &Subject| node.catalog.ports.get(&subject.name);
-        self.subjects
+        node: &'n NodeRules<'_>,
+    ) -> impl Iterator<Item = (&'n DestinationFrontend, &'n PortView)> {
+        let view = move |frontend: &DestinationFrontend| node.catalog.ports.get(&frontend.name);
+        self.frontends
             .iter()
-            .filter_map(move |subject| Some((subject, view(subject)?)))
+            .filter_map(move |frontend| Some((frontend, view(frontend)?)))
     }
 }
 
-impl fmt::Display for Destination {
+/// Reports whether a frontend is at an address; one without an address is on the node.
+fn is_at(
+    node: &NodeRules<'_>,
+    frontend_ip: Option<IpAddr>,
+    kind: FrontendKind,
+    ip: IpAddr,
+) -> bool {
+    match (frontend_ip, kind) {
+        (Some(frontend_ip), _) => frontend_ip == ip,
+        (None, FrontendKind::HealthCheck) => node.locality.is_local(ip),
+        (None, _) => node.has_node_ports(ip),
+    }
+}
+
+impl fmt::Display for PacketDestination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let address = SocketAddr::new(self.ip, self.port.get());
         write!(f, "{address}/{}", self.protocol)
     }
+}
+
+/// Returns the destinations of a query, with their nodes: at least one.
+pub(super) fn find<'n, 'r>(
+    query: &Query,
+    nodes: &'n [NodeRules<'r>],
+) -> Result<Vec<(&'n NodeRules<'r>, PacketDestination)>, NotFound> {
+    match query {
+        Query::Address(address) => by_address(address, nodes),
+        Query::Name(name) => by_name(name, nodes),
+    }
+}
+
+fn by_address<'n, 'r>(
+    query: &AddressQuery,
+    nodes: &'n [NodeRules<'r>],
+) -> Result<Vec<(&'n NodeRules<'r>, PacketDestination)>, NotFound> {
+    if let Some(family) = query.ip.map(IpFamily::of)
+        && !nodes.iter().any(|node| node.family == family)
+    {
+        return Err(NotFound::Family(family));
+    }
+    let mut found = Vec::new();
+    for node in nodes {
+        let ip = match query.ip {
+            Some(ip) if IpFamily::of(ip) != node.family => continue,
+            Some(ip) => ip,
+            None => node.node_port_ip,
+        };
+        for (port, protocol) in ports_at(node, ip, query) {
+            found.push((node, PacketDestination::new(node, ip, port, protocol)));
+        }
+    }
+    let has_frontends = |(_, to): &(&NodeRules<'_>, PacketDestination)| !to.frontends.is_empty();
+    if query.ip.is_none() && found.iter().any(has_frontends) {
+        found.retain(has_frontends);
+    }
+    match (query.ip, found.is_empty()) {
+        (Some(ip), true) => Err(NotFound::Address(ip)),
+        _ => Ok(found),
+    }
+}
+
+/// Returns the ports and protocols of an address that a query selects.
+fn ports_at(node: &NodeRules<'_>, ip: IpAddr, query: &AddressQuery) -> BTreeSet<(Port, Protocol)> {
+    if let (Some(port), Some(protocol)) = (query.port, query.protocol) {
+        return [(port, protocol)].into();
+    }
+    let mut selected = BTreeSet::new();
+    for (name, view) in &node.catalog.ports {
+        let Some(protocol) = Protocol::from_iptables(&name.protocol) else {
+            continue;
+        };
+        let frontends = view.frontends.iter().filter(|frontend| match frontend.ip {
+            Some(frontend_ip) => frontend_ip == ip,
+            // A query of the node's address alone does not select every NodePort.
+            None => query.port.is_some() && node.locality.is_local(ip),
+        });
+        let endpoints = view.endpoints.iter().map(|one| one.address);
+        let own = endpoints.filter(|address| address.ip() == ip);
+        let ports = frontends.map(|frontend| frontend.port);
+        let ports = ports.chain(own.map(|address| address.port()));
+        let ports = ports.filter_map(Port::new);
+        let ports = ports.filter(|port| query.port.is_none_or(|wanted| wanted == *port));
+        if query.protocol.is_none_or(|wanted| wanted == protocol) {
+            selected.extend(ports.map(|port| (port, protocol)));
+        }
+    }
+    if let (true, Some(port)) = (selected.is_empty(), query.port) {
+        selected.insert((port, query.protocol.unwrap_or(Protocol::Tcp)));
+    }
+    selected
+}
+
+fn by_name<'n, 'r>(
+    query: &NamePattern,
+    nodes: &'n [NodeRules<'r>],
+) -> Result<Vec<(&'n NodeRules<'r>, PacketDestination)>, NotFound> {
+    let all = || nodes.iter().flat_map(|node| node.catalog.ports.iter());
+    let services = |is: &dyn Fn(&PortName, &PortView) -> bool| -> BTreeSet<_> {
+        let matching = all().filter(|(name, view)| is(name, view));
+        matching
+            .map(|(name, _)| format!("{}/{}", name.namespace(), name.service()))
+            .collect()
+    };
+    // Of two Services with the name, only one may have the port.
+    let (with_port, with_name) = (
+        services(&|name, view| query.fits(name, view.numbers())),
+        services(&|name, _| query.fits_service(name)),
+    );
+    let known = all().map(|(name, view)| (name, view.numbers()));
+    if let Some(missing) = NoMatch::of(query, &known)
+        && with_name.len() < 2
+    {
+        return Err(missing.into());
+    }
+    let several = if with_port.is_empty() {
+        with_name
+    } else {
+        with_port
+    };
+    if several.len() > 1 {
+        return Err(NotFound::Ambiguous {
+            query: query.to_string(),
+            similar: Suggestions(several),
+        });
+    }
+    let (mut found, mut seen) = (Vec::new(), BTreeSet::new());
+    for node in nodes {
+        let ports = node.catalog.ports.iter();
+        for (name, view) in ports.filter(|(name, view)| query.fits(name, view.numbers())) {
+            for (ip, port, protocol) in frontends(node, name, view).chain(lost(node, name)) {
+                if seen.insert((node.family, ip, port, protocol)) {
+                    found.push((node, PacketDestination::new(node, ip, port, protocol)));
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the frontends that a service port declares and other Services have.
+fn lost<'v>(
+    node: &'v NodeRules<'_>,
+    name: &'v PortName,
+) -> impl Iterator<Item = (IpAddr, Port, Protocol)> + 'v {
+    let protocol = Protocol::from_iptables(&name.protocol);
+    let lost = node.conflicts.iter();
+    let lost = lost.filter(move |conflict| conflict.loser == *name);
+    lost.filter_map(move |conflict| {
+        let port = Port::new(conflict.port)?;
+        Some((node.address_of(conflict), port, protocol?))
+    })
+}
+
+fn frontends<'v>(
+    node: &'v NodeRules<'_>,
+    name: &'v PortName,
+    view: &'v PortView,
+) -> impl Iterator<Item = (IpAddr, Port, Protocol)> + 'v {
+    let protocol = Protocol::from_iptables(&name.protocol);
+    view.frontends.iter().filter_map(move |frontend| {
+        let ip = frontend.ip;
+        let ip = ip.unwrap_or_else(|| node.frontend_ip(frontend.kind));
+        Some((ip, Port::new(frontend.port)?, protocol?))
+    })
 }

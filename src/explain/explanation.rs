@@ -1,68 +1,70 @@
-//! Everything that is told of a destination.
+//! Explanations: everything that is reported about one destination.
 //!
-//! Apart because here the parts meet: what is asked for, who asks, and what each of them meets.
+//! Finds the destinations of a query, traces the packets of each kind of client, and suggests
+//! similar destinations if no Service has the one that was queried.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::client::{self, Wanted, Who};
-use super::destination::Destination;
-use super::find::{self, NotFound};
-use super::follow::follow;
-use super::near::{self, Near};
-use super::node::Node;
-use super::question::Question;
-use super::way::Way;
-use crate::inspect::catalog::FrontendConflict;
+use super::client::{self, ClientKind, ClientSelection};
+use super::destination::{self, PacketDestination};
+use super::node::NodeRules;
+use super::path::PacketPath;
+use super::query::{NotFound, Query};
+use super::trace::trace;
+use crate::inspect::catalog::{FrontendConflict, FrontendKind, PortName, PortView};
 use crate::rules::{Network, Table};
 
-/// What becomes of packets to one destination.
+/// Paths of packets to one destination.
 #[derive(Debug, Clone)]
 pub struct Explanation<'a> {
-    /// Where to.
-    pub to: Destination,
-    /// The ways of different clients: at least one.
-    pub ways: Vec<Way<'a>>,
-    /// For how long clients stay with the endpoint they had.
+    /// Destination of the packets.
+    pub to: PacketDestination,
+    /// Paths of different clients: at least one.
+    pub paths: Vec<PacketPath<'a>>,
+    /// Timeout of `sessionAffinity: ClientIP`; `None`: no affinity.
     pub affinity: Option<Duration>,
-    /// Whom the load balancer admits; empty: everybody.
+    /// `loadBalancerSourceRanges` of the Service; empty: not limited.
     pub source_ranges: Vec<Network>,
-    /// Service ports that ask for it and have no rules for it, because another Service has it.
+    /// Service ports that declare this frontend without effect, because another Service has it.
     pub conflicts: Vec<FrontendConflict>,
-    /// What is near, if it is no Service's.
-    pub near: Vec<Near>,
-    /// Whether an address was made up for the node, because nobody knows one.
-    pub is_node_made_up: bool,
-    /// The address that was made up for the node, if what is told depends on it.
-    pub stand_in: Option<IpAddr>,
-    /// Whether pods are left out, because no address of one is known.
-    pub lacks_pods: bool,
-    /// The tables that nobody saw: rules there may be about it.
-    pub unseen: BTreeSet<Table>,
-    /// Tables that have rules, but are not read here: `raw` and `security`.
-    pub unread: Vec<Box<str>>,
+    /// Suggestions destinations, if this one is not a Service's.
+    pub suggestions: Vec<Suggestion>,
+    /// An address of the node was assumed, because none is known.
+    pub is_node_address_assumed: bool,
+    /// The assumed address of the node, if the explanation depends on it.
+    pub assumed_node_ip: Option<IpAddr>,
+    /// Pods are omitted, because no address of one is known.
+    pub lacks_pod_address: bool,
+    /// Tables that are not in the input; rules there may match these packets.
+    pub missing_tables: BTreeSet<Table>,
+    /// Tables that have rules, but are not read: `raw` and `security`.
+    pub unread_tables: Vec<Box<str>>,
 }
 
-/// Explains everything that the question is about.
+/// Explains every destination of a query.
 ///
 /// # Errors
 ///
-/// If rules are about nothing of that name.
+/// If no rules match the query, or no client that can be selected reaches a destination.
 pub fn explain<'a>(
-    question: &Question,
-    nodes: &[Node<'a>],
-    wanted: &Wanted,
+    query: &Query,
+    nodes: &[NodeRules<'a>],
+    selection: &ClientSelection,
 ) -> Result<Vec<Explanation<'a>>, NotFound> {
-    let found = find::find(question, nodes)?;
-    let lacks_pods = |(node, to): &(&Node<'_>, Destination)| client::lacks_pods(node, to, wanted);
-    let lacks_pods = found.iter().any(lacks_pods);
+    let found = destination::find(query, nodes)?;
+    let lacks_pod_address = |(node, to): &(&NodeRules<'_>, PacketDestination)| {
+        client::lacks_pod_address(node, to, selection)
+    };
+    let lacks_pod_address = found.iter().any(lacks_pod_address);
     let explained = found
         .into_iter()
-        .filter_map(|(node, to)| of_destination(node, to, wanted));
+        .filter_map(|(node, to)| of_destination(node, to, selection));
     let explained: Vec<_> = explained.collect();
     if explained.is_empty() {
-        return Err(if lacks_pods {
+        return Err(if lacks_pod_address {
             NotFound::Pods
         } else {
             NotFound::Client
@@ -72,59 +74,230 @@ pub fn explain<'a>(
 }
 
 fn of_destination<'a>(
-    node: &Node<'a>,
-    to: Destination,
-    wanted: &Wanted,
+    node: &NodeRules<'a>,
+    to: PacketDestination,
+    selection: &ClientSelection,
 ) -> Option<Explanation<'a>> {
-    let mut ways: Vec<Way<'a>> = Vec::new();
-    for client in client::clients(node, &to, wanted) {
-        let way = follow(node, &to, client);
-        match ways.iter_mut().find(|known| known.is_like(&way)) {
-            Some(known) => known.join(way),
-            None => ways.push(way),
+    let mut paths: Vec<PacketPath<'a>> = Vec::new();
+    for client in client::clients(node, &to, selection) {
+        let path = trace(node, &to, client);
+        match paths.iter_mut().find(|known| known.is_equivalent(&path)) {
+            Some(known) => known.merge(path),
+            None => paths.push(path),
         }
     }
     let is_local = node.locality.is_local(to.ip);
-    let has_nodes = ways.iter().flat_map(|way| &way.clients);
-    let is_about_node = is_local || has_nodes.into_iter().any(|client| client.who == Who::Node);
+    let involves_node = is_local || has_node_client(&paths);
     let balanced = to
         .views(node)
-        .find(|(subject, _)| subject.is_load_balancer());
+        .find(|(frontend, _)| frontend.is_load_balancer());
     let source_ranges = balanced.map(|(_, view)| view.source_ranges.clone());
     let source_ranges = source_ranges.unwrap_or_default();
     let affinity = to.views(node).find_map(|(_, view)| view.affinity);
-    let near = if to.subjects.is_empty() && to.endpoint_of.is_empty() {
-        near::near(node, &to)
+    let suggestions = if to.frontends.is_empty() && to.endpoint_of.is_empty() {
+        suggestions(node, &to)
     } else {
         Vec::new()
     };
-    (!ways.is_empty()).then(|| Explanation {
+    (!paths.is_empty()).then(|| Explanation {
         affinity,
-        near,
+        suggestions,
         conflicts: to.conflicts(node).cloned().collect(),
-        is_node_made_up: node.is_made_up && is_about_node,
-        stand_in: node
-            .stand_in()
-            .filter(|ip| depends_on(*ip, &to, &ways, &source_ranges)),
-        lacks_pods: client::lacks_pods(node, &to, wanted),
-        unseen: node.unseen.clone(),
-        unread: unread(node),
+        is_node_address_assumed: node.is_address_assumed && involves_node,
+        assumed_node_ip: node
+            .assumed_ip()
+            .filter(|ip| depends_on(*ip, &to, &paths, &source_ranges)),
+        lacks_pod_address: client::lacks_pod_address(node, &to, selection),
+        missing_tables: node.missing_tables.clone(),
+        unread_tables: unread_tables(node),
         source_ranges,
-        ways,
+        paths,
         to,
     })
 }
 
-/// Whether another address of the node might meet something else: it is what is asked, or it is
-/// asked for by source ranges. Elsewhere it changes little.
-fn depends_on(node: IpAddr, to: &Destination, ways: &[Way<'_>], ranges: &[Network]) -> bool {
-    let mut clients = ways.iter().flat_map(|way| &way.clients);
-    let has_node = clients.any(|client| client.who == Who::Node);
-    to.ip == node || (has_node && ranges.iter().any(|range| !range.is_all()))
+fn has_node_client(paths: &[PacketPath<'_>]) -> bool {
+    let mut clients = paths.iter().flat_map(|path| &path.clients);
+    clients.any(|client| client.kind == ClientKind::Node)
 }
 
-fn unread(node: &Node<'_>) -> Vec<Box<str>> {
+/// Reports whether another address of the node could change the result: it is the destination, or
+/// source ranges match it. In other cases it changes little.
+fn depends_on(
+    node_ip: IpAddr,
+    to: &PacketDestination,
+    paths: &[PacketPath<'_>],
+    ranges: &[Network],
+) -> bool {
+    let has_ranges = ranges.iter().any(|range| !range.is_all());
+    to.ip == node_ip || (has_ranges && has_node_client(paths))
+}
+
+fn unread_tables(node: &NodeRules<'_>) -> Vec<Box<str>> {
     let tables = node.rules.unmodeled_tables();
     let with_rules = tables.filter(|(_, rules)| *rules > 0);
     with_rules.map(|(table, _)| table.into()).collect()
+}
+
+/// Destination that is similar to one that no Service has.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Suggestion {
+    /// Frontend with the same address and port, and another protocol.
+    OtherProtocol(PortName),
+    /// Frontends with the same address and other ports.
+    OtherPorts {
+        /// Service port that has the address.
+        name: PortName,
+        /// Ports of its frontends.
+        ports: BTreeSet<u16>,
+    },
+    /// NodePort with the same port on other addresses.
+    NodePort {
+        /// Service port that has the NodePort.
+        name: PortName,
+        /// Addresses that serve NodePorts.
+        on: BTreeSet<IpAddr>,
+        /// The node's addresses are not known, so that the queried address may be one.
+        is_unsure: bool,
+    },
+    /// Endpoint with the same address and other ports.
+    EndpointPorts {
+        /// Service port that has the endpoint.
+        name: PortName,
+        /// Ports of the endpoint.
+        ports: BTreeSet<u16>,
+    },
+    /// NodePorts with the nearest numbers, for an address of the node.
+    NodePorts(Vec<(u16, PortName)>),
+}
+
+/// Maximum suggestions for a destination; a longer list is not read.
+const MAX_SUGGESTIONS: usize = 4;
+
+/// Returns similar destinations, the most similar first.
+fn suggestions(node: &NodeRules<'_>, to: &PacketDestination) -> Vec<Suggestion> {
+    let ports = node.catalog.ports.iter();
+    let found: BTreeSet<Suggestion> = ports
+        .filter_map(|(name, view)| suggestion(node, to, name, view))
+        .collect();
+    let others = node_ports(node, to).filter(|_| found.is_empty());
+    found
+        .into_iter()
+        .chain(others)
+        .take(MAX_SUGGESTIONS)
+        .collect()
+}
+
+/// Returns the NodePorts nearest to a port of the node, which may be mistyped.
+fn node_ports(node: &NodeRules<'_>, to: &PacketDestination) -> Option<Suggestion> {
+    if !node.has_node_ports(to.ip) {
+        return None;
+    }
+    let mut all = Vec::new();
+    for (name, view) in &node.catalog.ports {
+        let frontends = view.frontends.iter();
+        let own = frontends.filter(|one| one.kind == FrontendKind::NodePort);
+        all.extend(own.map(|one| (one.port, name.clone())));
+    }
+    all.sort();
+    all.dedup();
+    all.sort_by_key(|(port, _)| port.abs_diff(to.port.get()));
+    all.truncate(MAX_SUGGESTIONS);
+    (!all.is_empty()).then_some(Suggestion::NodePorts(all))
+}
+
+fn suggestion(
+    node: &NodeRules<'_>,
+    to: &PacketDestination,
+    name: &PortName,
+    view: &PortView,
+) -> Option<Suggestion> {
+    let (port, is_protocol) = (to.port.get(), *name.protocol == *to.protocol.as_str());
+    let at = || view.frontends.iter().filter(|one| one.ip == Some(to.ip));
+    let has_node_port = |port| {
+        let mut ports = view.frontends.iter();
+        ports.any(|one| one.kind == FrontendKind::NodePort && one.port == port)
+    };
+    if !is_protocol {
+        let is_node_port = has_node_port(port) && node.has_node_ports(to.ip);
+        if is_node_port || at().any(|one| one.port == port) {
+            return Some(Suggestion::OtherProtocol(name.clone()));
+        }
+    }
+    let ports: BTreeSet<u16> = at().map(|one| one.port).collect();
+    if !ports.is_empty() {
+        return Some(Suggestion::OtherPorts {
+            name: name.clone(),
+            ports,
+        });
+    }
+    if is_protocol && has_node_port(port) {
+        return Some(Suggestion::NodePort {
+            name: name.clone(),
+            on: node.node_port_addresses.clone(),
+            is_unsure: node.is_address_assumed && node.node_port_addresses.is_empty(),
+        });
+    }
+    let addresses = view.endpoints.iter().map(|one| one.address);
+    let own = addresses.filter(|address| address.ip() == to.ip);
+    let ports: BTreeSet<u16> = own.map(|address| address.port()).collect();
+    // Host-network endpoints share the node's address with many other listeners.
+    let is_similar = !ports.is_empty() && !node.locality.is_local(to.ip);
+    is_similar.then(|| Suggestion::EndpointPorts {
+        name: name.clone(),
+        ports,
+    })
+}
+
+fn listed(ports: &BTreeSet<u16>) -> String {
+    let ports: Vec<_> = ports.iter().map(ToString::to_string).collect();
+    ports.join(", ")
+}
+
+/// Renders `30080/tcp of shop/web:http`.
+fn node_port((port, name): &(u16, PortName)) -> String {
+    format!("{port}/{} of {}", name.protocol, name.name)
+}
+
+impl fmt::Display for Suggestion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OtherProtocol(PortName { name, protocol }) => {
+                write!(f, "{name} has this address and port with {protocol}")
+            }
+            Self::OtherPorts { name, ports } => {
+                let ports = listed(ports);
+                let PortName { name, protocol } = name;
+                write!(f, "the address belongs to {name} ({protocol} {ports})")
+            }
+            Self::NodePort {
+                name,
+                on,
+                is_unsure,
+            } => {
+                write!(f, "the port is a NodePort of {}", name.name)?;
+                let on: Vec<_> = on.iter().map(ToString::to_string).collect();
+                match (is_unsure, on.as_slice()) {
+                    (true, _) => f.write_str("; if the address is the node's, set --node-ip"),
+                    (false, []) => f.write_str(", but the address is not the node's"),
+                    (false, on) => write!(f, ", but only on {}", on.join(", ")),
+                }
+            }
+            Self::EndpointPorts { name, ports } => {
+                let ports = listed(ports);
+                let PortName { name, protocol } = name;
+                write!(
+                    f,
+                    "the address belongs to an endpoint of {name} ({protocol} {ports})"
+                )
+            }
+            Self::NodePorts(ports) => {
+                let ports: Vec<_> = ports.iter().map(node_port).collect();
+                match ports.as_slice() {
+                    [one] => write!(f, "the only NodePort is {one}"),
+                    all => write!(f, "the nearest NodePorts are {}", all.join(", ")),
+                }
+            }
+        }
+    }
 }

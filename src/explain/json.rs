@@ -1,15 +1,18 @@
-//! Explanations for programs.
+//! Renders explanations as JSON.
 //!
-//! Apart because its fields are an interface: they may be joined by others, but not renamed. The
-//! help of the command lists them.
+//! The keys are an interface: keys may be added, but not renamed. The help of the command lists
+//! them.
 
 use serde_json::{Value, json};
 
-use super::{Alike, Client, End, Explanation, Fate, Sees, Way, words};
+use super::client::Client;
+use super::explanation::Explanation;
+use super::path::{Branch, PacketPath, PathResult, SeenSource, SharedRules};
+use super::summary;
 use crate::inspect::catalog::FrontendConflict;
 use crate::rules::Step;
 
-/// One object; keys are sorted, and lists are in the order of the rules.
+/// Renders one object; keys are sorted, and lists are in the order of the rules.
 pub fn json(explanations: &[Explanation<'_>]) -> Value {
     json!({"destinations": explanations.iter().map(destination).collect::<Vec<_>>()})
 }
@@ -17,21 +20,21 @@ pub fn json(explanations: &[Explanation<'_>]) -> Value {
 fn destination(explanation: &Explanation<'_>) -> Value {
     let Explanation {
         to,
-        ways,
+        paths,
         affinity,
         source_ranges,
-        near,
         conflicts,
-        is_node_made_up,
-        lacks_pods,
-        unseen,
-        stand_in: _,
-        unread,
+        suggestions,
+        is_node_address_assumed,
+        assumed_node_ip: _,
+        lacks_pod_address,
+        missing_tables,
+        unread_tables,
     } = explanation;
     let services = to
-        .subjects
+        .frontends
         .iter()
-        .map(|subject| json!({"name": subject.name.name, "kind": subject.kind.as_str()}));
+        .map(|frontend| json!({"name": frontend.name.name, "kind": frontend.kind.as_str()}));
     let texts = |texts: &mut dyn Iterator<Item = String>| texts.collect::<Vec<_>>();
     json!({
         "address": to.ip,
@@ -42,12 +45,12 @@ fn destination(explanation: &Explanation<'_>) -> Value {
         "affinitySeconds": affinity.map(|time| time.as_secs()),
         "sourceRanges": texts(&mut source_ranges.iter().map(ToString::to_string)),
         "conflicts": conflicts.iter().map(conflict).collect::<Vec<_>>(),
-        "near": texts(&mut near.iter().map(ToString::to_string)),
-        "nodeAddressKnown": !is_node_made_up,
-        "podAddressKnown": !lacks_pods,
-        "missingTables": texts(&mut unseen.iter().map(ToString::to_string)),
-        "tablesNotRead": unread,
-        "ways": ways.iter().map(|one| way(explanation, one)).collect::<Vec<_>>(),
+        "near": texts(&mut suggestions.iter().map(ToString::to_string)),
+        "nodeAddressKnown": !is_node_address_assumed,
+        "podAddressKnown": !lacks_pod_address,
+        "missingTables": texts(&mut missing_tables.iter().map(ToString::to_string)),
+        "tablesNotRead": unread_tables,
+        "ways": paths.iter().map(|one| path(explanation, one)).collect::<Vec<_>>(),
     })
 }
 
@@ -59,47 +62,49 @@ fn conflict(conflict: &FrontendConflict) -> Value {
     })
 }
 
-fn way(explanation: &Explanation<'_>, way: &Way<'_>) -> Value {
+fn path(explanation: &Explanation<'_>, path: &PacketPath<'_>) -> Value {
     json!({
-        "clients": way.clients.iter().map(client).collect::<Vec<_>>(),
-        "rulesOf": (way.alike != Alike::Wholly)
-            .then(|| way.clients.first().map(|client| words::who(client.who))),
-        "summary": words::summary(explanation, way),
-        "outcomes": way.ends.iter().map(|end| outcome(explanation, way, end)).collect::<Vec<_>>(),
-        "hairpinMasqueraded": way.has_hairpin,
-        "unsure": way.doubts.iter().map(rule).collect::<Vec<_>>(),
+        "clients": path.clients.iter().map(client).collect::<Vec<_>>(),
+        "rulesOf": (path.shared_rules != SharedRules::All)
+            .then(|| path.clients.first().map(|client| summary::kind(client.kind))),
+        "summary": summary::summary(explanation, path),
+        "outcomes": path.branches.iter().map(|one| outcome(explanation, path, one)).collect::<Vec<_>>(),
+        "hairpinMasqueraded": path.has_hairpin,
+        "unsure": path.undecided.iter().map(rule).collect::<Vec<_>>(),
     })
 }
 
 fn client(client: &Client) -> Value {
     json!({
-        "kind": words::who(client.who),
+        "kind": summary::kind(client.kind),
         "address": client.ip,
         "interface": client.in_interface,
     })
 }
 
-fn outcome(explanation: &Explanation<'_>, way: &Way<'_>, end: &End<'_>) -> Value {
-    let why = |why| Some(words::refusal(explanation, way, why));
-    let (result, to, sees, reason) = match &end.fate {
-        Fate::Served { to, sees } => ("served", Some(to.to_string()), Some(*sees), None),
-        Fate::Passed { is_local, sees } => {
+fn outcome(explanation: &Explanation<'_>, path: &PacketPath<'_>, branch: &Branch<'_>) -> Value {
+    let why = |why| Some(summary::block_reason(explanation, path, why));
+    let (result, to, source, reason) = match &branch.result {
+        PathResult::Served { to, source } => ("served", Some(to.to_string()), Some(*source), None),
+        PathResult::Passed { is_local, source } => {
             let result = if *is_local { "local" } else { "routed" };
-            (result, None, Some(*sees), None)
+            (result, None, Some(*source), None)
         }
-        Fate::Dropped(refusal) => ("dropped", None, None, why(refusal)),
-        Fate::Rejected(refusal) => ("rejected", None, None, why(refusal)),
-        Fate::Unclear(unclear) => ("unclear", None, None, Some(unclear.to_string())),
-        Fate::Unseen(table) => ("unclear", None, None, Some(words::unseen(*table))),
+        PathResult::Dropped(reason) => ("dropped", None, None, why(reason)),
+        PathResult::Rejected(reason) => ("rejected", None, None, why(reason)),
+        PathResult::Unclear(unclear) => ("unclear", None, None, Some(unclear.to_string())),
+        PathResult::MissingTable(table) => {
+            ("unclear", None, None, Some(summary::missing_table(*table)))
+        }
     };
-    let (sees, masquerade) = match sees {
-        Some(Sees::Client) => (Some("client"), None),
-        Some(Sees::Node(why)) => (Some("node"), Some(words::masquerade(why).to_owned())),
-        Some(other @ Sees::Other(_)) => (Some("other"), Some(words::seen_by_one(other))),
+    let (sees, masquerade) = match source {
+        Some(SeenSource::Client) => (Some("client"), None),
+        Some(SeenSource::Node(why)) => (Some("node"), Some(summary::masquerade(why).to_owned())),
+        Some(other @ SeenSource::Other(_)) => (Some("other"), Some(summary::seen_source(other))),
         None => (None, None),
     };
-    // In place of the rule that there is not.
-    let policy = end.policy().map(|(table, chain)| {
+    // A policy has no rule; its entry has the same keys and one more.
+    let policy = branch.policy().map(|(table, chain)| {
         json!({
             "table": table.as_str(),
             "chain": chain,
@@ -109,12 +114,12 @@ fn outcome(explanation: &Explanation<'_>, way: &Way<'_>, end: &End<'_>) -> Value
         })
     });
     json!({
-        "share": end.share.to_string(),
+        "share": branch.share.to_string(),
         "result": result,
         "to": to,
         "sees": sees,
         "reason": reason.or(masquerade),
-        "rules": way.steps(end).map(rule).chain(policy).collect::<Vec<_>>(),
+        "rules": path.steps(branch).map(rule).chain(policy).collect::<Vec<_>>(),
     })
 }
 

@@ -1,61 +1,50 @@
-//! What becomes of packets to an address or a Service, and why.
+//! Explains what happens to packets to an address or a Service, and why.
 //!
-//! Apart from [`rules`](crate::rules), whose tracer follows packets and knows no Services, and from
-//! [`catalog`](crate::inspect::catalog), which knows Services and no packets: here each says why of
-//! the other. Deciding comes first and is data; text, trees, pictures and JSON are written from it.
+//! Combines the tracer of [`rules`](crate::rules), which knows no Services, with the
+//! [`catalog`](crate::inspect::catalog) of Services, which knows no packets. The result is data; text,
+//! graphs and JSON are rendered from it.
 //!
 //! ```text
-//!   Question ─► find ─► Destination ─┐
-//!                                    ├─► follow: trace, reason ─► Way ─► Explanation ─┐
-//!   Wanted ───► client ─► Client ────┘                            text, json, graph ◄──┘
+//!   Query ───────────► find ────► PacketDestination ─┐
+//!                                                    ├─► trace ─► PacketPath ─► Explanation ─┐
+//!   ClientSelection ─► clients ─► Client ────────────┘           text, json, tree, dot, svg ◄┘
 //! ```
 //!
 //! # Invariants
 //!
-//! - Whoever wrote the rules is explained alike: kube-proxy of any release, or ours.
-//! - What cannot be decided is passed by and named, never guessed in silence.
+//! - Rules of kube-proxy of any release are explained like ours.
+//! - A rule that cannot be evaluated is skipped and reported.
 
-mod alike;
 mod client;
 mod destination;
-mod detector;
-mod dot;
 mod explanation;
-mod find;
-mod follow;
 mod graph;
-mod index;
+mod graph_formats;
 mod json;
-mod lines;
-mod near;
 mod node;
-mod question;
+mod path;
+mod path_text;
+mod query;
 mod reason;
-mod rule_words;
-mod sketch;
-mod svg;
+mod rule_text;
+mod summary;
 mod text;
-mod tree;
-mod unruled;
-mod way;
-mod words;
+mod trace;
 
 #[cfg(test)]
 mod tests;
 
-pub use alike::Alike;
-pub use client::{Client, Wanted, Who};
-pub use destination::{Destination, Subject};
-pub use dot::dot;
-pub use explanation::{Explanation, explain};
-pub use find::NotFound;
+pub use client::{Client, ClientKind, ClientSelection};
+pub use destination::{DestinationFrontend, PacketDestination};
+pub use explanation::{Explanation, Suggestion, explain};
+pub use graph_formats::{dot, svg, tree};
 pub use json::json;
-pub use near::Near;
-pub use node::Node;
-pub use question::{NoQuestion, NotThere, Question};
-pub use reason::{Masquerade, Refusal};
-pub use svg::svg;
-pub use text::{Detail, text};
-pub use tree::tree;
-pub use unruled::{Unanswered, Unruled, WithoutRules, unanswered};
-pub use way::{End, Fate, Reach, Sees, Way};
+pub use node::NodeRules;
+pub use path::{Branch, EndpointScope, PacketPath, PathResult, SeenSource, SharedRules};
+pub use path_text::Detail;
+pub use query::{
+    AddressQuery, InvalidQuery, MissingServiceHint, NamespaceMismatch, NoRulesReason, NotFound,
+    Query, ServiceWithoutRules,
+};
+pub use reason::{BlockReason, MasqueradeReason};
+pub use text::text;

@@ -1,61 +1,59 @@
-//! The node whose rules are explained, as one family of them shows it.
+//! The node whose rules are explained, seen by the rules of one IP family.
 //!
-//! Apart because everything else asks it: what is local, who is a pod, which address a NodePort
-//! has. A dump does not say which addresses its node has; then one stands in for them.
+//! A dump does not contain the node's addresses; without them, one is assumed.
 
-use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
 
-use super::detector::Detector;
-use super::index::Index;
-use crate::inspect::catalog::{Catalog, FrontendConflict, FrontendKind};
+use crate::inspect::catalog::{Catalog, FrontendConflict, FrontendKind, PortName};
 use crate::net::IpFamily;
-use crate::rules::{Locality, Network, RuleSet, Table};
+use crate::rules::{Locality, Network, Rule, RuleSet, Table};
 
-/// One family's rules and what they are about.
+/// Rules of one IP family and what they reveal of the node and its Services.
 #[derive(Debug)]
-pub struct Node<'a> {
+pub struct NodeRules<'a> {
     pub(super) rules: &'a RuleSet,
     pub(super) catalog: Catalog,
-    pub(super) index: Index,
+    pub(super) index: PortIndex,
     pub(super) locality: Locality,
-    pub(super) detector: Detector,
+    pub(super) detector: PodDetector,
     pub(super) family: IpFamily,
-    /// The address that its own programs send from.
+    /// Source address of the node's own processes.
     pub(super) ip: IpAddr,
-    /// An address that its NodePorts are on.
-    pub(super) exposed_ip: IpAddr,
-    /// The addresses that its NodePorts are limited to; none: all of them.
-    pub(super) exposed_on: BTreeSet<IpAddr>,
-    /// Whether nobody knows its addresses, so that these are made up.
-    pub(super) is_made_up: bool,
-    /// The tables of which nobody knows what is in them.
-    pub(super) unseen: BTreeSet<Table>,
-    /// The frontends that several Services ask for.
+    /// One address that NodePorts are served on.
+    pub(super) node_port_ip: IpAddr,
+    /// Addresses that NodePorts are limited to; empty: all of the node's.
+    pub(super) node_port_addresses: BTreeSet<IpAddr>,
+    /// The node's addresses are not known, so that `ip` is assumed.
+    pub(super) is_address_assumed: bool,
+    /// Tables that are not in the input.
+    pub(super) missing_tables: BTreeSet<Table>,
+    /// Frontends that several Services declare.
     pub(super) conflicts: Vec<FrontendConflict>,
 }
 
-impl<'a> Node<'a> {
+impl<'a> NodeRules<'a> {
     /// Reads the rules of a family; `addresses` are the node's, of any family, if known.
     pub fn new(rules: &'a RuleSet, family: IpFamily, addresses: &BTreeSet<IpAddr>) -> Self {
-        let detector = Detector::read(rules);
-        let exposed_on = node_port_addresses(rules);
+        let detector = PodDetector::read(rules);
+        let node_port_addresses = node_port_addresses(rules);
         let is_own = |ip: &&IpAddr| IpFamily::of(**ip) == family;
         let mut own: BTreeSet<IpAddr> = addresses.iter().filter(is_own).copied().collect();
-        let is_made_up = !own.iter().any(|ip| is_routable(*ip));
-        if is_made_up {
-            own.extend(&exposed_on);
+        let is_address_assumed = !own.iter().any(|ip| is_routable(*ip));
+        if is_address_assumed {
+            own.extend(&node_port_addresses);
         }
         let routable = || own.iter().copied().filter(|ip| is_routable(*ip));
-        // Of several the one that is not the bridge's, which rules take for a pod's.
+        // The address of the pods' bridge would be taken for a pod's by the rules.
         let ip = routable().find(|ip| !detector.has(*ip));
         let ip = ip.or_else(|| routable().next());
-        let ip = ip.unwrap_or_else(|| stand_in(family));
+        let ip = ip.unwrap_or_else(|| assumed_ip(family));
         own.insert(ip);
-        let answers = exposed_on.iter().copied().find(|ip| own.contains(ip));
+        let mut node_port_ips = node_port_addresses.iter().copied();
+        let node_port_ip = node_port_ips.find(|ip| own.contains(ip)).unwrap_or(ip);
         let catalog = Catalog::read(rules);
         Self {
-            index: Index::of(&catalog),
+            index: PortIndex::new(&catalog),
             catalog,
             locality: Locality {
                 addresses: own,
@@ -65,16 +63,16 @@ impl<'a> Node<'a> {
             detector,
             family,
             ip,
-            exposed_ip: answers.unwrap_or(ip),
-            exposed_on,
-            is_made_up,
-            unseen: BTreeSet::new(),
+            node_port_ip,
+            node_port_addresses,
+            is_address_assumed,
+            missing_tables: BTreeSet::new(),
             conflicts: Vec::new(),
         }
     }
 
-    /// This node with frontends that several Services ask for. A service port that has lost all of
-    /// its own has no rules, and can still be asked for by name.
+    /// Adds frontends that several Services declare. A service port that has lost all of its
+    /// frontends has no rules, and can still be queried by name.
     #[must_use]
     pub fn with_conflicts(mut self, conflicts: Vec<FrontendConflict>) -> Self {
         for conflict in &conflicts {
@@ -85,17 +83,23 @@ impl<'a> Node<'a> {
         self
     }
 
-    /// Address of a conflict; of a port of the node, one that it is on.
+    /// Returns the address of a conflict; for a port of the node, an address that serves it.
     pub(super) fn address_of(&self, conflict: &FrontendConflict) -> IpAddr {
-        let of_node = match conflict.kind {
-            FrontendKind::HealthCheck => self.ip,
-            _ => self.exposed_ip,
-        };
-        conflict.ip.unwrap_or(of_node)
+        conflict
+            .ip
+            .unwrap_or_else(|| self.frontend_ip(conflict.kind))
     }
 
-    /// The same, with the network of its pods, if that is known. Rules of Services without
-    /// endpoints do not mention it.
+    /// Returns an address of the node that serves a kind of node-wide frontend.
+    pub(super) const fn frontend_ip(&self, kind: FrontendKind) -> IpAddr {
+        match kind {
+            FrontendKind::HealthCheck => self.ip,
+            _ => self.node_port_ip,
+        }
+    }
+
+    /// Sets the network of the pods, unless rules show one. Rules of Services without endpoints do
+    /// not mention it.
     #[must_use]
     pub fn with_pods(mut self, network: Option<Network>) -> Self {
         if self.detector.networks.is_empty() {
@@ -104,21 +108,25 @@ impl<'a> Node<'a> {
         self
     }
 
-    /// The same, whose tables of these names were not saved: that they have no rules says nothing.
+    /// Marks tables as missing in the input, so that their lack of rules proves nothing.
     #[must_use]
-    pub fn without(self, unseen: BTreeSet<Table>) -> Self {
-        Self { unseen, ..self }
+    pub fn without(self, missing_tables: BTreeSet<Table>) -> Self {
+        Self {
+            missing_tables,
+            ..self
+        }
     }
 
-    /// The address that stands in for its own, if one does.
-    pub(super) fn stand_in(&self) -> Option<IpAddr> {
-        (self.is_made_up && self.exposed_on.is_empty()).then_some(self.ip)
+    /// Returns the address that is assumed to be the node's, if none is known.
+    pub(super) fn assumed_ip(&self) -> Option<IpAddr> {
+        (self.is_address_assumed && self.node_port_addresses.is_empty()).then_some(self.ip)
     }
 
-    /// Whether NodePorts are on that address.
+    /// Reports whether NodePorts are served on an address.
     pub(super) fn has_node_ports(&self, ip: IpAddr) -> bool {
-        let is_asked = self.exposed_on.is_empty() || self.exposed_on.contains(&ip);
-        is_asked && self.locality.is_local(ip)
+        let is_selected =
+            self.node_port_addresses.is_empty() || self.node_port_addresses.contains(&ip);
+        is_selected && self.locality.is_local(ip)
     }
 }
 
@@ -129,22 +137,144 @@ fn is_routable(ip: IpAddr) -> bool {
     }
 }
 
-/// From networks that are for measuring machines with, RFC 2544 and RFC 5180, so that hardly any
-/// rule is about them.
-fn stand_in(family: IpFamily) -> IpAddr {
+/// Returns an address of the benchmarking networks of RFC 2544 and RFC 5180, which hardly any rule
+/// matches.
+fn assumed_ip(family: IpFamily) -> IpAddr {
     match family {
         IpFamily::V4 => IpAddr::from([198, 18, 0, 1]),
         IpFamily::V6 => IpAddr::from([0x2001, 2, 0, 0, 0, 0, 0, 1]),
     }
 }
 
-/// The addresses that NodePorts are limited to; none if they are on all.
+/// Returns the addresses that NodePorts are limited to; none if they are on all.
 fn node_port_addresses(rules: &RuleSet) -> BTreeSet<IpAddr> {
     let chain = rules.chain(Table::Nat, "KUBE-SERVICES").into_iter();
     let last = chain
         .flat_map(|chain| chain.rules.iter().rev())
         .take_while(|rule| rule.target_chain() == Some("KUBE-NODEPORTS"));
-    let hosts = last.filter_map(|rule| rule.destination.filter(|asked| !asked.negated));
-    let hosts = hosts.filter_map(|asked| Network::host(asked.value));
+    let hosts = last.filter_map(|rule| rule.destination.filter(|matched| !matched.negated));
+    let hosts = hosts.filter_map(|matched| Network::host(matched.value));
     hosts.filter(|ip| is_routable(*ip)).collect()
+}
+
+/// Service ports by the port of their frontends and by endpoint, so that a Service with thousands
+/// of ports, each a destination of its own, is explained without scanning all ports for each.
+#[derive(Debug, Default)]
+pub(super) struct PortIndex {
+    by_frontend_port: BTreeMap<u16, BTreeSet<PortName>>,
+    by_endpoint: BTreeMap<SocketAddr, BTreeSet<PortName>>,
+}
+
+impl PortIndex {
+    fn new(catalog: &Catalog) -> Self {
+        let mut index = Self::default();
+        for (name, view) in &catalog.ports {
+            for frontend in &view.frontends {
+                let names = index.by_frontend_port.entry(frontend.port).or_default();
+                names.insert(name.clone());
+            }
+            for endpoint in &view.endpoints {
+                let names = index.by_endpoint.entry(endpoint.address).or_default();
+                names.insert(name.clone());
+            }
+        }
+        index
+    }
+
+    /// Returns the service ports that have a frontend with that port, sorted.
+    pub(super) fn with_frontend_port(&self, port: u16) -> impl Iterator<Item = &PortName> {
+        self.by_frontend_port.get(&port).into_iter().flatten()
+    }
+
+    /// Returns the service ports that have that endpoint, sorted.
+    pub(super) fn with_endpoint(&self, address: SocketAddr) -> impl Iterator<Item = &PortName> {
+        self.by_endpoint.get(&address).into_iter().flatten()
+    }
+
+    /// Reports whether an endpoint has the address.
+    pub(super) fn has_endpoint(&self, ip: IpAddr) -> bool {
+        let ports = SocketAddr::new(ip, 0)..=SocketAddr::new(ip, u16::MAX);
+        self.by_endpoint.range(ports).next().is_some()
+    }
+}
+
+/// Criteria by which the rules recognize pods of this node or cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct PodDetector {
+    /// Networks of pod addresses.
+    pub(super) networks: BTreeSet<Network>,
+    /// Interface that pods are behind, perhaps a prefix with a final `+`.
+    pub(super) interface: Option<Box<str>>,
+}
+
+impl PodDetector {
+    /// Collects the criteria from the rules of one family.
+    fn read(rules: &RuleSet) -> Self {
+        let mut detector = Self::default();
+        let services = rules
+            .chains(Table::Nat)
+            .filter(|(name, _)| name.starts_with("KUBE-S") || name.starts_with("KUBE-EXT-"));
+        for rule in services.flat_map(|(_, chain)| &chain.rules) {
+            if detects_pods(rule) {
+                let network = rule.source.map(|matched| matched.value);
+                detector.networks.extend(network);
+                let interface = rule.in_interface.as_ref();
+                detector.interface = detector
+                    .interface
+                    .or_else(|| interface.map(|matched| matched.value.clone()));
+            }
+        }
+        detector
+    }
+
+    /// Reports whether rules take that address for a pod's.
+    pub(super) fn has(&self, ip: IpAddr) -> bool {
+        self.networks.iter().any(|network| network.contains(ip))
+    }
+
+    /// Returns an interface that no pod is behind, if rules match interfaces.
+    pub(super) fn other_interface(&self) -> Option<Box<str>> {
+        let interface = self.interface.as_deref()?;
+        let prefix = interface.trim_end_matches('+');
+        let mut names = ["eth0", "ens3"].into_iter();
+        names.find(|name| !name.starts_with(prefix)).map(Box::from)
+    }
+
+    /// Returns an interface that pods are behind. If only a prefix is known, prefers one that a
+    /// rule names, because that one exists.
+    pub(super) fn pod_interface(&self, rules: &RuleSet) -> Option<Box<str>> {
+        let interface = self.interface.as_deref()?;
+        let Some(prefix) = interface.strip_suffix('+') else {
+            return Some(interface.into());
+        };
+        let chains = rules
+            .chains(Table::Filter)
+            .flat_map(|(_, chain)| &chain.rules);
+        let names = chains.filter_map(|rule| rule.in_interface.as_ref());
+        let mut real = names.filter(|matched| !matched.negated && !matched.value.ends_with('+'));
+        let found = real.find(|matched| matched.value.starts_with(prefix));
+        Some(found.map_or_else(
+            || format!("{prefix}0").into(),
+            |matched| matched.value.clone(),
+        ))
+    }
+}
+
+/// Recognizes `! -s CIDR -j KUBE-MARK-MASQ` before the jump to endpoints, and the jump by which
+/// pods bypass `externalTrafficPolicy: Local`.
+fn detects_pods(rule: &Rule) -> bool {
+    let negated = rule.source.is_some_and(|matched| matched.negated)
+        || rule
+            .in_interface
+            .as_ref()
+            .is_some_and(|matched| matched.negated);
+    let is_bypass = || {
+        rule.comment()
+            .is_some_and(|text| text.starts_with("pod traffic for "))
+    };
+    match rule.target_chain() {
+        Some("KUBE-MARK-MASQ") => negated,
+        Some(_) => is_bypass(),
+        None => false,
+    }
 }

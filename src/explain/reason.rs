@@ -1,67 +1,68 @@
-//! Why packets end as they do, read off the rules that they met.
+//! Derives from the traversed rules why packets are dropped, rejected or masqueraded.
 //!
-//! Apart because these are the answers that people come for; the tracer knows no Services.
+//! The tracer knows no Services; here chains and comments of kube-proxy get their meaning.
 //!
 //! # Source
 //!
-//! Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules` (v1.36). Until 1.25 firewalls and
-//! policy Local marked packets to be dropped by `KUBE-FIREWALL`.
+//! Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules` (v1.36). Until 1.25, packets outside
+//! of `loadBalancerSourceRanges` and those without a local endpoint were marked, and dropped in
+//! `KUBE-FIREWALL`.
 
 use crate::rules::{Match, Outcome, Rule, Step, Table, Target};
 
-/// Why packets are dropped or refused.
+/// Reason why packets are dropped or rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refusal {
-    /// The Service has no endpoint that could answer.
+pub enum BlockReason {
+    /// The Service has no usable endpoint.
     NoEndpoints,
-    /// Policy Local, of traffic from the cluster, and no endpoint on this node.
+    /// `internalTrafficPolicy` is Local, and no endpoint is on this node.
     NoLocalInternal,
-    /// Policy Local, of traffic from outside, and no endpoint on this node.
+    /// `externalTrafficPolicy` is Local, and no endpoint is on this node.
     NoLocalExternal,
-    /// The load balancer's source ranges do not admit the client.
-    NotAdmitted,
-    /// Others than the node's own programs ask for an address of its loopback interface.
+    /// The client is not in `loadBalancerSourceRanges`.
+    SourceNotAllowed,
+    /// The destination is a loopback address, and the client is not on this node.
     Loopback,
-    /// No rule was asked: the kernel takes no packet from elsewhere to a loopback address. With
-    /// `route_localnet` it would, but whoever sets that also brings a rule against it.
+    /// The kernel drops packets from other hosts to a loopback address, without any rule. The
+    /// sysctl `route_localnet` disables that; proxies that set it install a rule in place of it.
     Martian,
-    /// No rule lets it pass, and the chain's policy is to drop.
+    /// No rule accepts the packet, and the policy of the built-in chain is DROP.
     Policy(Table, &'static str),
-    /// Some other rule, not of Services.
+    /// Third-party rule that drops or rejects the packet.
     Rule {
-        /// Where its chain is.
+        /// Table of the chain.
         table: Table,
-        /// The chain.
+        /// Chain that contains the rule.
         chain: Box<str>,
-        /// The rule.
+        /// Rule that matched last.
         rule: Box<Rule>,
     },
 }
 
-/// Why receivers see the node's address instead of the client's.
+/// Reason why receivers see the node's address instead of the client's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Masquerade {
-    /// The client is none of this cluster's pods.
+pub enum MasqueradeReason {
+    /// The client is not a pod.
     NotPod,
-    /// All traffic to cluster IPs is.
+    /// All traffic to cluster IPs is masqueraded.
     All,
-    /// External traffic under policy Cluster is, because the endpoint may be on another node.
+    /// `externalTrafficPolicy` is Cluster: the endpoint may be on another node.
     External,
-    /// The client is this node, under policy Local.
+    /// The client is this node, with `externalTrafficPolicy: Local`.
     FromNode,
-    /// The client was sent to itself.
+    /// The client is the endpoint itself.
     Hairpin,
-    /// Some rule not of Services does it.
-    Foreign,
+    /// Third-party rule.
+    ThirdParty,
 }
 
-impl Refusal {
-    /// Why an outcome that is one is a drop or a reject.
+impl BlockReason {
+    /// Returns the reason for an outcome that is a drop or a reject.
     pub(super) fn of(outcome: &Outcome<'_>) -> Self {
         let last = outcome.steps.last();
-        let ending = |rule: &Rule| matches!(rule.target, Some(Target::Drop | Target::Reject(_)));
+        let ends = |rule: &Rule| matches!(rule.target, Some(Target::Drop | Target::Reject(_)));
         let (table, chain) = outcome.at;
-        let Some(last) = last.filter(|step| ending(step.rule)) else {
+        let Some(last) = last.filter(|step| ends(step.rule)) else {
             return Self::Policy(table, chain);
         };
         let comment = last.rule.comment().unwrap_or_default();
@@ -79,10 +80,10 @@ impl Refusal {
             "KUBE-EXTERNAL-SERVICES" if comment.ends_with("has no local endpoints") => {
                 Self::NoLocalExternal
             }
-            "KUBE-PROXY-FIREWALL" => Self::NotAdmitted,
-            "KUBE-FIREWALL" if marked_in("KUBE-FW-") => Self::NotAdmitted,
+            "KUBE-PROXY-FIREWALL" => Self::SourceNotAllowed,
+            "KUBE-FIREWALL" if marked_in("KUBE-FW-") => Self::SourceNotAllowed,
             "KUBE-FIREWALL" if marked_in("KUBE-XLB-") => Self::NoLocalExternal,
-            "KUBE-FIREWALL" if last.rule.source.is_some_and(|asked| asked.negated) => {
+            "KUBE-FIREWALL" if last.rule.source.is_some_and(|matched| matched.negated) => {
                 Self::Loopback
             }
             chain => Self::Rule {
@@ -94,10 +95,10 @@ impl Refusal {
     }
 }
 
-impl Masquerade {
-    /// Why an outcome that is masqueraded is so.
+impl MasqueradeReason {
+    /// Returns the reason for an outcome that is masqueraded.
     pub(super) fn of(steps: &[Step<'_>]) -> Self {
-        let ours = steps.iter().any(|step| {
+        let is_of_proxy = steps.iter().any(|step| {
             step.chain == "KUBE-POSTROUTING"
                 && matches!(step.rule.target, Some(Target::Masquerade { .. }))
         });
@@ -105,31 +106,31 @@ impl Masquerade {
             .iter()
             .find(|step| step.rule.target_chain() == Some("KUBE-MARK-MASQ"));
         match marking {
-            Some(step) if ours => Self::by(step),
-            _ => Self::Foreign,
+            Some(step) if is_of_proxy => Self::by(step),
+            _ => Self::ThirdParty,
         }
     }
 
     fn by(step: &Step<'_>) -> Self {
         let (chain, rule) = (step.chain, step.rule);
-        let is_about_node = rule.matches.iter().any(
-            |one| matches!(one, Match::AddressType { source: Some(asked), .. } if !asked.negated),
+        let matches_node = rule.matches.iter().any(
+            |one| matches!(one, Match::AddressType { source: Some(matched), .. } if !matched.negated),
         );
-        let is_about_others = rule.source.is_some_and(|asked| asked.negated)
+        let excludes_pods = rule.source.is_some_and(|matched| matched.negated)
             || rule
                 .in_interface
                 .as_ref()
-                .is_some_and(|asked| asked.negated);
+                .is_some_and(|matched| matched.negated);
         let begins = |prefixes: &[&str]| prefixes.iter().any(|one| chain.starts_with(one));
-        let says = |text: &str| rule.comment().is_some_and(|said| said.contains(text));
+        let mentions = |text: &str| rule.comment().is_some_and(|comment| comment.contains(text));
         match () {
             () if chain.starts_with("KUBE-SEP-") => Self::Hairpin,
-            () if begins(&["KUBE-EXT-", "KUBE-XLB-"]) && is_about_node => Self::FromNode,
+            () if begins(&["KUBE-EXT-", "KUBE-XLB-"]) && matches_node => Self::FromNode,
             () if begins(&["KUBE-EXT-", "KUBE-FW-", "KUBE-XLB-", "KUBE-NODEPORTS"]) => {
                 Self::External
             }
-            () if is_about_others => Self::NotPod,
-            () if says("external IP") || says("loadbalancer IP") => Self::External,
+            () if excludes_pods => Self::NotPod,
+            () if mentions("external IP") || mentions("loadbalancer IP") => Self::External,
             () => Self::All,
         }
     }

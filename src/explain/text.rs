@@ -1,7 +1,6 @@
-//! Explanations as text to read.
+//! Renders explanations as text for people.
 //!
-//! Apart because it decides how much is told: what all packets meet rule by rule, and of endpoints
-//! a line each.
+//! Rules that match all packets get a line each, and so does every endpoint.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
@@ -9,204 +8,173 @@ use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
 
-use super::lines::Column;
-use super::words;
-use super::{Alike, Explanation, Fate, Way};
+use super::explanation::Explanation;
+use super::path::{PacketPath, PathResult, SharedRules};
+use super::path_text::{DIM, Detail, PathText, WARNING};
+use super::summary;
 use crate::inspect::catalog::FrontendConflict;
 
-/// How much is told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Detail {
-    /// Rules in words, and many endpoints shortened.
-    Short,
-    /// Also the text of every rule, and all endpoints.
-    Full,
-}
-
 const BOLD: Style = Style::new().bold();
-pub(super) const DIM: Style = Style::new().dimmed();
 const GOOD: Style = AnsiColor::Green.on_default();
 const BAD: Style = AnsiColor::Red.on_default();
-pub(super) const ODD: Style = AnsiColor::Yellow.on_default();
 
-/// More destinations are told of without the rules on the way, unless these are asked for.
-const MOST_WAYS: usize = 2;
+/// Maximum destinations of which the rules are shown without `--verbose`.
+const MAX_DESTINATIONS: usize = 2;
 
-/// Conflicts about one destination that are shown.
-const MOST_CONFLICTS: usize = 4;
+/// Maximum conflicts that are shown of a destination.
+const MAX_CONFLICTS: usize = 4;
 
-/// The text of explanations, with colors.
+/// Renders explanations as text with colors.
 pub fn text(explanations: &[Explanation<'_>], detail: Detail) -> String {
-    let is_overview = explanations.len() > MOST_WAYS && detail == Detail::Short;
-    let mut pen = Pen {
-        text: String::new(),
-        detail,
+    let is_overview = explanations.len() > MAX_DESTINATIONS && detail == Detail::Short;
+    let mut writer = ExplanationText {
+        paths: PathText {
+            text: String::new(),
+            detail,
+        },
         is_overview,
         noted: BTreeSet::new(),
     };
     for (index, explanation) in explanations.iter().enumerate() {
         if index > 0 {
-            pen.text.push('\n');
+            writer.paths.text.push('\n');
         }
         // Writing to a String cannot fail.
-        let _ = pen.explanation(explanation);
+        let _ = writer.explanation(explanation);
     }
     if is_overview {
-        pen.text
-            .push_str("\nThe rules on the way: with --verbose, or for one of these addresses\n");
+        let hint = "\nFor the rules, add --verbose or query one of these addresses\n";
+        writer.paths.text.push_str(hint);
     }
-    pen.text
+    writer.paths.text
 }
 
-/// `10.96.0.10:53/udp, cluster IP of kube-system/dns:dns`.
-pub(super) fn title(explanation: &Explanation<'_>) -> String {
-    let mut text = explanation.to.to_string();
-    for subject in &explanation.to.subjects {
-        let _ = write!(text, ", {} of {}", subject.kind, subject.name.name);
-    }
-    let endpoint_of = explanation.to.endpoint_of.iter();
-    let endpoint_of: Vec<_> = endpoint_of.map(|port| &*port.name).collect();
-    match endpoint_of.as_slice() {
-        [] if explanation.to.subjects.is_empty() && explanation.unseen.is_empty() => {
-            text.push_str(", no Service's");
-        }
-        [] if explanation.to.subjects.is_empty() => {
-            text.push_str(", no Service's as far as the dump tells");
-        }
-        [] => {}
-        ports => {
-            let _ = write!(text, ", endpoint of {}", ports.join(", "));
-        }
-    }
-    text
-}
-
-/// Writes an explanation; the rules on the way are written in [`lines`](super::lines).
-pub(super) struct Pen {
-    pub(super) text: String,
-    pub(super) detail: Detail,
+/// Text of explanations.
+struct ExplanationText {
+    paths: PathText,
+    /// The rules are left out.
     is_overview: bool,
     noted: BTreeSet<String>,
 }
 
-impl Pen {
+impl ExplanationText {
     fn explanation(&mut self, explanation: &Explanation<'_>) -> fmt::Result {
-        writeln!(self.text, "{BOLD}{}{BOLD:#}", title(explanation))?;
+        writeln!(
+            self.paths.text,
+            "{BOLD}{}{BOLD:#}",
+            summary::title(explanation)
+        )?;
         if let Some(time) = explanation.affinity {
             let time = seconds(time);
             writeln!(
-                self.text,
-                "a client stays with its endpoint for {time}: sessionAffinity"
+                self.paths.text,
+                "sessionAffinity ClientIP: a client keeps its endpoint for {time}"
             )?;
         }
-        if let Some(ip) = explanation.stand_in {
+        if let Some(ip) = explanation.assumed_node_ip {
             self.note(&format!(
-                "the node's addresses are not known, give --node-ip; {ip} stands in for them"
+                "the node's addresses are unknown: {ip} is assumed; set --node-ip"
             ))?;
         }
-        if explanation.lacks_pods {
+        if explanation.lacks_pod_address {
             self.note(
-                "pods are left out: which addresses are theirs is not known; give --cluster-cidr \
-                 or --source",
+                "pods are omitted: their addresses are unknown; set --cluster-cidr or --source",
             )?;
         }
-        if !explanation.unread.is_empty() {
-            let tables = explanation.unread.join(" and ");
+        if !explanation.unread_tables.is_empty() {
+            let tables = explanation.unread_tables.join(" and ");
             writeln!(
-                self.text,
-                "{ODD}unsure: the rules in {tables} were not looked at, and may drop packets{ODD:#}"
+                self.paths.text,
+                "{WARNING}unsure: the rules in {tables} were not read, and may drop packets{WARNING:#}"
             )?;
         }
         self.conflicts(&explanation.conflicts)?;
-        for near in &explanation.near {
-            writeln!(self.text, "{ODD}near: {near}{ODD:#}")?;
+        for suggestion in &explanation.suggestions {
+            writeln!(self.paths.text, "{WARNING}hint: {suggestion}{WARNING:#}")?;
         }
-        for way in &explanation.ways {
-            self.way(explanation, way)?;
+        for path in &explanation.paths {
+            self.path(explanation, path)?;
         }
         Ok(())
     }
 
     fn conflicts(&mut self, conflicts: &[FrontendConflict]) -> fmt::Result {
-        for conflict in conflicts.iter().take(MOST_CONFLICTS) {
+        for conflict in conflicts.iter().take(MAX_CONFLICTS) {
             let FrontendConflict {
                 loser, kind, owner, ..
             } = conflict;
             writeln!(
-                self.text,
-                "{ODD}conflict: `{}` asks for it as {kind} and has no rules for it: Service \
-                 `{owner}` comes first{ODD:#}",
+                self.paths.text,
+                "{WARNING}conflict: `{}` declares it as {kind} and has no rules for it: Service \
+                 `{owner}` comes first{WARNING:#}",
                 loser.name
             )?;
         }
-        match conflicts.len().checked_sub(MOST_CONFLICTS) {
+        match conflicts.len().checked_sub(MAX_CONFLICTS) {
             None | Some(0) => Ok(()),
-            Some(more) => writeln!(self.text, "{ODD}conflict: {more} more ask for it{ODD:#}"),
+            Some(more) => writeln!(
+                self.paths.text,
+                "{WARNING}conflict: {more} more service ports declare it{WARNING:#}"
+            ),
         }
     }
 
-    /// What holds for many destinations is said at the first one.
+    /// Writes a note unless an earlier destination has it.
     fn note(&mut self, text: &str) -> fmt::Result {
         if self.noted.insert(text.to_owned()) {
-            writeln!(self.text, "{DIM}{text}{DIM:#}")?;
+            writeln!(self.paths.text, "{DIM}{text}{DIM:#}")?;
         }
         Ok(())
     }
 
-    fn way(&mut self, explanation: &Explanation<'_>, way: &Way<'_>) -> fmt::Result {
-        let style = if way.ends.iter().any(|end| words::served(end).is_none()) {
-            match way.ends.first().map(|end| &end.fate) {
-                Some(Fate::Passed { .. } | Fate::Unclear(_) | Fate::Unseen(_)) => ODD,
+    fn path(&mut self, explanation: &Explanation<'_>, path: &PacketPath<'_>) -> fmt::Result {
+        let mut branches = path.branches.iter();
+        let style = if branches.all(|branch| summary::served(branch).is_some()) {
+            GOOD
+        } else {
+            match path.branches.first().map(|branch| &branch.result) {
+                Some(
+                    PathResult::Passed { .. }
+                    | PathResult::Unclear(_)
+                    | PathResult::MissingTable(_),
+                ) => WARNING,
                 _ => BAD,
             }
-        } else {
-            GOOD
         };
         let (clients, summary) = (
-            words::clients(&way.clients),
-            words::summary(explanation, way),
+            summary::clients(&path.clients),
+            summary::summary(explanation, path),
         );
-        let unsure = if way.doubts.is_empty() && way.unseen.is_none() {
+        let unsure = if path.undecided.is_empty() && path.missing_table.is_none() {
             ""
         } else {
-            ", as far as can be told"
+            ", as far as can be determined"
         };
+        let blank = if self.is_overview { "" } else { "\n" };
+        writeln!(
+            self.paths.text,
+            "{blank}From {clients}:\n  {style}{summary}{style:#}{unsure}"
+        )?;
         if self.is_overview {
-            writeln!(
-                self.text,
-                "From {clients}:\n  {style}{summary}{style:#}{unsure}"
-            )?;
             return Ok(());
         }
-        writeln!(
-            self.text,
-            "\nFrom {clients}:\n  {style}{summary}{style:#}{unsure}"
-        )?;
-        if way.has_hairpin {
+        if path.has_hairpin {
             writeln!(
-                self.text,
-                "  an endpoint that is sent to itself sees the node's address"
+                self.paths.text,
+                "  an endpoint that connects to itself (hairpin) sees the node's address"
             )?;
         }
-        let unseen = match self.detail {
-            Detail::Short => Alike::ButForVisits,
-            Detail::Full => Alike::Wholly,
+        let most = match self.paths.detail {
+            Detail::Short => SharedRules::ExceptFruitlessJumps,
+            Detail::Full => SharedRules::All,
         };
-        if let Some(whose) = words::rules_of(way, unseen) {
+        if let Some(hint) = summary::rules_of(path, most) {
             writeln!(
-                self.text,
-                "  {DIM}{whose}; --from or --source shows another's{DIM:#}"
+                self.paths.text,
+                "  {DIM}{hint}; --from or --source selects others{DIM:#}"
             )?;
         }
-        let column = Column::of(way, self.detail);
-        let fork = way.ends.first().and_then(|end| end.steps.first());
-        self.steps(&way.before, fork, column)?;
-        if way.ends.len() > 1 {
-            self.ends(way, column)?;
-        }
-        self.steps(&way.after, None, column)?;
-        self.policies(way, column)?;
-        self.doubts(way)
+        self.paths.path(path)
     }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
-use deltaproxy::explain::{Fate, Node, Sees, Wanted, explain};
+use deltaproxy::explain::{ClientSelection, NodeRules, PathResult, SeenSource, explain};
 use deltaproxy::host::local_addresses;
 use deltaproxy::net::IpFamily;
 use deltaproxy::rules::{RuleSet, Share};
@@ -23,7 +23,7 @@ pub fn complaints(program: &str, scene: &Scene, questions: &[Question]) -> Vec<S
     let addresses = scene.lab.node.enter(|| local_addresses().unwrap());
     let [v4, v6] = &rules;
     let nodes = [(v4, IpFamily::V4), (v6, IpFamily::V6)];
-    let nodes = nodes.map(|(rules, family)| Node::new(rules, family, &addresses));
+    let nodes = nodes.map(|(rules, family)| NodeRules::new(rules, family, &addresses));
     let sources = sources(scene, questions);
     let mut complaints = Vec::new();
     for (number, question) in questions.iter().enumerate() {
@@ -67,13 +67,17 @@ fn source(to: SocketAddr) -> IpAddr {
     socket.local_addr().unwrap().ip()
 }
 
-fn said(question: &Question, source: IpAddr, nodes: &[Node<'_>]) -> Result<BTreeSet<Met>, String> {
+fn said(
+    question: &Question,
+    source: IpAddr,
+    nodes: &[NodeRules<'_>],
+) -> Result<BTreeSet<Met>, String> {
     let protocol = match question.transport {
         Transport::Tcp => "tcp",
         Transport::Udp => "udp",
     };
     let asked = format!("{}/{protocol}", question.to).parse();
-    let wanted = Wanted::Source {
+    let wanted = ClientSelection::Source {
         ip: source,
         in_interface: None,
     };
@@ -81,23 +85,27 @@ fn said(question: &Question, source: IpAddr, nodes: &[Node<'_>]) -> Result<BTree
     let [explanation] = explained.as_slice() else {
         return Err(format!("{} destinations", explained.len()));
     };
-    let [way] = explanation.ways.as_slice() else {
-        return Err(format!("{} ways", explanation.ways.len()));
+    let [path] = explanation.paths.as_slice() else {
+        return Err(format!("{} paths", explanation.paths.len()));
     };
-    if let Some(doubt) = way.doubts.first() {
+    if let Some(doubt) = path.undecided.first() {
         return Err(format!("it is not sure about {doubt}"));
     }
-    let even = Share::new(1, way.ends.len() as u128);
-    if let Some(end) = way.ends.iter().find(|end| end.share != even) {
-        return Err(format!("{} of {} endpoints", end.share, way.ends.len()));
+    let even = Share::new(1, path.branches.len() as u128);
+    if let Some(branch) = path.branches.iter().find(|branch| branch.share != even) {
+        return Err(format!(
+            "{} of {} endpoints",
+            branch.share,
+            path.branches.len()
+        ));
     }
     if question.expected.is_sticky != explanation.affinity.is_some() {
         return Err(format!("an affinity of {:?}", explanation.affinity));
     }
-    let met: Result<BTreeSet<Met>, String> = way
-        .ends
+    let met: Result<BTreeSet<Met>, String> = path
+        .branches
         .iter()
-        .map(|end| met(&end.fate, question.to))
+        .map(|branch| met(&branch.result, question.to))
         .collect();
     Ok(met?.into_iter().map(|met| as_seen(met, source)).collect())
 }
@@ -116,23 +124,26 @@ fn as_seen(met: Met, source: IpAddr) -> Met {
     }
 }
 
-fn met(fate: &Fate, asked: SocketAddr) -> Result<Met, String> {
-    let source = |sees: &Sees| match sees {
-        Sees::Client => Source::Kept,
-        Sees::Node(_) | Sees::Other(_) => Source::Masqueraded,
+fn met(result: &PathResult, asked: SocketAddr) -> Result<Met, String> {
+    let source = |seen: &SeenSource| match seen {
+        SeenSource::Client => Source::Kept,
+        SeenSource::Node(_) | SeenSource::Other(_) => Source::Masqueraded,
     };
     let own_server: SocketAddr = cluster::address(super::words::Target::Localhost, 0, Family::V4);
-    Ok(match fate {
-        Fate::Served { to, sees } => Met::Server(server(*to)?, source(sees)),
-        Fate::Passed { is_local, sees } => match is_local {
-            true if asked == own_server => Met::Server("n".to_owned(), source(sees)),
+    Ok(match result {
+        PathResult::Served { to, source: seen } => Met::Server(server(*to)?, source(seen)),
+        PathResult::Passed {
+            is_local,
+            source: seen,
+        } => match is_local {
+            true if asked == own_server => Met::Server("n".to_owned(), source(seen)),
             true => Met::Refused,
-            false => Met::Server("x".to_owned(), source(sees)),
+            false => Met::Server("x".to_owned(), source(seen)),
         },
-        Fate::Dropped(_) => Met::Dropped,
-        Fate::Rejected(_) => Met::Refused,
-        Fate::Unclear(why) => return Err(why.to_string()),
-        Fate::Unseen(table) => return Err(format!("{table} was not read")),
+        PathResult::Dropped(_) => Met::Dropped,
+        PathResult::Rejected(_) => Met::Refused,
+        PathResult::Unclear(why) => return Err(why.to_string()),
+        PathResult::MissingTable(table) => return Err(format!("{table} was not read")),
     })
 }
 

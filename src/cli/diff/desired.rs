@@ -1,82 +1,84 @@
-//! What would be written to the machine that the other side was read from.
+//! Desired rules for the host that the live rules were read from.
 //!
-//! Apart from the [snapshot](super::super::snapshot), which renders for no machine in particular:
-//! here facts that only the machine knows are taken from its rules.
+//! Unlike a [snapshot](super::super::snapshot), which renders for no host in particular, it adopts
+//! facts from the live rules that only the host knows.
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use super::super::file::Shape;
-use super::super::restore::Side;
-use super::super::snapshot::{self, Origin, Snapshot};
+use super::super::arguments::RuleSettings;
+use super::super::restore::RenderSide;
+use super::super::snapshot::{self, RuleOrigin, RuleSnapshot};
 use crate::config::{RenderConfig, Source, SourceArgs};
 use crate::inspect::diff::{HostSettings, InvalidPacketHandling};
 use crate::net::{IpFamily, PerFamily};
 use crate::render::{Counter, Counters, InvalidPackets, Options};
 use crate::tracker::Tracker;
 
-/// Objects, and what shapes their rules.
+/// Objects and render options of both families.
 pub(super) struct Desired {
     pub(super) trackers: PerFamily<Tracker>,
     pub(super) options: PerFamily<Options>,
 }
 
 impl Desired {
-    /// For a machine of which nothing is known.
-    pub(super) fn load(shape: &Shape<'_>, source: &SourceArgs) -> anyhow::Result<Self> {
-        Self::for_machine(shape, source, &Snapshot::default())
+    /// Loads objects for an unknown host.
+    pub(super) fn load(settings: &RuleSettings<'_>, source: &SourceArgs) -> anyhow::Result<Self> {
+        Self::for_host(settings, source, &RuleSnapshot::default())
     }
 
-    /// For the machine whose rules the snapshot holds.
-    pub(super) fn for_machine(
-        shape: &Shape<'_>,
+    /// Loads objects for the host whose rules are in a snapshot.
+    pub(super) fn for_host(
+        settings: &RuleSettings<'_>,
         source: &SourceArgs,
-        machine: &Snapshot,
+        host: &RuleSnapshot,
     ) -> anyhow::Result<Self> {
-        let config = shape.desired(source)?;
+        let config = settings.desired(source)?;
         let trackers = snapshot::trackers(&config)?;
         check_node(&config, &trackers)?;
         let mut options = PerFamily::from_fn(Options::defaults);
         for family in IpFamily::ALL {
             let of_family = options.get_mut(family);
-            *of_family = resolve(&config, family, trackers.get(family), machine)?;
-            if let Some(facts) = HostSettings::read(machine.rules.get(family)) {
+            *of_family = resolve(&config, family, trackers.get(family), host)?;
+            if let Some(facts) = HostSettings::read(host.rules.get(family)) {
                 adopt(of_family, facts);
             }
-            if let Origin::Live(backend) = machine.origin {
+            if let RuleOrigin::Live(backend) = host.origin {
                 of_family.backend = backend;
             }
         }
         Ok(Self { trackers, options })
     }
 
-    pub(super) fn side(&self, family: IpFamily) -> Side<'_> {
-        Side {
+    pub(super) fn side(&self, family: IpFamily) -> RenderSide<'_> {
+        RenderSide {
             tracker: self.trackers.get(family),
             options: self.options.get(family),
         }
     }
 }
 
-/// Without its Node, everything local looks different, and so do zones and primary addresses.
+/// Checks that the node exists. Without its Node object, local endpoints, zones and primary
+/// addresses would all differ.
 fn check_node(config: &RenderConfig, trackers: &PerFamily<Tracker>) -> anyhow::Result<()> {
     let is_cluster = matches!(config.source, Source::Cluster(_));
     anyhow::ensure!(
         !is_cluster || trackers.v4.node().is_some(),
         "node `{}` is not in the cluster\n\
-         hint: name the node whose rules these are with --hostname-override",
+         hint: set --hostname-override to the node that these rules are of",
         config.node_name
     );
     Ok(())
 }
 
-/// A dump's machine is elsewhere: of its addresses only those are known that its Node has.
+/// Returns the render options. A dump is of another host, of whose addresses only those in its
+/// Node are known.
 fn resolve(
     config: &RenderConfig,
     family: IpFamily,
     tracker: &Tracker,
-    machine: &Snapshot,
+    host: &RuleSnapshot,
 ) -> anyhow::Result<Options> {
-    if !matches!(machine.origin, Origin::Saved(_)) {
+    if !matches!(host.origin, RuleOrigin::Saved(_)) {
         return snapshot::options(config, family, tracker);
     }
     let node = tracker.node();
@@ -86,17 +88,17 @@ fn resolve(
     Ok(config.surroundings.get(family).options(node, &addresses))
 }
 
-fn adopt(options: &mut Options, machine: HostSettings) {
-    options.masquerade.is_random_fully = machine.is_random_fully;
-    options.invalid_packets = match machine.invalid {
+fn adopt(options: &mut Options, facts: HostSettings) {
+    options.masquerade.is_random_fully = facts.is_random_fully;
+    options.invalid_packets = match facts.invalid {
         InvalidPacketHandling::Forwarded => InvalidPackets::Forwarded,
         InvalidPacketHandling::Dropped | InvalidPacketHandling::Counted => InvalidPackets::Dropped,
     };
     options.counters = Counters::NONE;
-    if machine.invalid == InvalidPacketHandling::Counted {
+    if facts.invalid == InvalidPacketHandling::Counted {
         options.counters.add(Counter::InvalidDropped);
     }
-    if machine.counts_localhost {
+    if facts.counts_localhost {
         options.counters.add(Counter::LocalhostNodePorts);
     }
 }

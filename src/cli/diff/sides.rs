@@ -1,35 +1,37 @@
-//! The two rulesets of each family, and what makes one into the other.
+//! Live and desired rules of each family, and the restore that turns one into the other.
 //!
-//! Apart because there are three ways to get the left one, and the restore depends on which.
+//! The live side comes from the kernel, a dump or older objects; the restore depends on which.
 
 use std::collections::BTreeSet;
 
 use anyhow::Context;
 
-use super::super::file::Shape;
-use super::super::snapshot::{self, Origin};
+use super::super::arguments::RuleSettings;
+use super::super::restore::{NextRestore, RenderSide};
+use super::super::snapshot::{self, RuleOrigin};
 use super::desired::Desired;
-use super::restore;
 use crate::config::{DiffArgs, SourceArgs};
 use crate::inspect::catalog::{NoMatches, PortQuery};
-use crate::inspect::diff::{PlannedRestore, PortSelection, Review, compare};
+use crate::inspect::diff::{PlannedRestore, PortSelection, RestoreScope, Review, compare};
 use crate::net::{IpFamily, PerFamily};
+use crate::render::{AppliedState, PartialRestore};
 use crate::rules::RuleSet;
+use crate::sync::FullReason;
 
-/// What is and what is desired.
+/// Live rules on the left and desired rules on the right.
 pub(super) struct Sides {
     pub(super) left: PerFamily<RuleSet>,
     pub(super) right: PerFamily<RuleSet>,
-    /// Only these service ports.
+    /// Selected service ports; `None`: all.
     pub(super) chosen: Option<PortSelection>,
     families: BTreeSet<IpFamily>,
-    why_absent: &'static str,
+    absence_reason: &'static str,
     restores: PerFamily<Option<PlannedRestore>>,
 }
 
 impl Sides {
-    /// Gets both as the flags say.
-    pub(super) fn load(args: &DiffArgs, shape: &Shape<'_>) -> anyhow::Result<Self> {
+    /// Loads both sides as the flags select them.
+    pub(super) fn load(args: &DiffArgs, settings: &RuleSettings<'_>) -> anyhow::Result<Self> {
         check_stdin(args)?;
         match &args.from_manifests {
             Some(path) => {
@@ -37,40 +39,40 @@ impl Sides {
                     manifests: Some(path.clone()),
                     ..args.source.clone()
                 };
-                of_manifests(args, shape, &source, &path.display().to_string())
+                of_manifests(args, settings, &source, &path.display().to_string())
             }
-            None => of_machine(args, shape),
+            None => of_host(args, settings),
         }
     }
 
-    /// Cut down to what is asked for.
-    pub(super) fn only(self, asked: &PortQuery) -> Result<Self, NoMatches> {
+    /// Limits the comparison to the selected service ports.
+    pub(super) fn only(self, selected: &PortQuery) -> Result<Self, NoMatches> {
         let families = self.families.iter();
         let rules = families.flat_map(|family| [self.left.get(*family), self.right.get(*family)]);
-        let chosen = PortSelection::of(asked, &rules.collect::<Vec<_>>())?;
+        let chosen = PortSelection::of(selected, &rules.collect::<Vec<_>>())?;
         Ok(Self { chosen, ..self })
     }
 
-    /// The families that both sides tell of.
+    /// Returns the families that are compared.
     pub(super) fn families(&self) -> impl Iterator<Item = IpFamily> {
         self.families.iter().copied()
     }
 
-    /// Why families are not compared, a line each.
+    /// Returns a line for each family that is not compared, with the reason.
     pub(super) fn gaps(&self) -> impl Iterator<Item = String> {
         let absent = IpFamily::ALL.into_iter();
         let absent = absent.filter(|family| !self.families.contains(family));
-        absent.map(|family| format!("{family} is not compared: {}", self.why_absent))
+        absent.map(|family| format!("{family} is not compared: {}", self.absence_reason))
     }
 
-    /// Each family compared.
+    /// Compares each family.
     pub(super) fn reviews(&self) -> Vec<Review<'_>> {
         let review = |family| {
             let review = compare(family, self.left.get(family), self.right.get(family));
             let restore = self.restores.get(family).clone();
-            let has_to = |restore: &PlannedRestore| restore.bytes > 0 && !review.is_empty();
+            let is_needed = |restore: &PlannedRestore| restore.bytes > 0 && !review.is_empty();
             let review = Review {
-                restore: restore.filter(has_to),
+                restore: restore.filter(is_needed),
                 ..review
             };
             match &self.chosen {
@@ -90,56 +92,56 @@ fn check_stdin(args: &DiffArgs) -> anyhow::Result<()> {
     let readers = named.filter(|path| path.as_os_str() == "-").count();
     anyhow::ensure!(
         readers < 2,
-        "stdin can be read once, and `-` is given {readers} times"
+        "stdin can be read only once, but `-` is given {readers} times"
     );
     Ok(())
 }
 
-/// A kernel or its dump against objects.
-fn of_machine(args: &DiffArgs, shape: &Shape<'_>) -> anyhow::Result<Sides> {
-    let machine = if args.from_save.is_empty() {
-        let config = shape.desired(&args.source)?;
+/// Loads the rules of a kernel or a dump, and the objects to compare them with.
+fn of_host(args: &DiffArgs, settings: &RuleSettings<'_>) -> anyhow::Result<Sides> {
+    let host = if args.from_save.is_empty() {
+        let config = settings.desired(&args.source)?;
         snapshot::live(config.backend)?
     } else {
         snapshot::saved(&args.from_save)?
     };
-    let desired = Desired::for_machine(shape, &args.source, &machine)?;
+    let desired = Desired::for_host(settings, &args.source, &host)?;
     let mut right = PerFamily::from_fn(|_| RuleSet::default());
     let mut restores = PerFamily::from_fn(|_| None);
-    for family in machine.families.iter().copied() {
+    for family in host.families.iter().copied() {
         let side = desired.side(family);
         *right.get_mut(family) = side.rules()?.0;
-        *restores.get_mut(family) = Some(restore::first(side, machine.rules.get(family))?);
+        *restores.get_mut(family) = Some(first_restore(side, host.rules.get(family))?);
     }
     Ok(Sides {
-        why_absent: match machine.origin {
-            Origin::Saved(_) => "there is no dump of it",
-            Origin::Live(_) | Origin::Desired => "this kernel is without it",
+        absence_reason: match host.origin {
+            RuleOrigin::Saved(_) => "no dump of it was given",
+            RuleOrigin::Live(_) | RuleOrigin::Desired => "this kernel does not support it",
         },
-        left: machine.rules,
+        left: host.rules,
         right,
         chosen: None,
-        families: machine.families,
+        families: host.families,
         restores,
     })
 }
 
-/// Objects against objects: what a daemon that has applied the first ones does next.
+/// Loads two sets of objects: the restore is that of a daemon that has applied the first one.
 fn of_manifests(
     args: &DiffArgs,
-    shape: &Shape<'_>,
+    settings: &RuleSettings<'_>,
     source: &SourceArgs,
     name: &str,
 ) -> anyhow::Result<Sides> {
-    let before = Desired::load(shape, source).with_context(|| format!("`{name}`"))?;
-    let after = Desired::load(shape, &args.source)?;
+    let before = Desired::load(settings, source).with_context(|| format!("`{name}`"))?;
+    let after = Desired::load(settings, &args.source)?;
     let mut left = PerFamily::from_fn(|_| RuleSet::default());
     let mut right = PerFamily::from_fn(|_| RuleSet::default());
     let mut restores = PerFamily::from_fn(|_| None);
     for family in IpFamily::ALL {
         let (old, new) = (before.side(family), after.side(family));
-        let (rules, applied) = old.rules()?;
-        let restore = restore::next((old, new), (&rules, applied))?;
+        let (rules, ledger) = old.rules()?;
+        let restore = next_restore((old, new), (&rules, ledger))?;
         *restores.get_mut(family) = Some(restore);
         *left.get_mut(family) = rules;
         *right.get_mut(family) = new.rules()?.0;
@@ -149,7 +151,60 @@ fn of_manifests(
         right,
         chosen: None,
         families: IpFamily::ALL.into(),
-        why_absent: "",
+        absence_reason: "",
         restores,
     })
+}
+
+/// Returns the restore of a daemon that starts on a host with the `live` rules.
+fn first_restore(side: RenderSide<'_>, live: &RuleSet) -> anyhow::Result<PlannedRestore> {
+    full(side, live, FullReason::First.as_str())
+}
+
+/// Returns the restore of a daemon when objects change.
+fn next_restore(
+    (before, after): (RenderSide<'_>, RenderSide<'_>),
+    (live, ledger): (&RuleSet, AppliedState),
+) -> anyhow::Result<PlannedRestore> {
+    let (services, partial) = match after.after(before, ledger, PartialRestore::ChangedChains) {
+        NextRestore::Full(why) => return full(after, live, why.as_str()),
+        NextRestore::Partial(services, partial) => (services, partial),
+    };
+    Ok(PlannedRestore {
+        scope: RestoreScope::Partial,
+        reason: match services {
+            0 => "node port addresses changed",
+            _ => "services changed",
+        },
+        services: Some(services),
+        chains: partial.stats.chains,
+        lines: count_lines(&partial.text),
+        bytes: partial.stats.bytes,
+        payload: Some(String::from_utf8_lossy(&partial.text).into_owned()),
+    })
+}
+
+fn full(
+    side: RenderSide<'_>,
+    live: &RuleSet,
+    reason: &'static str,
+) -> anyhow::Result<PlannedRestore> {
+    let mut lines = 0;
+    let stats = side.full(live, |piece| {
+        lines += count_lines(piece);
+        Ok(())
+    })?;
+    Ok(PlannedRestore {
+        scope: RestoreScope::Full,
+        reason,
+        services: None,
+        chains: stats.chains,
+        lines,
+        bytes: stats.bytes,
+        payload: None,
+    })
+}
+
+fn count_lines(text: &[u8]) -> u64 {
+    memchr::memchr_iter(b'\n', text).count() as u64
 }

@@ -1,8 +1,8 @@
-//! Rows for programs: the same fields every time, each list sorted or in the order of the rules.
+//! HostSettings-readable rows: the same fields every time, each list sorted or in the order of the
+//! rules.
 //!
-//! Apart because this is an interface: fields may be added, and nothing else may change.
-//!
-//! One entry for each service port and family, since everything in it is of one family:
+//! The fields are an interface: fields may be added, and nothing else may change. Each service
+//! port has an entry for each family:
 //!
 //! ```yaml
 //! servicePorts:
@@ -12,9 +12,9 @@
 //!   protocol: tcp
 //!   family: IPv4
 //!   type: LoadBalancer             # the least that has such entrances; null if none are left
-//!   entrances:                     # kind, ip (null: every address of the node), port, fate, chain
+//!   entrances:                     # ip null: every address of the node
 //!   - {kind: ClusterIP, ip: 10.96.0.10, port: 80, fate: Served, chain: KUBE-SVC-...}
-//!   internalTrafficPolicy: Cluster # null where rules do not tell
+//!   internalTrafficPolicy: Cluster # null if rules do not show it
 //!   externalTrafficPolicy: Local
 //!   affinitySeconds: 10800         # null: none
 //!   sourceRanges: []
@@ -24,9 +24,9 @@
 //!   rules: 17
 //! staleChains:                     # of the nat table
 //! - {family: IPv4, chain: KUBE-SVC-...}
-//! missingJumps:                    # of the nat table; what is behind them has fate Unreachable
+//! missingJumps:                    # of the nat table; frontends behind: fate Unreachable
 //! - {family: IPv4, from: KUBE-SERVICES, to: KUBE-NODEPORTS}
-//! frontendConflicts:               # asked for by this service port, and with rules of the owner
+//! frontendConflicts:               # declared by this service port, with rules of the owner
 //! - {family: IPv4, namespace: shop, service: web, port: http, protocol: tcp,
 //!    entrance: {kind: ExternalIP, ip: 203.0.113.9, port: 80}, owner: shop/api}
 //! ```
@@ -36,9 +36,7 @@ use std::net::IpAddr;
 
 use serde::Serialize;
 
-use super::beside::Beside;
-use super::filter::Filter;
-use super::row::{Row, ServiceType};
+use super::rows::{Row, RowFilter, RuleFindings, ServiceType};
 use crate::inspect::catalog::{
     EndpointView, FrontendConflict, FrontendView, Policy, PortName, PortView,
 };
@@ -46,34 +44,34 @@ use crate::net::IpFamily;
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Document<'a> {
-    service_ports: Vec<Entry<'a>>,
-    stale_chains: Vec<StaleChain<'a>>,
-    missing_jumps: Vec<MissingJump>,
-    frontend_conflicts: Vec<ConflictEntry<'a>>,
+struct ListDocument<'a> {
+    service_ports: Vec<PortDocument<'a>>,
+    stale_chains: Vec<StaleChainDocument<'a>>,
+    missing_jumps: Vec<MissingJumpDocument>,
+    frontend_conflicts: Vec<ConflictDocument<'a>>,
 }
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Entry<'a> {
+pub(super) struct PortDocument<'a> {
     namespace: &'a str,
     service: &'a str,
     port: &'a str,
     protocol: &'a str,
     family: &'static str,
     r#type: Option<&'static str>,
-    entrances: Vec<Way<'a>>,
+    entrances: Vec<FrontendDocument<'a>>,
     internal_traffic_policy: Option<&'static str>,
     external_traffic_policy: Option<&'static str>,
     affinity_seconds: Option<u64>,
     source_ranges: Vec<String>,
-    endpoints: Vec<Answerer<'a>>,
+    endpoints: Vec<EndpointDocument<'a>>,
     chains: Vec<&'a str>,
     rules: usize,
 }
 
 #[derive(Debug, Serialize)]
-struct Way<'a> {
+struct FrontendDocument<'a> {
     kind: &'static str,
     ip: Option<IpAddr>,
     port: u16,
@@ -83,7 +81,7 @@ struct Way<'a> {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Answerer<'a> {
+struct EndpointDocument<'a> {
     address: String,
     chain: &'a str,
     cluster_share: Option<String>,
@@ -91,109 +89,117 @@ struct Answerer<'a> {
 }
 
 #[derive(Debug, Serialize)]
-struct StaleChain<'a> {
+struct StaleChainDocument<'a> {
     family: &'static str,
     chain: &'a str,
 }
 
 #[derive(Debug, Serialize)]
-struct MissingJump {
+struct MissingJumpDocument {
     family: &'static str,
     from: &'static str,
     to: &'static str,
 }
 
 #[derive(Debug, Serialize)]
-struct ConflictEntry<'a> {
+struct ConflictDocument<'a> {
     family: &'static str,
     namespace: &'a str,
     service: &'a str,
     port: &'a str,
     protocol: &'a str,
-    entrance: AskedEntrance,
+    entrance: ConflictFrontend,
     owner: &'a str,
 }
 
 #[derive(Debug, Serialize)]
-struct AskedEntrance {
+struct ConflictFrontend {
     kind: &'static str,
     ip: Option<IpAddr>,
     port: u16,
 }
 
-/// Indented, with a final line break.
+/// Writes indented JSON with a final line break.
 pub(super) fn write_json(
     out: &mut dyn Write,
     rows: &[Row],
-    beside: &Beside,
-    filter: &Filter,
+    findings: &RuleFindings,
+    filter: &RowFilter,
 ) -> anyhow::Result<()> {
-    serde_json::to_writer_pretty(&mut *out, &document(rows, beside, filter))?;
+    serde_json::to_writer_pretty(&mut *out, &document(rows, findings, filter))?;
     Ok(writeln!(out)?)
 }
 
-/// One document.
+/// Writes one YAML document.
 pub(super) fn write_yaml(
     out: &mut dyn Write,
     rows: &[Row],
-    beside: &Beside,
-    filter: &Filter,
+    findings: &RuleFindings,
+    filter: &RowFilter,
 ) -> anyhow::Result<()> {
-    let document = document(rows, beside, filter);
+    let document = document(rows, findings, filter);
     Ok(out.write_all(serde_saphyr::to_string(&document)?.as_bytes())?)
 }
 
-fn document<'a>(rows: &'a [Row], beside: &'a Beside, filter: &Filter) -> Document<'a> {
-    let stale = beside.stale().map(|(family, chain)| StaleChain {
+fn document<'a>(
+    rows: &'a [Row],
+    findings: &'a RuleFindings,
+    filter: &RowFilter,
+) -> ListDocument<'a> {
+    let stale = findings.stale().map(|(family, chain)| StaleChainDocument {
         family: family.as_str(),
         chain,
     });
-    let missing = beside.gaps().map(|(family, gap)| MissingJump {
+    let missing = findings.gaps().map(|(family, gap)| MissingJumpDocument {
         family: family.as_str(),
         from: gap.from(),
         to: gap.to(),
     });
     let service_ports = rows.iter().flat_map(|row| {
         let views = row.views();
-        views.map(|(family, view)| entry(&row.name, family, view))
+        views.map(|(family, view)| port_document(&row.name, family, view))
     });
-    Document {
+    ListDocument {
         service_ports: service_ports.collect(),
         stale_chains: stale.collect(),
         missing_jumps: missing.collect(),
-        frontend_conflicts: beside.conflicts(filter).map(conflict).collect(),
+        frontend_conflicts: findings.conflicts(filter).map(conflict).collect(),
     }
 }
 
-/// What is said of a service port in one family.
-pub(super) fn entry<'a>(name: &'a PortName, family: IpFamily, view: &'a PortView) -> Entry<'a> {
-    Entry {
+/// Returns the document of a service port in one family.
+pub(super) fn port_document<'a>(
+    name: &'a PortName,
+    family: IpFamily,
+    view: &'a PortView,
+) -> PortDocument<'a> {
+    PortDocument {
         namespace: name.namespace(),
         service: name.service(),
         port: name.port(),
         protocol: &name.protocol,
         family: family.as_str(),
         r#type: ServiceType::of(view.frontends.iter()).map(ServiceType::as_str),
-        entrances: view.frontends.iter().map(way).collect(),
+        entrances: view.frontends.iter().map(frontend).collect(),
         internal_traffic_policy: view.internal_policy.map(Policy::as_str),
         external_traffic_policy: view.external_policy.map(Policy::as_str),
         affinity_seconds: view.affinity.map(|time| time.as_secs()),
         source_ranges: view.source_ranges.iter().map(ToString::to_string).collect(),
-        endpoints: view.endpoints.iter().map(answerer).collect(),
+        endpoints: view.endpoints.iter().map(endpoint).collect(),
         chains: view.chains.iter().map(|chain| &**chain).collect(),
         rules: view.rules,
     }
 }
 
-fn conflict((family, conflict): (IpFamily, &FrontendConflict)) -> ConflictEntry<'_> {
+fn conflict((family, conflict): (IpFamily, &FrontendConflict)) -> ConflictDocument<'_> {
     let loser = &conflict.loser;
-    ConflictEntry {
+    ConflictDocument {
         family: family.as_str(),
         namespace: loser.namespace(),
         service: loser.service(),
         port: loser.port(),
         protocol: &loser.protocol,
-        entrance: AskedEntrance {
+        entrance: ConflictFrontend {
             kind: conflict.kind.id(),
             ip: conflict.ip,
             port: conflict.port,
@@ -202,18 +208,18 @@ fn conflict((family, conflict): (IpFamily, &FrontendConflict)) -> ConflictEntry<
     }
 }
 
-fn way(entrance: &FrontendView) -> Way<'_> {
-    Way {
-        kind: entrance.kind.id(),
-        ip: entrance.ip,
-        port: entrance.port,
-        fate: entrance.disposition.id(),
-        chain: entrance.chain.as_deref(),
+fn frontend(frontend: &FrontendView) -> FrontendDocument<'_> {
+    FrontendDocument {
+        kind: frontend.kind.id(),
+        ip: frontend.ip,
+        port: frontend.port,
+        fate: frontend.disposition.id(),
+        chain: frontend.chain.as_deref(),
     }
 }
 
-fn answerer(endpoint: &EndpointView) -> Answerer<'_> {
-    Answerer {
+fn endpoint(endpoint: &EndpointView) -> EndpointDocument<'_> {
+    EndpointDocument {
         address: endpoint.address.to_string(),
         chain: &endpoint.chain,
         cluster_share: endpoint.cluster.map(|share| share.to_string()),

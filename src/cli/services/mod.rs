@@ -1,79 +1,76 @@
-//! `services`: what rules say of Services, as a table or a document.
-//!
-//! Apart because it knows how that looks, and [`catalog`](crate::inspect::catalog) what is in it.
+//! `services`: lists the Service ports that rules are programmed for, as a table or a document.
 
-mod beside;
-mod changes;
 mod document;
-mod filter;
-mod quarantined;
-mod row;
+mod notes;
+mod rows;
 mod table;
 mod watch;
 
 use std::io::{self, Write};
 
-use super::snapshot::{Origin, Snapshot, unruled};
-use super::{log, names, output};
+use super::snapshot::{RuleOrigin, RuleSnapshot, missing};
+use super::{packaging, terminal};
 use crate::config::{ServicesArgs, ServicesOutput};
-use filter::Filter;
-use table::Table;
+use rows::RowFilter;
+use table::ServiceTable;
 
 /// Prints one line for each service port.
 pub(super) fn services(args: &ServicesArgs) -> anyhow::Result<()> {
-    let filter = Filter::new(args)?;
-    log::install_quiet()?;
+    let filter = RowFilter::new(args)?;
+    terminal::install_quiet_log()?;
     if args.watch && args.names.only.is_none() {
         return watch::watch(args, &filter);
     }
-    let snapshot = Snapshot::load(&args.origin)?;
-    if let Some(what) = args.names.only {
-        return names::print(&snapshot, what, args.which.namespace.as_deref());
+    let snapshot = RuleSnapshot::load(&args.origin)?;
+    if let Some(kind) = args.names.only {
+        return packaging::names(&snapshot, kind, args.which.namespace.as_deref());
     }
-    let (rows, beside) = row::rows(&snapshot);
-    let named = filter.check(&rows, &beside);
-    let rows = filter.chosen(rows, &snapshot.node_addresses);
+    let (rows, findings) = rows::rows(&snapshot);
+    let named = filter.check(&rows, &findings);
+    let rows = filter.selected(rows, &snapshot.node_addresses);
     if rows.is_empty() && named.is_ok() {
-        say_empty(&snapshot.origin, &filter);
+        print_empty(&snapshot.origin, &filter);
     }
-    say(&beside.note(&filter, args.output));
-    say(&quarantined::note(&snapshot.origin));
-    output::stdout(|out| match args.output {
-        ServicesOutput::Json => document::write_json(out, &rows, &beside, &filter),
-        ServicesOutput::Yaml => document::write_yaml(out, &rows, &beside, &filter),
+    print_stderr(&notes::note(&findings, &filter, args.output));
+    print_stderr(&notes::quarantine_note(&snapshot.origin));
+    terminal::stdout(|out| match args.output {
+        ServicesOutput::Json => document::write_json(out, &rows, &findings, &filter),
+        ServicesOutput::Yaml => document::write_yaml(out, &rows, &findings, &filter),
         ServicesOutput::Table | ServicesOutput::Wide => {
             let columns = table::columns(args.output == ServicesOutput::Wide);
-            let mut table = Table::new(&[], columns);
+            let mut table = ServiceTable::new(&[], columns);
             for row in &rows {
                 table.add(&[], row);
             }
             Ok(table.write(out, !args.no_headers)?)
         }
     })?;
-    // What was found is worth seeing, whatever else was typed.
-    unruled::told(named, || unruled::of_origin(&args.origin))
+    // Known names are listed in spite of unknown ones.
+    missing::explained(named, || missing::services_of_origin(&args.origin))
 }
 
-/// Nothing found is not a failure, but whoever looks at an empty screen should know why.
-fn say_empty(origin: &Origin, filter: &Filter) {
+/// Explains an empty list on stderr; it is not a failure.
+fn print_empty(origin: &RuleOrigin, filter: &RowFilter) {
     let is_filtered = !filter.is_all();
     let which = if is_filtered { "such " } else { "" };
     let place = match origin {
-        Origin::Live(backend) => format!("the kernel's rules ({backend})"),
-        Origin::Saved(paths) => {
+        RuleOrigin::Live(backend) => format!("the kernel's rules ({backend})"),
+        RuleOrigin::Saved(paths) => {
             let paths = paths.iter().map(|path| format!("`{}`", path.display()));
             paths.collect::<Vec<_>>().join(", ")
         }
-        Origin::Desired => "the rules that would be written".to_owned(),
+        RuleOrigin::Desired => "the desired rules".to_owned(),
     };
     let mut text = format!("no {which}service ports in {place}\n");
-    if let (Origin::Live(_), false) = (origin, is_filtered) {
-        text.push_str("hint: does a kube-proxy in mode iptables run here, with this backend?\n");
+    if let (RuleOrigin::Live(_), false) = (origin, is_filtered) {
+        text.push_str(
+            "hint: check that a kube-proxy in mode iptables runs here, with this backend\n",
+        );
     }
-    say(&text);
+    print_stderr(&text);
 }
 
-fn say(text: &str) {
-    // If stderr is gone, nobody waits for an explanation.
+fn print_stderr(text: &str) {
+    // Without stderr the text is lost, which is no reason to fail.
     let _ = io::stderr().write_all(text.as_bytes());
 }

@@ -1,23 +1,21 @@
-//! Rows in columns, as `kubectl get` prints them.
-//!
-//! Apart because alignment is about texts, whatever they say.
+//! Renders rows in aligned columns, as `kubectl get` does.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
 
-use super::row::{Row, ServiceType};
+use super::rows::{Row, ServiceType};
 use crate::inspect::catalog::{FrontendDisposition, FrontendKind, Policy, PortView};
 
-/// A column's heading, and what it says of a row.
-pub(super) type Column = (&'static str, fn(&Row) -> String);
+/// Heading of a column, and the function that renders its cells.
+pub(super) type ServiceColumn = (&'static str, fn(&Row) -> String);
 
-const COLUMNS: &[Column] = &[
+const COLUMNS: &[ServiceColumn] = &[
     ("NAMESPACE", |row| row.name.namespace().to_owned()),
     ("NAME", name),
     ("TYPE", |row| {
-        ServiceType::of(row.entrances())
+        ServiceType::of(row.frontends())
             .map_or(UNKNOWN, ServiceType::as_str)
             .to_owned()
     }),
@@ -40,7 +38,7 @@ const COLUMNS: &[Column] = &[
     ("RULES", |row| sum(row, |view| view.rules)),
 ];
 
-const WIDE: &[Column] = &[
+const WIDE: &[ServiceColumn] = &[
     ("AFFINITY", affinity),
     ("SOURCE-RANGES", |row| {
         let ranges = row.views().flat_map(|(_, view)| &view.source_ranges);
@@ -60,23 +58,24 @@ const NONE: &str = "<none>";
 const UNKNOWN: &str = "<unknown>";
 const UNREACHABLE: &str = "(unreachable)";
 
-/// The columns of a table.
-pub(super) fn columns(is_wide: bool) -> Vec<Column> {
+/// Returns the columns of a table.
+pub(super) fn columns(is_wide: bool) -> Vec<ServiceColumn> {
     let wide = if is_wide { WIDE } else { &[] };
     [COLUMNS, wide].concat()
 }
 
-/// Lines whose columns begin below each other.
-pub(super) struct Table {
+/// Table of rows with aligned columns.
+pub(super) struct ServiceTable {
     headings: Vec<&'static str>,
-    columns: Vec<Column>,
+    columns: Vec<ServiceColumn>,
     lines: Vec<Vec<String>>,
     widths: Vec<usize>,
 }
 
-impl Table {
-    /// `first` are the headings of columns that are not about the row, and how wide they get.
-    pub(super) fn new(first: &[(&'static str, usize)], columns: Vec<Column>) -> Self {
+impl ServiceTable {
+    /// Creates an empty table; `first` are headings and minimum widths of columns before those of
+    /// the row.
+    pub(super) fn new(first: &[(&'static str, usize)], columns: Vec<ServiceColumn>) -> Self {
         let own = columns.iter().map(|(heading, _)| (*heading, heading.len()));
         let (headings, widths) = first.iter().copied().chain(own).unzip();
         Self {
@@ -88,7 +87,7 @@ impl Table {
     }
 
     pub(super) fn add(&mut self, first: &[&str], row: &Row) {
-        let own = self.columns.iter().map(|(_, say)| say(row));
+        let own = self.columns.iter().map(|(_, render)| render(row));
         let line: Vec<String> = first.iter().map(ToString::to_string).chain(own).collect();
         for (width, cell) in self.widths.iter_mut().zip(&line) {
             *width = cell.len().max(*width);
@@ -96,7 +95,7 @@ impl Table {
         self.lines.push(line);
     }
 
-    /// Writes what was added and forgets it; the columns stay as wide as they are.
+    /// Writes and removes the lines that were added; the columns keep their widths.
     pub(super) fn write(&mut self, out: &mut dyn Write, has_headings: bool) -> io::Result<()> {
         if self.lines.is_empty() {
             return Ok(());
@@ -122,15 +121,15 @@ impl Table {
     }
 }
 
-/// Blanks between columns; kubectl has three, too.
+/// Blanks between columns, as many as kubectl has.
 const GAP: usize = 3;
 
-/// Who answers nobody is what people look for.
+/// Highlights service ports without reachable endpoints.
 fn style(heading: &str, cell: &str) -> Style {
-    let is_nobody = |count: &str| count == "0" || count.ends_with(UNREACHABLE);
-    let nobody = cell.split('+').all(is_nobody);
+    let is_unserved = |count: &str| count == "0" || count.ends_with(UNREACHABLE);
+    let has_no_endpoints = cell.split('+').all(is_unserved);
     match heading {
-        ENDPOINTS if nobody => AnsiColor::Red.on_default(),
+        ENDPOINTS if has_no_endpoints => AnsiColor::Red.on_default(),
         _ => Style::new(),
     }
 }
@@ -150,9 +149,9 @@ fn list(parts: impl IntoIterator<Item = String>) -> String {
     parts.join(",")
 }
 
-fn addresses(row: &Row, is_asked: impl Fn(FrontendKind) -> bool) -> String {
-    let entrances = row.entrances().filter(|entrance| is_asked(entrance.kind));
-    let ips: BTreeSet<_> = entrances.filter_map(|entrance| entrance.ip).collect();
+fn addresses(row: &Row, is_wanted: impl Fn(FrontendKind) -> bool) -> String {
+    let frontends = row.frontends().filter(|frontend| is_wanted(frontend.kind));
+    let ips: BTreeSet<_> = frontends.filter_map(|frontend| frontend.ip).collect();
     if ips.is_empty() && !row.has_cluster_ip() {
         return UNKNOWN.to_owned();
     }
@@ -160,19 +159,19 @@ fn addresses(row: &Row, is_asked: impl Fn(FrontendKind) -> bool) -> String {
 }
 
 fn port_of(row: &Row, kind: FrontendKind) -> BTreeSet<String> {
-    let entrances = row.entrances().filter(|entrance| entrance.kind == kind);
-    entrances
-        .map(|entrance| match entrance.disposition {
-            FrontendDisposition::Unreachable => format!("{}{UNREACHABLE}", entrance.port),
-            _ => entrance.port.to_string(),
+    let frontends = row.frontends().filter(|frontend| frontend.kind == kind);
+    frontends
+        .map(|frontend| match frontend.disposition {
+            FrontendDisposition::Unreachable => format!("{}{UNREACHABLE}", frontend.port),
+            _ => frontend.port.to_string(),
         })
         .collect()
 }
 
-/// `80:30080/tcp`, as kubectl has it.
+/// Renders `80:30080/tcp`, as kubectl does.
 fn ports(row: &Row) -> String {
     let is_node = |kind| matches!(kind, FrontendKind::NodePort | FrontendKind::HealthCheck);
-    let mut own = row.entrances().filter(|entrance| !is_node(entrance.kind));
+    let mut own = row.frontends().filter(|frontend| !is_node(frontend.kind));
     let own = own.next().map(|one| one.port.to_string());
     let node = port_of(row, FrontendKind::NodePort);
     let mut text = own.unwrap_or_else(|| UNKNOWN.to_owned());
@@ -182,10 +181,10 @@ fn ports(row: &Row) -> String {
     format!("{text}/{}", row.name.protocol)
 }
 
-/// How many there are, and whether anything leads there.
+/// Renders the number of endpoints, and whether they are unreachable.
 fn endpoints(row: &Row) -> String {
     each(row, |view| {
-        let mut fates = view.frontends.iter().map(|entrance| entrance.disposition);
+        let mut fates = view.frontends.iter().map(|frontend| frontend.disposition);
         let is_cut_off =
             !view.is_served() && fates.any(|fate| fate == FrontendDisposition::Unreachable);
         let mark = if is_cut_off { UNREACHABLE } else { "" };
@@ -226,7 +225,7 @@ fn affinity(row: &Row) -> String {
     affinity.map_or(NONE.to_owned(), |time| format!("{}s", time.as_secs()))
 }
 
-/// A number of each family, joined by `+` where both have the service port.
+/// Renders a number of each family, joined by `+` if both have the service port.
 fn each(row: &Row, count: impl Fn(&PortView) -> String) -> String {
     let counts = row.views().map(|(_, view)| count(view));
     counts.collect::<Vec<_>>().join("+")

@@ -1,40 +1,43 @@
-//! What would be written: objects in, rules out, as the daemon would after its first sync.
+//! Desired rules: reads objects from manifests or a cluster, and renders them as the daemon does
+//! in its first sync.
 
 use std::collections::BTreeSet;
+use std::error::Error;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use super::lacking::{self, OtherNodes};
-use super::{Origin, Snapshot, cluster, conflicts};
-use crate::cli::progress::Progress;
-use crate::config::{RenderConfig, Source};
+use super::missing::{self, OtherNodes};
+use super::{RuleOrigin, RuleSnapshot, proxy_report};
+use crate::cli::terminal::Progress;
+use crate::config::{RenderConfig, Source, Unusable};
 use crate::host::local_addresses;
 use crate::model::Change;
 use crate::net::{IpFamily, PerFamily};
 use crate::render::{AppliedState, Full, Live, LocalDetector, Options, Setting};
 use crate::rules::Payload;
 use crate::tracker::Tracker;
-use crate::watch::Outlet;
+use crate::watch::api::{self, ApiError, ApiOptions, ConnectError};
 use crate::watch::manifests::{self, ManifestOptions};
+use crate::watch::{Observed, Outlet};
 
-type Changes = PerFamily<Vec<Change>>;
+type ObjectChanges = PerFamily<Vec<Change>>;
 
-/// The rules of both families on a machine without any other.
-pub(in crate::cli) fn render(config: &RenderConfig) -> anyhow::Result<Snapshot> {
+/// Renders the rules of both families for a host without other rules.
+pub(in crate::cli) fn render(config: &RenderConfig) -> anyhow::Result<RuleSnapshot> {
     let trackers = trackers(config)?;
     if matches!(config.source, Source::Cluster(_)) && trackers.v4.node().is_none() {
-        tracing::warn!("{}", lacking::unknown_node(&config.node_name));
+        tracing::warn!("{}", missing::unknown_node(&config.node_name));
     }
     let _progress = Progress::start("rendering");
-    let mut snapshot = Snapshot {
-        origin: Origin::Desired,
+    let mut snapshot = RuleSnapshot {
+        origin: RuleOrigin::Desired,
         families: IpFamily::ALL.into(),
         node_addresses: node_addresses(&trackers),
         conflicts: trackers
             .as_ref()
-            .map(|_, tracker| conflicts::of_tracker(tracker)),
-        ..Snapshot::default()
+            .map(|_, tracker| proxy_report::of_tracker(tracker)),
+        ..RuleSnapshot::default()
     };
     for (family, tracker) in trackers.as_ref().into_pairs() {
         let options = options(config, family, tracker)?;
@@ -49,7 +52,7 @@ pub(in crate::cli) fn render(config: &RenderConfig) -> anyhow::Result<Snapshot> 
     Ok(snapshot)
 }
 
-/// What the renderer is told of a family.
+/// Returns the render inputs of a family.
 pub(in crate::cli) fn setting<'a>(tracker: &'a Tracker, options: &'a Options) -> Setting<'a> {
     Setting {
         options,
@@ -57,7 +60,7 @@ pub(in crate::cli) fn setting<'a>(tracker: &'a Tracker, options: &'a Options) ->
     }
 }
 
-/// The full payload for a machine without rules, and the books of whoever restores it.
+/// Renders the full payload for a host without rules, and the applied state after its restore.
 pub(in crate::cli) fn full(setting: Setting<'_>, tracker: &Tracker) -> (Vec<u8>, AppliedState) {
     let live = Live::default();
     let mut payload = Full::new(tracker, setting, &live);
@@ -66,11 +69,11 @@ pub(in crate::cli) fn full(setting: Setting<'_>, tracker: &Tracker) -> (Vec<u8>,
     (text, payload.finish().0)
 }
 
-/// Trackers that know every object; says what these lack.
+/// Returns trackers with all objects; warns of objects that are missing.
 pub(in crate::cli) fn trackers(config: &RenderConfig) -> anyhow::Result<PerFamily<Tracker>> {
     let progress = Progress::start(match &config.source {
         Source::Manifests { .. } => "reading manifests",
-        Source::Cluster(_) => "asking the API server",
+        Source::Cluster(_) => "listing objects of the API server",
     });
     let (changes, other_nodes) = changes(config)?;
     let trackers = changes.map(|family, changes| {
@@ -82,25 +85,25 @@ pub(in crate::cli) fn trackers(config: &RenderConfig) -> anyhow::Result<PerFamil
         tracker
     });
     drop(progress);
-    for warning in lacking::warnings(&trackers, &config.node_name, &other_nodes) {
+    for warning in missing::warnings(&trackers, &config.node_name, &other_nodes) {
         tracing::warn!("{warning}");
     }
     Ok(trackers)
 }
 
-/// The renderer's options for a family on this machine.
+/// Returns the render options of a family on this host.
 pub(in crate::cli) fn options(
     config: &RenderConfig,
     family: IpFamily,
     tracker: &Tracker,
 ) -> anyhow::Result<Options> {
     let surroundings = config.surroundings.get(family);
-    let machine = if surroundings.needs_machine_addresses() {
+    let addresses = if surroundings.needs_machine_addresses() {
         local_addresses()?.into_iter().collect()
     } else {
         Vec::new()
     };
-    Ok(surroundings.options(tracker.node(), &machine))
+    Ok(surroundings.options(tracker.node(), &addresses))
 }
 
 fn node_addresses(trackers: &PerFamily<Tracker>) -> BTreeSet<IpAddr> {
@@ -111,9 +114,9 @@ fn node_addresses(trackers: &PerFamily<Tracker>) -> BTreeSet<IpAddr> {
         .collect()
 }
 
-fn changes(config: &RenderConfig) -> anyhow::Result<(Changes, OtherNodes)> {
+fn changes(config: &RenderConfig) -> anyhow::Result<(ObjectChanges, OtherNodes)> {
     let node_name: Arc<str> = config.node_name.as_str().into();
-    let mut outlet = Outlet::once(Changes::default(), Arc::clone(&node_name));
+    let mut outlet = Outlet::once(ObjectChanges::default(), Arc::clone(&node_name));
     let other_nodes = match &config.source {
         Source::Manifests {
             path,
@@ -131,9 +134,81 @@ fn changes(config: &RenderConfig) -> anyhow::Result<(Changes, OtherNodes)> {
             OtherNodes::Named(manifests.other_nodes)
         }
         Source::Cluster(options) => {
-            cluster::list(options, &node_name, &mut outlet)?;
-            OtherNodes::NotAsked
+            list(options, &node_name, &mut outlet)?;
+            OtherNodes::Unknown
         }
     };
     Ok((outlet.into_sink(), other_nodes))
+}
+
+/// Deadline for listing all objects of an API server.
+const LIST_DEADLINE: Duration = Duration::from_secs(60);
+
+/// Lists the objects that a proxy on this node watches.
+fn list(
+    options: &ApiOptions,
+    node: &str,
+    outlet: &mut Outlet<ObjectChanges>,
+) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let snapshot = runtime.block_on(async {
+        let server = api::connect(options).await.map_err(connect_error)?;
+        let listed = api::snapshot(&server, node, LIST_DEADLINE).await;
+        listed.map_err(|error| list_error(&error, server.address()))
+    })?;
+    let set_services = snapshot.services.objects.iter().map(Observed::Set);
+    set_services.for_each(|service| outlet.service(service));
+    snapshot
+        .slices
+        .objects
+        .iter()
+        .for_each(|slice| outlet.endpoint_slice(Observed::Set(slice)));
+    snapshot
+        .nodes
+        .objects
+        .iter()
+        .for_each(|node| outlet.node(Observed::Set(node)));
+    Ok(())
+}
+
+/// Converts an error of connecting. The default of a Pod's service account was not chosen by the
+/// user, so its failure is a missing flag.
+fn connect_error(error: ConnectError) -> anyhow::Error {
+    match error {
+        ConnectError::InCluster(_) => Unusable::without_source().into(),
+        other => other.into(),
+    }
+}
+
+/// Converts an error of listing: names the server and what to do.
+fn list_error(error: &ApiError, address: &str) -> anyhow::Error {
+    let server = format!("the API server `{address}`");
+    match error {
+        ApiError::Connection(cause) => anyhow::anyhow!(
+            "{server} did not answer: {}\n\
+             hint: check that it is up, and that --kubeconfig or --master names the right one",
+            first_cause(&**cause)
+        ),
+        ApiError::Status { code: 401, .. } => anyhow::anyhow!(
+            "{server}: {error}\n\
+             hint: check that the credentials of the kubeconfig are of this cluster and not expired"
+        ),
+        ApiError::Status { code: 403, .. } => anyhow::anyhow!(
+            "{server}: {error}\n\
+             hint: allow the user to list Services, EndpointSlices and Nodes"
+        ),
+        ApiError::Status { code: 404, .. } | ApiError::Malformed(_) => anyhow::anyhow!(
+            "{server}: {}\n\
+             hint: check that --kubeconfig or --master names an API server",
+            error.in_full()
+        ),
+        other => anyhow::anyhow!("{server}: {}", other.in_full()),
+    }
+}
+
+/// Returns the innermost cause; the errors around it only name libraries.
+fn first_cause<'e>(error: &'e (dyn Error + 'static)) -> &'e (dyn Error + 'static) {
+    error.source().map_or(error, first_cause)
 }

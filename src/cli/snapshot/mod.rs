@@ -1,74 +1,68 @@
-//! The rules that a command looks at, of both families, whichever way they came.
+//! Rules of both families, from the kernel, from dumps or rendered from objects.
 //!
-//! Apart so that `diff`, `explain` and `services` mean the same by `--from-save`, `--manifests` and
-//! by nothing at all.
+//! `--from-save`, `--manifests` and the default mean the same in `diff`, `explain` and `services`.
 
-mod cluster;
-mod conflicts;
 mod desired;
-mod lacking;
-mod live;
-pub(super) mod proxy;
-mod save;
-pub(super) mod unruled;
+pub(super) mod missing;
+pub(super) mod proxy_report;
+mod recorded;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use crate::cli::file::Shape;
+use crate::cli::arguments::RuleSettings;
 use crate::config::OriginArgs;
 use crate::net::{IpFamily, PerFamily};
 use crate::rules::{Backend, Network, RuleSet, Table};
 
-pub(super) use conflicts::Conflicts;
 pub(super) use desired::render as desired;
 pub(super) use desired::{full, options, setting, trackers};
-pub(super) use live::read as live;
-pub(super) use save::read as saved;
+pub(super) use proxy_report::Conflicts;
+pub(super) use recorded::{live, saved};
 
-/// Rules and where they are from.
+/// Rules and their origin.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Snapshot {
-    /// Empty for a family of which nothing was found.
+pub(super) struct RuleSnapshot {
+    /// Rules of each family; empty for a family that was not read.
     pub(super) rules: PerFamily<RuleSet>,
-    /// The families that were looked at.
+    /// Families that were read.
     pub(super) families: BTreeSet<IpFamily>,
-    /// The tables of each family that a dump does not have; a kernel's are all known.
-    pub(super) unseen: PerFamily<BTreeSet<Table>>,
-    /// The node's own addresses, as far as they are known.
+    /// Tables that a dump does not contain; a kernel has none of these.
+    pub(super) missing_tables: PerFamily<BTreeSet<Table>>,
+    /// Known addresses of the node.
     pub(super) node_addresses: BTreeSet<IpAddr>,
-    /// The pods' network, where the flags tell it: rules may not mention it.
+    /// Network of the pods, if a flag sets it; rules may not contain it.
     pub(super) pods: PerFamily<Option<Network>>,
-    /// The frontends that several Services ask for; none are known of files.
+    /// Frontends that several Services declare; unknown for dumps.
     pub(super) conflicts: PerFamily<Conflicts>,
-    pub(super) origin: Origin,
+    pub(super) origin: RuleOrigin,
 }
 
-/// Where rules are from.
+/// Origin of rules.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) enum Origin {
-    /// This machine's kernel, by the programs of a backend.
+pub(super) enum RuleOrigin {
+    /// Kernel of this host, read by the programs of a backend.
     Live(Backend),
-    /// Files.
+    /// Dumps in files.
     Saved(Vec<PathBuf>),
-    /// What would be written.
+    /// Rendered from objects.
     #[default]
     Desired,
 }
 
-impl Snapshot {
-    /// Gets the rules that the flags ask for.
+impl RuleSnapshot {
+    /// Loads the rules that the flags select.
     pub(super) fn load(args: &OriginArgs) -> anyhow::Result<Self> {
         if !args.from_save.is_empty() {
-            return save::read(&args.from_save);
+            return recorded::saved(&args.from_save);
         }
-        let config = Shape::read(&args.file, &args.rules)?.desired(&args.source)?;
+        let config = RuleSettings::read(&args.file, &args.rules)?.desired(&args.source)?;
         if args.names_objects() {
             desired::render(&config)
         } else {
-            let mut snapshot = live::read(config.backend)?;
-            snapshot.conflicts = conflicts::of_proxy();
+            let mut snapshot = recorded::live(config.backend)?;
+            snapshot.conflicts = proxy_report::conflicts();
             Ok(snapshot)
         }
     }

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 
 use super::{NamesArgs, OriginArgs};
 use crate::config::Unusable;
-use crate::explain::{Question, Wanted, Who};
+use crate::explain::{ClientKind, ClientSelection, Query};
 
 /// Flags of `explain`.
 #[derive(Debug, Clone, Args)]
@@ -20,7 +20,7 @@ pub struct ExplainArgs {
         required = true,
         conflicts_with = "only"
     )]
-    pub question: Option<Question>,
+    pub question: Option<Query>,
     /// Only names.
     #[command(flatten)]
     pub names: NamesArgs,
@@ -96,7 +96,7 @@ impl ExplainArgs {
     /// # Errors
     ///
     /// If the namespace contradicts it.
-    pub fn asked(&self) -> Result<Option<Question>, Unusable> {
+    pub fn asked(&self) -> Result<Option<Query>, Unusable> {
         match (&self.question, &self.namespace) {
             (Some(question), Some(namespace)) => {
                 let within = question.within(namespace).map(Some);
@@ -107,19 +107,19 @@ impl ExplainArgs {
     }
 
     /// Whose packets are followed.
-    pub fn wanted(&self) -> Wanted {
+    pub fn wanted(&self) -> ClientSelection {
         let kind = |from: &FromArg| match from {
-            FromArg::Pod => Who::Pod,
-            FromArg::Node => Who::Node,
-            FromArg::Outside => Who::Outside,
+            FromArg::Pod => ClientKind::Pod,
+            FromArg::Node => ClientKind::Node,
+            FromArg::Outside => ClientKind::Outside,
         };
         match self.source {
-            Some(ip) => Wanted::Source {
+            Some(ip) => ClientSelection::Source {
                 ip: ip.to_canonical(),
                 in_interface: self.interface.clone(),
             },
-            None if self.from.is_empty() => Wanted::All,
-            None => Wanted::Kinds(self.from.iter().map(kind).collect()),
+            None if self.from.is_empty() => ClientSelection::All,
+            None => ClientSelection::Kinds(self.from.iter().map(kind).collect()),
         }
     }
 }

@@ -1,25 +1,24 @@
-//! Questions as typed; what comes of them is in `tests/explain`.
+//! Queries as typed; `tests/explain` has the output of the command.
 
-use super::question::Question;
-use super::{Fate, Node, Sees, Wanted, explain};
+use super::{ClientSelection, NodeRules, PathResult, Query, SeenSource, explain};
 use crate::net::IpFamily;
 use crate::rules::RuleSet;
 
 fn shown(text: &str) -> String {
     match text.parse() {
-        Ok(Question::Address(asked)) => {
-            let ip = asked.ip.map_or("any".to_owned(), |ip| ip.to_string());
-            let port = asked.port.map_or("any".to_owned(), |port| port.to_string());
-            let protocol = asked.protocol.map_or("any", |protocol| protocol.as_str());
+        Ok(Query::Address(query)) => {
+            let ip = query.ip.map_or("any".to_owned(), |ip| ip.to_string());
+            let port = query.port.map_or("any".to_owned(), |port| port.to_string());
+            let protocol = query.protocol.map_or("any", |protocol| protocol.as_str());
             format!("{ip} {port} {protocol}")
         }
-        Ok(Question::Name(name)) => format!("{:?} {name}", name.namespace),
+        Ok(Query::Name(name)) => format!("{:?} {name}", name.namespace),
         Err(why) => why.to_string(),
     }
 }
 
 #[test]
-fn questions() {
+fn queries_are_parsed() {
     for (text, expected) in [
         ("10.96.0.10:80", "10.96.0.10 80 any"),
         ("10.96.0.10:80/TCP", "10.96.0.10 80 tcp"),
@@ -47,22 +46,22 @@ fn questions() {
 }
 
 #[test]
-fn what_is_almost_a_question() {
+fn nearly_valid_queries_are_rejected_with_a_reason() {
     for (text, expected) in [
-        ("10.96.0.10:", "`` is no port: 1 to 65535"),
-        ("10.96.0.10:http", "`http` is no port: 1 to 65535"),
-        ("10.96.0.10:99999", "`99999` is no port: 1 to 65535"),
+        ("10.96.0.10:", "`` is not a valid port (1-65535)"),
+        ("10.96.0.10:http", "`http` is not a valid port (1-65535)"),
+        ("10.96.0.10:99999", "`99999` is not a valid port (1-65535)"),
         (
             "10.96.10.300",
-            "`10.96.10.300` is no address: each of its four numbers is from 0 to 255",
+            "`10.96.10.300` is not a valid IPv4 address: each octet must be 0-255",
         ),
         (
             "10.96.10.300:80/udp",
-            "`10.96.10.300` is no address: each of its four numbers is from 0 to 255",
+            "`10.96.10.300` is not a valid IPv4 address: each octet must be 0-255",
         ),
         (
             "10.96.0.10/80",
-            "`10.96.0.10/80` has a port behind a slash\nhint: it follows a colon: `10.96.0.10:80`",
+            "`10.96.0.10/80`: the port must follow a colon\nhint: use `10.96.0.10:80`",
         ),
         (
             "prod/web/http",
@@ -72,12 +71,15 @@ fn what_is_almost_a_question() {
             "prod/web/80/udp",
             "`prod/web/80/udp` is not a valid Service name; a port follows a colon: `prod/web:80/udp`",
         ),
-        ("10.96.0.10:0", "`0` is no port: 1 to 65535"),
+        ("10.96.0.10:0", "`0` is not a valid port (1-65535)"),
         (
             "[10.96.0.10x]:80",
-            "`10.96.0.10x]:80` is no address of IPv6 in brackets",
+            "`10.96.0.10x]:80` is not a valid IPv6 address in brackets",
         ),
-        ("[fd00::1", "`fd00::1` is no address of IPv6 in brackets"),
+        (
+            "[fd00::1",
+            "`fd00::1` is not a valid IPv6 address in brackets",
+        ),
     ] {
         assert_eq!(shown(text), expected, "{text}");
     }
@@ -91,17 +93,20 @@ fn what_is_almost_a_question() {
         "web:",
         "a:b:c",
     ] {
-        assert!(shown(text).contains("is neither an address nor"), "{text}");
+        assert!(
+            shown(text).contains("is not a valid address or Service name"),
+            "{text}"
+        );
     }
 }
 
 #[test]
-fn only_names_are_in_namespaces() {
+fn only_names_can_be_limited_to_a_namespace() {
     let within = |text: &str| {
-        let question: Question = text.parse().unwrap();
-        match question.within("prod") {
-            Ok(Question::Name(name)) => name.to_string(),
-            Ok(Question::Address(_)) => panic!("{text}"),
+        let query: Query = text.parse().unwrap();
+        match query.within("prod") {
+            Ok(Query::Name(name)) => name.to_string(),
+            Ok(Query::Address(_)) => panic!("{text}"),
             Err(why) => why.to_string(),
         }
     };
@@ -109,13 +114,13 @@ fn only_names_are_in_namespaces() {
     assert_eq!(within("svc/web"), "prod/web");
     let other = "`test/web` is not in namespace `prod`; leave one of the two out";
     assert_eq!(within("test/web"), other);
-    let address = "an address is in no namespace; leave it out";
+    let address = "an address has no namespace\nhint: leave --namespace out";
     assert_eq!(within("10.96.0.10:80"), address);
     assert_eq!(within(":30080"), address);
 }
 
 #[test]
-fn another_source_is_named() {
+fn an_snat_address_is_reported_as_source() {
     for (to, expected) in [
         ("10.9.9.9 --random-fully", Some("10.9.9.9")),
         ("10.9.9.9:1024-2048", Some("10.9.9.9")),
@@ -123,13 +128,13 @@ fn another_source_is_named() {
     ] {
         let text = format!("*nat\n-A POSTROUTING -j SNAT --to-source {to}\nCOMMIT\n");
         let rules = RuleSet::parse(&text).unwrap();
-        let nodes = [Node::new(&rules, IpFamily::V4, &[].into())];
-        let question = "10.96.0.10:80".parse().unwrap();
-        let found = explain(&question, &nodes, &Wanted::All).unwrap();
-        let Fate::Passed { sees, .. } = &found[0].ways[0].ends[0].fate else {
+        let nodes = [NodeRules::new(&rules, IpFamily::V4, &[].into())];
+        let query = "10.96.0.10:80".parse().unwrap();
+        let found = explain(&query, &nodes, &ClientSelection::All).unwrap();
+        let PathResult::Passed { source, .. } = &found[0].paths[0].branches[0].result else {
             panic!("{found:?}");
         };
         let expected = expected.map(|ip| ip.parse().unwrap());
-        assert_eq!(*sees, Sees::Other(expected), "{to}");
+        assert_eq!(*source, SeenSource::Other(expected), "{to}");
     }
 }

@@ -1,12 +1,10 @@
-//! Rules in words: what they ask for and what they do.
-//!
-//! Apart from [`words`](super::words) because these know rules and no clients or Services.
+//! Renders the conditions and targets of rules in words.
 
 use std::net::SocketAddr;
 
 use crate::rules::{MarkBits, Match, Network, RecentAction, Rule, Target};
 
-/// What a rule asks for, in words; empty if it takes every packet.
+/// Renders the conditions of a rule; empty if it matches every packet.
 pub(super) fn condition(rule: &Rule) -> String {
     let mut parts: Vec<String> = Vec::new();
     if let Some(source) = rule.source {
@@ -18,14 +16,14 @@ pub(super) fn condition(rule: &Rule) -> String {
     }
     if let Some(interface) = &rule.in_interface {
         parts.push(format!(
-            "{}in by {}",
+            "{}in via {}",
             not(interface.negated),
             interface.value
         ));
     }
     if let Some(interface) = &rule.out_interface {
         parts.push(format!(
-            "{}out by {}",
+            "{}out via {}",
             not(interface.negated),
             interface.value
         ));
@@ -36,8 +34,8 @@ pub(super) fn condition(rule: &Rule) -> String {
     });
     let (host, is_plain) = (
         rule.destination
-            .filter(|asked| !asked.negated)
-            .and_then(|asked| asked.value.host()),
+            .filter(|matched| !matched.negated)
+            .and_then(|matched| matched.value.host()),
         port.is_some_and(|port| !port.negated && port.value.first == port.value.last),
     );
     if let (Some(ip), Some(port), true) = (host, port, is_plain) {
@@ -46,7 +44,7 @@ pub(super) fn condition(rule: &Rule) -> String {
             rule.matches
                 .iter()
                 .filter(|one| !is_port(one))
-                .filter_map(of_match),
+                .filter_map(match_condition),
         );
         return parts.join(", ");
     }
@@ -57,7 +55,7 @@ pub(super) fn condition(rule: &Rule) -> String {
             short(destination.value)
         ));
     }
-    parts.extend(rule.matches.iter().filter_map(of_match));
+    parts.extend(rule.matches.iter().filter_map(match_condition));
     parts.join(", ")
 }
 
@@ -65,7 +63,7 @@ const fn is_port(one: &Match) -> bool {
     matches!(one, Match::Ports { .. })
 }
 
-fn of_match(one: &Match) -> Option<String> {
+fn match_condition(one: &Match) -> Option<String> {
     Some(match one {
         Match::Comment(_) => return None,
         Match::AddressType {
@@ -89,8 +87,8 @@ fn of_match(one: &Match) -> Option<String> {
         }
         Match::MultiPort(ports) => ports.to_string(),
         Match::Recent(recent) if recent.action == RecentAction::Set => return None,
-        Match::Recent(_) => "remembered".to_owned(),
-        Match::Random(_) => "by chance".to_owned(),
+        Match::Recent(_) => "seen recently".to_owned(),
+        Match::Random(_) => "at random".to_owned(),
         Match::Other(extension) if &*extension.name == "nfacct" => return None,
         Match::Other(_) => one.to_string(),
     })
@@ -100,36 +98,36 @@ const fn not(negated: bool) -> &'static str {
     if negated { "not " } else { "" }
 }
 
-/// A single address without its mask.
+/// Renders a network, a single address without its mask.
 fn short(network: Network) -> String {
     network
         .host()
         .map_or_else(|| network.to_string(), |ip| ip.to_string())
 }
 
-/// What a rule does, in words.
+/// Renders the target of a rule.
 pub(super) fn effect(rule: &Rule) -> String {
     match &rule.target {
-        None => "goes on".to_owned(),
-        Some(Target::Accept) => "let through".to_owned(),
+        None => "continue".to_owned(),
+        Some(Target::Accept) => "ACCEPT".to_owned(),
         Some(Target::Drop) => "DROP".to_owned(),
         Some(Target::Reject(_)) => "REJECT".to_owned(),
-        Some(Target::Return) => "back".to_owned(),
+        Some(Target::Return) => "RETURN".to_owned(),
         Some(Target::Jump(chain) | Target::Goto(chain)) => format!("-> {chain}"),
         Some(Target::Mark(MarkBits { value, mask })) => match (value, mask) {
-            (bits, 0) => format!("flips mark {bits:#x}"),
+            (bits, 0) => format!("toggles mark {bits:#x}"),
             (set, cleared) if set == cleared => format!("sets mark {set:#x}"),
             (0, bits) => format!("clears mark {bits:#x}"),
             (value, mask) => format!("sets mark {value:#x}/{mask:#x}"),
         },
-        Some(Target::Dnat { .. }) => format!("-> {}", translated(rule).unwrap_or_default()),
-        Some(Target::Masquerade { .. }) => "source becomes the node's".to_owned(),
+        Some(Target::Dnat { .. }) => format!("-> {}", dnat_address(rule).unwrap_or_default()),
+        Some(Target::Masquerade { .. }) => "MASQUERADE".to_owned(),
         Some(target @ Target::Other(_)) => target.to_string(),
     }
 }
 
-/// Where a rule sends packets instead of where they were meant to go.
-pub(super) fn translated(rule: &Rule) -> Option<String> {
+/// Returns the address that a DNAT rule sets as the destination.
+pub(super) fn dnat_address(rule: &Rule) -> Option<String> {
     match &rule.target {
         Some(target @ Target::Dnat { .. }) => {
             let text = target.to_string();

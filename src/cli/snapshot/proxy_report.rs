@@ -1,23 +1,28 @@
-//! Frontends that several Services ask for, from the objects or from the proxy that has read them.
+//! Frontend conflicts, from objects or as the proxy on this node reports them on `/livez`.
+//!
+//! Rules do not show everything that a proxy knows. Without a report nothing is known.
+
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::time::Duration;
 
 use serde_json::Value;
 
-use super::proxy::{self, is_name};
 use crate::inspect::catalog::{FrontendConflict, FrontendKind, PortName};
 use crate::model::LostFrontend;
 use crate::net::{IpFamily, PerFamily, Protocol};
 use crate::tracker::Tracker;
 
-/// The conflicts of one family.
+/// Frontend conflicts of one family.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(in crate::cli) struct Conflicts {
-    /// Number of frontends that several Services ask for.
+    /// Number of frontends that several Services declare.
     pub(in crate::cli) count: usize,
-    /// Claims that were lost, sorted by frontend. A proxy names the first ten.
+    /// Declarations without effect, sorted by frontend. A proxy reports the first ten.
     pub(in crate::cli) lost: Vec<FrontendConflict>,
 }
 
-/// Conflicts between the Services of a tracker.
+/// Returns the conflicts between the Services of a tracker.
 pub(super) fn of_tracker(tracker: &Tracker) -> Conflicts {
     let lost = tracker.lost_frontends().filter_map(|lost| of_lost(&lost));
     Conflicts {
@@ -26,13 +31,13 @@ pub(super) fn of_tracker(tracker: &Tracker) -> Conflicts {
     }
 }
 
-/// Conflicts that the proxy on this node reports.
-pub(super) fn of_proxy() -> PerFamily<Conflicts> {
-    of_body(&proxy::livez())
+/// Returns the conflicts that the proxy on this node reports.
+pub(super) fn conflicts() -> PerFamily<Conflicts> {
+    of_body(&livez())
 }
 
 fn of_body(body: &str) -> PerFamily<Conflicts> {
-    let reports = proxy::of_families(body, "frontendConflicts");
+    let reports = of_families(body, "frontendConflicts");
     let of_family = |family: IpFamily| {
         let mut reports = reports.iter();
         let (_, report) = reports.find(|(name, _)| name == family.as_str())?;
@@ -40,7 +45,7 @@ fn of_body(body: &str) -> PerFamily<Conflicts> {
         let lost = report.get("lost").and_then(Value::as_array)?;
         Some(Conflicts {
             count: usize::try_from(count).ok()?,
-            lost: lost.iter().filter_map(read).collect(),
+            lost: lost.iter().filter_map(parse_lost).collect(),
         })
     };
     PerFamily::from_fn(|family| of_family(family).unwrap_or_default())
@@ -60,8 +65,8 @@ fn of_lost(lost: &LostFrontend) -> Option<FrontendConflict> {
     })
 }
 
-/// Reads one claim of a report.
-fn read(lost: &Value) -> Option<FrontendConflict> {
+/// Parses one lost declaration of a report.
+fn parse_lost(lost: &Value) -> Option<FrontendConflict> {
     let text = |key| lost.get(key).and_then(Value::as_str);
     let name = |key| text(key).filter(|name| is_name(name));
     let port = text("portName").filter(|port| port.is_empty() || is_name(port))?;
@@ -91,11 +96,58 @@ fn loser(service: &str, port: &str, protocol: &str) -> PortName {
     }
 }
 
+/// Default address of the proxy's health server, which kubelet and load balancers use as well. A
+/// proxy with another `--healthz-bind-address` may not answer there.
+const HEALTH: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 10256);
+
+/// Timeout of the request. A proxy on this node answers in a millisecond, even if it is busy.
+const TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Maximum bytes of an answer: usually some hundred, with all names that it may contain a few
+/// thousand.
+const MAX_BYTES: u64 = 64 * 1024;
+
+/// Returns the body of `/livez`; empty without an answer.
+pub(in crate::cli) fn livez() -> String {
+    let answer = request().unwrap_or_default();
+    let text = String::from_utf8_lossy(&answer);
+    let body = text.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    body.to_owned()
+}
+
+/// Returns the report of each family under a key of a body of `/livez`, with the family's name.
+pub(in crate::cli) fn of_families(body: &str, key: &str) -> Vec<(String, Value)> {
+    let report: Value = serde_json::from_str(body).unwrap_or_default();
+    let families = report.get("status").and_then(Value::as_object);
+    let families = families.into_iter().flatten();
+    let found = families.filter_map(|(family, report)| {
+        let found = report.get(key)?.clone();
+        is_name(family).then(|| (family.clone(), found))
+    });
+    found.collect()
+}
+
+/// Reports whether a text can be the name of an object or a part of one. Any process may answer at
+/// that port, so everything else is kept off the terminal.
+pub(in crate::cli) fn is_name(text: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-./".contains(c);
+    !text.is_empty() && text.chars().all(is_plain)
+}
+
+fn request() -> io::Result<Vec<u8>> {
+    let mut stream = TcpStream::connect_timeout(&HEALTH, TIMEOUT)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.write_all(b"GET /livez HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
+    let mut body = Vec::new();
+    stream.take(MAX_BYTES).read_to_end(&mut body)?;
+    Ok(body)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A body with one claim, in which a text is replaced.
+    /// Returns a body with one lost declaration, in which a text is replaced.
     fn body(from: &str, to: &str) -> String {
         r#"{"status":{"IPv4":{"healthy":true},"IPv6":{"healthy":true,"frontendConflicts":{
             "count":12,"lost":[{"service":"shop/thief","portName":"http","kind":"ExternalIP",
@@ -119,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn other_answers_name_no_conflicts() {
+    fn an_invalid_report_has_no_conflicts() {
         for (from, to) in [
             ("shop/thief", "\\u001b[2J"),
             ("shop/web", ""),

@@ -1,0 +1,83 @@
+//! Reads the command line and kube-proxy's configuration file.
+//!
+//! [`config`](crate::config) reads no files. The file is read once for each command, because it
+//! may be a pipe.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use clap::{Command, CommandFactory, FromArgMatches};
+
+use crate::config::{
+    self, Cli, ConfigFile, RenderConfig, RulesArgs, RulesFileArgs, SourceArgs, Unusable,
+    environment,
+};
+use crate::watch::bounded;
+
+/// kubectl runs `kubectl-NAME` for `kubectl NAME`.
+const PLUGIN: &str = "kubectl-deltaproxy";
+const AS_PLUGIN: &str = "kubectl deltaproxy";
+const STANDALONE: &str = "deltaproxy";
+
+/// Parses a command line, beginning with the program's name. Help and errors show the name by
+/// which the program was started: `deltaproxy`, or `kubectl deltaproxy` for the plugin.
+pub(super) fn parse(args: &[OsString]) -> Result<Cli, clap::Error> {
+    let mut program = named(args.first());
+    let matches = program.try_get_matches_from_mut(args)?;
+    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut program))
+}
+
+fn named(program: Option<&OsString>) -> Command {
+    let file = program.and_then(|program| Path::new(program).file_name());
+    if file.is_none_or(|name| name != PLUGIN) {
+        return Cli::command();
+    }
+    let with_plugin_name = |command: Command| {
+        let help = command.get_after_help().map(ToString::to_string);
+        match help {
+            Some(help) => {
+                let (from, to) = (format!("{STANDALONE} "), format!("{AS_PLUGIN} "));
+                command.after_help(help.replace(&from, &to))
+            }
+            None => command,
+        }
+    };
+    Cli::command()
+        .bin_name(AS_PLUGIN)
+        .mut_subcommands(with_plugin_name)
+}
+
+/// Reads the current content of a configuration file.
+pub(super) fn read_file(path: &Path) -> Result<ConfigFile, Unusable> {
+    let path = path.to_owned();
+    match bounded::read_to_string(&path, bounded::LARGEST_CONFIGURATION) {
+        Ok(text) => Ok(ConfigFile { path, text }),
+        Err(error) => Err(Unusable::of_flag(
+            "config",
+            format!("cannot read `{}`: {error}", path.display()),
+        )),
+    }
+}
+
+/// Flags that shape rules, and the configuration file that may replace them.
+pub(super) struct RuleSettings<'a> {
+    file: Option<ConfigFile>,
+    rules: &'a RulesArgs,
+}
+
+impl<'a> RuleSettings<'a> {
+    /// Reads the file, if one is given. Warns of flags and fields that have no effect.
+    pub(super) fn read(file: &RulesFileArgs, rules: &'a RulesArgs) -> Result<Self, Unusable> {
+        let file = file.config.as_deref().map(read_file).transpose()?;
+        for note in file.iter().flat_map(|file| config::in_vain(file, rules)) {
+            tracing::warn!("{note}");
+        }
+        Ok(Self { file, rules })
+    }
+
+    /// Returns the configuration that renders the objects of a source.
+    pub(super) fn desired(&self, source: &SourceArgs) -> Result<RenderConfig, Unusable> {
+        let host_name = environment::host_name();
+        config::desired(self.file.as_ref(), source, self.rules, &host_name)
+    }
+}

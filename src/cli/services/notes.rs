@@ -1,0 +1,163 @@
+//! Notes on stderr below tables: missing jumps, unreferenced chains, conflicts and quarantine.
+//!
+//! Rules do not show that changes of a Service are not applied; the health server of the proxy on
+//! this node reports Services in quarantine.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use super::rows::{RowFilter, RuleFindings};
+use crate::cli::snapshot::RuleOrigin;
+use crate::cli::snapshot::proxy_report::{self, is_name};
+use crate::config::ServicesOutput;
+use crate::inspect::catalog::{FrontendConflict, RequiredJump};
+use crate::net::IpFamily;
+
+/// Maximum chains that are named.
+const MAX_CHAINS: usize = 3;
+
+/// Maximum conflicts of a family that are named; more are counted.
+const MAX_CONFLICTS: usize = 10;
+
+/// Returns notes on missing jumps, for every filter, and on conflicts and unreferenced chains that
+/// the output itself does not list.
+pub(super) fn note(findings: &RuleFindings, filter: &RowFilter, output: ServicesOutput) -> String {
+    let mut text = String::new();
+    for (family, gap) in findings.gaps() {
+        let _ = writeln!(
+            text,
+            "note: no jump from `{}` to `{}` (nat, {family}): {}",
+            gap.from(),
+            gap.to(),
+            consequence(gap)
+        );
+    }
+    if findings.gaps().next().is_some() {
+        text.push_str("hint: restart the proxy, whose first full sync restores the jump\n");
+    }
+    if filter.is_all() && matches!(output, ServicesOutput::Table | ServicesOutput::Wide) {
+        for (family, chains) in findings.stale.as_ref().into_pairs() {
+            text.push_str(&stale_note(family, chains));
+        }
+    }
+    if matches!(output, ServicesOutput::Table | ServicesOutput::Wide) {
+        note_conflicts(&mut text, findings, filter);
+    }
+    text
+}
+
+fn note_conflicts(text: &mut String, findings: &RuleFindings, filter: &RowFilter) {
+    for (family, conflicts) in findings.conflicts.as_ref().into_pairs() {
+        let all = findings.conflicts(filter).filter(|(of, _)| *of == family);
+        let mut named = 0;
+        for (_, conflict) in all.take(MAX_CONFLICTS) {
+            let FrontendConflict {
+                loser, kind, owner, ..
+            } = conflict;
+            let _ = writeln!(
+                text,
+                "note: service port `{loser}` has no rules for its {kind} {conflict} \
+                 ({family}): Service `{owner}` comes first",
+                loser = loser.name
+            );
+            named += 1;
+        }
+        if filter.is_all() && named == MAX_CONFLICTS {
+            let count = conflicts.count;
+            let _ = writeln!(
+                text,
+                "note: frontends that several Services declare ({family}): {count}"
+            );
+        }
+    }
+}
+
+const fn consequence(gap: RequiredJump) -> &'static str {
+    match gap {
+        RequiredJump::Prerouting => "Services are unreachable from Pods and from outside",
+        RequiredJump::Output => "Services are unreachable from processes on this node",
+        RequiredJump::NodePorts => {
+            "NodePorts are unreachable; with --nodeport-addresses, the node may have no such address"
+        }
+    }
+}
+
+/// Returns a line on unreferenced chains; empty without any.
+fn stale_note(family: IpFamily, chains: &[Box<str>]) -> String {
+    let names: Vec<&str> = chains.iter().take(MAX_CHAINS).map(|name| &**name).collect();
+    let more = if chains.len() > MAX_CHAINS {
+        ", ..."
+    } else {
+        ""
+    };
+    match chains.len() {
+        0 => String::new(),
+        count => format!(
+            "note: unreferenced chains (nat, {family}): {count}: {}{more}; a full sync deletes them\n",
+            names.join(", ")
+        ),
+    }
+}
+
+/// Returns a line for each family with Services in quarantine, if the rules are the kernel's;
+/// empty without an answer of the proxy.
+pub(super) fn quarantine_note(origin: &RuleOrigin) -> String {
+    let RuleOrigin::Live(_) = origin else {
+        return String::new();
+    };
+    quarantine_note_of(&proxy_report::livez())
+}
+
+fn quarantine_note_of(json: &str) -> String {
+    let families = proxy_report::of_families(json, "quarantinedServices").into_iter();
+    let notes = families.filter_map(|(family, quarantined)| {
+        let count = quarantined.get("count")?.as_u64()?;
+        let names = quarantined.get("names")?.as_array()?.iter();
+        let names = names.filter_map(Value::as_str).filter(|name| is_name(name));
+        let names: Vec<&str> = names.collect();
+        let more = if count > names.len() as u64 {
+            ", ..."
+        } else {
+            ""
+        };
+        let names = names.join(", ");
+        Some(format!(
+            "note: quarantined because they make restores fail ({family}): {count}: \
+             {names}{more}; their changes are not applied, see the log of the proxy\n"
+        ))
+    });
+    notes.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn services_in_quarantine_are_named() {
+        let json = r#"{"status":{
+            "IPv4":{"healthy":true,"quarantinedServices":{"count":3,"names":["shop/a","shop/b"]}},
+            "IPv6":{"healthy":true}}}"#;
+        let expected = "note: quarantined because they make restores fail (IPv4): 3: shop/a, \
+                        shop/b, ...; their changes are not applied, the log of the proxy says \
+                        why\n";
+        assert_eq!(quarantine_note_of(json), expected);
+    }
+
+    #[test]
+    fn an_invalid_report_gives_no_note() {
+        for json in [
+            "",
+            "not found",
+            r#"{"status":{"IPv4":{"healthy":true}}}"#,
+            r#"{"status":{"IPv4":{"quarantinedServices":[]}}}"#,
+            "[1]",
+        ] {
+            assert_eq!(quarantine_note_of(json), "", "{json}");
+        }
+        let odd =
+            r#"{"status":{"IPv4":{"quarantinedServices":{"count":1,"names":["\u001b[2J"]}}}}"#;
+        assert!(!quarantine_note_of(odd).contains('\u{1b}'));
+    }
+}

@@ -1,0 +1,238 @@
+//! Rows of the list, one for each service port, findings on the rules as a whole, and the filter.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use crate::cli::snapshot::{Conflicts, RuleOrigin, RuleSnapshot};
+use crate::config::{AddressPattern, ServicesArgs, Unusable};
+use crate::inspect::catalog::{
+    Catalog, FrontendConflict, FrontendKind, FrontendView, NoMatches, PortName, PortQuery,
+    PortView, RequiredJump, RulesetSource,
+};
+use crate::net::{IpFamily, PerFamily};
+
+/// Service port that at least one family has rules for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Row {
+    pub(super) name: PortName,
+    pub(super) views: PerFamily<Option<PortView>>,
+}
+
+/// Returns all rows, sorted by namespace, Service, port and protocol, and the findings.
+pub(super) fn rows(snapshot: &RuleSnapshot) -> (Vec<Row>, RuleFindings) {
+    let mut findings = RuleFindings::default();
+    let mut rows: BTreeMap<PortName, PerFamily<Option<PortView>>> = BTreeMap::new();
+    for (family, rules) in snapshot.rules.as_ref().into_pairs() {
+        let mut catalog = Catalog::read(rules);
+        let extent = match snapshot.origin {
+            RuleOrigin::Live(_) => RulesetSource::Kernel,
+            RuleOrigin::Saved(_) => RulesetSource::guess(rules),
+            RuleOrigin::Desired => RulesetSource::Payload,
+        };
+        let gaps = catalog.mark_unreachable(rules, extent);
+        *findings.stale.get_mut(family) = catalog.stale;
+        *findings.gaps.get_mut(family) = gaps;
+        for (name, view) in catalog.ports {
+            *rows.entry(name).or_default().get_mut(family) = Some(view);
+        }
+    }
+    findings.conflicts = snapshot.conflicts.clone();
+    let rows = rows.into_iter().map(|(name, views)| Row { name, views });
+    let mut rows: Vec<Row> = rows.collect();
+    // Whole names sort differently, as `/` and `:` are neither the first nor the last characters.
+    rows.sort_by(|left, right| left.key().cmp(&right.key()));
+    (rows, findings)
+}
+
+/// `spec.type` as far as rules show it: the least type that has such frontends. Incomplete rules
+/// may not show it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum ServiceType {
+    ClusterIp,
+    NodePort,
+    LoadBalancer,
+}
+
+impl ServiceType {
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::ClusterIp => "ClusterIP",
+            Self::NodePort => "NodePort",
+            Self::LoadBalancer => "LoadBalancer",
+        }
+    }
+
+    pub(super) fn of<'a>(frontends: impl Iterator<Item = &'a FrontendView>) -> Option<Self> {
+        let types = frontends.map(|frontend| match frontend.kind {
+            FrontendKind::LoadBalancer | FrontendKind::HealthCheck => Some(Self::LoadBalancer),
+            FrontendKind::NodePort => Some(Self::NodePort),
+            FrontendKind::ClusterIp => Some(Self::ClusterIp),
+            // Every type may have these.
+            FrontendKind::ExternalIp | FrontendKind::External => None,
+        });
+        types.max().flatten()
+    }
+}
+
+impl Row {
+    fn key(&self) -> (&str, &str, &str, &str) {
+        let name = &self.name;
+        (
+            name.namespace(),
+            name.service(),
+            name.port(),
+            &name.protocol,
+        )
+    }
+
+    /// Returns the rules of a family, if it has the service port.
+    pub(super) fn view(&self, family: IpFamily) -> Option<&PortView> {
+        self.views.get(family).as_ref()
+    }
+
+    /// Returns the rules of each family that has the service port.
+    pub(super) fn views(&self) -> impl Iterator<Item = (IpFamily, &PortView)> {
+        let pairs = self.views.as_ref().into_pairs().into_iter();
+        pairs.filter_map(|(family, view)| Some((family, view.as_ref()?)))
+    }
+
+    /// Returns the port numbers of its frontends, of both families.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = u16> + Clone {
+        let views = [&self.views.v4, &self.views.v6].into_iter();
+        views.flatten().flat_map(PortView::numbers)
+    }
+
+    /// Reports whether the cluster IP is known. Every Service has one: without it the rules are
+    /// incomplete, and may lack other addresses and ports.
+    pub(super) fn has_cluster_ip(&self) -> bool {
+        let mut frontends = self.frontends();
+        frontends.any(|frontend| frontend.kind == FrontendKind::ClusterIp)
+    }
+
+    /// Returns its frontends of both families.
+    pub(super) fn frontends(&self) -> impl Iterator<Item = &FrontendView> {
+        self.views().flat_map(|(_, view)| &view.frontends)
+    }
+}
+
+/// Findings on the rules of each family that belong to no row.
+#[derive(Debug, Default)]
+pub(super) struct RuleFindings {
+    /// Unreferenced chains.
+    pub(super) stale: PerFamily<Vec<Box<str>>>,
+    /// NoMatches jumps.
+    pub(super) gaps: PerFamily<Vec<RequiredJump>>,
+    /// Frontends that several Services declare.
+    pub(super) conflicts: PerFamily<Conflicts>,
+}
+
+impl RuleFindings {
+    /// Returns the frontend conflicts that a filter selects.
+    pub(super) fn conflicts(
+        &self,
+        filter: &RowFilter,
+    ) -> impl Iterator<Item = (IpFamily, &FrontendConflict)> {
+        let pairs = self.conflicts.as_ref().into_pairs().into_iter();
+        let all = pairs.flat_map(|(family, conflicts)| {
+            let lost = conflicts.lost.iter();
+            lost.map(move |conflict| (family, conflict))
+        });
+        all.filter(|(_, conflict)| filter.concerns(conflict))
+    }
+
+    /// Returns the chains that no service port has.
+    pub(super) fn stale(&self) -> impl Iterator<Item = (IpFamily, &str)> {
+        let pairs = self.stale.as_ref().into_pairs().into_iter();
+        pairs.flat_map(|(family, chains)| chains.iter().map(move |chain| (family, &**chain)))
+    }
+
+    /// Returns the missing jumps, without which service ports are unreachable.
+    pub(super) fn gaps(&self) -> impl Iterator<Item = (IpFamily, RequiredJump)> {
+        let pairs = self.gaps.as_ref().into_pairs().into_iter();
+        pairs.flat_map(|(family, gaps)| gaps.iter().map(move |gap| (family, *gap)))
+    }
+}
+
+/// Filter of service ports, the same for every output.
+pub(super) struct RowFilter {
+    names: PortQuery,
+    address: Option<AddressPattern>,
+}
+
+impl RowFilter {
+    /// Creates the filter that the flags describe.
+    pub(super) fn new(args: &ServicesArgs) -> Result<Self, Unusable> {
+        Ok(Self {
+            names: args.which.asked()?,
+            address: args.address,
+        })
+    }
+
+    /// Reports whether the filter selects everything.
+    pub(super) fn is_all(&self) -> bool {
+        self.names.is_all() && self.address.is_none()
+    }
+
+    /// Returns the selected rows.
+    pub(super) fn selected(&self, mut rows: Vec<Row>, node: &BTreeSet<IpAddr>) -> Vec<Row> {
+        rows.retain(|row| {
+            self.names.fits(&row.name, &row.numbers())
+                && self
+                    .address
+                    .is_none_or(|pattern| has_address(row, pattern, node))
+        });
+        rows
+    }
+
+    /// Checks that each name is of a row, or of a service port that lost all frontends to others.
+    pub(super) fn check(&self, rows: &[Row], findings: &RuleFindings) -> Result<(), NoMatches> {
+        let rows = rows.iter();
+        let known = rows.map(|row| (&row.name, row.numbers().collect::<Vec<_>>()));
+        let losers = findings.conflicts(self);
+        let losers = losers.map(|(_, conflict)| (&conflict.loser, vec![conflict.port]));
+        let known: Vec<_> = known.chain(losers).collect();
+        self.names.check(&known.iter().cloned())
+    }
+
+    /// Reports whether the filter selects one of the Services of a conflict.
+    pub(super) fn concerns(&self, conflict: &FrontendConflict) -> bool {
+        let owner = PortName {
+            name: conflict.owner.clone(),
+            protocol: conflict.loser.protocol.clone(),
+        };
+        let numbers = [conflict.port];
+        let is_named =
+            self.names.fits(&conflict.loser, &numbers) || self.names.fits(&owner, &numbers);
+        let is_at = |pattern: AddressPattern| {
+            pattern.ip.is_none_or(|ip| conflict.ip == Some(ip))
+                && pattern.port.is_none_or(|port| conflict.port == port)
+        };
+        is_named && self.address.is_none_or(is_at)
+    }
+}
+
+/// Reports whether a row has a frontend or endpoint at an address.
+fn has_address(row: &Row, pattern: AddressPattern, node: &BTreeSet<IpAddr>) -> bool {
+    row.views().any(|(family, view)| {
+        let is_ip = |ip| pattern.ip.is_none_or(|wanted| wanted == ip);
+        let is_port = |port| pattern.port.is_none_or(|wanted| wanted == port);
+        let is_node = pattern
+            .ip
+            .is_none_or(|ip| IpFamily::of(ip) == family && is_of_node(ip, pattern.port, node));
+        let is_frontend = |frontend: &FrontendView| frontend.ip.map_or(is_node, is_ip);
+        let mut frontends = view.frontends.iter();
+        let mut endpoints = view.endpoints.iter().map(|one| one.address);
+        frontends.any(|frontend| is_frontend(frontend) && is_port(frontend.port))
+            || endpoints.any(|one| is_ip(one.ip()) && is_port(one.port()))
+    })
+}
+
+/// Reports whether an address is the node's. If the node's addresses are unknown, an address with
+/// a port may be; one without would select all NodePorts for the address of a Service.
+fn is_of_node(ip: IpAddr, port: Option<u16>, node: &BTreeSet<IpAddr>) -> bool {
+    if node.is_empty() {
+        port.is_some()
+    } else {
+        node.contains(&ip)
+    }
+}

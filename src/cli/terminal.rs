@@ -1,0 +1,157 @@
+//! Output of commands: data on stdout, log and progress on stderr.
+
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anstream::AutoStream;
+
+use crate::config::environment;
+use crate::telemetry::{self, Color, Format, LogLevel, LogOptions};
+
+/// Writes data to stdout, buffered. Commands always write colors; they are removed if stdout is
+/// not a terminal or `NO_COLOR` is set.
+///
+/// # Errors
+///
+/// A broken pipe among others, which [`exit`](super::exit) counts as success.
+pub(super) fn stdout(
+    write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let mut data = Vec::new();
+    write(&mut data)?;
+    let mut out = BufWriter::new(AutoStream::auto(io::stdout().lock()));
+    out.write_all(&data)?;
+    Ok(out.flush()?)
+}
+
+/// Installs the log; `filter` takes the place of the verbosity until that is changed.
+pub(super) fn install_log(
+    format: Format,
+    verbosity: u8,
+    filter: Option<String>,
+) -> anyhow::Result<LogLevel> {
+    let is_plain = environment::no_color() || !io::stderr().is_terminal();
+    let color = if is_plain { Color::Never } else { Color::Auto };
+    let level = telemetry::install(&LogOptions {
+        format,
+        verbosity,
+        color,
+        filter,
+    })?;
+    Ok(level)
+}
+
+/// Installs the log of a command that prints data: warnings in the form of its errors. A filter in
+/// the environment restores time and module, which are needed to look for a fault.
+pub(super) fn install_quiet_log() -> anyhow::Result<()> {
+    match environment::log_filter() {
+        Some(filter) => install_log(Format::Text, 0, Some(filter))?,
+        None => install_log(Format::Plain, 0, Some("warn".to_owned()))?,
+    };
+    Ok(())
+}
+
+/// Time before the first progress line, and between updates of it.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Progress line on stderr, which is erased when this is dropped. Quick commands print none, and
+/// neither do scripts, which have no terminal.
+#[derive(Debug)]
+pub(super) struct Progress {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Progress {
+    /// Starts to count seconds, if stderr is a terminal.
+    pub(super) fn start(activity: &'static str) -> Self {
+        if io::stderr().is_terminal() {
+            Self::on(io::stderr(), activity, PROGRESS_INTERVAL)
+        } else {
+            Self {
+                stop: None,
+                thread: None,
+            }
+        }
+    }
+
+    fn on(
+        mut out: impl Write + Send + 'static,
+        activity: &'static str,
+        interval: Duration,
+    ) -> Self {
+        let (stop, stopped) = mpsc::channel::<()>();
+        let thread = thread::spawn(move || {
+            let mut seconds = 0_u64;
+            while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
+                seconds += 1;
+                write_now(&mut out, &format!("\r{activity}, {seconds} s\x1b[K"));
+            }
+            // Without a line there is nothing to erase.
+            if seconds > 0 {
+                write_now(&mut out, "\r\x1b[K");
+            }
+        });
+        Self {
+            stop: Some(stop),
+            thread: Some(thread),
+        }
+    }
+}
+
+/// Writes text; a failure means that the terminal is gone, which needs no progress.
+fn write_now(out: &mut impl Write, text: &str) {
+    let _ = out.write_all(text.as_bytes());
+    let _ = out.flush();
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // It has no reason to panic, and no result.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Lines(Sender<String>);
+
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let _ = self.0.send(String::from_utf8_lossy(bytes).into_owned());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn progress_counts_seconds_and_is_erased() {
+        let (sender, lines) = mpsc::channel();
+        let progress = Progress::on(Lines(sender), "reading", Duration::from_millis(1));
+        assert_eq!(lines.recv().unwrap(), "\rreading, 1 s\x1b[K");
+        assert_eq!(lines.recv().unwrap(), "\rreading, 2 s\x1b[K");
+        drop(progress);
+        assert_eq!(lines.iter().last().unwrap(), "\r\x1b[K");
+    }
+
+    #[test]
+    fn a_quick_command_prints_no_progress() {
+        let (sender, lines) = mpsc::channel();
+        drop(Progress::on(
+            Lines(sender),
+            "reading",
+            Duration::from_secs(3600),
+        ));
+        assert_eq!(lines.iter().count(), 0);
+    }
+}

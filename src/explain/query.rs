@@ -1,0 +1,284 @@
+//! Queries of `explain` as typed, and the errors of answering them.
+//!
+//! An address is parsed without any rules; a name has a meaning only in their catalog.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use crate::inspect::catalog::{self, InvalidName, NamePattern, NoMatch, Suggestions};
+use crate::net::{IpFamily, Port, Protocol, parse_ip};
+
+/// `ADDRESS:PORT[/PROTO]`, `ADDRESS`, `:NODEPORT[/PROTO]` or `[NAMESPACE/]SERVICE[:PORT[/PROTO]]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Query {
+    /// Destination by address, port or both.
+    Address(AddressQuery),
+    /// Service or service port by name.
+    Name(NamePattern),
+}
+
+/// Destination as far as it was given: at least the address or the port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AddressQuery {
+    /// `None`: any address of the node.
+    pub ip: Option<IpAddr>,
+    /// `None`: every port that Services have at the address.
+    pub port: Option<Port>,
+    /// `None`: every protocol that Services have there, or TCP if there is none.
+    pub protocol: Option<Protocol>,
+}
+
+/// Reason why a text is not a valid query.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidQuery {
+    /// Address with a port that is not a number from 1 to 65535.
+    #[error("`{0}` is not a valid port (1-65535)")]
+    Port(String),
+    /// Four numbers that are not an IPv4 address.
+    #[error("`{0}` is not a valid IPv4 address: each octet must be 0-255")]
+    Octets(String),
+    /// Address with a slash before the port.
+    #[error("`{query}`: the port must follow a colon\nhint: use `{corrected}`")]
+    SlashBeforePort {
+        /// Query as typed.
+        query: String,
+        /// Query with a colon.
+        corrected: String,
+    },
+    /// Text in brackets that is not an IPv6 address.
+    #[error("`{0}` is not a valid IPv6 address in brackets")]
+    Brackets(String),
+    /// Empty text, or characters that no name has.
+    #[error(
+        "`{0}` is not a valid address or Service name\n\
+         hint: examples are 10.96.0.10:80, [fd00::1]:53/udp and prod/web:http"
+    )]
+    Form(String),
+    /// Text that is nearly a name.
+    #[error(transparent)]
+    Name(InvalidName),
+}
+
+/// Reason why a query cannot be limited to a namespace.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NamespaceMismatch {
+    /// Name with another namespace.
+    #[error(transparent)]
+    Other(#[from] catalog::NamespaceMismatch),
+    /// Address, which has no namespace.
+    #[error("an address has no namespace\nhint: leave --namespace out")]
+    Address,
+}
+
+impl FromStr for Query {
+    type Err = InvalidQuery;
+
+    fn from_str(text: &str) -> Result<Self, InvalidQuery> {
+        let (rest, protocol) = split_protocol(text);
+        if let Some(rest) = rest.strip_prefix('[') {
+            let (inside, after) = rest.split_once(']').unwrap_or_default();
+            let ip = parse_ip(inside).ok_or_else(|| InvalidQuery::Brackets(rest.to_owned()))?;
+            let port = after.strip_prefix(':').map(port).transpose()?;
+            return Ok(Self::address(Some(ip), port, protocol));
+        }
+        if let Some(ip) = parse_ip(rest) {
+            return Ok(Self::address(Some(ip), None, protocol));
+        }
+        if let Some((before, after)) = rest.rsplit_once(':') {
+            let ip = parse_ip(before);
+            if ip.is_some() || before.is_empty() {
+                return Ok(Self::address(ip, Some(port(after)?), protocol));
+            }
+        }
+        if let Some((before, after)) = rest.split_once('/')
+            && parse_ip(before).is_some()
+        {
+            return Err(InvalidQuery::SlashBeforePort {
+                query: text.to_owned(),
+                corrected: with_protocol(format!("{before}:{after}"), protocol),
+            });
+        }
+        let first = rest.split([':', '/']).next().unwrap_or(rest);
+        if is_dotted_quad(first) {
+            return Err(InvalidQuery::Octets(first.to_owned()));
+        }
+        let name = text.parse().map_err(|error| match error {
+            InvalidName::Form(_) => InvalidQuery::Form(text.to_owned()),
+            nearly => InvalidQuery::Name(nearly),
+        });
+        name.map(Self::Name)
+    }
+}
+
+impl Query {
+    /// Returns the query limited to a namespace.
+    ///
+    /// # Errors
+    ///
+    /// If it is an address, or a name with another namespace.
+    pub fn within(&self, namespace: &str) -> Result<Self, NamespaceMismatch> {
+        match self {
+            Self::Name(name) => Ok(Self::Name(name.within(namespace)?)),
+            Self::Address(_) => Err(NamespaceMismatch::Address),
+        }
+    }
+
+    fn address(ip: Option<IpAddr>, port: Option<Port>, protocol: Option<Protocol>) -> Self {
+        Self::Address(AddressQuery { ip, port, protocol })
+    }
+}
+
+/// Reports whether a text is four numbers with dots between them, which no Service is named.
+fn is_dotted_quad(text: &str) -> bool {
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|c| c.is_ascii_digit());
+    text.split('.').count() == 4 && text.split('.').all(is_number)
+}
+
+fn with_protocol(text: String, protocol: Option<Protocol>) -> String {
+    match protocol {
+        Some(protocol) => format!("{text}/{protocol}"),
+        None => text,
+    }
+}
+
+/// Splits off a protocol after the last slash.
+fn split_protocol(text: &str) -> (&str, Option<Protocol>) {
+    let Some((rest, last)) = text.rsplit_once('/') else {
+        return (text, None);
+    };
+    match Protocol::from_iptables(&last.to_ascii_lowercase()) {
+        Some(protocol) => (rest, Some(protocol)),
+        None => (text, None),
+    }
+}
+
+fn port(text: &str) -> Result<Port, InvalidQuery> {
+    text.parse()
+        .map_err(|_| InvalidQuery::Port(text.to_owned()))
+}
+
+/// Reason why nothing can be explained.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotFound {
+    /// Name without rules.
+    #[error(transparent)]
+    Name(#[from] NoMatch),
+    /// Name of Services in several namespaces.
+    #[error("more than one Service is named `{query}`{similar}")]
+    Ambiguous {
+        /// Name as typed.
+        query: String,
+        /// Names of the Services.
+        similar: Suggestions,
+    },
+    /// Address of an IP family of which no rules were given.
+    #[error("no {0} rules in the input\nhint: add the output of {program} with --from-save", program = save_program(*.0))]
+    Family(IpFamily),
+    /// Address without a port that neither a Service nor an endpoint has.
+    #[error(
+        "{0} is not the address of a Service or an endpoint\n\
+         hint: add a port to trace packets to it anyway"
+    )]
+    Address(IpAddr),
+    /// Only pods are selected, and neither their network nor an endpoint is known.
+    #[error(
+        "cannot determine the addresses of pods\n\
+         hint: set --source to one; with manifests or a cluster, set --cluster-cidr to their network"
+    )]
+    Pods,
+    /// No client of the selected kind or family can reach the destination.
+    #[error(
+        "no such client can reach this destination\n\
+         hint: set --source to an address of the destination's IP family"
+    )]
+    Client,
+}
+
+const fn save_program(family: IpFamily) -> &'static str {
+    match family {
+        IpFamily::V4 => "iptables-save",
+        IpFamily::V6 => "ip6tables-save",
+    }
+}
+
+/// Service that rightly has no rules; only its object shows the reason, never the rules.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServiceWithoutRules {
+    /// Namespace of the Service.
+    pub namespace: Box<str>,
+    /// Name of the Service without its namespace.
+    pub name: Box<str>,
+    /// Property of the Service for which it gets no rules.
+    pub reason: NoRulesReason,
+}
+
+/// Reason why a Service has no rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoRulesReason {
+    /// The Service has no cluster IP.
+    Headless,
+    /// The Service is an alias of a DNS name.
+    ExternalName,
+}
+
+/// Explanation for a name without rules.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MissingServiceHint {
+    /// Services of that name that have no rules; printed in place of the error.
+    WithoutRules(Vec<ServiceWithoutRules>),
+    /// The objects are not known, so the Service may be without rules; printed after the error.
+    Perhaps,
+}
+
+impl MissingServiceHint {
+    /// Explains a name that has no rules. `objects` are the Services without rules, if they are
+    /// known. `None`: the error is complete.
+    pub fn new(error: &NoMatch, objects: Option<&[ServiceWithoutRules]>) -> Option<Self> {
+        let NoMatch::Service {
+            pattern,
+            suggestions,
+        } = error
+        else {
+            return None;
+        };
+        let Some(objects) = objects else {
+            // An error without similar names has this hint already.
+            return (!suggestions.0.is_empty()).then_some(Self::Perhaps);
+        };
+        let is_named = |one: &&ServiceWithoutRules| {
+            let namespace = pattern.namespace.as_deref();
+            *one.name == *pattern.service
+                && namespace.is_none_or(|namespace| namespace == &*one.namespace)
+        };
+        let named: Vec<_> = objects.iter().filter(is_named).cloned().collect();
+        (!named.is_empty()).then_some(Self::WithoutRules(named))
+    }
+}
+
+impl fmt::Display for MissingServiceHint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::WithoutRules(services) => {
+                let lines: Vec<_> = services.iter().map(ToString::to_string).collect();
+                f.write_str(&lines.join("\n"))
+            }
+            Self::Perhaps => {
+                f.write_str("hint: headless Services and those of type ExternalName have no rules")
+            }
+        }
+    }
+}
+
+impl fmt::Display for ServiceWithoutRules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let reason = match self.reason {
+            NoRulesReason::Headless => "it is headless, so DNS returns its endpoints",
+            NoRulesReason::ExternalName => "it is of type ExternalName, so DNS returns a CNAME",
+        };
+        let Self {
+            namespace, name, ..
+        } = self;
+        write!(f, "Service `{namespace}/{name}` has no rules: {reason}")
+    }
+}
