@@ -157,7 +157,7 @@ fn the_version_is_told_and_not_another() {
         said.contains("without effect in this version: `--version`\n"),
         "{said}"
     );
-    unusable(&["--version=v1.35.0"], "`v1.35.0` is no version 1.36");
+    unusable(&["--version=v1.35.0"], "\"v1.35.0\" is not a valid version");
     unusable(&["--version=soon"], "--version");
 }
 
@@ -194,7 +194,8 @@ fn everything_wrong_with_a_file_is_said_at_once_and_nothing_is_written() {
     let output = run(&["run", "--config", config, "--write-config-to", target]);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(64), "{said}");
-    let lines: Vec<&str> = said.lines().collect();
+    let is_error = |line: &&str| !line.starts_with("hint: ");
+    let lines: Vec<&str> = said.lines().filter(is_error).collect();
     let all = ["mode: ", "clusterCIDR: ", "oomScoreAdj: "];
     assert_eq!(lines.len(), all.len(), "{said}");
     for (line, field) in lines.iter().zip(all) {
@@ -220,10 +221,12 @@ fn everything_wrong_with_flags_is_said_at_once() {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(64), "{said}");
     let flags = ["--proxy-mode: ", "--feature-gates: ", "--oom-score-adj: "];
-    for (line, flag) in said.lines().zip(flags) {
+    let is_error = |line: &&str| !line.starts_with("hint: ");
+    let lines: Vec<&str> = said.lines().filter(is_error).collect();
+    assert_eq!(lines.len(), flags.len(), "{said}");
+    for (line, flag) in lines.into_iter().zip(flags) {
         assert!(line.starts_with(&format!("error: {flag}")), "{said}");
     }
-    assert_eq!(said.lines().count(), flags.len(), "{said}");
 }
 
 #[test]

@@ -105,7 +105,7 @@ fn a_file_that_could_not_be_run_with_ends_nothing() {
     };
     fs::write(&config, format!("{good}mode: ipvs\n")).unwrap();
     wait_for("is invalid; still running with the previous one");
-    wait_for("mode: `ipvs`");
+    wait_for("mode: proxy mode `ipvs` is not supported");
     // Back again is no change, and another one ends it.
     fs::write(&config, &good).unwrap();
     fs::write(&config, format!("{good}oomScoreAdj: 0\n")).unwrap();

@@ -454,10 +454,10 @@ fn kube_proxys_file_takes_the_place_of_flags() {
     assert_eq!(vain.status.code(), Some(0));
     let said = text(&vain.stderr);
     assert!(
-        said.contains("takes the place of these flags: `--cluster-cidr`"),
+        said.contains("flags ignored because --config is set: `--cluster-cidr`"),
         "{said}"
     );
-    // What the file says in vain is told as well, by all that read it.
+    // Every command that reads the file logs its unknown fields.
     fs::write(
         scene.path("config.conf"),
         file.to_owned() + "clusterCdir: 10.9.0.0/16\n",
@@ -470,7 +470,7 @@ fn kube_proxys_file_takes_the_place_of_flags() {
         let mut lenient = command(args);
         lenient.current_dir(scene.0.path()).env("RUST_LOG", "warn");
         let said = text(&lenient.output().unwrap().stderr);
-        let note = "`config.conf` was read leniently: unknown fields `clusterCdir`\n";
+        let note = "lenient decoding of `config.conf`: unknown fields `clusterCdir` ignored\n";
         assert_eq!(said.matches(note).count(), 1, "{args:?}: {said}");
     }
     let (code, said) = run(&[&["diff"], &config[..]].concat());

@@ -170,9 +170,8 @@ fn whoever_names_no_source_is_told_of_both() {
         let output = run(PROGRAM, args);
         assert_eq!(
             text(&output.stderr),
-            "error: --kubeconfig: nothing says where Services come from, and this is no Pod with a \
-             service account; name a cluster with --kubeconfig FILE, or manifests with --manifests \
-             PATH\n",
+            "error: no source of Services: not running in a Pod with a service account\n\
+             hint: use --kubeconfig FILE or --manifests PATH\n",
             "{args:?}"
         );
         assert_eq!(output.status.code(), Some(64), "{args:?}");

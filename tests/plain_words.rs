@@ -8,6 +8,7 @@ use crate::source::{File, Part, all_files};
 const FOLDERS: &[&str] = &[
     "src/app/",
     "src/cli/",
+    "src/config/",
     "src/conntrack/",
     "src/events/",
     "src/explain/",

@@ -188,7 +188,7 @@ fn services_and_tables_can_be_chosen() {
 fn the_help_says_what_a_name_makes_of_a_payload() {
     let help = rendered(&["--help"]);
     let words: Vec<&str> = help.split_whitespace().collect();
-    let excerpt = "`shop/dns:53/udp`; prints an excerpt to read, which iptables-restore refuses";
+    let excerpt = "shop/dns:53/udp; prints an excerpt that iptables-restore rejects";
     assert!(words.join(" ").contains(excerpt), "{help}");
 }
 

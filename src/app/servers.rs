@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::shared::Shared;
-use crate::config::{Config, Profiling, Serving, Taken};
+use crate::config::{BindFailure, Config, Profiling, Serving};
 use crate::events::{Event, Recorder};
 use crate::health::{Checks, HealthPages, Watchdog};
 use crate::host::{PayloadLog, counted_packets};
@@ -130,7 +130,7 @@ async fn serve_both(
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
     let health = async {
-        let listener = listener(serving.healthz, "health", serving.taken, stop)
+        let listener = listener(serving.healthz, "health", serving.bind_failure, stop)
             .await
             .inspect_err(|error| recorder.say(Event::HealthNotServed(format!("{error:#}"))))?;
         if let Some(listener) = listener {
@@ -139,7 +139,7 @@ async fn serve_both(
         anyhow::Ok(())
     };
     let metrics = async {
-        let listener = listener(serving.metrics, "metrics", serving.taken, stop)
+        let listener = listener(serving.metrics, "metrics", serving.bind_failure, stop)
             .await
             .inspect_err(|error| recorder.say(Event::MetricsNotServed(format!("{error:#}"))))?;
         if let Some(listener) = listener {
@@ -156,15 +156,15 @@ async fn serve_both(
 async fn listener(
     address: Option<SocketAddr>,
     name: &str,
-    taken: Taken,
+    bind_failure: BindFailure,
     stop: &CancellationToken,
 ) -> anyhow::Result<Option<TcpListener>> {
     let Some(address) = address else {
         return Ok(None);
     };
-    match taken {
-        Taken::Retried => Ok(listen_retrying(address, name, stop).await),
-        Taken::Fatal => listen(address)
+    match bind_failure {
+        BindFailure::Retry => Ok(listen_retrying(address, name, stop).await),
+        BindFailure::Exit => listen(address)
             .map(Some)
             .with_context(|| format!("--bind-address-hard-fail: cannot serve {name}")),
     }

@@ -6,7 +6,8 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use clap::{Command, CommandFactory, FromArgMatches};
+use clap::builder::StyledStr;
+use clap::{Command, CommandFactory};
 
 use crate::config::{
     self, Cli, ConfigFile, RenderConfig, RulesArgs, RulesFileArgs, SourceArgs, Unusable,
@@ -22,9 +23,7 @@ const STANDALONE: &str = "deltaproxy";
 /// Parses a command line, beginning with the program's name. Help and errors show the name by
 /// which the program was started: `deltaproxy`, or `kubectl deltaproxy` for the plugin.
 pub(super) fn parse(args: &[OsString]) -> Result<Cli, clap::Error> {
-    let mut program = named(args.first());
-    let matches = program.try_get_matches_from_mut(args)?;
-    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut program))
+    Cli::from_args(named(args.first()), args)
 }
 
 fn named(program: Option<&OsString>) -> Command {
@@ -32,19 +31,24 @@ fn named(program: Option<&OsString>) -> Command {
     if file.is_none_or(|name| name != PLUGIN) {
         return Cli::command();
     }
-    let with_plugin_name = |command: Command| {
-        let help = command.get_after_help().map(ToString::to_string);
-        match help {
-            Some(help) => {
-                let (from, to) = (format!("{STANDALONE} "), format!("{AS_PLUGIN} "));
-                command.after_help(help.replace(&from, &to))
-            }
-            None => command,
-        }
-    };
     Cli::command()
         .bin_name(AS_PLUGIN)
         .mut_subcommands(with_plugin_name)
+}
+
+/// Replaces the program's name in the examples of a command.
+fn with_plugin_name(mut command: Command) -> Command {
+    let renamed = |help: &StyledStr| {
+        let help = help.to_string();
+        help.replace(&format!("{STANDALONE} "), &format!("{AS_PLUGIN} "))
+    };
+    if let Some(help) = command.get_after_help().map(renamed) {
+        command = command.after_help(help);
+    }
+    if let Some(help) = command.get_after_long_help().map(renamed) {
+        command = command.after_long_help(help);
+    }
+    command
 }
 
 /// Reads the current content of a configuration file.
@@ -69,7 +73,10 @@ impl<'a> RuleSettings<'a> {
     /// Reads the file, if one is given. Warns of flags and fields that have no effect.
     pub(super) fn read(file: &RulesFileArgs, rules: &'a RulesArgs) -> Result<Self, Unusable> {
         let file = file.config.as_deref().map(read_file).transpose()?;
-        for note in file.iter().flat_map(|file| config::in_vain(file, rules)) {
+        for note in file
+            .iter()
+            .flat_map(|file| config::ignored_settings(file, rules))
+        {
             tracing::warn!("{note}");
         }
         Ok(Self { file, rules })

@@ -1,25 +1,23 @@
-//! The environment: variables and the host's name.
-//!
-//! Apart because it is read here and nowhere else, so that nothing depends on it unseen.
+//! Environment variables and the host name, which only this module reads.
 
-/// The host's name, empty if it has none.
+/// Returns the host name; empty if there is none.
 pub fn host_name() -> String {
     nix::unistd::gethostname()
         .map(|name| name.to_string_lossy().into_owned())
         .unwrap_or_default()
 }
 
-/// `NO_COLOR` is set to anything but nothing.
+/// Reports whether `NO_COLOR` is set and not empty.
 pub fn no_color() -> bool {
     variable("NO_COLOR").is_some()
 }
 
-/// `RUST_LOG`.
+/// Returns the log filter in `RUST_LOG`.
 pub fn log_filter() -> Option<String> {
     variable("RUST_LOG")
 }
 
-/// `KUBECTL_EXTERNAL_DIFF`: the program that shows differences, and its parameters.
+/// Returns the program that shows differences, with its parameters: `KUBECTL_EXTERNAL_DIFF`.
 pub fn external_diff() -> Option<String> {
     variable("KUBECTL_EXTERNAL_DIFF")
 }

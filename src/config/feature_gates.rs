@@ -1,8 +1,7 @@
-//! Feature gates: the names that kube-proxy v1.36 knows, and whether they may be set.
+//! Feature gates of kube-proxy v1.36: their names and the values they may have.
 //!
-//! Apart because kube-proxy ends on a name it does not know, so that the list is an interface:
-//! what it takes, we take. One of them means something to us, [`EXTERNAL_IPS`]; the others are
-//! checked and forgotten.
+//! kube-proxy exits if a gate is unknown to it, so the same gates are accepted here. Only
+//! [`EXTERNAL_IPS`] and those of logging have an effect.
 //!
 //! # Source
 //!
@@ -13,22 +12,22 @@ use std::collections::BTreeMap;
 
 use super::go;
 
-/// Whether `spec.externalIPs` are served; on unless it is switched off.
+/// Gate of `spec.externalIPs`, on by default.
 pub(super) const EXTERNAL_IPS: &str = "AllowServiceExternalIPs";
 
-/// What it takes to use options of logging that may go away again.
+/// Gate of logging options in alpha.
 pub(super) const LOGGING_ALPHA: &str = "LoggingAlphaOptions";
 
-/// What it takes for format `json`, unless it is switched off.
+/// Gate of log format `json`, on by default.
 pub(super) const LOGGING_BETA: &str = "LoggingBetaOptions";
 
-/// Switches everything on or off that is beta.
+/// Switch for all gates in beta.
 pub(super) const ALL_BETA: &str = "AllBeta";
 
-/// Switches everything on that is alpha.
+/// Switch for all gates in alpha.
 pub(super) const ALL_ALPHA: &str = "AllAlpha";
 
-/// What `--feature-gates` looks like once.
+/// Parses one value of `--feature-gates`.
 pub(super) fn parse(text: &str) -> Result<BTreeMap<String, bool>, String> {
     let pairs = text
         .split(',')
@@ -38,39 +37,51 @@ pub(super) fn parse(text: &str) -> Result<BTreeMap<String, bool>, String> {
         .map(|pair| {
             let (name, value) = pair
                 .split_once('=')
-                .ok_or_else(|| format!("`{pair}` is not of the form `Name=true`"))?;
+                .ok_or_else(|| format!("\"{pair}\" is not a valid gate (example: Name=true)"))?;
             let value = go::bool(value.trim())?;
             Ok((name.trim().to_owned(), value))
         })
         .collect()
 }
 
-/// Why a gate cannot be set so, if it cannot.
-pub(super) fn problem(name: &str, value: bool) -> Option<String> {
+/// Returns the problem of setting a gate to a value, and a hint, which may be empty.
+pub(super) fn problem(name: &str, value: bool) -> Option<(String, &'static str)> {
+    const REMOVE: &str = "remove the gate";
+
     let is_in = |list: &str| list.split_whitespace().any(|known| known == name);
     if is_in(FREE) || (is_in(ALWAYS_ON) && value) || (is_in(ALWAYS_OFF) && !value) {
         return None;
     }
     if is_in(ALWAYS_ON) || is_in(ALWAYS_OFF) {
-        return Some(format!("`{name}` is always {}; leave it out", !value));
+        let problem = format!("feature gate `{name}` must be {}, got {value}", !value);
+        return Some((problem, REMOVE));
     }
     if is_in(GONE) {
-        return Some(format!(
-            "`{name}` is gone since it is always on; leave it out"
-        ));
+        let problem = format!("feature gate `{name}` was removed: the feature is always on");
+        return Some((problem, REMOVE));
     }
-    Some(format!(
-        "`{name}` is no feature gate of kube-proxy v1.36; leave it out"
-    ))
+    let mut known = [FREE, ALWAYS_ON, ALWAYS_OFF]
+        .into_iter()
+        .flat_map(str::split_whitespace);
+    Some(match known.find(|known| known.eq_ignore_ascii_case(name)) {
+        Some(similar) => {
+            let problem = format!("unknown feature gate `{name}`; did you mean `{similar}`?");
+            (problem, "")
+        }
+        None => (
+            format!("unknown feature gate `{name}`: kube-proxy v1.36 does not have it"),
+            REMOVE,
+        ),
+    })
 }
 
-/// Gates of kube-proxy that were always on for a while, and then no names any more.
+/// Gates that were locked to true and then removed from kube-proxy.
 const GONE: &str = "\
     KubeProxyDrainingTerminatingNodes LoadBalancerIPMode MinimizeIPTablesRestore \
     ProxyTerminatingEndpoints ServiceInternalTrafficPolicy ServiceTrafficDistribution \
     TopologyAwareHints";
 
-/// May be set to anything.
+/// Gates that may have any value.
 const FREE: &str = "\
     APIResponseCompression APIServerIdentity APIServingWithRoutine AllAlpha AllBeta AllowDNSOnlyNodeCSR \
     AllowInsecureKubeletCertificateSigningRequests AllowParsingUserUIDFromCertAuth \
@@ -129,7 +140,7 @@ const FREE: &str = "\
     WindowsCPUAndMemoryAffinity WindowsGracefulNodeShutdown WindowsHostNetwork \
     WorkloadAwarePreemption WorkloadWithJob";
 
-/// Only ever true.
+/// Gates that are locked to true.
 const ALWAYS_ON: &str = "\
     APIServerTracing AggregatedDiscoveryRemoveBetaType AnonymousAuthConfigurableEndpoints \
     AnyVolumeDataSource AuthorizeNodeWithSelectors AuthorizeWithSelectors BtreeWatchCache \
@@ -154,6 +165,6 @@ const ALWAYS_ON: &str = "\
     SupplementalGroupsPolicy SystemdWatchdog TopologyManagerPolicyOptions UserNamespacesSupport \
     VolumeAttributesClass WinDSR WinOverlay";
 
-/// Only ever false.
+/// Gates that are locked to false.
 const ALWAYS_OFF: &str = "\
     AllowOverwriteTerminationGracePeriodSeconds GitRepoVolumeDriver SeparateCacheWatchRPC";

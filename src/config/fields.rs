@@ -1,29 +1,27 @@
-//! Every field of the configuration: its flag, and whether it has any effect here.
+//! Table of all configuration fields: path in the file, flag, and whether the field has an effect.
 //!
-//! Apart as a table because errors, notes and documentation all need to go from a field to its
-//! flag, and because it should be seen at a glance what is only parsed.
+//! Errors, notes and `/flagz` look up the flag of a field here.
 
-/// What becomes of a field's value.
+/// Effect of a field on this program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Effect {
-    /// It does what it does in kube-proxy's iptables mode.
+    /// As in kube-proxy's iptables mode.
     Used,
-    /// Nothing: either nothing there as well, or nothing that this program has.
+    /// None, because the iptables mode ignores the field or this program lacks the function.
     None,
 }
 
-/// A field.
+/// Field of the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Field {
-    /// In the file.
+    /// Path in the file, as in `conntrack.min`.
     pub path: &'static str,
-    /// On the command line, without dashes; empty if there is none.
+    /// Flag without dashes; empty if there is none.
     pub flag: &'static str,
-    /// Its effect.
     pub effect: Effect,
 }
 
-/// The field of that path.
+/// Returns the field with this path.
 pub(super) fn field(path: &str) -> Option<&'static Field> {
     FIELDS.iter().find(|field| field.path == path)
 }
@@ -44,7 +42,7 @@ const fn unused(path: &'static str, flag: &'static str) -> Field {
     }
 }
 
-/// All of them.
+/// All fields, in the order of upstream's type.
 pub(super) const FIELDS: &[Field] = &[
     used("featureGates", "feature-gates"),
     used("clientConnection.kubeconfig", "kubeconfig"),

@@ -1,6 +1,4 @@
-//! What was typed, flag by flag, with the defaults of flags that were not: `/flagz`.
-//!
-//! Apart from the configuration, which a file may have the say in: here it has none.
+//! Values of all flags of the command line for `/flagz`, with defaults but without the file.
 //!
 //! # Source
 //!
@@ -13,8 +11,8 @@ use serde_json::Value;
 use super::fields::FIELDS;
 use super::flags::RunArgs;
 
-/// The defaults of flags that no field stands for, and of some whose field has another. Nobody who
-/// serves this page cleans up, or initializes only.
+/// Defaults of flags without a field, and of flags whose field has another default. `cleanup` and
+/// `init-only` are always false where `/flagz` is served.
 const DEFAULTS: &[(&str, &str)] = &[
     ("boot-id-file", "/proc/sys/kernel/random/boot_id"),
     ("cleanup", "false"),
@@ -38,7 +36,7 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("write-config-to", ""),
 ];
 
-/// All flags of `run` and their values, as Go would print them.
+/// Returns the values of all flags of `run` in the format of Go.
 pub(super) fn values(args: &RunArgs) -> BTreeMap<String, String> {
     let tree = args.configuration().to_json();
     let fields = FIELDS.iter().filter(|field| !field.flag.is_empty());
@@ -54,12 +52,12 @@ pub(super) fn values(args: &RunArgs) -> BTreeMap<String, String> {
     all.map(|(flag, value)| (flag.to_owned(), value)).collect()
 }
 
-/// Those that are told as they were typed, or that no field stands for.
+/// Returns the flags that are shown as typed, and those without a field.
 fn typed(args: &RunArgs) -> impl Iterator<Item = (&'static str, String)> {
     let (source, serve, unused) = (&args.source, &args.serve, &args.unused);
     let path = |path: &Option<std::path::PathBuf>| path.as_ref().map(|p| p.display().to_string());
     let port = |port: Option<u16>| port.map(|port| port.to_string());
-    let period = |period: Option<super::duration::GoDuration>| period.map(|p| p.to_string());
+    let period = |period: Option<super::go::GoDuration>| period.map(|p| p.to_string());
     let typed = [
         ("boot-id-file", unused.boot_id_file.clone()),
         ("config", path(&args.file.config)),
@@ -95,13 +93,13 @@ fn typed(args: &RunArgs) -> impl Iterator<Item = (&'static str, String)> {
     given.filter_map(|(flag, value)| Some((flag, value?)))
 }
 
-/// A word as it is typed.
+/// Returns the word of an enumerated value.
 fn named(word: &impl clap::ValueEnum) -> Option<String> {
     let value = word.to_possible_value()?;
     Some(value.get_name().to_owned())
 }
 
-/// A field's value as its flag prints it; what is not set, as the zero of the flag's type.
+/// Formats the value of a field as its flag does. An unset field is the zero of the flag's type.
 fn text(path: &str, value: &Value) -> String {
     match value {
         Value::Null if path.ends_with("splitStream") => "false".to_owned(),

@@ -1,17 +1,15 @@
-//! Flags and kube-proxy's file, resolved into the options of every other module.
+//! Configuration: flags and kube-proxy's file, resolved into the options of every other module.
 //!
-//! Apart, and on top, because configuration knows everyone and nobody knows configuration: each
-//! module has small options of its own.
+//! Other modules have small options of their own and do not depend on this one.
 //!
 //! ```text
-//!   command_line ─► args, flags ─┐
-//!                                ├─► kube_proxy ─► validate ─► resolve ─► resolved
-//!   file ────────────────────────┘    defaults
+//!   commands ─► flags ─┐
+//!                      ├─► kube_proxy ─► validate ─► resolve ─► resolved
+//!   file ──────────────┘                addresses
 //! ```
 
-mod args;
-mod command_line;
-mod duration;
+mod addresses;
+mod commands;
 pub mod environment;
 mod feature_gates;
 mod fields;
@@ -19,7 +17,7 @@ mod flags;
 mod flagz;
 mod go;
 mod kube_proxy;
-mod notes;
+mod problems;
 mod render_config;
 mod resolve;
 mod resolved;
@@ -30,22 +28,19 @@ mod tests;
 
 use std::time::Duration;
 
-pub use args::{Cli, Command, VERSION};
-pub use command_line::normalize;
+pub use commands::{Cli, Command, VERSION, normalize};
 pub use flags::{Action, ActionArgs, CleanupArgs, VersionArg};
 pub use flags::{AddressPattern, ServicesArgs, ServicesOutput};
 pub use flags::{DiffArgs, DiffFormat, RulesFileArgs};
 pub use flags::{ExplainArgs, GraphArg, OutputArg};
 pub use flags::{FamilyArg, OriginArgs, RenderArgs, RulesArgs, RunArgs, SourceArgs};
 pub use flags::{NamesArg, NamesArgs};
-pub use resolve::{desired, in_vain, run};
-pub use resolved::{
-    Config, ConfigFile, LoggingFormat, NodeSettings, Profiling, RenderConfig, Serving, Source,
-    Taken,
-};
-pub use validate::{Problem, Unusable};
+pub use problems::{Problem, Unusable};
+pub use resolve::{desired, ignored_settings, run};
+pub use resolved::{BindFailure, Config, ConfigFile, LoggingFormat, NodeSettings, Profiling};
+pub use resolved::{RenderConfig, Serving, Source};
 
-/// How often a sync is full although nothing calls for it.
+/// Interval of full syncs without any other reason.
 ///
 /// Upstream: pkg/proxy/iptables/proxier.go, `proxyutil.FullSyncPeriod` (v1.36)
 pub const FULL_SYNC_PERIOD: Duration = Duration::from_secs(3600);

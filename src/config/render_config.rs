@@ -1,13 +1,14 @@
-//! From a configuration to the rules it asks for: whose objects, which node, what shape.
+//! Resolution of the settings that rules depend on: source of objects, node and render options.
 //!
-//! Apart from [`resolve`](super::resolve) because the daemon shares it, and nothing else, with the
-//! commands that only render.
+//! Kept separate from [`resolve`](super::resolve) because the commands that only render share this
+//! part with the daemon.
 
 use super::feature_gates::EXTERNAL_IPS;
 use super::flags::{RulesArgs, SourceArgs};
 use super::kube_proxy::{ClientConnection, KubeProxyConfiguration};
+use super::problems::Problems;
 use super::resolved::{RenderConfig, Source};
-use super::validate::{self, Problems};
+use super::{addresses, validate};
 use crate::host::BackendChoice;
 use crate::model::ExternalIps;
 use crate::net::{IpFamily, PerFamily};
@@ -16,7 +17,7 @@ use crate::rules::Backend;
 use crate::sync::Surroundings;
 use crate::watch::api::{ApiOptions, Encoding, RateLimit};
 
-/// `None` once `problems` say why.
+/// Resolves the settings that rules depend on; `None` if a problem was recorded.
 pub(super) fn render_config(
     configuration: &KubeProxyConfiguration,
     (source, rules): (&SourceArgs, &RulesArgs),
@@ -26,9 +27,9 @@ pub(super) fn render_config(
     validate::mode(configuration, problems);
     validate::gates(configuration, problems);
     validate::burst(configuration, problems);
-    let local_mode = validate::local_mode(configuration, problems);
-    let node_ports = validate::node_ports(configuration, problems);
-    let bind_address = validate::bind_address(configuration, problems);
+    let local_mode = addresses::local_mode(configuration, problems);
+    let node_ports = addresses::node_ports(configuration, problems);
+    let bind_address = addresses::bind_address(configuration, problems);
     let bit = validate::masquerade_bit(configuration, problems);
     let objects = objects(source, configuration, problems);
     let node_name = node_name(source, configuration, host_name, problems);
@@ -42,7 +43,7 @@ pub(super) fn render_config(
             fixed: fixed_options(configuration, bit, backend, family),
             local_mode: local_mode.clone(),
             node_ports: node_ports.clone(),
-            // An unspecified one says nothing.
+            // As upstream, an unspecified address leaves the choice to the Node.
             bind_address: Some(bind_address).filter(|ip| !ip.is_unspecified()),
         }),
         backend,
@@ -88,7 +89,7 @@ fn objects(
         }));
     };
     let flag = "manifests-service-cidr";
-    let cidrs = match validate::pair(&args.manifests_service_cidr) {
+    let cidrs = match addresses::pair(&args.manifests_service_cidr) {
         Ok(cidrs) => cidrs,
         Err(problem) => {
             problems.add_flag(flag, problem);
@@ -100,7 +101,7 @@ fn objects(
         cidrs.find(|cidr| IpFamily::of_cidr(*cidr) == family)
     };
     let (Some(v4), Some(v6)) = (of(IpFamily::V4), of(IpFamily::V6)) else {
-        problems.add_flag(flag, "needs one network of each family");
+        problems.add_flag(flag, "must have one CIDR of each family");
         return None;
     };
     let service_cidrs = PerFamily { v4, v6 };
@@ -110,7 +111,8 @@ fn objects(
     })
 }
 
-/// As kube-proxy's requests: the accepted types where there are any, else the type of what is sent.
+/// Returns the encoding of API responses: the accepted content types, or the content type of
+/// requests if there are none.
 ///
 /// Upstream: k8s.io/client-go/rest/request.go, `NewRequest` (v1.36)
 fn encoding(client: &ClientConnection) -> Encoding {
@@ -120,7 +122,8 @@ fn encoding(client: &ClientConnection) -> Encoding {
     })
 }
 
-/// Zero, which only a flag can still say, is the default, and a rate below zero is no limit.
+/// Returns the rate limit of API requests. Zero, which is only possible in a flag, means the
+/// default, and a negative rate no limit.
 ///
 /// Upstream: k8s.io/client-go/rest/config.go, `RESTClientForConfigAndClient` (v1.36)
 fn rate_limit(client: &ClientConnection) -> RateLimit {
@@ -150,7 +153,7 @@ fn node_name(
     if !name.is_empty() {
         return Some(name);
     }
-    let problem = "the node's name is empty";
+    let problem = "node name must not be empty";
     if args.hostname_override.is_some() {
         problems.add_flag("hostname-override", problem);
     } else {

@@ -1,32 +1,40 @@
-//! From flags and file to values that fit together, or to all that is wrong with them.
+//! Resolution of flags and file into the configuration of a command, or into all their problems.
 //!
-//! Apart from the [validation](super::validate) of single fields so that it can be seen in one
-//! place what counts: the file, where there is one, instead of kube-proxy's flags.
+//! With a file, only flags without a field and those that override the file have an effect; notes
+//! name the settings that are ignored.
+//!
+//! # Source
 //!
 //! Upstream: `cmd/kube-proxy/app/options.go`, `Complete` (v1.36)
 
-use super::FULL_SYNC_PERIOD;
-use super::flags::{RulesArgs, RunArgs, SourceArgs};
-use super::flagz;
-use super::kube_proxy::{self, KubeProxyConfiguration, OFF};
-use super::notes;
-use super::render_config::render_config;
-use super::resolved::{Config, ConfigFile, NodeSettings, Profiling, RenderConfig, Serving, Taken};
-use super::validate::{self, Problems, Unusable};
-use crate::sync::{CpuBudget, Gap, PacerOptions};
+use std::path::Path;
 use std::time::Duration;
 
-/// The meaning of `run`'s flags, and of the file that they name.
+use super::fields::{Effect, field};
+use super::flags::{Action, RulesArgs, RunArgs, SourceArgs, VersionArg};
+use super::kube_proxy::{self, KubeProxyConfiguration, OFF, differing, quoted};
+use super::problems::{Problems, Unusable};
+use super::render_config::render_config;
+use super::resolved::{BindFailure, Config, ConfigFile, NodeSettings};
+use super::resolved::{Profiling, RenderConfig, Serving};
+use super::{FULL_SYNC_PERIOD, addresses, flagz, validate};
+use crate::sync::{CpuBudget, Gap, PacerOptions};
+
+/// Resolves the configuration of `run` from its flags and the file that they name.
+///
+/// # Errors
+///
+/// All problems of flags and file.
 pub fn run(args: &RunArgs, file: Option<&ConfigFile>, host_name: &str) -> Result<Config, Unusable> {
     let mut problems = Problems::of(file.map(|file| file.path.as_path()));
-    let (configuration, lenient) = match file {
+    let (configuration, decoding) = match file {
         Some(file) => from_file(args, file, &mut problems)?,
         None => (from_flags(args), None),
     };
-    let mut notes: Vec<String> = lenient.into_iter().collect();
-    notes.extend(file.and_then(|_| in_vain_beside(&configuration, |to| args.apply(to))));
-    notes.extend(notes::deprecated(args));
-    notes.extend(notes::unused(args, &configuration, file.is_some()));
+    let mut notes: Vec<String> = decoding.into_iter().collect();
+    notes.extend(file.and_then(|_| ignored_flags(&configuration, |to| args.apply(to))));
+    notes.extend(deprecated(args));
+    notes.extend(without_effect(args, &configuration, file.is_some()));
     let config = check(args, configuration, host_name, &mut problems);
     problems.unless_any(config.map(|config| Config {
         file: file.cloned(),
@@ -35,9 +43,13 @@ pub fn run(args: &RunArgs, file: Option<&ConfigFile>, host_name: &str) -> Result
     }))
 }
 
-/// The meaning of the flags of commands that render and do not run, perhaps with a file in place of
-/// the flags that shape rules, as `run` has it. Where objects come from, and whose rules they
-/// become, flags say first: the file may be another machine's.
+/// Resolves the configuration of commands that render and do not run. A file replaces the flags
+/// that decide the content of rules. Flags for the source of objects and for the node override the
+/// file, because it may be from another node.
+///
+/// # Errors
+///
+/// All problems of flags and file.
 pub fn desired(
     file: Option<&ConfigFile>,
     source: &SourceArgs,
@@ -63,29 +75,37 @@ pub fn desired(
     problems.unless_any(config)
 }
 
-/// What is said in vain where a file shapes the rules: by flags that it takes the place of, and by
-/// itself.
-pub fn in_vain(file: &ConfigFile, shape: &RulesArgs) -> Vec<String> {
-    // An unreadable one is told by whoever asks what it says.
-    let Ok((configuration, overlooked)) = kube_proxy::read(&file.text) else {
+/// Returns notes on ignored settings of commands that render and do not run: flags that a file
+/// replaces, and fields of the file that are unknown or repeated.
+pub fn ignored_settings(file: &ConfigFile, shape: &RulesArgs) -> Vec<String> {
+    // `desired` reports a file that cannot be decoded.
+    let Ok((configuration, unknown)) = kube_proxy::read(&file.text) else {
         return Vec::new();
     };
     let mut configuration = configuration.with_defaults();
     configuration.choose_modes();
-    let lenient = overlooked.map(|what| notes::lenient(&file.path, &what));
-    let ignored = in_vain_beside(&configuration, |to| shape.apply(to));
-    lenient.into_iter().chain(ignored).collect()
+    let decoding = unknown.map(|what| lenient_decoding(&file.path, &what));
+    let ignored = ignored_flags(&configuration, |to| shape.apply(to));
+    decoding.into_iter().chain(ignored).collect()
 }
 
-/// The flags that would change what a file says, if they counted.
-fn in_vain_beside(
+/// Returns a note on the flags that a file replaces. Flags with the same value as the file are not
+/// in it.
+fn ignored_flags(
     file: &KubeProxyConfiguration,
     apply: impl FnOnce(&mut KubeProxyConfiguration),
 ) -> Option<String> {
     let mut with_flags = file.clone();
     apply(&mut with_flags);
     with_flags.choose_modes();
-    notes::ignored(file, &with_flags)
+    let overrides = |path: &str| path == "hostnameOverride" || path.starts_with("logging.");
+    let flags: Vec<String> = differing(file, &with_flags)
+        .iter()
+        .filter(|path| !overrides(path))
+        .map(|path| flag_or_path(path))
+        .collect();
+    let list = quoted(&flags);
+    (!flags.is_empty()).then(|| format!("flags ignored because --config is set: {list}"))
 }
 
 fn from_flags(args: &RunArgs) -> KubeProxyConfiguration {
@@ -94,19 +114,19 @@ fn from_flags(args: &RunArgs) -> KubeProxyConfiguration {
     configuration
 }
 
-/// The file, but for the few flags that count beside it.
+/// Decodes the file and applies the flags that override it. Returns a note on lenient decoding.
 fn from_file(
     args: &RunArgs,
     file: &ConfigFile,
     problems: &mut Problems,
 ) -> Result<(KubeProxyConfiguration, Option<String>), Unusable> {
     match kube_proxy::read(&file.text) {
-        Ok((configuration, overlooked)) => {
+        Ok((configuration, unknown)) => {
             let mut configuration = configuration.with_defaults();
-            args.source.apply_beside_file(&mut configuration);
+            args.source.apply_over_file(&mut configuration);
             args.log.apply(&mut configuration);
             configuration.choose_modes();
-            let note = overlooked.map(|what| notes::lenient(&file.path, &what));
+            let note = unknown.map(|what| lenient_decoding(&file.path, &what));
             Ok((configuration, note))
         }
         Err(unreadable) => {
@@ -122,10 +142,9 @@ fn check(
     host_name: &str,
     problems: &mut Problems,
 ) -> Option<Config> {
-    let typed = (&args.source, &args.rules);
-    let rules = render_config(&configuration, typed, host_name, problems);
-    let action = args.action.action();
-    let action = action.map_err(|problem| problems.add_flag("init-only", problem));
+    let flags = (&args.source, &args.rules);
+    let rules = render_config(&configuration, flags, host_name, problems);
+    let action = action(args, problems);
     let periods = validate::periods(&configuration, problems);
     let serving = serving(&configuration, problems);
     let logging = validate::logging(&configuration, problems);
@@ -141,7 +160,7 @@ fn check(
     let (format, verbosity) = logging?;
     Some(Config {
         rules: rules?,
-        action: action.ok()?,
+        action: action?,
         is_dry_run: args.sync.dry_run,
         shape: args.sync.partial_restore.into(),
         pacer: PacerOptions {
@@ -166,16 +185,25 @@ fn check(
     })
 }
 
-/// `--verify-interval`, five minutes by default: a rule that was changed unnoticed stays so for
-/// that long at most.
+fn action(args: &RunArgs, problems: &mut Problems) -> Option<Action> {
+    let action = args.action.action();
+    if action.is_none() {
+        let hint = "remove --init-only to remove all rules, or --cleanup to prepare the node";
+        problems.add_exclusive(["cleanup", "init-only"], hint);
+    }
+    action
+}
+
+/// Returns the verification interval; `None` disables verification.
 fn verify_interval(args: &RunArgs, problems: &mut Problems) -> Result<Option<Duration>, ()> {
+    /// Longest time for which a rule stays wrong that was changed without an event.
     const DEFAULT: Duration = Duration::from_secs(300);
 
     let Some(typed) = args.sync.verify_interval else {
         return Ok(Some(DEFAULT));
     };
     let Some(interval) = typed.to_std() else {
-        problems.add_flag("verify-interval", format!("{typed} is negative"));
+        problems.add_flag("verify-interval", format!("must be 0 or more, got {typed}"));
         return Err(());
     };
     Ok(Some(interval).filter(|interval| !interval.is_zero()))
@@ -184,7 +212,7 @@ fn verify_interval(args: &RunArgs, problems: &mut Problems) -> Result<Option<Dur
 fn serving(configuration: &KubeProxyConfiguration, problems: &mut Problems) -> Option<Serving> {
     let mut at = |path, text: &str| match text {
         OFF => Some(None),
-        text => validate::serving_address(path, text, problems).map(Some),
+        text => addresses::serving_address(path, text, problems).map(Some),
     };
     let metrics = at("metricsBindAddress", &configuration.metrics_bind_address);
     let healthz = at("healthzBindAddress", &configuration.healthz_bind_address);
@@ -196,10 +224,63 @@ fn serving(configuration: &KubeProxyConfiguration, problems: &mut Problems) -> O
         } else {
             Profiling::Off
         },
-        taken: if configuration.bind_address_hard_fail {
-            Taken::Fatal
+        bind_failure: if configuration.bind_address_hard_fail {
+            BindFailure::Exit
         } else {
-            Taken::Retried
+            BindFailure::Retry
         },
     })
+}
+
+fn lenient_decoding(file: &Path, ignored: &str) -> String {
+    format!("lenient decoding of `{}`: {ignored}", file.display())
+}
+
+/// Returns a note on each deprecated flag that is set, as kube-proxy does.
+///
+/// Upstream: `cmd/kube-proxy/app/options.go`, `AddFlags`, "`MarkDeprecated`" (v1.36)
+fn deprecated(args: &RunArgs) -> impl Iterator<Item = String> {
+    let ports = [
+        ("healthz", args.serve.healthz_port),
+        ("metrics", args.serve.metrics_port),
+    ];
+    let given = ports.into_iter().filter(|(_, port)| port.is_some());
+    given.map(|(name, _)| {
+        format!(
+            "--{name}-port is deprecated: it only completes an address without a port, and 0 \
+             disables the server; use --{name}-bind-address=IP:PORT, or `off`"
+        )
+    })
+}
+
+/// Returns a note on the settings that differ from their default and have no effect.
+fn without_effect(
+    args: &RunArgs,
+    configuration: &KubeProxyConfiguration,
+    has_file: bool,
+) -> Option<String> {
+    let mut defaults = KubeProxyConfiguration::defaults();
+    defaults.choose_modes();
+    let set = differing(configuration, &defaults);
+    let has_none = |path: &&String| field(path).is_some_and(|field| field.effect == Effect::None);
+    let name = |path: &String| {
+        if has_file {
+            path.clone()
+        } else {
+            flag_or_path(path)
+        }
+    };
+    let mut names: Vec<String> = set.iter().filter(has_none).map(name).collect();
+    let version = (args.version == Some(VersionArg::Other)).then_some("version");
+    let flags = args.unused.without_field().chain(version);
+    names.extend(flags.map(|flag| format!("--{flag}")));
+    let list = quoted(&names);
+    (!names.is_empty()).then(|| format!("set, but without effect in this version: {list}"))
+}
+
+fn flag_or_path(path: &str) -> String {
+    match field(path).map_or("", |field| field.flag) {
+        "" => path.to_owned(),
+        flag => format!("--{flag}"),
+    }
 }

@@ -1,6 +1,4 @@
-//! What a command starts from: values that fit together.
-//!
-//! Apart from how they come about, because most readers only want to know what there is.
+//! Configuration of a command: validated values in the types of the modules that use them.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -15,124 +13,124 @@ use crate::render::PartialRestore;
 use crate::sync::{PacerOptions, Surroundings};
 use crate::watch::api::ApiOptions;
 
-/// A configuration file as it was when it was read.
+/// Configuration file with its content at the time of reading.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigFile {
-    /// Where it is.
+    /// Path as given on the command line.
     pub path: PathBuf,
-    /// What is in it.
+    /// Content, not decoded.
     pub text: String,
 }
 
-/// Where objects come from.
+/// Source of Services, EndpointSlices and the Node.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Source {
-    /// An API server. Neither file nor address: the Pod's service account.
+    /// API server. Without kubeconfig and address, that of the Pod's service account.
     Cluster(ApiOptions),
-    /// Files.
+    /// Manifests in files.
     Manifests {
-        /// A file, a folder or `-`.
+        /// File, folder or `-` for stdin.
         path: PathBuf,
-        /// Where cluster IPs are taken from.
+        /// Networks for the cluster IPs of Services that have none.
         service_cidrs: PerFamily<IpNet>,
     },
 }
 
-/// What rules depend on, whatever the command.
+/// Settings that rules depend on, for every command that renders.
 #[derive(Debug, Clone)]
 pub struct RenderConfig {
-    /// Where objects come from.
+    /// Source of objects.
     pub source: Source,
-    /// This node's name, lower case.
+    /// Name of this node in lower case.
     pub node_name: String,
-    /// The options of both families, as far as flags decide them.
+    /// Render options of each family, as far as flags and file decide them.
     pub surroundings: PerFamily<Surroundings>,
-    /// Which programs.
+    /// Variant of the iptables binaries.
     pub backend: BackendChoice,
 }
 
-/// Everything `run` has to know.
+/// Configuration of `run`.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// What rules depend on.
+    /// Settings that rules depend on.
     pub rules: RenderConfig,
-    /// What is done.
+    /// Action to perform.
     pub action: Action,
-    /// Print instead of restoring.
+    /// Print restore input instead of applying it.
     pub is_dry_run: bool,
-    /// What partial restores name.
+    /// Chains that a partial restore contains.
     pub shape: PartialRestore,
-    /// When to sync.
+    /// Timing of syncs.
     pub pacer: PacerOptions,
-    /// `--iptables-sync-period`.
+    /// Interval of checks for missing rules: `--iptables-sync-period`.
     pub sync_period: Duration,
-    /// `--verify-interval`; `None`: never.
+    /// Interval of full rule verification: `--verify-interval`. `None` disables it.
     pub verify_interval: Option<Duration>,
-    /// `--state-dir`
+    /// Directory for the input of failed restores: `--state-dir`.
     pub state_dir: Option<PathBuf>,
-    /// Where things are served.
+    /// Metrics and health servers.
     pub serving: Serving,
-    /// How much is logged.
+    /// Log verbosity: `-v`.
     pub verbosity: u8,
-    /// How it is logged.
+    /// Log format.
     pub logging: LoggingFormat,
-    /// What this machine is to be set to.
+    /// Kernel settings of the node.
     pub node: NodeSettings,
-    /// The file that all of this is from; the process ends when it says something else.
+    /// File that this is from. The process exits when its content changes.
     pub file: Option<ConfigFile>,
-    /// The same in kube-proxy's words.
+    /// This configuration in the fields of kube-proxy.
     pub configuration: KubeProxyConfiguration,
-    /// The flags of the command line and their values, given or not.
+    /// Values of all flags of the command line, including defaults.
     pub flags: BTreeMap<String, String>,
-    /// What the operator should know about flags and file, one line each.
+    /// Notes for the operator on ignored and deprecated settings, one line each.
     pub notes: Vec<String>,
 }
 
-/// Where pages are served.
+/// Metrics and health servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Serving {
-    /// Metrics; `None`: nowhere.
+    /// Metrics address; `None` disables the server.
     pub metrics: Option<SocketAddr>,
-    /// Health; `None`: nowhere.
+    /// Health address; `None` disables the server.
     pub healthz: Option<SocketAddr>,
-    /// If an address is taken.
-    pub taken: Taken,
-    /// What is served beside metrics.
+    /// Action if an address is not available.
+    pub bind_failure: BindFailure,
+    /// Profiling pages on the metrics address.
     pub profiling: Profiling,
 }
 
-/// Whether pages are served that change the process or slow it down.
+/// State of the pages that change the process or slow it down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Profiling {
-    /// They are not.
+    /// Not served.
     Off,
-    /// `--profiling`.
+    /// Served: `--profiling`.
     On,
 }
 
-/// What to do about an address that cannot be listened on.
+/// Action if a server cannot listen on its address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Taken {
-    /// Try again, for as long as it takes.
-    Retried,
-    /// End: `--bind-address-hard-fail`.
-    Fatal,
+pub enum BindFailure {
+    /// Retry until the address is available.
+    Retry,
+    /// Exit: `--bind-address-hard-fail`.
+    Exit,
 }
 
-/// What this machine is set to at the start.
+/// Kernel settings of the node, written once at the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodeSettings {
-    /// The kernel's table of connections.
+    /// Conntrack settings.
     pub conntrack: ConntrackSettings,
-    /// From -1000, never killed for its memory, to 1000, always first.
+    /// OOM score adjustment of this process, from -1000, never killed, to 1000, killed first.
     pub oom_score_adj: i16,
 }
 
-/// `--logging-format`.
+/// Value of `--logging-format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LoggingFormat {
-    /// For people
+    /// Human-readable lines.
     Text,
-    /// For machines
+    /// One JSON object for each line.
     Json,
 }

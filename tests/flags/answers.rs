@@ -40,7 +40,7 @@ pub fn file_counts(row: &Row, folder: &Path) {
         let output = run(&[&["run", &to, "--oom-score-adj=7"], flags].concat());
         let said = stderr(&output);
         assert!(output.status.success(), "{said}");
-        let is_told = said.contains("--config takes the place of these flags: `--oom-score-adj`");
+        let is_told = said.contains("flags ignored because --config is set: `--oom-score-adj`");
         assert_eq!(is_told, score == 5, "{said}");
         let written = fs::read_to_string(&written).unwrap();
         let line = format!("\noomScoreAdj: {score}\n");
@@ -82,11 +82,11 @@ pub fn ends_if_taken(row: &Row, folder: &Path) {
 
 /// `--proxy-mode`: what it can be.
 pub fn refuses_modes(row: &Row, _: &Path) {
-    let hint = "is done by kube-proxy only; run that, or choose `iptables`";
+    let rest = "is not supported\nhint: use `iptables`, or keep kube-proxy on this node";
     for mode in [row.value, "nftables"] {
         let output = run(&["run", &format!("--{}={mode}", row.flag)]);
         assert_eq!(output.status.code(), Some(64));
-        let expected = format!("error: --{}: `{mode}` {hint}\n", row.flag);
+        let expected = format!("error: --{}: proxy mode `{mode}` {rest}\n", row.flag);
         assert_eq!(stderr(&output), expected);
     }
     said(&["--proxy-mode=iptables"]);

@@ -1,48 +1,32 @@
-//! kube-proxy's flags and ours, by what they are about.
+//! Flags of kube-proxy and of deltaproxy, in one group for each topic.
 //!
-//! Apart from [`args`](super::args), the commands, because each group says for itself what it sets
-//! in the [configuration](super::kube_proxy). A flag that is not given sets nothing, so that it is
-//! known which were.
+//! Each group has an `apply`, which sets the fields of the [configuration](super::kube_proxy) that
+//! its flags have. A flag that was not given sets nothing, so that flags which a file overrides
+//! can be named.
 //!
 //! # Source
 //!
 //! Upstream: `cmd/kube-proxy/app/options.go`, `AddFlags` (v1.36)
 
-mod action;
-mod asked;
-mod cleanup;
-mod diff;
-mod explain;
-mod file;
-mod names;
-mod node;
-mod origin;
+mod daemon;
+mod inert;
+mod inspect;
 mod render;
 mod rules;
 mod run;
 mod serve;
-mod services;
 mod source;
-mod sync;
-mod unused;
 
-pub use action::{Action, ActionArgs, VersionArg};
-pub(super) use asked::AskedArgs;
-pub use cleanup::CleanupArgs;
-pub use diff::{DiffArgs, DiffFormat};
-pub use explain::{ExplainArgs, GraphArg, OutputArg};
-pub use file::RulesFileArgs;
-pub use names::{NamesArg, NamesArgs};
-pub(super) use node::NodeArgs;
-pub use origin::OriginArgs;
-pub use render::{FamilyArg, RenderArgs};
-pub use rules::RulesArgs;
-pub use run::RunArgs;
+pub(super) use daemon::{NodeArgs, SyncArgs};
+pub(super) use inert::{IpvsArgs, UnusedArgs};
+pub use inspect::{AddressPattern, ServicesArgs, ServicesOutput};
+pub use inspect::{ExplainArgs, GraphArg, OutputArg};
+pub use render::{DiffArgs, DiffFormat, FamilyArg, RenderArgs};
+pub use rules::{RulesArgs, RulesFileArgs};
+pub use run::{Action, ActionArgs, CleanupArgs, RunArgs, VersionArg};
 pub(super) use serve::{LogArgs, ServeArgs};
-pub use services::{AddressPattern, ServicesArgs, ServicesOutput};
-pub use source::SourceArgs;
-pub(super) use sync::SyncArgs;
-pub(super) use unused::{FileArgs, IpvsArgs, UnusedArgs};
+pub(super) use source::SelectionArgs;
+pub use source::{NamesArg, NamesArgs, OriginArgs, SourceArgs};
 
 /// Sets a field if its flag was given.
 fn set<T: Clone>(field: &mut T, flag: Option<&T>) {
@@ -51,7 +35,7 @@ fn set<T: Clone>(field: &mut T, flag: Option<&T>) {
     }
 }
 
-/// The same for a field that may be unset.
+/// Sets an optional field if its flag was given.
 fn set_some<T: Clone>(field: &mut Option<T>, flag: Option<&T>) {
     if flag.is_some() {
         *field = flag.cloned();

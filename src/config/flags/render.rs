@@ -1,67 +1,73 @@
-//! Flags of `render`: what of the payload is printed, and how.
+//! Flags of `render` and `diff`, the commands that compare or print rendered rules.
 
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::sync::PartialRestoreArg;
-use super::{AskedArgs, NamesArgs, RulesArgs, RulesFileArgs, SourceArgs};
+use super::daemon::PartialRestoreArg;
+use super::{NamesArgs, RulesArgs, RulesFileArgs, SelectionArgs, SourceArgs};
 use crate::net::IpFamily;
 use crate::rules::Table;
 
 /// Flags of `render`.
 #[derive(Debug, Clone, Args)]
 pub struct RenderArgs {
-    /// Which Services; cut down to some, a payload is for reading.
+    /// Services to render. A selection of them is printed for reading and is no restore input.
     #[command(flatten)]
-    pub which: AskedArgs,
-    /// Only names.
+    pub which: SelectionArgs,
+    /// Names only, for completion scripts.
     #[command(flatten)]
     pub names: NamesArgs,
-    /// Whose rules
+    /// IP family, ipv4 or ipv6
+    ///
+    /// The output is input for iptables-restore or for ip6tables-restore.
     #[arg(
         long,
         value_name = "FAMILY",
         value_enum,
         default_value = "ipv4",
+        hide_possible_values = true,
         ignore_case = true
     )]
     pub family: FamilyArg,
-    /// Only this table
+    /// Print rules of this table only
     #[arg(long, value_name = "TABLE", value_enum, ignore_case = true)]
     pub table: Option<TableArg>,
-    /// Print the partial payload for a kernel that holds what these manifests amount to
+    /// Print the partial restore since these manifests
+    ///
+    /// PATH is a file, a folder or `-`. Its rules are those in the kernel.
     #[arg(long, value_name = "PATH")]
     pub since: Option<PathBuf>,
-    /// What a partial payload names: only changed chains, or what KEP-3453 says
+    /// Chains that the partial restore contains
     #[arg(
         long,
         value_name = "SHAPE",
         value_enum,
         default_value = "changed-chains",
-        requires = "since"
+        requires = "since",
+        hide_short_help = true
     )]
     pub partial_restore: PartialRestoreArg,
-    /// Say above each chain and rule which object it comes from
+    /// Print the object of each chain and rule above it
     #[arg(long)]
     pub annotate: bool,
-    /// Where objects come from.
+    /// Source of Services, EndpointSlices and the Node.
     #[command(flatten)]
     pub source: SourceArgs,
-    /// What takes the place of flags.
+    /// Configuration file that replaces the flags of `rules`.
     #[command(flatten)]
     pub file: RulesFileArgs,
-    /// What shapes the rules.
+    /// Settings that decide the content of rules.
     #[command(flatten)]
     pub rules: RulesArgs,
 }
 
-/// `--family`.
+/// Value of `--family`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum FamilyArg {
-    /// For iptables-restore
+    /// Input for iptables-restore
     Ipv4,
-    /// For ip6tables-restore
+    /// Input for ip6tables-restore
     Ipv6,
 }
 
@@ -74,14 +80,14 @@ impl From<FamilyArg> for IpFamily {
     }
 }
 
-/// `--table`.
+/// Value of `--table`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum TableArg {
-    /// What is refused or dropped
+    /// Rules that reject or drop packets
     Filter,
-    /// What is sent where
+    /// Rules that translate addresses
     Nat,
-    /// The canary
+    /// The canary chain
     Mangle,
 }
 
@@ -93,4 +99,73 @@ impl From<TableArg> for Table {
             TableArg::Mangle => Self::Mangle,
         }
     }
+}
+
+/// Flags of `diff`.
+///
+/// Objects always stand for the desired side here, unlike in [`OriginArgs`](super::OriginArgs).
+#[derive(Debug, Clone, Args)]
+pub struct DiffArgs {
+    /// Services to compare. Differences of other Services are only counted.
+    #[command(flatten)]
+    pub which: SelectionArgs,
+    /// Dump to compare instead of the kernel
+    ///
+    /// FILE is the output of iptables-save or ip6tables-save, or `-` for stdin. Give the flag
+    /// twice for both families.
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "from_manifests",
+        help_heading = "Live rules"
+    )]
+    pub from_save: Vec<PathBuf>,
+    /// Manifests to compare instead of the kernel
+    ///
+    /// PATH is a file, a folder or `-` for stdin.
+    #[arg(
+        long,
+        value_name = "PATH",
+        requires = "manifests",
+        help_heading = "Live rules"
+    )]
+    pub from_manifests: Option<PathBuf>,
+    /// Output format
+    ///
+    /// The default is text, or unified if KUBECTL_EXTERNAL_DIFF is set.
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        value_enum,
+        ignore_case = true,
+        help_heading = "Output"
+    )]
+    pub output: Option<DiffFormat>,
+    /// Short for --output unified
+    #[arg(long, conflicts_with = "output", help_heading = "Output")]
+    pub unified: bool,
+    /// Exit with code 1 for cosmetic differences as well
+    #[arg(long, help_heading = "Output")]
+    pub strict: bool,
+    /// Source of the objects on the desired side.
+    #[command(flatten)]
+    pub source: SourceArgs,
+    /// Configuration file that replaces the flags of `rules`.
+    #[command(flatten)]
+    pub file: RulesFileArgs,
+    /// Settings that decide the content of the desired rules.
+    #[command(flatten)]
+    pub rules: RulesArgs,
+}
+
+/// Value of `--output` of `diff`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum DiffFormat {
+    /// Effects on traffic, by service port
+    Text,
+    /// Rules as in diff -u, or shown by the program in KUBECTL_EXTERNAL_DIFF
+    Unified,
+    /// Machine-readable
+    Json,
 }

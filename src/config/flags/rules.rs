@@ -1,9 +1,8 @@
-//! What shapes the rules.
-//!
-//! Apart because every command that renders has these.
+//! Flags that decide the content of rules, for every command that renders.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, ArgAction, Args, Command, ValueEnum};
@@ -13,47 +12,86 @@ use crate::config::kube_proxy::KubeProxyConfiguration;
 use crate::config::{feature_gates, go};
 use crate::host::BackendChoice;
 
-/// What shapes the rules.
+/// Configuration file, for commands that render and do not run.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Rules")]
+pub struct RulesFileArgs {
+    /// KubeProxyConfiguration to use instead of these flags
+    ///
+    /// Its kubeconfig and node name are used without the flags for them.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// Settings that decide the content of rules.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Rules")]
 pub struct RulesArgs {
-    /// How rules are made: `iptables`
-    #[arg(long, value_name = "MODE")]
+    /// Proxy mode; only iptables is supported
+    #[arg(long, value_name = "MODE", hide_short_help = true)]
     pub proxy_mode: Option<String>,
-    /// The Pods' networks: traffic from elsewhere to a cluster IP is masqueraded
+    /// Pod networks; other traffic to cluster IPs is masqueraded
     #[arg(long, value_name = "CIDR[,CIDR]")]
     pub cluster_cidr: Option<String>,
-    /// How traffic from this node's Pods is told apart [default: ClusterCIDR]
-    #[arg(long, value_name = "MODE", value_parser = LocalModes)]
+    /// Detection of traffic from local Pods [default: ClusterCIDR]
+    ///
+    /// The modes are ClusterCIDR, NodeCIDR, BridgeInterface and InterfaceNamePrefix.
+    #[arg(
+        long,
+        value_name = "MODE",
+        value_parser = LocalModes,
+        hide_possible_values = true
+    )]
     pub detect_local_mode: Option<String>,
-    /// The bridge of mode BridgeInterface
-    #[arg(long, value_name = "NAME")]
+    /// Bridge interface of the Pods, for --detect-local-mode=BridgeInterface
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
     pub pod_bridge_interface: Option<String>,
-    /// The beginning of interface names of mode InterfaceNamePrefix
-    #[arg(long, value_name = "PREFIX")]
+    /// Prefix of Pod interface names, for --detect-local-mode=InterfaceNamePrefix
+    #[arg(long, value_name = "PREFIX", hide_short_help = true)]
     pub pod_interface_name_prefix: Option<String>,
     /// Masquerade all traffic to cluster IPs [default: false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = ArgAction::Set, value_parser = go::bool)]
     pub masquerade_all: Option<bool>,
-    /// The bit of the firewall mark that means: masquerade [default: 14]
-    #[arg(long, value_name = "BIT", allow_negative_numbers = true, value_parser = go::int)]
+    /// Bit of the packet mark that requests masquerading (0-31) [default: 14]
+    #[arg(
+        long,
+        value_name = "BIT",
+        allow_negative_numbers = true,
+        value_parser = go::int,
+        hide_short_help = true
+    )]
     pub iptables_masquerade_bit: Option<i32>,
-    /// The addresses NodePorts answer on: networks, or the word `primary`; without it, all
+    /// Networks with NodePorts, or `primary` [default: all]
+    ///
+    /// NodePorts accept connections on node addresses in these networks. The word `primary`
+    /// selects the primary node address of each family.
     #[arg(long, value_name = "CIDR[,CIDR]", value_delimiter = ',')]
     pub nodeport_addresses: Option<Vec<String>>,
-    /// Let NodePorts answer on 127.0.0.1, too [default: true]
+    /// Accept connections to NodePorts on 127.0.0.1 [default: true]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", action = ArgAction::Set, value_parser = go::bool)]
+          default_missing_value = "true", action = ArgAction::Set, value_parser = go::bool,
+          hide_short_help = true)]
     pub iptables_localhost_nodeports: Option<bool>,
-    /// This node's address, in place of the one the cluster knows [default: 0.0.0.0]
-    #[arg(long, value_name = "IP")]
+    /// Node address instead of that in the Node status [default: 0.0.0.0]
+    #[arg(long, value_name = "IP", hide_short_help = true)]
     pub bind_address: Option<String>,
-    /// Feature gates of Kubernetes; of these, AllowServiceExternalIPs has an effect
-    #[arg(long, value_name = "NAME=BOOL,...", value_parser = feature_gates::parse)]
+    /// Feature gates; only AllowServiceExternalIPs has an effect on rules
+    #[arg(
+        long,
+        value_name = "NAME=BOOL,...",
+        value_parser = feature_gates::parse,
+        hide_short_help = true
+    )]
     pub feature_gates: Vec<BTreeMap<String, bool>>,
-    /// Which iptables programs: `auto` follows kubelet, `path` takes the plain names
-    #[arg(long, value_name = "BACKEND", value_enum, default_value = "auto")]
+    /// Variant of the iptables binaries
+    #[arg(
+        long,
+        value_name = "BACKEND",
+        value_enum,
+        default_value = "auto",
+        hide_short_help = true
+    )]
     pub iptables_backend: BackendArg,
 }
 
@@ -94,8 +132,9 @@ impl RulesArgs {
     }
 }
 
-/// The modes that help and completions name. Others are found wrong together with all the rest, as
-/// in a file.
+/// Parser that lists the modes in help and completions but accepts any text.
+///
+/// An unknown mode is reported by the validation, together with all other problems.
 #[derive(Debug, Clone, Copy)]
 struct LocalModes;
 
@@ -122,16 +161,16 @@ impl TypedValueParser for LocalModes {
     }
 }
 
-/// `--iptables-backend`.
+/// Value of `--iptables-backend`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum BackendArg {
-    /// Where kubelet left its hint chain; without one, plain names through PATH
+    /// Backend with kubelet's KUBE-IPTABLES-HINT, otherwise path
     Auto,
-    /// Plain names through PATH, wrappers included
+    /// Binaries iptables and ip6tables in PATH, including wrappers
     Path,
-    /// The -nft programs
+    /// Binaries with the suffix -nft
     Nft,
-    /// The -legacy programs
+    /// Binaries with the suffix -legacy
     Legacy,
 }
 

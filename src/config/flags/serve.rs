@@ -1,43 +1,50 @@
-//! What is served and logged.
-//!
-//! Apart because the flags that log count beside a file, and because addresses and ports have
-//! been flags of their own once.
+//! Flags of the metrics and health servers and of logging.
+
+use std::str::FromStr;
 
 use clap::{ArgAction, Args};
 
 use super::set;
-use crate::config::duration::GoDuration;
-use crate::config::go::{self, VModules};
+use crate::config::go::{self, GoDuration};
 use crate::config::kube_proxy::{
-    FlushFrequency, HEALTHZ_PORT, KubeProxyConfiguration, METRICS_PORT, OFF, Quantity, add_port,
+    FlushFrequency, HEALTHZ_PORT, KubeProxyConfiguration, METRICS_PORT, OFF, Quantity, VModule,
+    add_port,
 };
 
-/// What is served.
+/// Metrics and health servers.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Observability")]
 pub struct ServeArgs {
-    /// Where Prometheus finds /metrics; `off` or nothing for nowhere [default: 127.0.0.1:10249]
+    /// Metrics address, or off [default: 127.0.0.1:10249]
+    ///
+    /// Serves /metrics for Prometheus. An empty address means `off`.
     #[arg(long, value_name = "IP[:PORT]")]
     pub metrics_bind_address: Option<String>,
-    /// Where load balancers and probes find /healthz and /livez; `off` or nothing for nowhere
-    /// [default: 0.0.0.0:10256]
+    /// Health address, or off [default: 0.0.0.0:10256]
+    ///
+    /// Serves /healthz and /livez for load balancers and probes. An empty address means `off`.
     #[arg(long, value_name = "IP[:PORT]")]
     pub healthz_bind_address: Option<String>,
-    /// Serve /debug/flags/v beside metrics, which changes -v while running, and
-    /// /debug/payload/, which shows the last payloads [default: false]
+    /// Profiling pages on the metrics address [default: false]
+    ///
+    /// Serves /debug/flags/v, which changes -v at run time, and /debug/pprof/profile, a CPU
+    /// profile of each thread.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", action = ArgAction::Set, value_parser = go::bool)]
+          default_missing_value = "true", action = ArgAction::Set, value_parser = go::bool,
+          hide_short_help = true)]
     pub profiling: Option<bool>,
-    /// End if one of these addresses cannot be listened on, instead of trying again
-    /// [default: false]
+    /// Exit if a metrics or health address is not available [default: false]
+    ///
+    /// Otherwise, listening is retried.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", action = ArgAction::Set, value_parser = go::bool)]
+          default_missing_value = "true", action = ArgAction::Set, value_parser = go::bool,
+          hide_short_help = true)]
     pub bind_address_hard_fail: Option<bool>,
-    /// Deprecated: the port of a --metrics-bind-address without one; 0 serves no metrics
-    #[arg(long, value_name = "PORT", value_parser = go::port)]
+    /// Deprecated: default port of --metrics-bind-address; 0 disables it
+    #[arg(long, value_name = "PORT", value_parser = go::port, hide_short_help = true)]
     pub metrics_port: Option<u16>,
-    /// Deprecated: the port of a --healthz-bind-address without one; 0 serves no health
-    #[arg(long, value_name = "PORT", value_parser = go::port)]
+    /// Deprecated: default port of --healthz-bind-address; 0 disables it
+    #[arg(long, value_name = "PORT", value_parser = go::port, hide_short_help = true)]
     pub healthz_port: Option<u16>,
 }
 
@@ -61,14 +68,15 @@ impl ServeArgs {
     }
 }
 
-/// A port alone does nothing, unless it is 0: then nothing is served, and neither if the address is
-/// empty. It is written as a file says it, where an empty one is the default.
+/// Sets an address from its flag and its deprecated port flag. Port 0 and an empty address disable
+/// the server; any other port only completes an address that has none. A disabled server is
+/// written as `off`, because an empty address in a file means the default.
 ///
 /// Upstream: `cmd/kube-proxy/app/options.go`, `addressFromDeprecatedFlags` (v1.36)
 ///
-/// Differs from upstream: its help says of an empty address that it disables the server, but there
-/// it takes the default, and without metrics it ends with an error. What is written to a file there
-/// says nothing of ports.
+/// Differs from upstream: its help says that an empty address disables the server, but there it
+/// means the default, and without metrics it ends with an error. A file that upstream writes lacks
+/// the deprecated ports.
 fn address(field: &mut String, flag: Option<&str>, port: u16) {
     if let Some(given) = flag {
         given.clone_into(field);
@@ -80,58 +88,64 @@ fn address(field: &mut String, flag: Option<&str>, port: u16) {
     }
 }
 
-/// What is logged. These count beside --config.
+/// Logging. These flags override the file of `--config`.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Observability")]
 pub struct LogArgs {
-    /// How much to log: 2 adds partial restores, 4 their text [default: 0]
+    /// Log verbosity [default: 0]
+    ///
+    /// From 2 on, partial restores are logged; from 4 on, their input.
     #[arg(short = 'v', long = "v", value_name = "LEVEL")]
     pub verbosity: Option<u32>,
-    /// How to log: `text` or `json` [default: text]
+    /// Log format, text or json [default: text]
     #[arg(long, value_name = "FORMAT")]
     pub logging_format: Option<String>,
-    /// Verbosity by source file of kube-proxy; no effect
+    /// Log verbosity for source files of kube-proxy
     #[arg(
         long,
         value_name = "PATTERN=N,...",
-        help_heading = "Accepted without effect"
+        help_heading = "Accepted without effect",
+        hide_short_help = true
     )]
     pub vmodule: Vec<VModules>,
-    /// How often to flush; no effect, as every line is written at once [default: 5s]
+    /// Interval of log flushes; every line is written at once [default: 5s]
     #[arg(
         long,
         value_name = "DURATION",
-        help_heading = "Accepted without effect"
+        help_heading = "Accepted without effect",
+        hide_short_help = true
     )]
     pub log_flush_frequency: Option<GoDuration>,
-    /// Errors on stderr, the rest on stdout; no effect, as stderr has all [default: false]
+    /// Split of text logs; all of them are on stderr [default: false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = ArgAction::Set, value_parser = go::bool,
-          help_heading = "Accepted without effect")]
+          help_heading = "Accepted without effect", hide_short_help = true)]
     pub log_text_split_stream: Option<bool>,
-    /// The same for format json; no effect [default: false]
+    /// Split of JSON logs; all of them are on stderr [default: false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = ArgAction::Set, value_parser = go::bool,
-          help_heading = "Accepted without effect")]
+          help_heading = "Accepted without effect", hide_short_help = true)]
     pub log_json_split_stream: Option<bool>,
-    /// A buffer for the rest; no effect [default: 0]
+    /// Buffer size for text logs on stdout [default: 0]
     #[arg(
         long,
         value_name = "QUANTITY",
-        help_heading = "Accepted without effect"
+        help_heading = "Accepted without effect",
+        hide_short_help = true
     )]
     pub log_text_info_buffer_size: Option<Quantity>,
-    /// The same for format json; no effect [default: 0]
+    /// Buffer size for JSON logs on stdout [default: 0]
     #[arg(
         long,
         value_name = "QUANTITY",
-        help_heading = "Accepted without effect"
+        help_heading = "Accepted without effect",
+        hide_short_help = true
     )]
     pub log_json_info_buffer_size: Option<Quantity>,
 }
 
 impl LogArgs {
-    /// Of `vmodule`, the flags come first and the rest stays.
+    /// Sets the fields whose flags were given. Entries of `--vmodule` come before those of a file.
     pub(in crate::config) fn apply(&self, to: &mut KubeProxyConfiguration) {
         let logging = &mut to.logging;
         set(&mut logging.verbosity, self.verbosity.as_ref());
@@ -152,4 +166,30 @@ impl LogArgs {
             self.log_json_info_buffer_size.as_ref(),
         );
     }
+}
+
+/// Value of `--vmodule`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct VModules(Vec<VModule>);
+
+impl FromStr for VModules {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let entries = text.split(',').filter(|entry| !entry.is_empty());
+        entries.map(vmodule).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+fn vmodule(entry: &str) -> Result<VModule, String> {
+    let (pattern, level) = entry
+        .split_once('=')
+        .ok_or_else(|| format!("\"{entry}\" is not a valid entry (example: pattern=2)"))?;
+    let verbosity = level
+        .parse()
+        .map_err(|_| format!("\"{level}\" is not a valid verbosity"))?;
+    Ok(VModule {
+        file_pattern: pattern.to_owned(),
+        verbosity,
+    })
 }

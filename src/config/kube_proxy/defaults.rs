@@ -1,7 +1,7 @@
-//! What fields are that nobody set: zero means default.
+//! Defaults of fields that are not set.
 //!
-//! Apart from reading because flags start from these, too, and because kubeadm relies on it: most
-//! of what it writes are zeros.
+//! In most fields zero means the default, and kubeadm relies on it: most of what it writes are
+//! zeros. Flags start from the same defaults.
 //!
 //! # Source
 //!
@@ -10,31 +10,31 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use super::sections::{ClientConnection, Conntrack, IpTables, NfTables};
-use super::{KubeProxyConfiguration, Logging};
-use crate::config::duration::GoDuration;
+use super::KubeProxyConfiguration;
+use super::sections::{ClientConnection, Conntrack, IpTables, Logging, NfTables};
+use crate::config::go::GoDuration;
 use crate::net::parse_ip;
 
-/// Where health is served if only an address is given.
+/// Port of the health server if its address has none.
 pub(in crate::config) const HEALTHZ_PORT: u16 = 10256;
 
-/// The address of a server that is not to be.
+/// Address that disables a server.
 pub(in crate::config) const OFF: &str = "off";
 
-/// Where metrics are served if only an address is given.
+/// Port of the metrics server if its address has none.
 pub(in crate::config) const METRICS_PORT: u16 = 10249;
 
 impl KubeProxyConfiguration {
-    /// What kube-proxy runs with if it is given nothing.
+    /// Returns the configuration of kube-proxy without flags and file.
     pub fn defaults() -> Self {
         Self::default().with_defaults()
     }
 
-    /// The same with every field filled in that is zero and may not be.
+    /// Sets every field that is zero and has another default.
     #[must_use]
     pub fn with_defaults(mut self) -> Self {
         or(&mut self.bind_address, "0.0.0.0");
-        // Whatever is no IPv4 address makes these IPv6, even if it is no address at all.
+        // As upstream: anything but an IPv4 address selects IPv6, even an invalid address.
         let (everywhere, here) = match self.bind_address.parse::<Ipv4Addr>() {
             Ok(_) => ("0.0.0.0", "127.0.0.1"),
             Err(_) => ("::", "::1"),
@@ -53,7 +53,7 @@ impl KubeProxyConfiguration {
         self
     }
 
-    /// Names the modes that were left open.
+    /// Sets the modes that are still empty to their defaults.
     pub fn choose_modes(&mut self) {
         or(&mut self.mode, "iptables");
         or(&mut self.detect_local_mode, "ClusterCIDR");
@@ -83,8 +83,8 @@ impl Logging {
 }
 
 impl IpTables {
-    /// Differs from upstream: zero for the shortest gap is not a second, but as long as the last
-    /// sync took, up to a second.
+    /// Differs from upstream: a minimum sync period of zero does not mean one second, but is left
+    /// to the CPU budget, which allows up to one second.
     fn set_defaults(&mut self) {
         self.masquerade_bit.get_or_insert(14);
         self.localhost_node_ports.get_or_insert(true);
@@ -111,7 +111,7 @@ impl Conntrack {
     }
 }
 
-/// An address without a port gets one; anything else stays as it is, right or wrong.
+/// Adds a port to an address that has none. Any other text is unchanged, even if invalid.
 pub(in crate::config) fn add_port(address: &mut String, port: u16) {
     if let Some(ip) = parse_ip(address) {
         *address = SocketAddr::new(ip, port).to_string();

@@ -1,17 +1,22 @@
-//! The fields of the file, section by section.
+//! Fields of the file, section by section.
 //!
-//! Apart from what is done with them: this is the table that one looks a field up in. An absent
-//! field, `null` and the zero of its type are one and the same, as kubeadm writes all three; where
-//! zero means something else than "take the default", the field is an `Option`.
+//! An absent field, `null` and the zero of its type are equal, because kubeadm writes all three. A
+//! field is an `Option` where zero does not mean the default.
+//!
+//! # Source
+//!
+//! Upstream: staging/src/k8s.io/component-base/logs/api/v1/types.go (v1.36), for logging
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
 
+use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::Logging;
-use crate::config::duration::GoDuration;
+use crate::config::go::GoDuration;
 
-/// A section, with what is the same for every field.
+/// Declares a section with the attributes that all its fields share.
 macro_rules! section {
     ($(#[$about:meta])* $name:ident { $($(#[$more:meta])* $field:ident: $kind:ty,)* }) => {
         $(#[$about])*
@@ -19,17 +24,16 @@ macro_rules! section {
         #[serde(rename_all = "camelCase", default)]
         pub struct $name {
             $(
-                #[serde(deserialize_with = "crate::config::kube_proxy::sections::or_default")]
+                #[serde(deserialize_with = "or_default")]
                 $(#[$more])*
                 pub $field: $kind,
             )*
         }
     };
 }
-pub(super) use section;
 
 section! {
-    /// The whole file, but for `apiVersion` and `kind`.
+    /// The whole file except `apiVersion` and `kind`.
     KubeProxyConfiguration {
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         feature_gates: BTreeMap<String, bool>,
@@ -55,7 +59,7 @@ section! {
         oom_score_adj: Option<i32>,
         conntrack: Conntrack,
         config_sync_period: GoDuration,
-        /// Means nothing any more, but old files have it.
+        /// Removed from kube-proxy, but still in old files.
         port_range: String,
         #[serde(skip_serializing_if = "is_false")]
         windows_run_as_service: bool,
@@ -63,7 +67,7 @@ section! {
 }
 
 section! {
-    /// How to talk to the API server.
+    /// Connection to the API server.
     ClientConnection {
         kubeconfig: String,
         accept_content_types: String,
@@ -75,20 +79,20 @@ section! {
 }
 
 section! {
-    /// What is particular to our mode.
+    /// Settings of proxy mode `iptables`.
     IpTables {
         masquerade_bit: Option<i32>,
         masquerade_all: bool,
         localhost_node_ports: Option<bool>,
         sync_period: GoDuration,
-        /// `None`: by cost. A file cannot ask for zero: there, zero is `None`, too.
+        /// `None`: limited by the CPU budget. Zero in a file means `None` as well.
         #[serde(serialize_with = "none_is_zero")]
         min_sync_period: Option<GoDuration>,
     }
 }
 
 section! {
-    /// Another mode's.
+    /// Settings of proxy mode `ipvs`.
     Ipvs {
         sync_period: GoDuration,
         min_sync_period: GoDuration,
@@ -104,7 +108,7 @@ section! {
 }
 
 section! {
-    /// Another mode's.
+    /// Settings of proxy mode `nftables`.
     NfTables {
         masquerade_bit: Option<i32>,
         masquerade_all: bool,
@@ -114,7 +118,7 @@ section! {
 }
 
 section! {
-    /// Another system's.
+    /// Settings for Windows.
     Winkernel {
         network_name: String,
         source_vip: String,
@@ -126,7 +130,7 @@ section! {
 }
 
 section! {
-    /// What the modes of detection need, other than networks.
+    /// Interface names for the detection of local traffic.
     DetectLocal {
         bridge_interface: String,
         interface_name_prefix: String,
@@ -134,7 +138,7 @@ section! {
 }
 
 section! {
-    /// The kernel's table of connections. Zero leaves a setting as it is.
+    /// Conntrack settings. Zero leaves the kernel setting unchanged.
     Conntrack {
         max_per_core: Option<i32>,
         min: Option<i32>,
@@ -146,8 +150,147 @@ section! {
     }
 }
 
-/// `null` is as good as nothing.
-pub(super) fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+section! {
+    /// Logging, as in other components of Kubernetes.
+    Logging {
+        format: String,
+        flush_frequency: FlushFrequency,
+        verbosity: u32,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        vmodule: Vec<VModule>,
+        options: LoggingOptions,
+    }
+}
+
+section! {
+    /// Verbosity for the source files of kube-proxy that match a pattern.
+    VModule {
+        file_pattern: String,
+        verbosity: u32,
+    }
+}
+
+section! {
+    /// Options of each log format.
+    LoggingOptions {
+        text: FormatOptions,
+        json: FormatOptions,
+    }
+}
+
+section! {
+    /// Streams and buffers of one log format.
+    FormatOptions {
+        #[serde(skip_serializing_if = "is_false")]
+        split_stream: bool,
+        info_buffer_size: Quantity,
+    }
+}
+
+/// Duration that may also be a number of nanoseconds in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct FlushFrequency(pub GoDuration);
+
+impl<'de> Deserialize<'de> for FlushFrequency {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+
+        impl Visitor<'_> for Either {
+            type Value = FlushFrequency;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a duration, or a number of nanoseconds")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<FlushFrequency, E> {
+                text.parse().map(FlushFrequency).map_err(E::custom)
+            }
+
+            fn visit_i64<E: Error>(self, number: i64) -> Result<FlushFrequency, E> {
+                Ok(FlushFrequency(GoDuration::nanoseconds(number)))
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> Result<FlushFrequency, E> {
+                let fitting = i64::try_from(number);
+                let too_many =
+                    |_| E::invalid_value(Unexpected::Unsigned(number), &"2^63 - 1 at most");
+                self.visit_i64(fitting.map_err(too_many)?)
+            }
+        }
+
+        deserializer.deserialize_any(Either)
+    }
+}
+
+/// Kubernetes quantity, a number with a unit such as `64Ki`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Quantity(String);
+
+impl Quantity {
+    /// Reports whether the number is zero, with any unit.
+    pub fn is_zero(&self) -> bool {
+        !self.0.contains(|c: char| matches!(c, '1'..='9'))
+    }
+}
+
+impl Default for Quantity {
+    fn default() -> Self {
+        Self("0".to_owned())
+    }
+}
+
+impl FromStr for Quantity {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        const UNITS: &[&str] = &[
+            "", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei",
+        ];
+        let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+        let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.');
+        let (number, unit) = unsigned.split_at(end.unwrap_or(unsigned.len()));
+        let is_number = number.parse::<f64>().is_ok();
+        let exponent = unit.strip_prefix(['e', 'E']).map(str::parse::<i8>);
+        if is_number && (UNITS.contains(&unit) || matches!(exponent, Some(Ok(_)))) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(format!(
+                "\"{text}\" is not a valid quantity (example: 64Ki)"
+            ))
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Quantity {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+
+        impl Visitor<'_> for Either {
+            type Value = Quantity;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a quantity such as 64Ki")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Quantity, E> {
+                text.parse().map_err(E::custom)
+            }
+
+            fn visit_i64<E: Error>(self, number: i64) -> Result<Quantity, E> {
+                Ok(Quantity(number.to_string()))
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> Result<Quantity, E> {
+                Ok(Quantity(number.to_string()))
+            }
+        }
+
+        deserializer.deserialize_any(Either)
+    }
+}
+
+/// Deserializes `null` as the default.
+fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
     T: Default + Deserialize<'de>,
@@ -155,13 +298,13 @@ where
     Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
-/// A number as Go writes it: `5`, not `5.0`.
+/// Serializes a number as Go does: `5`, not `5.0`.
 #[expect(
     clippy::trivially_copy_pass_by_ref,
     reason = "serde passes every field by reference"
 )]
 fn whole_if_it_is<S: Serializer>(number: &f32, serializer: S) -> Result<S::Ok, S::Error> {
-    // Lossless below 2^24, beyond which nobody asks.
+    // Lossless below 2^24; larger rates do not occur.
     #[expect(
         clippy::cast_possible_truncation,
         reason = "only taken if it is the same number"
@@ -191,6 +334,6 @@ fn none_is_zero<S: Serializer>(
     clippy::trivially_copy_pass_by_ref,
     reason = "serde passes every field by reference"
 )]
-pub(super) const fn is_false(is: &bool) -> bool {
+const fn is_false(is: &bool) -> bool {
     !*is
 }

@@ -1,32 +1,32 @@
-//! Configurations as trees of JSON, in which fields are paths like `conntrack.maxPerCore`.
+//! Configurations as JSON trees, in which a field is a path such as `conntrack.maxPerCore`.
 //!
-//! Apart because it knows no field by name: what a configuration serializes to is the list of all
-//! fields there are.
+//! The list of all fields is what a configuration serializes to, so that there is no second list
+//! to keep up to date.
 
 use serde_json::Value;
 
 use super::KubeProxyConfiguration;
 
-/// The fields of which users choose the keys.
+/// Fields whose keys are chosen by users.
 const MAPS: &[&str] = &["featureGates"];
 
-/// What every Kubernetes object has besides its fields.
+/// Header of every Kubernetes object.
 const HEADER: &[&str] = &["apiVersion", "kind"];
 
-/// The tree of a configuration, with `null` where nothing is set.
+/// Returns the tree of a configuration, with `null` for fields that are not set.
 pub(super) fn tree(configuration: &KubeProxyConfiguration) -> Value {
-    // Every key is a string and no number is infinite, so that nothing can fail.
+    // Cannot fail: every key is a string and no number is infinite.
     serde_json::to_value(configuration).unwrap_or_default()
 }
 
-/// The paths of all fields that are no sections; those that are left out while empty, too.
+/// Returns the paths of all fields that are not sections, including those omitted while empty.
 pub(in crate::config) fn leaves() -> Vec<String> {
     let mut all = paths(&tree(&KubeProxyConfiguration::default()), "");
     all.extend(WHEN_SET.iter().map(|&path| path.to_owned()));
     all
 }
 
-/// Fields that are not written unless they are set.
+/// Fields that are written only if they are set.
 const WHEN_SET: &[&str] = &[
     "featureGates",
     "logging.vmodule",
@@ -45,7 +45,7 @@ fn paths(tree: &Value, at: &str) -> Vec<String> {
     }
 }
 
-/// Which fields differ between two configurations.
+/// Returns the paths of the fields that differ between two configurations.
 pub(in crate::config) fn differing(
     a: &KubeProxyConfiguration,
     b: &KubeProxyConfiguration,
@@ -60,16 +60,16 @@ fn at<'a>(tree: &'a Value, path: &str) -> Option<&'a Value> {
     path.split('.').try_fold(tree, |tree, name| tree.get(name))
 }
 
-/// The fields in `tree` that are of other types than they should be, and why. Each is tried alone,
-/// so that all of them are found. A list could pass for a section, field by field.
-pub(super) fn misfits(tree: &Value) -> Vec<(String, String)> {
+/// Returns the fields in `tree` of the wrong type, with their errors. Each field is decoded alone,
+/// so that all of them are found. Sections are checked first, because a list decodes as a section.
+pub(super) fn mistyped(tree: &Value) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for path in paths(tree, "") {
         let Some(value) = at(tree, &path) else {
             continue;
         };
         if !value.is_object() && !value.is_null() && is_section(&path) {
-            found.push((path, format!("{value} is no section with fields")));
+            found.push((path, format!("must be an object, got {value}")));
             continue;
         }
         let alone = path.rsplit('.').fold(value.clone(), |inner, name| {
@@ -82,7 +82,7 @@ pub(super) fn misfits(tree: &Value) -> Vec<(String, String)> {
     found
 }
 
-/// The paths in `tree` that are no fields.
+/// Returns the paths in `tree` that are not fields.
 pub(super) fn unknown(tree: &Value) -> Vec<String> {
     let known = leaves();
     let is_known =
@@ -93,7 +93,7 @@ pub(super) fn unknown(tree: &Value) -> Vec<String> {
     found
 }
 
-/// Whether there are fields below `path`.
+/// Reports whether there are fields below `path`.
 fn is_section(path: &str) -> bool {
     let is_below = |leaf: &String| {
         leaf.strip_prefix(path)
@@ -102,7 +102,7 @@ fn is_section(path: &str) -> bool {
     leaves().iter().any(is_below)
 }
 
-/// The one list of objects.
+/// Returns the unknown fields in `logging.vmodule`, the only list of objects.
 fn inside_vmodule(tree: &Value) -> Vec<String> {
     const KNOWN: &[&str] = &["filePattern", "verbosity"];
     let entries = at(tree, "logging.vmodule").and_then(Value::as_array);
@@ -120,4 +120,10 @@ fn below(at: &str, name: &str) -> String {
     } else {
         format!("{at}.{name}")
     }
+}
+
+/// Joins names, each in backticks.
+pub(in crate::config) fn quoted(names: &[String]) -> String {
+    let names = names.iter().map(|name| format!("`{name}`"));
+    names.collect::<Vec<_>>().join(", ")
 }

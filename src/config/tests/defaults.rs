@@ -1,5 +1,4 @@
-//! Every field of a file: what it is if it is not there, if it is `null` and if it is zero, and
-//! what is said of it if it is set.
+//! Every field of a file: its value if absent, `null` or zero, and the note on it if it is set.
 //!
 //! Upstream: pkg/proxy/apis/config/v1alpha1/defaults_test.go (v1.36)
 
@@ -7,8 +6,8 @@ use super::*;
 use crate::config::fields::{Effect, FIELDS};
 use crate::config::kube_proxy::{self, KubeProxyConfiguration, leaves};
 
-/// A path, its default, the zero of its type, whether that counts or is the default, and a value
-/// that is neither; `-` if there is none. `null` is what is not written.
+/// Path, default, zero of the type, whether zero counts or means the default, and another value;
+/// `-` if there is none. `null` stands for a field that is not written.
 const TABLE: &str = r#"
     featureGates                        | null      | {}     | default | {"AllAlpha":false}
     clientConnection.kubeconfig         | ""        | ""     | default | "k"
@@ -76,7 +75,7 @@ struct Row {
     path: &'static str,
     default: Value,
     zero: Value,
-    /// What zero becomes.
+    /// Zero is a value of its own and does not mean the default.
     counts: bool,
     other: Option<Value>,
 }
@@ -99,7 +98,7 @@ fn rows() -> impl Iterator<Item = Row> {
     })
 }
 
-/// A file that has this field, and what it takes for a value that is not its default.
+/// Resolves a file with this field and the gate that a value other than the default requires.
 fn with_field(path: &str, value: &Value, default: &Value) -> Config {
     let mut tree: Value = serde_json::json!({
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
@@ -125,7 +124,7 @@ fn every_field_has_a_row() {
 }
 
 #[test]
-fn what_is_not_there_or_null_is_the_default_and_so_is_most_of_zero() {
+fn absent_null_and_most_zero_fields_have_the_default() {
     let empty = loaded("");
     for row in rows() {
         let path = row.path;
@@ -139,25 +138,25 @@ fn what_is_not_there_or_null_is_the_default_and_so_is_most_of_zero() {
 }
 
 #[test]
-fn what_is_set_is_kept_and_told_if_it_is_in_vain() {
+fn set_fields_are_kept_and_those_without_effect_are_noted() {
     for row in rows() {
         let path = row.path;
         let Some(other) = row.other else { continue };
         let config = with_field(path, &other, &row.default);
         assert_eq!(field_of(&config, path), other, "{path}");
         let field = FIELDS.iter().find(|field| field.path == path).unwrap();
-        let told = format!("set, but without effect in this version: `{path}`");
+        let note = format!("set, but without effect in this version: `{path}`");
         let expected: &[String] = match field.effect {
-            Effect::None => &[told],
+            Effect::None => &[note],
             Effect::Used => &[],
         };
         assert_eq!(config.notes, expected, "{path}");
     }
 }
 
-/// As it wrote them when it was asked to.
+/// The recorded file is from --write-config-to of kube-proxy.
 #[test]
-fn the_defaults_are_those_of_kube_proxy_but_for_the_gap() {
+fn defaults_equal_kube_proxy_except_min_sync_period() {
     const RECORDED: &str = include_str!("../../../tests/golden/upstream/default-config.yaml");
     const GAP: &str = "iptables.minSyncPeriod";
 

@@ -1,12 +1,10 @@
-//! The table of fields against what there is.
-
-use clap::CommandFactory;
+//! Table of fields against the fields of a configuration and the flags of `run`.
 
 use super::*;
 use crate::config::fields::{Effect, FIELDS};
 use crate::config::kube_proxy::leaves;
 
-/// Flags of kube-proxy that no field stands for.
+/// Flags of kube-proxy without a field.
 const WITHOUT_FIELD: &[&str] = &[
     "boot-id-file",
     "cleanup",
@@ -70,7 +68,7 @@ fn every_flag_is_shown_by_flagz() {
     }
 }
 
-/// Who looks for a flag of kube-proxy finds it, and what has no effect is not in the way.
+/// Every flag of kube-proxy can be found in `--help`, with those without effect at its end.
 #[test]
 fn help_lists_every_flag_and_ends_with_those_without_effect() {
     let mut program = Cli::command();
@@ -88,9 +86,8 @@ fn help_lists_every_flag_and_ends_with_those_without_effect() {
     assert_eq!(order.last(), Some(&"Accepted without effect"), "{order:?}");
 }
 
-/// What has no effect stands under a heading that says so.
 #[test]
-fn help_tells_what_has_no_effect() {
+fn flags_without_effect_are_under_their_own_heading() {
     let mut program = Cli::command();
     program.build();
     let run = program.find_subcommand("run").unwrap();

@@ -1,4 +1,4 @@
-//! Files: their defaults, what is overlooked in them, and files of others.
+//! Configuration files: decoding, ignored fields, and the files of kubeadm, kind and EKS.
 //!
 //! Upstream: `cmd/kube-proxy/app/options_test.go`,
 //! `pkg/proxy/apis/config/v1alpha1/defaults_test.go` (v1.36)
@@ -16,7 +16,7 @@ const KUBEADM: &str = include_str!("../../../tests/config/kubeadm.yaml");
 const KIND: &str = include_str!("../../../tests/config/kind.yaml");
 const EKS: &str = include_str!("../../../tests/config/eks.yaml");
 
-/// What is refused, and a part of how.
+/// Checks that a file is rejected with one line that contains `part`.
 #[track_caller]
 fn refused(text: &str, part: &str) {
     let error = with_text("", text).map(|_| ()).expect_err(text);
@@ -25,7 +25,7 @@ fn refused(text: &str, part: &str) {
 }
 
 #[test]
-fn an_empty_file_is_as_good_as_no_flags() {
+fn an_empty_file_equals_no_flags() {
     let (file, flags) = (loaded(""), configured("").unwrap());
     assert_eq!(file.configuration, flags.configuration);
     assert_eq!(file.serving, flags.serving);
@@ -35,7 +35,7 @@ fn an_empty_file_is_as_good_as_no_flags() {
 }
 
 #[test]
-fn what_kubeadm_leaves_zero_or_null_is_the_default() {
+fn zero_and_null_fields_of_kubeadm_have_the_default() {
     let config = with_text("", KUBEADM).unwrap();
     let mut expected = configured("--cluster-cidr=10.244.0.0/16")
         .unwrap()
@@ -77,7 +77,7 @@ fn the_file_of_eks_loads_without_its_old_field() {
     assert_eq!(
         config.notes,
         [
-            "`c.yaml` was read leniently: unknown fields `udpIdleTimeout`",
+            "lenient decoding of `c.yaml`: unknown fields `udpIdleTimeout` ignored",
             "set, but without effect in this version: `ipvs.syncPeriod`"
         ]
     );
@@ -114,7 +114,7 @@ fn fields_become_the_options_of_modules() {
     assert_eq!(config.sync_period, Duration::from_secs(60));
     assert_eq!(config.pacer.longest_retry, Duration::from_secs(60));
     assert_eq!(config.pacer.gap, Gap::Fixed(Duration::from_secs(5)));
-    assert_eq!(config.serving.taken, Taken::Fatal);
+    assert_eq!(config.serving.bind_failure, BindFailure::Exit);
     assert_eq!(config.logging, LoggingFormat::Json);
     assert_eq!(config.verbosity, 255);
     let conntrack = ConntrackSettings {
@@ -130,7 +130,7 @@ fn fields_become_the_options_of_modules() {
 }
 
 #[test]
-fn json_is_as_good_as_yaml() {
+fn json_files_are_decoded() {
     let text = |fields: &str| {
         format!(
             "{{\"kind\": \"KubeProxyConfiguration\",\n\t\
@@ -152,7 +152,7 @@ fn json_is_as_good_as_yaml() {
     assert_eq!(config.node.oom_score_adj, 8);
     let notes = &config.notes[0];
     assert!(
-        notes.contains("unknown fields `x`; line 2: duplicate field"),
+        notes.contains("unknown fields `x` ignored; line 2: duplicate field"),
         "{notes}"
     );
 }
@@ -161,20 +161,29 @@ fn json_is_as_good_as_yaml() {
 fn the_header_is_required() {
     refused(
         "",
-        "apiVersion is missing; kube-proxy's file has `apiVersion: kubeproxy.config",
+        "apiVersion must be `kubeproxy.config.k8s.io/v1alpha1`, but is missing",
     );
-    refused("kind: KubeProxyConfiguration\n", "apiVersion is missing");
+    refused(
+        "kind: KubeProxyConfiguration\n",
+        "v1alpha1`, but is missing",
+    );
     let (version, kind) = HEADER.split_once('\n').unwrap();
-    refused(version, "kind is missing");
+    refused(
+        version,
+        "kind must be `KubeProxyConfiguration`, but is missing",
+    );
     refused(
         &format!("{version}\nkind: KubeletConfiguration"),
-        "kind is `KubeletConfiguration`",
+        "kind must be `KubeProxyConfiguration`, got `KubeletConfiguration`",
     );
     refused(
         &HEADER.replace("v1alpha1", "v1beta1"),
-        "apiVersion is `kubeproxy.config.k8s.io/v1beta1`",
+        ", got `kubeproxy.config.k8s.io/v1beta1`",
     );
-    refused(&format!("{kind}apiVersion: 1"), "apiVersion is no string");
+    refused(
+        &format!("{kind}apiVersion: 1"),
+        ", got a value that is not a string",
+    );
 }
 
 #[test]
@@ -184,8 +193,12 @@ fn wrong_types_are_fatal_and_named() {
         ("oomScoreAdj: '5'", "oomScoreAdj", "i32"),
         ("oomScoreAdj: 1.5", "oomScoreAdj", "i32"),
         ("oomScoreAdj: 3000000000", "oomScoreAdj", "i32"),
-        ("conntrack: [1, 2]", "conntrack", "is no section"),
-        ("iptables: 5", "iptables", "5 is no section with fields"),
+        (
+            "conntrack: [1, 2]",
+            "conntrack",
+            "must be an object, got [1,2]",
+        ),
+        ("iptables: 5", "iptables", "must be an object, got 5"),
         (
             "iptables: {syncPeriod: 30}",
             "iptables.syncPeriod",
@@ -194,7 +207,7 @@ fn wrong_types_are_fatal_and_named() {
         (
             "iptables: {syncPeriod: soon}",
             "iptables.syncPeriod",
-            "`30s`",
+            "\"soon\" is not a valid duration",
         ),
         (
             "nodePortAddresses: primary",
@@ -246,30 +259,31 @@ fn only_the_first_document_counts() {
 }
 
 #[test]
-fn what_is_neither_yaml_nor_json_is_refused_with_its_line() {
+fn invalid_yaml_is_rejected_with_its_line() {
     refused(&format!("{HEADER}clientConnection: [\n"), "`c.yaml`, line ");
-    refused("just text", "apiVersion is missing");
+    refused("just text", "v1alpha1`, but is missing");
 }
 
 #[test]
-fn unknown_and_repeated_fields_are_overlooked_and_named() {
+fn unknown_and_repeated_fields_are_ignored_and_noted() {
     let notes = |fields| loaded(fields).notes;
     assert_eq!(
         notes(
             "foo: 1\niptables: {bar: 2, syncPeriod: 30s}\nlogging: {vmodule: [{x: 1, filePattern: a}]}\n"
         )[0],
-        "`c.yaml` was read leniently: unknown fields `foo`, `iptables.bar`, `logging.vmodule[].x`"
+        "lenient decoding of `c.yaml`: unknown fields `foo`, `iptables.bar`, \
+         `logging.vmodule[].x` ignored"
     );
     let config =
         loaded("oomScoreAdj: -999\nconntrack: {min: 131072}\noomScoreAdj: 1\noomScoreAdj: 2\n");
     assert_eq!(config.node.oom_score_adj, 2);
     let note = &config.notes[0];
     assert!(
-        note.starts_with("`c.yaml` was read leniently: line 5: "),
+        note.starts_with("lenient decoding of `c.yaml`: line 5: "),
         "{note}"
     );
     assert!(
-        note.contains("oomScoreAdj") && note.ends_with(", of which the last counts"),
+        note.contains("oomScoreAdj") && note.ends_with(", last value used"),
         "{note}"
     );
 }

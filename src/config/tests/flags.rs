@@ -1,4 +1,4 @@
-//! Every flag of kube-proxy: the field it sets, and the type it has.
+//! Flags of kube-proxy: the field that each one sets, and its type.
 
 use super::*;
 use crate::config::fields::FIELDS;
@@ -71,7 +71,7 @@ const SETTERS: &[(&str, &str, &str)] = &[
     ("config-sync-period", "1h", r#""1h0m0s""#),
 ];
 
-/// What it takes for some of them.
+/// Gate that some flags require.
 const GATE: &str = "--feature-gates=LoggingAlphaOptions=true";
 
 #[test]
@@ -136,9 +136,16 @@ fn numbers_are_those_of_go() {
         "", "-", "08", "0x", "_1", "1_", "1__0", "0x+1", "--1", "1.0", "1e1", "٣",
     ] {
         let error = bit(text).expect_err(text);
-        assert!(error.contains("is no whole number of 32 bits"), "{error}");
+        assert!(error.contains("is not a valid integer"), "{error}");
     }
-    assert!(bit("-0x1").unwrap_err().contains("-1 is not from 0 to 31"));
+    assert!(
+        bit("-0x1")
+            .unwrap_err()
+            .contains("must be from 0 to 31, got -1")
+    );
+    let error = configured("--conntrack-min=3000000000").unwrap_err();
+    let range = "must be from -2147483648 to 2147483647, got 3000000000";
+    assert!(error.contains(range), "{error}");
     let old = "--healthz-bind-address=::1 --healthz-port=0x10";
     assert_eq!(served(old).1, "[::1]:16");
 }
@@ -169,7 +176,7 @@ fn values_of_other_types_are_refused() {
 }
 
 #[test]
-fn old_ports_go_with_addresses_that_have_none() {
+fn deprecated_ports_complete_addresses_without_a_port() {
     let both = |metrics: &str, healthz: &str| (metrics.to_owned(), healthz.to_owned());
     let defaults = both("127.0.0.1:10249", "0.0.0.0:10256");
     assert_eq!(served("--healthz-port=1 --metrics-port=2"), defaults);
@@ -185,15 +192,18 @@ fn old_ports_go_with_addresses_that_have_none() {
     );
     // Brackets are for an address with a port.
     let error = configured("--healthz-port=1 --healthz-bind-address=[::1]").unwrap_err();
-    assert!(error.contains("`[::1]` is no address"), "{error}");
+    assert!(
+        error.contains("\"[::1]\" is not a valid address"),
+        "{error}"
+    );
 }
 
 #[test]
-fn old_ports_are_told_to_be_deprecated() {
+fn deprecated_ports_are_noted() {
     let text = |name: &str| {
         format!(
-            "--{name}-port is deprecated, and only counts with an address without a port, or if it \
-             is 0; use --{name}-bind-address=IP:PORT, or `off`"
+            "--{name}-port is deprecated: it only completes an address without a port, and 0 \
+             disables the server; use --{name}-bind-address=IP:PORT, or `off`"
         )
     };
     let notes = |flags| configured(flags).unwrap().notes;
@@ -223,7 +233,7 @@ fn servers_can_be_switched_off() {
     assert!(serving.metrics.is_some() && serving.healthz.is_some());
 }
 
-/// Where metrics and health are served; nothing for nowhere.
+/// Addresses of metrics and health; empty if disabled.
 fn served(flags: &str) -> (String, String) {
     let serving = configured(flags).unwrap().serving;
     let [metrics, healthz] = [serving.metrics, serving.healthz].map(|address| {
@@ -234,7 +244,7 @@ fn served(flags: &str) -> (String, String) {
     (metrics, healthz)
 }
 
-/// Only a file makes the other addresses follow.
+/// Only in a file, an IPv6 bind address changes the other defaults to IPv6.
 #[test]
 fn an_ipv6_bind_address_leaves_the_other_addresses_alone() {
     let serving = configured("--bind-address=fd00::1").unwrap().serving;
@@ -245,7 +255,7 @@ fn an_ipv6_bind_address_leaves_the_other_addresses_alone() {
 }
 
 #[test]
-fn what_has_no_effect_is_said_in_one_line() {
+fn flags_without_effect_are_noted_on_one_line() {
     let notes = |flags| configured(flags).unwrap().notes;
     assert_eq!(
         notes("--v=2 --cluster-cidr=10.0.0.0/8"),
@@ -260,7 +270,7 @@ fn what_has_no_effect_is_said_in_one_line() {
     );
 }
 
-/// As k3s runs the kube-proxy that it embeds.
+/// Command line of the kube-proxy in k3s.
 #[test]
 fn the_command_line_of_k3s_is_understood() {
     let config = configured(

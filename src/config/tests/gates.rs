@@ -1,4 +1,4 @@
-//! Feature gates: known, fixed, gone and made up.
+//! Feature gates: known, locked, removed and unknown.
 
 use super::*;
 
@@ -20,11 +20,14 @@ fn gates_are_those_of_kube_proxy() {
     check("PreferSameTrafficDistribution=true", Ok(()));
     check(
         "PreferSameTrafficDistribution=false",
-        Err("`PreferSameTrafficDistribution` is always true; leave it out"),
+        Err(
+            "feature gate `PreferSameTrafficDistribution` must be true, got false\n\
+             hint: remove the gate",
+        ),
     );
     check(
         "GitRepoVolumeDriver=true",
-        Err("`GitRepoVolumeDriver` is always false; leave it out"),
+        Err("feature gate `GitRepoVolumeDriver` must be false, got true\nhint: remove the gate"),
     );
     for gone in [
         "KubeProxyDrainingTerminatingNodes",
@@ -35,17 +38,26 @@ fn gates_are_those_of_kube_proxy() {
         "ServiceTrafficDistribution",
         "TopologyAwareHints",
     ] {
-        let problem = format!("`{gone}` is gone since it is always on; leave it out");
+        let problem = format!(
+            "feature gate `{gone}` was removed: the feature is always on\nhint: remove the gate"
+        );
         check(&format!("{gone}=true"), Err(&problem));
     }
     check(
         "allowServiceExternalIPs=true",
-        Err("`allowServiceExternalIPs` is no feature gate of kube-proxy v1.36; leave it out"),
+        Err(
+            "unknown feature gate `allowServiceExternalIPs`; did you mean \
+             `AllowServiceExternalIPs`?",
+        ),
+    );
+    check(
+        "Foo=true",
+        Err("unknown feature gate `Foo`: kube-proxy v1.36 does not have it\nhint: remove the gate"),
     );
 }
 
 #[test]
-fn external_ips_are_served_unless_the_gate_says_no() {
+fn external_ips_are_served_unless_the_gate_is_off() {
     use crate::model::ExternalIps::{Ignored, Served};
 
     let served = |flags| {

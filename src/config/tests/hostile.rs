@@ -1,11 +1,11 @@
-//! Whatever is typed, or is in kube-proxy's file.
+//! Arbitrary flags and files cause no panic.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::*;
-use crate::config::duration::GoDuration;
+use crate::config::go::GoDuration;
 use crate::config::{feature_gates, go, kube_proxy};
 use crate::hostile::{cases, mutated_text, text};
 

@@ -10,7 +10,7 @@ fn check(typed: &str, expected: &str) {
 }
 
 #[test]
-fn run_goes_without_saying() {
+fn flags_without_a_command_imply_run() {
     check("deltaproxy --v=2", "deltaproxy run --v=2");
     check("deltaproxy -v 2", "deltaproxy run -v 2");
     check("deltaproxy run --v=2", "deltaproxy run --v=2");
@@ -26,7 +26,7 @@ fn run_goes_without_saying() {
 }
 
 #[test]
-fn questions_about_the_program_are_not_about_run() {
+fn help_and_version_do_not_imply_run() {
     for question in ["-h", "--help", "-V", "--version"] {
         let typed = format!("deltaproxy {question}");
         check(&typed, &typed);

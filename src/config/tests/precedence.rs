@@ -1,11 +1,11 @@
-//! What counts if there is a file: the file, and a few flags.
+//! Precedence of the file and of flags.
 
 use super::*;
 use crate::host::BackendChoice;
 use crate::render::PartialRestore;
 
 #[test]
-fn flags_with_fields_do_not_count_beside_a_file_and_are_named() {
+fn flags_with_fields_are_ignored_with_a_file_and_noted() {
     let flags = "--cluster-cidr=10.0.0.0/8 --iptables-min-sync-period=1s --oom-score-adj=3 \
                  --proxy-mode=ipvs --metrics-port=0 --kubeconfig=k";
     let config = with_file(flags, "oomScoreAdj: 5").unwrap();
@@ -14,21 +14,21 @@ fn flags_with_fields_do_not_count_beside_a_file_and_are_named() {
     assert_eq!(config.pacer.gap, expected.pacer.gap);
     assert_eq!(
         config.notes[0],
-        "--config takes the place of these flags: `--kubeconfig`, `--cluster-cidr`, \
+        "flags ignored because --config is set: `--kubeconfig`, `--cluster-cidr`, \
          `--iptables-min-sync-period`, `--metrics-bind-address`, `--proxy-mode`, `--oom-score-adj`"
     );
 }
 
-/// Also if it is the default, which the file says no to; not if the file says the same.
+/// This holds for a flag with the default if the file has another value.
 #[test]
-fn a_flag_is_in_vain_if_it_would_change_what_the_file_says() {
+fn an_ignored_flag_is_noted_if_its_value_differs_from_the_file() {
     let fields = "conntrack: {maxPerCore: 0}\niptables: {masqueradeAll: true}\n\
                   nodePortAddresses: [primary]\nfeatureGates: {AllAlpha: true}\n";
     let notes = |flags| with_file(flags, fields).unwrap().notes;
     assert_eq!(
         notes("--conntrack-max-per-core=32768 --masquerade-all=false --nodeport-addresses="),
         [
-            "--config takes the place of these flags: `--conntrack-max-per-core`, \
+            "flags ignored because --config is set: `--conntrack-max-per-core`, \
           `--masquerade-all`, `--nodeport-addresses`"
         ]
     );
@@ -38,7 +38,7 @@ fn a_flag_is_in_vain_if_it_would_change_what_the_file_says() {
 }
 
 #[test]
-fn the_name_given_as_a_flag_counts() {
+fn hostname_override_flag_overrides_the_file() {
     let name = |flags| {
         with_file(flags, "hostnameOverride: file")
             .unwrap()
@@ -57,7 +57,7 @@ fn the_name_given_as_a_flag_counts() {
 }
 
 #[test]
-fn the_address_of_the_api_server_counts() {
+fn master_flag_overrides_the_file() {
     let config = with_file("--master=https://m", "clientConnection: {kubeconfig: k}");
     let Source::Cluster(options) = config.unwrap().rules.source else {
         panic!("no cluster")
@@ -67,7 +67,7 @@ fn the_address_of_the_api_server_counts() {
 }
 
 #[test]
-fn logging_flags_count_one_by_one() {
+fn each_logging_flag_overrides_the_file() {
     let fields = "logging: {format: json, verbosity: 3, flushFrequency: 1s}";
     let config = with_file("--v=0", fields).unwrap();
     assert_eq!((config.verbosity, config.logging), (0, LoggingFormat::Json));
@@ -87,7 +87,7 @@ fn logging_flags_count_one_by_one() {
 }
 
 #[test]
-fn what_no_field_stands_for_counts() {
+fn flags_without_fields_are_valid_with_a_file() {
     let config = with_file(
         "--manifests=m --partial-restore=kep-3453 --iptables-backend=nft --dry-run",
         "clientConnection: {kubeconfig: k}",
@@ -102,7 +102,7 @@ fn what_no_field_stands_for_counts() {
 }
 
 #[test]
-fn what_is_done_in_place_of_running_is_said_by_flags() {
+fn one_shot_actions_are_flags_only() {
     let action = |flags| with_file(flags, "").unwrap().action;
     assert_eq!(action(""), Action::Run);
     assert_eq!(action("--config=c --init-only"), Action::Init);
@@ -110,9 +110,9 @@ fn what_is_done_in_place_of_running_is_said_by_flags() {
     assert_eq!(action("--cleanup --init-only=false"), Action::Cleanup);
     assert_eq!(
         with_file("--cleanup --init-only", "mode: x").map(|_| ()),
-        Err("`c.yaml`: mode: `x` is no mode; write `iptables`\n\
-             --init-only: cannot be done with --cleanup; leave out --init-only to remove all \
-             rules, or --cleanup to prepare for a proxy"
+        Err("`c.yaml`: mode: unknown proxy mode `x`: must be iptables\n\
+             --cleanup and --init-only are mutually exclusive\n\
+             hint: remove --init-only to remove all rules, or --cleanup to prepare the node"
             .to_owned())
     );
     assert!(typed("--cleanup=maybe").is_err());

@@ -1,17 +1,17 @@
-//! Everything that validation refuses, in the words of a file and of flags.
+//! Errors of every validated field, in a file and as a flag.
 //!
 //! Upstream: pkg/proxy/apis/config/validation/validation_test.go (v1.36)
 
 use super::*;
 
-/// These fields are refused with this text.
+/// The file with these fields is rejected with this text.
 #[track_caller]
 fn file(fields: &str, problem: &str) {
     let error = with_file("", fields).map(|_| ()).expect_err(fields);
     assert_eq!(error, format!("`c.yaml`: {problem}"));
 }
 
-/// These flags are.
+/// The flags are rejected with this text.
 #[track_caller]
 fn flags(flags: &str, problem: &str) {
     let error = configured(flags).map(|_| ()).expect_err(flags);
@@ -20,35 +20,39 @@ fn flags(flags: &str, problem: &str) {
 
 #[test]
 fn modes() {
-    let hint = "is done by kube-proxy only; run that, or choose `iptables`";
-    file("mode: ipvs", &format!("mode: `ipvs` {hint}"));
+    let hint = "is not supported\nhint: use `iptables`, or keep kube-proxy on this node";
+    file("mode: ipvs", &format!("mode: proxy mode `ipvs` {hint}"));
     flags(
         "--proxy-mode=nftables",
-        &format!("--proxy-mode: `nftables` {hint}"),
+        &format!("--proxy-mode: proxy mode `nftables` {hint}"),
     );
     file(
         "mode: IPTables",
-        "mode: `IPTables` is no mode; write `iptables`",
+        "mode: unknown proxy mode `IPTables`; did you mean `iptables`?",
     );
-    let known = "ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix";
+    file(
+        "mode: userspace",
+        "mode: unknown proxy mode `userspace`: must be iptables",
+    );
     file(
         "detectLocalMode: nodecidr",
-        &format!("detectLocalMode: `nodecidr` is no mode; write {known}"),
+        "detectLocalMode: unknown mode `nodecidr`; did you mean `NodeCIDR`?",
     );
-    let mode = format!("--detect-local-mode: `Foo` is no mode; write {known}");
+    let known = "ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix";
+    let mode = format!("--detect-local-mode: unknown mode `Foo`: must be {known}");
     flags(
         "--cluster-cidr=10.4.0.0/40 --proxy-mode=ipvs --detect-local-mode=Foo",
-        &format!("--proxy-mode: `ipvs` {hint}\n{mode}"),
+        &format!("--proxy-mode: proxy mode `ipvs` {hint}\n{mode}"),
     );
     file(
         "detectLocalMode: BridgeInterface",
-        "detectLocal.bridgeInterface: is required by mode BridgeInterface",
+        "detectLocalMode: BridgeInterface requires detectLocal.bridgeInterface",
     );
     file(
         "detectLocalMode: InterfaceNamePrefix",
-        "detectLocal.interfaceNamePrefix: is required by mode InterfaceNamePrefix",
+        "detectLocalMode: InterfaceNamePrefix requires detectLocal.interfaceNamePrefix",
     );
-    // What another mode needs is not looked at.
+    // Settings of other modes are ignored.
     loaded("detectLocalMode: NodeCIDR\nclusterCIDR: nonsense");
 }
 
@@ -56,30 +60,33 @@ fn modes() {
 fn numbers() {
     file(
         "oomScoreAdj: -1001",
-        "oomScoreAdj: -1001 is not from -1000 to 1000",
+        "oomScoreAdj: must be from -1000 to 1000, got -1001",
     );
     flags(
         "--oom-score-adj=1001",
-        "--oom-score-adj: 1001 is not from -1000 to 1000",
+        "--oom-score-adj: must be from -1000 to 1000, got 1001",
     );
     let bit = "iptables: {masqueradeBit: 32}";
-    file(bit, "iptables.masqueradeBit: 32 is not from 0 to 31");
+    file(bit, "iptables.masqueradeBit: must be from 0 to 31, got 32");
     flags(
         "--iptables-masquerade-bit -1",
-        "--iptables-masquerade-bit: -1 is not from 0 to 31",
+        "--iptables-masquerade-bit: must be from 0 to 31, got -1",
     );
     file(
         "conntrack: {maxPerCore: -1}",
-        "conntrack.maxPerCore: -1 is not 0 or more",
+        "conntrack.maxPerCore: must be 0 or more, got -1",
     );
-    flags("--conntrack-min=-2", "--conntrack-min: -2 is not 0 or more");
+    flags(
+        "--conntrack-min=-2",
+        "--conntrack-min: must be 0 or more, got -2",
+    );
     file(
         "clientConnection: {burst: -1}",
-        "clientConnection.burst: -1 is not 0 or more",
+        "clientConnection.burst: must be 0 or more, got -1",
     );
     file(
         "logging: {verbosity: 2147483648}",
-        "logging.verbosity: 2147483648 is more than 2147483647",
+        "logging.verbosity: must be at most 2147483647, got 2147483648",
     );
 }
 
@@ -87,23 +94,23 @@ fn numbers() {
 fn times() {
     file(
         "iptables: {syncPeriod: -1s}",
-        "iptables.syncPeriod: -1s is not greater than 0",
+        "iptables.syncPeriod: must be greater than 0, got -1s",
     );
     file(
         "configSyncPeriod: -1s",
-        "configSyncPeriod: -1s is not greater than 0",
+        "configSyncPeriod: must be greater than 0, got -1s",
     );
     flags(
         "--config-sync-period=0",
-        "--config-sync-period: 0s is not greater than 0",
+        "--config-sync-period: must be greater than 0, got 0s",
     );
     file(
         "iptables: {minSyncPeriod: -1s}",
-        "iptables.minSyncPeriod: -1s is negative",
+        "iptables.minSyncPeriod: must be 0 or more, got -1s",
     );
     file(
         "iptables: {minSyncPeriod: 40s}",
-        "iptables.minSyncPeriod: 40s is more than the sync period, 30s",
+        "iptables.minSyncPeriod: must be at most the sync period, 30s; got 40s",
     );
     for (field, flag) in [
         ("tcpEstablishedTimeout", "conntrack-tcp-timeout-established"),
@@ -111,16 +118,16 @@ fn times() {
         ("udpTimeout", "conntrack-udp-timeout"),
         ("udpStreamTimeout", "conntrack-udp-timeout-stream"),
     ] {
-        let problem = format!("conntrack.{field}: -1m0s is negative");
+        let problem = format!("conntrack.{field}: must be 0 or more, got -1m0s");
         file(&format!("conntrack: {{{field}: -1m}}"), &problem);
         flags(
             &format!("--{flag}=-1m"),
-            &format!("--{flag}: -1m0s is negative"),
+            &format!("--{flag}: must be 0 or more, got -1m0s"),
         );
     }
     file(
         "logging: {flushFrequency: -1}",
-        "logging.flushFrequency: -1ns is not greater than 0",
+        "logging.flushFrequency: must be greater than 0, got -1ns",
     );
 }
 
@@ -128,34 +135,37 @@ fn times() {
 fn networks_and_addresses() {
     file(
         "clusterCIDR: 10.0.0.0/8,11.0.0.0/8",
-        "clusterCIDR: `10.0.0.0/8,11.0.0.0/8` is neither one network nor one of each family",
+        "clusterCIDR: must be one CIDR, or one of each family; got \"10.0.0.0/8,11.0.0.0/8\"",
     );
-    let hint = "is no network; write one like `10.244.0.0/16`";
+    let error = "is not a valid CIDR (example: 10.244.0.0/16)";
     file(
         "clusterCIDR: 10.0.0.0",
-        &format!("clusterCIDR: `10.0.0.0` {hint}"),
+        &format!("clusterCIDR: \"10.0.0.0\" {error}"),
     );
     file(
         "nodePortAddresses: ['']",
-        &format!("nodePortAddresses: `` {hint}"),
+        &format!("nodePortAddresses: \"\" {error}"),
     );
     file(
         "nodePortAddresses: [primary, 10.0.0.0/8]",
-        "nodePortAddresses: `primary` cannot be mixed with networks",
+        "nodePortAddresses: `primary` and CIDRs are mutually exclusive",
     );
-    file("bindAddress: '[::]'", "bindAddress: `[::]` is no address");
-    let hint = "is no address; write one like `127.0.0.1:1234` or `[::1]:1234`, or `off`";
+    file(
+        "bindAddress: '[::]'",
+        "bindAddress: \"[::]\" is not a valid IP address",
+    );
+    let error = "is not a valid address (examples: 127.0.0.1:1234, [::1]:1234, off)";
     file(
         "metricsBindAddress: here:1",
-        &format!("metricsBindAddress: `here:1` {hint}"),
+        &format!("metricsBindAddress: \"here:1\" {error}"),
     );
     file(
         "healthzBindAddress: 1.2.3.4:0",
-        &format!("healthzBindAddress: `1.2.3.4:0` {hint}"),
+        &format!("healthzBindAddress: \"1.2.3.4:0\" {error}"),
     );
     file(
         "healthzBindAddress: ':1'",
-        &format!("healthzBindAddress: `:1` {hint}"),
+        &format!("healthzBindAddress: \":1\" {error}"),
     );
 }
 
@@ -163,19 +173,19 @@ fn networks_and_addresses() {
 fn logging() {
     file(
         "logging: {format: xml}",
-        "logging.format: `xml` is no format; write `text` or `json`",
+        "logging.format: unknown log format `xml`: must be text or json",
     );
     file(
         "logging: {format: json, vmodule: [{filePattern: a, verbosity: 1}]}",
-        "logging.vmodule: goes with format `text` only",
+        "logging.vmodule: requires log format `text`",
     );
     for pattern in ["", "a=b", "a,b"] {
         file(
             &format!("logging: {{vmodule: [{{filePattern: '{pattern}'}}]}}"),
-            &format!("logging.vmodule: `{pattern}` is no pattern of file names"),
+            &format!("logging.vmodule: \"{pattern}\" is not a valid file name pattern"),
         );
     }
-    let gated = "needs the feature gate LoggingAlphaOptions";
+    let gated = "requires feature gate LoggingAlphaOptions";
     flags(
         "--log-text-split-stream",
         &format!("--log-text-split-stream: {gated}"),
@@ -186,9 +196,9 @@ fn logging() {
         &format!("logging.options.json.infoBufferSize: {gated}"),
     );
     loaded(&format!("{buffer}\nfeatureGates: {{AllAlpha: true}}"));
-    // Nothing is lost: it has no effect in any case, and kube-proxy takes it.
+    // kube-proxy accepts these in a file, where they have no effect.
     loaded("logging: {options: {text: {splitStream: true}, json: {splitStream: true}}}");
-    let json = "--logging-format: `json` needs the feature gate LoggingBetaOptions";
+    let json = "--logging-format: `json` requires feature gate LoggingBetaOptions";
     flags("--logging-format=json --feature-gates=AllBeta=false", json);
     flags(
         "--logging-format=json --feature-gates=LoggingBetaOptions=false",
@@ -208,18 +218,38 @@ fn logging() {
 fn the_rest() {
     file(
         "showHiddenMetricsForVersion: '1.34'",
-        "showHiddenMetricsForVersion: `1.34` is not the previous version, `1.35`",
+        "showHiddenMetricsForVersion: must be the previous version, 1.35; got \"1.34\"",
     );
     file(
         "hostnameOverride: ' '",
-        "hostnameOverride: the node's name is empty",
+        "hostnameOverride: node name must not be empty",
     );
     let error = with_text("--hostname-override=_", HEADER).map(|config| config.rules.node_name);
     assert_eq!(error.as_deref(), Ok("_"));
 }
 
 #[test]
-fn everything_is_said_at_once_in_one_line_each() {
+fn values_that_cannot_be_parsed() {
+    flags(
+        "--conntrack-min=abc",
+        "error: --conntrack-min: \"abc\" is not a valid integer\n",
+    );
+    flags(
+        "--config-sync-period=5",
+        "error: --config-sync-period: \"5\" is not a valid duration (examples: 30s, 500ms, 1h30m)\n",
+    );
+    flags(
+        "--cleanup=maybe",
+        "error: --cleanup: \"maybe\" is not a valid boolean (true or false)\n",
+    );
+    flags(
+        "--v=x",
+        "error: --v: \"x\" is not valid: invalid digit found in string\n",
+    );
+}
+
+#[test]
+fn all_problems_are_reported_at_once() {
     let fields = "mode: x\noomScoreAdj: 5000\nclusterCIDR: a\nbindAddress: b\n\
                   metricsBindAddress: c\nhealthzBindAddress: d\nnodePortAddresses: [e]\n\
                   iptables: {masqueradeBit: 40, syncPeriod: -1s, minSyncPeriod: -2s}\n\
@@ -228,8 +258,8 @@ fn everything_is_said_at_once_in_one_line_each() {
                   clientConnection: {burst: -1}\nshowHiddenMetricsForVersion: g\n\
                   configSyncPeriod: -1s\n";
     let error = with_file("--manifests=m --manifests-service-cidr=h", fields).unwrap_err();
-    let places: Vec<&str> = error
-        .lines()
+    let problems = error.lines().filter(|line| !line.starts_with("hint: "));
+    let places: Vec<&str> = problems
         .map(|line| {
             let line = line.strip_prefix("`c.yaml`: ").unwrap_or(line);
             line.split(": ").next().unwrap_or_default()

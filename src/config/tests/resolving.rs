@@ -1,4 +1,4 @@
-//! What flags amount to, and every way in which they can be wrong.
+//! Resolved configuration of flags, and errors for invalid ones.
 //!
 //! Upstream: pkg/proxy/apis/config/validation/validation.go,
 //! `cmd/kube-proxy/app/options_test.go` (v1.36)
@@ -15,7 +15,7 @@ fn good(flags: &str) -> Config {
     configured(flags).unwrap_or_else(|error| panic!("{flags}: {error}"))
 }
 
-/// The flags are refused with a text that holds `part`.
+/// Checks that the flags are rejected with a text that contains `part`.
 #[track_caller]
 fn bad(flags: &str, part: &str) {
     let shown = configured(flags).map(|_| ()).expect_err(flags);
@@ -23,7 +23,7 @@ fn bad(flags: &str, part: &str) {
 }
 
 #[test]
-fn without_flags_everything_is_as_kube_proxy_has_it() {
+fn defaults_without_flags_equal_kube_proxy() {
     let config = good("");
     assert_eq!(config.rules.node_name, "node-1");
     assert_eq!(config.sync_period, Duration::from_secs(30));
@@ -101,18 +101,18 @@ fn networks_come_alone_or_one_of_each_family() {
     );
     bad("--cluster-cidr=10.0.0.0/8,11.0.0.0/8", "one of each family");
     bad("--cluster-cidr=fd00::/16,fd01::/16", "one of each family");
-    bad("--cluster-cidr=fd00::/129", "is no network");
+    bad("--cluster-cidr=fd00::/129", "is not a valid CIDR");
     bad(
         "--cluster-cidr=10.0.0.0/8,fd00::/8,11.0.0.0/8",
         "one of each family",
     );
-    bad("--cluster-cidr=10.0.0.0", "is no network");
-    bad("--cluster-cidr=10.0.0.0/33", "is no network");
-    bad("--cluster-cidr=10.0.0.0/8,", "is no network");
+    bad("--cluster-cidr=10.0.0.0", "is not a valid CIDR");
+    bad("--cluster-cidr=10.0.0.0/33", "is not a valid CIDR");
+    bad("--cluster-cidr=10.0.0.0/8,", "is not a valid CIDR");
 }
 
 #[test]
-fn modes_of_detection_need_their_flags() {
+fn detection_modes_require_their_flags() {
     let mode = |flags| good(flags).rules.surroundings.v4.local_mode;
     assert_eq!(mode("--detect-local-mode=NodeCIDR"), LocalMode::NodeCidr);
     assert_eq!(
@@ -125,24 +125,24 @@ fn modes_of_detection_need_their_flags() {
     );
     bad(
         "--detect-local-mode=BridgeInterface",
-        "pod-bridge-interface: is required by mode BridgeInterface",
+        "detect-local-mode: BridgeInterface requires --pod-bridge-interface",
     );
     bad(
         "--detect-local-mode=InterfaceNamePrefix",
-        "pod-interface-name-prefix: is required by mode InterfaceNamePrefix",
+        "detect-local-mode: InterfaceNamePrefix requires --pod-interface-name-prefix",
     );
     bad("--detect-local-mode=nodecidr", "detect-local-mode");
     bad("--detect-local-mode=Cluster", "detect-local-mode");
     let bridge = "--detect-local-mode=BridgeInterface --pod-bridge-interface";
     bad(
         &format!("{bridge}=sixteen-letters-"),
-        "is no interface name",
+        "is not a valid interface name",
     );
-    bad(&format!("{bridge}=a\"b"), "is no interface name");
+    bad(&format!("{bridge}=a\"b"), "is not a valid interface name");
 }
 
 #[test]
-fn node_ports_answer_on_networks_or_primary_addresses() {
+fn nodeport_addresses_are_networks_or_primary() {
     let source = |flags| good(flags).rules.surroundings.v4.node_ports;
     assert_eq!(
         source("--nodeport-addresses=primary"),
@@ -158,10 +158,16 @@ fn node_ports_answer_on_networks_or_primary_addresses() {
         source("--nodeport-addresses 10.0.0.0/8 --nodeport-addresses fd00::/8"),
         two
     );
-    bad("--nodeport-addresses=primary,10.0.0.0/8", "cannot be mixed");
-    bad("--nodeport-addresses=10.0.0.0/8,primary", "cannot be mixed");
-    bad("--nodeport-addresses=10.0.0.1", "is no network");
-    bad("--nodeport-addresses=Primary", "is no network");
+    bad(
+        "--nodeport-addresses=primary,10.0.0.0/8",
+        "are mutually exclusive",
+    );
+    bad(
+        "--nodeport-addresses=10.0.0.0/8,primary",
+        "are mutually exclusive",
+    );
+    bad("--nodeport-addresses=10.0.0.1", "is not a valid CIDR");
+    bad("--nodeport-addresses=Primary", "is not a valid CIDR");
 }
 
 #[test]
@@ -180,14 +186,23 @@ fn addresses_may_lack_their_port() {
     );
     let (metrics, _) = served("--metrics-bind-address=[::1]:9999");
     assert_eq!(metrics, "[::1]:9999");
-    bad("--metrics-bind-address=localhost:1", "is no address");
-    bad("--metrics-bind-address=127.0.0.1:0", "is no address");
-    bad("--healthz-bind-address=127.0.0.1:66000", "is no address");
-    bad("--healthz-bind-address=:10256", "is no address");
+    bad(
+        "--metrics-bind-address=localhost:1",
+        "is not a valid address",
+    );
+    bad(
+        "--metrics-bind-address=127.0.0.1:0",
+        "is not a valid address",
+    );
+    bad(
+        "--healthz-bind-address=127.0.0.1:66000",
+        "is not a valid address",
+    );
+    bad("--healthz-bind-address=:10256", "is not a valid address");
 }
 
 #[test]
-fn bind_addresses_that_say_nothing_are_none() {
+fn unspecified_bind_addresses_are_none() {
     let bound = |flags| {
         good(flags)
             .rules
@@ -204,7 +219,7 @@ fn bind_addresses_that_say_nothing_are_none() {
     );
     bad(
         "--bind-address=node-1",
-        "bind-address: `node-1` is no address",
+        "bind-address: \"node-1\" is not a valid IP address",
     );
     assert_eq!(bound("--bind-address="), None);
 }
@@ -231,18 +246,21 @@ fn periods_fit_together() {
     );
     bad(
         "--iptables-min-sync-period=31s",
-        "--iptables-min-sync-period: 31s is more than the sync period, 30s",
+        "--iptables-min-sync-period: must be at most the sync period, 30s; got 31s",
     );
     bad(
         "--iptables-sync-period=500ms --iptables-min-sync-period=1s",
-        "is more than",
+        "must be at most",
     );
     bad(
         "--iptables-sync-period=0",
-        "--iptables-sync-period: 0s is not greater than 0",
+        "--iptables-sync-period: must be greater than 0, got 0s",
     );
-    bad("--iptables-sync-period=-1s", "-1s is not greater than 0");
-    bad("--iptables-sync-period=30", "is no duration");
+    bad(
+        "--iptables-sync-period=-1s",
+        "must be greater than 0, got -1s",
+    );
+    bad("--iptables-sync-period=30", "is not a valid duration");
 }
 
 #[test]
@@ -259,7 +277,7 @@ fn the_node_has_a_name() {
     };
     let named = |flag, host| run(&args(flag), None, host).map(|config| config.rules.node_name);
     assert_eq!(named(" A ", "x").unwrap(), "a");
-    let empty = "--hostname-override: the node's name is empty";
+    let empty = "--hostname-override: node name must not be empty";
     assert_eq!(named("  ", "x").unwrap_err().to_string(), empty);
     assert_eq!(named("", " ").unwrap_err().to_string(), empty);
 }
@@ -277,7 +295,7 @@ fn requests_are_limited_as_by_client_go() {
         };
         assert_eq!(options.rate_limit, RateLimit { qps, burst }, "{flags}");
     }
-    bad("--kube-api-burst=-1", "-1 is not 0 or more");
+    bad("--kube-api-burst=-1", "must be 0 or more, got -1");
 }
 
 #[test]
@@ -308,10 +326,10 @@ fn objects_come_from_a_cluster_or_from_files() {
     assert_eq!(service_cidrs.v6.to_string(), "fd00:10:96::/112");
     bad(
         "--manifests=m --manifests-service-cidr=10.0.0.0/8",
-        "one network of each family",
+        "one CIDR of each family",
     );
-    bad("--manifests=m --kubeconfig=k", "cannot be used with");
-    bad("--manifests=m --master=https://m", "cannot be used with");
+    bad("--manifests=m --kubeconfig=k", "are mutually exclusive");
+    bad("--manifests=m --master=https://m", "are mutually exclusive");
 }
 
 #[test]
@@ -353,7 +371,7 @@ fn an_empty_kubeconfig_or_master_is_none() {
 }
 
 #[test]
-fn what_is_not_a_flag_is_refused() {
+fn unknown_flags_are_rejected() {
     bad("--no-such-flag", "no-such-flag");
     bad("extra", "extra");
     bad("--partial-restore=some", "partial-restore");

@@ -4,7 +4,7 @@ use super::*;
 use crate::config::kube_proxy::KubeProxyConfiguration;
 
 #[test]
-fn what_is_written_is_read_as_the_same() {
+fn a_written_configuration_is_read_as_the_same() {
     for flags in [
         "",
         "--cluster-cidr=10.0.0.0/8,fd00::/8 --nodeport-addresses=10.0.0.0/8,11.0.0.0/8",
@@ -32,7 +32,7 @@ fn what_is_written_is_read_as_the_same() {
     }
 }
 
-/// Values of every type that a field may have, and texts that YAML could take for something else.
+/// Values of every type that a field may have, and texts that YAML could decode as another type.
 fn values() -> Vec<Value> {
     let json = r##"[
         true, false, 0, 1, -7, 4294967295, 0.5,
@@ -109,17 +109,17 @@ fn every_field_is_read_as_it_is_written_whatever_its_value() {
     }
 }
 
-/// A file has no word for it: there, zero is the default.
+/// In a file, zero means the default.
 #[test]
-fn no_gap_at_all_can_only_be_a_flag() {
+fn a_zero_min_sync_period_is_only_possible_as_a_flag() {
     let typed = configured("--iptables-min-sync-period=0").unwrap();
     let read = with_text("", &typed.configuration.to_yaml()).unwrap();
     assert_ne!(read.pacer.gap, typed.pacer.gap);
 }
 
-/// What kube-proxy v1.36 answered, read as a file and shown again.
+/// The recorded answer of kube-proxy v1.36, read as a file and encoded again.
 #[test]
-fn configz_is_kube_proxy_s() {
+fn configz_equals_kube_proxy() {
     let answer = include_str!("../../../tests/golden/upstream/configz.json");
     let tree: Value = serde_json::from_str(answer).unwrap();
     let file = tree["kubeproxy.config.k8s.io"].to_string();
@@ -127,9 +127,9 @@ fn configz_is_kube_proxy_s() {
     assert_eq!(read.configuration.to_configz(), answer);
 }
 
-/// What kube-proxy v1.36 answered to the same flags, but for those that are not the same.
+/// The recorded answer of kube-proxy v1.36 to the same flags, except flags that differ.
 #[test]
-fn flagz_is_kube_proxy_s() {
+fn flagz_equals_kube_proxy() {
     let answer = include_str!("../../../tests/golden/upstream/flagz.txt");
     let args = [
         "deltaproxy",
@@ -153,7 +153,7 @@ fn flagz_is_kube_proxy_s() {
     for (name, value) in pairs {
         let ours = flags.get(name).map(String::as_str);
         match name {
-            // By cost.
+            // Zero stands for the CPU budget.
             "iptables-min-sync-period" => assert_eq!(ours, Some("0s")),
             _ => assert_eq!(ours, Some(value), "{name}"),
         }

@@ -1,29 +1,15 @@
-//! The file, and flags that are accepted so that kube-proxy's command line runs this program.
+//! Flags of kube-proxy that have no effect on this program.
 //!
-//! Apart because nothing follows from most of them but the configuration that is written back.
-
-use std::path::PathBuf;
+//! They are accepted so that kube-proxy's command line can be used unchanged. Most of them have a
+//! field, which is validated and written back by `--write-config-to`.
 
 use clap::{ArgAction, Args};
 
 use super::{set, set_some};
-use crate::config::duration::GoDuration;
-use crate::config::go;
+use crate::config::go::{self, GoDuration};
 use crate::config::kube_proxy::KubeProxyConfiguration;
 
-/// Files of configuration.
-#[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "File")]
-pub struct FileArgs {
-    /// A KubeProxyConfiguration in place of kube-proxy's flags; ends with code 1 when it changes
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-    /// Write the configuration to a file, and end
-    #[arg(long, value_name = "FILE")]
-    pub write_config_to: Option<PathBuf>,
-}
-
-/// Settings of another mode.
+/// Settings of proxy mode `ipvs`.
 #[expect(
     clippy::struct_field_names,
     reason = "fields are named as their flags are"
@@ -31,30 +17,36 @@ pub struct FileArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Accepted without effect")]
 pub struct IpvsArgs {
-    /// Mode ipvs only
-    #[arg(long, value_name = "DURATION")]
+    /// Mode ipvs: interval of full syncs
+    #[arg(long, value_name = "DURATION", hide_short_help = true)]
     pub ipvs_sync_period: Option<GoDuration>,
-    /// Mode ipvs only
-    #[arg(long, value_name = "DURATION")]
+    /// Mode ipvs: minimum interval between syncs
+    #[arg(long, value_name = "DURATION", hide_short_help = true)]
     pub ipvs_min_sync_period: Option<GoDuration>,
-    /// Mode ipvs only
-    #[arg(long, value_name = "NAME")]
+    /// Mode ipvs: scheduler of virtual servers
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
     pub ipvs_scheduler: Option<String>,
-    /// Mode ipvs only
-    #[arg(long, value_name = "CIDR,...", value_delimiter = ',')]
+    /// Mode ipvs: networks that are not cleaned up
+    #[arg(
+        long,
+        value_name = "CIDR,...",
+        value_delimiter = ',',
+        hide_short_help = true
+    )]
     pub ipvs_exclude_cidrs: Option<Vec<String>>,
-    /// Mode ipvs only
+    /// Mode ipvs: arp_ignore 1 and arp_announce 2
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", action = ArgAction::Set, value_parser = go::bool)]
+          default_missing_value = "true", action = ArgAction::Set, value_parser = go::bool,
+          hide_short_help = true)]
     pub ipvs_strict_arp: Option<bool>,
-    /// Mode ipvs only
-    #[arg(long, value_name = "DURATION")]
+    /// Mode ipvs: timeout of idle TCP connections
+    #[arg(long, value_name = "DURATION", hide_short_help = true)]
     pub ipvs_tcp_timeout: Option<GoDuration>,
-    /// Mode ipvs only
-    #[arg(long, value_name = "DURATION")]
+    /// Mode ipvs: timeout of TCP connections after a FIN
+    #[arg(long, value_name = "DURATION", hide_short_help = true)]
     pub ipvs_tcpfin_timeout: Option<GoDuration>,
-    /// Mode ipvs only
-    #[arg(long, value_name = "DURATION")]
+    /// Mode ipvs: timeout of UDP
+    #[arg(long, value_name = "DURATION", hide_short_help = true)]
     pub ipvs_udp_timeout: Option<GoDuration>,
 }
 
@@ -78,21 +70,21 @@ impl IpvsArgs {
     }
 }
 
-/// What this program does otherwise, or not at all.
+/// Settings of functions that this program does not have.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Accepted without effect")]
 pub struct UnusedArgs {
-    /// How often everything is looked at again though it did not change; it is not
-    #[arg(long, value_name = "DURATION")]
+    /// Interval of notifications about unchanged objects
+    #[arg(long, value_name = "DURATION", hide_short_help = true)]
     pub config_sync_period: Option<GoDuration>,
-    /// Serve metrics that the version before still had; there are none
-    #[arg(long, value_name = "VERSION")]
+    /// Previous version whose hidden metrics are shown; there are none
+    #[arg(long, value_name = "VERSION", hide_short_help = true)]
     pub show_hidden_metrics_for_version: Option<String>,
-    /// Where to find the boot ID; it is of no use
-    #[arg(long, value_name = "FILE,...")]
+    /// Files with the boot ID
+    #[arg(long, value_name = "FILE,...", hide_short_help = true)]
     pub boot_id_file: Option<String>,
-    /// Where to find the machine ID; it is of no use
-    #[arg(long, value_name = "FILE,...")]
+    /// Files with the machine ID
+    #[arg(long, value_name = "FILE,...", hide_short_help = true)]
     pub machine_id_file: Option<String>,
 }
 
@@ -105,7 +97,7 @@ impl UnusedArgs {
         );
     }
 
-    /// The flags that no field stands for and that are not as they would be anyway.
+    /// Returns the flags that have no field and differ from their default.
     pub(in crate::config) fn without_field(&self) -> impl Iterator<Item = &'static str> {
         let boot = (
             self.boot_id_file.as_deref(),

@@ -1,0 +1,138 @@
+//! Validation of fields that hold networks, addresses and the names of interfaces.
+//!
+//! # Source
+//!
+//! Upstream: pkg/proxy/apis/config/validation/validation.go (v1.36)
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use super::kube_proxy::KubeProxyConfiguration;
+use super::problems::{Problems, unknown};
+use crate::net::{IpFamily, IpNet, parse_cidr, parse_ip};
+use crate::sync::{LocalMode, NodePortSource};
+
+/// Checks how local traffic is detected. Settings of other detection modes are ignored.
+pub(super) fn local_mode(
+    configuration: &KubeProxyConfiguration,
+    problems: &mut Problems,
+) -> Option<LocalMode> {
+    const MODES: [&str; 4] = [
+        "ClusterCIDR",
+        "NodeCIDR",
+        "BridgeInterface",
+        "InterfaceNamePrefix",
+    ];
+    const BRIDGE: &str = "detectLocal.bridgeInterface";
+    const PREFIX: &str = "detectLocal.interfaceNamePrefix";
+
+    let names = &configuration.detect_local;
+    match configuration.detect_local_mode.as_str() {
+        "ClusterCIDR" if configuration.cluster_cidr.is_empty() => {
+            Some(LocalMode::ClusterCidr(Vec::new()))
+        }
+        "ClusterCIDR" => problems
+            .keep("clusterCIDR", pair(&configuration.cluster_cidr))
+            .map(LocalMode::ClusterCidr),
+        "NodeCIDR" => Some(LocalMode::NodeCidr),
+        mode @ "BridgeInterface" => interface(mode, (BRIDGE, &names.bridge_interface), problems)
+            .map(LocalMode::BridgeInterface),
+        mode @ "InterfaceNamePrefix" => {
+            interface(mode, (PREFIX, &names.interface_name_prefix), problems)
+                .map(LocalMode::InterfaceNamePrefix)
+        }
+        other => {
+            problems.add("detectLocalMode", unknown("mode", other, &MODES));
+            None
+        }
+    }
+}
+
+/// Checks the interface name that a detection mode requires.
+///
+/// Differs from upstream: a name that the kernel does not accept is rejected here, not by every
+/// restore.
+fn interface(mode: &str, (path, name): (&str, &str), problems: &mut Problems) -> Option<Arc<str>> {
+    /// IFNAMSIZ without the terminating zero, in bytes.
+    const LONGEST: usize = 15;
+
+    let is_invalid = |c: char| c.is_whitespace() || c == '"';
+    if name.is_empty() {
+        let problem = format!("{mode} requires {}", problems.name(path));
+        problems.add("detectLocalMode", problem);
+        None
+    } else if name.contains(is_invalid) || name.len() > LONGEST {
+        problems.add(
+            path,
+            format!("{name:?} is not a valid interface name (at most {LONGEST} bytes)"),
+        );
+        None
+    } else {
+        Some(name.into())
+    }
+}
+
+/// Parses one CIDR, or one of each family.
+pub(super) fn pair(text: &str) -> Result<Vec<IpNet>, String> {
+    let cidrs = text.split(',').map(cidr).collect::<Result<Vec<_>, _>>()?;
+    match cidrs[..] {
+        [_] => Ok(cidrs),
+        [a, b] if IpFamily::of_cidr(a) != IpFamily::of_cidr(b) => Ok(cidrs),
+        _ => Err(format!(
+            "must be one CIDR, or one of each family; got \"{text}\""
+        )),
+    }
+}
+
+fn cidr(text: &str) -> Result<IpNet, String> {
+    parse_cidr(text)
+        .ok_or_else(|| format!("\"{text}\" is not a valid CIDR (example: 10.244.0.0/16)"))
+}
+
+/// Checks the node addresses that have NodePorts.
+pub(super) fn node_ports(
+    configuration: &KubeProxyConfiguration,
+    problems: &mut Problems,
+) -> Option<NodePortSource> {
+    let values = configuration.node_port_addresses.as_deref();
+    let values = values.unwrap_or_default();
+    let is_primary = |value: &String| value == "primary";
+    let source = match values {
+        [] => Ok(NodePortSource::All),
+        [only] if is_primary(only) => Ok(NodePortSource::Primary),
+        _ if values.iter().any(is_primary) => {
+            Err("`primary` and CIDRs are mutually exclusive".to_owned())
+        }
+        _ => values
+            .iter()
+            .map(|value| cidr(value))
+            .collect::<Result<_, _>>()
+            .map(NodePortSource::Within),
+    };
+    problems.keep("nodePortAddresses", source)
+}
+
+/// Checks the address of this node. It may be unspecified, as `0.0.0.0` is.
+pub(super) fn bind_address(
+    configuration: &KubeProxyConfiguration,
+    problems: &mut Problems,
+) -> Option<IpAddr> {
+    let text = &configuration.bind_address;
+    let ip = parse_ip(text).ok_or_else(|| format!("\"{text}\" is not a valid IP address"));
+    problems.keep("bindAddress", ip)
+}
+
+/// Checks the address and port of a server.
+pub(super) fn serving_address(
+    path: &str,
+    text: &str,
+    problems: &mut Problems,
+) -> Option<SocketAddr> {
+    let address = text.parse().ok();
+    let address = address.filter(|address: &SocketAddr| address.port() != 0);
+    let examples = "examples: 127.0.0.1:1234, [::1]:1234, off";
+    problems.keep(
+        path,
+        address.ok_or_else(|| format!("\"{text}\" is not a valid address ({examples})")),
+    )
+}

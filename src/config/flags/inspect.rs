@@ -1,0 +1,278 @@
+//! Flags of `services` and `explain`, the commands that inspect rules.
+
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+
+use clap::{Args, ValueEnum};
+
+use super::{NamesArgs, OriginArgs, SelectionArgs};
+use crate::config::go::GoDuration;
+use crate::config::problems::Unusable;
+use crate::explain::{ClientKind, ClientSelection, Query};
+use crate::net::Port;
+
+/// Flags of `services`.
+#[derive(Debug, Clone, Args)]
+pub struct ServicesArgs {
+    /// Services to list.
+    #[command(flatten)]
+    pub which: SelectionArgs,
+    /// Only service ports with this frontend or endpoint: 10.96.0.10, [fd00::1]:53 or :30080
+    ///
+    /// An address without a port matches every port, a port without an address every address.
+    #[arg(long, value_name = "[IP][:PORT]")]
+    pub address: Option<AddressPattern>,
+    /// Output format of service ports
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        value_enum,
+        default_value = "table"
+    )]
+    pub output: ServicesOutput,
+    /// Omit the header line of the table
+    #[arg(long)]
+    pub no_headers: bool,
+    /// Print changes until interrupted
+    #[arg(short, long, conflicts_with = "from_save")]
+    pub watch: bool,
+    /// Interval of checks with --watch
+    #[arg(long, value_name = "DURATION", default_value = "2s")]
+    pub interval: GoDuration,
+    /// Names only, for completion scripts.
+    #[command(flatten)]
+    pub names: NamesArgs,
+    /// Source of the rules.
+    #[command(flatten)]
+    pub origin: OriginArgs,
+}
+
+/// Value of `--output` of `services`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ServicesOutput {
+    /// One line for each service port
+    Table,
+    /// The table with endpoint addresses, affinity and more
+    Wide,
+    /// All fields, machine-readable
+    Json,
+    /// All fields, human-readable
+    Yaml,
+}
+
+/// Value of `--address`: an IP address, a port, or both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AddressPattern {
+    /// `None` matches every address.
+    pub ip: Option<IpAddr>,
+    /// `None` matches every port.
+    pub port: Option<u16>,
+}
+
+/// Error for a text that is not an [`AddressPattern`].
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "\"{0}\" is not a valid address \
+     (examples: 10.96.0.10, 10.96.0.10:53, [fd00::1]:53, :30080)"
+)]
+pub struct NotAnAddress(String);
+
+impl FromStr for AddressPattern {
+    type Err = NotAnAddress;
+
+    fn from_str(text: &str) -> Result<Self, NotAnAddress> {
+        let invalid = || NotAnAddress(text.to_owned());
+        if let Some(port) = text.strip_prefix(':').filter(|rest| !rest.contains(':')) {
+            let port: Port = port.parse().map_err(|_| invalid())?;
+            return Ok(Self {
+                ip: None,
+                port: Some(port.get()),
+            });
+        }
+        if let Ok(socket) = text.parse::<SocketAddr>() {
+            return Ok(Self {
+                ip: Some(socket.ip().to_canonical()),
+                port: Some(socket.port()),
+            });
+        }
+        let bare = text
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'))
+            .unwrap_or(text);
+        let ip: IpAddr = bare.parse().map_err(|_| invalid())?;
+        Ok(Self {
+            ip: Some(ip.to_canonical()),
+            port: None,
+        })
+    }
+}
+
+/// Flags of `explain`.
+#[derive(Debug, Clone, Args)]
+pub struct ExplainArgs {
+    /// Destination: ADDRESS[:PORT[/PROTO]], :NODEPORT or [NAMESPACE/]SERVICE[:PORT[/PROTO]]
+    #[arg(
+        value_name = "ADDRESS|SERVICE",
+        required = true,
+        conflicts_with = "only"
+    )]
+    pub question: Option<Query>,
+    /// Names only, for completion scripts.
+    #[command(flatten)]
+    pub names: NamesArgs,
+    /// Namespace of the Service
+    #[arg(short, long, value_name = "NAMESPACE")]
+    pub namespace: Option<String>,
+    /// Trace packets from this client address
+    #[arg(long, value_name = "IP", conflicts_with = "from")]
+    pub source: Option<IpAddr>,
+    /// Interface on which packets of --source arrive
+    ///
+    /// Needed where rules match the incoming interface.
+    #[arg(long, value_name = "NAME", requires = "source")]
+    pub interface: Option<Box<str>>,
+    /// Kinds of clients whose packets are traced instead of all
+    ///
+    /// Without it, kinds of clients with the same outcome are traced once.
+    #[arg(
+        long,
+        value_name = "KIND",
+        value_enum,
+        value_delimiter = ',',
+        ignore_case = true
+    )]
+    pub from: Vec<FromArg>,
+    /// Address of the node, if the source lacks it
+    ///
+    /// Give the flag once for each address.
+    #[arg(long, value_name = "IP")]
+    pub node_ip: Vec<IpAddr>,
+    /// Print the text of every rule, and every endpoint
+    #[arg(short, long, conflicts_with_all = ["graph", "output"])]
+    pub verbose: bool,
+    /// Print paths of packets as a graph
+    #[arg(long, value_name = "FORM", value_enum, conflicts_with = "output")]
+    pub graph: Option<GraphArg>,
+    /// Output format, text or json
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        value_enum,
+        default_value = "text",
+        hide_possible_values = true
+    )]
+    pub output: OutputArg,
+    /// Source of the rules.
+    #[command(flatten)]
+    pub origin: OriginArgs,
+}
+
+/// Value of `--from`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FromArg {
+    /// Pod on this node that is not an endpoint
+    Pod,
+    /// Process on the node
+    Node,
+    /// Client outside of the cluster
+    Outside,
+}
+
+/// Value of `--graph`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum GraphArg {
+    /// Text for a terminal
+    Tree,
+    /// Input for Graphviz
+    Dot,
+    /// Image for a browser
+    Svg,
+}
+
+/// Value of `--output` of `explain`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OutputArg {
+    /// Human-readable
+    Text,
+    /// Machine-readable
+    Json,
+}
+
+impl ExplainArgs {
+    /// Returns the destination within `--namespace`; `None` if only names are requested.
+    ///
+    /// # Errors
+    ///
+    /// The Service is qualified with another namespace than `--namespace`.
+    pub fn asked(&self) -> Result<Option<Query>, Unusable> {
+        match (&self.question, &self.namespace) {
+            (Some(question), Some(namespace)) => {
+                let within = question.within(namespace).map(Some);
+                within.map_err(|error| Unusable::of_flag("namespace", error.to_string()))
+            }
+            (question, _) => Ok(question.clone()),
+        }
+    }
+
+    /// Returns the clients whose packets are traced.
+    pub fn wanted(&self) -> ClientSelection {
+        let kind = |from: &FromArg| match from {
+            FromArg::Pod => ClientKind::Pod,
+            FromArg::Node => ClientKind::Node,
+            FromArg::Outside => ClientKind::Outside,
+        };
+        match self.source {
+            Some(ip) => ClientSelection::Source {
+                ip: ip.to_canonical(),
+                in_interface: self.interface.clone(),
+            },
+            None if self.from.is_empty() => ClientSelection::All,
+            None => ClientSelection::Kinds(self.from.iter().map(kind).collect()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check<T: FromStr<Err: std::fmt::Debug>>(good: &[&str], bad: &[&str]) {
+        for text in good {
+            assert!(text.parse::<T>().is_ok(), "{text}");
+        }
+        for text in bad {
+            assert!(text.parse::<T>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn addresses() {
+        check::<AddressPattern>(
+            &[
+                "10.0.0.1",
+                "10.0.0.1:80",
+                "fd00::1",
+                "[fd00::1]",
+                "[fd00::1]:80",
+                "::1",
+                ":80",
+            ],
+            &[
+                "",
+                ":",
+                ":0",
+                ":http",
+                ":65536",
+                "web",
+                "10.0.0.1:",
+                "10.0.0.0/8",
+                "[fd00::1]:x",
+            ],
+        );
+        let pattern: AddressPattern = "fd00::1:80".parse().unwrap();
+        assert_eq!(pattern.port, None);
+    }
+}

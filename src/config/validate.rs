@@ -1,0 +1,245 @@
+//! Validation of fields that hold numbers, durations, feature gates and the names of modes.
+//!
+//! Each function takes text and numbers and returns the type that other modules use, so that no
+//! unchecked value reaches them. Problems are recorded, not returned, so that all are reported.
+//!
+//! # Source
+//!
+//! Upstream: pkg/proxy/apis/config/validation/validation.go,
+//! staging/src/k8s.io/component-base/logs/api/v1/options.go, `Validate` (v1.36)
+
+use std::time::Duration;
+
+use super::feature_gates::{self, ALL_ALPHA, ALL_BETA, LOGGING_ALPHA, LOGGING_BETA};
+use super::go::GoDuration;
+use super::kube_proxy::{FormatOptions, KubeProxyConfiguration};
+use super::problems::{Problems, unknown};
+use super::resolved::LoggingFormat;
+use crate::host::ConntrackSettings;
+use crate::sync::Gap;
+
+/// Checks that the proxy mode is `iptables`.
+pub(super) fn mode(configuration: &KubeProxyConfiguration, problems: &mut Problems) {
+    match configuration.mode.as_str() {
+        "iptables" => {}
+        mode @ ("ipvs" | "nftables") => problems.add_with_hint(
+            "mode",
+            format!("proxy mode `{mode}` is not supported"),
+            "use `iptables`, or keep kube-proxy on this node",
+        ),
+        other => problems.add("mode", unknown("proxy mode", other, &["iptables"])),
+    }
+}
+
+/// Checks the bit of the packet mark that requests masquerading.
+pub(super) fn masquerade_bit(
+    configuration: &KubeProxyConfiguration,
+    problems: &mut Problems,
+) -> Option<u8> {
+    let path = "iptables.masqueradeBit";
+    let bit = configuration.iptables.masquerade_bit?;
+    problems.within(path, bit, 0..=31);
+    u8::try_from(bit).ok()
+}
+
+/// Checks all periods. Returns the interval of checks and the minimum interval between syncs.
+pub(super) fn periods(
+    configuration: &KubeProxyConfiguration,
+    problems: &mut Problems,
+) -> Option<(Duration, Gap)> {
+    let iptables = &configuration.iptables;
+    let period = positive("iptables.syncPeriod", iptables.sync_period, problems);
+    positive(
+        "configSyncPeriod",
+        configuration.config_sync_period,
+        problems,
+    );
+    let path = "iptables.minSyncPeriod";
+    let gap = match iptables.min_sync_period {
+        None => Gap::Budget(None),
+        Some(gap) => Gap::Fixed(not_negative(path, gap, problems)?),
+    };
+    if let (Gap::Fixed(gap), Some(period)) = (gap, period)
+        && gap > period
+    {
+        problems.add(
+            path,
+            format!("must be at most the sync period, {period:?}; got {gap:?}"),
+        );
+    }
+    Some((period?, gap))
+}
+
+/// Checks the conntrack settings.
+pub(super) fn conntrack(
+    configuration: &KubeProxyConfiguration,
+    problems: &mut Problems,
+) -> Option<ConntrackSettings> {
+    let fields = &configuration.conntrack;
+    let mut count = |path, number: Option<i32>| {
+        let number = number.unwrap_or_default();
+        problems.within(path, number, 0..=i32::MAX);
+        u32::try_from(number).ok()
+    };
+    let max_per_core = count("conntrack.maxPerCore", fields.max_per_core);
+    let min = count("conntrack.min", fields.min);
+    let mut timeout = |path, duration: Option<GoDuration>| {
+        not_negative(path, duration.unwrap_or_default(), problems)
+    };
+    let established = timeout(
+        "conntrack.tcpEstablishedTimeout",
+        fields.tcp_established_timeout,
+    );
+    let close_wait = timeout(
+        "conntrack.tcpCloseWaitTimeout",
+        fields.tcp_close_wait_timeout,
+    );
+    let udp = timeout("conntrack.udpTimeout", Some(fields.udp_timeout));
+    let udp_stream = timeout(
+        "conntrack.udpStreamTimeout",
+        Some(fields.udp_stream_timeout),
+    );
+    Some(ConntrackSettings {
+        max_per_core: max_per_core?,
+        min: min?,
+        tcp_established_timeout: established?,
+        tcp_close_wait_timeout: close_wait?,
+        is_tcp_liberal: fields.tcp_be_liberal,
+        udp_timeout: udp?,
+        udp_stream_timeout: udp_stream?,
+    })
+}
+
+/// Checks `oom_score_adj` of this process.
+pub(super) fn oom_score_adj(
+    configuration: &KubeProxyConfiguration,
+    problems: &mut Problems,
+) -> Option<i16> {
+    let score = configuration.oom_score_adj?;
+    problems.within("oomScoreAdj", score, -1000..=1000);
+    i16::try_from(score).ok()
+}
+
+/// Checks the burst of requests to the API server.
+pub(super) fn burst(configuration: &KubeProxyConfiguration, problems: &mut Problems) {
+    let burst = configuration.client_connection.burst;
+    problems.within("clientConnection.burst", burst, 0..=i32::MAX);
+}
+
+/// Checks the version of hidden metrics as kube-proxy does, although there are no such metrics.
+pub(super) fn hidden_metrics(configuration: &KubeProxyConfiguration, problems: &mut Problems) {
+    /// Minor version before that of the kube-proxy that this program replaces.
+    const PREVIOUS: &str = "1.35";
+
+    let version = &configuration.show_hidden_metrics_for_version;
+    if !version.is_empty() && version != PREVIOUS {
+        problems.add(
+            "showHiddenMetricsForVersion",
+            format!("must be the previous version, {PREVIOUS}; got \"{version}\""),
+        );
+    }
+}
+
+/// Checks that every feature gate is known and may have its value.
+pub(super) fn gates(configuration: &KubeProxyConfiguration, problems: &mut Problems) {
+    for (name, value) in &configuration.feature_gates {
+        if let Some((problem, hint)) = feature_gates::problem(name, *value) {
+            problems.add_with_hint("featureGates", problem, hint);
+        }
+    }
+}
+
+/// Returns a duration that is greater than zero.
+fn positive(path: &str, duration: GoDuration, problems: &mut Problems) -> Option<Duration> {
+    let time = duration.to_std().filter(|time| !time.is_zero());
+    problems.keep(
+        path,
+        time.ok_or_else(|| format!("must be greater than 0, got {duration}")),
+    )
+}
+
+fn not_negative(path: &str, duration: GoDuration, problems: &mut Problems) -> Option<Duration> {
+    let time = duration.to_std();
+    problems.keep(
+        path,
+        time.ok_or_else(|| format!("must be 0 or more, got {duration}")),
+    )
+}
+
+/// Checks the logging section. Returns format and verbosity.
+pub(super) fn logging(
+    configuration: &KubeProxyConfiguration,
+    problems: &mut Problems,
+) -> Option<(LoggingFormat, u8)> {
+    let logging = &configuration.logging;
+    let format = match logging.format.as_str() {
+        "text" => Ok(LoggingFormat::Text),
+        "json" => Ok(LoggingFormat::Json),
+        other => Err(unknown("log format", other, &["text", "json"])),
+    };
+    let format = problems.keep("logging.format", format);
+    let path = "logging.flushFrequency";
+    positive(path, logging.flush_frequency.0, problems);
+    let most = i32::MAX.unsigned_abs();
+    if logging.verbosity > most {
+        let problem = format!("must be at most {most}, got {}", logging.verbosity);
+        problems.add("logging.verbosity", problem);
+    }
+    vmodule(configuration, format, problems);
+    logging_gates(configuration, format, problems);
+    let verbosity = u8::try_from(logging.verbosity).unwrap_or(u8::MAX);
+    Some((format?, verbosity))
+}
+
+fn vmodule(
+    configuration: &KubeProxyConfiguration,
+    format: Option<LoggingFormat>,
+    problems: &mut Problems,
+) {
+    let path = "logging.vmodule";
+    let entries = &configuration.logging.vmodule;
+    if !entries.is_empty() && format == Some(LoggingFormat::Json) {
+        problems.add(path, "requires log format `text`");
+    }
+    for entry in entries {
+        let pattern = &entry.file_pattern;
+        if pattern.is_empty() || pattern.contains(['=', ',']) {
+            let problem = format!("\"{pattern}\" is not a valid file name pattern");
+            problems.add(path, problem);
+        }
+    }
+}
+
+/// Checks the feature gates of logging: format `json` requires a beta gate, which is on by
+/// default, and the options of a format an alpha gate, which is off.
+fn logging_gates(
+    configuration: &KubeProxyConfiguration,
+    format: Option<LoggingFormat>,
+    problems: &mut Problems,
+) {
+    let gates = &configuration.feature_gates;
+    let gate = |name: &str, all: &str| gates.get(name).or_else(|| gates.get(all));
+    if format == Some(LoggingFormat::Json) && gate(LOGGING_BETA, ALL_BETA) == Some(&false) {
+        let problem = format!("`json` requires feature gate {LOGGING_BETA}");
+        problems.add("logging.format", problem);
+    }
+    if gate(LOGGING_ALPHA, ALL_ALPHA) == Some(&true) {
+        return;
+    }
+    let options = &configuration.logging.options;
+    for (name, format) in [("text", &options.text), ("json", &options.json)] {
+        let FormatOptions {
+            split_stream,
+            info_buffer_size,
+        } = format;
+        let set = [
+            // kube-proxy drops the field of a file before it validates, so that such files exist.
+            ("splitStream", *split_stream && !problems.is_of_file()),
+            ("infoBufferSize", !info_buffer_size.is_zero()),
+        ];
+        for (field, _) in set.iter().filter(|(_, is_set)| *is_set) {
+            let path = format!("logging.options.{name}.{field}");
+            problems.add(&path, format!("requires feature gate {LOGGING_ALPHA}"));
+        }
+    }
+}
