@@ -8,7 +8,7 @@
 
 use crate::cluster;
 
-use deltaproxy::host::{BackendChoice, Exec, Iptables, Programs};
+use deltaproxy::host::{BackendChoice, Binaries, Exec, Iptables};
 use deltaproxy::model::Change;
 use deltaproxy::net::IpFamily;
 use deltaproxy::render::{
@@ -336,8 +336,8 @@ fn kernels_take_bursts() {
 fn restored(choice: BackendChoice, payloads: &[String]) -> RuleSet {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let saved = builder.enable_all().build().unwrap().block_on(async {
-        let programs = Programs::discover(choice, IpFamily::V4).await.unwrap();
-        let exec = Exec::new(programs, deltaproxy::host::Options::default());
+        let programs = Binaries::discover(choice, IpFamily::V4).await.unwrap();
+        let exec = Exec::new(programs, deltaproxy::host::ExecOptions::default());
         for payload in payloads {
             exec.restore(&mut Text::new(payload)).await.unwrap();
         }

@@ -91,7 +91,7 @@ fn a_failed_partial_restore_becomes_a_full_one() {
         })
     });
     let log = daemon.log();
-    assert!(log.contains("refused line 2"), "{log}");
+    assert!(log.contains("rejected line 2"), "{log}");
     assert!(log.contains(">  2 |") || log.contains("> 2 |"), "{log}");
 }
 

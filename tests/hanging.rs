@@ -13,7 +13,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use deltaproxy::host::{BackendChoice, Exec, Iptables, Options, Programs};
+use deltaproxy::host::{BackendChoice, Binaries, Exec, ExecOptions, Iptables};
 use deltaproxy::model::{Change, ServiceName};
 use deltaproxy::net::IpFamily;
 use deltaproxy::render::{Counters, PartialRestore};
@@ -35,8 +35,8 @@ fn enters_namespace() -> bool {
 }
 
 /// The programs of this machine, but restores with the endpoint do not end.
-async fn programs(backend: BackendChoice, folder: &Path) -> Programs {
-    let mut programs = Programs::discover(backend, IpFamily::V4).await.unwrap();
+async fn programs(backend: BackendChoice, folder: &Path) -> Binaries {
+    let mut programs = Binaries::discover(backend, IpFamily::V4).await.unwrap();
     let script = format!(
         "#!/bin/sh\npayload=$(cat)\ncase $payload in *{POISON}*) sleep 1000;; esac\n\
          printf '%s\\n' \"$payload\" | {} \"$@\"\n",
@@ -51,7 +51,7 @@ async fn programs(backend: BackendChoice, folder: &Path) -> Programs {
 
 fn syncer(world: &World, exec: Exec) -> Syncer<Exec> {
     let mut surroundings = upstream_surroundings(IpFamily::V4);
-    surroundings.fixed.backend = exec.programs().backend();
+    surroundings.fixed.backend = exec.binaries().backend();
     surroundings.fixed.counters = Counters::NONE;
     let options = SyncerOptions {
         surroundings,
@@ -92,7 +92,10 @@ async fn others_are_applied(backend: BackendChoice) {
     let programs = programs(backend, folder.path()).await;
     let restore_deadline = Duration::from_secs(1);
     let world = World::plain(IpFamily::V4, 8, 1);
-    let mut syncer = syncer(&world, Exec::new(programs, Options { restore_deadline }));
+    let mut syncer = syncer(
+        &world,
+        Exec::new(programs, ExecOptions { restore_deadline }),
+    );
     sync(&mut syncer).await;
 
     for n in 2..6 {

@@ -9,7 +9,7 @@ use std::panic::resume_unwind;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use deltaproxy::host::{BackendChoice, Exec, Iptables, Options, Programs};
+use deltaproxy::host::{BackendChoice, Binaries, Exec, ExecOptions, Iptables};
 use deltaproxy::net::IpFamily;
 use deltaproxy::rules::Backend;
 use nix::sched::{CloneFlags, unshare};
@@ -36,12 +36,12 @@ fn enter(choice: BackendChoice, family: IpFamily) -> Option<Exec> {
         return skip(&format!("no network namespace: {error}"));
     }
     let found = block_on(async {
-        let programs = Programs::discover(choice, family).await?;
+        let programs = Binaries::discover(choice, family).await?;
         programs.probe().await?;
         Ok::<_, deltaproxy::host::RunError>(programs)
     });
     match found {
-        Ok(programs) => Some(Exec::new(programs, Options::default())),
+        Ok(programs) => Some(Exec::new(programs, ExecOptions::default())),
         Err(error) => skip(&format!("{choice:?} {family}: {error}")),
     }
 }

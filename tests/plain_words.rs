@@ -13,6 +13,7 @@ const FOLDERS: &[&str] = &[
     "src/events/",
     "src/explain/",
     "src/health/",
+    "src/host/",
     "src/ingest/",
     "src/inspect/",
     "src/model/",

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use deltaproxy::host::{
-    BackendChoice, Exec, Iptables, ListedChains, NoCounter, Options, Programs, RestoreError,
+    BackendChoice, Binaries, CounterError, Exec, ExecOptions, Iptables, ListedChains, RestoreError,
     Restored, RunError,
 };
 use deltaproxy::model::Change;
@@ -141,10 +141,10 @@ async fn syncer(world: &World, backend: Backend) -> Syncer<Watched> {
         Backend::Nft => BackendChoice::Nft,
         Backend::Legacy => BackendChoice::Legacy,
     };
-    let programs = Programs::discover(choice, IpFamily::V4).await.unwrap();
+    let programs = Binaries::discover(choice, IpFamily::V4).await.unwrap();
     let now = Instant::now();
     let watched = Watched {
-        exec: Exec::new(programs, Options::default()),
+        exec: Exec::new(programs, ExecOptions::default()),
         given: Cell::new(now),
         back: Cell::new(now),
     };
@@ -187,7 +187,7 @@ impl Iptables for Watched {
         self.exec.has(table, chain, rule).await
     }
 
-    async fn make_counter(&self, name: &str) -> Result<(), NoCounter> {
+    async fn make_counter(&self, name: &str) -> Result<(), CounterError> {
         self.exec.make_counter(name).await
     }
 }

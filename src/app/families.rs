@@ -18,8 +18,8 @@ use super::startup_checks::{Incoming, StartupChecks};
 use crate::config::{Config, FULL_SYNC_PERIOD, Source};
 use crate::health::{CheckServers, Checks, HealthState, NodeState};
 use crate::host::{
-    Changed, Conntrack, DryRun, Exec, Iptables, Options as ExecOptions, PayloadLog, Programs,
-    RunError, Sysctls, hinted_backend, other_backend,
+    Binaries, Changed, Conntrack, DryRun, Exec, ExecOptions, Iptables, PayloadLog, RunError,
+    Sysctls, kubelet_backend, other_backend,
 };
 use crate::net::IpFamily;
 use crate::rules::Backend;
@@ -200,7 +200,7 @@ impl FamilyRunner {
     /// is disabled only if its binaries fail twice while those of the other family work.
     ///
     /// Differs from upstream: kube-proxy exits if neither family is usable.
-    async fn wait_for_binaries(&mut self) -> Option<Programs> {
+    async fn wait_for_binaries(&mut self) -> Option<Binaries> {
         let (config, family) = (Arc::clone(&self.config), self.reporter.family);
         if Sysctls::default().lacks(family) {
             info!(%family, "the kernel has no IPv6; IPv6 is disabled");
@@ -222,7 +222,7 @@ impl FamilyRunner {
                 }
                 Err(_) if config.is_dry_run => {
                     info!(%family, "no iptables found; the dry run assumes usual ones");
-                    return Some(Programs::assumed(family));
+                    return Some(Binaries::assumed(family));
                 }
                 Err(cause)
                     if is_permanent(&cause) && self.find_binaries(family.other()).await.is_ok() =>
@@ -259,7 +259,7 @@ impl FamilyRunner {
         self.reporter.health.update(change);
     }
 
-    async fn find_binaries(&self, family: IpFamily) -> Result<Programs, RunError> {
+    async fn find_binaries(&self, family: IpFamily) -> Result<Binaries, RunError> {
         let _lock = self.search_lock.lock().await;
         find_binaries(&self.config, family).await
     }
@@ -303,7 +303,7 @@ async fn warn_of_other_backend<T>(family: IpFamily, used: Backend) -> T {
             );
         }
         if !has_warned_of_hint
-            && let Some(hinted) = hinted_backend(family).await
+            && let Some(hinted) = kubelet_backend(family).await
             && hinted != used
         {
             has_warned_of_hint = true;

@@ -22,9 +22,9 @@ use tracing::{error, info, warn};
 
 use crate::config::{Config, NodeSettings};
 use crate::host::{
-    Changed, Ending, Exec, IPVS_INTERFACE, IPVS_REMEDY, Iptables, ListedChains,
-    Options as ExecOptions, Programs, ROUTE_LOCALNET, RunError, SysctlError, Sysctls,
-    TCP_BE_LIBERAL, has_interface, processors, remove_nft_table, set_oom_score_adj,
+    Binaries, Changed, Exec, ExecOptions, IPVS_INTERFACE, IPVS_REMEDY, Iptables, ListedChains,
+    ProgramExit, ROUTE_LOCALNET, RunError, SysctlError, Sysctls, TCP_BE_LIBERAL, has_interface,
+    processors, remove_nft_table, set_oom_score_adj,
 };
 use crate::net::IpFamily;
 use crate::render::{FIREWALL, InvalidPackets, JUMPS, Options, localnet_guard};
@@ -102,7 +102,7 @@ pub(super) fn prepare(config: &Config) -> anyhow::Result<()> {
 /// A kernel setting has another value and cannot be written.
 fn apply_settings(settings: &NodeSettings) -> anyhow::Result<()> {
     let sysctls = Sysctls::default();
-    for wanted in settings.conntrack.wanted(processors()) {
+    for wanted in settings.conntrack.desired_sysctls(processors()) {
         let written = wanted.apply(&sysctls).with_context(|| {
             let (flag, value) = (wanted.flag, wanted.value);
             format!("--{flag} requires {value} (0 leaves the kernel setting unchanged)")
@@ -134,8 +134,8 @@ fn apply_settings(settings: &NodeSettings) -> anyhow::Result<()> {
 pub(super) fn is_permanent(cause: &RunError) -> bool {
     match cause {
         RunError::Spawn { .. } => true,
-        RunError::Failed { ending, stderr, .. } => {
-            matches!(ending, Ending::Exited(_)) && !stderr.contains("xtables lock")
+        RunError::Failed { exit, stderr, .. } => {
+            matches!(exit, ProgramExit::Exited(_)) && !stderr.contains("xtables lock")
         }
         // The kernel has the table, and the rule that cannot be printed may be removed.
         RunError::Unprintable { .. } => false,
@@ -144,8 +144,8 @@ pub(super) fn is_permanent(cause: &RunError) -> bool {
 
 /// Finds the iptables binaries of a family, and probes that they work with the kernel. A dry run
 /// does not probe, so it needs no root.
-pub(super) async fn find_binaries(config: &Config, family: IpFamily) -> Result<Programs, RunError> {
-    let binaries = Programs::discover(config.rules.backend, family).await?;
+pub(super) async fn find_binaries(config: &Config, family: IpFamily) -> Result<Binaries, RunError> {
+    let binaries = Binaries::discover(config.rules.backend, family).await?;
     if !config.is_dry_run {
         binaries.probe().await?;
     }
@@ -155,7 +155,7 @@ pub(super) async fn find_binaries(config: &Config, family: IpFamily) -> Result<P
 /// Returns the node environment of a family: flags, and features of kernel and binaries.
 pub(super) fn node_environment(
     config: &Config,
-    binaries: &Programs,
+    binaries: &Binaries,
 ) -> anyhow::Result<Surroundings> {
     let mut environment = config.rules.surroundings.get(binaries.family).clone();
     let sysctls = Sysctls::default();

@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 use super::terminal::{self, Progress};
 use crate::config::CleanupArgs;
 use crate::host::{
-    BackendChoice, Changed, Exec, IPVS_INTERFACE, IPVS_REMEDY, Iptables, Options, Programs,
-    RunError, Sysctls, all_programs, has_interface, has_nft_table, remove_nft_table,
+    BackendChoice, Binaries, Changed, Exec, ExecOptions, IPVS_INTERFACE, IPVS_REMEDY, Iptables,
+    RunError, Sysctls, all_binaries, has_interface, has_nft_table, remove_nft_table,
 };
 use crate::net::IpFamily;
 use crate::render::{JUMPS, Removal};
@@ -90,7 +90,7 @@ impl Cleanup {
     async fn everywhere(&mut self, choice: BackendChoice) {
         let mut has_programs = false;
         for family in IpFamily::ALL {
-            for programs in all_programs(choice, family).await {
+            for programs in all_binaries(choice, family).await {
                 has_programs = true;
                 let place = format!("{family} {}", programs.backend());
                 self.rules(&place, programs).await;
@@ -123,10 +123,10 @@ impl Cleanup {
     /// Removes the rules of one backend and family. Nft is read table by table, as a table that
     /// only `nft` can print must not hide the others; legacy as a whole, as reading a table would
     /// create it. If that fails at a rule that cannot be printed, all its tables exist.
-    async fn rules(&mut self, place: &str, programs: Programs) {
-        let iptables = Exec::new(programs, Options::default());
-        if iptables.programs().backend() == Backend::Legacy {
-            let saved = iptables.programs().save_all().await;
+    async fn rules(&mut self, place: &str, programs: Binaries) {
+        let iptables = Exec::new(programs, ExecOptions::default());
+        if iptables.binaries().backend() == Backend::Legacy {
+            let saved = iptables.binaries().save_all().await;
             if !matches!(saved, Err(RunError::Unprintable { .. })) {
                 return self.saved(place, &iptables, saved).await;
             }
@@ -138,7 +138,7 @@ impl Cleanup {
     }
 
     async fn saved(&mut self, place: &str, iptables: &Exec, saved: Result<String, RunError>) {
-        let family = iptables.programs().family;
+        let family = iptables.binaries().family;
         let lacks_family = Sysctls::default().lacks(family);
         let saved = match saved {
             Ok(saved) => saved,

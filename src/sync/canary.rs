@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::edited::{Edited, EditedChains, FixedChain};
 use super::table_check::{Loss, TableCheck, check_table};
-use crate::host::{Ending, Iptables, RunError, Watched};
+use crate::host::{ChangeDetection, Iptables, ProgramExit, RunError};
 use crate::render::{Jump, Options};
 use crate::rules::Table;
 
@@ -117,11 +117,11 @@ impl Canary {
 
     /// The tables to check in each period: all of them, unless changes are noticed otherwise, so
     /// that only those need another check that could not be read or hold third-party rules.
-    pub(super) fn periodic(&self, watched: Watched) -> Vec<Table> {
-        let is_unknown = match watched {
-            Watched::No => true,
-            Watched::BySize => self.has_restored,
-            Watched::ByEvents => false,
+    pub(super) fn periodic(&self, detection: ChangeDetection) -> Vec<Table> {
+        let is_unknown = match detection {
+            ChangeDetection::Off => true,
+            ChangeDetection::BySize => self.has_restored,
+            ChangeDetection::ByEvents => false,
         };
         let needs_check = |table: &Table| {
             is_unknown || self.unreadable.contains(table) || self.edited.has(*table)
@@ -136,7 +136,7 @@ impl Canary {
         if let Some(table) = self.current {
             let cause = RunError::Failed {
                 program: "iptables".to_owned(),
-                ending: Ending::TimedOut(after),
+                exit: ProgramExit::TimedOut(after),
                 stderr: String::new(),
             };
             self.read(table, Some(cause), &mut result);

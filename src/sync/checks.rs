@@ -7,7 +7,7 @@ use super::backoff::{Backoff, Key};
 use super::canary::Canary;
 use super::extent::Extent;
 use super::schedule::{PAUSE, Schedule};
-use crate::host::{ForeignChange, Watched};
+use crate::host::{ChangeDetection, ForeignChange};
 
 /// Wait before rules are read again that could not be read, as while another program holds the
 /// lock.
@@ -104,9 +104,9 @@ impl Checks {
     }
 
     /// Extent of the check in each period.
-    pub(super) fn periodic(&self, watched: Watched) -> Extent {
+    pub(super) fn periodic(&self, detection: ChangeDetection) -> Extent {
         Extent {
-            tables: self.canary.periodic(watched).into_iter().collect(),
+            tables: self.canary.periodic(detection).into_iter().collect(),
             ..Extent::default()
         }
     }

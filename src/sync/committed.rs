@@ -20,13 +20,13 @@ pub(super) fn behind(text: &[u8], tables: usize) -> &[u8] {
 }
 
 /// Reports whether a payload that failed has changed nothing in the kernel: no table of it ended
-/// before the refused line. Of a program that was killed it is not known how far it came.
+/// before the rejected line. Of a program that was killed it is not known how far it came.
 pub(super) fn is_untouched(error: &RestoreError, again: &mut dyn Payload) -> bool {
     match error {
-        RestoreError::Refused { line, .. } => !commits_before(*line, again),
+        RestoreError::Rejected { line, .. } => !commits_before(*line, again),
         // The program reports no error once the last table is committed.
         RestoreError::Failed { status: 1.., .. } => !commits_before_last_line(again),
-        error => error.retriable_behind() == Some(0),
+        error => error.committed_if_retriable() == Some(0),
     }
 }
 
@@ -75,7 +75,7 @@ mod tests {
     fn a_payload_refused_in_its_first_table_changed_nothing() {
         let refused = |line| {
             let reason = String::new();
-            let error = RestoreError::Refused { line, reason };
+            let error = RestoreError::Rejected { line, reason };
             is_untouched(&error, &mut Text::new(TEXT))
         };
         // Legacy names the COMMIT for what the kernel refused.

@@ -248,7 +248,7 @@ fn machine_addresses(
     if !candidates.has_node_ports() || *node_ports != NodePortAddresses::All {
         return Ok(BTreeSet::new());
     }
-    local_addresses().map_err(|cause| FlowError::CutShort(cause.try_into().unwrap_or(Errno::EIO)))
+    local_addresses().map_err(|cause| FlowError::Incomplete(cause.try_into().unwrap_or(Errno::EIO)))
 }
 
 #[cfg(test)]

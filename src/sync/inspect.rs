@@ -83,7 +83,7 @@ pub(super) async fn inspect(
                 live.note_read(table);
                 inspection.live = live;
             }
-            Err(error) if error.is_passing() && no_answer == NoAnswer::Fail => return Err(error),
+            Err(error) if error.is_transient() && no_answer == NoAnswer::Fail => return Err(error),
             Err(error) => {
                 found = None;
                 ask(iptables, table, &mut inspection.live).await?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::decide::Scope;
 use super::isolation::{Isolation, Retry};
 use super::pacer::End;
-use crate::host::{Excerpt, NoCounter, RestoreError, RunError};
+use crate::host::{CounterError, Excerpt, RestoreError, RunError};
 use crate::model::ServiceName;
 use crate::render::{DeclineReason, PayloadStats, RuleCounts, ServiceTotals};
 use crate::rules::Table;
@@ -44,7 +44,7 @@ pub struct Attempt {
     /// Text of the payload of a partial restore; a full one is never in memory as a whole.
     pub payload: Vec<u8>,
     /// Reason that rules name no counter, or only one; only when that is new.
-    pub no_counter: Option<NoCounter>,
+    pub no_counter: Option<CounterError>,
     /// Tables that could not be read, with causes; only those that could be read before.
     pub unread: Vec<(Table, RunError)>,
     /// Reason that adoption was declined.

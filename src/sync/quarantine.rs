@@ -56,7 +56,7 @@ impl Cause {
     /// lock, fail for every payload.
     pub(super) const fn of(error: &RestoreError) -> Option<Self> {
         match error {
-            RestoreError::Refused { .. } => Some(Self::Refused),
+            RestoreError::Rejected { .. } => Some(Self::Refused),
             RestoreError::Failed { .. } => Some(Self::Failed),
             RestoreError::TimedOut { .. } => Some(Self::TimedOut),
             RestoreError::Killed { .. } => Some(Self::Killed),

@@ -1,7 +1,6 @@
 //! Log lines about syncs, checks and quarantine.
 
 use std::collections::BTreeSet;
-use std::error::Error;
 use std::time::Duration;
 
 use tracing::{debug, error, info, warn};
@@ -114,16 +113,12 @@ pub(super) fn success(family: IpFamily, attempt: &Attempt, services: usize) {
 /// Logs an attempt that failed.
 pub(super) fn failure(family: IpFamily, attempt: &Attempt, failure: &Failure) {
     let (scope, took_ms) = (attempt.scope, milliseconds(attempt.took));
-    let (what, cause): (_, &dyn Error) = match failure {
-        Failure::Save(cause) => ("cannot read the kernel's rules", cause),
-        Failure::Restore(cause, _) => ("restore failed", cause),
+    let (what, cause) = match failure {
+        Failure::Save(cause) => ("cannot read the kernel's rules", cause.to_string()),
+        Failure::Restore(cause, _) => ("restore failed", cause.to_string()),
     };
-    let source = cause
-        .source()
-        .map(|source| format!(": {source}"))
-        .unwrap_or_default();
     let next = match (scope, failure) {
-        (_, Failure::Restore(cause, _)) if cause.retriable_behind().is_some() => {
+        (_, Failure::Restore(cause, _)) if cause.committed_if_retriable().is_some() => {
             "nothing is lost; retrying later"
         }
         (Scope::Adoption | Scope::Partial, Failure::Restore(..)) => {
@@ -136,7 +131,7 @@ pub(super) fn failure(family: IpFamily, attempt: &Attempt, failure: &Failure) {
         Failure::Restore(_, Some(excerpt)) => format!("\n{excerpt}"),
         _ => String::new(),
     };
-    let cause = format!("{cause}{source}{excerpt}");
+    let cause = format!("{cause}{excerpt}");
     error!(%family, scope = scope.as_str(), took_ms, %cause, "{what}; {next}");
 }
 

@@ -11,7 +11,9 @@ use super::inspect::{Inspection, Interest, NoAnswer, Unread, inspect};
 use super::outcome::Failure;
 use super::syncer::Syncer;
 use super::view::View;
-use crate::host::{Iptables, ListedChains, NoCounter, RestoreError, Restored, RunError, excerpt};
+use crate::host::{
+    CounterError, Iptables, ListedChains, RestoreError, Restored, RunError, excerpt,
+};
 use crate::model::{ServiceName, Services};
 use crate::render::{
     self, Adopted, AppliedState, Counter, Counters, DeclineReason, Full, Live, LiveRules, Options,
@@ -24,7 +26,7 @@ pub(super) struct Done {
     pub(super) scope: Scope,
     pub(super) partial: Partial,
     pub(super) restored: Result<Restored, Failure>,
-    pub(super) no_counter: Option<NoCounter>,
+    pub(super) no_counter: Option<CounterError>,
     pub(super) unread: Vec<Unread>,
     pub(super) declined: Option<DeclineReason>,
 }
@@ -125,7 +127,7 @@ impl<I: Iptables> Syncer<I> {
     ///
     /// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`, "ensure the nfacct counters"
     /// (v1.36)
-    async fn make_counters(&mut self, options: &mut Options) -> Option<NoCounter> {
+    async fn make_counters(&mut self, options: &mut Options) -> Option<CounterError> {
         let (mut counters, mut why_not) = (Counters::NONE, None);
         for counter in Counter::ALL {
             match self.iptables.make_counter(counter.name()).await {
@@ -146,7 +148,7 @@ impl<I: Iptables> Syncer<I> {
         if !inspection
             .unread
             .iter()
-            .any(|(_, error)| error.is_passing())
+            .any(|(_, error)| error.is_transient())
         {
             self.unanswered = 0;
         }
@@ -175,7 +177,7 @@ impl<I: Iptables> Syncer<I> {
                 Ok(adopted)
             }
             Err(error)
-                if error.is_passing() && NoAnswer::after(self.unanswered) == NoAnswer::Fail =>
+                if error.is_transient() && NoAnswer::after(self.unanswered) == NoAnswer::Fail =>
             {
                 self.unanswered += 1;
                 Err(Declined::NoAnswer(error))
@@ -254,7 +256,7 @@ impl<I: Iptables> Syncer<I> {
         };
         match &restored {
             Ok(_) => self.written = Some(options.clone()),
-            Err(error) => match error.retriable_behind() {
+            Err(error) => match error.committed_if_retriable() {
                 Some(tables) if partial.text.len() <= MOST_UNWRITTEN => {
                     self.unwritten = behind(&partial.text, tables).to_vec();
                 }
@@ -317,10 +319,10 @@ fn unwritten(error: RunError) -> (Partial, Result<Restored, Failure>) {
 }
 
 impl Failure {
-    /// Adds the refused line with its neighbors; `again` is the same payload from its beginning.
+    /// Adds the rejected line with its neighbors; `again` is the same payload from its beginning.
     pub(super) fn refused(error: RestoreError, again: &mut dyn Payload) -> Self {
         let shown = match &error {
-            RestoreError::Refused { line, .. } => Some(excerpt(again, *line)),
+            RestoreError::Rejected { line, .. } => Some(excerpt(again, *line)),
             _ => None,
         };
         Self::Restore(error, shown)

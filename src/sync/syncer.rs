@@ -236,7 +236,7 @@ impl<I: Iptables> Syncer<I> {
             return None;
         };
         match (scope, failure) {
-            (_, Failure::Restore(error, _)) if error.retriable_behind().is_some() => None,
+            (_, Failure::Restore(error, _)) if error.committed_if_retriable().is_some() => None,
             (Scope::Partial | Scope::Adoption, Failure::Restore(..)) => {
                 Some(Scope::Full(FullReason::Failed))
             }
@@ -304,7 +304,7 @@ impl<I: Iptables> Syncer<I> {
     /// is made again as it was.
     fn failed(&mut self, scope: Scope, failure: &Failure, now: Instant) {
         let is_retriable = matches!(failure, Failure::Restore(error, _)
-            if error.retriable_behind().is_some());
+            if error.committed_if_retriable().is_some());
         let is_refused = matches!(failure, Failure::Restore(..)) && !is_retriable;
         let was_synced = self.history.last_full.is_some();
         if self.written.is_none() && (is_refused || was_synced) {

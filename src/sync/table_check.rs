@@ -98,7 +98,7 @@ async fn list(
                 listing.text += &text;
                 break;
             }
-            ListedChains::Cut {
+            ListedChains::Truncated {
                 printed,
                 chain,
                 cause,

@@ -54,7 +54,7 @@ impl<I: Iptables> Task<I> {
     /// Checks for our fixed chains and jumps, unless changes are noticed otherwise. A sync is also
     /// due if NodePorts should answer on other addresses by now.
     pub(super) async fn check(&mut self, checks: &mut Checks) {
-        let extent = checks.periodic(self.syncer.iptables.watched());
+        let extent = checks.periodic(self.syncer.iptables.change_detection());
         let result = if extent.is_empty() || self.syncer.written().is_none() {
             CheckResult::default()
         } else {

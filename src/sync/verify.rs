@@ -15,7 +15,7 @@ use super::inspect::{Inspection, Interest, NoAnswer, inspect};
 use super::syncer::Syncer;
 use super::table_check::Loss;
 use super::view::View;
-use crate::host::{Ending, Iptables, ListedChains, RunError};
+use crate::host::{Iptables, ListedChains, ProgramExit, RunError};
 use crate::model::ServiceName;
 use crate::render::{self, AppliedState, DispatchRepair, Live, LiveRules, Options, Setting};
 use crate::rules::Table;
@@ -55,7 +55,7 @@ impl Reading {
             services: extent.services.clone(),
             failure: Some(RunError::Failed {
                 program: "iptables-save".to_owned(),
-                ending: Ending::TimedOut(after),
+                exit: ProgramExit::TimedOut(after),
                 stderr: String::new(),
             }),
             unread: extent.to_read_again(),
@@ -76,7 +76,7 @@ impl Reading {
     /// Notes a failure. One that passes is reason to read again; a rule that cannot be printed is
     /// not.
     fn fail(&mut self, cause: RunError, extent: &Extent) {
-        if cause.is_passing() {
+        if cause.is_transient() {
             self.unread.merge(extent.to_read_again());
         }
         self.failure.get_or_insert(cause);
@@ -135,7 +135,7 @@ pub(super) async fn read(reading: &mut Reading, iptables: &impl Iptables, extent
             Ok(ListedChains::Whole(text)) => {
                 reading.dispatch.push((*table, chain.clone(), Some(text)));
             }
-            Ok(ListedChains::Missing | ListedChains::Cut { .. }) => {
+            Ok(ListedChains::Missing | ListedChains::Truncated { .. }) => {
                 reading.dispatch.push((*table, chain.clone(), None));
             }
             Err(cause) => reading.fail(cause, extent),

@@ -129,7 +129,7 @@ fn modules_are_told() {
         }
         Shown::Wanted(name, value) => {
             let wanted = |config: &Config| {
-                let all = config.node.conntrack.wanted(2);
+                let all = config.node.conntrack.desired_sysctls(2);
                 let named = all.iter().find(|wanted| wanted.name == name);
                 format!("{:?}", named.map(|wanted| wanted.value))
             };

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use deltaproxy::conntrack::stale_candidates;
-use deltaproxy::host::{Iptables, ListedChains, NoCounter, RestoreError, Restored, RunError};
+use deltaproxy::host::{CounterError, Iptables, ListedChains, RestoreError, Restored, RunError};
 use deltaproxy::net::IpFamily;
 use deltaproxy::render::{Counters, PartialRestore};
 use deltaproxy::rules::{Payload, Table};
@@ -36,7 +36,7 @@ impl Iptables for Sink {
         Ok(false)
     }
 
-    async fn make_counter(&self, _: &str) -> Result<(), NoCounter> {
+    async fn make_counter(&self, _: &str) -> Result<(), CounterError> {
         Ok(())
     }
 }

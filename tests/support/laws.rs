@@ -280,7 +280,7 @@ fn once(syncer: &mut Syncer<Fake>, machine: &[IpAddr]) -> (End, Vec<Attempt>) {
     let dirty = syncer.tracker.pending();
     let outcome = runtime.block_on(syncer.once(machine));
     for attempt in &outcome.attempts {
-        if let Err(Failure::Restore(error @ RestoreError::Refused { .. }, excerpt)) =
+        if let Err(Failure::Restore(error @ RestoreError::Rejected { .. }, excerpt)) =
             &attempt.result
         {
             panic!("{error}\n{excerpt:?}");

@@ -36,7 +36,7 @@ fn the_payload_of_a_failed_restore_is_kept_for_support() {
         applied.contains("--to-destination 10.4.0.12:8080"),
         "{applied}"
     );
-    assert!(page("failed").starts_with("# IPv4: no restore has failed"));
+    assert!(page("failed").starts_with("# IPv4: no failed restore"));
 
     std::fs::write(&broken, "").expect("write a file");
     for last in [13, 14] {

@@ -10,7 +10,7 @@ use anyhow::Context;
 
 use super::{RuleOrigin, RuleSnapshot};
 use crate::cli::terminal::Progress;
-use crate::host::{BackendChoice, Programs, RunError, Sysctls, local_addresses, other_backend};
+use crate::host::{BackendChoice, Binaries, RunError, Sysctls, local_addresses, other_backend};
 use crate::net::IpFamily;
 use crate::rules::{Backend, LineError, ParseError, RuleSet, Table};
 use crate::watch::bounded;
@@ -34,7 +34,7 @@ async fn snapshot(backend: BackendChoice) -> anyhow::Result<RuleSnapshot> {
             continue;
         }
         let read = async {
-            let programs = Programs::discover(backend, family).await?;
+            let programs = Binaries::discover(backend, family).await?;
             let text = programs.save_all().await?;
             Ok::<_, RunError>((programs, text))
         };

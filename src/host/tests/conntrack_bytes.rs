@@ -1,10 +1,8 @@
-//! Answers as the kernel writes them.
-//!
-//! Apart because those who read answers and those who look through the table are both told some.
+//! Conntrack replies as the kernel encodes them, for tests of their parsing and of sweeps.
 
 use std::net::{IpAddr, SocketAddr};
 
-/// A message as the kernel writes it.
+/// Returns a message as the kernel encodes it.
 pub(in crate::host) fn message(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(16 + body.len()).unwrap();
     let mut bytes = length.to_ne_bytes().to_vec();
@@ -51,7 +49,7 @@ pub(in crate::host) fn parts(protocol: u8) -> [Vec<u8>; 4] {
     [
         tuple(1, protocol, CLIENT, VIP),
         tuple(2, protocol, POD, CLIENT),
-        // Status, timeout: not looked at.
+        // Status and timeout are ignored.
         [attribute(3, &[0; 4]), attribute(7, &[0; 4])].concat(),
         attribute(12, &[1, 2, 3, 4]),
     ]

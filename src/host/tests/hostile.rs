@@ -1,23 +1,19 @@
-//! Whatever the kernel or a program answers: no panic, nothing read behind the end, nothing made
-//! up.
+//! Random replies of the kernel and output of programs: no panic, and nothing read past the end.
 
 use std::time::Duration;
 
 use proptest::prelude::*;
 
-use crate::host::conntrack_answer::{Answer, answers};
-use crate::host::conntrack_message::{Deletions, dump};
-use crate::host::netlink::{Attributes, attribute, message, messages, nested, status};
-use crate::host::nfacct_message::{self, Request, request};
-use crate::host::process::{Fed, Finished};
-use crate::host::restore_error::outcome;
-use crate::host::run_error::unprintable;
-use crate::host::{Ending, RestoreError, Version, excerpt};
+use crate::host::iptables::{Finished, Input, restore_result, unprintable};
+use crate::host::netlink::nfacct::{Request, read_reply};
+use crate::host::netlink::socket::{Attributes, attribute, message, messages, nested, status};
+use crate::host::netlink::{Deletions, Reply, dump_request, replies};
+use crate::host::{ProgramExit, RestoreError, Version, excerpt};
 use crate::hostile::{bytes, cases, mutated, mutated_text, text};
 use crate::net::IpFamily;
 use crate::rules::{Backend, Text};
 
-/// One direction of a UDP flow.
+/// Appends one direction of a UDP entry.
 fn tuple(bytes: &mut Vec<u8>, family: u8, ips: &[Vec<u8>; 2]) {
     nested(bytes, 1, |bytes| {
         let first = if family == 2 { 1 } else { 3 };
@@ -42,7 +38,7 @@ fn entry(family: u8, ips: &[Vec<u8>; 2]) -> Vec<u8> {
     bytes
 }
 
-/// Datagrams as the kernel writes them: entries of both families, counters, statuses.
+/// Returns datagrams as the kernel encodes them: entries of both families, counters, statuses.
 fn datagrams() -> Vec<Vec<u8>> {
     let v4 = entry(2, &[vec![10, 0, 0, 1], vec![10, 0, 0, 2]]);
     let v6 = entry(10, &[vec![0xfd; 16], vec![0xfe; 16]]);
@@ -51,22 +47,22 @@ fn datagrams() -> Vec<Vec<u8>> {
         attribute(bytes, 1, b"shop\0");
         attribute(bytes, 2, &7_u64.to_be_bytes());
     });
-    let mut refusal = Vec::new();
-    message(&mut refusal, 2, 0, 0, |bytes| bytes.extend([0xff; 16]));
-    let both = [&*v4, &v6, &refusal].concat();
-    let asked = [
-        dump(IpFamily::V4, None),
-        request(Request::Get, "shop").unwrap(),
+    let mut error = Vec::new();
+    message(&mut error, 2, 0, 0, |bytes| bytes.extend([0xff; 16]));
+    let both = [&*v4, &v6, &error].concat();
+    let requests = [
+        dump_request(IpFamily::V4, None),
+        Request::Get.encode("shop").unwrap(),
     ];
-    [vec![v4, v6, both, counter, refusal], asked.to_vec()].concat()
+    [vec![v4, v6, both, counter, error], requests.to_vec()].concat()
 }
 
-fn within(part: &[u8], whole: &[u8]) -> bool {
+fn is_within(part: &[u8], whole: &[u8]) -> bool {
     part.is_empty() || whole.as_ptr_range().contains(&part.as_ptr())
 }
 
-/// What the restore programs say of lines.
-const SAID: [&str; 5] = [
+/// Messages of the restore programs about lines.
+const MESSAGES: [&str; 5] = [
     "iptables-nft-restore v1.8.9 (nf_tables): Chain 'NOSUCH' does not exist\n\
      Error occurred at line: 4\nTry `iptables-nft-restore -h' for more information.\n",
     "iptables-restore: line 3 failed.\n",
@@ -79,26 +75,26 @@ proptest! {
     #![proptest_config(cases(5000))]
 
     #[test]
-    fn any_datagram_of_netlink_is_read_within_it(datagram in mutated(datagrams())) {
+    fn no_datagram_is_read_past_its_end(datagram in mutated(datagrams())) {
         for received in messages(&datagram).flatten() {
-            prop_assert!(within(received.body, &datagram));
+            prop_assert!(is_within(received.body, &datagram));
             let _ = status(received.body);
             for one in Attributes(received.body.get(4..).unwrap_or_default()) {
-                prop_assert!(within(one.whole, &datagram) && one.whole.len() == one.value.len() + 4);
+                prop_assert!(is_within(one.whole, &datagram) && one.whole.len() == one.value.len() + 4);
             }
         }
-        let read = answers(&datagram).count();
-        prop_assert!(read <= datagram.len() / 16 + 1, "more messages than there is room for");
+        let read = replies(&datagram).count();
+        prop_assert!(read <= datagram.len() / 16 + 1, "more messages than fit");
         let mut deletions = Deletions::new(IpFamily::V4);
-        for message in answers(&datagram).flatten() {
-            if let Answer::Entry(entry) = message.said {
-                prop_assert!(entry.identity().all(|part| within(part, &datagram)));
+        for message in replies(&datagram).flatten() {
+            if let Reply::Entry(entry) = message.reply {
+                prop_assert!(entry.identity().all(|part| is_within(part, &datagram)));
                 deletions.add(&entry);
             }
         }
-        // What is sent to the kernel is whole messages.
+        // Only whole messages are sent to the kernel.
         prop_assert!(messages(deletions.bytes()).all(|message| message.is_some()));
-        let _ = nfacct_message::answer(&datagram);
+        let _ = read_reply(&datagram);
     }
 
     #[test]
@@ -111,28 +107,28 @@ proptest! {
     }
 
     #[test]
-    fn any_complaint_of_restore_is_an_error(said in mutated_text(&SAID), code in 1..9_i32) {
+    fn any_message_of_restore_is_an_error(message in mutated_text(&MESSAGES), code in 1..9_i32) {
         let finished = Finished {
-            ending: Ending::Exited(code),
+            exit: ProgramExit::Exited(code),
             stdout: Vec::new(),
-            stderr: said.clone(),
-            fed: Fed::default(),
+            stderr: message.clone(),
+            input: Input::default(),
             lock_wait: Duration::ZERO,
             process: None,
         };
-        let error = outcome(finished).unwrap_err();
+        let error = restore_result(finished).unwrap_err();
         prop_assert!(!error.to_string().is_empty());
-        if let RestoreError::Refused { line, .. } = error {
-            // The operator is shown the line, if the payload has one of that number.
+        if let RestoreError::Rejected { line, .. } = error {
+            // The excerpt is for the log; the payload may have no such line.
             prop_assert!(excerpt(&mut Text::new("a\nb\nc\n"), line).to_string().len() < 200);
-            prop_assert!(said.contains(&line.to_string()));
+            prop_assert!(message.contains(&line.to_string()));
         }
-        let _ = unprintable(&said);
+        let _ = unprintable(&message);
     }
 
     #[test]
-    fn any_version_is_one_or_none(said in mutated_text(&["iptables v1.8.9 (nf_tables)", "v1.4"])) {
-        if let Some(version) = Version::parse(&said) {
+    fn a_parsed_version_is_parsed_again(text in mutated_text(&["iptables v1.8.9 (nf_tables)", "v1.4"])) {
+        if let Some(version) = Version::parse(&text) {
             let (major, minor, patch) = version.number;
             let backend = match version.backend {
                 Backend::Nft => "nf_tables",
@@ -144,8 +140,8 @@ proptest! {
     }
 
     #[test]
-    fn counters_have_names_that_fit(name in text()) {
-        if let Ok(bytes) = request(Request::Create, &name) {
+    fn encoded_counter_names_fit_into_the_kernel(name in text()) {
+        if let Ok(bytes) = Request::Create.encode(&name) {
             prop_assert!(bytes.len() <= 20 + 4 + 32);
         }
     }

@@ -1,13 +1,13 @@
-//! The real programs against a real kernel, in network namespaces made for the test.
+//! The real binaries with a real kernel, in network namespaces made for the test.
 
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::geteuid;
 use tokio_util::sync::CancellationToken;
 
-use crate::host::nfacct::is_there;
+use crate::host::netlink::nfacct::exists;
 use crate::host::{
-    BackendChoice, ChangeSource, DryRun, Exec, ForeignChange, Iptables, NoCounter, Options,
-    Programs, RestoreError, Touched, counted_packets, excerpt, interface_addresses,
+    BackendChoice, Binaries, ChangeSource, CounterError, DryRun, Exec, ExecOptions, ForeignChange,
+    Iptables, RestoreError, Touched, counted_packets, excerpt, interface_addresses,
 };
 use crate::net::IpFamily;
 use crate::rules::{Backend, Table, Text};
@@ -19,15 +19,15 @@ use super::{block_on, turn};
 fn in_namespace(test: fn(Exec)) {
     let _turn = turn();
     if !geteuid().is_root() {
-        eprintln!("skipped: making a network namespace needs root");
+        eprintln!("skipped: a network namespace needs root");
         return;
     }
     for choice in [BackendChoice::Nft, BackendChoice::Legacy] {
         for family in IpFamily::ALL {
             let thread = std::thread::spawn(move || {
                 unshare(CloneFlags::CLONE_NEWNET).unwrap();
-                match block_on(Programs::discover(choice, family)) {
-                    Ok(programs) => test(Exec::new(programs, Options::default())),
+                match block_on(Binaries::discover(choice, family)) {
+                    Ok(programs) => test(Exec::new(programs, ExecOptions::default())),
                     Err(error) => eprintln!("skipped: {error}"),
                 }
             });
@@ -41,7 +41,7 @@ fn text(lines: &[&str]) -> Text {
 }
 
 #[test]
-fn both_tables_arrive_and_can_be_read_back() {
+fn both_tables_of_a_payload_are_applied_and_saved() {
     in_namespace(|exec| {
         let mut payload = text(&[
             "*filter",
@@ -54,7 +54,7 @@ fn both_tables_arrive_and_can_be_read_back() {
             "COMMIT",
         ]);
         block_on(async {
-            exec.programs().probe().await.unwrap();
+            exec.binaries().probe().await.unwrap();
             exec.restore(&mut payload).await.unwrap();
             let filter = exec.saved(Table::Filter).await.unwrap();
             assert!(filter.contains("-A KUBE-A -j DROP\n"), "{filter}");
@@ -66,9 +66,9 @@ fn both_tables_arrive_and_can_be_read_back() {
 }
 
 #[test]
-fn refused_lines_are_found() {
+fn rejected_lines_are_found() {
     in_namespace(|exec| {
-        let refused = |bad: &'static str| {
+        let rejected = |bad: &'static str| {
             let lines = [
                 "*filter",
                 ":KUBE-A - [0:0]",
@@ -77,8 +77,8 @@ fn refused_lines_are_found() {
                 "COMMIT",
             ];
             match block_on(exec.restore(&mut text(&lines))) {
-                Err(RestoreError::Refused { line, .. }) => {
-                    // Either program may find out only at the commit.
+                Err(RestoreError::Rejected { line, .. }) => {
+                    // Either backend may reject the line only at the commit.
                     assert!(line == 4 || line == 5, "line {line} for {bad}");
                     let shown = excerpt(&mut text(&lines), line).to_string();
                     assert!(shown.contains(bad), "{shown}");
@@ -88,32 +88,32 @@ fn refused_lines_are_found() {
             let saved = block_on(exec.saved(Table::Filter)).unwrap();
             assert!(!saved.contains("KUBE-A"), "half applied: {saved}");
         };
-        refused("-A KUBE-A -j NOSUCH");
-        refused("-A KUBE-NONE -j DROP");
-        refused("-A KUBE-A --no-such-option 3 -j DROP");
-        refused("-A KUBE-A -p tcp --dport 99999 -j DROP");
-        refused("-A KUBE-A -m nosuchmatch -j DROP");
-        refused("-D KUBE-A -j ACCEPT");
-        refused("-X KUBE-NONE");
-        refused("-A KUBE-A -j MASQUERADE");
-        refused("hello");
+        rejected("-A KUBE-A -j NOSUCH");
+        rejected("-A KUBE-NONE -j DROP");
+        rejected("-A KUBE-A --no-such-option 3 -j DROP");
+        rejected("-A KUBE-A -p tcp --dport 99999 -j DROP");
+        rejected("-A KUBE-A -m nosuchmatch -j DROP");
+        rejected("-D KUBE-A -j ACCEPT");
+        rejected("-X KUBE-NONE");
+        rejected("-A KUBE-A -j MASQUERADE");
+        rejected("hello");
     });
 }
 
 #[test]
-fn a_missing_commit_is_refused() {
+fn a_missing_commit_is_rejected() {
     in_namespace(|exec| {
         let error = block_on(exec.restore(&mut text(&["*filter", ":KUBE-A - [0:0]"]))).unwrap_err();
         assert!(
-            matches!(error, RestoreError::Refused { line: 3, .. }),
+            matches!(error, RestoreError::Rejected { line: 3, .. }),
             "{error}"
         );
     });
 }
 
-/// `-C` of nft ends at the rule that it cannot parse; the kernel is asked then.
+/// `-C` of nft stops at a rule that it cannot parse; then the kernel is queried.
 #[test]
-fn a_jump_behind_a_rule_that_cannot_be_printed_is_found() {
+fn a_jump_after_an_unprintable_rule_is_found() {
     in_namespace(|exec| {
         let lines = [
             "*filter",
@@ -124,10 +124,10 @@ fn a_jump_behind_a_rule_that_cannot_be_printed_is_found() {
         ];
         block_on(exec.restore(&mut text(&lines))).unwrap();
         let has = |rule| block_on(exec.has(Table::Filter, "FORWARD", rule));
-        let is_nft = exec.programs().backend() == Backend::Nft;
+        let is_nft = exec.binaries().backend() == Backend::Nft;
         for is_hidden in [false, is_nft] {
             if is_hidden {
-                let family = match exec.programs().family {
+                let family = match exec.binaries().family {
                     IpFamily::V4 => "ip",
                     IpFamily::V6 => "ip6",
                 };
@@ -164,18 +164,15 @@ fn a_fresh_namespace_has_few_addresses() {
 }
 
 #[test]
-fn counters_are_made_once_and_rules_can_name_them() {
+fn counters_are_created_once_and_rules_can_name_them() {
     in_namespace(|exec| {
         let dry_run = DryRun::new(IpFamily::V4, exec.clone(), CancellationToken::new());
         block_on(dry_run.make_counter("shop")).unwrap();
-        assert_eq!(
-            (is_there("shop"), counted_packets("shop")),
-            (Ok(false), None)
-        );
+        assert_eq!((exists("shop"), counted_packets("shop")), (Ok(false), None));
         for _ in 0..2 {
             block_on(exec.make_counter("shop")).unwrap();
             assert_eq!(
-                (is_there("shop"), counted_packets("shop")),
+                (exists("shop"), counted_packets("shop")),
                 (Ok(true), Some(0))
             );
         }
@@ -186,12 +183,12 @@ fn counters_are_made_once_and_rules_can_name_them() {
         let longest = "x".repeat(31);
         block_on(exec.make_counter(&longest)).unwrap();
         let error = block_on(exec.make_counter(&"x".repeat(32))).unwrap_err();
-        assert!(matches!(error, NoCounter::Kernel { .. }), "{error}");
+        assert!(matches!(error, CounterError::Kernel { .. }), "{error}");
     });
 }
 
 #[test]
-fn what_is_known_of_the_match_is_remembered_and_what_is_not_is_asked_again() {
+fn a_rejected_nfacct_match_is_remembered_and_a_held_lock_is_not() {
     in_namespace(|_| {
         let folder = tempfile::tempdir().unwrap();
         let calls = folder.path().join("calls");
@@ -203,28 +200,28 @@ fn what_is_known_of_the_match_is_remembered_and_what_is_not_is_asked_again() {
         );
         script(folder.path(), "iptables-restore", &body);
         let exec = exec(folder.path(), LONG);
-        let says = |expected: &str| {
+        let fails_with = |expected: &str| {
             let error = block_on(exec.make_counter("shop")).unwrap_err();
-            let NoCounter::Match(cause) = &error else {
+            let CounterError::Match(cause) = &error else {
                 panic!("{error}");
             };
             assert!(cause.to_string().contains(expected), "{error}");
         };
-        says("xtables lock");
-        says("refused line 4");
-        says("refused line 4");
+        fails_with("xtables lock");
+        fails_with("rejected line 4");
+        fails_with("rejected line 4");
         assert_eq!(std::fs::read_to_string(&calls).unwrap(), "\n\n");
     });
 }
 
-/// The next change by another program within two seconds.
+/// Waits up to two seconds for a change by another program.
 async fn change(exec: &Exec) -> Option<ForeignChange> {
     let wait = std::time::Duration::from_secs(2);
     tokio::time::timeout(wait, exec.changed()).await.ok()
 }
 
 #[test]
-fn changes_of_other_programs_are_noticed_and_ours_are_not() {
+fn changes_by_other_programs_are_reported_and_ours_are_not() {
     in_namespace(|mut exec| {
         block_on(async {
             exec.watch_tables().unwrap();
@@ -248,11 +245,11 @@ fn changes_of_other_programs_are_noticed_and_ours_are_not() {
             exec.restore(&mut text(both)).await.unwrap();
             assert_eq!(change(&exec).await, None);
 
-            let other = Exec::new(exec.programs().clone(), Options::default());
+            let other = Exec::new(exec.binaries().clone(), ExecOptions::default());
             let rule = &["*nat", "-A KUBE-SERVICES -j RETURN", "COMMIT"];
             other.restore(&mut text(rule)).await.unwrap();
             let found = change(&exec).await.unwrap();
-            let touched = match exec.programs().backend() {
+            let touched = match exec.binaries().backend() {
                 Backend::Nft => Touched::Chains(["KUBE-SERVICES".into()].into()),
                 Backend::Legacy => Touched::Unknown,
             };
@@ -263,7 +260,7 @@ fn changes_of_other_programs_are_noticed_and_ours_are_not() {
                 usize::from(found.source == ChangeSource::Events)
             );
 
-            // Before a restore of ours, unnoticed until after it.
+            // Before a restore of ours, detected only after it.
             let flush = &["*nat", "-F KUBE-X", "COMMIT"];
             other.restore(&mut text(flush)).await.unwrap();
             exec.restore(&mut text(both)).await.unwrap();
@@ -274,7 +271,7 @@ fn changes_of_other_programs_are_noticed_and_ours_are_not() {
     });
 }
 
-/// Rules of one chain whose notifications take more memory than the kernel keeps for a socket.
+/// Returns rules whose notifications exceed the kernel's buffer for the socket.
 fn larger_than_the_buffer() -> String {
     let comment = "x".repeat(250);
     let rule = |n: u32| {
@@ -288,9 +285,9 @@ fn larger_than_the_buffer() -> String {
 }
 
 #[test]
-fn a_restore_larger_than_the_buffer_for_notifications_is_no_change() {
+fn a_restore_that_overflows_the_notification_buffer_is_not_reported() {
     in_namespace(|mut exec| {
-        let programs = exec.programs().clone();
+        let programs = exec.binaries().clone();
         if programs.backend() != Backend::Nft || programs.family != IpFamily::V4 {
             return;
         }
@@ -299,7 +296,7 @@ fn a_restore_larger_than_the_buffer_for_notifications_is_no_change() {
             let payload = larger_than_the_buffer();
             exec.restore(&mut Text::new(&payload)).await.unwrap();
             assert_eq!(change(&exec).await, None);
-            let other = Exec::new(programs, Options::default());
+            let other = Exec::new(programs, ExecOptions::default());
             other.restore(&mut Text::new(&payload)).await.unwrap();
             let found = change(&exec).await.unwrap();
             assert_eq!(found.source, ChangeSource::LostEvents);

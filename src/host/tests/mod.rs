@@ -1,15 +1,14 @@
-//! Tests that need processes: shell scripts in place of iptables, and the real programs.
+//! Tests that need processes: shell scripts in place of iptables, and the real binaries.
 //!
 //! They run one at a time: a script that is still open for writing in a process just forked by
 //! another test cannot be run.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+mod backend;
 pub(super) mod conntrack_bytes;
-mod hint;
 mod hostile;
 mod kernel;
-mod nfacct;
 mod scripts;
 mod unprintable;
 

@@ -1,11 +1,13 @@
-//! Every way a program can behave, played by shell scripts.
+//! Behavior of programs, played by shell scripts.
 
 use std::fmt::Write as _;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::host::{Ending, Exec, Iptables, Options, Programs, RestoreError, RunError, Version};
+use crate::host::{
+    Binaries, Exec, ExecOptions, Iptables, ProgramExit, RestoreError, RunError, Version,
+};
 use crate::net::IpFamily;
 use crate::rules::{Table, Text};
 
@@ -18,7 +20,7 @@ pub(in crate::host) fn script(folder: &Path, name: &str, body: &str) {
 }
 
 pub(super) fn exec(folder: &Path, deadline: Duration) -> Exec {
-    let programs = Programs {
+    let programs = Binaries {
         family: IpFamily::V4,
         iptables: folder.join("iptables").into(),
         save: folder.join("iptables-save").into(),
@@ -29,15 +31,15 @@ pub(super) fn exec(folder: &Path, deadline: Duration) -> Exec {
 }
 
 pub(super) fn nft(folder: &Path) -> Exec {
-    let mut programs = exec(folder, LONG).programs().clone();
+    let mut programs = exec(folder, LONG).binaries().clone();
     programs.version = Version::parse("iptables v1.8.9 (nf_tables)").unwrap();
     of_programs(programs, LONG)
 }
 
-fn of_programs(programs: Programs, deadline: Duration) -> Exec {
+fn of_programs(programs: Binaries, deadline: Duration) -> Exec {
     Exec::new(
         programs,
-        Options {
+        ExecOptions {
             restore_deadline: deadline,
         },
     )
@@ -63,7 +65,7 @@ fn restore(body: &str, deadline: Duration) -> Result<crate::host::Restored, Rest
 }
 
 #[test]
-fn everything_arrives_with_the_right_arguments() {
+fn a_payload_and_the_arguments_reach_the_program() {
     let _turn = turn();
     let folder = tempfile::tempdir().unwrap();
     let seen = folder.path().join("seen");
@@ -81,18 +83,18 @@ fn everything_arrives_with_the_right_arguments() {
 }
 
 #[test]
-fn a_refusal_is_read_from_stderr() {
+fn a_rejected_line_is_read_from_stderr() {
     let _turn = turn();
     let body = "cat >/dev/null; echo 'iptables-restore: line 12 failed' >&2; exit 1";
     let error = restore(body, LONG).unwrap_err();
     assert!(
-        matches!(error, RestoreError::Refused { line: 12, .. }),
+        matches!(error, RestoreError::Rejected { line: 12, .. }),
         "{error}"
     );
 }
 
 #[test]
-fn not_reading_is_no_error_of_its_own() {
+fn success_without_reading_the_input_is_an_error() {
     let _turn = turn();
     let error = restore("echo 'Bad argument' >&2; exit 2", LONG).unwrap_err();
     let RestoreError::Failed { status, stderr } = error else {
@@ -132,7 +134,7 @@ fn a_hanging_program_is_killed_with_its_children() {
 }
 
 #[test]
-fn a_restore_given_up_leaves_nothing_running() {
+fn a_cancelled_restore_leaves_no_process() {
     let _turn = turn();
     let folder = tempfile::tempdir().unwrap();
     let child = folder.path().join("child");
@@ -142,14 +144,14 @@ fn a_restore_given_up_leaves_nothing_running() {
         let exec = exec(folder.path(), LONG);
         let soon = Duration::from_millis(500);
         let mut payload = large();
-        let given_up = tokio::time::timeout(soon, exec.restore(&mut payload)).await;
-        assert!(given_up.is_err());
+        let cancelled = tokio::time::timeout(soon, exec.restore(&mut payload)).await;
+        assert!(cancelled.is_err());
     });
     let pid = std::fs::read_to_string(child).unwrap();
     assert!(is_gone(pid.trim()), "{pid}");
 }
 
-/// Whether a killed process is gone, or only waits for whoever adopted it to notice.
+/// Reports whether a killed process has ended; it may still be a zombie.
 fn is_gone(pid: &str) -> bool {
     let dead = || match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
         Ok(stat) => stat.contains(") Z "),
@@ -172,11 +174,11 @@ fn a_signal_is_reported() {
 }
 
 #[test]
-fn megabytes_of_talk_do_not_block() {
+fn megabytes_of_output_do_not_block() {
     let _turn = turn();
-    let talk = "head -c 3000000 /dev/zero | tr '\\0' x >&2; head -c 3000000 /dev/zero; \
+    let body = "head -c 3000000 /dev/zero | tr '\\0' x >&2; head -c 3000000 /dev/zero; \
                 cat >/dev/null; echo; echo 'the end' >&2; exit 3";
-    let RestoreError::Failed { status, stderr } = restore(talk, LONG).unwrap_err() else {
+    let RestoreError::Failed { status, stderr } = restore(body, LONG).unwrap_err() else {
         panic!("another error");
     };
     assert_eq!(status, 3);
@@ -185,7 +187,7 @@ fn megabytes_of_talk_do_not_block() {
 }
 
 #[test]
-fn a_program_that_prints_for_ever_is_given_up() {
+fn a_program_that_prints_without_end_is_stopped() {
     let _turn = turn();
     let folder = tempfile::tempdir().unwrap();
     script(folder.path(), "iptables-save", "cat /dev/zero");
@@ -200,14 +202,16 @@ fn a_program_that_prints_for_ever_is_given_up() {
 }
 
 #[test]
-fn a_missing_program_comes_with_a_hint() {
+fn a_missing_program_is_reported_with_its_cause_and_a_hint() {
     let _turn = turn();
     let folder = tempfile::tempdir().unwrap();
     let exec = exec(folder.path(), LONG);
     let error = block_on(exec.restore(&mut large())).unwrap_err();
     assert!(matches!(error, RestoreError::Spawn { .. }));
     assert!(
-        error.to_string().contains("\nhint: install iptables"),
+        error
+            .to_string()
+            .contains("No such file or directory (os error 2)\nhint: install iptables"),
         "{error}"
     );
     let error = block_on(exec.saved(Table::Nat)).unwrap_err();
@@ -215,7 +219,7 @@ fn a_missing_program_comes_with_a_hint() {
 }
 
 #[test]
-fn save_gives_what_was_printed() {
+fn save_returns_the_output_of_the_program() {
     let _turn = turn();
     let folder = tempfile::tempdir().unwrap();
     script(
@@ -232,17 +236,17 @@ fn save_gives_what_was_printed() {
         "echo no such table >&2; exit 3",
     );
     let error = block_on(exec(folder.path(), LONG).saved(Table::Nat)).unwrap_err();
-    let RunError::Failed { ending, stderr, .. } = error else {
+    let RunError::Failed { exit, stderr, .. } = error else {
         panic!("{error}");
     };
     assert_eq!(
-        (ending, stderr.as_str()),
-        (Ending::Exited(3), "no such table\n")
+        (exit, stderr.as_str()),
+        (ProgramExit::Exited(3), "no such table\n")
     );
 }
 
 #[test]
-fn nft_is_asked_for_one_table() {
+fn nft_reads_one_table() {
     let _turn = turn();
     let folder = tempfile::tempdir().unwrap();
     script(
@@ -257,58 +261,56 @@ fn nft_is_asked_for_one_table() {
 }
 
 #[test]
-fn half_a_table_of_nft_has_no_end() {
+fn an_incomplete_table_of_nft_has_no_commit() {
     let _turn = turn();
     let folder = tempfile::tempdir().unwrap();
-    for (code, is_passing) in [(1, false), (4, true)] {
+    for (code, is_transient) in [(1, false), (4, true)] {
         let body = format!("echo '-N KUBE-X'; echo odd >&2; exit {code}");
         script(folder.path(), "iptables", &body);
         let mut lines = Vec::new();
         let mut read = |line: &str| lines.push(line.to_owned());
         let error = block_on(nft(folder.path()).save(Table::Nat, &mut read)).unwrap_err();
         assert!(matches!(error, RunError::Failed { .. }), "{error}");
-        assert_eq!(error.is_passing(), is_passing, "{error}");
+        assert_eq!(error.is_transient(), is_transient, "{error}");
         assert_eq!(lines, ["*nat", ":KUBE-X - [0:0]"]);
     }
 }
 
 #[test]
-fn a_rule_is_asked_for_word_by_word() {
+fn a_rule_check_passes_each_word_as_an_argument() {
     let _turn = turn();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
-    let asked = |body: &str| {
+    let has = |body: &str| {
         let body = format!("printf '%s|' \"$@\" >{}/args; {body}", path.display());
         script(path, "iptables", &body);
         let rule = "-m comment --comment \"two words\" -j KUBE-X";
         block_on(exec(path, LONG).has(Table::Nat, "OUTPUT", rule))
     };
-    assert!(asked("exit 0").unwrap());
+    assert!(has("exit 0").unwrap());
     let args = std::fs::read_to_string(path.join("args")).unwrap();
     assert_eq!(
         args,
         "-w|5|-C|OUTPUT|-t|nat|-m|comment|--comment|two words|-j|KUBE-X|"
     );
     assert!(
-        !asked(
-            "echo 'iptables: Bad rule (does a matching rule exist in that chain?).' >&2; exit 1"
-        )
-        .unwrap()
+        !has("echo 'iptables: Bad rule (does a matching rule exist in that chain?).' >&2; exit 1")
+            .unwrap()
     );
-    assert!(!asked("echo 'iptables: No chain/target/match by that name.' >&2; exit 1").unwrap());
-    assert!(asked("echo 'iptables: Memory allocation problem.' >&2; exit 1").is_err());
-    assert!(asked("exit 1").is_err());
-    assert!(!asked("echo \"Chain 'KUBE-X' does not exist\" >&2; exit 2").unwrap());
-    assert!(!asked("echo \"Couldn't load target \\`KUBE-X'\" >&2; exit 2").unwrap());
-    assert!(asked("echo 'unknown option' >&2; exit 2").is_err());
-    assert!(asked("exit 3").is_err());
-    let held = asked("exit 4").unwrap_err();
-    assert!(held.is_passing(), "{held}");
+    assert!(!has("echo 'iptables: No chain/target/match by that name.' >&2; exit 1").unwrap());
+    assert!(has("echo 'iptables: Memory allocation problem.' >&2; exit 1").is_err());
+    assert!(has("exit 1").is_err());
+    assert!(!has("echo \"Chain 'KUBE-X' does not exist\" >&2; exit 2").unwrap());
+    assert!(!has("echo \"Couldn't load target \\`KUBE-X'\" >&2; exit 2").unwrap());
+    assert!(has("echo 'unknown option' >&2; exit 2").is_err());
+    assert!(has("exit 3").is_err());
+    let held = has("exit 4").unwrap_err();
+    assert!(held.is_transient(), "{held}");
 }
 
-/// What distributions have had, and what was before they could wait.
+/// Versions of distributions, and older ones without `-w`.
 #[test]
-fn arguments_are_those_that_the_version_knows() {
+fn arguments_depend_on_the_version() {
     let _turn = turn();
     for (version, restore, query) in [
         (
@@ -332,19 +334,19 @@ fn arguments_are_those_that_the_version_knows() {
             "iptables",
             &format!("[ \"$*\" = --version ] || {body}; echo 'iptables {version}'"),
         );
-        let programs = block_on(Programs::in_folder(path, IpFamily::V4)).unwrap();
+        let programs = block_on(Binaries::in_folder(path, IpFamily::V4)).unwrap();
         let exec = of_programs(programs, LONG);
-        let asked = || std::fs::read_to_string(&args).unwrap();
+        let printed = || std::fs::read_to_string(&args).unwrap();
         block_on(exec.restore(&mut Text::new(b"*nat\nCOMMIT\n".to_vec()))).unwrap();
-        assert_eq!(asked().trim_end(), restore, "{version}");
+        assert_eq!(printed().trim_end(), restore, "{version}");
         assert!(block_on(exec.has(Table::Nat, "OUTPUT", "-j X")).unwrap());
         let expected = format!("{query} OUTPUT -t nat -j X");
-        assert_eq!(asked().trim_end(), expected, "{version}");
+        assert_eq!(printed().trim_end(), expected, "{version}");
     }
 }
 
 #[test]
-fn a_wait_for_the_lock_is_seen() {
+fn a_wait_for_the_lock_is_measured() {
     let _turn = turn();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("lock");
@@ -362,7 +364,7 @@ fn a_wait_for_the_lock_is_seen() {
         tokio::join!(exec.restore(&mut payload), held).0.unwrap()
     });
     let waited = restored.lock_wait.as_millis();
-    eprintln!("seen waiting for {waited} ms");
-    // Zero where the kernel does not say what a process sleeps in.
+    eprintln!("measured a wait of {waited} ms");
+    // Zero where /proc/PID/syscall is not readable.
     assert!(waited == 0 || (200..=900).contains(&waited), "{waited} ms");
 }

@@ -1,17 +1,16 @@
-//! Output of the real programs when chains or rules are missing, and when a third-party rule
-//! cannot be printed (1.8.9 and 1.8.11, both backends), and how it is read.
+//! Classification of the real binaries' output (1.8.9 and 1.8.11, both backends) about missing
+//! chains and rules, and about third-party rules that cannot be printed.
 
 use std::path::Path;
 
 use super::scripts::{LONG, exec, nft, script};
 use super::{block_on, turn};
-use crate::host::{Ending, Exec, Iptables, ListedChains, RunError};
+use crate::host::{Exec, Iptables, ListedChains, ProgramExit, RunError};
 use crate::rules::Table;
 
 const BEFORE: &str = "-N KUBE-FORWARD\n-A KUBE-FORWARD -j RETURN\n-P FORWARD ACCEPT\n";
 
-/// Answer about `KUBE-FORWARD` and `FORWARD` of a program that prints this to stdout and stderr and
-/// ends with this status.
+/// Lists `KUBE-FORWARD` and `FORWARD` with a program that has this stdout, stderr and status.
 fn listed(exec: &Exec, folder: &Path, status: i32, (stdout, stderr): (&str, &str)) -> String {
     std::fs::write(folder.join("stdout"), stdout).unwrap();
     std::fs::write(folder.join("stderr"), stderr).unwrap();
@@ -23,7 +22,7 @@ fn listed(exec: &Exec, folder: &Path, status: i32, (stdout, stderr): (&str, &str
     match block_on(exec.list(Table::Filter, &["KUBE-FORWARD", "FORWARD"])) {
         Ok(ListedChains::Whole(text)) => format!("whole: {text}"),
         Ok(ListedChains::Missing) => "missing".to_owned(),
-        Ok(ListedChains::Cut {
+        Ok(ListedChains::Truncated {
             printed,
             chain,
             cause,
@@ -31,14 +30,14 @@ fn listed(exec: &Exec, folder: &Path, status: i32, (stdout, stderr): (&str, &str
             assert!(matches!(cause, RunError::Unprintable { .. }), "{cause}");
             let lines = printed.lines().count();
             let cause = cause.to_string();
-            let (_, said) = cause.split_once(" rules: ").unwrap();
-            format!("{chain} behind {lines} lines: {said}")
+            let (_, reason) = cause.split_once(" rules: ").unwrap();
+            format!("{chain} after {lines} lines: {reason}")
         }
-        Err(error) => format!("no answer: {}", error.to_string().lines().next().unwrap()),
+        Err(error) => format!("error: {}", error.to_string().lines().next().unwrap()),
     }
 }
 
-/// All that is known to be printed by either backend.
+/// Checks the result for each output of a backend.
 #[track_caller]
 fn check(is_nft: bool, cases: &[(i32, &str, &str, &str)]) {
     let _turn = turn();
@@ -55,7 +54,7 @@ fn check(is_nft: bool, cases: &[(i32, &str, &str, &str)]) {
 }
 
 #[test]
-fn only_a_chain_that_is_said_to_be_missing_is() {
+fn a_chain_is_missing_only_if_the_program_reports_it() {
     check(
         true,
         &[
@@ -67,7 +66,7 @@ fn only_a_chain_that_is_said_to_be_missing_is() {
                 "iptables-nft-restore: line 2 failed: No chain/target/match by that name.\n",
                 "missing",
             ),
-            // 1.8.9; the kernel, asked for this chain, says that it is not there.
+            // 1.8.9; the kernel does not have this chain.
             (
                 1,
                 "",
@@ -90,7 +89,7 @@ fn only_a_chain_that_is_said_to_be_missing_is() {
 }
 
 #[test]
-fn a_rule_that_cannot_be_printed_hides_only_what_is_behind_it() {
+fn an_unprintable_rule_truncates_a_listing() {
     let parsing = |error: &str| {
         format!(
             "{error}iptables-nft-restore v1.8.9 (nf_tables): Parsing nftables rule failed\n\
@@ -99,7 +98,7 @@ fn a_rule_that_cannot_be_printed_hides_only_what_is_behind_it() {
     };
     let (sreg, map, lookup, bare) = (
         parsing("Error: meta sreg key not supported\n"),
-        // 1.8.11, which can print the one before.
+        // 1.8.11, which can print the rule above.
         parsing("Error: meta sreg is not an immediate\n").replace("v1.8.9", "v1.8.11"),
         parsing("Error: match extension not found\n"),
         parsing(""),
@@ -113,31 +112,31 @@ fn a_rule_that_cannot_be_printed_hides_only_what_is_behind_it() {
                 3,
                 BEFORE,
                 &sreg,
-                "FORWARD behind 3 lines: Error: meta sreg key not supported",
+                "FORWARD after 3 lines: Error: meta sreg key not supported",
             ),
             (
                 3,
                 "-N KUBE-FORWARD\n",
                 &map,
-                "KUBE-FORWARD behind 1 lines: Error: meta sreg is not an immediate",
+                "KUBE-FORWARD after 1 lines: Error: meta sreg is not an immediate",
             ),
             (
                 3,
                 BEFORE,
                 &lookup,
-                "FORWARD behind 3 lines: Error: match extension not found",
+                "FORWARD after 3 lines: Error: match extension not found",
             ),
             (
                 3,
                 BEFORE,
                 &bare,
-                "FORWARD behind 3 lines: Parsing nftables rule failed",
+                "FORWARD after 3 lines: Parsing nftables rule failed",
             ),
             (
                 1,
                 "-N KUBE-FORWARD\n-A KUBE-FORWARD -j RETURN\n",
                 incompatible,
-                "FORWARD behind 2 lines: iptables-nft-restore v1.8.11 (nf_tables): chain \
+                "FORWARD after 2 lines: iptables-nft-restore v1.8.11 (nf_tables): chain \
                  `FORWARD' in table `filter' is incompatible, use 'nft' tool.",
             ),
         ],
@@ -145,7 +144,7 @@ fn a_rule_that_cannot_be_printed_hides_only_what_is_behind_it() {
 }
 
 #[test]
-fn an_extension_that_is_missing_hides_only_what_is_behind_it_on_legacy() {
+fn a_missing_extension_truncates_a_listing_on_legacy() {
     check(
         false,
         &[
@@ -153,21 +152,21 @@ fn an_extension_that_is_missing_hides_only_what_is_behind_it_on_legacy() {
                 1,
                 "-N KUBE-FORWARD\n-A KUBE-FORWARD -j RETURN\n-P FORWARD ACCEPT\n-A FORWARD",
                 "Can't find library for match `dscp'\n",
-                "FORWARD behind 3 lines: Can't find library for match `dscp'",
+                "FORWARD after 3 lines: Can't find library for match `dscp'",
             ),
             (
                 1,
                 "-N KUBE-FORWARD\n-A KUBE-FORWARD",
                 "Can't find library for target `TOS'\n",
-                "KUBE-FORWARD behind 1 lines: Can't find library for target `TOS'",
+                "KUBE-FORWARD after 1 lines: Can't find library for target `TOS'",
             ),
         ],
     );
 }
 
-/// A failure that does not name a missing chain must not be taken for a flush.
+/// An unknown failure must not be taken for a flush.
 #[test]
-fn a_check_that_fails_finds_nothing_missing() {
+fn a_failed_listing_does_not_mean_a_missing_chain() {
     let _turn = turn();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
@@ -177,7 +176,7 @@ fn a_check_that_fails_finds_nothing_missing() {
     };
     let lock = "echo 'Another app is currently holding the xtables lock.' >&2; exit 4";
     let held = list(lock).unwrap_err();
-    assert!(held.is_passing(), "{held}");
+    assert!(held.is_transient(), "{held}");
     let unknown = "echo 'iptables-restore: out of luck' >&2; exit 1";
     for failure in [unknown, "exit 1", "exit 2", "exit 3", "kill -9 $$"] {
         let error = list(failure).unwrap_err();
@@ -189,50 +188,50 @@ fn a_check_that_fails_finds_nothing_missing() {
 }
 
 #[test]
-fn a_table_that_cannot_be_printed_is_not_taken_for_an_empty_one() {
+fn an_unprintable_table_is_not_taken_for_an_empty_one() {
     let _turn = turn();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
-    let nft_words = [
+    let nft_messages = [
         "iptables v1.8.9: table `nat' is incompatible, use 'nft' tool.",
         "Error: meta sreg key not supported\niptables v1.8.9 (nf_tables): Parsing nftables rule \
          failed",
     ];
-    for (words, status) in nft_words.into_iter().zip([1, 3]) {
-        std::fs::write(path.join("words"), words).unwrap();
-        let body = format!("cat {}/words >&2; exit {status}", path.display());
+    for (message, status) in nft_messages.into_iter().zip([1, 3]) {
+        std::fs::write(path.join("message"), message).unwrap();
+        let body = format!("cat {}/message >&2; exit {status}", path.display());
         script(path, "iptables", &body);
         let error = block_on(nft(path).saved(Table::Nat)).unwrap_err();
         assert!(matches!(error, RunError::Unprintable { .. }), "{error}");
-        assert!(!error.is_passing());
-        // Where a rule is found, the table is.
-        block_on(nft(path).programs().probe()).unwrap();
-        // A rule of which the kernel knows nothing either.
-        let asked = block_on(nft(path).has(Table::Nat, "OUTPUT", "-j ACCEPT"));
-        assert!(
-            matches!(asked, Err(RunError::Unprintable { .. })),
-            "{asked:?}"
-        );
+        assert!(!error.is_transient());
+        // A rule is only found in an existing table.
+        block_on(nft(path).binaries().probe()).unwrap();
+        // The kernel does not have the chain of this rule either.
+        let has = block_on(nft(path).has(Table::Nat, "OUTPUT", "-j ACCEPT"));
+        assert!(matches!(has, Err(RunError::Unprintable { .. })), "{has:?}");
     }
-    let words = "Can't find library for match \\`dscp'";
-    let body = format!("echo \"{words}\" >&2; exit 1");
+    let message = "Can't find library for match \\`dscp'";
+    let body = format!("echo \"{message}\" >&2; exit 1");
     script(path, "iptables-save", &body);
     script(path, "iptables", &body);
     let error = block_on(exec(path, LONG).saved(Table::Nat)).unwrap_err();
     assert!(matches!(error, RunError::Unprintable { .. }), "{error}");
-    block_on(exec(path, LONG).programs().probe()).unwrap();
+    block_on(exec(path, LONG).binaries().probe()).unwrap();
 }
 
 #[test]
-fn a_program_that_is_killed_says_nothing_of_a_rule() {
-    for (ending, is_unprintable) in [(Ending::Exited(3), true), (Ending::Signaled(9), false)] {
+fn a_killed_program_has_not_reported_an_unprintable_rule() {
+    for (exit, is_unprintable) in [
+        (ProgramExit::Exited(3), true),
+        (ProgramExit::Signaled(9), false),
+    ] {
         let failed = RunError::Failed {
             program: "iptables".to_owned(),
-            ending,
+            exit,
             stderr: "Parsing nftables rule failed".to_owned(),
         };
-        let explained = failed.explained();
-        let found = matches!(explained, RunError::Unprintable { .. });
-        assert_eq!(found, is_unprintable, "{explained}");
+        let classified = failed.classified();
+        let found = matches!(classified, RunError::Unprintable { .. });
+        assert_eq!(found, is_unprintable, "{classified}");
     }
 }

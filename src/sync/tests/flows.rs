@@ -44,7 +44,7 @@ impl FlowTable for Table {
     }
 }
 
-const NO_MEMORY: FlowError = FlowError::CutShort(Errno::ENOMEM);
+const NO_MEMORY: FlowError = FlowError::Incomplete(Errno::ENOMEM);
 
 fn follower(table: Table) -> (Sender<News>, Follower<Table>) {
     #[expect(clippy::disallowed_methods, reason = "nothing waits here")]
@@ -178,7 +178,7 @@ fn errors_that_last_are_told_from_others() {
         assert_eq!(FlowError::from(errno), FlowError::Unavailable(errno));
     }
     for errno in [Errno::ENOBUFS, Errno::EAGAIN, Errno::EBADMSG] {
-        assert_eq!(FlowError::from(errno), FlowError::CutShort(errno));
+        assert_eq!(FlowError::from(errno), FlowError::Incomplete(errno));
     }
 }
 

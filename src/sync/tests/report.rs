@@ -283,7 +283,7 @@ fn what_cannot_be_read_is_no_restore_that_failed() {
     let tracker = Tracker::new(std::time::UNIX_EPOCH);
     let unreadable = Failure::Save(RunError::Spawn {
         program: "iptables-save".to_owned(),
-        source: std::io::ErrorKind::NotFound.into(),
+        cause: std::io::ErrorKind::NotFound.into(),
     });
     let failed = attempt(Scope::Adoption, RuleCounts::default(), Err(unreadable));
     stage.voices[0].finished(&outcome(vec![failed]), &tracker, now());

@@ -17,8 +17,8 @@ use super::*;
 use crate::events::Recorder;
 use crate::health::{Health, NodeState};
 use crate::host::{
-    Fake, Fault, ForeignChange, Iptables, ListedChains, NoCounter, Poison, RestoreError, Restored,
-    RunError,
+    CounterError, Fake, Fault, ForeignChange, Iptables, ListedChains, Poison, RestoreError,
+    Restored, RunError,
 };
 use crate::model::{Change, Kind, Service, ServiceName, ServicePort};
 use crate::net::{Port, Protocol};
@@ -111,7 +111,7 @@ impl Iptables for Kernel {
         self.fake.has(table, chain, rule).await
     }
 
-    async fn make_counter(&self, name: &str) -> Result<(), NoCounter> {
+    async fn make_counter(&self, name: &str) -> Result<(), CounterError> {
         self.fake.make_counter(name).await
     }
 

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::process::Stdio;
 
 use deltaproxy::host::{
-    Exec, Fake, Fault, Iptables, ListedChains, NoCounter, RestoreError, Restored, RunError,
+    CounterError, Exec, Fake, Fault, Iptables, ListedChains, RestoreError, Restored, RunError,
 };
 use deltaproxy::rules::{Comparison, Payload, RuleSet, Table, Text};
 use tokio::io::AsyncWriteExt;
@@ -120,7 +120,7 @@ impl Iptables for Both {
         }
     }
 
-    async fn make_counter(&self, name: &str) -> Result<(), NoCounter> {
+    async fn make_counter(&self, name: &str) -> Result<(), CounterError> {
         let faked = self.fake.make_counter(name).await;
         match &self.real {
             Some(real) if faked.is_ok() => real.make_counter(name).await,
@@ -132,7 +132,7 @@ impl Iptables for Both {
 /// What `iptables-restore --test` says of the payload.
 async fn dry_run(real: &Exec, payload: &[u8]) -> Result<(), String> {
     #[expect(clippy::disallowed_methods, reason = "production never tests payloads")]
-    let mut command = Command::new(&real.programs().restore);
+    let mut command = Command::new(&real.binaries().restore);
     command.args(["-w", "5", "--test", "--noflush", "--counters"]);
     let piped = Stdio::piped;
     command.stdin(piped()).stdout(piped()).stderr(piped());

@@ -184,7 +184,7 @@ impl World {
                 "restore" => Fault::Restore,
                 "save" => Fault::Save,
                 "locked" => Fault::Locked,
-                "locked-behind-first" => Fault::LockedBehindFirst,
+                "locked-behind-first" => Fault::LockedAfterFirst,
                 "incompatible" => Fault::Unprintable,
                 "counter" => Fault::Counter,
                 other => return Err(format!("`{other}` does not fail")),
@@ -209,12 +209,12 @@ impl World {
             ));
         }
         for attempt in &outcome.attempts {
-            if let Err(Failure::Restore(RestoreError::Refused { .. }, None)) = attempt.result {
-                return Err("the refused line is not shown".to_owned());
+            if let Err(Failure::Restore(RestoreError::Rejected { .. }, None)) = attempt.result {
+                return Err("the rejected line is not shown".to_owned());
             }
         }
         let has_part = |attempt: &Attempt| match &attempt.result {
-            Err(Failure::Restore(error, _)) => error.retriable_behind() > Some(0),
+            Err(Failure::Restore(error, _)) => error.committed_if_retriable() > Some(0),
             _ => false,
         };
         let may_change = outcome.attempts.iter().any(has_part);

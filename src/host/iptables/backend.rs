@@ -1,0 +1,261 @@
+//! Chooses the backend, nft or legacy, and finds leftovers of a proxy in the other one.
+//!
+//! A host can have binaries of both backends, which see different rules, while packets traverse
+//! both. Rules belong into the backend of kubelet and the network plugin: in the other one, the
+//! order of rules would be undefined. Kubelet marks its backend by a chain in the mangle table.
+//!
+//! Checks for that chain change nothing and are cheap: legacy creates a table when it is read, and
+//! the nft binaries read the whole ruleset first, so that the kernel is queried directly.
+//!
+//! # Source
+//!
+//! Upstream: `kubernetes-sigs/iptables-wrappers`, `pkg/xtables/detect.go` (the official image)
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::super::netlink::nftables::has_nft_chain;
+use super::binaries::{Binaries, Version, query, query_within};
+use super::outcome::RunError;
+use super::process::ProgramExit;
+use crate::net::IpFamily;
+use crate::rules::{Backend, Table};
+
+/// Chains that kubelet creates in its backend; the first is the newer name.
+const HINTS: [&str; 2] = ["KUBE-IPTABLES-HINT", "KUBE-KUBELET-CANARY"];
+
+/// Deadline of the check for a hint: no rules are written before all checks are done. A program
+/// that times out counts as one without hint.
+const HINT_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Setting of the backend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum BackendChoice {
+    /// Plain names, found through PATH, as kube-proxy runs them.
+    Path,
+    /// Backend in which kubelet's hint chain exists. Without a hint, the plain names, which follow
+    /// `update-alternatives` or a folder of links in PATH; nft where the plain names do not start.
+    ///
+    /// Differs from upstream: there the image's plain names are a wrapper that looks for the hint.
+    /// It replaces itself by links, which a read-only root file system does not allow.
+    #[default]
+    Auto,
+    /// `iptables-nft`, `iptables-nft-save` and `iptables-nft-restore`.
+    Nft,
+    /// `iptables-legacy`, `iptables-legacy-save` and `iptables-legacy-restore`.
+    Legacy,
+}
+
+impl Binaries {
+    /// Finds the binaries through PATH and queries their version.
+    pub async fn discover(choice: BackendChoice, family: IpFamily) -> Result<Self, RunError> {
+        BinarySearch::new(None, family).discover(choice).await
+    }
+
+    /// Finds the binaries with plain names in one folder outside of PATH.
+    pub async fn in_folder(folder: &Path, family: IpFamily) -> Result<Self, RunError> {
+        let search = BinarySearch::new(Some(folder.to_owned()), family);
+        search.discover(BackendChoice::Path).await
+    }
+}
+
+/// Returns the binaries of each backend that the host has for a family; with the choice of one
+/// backend, only those.
+pub async fn all_binaries(choice: BackendChoice, family: IpFamily) -> Vec<Binaries> {
+    use BackendChoice::{Auto, Legacy, Nft, Path};
+
+    let choices: &[BackendChoice] = match choice {
+        // A host with one backend may only have the plain names.
+        Path | Auto => &[Nft, Legacy, Path],
+        Nft => &[Nft],
+        Legacy => &[Legacy],
+    };
+    let mut found: Vec<Binaries> = Vec::new();
+    for choice in choices {
+        if let Ok(binaries) = Binaries::discover(*choice, family).await {
+            let is_other = |other: &Binaries| other.backend() != binaries.backend();
+            if found.iter().all(is_other) {
+                found.push(binaries);
+            }
+        }
+    }
+    found
+}
+
+/// Returns the other backend, if it has rules of a proxy. A host without its binaries counts as one
+/// without such rules.
+pub async fn other_backend(used: Backend, family: IpFamily) -> Option<Backend> {
+    let (other, choice) = match used {
+        Backend::Nft => (Backend::Legacy, BackendChoice::Legacy),
+        Backend::Legacy => (Backend::Nft, BackendChoice::Nft),
+    };
+    let binaries = Binaries::discover(choice, family).await.ok()?;
+    let has_rules = binaries.backend() == other && has_proxy_rules(&binaries).await.ok()?;
+    has_rules.then_some(other)
+}
+
+/// Returns the backend that kubelet uses; `None` if it has no hint.
+pub async fn kubelet_backend(family: IpFamily) -> Option<Backend> {
+    BinarySearch::new(None, family).kubelet_backend().await
+}
+
+/// Reports whether a table has the chain KUBE-SERVICES.
+async fn has_proxy_rules(binaries: &Binaries) -> Result<bool, RunError> {
+    // Reads all tables, as legacy would create a single one that is missing.
+    let mut is_found = false;
+    let mut check = |line: &str| is_found |= line.starts_with(":KUBE-SERVICES ");
+    binaries.save_lines(&mut check).await?;
+    Ok(is_found)
+}
+
+/// Search for the binaries of a family.
+pub(in crate::host) struct BinarySearch {
+    /// Folder of the binaries; `None` for PATH.
+    pub(in crate::host) folder: Option<PathBuf>,
+    pub(in crate::host) family: IpFamily,
+    /// Folder in which the kernel describes this network namespace.
+    pub(in crate::host) net: PathBuf,
+    /// Reports whether nftables has, for a family, in a table, a chain.
+    pub(in crate::host) has_nft_chain: fn(IpFamily, &str, &str) -> bool,
+}
+
+impl BinarySearch {
+    pub(in crate::host) fn new(folder: Option<PathBuf>, family: IpFamily) -> Self {
+        Self {
+            folder,
+            family,
+            net: "/proc/thread-self/net".into(),
+            has_nft_chain,
+        }
+    }
+
+    pub(in crate::host) async fn discover(
+        &self,
+        choice: BackendChoice,
+    ) -> Result<Binaries, RunError> {
+        match choice {
+            BackendChoice::Path => self.find("").await,
+            BackendChoice::Nft => self.find("-nft").await,
+            BackendChoice::Legacy => self.find("-legacy").await,
+            BackendChoice::Auto => self.find_like_kubelet().await,
+        }
+    }
+
+    /// Finds the binaries of the backend that kubelet uses, or else those that exist.
+    async fn find_like_kubelet(&self) -> Result<Binaries, RunError> {
+        let hinted = match self.kubelet_backend().await {
+            Some(Backend::Nft) => self.find("-nft").await.ok(),
+            Some(Backend::Legacy) => self.find("-legacy").await.ok(),
+            None => None,
+        };
+        if let Some(binaries) = hinted {
+            return Ok(binaries);
+        }
+        match self.find("").await {
+            Ok(binaries) => Ok(binaries),
+            Err(cause) => self.find("-nft").await.map_err(|_| cause),
+        }
+    }
+
+    /// Finds the binaries whose names have this infix.
+    async fn find(&self, infix: &str) -> Result<Binaries, RunError> {
+        let iptables = self.name(self.family, infix, "");
+        let text = query(&iptables, &["--version"]).await?;
+        let version = Version::parse(&text).ok_or_else(|| RunError::Failed {
+            program: iptables.to_string_lossy().into_owned(),
+            exit: ProgramExit::Exited(0),
+            stderr: format!("no version in `{}`", text.trim()),
+        })?;
+        Ok(Binaries {
+            family: self.family,
+            save: self.name(self.family, infix, "-save"),
+            restore: self.name(self.family, infix, "-restore"),
+            iptables,
+            version,
+        })
+    }
+
+    fn name(&self, family: IpFamily, infix: &str, suffix: &str) -> OsString {
+        let prefix = match family {
+            IpFamily::V4 => "iptables",
+            IpFamily::V6 => "ip6tables",
+        };
+        let name = format!("{prefix}{infix}{suffix}");
+        match &self.folder {
+            Some(folder) => folder.join(name).into_os_string(),
+            None => name.into(),
+        }
+    }
+
+    /// Returns the backend with kubelet's hint in either family, nft before legacy.
+    async fn kubelet_backend(&self) -> Option<Backend> {
+        for backend in [Backend::Nft, Backend::Legacy] {
+            for family in IpFamily::ALL {
+                if self.has_hint(backend, family).await {
+                    return Some(backend);
+                }
+            }
+        }
+        None
+    }
+
+    /// Reports whether kubelet's hint chain exists. Legacy is queried only for a table that exists:
+    /// otherwise it would create the table, which slows down every packet.
+    async fn has_hint(&self, backend: Backend, family: IpFamily) -> bool {
+        let table = Table::Mangle.as_str();
+        match backend {
+            Backend::Nft => HINTS
+                .iter()
+                .any(|chain| (self.has_nft_chain)(family, table, chain)),
+            Backend::Legacy if !self.has_legacy_table(table, family) => false,
+            Backend::Legacy => {
+                let save = self.name(family, "-legacy", "-save");
+                let saved = query_within(HINT_DEADLINE, &save, &["-t", table]).await;
+                // Without this binary, or this family, there is no hint.
+                saved.is_ok_and(|saved| saved.lines().any(is_hint))
+            }
+        }
+    }
+
+    /// Reports whether legacy has created a table. A kernel without legacy has no list of them.
+    fn has_legacy_table(&self, table: &str, family: IpFamily) -> bool {
+        let list = self.net.join(match family {
+            IpFamily::V4 => "ip_tables_names",
+            IpFamily::V6 => "ip6_tables_names",
+        });
+        fs::read_to_string(list).is_ok_and(|names| names.lines().any(|name| name == table))
+    }
+}
+
+/// Reports whether a line of the save program declares a hint chain.
+fn is_hint(line: &str) -> bool {
+    let chain = line.strip_prefix(':');
+    let name = chain.and_then(|chain| chain.split(' ').next());
+    name.is_some_and(|name| HINTS.contains(&name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn declarations_of_two_chains_are_hints() {
+        for line in [
+            ":KUBE-IPTABLES-HINT - [0:0]",
+            ":KUBE-KUBELET-CANARY - [7:420]",
+        ] {
+            assert!(is_hint(line), "{line}");
+        }
+        for line in [
+            ":KUBE-KUBELET-CANARY2 - [0:0]",
+            "-A KUBE-IPTABLES-HINT -j RETURN",
+            "-A OUTPUT -j KUBE-IPTABLES-HINT",
+            "KUBE-IPTABLES-HINT",
+            "-N KUBE-IPTABLES-HINT",
+        ] {
+            assert!(!is_hint(line), "{line}");
+        }
+    }
+}

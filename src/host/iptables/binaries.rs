@@ -1,0 +1,256 @@
+//! The iptables binaries of one IP family, and queries with them.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::time::Duration;
+
+use super::outcome::RunError;
+use super::process::{Finished, Lock, ProgramExit, Run};
+use crate::net::IpFamily;
+use crate::rules::Backend;
+
+/// Deadline of everything but restores and the reading of whole tables.
+pub(super) const QUERY_DEADLINE: Duration = Duration::from_secs(60);
+
+/// First line of `iptables --version`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Version {
+    /// Major, minor and patch number; missing ones are zero. Tuples compare as versions do.
+    pub number: (u16, u16, u16),
+    /// Backend. Versions before 1.8 do not print it; they are legacy.
+    pub backend: Backend,
+}
+
+impl Version {
+    /// Parses `iptables v1.8.9 (nf_tables)`. Returns `None` if the text contains no version.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (_, after) = text.split_once(" v")?;
+        let digits = after
+            .split(|c: char| !c.is_ascii_digit() && c != '.')
+            .next()?;
+        let mut parts = digits.split('.').map(str::parse::<u16>);
+        let major = parts.next()?.ok()?;
+        let mut next = || parts.next().and_then(Result::ok).unwrap_or(0);
+        let number = (major, next(), next());
+        let backend = if after.contains("(nf_tables)") {
+            Backend::Nft
+        } else {
+            Backend::Legacy
+        };
+        Some(Self { number, backend })
+    }
+
+    /// Returns the features of this version.
+    ///
+    /// Upstream: `pkg/util/iptables/iptables.go`, `MinCheckVersion` and its neighbors (v1.36)
+    pub fn features(self) -> Features {
+        Features {
+            random_fully: self.number >= (1, 6, 2),
+            wait_seconds: self.number >= (1, 4, 22),
+            restore_wait_seconds: self.number >= (1, 6, 2),
+        }
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (major, minor, patch) = self.number;
+        write!(f, "{major}.{minor}.{patch} ({})", self.backend)
+    }
+}
+
+/// Features of a version of iptables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Features {
+    /// `MASQUERADE --random-fully`.
+    pub random_fully: bool,
+    /// `iptables -w SECONDS`.
+    pub wait_seconds: bool,
+    /// `iptables-restore -w SECONDS`.
+    pub restore_wait_seconds: bool,
+}
+
+/// The iptables binaries of one IP family. [`discover`](Self::discover) returns only binaries that
+/// start.
+#[derive(Debug, Clone)]
+pub struct Binaries {
+    /// Family of their rules.
+    pub family: IpFamily,
+    /// Name or path of `iptables`.
+    pub iptables: OsString,
+    /// Name or path of `iptables-save`.
+    pub save: OsString,
+    /// Name or path of `iptables-restore`.
+    pub restore: OsString,
+    /// Version that `iptables --version` printed.
+    pub version: Version,
+}
+
+impl Binaries {
+    /// Returns the plain names and a version with all features, without looking for the binaries:
+    /// for runs that only print.
+    pub fn assumed(family: IpFamily) -> Self {
+        let stem = match family {
+            IpFamily::V4 => "iptables",
+            IpFamily::V6 => "ip6tables",
+        };
+        Self {
+            family,
+            iptables: stem.into(),
+            save: format!("{stem}-save").into(),
+            restore: format!("{stem}-restore").into(),
+            version: Version {
+                number: (1, 8, 0),
+                backend: Backend::Legacy,
+            },
+        }
+    }
+
+    /// Checks that the kernel supports this family, by listing one chain of the nat table.
+    ///
+    /// Upstream: `pkg/util/iptables/iptables.go`, `Present` (v1.36)
+    pub async fn probe(&self) -> Result<(), RunError> {
+        let mut args = self.wait_args().to_vec();
+        args.extend(["-S", "POSTROUTING", "-t", "nat"]);
+        match query(&self.iptables, &args).await {
+            // A rule that cannot be printed means that the table exists.
+            Err(error) => match error.classified() {
+                RunError::Unprintable { .. } => Ok(()),
+                other => Err(other),
+            },
+            Ok(_) => Ok(()),
+        }
+    }
+
+    /// Returns all tables of the kernel, as the save program prints them.
+    pub async fn save_all(&self) -> Result<String, RunError> {
+        let mut all = String::new();
+        let mut add = |line: &str| {
+            all.push_str(line);
+            all.push('\n');
+        };
+        self.save_lines(&mut add).await?;
+        Ok(all)
+    }
+
+    /// Passes on all tables of the kernel line by line.
+    pub(super) async fn save_lines(&self, each: &mut dyn FnMut(&str)) -> Result<(), RunError> {
+        let run = Run {
+            program: &self.save,
+            args: &[],
+            deadline: QUERY_DEADLINE,
+            lock: Lock::Separate,
+        };
+        stdout_of(&self.save, run.lines(each).await).map(drop)
+    }
+
+    /// Returns the backend that `--version` printed.
+    pub fn backend(&self) -> Backend {
+        self.version.backend
+    }
+
+    /// Returns the option of `iptables` to wait for the lock. Without it, a version that supports
+    /// it fails at once if the lock is held.
+    pub(super) fn wait_args(&self) -> &'static [&'static str] {
+        if self.version.features().wait_seconds {
+            &["-w", "5"]
+        } else {
+            &[]
+        }
+    }
+
+    /// Returns the arguments of `iptables-restore`. The wait for the lock of five seconds is
+    /// upstream's.
+    pub(super) fn restore_args(&self) -> &'static [&'static str] {
+        if self.version.features().restore_wait_seconds {
+            &["-w", "5", "--noflush", "--counters"]
+        } else {
+            &["--noflush", "--counters"]
+        }
+    }
+}
+
+/// Runs a program without input, and returns its stdout if it succeeds within
+/// [`QUERY_DEADLINE`].
+pub(super) async fn query(program: &OsStr, args: &[&str]) -> Result<String, RunError> {
+    query_within(QUERY_DEADLINE, program, args).await
+}
+
+/// Runs a program as [`query`] does, with another deadline.
+pub(super) async fn query_within(
+    deadline: Duration,
+    program: &OsStr,
+    args: &[&str],
+) -> Result<String, RunError> {
+    let run = Run {
+        program,
+        args,
+        deadline,
+        lock: Lock::Separate,
+    };
+    stdout_of(program, run.output().await)
+}
+
+/// Returns the stdout of a run that succeeded.
+pub(super) fn stdout_of(
+    program: &OsStr,
+    finished: std::io::Result<Finished>,
+) -> Result<String, RunError> {
+    let name = || program.to_string_lossy().into_owned();
+    match finished {
+        Ok(Finished {
+            exit: ProgramExit::Exited(0),
+            stdout,
+            ..
+        }) => Ok(String::from_utf8(stdout)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())),
+        Ok(finished) => Err(RunError::Failed {
+            program: name(),
+            exit: finished.exit,
+            stderr: finished.stderr,
+        }),
+        Err(cause) => Err(RunError::Spawn {
+            program: name(),
+            cause,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn version(text: &str, expected: &str) {
+        let shown = Version::parse(text).map(|version| version.to_string());
+        assert_eq!(shown.as_deref().unwrap_or("none"), expected, "{text}");
+    }
+
+    #[test]
+    fn versions_are_parsed() {
+        version("iptables v1.8.9 (nf_tables)\n", "1.8.9 (nft)");
+        version("ip6tables v1.8.11 (legacy)\n", "1.8.11 (legacy)");
+        version("iptables v1.6.1", "1.6.1 (legacy)");
+        version("iptables v1.10", "1.10.0 (legacy)");
+        version("iptables-restore v1.4.19.1: oops", "1.4.19 (legacy)");
+        version("bash: iptables: command not found", "none");
+        version("iptables vee", "none");
+        version("", "none");
+    }
+
+    #[test]
+    fn features_depend_on_the_version() {
+        let features = |text: &str| {
+            let features = Version::parse(text).unwrap().features();
+            (
+                features.random_fully,
+                features.wait_seconds,
+                features.restore_wait_seconds,
+            )
+        };
+        assert_eq!(features("iptables v1.4.21"), (false, false, false));
+        assert_eq!(features("iptables v1.4.22"), (false, true, false));
+        assert_eq!(features("iptables v1.6.2"), (true, true, true));
+        assert_eq!(features("iptables v1.10.0"), (true, true, true));
+    }
+}

@@ -1,0 +1,280 @@
+//! The trait [`Iptables`], and the results of its functions.
+//!
+//! A trait, so that callers can be tested without a kernel.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::outcome::{CounterError, RestoreError, Restored, RunError};
+use crate::rules::{Payload, Table};
+
+/// The rules of one IP family in the kernel, and the counters that they name.
+///
+/// Commands of one family never overlap: the owner awaits one before it starts the next.
+#[expect(
+    async_fn_in_trait,
+    reason = "callers live on one single-threaded runtime, so no future has to be Send"
+)]
+pub trait Iptables {
+    /// Applies a payload without flushing chains that it does not name. Each table is applied
+    /// atomically; if the second of two tables fails, the first may be in the kernel.
+    ///
+    /// # Errors
+    ///
+    /// See [`RestoreError`]: its variants are the actions left to the caller.
+    async fn restore(&self, payload: &mut dyn Payload) -> Result<Restored, RestoreError>;
+
+    /// Applies a payload as [`restore`](Iptables::restore) does, with a shorter deadline.
+    ///
+    /// # Errors
+    ///
+    /// As [`Iptables::restore`].
+    async fn restore_within(
+        &self,
+        payload: &mut dyn Payload,
+        deadline: Duration,
+    ) -> Result<Restored, RestoreError> {
+        // Test doubles run no program, so there is nothing to time out.
+        let _ = deadline;
+        self.restore(payload).await
+    }
+
+    /// Reads a table as `iptables-save` prints it, without counters and comments, line by line: the
+    /// rules of a large cluster are tens of megabytes.
+    ///
+    /// # Errors
+    ///
+    /// An error that is not [transient](RunError::is_transient) can last as long as third-party
+    /// rules exist. Lines that were read before an error are not the whole table.
+    async fn save(&self, table: Table, each: &mut dyn FnMut(&str)) -> Result<(), RunError>;
+
+    /// Returns the text of [`save`](Iptables::save) in one piece.
+    async fn saved(&self, table: Table) -> Result<String, RunError> {
+        let mut text = String::new();
+        self.save(table, &mut |line| text.extend([line, "\n"]))
+            .await?;
+        Ok(text)
+    }
+
+    /// Lists the rules of some chains of `table`, in the order given.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is known about the chains, for example because another program holds the lock.
+    async fn list(&self, table: Table, chains: &[&str]) -> Result<ListedChains, RunError>;
+
+    /// Reports whether `chain` of `table` has this rule, spelled as after `-A CHAIN`. This often
+    /// works for tables that cannot be printed.
+    async fn has(&self, table: Table, chain: &str, rule: &str) -> Result<bool, RunError>;
+
+    /// Creates the packet counter `name` unless it exists. Then rules can name it with `-m nfacct`,
+    /// until another program deletes it; the kernel keeps counters that a rule names.
+    async fn make_counter(&self, name: &str) -> Result<(), CounterError>;
+
+    /// Waits until another program changes the tables; never returns if that is not watched. Cancel
+    /// safe: a change is kept until it is returned.
+    async fn changed(&self) -> ForeignChange {
+        std::future::pending().await
+    }
+
+    /// Returns a number that stays the same while no program changes any rule; `None` if unknown.
+    /// The number may change although no rule did.
+    fn generation(&self) -> Option<u32> {
+        None
+    }
+
+    /// Returns the kind of changes that [`changed`](Iptables::changed) reports.
+    fn change_detection(&self) -> ChangeDetection {
+        ChangeDetection::Off
+    }
+}
+
+/// Detection of changes by other programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChangeDetection {
+    /// Changes are not detected.
+    Off,
+    /// Changes are detected by the sizes of tables. A change that keeps the size is missed, as is
+    /// one between the end of a restore of ours and the next reading of sizes.
+    BySize,
+    /// The kernel reports each change.
+    ByEvents,
+}
+
+/// Rules of some chains, as `-S` prints them: `-N` or `-P` for the chain, then `-A` for each rule.
+#[derive(Debug)]
+pub enum ListedChains {
+    /// All rules of all chains.
+    Whole(String),
+    /// One of the chains does not exist.
+    Missing,
+    /// The program exited at a rule that it cannot print.
+    Truncated {
+        /// Lines before that rule.
+        printed: String,
+        /// Chain of that rule. Chains after it were not printed.
+        chain: String,
+        /// Error of the program.
+        cause: RunError,
+    },
+}
+
+/// Maximum chains of one table that are listed by name. A flush of a table with thousands of
+/// Services touches tens of thousands: from some number on, reading the table once is cheaper.
+const MOST_CHAINS: usize = 1000;
+
+/// Maximum programs that are listed by name.
+const MOST_PROGRAMS: usize = 8;
+
+/// Changes by other programs since the last report.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ForeignChange {
+    /// Changed tables.
+    pub tables: BTreeMap<Table, Touched>,
+    /// Names of the programs, where the kernel reports them.
+    pub programs: BTreeSet<String>,
+    /// Source of the report.
+    pub source: ChangeSource,
+}
+
+/// Extent of a change in one table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Touched {
+    /// Only these chains were added, deleted, or changed.
+    Chains(BTreeSet<Box<str>>),
+    /// Any chain may have changed.
+    Unknown,
+}
+
+/// Source of the report of a change.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ChangeSource {
+    /// The kernel reported every transaction.
+    #[default]
+    Events,
+    /// Reports of the kernel were lost.
+    LostEvents,
+    /// The number or the size of a table's rules has changed.
+    Counters,
+}
+
+impl ForeignChange {
+    /// Returns a change of unknown extent in some tables.
+    pub fn unknown(source: ChangeSource, tables: impl IntoIterator<Item = Table>) -> Self {
+        let tables = tables.into_iter().map(|table| (table, Touched::Unknown));
+        Self {
+            tables: tables.collect(),
+            programs: BTreeSet::new(),
+            source,
+        }
+    }
+
+    /// Reports whether no table has changed.
+    pub fn is_empty(&self) -> bool {
+        self.tables.is_empty()
+    }
+
+    /// Reports whether all changed chains are known.
+    pub fn is_exact(&self) -> bool {
+        let mut touched = self.tables.values();
+        touched.all(|touched| matches!(touched, Touched::Chains(_)))
+    }
+
+    /// Adds a changed chain.
+    pub fn touch(&mut self, table: Table, chain: &str) {
+        let nothing = Touched::Chains(BTreeSet::new());
+        let touched = self.tables.entry(table).or_insert(nothing);
+        if let Touched::Chains(chains) = touched
+            && !chains.contains(chain)
+        {
+            if chains.len() >= MOST_CHAINS {
+                *touched = Touched::Unknown;
+            } else {
+                chains.insert(chain.into());
+            }
+        }
+    }
+
+    /// Adds a table that was added or deleted as a whole.
+    pub fn touch_table(&mut self, table: Table) {
+        self.tables.insert(table, Touched::Unknown);
+    }
+
+    /// Adds the name of a program.
+    pub fn by(&mut self, program: &str) {
+        if !program.is_empty() && self.programs.len() < MOST_PROGRAMS {
+            self.programs.insert(program.to_owned());
+        }
+    }
+
+    /// Adds everything in another change.
+    pub fn merge(&mut self, other: Self) {
+        for (table, touched) in other.tables {
+            match touched {
+                Touched::Unknown => self.touch_table(table),
+                Touched::Chains(chains) => {
+                    for chain in &chains {
+                        self.touch(table, chain);
+                    }
+                }
+            }
+        }
+        for program in &other.programs {
+            self.by(program);
+        }
+        self.source = self.source.max(other.source);
+    }
+}
+
+impl ChangeSource {
+    /// All sources.
+    pub const ALL: [Self; 3] = [Self::Events, Self::LostEvents, Self::Counters];
+
+    /// Returns the spelling in logs and metric labels.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Events => "event",
+            Self::LostEvents => "lost_events",
+            Self::Counters => "table_size",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flush_of_many_chains_has_an_unknown_extent() {
+        let mut change = ForeignChange::default();
+        for number in 0..MOST_CHAINS {
+            change.touch(Table::Nat, &format!("KUBE-SEP-{number}"));
+        }
+        assert!(matches!(
+            change.tables.get(&Table::Nat),
+            Some(Touched::Chains(chains)) if chains.len() == MOST_CHAINS
+        ));
+        change.touch(Table::Nat, "KUBE-SEP-0");
+        assert_ne!(change.tables.get(&Table::Nat), Some(&Touched::Unknown));
+        assert!(change.is_exact());
+        change.touch(Table::Nat, "KUBE-SERVICES");
+        assert_eq!(change.tables.get(&Table::Nat), Some(&Touched::Unknown));
+        assert!(!change.is_exact());
+        change.touch(Table::Nat, "KUBE-NODEPORTS");
+        assert_eq!(change.tables.get(&Table::Nat), Some(&Touched::Unknown));
+    }
+
+    #[test]
+    fn merged_changes_keep_the_larger_extent_and_the_less_certain_source() {
+        let mut change = ForeignChange::default();
+        change.touch(Table::Filter, "KUBE-FORWARD");
+        change.by("nft");
+        let lost = ForeignChange::unknown(ChangeSource::LostEvents, [Table::Nat]);
+        change.merge(lost);
+        assert_eq!(change.source, ChangeSource::LostEvents);
+        assert_eq!(change.tables.get(&Table::Nat), Some(&Touched::Unknown));
+        assert_eq!(change.programs.len(), 1);
+        assert!(!change.is_empty());
+        assert!(ForeignChange::default().is_empty());
+    }
+}

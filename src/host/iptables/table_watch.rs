@@ -1,0 +1,181 @@
+//! Watches the tables of one family for changes by other programs: by notifications of nftables, or
+//! by the sizes of legacy tables.
+//!
+//! Legacy iptables has no notifications, but the kernel reports the number of entries of a table in
+//! microseconds, without the lock and without a process. A replacement by rules of the same size is
+//! missed, as is a change between the end of a restore of ours and the next reading of sizes: a
+//! comparison of all rules finds these.
+
+use std::cell::{Cell, RefCell};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+use super::super::netlink::nftables::generation;
+use super::interface::{ChangeSource, ForeignChange};
+use super::lock::LockWatch;
+use super::nft_watch::{NftWatch, OwnRestore};
+use super::table_size::{TableSize, open, table_size};
+use crate::net::IpFamily;
+use crate::rules::{Backend, Table};
+
+/// Interval of checks of the sizes, which take some microseconds each.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Watch of the tables of one family and backend.
+#[derive(Debug)]
+pub(super) enum TableWatch {
+    Nft(NftWatch),
+    Legacy(SizeWatch),
+}
+
+impl TableWatch {
+    /// Starts to watch.
+    ///
+    /// # Errors
+    ///
+    /// The kernel denies it, usually because the capability `NET_ADMIN` is missing.
+    pub(super) fn start(backend: Backend, family: IpFamily) -> std::io::Result<Self> {
+        match backend {
+            Backend::Nft => NftWatch::start(family).map(Self::Nft),
+            Backend::Legacy => SizeWatch::start(family).map(Self::Legacy),
+        }
+    }
+
+    /// Waits for a change by another program.
+    pub(super) async fn changed(&self) -> ForeignChange {
+        match self {
+            Self::Nft(watch) => watch.changed().await,
+            Self::Legacy(watch) => watch.changed().await,
+        }
+    }
+
+    /// Returns a number that stays the same while no program changes any rule.
+    pub(super) fn generation(&self) -> Option<u32> {
+        match self {
+            Self::Nft(_) => generation().ok(),
+            Self::Legacy(watch) => watch.lock.as_ref()?.generation(),
+        }
+    }
+
+    /// Has to be called before each restore of ours.
+    pub(super) fn before_restore(&self) {
+        match self {
+            Self::Nft(watch) => watch.before_restore(),
+            Self::Legacy(watch) => watch.check(),
+        }
+    }
+
+    /// Has to be called after each restore of ours.
+    pub(super) fn after_restore(&self, ours: &OwnRestore) {
+        match self {
+            Self::Nft(watch) => watch.after_restore(ours),
+            Self::Legacy(watch) => watch.after_restore(ours),
+        }
+    }
+}
+
+/// Watch of the sizes of the legacy tables of one family.
+#[derive(Debug)]
+pub(super) struct SizeWatch {
+    family: IpFamily,
+    socket: OwnedFd,
+    /// `None`: the lock cannot be watched, so that changes that keep the sizes are unknown.
+    lock: Option<LockWatch>,
+    state: RefCell<State>,
+    /// Time of the next check.
+    next: Cell<Option<Instant>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Sizes at the last check; `None` for an unreadable table. A table that becomes readable or
+    /// unreadable counts as changed.
+    sizes: [Option<TableSize>; Table::ALL.len()],
+    /// Changes by other programs that were not reported yet.
+    unreported: ForeignChange,
+}
+
+impl SizeWatch {
+    /// Starts with the current sizes.
+    ///
+    /// # Errors
+    ///
+    /// The kernel denies it, usually because the capability `NET_ADMIN` is missing.
+    fn start(family: IpFamily) -> std::io::Result<Self> {
+        let socket = open(family)?;
+        table_size(&socket, family, Table::Nat)?;
+        let watch = Self {
+            family,
+            socket,
+            lock: LockWatch::start().ok(),
+            state: RefCell::default(),
+            next: Cell::new(None),
+        };
+        watch.state.borrow_mut().sizes = watch.sizes();
+        Ok(watch)
+    }
+
+    /// Waits until another program changes the size of a table. Cancel safe: a change is kept until
+    /// it is returned.
+    async fn changed(&self) -> ForeignChange {
+        loop {
+            let change = std::mem::take(&mut self.state.borrow_mut().unreported);
+            if !change.is_empty() {
+                return change;
+            }
+            // Kept between calls: a caller that is woken more than once per second drops this
+            // future each time.
+            let next = self.next.get().unwrap_or_else(Instant::now);
+            sleep_until(next).await;
+            self.next.set(Some(Instant::now() + EVERY));
+            self.check();
+        }
+    }
+
+    /// Takes the sizes that a restore of ours has left in its tables as known. If the restore
+    /// waited for the lock, another program may have changed rules just before, and the earlier
+    /// sizes do not show it.
+    fn after_restore(&self, ours: &OwnRestore) {
+        if ours.is_applied {
+            let sizes = self.sizes();
+            let mut state = self.state.borrow_mut();
+            for (table, (known, now)) in Table::ALL
+                .into_iter()
+                .zip(state.sizes.iter_mut().zip(sizes))
+            {
+                if ours.tables.contains(&table) {
+                    *known = now;
+                }
+            }
+            if ours.has_waited {
+                let tables = ours.tables.iter().copied();
+                let unknown = ForeignChange::unknown(ChangeSource::Counters, tables);
+                state.unreported.merge(unknown);
+            }
+        }
+        self.check();
+    }
+
+    /// Compares the sizes with those of the last check, and notes the tables that differ.
+    fn check(&self) {
+        let sizes = self.sizes();
+        let mut state = self.state.borrow_mut();
+        let before = std::mem::replace(&mut state.sizes, sizes);
+        for (table, (before, now)) in Table::ALL.into_iter().zip(before.iter().zip(sizes)) {
+            if *before != now {
+                let change = ForeignChange::unknown(ChangeSource::Counters, [table]);
+                state.unreported.merge(change);
+            }
+        }
+    }
+
+    fn sizes(&self) -> [Option<TableSize>; Table::ALL.len()] {
+        Table::ALL.map(|table| table_size(&self.socket, self.family, table).ok().flatten())
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/table_watch.rs"]
+mod tests;

@@ -1,0 +1,78 @@
+//! Addresses of the network interfaces of this node, for NodePorts and health checks.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::IpAddr;
+
+/// One address of one interface.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct InterfaceAddress {
+    /// Name of the interface, as in `ip link`.
+    pub interface: String,
+    /// Address, which may be link-local.
+    pub ip: IpAddr,
+}
+
+/// Returns every address of every interface, sorted; also of loopback and of interfaces that are
+/// down.
+pub fn interface_addresses() -> io::Result<Vec<InterfaceAddress>> {
+    let mut addresses: Vec<_> = nix::ifaddrs::getifaddrs()?
+        .filter_map(|found| {
+            let address = found.address?;
+            let v4 = address.as_sockaddr_in().map(|socket| socket.ip().into());
+            let ip = v4.or_else(|| address.as_sockaddr_in6().map(|socket| socket.ip().into()))?;
+            Some(InterfaceAddress {
+                interface: found.interface_name,
+                ip,
+            })
+        })
+        .collect();
+    addresses.sort();
+    Ok(addresses)
+}
+
+/// Returns the addresses of all interfaces, without the names of these.
+pub fn local_addresses() -> io::Result<BTreeSet<IpAddr>> {
+    let all = interface_addresses()?;
+    Ok(all.into_iter().map(|address| address.ip).collect())
+}
+
+/// Interface that kube-proxy's ipvs mode does not remove. While it has the address of a Service
+/// that was deleted, packets to that address end on this node. The virtual servers remain as well.
+///
+/// Upstream: pkg/proxy/ipvs/proxier.go, `defaultDummyDevice` (v1.36)
+pub const IPVS_INTERFACE: &str = "kube-ipvs0";
+
+/// Remedy for leftovers of ipvs mode, for logs. They are not removed automatically: that takes
+/// programs and protocols that nothing else here needs.
+pub const IPVS_REMEDY: &str =
+    "remove it with `ipvsadm --clear`, `ip link delete kube-ipvs0` and `ipset destroy`, or reboot";
+
+/// Reports whether an interface of this name exists.
+pub fn has_interface(name: &str) -> bool {
+    nix::net::if_::if_nametoindex(name).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn has_interface_finds_interfaces_by_name() {
+        assert!(has_interface("lo"));
+        assert!(!has_interface("deltaproxy-none"));
+    }
+
+    #[test]
+    fn loopback_addresses_are_listed() {
+        let all = interface_addresses().unwrap();
+        assert!(all.is_sorted());
+        let loopback = all.iter().find(|address| address.interface == "lo");
+        assert!(loopback.is_some_and(|address| address.ip.is_loopback()));
+        assert!(
+            local_addresses()
+                .unwrap()
+                .contains(&IpAddr::from([127, 0, 0, 1]))
+        );
+    }
+}

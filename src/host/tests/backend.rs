@@ -1,0 +1,110 @@
+//! Choice of the backend, on hosts with one, with both, and with kubelet's hint.
+
+use std::path::Path;
+
+use crate::host::iptables::BinarySearch;
+use crate::host::{BackendChoice, Binaries};
+use crate::net::IpFamily;
+use crate::rules::Backend;
+
+use super::scripts::script;
+use super::{block_on, turn};
+
+/// Returns a host with the binaries of both backends, and a hint chain that only the binary
+/// `hinted` finds. Legacy has table mangle for IPv4 only.
+fn host_with_hint(folder: &Path, hinted: &str) -> BinarySearch {
+    for prefix in ["iptables", "ip6tables"] {
+        for (suffix, backend) in [("", "legacy"), ("-nft", "nf_tables"), ("-legacy", "legacy")] {
+            let name = format!("{prefix}{suffix}");
+            let hint = if name == hinted {
+                "KUBE-IPTABLES-HINT"
+            } else {
+                "KUBE-OTHER"
+            };
+            let body = format!(
+                "case \"$*\" in --version) echo '{name} v1.8.9 ({backend})';;
+                *) exit 1;; esac"
+            );
+            script(folder, &name, &body);
+            let body = format!("[ \"$*\" = '-t mangle' ] && echo ':{hint} - [0:0]'");
+            script(folder, &format!("{name}-save"), &body);
+        }
+    }
+    std::fs::write(folder.join("ip_tables_names"), "nat\nmangle\n").unwrap();
+    std::fs::write(folder.join("ip6_tables_names"), "nat\n").unwrap();
+    BinarySearch {
+        folder: Some(folder.to_owned()),
+        family: IpFamily::V6,
+        net: folder.to_owned(),
+        has_nft_chain: match hinted {
+            "iptables-nft" => |family, table, chain| {
+                (family, table, chain) == (IpFamily::V4, "mangle", "KUBE-IPTABLES-HINT")
+            },
+            "ip6tables-nft" => |family, table, chain| {
+                (family, table, chain) == (IpFamily::V6, "mangle", "KUBE-KUBELET-CANARY")
+            },
+            _ => |_, _, _| false,
+        },
+    }
+}
+
+#[test]
+fn the_backend_is_the_one_that_kubelet_uses() {
+    let _turn = turn();
+    let found = |hinted: &str, choice| {
+        let folder = tempfile::tempdir().unwrap();
+        let search = host_with_hint(folder.path(), hinted);
+        let programs = block_on(search.discover(choice)).unwrap();
+        let restore = programs.restore.to_string_lossy().into_owned();
+        let name = restore.rsplit('/').next().unwrap().to_owned();
+        (name, programs.backend())
+    };
+    let nft = || ("ip6tables-nft-restore".to_owned(), Backend::Nft);
+    let legacy = || ("ip6tables-legacy-restore".to_owned(), Backend::Legacy);
+    let plain = || ("ip6tables-restore".to_owned(), Backend::Legacy);
+    let auto = BackendChoice::default();
+    assert_eq!(found("iptables-nft", auto), nft());
+    assert_eq!(found("ip6tables-nft", auto), nft());
+    assert_eq!(found("iptables-legacy", auto), legacy());
+    // A query for the table would create it.
+    assert_eq!(found("ip6tables-legacy", auto), plain());
+    assert_eq!(found("none", auto), plain());
+    assert_eq!(found("iptables-nft", BackendChoice::Legacy), legacy());
+    assert_eq!(found("iptables-nft", BackendChoice::Path), plain());
+}
+
+/// The wrapper of the official image cannot create its links there.
+#[test]
+fn a_wrapper_on_a_read_only_file_system_is_skipped() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().unwrap();
+    let search = host_with_hint(folder.path(), "none");
+    let wrapper = "echo 'ERROR: No valid subcommand given' >&2; exit 1";
+    script(folder.path(), "ip6tables", wrapper);
+    let programs = block_on(search.discover(BackendChoice::Auto)).unwrap();
+    assert_eq!(programs.iptables, folder.path().join("ip6tables-nft"));
+}
+
+#[test]
+fn a_host_with_plain_names_only_uses_them() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().unwrap();
+    script(folder.path(), "iptables", "echo 'iptables v1.8.9 (legacy)'");
+    // Also with a hint, whose binaries are missing.
+    let searches = [|_, _: &str, _: &str| false, |_, _: &str, _: &str| true].map(|has_nft_chain| {
+        BinarySearch {
+            has_nft_chain,
+            ..BinarySearch::new(Some(folder.path().to_owned()), IpFamily::V4)
+        }
+    });
+    for search in searches {
+        let programs = block_on(search.discover(BackendChoice::Auto)).unwrap();
+        assert_eq!(programs.save, folder.path().join("iptables-save"));
+    }
+    script(folder.path(), "iptables", "echo hello");
+    let error = block_on(Binaries::in_folder(folder.path(), IpFamily::V4)).unwrap_err();
+    assert!(
+        error.to_string().ends_with("no version in `hello`"),
+        "{error}"
+    );
+}
