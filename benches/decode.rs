@@ -6,7 +6,7 @@ use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use deltaproxy::ingest::{EndpointSliceObject, ServiceObject};
-use deltaproxy::watch::api::Spoken;
+use deltaproxy::watch::api::Decodable;
 use prost::Message;
 use prost::bytes::Bytes;
 
@@ -32,7 +32,7 @@ macro_rules! sample {
     }};
 }
 
-fn one<T: Spoken>(criterion: &mut Criterion, name: &str, (json, protobuf): (Vec<u8>, Bytes)) {
+fn one<T: Decodable>(criterion: &mut Criterion, name: &str, (json, protobuf): (Vec<u8>, Bytes)) {
     let mut group = criterion.benchmark_group(name);
     group.throughput(Throughput::Elements(1));
     let id = BenchmarkId::new("json", json.len());

@@ -126,7 +126,7 @@ fn a_file_that_becomes_a_pipe_holds_nothing_up() {
     assert!(made.success());
     let mut said = said.by_ref().map(Result::unwrap);
     assert!(said.any(|line| line.contains("new configuration in")));
-    assert!(said.any(|line| line.ends_with(": is no file")));
+    assert!(said.any(|line| line.ends_with(": is not a regular file")));
     let manifest = config.with_extension("manifests").join("shop.yaml");
     fs::write(&manifest, MANIFESTS.replace("8080", "8081")).unwrap();
     assert!(lines.any(|line| line.contains(":8081")));

@@ -340,7 +340,7 @@ fn a_broken_manifest_keeps_the_last_good_content() {
     eventually(PATIENCE, || {
         let log = daemon.log();
         ensure(
-            log.contains("shop.yaml") && log.contains("last good content"),
+            log.contains("shop.yaml") && log.contains("last valid content"),
             || log,
         )
     });

@@ -358,7 +358,7 @@ fn a_server_that_gives_no_list_is_named() {
         ("<html></html>", "expected value at line 1 column 1"),
         (
             r#"{"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": []}"#,
-            "`v1 PodList` came where ",
+            "expected `v1 ServiceList`, got `v1 PodList`",
         ),
     ] {
         let address = server("200 OK", body);
@@ -369,14 +369,14 @@ fn a_server_that_gives_no_list_is_named() {
         let said = text(&output.stderr);
         assert!(!output.status.success(), "{body}");
         let start = format!(
-            "error: the API server `http://{address}/`: the answer cannot be read: {problem}"
+            "error: the API server `http://{address}/`: the response cannot be decoded: {problem}"
         );
         let hint = "\nhint: check that --kubeconfig or --master names an API server\n";
         assert!(said.starts_with(&start) && said.ends_with(hint), "{said}");
     }
     unlisted(
         "--kubeconfig=nosuch",
-        "error: reading kubeconfig `nosuch`: No such file or directory (os error 2)\n",
+        "error: cannot read kubeconfig `nosuch`: No such file or directory (os error 2)\n",
     );
 }
 

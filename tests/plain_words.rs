@@ -25,6 +25,7 @@ const FOLDERS: &[&str] = &[
     "src/sync/",
     "src/telemetry/",
     "src/tracker/",
+    "src/watch/",
 ];
 
 /// Beginnings of docs that lean on their neighbors, or name no object.

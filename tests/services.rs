@@ -388,7 +388,7 @@ fn a_file_behind_the_wrong_flag_is_recognized() {
     let dump = "tests/explain/modern.save";
     let manifest = "deploy/examples/storefront.yaml";
     for (args, expected) in [
-        (["--manifests", dump], "read them with --from-save"),
+        (["--manifests", dump], "read it with --from-save"),
         (
             ["--from-save", manifest],
             "hint: use --manifests in place of --from-save",

@@ -313,7 +313,11 @@ fn a_daemon_without_a_source_sets_nothing() {
     let netns = Netns::new("sourceless");
     for (flag, code, expected) in [
         ("--v=0", 64, "error: no source of Services: "),
-        ("--kubeconfig=/nowhere/k", 1, "error: reading kubeconfig"),
+        (
+            "--kubeconfig=/nowhere/k",
+            1,
+            "error: cannot read kubeconfig",
+        ),
         ("--manifests=/nowhere/m", 1, "error: `/nowhere/m`: "),
     ] {
         // What a Pod would have.

@@ -27,7 +27,7 @@ use crate::sync::{
     ChangeReceiver, ChangeSender, LocalMode, NodePortSource, Surroundings, change_channel,
 };
 use crate::telemetry::SyncMetrics;
-use crate::watch::Sink;
+use crate::watch::ChangeSink;
 
 /// Facts that the checks wait for.
 #[derive(Debug, Clone, Default)]
@@ -139,7 +139,7 @@ impl ChangeSenders {
     }
 }
 
-impl Sink for ChangeSenders {
+impl ChangeSink for ChangeSenders {
     fn send(&mut self, family: IpFamily, change: Change) {
         // Both families get the same changes of the Node.
         if family == IpFamily::V4 {

@@ -1,54 +1,69 @@
-//! Files that others wrote, up to a limit.
+//! Reads untrusted files up to a maximum size.
 //!
-//! Apart because manifests, dumps, the configuration and credentials are all read the same way: a
-//! path may lead to a device that never ends, or to a file that was never meant.
+//! Manifests, dumps, the configuration and credentials are all read by these functions: a path may
+//! lead to a device that never ends, or to a huge file that was given by mistake.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// In bytes, of a file of flags or credentials. A ConfigMap has a megabyte at most.
+/// Maximum bytes of a configuration file, kubeconfig or token. A `ConfigMap` has at most a
+/// megabyte.
 pub const LARGEST_CONFIGURATION: u64 = 4 << 20;
 
-/// In bytes, of a manifest. All of 50,000 Services and their slices are a quarter of it; read, each
-/// byte takes several more of memory.
+/// Maximum bytes of a manifest. Those of 50,000 Services and their slices have a quarter of it;
+/// decoded, each byte takes several bytes of memory.
 pub const LARGEST_MANIFEST: u64 = 512 << 20;
 
-/// In bytes, of a dump of rules. All of 50,000 Services with ten endpoints each are half of it.
+/// Maximum bytes of `iptables-save` output. That of 50,000 Services with ten endpoints each has
+/// half of it.
 pub const LARGEST_DUMP: u64 = 1 << 30;
 
-/// The whole content of a file, or a pipe, of at most `most` bytes.
+/// Reads a file or a pipe of at most `most` bytes.
 ///
 /// # Errors
 ///
-/// Those of the system, and [`io::ErrorKind::FileTooLarge`]. Of a file too large nothing is read.
+/// Errors of the system, and [`io::ErrorKind::FileTooLarge`], before anything of such a file is
+/// read.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    whole(File::open(path)?, most)
+    read_file(File::open(path)?, most)
 }
 
-/// The same as text.
+/// Reads UTF-8 text from a file or a pipe of at most `most` bytes.
+///
+/// # Errors
+///
+/// Errors of [`read`], and [`io::ErrorKind::InvalidData`].
 pub fn read_to_string(path: &Path, most: u64) -> io::Result<String> {
     text(read(path, most)?)
 }
 
-/// The same of what is to be a file, for who cannot wait: a path that was a file may lead to a pipe
-/// now, and to open that waits for somebody to write.
+/// Reads UTF-8 text from a regular file, without ever blocking: a path that was a file may lead to
+/// a pipe now, and opening that would wait for a writer.
 ///
 /// # Errors
 ///
-/// Also if it is anything else.
+/// Errors of [`read_to_string`], and [`io::ErrorKind::InvalidInput`] for anything but a regular
+/// file.
 pub fn file_to_string(path: &Path, most: u64) -> io::Result<String> {
     let mut options = File::options();
     let options = options.read(true).custom_flags(nix::libc::O_NONBLOCK);
     let file = options.open(path)?;
     if !file.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "is no file"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "is not a regular file",
+        ));
     }
-    text(whole(file, most)?)
+    text(read_file(file, most)?)
 }
 
-/// All that comes until the end, of at most `most` bytes.
+/// Reads at most `most` bytes until the end.
+///
+/// # Errors
+///
+/// Errors of the system, and [`io::ErrorKind::FileTooLarge`].
 pub fn read_all(from: impl Read, most: u64) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     from.take(most + 1).read_to_end(&mut text)?;
@@ -58,14 +73,14 @@ pub fn read_all(from: impl Read, most: u64) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Whether the path leads to a file that can be read again, and not to a pipe or a device, which
-/// may have somebody wait for ever.
+/// Reports whether the path leads to a regular file, which can be read again, and not to a pipe or
+/// a device, which may block for ever.
 pub fn is_file(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| metadata.is_file())
 }
 
-/// What says at once how large it is is not read if that is too much.
-fn whole(file: File, most: u64) -> io::Result<Vec<u8>> {
+/// Reads nothing of a file whose known size is too large.
+fn read_file(file: File, most: u64) -> io::Result<Vec<u8>> {
     if file.metadata()?.len() > most {
         return Err(too_large(most));
     }
@@ -78,7 +93,7 @@ fn text(bytes: Vec<u8>) -> io::Result<String> {
 }
 
 fn too_large(most: u64) -> io::Error {
-    let problem = format!("larger than {} MiB, the most that is read", most >> 20);
+    let problem = format!("larger than {} MiB, the maximum size", most >> 20);
     io::Error::new(io::ErrorKind::FileTooLarge, problem)
 }
 
@@ -89,7 +104,7 @@ mod tests {
     const MOST: u64 = 3 << 20;
 
     #[test]
-    fn what_is_too_large_is_not_read() {
+    fn a_file_larger_than_the_maximum_is_not_read() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("some");
         let exact = File::create(&path).unwrap();
@@ -97,15 +112,12 @@ mod tests {
         assert_eq!(read(&path, MOST).unwrap().len() as u64, MOST);
         exact.set_len(1 << 31).unwrap();
         let error = read(&path, MOST).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "larger than 3 MiB, the most that is read"
-        );
+        assert_eq!(error.to_string(), "larger than 3 MiB, the maximum size");
         assert!(is_file(&path));
     }
 
     #[test]
-    fn what_has_no_end_is_given_up() {
+    fn a_device_without_end_is_an_error() {
         let error = read(Path::new("/dev/zero"), MOST).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
         assert!(!is_file(Path::new("/dev/zero")));

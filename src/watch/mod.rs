@@ -1,15 +1,13 @@
-//! Where Services, EndpointSlices and Nodes come from: an API server or a folder of manifests.
+//! Sources of Services, EndpointSlices and Nodes: an API server, or files of manifests.
 //!
-//! Apart from everything below so that both look alike: a stream of [`Observed`] objects.
+//! Both end in an [`Ingester`], as a stream of [`Observed`] objects.
 
 pub mod api;
 pub mod bounded;
+pub mod cluster;
+mod ingester;
 pub mod manifests;
-mod observed;
-mod outlet;
-mod said;
 #[cfg(test)]
 mod tests;
 
-pub use observed::Observed;
-pub use outlet::{Outlet, Sink};
+pub use ingester::{ChangeSink, Ingester, Observed};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use deltaproxy::ingest::ServiceObject;
 use deltaproxy::watch::Observed;
-use deltaproxy::watch::api::{self, Notice, Selector};
+use deltaproxy::watch::api::{self, ReflectorEvent, Selector};
 use tokio::time::timeout;
 
 use super::node::{server, virtual_time};
@@ -20,11 +20,11 @@ const OBJECTS: &str = "UNREADABLE_OBJECTS";
 /// Counts what cannot be read.
 struct Counter(usize);
 
-impl api::Sink<ServiceObject> for Counter {
+impl api::Observer<ServiceObject> for Counter {
     async fn observe(&mut self, _: Observed<ServiceObject>) {}
 
-    fn notice(&mut self, notice: Notice<'_>) {
-        self.0 += usize::from(matches!(notice, Notice::Undecodable(_)));
+    fn report(&mut self, event: ReflectorEvent<'_>) {
+        self.0 += usize::from(matches!(event, ReflectorEvent::Undecodable(_)));
     }
 }
 
@@ -57,7 +57,7 @@ fn one_stream(text: &str) -> usize {
         let server = server(client(move |_| Reply::Answer(200, pieces.clone())));
         let mut counter = Counter(0);
         let selector = Selector::services();
-        let following = api::follow(&server, &selector, &mut counter);
+        let following = api::list_and_watch(&server, &selector, &mut counter);
         let _ = timeout(Duration::from_secs(60), following).await;
         counter.0
     })

@@ -64,7 +64,7 @@ fn a_large_shrink_is_logged_with_its_numbers() {
     });
     let warning = lines
         .iter()
-        .find(|line| line.contains("most objects are gone at once"));
+        .find(|line| line.contains("most objects were deleted at once"));
     let warning = warning.unwrap_or_else(|| panic!("{lines:#?}"));
     assert!(warning.contains(" WARN "), "{warning}");
     assert!(warning.contains("before=41 after=0"), "{warning}");
@@ -78,11 +78,11 @@ fn what_is_wrong_with_an_answer_is_logged() {
     for (headers, expected) in [
         (
             vec![("content-encoding", "gzip")],
-            "it is compressed (`gzip`), which was not asked for",
+            "unsupported Content-Encoding `gzip`: the request accepts only `identity`",
         ),
         (
             vec![("content-type", "text/html")],
-            "its type is `text/html`, not JSON or protobuf",
+            "unsupported Content-Type `text/html`: neither JSON nor protobuf",
         ),
         (vec![], "a line of a watch is cut off or not JSON"),
     ] {
@@ -101,7 +101,9 @@ fn what_is_wrong_with_an_answer_is_logged() {
                 _ => healthy.answer(asked, Written::Json),
             }
         });
-        let is_it = |line: &&String| line.contains("watching failed") && line.contains(expected);
+        let is_it = |line: &&String| {
+            line.contains("list or watch failed; retrying") && line.contains(expected)
+        };
         assert_eq!(lines.iter().filter(is_it).count(), 1, "{lines:#?}");
     }
 }

@@ -11,8 +11,8 @@ use deltaproxy::net::IpFamily;
 use deltaproxy::render::{Options, PartialRestore};
 use deltaproxy::sync::{LocalMode, NodePortSource, Surroundings, Syncer, SyncerOptions};
 use deltaproxy::tracker::Tracker;
-use deltaproxy::watch::api::{self, ApiServer, Encoding, Notice, RateLimit, Selector};
-use deltaproxy::watch::{Observed, Outlet};
+use deltaproxy::watch::api::{self, ApiServer, Encoding, RateLimit, ReflectorEvent, Selector};
+use deltaproxy::watch::{Ingester, Observed};
 use futures::FutureExt;
 use kube::Client;
 use tokio::time::timeout;
@@ -92,7 +92,7 @@ impl Rules {
     }
 }
 
-impl deltaproxy::watch::Sink for Rules {
+impl deltaproxy::watch::ChangeSink for Rules {
     fn send(&mut self, family: IpFamily, change: Change) {
         if family == IpFamily::V4 {
             self.apply(change);
@@ -102,27 +102,27 @@ impl deltaproxy::watch::Sink for Rules {
 
 /// Receiver of the observations of all three kinds, as in the daemon.
 #[derive(Clone)]
-struct Observer(Arc<Mutex<Outlet<Rules>>>);
+struct Observer(Arc<Mutex<Ingester<Rules>>>);
 
 impl Observer {
-    fn notice(&self, kind: Kind, notice: &Notice<'_>) {
-        if let Notice::Undecodable(problem) = notice {
+    fn report(&self, kind: Kind, event: &ReflectorEvent<'_>) {
+        if let ReflectorEvent::Undecodable(problem) = event {
             let name = &problem.name;
-            let mut outlet = self.0.lock().unwrap();
-            outlet.keep(kind, &name.namespace, &name.name);
+            let mut ingester = self.0.lock().unwrap();
+            ingester.keep(kind, &name.namespace, &name.name);
         }
     }
 }
 
 macro_rules! observes {
     ($object:ty, $kind:ident, $method:ident) => {
-        impl api::Sink<$object> for Observer {
+        impl api::Observer<$object> for Observer {
             async fn observe(&mut self, observed: Observed<$object>) {
                 self.0.lock().unwrap().$method(observed);
             }
 
-            fn notice(&mut self, notice: Notice<'_>) {
-                Self::notice(self, Kind::$kind, &notice);
+            fn report(&mut self, event: ReflectorEvent<'_>) {
+                Self::report(self, Kind::$kind, &event);
             }
         }
     };
@@ -134,8 +134,8 @@ observes!(NodeObject, Node, node);
 
 /// Follows a server for so long.
 pub async fn follow(server: &ApiServer, time: Duration, rules: Rules) -> Followed {
-    let outlet = Outlet::new(rules, "here".into());
-    let observer = Observer(Arc::new(Mutex::new(outlet)));
+    let ingester = Ingester::new(rules, "here".into());
+    let observer = Observer(Arc::new(Mutex::new(ingester)));
     let selectors = (
         Selector::services(),
         Selector::slices(),
@@ -144,15 +144,15 @@ pub async fn follow(server: &ApiServer, time: Duration, rules: Rules) -> Followe
     let mut sinks = (observer.clone(), observer.clone(), observer.clone());
     let all = async {
         tokio::join!(
-            api::follow::<ServiceObject, _>(server, &selectors.0, &mut sinks.0),
-            api::follow::<EndpointSliceObject, _>(server, &selectors.1, &mut sinks.1),
-            api::follow::<NodeObject, _>(server, &selectors.2, &mut sinks.2),
+            api::list_and_watch::<ServiceObject, _>(server, &selectors.0, &mut sinks.0),
+            api::list_and_watch::<EndpointSliceObject, _>(server, &selectors.1, &mut sinks.1),
+            api::list_and_watch::<NodeObject, _>(server, &selectors.2, &mut sinks.2),
         )
     };
     let _ = timeout(time, all).await;
     drop(sinks);
-    let outlet = Arc::into_inner(observer.0).unwrap().into_inner().unwrap();
-    let mut rules = outlet.into_sink();
+    let ingester = Arc::into_inner(observer.0).unwrap().into_inner().unwrap();
+    let mut rules = ingester.into_sink();
     let is_synced = rules.syncer.tracker.is_synced();
     Followed {
         rules: rules.restore(),
@@ -194,23 +194,23 @@ pub fn listed(cluster: &Cluster) -> Vec<String> {
         let found = api::snapshot(&server, "here", Duration::from_secs(10))
             .await
             .unwrap();
-        let mut outlet = Outlet::once(Rules::new(Restored::Last), "here".into());
+        let mut ingester = Ingester::once(Rules::new(Restored::Last), "here".into());
         found
             .services
             .objects
             .iter()
-            .for_each(|one| outlet.service(Observed::Set(one)));
+            .for_each(|one| ingester.service(Observed::Set(one)));
         found
             .slices
             .objects
             .iter()
-            .for_each(|one| outlet.endpoint_slice(Observed::Set(one)));
+            .for_each(|one| ingester.endpoint_slice(Observed::Set(one)));
         found
             .nodes
             .objects
             .iter()
-            .for_each(|one| outlet.node(Observed::Set(one)));
-        outlet.into_sink().restore()
+            .for_each(|one| ingester.node(Observed::Set(one)));
+        ingester.into_sink().restore()
     })
 }
 

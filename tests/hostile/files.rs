@@ -64,7 +64,7 @@ fn a_file_without_end_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("large.yaml");
     File::create(&path).unwrap().set_len(1 << 31).unwrap();
-    check(&path, "MiB, the most that is read");
+    check(&path, "MiB, the maximum size");
     let folder = directory.path().to_str().unwrap();
     let said = refused(&["render", "--hostname-override", "a", "--manifests", folder]);
     assert!(said.contains("large.yaml`: larger than 512 MiB"), "{said}");
@@ -78,7 +78,7 @@ fn a_device_is_refused() {
     ] {
         let said = refused(&args);
         assert!(
-            said.contains("larger than 4 MiB, the most that is read"),
+            said.contains("larger than 4 MiB, the maximum size"),
             "{said}"
         );
     }

@@ -8,7 +8,7 @@ use deltaproxy::net::{IpFamily, PerFamily};
 use deltaproxy::render::{AppliedState, Full, Live, Options, PartialRestore, Setting, partial};
 use deltaproxy::rules::Payload;
 use deltaproxy::tracker::Tracker;
-use deltaproxy::watch::{Observed, Outlet};
+use deltaproxy::watch::{Ingester, Observed};
 use serde_json::{Value, json};
 
 use super::objects::{Cluster, NODE, Twins};
@@ -43,7 +43,7 @@ pub(crate) struct Play {
 impl Play {
     /// Only the Node and the Service that is in order.
     pub(crate) fn alone(cluster: &Cluster, twin: Twin, family: IpFamily) -> Self {
-        let mut changes = Outlet::new(PerFamily::<Vec<Change>>::default(), NODE.into());
+        let mut changes = Ingester::new(PerFamily::<Vec<Change>>::default(), NODE.into());
         changes.node(Observed::Set(read::<NodeObject>(
             &twin.of(&cluster.node).unwrap(),
         )));
@@ -65,7 +65,7 @@ impl Play {
 
     /// Everything that the cluster's strangers wrote is heard of.
     pub(crate) fn hears(&mut self, cluster: &Cluster, twin: Twin) {
-        let mut changes = Outlet::new(PerFamily::<Vec<Change>>::default(), NODE.into());
+        let mut changes = Ingester::new(PerFamily::<Vec<Change>>::default(), NODE.into());
         for group in &cluster.groups {
             if let Some(service) = twin.of(&group.service) {
                 changes.service(Observed::Set(read::<ServiceObject>(&service)));

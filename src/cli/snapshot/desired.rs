@@ -19,7 +19,7 @@ use crate::rules::Payload;
 use crate::tracker::Tracker;
 use crate::watch::api::{self, ApiError, ApiOptions, ConnectError};
 use crate::watch::manifests::{self, ManifestOptions};
-use crate::watch::{Observed, Outlet};
+use crate::watch::{Ingester, Observed};
 
 type ObjectChanges = PerFamily<Vec<Change>>;
 
@@ -116,7 +116,7 @@ fn node_addresses(trackers: &PerFamily<Tracker>) -> BTreeSet<IpAddr> {
 
 fn changes(config: &RenderConfig) -> anyhow::Result<(ObjectChanges, OtherNodes)> {
     let node_name: Arc<str> = config.node_name.as_str().into();
-    let mut outlet = Outlet::once(ObjectChanges::default(), Arc::clone(&node_name));
+    let mut ingester = Ingester::once(ObjectChanges::default(), Arc::clone(&node_name));
     let other_nodes = match &config.source {
         Source::Manifests {
             path,
@@ -130,15 +130,15 @@ fn changes(config: &RenderConfig) -> anyhow::Result<(ObjectChanges, OtherNodes)>
             for note in &manifests.notes {
                 tracing::warn!("{note}");
             }
-            manifests.send(&mut outlet);
+            manifests.send(&mut ingester);
             OtherNodes::Named(manifests.other_nodes)
         }
         Source::Cluster(options) => {
-            list(options, &node_name, &mut outlet)?;
+            list(options, &node_name, &mut ingester)?;
             OtherNodes::Unknown
         }
     };
-    Ok((outlet.into_sink(), other_nodes))
+    Ok((ingester.into_sink(), other_nodes))
 }
 
 /// Deadline for listing all objects of an API server.
@@ -148,7 +148,7 @@ const LIST_DEADLINE: Duration = Duration::from_secs(60);
 fn list(
     options: &ApiOptions,
     node: &str,
-    outlet: &mut Outlet<ObjectChanges>,
+    ingester: &mut Ingester<ObjectChanges>,
 ) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -159,17 +159,17 @@ fn list(
         listed.map_err(|error| list_error(&error, server.address()))
     })?;
     let set_services = snapshot.services.objects.iter().map(Observed::Set);
-    set_services.for_each(|service| outlet.service(service));
+    set_services.for_each(|service| ingester.service(service));
     snapshot
         .slices
         .objects
         .iter()
-        .for_each(|slice| outlet.endpoint_slice(Observed::Set(slice)));
+        .for_each(|slice| ingester.endpoint_slice(Observed::Set(slice)));
     snapshot
         .nodes
         .objects
         .iter()
-        .for_each(|node| outlet.node(Observed::Set(node)));
+        .for_each(|node| ingester.node(Observed::Set(node)));
     Ok(())
 }
 

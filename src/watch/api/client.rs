@@ -1,10 +1,8 @@
-//! Which API server to talk to, and as whom.
-//!
-//! Apart from `transport` because this is a question of files and flags, that one of sockets.
+//! Address, credentials and client of the API server, from flags and a kubeconfig.
 //!
 //! # Source
 //!
-//! Upstream: cmd/kube-proxy/app/server.go, createClient (v1.36)
+//! Upstream: cmd/kube-proxy/app/server.go, `createClient` (v1.36)
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,41 +12,42 @@ use http::Uri;
 use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError, NamedCluster};
 use kube::{Client, Config};
 
-use super::encoding::Encoding;
-use super::opening::{Opening, Turn};
-use super::rate_limit::{RateLimit, RateLimiter};
+use super::rate_limit::{FirstRequestGate, Permit, RateLimit, RateLimiter};
+use super::request::Encoding;
 use super::transport;
 use crate::telemetry::RequestMetrics;
 use crate::watch::bounded;
 
-/// Where to find the API server. Any combination is legal.
+/// Connection settings of the API server. Any combination is valid.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ApiOptions {
-    /// A kubeconfig; its current context is used.
+    /// Path of a kubeconfig; its current context is used.
     pub kubeconfig: Option<PathBuf>,
-    /// Overrides the address of the server; enough alone if that needs no credentials.
+    /// Address that overrides that of the kubeconfig; sufficient alone if the server needs no
+    /// credentials.
     pub master: Option<String>,
-    /// What it is asked to encode objects as.
+    /// Preferred encoding of responses.
     pub encoding: Encoding,
-    /// Limit of requests.
+    /// Limit of the request rate.
     pub rate_limit: RateLimit,
 }
 
-/// A request that waits for longer is logged. Client-go's.
-const LONG_WAIT: Duration = Duration::from_secs(1);
+/// Wait from which a delayed request is logged, as in client-go.
+const LOGGED_WAIT: Duration = Duration::from_secs(1);
 
-/// A server to ask. Cheap to clone; connects with the first request and again when it must.
+/// Client of one API server. Cheap to clone; connects with the first request, and again when the
+/// connection is lost.
 #[derive(Clone)]
 pub struct ApiServer {
     client: Client,
     address: String,
     encoding: Encoding,
-    opening: Arc<Opening>,
+    gate: Arc<FirstRequestGate>,
     limiter: Arc<RateLimiter>,
 }
 
 impl ApiServer {
-    /// Wraps a client; `address` is for messages only.
+    /// Wraps a client; `address` is only logged.
     pub fn new(
         client: Client,
         address: impl Into<String>,
@@ -59,7 +58,7 @@ impl ApiServer {
             client,
             address: address.into(),
             encoding,
-            opening: Arc::default(),
+            gate: Arc::default(),
             limiter: Arc::new(RateLimiter::new(limit)),
         }
     }
@@ -69,63 +68,66 @@ impl ApiServer {
     }
 
     /// Waits until a request may be sent.
-    pub(super) async fn turn(&self) -> Turn<'_> {
+    pub(super) async fn permit(&self) -> Permit<'_> {
         let waited = self.limiter.wait().await;
-        if waited >= LONG_WAIT {
-            tracing::debug!(server = self.address, ?waited, "waited for --kube-api-qps");
+        if waited >= LOGGED_WAIT {
+            tracing::debug!(
+                server = self.address,
+                ?waited,
+                "request delayed by --kube-api-qps"
+            );
         }
-        self.opening.turn().await
+        self.gate.enter().await
     }
 
-    /// What it is asked for; what it answers in is its choice.
+    /// Returns the preferred encoding; a response may have another one.
     pub(super) fn encoding(&self) -> Encoding {
         self.encoding
     }
 
-    /// As it is named in messages.
+    /// Returns the address for logs and errors.
     pub fn address(&self) -> &str {
         &self.address
     }
 }
 
-/// Why there is no server to ask. Nothing was sent yet.
+/// Configuration that no client can be built from. No request was sent yet.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// The file is missing, or something in it or next to it is.
-    #[error("reading kubeconfig `{}`", path.display())]
+    /// The kubeconfig, or a file that it refers to, is missing or invalid.
+    #[error("cannot read kubeconfig `{}`", path.display())]
     Kubeconfig {
-        /// The kubeconfig.
+        /// Path of the kubeconfig.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Cause.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// Neither a kubeconfig nor an address was given, and this is no Pod with a service account.
-    #[error(
-        "no --kubeconfig and no --manifests were given, and there is no service account of a Pod"
-    )]
+    /// Neither a kubeconfig nor an address is set, and the process does not run in a Pod with a
+    /// service account.
+    #[error("no source of Services: use --kubeconfig or --manifests (not running in a Pod)")]
     InCluster(#[source] Box<InClusterError>),
-    /// The address is none.
-    #[error("`{0}` is not the address of an API server")]
+    /// The address is not a URL or host.
+    #[error("`{0}` is not a valid API server address")]
     Address(String),
-    /// The credentials were read and can't be used.
-    #[error("preparing the connection to `{address}`")]
+    /// The credentials were read and cannot be used.
+    #[error("cannot use the credentials for `{address}`")]
     Credentials {
-        /// The server.
+        /// Address of the server.
         address: String,
-        /// What is wrong with them.
+        /// Cause.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
 }
 
-/// Prepares a client; must be called inside a tokio runtime.
+/// Builds a client; must be called inside a tokio runtime.
 ///
 /// Without a kubeconfig and without an address, the service account of the Pod is used, as
-/// upstream does; no other file is ever guessed.
+/// upstream does; no default path of a kubeconfig is tried.
 pub async fn connect(options: &ApiOptions) -> Result<ApiServer, ConnectError> {
     prepare(options, None).await
 }
 
-/// The same, with every request counted and timed.
+/// Builds a client whose requests are counted and timed; otherwise like [`connect`].
 pub async fn connect_counted(
     options: &ApiOptions,
     metrics: &RequestMetrics,
@@ -147,7 +149,7 @@ async fn prepare(
     config.cluster_url = with_scheme(&config)?;
     let address = config.cluster_url.to_string();
     if config.proxy_url.is_some() {
-        tracing::warn!(server = %address, "proxies are not supported: connecting directly");
+        tracing::warn!(server = %address, "`proxy-url` is not supported: connecting directly");
     }
     match transport::client(config, metrics) {
         Ok(client) => {
@@ -159,15 +161,15 @@ async fn prepare(
 }
 
 async fn from_kubeconfig(path: &Path, master: Option<&str>) -> Result<Config, ConnectError> {
-    let unreadable = |error| ConnectError::Kubeconfig {
+    let failed = |error| ConnectError::Kubeconfig {
         path: path.to_owned(),
         source: match error {
-            // The file is named already.
+            // The error around it has the path already.
             KubeconfigError::ReadConfig(error, _) => error.into(),
             other => other.into(),
         },
     };
-    let mut kubeconfig = read(path).map_err(unreadable)?;
+    let mut kubeconfig = read(path).map_err(failed)?;
     if let Some(master) = master {
         let server = address(master)?.to_string();
         for cluster in kubeconfig
@@ -178,16 +180,16 @@ async fn from_kubeconfig(path: &Path, master: Option<&str>) -> Result<Config, Co
             cluster.server = Some(server.clone());
         }
     }
-    let authority = authority_file(&kubeconfig);
+    let root_cert_file = ca_file(&kubeconfig);
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
         .await
-        .map_err(unreadable)?;
-    config.root_cert_file = authority;
+        .map_err(failed)?;
+    config.root_cert_file = root_cert_file;
     Ok(config)
 }
 
-/// The library reads a file whole, however large it is, and looks for others beside it. A pipe has
-/// none beside it.
+/// Reads a kubeconfig of limited size. The library reads a file whole, however large it is, and
+/// resolves paths relative to it, which a pipe does not have.
 fn read(path: &Path) -> Result<Kubeconfig, KubeconfigError> {
     let text = bounded::read_to_string(path, bounded::LARGEST_CONFIGURATION)
         .map_err(|error| KubeconfigError::ReadConfig(error, path.to_owned()))?;
@@ -198,17 +200,22 @@ fn read(path: &Path) -> Result<Kubeconfig, KubeconfigError> {
     }
 }
 
-/// The file with the server's authority, which is then read again as it changes. The library does
-/// that for Pods and reads the file of a kubeconfig once only.
-fn authority_file(kubeconfig: &Kubeconfig) -> Option<PathBuf> {
+/// Returns the file with the CA certificate, so that it is read again when it changes. The library
+/// does that in Pods, and reads the file of a kubeconfig only once.
+fn ca_file(kubeconfig: &Kubeconfig) -> Option<PathBuf> {
     let current = kubeconfig.current_context.as_ref()?;
     let context = kubeconfig
         .contexts
         .iter()
         .find(|context| &context.name == current)?;
     let name = &context.context.as_ref()?.cluster;
-    let is_ours = |named: &&NamedCluster| &named.name == name;
-    let cluster = kubeconfig.clusters.iter().find(is_ours)?.cluster.as_ref()?;
+    let is_current = |named: &&NamedCluster| &named.name == name;
+    let cluster = kubeconfig
+        .clusters
+        .iter()
+        .find(is_current)?
+        .cluster
+        .as_ref()?;
     match &cluster.certificate_authority_data {
         Some(data) if !data.is_empty() => None,
         _ => cluster
@@ -225,7 +232,8 @@ fn address(text: &str) -> Result<Uri, ConnectError> {
     uri.authority().is_some().then_some(uri).ok_or_else(invalid)
 }
 
-/// A bare `host:port` means TLS if anything in the configuration is about TLS.
+/// Returns the server URL with a scheme. A bare `host:port` means TLS if anything in the
+/// configuration is about TLS.
 ///
 /// Upstream: k8s.io/client-go/rest/url_utils.go, `DefaultServerUrlFor` (v1.36)
 fn with_scheme(config: &Config) -> Result<Uri, ConnectError> {

@@ -1,10 +1,9 @@
-//! Lists in pages.
+//! Pages of lists in JSON and protobuf, split into objects.
 //!
-//! A page is held whole, as it came, while its objects are read one by one.
+//! A page stays in memory as it was received while its objects are decoded one by one.
 
 use std::borrow::Cow;
 use std::fmt;
-use std::time::Duration;
 
 use bytes::Bytes;
 use prost::Message;
@@ -12,141 +11,18 @@ use prost::encoding::{DecodeContext, decode_key, skip_field};
 use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
-use tokio::time::Instant;
 
-use super::answer::{Answer, PATIENCE};
-use super::client::ApiServer;
-use super::encoding::{Asked, Encoding};
-use super::envelope;
+use super::decode::expect_json_list;
 use super::error::{ApiError, malformed};
-use super::kind::{Kind, Selector};
-use super::list_limit::{ListLimit, MOST_OBJECTS};
-use super::raw::{Raw, lossy};
-use super::request;
-use super::type_meta;
+use super::framing::{Raw, lossy, open_envelope};
+use super::request::Encoding;
+use super::resource::Resource;
 
-/// Objects in the first page. A page is in memory as it came: at 2 KiB an object, half a megabyte.
-/// Larger ones cost memory, smaller ones requests to a server that all nodes ask at the same time.
-const PAGE_SIZE: u32 = 250;
+/// Maximum objects of a kind, ten times as many as in the largest clusters. Needed besides a limit
+/// in bytes: an object of two bytes takes hundreds of memory.
+pub(super) const MOST_OBJECTS: usize = 1_000_000;
 
-/// Pages grow while they are small, since requests are limited: 10,000 Services are 8 pages and
-/// not 40. No page is larger than this.
-const LARGEST_PAGE: u32 = 2000;
-
-/// A page of fewer bytes is followed by one of twice as many objects, which is then in memory.
-const SMALL_PAGE: usize = 1024 * 1024;
-
-/// A page of at least as many bytes is followed by one of half as many objects.
-const LARGE_PAGE: usize = 4 * 1024 * 1024;
-
-/// Time for a page in all. Servers end such requests themselves, after 60 s unless configured
-/// otherwise.
-const PAGE_DEADLINE: Duration = Duration::from_secs(5 * 60);
-
-/// Time for all pages of a list. Servers forget the version of the first page after 5 to 10
-/// minutes, and then refuse the next one.
-const LIST_DEADLINE: Duration = Duration::from_secs(10 * 60);
-
-/// How much to ask for at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Paging {
-    /// A page at a time.
-    Pages,
-    /// Everything at once: slow clients may never reach the last page before the server has
-    /// forgotten the first.
-    Whole,
-}
-
-/// A list on its way.
-pub(super) struct Pages<'a, K> {
-    server: &'a ApiServer,
-    selector: &'a Selector<K>,
-    paging: Paging,
-    page_size: u32,
-    limit: ListLimit,
-    finished: u32,
-    resume: Option<String>,
-}
-
-impl<'a, K: Kind> Pages<'a, K> {
-    pub(super) fn new(server: &'a ApiServer, selector: &'a Selector<K>, paging: Paging) -> Self {
-        Self {
-            server,
-            selector,
-            paging,
-            page_size: PAGE_SIZE,
-            limit: ListLimit::new(LIST_DEADLINE),
-            finished: 0,
-            resume: None,
-        }
-    }
-
-    /// Reports whether no page is finished yet.
-    pub(super) fn is_first(&self) -> bool {
-        self.finished == 0
-    }
-
-    /// The next page as it came.
-    pub(super) async fn next(&mut self) -> Result<Page, ApiError> {
-        let limit = match self.paging {
-            Paging::Pages => Some(self.page_size),
-            Paging::Whole => None,
-        };
-        let uri = request::list(self.selector, limit, self.resume.as_deref());
-        let mut answer = Answer::to(self.server, Asked::List, &uri).await?;
-        let mut body = Vec::new();
-        let end = self.limit.deadline().min(Instant::now() + PAGE_DEADLINE);
-        loop {
-            let now = Instant::now();
-            if now >= end {
-                return Err(malformed("a page of a list takes too long"));
-            }
-            match answer.piece(end.min(now + PATIENCE)).await? {
-                Some(piece) => {
-                    self.limit.add_bytes(piece.len())?;
-                    body.extend_from_slice(&piece);
-                }
-                None => break,
-            }
-        }
-        Ok(Page::new(body, answer.encoding()))
-    }
-
-    /// The contents of a page, if its objects are not too many for one list.
-    pub(super) fn contents<'p>(&mut self, page: &'p Page) -> Result<Contents<'p>, ApiError> {
-        let contents = page.contents::<K>()?;
-        self.limit.add_objects(contents.objects.len())?;
-        Ok(contents)
-    }
-
-    /// Moves past a page. Returns the resource version of the list if that was the last page.
-    ///
-    /// # Errors
-    ///
-    /// The server goes on with what it has sent already, or without end.
-    pub(super) fn advance(
-        &mut self,
-        page: &Page,
-        metadata: ListMetadata,
-    ) -> Result<Option<String>, ApiError> {
-        self.finished += 1;
-        let Some(token) = metadata.resume.filter(|token| !token.is_empty()) else {
-            return Ok(Some(metadata.resource_version.unwrap_or_default()));
-        };
-        if self.resume.as_ref() == Some(&token) {
-            return Err(malformed("a list has no end"));
-        }
-        self.resume = Some(token);
-        match page.len() {
-            ..SMALL_PAGE => self.page_size = (self.page_size * 2).min(LARGEST_PAGE),
-            LARGE_PAGE.. => self.page_size = (self.page_size / 2).max(PAGE_SIZE),
-            _ => {}
-        }
-        Ok(None)
-    }
-}
-
-/// One page, unread.
+/// One page of a list, not decoded.
 pub(super) enum Page {
     Json(String),
     Protobuf(Bytes),
@@ -163,49 +39,55 @@ impl Page {
         }
     }
 
-    fn len(&self) -> usize {
+    /// Returns the size of the page in bytes.
+    pub(super) fn len(&self) -> usize {
         match self {
             Self::Json(text) => text.len(),
             Self::Protobuf(bytes) => bytes.len(),
         }
     }
 
-    /// Finds where the objects begin and end. Fails only if the body is not a list of the kind, or
-    /// has more objects than any.
-    pub(super) fn contents<K: Kind>(&self) -> Result<Contents<'_>, ApiError> {
+    /// Splits the page into its objects.
+    ///
+    /// # Errors
+    ///
+    /// The body is not a list of the kind, or has too many objects.
+    pub(super) fn contents<K: Resource>(&self) -> Result<PageContents<'_>, ApiError> {
         match self {
             Self::Json(body) => {
-                let text: Text<'_> = serde_json::from_str(body).map_err(malformed)?;
-                type_meta::expect_list::<K>(text.api_version.as_deref(), text.kind.as_deref())?;
-                let Some(items) = text.items else {
+                let list: JsonList<'_> = serde_json::from_str(body).map_err(malformed)?;
+                expect_json_list::<K>(list.api_version.as_deref(), list.kind.as_deref())?;
+                let Some(items) = list.items else {
                     return Err(malformed("a list has no `items`"));
                 };
-                Ok(Contents {
-                    metadata: text.metadata,
+                Ok(PageContents {
+                    metadata: list.metadata,
                     objects: items.into_iter().map(Raw::Json).collect(),
                 })
             }
             Self::Protobuf(body) => {
-                let (type_meta, message) = envelope::open(body.clone())?;
+                let (type_meta, message) = open_envelope(body.clone())?;
                 type_meta.expect_list::<K>()?;
                 expect_few_items(&message)?;
-                let List { metadata, items } = List::decode(message).map_err(malformed)?;
+                let ProtobufList { metadata, items } =
+                    ProtobufList::decode(message).map_err(malformed)?;
                 let objects = items.into_iter().map(Raw::Protobuf).collect();
-                Ok(Contents { metadata, objects })
+                Ok(PageContents { metadata, objects })
             }
         }
     }
 }
 
-/// A page with every object still unread.
-pub(super) struct Contents<'a> {
+/// Objects of a page, not decoded.
+pub(super) struct PageContents<'a> {
     pub(super) metadata: ListMetadata,
     pub(super) objects: Vec<Raw<'a>>,
 }
 
+/// `ServiceList` and its like in JSON.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Text<'a> {
+struct JsonList<'a> {
     #[serde(borrow, default)]
     api_version: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
@@ -216,50 +98,51 @@ struct Text<'a> {
     items: Option<Vec<&'a RawValue>>,
 }
 
-/// Go writes an empty list as null, and never leaves it out.
+/// Decodes `items`. Go writes an empty list as null, and never leaves it out.
 fn null_or_list<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Vec<&'de RawValue>>, D::Error> {
-    let items = Option::<Items<'de>>::deserialize(deserializer)?;
+    let items = Option::<JsonItems<'de>>::deserialize(deserializer)?;
     Ok(Some(items.map_or_else(Vec::new, |items| items.0)))
 }
 
 /// Objects of a page in JSON.
-struct Items<'a>(Vec<&'a RawValue>);
+struct JsonItems<'a>(Vec<&'a RawValue>);
 
-impl<'de: 'a, 'a> Deserialize<'de> for Items<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for JsonItems<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_seq(ItemsVisitor)
+        deserializer.deserialize_seq(JsonItemsVisitor)
     }
 }
 
-struct ItemsVisitor;
+struct JsonItemsVisitor;
 
-impl<'de> Visitor<'de> for ItemsVisitor {
-    type Value = Items<'de>;
+impl<'de> Visitor<'de> for JsonItemsVisitor {
+    type Value = JsonItems<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a list of objects")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Items<'de>, A::Error> {
-        let mut found = Vec::new();
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<JsonItems<'de>, A::Error> {
+        let mut objects = Vec::new();
         while let Some(item) = items.next_element()? {
-            if found.len() >= MOST_OBJECTS {
+            if objects.len() >= MOST_OBJECTS {
                 return Err(A::Error::custom(TOO_MANY));
             }
-            found.push(item);
+            objects.push(item);
         }
-        Ok(Items(found))
+        Ok(JsonItems(objects))
     }
 }
 
-/// Fails if a list in protobuf has so many items that even where they are would take all memory.
+/// Fails if a list in protobuf has so many items that even their positions would exhaust the
+/// memory.
 fn expect_few_items(mut list: &[u8]) -> Result<(), ApiError> {
     let mut items = 0;
     while !list.is_empty() {
         let (tag, wire_type) = decode_key(&mut list).map_err(malformed)?;
-        items += usize::from(tag == ITEMS);
+        items += usize::from(tag == ITEMS_TAG);
         if items > MOST_OBJECTS {
             return Err(malformed(TOO_MANY));
         }
@@ -271,25 +154,26 @@ fn expect_few_items(mut list: &[u8]) -> Result<(), ApiError> {
 const TOO_MANY: &str = "a list has too many objects";
 
 /// Tag of `items` in every list.
-const ITEMS: u32 = 2;
+const ITEMS_TAG: u32 = 2;
 
-/// `ServiceList` and its like: the bytes of the items stay where they are.
+/// `ServiceList` and its like in protobuf: the bytes of the items are shared, not copied.
 #[derive(Clone, PartialEq, Message)]
-struct List {
+struct ProtobufList {
     #[prost(message, required, tag = 1)]
     metadata: ListMetadata,
     #[prost(bytes = "bytes", repeated, tag = 2)]
     items: Vec<Bytes>,
 }
 
+/// `ListMeta`.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct ListMetadata {
     #[prost(string, optional, tag = 2)]
-    resource_version: Option<String>,
+    pub(super) resource_version: Option<String>,
     #[prost(string, optional, tag = 3)]
     #[serde(rename = "continue")]
-    resume: Option<String>,
+    pub(super) continue_token: Option<String>,
 }
 
 #[cfg(test)]
@@ -297,8 +181,8 @@ mod tests {
     use super::*;
     use crate::ingest::ServiceObject;
 
-    /// Reads a list of so many empty objects.
-    fn read(objects: usize, encoding: Encoding) -> Result<usize, String> {
+    /// Splits a page of this many empty objects, and returns their number.
+    fn split(objects: usize, encoding: Encoding) -> Result<usize, String> {
         let body = match encoding {
             Encoding::Json => format!("{{\"items\":[{}5]}}", "5,".repeat(objects - 1)).into_bytes(),
             Encoding::Protobuf => {
@@ -316,10 +200,10 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_too_many_objects_is_an_error() {
+    fn a_page_with_too_many_objects_is_an_error() {
         for encoding in [Encoding::Json, Encoding::Protobuf] {
-            assert_eq!(read(MOST_OBJECTS, encoding), Ok(MOST_OBJECTS));
-            let error = read(MOST_OBJECTS + 1, encoding).unwrap_err();
+            assert_eq!(split(MOST_OBJECTS, encoding), Ok(MOST_OBJECTS));
+            let error = split(MOST_OBJECTS + 1, encoding).unwrap_err();
             assert!(error.contains(TOO_MANY), "{error}");
         }
     }

@@ -1,28 +1,31 @@
-//! Limit of the requests that a server gets in a second, whatever it answers.
+//! Limits the rate of requests, and sends the first one before all others.
+//!
+//! The limit does not depend on the responses, so that no server can provoke a request storm.
 //!
 //! # Source
 //!
 //! Upstream: k8s.io/client-go/util/flowcontrol/throttle.go, `NewTokenBucketRateLimiter` (v1.36)
 //!
 //! Differs from upstream: there watches are not limited, and a server that ends each at once is
-//! asked thousands of times in a second.
+//! sent thousands of requests per second.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::sync::{Mutex as AsyncMutex, MutexGuard};
+use tokio::time::{Instant, sleep, timeout};
 
-/// `--kube-api-qps` and `--kube-api-burst`.
+/// Values of `--kube-api-qps` and `--kube-api-burst`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RateLimit {
-    /// Requests in a second, in the long run. Zero or less: no limit.
+    /// Requests per second, in the long run. Zero or less: no limit.
     pub qps: f32,
     /// Requests that may be sent at once after a while without any.
     pub burst: u32,
 }
 
 impl Default for RateLimit {
-    /// Client-go's.
+    /// Returns the defaults of client-go.
     fn default() -> Self {
         Self {
             qps: 5.0,
@@ -31,7 +34,7 @@ impl Default for RateLimit {
     }
 }
 
-/// A token bucket: each request takes a token, or waits for one in turn.
+/// Token bucket: each request takes a token, or waits for one in order.
 #[derive(Debug)]
 pub(super) struct RateLimiter(Option<Mutex<Bucket>>);
 
@@ -39,7 +42,7 @@ pub(super) struct RateLimiter(Option<Mutex<Bucket>>);
 struct Bucket {
     qps: f64,
     burst: f64,
-    /// Negative: so many requests are waiting.
+    /// Negative: number of requests that wait.
     tokens: f64,
     filled: Option<Instant>,
 }
@@ -47,7 +50,7 @@ struct Bucket {
 impl RateLimiter {
     pub(super) fn new(limit: RateLimit) -> Self {
         let (qps, burst) = (f64::from(limit.qps), f64::from(limit.burst.max(1)));
-        // Not a number is no limit, as it is for client-go.
+        // NaN means no limit, as in client-go.
         Self((qps > 0.0).then(|| {
             Mutex::new(Bucket {
                 qps,
@@ -58,7 +61,7 @@ impl RateLimiter {
         }))
     }
 
-    /// Waits until a request may be sent. Returns how long.
+    /// Waits until a request may be sent. Returns the time waited.
     pub(super) async fn wait(&self) -> Duration {
         let Some(bucket) = &self.0 else {
             return Duration::ZERO;
@@ -84,11 +87,46 @@ impl Bucket {
     }
 }
 
+/// Longest wait for the first response: the first request may be one that this server is slow at.
+const LONGEST_GATE: Duration = Duration::from_secs(10);
+
+/// Holds back other requests until the server has responded to the first one.
+///
+/// A client knows that a server supports HTTP/2 only after a handshake, so of requests that begin
+/// at the same moment each makes one, and all connections but one are dropped. When all nodes
+/// start at once, their server would pay for each. Later, after an outage, jitter keeps requests
+/// apart.
+#[derive(Debug, Default)]
+pub(super) struct FirstRequestGate {
+    has_response: AsyncMutex<bool>,
+}
+
+/// Permission to send one request. If it is dropped without a response, the next request is the
+/// first.
+pub(super) struct Permit<'a>(Option<MutexGuard<'a, bool>>);
+
+impl FirstRequestGate {
+    /// Waits until a request may be sent.
+    pub(super) async fn enter(&self) -> Permit<'_> {
+        let first = timeout(LONGEST_GATE, self.has_response.lock()).await;
+        Permit(first.ok().filter(|has_response| !**has_response))
+    }
+}
+
+impl Permit<'_> {
+    /// Records that the server has responded, with any status: there is a connection to share.
+    pub(super) fn responded(self) {
+        if let Some(mut has_response) = self.0 {
+            *has_response = true;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// When each of so many requests that are wanted at once may be sent, in milliseconds.
+    /// Delays in milliseconds of this many requests that are made at once.
     fn sent(qps: f32, burst: u32, requests: usize) -> Vec<u128> {
         let limiter = RateLimiter::new(RateLimit { qps, burst });
         let now = Instant::now();
@@ -100,20 +138,20 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_goes_at_once_and_the_rest_in_turn() {
+    fn a_burst_is_sent_at_once_and_the_rest_at_the_rate() {
         assert_eq!(sent(5.0, 3, 6), [0, 0, 0, 200, 400, 600]);
         assert_eq!(sent(0.5, 1, 3), [0, 2000, 4000]);
     }
 
     #[test]
-    fn no_rate_is_no_limit() {
+    fn a_rate_of_zero_or_nan_is_unlimited() {
         for qps in [0.0, -1.0, f32::NAN, f32::INFINITY] {
             assert_eq!(sent(qps, 10, 1000), [0; 1000], "{qps}");
         }
     }
 
     #[test]
-    fn tokens_come_back_with_time_up_to_the_burst() {
+    fn tokens_are_refilled_up_to_the_burst() {
         let mut now = Instant::now();
         let limiter = RateLimiter::new(RateLimit::default());
         let mut bucket = limiter.0.unwrap().into_inner().unwrap();
@@ -129,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tiny_rate_waits_for_ever_and_does_not_overflow() {
+    fn a_tiny_rate_does_not_overflow() {
         assert_eq!(sent(f32::MIN_POSITIVE, 1, 2)[1], Duration::MAX.as_millis());
     }
 }

@@ -1,7 +1,7 @@
-//! Bearer token from a file that is replaced now and then.
+//! Bearer token from a file that is rotated.
 //!
-//! The library's own is not used because it sends the file as it is, so that a line end makes every
-//! request fail, and because it sends a replaced token for up to a minute after the server has
+//! The layer of `kube` is not used because it sends the file unchanged, so that a line end makes
+//! every request fail, and because it sends an old token for up to a minute after the server has
 //! rejected it.
 //!
 //! # Source
@@ -22,31 +22,31 @@ use tower::{BoxError, Layer, Service};
 
 use crate::watch::bounded;
 
-/// Time between two reads of the file: a minute less ten seconds. Client-go's.
-const LASTING: Duration = Duration::from_secs(50);
+/// Time between two reads of the file: a minute less ten seconds, as in client-go.
+const REREAD_INTERVAL: Duration = Duration::from_secs(50);
 
-/// A file with a token, and the last token that could be read from it.
+/// File with a token, and the last valid token that was read from it.
 #[derive(Debug)]
 pub(super) struct TokenFile {
     path: PathBuf,
-    token: Mutex<Token>,
+    token: Mutex<CachedToken>,
 }
 
 #[derive(Debug)]
-struct Token {
-    /// Token of the last read that succeeded.
+struct CachedToken {
+    /// Value of `Authorization`, from the last read that succeeded.
     header: HeaderValue,
-    /// When the file is to be read again.
+    /// Time of the next read.
     due: Instant,
     is_readable: bool,
 }
 
 impl TokenFile {
-    /// Takes the token file out of a configuration, if that is where its token comes from.
+    /// Takes the token file out of a configuration. `None` if its token comes from elsewhere.
     ///
     /// # Errors
     ///
-    /// The file holds no token.
+    /// The file cannot be read, or has no valid token.
     pub(super) fn take(config: &mut Config) -> Result<Option<Self>, BoxError> {
         let user = &mut config.auth_info;
         let is_basic = user.username.is_some() && user.password.is_some();
@@ -56,26 +56,26 @@ impl TokenFile {
         let Some(path) = user.token_file.take().map(PathBuf::from) else {
             return Ok(None);
         };
-        let token = Mutex::new(Token {
+        let token = Mutex::new(CachedToken {
             header: read(&path)?,
-            due: Instant::now() + LASTING,
+            due: Instant::now() + REREAD_INTERVAL,
             is_readable: true,
         });
         Ok(Some(Self { path, token }))
     }
 
-    /// The header for a request now. A file that cannot be read leaves the last token in use.
+    /// Returns the header for a request. If the file cannot be read, the last token stays in use.
     fn header(&self) -> HeaderValue {
         let mut token = self.token();
         let now = Instant::now();
         if now >= token.due {
-            token.due = now + LASTING;
+            token.due = now + REREAD_INTERVAL;
             match read(&self.path) {
                 Ok(header) => (token.header, token.is_readable) = (header, true),
                 Err(error) if token.is_readable => {
                     token.is_readable = false;
                     let path = self.path.display();
-                    tracing::warn!(%path, error, "cannot read the token: the last one stays in use");
+                    tracing::warn!(%path, error, "cannot read the token file: the last token stays in use");
                 }
                 Err(_) => {}
             }
@@ -83,12 +83,12 @@ impl TokenFile {
         token.header.clone()
     }
 
-    /// Reads the file again before the next request: the server has rejected the token.
-    fn rejected(&self) {
+    /// Makes the next request read the file again, after the server has rejected the token.
+    fn expire(&self) {
         self.token().due = Instant::now();
     }
 
-    fn token(&self) -> MutexGuard<'_, Token> {
+    fn token(&self) -> MutexGuard<'_, CachedToken> {
         self.token.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -107,7 +107,7 @@ fn read(path: &std::path::Path) -> Result<HeaderValue, BoxError> {
     Ok(header)
 }
 
-/// Adds the token to each request.
+/// Layer that adds the token to each request.
 #[derive(Debug, Clone)]
 pub(super) struct TokenLayer(Arc<TokenFile>);
 
@@ -117,7 +117,7 @@ impl From<TokenFile> for TokenLayer {
     }
 }
 
-/// A service whose requests have a token.
+/// Service whose requests have a token.
 #[derive(Debug, Clone)]
 pub(super) struct WithToken<S> {
     inner: S,
@@ -149,14 +149,14 @@ where
     fn call(&mut self, mut request: Request<A>) -> Self::Future {
         let headers = request.headers_mut();
         headers.insert(AUTHORIZATION, self.file.header());
-        let answer = self.inner.call(request);
+        let response = self.inner.call(request);
         let file = Arc::clone(&self.file);
         Box::pin(async move {
-            let answer = answer.await?;
-            if answer.status() == StatusCode::UNAUTHORIZED {
-                file.rejected();
+            let response = response.await?;
+            if response.status() == StatusCode::UNAUTHORIZED {
+                file.expire();
             }
-            Ok(answer)
+            Ok(response)
         })
     }
 }
@@ -173,8 +173,8 @@ mod tests {
         config
     }
 
-    /// Sends a request to a server that accepts one token. Returns the answer's status.
-    async fn ask(layer: &TokenLayer, accepted: &'static str) -> u16 {
+    /// Sends a request to a server that accepts one token. Returns the status of the response.
+    async fn send(layer: &TokenLayer, accepted: &'static str) -> u16 {
         let service = tower::service_fn(move |request: Request<()>| {
             let is_accepted = request.headers()[AUTHORIZATION] == format!("Bearer {accepted}");
             let code = if is_accepted { 200 } else { 401 };
@@ -186,36 +186,36 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_replaced_token_is_read_after_a_minute_or_when_it_is_rejected() {
+    async fn a_rotated_token_is_read_after_a_minute_or_after_a_401() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         fs::write(&path, " old\n").unwrap();
         let file = TokenFile::take(&mut config(&path)).unwrap().unwrap();
         let layer = TokenLayer::from(file);
-        assert_eq!(ask(&layer, "old").await, 200);
+        assert_eq!(send(&layer, "old").await, 200);
         fs::write(&path, "new\n").unwrap();
-        assert_eq!(ask(&layer, "old").await, 200);
-        assert_eq!(ask(&layer, "new").await, 401);
-        assert_eq!(ask(&layer, "new").await, 200);
+        assert_eq!(send(&layer, "old").await, 200);
+        assert_eq!(send(&layer, "new").await, 401);
+        assert_eq!(send(&layer, "new").await, 200);
         fs::write(&path, "next").unwrap();
-        tokio::time::advance(LASTING).await;
-        assert_eq!(ask(&layer, "next").await, 200);
-        // Files that are gone, empty or no token leave the last one in use.
+        tokio::time::advance(REREAD_INTERVAL).await;
+        assert_eq!(send(&layer, "next").await, 200);
+        // If the file is missing, empty or invalid, the last token stays in use.
         for content in [None, Some(""), Some("two\nlines")] {
             match content {
                 None => fs::remove_file(&path).unwrap(),
                 Some(content) => fs::write(&path, content).unwrap(),
             }
-            tokio::time::advance(LASTING).await;
-            assert_eq!(ask(&layer, "next").await, 200, "{content:?}");
+            tokio::time::advance(REREAD_INTERVAL).await;
+            assert_eq!(send(&layer, "next").await, 200, "{content:?}");
         }
         fs::write(&path, "last").unwrap();
-        assert_eq!(ask(&layer, "last").await, 401);
-        assert_eq!(ask(&layer, "last").await, 200);
+        assert_eq!(send(&layer, "last").await, 401);
+        assert_eq!(send(&layer, "last").await, 200);
     }
 
     #[test]
-    fn a_file_without_a_token_is_an_error_at_the_start() {
+    fn a_token_file_without_a_token_is_an_error_at_startup() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         let shown = path.display().to_string();
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn other_credentials_go_before_the_file() {
+    fn other_credentials_take_precedence_over_the_token_file() {
         let mut config = config(std::path::Path::new("/absent"));
         config.auth_info.token = Some("inline".to_owned().into());
         assert!(TokenFile::take(&mut config).unwrap().is_none());

@@ -1,51 +1,54 @@
-//! The connection: one, multiplexed, and known to be dead within 45 seconds.
+//! HTTP/2 connection to the API server. A dead one is detected within 45 seconds.
 //!
-//! The library's own stack is not used because it speaks HTTP/1.1 without any keepalive: a watch
-//! through it stays blind for five minutes after a load balancer has forgotten the connection.
+//! The stack of `kube` is not used because it uses HTTP/1.1 without keepalive: a watch through it
+//! misses events for five minutes after a load balancer has dropped the connection.
 //!
 //! # Source
 //!
 //! Upstream: k8s.io/apimachinery/pkg/util/net/http.go, `configureHTTP2Transport` (v1.36)
 
 use std::error::Error;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::header::{HeaderValue, USER_AGENT};
 use http::uri::Scheme;
+use http::{Request, Response};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client as HyperClient;
 use hyper_util::client::legacy::connect::{Connect, HttpConnector};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ConfigExt};
 use kube::{Client, Config};
-use tower::{BoxError, ServiceBuilder};
+use tower::{BoxError, Layer, Service, ServiceBuilder};
 
-use super::counted::CountLayer;
 use super::token_file::{TokenFile, TokenLayer};
 use crate::telemetry::RequestMetrics;
 
-/// Client-go's numbers: a ping after 30 s without a frame, and 15 s for its answer.
+/// As in client-go: a ping after 30 s without a frame, and 15 s for its response.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How long written data may stay unacknowledged. As long as both of the above, so that a
-/// connection without HTTP/2 is given up at the same time.
-const UNACKNOWLEDGED: Duration = Duration::from_secs(45);
+/// Maximum time without an acknowledgment of sent data. As long as both of the above, so that a
+/// connection without HTTP/2 is closed after the same time.
+const USER_TIMEOUT: Duration = Duration::from_secs(45);
 
-/// For connections without HTTP/2: 15 s of silence, then three probes of 10 s, so 45 s too.
+/// For connections without HTTP/2: 15 s of silence, then three probes of 10 s, so 45 s as well.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_PROBES: u32 = 3;
 
-/// Per address of the server. Twice the slowest handshake that still makes a usable cluster.
+/// Timeout of a connection attempt, per address of the server. Twice the slowest handshake in a
+/// usable cluster.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a watch may hold in memory unread. The library's default is megabytes.
+/// Maximum bytes of a watch that are received and unread. The library's default is megabytes.
 const STREAM_WINDOW: u32 = 256 * 1024;
-/// Four times that, so that three stuck watches do not keep a fourth request from being answered.
+/// Four times that, so that three stuck watches do not block the response to a fourth request.
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
 
-/// Builds the client. Nothing is retried below it, so that every failure is seen and counted.
+/// Builds the client. It retries nothing itself, so that every failure is logged and counted.
 pub(super) fn client(
     mut config: Config,
     metrics: Option<&RequestMetrics>,
@@ -54,7 +57,7 @@ pub(super) fn client(
     client_over(connector, config, metrics)
 }
 
-/// Builds the client over connections that come from `connector`.
+/// Builds the client over connections of `connector`.
 pub(super) fn client_over(
     connector: impl Connect + Clone + Send + Sync + 'static,
     mut config: Config,
@@ -68,8 +71,8 @@ pub(super) fn client_over(
     let hyper: HyperClient<_, Body> = HyperClient::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
-        // The library counts from the last request, whatever is still open: a watch that is renewed
-        // every few minutes would be on a new connection each time.
+        // The library counts idle time from the last request, even while a response is open: a
+        // watch that is renewed every few minutes would get a new connection each time.
         .pool_idle_timeout(None)
         .http2_keep_alive_interval(PING_INTERVAL)
         .http2_keep_alive_timeout(PING_TIMEOUT)
@@ -94,7 +97,7 @@ fn connector(
 ) -> Result<HttpsConnector<HttpConnector>, Box<dyn Error + Send + Sync>> {
     let is_plain = config.cluster_url.scheme() == Some(&Scheme::HTTP);
     if config.root_cert.is_none() && (is_plain || config.accept_invalid_certs) {
-        // Nothing will be verified: a machine without system certificates is good enough.
+        // Nothing will be verified, so system certificates are not required.
         config.root_cert = Some(Vec::new());
     }
     let mut builder = HttpsConnectorBuilder::new()
@@ -114,6 +117,55 @@ fn tcp() -> HttpConnector {
     tcp.set_keepalive(Some(KEEPALIVE));
     tcp.set_keepalive_interval(Some(KEEPALIVE_INTERVAL));
     tcp.set_keepalive_retries(Some(KEEPALIVE_PROBES));
-    tcp.set_tcp_user_timeout(Some(UNACKNOWLEDGED));
+    tcp.set_tcp_user_timeout(Some(USER_TIMEOUT));
     tcp
+}
+
+/// Layer that counts and times requests. Part of the transport, so that it sees every request, and
+/// with the address of the server.
+#[derive(Debug, Clone)]
+struct CountLayer(RequestMetrics);
+
+/// Service whose requests are counted.
+#[derive(Debug, Clone)]
+struct Counted<S> {
+    inner: S,
+    metrics: RequestMetrics,
+}
+
+impl<S> Layer<S> for CountLayer {
+    type Service = Counted<S>;
+
+    fn layer(&self, inner: S) -> Counted<S> {
+        let metrics = self.0.clone();
+        Counted { inner, metrics }
+    }
+}
+
+impl<S, A, B> Service<Request<A>> for Counted<S>
+where
+    S: Service<Request<A>, Response = Response<B>, Error = BoxError>,
+    S::Future: Send + 'static,
+{
+    type Response = Response<B>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<B>, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<A>) -> Self::Future {
+        // Dropped without a response, after a failure or a timeout of the caller, it counts as
+        // failed.
+        let sent = self.metrics.sent(&request);
+        let response = self.inner.call(request);
+        Box::pin(async move {
+            let response = response.await;
+            if let Ok(response) = &response {
+                sent.answered(response.status());
+            }
+            response
+        })
+    }
 }

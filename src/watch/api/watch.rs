@@ -1,22 +1,25 @@
-//! One watch, from its request to its end.
-//!
-//! Kept separate from [`event`](super::event) because how long a watch may last, and be silent, is
-//! a matter of the whole and not of events.
+//! One watch, from its request to its end: the body is cut into messages, and messages are decoded
+//! as events.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
+use bytes::{Bytes, BytesMut};
+use prost::Message;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::answer::Answer;
 use super::client::ApiServer;
-use super::encoding::Asked;
-use super::error::ApiError;
-use super::event::Event;
-use super::kind::{Kind, Selector};
-use super::message::Messages;
-use super::request::{self, Start};
+use super::decode::{DecodedObject, expect_json_object};
+use super::error::{ApiError, malformed};
+use super::framing::{self, Raw, lossy};
+use super::request::{self, Encoding, RequestKind, WatchStart};
+use super::resource::{Resource, Selector};
+use super::response::{ApiResponse, Status};
+use crate::ingest::Metadata;
 
-/// How much longer than the server's own limit a watch may last.
+/// Time that a watch may last beyond the server's own limit.
 const GRACE: Duration = Duration::from_secs(30);
 
 /// An open watch.
@@ -29,17 +32,18 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Asks, and waits for a favorable answer.
-    pub(super) async fn open<K: Kind>(
+    /// Sends the request, and waits until the server accepts it. The server ends the watch after
+    /// `timeout`.
+    pub(super) async fn open<K: Resource>(
         server: &ApiServer,
         selector: &Selector<K>,
-        start: Start<'_>,
-        lasting: Duration,
+        start: WatchStart<'_>,
+        timeout: Duration,
     ) -> Result<Self, ApiError> {
-        let uri = request::watch(selector, start, lasting);
-        let messages = Messages::of(Answer::to(server, Asked::Watch, &uri).await?);
+        let uri = request::watch_uri(selector, start, timeout);
+        let messages = Messages::new(ApiResponse::get(server, RequestKind::Watch, &uri).await?);
         let opened = Instant::now();
-        let deadline = opened + lasting + GRACE;
+        let deadline = opened + timeout + GRACE;
         Ok(Self {
             messages,
             opened,
@@ -48,38 +52,264 @@ impl Watch {
         })
     }
 
-    /// Bytes of the messages that came since the last call.
+    /// Returns the bytes of the messages since the last call.
     pub(super) fn take_received(&mut self) -> usize {
         std::mem::take(&mut self.received)
     }
 
-    /// How long it has been open.
+    /// Returns the time since the server accepted the watch.
     pub(super) fn age(&self) -> Duration {
         self.opened.elapsed()
     }
 
-    /// The next event, or `None` at the end. [`ApiError::Silent`] if none came in time, or if the
-    /// server let its own time limit pass.
-    pub(super) async fn next<K: Kind>(
+    /// Returns the next event, or `None` at the end.
+    ///
+    /// # Errors
+    ///
+    /// [`ApiError::TimedOut`] if none came before `deadline`, or if the server has not ended the
+    /// watch at its own limit.
+    pub(super) async fn next<K: Resource>(
         &mut self,
         deadline: Instant,
-    ) -> Result<Option<Event<K>>, ApiError> {
+    ) -> Result<Option<WatchEvent<K>>, ApiError> {
         let deadline = deadline.min(self.deadline);
         loop {
-            // Messages may come without end.
+            // Messages may come without a pause, so that `next` below never times out.
             if Instant::now() >= self.deadline {
-                return Err(ApiError::Silent(self.age()));
+                return Err(ApiError::TimedOut(self.age()));
             }
             let Some(message) = self.messages.next(deadline).await? else {
                 return Ok(None);
             };
             self.received = self.received.saturating_add(message.len());
-            if let Some(event) = Event::read(self.messages.encoding(), &message)? {
+            if let Some(event) = WatchEvent::decode(self.messages.encoding(), &message)? {
                 return Ok(Some(event));
             }
             if Instant::now() >= deadline {
-                return Err(ApiError::Silent(self.age()));
+                return Err(ApiError::TimedOut(self.age()));
             }
         }
     }
+}
+
+/// Maximum time of a message from its first byte to its last: servers write each at once. Without
+/// a limit, a wrong length would stall a watch until its end.
+const MESSAGE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Messages of a response, one at a time; buffers at most one and the piece that it ends in.
+struct Messages {
+    response: ApiResponse,
+    unread: BytesMut,
+    /// Bytes of `unread` that are known to hold no line end; 0 for protobuf.
+    searched: usize,
+    /// Time at which the first byte of an incomplete message was received.
+    incomplete_since: Option<Instant>,
+    /// The body has ended, and must not be polled again.
+    has_ended: bool,
+}
+
+impl Messages {
+    fn new(response: ApiResponse) -> Self {
+        Self {
+            response,
+            unread: BytesMut::new(),
+            searched: 0,
+            incomplete_since: None,
+            has_ended: false,
+        }
+    }
+
+    fn encoding(&self) -> Encoding {
+        self.response.encoding()
+    }
+
+    /// Returns the next message, or `None` at the end.
+    ///
+    /// # Errors
+    ///
+    /// [`ApiError::TimedOut`] if none began before `deadline`.
+    async fn next(&mut self, deadline: Instant) -> Result<Option<Bytes>, ApiError> {
+        loop {
+            if let Some(message) = self.take()? {
+                self.incomplete_since = None;
+                return Ok(Some(message));
+            }
+            if self.has_ended {
+                return Ok(None);
+            }
+            let deadline = self.wait_until(deadline)?;
+            match self.response.piece(deadline).await {
+                Ok(Some(piece)) => self.unread.extend_from_slice(&piece),
+                Ok(None) => return self.rest(),
+                Err(ApiError::TimedOut(_)) if self.incomplete_since.is_some() => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Returns the time at which to stop waiting: an incomplete message has a deadline of its own.
+    fn wait_until(&mut self, deadline: Instant) -> Result<Instant, ApiError> {
+        if self.unread.is_empty() {
+            return Ok(deadline);
+        }
+        let now = Instant::now();
+        let end = *self.incomplete_since.get_or_insert(now) + MESSAGE_TIMEOUT;
+        if now >= end {
+            let seconds = MESSAGE_TIMEOUT.as_secs();
+            return Err(malformed(format!(
+                "timed out: a message of a watch is not complete after {seconds} s"
+            )));
+        }
+        Ok(end)
+    }
+
+    fn take(&mut self) -> Result<Option<Bytes>, ApiError> {
+        match self.encoding() {
+            Encoding::Json => framing::take_line(&mut self.unread, &mut self.searched),
+            Encoding::Protobuf => framing::take_frame(&mut self.unread),
+        }
+    }
+
+    /// Returns the message that the end of the body has completed, if any.
+    fn rest(&mut self) -> Result<Option<Bytes>, ApiError> {
+        self.searched = 0;
+        self.has_ended = true;
+        match self.encoding() {
+            Encoding::Json => Ok(framing::take_last_line(&mut self.unread)),
+            Encoding::Protobuf => framing::expect_no_partial_frame(&self.unread).map(|()| None),
+        }
+    }
+}
+
+/// Annotation of the bookmark that ends a streaming list.
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
+const ADDED: &str = "ADDED";
+const MODIFIED: &str = "MODIFIED";
+const DELETED: &str = "DELETED";
+const BOOKMARK: &str = "BOOKMARK";
+const ERROR: &str = "ERROR";
+
+/// Types of events whose object must be of the watched kind. A bookmark is such an object with
+/// nothing but a resource version; that of another kind would belong to other objects.
+const IN_KIND: [&str; 4] = [ADDED, MODIFIED, DELETED, BOOKMARK];
+
+/// One event of a watch.
+pub(super) enum WatchEvent<K> {
+    /// The object did not exist before.
+    Added(DecodedObject<K>),
+    /// The object existed and has changed.
+    Modified(DecodedObject<K>),
+    /// The object is deleted; this is its last state.
+    Deleted(DecodedObject<K>),
+    /// Everything up to this resource version was sent.
+    Bookmark(Bookmark),
+}
+
+/// Bookmark of a watch: everything up to its resource version was sent.
+pub(super) struct Bookmark {
+    pub(super) resource_version: String,
+    /// The streaming list is complete.
+    pub(super) ends_initial: bool,
+}
+
+impl<K: Resource> WatchEvent<K> {
+    /// Decodes a message; `None` for an empty line, and for events of an unknown type.
+    pub(super) fn decode(encoding: Encoding, message: &Bytes) -> Result<Option<Self>, ApiError> {
+        match encoding {
+            Encoding::Json if message.iter().all(u8::is_ascii_whitespace) => Ok(None),
+            Encoding::Json => {
+                let text = lossy(message);
+                let JsonEvent { kind, object } = serde_json::from_str(&text)
+                    .map_err(|_| malformed("a line of a watch is cut off or not JSON"))?;
+                if IN_KIND.contains(&kind.as_ref()) {
+                    expect_json_object::<K>(object)?;
+                }
+                Self::new(&kind, &Raw::Json(object))
+            }
+            Encoding::Protobuf => {
+                let ProtobufEvent { kind, object } = ProtobufEvent::decode(message.clone())
+                    .map_err(|_| malformed("a frame of a watch is not an event"))?;
+                let is_in_kind = IN_KIND.contains(&kind.as_str());
+                if !is_in_kind && kind != ERROR {
+                    return Ok(None);
+                }
+                let (type_meta, object) = framing::open_envelope(object.raw)?;
+                if is_in_kind {
+                    type_meta.expect_object::<K>()?;
+                }
+                Self::new(&kind, &Raw::Protobuf(object))
+            }
+        }
+    }
+
+    fn new(kind: &str, object: &Raw<'_>) -> Result<Option<Self>, ApiError> {
+        match kind {
+            ADDED => Ok(Some(Self::Added(named(object)?))),
+            MODIFIED => Ok(Some(Self::Modified(named(object)?))),
+            DELETED => Ok(Some(Self::Deleted(named(object)?))),
+            BOOKMARK => Ok(Some(Self::Bookmark(Bookmark::decode(object)?))),
+            ERROR => {
+                let status: Status = object.decode().unwrap_or_else(|(partial, _)| partial);
+                Err(status.into_error(None))
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+/// Decodes the object of an event. Without a name the event cannot be used.
+fn named<K: Resource>(raw: &Raw<'_>) -> Result<DecodedObject<K>, ApiError> {
+    let object = DecodedObject::decode(raw);
+    if object.is_named() {
+        return Ok(object);
+    }
+    Err(malformed("the object of an event has no name"))
+}
+
+impl Bookmark {
+    fn decode(raw: &Raw<'_>) -> Result<Self, ApiError> {
+        let BookmarkObject { metadata } = raw.decode().unwrap_or_else(|(partial, _)| partial);
+        if metadata.resource_version.is_empty() {
+            return Err(malformed("a bookmark has no resource version"));
+        }
+        let end = metadata.annotation(INITIAL_EVENTS_END);
+        Ok(Self {
+            ends_initial: end.is_some_and(|value| value == "true"),
+            resource_version: metadata.resource_version,
+        })
+    }
+}
+
+/// `WatchEvent` in JSON.
+#[derive(Deserialize)]
+struct JsonEvent<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+/// `WatchEvent` in protobuf.
+#[derive(Clone, PartialEq, Message)]
+struct ProtobufEvent {
+    #[prost(string, tag = 1)]
+    kind: String,
+    #[prost(message, required, tag = 2)]
+    object: RawExtension,
+}
+
+/// `RawExtension`: an object in its envelope.
+#[derive(Clone, PartialEq, Message)]
+struct RawExtension {
+    #[prost(bytes = "bytes", tag = 1)]
+    raw: Bytes,
+}
+
+/// Object of which only the metadata is decoded.
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(default)]
+struct BookmarkObject {
+    #[prost(message, required, tag = 1)]
+    metadata: Metadata,
 }

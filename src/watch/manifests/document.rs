@@ -1,8 +1,8 @@
-//! One document of a manifest, whatever kind of object it is.
+//! Decodes one document of a manifest, of any kind.
 //!
-//! Apart because a document must be read before its kind is known for certain: `kind` may come
-//! after what it governs, and Lists hold objects of any kind. The usual order (`apiVersion`,
-//! `kind`, the rest) is read in one pass; anything else through a tree.
+//! The kind may be unknown while a document is read: `kind` may come after the other fields, and a
+//! `List` has objects of any kind. The usual order (`apiVersion`, `kind`, the rest) is decoded in
+//! one pass; anything else through a tree.
 
 use std::fmt;
 
@@ -14,97 +14,101 @@ use serde_json::{Map, Value};
 use crate::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
 use crate::model::Kind;
 
-/// A document, by what becomes of it.
+/// Decoded document.
 #[derive(Debug)]
-pub(super) enum Document {
+pub(super) enum ManifestDocument {
     /// `v1` Service.
     Service(Box<ServiceObject>),
     /// `discovery.k8s.io/v1` EndpointSlice.
     EndpointSlice(Box<EndpointSliceObject>),
     /// `v1` Node, of any name.
     Node(Box<NodeObject>),
-    /// A list of any kind, in the order written.
-    List(Vec<Document>),
-    /// An object without a kind: the item of a list that names its kind last.
+    /// List of any kind, in the order of the file.
+    List(Vec<ManifestDocument>),
+    /// Object without a kind, as an item of a list whose kind follows.
     Kindless(Map<String, Value>),
-    /// One of the above, but some field is of a type that it cannot be of.
-    Unreadable(Unreadable),
-    /// Any other object.
+    /// Object of the kinds above with a field of a wrong type.
+    Undecodable(UndecodableObject),
+    /// Object of another kind.
     Other,
 }
 
-/// The kinds that matter, and what the items of a list are if they do not say.
+/// Kind of a document. A list has the kind of its items, if its own kind implies one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Meaning {
+enum DocumentKind {
     Service,
     EndpointSlice,
     Node,
-    List(Option<Item>),
+    List(Option<ItemKind>),
     Other,
 }
 
-/// A kind that a list can be of.
+/// Kind of the items of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Item {
+enum ItemKind {
     Service,
     EndpointSlice,
     Node,
 }
 
-impl Meaning {
-    /// Another group may have a kind of the same name, as Knative has a Service. An object without
-    /// a group is taken at its kind.
+impl DocumentKind {
+    /// Returns the kind of a document. Another API group may have a kind of the same name, as
+    /// Knative has a Service. Without `apiVersion`, the kind decides.
     fn of(api_version: Option<&str>, kind: &str) -> Self {
-        let (meaning, group) = match kind {
+        let (document, group) = match kind {
             "Service" => (Self::Service, "v1"),
             "Node" => (Self::Node, "v1"),
             "EndpointSlice" => (Self::EndpointSlice, SLICES),
             "List" => (Self::List(None), "v1"),
-            "ServiceList" => (Self::List(Some(Item::Service)), "v1"),
-            "NodeList" => (Self::List(Some(Item::Node)), "v1"),
-            "EndpointSliceList" => (Self::List(Some(Item::EndpointSlice)), SLICES),
+            "ServiceList" => (Self::List(Some(ItemKind::Service)), "v1"),
+            "NodeList" => (Self::List(Some(ItemKind::Node)), "v1"),
+            "EndpointSliceList" => (Self::List(Some(ItemKind::EndpointSlice)), SLICES),
             _ => return Self::Other,
         };
         match api_version {
-            None => meaning,
-            Some(version) if version == group => meaning,
+            None => document,
+            Some(version) if version == group => document,
             Some(_) => Self::Other,
         }
     }
 
-    const fn of_item(item: Item) -> Self {
+    const fn of_item(item: ItemKind) -> Self {
         match item {
-            Item::Service => Self::Service,
-            Item::EndpointSlice => Self::EndpointSlice,
-            Item::Node => Self::Node,
+            ItemKind::Service => Self::Service,
+            ItemKind::EndpointSlice => Self::EndpointSlice,
+            ItemKind::Node => Self::Node,
         }
     }
 
-    /// Reads an object of this kind. Only its syntax can fail: an object whose fields have types
-    /// that they cannot have is [`Document::Unreadable`], and costs nobody else.
-    fn read<'de, D: Deserializer<'de>>(self, deserializer: D) -> Result<Document, D::Error> {
+    /// Decodes an object of this kind. Only a syntax error fails: an object with a field of a
+    /// wrong type is [`ManifestDocument::Undecodable`], and does not affect others.
+    fn decode<'de, D: Deserializer<'de>>(
+        self,
+        deserializer: D,
+    ) -> Result<ManifestDocument, D::Error> {
         let kind = match self {
             Self::Service => Kind::Service,
             Self::EndpointSlice => Kind::EndpointSlice,
             Self::Node => Kind::Node,
             Self::List(_) | Self::Other => {
-                return IgnoredAny::deserialize(deserializer).map(|_| Document::Other);
+                return IgnoredAny::deserialize(deserializer).map(|_| ManifestDocument::Other);
             }
         };
         let object = Value::deserialize(deserializer)?;
-        let read = match kind {
-            Kind::Service => Box::deserialize(&object).map(Document::Service),
-            Kind::EndpointSlice => Box::deserialize(&object).map(Document::EndpointSlice),
-            Kind::Node => Box::deserialize(&object).map(Document::Node),
+        let decoded = match kind {
+            Kind::Service => Box::deserialize(&object).map(ManifestDocument::Service),
+            Kind::EndpointSlice => Box::deserialize(&object).map(ManifestDocument::EndpointSlice),
+            Kind::Node => Box::deserialize(&object).map(ManifestDocument::Node),
         };
-        Ok(read
-            .unwrap_or_else(|error| Document::Unreadable(Unreadable::new(kind, &object, &error))))
+        Ok(decoded.unwrap_or_else(|error| {
+            ManifestDocument::Undecodable(UndecodableObject::new(kind, &object, &error))
+        }))
     }
 }
 
-/// An object that could not be read.
+/// Object with a field of a wrong type.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Unreadable {
+pub(super) struct UndecodableObject {
     pub(super) kind: Kind,
     /// `default` if it has none.
     pub(super) namespace: String,
@@ -113,7 +117,7 @@ pub(super) struct Unreadable {
     pub(super) reason: String,
 }
 
-impl Unreadable {
+impl UndecodableObject {
     fn new(kind: Kind, object: &Value, error: &serde_json::Error) -> Self {
         let field = |name| object.get("metadata")?.get(name)?.as_str();
         Self {
@@ -127,123 +131,131 @@ impl Unreadable {
 
 const SLICES: &str = "discovery.k8s.io/v1";
 
-impl<'de> Deserialize<'de> for Document {
+impl<'de> Deserialize<'de> for ManifestDocument {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Reader { item: None }.deserialize(deserializer)
+        DocumentSeed { item: None }.deserialize(deserializer)
     }
 }
 
-/// Reads one document; `item` is what it is if it is in a list of one kind.
+/// Decoder of one document; `item` is its kind if it is in a list of one kind.
 #[derive(Clone, Copy)]
-struct Reader {
-    item: Option<Item>,
+struct DocumentSeed {
+    item: Option<ItemKind>,
 }
 
-impl<'de> DeserializeSeed<'de> for Reader {
-    type Value = Document;
+impl<'de> DeserializeSeed<'de> for DocumentSeed {
+    type Value = ManifestDocument;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Document, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(
+        self,
+        deserializer: D,
+    ) -> Result<ManifestDocument, D::Error> {
         deserializer.deserialize_map(self)
     }
 }
 
-impl<'de> Visitor<'de> for Reader {
-    type Value = Document;
+impl<'de> Visitor<'de> for DocumentSeed {
+    type Value = ManifestDocument;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a Kubernetes object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Document, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ManifestDocument, A::Error> {
         if let Some(item) = self.item {
-            return Meaning::of_item(item).read(MapAccessDeserializer::new(map));
+            return DocumentKind::of_item(item).decode(MapAccessDeserializer::new(map));
         }
         let mut head = Head::default();
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
                 "apiVersion" => head.api_version = map.next_value()?,
                 "kind" => head.kind = map.next_value()?,
-                "items" => head.items = Some(map.next_value_seed(Items(head.item()))?),
+                "items" => head.items = Some(map.next_value_seed(ItemsSeed(head.item()))?),
                 _ => drop(head.early.insert(key, map.next_value()?)),
             }
-            if let Some(meaning) = head.settled() {
-                return meaning.read(MapAccessDeserializer::new(map));
+            if let Some(kind) = head.known_kind() {
+                return kind.decode(MapAccessDeserializer::new(map));
             }
         }
         head.into_document()
     }
 }
 
-/// What is known of a document while its fields come in.
+/// Fields of a document that were read before its kind was known.
 #[derive(Default)]
 struct Head {
     api_version: Option<String>,
     kind: Option<String>,
-    /// Items of what is or may be a list.
-    items: Option<Vec<Document>>,
-    /// Fields that came before their meaning was known.
+    /// Items, if the document is or may be a list.
+    items: Option<Vec<ManifestDocument>>,
+    /// Other fields.
     early: Map<String, Value>,
 }
 
 impl Head {
-    fn meaning(&self) -> Option<Meaning> {
+    fn document_kind(&self) -> Option<DocumentKind> {
         let kind = self.kind.as_deref()?;
-        Some(Meaning::of(self.api_version.as_deref(), kind))
+        Some(DocumentKind::of(self.api_version.as_deref(), kind))
     }
 
-    fn item(&self) -> Option<Item> {
-        match self.meaning()? {
-            Meaning::List(item) => item,
+    fn item(&self) -> Option<ItemKind> {
+        match self.document_kind()? {
+            DocumentKind::List(item) => item,
             _ => None,
         }
     }
 
-    /// The kind, if the remaining fields can be read as such without looking back.
-    fn settled(&self) -> Option<Meaning> {
+    /// Returns the kind if the remaining fields can be decoded as such in one pass.
+    fn known_kind(&self) -> Option<DocumentKind> {
         if !self.early.is_empty() || self.items.is_some() || self.api_version.is_none() {
             return None;
         }
-        self.meaning()
-            .filter(|meaning| !matches!(meaning, Meaning::List(_)))
+        self.document_kind()
+            .filter(|kind| !matches!(kind, DocumentKind::List(_)))
     }
 
-    fn into_document<E: Error>(self) -> Result<Document, E> {
-        match (self.meaning(), self.items) {
-            (None, _) => Ok(Document::Kindless(self.early)),
-            (Some(Meaning::List(item)), items) => {
+    fn into_document<E: Error>(self) -> Result<ManifestDocument, E> {
+        match (self.document_kind(), self.items) {
+            (None, _) => Ok(ManifestDocument::Kindless(self.early)),
+            (Some(DocumentKind::List(item)), items) => {
                 let items = items.unwrap_or_default().into_iter();
                 let items = items.map(|document| with_kind(document, item));
-                items.collect::<Result<_, E>>().map(Document::List)
+                items.collect::<Result<_, E>>().map(ManifestDocument::List)
             }
-            (Some(meaning), _) => meaning.read(Value::Object(self.early)).map_err(E::custom),
+            (Some(kind), _) => kind.decode(Value::Object(self.early)).map_err(E::custom),
         }
     }
 }
 
-/// An item that left its kind to the list, now that the list has said it.
-fn with_kind<E: Error>(document: Document, item: Option<Item>) -> Result<Document, E> {
+/// Decodes an item without a kind, now that the kind of the list is known.
+fn with_kind<E: Error>(
+    document: ManifestDocument,
+    item: Option<ItemKind>,
+) -> Result<ManifestDocument, E> {
     match (document, item) {
-        (Document::Kindless(fields), Some(item)) => {
+        (ManifestDocument::Kindless(fields), Some(item)) => {
             let object = Value::Object(fields);
-            Meaning::of_item(item).read(object).map_err(E::custom)
+            DocumentKind::of_item(item)
+                .decode(object)
+                .map_err(E::custom)
         }
         (document, _) => Ok(document),
     }
 }
 
-/// Reads the items of a list.
-struct Items(Option<Item>);
+/// Decoder of the items of a list.
+struct ItemsSeed(Option<ItemKind>);
 
-impl<'de> DeserializeSeed<'de> for Items {
-    type Value = Vec<Document>;
+impl<'de> DeserializeSeed<'de> for ItemsSeed {
+    type Value = Vec<ManifestDocument>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for Items {
-    type Value = Vec<Document>;
+impl<'de> Visitor<'de> for ItemsSeed {
+    type Value = Vec<ManifestDocument>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a sequence of Kubernetes objects")
@@ -255,7 +267,7 @@ impl<'de> Visitor<'de> for Items {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
         let mut documents = Vec::new();
-        while let Some(document) = items.next_element_seed(Reader { item: self.0 })? {
+        while let Some(document) = items.next_element_seed(DocumentSeed { item: self.0 })? {
             documents.push(document);
         }
         Ok(documents)

@@ -1,20 +1,20 @@
-//! Which files a path stands for.
+//! Finds the manifests at a path, and describes errors of files.
 //!
-//! Apart from reading them because one unreadable directory must not look like deleted files.
+//! Finding is separate from reading: an unreadable directory must not look like deleted files.
 
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
+use std::{fmt, fs, io};
 
-use super::error::ManifestError;
-use super::load::STDIN;
+/// Path that stands for standard input.
+pub(super) const STDIN: &str = "-";
 
-/// Whether there is anything at `path`, without reading it.
+/// Fails unless there is a file or directory at `path`. Reads no file.
 ///
 /// # Errors
 ///
-/// There is nothing, or a directory that cannot be looked into.
+/// There is nothing at the path, or a directory cannot be listed.
 pub fn exist(path: &Path) -> Result<(), ManifestError> {
     if path == Path::new(STDIN) {
         return Ok(());
@@ -22,34 +22,34 @@ pub fn exist(path: &Path) -> Result<(), ManifestError> {
     find(path).map(drop)
 }
 
-/// What is below a path.
+/// Manifests at a path.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct ManifestFiles {
     /// Sorted by path.
     pub(super) files: BTreeSet<PathBuf>,
-    /// Where to watch for changes of these files, and for new ones.
+    /// Directories to watch for changes of these files, and for new ones.
     pub(super) directories: BTreeSet<PathBuf>,
 }
 
-/// The manifests at `path`: itself if it is a file, else all below it, at any depth, that are
-/// called `*.yaml`, `*.yml` or `*.json`. Symbolic links are followed. Hidden files and directories
-/// are left out, which also hides the copies that a mounted `ConfigMap` is made of.
-pub(super) fn find(path: &Path) -> Result<Found, ManifestError> {
-    let mut found = Found::default();
+/// Returns the manifests at `path`: itself if it is a file, else all files below it, at any depth,
+/// that are called `*.yaml`, `*.yml` or `*.json`. Symbolic links are followed. Hidden files and
+/// directories are skipped, which includes the versions of a mounted `ConfigMap`.
+pub(super) fn find(path: &Path) -> Result<ManifestFiles, ManifestError> {
+    let mut files = ManifestFiles::default();
     let mut entered = HashSet::new();
-    found.watch_parent(path);
+    files.watch_parent(path);
     let metadata = fs::metadata(path).map_err(|error| ManifestError::new(path, &error))?;
     if metadata.is_dir() {
-        found.enter(path, &mut entered)?;
+        files.add_directory(path, &mut entered)?;
     } else {
-        found.add(path.to_owned());
+        files.add_file(path.to_owned());
     }
-    Ok(found)
+    Ok(files)
 }
 
-impl Found {
-    /// Adds what is below `directory`, unless a link has led here before.
-    fn enter(
+impl ManifestFiles {
+    /// Adds the files below `directory`, unless a link has led to it before.
+    fn add_directory(
         &mut self,
         directory: &Path,
         entered: &mut HashSet<PathBuf>,
@@ -68,22 +68,22 @@ impl Found {
             if is_hidden(&path) {
                 continue;
             }
-            // A link to nowhere is no file.
+            // A dangling link is skipped.
             let Ok(metadata) = fs::metadata(&path) else {
                 continue;
             };
             if metadata.is_dir() {
-                self.enter(&path, entered)?;
+                self.add_directory(&path, entered)?;
             } else if metadata.is_file() && is_manifest(&path) {
-                // Reading a pipe or a device may never end.
-                self.add(path);
+                // A regular file only: reading a pipe or a device may never end.
+                self.add_file(path);
             }
         }
         Ok(())
     }
 
-    fn add(&mut self, file: PathBuf) {
-        // Where a link leads to, writing in place is seen only there.
+    fn add_file(&mut self, file: PathBuf) {
+        // A write in place to the target of a link is seen only in the directory of the target.
         if let Ok(target) = fs::canonicalize(&file) {
             self.watch_parent(&target);
         }
@@ -105,4 +105,39 @@ fn is_hidden(path: &Path) -> bool {
 fn is_manifest(path: &Path) -> bool {
     let extension = path.extension().and_then(OsStr::to_str);
     matches!(extension, Some("yaml" | "yml" | "json"))
+}
+
+/// Error about one file or directory.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}{}: {reason}", shown(.file), line_shown(*.line))]
+pub struct ManifestError {
+    /// Path of the file or directory; `-` for standard input.
+    pub file: PathBuf,
+    /// Line of the problem, counted from 1, if it is about the text.
+    pub line: Option<u64>,
+    /// Problem in one line, without the place.
+    pub reason: String,
+}
+
+impl ManifestError {
+    pub(super) fn new(file: &Path, reason: &dyn fmt::Display) -> Self {
+        Self {
+            file: file.to_owned(),
+            line: None,
+            reason: reason.to_string(),
+        }
+    }
+}
+
+fn line_shown(line: Option<u64>) -> String {
+    line.map(|line| format!(" line {line}")).unwrap_or_default()
+}
+
+/// Returns the quoted path, or `standard input`.
+fn shown(file: &Path) -> String {
+    if file == Path::new(STDIN) {
+        "standard input".to_owned()
+    } else {
+        format!("`{}`", file.display())
+    }
 }

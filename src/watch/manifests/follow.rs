@@ -1,6 +1,6 @@
-//! Keeps reading manifests while they change.
+//! Watches manifests, and reads them again when they change.
 //!
-//! Apart from [`store`](super::store), which decides what a change means: here is the waiting.
+//! [`store`](super::store) decides what a change means, without watching or waiting.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -15,50 +15,48 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::ManifestOptions;
-use super::error::ManifestError;
-use super::files::{Found, find};
-use super::load::{STDIN, load};
-use super::store::Store;
-use crate::watch::{Outlet, Sink};
+use super::files::{ManifestError, ManifestFiles, STDIN, find};
+use super::store::{Store, load};
+use crate::watch::{ChangeSink, Ingester};
 
-/// Sends what the manifests at `path` say, and again whenever they say something else; standard
-/// input is read once. Runs until it is dropped.
+/// Sends the objects of the manifests at `path`, and all of them again whenever they change;
+/// standard input is read once. Runs until it is dropped.
 ///
-/// A file that cannot be read keeps its last good content; one that is broken from the start holds
-/// back the first list, so that nothing is removed because of it. Both are logged with file, line
-/// and reason, once.
+/// A file that cannot be read keeps its last valid content; one that is invalid from the start
+/// blocks the first list, so that no rules are removed because of it. Both are logged with file,
+/// line and reason, once.
 ///
 /// # Errors
 ///
-/// Only at the start: the path does not exist, or standard input is broken.
-pub async fn follow<S: Sink>(
+/// Only at the start: the path does not exist, or standard input is invalid.
+pub async fn follow<S: ChangeSink>(
     path: PathBuf,
     options: ManifestOptions,
-    mut outlet: Outlet<S>,
+    mut ingester: Ingester<S>,
 ) -> Result<Infallible, ManifestError> {
     if path == Path::new(STDIN) {
-        // Standard input may be silent for as long as it likes.
+        // On a thread that may block: standard input may never end.
         let reading = spawn_blocking(move || load(&path, &options)).await;
         let manifests = reading.map_err(|error| ManifestError::new(Path::new(STDIN), &error))??;
         log_notes(&manifests.notes, &mut HashSet::new());
-        manifests.send(&mut outlet);
+        manifests.send(&mut ingester);
         return std::future::pending().await;
     }
     let root = std::path::absolute(&path).map_err(|error| ManifestError::new(&path, &error))?;
     find(&root)?;
-    let mut source = Source::new(root);
+    let mut watched = WatchedManifests::new(root);
     let mut logged = HashSet::new();
     loop {
-        source = source.read_apart(&path).await?;
-        if let Some(manifests) = source.store.news(&options) {
+        watched = watched.read_on_thread(&path).await?;
+        if let Some(manifests) = watched.store.changed(&options) {
             log_notes(&manifests.notes, &mut logged);
-            manifests.send(&mut outlet);
+            manifests.send(&mut ingester);
         }
-        source.changed.settled().await;
+        watched.changed.settled().await;
     }
 }
 
-/// Logs what was not already true before.
+/// Logs the notes that the previous manifests did not have.
 fn log_notes(notes: &[String], logged: &mut HashSet<String>) {
     for note in notes.iter().filter(|note| !logged.contains(*note)) {
         tracing::warn!("{note}");
@@ -66,25 +64,27 @@ fn log_notes(notes: &[String], logged: &mut HashSet<String>) {
     *logged = notes.iter().cloned().collect();
 }
 
-/// The files, and who says that they changed.
-struct Source {
+/// Watched manifests and their content.
+struct WatchedManifests {
     root: PathBuf,
     store: Store,
-    changed: Arc<Changed>,
-    /// `None`: changes are found by looking only.
+    changed: Arc<ChangeSignal>,
+    /// `None`: the files are polled.
     watcher: Option<RecommendedWatcher>,
     watched: HashSet<PathBuf>,
-    /// What was last said of the directory itself.
-    complaint: Option<ManifestError>,
-    /// That nothing was sent yet was explained.
-    has_said_why: bool,
+    /// Last logged error of the path itself.
+    logged_error: Option<ManifestError>,
+    /// That the first list is blocked was logged.
+    has_logged_block: bool,
 }
 
-impl Source {
+impl WatchedManifests {
     fn new(root: PathBuf) -> Self {
-        let changed = Arc::new(Changed::default());
+        let changed = Arc::new(ChangeSignal::default());
         let watcher = watcher(&root, Arc::clone(&changed))
-            .inspect_err(|error| tracing::warn!("manifests are read every minute only: {error}"))
+            .inspect_err(|error| {
+                tracing::warn!("cannot watch manifests for changes: {error}; polling every minute");
+            })
             .ok();
         Self {
             root,
@@ -92,18 +92,18 @@ impl Source {
             changed,
             watcher,
             watched: HashSet::new(),
-            complaint: None,
-            has_said_why: false,
+            logged_error: None,
+            has_logged_block: false,
         }
     }
 
-    /// Reads on a thread of its own: large manifests take a while.
-    async fn read_apart(mut self, path: &Path) -> Result<Self, ManifestError> {
+    /// Reads on another thread, as large manifests take a while.
+    async fn read_on_thread(mut self, path: &Path) -> Result<Self, ManifestError> {
         let reading = spawn_blocking(move || {
             self.read();
             self
         });
-        // Reading does not panic; what remains is a runtime that is shutting down.
+        // Reading does not panic, so the error is a runtime that is shutting down.
         reading
             .await
             .map_err(|error| ManifestError::new(path, &error))
@@ -113,25 +113,25 @@ impl Source {
         let found = match self.find_and_watch() {
             Ok(found) => found,
             Err(error) => {
-                if self.complaint.as_ref() != Some(&error) {
-                    tracing::error!("{error}; the last content is kept");
-                    self.complaint = Some(error);
+                if self.logged_error.as_ref() != Some(&error) {
+                    tracing::error!("{error}; the last valid content stays in use");
+                    self.logged_error = Some(error);
                 }
                 return;
             }
         };
-        self.complaint = None;
+        self.logged_error = None;
         for error in self.store.reread(&found) {
-            tracing::error!("{error}; the last good content is kept");
+            tracing::error!("{error}; the last valid content stays in use");
         }
-        if self.store.holds_back() && !self.has_said_why {
-            self.has_said_why = true;
-            tracing::warn!("no rule is written until every manifest could be read once");
+        if self.store.is_blocked() && !self.has_logged_block {
+            self.has_logged_block = true;
+            tracing::warn!("no rules are written until every manifest is valid");
         }
     }
 
-    /// Watches before it looks, so that nothing is missed between the two.
-    fn find_and_watch(&mut self) -> Result<Found, ManifestError> {
+    /// Watches directories before it lists them, so that no change is missed between the two.
+    fn find_and_watch(&mut self) -> Result<ManifestFiles, ManifestError> {
         let mut found = find(&self.root)?;
         while self.watch(&found) {
             found = find(&self.root)?;
@@ -139,9 +139,9 @@ impl Source {
         Ok(found)
     }
 
-    /// Whether there was any directory that was not watched before. Known ones are watched anew,
-    /// as another one may have taken their name.
-    fn watch(&mut self, found: &Found) -> bool {
+    /// Watches all directories. Reports whether one of them was not watched before. Known ones are
+    /// watched again, as another directory may have taken their name.
+    fn watch(&mut self, found: &ManifestFiles) -> bool {
         let Some(watcher) = &mut self.watcher else {
             return false;
         };
@@ -152,30 +152,35 @@ impl Source {
             is_new |= is_first;
             if let (Err(error), true) = (outcome, is_first) {
                 let directory = directory.display();
-                tracing::warn!("`{directory}` is looked at every minute only: {error}");
+                tracing::warn!(
+                    "cannot watch `{directory}` for changes: {error}; polling every minute"
+                );
             }
         }
-        let gone = self
+        let removed = self
             .watched
             .extract_if(|directory| !found.directories.contains(directory));
-        for directory in gone {
-            // Fails if the directory itself is gone, and then there is nothing to undo.
+        for directory in removed {
+            // Fails if the directory was deleted, and then there is no watch to remove.
             let _ = watcher.unwatch(&directory);
         }
         is_new
     }
 }
 
-/// Tells that files may have changed.
+/// Notification that files may have changed.
 #[derive(Default)]
-struct Changed {
+struct ChangeSignal {
     notify: Notify,
 }
 
-impl Changed {
-    /// Waits for a change, and until no more follow at once. Looks unasked after [`RELOOK`].
+impl ChangeSignal {
+    /// Waits for a change, and until no more follow at once, or for [`POLL_INTERVAL`].
     async fn settled(&self) {
-        if timeout(RELOOK, self.notify.notified()).await.is_err() {
+        if timeout(POLL_INTERVAL, self.notify.notified())
+            .await
+            .is_err()
+        {
             return;
         }
         let quiet = async { while timeout(QUIET, self.notify.notified()).await.is_ok() {} };
@@ -183,38 +188,38 @@ impl Changed {
     }
 }
 
-/// What an editor or `cp` needs between its first and last write. Shorter reads halves of files
-/// more often, longer delays every change.
+/// Time that an editor or `cp` needs between its first and last write. A shorter one reads
+/// incomplete files more often, a longer one delays every change.
 const QUIET: Duration = Duration::from_millis(200);
 
-/// A directory in which something always changes is still read this often.
+/// Maximum wait while changes follow each other without a pause.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
-/// For file systems that do not tell, like NFS.
-const RELOOK: Duration = Duration::from_secs(60);
+/// Interval of polling, for file systems without notifications, like NFS.
+const POLL_INTERVAL: Duration = Duration::from_secs(60);
 
-fn watcher(root: &Path, changed: Arc<Changed>) -> notify::Result<RecommendedWatcher> {
+fn watcher(root: &Path, changed: Arc<ChangeSignal>) -> notify::Result<RecommendedWatcher> {
     let root = root.to_owned();
     notify::recommended_watcher(move |event: notify::Result<Event>| {
-        // An error may stand for lost events.
-        if event.is_ok_and(|event| !concerns(&event, &root)) {
+        // An error may mean lost events.
+        if event.is_ok_and(|event| !is_relevant(&event, &root)) {
             return;
         }
         changed.notify.notify_one();
     })
 }
 
-/// Whether `event` can mean another content: reading is no change, and of what lies beside the
-/// root only the hidden entries matter that a `ConfigMap` is swapped with.
-fn concerns(event: &Event, root: &Path) -> bool {
+/// Reports whether the content may have changed: reading changes nothing, and of the entries next
+/// to the root only the hidden ones matter that replace the content of a mounted `ConfigMap`.
+fn is_relevant(event: &Event, root: &Path) -> bool {
     const WRITTEN: AccessKind = AccessKind::Close(AccessMode::Write);
 
     if matches!(event.kind, EventKind::Access(kind) if kind != WRITTEN) {
         return false;
     }
-    let is_beside = |path: &PathBuf| {
+    let is_neighbor = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().as_encoded_bytes();
         path != root && path.parent() == root.parent() && !name.starts_with(b"..")
     };
-    event.paths.is_empty() || !event.paths.iter().all(is_beside)
+    event.paths.is_empty() || !event.paths.iter().all(is_neighbor)
 }

@@ -1,75 +1,73 @@
-//! All files together, as the API server would show them to kube-proxy.
+//! Merges the objects of all files, and selects those that an API server would send to kube-proxy.
 //!
-//! Apart from reading because what two files say of one object, and which addresses are taken,
-//! can only be told once all are read.
+//! Separate from reading: duplicates, and cluster IPs that are taken, are known only when all
+//! files are read.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use super::ManifestOptions;
-use super::cluster_ip::Allocator;
-use super::defaults;
-use super::document::Unreadable;
-use super::parse::Content;
+use super::defaults::{self, Allocator};
+use super::document::UndecodableObject;
+use super::parse::FileContent;
 use crate::ingest::{EndpointSliceObject, Metadata, NodeObject, ServiceObject};
 use crate::model::Kind;
-use crate::watch::{Observed, Outlet, Sink};
+use crate::watch::{ChangeSink, Ingester, Observed};
 
-/// The objects that manifests describe, selected as kube-proxy selects them, sorted by namespace
-/// and name.
+/// Objects of manifests, selected as kube-proxy selects them, and sorted by namespace and name.
 #[derive(Debug, Default)]
 pub struct Manifests {
     /// Services, each with a cluster IP unless it is headless or the range is full.
     pub services: Vec<Arc<ServiceObject>>,
-    /// Headless Services, which kube-proxy does not ask for.
+    /// Headless Services, which kube-proxy does not select.
     pub headless: Vec<Arc<ServiceObject>>,
-    /// EndpointSlices.
+    /// EndpointSlices of Services that are not headless.
     pub endpoint_slices: Vec<Arc<EndpointSliceObject>>,
-    /// The Node called as we are, if it is described.
+    /// Node of this host, if the manifests have it.
     pub node: Option<Arc<NodeObject>>,
-    /// The names of all other Nodes that are described.
+    /// Names of all other Nodes.
     pub other_nodes: Vec<Box<str>>,
-    /// How many objects of other kinds there were.
+    /// Number of objects of other kinds.
     pub ignored: usize,
-    /// Objects that could not be read: what is known of them stands.
-    unreadable: Vec<Unreadable>,
-    /// What whoever wrote the manifests should know, one line each.
+    /// Objects with fields of wrong types: their last known state stays in use.
+    undecodable: Vec<UndecodableObject>,
+    /// Problems for the author of the manifests, one line each.
     pub notes: Vec<String>,
 }
 
 impl Manifests {
     /// Sends everything as one complete list of each kind.
-    pub fn send<S: Sink>(&self, outlet: &mut Outlet<S>) {
-        outlet.node(Observed::<&NodeObject>::Listing);
+    pub fn send<S: ChangeSink>(&self, ingester: &mut Ingester<S>) {
+        ingester.node(Observed::<&NodeObject>::Listing);
         if let Some(node) = &self.node {
-            outlet.node(Observed::Set(&**node));
+            ingester.node(Observed::Set(&**node));
         }
-        outlet.node(Observed::<&NodeObject>::Listed);
-        outlet.service(Observed::<&ServiceObject>::Listing);
+        ingester.node(Observed::<&NodeObject>::Listed);
+        ingester.service(Observed::<&ServiceObject>::Listing);
         for service in &self.services {
-            outlet.service(Observed::Set(&**service));
+            ingester.service(Observed::Set(&**service));
         }
-        self.keep(Kind::Service, outlet);
-        outlet.service(Observed::<&ServiceObject>::Listed);
-        outlet.endpoint_slice(Observed::<&EndpointSliceObject>::Listing);
+        self.keep(Kind::Service, ingester);
+        ingester.service(Observed::<&ServiceObject>::Listed);
+        ingester.endpoint_slice(Observed::<&EndpointSliceObject>::Listing);
         for slice in &self.endpoint_slices {
-            outlet.endpoint_slice(Observed::Set(&**slice));
+            ingester.endpoint_slice(Observed::Set(&**slice));
         }
-        self.keep(Kind::EndpointSlice, outlet);
-        outlet.endpoint_slice(Observed::<&EndpointSliceObject>::Listed);
+        self.keep(Kind::EndpointSlice, ingester);
+        ingester.endpoint_slice(Observed::<&EndpointSliceObject>::Listed);
     }
 
-    fn keep<S: Sink>(&self, kind: Kind, outlet: &mut Outlet<S>) {
-        for object in self.unreadable.iter().filter(|object| object.kind == kind) {
-            outlet.keep(kind, &object.namespace, &object.name);
+    fn keep<S: ChangeSink>(&self, kind: Kind, ingester: &mut Ingester<S>) {
+        for object in self.undecodable.iter().filter(|object| object.kind == kind) {
+            ingester.keep(kind, &object.namespace, &object.name);
         }
     }
 }
 
-/// Puts files together, given in the order in which later ones override earlier ones.
+/// Merges files. Objects of later files replace those of earlier ones.
 pub(super) fn merge<'a>(
-    files: impl IntoIterator<Item = (&'a Path, &'a Content)>,
+    files: impl IntoIterator<Item = (&'a Path, &'a FileContent)>,
     options: &ManifestOptions,
 ) -> Manifests {
     let mut services = Merged::new(Kind::Service);
@@ -96,9 +94,9 @@ pub(super) fn merge<'a>(
             &mut manifests.notes,
         );
         manifests.ignored += content.ignored;
-        for object in &content.unreadable {
+        for object in &content.undecodable {
             let (kind, file) = (object.kind.as_str(), file.display());
-            let Unreadable {
+            let UndecodableObject {
                 namespace,
                 name,
                 reason,
@@ -107,7 +105,7 @@ pub(super) fn merge<'a>(
             manifests.notes.push(format!(
                 "{kind} `{namespace}/{name}` in `{file}`: {reason}; the object is skipped"
             ));
-            manifests.unreadable.push(object.clone());
+            manifests.undecodable.push(object.clone());
         }
     }
     let services: Vec<_> = services.into_objects().collect();
@@ -134,13 +132,14 @@ fn is_headless(service: &ServiceObject) -> bool {
     service.spec.cluster_ip == "None"
 }
 
-/// Left-out Services keep their addresses: another proxy may serve them.
+/// Selects Services and allocates their cluster IPs. Services that are not selected keep theirs:
+/// another proxy may serve them.
 fn select_services(
     mut services: Vec<Arc<ServiceObject>>,
     options: &ManifestOptions,
     notes: &mut Vec<String>,
 ) -> Vec<Arc<ServiceObject>> {
-    let taken = defaults::written_ips(services.iter().map(|service| &service.spec));
+    let taken = defaults::explicit_cluster_ips(services.iter().map(|service| &service.spec));
     let mut allocator = Allocator::new(options.service_ranges, taken);
     services.retain(|service| {
         !is_headless(service)
@@ -150,12 +149,12 @@ fn select_services(
             )
     });
     for service in &mut services {
-        if !defaults::cluster_ips(service, &mut allocator) {
+        if !defaults::allocate_cluster_ips(service, &mut allocator) {
             let Metadata {
                 namespace, name, ..
             } = &service.metadata;
             notes.push(format!(
-                "Service `{namespace}/{name}`: no cluster IP is left for it"
+                "Service `{namespace}/{name}`: no free cluster IP in the service CIDR"
             ));
         }
     }
@@ -166,7 +165,7 @@ fn has_label(metadata: &Metadata, label: &str) -> bool {
     metadata.label(label).is_some()
 }
 
-/// The objects of one kind by namespace and name, with the file each is from.
+/// Objects of one kind by namespace and name, with the file of each.
 struct Merged<'a, T> {
     kind: Kind,
     objects: BTreeMap<(&'a str, &'a str), (&'a Path, &'a Arc<T>)>,
@@ -197,7 +196,7 @@ impl<'a, T> Merged<'a, T> {
             let kind = self.kind.as_str();
             let (earlier, file) = (earlier.display(), file.display());
             notes.push(format!(
-                "{kind} `{namespace}/{name}` of `{file}` replaces the one of `{earlier}`"
+                "{kind} `{namespace}/{name}` in `{file}` replaces the one in `{earlier}`"
             ));
         }
     }

@@ -1,19 +1,16 @@
 //! Manifests instead of an API server: a file, a directory of files, or standard input.
 //!
-//! Apart from the API source because here nothing was checked, completed or selected before: this
-//! does what the API server would have done. Two differences remain. Node ports are not invented.
-//! And cluster IPs that were not written follow from the names of their Services.
+//! Objects of manifests are not validated, defaulted or selected yet: this module does what the
+//! API server would have done. Two differences remain. Node ports are not allocated. And cluster
+//! IPs that are not set follow from the names of their Services.
 //!
-//! Files should be replaced by renaming, as `kubectl` mounts and most editors do: a file that is
-//! written in place may be read while it is half there.
+//! Files should be replaced by renaming, as the kubelet does in mounted volumes and most editors
+//! do: a file that is written in place may be read while it is incomplete.
 
-mod cluster_ip;
 mod defaults;
 mod document;
-mod error;
 mod files;
 mod follow;
-mod load;
 mod merge;
 mod parse;
 mod store;
@@ -21,25 +18,25 @@ mod store;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-pub use error::ManifestError;
-pub use files::exist;
+pub use files::{ManifestError, exist};
 pub use follow::follow;
-pub use load::load;
 pub use merge::Manifests;
+pub use store::load;
 
 use crate::net::{IpNet, PerFamily};
 
-/// What reading manifests depends on.
+/// Settings for reading manifests.
 #[derive(Debug, Clone)]
 pub struct ManifestOptions {
-    /// Which Node is ours.
+    /// Name of the Node of this host.
     pub node_name: Arc<str>,
-    /// Where Services without a cluster IP get one from.
+    /// Ranges from which Services without a cluster IP get one.
     pub service_ranges: PerFamily<IpNet>,
 }
 
 impl ManifestOptions {
-    /// The ranges that kubeadm uses, `10.96.0.0/12`, and its like in IPv6, `fd00:10:96::/112`.
+    /// Returns settings with the range of kubeadm, `10.96.0.0/12`, and `fd00:10:96::/112` for
+    /// IPv6.
     pub fn new(node_name: Arc<str>) -> Self {
         let v6 = Ipv6Addr::new(0xfd00, 0x10, 0x96, 0, 0, 0, 0, 0);
         Self {

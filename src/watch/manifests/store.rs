@@ -1,85 +1,118 @@
-//! The last good content of every file.
-//!
-//! Apart from the watching because what a broken, deleted or unreadable file means can be told,
-//! and tested, without waiting for anything.
-//!
-//! # Invariants
-//!
-//! Nothing is dropped because it could not be read: only a file that is certainly gone takes its
-//! objects with it.
+//! Reads manifests: once, or again and again while the last valid content of each file is kept.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 use super::ManifestOptions;
-use super::error::ManifestError;
-use super::files::Found;
+use super::files::{ManifestError, ManifestFiles, STDIN, find};
 use super::merge::{Manifests, merge};
-use super::parse::{self, Broken, Content};
+use super::parse::{FileContent, SyntaxError, parse};
 use crate::watch::bounded;
 
-/// What is known of each file.
+/// Reads the manifests at `path` once, for commands.
+///
+/// # Errors
+///
+/// The first file or directory that cannot be read or is invalid.
+pub fn load(path: &Path, options: &ManifestOptions) -> Result<Manifests, ManifestError> {
+    let read_one = |path: &Path, text: std::io::Result<Vec<u8>>| {
+        let text = text.map_err(|error| ManifestError::new(path, &error))?;
+        parse(&text).map_err(|error| in_file(path, error))
+    };
+    let mut contents = Vec::new();
+    if path == Path::new(STDIN) {
+        let read = bounded::read_all(std::io::stdin().lock(), bounded::LARGEST_MANIFEST);
+        let content = read_one(path, read)?;
+        if content.is_empty() {
+            return Err(ManifestError::new(path, &"contains no objects"));
+        }
+        contents.push((path.to_owned(), content));
+    } else {
+        for file in find(path)?.files {
+            let content = read_one(&file, bounded::read(&file, bounded::LARGEST_MANIFEST))?;
+            contents.push((file, content));
+        }
+    }
+    let files = contents.iter();
+    let mut manifests = merge(
+        files.map(|(file, content)| (file.as_path(), content)),
+        options,
+    );
+    if manifests.services.is_empty() {
+        let ignored = manifests.ignored;
+        manifests.notes.push(format!(
+            "no Services found; {ignored} objects of other kinds are ignored"
+        ));
+    }
+    Ok(manifests)
+}
+
+/// Last valid content of every file.
+///
+/// # Invariants
+///
+/// A read error removes no objects: only a file that certainly does not exist any more does.
 #[derive(Debug, Default)]
 pub(super) struct Store {
-    files: BTreeMap<PathBuf, File>,
-    /// What was handed out last is still all there is.
-    is_sent: bool,
-    /// Something was handed out.
+    files: BTreeMap<PathBuf, StoredFile>,
+    /// The last manifests that were returned are current.
+    is_current: bool,
+    /// Manifests were returned at least once.
     is_listed: bool,
 }
 
 #[derive(Debug, Default)]
-struct File {
-    /// A hash of the text read last, good or not; the same text is not read twice.
+struct StoredFile {
+    /// Hash of the text that was read last, valid or not; the same text is not parsed twice.
     seen: Option<u64>,
-    good: Option<Content>,
+    valid: Option<FileContent>,
 }
 
 impl Store {
-    /// Reads the files found, and drops the others. Returns why files could not be used, unless
-    /// their text is the one last complained about.
-    pub(super) fn reread(&mut self, found: &Found) -> Vec<ManifestError> {
+    /// Reads `found`, and drops all other files. Returns the errors, unless the text of the file
+    /// was rejected before.
+    pub(super) fn reread(&mut self, found: &ManifestFiles) -> Vec<ManifestError> {
         let mut errors = Vec::new();
         let before = self.files.len();
         self.files.retain(|path, _| found.files.contains(path));
-        self.is_sent &= self.files.len() == before;
+        self.is_current &= self.files.len() == before;
         for path in &found.files {
             let file = self.files.entry(path.clone()).or_default();
             match file.reread(path) {
-                // Gone since the folder was listed: the next look will not find it at all.
+                // Deleted since the directory was listed: the next listing will not have it.
                 Err(Some(error)) if !path.exists() => tracing::debug!("{error}"),
-                Ok(is_changed) => self.is_sent &= !is_changed,
+                Ok(is_changed) => self.is_current &= !is_changed,
                 Err(error) => errors.extend(error),
             }
         }
         errors
     }
 
-    /// Whether a file that was never good holds back everything.
-    pub(super) fn holds_back(&self) -> bool {
-        !self.is_listed && self.files.values().any(|file| file.good.is_none())
+    /// Reports whether a file that was never valid blocks the first list.
+    pub(super) fn is_blocked(&self) -> bool {
+        !self.is_listed && self.files.values().any(|file| file.valid.is_none())
     }
 
-    /// All files together, if that is news.
+    /// Returns the objects of all files, if they have changed.
     ///
-    /// The first time every file must be good: what is missing then would be taken for unwanted,
-    /// and the rules that an earlier process left for it would go. Later a new file that is broken
-    /// holds back only itself.
-    pub(super) fn news(&mut self, options: &ManifestOptions) -> Option<Manifests> {
-        let is_complete = self.files.values().all(|file| file.good.is_some());
-        if self.is_sent || !(is_complete || self.is_listed) {
+    /// The first time every file must be valid: objects that are missing then would count as
+    /// deleted, and the rules that an earlier process left for them would be removed. Later a new
+    /// file that is invalid blocks only itself.
+    pub(super) fn changed(&mut self, options: &ManifestOptions) -> Option<Manifests> {
+        let is_complete = self.files.values().all(|file| file.valid.is_some());
+        if self.is_current || !(is_complete || self.is_listed) {
             return None;
         }
-        (self.is_sent, self.is_listed) = (true, true);
-        let good = self.files.iter();
-        let good = good.filter_map(|(path, file)| Some((path.as_path(), file.good.as_ref()?)));
-        Some(merge(good, options))
+        (self.is_current, self.is_listed) = (true, true);
+        let valid = self.files.iter();
+        let valid = valid.filter_map(|(path, file)| Some((path.as_path(), file.valid.as_ref()?)));
+        Some(merge(valid, options))
     }
 }
 
-impl File {
-    /// Whether the content changed; an error of `None` is one that was told before.
+impl StoredFile {
+    /// Reports whether the content changed. The error is `None` if it was returned before.
     fn reread(&mut self, path: &Path) -> Result<bool, Option<ManifestError>> {
         let text = bounded::read(path, bounded::LARGEST_MANIFEST);
         let seen = match &text {
@@ -91,20 +124,17 @@ impl File {
             return if text.is_ok() { Ok(false) } else { Err(None) };
         }
         let text = text.map_err(|error| ManifestError::new(path, &error))?;
-        self.good = Some(self.read(&text).map_err(|broken| {
-            // Not `?` on the error itself: the place belongs to it.
-            ManifestError::broken(path, broken)
-        })?);
+        self.valid = Some(self.parse(&text).map_err(|error| in_file(path, error))?);
         Ok(true)
     }
 
-    /// An empty file where there was content is one that is about to be written.
-    fn read(&self, text: &[u8]) -> Result<Content, Broken> {
-        if text.is_empty() && self.good.is_some() {
+    /// Parses the text. An empty file that had content before is one that is about to be written.
+    fn parse(&self, text: &[u8]) -> Result<FileContent, SyntaxError> {
+        if text.is_empty() && self.valid.is_some() {
             let reason = "is empty; delete the file to remove its objects".to_owned();
-            return Err(Broken { line: None, reason });
+            return Err(SyntaxError { line: None, reason });
         }
-        parse::parse(text)
+        parse(text)
     }
 }
 
@@ -114,24 +144,31 @@ fn hash(value: impl Hash) -> u64 {
     hasher.finish()
 }
 
+fn in_file(file: &Path, error: SyntaxError) -> ManifestError {
+    ManifestError {
+        file: file.to_owned(),
+        line: error.line,
+        reason: error.reason,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
 
-    use super::super::files::find;
     use super::*;
 
-    /// The Services handed out, if any, after `text` became the content of file `name`.
+    /// Returns the Services, if they changed, after `text` became the content of file `name`.
     fn write(store: &mut Store, directory: &Path, name: &str, text: &str) -> Option<Vec<String>> {
         fs::write(directory.join(name), text).unwrap();
         store.reread(&find(directory).unwrap());
-        let news = store.news(&ManifestOptions::new("here".into()))?;
-        let names = news.services.iter().map(|one| one.metadata.name.clone());
+        let changed = store.changed(&ManifestOptions::new("here".into()))?;
+        let names = changed.services.iter().map(|one| one.metadata.name.clone());
         Some(names.collect())
     }
 
     #[test]
-    fn broken_files_hold_back_the_first_list_and_later_only_themselves() {
+    fn invalid_files_block_the_first_list_and_later_only_themselves() {
         let directory = tempfile::tempdir().unwrap();
         let mut store = Store::default();
         let mut write = |name: &str, text: &str| {
@@ -151,10 +188,10 @@ mod tests {
     }
 
     #[test]
-    fn each_broken_text_is_told_once() {
+    fn each_invalid_text_is_reported_once() {
         let directory = tempfile::tempdir().unwrap();
         let mut store = Store::default();
-        for (text, told) in [
+        for (text, reported) in [
             ("a: [", 1),
             ("a: [", 0),
             ("a: {", 1),
@@ -163,7 +200,7 @@ mod tests {
         ] {
             fs::write(directory.path().join("a.yaml"), text).unwrap();
             let errors = store.reread(&find(directory.path()).unwrap());
-            assert_eq!(errors.len(), told, "{text}");
+            assert_eq!(errors.len(), reported, "{text}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Whatever is in a manifest.
+//! Arbitrary bytes in a manifest.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use super::*;
 use crate::hostile::{cases, mutated};
 use crate::model::Change;
 use crate::net::PerFamily;
-use crate::watch::Outlet;
+use crate::watch::Ingester;
 use crate::watch::manifests::ManifestOptions;
 use crate::watch::manifests::merge::merge;
 
@@ -28,15 +28,15 @@ proptest! {
     #![proptest_config(cases(1500))]
 
     #[test]
-    fn any_manifest_is_read_or_refused_in_one_line(text in mutated(samples())) {
+    fn any_manifest_is_parsed_or_rejected_in_one_line(text in mutated(samples())) {
         match parse(&text) {
             Ok(content) => {
                 let options = ManifestOptions::new("here".into());
                 let manifests = merge([(Path::new("a.yaml"), &content)].into_iter(), &options);
                 let sink = PerFamily::<Vec<Change>>::default();
-                manifests.send(&mut Outlet::once(sink, "here".into()));
+                manifests.send(&mut Ingester::once(sink, "here".into()));
             }
-            Err(broken) => prop_assert!(!broken.reason.contains('\n'), "{broken:?}"),
+            Err(error) => prop_assert!(!error.reason.contains('\n'), "{error:?}"),
         }
     }
 }

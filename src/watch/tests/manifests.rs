@@ -10,10 +10,10 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::outlet::word;
+use super::ingester::word;
 use crate::model::{Change, Kind, ServiceName};
 use crate::net::PerFamily;
-use crate::watch::Outlet;
+use crate::watch::Ingester;
 use crate::watch::manifests::{ManifestError, ManifestOptions, Manifests, follow, load};
 
 fn options() -> ManifestOptions {
@@ -107,7 +107,7 @@ fn other_kinds_are_counted_and_not_read() {
 }
 
 #[test]
-fn slices_and_nodes_are_read_too() {
+fn slices_and_nodes_are_read() {
     let text = "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\n\
                 metadata: {name: a-1, labels: {kubernetes.io/service-name: a}}\n\
                 addressType: IPv4\nendpoints: [{addresses: [10.1.0.1]}]\nports: [{port: 80}]\n---\n\
@@ -157,7 +157,7 @@ fn files_are_found_by_name_at_any_depth() {
 }
 
 #[test]
-fn later_file_wins() {
+fn a_later_file_replaces_objects_of_an_earlier_one() {
     let files = [
         ("1.yaml", service("a", "clusterIP: 10.0.0.1")),
         ("2.yaml", service("a", "clusterIP: 10.0.0.2")),
@@ -170,7 +170,7 @@ fn later_file_wins() {
     let [note] = manifests.notes.as_slice() else {
         panic!("{:?}", manifests.notes);
     };
-    assert!(note.starts_with("Service `default/a` of `"), "{note}");
+    assert!(note.starts_with("Service `default/a` in `"), "{note}");
     assert!(note.ends_with("1.yaml`"), "{note}");
 }
 
@@ -198,7 +198,7 @@ fn errors_name_file_and_line() {
 }
 
 #[test]
-fn an_object_with_fields_of_wrong_types_costs_only_itself() {
+fn an_object_with_fields_of_wrong_types_does_not_affect_others() {
     let good = service("a", "clusterIP: 10.0.0.1");
     for spec in [
         "ports: [{port: http}]",
@@ -213,16 +213,16 @@ fn an_object_with_fields_of_wrong_types_costs_only_itself() {
         };
         assert!(note.starts_with("Service `default/b` in `"), "{note}");
         assert!(note.ends_with("the object is skipped"), "{note}");
-        // What an earlier list said of it stands.
-        let mut outlet = Outlet::new(PerFamily::<Vec<Change>>::default(), "here".into());
-        manifests.send(&mut outlet);
+        // Its state of an earlier list stays in use.
+        let mut ingester = Ingester::new(PerFamily::<Vec<Change>>::default(), "here".into());
+        manifests.send(&mut ingester);
         let kept = Change::ServiceKept(ServiceName::new("default", "b"));
-        assert!(outlet.into_sink().v4.contains(&kept), "{spec}");
+        assert!(ingester.into_sink().v4.contains(&kept), "{spec}");
     }
 }
 
 #[test]
-fn addresses_are_given_by_family_and_kept() {
+fn cluster_ips_are_allocated_by_family_and_stable() {
     #[track_caller]
     fn check_families(spec: &str, families: &[&str]) {
         let manifests = load_files(&[("a.yaml", &service("a", spec))]).unwrap();
@@ -265,7 +265,7 @@ fn addresses_are_given_by_family_and_kept() {
 }
 
 #[test]
-fn neighbors_do_not_move_addresses() {
+fn other_services_do_not_change_cluster_ips() {
     let alone = load_files(&[("a.yaml", &service("a", ""))]).unwrap();
     let with = format!("{}---\n{}", service("0a", ""), service("a", ""));
     let crowded = load_files(&[("a.yaml", &with)]).unwrap();
@@ -282,7 +282,7 @@ fn neighbors_do_not_move_addresses() {
 }
 
 #[test]
-fn full_range_is_noted() {
+fn a_full_service_cidr_is_noted() {
     let mut options = options();
     options.service_ranges.v4 = "10.96.0.0/30".parse().unwrap();
     let text: Vec<String> = ["a", "b", "c"].map(|name| service(name, "")).into();
@@ -290,7 +290,7 @@ fn full_range_is_noted() {
     let manifests = load(directory.path(), &options).unwrap();
     assert_eq!(
         manifests.notes,
-        ["Service `default/c`: no cluster IP is left for it"]
+        ["Service `default/c`: no free cluster IP in the service CIDR"]
     );
     assert_eq!(services(&manifests)[2], "default/c=");
 }
@@ -322,10 +322,10 @@ impl Followed {
     fn start(path: &Path) -> Self {
         let (v4, changes) = unbounded_channel();
         let (v6, _) = unbounded_channel();
-        let outlet = Outlet::new(PerFamily { v4, v6 }, "here".into());
+        let ingester = Ingester::new(PerFamily { v4, v6 }, "here".into());
         let path = path.to_owned();
         let task = tokio::spawn(async move {
-            let _ = follow(path, options(), outlet).await;
+            let _ = follow(path, options(), ingester).await;
         });
         Self { changes, task }
     }
@@ -387,7 +387,7 @@ async fn changes_of_files_are_followed() {
 }
 
 #[tokio::test]
-async fn broken_files_keep_their_last_content() {
+async fn invalid_files_keep_their_last_valid_content() {
     let directory = directory(&[("a.yaml", &service("a", ""))]);
     let path = directory.path();
     let mut followed = Followed::start(path);
@@ -407,7 +407,7 @@ async fn broken_files_keep_their_last_content() {
 }
 
 #[tokio::test]
-async fn first_list_waits_for_files_that_were_never_good() {
+async fn first_list_waits_for_files_that_were_never_valid() {
     let directory = directory(&[("a.yaml", &service("a", "")), ("b.yaml", "spec: [1\n")]);
     let path = directory.path();
     let mut followed = Followed::start(path);
@@ -437,7 +437,7 @@ async fn swapped_config_maps_are_followed() {
 }
 
 #[tokio::test]
-async fn vanished_directory_keeps_its_last_content() {
+async fn deleted_directory_keeps_its_last_content() {
     let parent = directory(&[("m/a.yaml", &service("a", ""))]);
     let path = parent.path().join("m");
     let mut followed = Followed::start(&path);
@@ -451,7 +451,7 @@ async fn vanished_directory_keeps_its_last_content() {
 
 #[tokio::test]
 async fn path_must_exist_at_the_start() {
-    let outlet = Outlet::new(PerFamily::<Vec<Change>>::default(), "here".into());
-    let outcome = follow("/nowhere/at/all".into(), options(), outlet).await;
+    let ingester = Ingester::new(PerFamily::<Vec<Change>>::default(), "here".into());
+    let outcome = follow("/nowhere/at/all".into(), options(), ingester).await;
     assert_eq!(outcome.unwrap_err().file, Path::new("/nowhere/at/all"));
 }

@@ -1,5 +1,5 @@
-//! A peer that keeps a connection alive and says nothing, one that is gone, and one that asks its
-//! clients to leave: HTTP/2 over pipes in memory, so that minutes are virtual.
+//! A server that sends pings and no events, one that is dead, and one that sends GOAWAY: HTTP/2
+//! over pipes in memory, so that minutes are virtual.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -24,12 +24,12 @@ use super::scripted::respond;
 /// Orders to the server about its connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Order {
-    /// Answers, and acknowledges pings.
+    /// Responds, and acknowledges pings.
     Serve,
     /// Reads no more from those that there are.
     Freeze,
-    /// Asks the clients to leave; what they asked for goes on (GOAWAY).
-    Leave,
+    /// Sends GOAWAY; requests in progress continue.
+    GoAway,
     /// Closes those that there are.
     Close,
 }
@@ -61,7 +61,7 @@ async fn serve(
                     Order::Close => return,
                     _ if changed.is_err() => return,
                     Order::Serve => {}
-                    Order::Leave => connection.as_mut().graceful_shutdown(),
+                    Order::GoAway => connection.as_mut().graceful_shutdown(),
                     Order::Freeze => std::future::pending().await,
                 }
             }
@@ -152,7 +152,7 @@ fn slow(asked: &Asked) -> Reply {
 const LISTED: [&str; 3] = ["listing", "set a", "listed"];
 
 #[test]
-fn a_watch_on_which_only_pings_are_answered_is_opened_again() {
+fn a_watch_with_pings_and_no_events_is_opened_again() {
     let (heard, transcript) = followed(179, &[], silent);
     assert_eq!(heard, ["1: after -"]);
     assert_eq!(transcript, LISTED);
@@ -163,7 +163,7 @@ fn a_watch_on_which_only_pings_are_answered_is_opened_again() {
 }
 
 #[test]
-fn a_peer_that_is_gone_is_noticed_within_45_seconds() {
+fn a_dead_server_is_detected_within_45_seconds() {
     // Frozen after 10 s; a ping may have been answered until then, and is due after 30 s.
     let (heard, transcript) = followed(10 + 45 + 2, &[(10, Order::Freeze)], silent);
     assert_eq!(heard, ["1: after -", "2: after 5"]);
@@ -171,15 +171,15 @@ fn a_peer_that_is_gone_is_noticed_within_45_seconds() {
 }
 
 #[test]
-fn a_server_that_asks_to_leave_loses_nothing() {
+fn a_goaway_loses_no_events() {
     // The watch goes on where it is, and the next one is on a new connection.
-    let (heard, transcript) = followed(150, &[(10, Order::Leave)], slow);
+    let (heard, transcript) = followed(150, &[(10, Order::GoAway)], slow);
     assert_eq!(heard, ["1: after -", "2: after 6"]);
     assert_eq!(transcript, [&LISTED[..], &["set b"]].concat());
 }
 
 #[test]
-fn a_connection_that_is_closed_is_followed_by_another() {
+fn a_closed_connection_is_replaced() {
     let (heard, transcript) = followed(20, &[(10, Order::Close)], slow);
     assert_eq!(heard, ["1: after -", "2: after 5"]);
     assert_eq!(transcript, [&LISTED[..], &["failed broken"]].concat());

@@ -1,11 +1,11 @@
-//! A server that is away, busy or broken.
+//! A server that is down, busy or faulty.
 
 use std::time::Duration;
 
 use super::script::*;
 
 #[test]
-fn tries_until_the_server_is_there() {
+fn retries_until_the_server_is_up() {
     check(
         vec![Reply::Refuse, Reply::Refuse, open(&[end_of_list("5")])],
         &[
@@ -21,7 +21,7 @@ fn tries_until_the_server_is_there() {
 }
 
 #[test]
-fn a_broken_list_begins_again() {
+fn a_list_that_is_cut_off_begins_again() {
     let half = vec![
         Piece::Text(event("ADDED", &service("a", "3"))),
         Piece::Break,
@@ -47,7 +47,7 @@ fn a_broken_list_begins_again() {
 }
 
 #[test]
-fn a_server_that_answers_and_fails_at_once_is_asked_ever_less() {
+fn a_server_that_ends_each_response_at_once_gets_requests_at_growing_delays() {
     let script = vec![ends(&[]); 1000];
     let requests = count(Duration::from_secs(600), script);
     // 0.8, 1.6, 3.2, 6.4, 12.8 and then 15 to 30 s each.
@@ -55,13 +55,13 @@ fn a_server_that_answers_and_fails_at_once_is_asked_ever_less() {
 }
 
 #[test]
-fn a_server_that_refuses_is_asked_ever_less() {
+fn a_server_that_refuses_connections_gets_requests_at_growing_delays() {
     let requests = count(Duration::from_secs(600), vec![Reply::Refuse; 1000]);
     assert!((24..=48).contains(&requests), "{requests}");
 }
 
 #[test]
-fn watches_that_end_at_once_are_opened_ever_less() {
+fn watches_that_end_at_once_are_retried_at_growing_delays() {
     let mut script = vec![ends(&[end_of_list("5"), bookmark("6")])];
     script.extend(vec![ends(&[]); 1000]);
     let requests = count(Duration::from_secs(600), script);
@@ -69,7 +69,7 @@ fn watches_that_end_at_once_are_opened_ever_less() {
 }
 
 #[test]
-fn a_server_that_works_for_half_a_minute_ends_the_backoff() {
+fn half_a_minute_without_a_failure_ends_the_backoff() {
     // Five failures take at most 49.6 s, and the sixth pause at least 15 s. Then a list, and a
     // watch that works for so long.
     let working = Duration::from_secs(30);
@@ -85,7 +85,7 @@ fn a_server_that_works_for_half_a_minute_ends_the_backoff() {
 }
 
 #[test]
-fn a_restarted_server_that_has_forgotten_is_asked_again_soon() {
+fn an_expired_version_after_a_restart_is_retried_soon() {
     // The five pauses take at most 49.6 s, and the sixth at least 15 s if it grew.
     let mut script = vec![ends(&[end_of_list("5"), bookmark("6")])];
     script.extend(vec![Reply::Refuse; 5]);
@@ -98,7 +98,7 @@ fn a_restarted_server_that_has_forgotten_is_asked_again_soon() {
 }
 
 #[test]
-fn a_busy_server_is_left_alone_and_not_asked_for_more() {
+fn a_busy_server_gets_the_same_request_after_a_delay() {
     check(
         vec![
             status(429, "TooManyRequests"),
@@ -121,7 +121,7 @@ fn a_busy_server_is_left_alone_and_not_asked_for_more() {
 }
 
 #[test]
-fn a_stream_that_fails_thrice_is_replaced_by_pages() {
+fn a_streaming_list_that_fails_three_times_is_replaced_by_pages() {
     check(
         vec![
             status(504, "Timeout"),
@@ -146,7 +146,7 @@ fn a_stream_that_fails_thrice_is_replaced_by_pages() {
 }
 
 #[test]
-fn a_mute_server_is_given_up_after_a_minute() {
+fn a_server_that_sends_nothing_times_out_after_a_minute() {
     check_for(
         Duration::from_secs(70),
         vec![
@@ -159,7 +159,7 @@ fn a_mute_server_is_given_up_after_a_minute() {
             "listing",
             "listed",
             "? watch after=6",
-            "failed silent",
+            "failed timed out",
             "? watch after=6",
         ],
     );

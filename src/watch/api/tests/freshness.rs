@@ -1,8 +1,8 @@
-//! When a kind is known to be current.
+//! Reports that a kind is current.
 
 use tokio::time::timeout;
 
-use super::super::{Notice, Selector, Sink, follow};
+use super::super::{Observer, ReflectorEvent, Selector, list_and_watch};
 use super::script::*;
 use crate::ingest::ServiceObject;
 use crate::watch::Observed;
@@ -11,19 +11,19 @@ use crate::watch::Observed;
 #[derive(Default)]
 struct Currents(Vec<(String, usize)>);
 
-impl Sink<ServiceObject> for Currents {
+impl Observer<ServiceObject> for Currents {
     async fn observe(&mut self, observed: Observed<ServiceObject>) {
         let what = match observed {
             Observed::Listing => "listing".to_owned(),
             Observed::Set(object) => object.metadata.name,
-            Observed::Gone(object) => format!("-{}", object.metadata.name),
+            Observed::Deleted(object) => format!("-{}", object.metadata.name),
             Observed::Listed => "listed".to_owned(),
         };
         self.0.push((what, 0));
     }
 
-    fn notice(&mut self, notice: Notice<'_>) {
-        if let (Notice::Current, Some((_, count))) = (notice, self.0.last_mut()) {
+    fn report(&mut self, event: ReflectorEvent<'_>) {
+        if let (ReflectorEvent::Current, Some((_, count))) = (event, self.0.last_mut()) {
             *count += 1;
         }
     }
@@ -32,12 +32,12 @@ impl Sink<ServiceObject> for Currents {
 #[track_caller]
 fn check(script: Vec<Reply>, expected: &[(&str, usize)]) {
     let currents = paused().block_on(async {
-        let mut sink = Currents::default();
+        let mut observer = Currents::default();
         let selector = Selector::services();
         let (server, _) = server(script);
-        let following = follow(&server, &selector, &mut sink);
+        let following = list_and_watch(&server, &selector, &mut observer);
         let _ = timeout(std::time::Duration::from_secs(30), following).await;
-        sink.0
+        observer.0
     });
     let currents: Vec<_> = currents
         .iter()
@@ -47,7 +47,7 @@ fn check(script: Vec<Reply>, expected: &[(&str, usize)]) {
 }
 
 #[test]
-fn the_end_of_a_list_events_and_bookmarks_say_that_a_kind_is_current() {
+fn the_end_of_a_list_events_and_bookmarks_report_a_kind_as_current() {
     let added = |name, version| event("ADDED", &service(name, version));
     check(
         vec![open(&[
@@ -59,7 +59,7 @@ fn the_end_of_a_list_events_and_bookmarks_say_that_a_kind_is_current() {
             bookmark("8"),
             bookmark("9"),
         ])],
-        // A list under way says nothing yet.
+        // An incomplete list does not count.
         &[("listing", 0), ("a", 0), ("listed", 1), ("b", 1), ("-b", 3)],
     );
     check(
@@ -67,7 +67,7 @@ fn the_end_of_a_list_events_and_bookmarks_say_that_a_kind_is_current() {
             status(400, "Invalid"),
             page("7", "next", &[service("a", "3")]),
             page("7", "", &[service("b", "3")]),
-            // An answer alone says nothing either.
+            // A response alone does not count either.
             open(&[]),
         ],
         &[("listing", 0), ("a", 0), ("b", 0), ("listed", 1)],

@@ -1,4 +1,4 @@
-//! Answers that are not what the API says, and a server that never stops answering.
+//! Responses that violate the API, and responses without end.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ fn leads_to_a_list(answer: Reply) {
 }
 
 #[test]
-fn a_message_that_cannot_be_read_leads_to_a_list() {
+fn a_malformed_message_leads_to_a_list() {
     let text = |text: &str| Reply::Answer(200, vec![Piece::Text(text.to_owned()), Piece::Hang]);
     let bytes =
         |bytes: &[u8]| Reply::Protobuf(200, vec![Piece::Bytes(bytes.to_vec()), Piece::Hang]);
@@ -105,7 +105,7 @@ fn a_message_that_never_ends_leads_to_a_list() {
 }
 
 #[test]
-fn events_between_them_do_not_hide_messages_that_cannot_be_read() {
+fn events_between_malformed_messages_do_not_reset_their_count() {
     let answer = |version: &str| {
         ends(&[
             bookmark(version),
@@ -135,7 +135,7 @@ fn events_between_them_do_not_hide_messages_that_cannot_be_read() {
 }
 
 #[test]
-fn an_answer_that_always_breaks_off_leads_to_a_list() {
+fn a_response_that_is_always_cut_off_leads_to_a_list() {
     let breaks = Reply::Answer(200, vec![Piece::Break]);
     let mut script = vec![ends(&listed_at("5"))];
     script.extend(vec![breaks; 3]);
@@ -197,7 +197,7 @@ fn a_list_of_another_kind_or_without_items_is_an_error() {
 }
 
 #[test]
-fn what_is_compressed_or_of_another_type_is_an_error_that_names_it() {
+fn compressed_responses_and_other_media_types_are_errors() {
     let list = r#"{"metadata":{"resourceVersion":"7"},"items":[]}"#;
     let reply = |headers| Reply::With(200, headers, vec![Piece::Text(list.to_owned())]);
     is_not_a_list(reply(vec![("content-encoding", "gzip")]));
@@ -226,7 +226,7 @@ fn what_is_compressed_or_of_another_type_is_an_error_that_names_it() {
 }
 
 #[test]
-fn protobuf_is_known_in_capitals() {
+fn media_types_are_case_insensitive() {
     let types = vec![(
         "content-type",
         "Application/VND.Kubernetes.Protobuf;Stream=Watch",
@@ -239,7 +239,7 @@ fn protobuf_is_known_in_capitals() {
             "listing",
             "set cart",
             "listed",
-            "gone bare",
+            "deleted bare",
             "failed expired",
             "? watch",
         ],
@@ -247,7 +247,7 @@ fn protobuf_is_known_in_capitals() {
 }
 
 #[test]
-fn a_body_that_comes_too_slowly_is_given_up() {
+fn a_slow_body_times_out() {
     let drip = |piece: &str, times| {
         let pieces = [Piece::Wait(MINUTE / 2), Piece::Text(piece.to_owned())];
         vec![pieces; times].concat()

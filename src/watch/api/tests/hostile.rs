@@ -1,4 +1,4 @@
-//! Whatever an API server sends, or who stands in its place.
+//! Arbitrary bytes from a server.
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue};
@@ -6,13 +6,12 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use prost::Message;
 
-use super::super::encoding::Encoding;
-use super::super::event::Event;
-use super::super::object::Object;
+use super::super::decode::DecodedObject;
+use super::super::framing::{self, Raw};
 use super::super::page::Page;
-use super::super::raw::Raw;
-use super::super::status::Status;
-use super::super::{answer, envelope, frame, line};
+use super::super::request::Encoding;
+use super::super::response::{self, Status};
+use super::super::watch::WatchEvent;
 use crate::hostile::{bytes, cases, mutated, mutated_text, text};
 use crate::ingest::{self, EndpointSliceObject, Interner, NodeObject, ServiceObject};
 
@@ -20,7 +19,7 @@ use crate::ingest::{self, EndpointSliceObject, Interner, NodeObject, ServiceObje
 fn samples() -> Vec<Vec<u8>> {
     let mut unread = BytesMut::from(&include_bytes!("../../../../tests/wire/watch.protobuf")[..]);
     let mut samples = Vec::new();
-    while let Ok(Some(message)) = frame::take(&mut unread) {
+    while let Ok(Some(message)) = framing::take_frame(&mut unread) {
         samples.push(message.to_vec());
     }
     let objects: [&[u8]; 3] = [
@@ -49,10 +48,10 @@ fn samples() -> Vec<Vec<u8>> {
 
 const ENCODINGS: [Encoding; 2] = [Encoding::Json, Encoding::Protobuf];
 
-/// What comes next once an object could be read.
+/// Ingests an object if it can be decoded.
 fn ingested(raw: &Raw<'_>) {
     let mut interner = Interner::default();
-    if let Ok(object) = Object::<ServiceObject>::read(raw).state {
+    if let Ok(object) = DecodedObject::<ServiceObject>::decode(raw).state {
         let (_, _, notes) = ingest::service(&object, &mut interner);
         assert!(
             notes
@@ -60,7 +59,7 @@ fn ingested(raw: &Raw<'_>) {
                 .all(|note| !note.to_string().contains(char::is_control))
         );
     }
-    if let Ok(object) = Object::<EndpointSliceObject>::read(raw).state {
+    if let Ok(object) = DecodedObject::<EndpointSliceObject>::decode(raw).state {
         let notes = ingest::endpoint_slice(&object, "here", &mut interner).diagnostics;
         assert!(
             notes
@@ -68,7 +67,7 @@ fn ingested(raw: &Raw<'_>) {
                 .all(|note| !note.to_string().contains(char::is_control))
         );
     }
-    if let Ok(object) = Object::<NodeObject>::read(raw).state {
+    if let Ok(object) = DecodedObject::<NodeObject>::decode(raw).state {
         let (_, notes) = ingest::node(&object);
         assert!(
             notes
@@ -85,11 +84,11 @@ proptest! {
     fn any_message_is_an_event_or_an_error(message in mutated(samples())) {
         let message = Bytes::from(message);
         for encoding in ENCODINGS {
-            let _ = Event::<ServiceObject>::read(encoding, &message);
-            let _ = Event::<EndpointSliceObject>::read(encoding, &message);
-            let _ = Event::<NodeObject>::read(encoding, &message);
+            let _ = WatchEvent::<ServiceObject>::decode(encoding, &message);
+            let _ = WatchEvent::<EndpointSliceObject>::decode(encoding, &message);
+            let _ = WatchEvent::<NodeObject>::decode(encoding, &message);
         }
-        let _ = envelope::open(message);
+        let _ = framing::open_envelope(message);
     }
 
     #[test]
@@ -107,15 +106,15 @@ proptest! {
         ingested(&Raw::Protobuf(Bytes::from(object.clone())));
         if let Ok(text) = serde_json::from_slice(&object) {
             ingested(&Raw::Json(text));
-            let problem = Object::<ServiceObject>::read(&Raw::Json(text)).state.err();
+            let problem = DecodedObject::<ServiceObject>::decode(&Raw::Json(text)).state.err();
             let shown = problem.map(|problem| problem.to_string());
             prop_assert!(!shown.unwrap_or_default().contains(char::is_control));
         }
     }
 
-    /// What is read of a message is written and read as the same.
+    /// A decoded message is encoded and decoded as the same.
     #[test]
-    fn messages_are_read_as_they_are_written(object in mutated(samples())) {
+    fn encoding_a_decoded_message_loses_nothing(object in mutated(samples())) {
         if let Ok(object) = ServiceObject::decode(&*object) {
             prop_assert_eq!(ServiceObject::decode(&*object.encode_to_vec()), Ok(object));
         }
@@ -124,14 +123,14 @@ proptest! {
         }
     }
 
-    /// However a stream is cut into pieces, its lines are the same.
+    /// The lines of a stream are the same for any pieces.
     #[test]
     fn lines_do_not_depend_on_the_pieces(pieces in vec(bytes(), 0..8)) {
         let (mut unread, mut searched) = (BytesMut::new(), 0);
         let mut lines = Vec::new();
         for piece in &pieces {
             unread.extend_from_slice(piece);
-            while let Some(line) = line::take(&mut unread, &mut searched).unwrap() {
+            while let Some(line) = framing::take_line(&mut unread, &mut searched).unwrap() {
                 lines.push(line);
             }
         }
@@ -140,7 +139,7 @@ proptest! {
         prop_assert_eq!(lines.len(), ends);
         lines.push(unread.clone().freeze());
         prop_assert_eq!(lines.concat(), whole);
-        let _ = line::rest(&mut unread);
+        let _ = framing::take_last_line(&mut unread);
     }
 
     #[test]
@@ -152,13 +151,13 @@ proptest! {
     }
 
     #[test]
-    fn any_header_has_a_meaning(value in mutated_text(&["120", "application/json", "Fri, 31 Dec 1999 23:59:59 GMT"]), types in text()) {
+    fn any_header_is_parsed_or_ignored(value in mutated_text(&["120", "application/json", "Fri, 31 Dec 1999 23:59:59 GMT"]), types in text()) {
         let mut headers = HeaderMap::new();
         if let Ok(value) = HeaderValue::from_bytes(value.as_bytes()) {
             headers.insert("retry-after", value.clone());
             headers.insert("content-type", value);
         }
-        let pause = answer::retry_after(&headers).unwrap_or_default();
+        let pause = response::retry_after(&headers).unwrap_or_default();
         prop_assert!(pause.as_secs() <= 60);
         let _ = (Encoding::of(&headers), Encoding::preferred(&types));
     }

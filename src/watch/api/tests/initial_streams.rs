@@ -1,4 +1,4 @@
-//! Streams of the whole state that do not come to their end.
+//! Streaming lists that do not come to their end.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ fn a_bookmark_ends_the_list_of_its_own_kind() {
 }
 
 #[test]
-fn a_stream_without_its_end_mark_leads_to_pages() {
+fn a_stream_without_its_final_bookmark_leads_to_pages() {
     let second = Duration::from_secs(1);
     leads_to_pages(ends(&[]), second);
     leads_to_pages(ends(&[bookmark("5")]), second);
@@ -133,7 +133,7 @@ fn a_stream_of_more_bytes_than_any_cluster_has_leads_to_pages() {
 
 /// The cause that breaks a stream off may do so each time.
 #[test]
-fn a_stream_that_breaks_off_leads_to_pages_after_one_failure() {
+fn a_stream_that_is_cut_off_leads_to_pages_after_one_failure() {
     let added = event("ADDED", &service("a", "3"));
     for lines in [vec![], vec![added.clone()], vec![added, bookmark("5")]] {
         let pieces = lines.into_iter().map(Piece::Text).chain([Piece::Break]);

@@ -1,4 +1,4 @@
-//! The whole state: streamed, in pages, at once.
+//! Lists: streamed, in pages, at once.
 
 use std::time::Duration;
 
@@ -101,7 +101,7 @@ fn falls_back_to_pages_where_the_stream_never_completes() {
 }
 
 #[test]
-fn starts_over_and_at_once_if_a_continue_token_expires() {
+fn lists_everything_in_one_page_if_a_continue_token_expires() {
     check(
         vec![
             status(400, "BadRequest"),
@@ -127,7 +127,7 @@ fn starts_over_and_at_once_if_a_continue_token_expires() {
 }
 
 #[test]
-fn an_undecodable_object_of_a_list_is_named_and_passed_over() {
+fn an_undecodable_object_of_a_list_is_reported_and_skipped() {
     check(
         vec![
             status(400, "BadRequest"),
@@ -158,7 +158,7 @@ fn an_undecodable_object_of_a_list_is_named_and_passed_over() {
 }
 
 #[test]
-fn bytes_that_are_not_utf8_cost_nothing_in_json() {
+fn invalid_utf8_in_json_is_ignored() {
     let odd = |version| {
         let text = service("a", version);
         let (start, end) = text.split_once("\"spec\"").unwrap();
@@ -198,7 +198,7 @@ fn bytes_that_are_not_utf8_cost_nothing_in_json() {
 
 /// Half a character, as JSON can name it, costs the object only where it matters.
 #[test]
-fn halves_of_characters_cost_nothing_where_nothing_depends_on_them() {
+fn invalid_surrogates_in_unused_fields_are_ignored() {
     let with = |name: &str, what: &str, then: &str| {
         let text = service(name, "3");
         text.replace("\"namespace\"", &format!("{what},\"namespace\""))
@@ -268,7 +268,7 @@ fn a_list_of_null_is_empty() {
     );
 }
 
-/// Events of a list, without requests for pages and objects, and how many pages were asked for.
+/// Events of a list, without requests for pages and objects, and the number of requested pages.
 fn paged(time: Duration, page: fn(&str) -> Reply) -> (String, usize) {
     let mut number = 0;
     let answer = move |asked: &Asked| {
@@ -350,7 +350,7 @@ fn odd_metadata_and_twins_are_a_list() {
     }
 }
 
-/// A watch from version 0 says nothing of what was deleted before it began.
+/// A watch from version 0 brings no deletions from before it began.
 #[test]
 fn a_list_without_a_version_to_watch_from_is_an_error() {
     for version in ["", "0"] {
@@ -389,5 +389,8 @@ async fn a_snapshot_has_a_deadline() {
     let (server, _) = server(vec![Reply::Mute]);
     let deadline = Duration::from_secs(5);
     let error = snapshot(&server, "node", deadline).await.unwrap_err();
-    assert_eq!(error.to_string(), "the server was silent for 5 s");
+    assert_eq!(
+        error.to_string(),
+        "timed out: the server sent nothing for 5 s"
+    );
 }

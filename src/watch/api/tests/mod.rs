@@ -1,18 +1,18 @@
-//! Following a server that answers from a script, in paused time.
+//! Lists and watches of a server that responds from a script, in virtual time.
 
 mod connections;
 mod failures;
+mod first_request;
 mod freshness;
 mod garbage;
 mod hostile;
 mod initial_streams;
 mod lists;
-mod opening;
 mod pace;
 mod pipe;
 mod protobuf;
-mod pure;
 mod raw_http;
+mod retry;
 mod script;
 #[path = "../../../../tests/support/scripted.rs"]
 mod scripted;

@@ -1,4 +1,4 @@
-//! Rate of requests to a server, whatever it answers.
+//! Rate of requests, with any responses.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::Method;
 use tokio::time::{Instant, timeout};
 
-use super::super::{Notice, Selector, Sink, follow, write};
+use super::super::{Observer, ReflectorEvent, Selector, list_and_watch, write};
 use super::script::*;
 use crate::ingest::ServiceObject;
 use crate::watch::Observed;
@@ -16,7 +16,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// More requests are too many in any test, and virtual time does not pass while they come.
 const TOO_MANY: usize = 10_000;
 
-/// Requests in so long of a server that answers like this.
+/// Number of requests within this time to a server that responds like this.
 fn requests(time: Duration, mut answer: impl FnMut(&Asked) -> Reply + Send + 'static) -> usize {
     let mut count = 0;
     let answer = move |asked: &Asked| {
@@ -40,9 +40,9 @@ fn at_most(most: usize, time: Duration, answer: impl FnMut(&Asked) -> Reply + Se
     );
 }
 
-/// Lists at once, and then says that its version has expired: in a stream, or in pages.
+/// The server lists at once, and then its version has expired: in a stream, or in pages.
 #[test]
-fn versions_that_expire_after_each_list_are_asked_for_ever_less() {
+fn versions_that_expire_after_each_list_are_retried_at_growing_delays() {
     // At 0, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6 s at the soonest, and then 15 to 30 s apart.
     at_most(9, MINUTE, |asked| match asked.value("resourceVersion") {
         None => ends(&[end_of_list("5"), expired()]),
@@ -121,9 +121,9 @@ async fn events_are_limited_like_all_requests() {
     assert_eq!(began.elapsed().as_secs(), 2);
 }
 
-/// Three hours of 503, and then an answer: the wait never grows beyond half a minute.
+/// Three hours of 503, and then a list: the delay never exceeds half a minute.
 #[test]
-fn a_server_that_is_busy_for_hours_is_asked_twice_a_minute_and_then_followed() {
+fn a_server_that_is_busy_for_hours_gets_two_requests_a_minute() {
     let hours = MINUTE * 180;
     at_most(180 * 4 + 10, hours, |_| status(503, "ServiceUnavailable"));
     let mut began = None;
@@ -156,23 +156,23 @@ fn wait_asked_for(retry_after: &'static str) -> u64 {
     paused().block_on(async {
         let (server, _) = server_with(answer);
         let selector = Selector::<ServiceObject>::services();
-        let _ = timeout(MINUTE * 2, follow(&server, &selector, &mut Deaf)).await;
+        let _ = timeout(MINUTE * 2, list_and_watch(&server, &selector, &mut Ignore)).await;
     });
     let times = times.lock().unwrap();
     (times[1] - times[0]).as_secs()
 }
 
-/// Observes nothing.
-struct Deaf;
+/// Observer that ignores everything.
+struct Ignore;
 
-impl Sink<ServiceObject> for Deaf {
+impl Observer<ServiceObject> for Ignore {
     async fn observe(&mut self, _: Observed<ServiceObject>) {}
 
-    fn notice(&mut self, _: Notice<'_>) {}
+    fn report(&mut self, _: ReflectorEvent<'_>) {}
 }
 
 #[test]
-fn a_wait_that_the_server_asks_for_is_a_minute_at_most() {
+fn retry_after_is_limited_to_a_minute() {
     assert_eq!(wait_asked_for("7"), 7);
     assert_eq!(wait_asked_for("60"), 60);
     for endless in ["61", "1000000000", "18446744073709551615"] {

@@ -1,4 +1,4 @@
-//! A server that speaks protobuf, and one that does it badly.
+//! Responses in protobuf, valid and invalid.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use bytes::{Bytes, BytesMut};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::super::encoding::{Asked, Encoding};
-use super::super::event::Event;
-use super::super::{envelope, frame};
+use super::super::framing;
+use super::super::request::{Encoding, RequestKind};
+use super::super::watch::WatchEvent;
 use super::script::{Piece, Reply, check, check_for, ends, open, page, service, status};
 use super::wire::*;
 use crate::ingest::ServiceObject;
@@ -21,7 +21,7 @@ const WATCH: &[u8] = include_bytes!("../../../../tests/wire/watch.protobuf");
 const LIST: &[u8] = include_bytes!("../../../../tests/wire/service-list.protobuf");
 
 #[test]
-fn what_the_api_writes_is_read() {
+fn a_watch_of_an_api_server_is_decoded() {
     // A byte at a time: frames end anywhere.
     let pieces = WATCH.iter().map(|&byte| Piece::Bytes(vec![byte]));
     check(
@@ -31,7 +31,7 @@ fn what_the_api_writes_is_read() {
             "listing",
             "set cart",
             "listed",
-            "gone bare",
+            "deleted bare",
             "failed expired",
             "? watch",
         ],
@@ -39,7 +39,7 @@ fn what_the_api_writes_is_read() {
 }
 
 #[test]
-fn pages_of_the_api_are_read() {
+fn pages_of_an_api_server_are_decoded() {
     check(
         vec![
             status(400, "BadRequest"),
@@ -62,7 +62,7 @@ fn pages_of_the_api_are_read() {
 }
 
 #[test]
-fn one_bad_object_does_not_stop_the_others() {
+fn an_undecodable_object_does_not_affect_others() {
     // `spec` is cut off.
     let bad = [metadata("bad", "2"), vec![2 << 3 | 2, 99]].concat();
     let messages = [
@@ -86,7 +86,7 @@ fn one_bad_object_does_not_stop_the_others() {
 }
 
 #[test]
-fn bytes_that_are_not_utf8_cost_nothing_in_a_field_that_is_not_used() {
+fn invalid_utf8_in_an_unused_field_is_ignored() {
     // A label, an annotation, and a finalizer.
     let entry = [field(1, b"a\xff"), field(2, b"\xc3\x28")].concat();
     let odd = [
@@ -105,7 +105,7 @@ fn bytes_that_are_not_utf8_cost_nothing_in_a_field_that_is_not_used() {
 }
 
 #[test]
-fn an_error_is_known_whatever_its_message_is_in() {
+fn a_status_with_an_invalid_message_is_decoded() {
     let parts = [field(3, b"too \xff old"), field(4, b"Expired")].concat();
     let error = event("ERROR", &enveloped(&parts));
     check(
@@ -162,7 +162,7 @@ fn breaks_with(pieces: Vec<Piece>) {
 }
 
 #[test]
-fn garbage_is_an_error_and_waits() {
+fn an_invalid_message_is_an_error_and_is_retried_after_a_delay() {
     let whole = added("a", "1");
     breaks(whole[..3].to_vec());
     breaks(whole[..whole.len() - 1].to_vec());
@@ -180,7 +180,7 @@ fn garbage_is_an_error_and_waits() {
 }
 
 #[test]
-fn a_list_of_garbage_is_an_error_and_waits() {
+fn an_invalid_list_is_an_error_and_is_retried_after_a_delay() {
     for body in [
         b"".as_slice(),
         b"{}",
@@ -214,7 +214,7 @@ fn a_list_of_garbage_is_an_error_and_waits() {
 }
 
 #[test]
-fn errors_are_read_as_well() {
+fn statuses_in_protobuf_are_decoded() {
     let parts = [field(3, b"too old"), field(4, b"Expired")].concat();
     let gone = [enveloped(&parts)].map(Piece::Bytes).to_vec();
     let error = event("ERROR", &enveloped(&field(4, b"InternalError")));
@@ -236,7 +236,7 @@ fn errors_are_read_as_well() {
 }
 
 #[test]
-fn a_server_that_refuses_protobuf_is_asked_for_json() {
+fn a_server_that_rejects_protobuf_gets_a_request_for_json() {
     for code in [406, 415] {
         check(
             vec![
@@ -249,7 +249,7 @@ fn a_server_that_refuses_protobuf_is_asked_for_json() {
 }
 
 #[test]
-fn a_server_that_refuses_both_is_left_alone() {
+fn a_server_that_rejects_both_encodings_gets_requests_at_growing_delays() {
     check(
         vec![
             status(406, "NotAcceptable"),
@@ -269,7 +269,7 @@ fn a_server_that_refuses_both_is_left_alone() {
 }
 
 #[test]
-fn the_first_known_type_counts() {
+fn the_first_supported_media_type_is_preferred() {
     for (types, expected) in [
         ("application/vnd.kubernetes.protobuf", Encoding::Protobuf),
         ("application/json", Encoding::Json),
@@ -286,11 +286,14 @@ fn the_first_known_type_counts() {
     ] {
         assert_eq!(Encoding::preferred(types), expected, "{types}");
     }
-    assert_eq!(Encoding::Json.accept(Asked::Watch), "application/json");
+    assert_eq!(
+        Encoding::Json.accept(RequestKind::Watch),
+        "application/json"
+    );
 }
 
 proptest! {
-    /// Whatever comes: no panic, nothing made up, and nothing kept for what is not there.
+    /// Any bytes: no panic, no invented frame, and no memory for absent bytes.
     #[test]
     fn any_bytes_are_frames_or_an_error(bytes in vec(any::<u8>(), 0..200), small in any::<bool>()) {
         let mut unread = BytesMut::from(&*bytes);
@@ -298,19 +301,19 @@ proptest! {
             *length = [0; 3];
         }
         let mut left = unread.len();
-        while let Ok(Some(found)) = frame::take(&mut unread) {
+        while let Ok(Some(found)) = framing::take_frame(&mut unread) {
             prop_assert_eq!(left, unread.len() + found.len() + 4);
             left = unread.len();
-            let _ = Event::<ServiceObject>::read(Encoding::Protobuf, &found);
+            let _ = WatchEvent::<ServiceObject>::decode(Encoding::Protobuf, &found);
         }
         prop_assert!(unread.capacity() <= bytes.len().max(64));
     }
 
     #[test]
     fn any_bytes_are_an_event_or_an_error(bytes in vec(any::<u8>(), 0..200)) {
-        let _ = Event::<ServiceObject>::read(Encoding::Protobuf, &Bytes::from(framed(&bytes)));
-        let _ = Event::<ServiceObject>::read(Encoding::Json, &Bytes::from(bytes.clone()));
-        let _ = envelope::open(Bytes::from(enveloped(&bytes)));
-        let _ = envelope::open(Bytes::from([b"k8s\0", &*bytes].concat()));
+        let _ = WatchEvent::<ServiceObject>::decode(Encoding::Protobuf, &Bytes::from(framed(&bytes)));
+        let _ = WatchEvent::<ServiceObject>::decode(Encoding::Json, &Bytes::from(bytes.clone()));
+        let _ = framing::open_envelope(Bytes::from(enveloped(&bytes)));
+        let _ = framing::open_envelope(Bytes::from([b"k8s\0", &*bytes].concat()));
     }
 }

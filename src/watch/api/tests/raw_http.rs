@@ -1,4 +1,4 @@
-//! Answers that are not HTTP, or lie about their length, over HTTP/1.1 in virtual time.
+//! Responses that are not HTTP, or have a wrong length, over HTTP/1.1 in virtual time.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -28,7 +28,7 @@ enum Then {
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// An answer of a server that works: the end of a list, or a page.
+/// A response of a healthy server: the end of a list, or a page.
 fn healthy(is_watch: bool) -> (Vec<u8>, Then) {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n";
     let (body, coding, then) = if is_watch {
@@ -43,7 +43,7 @@ fn healthy(is_watch: bool) -> (Vec<u8>, Then) {
     (format!("{head}{coding}\r\n\r\n{body}").into_bytes(), then)
 }
 
-/// Reads the head of a request. `None` if the client is gone.
+/// Reads the head of a request. `None` if the client has closed the connection.
 async fn request(pipe: &mut DuplexStream) -> Option<String> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -63,7 +63,7 @@ async fn serve(mut pipe: DuplexStream, first: First, transcript: Transcript) {
         let line = if token {
             verb.to_owned()
         } else {
-            format!("{verb} as nobody")
+            format!("{verb} without token")
         };
         transcript.lock().unwrap().push(line);
         let first = first.lock().unwrap().take();
@@ -85,7 +85,7 @@ async fn serve(mut pipe: DuplexStream, first: First, transcript: Transcript) {
     }
 }
 
-/// Follows, for so long, a server whose first answer is this.
+/// Lists and watches, for this time, a server whose first response is this.
 fn followed(time: Duration, bytes: &[u8], then: Then) -> Vec<String> {
     paused().block_on(async {
         let transcript = Transcript::default();
@@ -124,7 +124,7 @@ const UNCONNECTED: [&str; 4] = ["? watch", "failed unconnected", "? watch", "lis
 const BROKEN: [&str; 5] = ["? watch", "listing", "failed broken", "? list", "listing"];
 
 #[test]
-fn what_is_not_http_is_no_answer() {
+fn bytes_that_are_not_http_are_a_failed_connection() {
     for bytes in [
         "",
         "\r\n\r\n\r\n",
@@ -141,7 +141,7 @@ fn what_is_not_http_is_no_answer() {
 }
 
 #[test]
-fn headers_of_a_megabyte_are_no_answer() {
+fn headers_of_a_megabyte_are_a_failed_connection() {
     let long = format!("HTTP/1.1 200 OK\r\nx-long: {}\r\n\r\n", "a".repeat(1 << 20));
     passes(&long, Then::Hang, &UNCONNECTED);
     let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "x-many: a\r\n".repeat(100_000));
@@ -149,7 +149,7 @@ fn headers_of_a_megabyte_are_no_answer() {
 }
 
 #[test]
-fn headers_that_never_end_are_given_up_after_a_minute() {
+fn headers_without_end_time_out_after_a_minute() {
     let expected = ["? watch", "? list", "listing", "listed", "? watch"];
     for (bytes, drip) in [
         ("HTTP/1.1 200 OK\r\n", "x-more: a\r\n"),
@@ -163,7 +163,7 @@ fn headers_that_never_end_are_given_up_after_a_minute() {
 }
 
 #[test]
-fn lies_about_the_length_break_the_answer_off() {
+fn a_wrong_length_cuts_the_response_off() {
     let end = end_of_list("5");
     for bytes in [
         "HTTP/1.1 200 OK\r\ncontent-length: 500\r\n\r\n".to_owned(),
@@ -178,7 +178,7 @@ fn lies_about_the_length_break_the_answer_off() {
 }
 
 #[test]
-fn a_body_that_is_shorter_than_it_says_is_not_waited_for() {
+fn a_body_shorter_than_its_length_times_out() {
     let expected = [
         "? watch", "listing", "? list", "listing", "listed", "? watch",
     ];
@@ -197,9 +197,9 @@ fn a_body_that_is_shorter_than_it_says_is_not_waited_for() {
     }
 }
 
-/// Bytes that follow a body are not the answer to the next request.
+/// Bytes that follow a body are not the response to the next request.
 #[test]
-fn bytes_after_a_body_are_not_an_answer() {
+fn bytes_after_a_body_are_not_a_response() {
     let forged = r#"{"metadata":{"resourceVersion":"9"},"items":[{"metadata":{"name":"forged","namespace":"ns"}}]}"#;
     let bytes = format!(
         "HTTP/1.1 400 Bad Request\r\ncontent-length: 2\r\n\r\n{{}}\

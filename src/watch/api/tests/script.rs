@@ -1,4 +1,4 @@
-//! Scripts for the scripted server, and the transcript of what was asked, observed and noticed.
+//! Scripts for the scripted server, and the transcript of requests, observations and events.
 //!
 //! Each test is only the script and the transcript.
 
@@ -11,7 +11,8 @@ use tokio::time::timeout;
 pub(super) use super::scripted::{Asked, Piece, Reply};
 
 use super::super::{
-    ApiError, ApiServer, Encoding, Kind, Notice, RateLimit, Selector, Sink, follow,
+    ApiError, ApiServer, Encoding, Observer, RateLimit, ReflectorEvent, Resource, Selector,
+    list_and_watch,
 };
 use super::scripted::client;
 use crate::ingest::ServiceObject;
@@ -41,7 +42,7 @@ pub(super) fn service(name: &str, version: &str) -> String {
     )
 }
 
-/// `spec.ports` is no list here.
+/// A Service whose `spec.ports` is not a list.
 pub(super) fn bad_service(name: &str, version: &str) -> String {
     format!(
         r#"{{"metadata":{{"name":"{name}","namespace":"ns","resourceVersion":"{version}"}},"spec":{{"ports":{{"x":1}}}}}}"#
@@ -84,13 +85,13 @@ pub(super) fn page(version: &str, resume: &str, objects: &[String]) -> Reply {
 
 pub(super) type Transcript = Arc<Mutex<Vec<String>>>;
 
-/// A server that gives these replies and then none, and what it is asked.
+/// A server that sends these replies and then none, and the transcript of its requests.
 pub(super) fn server(script: Vec<Reply>) -> (ApiServer, Transcript) {
     let mut script = VecDeque::from(script);
     server_with(move |_| script.pop_front().unwrap_or(Reply::Mute))
 }
 
-/// A server that answers like this, and what it is asked.
+/// A server that responds like this, and the transcript of its requests.
 pub(super) fn server_with(
     mut answer: impl FnMut(&Asked) -> Reply + Send + 'static,
 ) -> (ApiServer, Transcript) {
@@ -105,7 +106,7 @@ pub(super) fn server_with(
     (server, transcript)
 }
 
-/// `watch`, `watch after=5`, `list limit=250 continue=x`; `as json` where protobuf is no choice.
+/// `watch`, `watch after=5`, `list limit=250 continue=x`; `as json` if protobuf is not accepted.
 fn summary(asked: &Asked) -> String {
     let verb = if asked.is_watch() { "watch" } else { "list" };
     let mut text = format!("? {verb}");
@@ -132,27 +133,27 @@ fn summary(asked: &Asked) -> String {
     text
 }
 
-/// Writes everything down.
-struct Scribe(Transcript);
+/// Observer that records everything.
+struct Recorder(Transcript);
 
-impl<K: Kind> Sink<K> for Scribe {
+impl<K: Resource> Observer<K> for Recorder {
     async fn observe(&mut self, observed: Observed<K>) {
         self.0.lock().unwrap().push(match observed {
             Observed::Listing => "listing".to_owned(),
             Observed::Set(object) => format!("set {}", object.metadata().name),
-            Observed::Gone(object) => format!("gone {}", object.metadata().name),
+            Observed::Deleted(object) => format!("deleted {}", object.metadata().name),
             Observed::Listed => "listed".to_owned(),
         });
     }
 
-    fn notice(&mut self, notice: Notice<'_>) {
-        self.0.lock().unwrap().push(match notice {
-            Notice::Connected | Notice::Current => return,
-            Notice::Failed { error, pause } => {
+    fn report(&mut self, event: ReflectorEvent<'_>) {
+        self.0.lock().unwrap().push(match event {
+            ReflectorEvent::Connected | ReflectorEvent::Current => return,
+            ReflectorEvent::Failed { error, pause } => {
                 let what = match error {
                     ApiError::Expired { .. } => "expired".to_owned(),
                     ApiError::Status { code, .. } => code.to_string(),
-                    ApiError::Silent(_) => "silent".to_owned(),
+                    ApiError::TimedOut(_) => "timed out".to_owned(),
                     ApiError::Connection(_) => "unconnected".to_owned(),
                     ApiError::Broken(_) => "broken".to_owned(),
                     ApiError::Malformed(_) => "malformed".to_owned(),
@@ -161,29 +162,29 @@ impl<K: Kind> Sink<K> for Scribe {
                 assert!(pause <= Duration::from_secs(30), "{pause:?}");
                 format!("failed {what}")
             }
-            Notice::Undecodable(problem) => format!("undecodable {}", problem.name),
+            ReflectorEvent::Undecodable(problem) => format!("undecodable {}", problem.name),
         });
     }
 }
 
-/// Follows Services for this long; everything that was asked, seen and said, in order.
+/// Lists and watches Services for this long. Returns requests, observations and events, in order.
 pub(super) async fn follow_for(time: Duration, script: Vec<Reply>) -> Vec<String> {
     follow_with(time, server(script)).await
 }
 
-/// Follows Services of this server for so long.
+/// Lists and watches Services of this server for this long.
 pub(super) async fn follow_with(
     time: Duration,
     (server, transcript): (ApiServer, Transcript),
 ) -> Vec<String> {
-    let mut scribe = Scribe(transcript.clone());
+    let mut recorder = Recorder(transcript.clone());
     let selector = Selector::<ServiceObject>::services();
-    let _ = timeout(time, follow(&server, &selector, &mut scribe)).await;
+    let _ = timeout(time, list_and_watch(&server, &selector, &mut recorder)).await;
     let transcript = transcript.lock().unwrap();
     transcript.clone()
 }
 
-/// [`follow_for`] half a minute: long enough for a few pauses, too short for a mute server.
+/// Checks the transcript of half a minute: long enough for a few retries, too short for a timeout.
 #[track_caller]
 pub(super) fn check(script: Vec<Reply>, expected: &[&str]) {
     check_for(Duration::from_secs(30), script, expected);

@@ -1,4 +1,4 @@
-//! Changes, and going on where a watch ended.
+//! Events of a watch, and watches that resume.
 
 use std::time::Duration;
 
@@ -24,14 +24,14 @@ fn goes_on_after_the_last_event_or_bookmark() {
             "listed",
             "set a",
             "? watch after=6",
-            "gone a",
+            "deleted a",
             "? watch after=9",
         ],
     );
 }
 
 #[test]
-fn lists_again_if_told_so_in_a_watch_or_at_its_start() {
+fn lists_again_if_the_version_has_expired() {
     let again = [
         "listing",
         "listed",
@@ -54,7 +54,7 @@ fn lists_again_if_told_so_in_a_watch_or_at_its_start() {
 }
 
 #[test]
-fn an_undecodable_event_changes_nothing_but_where_to_go_on() {
+fn an_undecodable_event_only_advances_the_resource_version() {
     check(
         vec![
             ends(&listed_at(
@@ -75,7 +75,7 @@ fn an_undecodable_event_changes_nothing_but_where_to_go_on() {
             "set a",
             "undecodable ns/a",
             "set b",
-            "gone a",
+            "deleted a",
             "? watch after=9",
         ],
     );
@@ -96,7 +96,7 @@ fn objects_may_arrive_in_pieces() {
 }
 
 #[test]
-fn half_an_object_is_no_event() {
+fn an_incomplete_object_is_not_an_event() {
     let mut half = event("ADDED", &service("b", "7"));
     half.truncate(60);
     let beginning = listed_at("5", &[event("ADDED", &service("a", "6")), half]);
@@ -153,7 +153,7 @@ fn a_quiet_watch_is_opened_again_after_three_minutes() {
 }
 
 #[test]
-fn a_watch_that_the_server_forgets_to_end_is_ended() {
+fn a_watch_that_exceeds_its_timeout_is_ended() {
     let minute = [Piece::Wait(SECOND * 60), Piece::Text(bookmark("5"))];
     let minutes = std::iter::repeat_n(minute, 60).flatten();
     let busy = [Piece::Text(end_of_list("5"))].into_iter().chain(minutes);
@@ -165,7 +165,7 @@ fn a_watch_that_the_server_forgets_to_end_is_ended() {
 }
 
 #[test]
-fn an_event_that_is_an_error_is_not_asked_for_for_ever() {
+fn repeated_error_events_lead_to_a_list() {
     let error = || {
         ends(&[event(
             "ERROR",
@@ -197,9 +197,9 @@ fn an_event_that_is_an_error_is_not_asked_for_for_ever() {
     );
 }
 
-/// To go on from version 0 would be to hear of all objects again, and of none that is gone.
+/// A watch from version 0 would send all objects again, and no deletions.
 #[test]
-fn version_zero_is_not_where_to_go_on() {
+fn a_watch_does_not_resume_from_version_zero() {
     check(
         vec![
             ends(&listed_at("5", &[bookmark("0")])),
@@ -220,9 +220,9 @@ fn version_zero_is_not_where_to_go_on() {
     );
 }
 
-/// An older version is where the server says that it is.
+/// The version of a bookmark is trusted, even an older one.
 #[test]
-fn a_bookmark_of_an_older_version_is_gone_back_to() {
+fn a_watch_resumes_from_a_bookmark_of_an_older_version() {
     check(
         vec![
             ends(&listed_at("5", &[event("ADDED", &service("a", "6"))])),

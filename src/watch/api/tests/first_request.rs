@@ -1,4 +1,4 @@
-//! When requests that begin at the same moment are sent.
+//! Requests that begin at the same moment wait for the response to the first.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,19 +9,19 @@ use kube::client::Body;
 use tokio::time::{Instant, sleep};
 use tower::BoxError;
 
-use super::super::answer::Answer;
-use super::super::encoding::Asked;
+use super::super::request::RequestKind;
+use super::super::response::ApiResponse;
 use super::super::{ApiServer, Encoding, RateLimit};
 
-/// What becomes of the first request; others are answered at once.
+/// Outcome of the first request; others get a response at once.
 #[derive(Clone, Copy)]
 enum First {
-    AnsweredAfter(Duration),
-    /// The second is then answered after a second.
-    RefusedAfter(Duration),
+    RespondsAfter(Duration),
+    /// The second then gets its response after a second.
+    FailsAfter(Duration),
 }
 
-/// After how many seconds each of three requests reached the server, and then a fourth.
+/// Seconds after which each of three requests reached the server, and then a fourth.
 fn arrivals(first: First) -> Vec<u64> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -38,12 +38,12 @@ fn arrivals(first: First) -> Vec<u64> {
             log.push(began.elapsed().as_secs());
             async move {
                 match first {
-                    First::AnsweredAfter(time) if number == 0 => sleep(time).await,
-                    First::RefusedAfter(time) if number == 0 => {
+                    First::RespondsAfter(time) if number == 0 => sleep(time).await,
+                    First::FailsAfter(time) if number == 0 => {
                         sleep(time).await;
                         return Err(BoxError::from("connection refused"));
                     }
-                    First::RefusedAfter(_) if number == 1 => sleep(SECOND).await,
+                    First::FailsAfter(_) if number == 1 => sleep(SECOND).await,
                     _ => {}
                 }
                 Ok(Response::new(Body::empty()))
@@ -51,9 +51,9 @@ fn arrivals(first: First) -> Vec<u64> {
         });
         let client = Client::new(service, "default");
         let server = ApiServer::new(client, "test", Encoding::Json, RateLimit::default());
-        let ask = || Answer::to(&server, Asked::Watch, "/");
-        let _ = tokio::join!(ask(), ask(), ask());
-        let _ = ask().await;
+        let send = || ApiResponse::get(&server, RequestKind::Watch, "/");
+        let _ = tokio::join!(send(), send(), send());
+        let _ = send().await;
         arrivals.lock().unwrap().clone()
     })
 }
@@ -61,16 +61,16 @@ fn arrivals(first: First) -> Vec<u64> {
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
-fn the_first_request_goes_ahead_until_it_is_answered() {
-    assert_eq!(arrivals(First::AnsweredAfter(SECOND)), [0, 1, 1, 1]);
+fn other_requests_wait_for_the_first_response() {
+    assert_eq!(arrivals(First::RespondsAfter(SECOND)), [0, 1, 1, 1]);
 }
 
 #[test]
-fn the_next_one_is_first_when_there_was_no_answer() {
-    assert_eq!(arrivals(First::RefusedAfter(SECOND)), [0, 1, 2, 2]);
+fn after_a_failure_the_next_request_is_the_first() {
+    assert_eq!(arrivals(First::FailsAfter(SECOND)), [0, 1, 2, 2]);
 }
 
 #[test]
-fn nobody_waits_long_for_a_slow_answer() {
-    assert_eq!(arrivals(First::AnsweredAfter(SECOND * 30)), [0, 10, 10, 30]);
+fn requests_wait_at_most_ten_seconds_for_the_first_response() {
+    assert_eq!(arrivals(First::RespondsAfter(SECOND * 30)), [0, 10, 10, 30]);
 }

@@ -1,15 +1,15 @@
-//! What the outlet tells each family.
+//! Changes that the ingester sends to each family.
 
 use serde_json::{Value, json};
 
 use crate::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
 use crate::model::{Change, Kind};
 use crate::net::PerFamily;
-use crate::watch::{Observed, Outlet};
+use crate::watch::{Ingester, Observed};
 
-type Collected = Outlet<PerFamily<Vec<Change>>>;
+type Collected = Ingester<PerFamily<Vec<Change>>>;
 
-/// One word for each change.
+/// Returns one word for a change.
 pub(super) fn word(change: &Change) -> String {
     let (what, is_set) = match change {
         Change::ServiceKept(name) => (format!("kept {name}"), true),
@@ -25,9 +25,9 @@ pub(super) fn word(change: &Change) -> String {
 
 #[track_caller]
 fn check(send: impl Fn(&mut Collected), v4: &[&str], v6: &[&str]) {
-    let mut outlet = Outlet::new(PerFamily::default(), "here".into());
-    send(&mut outlet);
-    let found = outlet.into_sink();
+    let mut ingester = Ingester::new(PerFamily::default(), "here".into());
+    send(&mut ingester);
+    let found = ingester.into_sink();
     let words = |changes: Vec<Change>| changes.iter().map(word).collect::<Vec<_>>();
     assert_eq!(
         (words(found.v4), words(found.v6)),
@@ -62,11 +62,11 @@ fn node(name: &str) -> NodeObject {
 fn every_service_goes_to_both_families() {
     let both = ["[Service", "+shop/cart", "-shop/cart", "Service]"];
     check(
-        |outlet| {
-            outlet.service(Observed::<ServiceObject>::Listing);
-            outlet.service(Observed::Set(service("10.96.0.7")));
-            outlet.service(Observed::Gone(service("")));
-            outlet.service(Observed::<ServiceObject>::Listed);
+        |ingester| {
+            ingester.service(Observed::<ServiceObject>::Listing);
+            ingester.service(Observed::Set(service("10.96.0.7")));
+            ingester.service(Observed::Deleted(service("")));
+            ingester.service(Observed::<ServiceObject>::Listed);
         },
         &both,
         &["[Service", "-shop/cart", "-shop/cart", "Service]"],
@@ -77,23 +77,27 @@ fn every_service_goes_to_both_families() {
 fn slices_go_to_their_family() {
     let labels = json!({ "kubernetes.io/service-name": "cart" });
     check(
-        |outlet| outlet.endpoint_slice(Observed::Set(slice(json!("IPv6"), labels.clone()))),
+        |ingester| ingester.endpoint_slice(Observed::Set(slice(json!("IPv6"), labels.clone()))),
         &[],
         &["+shop/cart-x1"],
     );
     check(
-        |outlet| outlet.endpoint_slice(Observed::Set(slice(json!("IPv4"), json!({})))),
+        |ingester| ingester.endpoint_slice(Observed::Set(slice(json!("IPv4"), json!({})))),
         &["-shop/cart-x1"],
         &[],
     );
     for unknown in [json!("FQDN"), json!(null)] {
         check(
-            |outlet| outlet.endpoint_slice(Observed::Set(slice(unknown.clone(), labels.clone()))),
+            |ingester| {
+                ingester.endpoint_slice(Observed::Set(slice(unknown.clone(), labels.clone())))
+            },
             &[],
             &[],
         );
         check(
-            |outlet| outlet.endpoint_slice(Observed::Gone(slice(unknown.clone(), json!({})))),
+            |ingester| {
+                ingester.endpoint_slice(Observed::Deleted(slice(unknown.clone(), json!({}))))
+            },
             &["-shop/cart-x1"],
             &["-shop/cart-x1"],
         );
@@ -104,11 +108,11 @@ fn slices_go_to_their_family() {
 fn node_goes_to_both_families() {
     let both = ["[Node", "+node", "-node", "Node]"];
     check(
-        |outlet| {
-            outlet.node(Observed::<NodeObject>::Listing);
-            outlet.node(Observed::Set(node("here")));
-            outlet.node(Observed::Gone(node("here")));
-            outlet.node(Observed::<NodeObject>::Listed);
+        |ingester| {
+            ingester.node(Observed::<NodeObject>::Listing);
+            ingester.node(Observed::Set(node("here")));
+            ingester.node(Observed::Deleted(node("here")));
+            ingester.node(Observed::<NodeObject>::Listed);
         },
         &both,
         &both,
@@ -116,15 +120,15 @@ fn node_goes_to_both_families() {
 }
 
 #[test]
-fn a_node_that_the_list_lacks_is_gone() {
+fn a_node_that_a_list_lacks_is_deleted() {
     let both = ["[Node", "+node", "Node]", "[Node", "-node", "Node]"];
     check(
-        |outlet| {
-            outlet.node(Observed::<NodeObject>::Listing);
-            outlet.node(Observed::Set(node("here")));
-            outlet.node(Observed::<NodeObject>::Listed);
-            outlet.node(Observed::<NodeObject>::Listing);
-            outlet.node(Observed::<NodeObject>::Listed);
+        |ingester| {
+            ingester.node(Observed::<NodeObject>::Listing);
+            ingester.node(Observed::Set(node("here")));
+            ingester.node(Observed::<NodeObject>::Listed);
+            ingester.node(Observed::<NodeObject>::Listing);
+            ingester.node(Observed::<NodeObject>::Listed);
         },
         &both,
         &both,
@@ -132,18 +136,18 @@ fn a_node_that_the_list_lacks_is_gone() {
 }
 
 #[test]
-fn a_node_that_cannot_be_read_is_kept() {
+fn an_undecodable_node_is_kept() {
     for (unreadable, is_kept) in [("here", true), ("", true), ("elsewhere", false)] {
         let mut both = vec!["[Node", "+node", "Node]", "[Node", "-node", "Node]"];
         both.retain(|word| !is_kept || *word != "-node");
         check(
-            |outlet| {
-                outlet.node(Observed::<NodeObject>::Listing);
-                outlet.node(Observed::Set(node("here")));
-                outlet.node(Observed::<NodeObject>::Listed);
-                outlet.node(Observed::<NodeObject>::Listing);
-                outlet.keep(Kind::Node, "", unreadable);
-                outlet.node(Observed::<NodeObject>::Listed);
+            |ingester| {
+                ingester.node(Observed::<NodeObject>::Listing);
+                ingester.node(Observed::Set(node("here")));
+                ingester.node(Observed::<NodeObject>::Listed);
+                ingester.node(Observed::<NodeObject>::Listing);
+                ingester.keep(Kind::Node, "", unreadable);
+                ingester.node(Observed::<NodeObject>::Listed);
             },
             &both,
             &both,
@@ -155,23 +159,23 @@ fn a_node_that_cannot_be_read_is_kept() {
 fn another_node_is_ignored() {
     let both = ["[Node", "+node", "Node]"];
     check(
-        |outlet| {
-            outlet.node(Observed::<NodeObject>::Listing);
-            outlet.node(Observed::Set(node("here")));
-            outlet.node(Observed::Set(node("elsewhere")));
-            outlet.node(Observed::<NodeObject>::Listed);
-            outlet.node(Observed::Set(node("")));
-            outlet.node(Observed::Gone(node("elsewhere")));
+        |ingester| {
+            ingester.node(Observed::<NodeObject>::Listing);
+            ingester.node(Observed::Set(node("here")));
+            ingester.node(Observed::Set(node("elsewhere")));
+            ingester.node(Observed::<NodeObject>::Listed);
+            ingester.node(Observed::Set(node("")));
+            ingester.node(Observed::Deleted(node("elsewhere")));
         },
         &both,
         &both,
     );
     // A list of other Nodes alone lacks this one.
     check(
-        |outlet| {
-            outlet.node(Observed::<NodeObject>::Listing);
-            outlet.node(Observed::Set(node("elsewhere")));
-            outlet.node(Observed::<NodeObject>::Listed);
+        |ingester| {
+            ingester.node(Observed::<NodeObject>::Listing);
+            ingester.node(Observed::Set(node("elsewhere")));
+            ingester.node(Observed::<NodeObject>::Listed);
         },
         &["[Node", "-node", "Node]"],
         &["[Node", "-node", "Node]"],

@@ -1,35 +1,34 @@
-//! What needs no server.
+//! Retry delays, URIs of requests, and the configuration of the client.
 
 use std::io::Write as _;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::super::backoff::Backoff;
-use super::super::outage::Outage;
-use super::super::position::RetryDelay;
-use super::super::request::{self, Start};
+use super::super::request::{self, WatchStart};
+use super::super::retry::{RetryBackoff, RetryDelay};
 use super::super::{ApiOptions, ConnectError, Encoding, RateLimit, Selector, connect};
 
 #[test]
-fn pauses_double_up_to_half_a_minute() {
-    for (roll, expected) in [
+fn delays_double_up_to_half_a_minute() {
+    for (jitter, expected) in [
         (0.0, [800, 1600, 3200, 6400, 12_800, 15_000, 15_000]),
         (1.0, [1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000]),
     ] {
         let now = Instant::now();
-        let mut backoff = Backoff::default();
+        let mut backoff = RetryBackoff::default();
         for milliseconds in expected {
-            let wait = backoff.failed(RetryDelay::Growing, now, roll);
-            assert_eq!(wait, Duration::from_millis(milliseconds));
+            let delay = backoff.failed(RetryDelay::Growing, now, jitter);
+            assert_eq!(delay, Duration::from_millis(milliseconds));
         }
     }
 }
 
-/// Fails five times, then so: the wait after a failure when the server worked for so long.
-fn wait_after_working(delay: RetryDelay, seconds: u64) -> Duration {
+/// Returns the delay after five failures, this many seconds without a failure, and another
+/// failure.
+fn delay_after_working(delay: RetryDelay, seconds: u64) -> Duration {
     let mut now = Instant::now();
-    let mut backoff = Backoff::default();
+    let mut backoff = RetryBackoff::default();
     for _ in 0..5 {
         backoff.failed(RetryDelay::Growing, now, 0.0);
     }
@@ -40,54 +39,43 @@ fn wait_after_working(delay: RetryDelay, seconds: u64) -> Duration {
 }
 
 #[test]
-fn waits_start_over_when_the_server_has_worked_for_a_while() {
+fn delays_start_over_after_half_a_minute_without_a_failure() {
     let (long, short) = (Duration::from_secs(15), Duration::from_millis(800));
-    assert_eq!(wait_after_working(RetryDelay::Growing, 29), long);
-    assert_eq!(wait_after_working(RetryDelay::Growing, 30), short);
-    assert_eq!(wait_after_working(RetryDelay::Short, 0), short);
-    // Without having worked, time alone makes no wait shorter.
-    let mut backoff = Backoff::default();
+    assert_eq!(delay_after_working(RetryDelay::Growing, 29), long);
+    assert_eq!(delay_after_working(RetryDelay::Growing, 30), short);
+    assert_eq!(delay_after_working(RetryDelay::Short, 0), short);
+    // Without a success, time alone does not shorten the delay.
+    let mut backoff = RetryBackoff::default();
     let now = Instant::now();
     backoff.failed(RetryDelay::Growing, now, 0.0);
     let later = now + Duration::from_secs(3600);
-    let wait = backoff.failed(RetryDelay::Growing, later, 0.0);
-    assert_eq!(wait, short * 2);
+    let delay = backoff.failed(RetryDelay::Growing, later, 0.0);
+    assert_eq!(delay, short * 2);
 }
 
 #[test]
-fn only_the_first_expired_version_is_answered_soon() {
+fn only_the_first_expired_version_is_retried_soon() {
     let now = Instant::now();
-    let mut backoff = Backoff::default();
-    let mut waits = Vec::new();
+    let mut backoff = RetryBackoff::default();
+    let mut delays = Vec::new();
     for _ in 0..7 {
         backoff.working(now);
-        waits.push(backoff.failed(RetryDelay::Short, now, 0.0).as_millis());
+        delays.push(backoff.failed(RetryDelay::Short, now, 0.0).as_millis());
     }
-    assert_eq!(waits, [800, 800, 1600, 3200, 6400, 12_800, 15_000]);
+    assert_eq!(delays, [800, 800, 1600, 3200, 6400, 12_800, 15_000]);
 }
 
 #[test]
-fn an_outage_is_told_ever_more_rarely() {
-    let mut outage = Outage::default();
-    let told: Vec<u32> = (0..70).filter_map(|_| outage.failed(None)).collect();
-    assert_eq!(told, [1, 2, 4, 8, 16, 32, 64]);
-    assert_eq!(outage.failed(Some(503)), Some(71));
-    assert_eq!(outage.failed(Some(503)), None);
-    assert_eq!(outage.ended(), Some(72));
-    assert_eq!(outage.ended(), None);
-}
-
-#[test]
-fn requests_say_what_a_proxy_needs() {
+fn uris_of_lists_and_watches() {
     assert_eq!(
-        request::list(&Selector::services(), Some(250), Some("a+b=")),
+        request::list_uri(&Selector::services(), Some(250), Some("a+b=")),
         "/api/v1/services?labelSelector=%21service.kubernetes.io%2Fservice-proxy-name\
          &fieldSelector=spec.clusterIP%21%3DNone&limit=250&continue=a%2Bb%3D",
     );
     assert_eq!(
-        request::watch(
+        request::watch_uri(
             &Selector::slices(),
-            Start::Everything,
+            WatchStart::Everything,
             Duration::from_secs(300)
         ),
         "/apis/discovery.k8s.io/v1/endpointslices?labelSelector=%21service.kubernetes.io%2Fheadless\
@@ -95,9 +83,9 @@ fn requests_say_what_a_proxy_needs() {
          &resourceVersionMatch=NotOlderThan",
     );
     assert_eq!(
-        request::watch(
+        request::watch_uri(
             &Selector::node("n-1"),
-            Start::After("5"),
+            WatchStart::After("5"),
             Duration::from_secs(300)
         ),
         "/api/v1/nodes?fieldSelector=metadata.name%3Dn-1\
@@ -156,7 +144,7 @@ users: [{name: u, user: {token: secret}}]
 }
 
 #[tokio::test]
-async fn a_pod_without_a_service_account_is_told_so() {
+async fn neither_a_kubeconfig_nor_a_service_account_is_an_error() {
     let error = connect(&ApiOptions::default()).await.err().unwrap();
     assert!(matches!(error, ConnectError::InCluster(_)), "{error}");
 }

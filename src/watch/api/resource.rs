@@ -1,34 +1,52 @@
-//! The three kinds of objects, where they are, and which of them concern a proxy.
+//! The three kinds of objects, their paths, and which of them a proxy selects.
 //!
-//! Listing and watching know neither Services nor any other kind.
+//! Listing and watching are generic over these kinds.
 
+use std::fmt;
 use std::marker::PhantomData;
 
+use super::framing::Decodable;
 use crate::ingest::{EndpointSliceObject, Metadata, NodeObject, ServiceObject};
 
-use super::object::ObjectName;
-use super::raw::Spoken;
+/// Namespace and name of an object; the namespace of a Node is empty.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct ObjectName {
+    /// Empty for objects without a namespace.
+    pub namespace: String,
+    /// Empty only in an object that cannot be decoded.
+    pub name: String,
+}
 
-/// A kind of object of the API.
-pub trait Kind: Spoken + 'static {
-    /// As messages spell it.
-    const NAME: &'static str;
-    /// Its API group and version, as messages spell it.
+impl fmt::Display for ObjectName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Escaped, as the name of an object that cannot be decoded is not validated.
+        if !self.namespace.is_empty() {
+            write!(f, "{}/", self.namespace.escape_debug())?;
+        }
+        write!(f, "{}", self.name.escape_debug())
+    }
+}
+
+/// A kind of objects of the API.
+pub trait Resource: Decodable + 'static {
+    /// Kind, as in `kind` of an object.
+    const KIND: &'static str;
+    /// API group and version, as in `apiVersion` of an object.
     const API_VERSION: &'static str;
-    /// The beginning of an object as API servers write JSON.
+    /// Beginning of an object as API servers write JSON.
     const JSON_START: &'static str;
-    /// The collection of all namespaces.
+    /// Path of the objects of all namespaces.
     const PATH: &'static str;
-    /// Reports whether its objects are in namespaces.
+    /// `true` if its objects are in namespaces.
     const IS_NAMESPACED: bool;
 
-    /// Its `metadata`.
+    /// Returns `metadata` of the object.
     fn metadata(&self) -> &Metadata;
 
-    /// Its `metadata`.
+    /// Returns `metadata` of the object, to change it.
     fn metadata_mut(&mut self) -> &mut Metadata;
 
-    /// An object of which only the name is known.
+    /// Returns an object of which only the name is known.
     fn named(name: &ObjectName) -> Self {
         let mut object = Self::default();
         object.metadata_mut().namespace.clone_from(&name.namespace);
@@ -37,14 +55,14 @@ pub trait Kind: Spoken + 'static {
     }
 }
 
-macro_rules! kind {
-    ($object:ty, $name:literal, $version:literal, $path:literal, $is_namespaced:literal) => {
-        impl Kind for $object {
-            const NAME: &'static str = $name;
+macro_rules! resource {
+    ($object:ty, $kind:literal, $version:literal, $path:literal, $is_namespaced:literal) => {
+        impl Resource for $object {
+            const KIND: &'static str = $kind;
             const API_VERSION: &'static str = $version;
             const JSON_START: &'static str = concat!(
                 r#"{"kind":""#,
-                $name,
+                $kind,
                 r#"","apiVersion":""#,
                 $version,
                 r#"","#
@@ -63,17 +81,17 @@ macro_rules! kind {
     };
 }
 
-kind!(ServiceObject, "Service", "v1", "/api/v1/services", true);
-kind!(
+resource!(ServiceObject, "Service", "v1", "/api/v1/services", true);
+resource!(
     EndpointSliceObject,
     "EndpointSlice",
     "discovery.k8s.io/v1",
     "/apis/discovery.k8s.io/v1/endpointslices",
     true
 );
-kind!(NodeObject, "Node", "v1", "/api/v1/nodes", false);
+resource!(NodeObject, "Node", "v1", "/api/v1/nodes", false);
 
-/// Which objects of a kind the server is asked for.
+/// Label and field selectors of the lists and watches of one kind.
 ///
 /// Upstream: cmd/kube-proxy/app/server.go, `Run` (v1.36)
 #[derive(Debug, Clone)]
@@ -84,7 +102,7 @@ pub struct Selector<K> {
 }
 
 impl Selector<ServiceObject> {
-    /// Services that are not for another proxy and have a cluster IP.
+    /// Selects Services that are not for another proxy and have a cluster IP.
     pub fn services() -> Self {
         Self {
             labels: Some("!service.kubernetes.io/service-proxy-name"),
@@ -95,7 +113,7 @@ impl Selector<ServiceObject> {
 }
 
 impl Selector<EndpointSliceObject> {
-    /// Slices that do not belong to a headless Service.
+    /// Selects EndpointSlices that do not belong to a headless Service.
     pub fn slices() -> Self {
         Self {
             labels: Some("!service.kubernetes.io/headless"),
@@ -106,7 +124,7 @@ impl Selector<EndpointSliceObject> {
 }
 
 impl Selector<NodeObject> {
-    /// This node only.
+    /// Selects the Node with this name.
     pub fn node(name: &str) -> Self {
         Self {
             labels: None,

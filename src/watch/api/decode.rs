@@ -1,0 +1,187 @@
+//! Decodes one object, or at least its name, and checks the types that messages name.
+//!
+//! One object that cannot be decoded must not affect the others of its list. And a server other
+//! than a Kubernetes API server may send other types, which would decode as an empty list of
+//! Services.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tower::BoxError;
+
+use super::error::{ApiError, malformed};
+use super::framing::{Raw, TypeMeta};
+use super::resource::{ObjectName, Resource};
+
+/// Object that exists and cannot be decoded.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot decode `{name}`")]
+pub struct Undecodable {
+    /// Name of the object; empty if it cannot be decoded either.
+    pub name: ObjectName,
+    /// Error of the decoder.
+    pub source: BoxError,
+}
+
+/// Object of a list or an event.
+pub(super) struct DecodedObject<K> {
+    /// Empty if it cannot be decoded.
+    pub(super) resource_version: String,
+    pub(super) state: Result<K, Undecodable>,
+}
+
+impl<K: Resource> DecodedObject<K> {
+    /// Never fails: an error is part of the result. An object without a name counts as
+    /// undecodable, since no rules can be about it.
+    pub(super) fn decode(raw: &Raw<'_>) -> Self {
+        match raw.decode::<K>() {
+            Ok(object) => Self {
+                resource_version: object.metadata().resource_version.clone(),
+                state: expect_name(object),
+            },
+            Err((partial, source)) => {
+                let (name, resource_version) = match raw {
+                    Raw::Json(raw) => identity(raw),
+                    Raw::Protobuf(_) => {
+                        let metadata = partial.metadata();
+                        let namespace = metadata.namespace.clone();
+                        let name = metadata.name.clone();
+                        let name = ObjectName { namespace, name };
+                        (name, metadata.resource_version.clone())
+                    }
+                };
+                Self {
+                    resource_version,
+                    state: Err(Undecodable { name, source }),
+                }
+            }
+        }
+    }
+
+    /// Reports whether the name of the object is known.
+    pub(super) fn is_named(&self) -> bool {
+        match &self.state {
+            Ok(_) => true,
+            Err(problem) => is_name_of::<K>(&problem.name.namespace, &problem.name.name),
+        }
+    }
+}
+
+fn expect_name<K: Resource>(object: K) -> Result<K, Undecodable> {
+    let metadata = object.metadata();
+    if is_name_of::<K>(&metadata.namespace, &metadata.name) {
+        return Ok(object);
+    }
+    let name = ObjectName {
+        namespace: metadata.namespace.clone(),
+        name: metadata.name.clone(),
+    };
+    let source = "`metadata` has no name or no namespace".into();
+    Err(Undecodable { name, source })
+}
+
+fn is_name_of<K: Resource>(namespace: &str, name: &str) -> bool {
+    !name.is_empty() && (!namespace.is_empty() || !K::IS_NAMESPACED)
+}
+
+/// Returns name and resource version of an object that cannot be decoded otherwise.
+fn identity(raw: &RawValue) -> (ObjectName, String) {
+    let Stub { metadata } = serde_json::from_str(raw.get()).unwrap_or_default();
+    let name = ObjectName {
+        namespace: text(metadata.namespace),
+        name: text(metadata.name),
+    };
+    (name, text(metadata.resource_version))
+}
+
+fn text(raw: Option<&RawValue>) -> String {
+    raw.and_then(|raw| serde_json::from_str(raw.get()).ok())
+        .unwrap_or_default()
+}
+
+/// Fields that are decoded one by one, so that an invalid one does not affect the others.
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+struct Stub<'a> {
+    metadata: StubMetadata<'a>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct StubMetadata<'a> {
+    #[serde(borrow)]
+    name: Option<&'a RawValue>,
+    #[serde(borrow)]
+    namespace: Option<&'a RawValue>,
+    #[serde(borrow)]
+    resource_version: Option<&'a RawValue>,
+}
+
+/// Suffix of the names of list kinds.
+const LIST: &str = "List";
+
+/// Type of an object in JSON.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct JsonTypeMeta<'a> {
+    #[serde(borrow)]
+    api_version: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    kind: Option<Cow<'a, str>>,
+}
+
+impl TypeMeta {
+    /// Fails if it names another type than an object of `K`. A missing type is accepted, as
+    /// in Go.
+    pub(super) fn expect_object<K: Resource>(&self) -> Result<(), ApiError> {
+        expect_type::<K>(&self.api_version, &self.kind, "")
+    }
+
+    /// Fails if it names another type than a list of `K`.
+    pub(super) fn expect_list<K: Resource>(&self) -> Result<(), ApiError> {
+        expect_type::<K>(&self.api_version, &self.kind, LIST)
+    }
+}
+
+/// Fails if an object in JSON names another type than `K`. An undecodable type counts as none.
+pub(super) fn expect_json_object<K: Resource>(object: &RawValue) -> Result<(), ApiError> {
+    // As API servers begin, so that nearly no object is decoded twice.
+    if object.get().starts_with(K::JSON_START) {
+        return Ok(());
+    }
+    let JsonTypeMeta { api_version, kind } = serde_json::from_str(object.get()).unwrap_or_default();
+    expect_json_type::<K>(api_version.as_deref(), kind.as_deref(), "")
+}
+
+/// Fails if a list in JSON names another type than a list of `K`.
+pub(super) fn expect_json_list<K: Resource>(
+    api_version: Option<&str>,
+    kind: Option<&str>,
+) -> Result<(), ApiError> {
+    expect_json_type::<K>(api_version, kind, LIST)
+}
+
+fn expect_json_type<K: Resource>(
+    api_version: Option<&str>,
+    kind: Option<&str>,
+    suffix: &str,
+) -> Result<(), ApiError> {
+    let bytes = |text: Option<&str>| text.unwrap_or_default().as_bytes().to_vec();
+    expect_type::<K>(&bytes(api_version), &bytes(kind), suffix)
+}
+
+fn expect_type<K: Resource>(api_version: &[u8], kind: &[u8], suffix: &str) -> Result<(), ApiError> {
+    let is_kind =
+        kind.is_empty() || kind.strip_suffix(suffix.as_bytes()) == Some(K::KIND.as_bytes());
+    let is_version = api_version.is_empty() || api_version == K::API_VERSION.as_bytes();
+    if is_kind && is_version {
+        return Ok(());
+    }
+    let found = [api_version, b" ", kind].concat();
+    let found = String::from_utf8_lossy(&found);
+    let (found, version, kind) = (found.trim().escape_debug(), K::API_VERSION, K::KIND);
+    Err(malformed(format!(
+        "expected `{version} {kind}{suffix}`, got `{found}`"
+    )))
+}

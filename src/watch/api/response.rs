@@ -1,0 +1,236 @@
+//! Sends requests and receives responses: headers are checked, and bodies come in pieces.
+//!
+//! Every wait for the server is in this file, and each one has a deadline.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, Method, Request};
+use http_body_util::BodyExt;
+use kube::client::Body;
+use prost::Message;
+use serde::{Deserialize, Deserializer};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::client::ApiServer;
+use super::error::{ApiError, malformed};
+use super::framing::open_envelope;
+use super::request::{Encoding, RequestKind};
+
+/// Maximum wait for the headers, and for each piece of a list. Servers limit requests other than
+/// watches to 60 s themselves.
+pub(super) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Maximum wait that a server may ask for in `Retry-After`.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(60);
+
+/// Maximum bytes that are read of an error: those of the API have a few hundred, and anything
+/// larger is a web page.
+const LONGEST_ERROR_BODY: usize = 64 * 1024;
+
+/// Maximum time for the body of an error, however slowly it comes: its code is known already.
+const ERROR_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Body of a response with status 200.
+pub(super) struct ApiResponse {
+    body: Body,
+    encoding: Encoding,
+}
+
+/// Returns the error for a compressed response; `None` if it is not compressed.
+fn compression(headers: &HeaderMap) -> Option<String> {
+    let found = headers.get(CONTENT_ENCODING)?;
+    let name = String::from_utf8_lossy(found.as_bytes());
+    let name = name.trim();
+    (!name.is_empty() && !name.eq_ignore_ascii_case("identity")).then(|| {
+        let name = name.escape_debug();
+        format!("unsupported Content-Encoding `{name}`: the request accepts only `identity`")
+    })
+}
+
+impl ApiResponse {
+    /// Sends a GET request and waits for the headers. If the server rejects the encoding, the
+    /// request is repeated with JSON.
+    pub(super) async fn get(
+        server: &ApiServer,
+        kind: RequestKind,
+        uri: &str,
+    ) -> Result<Self, ApiError> {
+        let encoding = server.encoding();
+        match Self::get_as(server, encoding.accept(kind), uri).await {
+            Err(error) if encoding != Encoding::Json && error.is_about_the_encoding() => {
+                Self::get_as(server, Encoding::Json.accept(kind), uri).await
+            }
+            result => result,
+        }
+    }
+
+    async fn get_as(server: &ApiServer, accept: &'static str, uri: &str) -> Result<Self, ApiError> {
+        let request = Request::get(uri)
+            .header(ACCEPT, accept)
+            .header(ACCEPT_ENCODING, "identity")
+            .body(Body::empty())
+            .map_err(|error| ApiError::Connection(error.into()))?;
+        Self::send(server, request).await
+    }
+
+    /// Sends any request and waits for the headers.
+    async fn send(server: &ApiServer, request: Request<Body>) -> Result<Self, ApiError> {
+        let permit = server.permit().await;
+        let response = timeout(RESPONSE_TIMEOUT, server.client().send(request))
+            .await
+            .map_err(|_| ApiError::TimedOut(RESPONSE_TIMEOUT))?
+            .map_err(|error| ApiError::Connection(error.into()))?;
+        permit.responded();
+        let (parts, body) = response.into_parts();
+        let (encoding, compression) = (Encoding::of(&parts.headers), compression(&parts.headers));
+        if parts.status.is_success() {
+            if let Some(compression) = compression {
+                return Err(malformed(compression));
+            }
+            let encoding = encoding.map_err(malformed)?;
+            return Ok(Self { body, encoding });
+        }
+        // An error of unknown type may come from a proxy or another server. It is quoted as text.
+        let encoding = encoding.unwrap_or(Encoding::Json);
+        let response = Self { body, encoding };
+        let body = match compression {
+            Some(compression) => compression.into_bytes(),
+            None => response.error_body().await,
+        };
+        let status = Status::of_body(parts.status.as_u16(), encoding, body);
+        Err(status.into_error(retry_after(&parts.headers)))
+    }
+
+    /// Returns the encoding of the body.
+    pub(super) fn encoding(&self) -> Encoding {
+        self.encoding
+    }
+
+    /// Returns the next piece of the body, or `None` at its orderly end.
+    ///
+    /// # Errors
+    ///
+    /// [`ApiError::TimedOut`] if none came before `deadline`, [`ApiError::Broken`] if the body was
+    /// cut off.
+    pub(super) async fn piece(&mut self, deadline: Instant) -> Result<Option<Bytes>, ApiError> {
+        let began = Instant::now();
+        loop {
+            let frame = timeout_at(deadline, self.body.frame())
+                .await
+                .map_err(|_| ApiError::TimedOut(began.elapsed()))?;
+            match frame {
+                None => return Ok(None),
+                Some(Err(error)) => return Err(ApiError::Broken(error.into())),
+                // Trailers are ignored.
+                Some(Ok(frame)) => {
+                    if let Ok(data) = frame.into_data() {
+                        return Ok(Some(data));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns the beginning of an error's body.
+    async fn error_body(mut self) -> Vec<u8> {
+        let mut body = Vec::new();
+        let deadline = Instant::now() + ERROR_DEADLINE;
+        while let Ok(Some(piece)) = self.piece(deadline).await {
+            body.extend_from_slice(&piece);
+            if body.len() > LONGEST_ERROR_BODY {
+                break;
+            }
+        }
+        body
+    }
+}
+
+/// Returns the wait in `Retry-After`; dates are ignored.
+pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
+    Some(Duration::from_secs(seconds).min(LONGEST_RETRY_AFTER))
+}
+
+/// Writes an object, or with [`Method::PATCH`] a merge patch of one, as JSON. The response is
+/// ignored unless it is an error.
+pub async fn write(
+    server: &ApiServer,
+    method: Method,
+    path: &str,
+    json: String,
+) -> Result<(), ApiError> {
+    let content = match method {
+        Method::PATCH => "application/merge-patch+json",
+        _ => "application/json",
+    };
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header(ACCEPT, "application/json")
+        .header(CONTENT_TYPE, content)
+        .body(Body::from(json.into_bytes()))
+        .map_err(|error| ApiError::Connection(error.into()))?;
+    let response = ApiResponse::send(server, request).await?;
+    // Read, so that the connection can be used again.
+    response.error_body().await;
+    Ok(())
+}
+
+/// Maximum characters of a server's message that are quoted.
+const LONGEST_MESSAGE: usize = 300;
+
+/// `Status` of the API: the body of an error, and the object of an ERROR event.
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(default)]
+pub(super) struct Status {
+    #[prost(int32, tag = 6)]
+    code: i32,
+    #[prost(string, tag = 4)]
+    reason: String,
+    /// Not always UTF-8. Only quoted, never parsed.
+    #[serde(deserialize_with = "text_bytes")]
+    #[prost(bytes = "vec", tag = 3)]
+    message: Vec<u8>,
+}
+
+fn text_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+    String::deserialize(deserializer).map(String::into_bytes)
+}
+
+impl Status {
+    /// Decodes the body of an error with this code. A body that is not a `Status`, as that of a
+    /// proxy, becomes the message of one.
+    pub(super) fn of_body(code: u16, encoding: Encoding, body: Vec<u8>) -> Self {
+        let body = Bytes::from(body);
+        let mut status = match encoding {
+            Encoding::Json => serde_json::from_slice(&body).unwrap_or_default(),
+            Encoding::Protobuf => open_envelope(body.clone())
+                .ok()
+                .and_then(|(_, message)| Self::decode(message).ok())
+                .unwrap_or_default(),
+        };
+        if status.message.is_empty() {
+            status.message = body.trim_ascii().to_vec();
+        }
+        status.code = code.into();
+        status
+    }
+
+    /// Returns the error that the status stands for.
+    pub(super) fn into_error(self, retry_after: Option<Duration>) -> ApiError {
+        let message = String::from_utf8_lossy(&self.message);
+        let message: String = message.chars().take(LONGEST_MESSAGE).collect();
+        // The code of a status may be absent inside a stream; the reason is not.
+        if self.code == 410 || matches!(self.reason.as_str(), "Expired" | "Gone") {
+            return ApiError::Expired { message };
+        }
+        ApiError::Status {
+            code: u16::try_from(self.code).unwrap_or_default(),
+            reason: self.reason,
+            message,
+            retry_after,
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Follows the three kinds of objects of an API server, and counts what happens.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::api::{ApiServer, Observer, ReflectorEvent, Selector, list_and_watch};
+use super::ingester::{ChangeSink, Ingester, Observed};
+use crate::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
+use crate::model::Kind;
+use crate::telemetry::WatchMetrics;
+
+/// Lists and watches Services, EndpointSlices and this Node, and sends their changes, until
+/// dropped.
+pub async fn follow<S: ChangeSink + Send>(
+    server: &ApiServer,
+    node_name: &str,
+    ingester: Ingester<S>,
+    metrics: &WatchMetrics,
+) {
+    let ingester = Arc::new(Mutex::new(ingester));
+    let observer = || ClusterObserver {
+        ingester: Arc::clone(&ingester),
+        metrics: metrics.clone(),
+    };
+    let (mut services, mut slices, mut node) = (observer(), observer(), observer());
+    for kind in [Kind::Service, Kind::EndpointSlice, Kind::Node] {
+        // Nothing is listed yet: the age counts from the start of the process.
+        metrics.ages.current(kind.as_str());
+    }
+    let selectors = (
+        Selector::services(),
+        Selector::slices(),
+        Selector::node(node_name),
+    );
+    tokio::join!(
+        list_and_watch::<ServiceObject, _>(server, &selectors.0, &mut services),
+        list_and_watch::<EndpointSliceObject, _>(server, &selectors.1, &mut slices),
+        list_and_watch::<NodeObject, _>(server, &selectors.2, &mut node),
+    );
+}
+
+/// Observer of one kind: ingests its objects and counts its failures.
+struct ClusterObserver<S> {
+    /// Shared by the three kinds, so that equal strings are shared; one thread runs them all.
+    ingester: Arc<Mutex<Ingester<S>>>,
+    metrics: WatchMetrics,
+}
+
+impl<S: ChangeSink> ClusterObserver<S> {
+    fn ingester(&self) -> MutexGuard<'_, Ingester<S>> {
+        self.ingester.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn count(&self, kind: Kind, event: &ReflectorEvent<'_>) {
+        match event {
+            ReflectorEvent::Connected => {}
+            ReflectorEvent::Current => self.metrics.ages.current(kind.as_str()),
+            ReflectorEvent::Failed { .. } => self.metrics.failed(kind.as_str()),
+            ReflectorEvent::Undecodable(undecodable) => {
+                self.metrics.undecodable(kind.as_str());
+                let name = &undecodable.name;
+                self.ingester().keep(kind, &name.namespace, &name.name);
+            }
+        }
+    }
+}
+
+impl<S: ChangeSink + Send> Observer<ServiceObject> for ClusterObserver<S> {
+    async fn observe(&mut self, observed: Observed<ServiceObject>) {
+        self.ingester().service(observed);
+    }
+
+    fn report(&mut self, event: ReflectorEvent<'_>) {
+        self.count(Kind::Service, &event);
+    }
+}
+
+impl<S: ChangeSink + Send> Observer<EndpointSliceObject> for ClusterObserver<S> {
+    async fn observe(&mut self, observed: Observed<EndpointSliceObject>) {
+        self.ingester().endpoint_slice(observed);
+    }
+
+    fn report(&mut self, event: ReflectorEvent<'_>) {
+        self.count(Kind::EndpointSlice, &event);
+    }
+}
+
+impl<S: ChangeSink + Send> Observer<NodeObject> for ClusterObserver<S> {
+    async fn observe(&mut self, observed: Observed<NodeObject>) {
+        self.ingester().node(observed);
+    }
+
+    fn report(&mut self, event: ReflectorEvent<'_>) {
+        self.count(Kind::Node, &event);
+    }
+}

@@ -1,0 +1,332 @@
+//! Turns observed objects into changes for each IP family.
+//!
+//! All sources end here, and here the diagnostics of [`ingest`](crate::ingest) become log lines.
+
+use std::borrow::Borrow;
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use crate::ingest::{self, Diagnostic, EndpointSliceObject, Interner, NodeObject, ServiceObject};
+use crate::model::{Change, Kind, ServiceName, SliceName};
+use crate::net::{IpFamily, PerFamily};
+
+/// Observation of one kind of objects, in the order of the source.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Observed<K> {
+    /// A list begins. May come again before [`Observed::Listed`]: then the earlier list has failed
+    /// and counts for nothing.
+    Listing,
+    /// The object exists and has this state, during a list or after it.
+    Set(K),
+    /// The object is deleted. This is its last known state, of which only the name is reliable.
+    Deleted(K),
+    /// The list is complete: objects that were not set since [`Observed::Listing`] are deleted.
+    Listed,
+}
+
+/// Receiver of the changes of both families.
+pub trait ChangeSink {
+    /// Takes a change; changes of a family come in order.
+    fn send(&mut self, family: IpFamily, change: Change);
+}
+
+/// For commands that read their source once.
+impl ChangeSink for PerFamily<Vec<Change>> {
+    fn send(&mut self, family: IpFamily, change: Change) {
+        self.get_mut(family).push(change);
+    }
+}
+
+/// Turns observed objects into changes, and logs the diagnostics of each object once.
+#[derive(Debug)]
+pub struct Ingester<S> {
+    sink: S,
+    node_name: Arc<str>,
+    interner: Interner,
+    reported: ReportedDiagnostics,
+    /// The current list, or else the last one, has the Node.
+    has_node: bool,
+    has_logged_missing_node: bool,
+    has_logged_other_node: bool,
+}
+
+impl<S: ChangeSink> Ingester<S> {
+    /// Returns an ingester that sends changes to `sink`, on the node called `node_name`.
+    pub fn new(sink: S, node_name: Arc<str>) -> Self {
+        Self {
+            sink,
+            node_name,
+            interner: Interner::default(),
+            reported: ReportedDiagnostics::default(),
+            has_node: false,
+            has_logged_missing_node: false,
+            has_logged_other_node: false,
+        }
+    }
+
+    /// Returns an ingester for a command, which reports a missing Node itself.
+    pub fn once(sink: S, node_name: Arc<str>) -> Self {
+        Self {
+            has_logged_missing_node: true,
+            ..Self::new(sink, node_name)
+        }
+    }
+
+    /// Returns the sink, when there are no more objects.
+    pub fn into_sink(self) -> S {
+        self.sink
+    }
+
+    /// Takes an observation of Services.
+    pub fn service(&mut self, observed: Observed<impl Borrow<ServiceObject>>) {
+        match observed {
+            Observed::Listing => self.send_both(&Change::Listing(Kind::Service)),
+            Observed::Listed => self.send_both(&Change::Listed(Kind::Service)),
+            Observed::Set(object) => self.set_service(object.borrow()),
+            Observed::Deleted(object) => {
+                let metadata = &object.borrow().metadata;
+                self.reported
+                    .forget(Kind::Service, &metadata.namespace, &metadata.name);
+                let name = ServiceName::new(&metadata.namespace, &metadata.name);
+                self.send_both(&Change::Service(name, None));
+            }
+        }
+    }
+
+    /// Takes an observation of EndpointSlices.
+    pub fn endpoint_slice(&mut self, observed: Observed<impl Borrow<EndpointSliceObject>>) {
+        match observed {
+            Observed::Listing => self.send_both(&Change::Listing(Kind::EndpointSlice)),
+            Observed::Listed => self.send_both(&Change::Listed(Kind::EndpointSlice)),
+            Observed::Set(object) => self.set_slice(object.borrow()),
+            // To both families: the last known state may lack the address type, and removing a
+            // slice that a family never had changes nothing.
+            Observed::Deleted(object) => {
+                let metadata = &object.borrow().metadata;
+                self.reported
+                    .forget(Kind::EndpointSlice, &metadata.namespace, &metadata.name);
+                let name = SliceName::new(&metadata.namespace, &metadata.name);
+                self.send_both(&Change::Slice(name, None, None));
+            }
+        }
+    }
+
+    /// Takes an observation of Nodes. Any but this node is ignored.
+    pub fn node(&mut self, observed: Observed<impl Borrow<NodeObject>>) {
+        match observed {
+            Observed::Listing => {
+                self.has_node = false;
+                self.send_both(&Change::Listing(Kind::Node));
+            }
+            Observed::Listed => {
+                // It may have been deleted while there was no watch.
+                if !self.has_node {
+                    self.log_missing_node();
+                    self.send_both(&Change::Node(None));
+                }
+                self.send_both(&Change::Listed(Kind::Node));
+            }
+            Observed::Set(object) => {
+                let object = object.borrow();
+                if !self.is_this_node(&object.metadata.name) {
+                    return;
+                }
+                self.has_node = true;
+                let (node, diagnostics) = ingest::node(object);
+                let metadata = &object.metadata;
+                self.reported
+                    .log(Kind::Node, &metadata.namespace, &metadata.name, diagnostics);
+                self.send_both(&Change::Node(Some(Box::new(node))));
+            }
+            Observed::Deleted(object) => {
+                let metadata = &object.borrow().metadata;
+                if !self.is_this_node(&metadata.name) {
+                    return;
+                }
+                self.reported
+                    .forget(Kind::Node, &metadata.namespace, &metadata.name);
+                tracing::warn!(node = %self.node_name, "this Node was deleted; its rules are kept");
+                self.send_both(&Change::Node(None));
+            }
+        }
+    }
+
+    /// Keeps the last known state of an object that exists and cannot be decoded.
+    pub fn keep(&mut self, kind: Kind, namespace: &str, name: &str) {
+        match kind {
+            Kind::Service => {
+                self.send_both(&Change::ServiceKept(ServiceName::new(namespace, name)));
+            }
+            Kind::EndpointSlice => {
+                self.send_both(&Change::SliceKept(SliceName::new(namespace, name)));
+            }
+            // Without a name it may be this one, since no other Node was requested.
+            Kind::Node => self.has_node |= name.is_empty() || name == &*self.node_name,
+        }
+    }
+
+    /// Compares the name with that of this node. Logs the first one that differs: its zone and
+    /// addresses must not replace those of this node, nor may its deletion remove them.
+    fn is_this_node(&mut self, name: &str) -> bool {
+        let is_this = name == &*self.node_name;
+        if !is_this && !self.has_logged_other_node {
+            self.has_logged_other_node = true;
+            tracing::warn!(
+                node = %self.node_name,
+                other = %name.escape_debug(),
+                "ignored an event of another Node; check that the configured address is an API server",
+            );
+        }
+        is_this
+    }
+
+    /// Logs once that the Node does not exist, as it may be intended. Without it, zone hints and
+    /// node addresses are ignored, and local endpoints are recognized only by the name of the
+    /// node.
+    fn log_missing_node(&mut self) {
+        if !self.has_logged_missing_node {
+            self.has_logged_missing_node = true;
+            let node = &self.node_name;
+            tracing::warn!(%node, "Node not found; if it has another name, set --hostname-override");
+        }
+    }
+
+    fn set_service(&mut self, object: &ServiceObject) {
+        let (name, services, diagnostics) = ingest::service(object, &mut self.interner);
+        let metadata = &object.metadata;
+        self.reported.log(
+            Kind::Service,
+            &metadata.namespace,
+            &metadata.name,
+            diagnostics,
+        );
+        for (family, service) in services.into_pairs() {
+            let change = Change::Service(name.clone(), service.map(Box::new));
+            self.sink.send(family, change);
+        }
+    }
+
+    /// Sends a slice to its family. One without a Service counts as deleted.
+    ///
+    /// Differs from upstream: there it stays with the Service that its label named last.
+    fn set_slice(&mut self, object: &EndpointSliceObject) {
+        let ingested = ingest::endpoint_slice(object, &self.node_name, &mut self.interner);
+        let metadata = &object.metadata;
+        self.reported.log(
+            Kind::EndpointSlice,
+            &metadata.namespace,
+            &metadata.name,
+            ingested.diagnostics,
+        );
+        if let Some(family) = ingested.family {
+            let slice = ingested.slice.map(Box::new);
+            let change = Change::Slice(ingested.name, slice, ingested.trigger);
+            self.sink.send(family, change);
+        }
+    }
+
+    fn send_both(&mut self, change: &Change) {
+        for family in IpFamily::ALL {
+            self.sink.send(family, change.clone());
+        }
+    }
+}
+
+/// Logged diagnostics of each object, as hashes. Every list repeats every object: otherwise one
+/// invalid Service would fill the log at each reconnection.
+///
+/// # Invariants
+///
+/// Holds only objects whose latest state has diagnostics, and at most [`MOST_OBJECTS`].
+#[derive(Debug, Default)]
+struct ReportedDiagnostics {
+    objects: HashMap<u64, Box<[u64]>>,
+}
+
+impl ReportedDiagnostics {
+    /// Logs those of `diagnostics` that the previous state of the object did not have.
+    fn log(&mut self, kind: Kind, namespace: &str, name: &str, diagnostics: Vec<Diagnostic>) {
+        for diagnostic in self.unreported(kind, namespace, name, diagnostics) {
+            tracing::warn!("{diagnostic}");
+        }
+    }
+
+    /// Forgets a deleted object: if it is created again, it is a new one.
+    fn forget(&mut self, kind: Kind, namespace: &str, name: &str) {
+        self.objects.remove(&hash((kind, namespace, name)));
+    }
+
+    fn unreported(
+        &mut self,
+        kind: Kind,
+        namespace: &str,
+        name: &str,
+        mut diagnostics: Vec<Diagnostic>,
+    ) -> Vec<Diagnostic> {
+        let object = hash((kind, namespace, name));
+        if diagnostics.is_empty() {
+            self.objects.remove(&object);
+            return diagnostics;
+        }
+        // Clearing repeats some log lines; without a limit, invalid objects that are created and
+        // deleted between lists would accumulate.
+        if self.objects.len() >= MOST_OBJECTS && !self.objects.contains_key(&object) {
+            self.objects.clear();
+        }
+        let current = diagnostics.iter().map(hash).collect();
+        if let Some(before) = self.objects.insert(object, current) {
+            diagnostics.retain(|diagnostic| !before.contains(&hash(diagnostic)));
+        }
+        diagnostics
+    }
+}
+
+/// Maximum remembered objects: about half a megabyte.
+const MOST_OBJECTS: usize = 8192;
+
+fn hash(value: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the problems of `shop/<name>` that are logged.
+    fn logged(reported: &mut ReportedDiagnostics, name: &str, problems: &[&str]) -> Vec<String> {
+        let diagnostics = problems.iter().map(|&problem| Diagnostic {
+            kind: Kind::Service,
+            object: format!("shop/{name}"),
+            field: "spec".into(),
+            problem: problem.into(),
+        });
+        let unreported = reported.unreported(Kind::Service, "shop", name, diagnostics.collect());
+        unreported.into_iter().map(|one| one.problem).collect()
+    }
+
+    #[test]
+    fn diagnostics_are_logged_once_while_they_hold() {
+        let mut reported = ReportedDiagnostics::default();
+        assert_eq!(logged(&mut reported, "a", &["x", "y"]), ["x", "y"]);
+        assert!(logged(&mut reported, "a", &["x", "y"]).is_empty());
+        assert_eq!(logged(&mut reported, "a", &["x", "z"]), ["z"]);
+        assert_eq!(logged(&mut reported, "b", &["x"]), ["x"]);
+        // Valid for a while, and then invalid again.
+        assert!(logged(&mut reported, "a", &[]).is_empty());
+        assert_eq!(logged(&mut reported, "a", &["x"]), ["x"]);
+        reported.forget(Kind::Service, "shop", "a");
+        assert_eq!(logged(&mut reported, "a", &["x"]), ["x"]);
+    }
+
+    #[test]
+    fn reported_diagnostics_are_bounded() {
+        let mut reported = ReportedDiagnostics::default();
+        for number in 0..3 * MOST_OBJECTS {
+            logged(&mut reported, &number.to_string(), &["x"]);
+        }
+        assert!(reported.objects.len() <= MOST_OBJECTS);
+    }
+}
