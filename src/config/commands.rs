@@ -9,7 +9,7 @@ use clap::{Arg, FromArgMatches, Parser, Subcommand};
 use super::flags::{CleanupArgs, DiffArgs, ExplainArgs, RenderArgs, RunArgs, ServicesArgs};
 use super::problems::in_standard_form;
 
-/// A drop-in replacement for kube-proxy's iptables mode that restores only what changed.
+/// A drop-in replacement for kube-proxy's iptables mode that restores only changes
 #[derive(Debug, Parser)]
 #[command(
     name = "deltaproxy",
@@ -89,7 +89,7 @@ pub enum Command {
     /// Print a shell completion script
     #[command(after_help = COMPLETIONS_HELP)]
     Completions {
-        /// Shell to print the script for
+        /// Shell
         shell: clap_complete::Shell,
     },
     /// Print the manual page of the program or of a command
@@ -154,8 +154,8 @@ pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), ", in place of kube
 // Lines of the texts below have at most 80 columns, so that help does not wrap them.
 
 const RUN_MORE: &str = "\
-More flags, and examples: deltaproxy run --help
-18 kube-proxy flags are accepted without effect: see the manual (deltaproxy man run)";
+More flags, and examples: deltaproxy run --help; manual: deltaproxy man run
+18 kube-proxy flags are accepted without effect: see the manual";
 
 const RUN_HELP: &str = "\
 Examples:
@@ -343,7 +343,7 @@ Stop the proxy first: a running proxy detects the loss and restores its rules.
 
 Removed are, for both families, all chains of kube-proxy and of this program,
 of any release and with their canaries, and the jumps to them. Without
---iptables-backend, the tables of kube-proxy's mode nftables are removed as well.
+--iptables-backend, so are the tables of kube-proxy's mode nftables.
 
 Kept are the chains of kubelet, whether it runs or not: KUBE-FIREWALL,
 KUBE-MARK-DROP, KUBE-KUBELET-CANARY and KUBE-IPTABLES-HINT. A chain of a proxy

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::backoff::Key;
+use crate::model::ServiceName;
 use crate::render::DeclineReason;
 use crate::rules::Table;
 
@@ -55,7 +56,9 @@ pub(super) struct Drift {
     pub(super) counts: BTreeMap<(Table, DriftKind), usize>,
     /// Chains by name, where names are known; of a jump, the chain that it stands in.
     pub(super) chains: BTreeSet<(Table, Box<str>)>,
-    /// Chains, and whole tables, whose repairs are counted.
+    /// Services some of whose rules in the nat table differ, where only that is known.
+    pub(super) services: BTreeSet<ServiceName>,
+    /// Chains, Services and whole tables whose repairs are counted.
     pub(super) keys: BTreeSet<Key>,
     /// Reason to restore everything, although the tables were not flushed.
     pub(super) declined: Option<DeclineReason>,
@@ -76,6 +79,14 @@ impl Drift {
         self.keys.insert((table, chain.into()));
     }
 
+    /// Adds a Service with rules in the nat table that differ.
+    pub(super) fn add_service(&mut self, name: ServiceName) {
+        let kind = (Table::Nat, DriftKind::ServiceChain);
+        *self.counts.entry(kind).or_default() += 1;
+        self.keys.insert((Table::Nat, name.to_string().into()));
+        self.services.insert(name);
+    }
+
     /// Adds chains that are not known by name. Their repairs are counted by table.
     pub(super) fn add_unnamed(&mut self, table: Table, kind: DriftKind, chains: usize) {
         if chains > 0 {
@@ -84,13 +95,19 @@ impl Drift {
         }
     }
 
-    /// The first chains, for the log.
+    /// Reports whether any chain or Service is known by name.
+    pub(super) fn has_names(&self) -> bool {
+        !self.chains.is_empty() || !self.services.is_empty()
+    }
+
+    /// Returns the names of the first chains and Services, for the log.
     pub(super) fn names(&self) -> String {
-        let names = self.chains.iter().take(MOST_NAMES);
-        let names: Vec<String> = names
-            .map(|(table, chain)| format!("{table} {chain}"))
-            .collect();
-        let rest = self.chains.len().saturating_sub(names.len());
+        let chains = self.chains.iter();
+        let chains = chains.map(|(table, chain)| format!("{table} {chain}"));
+        let services = self.services.iter();
+        let services = services.map(|name| format!("those of Service {name}"));
+        let names: Vec<String> = chains.chain(services).take(MOST_NAMES).collect();
+        let rest = (self.chains.len() + self.services.len()).saturating_sub(names.len());
         let names = names.join(", ");
         if rest == 0 {
             names
@@ -119,5 +136,22 @@ mod tests {
         );
         let counted = drift.counts.get(&(Table::Nat, DriftKind::ServiceChain));
         assert_eq!(counted, Some(&7));
+    }
+
+    #[test]
+    fn services_are_named_and_counted_one_by_one() {
+        let mut drift = Drift::default();
+        assert!(!drift.has_names());
+        drift.add_service(ServiceName::new("shop", "web"));
+        drift.add_service(ServiceName::new("shop", "dns"));
+        drift.add_unnamed(Table::Nat, DriftKind::ServiceChain, 1);
+        assert_eq!(
+            drift.names(),
+            "those of Service shop/dns, those of Service shop/web"
+        );
+        let counted = drift.counts.get(&(Table::Nat, DriftKind::ServiceChain));
+        assert_eq!(counted, Some(&3));
+        let keys: Vec<&str> = drift.keys.iter().map(|(_, key)| &**key).collect();
+        assert_eq!(keys, ["*", "shop/dns", "shop/web"]);
     }
 }

@@ -250,7 +250,7 @@ pub(super) fn compared(family: IpFamily, compared: &Compared<'_>) {
         warn!(%family, trigger, reason, "rules differ from the applied ones; restoring everything");
     }
     // A flushed table is logged with the check that found it.
-    if compared.drift.is_none() || compared.drift.chains.is_empty() {
+    if compared.drift.is_none() || !compared.drift.has_names() {
         return;
     }
     let chains = compared.drift.names();
@@ -271,15 +271,15 @@ pub(super) fn compared(family: IpFamily, compared: &Compared<'_>) {
 
 /// Returns the text of an event about rules that another program changes again and again.
 pub(super) fn contest_note(family: IpFamily, node: &str, drift: &Drift) -> String {
-    let chains = if drift.chains.is_empty() {
+    let chains = if drift.has_names() {
+        format!("chains {}", drift.names())
+    } else {
         let tables: BTreeSet<_> = drift
             .counts
             .keys()
             .map(|(table, _)| table.as_str())
             .collect();
         format!("tables {}", Vec::from_iter(tables).join(", "))
-    } else {
-        format!("chains {}", drift.names())
     };
     let programs = drift.programs.iter().map(String::as_str);
     let programs = programs.collect::<Vec<_>>().join(", ");

@@ -305,8 +305,14 @@ impl<I: Iptables> Syncer<I> {
                     !is_changing.contains(*name)
                         && (is_changing.is_empty() || !name.namespace().is_empty())
                 };
-                let drifted = adopted.differing.iter().filter(is_drift).count();
-                drift.add_unnamed(Table::Nat, DriftKind::ServiceChain, drifted);
+                for name in adopted.differing.iter().filter(is_drift) {
+                    if name.namespace().is_empty() {
+                        // Chains and rules that belong to no Service.
+                        drift.add_unnamed(Table::Nat, DriftKind::ServiceChain, 1);
+                    } else {
+                        drift.add_service(name.clone());
+                    }
+                }
                 if adopted.lacks_node_ports_jump {
                     drift.add(Table::Nat, DriftKind::DispatchChain, "KUBE-SERVICES");
                 }

@@ -140,8 +140,8 @@ mod tests {
             "IPv4":{"healthy":true,"quarantinedServices":{"count":3,"names":["shop/a","shop/b"]}},
             "IPv6":{"healthy":true}}}"#;
         let expected = "note: quarantined because they make restores fail (IPv4): 3: shop/a, \
-                        shop/b, ...; their changes are not applied, the log of the proxy says \
-                        why\n";
+                        shop/b, ...; their changes are not applied, see the log of the \
+                        proxy\n";
         assert_eq!(quarantine_note_of(json), expected);
     }
 

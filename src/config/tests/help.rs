@@ -29,12 +29,15 @@ fn short_help_fits_on_a_screen() {
 fn wrapped_help_has_no_short_lines() {
     let unwrapped = helps(0).concat().join("\n");
     let whole: Vec<&str> = unwrapped.lines().map(str::trim).collect();
-    for help in [80, 100].map(helps).concat().concat() {
-        for line in help.lines().map(str::trim) {
-            let is_long = line.chars().count() >= 20;
-            assert!(is_long || whole.contains(&line), "`{line}` in\n{help}");
-        }
-    }
+    let mut lines = [80, 100].map(helps).concat().concat();
+    lines.retain(|help| !help.is_empty());
+    // clap breaks a long list of values wherever it has to.
+    let is_list = |line: &str| line.ends_with(']');
+    let is_short =
+        |line: &&str| line.chars().count() < 20 && !whole.contains(line) && !is_list(line);
+    let lines = lines.iter().flat_map(|help| help.lines().map(str::trim));
+    let short: Vec<&str> = lines.filter(is_short).collect();
+    assert_eq!(short, [""; 0]);
 }
 
 #[test]

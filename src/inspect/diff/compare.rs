@@ -96,14 +96,13 @@ impl<'a> ChainsByPort<'a> {
             let live = dispatch_rules(live, table, chain);
             let desired = dispatch_rules(desired, table, chain);
             let mut pairs: BTreeMap<PortName, [Vec<&Rule>; 2]> = BTreeMap::new();
-            for (side, rules) in [live, desired].into_iter().enumerate() {
-                for (port, rules) in rules {
-                    // Rules without a service port belong to the fixed part.
-                    let pair = port.map(|port| pairs.entry(port).or_default());
-                    if let Some(own) = pair.and_then(|pair| pair.get_mut(side)) {
-                        *own = rules;
-                    }
-                }
+            // Rules without a service port belong to the fixed part.
+            let of_port = |(port, rules): (Option<PortName>, _)| Some((port?, rules));
+            for (port, rules) in live.into_iter().filter_map(of_port) {
+                pairs.entry(port).or_default()[0] = rules;
+            }
+            for (port, rules) in desired.into_iter().filter_map(of_port) {
+                pairs.entry(port).or_default()[1] = rules;
             }
             for (port, [live, desired]) in pairs {
                 let review = ChainReview::of((table, chain), Some(&live), Some(&desired));

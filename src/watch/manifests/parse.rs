@@ -93,7 +93,9 @@ impl FileContent {
             }
             ManifestDocument::Node(object) => self.nodes.push(Arc::from(object)),
             ManifestDocument::List(documents) => {
-                documents.into_iter().for_each(|one| self.add(one))
+                for one in documents {
+                    self.add(one);
+                }
             }
             ManifestDocument::Undecodable(object) => self.undecodable.push(object),
             ManifestDocument::Kindless(_) | ManifestDocument::Other => self.ignored += 1,

@@ -89,14 +89,14 @@ fn slices_go_to_their_family() {
     for unknown in [json!("FQDN"), json!(null)] {
         check(
             |ingester| {
-                ingester.endpoint_slice(Observed::Set(slice(unknown.clone(), labels.clone())))
+                ingester.endpoint_slice(Observed::Set(slice(unknown.clone(), labels.clone())));
             },
             &[],
             &[],
         );
         check(
             |ingester| {
-                ingester.endpoint_slice(Observed::Deleted(slice(unknown.clone(), json!({}))))
+                ingester.endpoint_slice(Observed::Deleted(slice(unknown.clone(), json!({}))));
             },
             &["-shop/cart-x1"],
             &["-shop/cart-x1"],

@@ -36,11 +36,11 @@ fn rejected() -> RuleSet {
     with(&[&edits[..], &FRONTENDS.map(|rule| (rule, ""))].concat())
 }
 
-/// Checks that the text has a line, and the JSON the same policy.
+/// Checks that the text has that line, and the JSON the same policy.
 #[track_caller]
-fn check(live: &RuleSet, desired: &RuleSet, line: &str, policy: &str) {
+fn check(live: &RuleSet, desired: &RuleSet, expected: &str, policy: &str) {
     let output = output(live, desired);
-    assert!(output.contains(line), "{output}");
+    assert!(output.contains(expected), "{output}");
     let document = json(&[compare(IpFamily::V4, live, desired)]);
     let effects = document["servicePorts"][0]["effects"].as_array().unwrap();
     let of_node_port = effects
