@@ -79,8 +79,8 @@ fn another_choice_than_kubelet_s_is_told() {
     );
 }
 
-/// iptables is not usable for one family, and was tried before the other was there: health is about the
-/// other alone.
+/// iptables is not usable for one family, and was tried before the other was there: health is about
+/// the other alone.
 #[test]
 fn a_family_that_is_given_up_is_not_unhealthy() {
     if !machine_has(Need::Kernel) {

@@ -174,8 +174,7 @@ fn what_mode_ipvs_left_is_told() {
     run(netns.command("ip").args(link.split(' ')));
     let (code, done, said) = deltaproxy(&netns, &["cleanup"]);
     assert_eq!(code, Some(0), "{said}");
-    let expected =
-        "nothing to remove\nmode ipvs: `kube-ipvs0` stays; remove it with `ipvsadm --clear`, ";
+    let expected = "nothing to remove\nmode ipvs: `kube-ipvs0` is not removed; remove it with `ipvsadm --clear`, ";
     assert!(done.starts_with(expected), "{done}");
 }
 

@@ -292,7 +292,7 @@ fn a_restore_that_hangs_is_killed_with_the_process() {
     assert!(Path::new(&format!("/proc/{restore}")).exists());
     let status = daemon.terminate();
     assert!(status.success(), "{status}");
-    assert!(daemon.log().contains("is killed"), "{}", daemon.log());
+    assert!(daemon.log().contains("killing it"), "{}", daemon.log());
     eventually(PATIENCE, || {
         let is_gone = !Path::new(&format!("/proc/{restore}")).exists();
         ensure(is_gone, || format!("{restore} is still there"))

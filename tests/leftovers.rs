@@ -47,7 +47,11 @@ fn the_chain_of_a_counter_test_is_removed_at_the_start() {
         let daemon = node.start(with_restore(backend, script));
         node.wait_for_rule("--to-destination 10.4.0.12:8080");
         eventually(PATIENCE, || ensure(!is_there(&node), || daemon.log()));
-        assert!(daemon.log().contains("removed a chain"), "{}", daemon.log());
+        assert!(
+            daemon.log().contains("removed a test chain"),
+            "{}",
+            daemon.log()
+        );
     }
 }
 

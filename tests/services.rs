@@ -134,7 +134,7 @@ fn a_name_that_nothing_has_is_a_failure() {
     assert_eq!(
         text(&output.stderr),
         "error: no Service `ns1/lbb` has rules\nhint: did you mean `ns1/lb`?\n\
-         hint: a headless Service, or one of type ExternalName, has no rules\n\
+         hint: headless Services and those of type ExternalName have no rules\n\
          error: `lb:other` has no such port\nhint: did you mean `ns1/lb:p80/tcp`?\n"
     );
     // What was found is shown all the same.

@@ -39,12 +39,12 @@ fn rules_of_the_other_backend_are_pointed_out() {
     check(
         "legacy",
         "nft",
-        Some("there are some of legacy: --iptables-backend=legacy"),
+        Some("backend legacy has: use --iptables-backend=legacy"),
     );
     check(
         "nft",
         "legacy",
-        Some("there are some of nft: --iptables-backend=nft"),
+        Some("backend nft has: use --iptables-backend=nft"),
     );
     check("nft", "nft", None);
     check("legacy", "legacy", None);

@@ -1,8 +1,8 @@
 //! Explains what happens to packets to an address or a Service, and why.
 //!
 //! Combines the tracer of [`rules`](crate::rules), which knows no Services, with the
-//! [`catalog`](crate::inspect::catalog) of Services, which knows no packets. The result is data; text,
-//! graphs and JSON are rendered from it.
+//! [`catalog`](crate::inspect::catalog) of Services, which knows no packets. The result is data;
+//! text, graphs and JSON are rendered from it.
 //!
 //! ```text
 //!   Query ───────────► find ────► PacketDestination ─┐

@@ -53,8 +53,8 @@ pub struct Syncer<I> {
     pub(super) unread: BTreeSet<Table>,
     /// Reads of the kernel's rules in a row that got no answer.
     pub(super) unanswered: u32,
-    /// State of the kernel as the last check of our chains left it known, for the next sync; `None`:
-    /// a full sync reads it.
+    /// State of the kernel as far as the last check of our chains has shown it, for the next full
+    /// sync; `None`: that reads it.
     pub(super) live: Option<Live>,
     /// Fixed chains that the next sync writes anew.
     pub(super) repairs: BTreeSet<FixedChain>,

@@ -221,8 +221,9 @@ impl<I: Iptables> Syncer<I> {
         drift
     }
 
-    /// Returns the state of the kernel after a flush of the nat table, the last one of a check; `None`
-    /// if it has to be read. Reading takes an eighth of the time from such a flush to its repair.
+    /// Returns the state of the kernel after a flush of the nat table, the last one of a check;
+    /// `None` if it has to be read. Reading takes an eighth of the time from such a flush to its
+    /// repair.
     fn flushed(&self, table: Table, loss: &Loss) -> Option<Live> {
         let Loss::Flushed { missing } = loss else {
             return None;

@@ -1,7 +1,7 @@
 //! `diff`: compares the live rules with the desired ones.
 //!
-//! Gets the two sides, prints the differences that [`diff`](crate::inspect::diff) finds and returns the
-//! exit code.
+//! Gets the two sides, prints the differences that [`diff`](crate::inspect::diff) finds and returns
+//! the exit code.
 
 mod desired;
 mod sides;
