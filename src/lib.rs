@@ -20,8 +20,8 @@
 //! | layer | modules |
 //! |---|---|
 //! | words | [`net`] |
-//! | data | [`model`]: what a Service means; [`rules`]: what a payload means |
-//! | reading | [`catalog`]: which Services rules are about; [`diff`]: what differs; [`explain`]: paths of packets |
+//! | data | [`model`]: what a Service means; [`rules`]: the language of payloads; [`ruleset`]: chains and jumps of a kube-proxy |
+//! | reading | [`inspect`]: service ports in rules, differences between rulesets; [`explain`]: paths of packets |
 //! | core | [`ingest`], [`tracker`], [`select`], then [`render`], then [`conntrack`] |
 //! | shell | [`host`], [`telemetry`], [`watch`], [`events`], [`health`] |
 //! | loop | [`sync`] |
@@ -33,16 +33,16 @@
 //!   or can fail: odd input becomes a model value or an [`ingest::Diagnostic`].
 //! - Output is a function of the input: sorted, and the same bytes every time.
 //! - [`tracker`] and [`render`] do not know each other; [`sync`] introduces them.
-//! - What the kernel has not taken is not settled. A failed restore loses nothing and is followed
-//!   by a full one.
+//! - A change counts as applied once the kernel has accepted it. A failed restore loses no change
+//!   and is followed by a full one.
 //!
 //! # Words
 //!
 //! - *service port*: one (Service, port name, protocol); owns chains.
 //! - *dispatch chain*: a chain that exists whatever the Services are, and to which every Service
 //!   adds rules, like `KUBE-SERVICES`. A *fixed chain* has only rules that depend on options.
-//! - *settled*: known to be in the kernel.
-//! - *dirty*: different from what was last settled.
+//! - *applied*: accepted by the kernel in the last successful restore.
+//! - *dirty*: different from the applied state.
 
 #[cfg(test)]
 #[path = "../tests/support/hostile.rs"]

@@ -17,7 +17,7 @@ pub struct ServicesArgs {
     /// Services to list.
     #[command(flatten)]
     pub which: SelectionArgs,
-    /// Only service ports with this frontend or endpoint: 10.96.0.10, [fd00::1]:53 or :30080
+    /// Only service ports with this frontend or endpoint: `10.96.0.10`, `[fd00::1]:53` or `:30080`
     ///
     /// An address without a port matches every port, a port without an address every address.
     #[arg(long, value_name = "[IP][:PORT]")]
