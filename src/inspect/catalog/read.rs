@@ -249,27 +249,27 @@ fn read_policies(view: &mut PortView, rules: &RuleSet) {
 /// Returns the policy of external traffic that is sent to a chain. Only under policy Local does
 /// such a chain have a rule of its own for clients of this node.
 fn external_policy(name: &str, rules: &RuleSet) -> Option<Policy> {
-    if !name.starts_with("KUBE-EXT-") && !name.starts_with("KUBE-FW-") {
-        return Some(Policy::of_chain(name));
+    let mut name = name;
+    // A firewall chain leads to an external chain, and that to a policy chain. A dump that was
+    // edited by hand may have jumps in a circle.
+    for _ in 0..2 {
+        if !name.starts_with("KUBE-EXT-") && !name.starts_with("KUBE-FW-") {
+            break;
+        }
+        let chain = rules.chain(Table::Nat, name)?;
+        let routes_local_clients = |rule: &Rule| {
+            let comment = rule.comment().unwrap_or_default();
+            comment.starts_with("route LOCAL")
+        };
+        if chain.rules.iter().any(routes_local_clients) {
+            return Some(Policy::Local);
+        }
+        let mut targets = chain.rules.iter().filter_map(Rule::target_chain);
+        // A firewall chain has one target only, however many source ranges it admits.
+        name = targets.find(|target| is_service_chain(target))?;
     }
-    let chain = rules.chain(Table::Nat, name)?;
-    let routes_local_clients = |rule: &Rule| {
-        let comment = rule.comment().unwrap_or_default();
-        comment.starts_with("route LOCAL")
-    };
-    if chain.rules.iter().any(routes_local_clients) {
-        return Some(Policy::Local);
-    }
-    let targets = chain.rules.iter().filter_map(Rule::target_chain);
-    let mut next = targets.filter(|target| is_service_chain(target));
-    // A firewall chain has one target only, however many source ranges it admits.
-    let next = next.next()?;
-    if next.starts_with("KUBE-EXT-") {
-        return (next != name)
-            .then(|| external_policy(next, rules))
-            .flatten();
-    }
-    Some(Policy::of_chain(next))
+    let is_policy_chain = !name.starts_with("KUBE-EXT-") && !name.starts_with("KUBE-FW-");
+    is_policy_chain.then(|| Policy::of_chain(name))
 }
 
 fn read_source_ranges(view: &mut PortView, rules: &RuleSet) {

@@ -119,3 +119,18 @@ fn rejected_frontends_and_stale_chains_are_read() {
     assert_eq!(empty.external_policy, Some(super::Policy::Local));
     assert_eq!(&*catalog.stale[0], "KUBE-SVC-STALESTALESTALES");
 }
+
+/// Only dumps that were edited by hand have such jumps: the kernel rejects them.
+#[test]
+fn jumps_in_a_circle_between_external_chains_have_no_policy() {
+    let text = "*nat\n:KUBE-EXT-AAAAAAAAAAAAAAAA - [0:0]\n:KUBE-EXT-BBBBBBBBBBBBBBBB - [0:0]\n\
+        :KUBE-SERVICES - [0:0]\n\
+        -A KUBE-SERVICES -d 10.0.0.9/32 -p tcp -m comment --comment \"shop/web:http external IP\" \
+        -m tcp --dport 80 -j KUBE-EXT-AAAAAAAAAAAAAAAA\n\
+        -A KUBE-EXT-AAAAAAAAAAAAAAAA -j KUBE-EXT-BBBBBBBBBBBBBBBB\n\
+        -A KUBE-EXT-BBBBBBBBBBBBBBBB -j KUBE-EXT-AAAAAAAAAAAAAAAA\nCOMMIT\n";
+    let rules = RuleSet::parse(text).unwrap();
+    let catalog = Catalog::read(&rules);
+    let view = catalog.ports.first_key_value().unwrap().1;
+    assert_eq!(view.external_policy, None);
+}
