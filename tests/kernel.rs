@@ -16,6 +16,8 @@ use nix::sched::{CloneFlags, unshare};
 use nix::unistd::geteuid;
 use scenario::{Both, Scenario};
 
+use crate::support::tell;
+
 const BACKENDS: [(BackendChoice, Backend); 2] = [
     (BackendChoice::Nft, Backend::Nft),
     (BackendChoice::Legacy, Backend::Legacy),
@@ -46,13 +48,12 @@ fn enter(choice: BackendChoice, family: IpFamily) -> Option<Exec> {
     }
 }
 
-#[expect(clippy::print_stderr, reason = "whoever runs the tests wants to know")]
 fn skip<T>(why: &str) -> Option<T> {
     assert!(
         std::env::var_os("REQUIRE_KERNEL").is_none(),
         "skipping is not allowed: {why}"
     );
-    eprintln!("skipped: {why}");
+    tell(format_args!("skipped: {why}"));
     None
 }
 
@@ -112,7 +113,10 @@ fn the_fake_kernel_is_honest() {
         }
     });
     let (skipped, failures) = (skipped.into_inner(), failures.into_inner().unwrap());
-    eprintln!("{} replays, {skipped} of them skipped", jobs.len());
+    tell(format_args!(
+        "kernel: {} replays, {skipped} of them skipped",
+        jobs.len()
+    ));
     assert!(
         failures.is_empty(),
         "{} replays fail\n\n{}",

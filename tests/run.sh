@@ -18,6 +18,8 @@ logs=$(mktemp -d)
 go_build=
 passed=0
 failed=0
+ignored=0
+skipped=0
 
 finish() {
     local status=$?
@@ -92,14 +94,14 @@ wait_for_kube() {
     return "$status"
 }
 
-# `test result: ok. 5 passed; 0 failed; ...` of every test binary.
+# `test result: ok. 5 passed; 0 failed; 1 ignored; ...` of every test binary, and the lines of tests
+# that found this machine unable to run them.
 count() {
-    local sums
-    sums=$(awk '/^test result:/ { for (i = 1; i < NF; i++) {
-        if ($(i + 1) == "passed;") p += $i; if ($(i + 1) == "failed;") f += $i } }
-        END { print p + 0, f + 0 }' "$logs/cargo-test")
-    passed=${sums% *}
-    failed=${sums#* }
+    read -r passed failed ignored < <(awk '/^test result:/ { for (i = 1; i < NF; i++) {
+        if ($(i + 1) == "passed;") p += $i; if ($(i + 1) == "failed;") f += $i
+        if ($(i + 1) == "ignored;") n += $i } }
+        END { print p + 0, f + 0, n + 0 }' "$logs/cargo-test")
+    skipped=$(grep -c '^skipped: ' "$logs/cargo-test" || true)
 }
 
 if [[ $EUID -ne 0 ]]; then
@@ -142,7 +144,9 @@ step "cargo test" cargo test --lib --bins --tests --no-fail-fast -- "$@" || stat
 step "cargo test --doc" cargo test --quiet --doc || status=1
 count
 # What the comparisons with a real kube-proxy have counted.
-grep -hE '^(conformance|packets|kube-proxy): ' "$logs/cargo-test" || true
+grep -hE '^(conformance|kernel|packets|kube-proxy): ' "$logs/cargo-test" || true
 if ((failed > 0 || passed == 0)); then status=1; fi
-echo "$passed passed, $failed failed"
+grep -h '^skipped: ' "$logs/cargo-test" | sort | uniq -c || true
+# Ignored are those that other tests run as a process of their own, and those that take hours.
+echo "$passed passed, $failed failed, $skipped skipped, $ignored ignored"
 exit "$status"

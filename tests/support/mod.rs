@@ -67,7 +67,7 @@ pub fn machine_has(need: Need) -> bool {
             panic!("cannot run this test: {why}")
         }
         Some(why) => {
-            eprintln!("skipped: {why}");
+            tell(format_args!("skipped: {why}"));
             false
         }
     }

@@ -154,7 +154,7 @@ fn a_restore_that_runs_out_of_memory_is_survived() {
     let scene = Scene::new(Backend::Nft);
     let folder = scene.node.manifests.path();
     let Some(group) = MemoryGroup::new(folder.join(".group")) else {
-        tell("fault: no memory controller here: skipped".to_owned());
+        tell("skipped: no memory controller of cgroup v1");
         return;
     };
     let file = folder.join(".fault");
