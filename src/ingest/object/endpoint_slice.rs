@@ -8,7 +8,6 @@ use super::or_default;
 
 /// `discovery.k8s.io/v1` EndpointSlice.
 #[derive(Clone, PartialEq, Message, Deserialize)]
-#[cfg_attr(test, derive(serde::Serialize))]
 #[serde(default, rename_all = "camelCase")]
 pub struct EndpointSliceObject {
     /// Name, labels and annotations.
@@ -31,7 +30,6 @@ pub struct EndpointSliceObject {
 
 /// `endpoints[]` of a slice.
 #[derive(Clone, PartialEq, Message, Deserialize)]
-#[cfg_attr(test, derive(serde::Serialize))]
 #[serde(default, rename_all = "camelCase")]
 pub struct EndpointObject {
     /// Only the first is used.
@@ -53,7 +51,6 @@ pub struct EndpointObject {
 
 /// `conditions` of an endpoint.
 #[derive(Clone, PartialEq, Message, Deserialize)]
-#[cfg_attr(test, derive(serde::Serialize))]
 #[serde(default)]
 pub struct Conditions {
     /// Absent counts as true.
@@ -69,7 +66,6 @@ pub struct Conditions {
 
 /// `hints` of an endpoint.
 #[derive(Clone, PartialEq, Message, Deserialize)]
-#[cfg_attr(test, derive(serde::Serialize))]
 #[serde(default, rename_all = "camelCase")]
 pub struct Hints {
     /// Zones.
@@ -84,7 +80,6 @@ pub struct Hints {
 
 /// Object with only a name.
 #[derive(Clone, PartialEq, Message, Deserialize)]
-#[cfg_attr(test, derive(serde::Serialize))]
 #[serde(default)]
 pub struct Named {
     /// Name.
@@ -95,7 +90,6 @@ pub struct Named {
 
 /// `ports[]` of a slice.
 #[derive(Clone, PartialEq, Message, Deserialize)]
-#[cfg_attr(test, derive(serde::Serialize))]
 #[serde(default)]
 pub struct SlicePortObject {
     /// Absent makes the port unusable; empty is a name.

@@ -11,7 +11,6 @@ use super::or_default;
 
 /// Time that is only tested for being set.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
-#[cfg_attr(test, derive(serde::Serialize))]
 pub struct Time {}
 
 impl<'de> Deserialize<'de> for Time {
@@ -22,7 +21,6 @@ impl<'de> Deserialize<'de> for Time {
 
 /// `metadata`.
 #[derive(Clone, PartialEq, Message, Deserialize)]
-#[cfg_attr(test, derive(serde::Serialize))]
 #[serde(default, rename_all = "camelCase")]
 pub struct Metadata {
     /// Unique in its namespace and kind.
@@ -42,12 +40,10 @@ pub struct Metadata {
     pub deletion_timestamp: Option<Time>,
     /// Labels.
     #[serde(deserialize_with = "entries")]
-    #[cfg_attr(test, serde(serialize_with = "as_map"))]
     #[prost(message, repeated, tag = 11)]
     pub labels: Vec<Entry>,
     /// Annotations.
     #[serde(deserialize_with = "entries")]
-    #[cfg_attr(test, serde(serialize_with = "as_map"))]
     #[prost(message, repeated, tag = 12)]
     pub annotations: Vec<Entry>,
 }
@@ -153,14 +149,4 @@ impl<'de> Deserialize<'de> for Entries {
 
         deserializer.deserialize_map(OfMap)
     }
-}
-
-#[cfg(test)]
-fn as_map<S: serde::Serializer>(entries: &[Entry], serializer: S) -> Result<S::Ok, S::Error> {
-    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-    serializer.collect_map(
-        entries
-            .iter()
-            .map(|entry| (text(&entry.key), text(&entry.value))),
-    )
 }

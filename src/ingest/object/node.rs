@@ -8,7 +8,6 @@ use super::or_default;
 
 /// `v1` Node.
 #[derive(Clone, PartialEq, Message, Deserialize)]
-#[cfg_attr(test, derive(serde::Serialize))]
 #[serde(default)]
 pub struct NodeObject {
     /// Name and topology labels.
@@ -27,7 +26,6 @@ pub struct NodeObject {
 
 /// `spec` of a Node.
 #[derive(Clone, PartialEq, Message, Deserialize)]
-#[cfg_attr(test, derive(serde::Serialize))]
 #[serde(default)]
 pub struct NodeSpec {
     /// One per family.
@@ -42,7 +40,6 @@ pub struct NodeSpec {
 
 /// `spec.taints[]`.
 #[derive(Clone, PartialEq, Message, Deserialize)]
-#[cfg_attr(test, derive(serde::Serialize))]
 #[serde(default)]
 pub struct Taint {
     /// Key; effect and value are not used.
@@ -53,7 +50,6 @@ pub struct Taint {
 
 /// `status` of a Node.
 #[derive(Clone, PartialEq, Message, Deserialize)]
-#[cfg_attr(test, derive(serde::Serialize))]
 #[serde(default)]
 pub struct NodeStatus {
     /// Addresses of all types.
@@ -64,7 +60,6 @@ pub struct NodeStatus {
 
 /// `status.addresses[]`.
 #[derive(Clone, PartialEq, Message, Deserialize)]
-#[cfg_attr(test, derive(serde::Serialize))]
 #[serde(default)]
 pub struct NodeAddress {
     /// `InternalIP`, `ExternalIP`, `Hostname` and others.

@@ -8,7 +8,6 @@ use super::or_default;
 
 /// `v1` Service.
 #[derive(Clone, PartialEq, Message, Deserialize)]
-#[cfg_attr(test, derive(serde::Serialize))]
 #[serde(default)]
 pub struct ServiceObject {
     /// Name and labels.
@@ -27,7 +26,6 @@ pub struct ServiceObject {
 
 /// `spec` of a Service.
 #[derive(Clone, PartialEq, Message, Deserialize)]
-#[cfg_attr(test, derive(serde::Serialize))]
 #[serde(default, rename_all = "camelCase")]
 pub struct ServiceSpec {
     /// `ClusterIP` (also if absent), `NodePort`, `LoadBalancer` or `ExternalName`.
@@ -84,7 +82,6 @@ pub struct ServiceSpec {
 
 /// `sessionAffinityConfig`.
 #[derive(Clone, PartialEq, Message, Deserialize)]
-#[cfg_attr(test, derive(serde::Serialize))]
 #[serde(default, rename_all = "camelCase")]
 pub struct SessionAffinityConfig {
     /// Configuration of `ClientIP` affinity.
@@ -95,7 +92,6 @@ pub struct SessionAffinityConfig {
 
 /// `sessionAffinityConfig.clientIP`.
 #[derive(Clone, PartialEq, Message, Deserialize)]
-#[cfg_attr(test, derive(serde::Serialize))]
 #[serde(default, rename_all = "camelCase")]
 pub struct ClientIpConfig {
     /// Timeout in seconds; the default of the API is 10800.
@@ -105,7 +101,6 @@ pub struct ClientIpConfig {
 
 /// `spec.ports[]` of a Service.
 #[derive(Clone, PartialEq, Message, Deserialize)]
-#[cfg_attr(test, derive(serde::Serialize))]
 #[serde(default, rename_all = "camelCase")]
 pub struct ServicePortObject {
     /// Absent counts as empty.
@@ -128,7 +123,6 @@ pub struct ServicePortObject {
 
 /// `status` of a Service.
 #[derive(Clone, PartialEq, Message, Deserialize)]
-#[cfg_attr(test, derive(serde::Serialize))]
 #[serde(default, rename_all = "camelCase")]
 pub struct ServiceStatus {
     /// Addresses of the load balancer.
@@ -139,7 +133,6 @@ pub struct ServiceStatus {
 
 /// `status.loadBalancer`.
 #[derive(Clone, PartialEq, Message, Deserialize)]
-#[cfg_attr(test, derive(serde::Serialize))]
 #[serde(default)]
 pub struct LoadBalancerStatus {
     /// One entry per address.
@@ -150,7 +143,6 @@ pub struct LoadBalancerStatus {
 
 /// `status.loadBalancer.ingress[]`.
 #[derive(Clone, PartialEq, Message, Deserialize)]
-#[cfg_attr(test, derive(serde::Serialize))]
 #[serde(default, rename_all = "camelCase")]
 pub struct Ingress {
     /// Empty for load balancers known by host name.

@@ -12,6 +12,8 @@ mod encodings;
 mod endpoint_slice;
 mod entitled;
 mod node;
+mod objects;
+mod protobuf;
 mod service;
 
 use serde::de::DeserializeOwned;
