@@ -118,7 +118,7 @@ impl Writer {
             if is_final {
                 return;
             }
-            let pause = PAUSE.mul_f64(1.0 + api::jitter() / 4.0);
+            let pause = PAUSE.mul_f64(1.0 + fastrand::f64() / 4.0);
             sleep(pause.max(error.retry_after())).await;
         }
     }

@@ -64,46 +64,6 @@ fn distance(known: &str, wanted: &str) -> usize {
     match () {
         () if known == wanted => 0,
         () if known.contains(wanted) || wanted.contains(known) => 1,
-        () => levenshtein(known, wanted),
-    }
-}
-
-/// Returns the number of letters to insert, delete or replace.
-fn levenshtein(left: &str, right: &str) -> usize {
-    let right: Vec<char> = right.chars().collect();
-    let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (number, letter) in left.chars().enumerate() {
-        // Cells of the row above and of this row, both in the column before.
-        let mut diagonal = number;
-        let mut previous = number + 1;
-        for (cell, other) in row.iter_mut().skip(1).zip(&right) {
-            let replaced = diagonal + usize::from(letter != *other);
-            diagonal = *cell;
-            previous = replaced.min(diagonal + 1).min(previous + 1);
-            *cell = previous;
-        }
-        if let Some(first) = row.first_mut() {
-            *first = number + 1;
-        }
-    }
-    row.last().copied().unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn levenshtein_counts_edits() {
-        for (left, right, expected) in [
-            ("web", "web", 0),
-            ("web", "wbe", 2),
-            ("web", "webs", 1),
-            ("", "web", 3),
-            ("kitten", "sitting", 3),
-        ] {
-            assert_eq!(levenshtein(left, right), expected, "{left} {right}");
-            assert_eq!(levenshtein(right, left), expected, "{right} {left}");
-        }
+        () => strsim::levenshtein(known, wanted),
     }
 }

@@ -42,4 +42,3 @@ pub use reflector::{Observer, ReflectorEvent, list_and_watch};
 pub use request::Encoding;
 pub use resource::{ObjectName, Resource, Selector};
 pub use response::write;
-pub use retry::jitter;

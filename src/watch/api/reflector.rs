@@ -18,7 +18,7 @@ use super::error::{ApiError, malformed};
 use super::list::{ListLimit, Pages, Paging};
 use super::page::PageContents;
 use super::resource::{Resource, Selector};
-use super::retry::{Position, RetryBackoff, RetryDelay, is_resumable, jitter, reopen_delay};
+use super::retry::{Position, RetryBackoff, RetryDelay, is_resumable, reopen_delay};
 use super::watch::{Watch, WatchEvent};
 use crate::watch::Observed;
 
@@ -126,7 +126,7 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
             let list = self.list(paging).await?;
             self.complete(position, &list).await?;
         }
-        let timeout = SHORTEST_WATCH.mul_f64(1.0 + jitter());
+        let timeout = SHORTEST_WATCH.mul_f64(1.0 + fastrand::f64());
         let mut watch = Watch::open(self.server, self.selector, position.start(), timeout).await?;
         self.observer.report(ReflectorEvent::Connected);
         if matches!(position, Position::Streaming { .. }) {
@@ -271,7 +271,7 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
                 let problem = "the watch ended at once without an event";
                 return Err(ApiError::Broken(problem.into()));
             }
-            sleep(reopen_delay(jitter())).await;
+            sleep(reopen_delay(fastrand::f64())).await;
         }
         Ok(())
     }
@@ -356,7 +356,7 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
             );
             return;
         }
-        let pause = self.backoff.failed(delay, Instant::now(), jitter());
+        let pause = self.backoff.failed(delay, Instant::now(), fastrand::f64());
         let pause = pause.max(error.retry_after());
         if let Some(failures) = self.failures.failed(error.status()) {
             let (server, error) = (self.server.address(), error.in_full());

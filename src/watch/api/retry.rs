@@ -17,8 +17,6 @@
 //!
 //! Differs from upstream: there delays start over two minutes after the last failure.
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -226,11 +224,4 @@ pub(super) fn reopen_delay(jitter: f64) -> Duration {
 
 fn with_jitter(delay: Duration, jitter: f64) -> Duration {
     delay.mul_f64(1.0 + jitter.clamp(0.0, 1.0))
-}
-
-/// Returns a random number from 0 to 1, as jitter for delays. The only source of randomness in the
-/// standard library are its hash keys.
-pub fn jitter() -> f64 {
-    let bits = RandomState::new().build_hasher().finish();
-    f64::from(u32::try_from(bits >> 32).unwrap_or_default()) / f64::from(u32::MAX)
 }
