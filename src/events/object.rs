@@ -7,9 +7,12 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::events::v1::{Event as EventObject, EventSeries};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 
 use super::Event;
+use crate::model::ServiceName;
 
 /// Reporting controller: a program that watches the Events of kube-proxy finds ours.
 const CONTROLLER: &str = "kube-proxy";
@@ -26,65 +29,48 @@ pub struct Origin {
     pub host_name: String,
 }
 
-/// Returns the path of the API for Events of a namespace.
-pub(super) fn collection(event: &Event) -> String {
-    format!(
-        "/apis/events.k8s.io/v1/namespaces/{}/events",
-        namespace(event)
-    )
-}
-
 /// Returns a new object.
-pub(super) fn object(event: &Event, origin: &Origin, at: SystemTime) -> Value {
-    let (namespace, host) = (namespace(event), &origin.host_name);
-    let (regarding, about) = match event.service() {
-        None => {
-            let node = &*origin.node_name;
-            (
-                json!({"apiVersion": "v1", "kind": "Node", "name": node}),
-                node,
-            )
-        }
-        Some(service) => {
-            let name = service.name();
-            (
-                json!({"apiVersion": "v1", "kind": "Service", "namespace": namespace, "name": name}),
-                name,
-            )
-        }
+pub(super) fn object(event: &Event, origin: &Origin, at: SystemTime) -> EventObject {
+    let (kind, name) = match event.service() {
+        None => ("Node", &*origin.node_name),
+        Some(service) => ("Service", service.name()),
     };
+    let namespace = event.service().map(ServiceName::namespace);
     let nanos = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
-    json!({
-        "apiVersion": "events.k8s.io/v1",
-        "kind": "Event",
-        "metadata": {"namespace": namespace, "name": format!("{about}.{nanos:x}")},
-        "eventTime": micro_time(at),
-        "reportingController": CONTROLLER,
-        "reportingInstance": format!("{CONTROLLER}-{host}"),
-        "action": event.action(),
-        "reason": event.reason(),
-        "regarding": regarding,
-        "note": shortened(event.note()),
-        "type": event.severity(),
-    })
+    EventObject {
+        metadata: ObjectMeta {
+            namespace: Some(namespace.unwrap_or("default").to_owned()),
+            name: Some(format!("{name}.{nanos:x}")),
+            ..ObjectMeta::default()
+        },
+        event_time: Some(micro_time(at)),
+        reporting_controller: Some(CONTROLLER.to_owned()),
+        reporting_instance: Some(format!("{CONTROLLER}-{}", origin.host_name)),
+        action: Some(event.action().to_owned()),
+        reason: Some(event.reason().to_owned()),
+        regarding: Some(ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some(kind.to_owned()),
+            namespace: namespace.map(str::to_owned),
+            name: Some(name.to_owned()),
+            ..ObjectReference::default()
+        }),
+        note: Some(shortened(event.note()).to_owned()),
+        type_: Some(event.severity().to_owned()),
+        ..EventObject::default()
+    }
 }
 
 /// Returns the series of an object: its count and last time.
-pub(super) fn series(count: u32, last: SystemTime) -> Value {
-    json!({"count": count, "lastObservedTime": micro_time(last)})
+pub(super) fn series(count: i32, last: SystemTime) -> EventSeries {
+    EventSeries {
+        count,
+        last_observed_time: micro_time(last),
+    }
 }
 
-/// Returns the namespace of an Event; `default` if it regards the Node.
-fn namespace(event: &Event) -> &str {
-    event
-        .service()
-        .map_or("default", |service| service.namespace())
-}
-
-/// Returns a time as RFC 3339 with six decimals.
-fn micro_time(at: SystemTime) -> String {
-    let at = Timestamp::try_from(at).unwrap_or_default();
-    format!("{at:.6}")
+fn micro_time(at: SystemTime) -> MicroTime {
+    MicroTime(Timestamp::try_from(at).unwrap_or_default())
 }
 
 fn shortened(note: &str) -> &str {

@@ -14,10 +14,10 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use serde_json::Value;
+use k8s_openapi::api::events::v1::Event as EventObject;
 
 use super::Event;
-use super::object::{Origin, collection, object, series};
+use super::object::{Origin, object, series};
 use crate::model::ServiceName;
 
 /// Time without a repetition after which a series ends.
@@ -35,10 +35,8 @@ type Key = (&'static str, Option<ServiceName>);
 /// Request to the server.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Write {
-    /// Path of the API.
-    pub(super) collection: String,
     /// Event, with its series if it was repeated.
-    pub(super) object: Value,
+    pub(super) object: EventObject,
     pub(super) kind: WriteKind,
 }
 
@@ -53,12 +51,11 @@ pub(super) enum WriteKind {
 
 #[derive(Debug)]
 struct Entry {
-    collection: String,
-    object: Value,
-    count: u32,
+    object: EventObject,
+    count: i32,
     last: SystemTime,
     /// Time and count of the last request.
-    written: (SystemTime, u32),
+    written: (SystemTime, i32),
 }
 
 /// Events of the last minutes.
@@ -77,14 +74,12 @@ impl Known {
         if self.0.len() >= MOST_KNOWN {
             self.forget_oldest();
         }
-        let (collection, object) = (collection(event), object(event, origin, at));
+        let object = object(event, origin, at);
         let write = Write {
-            collection: collection.clone(),
             object: object.clone(),
             kind: WriteKind::New,
         };
         let entry = Entry {
-            collection,
             object,
             count: 1,
             last: at,
@@ -125,13 +120,11 @@ impl Known {
 impl Entry {
     fn write(&mut self, now: SystemTime) -> Write {
         self.written = (now, self.count);
-        let mut object = self.object.clone();
-        if let Value::Object(fields) = &mut object {
-            fields.insert("series".to_owned(), series(self.count, self.last));
-        }
         Write {
-            collection: self.collection.clone(),
-            object,
+            object: EventObject {
+                series: Some(series(self.count, self.last)),
+                ..self.object.clone()
+            },
             kind: WriteKind::Series,
         }
     }

@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use http::Method;
-use serde_json::{Value, json};
+use k8s_openapi::api::events::v1::Event as EventObject;
+use kube::Resource;
+use serde_json::json;
 use tokio::sync::mpsc::Receiver;
 use tokio::time::sleep;
 use tracing::{debug, info, warn};
@@ -132,19 +134,20 @@ fn is_final(error: &ApiError) -> bool {
 
 /// Sends one request. An Event that the server has deleted is created again, with its series.
 async fn send(server: &ApiServer, write: &Write) -> Result<(), ApiError> {
-    let Write {
-        collection, object, ..
-    } = write;
+    let EventObject {
+        metadata, series, ..
+    } = &write.object;
+    let collection = EventObject::url_path(&(), metadata.namespace.as_deref());
     if write.kind == WriteKind::Series {
-        let name = object.pointer("/metadata/name").and_then(Value::as_str);
-        let path = format!("{collection}/{}", name.unwrap_or_default());
-        let change = json!({"series": object.get("series")}).to_string();
-        let patched = api::write(server, Method::PATCH, &path, change).await;
+        let name = metadata.name.as_deref().unwrap_or_default();
+        let path = format!("{collection}/{name}");
+        let change = json!({"series": series});
+        let patched = api::write(server, Method::PATCH, &path, &change).await;
         if patched.as_ref().map_err(ApiError::status) != Err(Some(NOT_FOUND)) {
             return patched;
         }
     }
-    api::write(server, Method::POST, collection, object.to_string()).await
+    api::write(server, Method::POST, &collection, &write.object).await
 }
 
 #[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde_json::json;
+
 use super::*;
 use crate::model::ServiceName;
 
@@ -33,17 +35,13 @@ fn an_event_about_the_node() {
         "note": "",
         "type": "Normal",
     });
-    assert_eq!(object, expected);
+    assert_eq!(json!(object), expected);
 }
 
 #[test]
 fn an_event_about_a_service() {
     let event = Event::CheckNotServed(ServiceName::new("shop", "lb"), "taken".to_owned());
-    assert_eq!(
-        collection(&event),
-        "/apis/events.k8s.io/v1/namespaces/shop/events"
-    );
-    let object = object(&event, &origin(), at());
+    let object = json!(object(&event, &origin(), at()));
     let regarding =
         json!({"apiVersion": "v1", "kind": "Service", "namespace": "shop", "name": "lb"});
     assert_eq!(object["regarding"], regarding);
@@ -85,7 +83,7 @@ fn reasons_and_actions_are_kube_proxy_s() {
 #[test]
 fn times_have_six_decimals_and_notes_an_end() {
     let whole = UNIX_EPOCH + Duration::from_secs(1_795_229_236);
-    assert_eq!(micro_time(whole), "2026-11-21T02:47:16.000000Z");
+    assert_eq!(json!(micro_time(whole)), "2026-11-21T02:47:16.000000Z");
     assert_eq!(shortened("short"), "short");
     let long = "ü".repeat(600);
     assert_eq!(shortened(&long), "ü".repeat(512));

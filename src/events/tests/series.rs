@@ -23,7 +23,7 @@ impl Days {
     }
 
     /// The count that is written when the event of a Service comes: 1 for a new one.
-    fn comes(&mut self, name: &str, when: Duration) -> Option<u64> {
+    fn comes(&mut self, name: &str, when: Duration) -> Option<i32> {
         let event = Event::CheckNotServed(ServiceName::new("ns", name), "taken".to_owned());
         let when = SystemTime::UNIX_EPOCH + when;
         let write = self.known.came(&event, &self.origin, when);
@@ -31,19 +31,19 @@ impl Days {
     }
 
     /// The counts that are written because time has passed.
-    fn passes(&mut self, when: Duration) -> Vec<u64> {
+    fn passes(&mut self, when: Duration) -> Vec<i32> {
         let writes = self.known.passed(SystemTime::UNIX_EPOCH + when);
         writes.iter().map(count).collect()
     }
 }
 
-fn count(write: &Write) -> u64 {
+fn count(write: &Write) -> i32 {
     match write.kind {
         WriteKind::New => {
-            assert_eq!(write.object.get("series"), None);
+            assert_eq!(write.object.series, None);
             1
         }
-        WriteKind::Series => write.object["series"]["count"].as_u64().unwrap(),
+        WriteKind::Series => write.object.series.as_ref().unwrap().count,
     }
 }
 

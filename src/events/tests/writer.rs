@@ -24,8 +24,14 @@ fn server(codes: &[u16]) -> (ApiServer, Log) {
     let codes = Arc::new(Mutex::new(codes));
     let service = tower::service_fn(move |request: Request<Body>| {
         let second = start.elapsed().as_secs();
-        let folder = request.uri().path().split('/').nth(5).unwrap_or_default();
-        let line = format!("{second} {} {folder}", request.method());
+        let path = request.uri().path();
+        let path = path
+            .strip_prefix("/apis/events.k8s.io/v1/namespaces/")
+            .unwrap();
+        let (namespace, resource) = path.split_once('/').unwrap();
+        let is_patch = request.method() == Method::PATCH;
+        assert!(resource.starts_with(if is_patch { "events/lb." } else { "events" }));
+        let line = format!("{second} {} {namespace}", request.method());
         asked.lock().unwrap().push(line);
         let code = codes.lock().unwrap().pop_front().unwrap_or(201);
         async move {

@@ -10,7 +10,7 @@ use http::{HeaderMap, Method, Request};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use prost::Message;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::client::ApiServer;
@@ -159,18 +159,19 @@ pub async fn write(
     server: &ApiServer,
     method: Method,
     path: &str,
-    json: String,
+    object: &impl Serialize,
 ) -> Result<(), ApiError> {
     let content = match method {
         Method::PATCH => "application/merge-patch+json",
         _ => "application/json",
     };
+    let json = serde_json::to_vec(object).map_err(|error| ApiError::Connection(error.into()))?;
     let request = Request::builder()
         .method(method)
         .uri(path)
         .header(ACCEPT, "application/json")
         .header(CONTENT_TYPE, content)
-        .body(Body::from(json.into_bytes()))
+        .body(Body::from(json))
         .map_err(|error| ApiError::Connection(error.into()))?;
     let response = ApiResponse::send(server, request).await?;
     // Read, so that the connection can be used again.

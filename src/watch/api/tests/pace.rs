@@ -110,12 +110,7 @@ async fn events_are_limited_like_all_requests() {
     let (server, _) = server_with(|_| Reply::Answer(201, Vec::new()));
     let began = Instant::now();
     for _ in 0..20 {
-        let written = write(
-            &server,
-            Method::POST,
-            "/?watch=true&resourceVersion=1",
-            String::new(),
-        );
+        let written = write(&server, Method::POST, "/?watch=true&resourceVersion=1", &());
         written.await.unwrap();
     }
     assert_eq!(began.elapsed().as_secs(), 2);
