@@ -146,12 +146,21 @@ impl TypeMeta {
 
 /// Fails if an object in JSON names another type than `K`. An undecodable type counts as none.
 pub(super) fn expect_json_object<K: Resource>(object: &RawValue) -> Result<(), ApiError> {
-    // As API servers begin, so that nearly no object is decoded twice.
-    if object.get().starts_with(K::JSON_START) {
+    // So that nearly no object is decoded twice.
+    if starts_with_type::<K>(object.get()) {
         return Ok(());
     }
     let JsonTypeMeta { api_version, kind } = serde_json::from_str(object.get()).unwrap_or_default();
     expect_json_type::<K>(api_version.as_deref(), kind.as_deref(), "")
+}
+
+/// Reports whether an object begins with its type, in the way of API servers.
+fn starts_with_type<K: Resource>(json: &str) -> bool {
+    let kind = json.strip_prefix(r#"{"kind":""#);
+    let rest = kind.and_then(|kind| kind.strip_prefix(K::KIND));
+    let version = rest.and_then(|rest| rest.strip_prefix(r#"","apiVersion":""#));
+    let rest = version.and_then(|version| version.strip_prefix(K::API_VERSION));
+    rest.is_some_and(|rest| rest.starts_with(r#"",""#))
 }
 
 /// Fails if a list in JSON names another type than a list of `K`.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
+use kube::Resource as _;
 
 use super::resource::{Resource, Selector};
 
@@ -136,7 +137,7 @@ pub(super) fn watch_uri<K: Resource>(
 }
 
 fn base<K: Resource>(selector: &Selector<K>) -> String {
-    let mut uri = K::PATH.to_owned();
+    let mut uri = K::Typed::url_path(&(), None);
     if let Some(labels) = selector.labels {
         push(&mut uri, "labelSelector", labels);
     }

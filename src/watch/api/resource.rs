@@ -1,9 +1,12 @@
-//! The three kinds of objects, their paths, and which of them a proxy selects.
+//! The three kinds of objects, and which of them a proxy selects.
 //!
 //! Listing and watching are generic over these kinds.
 
 use std::fmt;
 use std::marker::PhantomData;
+
+use k8s_openapi::api::core::v1::{Node, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 
 use super::framing::Decodable;
 use crate::ingest::{EndpointSliceObject, Metadata, NodeObject, ServiceObject};
@@ -29,14 +32,13 @@ impl fmt::Display for ObjectName {
 
 /// A kind of objects of the API.
 pub trait Resource: Decodable + 'static {
+    /// Complete type of these objects, which has the names of the API.
+    type Typed: k8s_openapi::Resource + kube::Resource<DynamicType = ()>;
+
     /// Kind, as in `kind` of an object.
-    const KIND: &'static str;
+    const KIND: &'static str = <Self::Typed as k8s_openapi::Resource>::KIND;
     /// API group and version, as in `apiVersion` of an object.
-    const API_VERSION: &'static str;
-    /// Beginning of an object as API servers write JSON.
-    const JSON_START: &'static str;
-    /// Path of the objects of all namespaces.
-    const PATH: &'static str;
+    const API_VERSION: &'static str = <Self::Typed as k8s_openapi::Resource>::API_VERSION;
     /// `true` if its objects are in namespaces.
     const IS_NAMESPACED: bool;
 
@@ -56,18 +58,10 @@ pub trait Resource: Decodable + 'static {
 }
 
 macro_rules! resource {
-    ($object:ty, $kind:literal, $version:literal, $path:literal, $is_namespaced:literal) => {
+    ($object:ty, $typed:ty, $is_namespaced:literal) => {
         impl Resource for $object {
-            const KIND: &'static str = $kind;
-            const API_VERSION: &'static str = $version;
-            const JSON_START: &'static str = concat!(
-                r#"{"kind":""#,
-                $kind,
-                r#"","apiVersion":""#,
-                $version,
-                r#"","#
-            );
-            const PATH: &'static str = $path;
+            type Typed = $typed;
+
             const IS_NAMESPACED: bool = $is_namespaced;
 
             fn metadata(&self) -> &Metadata {
@@ -81,15 +75,9 @@ macro_rules! resource {
     };
 }
 
-resource!(ServiceObject, "Service", "v1", "/api/v1/services", true);
-resource!(
-    EndpointSliceObject,
-    "EndpointSlice",
-    "discovery.k8s.io/v1",
-    "/apis/discovery.k8s.io/v1/endpointslices",
-    true
-);
-resource!(NodeObject, "Node", "v1", "/api/v1/nodes", false);
+resource!(ServiceObject, Service, true);
+resource!(EndpointSliceObject, EndpointSlice, true);
+resource!(NodeObject, Node, false);
 
 /// Label and field selectors of the lists and watches of one kind.
 ///
