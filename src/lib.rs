@@ -47,6 +47,9 @@
 #[cfg(test)]
 #[path = "../tests/support/hostile.rs"]
 mod hostile;
+#[cfg(test)]
+#[path = "../tests/support/schema.rs"]
+mod schema;
 
 pub mod net;
 

@@ -76,6 +76,7 @@ mod quarantine;
 mod readme;
 mod render;
 mod scenarios;
+mod schemas;
 mod services;
 mod services_live;
 mod services_watch;

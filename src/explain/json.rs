@@ -1,23 +1,178 @@
 //! Renders explanations as JSON.
 //!
-//! The keys are an interface: keys may be added, but not renamed. The help of the command lists
-//! them.
+//! The keys are an interface: keys may be added, but not renamed. `deploy/docs/schema/explain.json`
+//! is the schema.
 
+use std::net::IpAddr;
+
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::client::Client;
+#[cfg(test)]
+use super::client::ClientKind;
 use super::explanation::Explanation;
 use super::path::{Branch, PacketPath, PathResult, SeenSource, SharedRules};
 use super::summary;
 use crate::inspect::catalog::FrontendConflict;
+#[cfg(test)]
+use crate::inspect::catalog::FrontendKind;
 use crate::rules::Step;
+#[cfg(test)]
+use crate::rules::Table;
+
+/// Paths of packets to the destinations of a query. Fields may be added.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(title = "deltaproxy explain --output json"))]
+struct ExplainDocument<'a> {
+    destinations: Vec<DestinationDocument<'a>>,
+}
+
+/// Destination of packets, and the paths to it.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+struct DestinationDocument<'a> {
+    /// Destination address of the packets.
+    address: IpAddr,
+    /// Destination port of the packets.
+    port: u16,
+    /// Transport protocol in lower case.
+    #[cfg_attr(test, schemars(extend("enum" = ["tcp", "udp", "sctp"])))]
+    protocol: &'static str,
+    /// Service ports with a frontend at the destination.
+    services: Vec<DestinationService<'a>>,
+    /// Service ports of which the destination is an endpoint.
+    endpoint_of: Vec<String>,
+    /// Timeout of session affinity in seconds; null without affinity.
+    affinity_seconds: Option<u64>,
+    /// Networks in `loadBalancerSourceRanges`; empty if clients are not limited.
+    source_ranges: Vec<String>,
+    /// Service ports that request the frontend without effect, because another Service has it.
+    conflicts: Vec<DestinationConflict<'a>>,
+    /// Similar destinations, if no Service has this one.
+    near: Vec<String>,
+    /// An address of the node is known; otherwise one is assumed.
+    node_address_known: bool,
+    /// An address of a Pod is known; otherwise there are no paths from a Pod.
+    pod_address_known: bool,
+    /// Tables that the dump lacks; their rules may match the packets.
+    missing_tables: Vec<String>,
+    /// Tables that have rules and are not evaluated: raw and security.
+    tables_not_read: &'a [Box<str>],
+    /// Paths of the packets of different clients.
+    ways: Vec<PathDocument<'a>>,
+}
+
+/// Service port with a frontend at the destination.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct DestinationService<'a> {
+    /// Name of the service port, as in shop/web:http.
+    name: &'a str,
+    /// Kind of the frontend.
+    #[cfg_attr(test, schemars(extend("enum" = FrontendKind::ALL.map(FrontendKind::as_str))))]
+    kind: &'static str,
+}
+
+/// Service port that requests the frontend without effect.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct DestinationConflict<'a> {
+    /// Name of the service port, as in shop/web:http.
+    name: &'a str,
+    /// Kind of the frontend.
+    #[cfg_attr(test, schemars(extend("enum" = FrontendKind::ALL.map(FrontendKind::as_str))))]
+    kind: &'static str,
+    /// Namespace and name of the Service that has the frontend.
+    owner: &'a str,
+}
+
+/// Path of the packets of clients with equal results.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+struct PathDocument<'a> {
+    /// Clients that send the packets.
+    clients: Vec<ClientDocument<'a>>,
+    /// Kind of the client whose rules are listed, if clients traverse different ones.
+    rules_of: Option<&'static str>,
+    /// Result in one human-readable line.
+    summary: String,
+    /// Results, one for each random choice of the rules.
+    outcomes: Vec<OutcomeDocument<'a>>,
+    /// An endpoint that reaches itself is masqueraded, while these clients are not.
+    hairpin_masqueraded: bool,
+    /// Rules that cannot be evaluated, and are assumed not to match.
+    unsure: Vec<StepDocument<'a>>,
+}
+
+/// Client that represents those of its kind.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct ClientDocument<'a> {
+    /// Kind of the client: a Pod, the node itself, a client outside of the cluster, one of these
+    /// within `loadBalancerSourceRanges` (admitted), or the address of `--source`.
+    #[cfg_attr(test, schemars(extend("enum" = ClientKind::ALL.map(summary::kind))))]
+    kind: &'static str,
+    /// Source address of its packets.
+    address: IpAddr,
+    /// Interface by which its packets enter the node, if known.
+    interface: Option<&'a str>,
+}
+
+/// Result for the packets that one random choice selects.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct OutcomeDocument<'a> {
+    /// Fraction of new connections, such as 1/3.
+    share: String,
+    /// Served by an endpoint, local (delivered to this node), routed (as without rules), dropped,
+    /// rejected or unclear.
+    #[cfg_attr(test, schemars(extend(
+        "enum" = ["served", "local", "routed", "dropped", "rejected", "unclear"]
+    )))]
+    result: &'static str,
+    /// Address and port of the endpoint; null if the packets are not served.
+    to: Option<String>,
+    /// Source address that the receiver sees: that of the client, of the node or another one.
+    #[cfg_attr(test, schemars(extend("enum" = ["client", "node", "other", null])))]
+    sees: Option<&'static str>,
+    /// Reason for the result or for the source address, human-readable.
+    reason: Option<String>,
+    /// Rules that the packets match, in order. If the policy of a chain drops them, the last entry
+    /// is that chain, with an empty rule.
+    rules: Vec<StepDocument<'a>>,
+}
+
+/// Rule that packets match.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct StepDocument<'a> {
+    /// Table of the chain.
+    #[cfg_attr(test, schemars(extend("enum" = Table::ALL.map(Table::as_str))))]
+    table: &'static str,
+    /// Name of the chain.
+    chain: &'a str,
+    /// Rule as iptables-save prints it, without the chain; empty for the policy of the chain.
+    rule: String,
+    /// Comment of the rule.
+    comment: Option<&'a str>,
+    /// Policy of the chain; absent for a rule.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(extend("enum" = ["DROP"])))]
+    policy: Option<&'static str>,
+}
 
 /// Renders one object; keys are sorted, and lists are in the order of the rules.
 pub fn json(explanations: &[Explanation<'_>]) -> Value {
-    json!({"destinations": explanations.iter().map(destination).collect::<Vec<_>>()})
+    json!(ExplainDocument {
+        destinations: explanations.iter().map(destination).collect(),
+    })
 }
 
-fn destination(explanation: &Explanation<'_>) -> Value {
+fn destination<'a>(explanation: &'a Explanation<'_>) -> DestinationDocument<'a> {
     let Explanation {
         to,
         paths,
@@ -31,58 +186,71 @@ fn destination(explanation: &Explanation<'_>) -> Value {
         missing_tables,
         unread_tables,
     } = explanation;
-    let services = to
-        .frontends
-        .iter()
-        .map(|frontend| json!({"name": frontend.name.name, "kind": frontend.kind.as_str()}));
-    let texts = |texts: &mut dyn Iterator<Item = String>| texts.collect::<Vec<_>>();
-    json!({
-        "address": to.ip,
-        "port": to.port,
-        "protocol": to.protocol.as_str(),
-        "services": services.collect::<Vec<_>>(),
-        "endpointOf": texts(&mut to.endpoint_of.iter().map(|port| port.name.to_string())),
-        "affinitySeconds": affinity.map(|time| time.as_secs()),
-        "sourceRanges": texts(&mut source_ranges.iter().map(ToString::to_string)),
-        "conflicts": conflicts.iter().map(conflict).collect::<Vec<_>>(),
-        "near": texts(&mut suggestions.iter().map(ToString::to_string)),
-        "nodeAddressKnown": !is_node_address_assumed,
-        "podAddressKnown": !lacks_pod_address,
-        "missingTables": texts(&mut missing_tables.iter().map(ToString::to_string)),
-        "tablesNotRead": unread_tables,
-        "ways": paths.iter().map(|one| path(explanation, one)).collect::<Vec<_>>(),
-    })
+    let frontends = to.frontends.iter();
+    let services = frontends.map(|frontend| DestinationService {
+        name: &frontend.name.name,
+        kind: frontend.kind.as_str(),
+    });
+    DestinationDocument {
+        address: to.ip,
+        port: to.port.get(),
+        protocol: to.protocol.as_str(),
+        services: services.collect(),
+        endpoint_of: texts(to.endpoint_of.iter().map(|port| &port.name)),
+        affinity_seconds: affinity.map(|time| time.as_secs()),
+        source_ranges: texts(source_ranges),
+        conflicts: conflicts.iter().map(conflict).collect(),
+        near: texts(suggestions),
+        node_address_known: !is_node_address_assumed,
+        pod_address_known: !lacks_pod_address,
+        missing_tables: texts(missing_tables),
+        tables_not_read: unread_tables,
+        ways: paths.iter().map(|one| path(explanation, one)).collect(),
+    }
 }
 
-fn conflict(conflict: &FrontendConflict) -> Value {
-    json!({
-        "name": conflict.loser.name,
-        "kind": conflict.kind.as_str(),
-        "owner": conflict.owner,
-    })
+fn texts<T: ToString>(all: impl IntoIterator<Item = T>) -> Vec<String> {
+    all.into_iter().map(|one| one.to_string()).collect()
 }
 
-fn path(explanation: &Explanation<'_>, path: &PacketPath<'_>) -> Value {
-    json!({
-        "clients": path.clients.iter().map(client).collect::<Vec<_>>(),
-        "rulesOf": (path.shared_rules != SharedRules::All)
-            .then(|| path.clients.first().map(|client| summary::kind(client.kind))),
-        "summary": summary::summary(explanation, path),
-        "outcomes": path.branches.iter().map(|one| outcome(explanation, path, one)).collect::<Vec<_>>(),
-        "hairpinMasqueraded": path.has_hairpin,
-        "unsure": path.undecided.iter().map(rule).collect::<Vec<_>>(),
-    })
+fn conflict(conflict: &FrontendConflict) -> DestinationConflict<'_> {
+    DestinationConflict {
+        name: &conflict.loser.name,
+        kind: conflict.kind.as_str(),
+        owner: &conflict.owner,
+    }
 }
 
-fn client(client: &Client) -> Value {
-    json!({
-        "kind": summary::kind(client.kind),
-        "address": client.ip,
-        "interface": client.in_interface,
-    })
+fn path<'a>(explanation: &Explanation<'_>, path: &'a PacketPath<'_>) -> PathDocument<'a> {
+    let first = path.clients.first();
+    let branches = path.branches.iter();
+    PathDocument {
+        clients: path.clients.iter().map(client).collect(),
+        rules_of: first
+            .filter(|_| path.shared_rules != SharedRules::All)
+            .map(|client| summary::kind(client.kind)),
+        summary: summary::summary(explanation, path),
+        outcomes: branches
+            .map(|one| outcome(explanation, path, one))
+            .collect(),
+        hairpin_masqueraded: path.has_hairpin,
+        unsure: path.undecided.iter().map(step).collect(),
+    }
 }
 
-fn outcome(explanation: &Explanation<'_>, path: &PacketPath<'_>, branch: &Branch<'_>) -> Value {
+fn client(client: &Client) -> ClientDocument<'_> {
+    ClientDocument {
+        kind: summary::kind(client.kind),
+        address: client.ip,
+        interface: client.in_interface.as_deref(),
+    }
+}
+
+fn outcome<'a>(
+    explanation: &Explanation<'_>,
+    path: &'a PacketPath<'_>,
+    branch: &'a Branch<'_>,
+) -> OutcomeDocument<'a> {
     let why = |why| Some(summary::block_reason(explanation, path, why));
     let (result, to, source, reason) = match &branch.result {
         PathResult::Served { to, source } => ("served", Some(to.to_string()), Some(*source), None),
@@ -103,31 +271,39 @@ fn outcome(explanation: &Explanation<'_>, path: &PacketPath<'_>, branch: &Branch
         Some(other @ SeenSource::Other(_)) => (Some("other"), Some(summary::seen_source(other))),
         None => (None, None),
     };
-    // A policy has no rule; its entry has the same keys and one more.
-    let policy = branch.policy().map(|(table, chain)| {
-        json!({
-            "table": table.as_str(),
-            "chain": chain,
-            "rule": "",
-            "comment": null,
-            "policy": "DROP",
-        })
+    let policy = branch.policy().map(|(table, chain)| StepDocument {
+        table: table.as_str(),
+        chain,
+        rule: String::new(),
+        comment: None,
+        policy: Some("DROP"),
     });
-    json!({
-        "share": branch.share.to_string(),
-        "result": result,
-        "to": to,
-        "sees": sees,
-        "reason": reason.or(masquerade),
-        "rules": path.steps(branch).map(rule).chain(policy).collect::<Vec<_>>(),
-    })
+    OutcomeDocument {
+        share: branch.share.to_string(),
+        result,
+        to,
+        sees,
+        reason: reason.or(masquerade),
+        rules: path.steps(branch).map(step).chain(policy).collect(),
+    }
 }
 
-fn rule(step: &Step<'_>) -> Value {
-    json!({
-        "table": step.table.as_str(),
-        "chain": step.chain,
-        "rule": step.rule.to_string(),
-        "comment": step.rule.comment(),
-    })
+fn step<'a>(step: &'a Step<'_>) -> StepDocument<'a> {
+    StepDocument {
+        table: step.table.as_str(),
+        chain: step.chain,
+        rule: step.rule.to_string(),
+        comment: step.rule.comment(),
+        policy: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schema_of_explanations_is_recorded() {
+        crate::schema::assert_recorded::<ExplainDocument<'_>>("explain");
+    }
 }

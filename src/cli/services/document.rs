@@ -1,35 +1,7 @@
-//! HostSettings-readable rows: the same fields every time, each list sorted or in the order of the
-//! rules.
+//! Documents of `services`: JSON and YAML with one entry for each service port and family.
 //!
-//! The fields are an interface: fields may be added, and nothing else may change. Each service
-//! port has an entry for each family:
-//!
-//! ```yaml
-//! servicePorts:
-//! - namespace: shop
-//!   service: web
-//!   port: http                     # empty if it has no name
-//!   protocol: tcp
-//!   family: IPv4
-//!   type: LoadBalancer             # the least that has such entrances; null if none are left
-//!   entrances:                     # ip null: every address of the node
-//!   - {kind: ClusterIP, ip: 10.96.0.10, port: 80, fate: Served, chain: KUBE-SVC-...}
-//!   internalTrafficPolicy: Cluster # null if rules do not show it
-//!   externalTrafficPolicy: Local
-//!   affinitySeconds: 10800         # null: none
-//!   sourceRanges: []
-//!   endpoints:                     # shares of new connections by policy; null: none
-//!   - {address: "10.4.0.1:8080", chain: KUBE-SEP-..., clusterShare: 1/3, localShare: null}
-//!   chains: []
-//!   rules: 17
-//! staleChains:                     # of the nat table
-//! - {family: IPv4, chain: KUBE-SVC-...}
-//! missingJumps:                    # of the nat table; frontends behind: fate Unreachable
-//! - {family: IPv4, from: KUBE-SERVICES, to: KUBE-NODEPORTS}
-//! frontendConflicts:               # declared by this service port, with rules of the owner
-//! - {family: IPv4, namespace: shop, service: web, port: http, protocol: tcp,
-//!    entrance: {kind: ExternalIP, ip: 203.0.113.9, port: 80}, owner: shop/api}
-//! ```
+//! The fields are an interface: fields may be added, and nothing else may change. Lists are sorted
+//! or in the order of the rules. `deploy/docs/schema` has the schemas of the documents.
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -37,85 +9,143 @@ use std::net::IpAddr;
 use serde::Serialize;
 
 use super::rows::{Row, RowFilter, RuleFindings, ServiceType};
+#[cfg(test)]
+use crate::inspect::catalog::FrontendKind;
 use crate::inspect::catalog::{
-    EndpointView, FrontendConflict, FrontendView, Policy, PortName, PortView,
+    EndpointView, FrontendConflict, FrontendDocument, Policy, PortName, PortView,
 };
 use crate::net::IpFamily;
 
+/// Service ports that are programmed on a node, and findings on its rules. Fields may be added.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(title = "deltaproxy services --output json"))]
 #[serde(rename_all = "camelCase")]
 struct ListDocument<'a> {
+    /// One entry for each service port and family, sorted by namespace, Service, port, protocol
+    /// and family.
     service_ports: Vec<PortDocument<'a>>,
+    /// Chains of service ports in the nat table that no jump leads to.
     stale_chains: Vec<StaleChainDocument<'a>>,
+    /// Jumps that are missing in the nat table; the frontends behind them are Unreachable.
     missing_jumps: Vec<MissingJumpDocument>,
+    /// Frontends that a service port requests and another Service has rules for. They are known
+    /// for manifests and clusters, and the first ten for a node where deltaproxy serves port 10256.
     frontend_conflicts: Vec<ConflictDocument<'a>>,
 }
 
+/// Service port in one IP family, as its rules show it.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PortDocument<'a> {
+    /// Namespace of the Service.
     namespace: &'a str,
+    /// Name of the Service.
     service: &'a str,
+    /// Name of the port; empty if it has none.
     port: &'a str,
+    /// Transport protocol in lower case, such as tcp.
     protocol: &'a str,
+    /// IP family of the rules.
+    #[cfg_attr(test, schemars(extend("enum" = IpFamily::ALL.map(IpFamily::as_str))))]
     family: &'static str,
+    /// Least type of Service that has such frontends; null if no frontend shows one.
+    #[cfg_attr(
+        test,
+        schemars(extend("enum" = ["ClusterIP", "NodePort", "LoadBalancer", null]))
+    )]
     r#type: Option<&'static str>,
+    /// Frontends of the service port.
     entrances: Vec<FrontendDocument<'a>>,
+    /// Traffic policy of the cluster IP; null if rules do not show it.
+    #[cfg_attr(test, schemars(extend("enum" = ["Cluster", "Local", null])))]
     internal_traffic_policy: Option<&'static str>,
+    /// Traffic policy of all other frontends; null if rules do not show it.
+    #[cfg_attr(test, schemars(extend("enum" = ["Cluster", "Local", null])))]
     external_traffic_policy: Option<&'static str>,
+    /// Timeout of session affinity in seconds; null without affinity.
     affinity_seconds: Option<u64>,
+    /// Networks in `loadBalancerSourceRanges`; empty if clients are not limited.
     source_ranges: Vec<String>,
+    /// Endpoints that receive traffic under any policy.
     endpoints: Vec<EndpointDocument<'a>>,
+    /// Chains of the nat table that belong to the service port.
     chains: Vec<&'a str>,
+    /// Number of rules in all tables.
     rules: usize,
 }
 
+/// Endpoint of a service port.
 #[derive(Debug, Serialize)]
-struct FrontendDocument<'a> {
-    kind: &'static str,
-    ip: Option<IpAddr>,
-    port: u16,
-    fate: &'static str,
-    chain: Option<&'a str>,
-}
-
-#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct EndpointDocument<'a> {
+    /// IP address and port.
     address: String,
+    /// Chain that sends packets to the endpoint.
     chain: &'a str,
+    /// Share of new connections under policy Cluster, such as 1/3; null if it receives none.
     cluster_share: Option<String>,
+    /// Share of new connections under policy Local; null if it receives none.
     local_share: Option<String>,
 }
 
+/// Chain of a service port in the nat table that no jump leads to.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct StaleChainDocument<'a> {
+    /// IP family of the rules.
+    #[cfg_attr(test, schemars(extend("enum" = IpFamily::ALL.map(IpFamily::as_str))))]
     family: &'static str,
+    /// Name of the chain.
     chain: &'a str,
 }
 
+/// Jump between two chains of the nat table that is missing.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct MissingJumpDocument {
+    /// IP family of the rules.
+    #[cfg_attr(test, schemars(extend("enum" = IpFamily::ALL.map(IpFamily::as_str))))]
     family: &'static str,
+    /// Chain without the jump.
     from: &'static str,
+    /// Chain that it would jump to.
     to: &'static str,
 }
 
+/// Frontend that a service port requests and another Service has rules for.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct ConflictDocument<'a> {
+    /// IP family of the frontend.
+    #[cfg_attr(test, schemars(extend("enum" = IpFamily::ALL.map(IpFamily::as_str))))]
     family: &'static str,
+    /// Namespace of the Service without rules for the frontend.
     namespace: &'a str,
+    /// Name of the Service without rules for the frontend.
     service: &'a str,
+    /// Name of its port; empty if it has none.
     port: &'a str,
+    /// Transport protocol in lower case, such as tcp.
     protocol: &'a str,
+    /// Frontend in question.
     entrance: ConflictFrontend,
+    /// Namespace and name of the Service that has the rules.
     owner: &'a str,
 }
 
+/// Frontend without rules of its own.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct ConflictFrontend {
+    /// Field of the Service that the frontend is from.
+    #[cfg_attr(test, schemars(extend("enum" = FrontendKind::ALL.map(FrontendKind::id))))]
     kind: &'static str,
+    /// Virtual IP; null for every address of the node that serves NodePorts.
     ip: Option<IpAddr>,
+    /// Port of the frontend.
     port: u16,
 }
 
@@ -180,7 +210,7 @@ pub(super) fn port_document<'a>(
         protocol: &name.protocol,
         family: family.as_str(),
         r#type: ServiceType::of(view.frontends.iter()).map(ServiceType::as_str),
-        entrances: view.frontends.iter().map(frontend).collect(),
+        entrances: view.frontends.iter().map(Into::into).collect(),
         internal_traffic_policy: view.internal_policy.map(Policy::as_str),
         external_traffic_policy: view.external_policy.map(Policy::as_str),
         affinity_seconds: view.affinity.map(|time| time.as_secs()),
@@ -208,21 +238,21 @@ fn conflict((family, conflict): (IpFamily, &FrontendConflict)) -> ConflictDocume
     }
 }
 
-fn frontend(frontend: &FrontendView) -> FrontendDocument<'_> {
-    FrontendDocument {
-        kind: frontend.kind.id(),
-        ip: frontend.ip,
-        port: frontend.port,
-        fate: frontend.disposition.id(),
-        chain: frontend.chain.as_deref(),
-    }
-}
-
 fn endpoint(endpoint: &EndpointView) -> EndpointDocument<'_> {
     EndpointDocument {
         address: endpoint.address.to_string(),
         chain: &endpoint.chain,
         cluster_share: endpoint.cluster.map(|share| share.to_string()),
         local_share: endpoint.local.map(|share| share.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schema_of_the_list_is_recorded() {
+        crate::schema::assert_recorded::<ListDocument<'_>>("services");
     }
 }

@@ -102,11 +102,16 @@ fn is_reader_gone(interval: PollTimeout) -> anyhow::Result<bool> {
     }
 }
 
-/// One change as a document: a line of JSON, or a document of a YAML stream.
+/// Change of a service port in one family: a line of JSON, or a document of a YAML stream. Fields
+/// may be added.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(title = "deltaproxy services --watch --output json"))]
 #[serde(rename_all = "camelCase")]
 struct ChangeDocument<'a> {
+    /// Kind of the change. Service ports that exist at the start are ADDED.
     event: RowEvent,
+    /// Service port after the change; its last state if it is GONE.
     service_port: document::PortDocument<'a>,
 }
 
@@ -173,6 +178,7 @@ fn each_line(
 
 /// Change of a service port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "UPPERCASE")]
 enum RowEvent {
     Added,
@@ -255,6 +261,11 @@ mod tests {
                 v6: view(v6),
             },
         }
+    }
+
+    #[test]
+    fn the_schema_of_a_change_is_recorded() {
+        crate::schema::assert_recorded::<ChangeDocument<'_>>("services-watch");
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! `KUBE-SERVICES`. Rules there carry the service port's name in every release and every mode;
 //! comments further down are not needed.
 
+mod document;
 mod endpoints;
 mod name;
 mod query;
@@ -21,6 +22,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
+pub(crate) use document::FrontendDocument;
 pub use name::{InvalidName, NamePattern, NamespaceMismatch, PortName};
 pub use query::{NoMatch, NoMatches, PortQuery, UnknownNamespace};
 pub use reach::{RequiredJump, RulesetSource};

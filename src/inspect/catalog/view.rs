@@ -113,7 +113,7 @@ pub enum FrontendKind {
 }
 
 impl FrontendKind {
-    const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 6] = [
         Self::ClusterIp,
         Self::ExternalIp,
         Self::LoadBalancer,
@@ -174,6 +174,15 @@ pub enum FrontendDisposition {
 }
 
 impl FrontendDisposition {
+    /// Every disposition, for the schemas of documents.
+    #[cfg(test)]
+    pub(crate) const ALL: [Self; 4] = [
+        Self::Served,
+        Self::Dropped,
+        Self::Rejected,
+        Self::Unreachable,
+    ];
+
     /// Returns the name in machine-readable output.
     pub const fn id(self) -> &'static str {
         match self {

@@ -20,6 +20,7 @@
 mod chain_role;
 mod color;
 mod compare;
+mod document;
 mod edit;
 mod effect;
 mod effects;
