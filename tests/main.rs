@@ -65,6 +65,7 @@ mod kernel;
 mod leftovers;
 mod locks;
 mod manifests;
+mod manual;
 mod metrics;
 mod neighbors;
 mod old_releases;

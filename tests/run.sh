@@ -54,7 +54,7 @@ packages() {
     local need
     for need in iptables:iptables ip:iproute2 conntrack:conntrack openssl:openssl curl:curl jq:jq \
         nft:nftables socat:socat patch:patch cc:build-essential make:make valgrind:valgrind \
-        faketime:faketime; do
+        faketime:faketime mandoc:mandoc; do
         command -v "${need%%:*}" >/dev/null || echo "${need##*:}"
     done
 }

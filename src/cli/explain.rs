@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::snapshot::{RuleSnapshot, missing};
-use super::{packaging, terminal};
+use super::{completions, terminal};
 use crate::config::{ExplainArgs, GraphArg, OutputArg};
 use crate::explain::{self, Detail, NodeRules, NotFound};
 use crate::inspect::catalog::NoMatches;
@@ -15,7 +15,7 @@ pub(super) fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
     let snapshot = RuleSnapshot::load(&args.origin)?;
     let query = match (query, args.names.only) {
         (Some(query), None) => query,
-        (_, Some(kind)) => return packaging::names(&snapshot, kind, args.namespace.as_deref()),
+        (_, Some(kind)) => return completions::names(&snapshot, kind, args.namespace.as_deref()),
         // The flags require one of the two.
         (None, None) => return Ok(()),
     };

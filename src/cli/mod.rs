@@ -7,10 +7,11 @@
 
 mod arguments;
 mod cleanup;
+mod completions;
 mod diff;
 mod exit;
 mod explain;
-mod packaging;
+mod manual;
 mod payload_filter;
 mod render;
 mod restore;
@@ -37,8 +38,9 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Services(args) => services::services(&args),
         Command::Explain(args) => explain::explain(&args),
         Command::Cleanup(args) => cleanup::cleanup(&args),
-        Command::Completions { shell } => packaging::completions(shell),
-        Command::Man { command } => packaging::manual(command.as_deref()),
+        Command::Completions { shell } => completions::script(shell),
+        Command::Man { dir: None, command } => manual::print(command.as_deref()),
+        Command::Man { dir: Some(dir), .. } => manual::write_all(&dir),
     };
     exit::code(result)
 }

@@ -3,7 +3,7 @@
 use super::arguments::RuleSettings;
 use super::payload_filter::{PayloadFilter, RuleObjects};
 use super::restore::{NextRestore, RenderSide};
-use super::{packaging, snapshot, terminal};
+use super::{completions, snapshot, terminal};
 use crate::config::{RenderArgs, RenderConfig, Source};
 use crate::net::IpFamily;
 use crate::render::PartialRestore;
@@ -18,7 +18,7 @@ pub(super) fn render(args: &RenderArgs) -> anyhow::Result<()> {
     let config = settings.desired(&args.source)?;
     if let Some(kind) = args.names.only {
         let snapshot = snapshot::desired(&config)?;
-        return packaging::names(&snapshot, kind, args.which.namespace.as_deref());
+        return completions::names(&snapshot, kind, args.which.namespace.as_deref());
     }
     let family = args.family.into();
     let since = args

@@ -9,7 +9,7 @@ mod watch;
 use std::io::{self, Write};
 
 use super::snapshot::{RuleOrigin, RuleSnapshot, missing};
-use super::{packaging, terminal};
+use super::{completions, terminal};
 use crate::config::{ServicesArgs, ServicesOutput};
 use rows::RowFilter;
 use table::ServiceTable;
@@ -23,7 +23,7 @@ pub(super) fn services(args: &ServicesArgs) -> anyhow::Result<()> {
     }
     let snapshot = RuleSnapshot::load(&args.origin)?;
     if let Some(kind) = args.names.only {
-        return packaging::names(&snapshot, kind, args.which.namespace.as_deref());
+        return completions::names(&snapshot, kind, args.which.namespace.as_deref());
     }
     let (rows, findings) = rows::rows(&snapshot);
     let named = filter.check(&rows, &findings);

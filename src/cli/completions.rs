@@ -1,10 +1,9 @@
-//! Completion scripts with the names that they offer, and manual pages.
+//! Completion scripts, and the names that they offer.
 
 use std::collections::BTreeSet;
 
 use clap::CommandFactory;
 use clap_complete::Shell;
-use clap_mangen::Man;
 
 use super::snapshot::RuleSnapshot;
 use super::terminal;
@@ -12,7 +11,7 @@ use crate::config::{Cli, NamesArg};
 use crate::inspect::catalog::{Catalog, NamePattern, PortName};
 
 /// Prints the completion script of a shell.
-pub(super) fn completions(shell: Shell) -> anyhow::Result<()> {
+pub(super) fn script(shell: Shell) -> anyhow::Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "deltaproxy", &mut script);
     if shell == Shell::Bash {
@@ -21,20 +20,6 @@ pub(super) fn completions(shell: Shell) -> anyhow::Result<()> {
         script = [plain.as_bytes(), NAMES_IN_BASH.as_bytes()].concat();
     }
     terminal::stdout(|out| Ok(out.write_all(&script)?))
-}
-
-/// Prints the manual page of a command, or of the program.
-pub(super) fn manual(command: Option<&str>) -> anyhow::Result<()> {
-    let mut program = Cli::command();
-    // Adds the inherited flags and the full names to the commands.
-    program.build();
-    let page = match command.and_then(|name| program.find_subcommand(name)) {
-        Some(command) => {
-            Man::new(command.clone()).title(format!("deltaproxy-{}", command.get_name()))
-        }
-        None => Man::new(program),
-    };
-    terminal::stdout(|out| Ok(page.render(out)?))
 }
 
 /// Prints the names that completion scripts offer, one on each line, sorted. The shell matches

@@ -1,0 +1,225 @@
+//! Texts of the commands that print, compare and explain rules.
+
+use super::text::{
+    API_SERVER, CommandHelp, INVALID_FLAGS, NO_COLOR, PATH, RUST_LOG, SERVICE_ACCOUNT, XTABLES_LOCK,
+};
+
+pub(in crate::config) const RENDER: CommandHelp = CommandHelp {
+    name: "render",
+    description: "\
+Renders the rules of Services for a node and one IP family, and needs neither
+root nor a kernel with iptables. With names of Services, the output is an
+excerpt for reading.",
+    examples: &[
+        (
+            "All rules of manifests",
+            "deltaproxy render --manifests ./services --cluster-cidr 10.244.0.0/16",
+        ),
+        (
+            "Rules of a cluster for IPv6",
+            "\
+kubectl get services,endpointslices -A -o yaml |
+  deltaproxy render --manifests - --family ipv6",
+        ),
+        (
+            "Rules of one Service with their objects; not for iptables-restore",
+            "deltaproxy render shop/web --manifests ./services --annotate",
+        ),
+        (
+            "Test whether the kernel accepts the rules",
+            "\
+deltaproxy render --manifests ./services |
+  iptables-restore --noflush --test",
+        ),
+        (
+            "Partial restore after a change of manifests",
+            "deltaproxy render --since ./services.old --manifests ./services",
+        ),
+    ],
+    exit_status: &[
+        ("0", "rendered"),
+        (
+            "1",
+            "failed, or no Service of a NAME or the NAMESPACE has rules",
+        ),
+        INVALID_FLAGS,
+    ],
+    files: &[SERVICE_ACCOUNT],
+    environment: &[API_SERVER, NO_COLOR, RUST_LOG],
+    see_also: &["iptables-restore(8)"],
+};
+
+pub(in crate::config) const DIFF: CommandHelp = CommandHelp {
+    name: "diff",
+    description: "\
+Each difference is reported with its effect on traffic. Names of Services limit
+the output to these; the last line has the number of others that differ.
+
+The fields of JSON are described in deploy/docs/schema/diff.json. Fields may be
+added; nothing else changes.",
+    examples: &[
+        (
+            "On a node, with the flags of its kube-proxy or deltaproxy",
+            "\
+deltaproxy diff --kubeconfig /var/lib/kube-proxy/kubeconfig.conf \\
+  --cluster-cidr 10.244.0.0/16",
+        ),
+        (
+            "With its configuration file, which names the kubeconfig; in the Pod if\n\
+             the file is from kubeadm",
+            "deltaproxy diff --config /var/lib/kube-proxy/config.conf",
+        ),
+        (
+            "A dump of a node against a cluster, from any host",
+            "\
+deltaproxy diff --from-save iptables.txt --from-save ip6tables.txt \\
+  --kubeconfig ~/.kube/config --hostname-override node-a \\
+  --cluster-cidr 10.244.0.0/16",
+        ),
+        (
+            "A change of manifests before it is merged, with the restore of a node",
+            "deltaproxy diff --from-manifests main/ --manifests branch/",
+        ),
+        (
+            "Some Services only",
+            "deltaproxy diff shop/web --from-manifests main/ --manifests branch/",
+        ),
+        (
+            "Service ports that lose an endpoint",
+            "\
+deltaproxy diff --output json | jq -r '.servicePorts[] |
+  select(any(.effects[]; .kind == \"endpoints\" and .removed != [])) |
+  .service'",
+        ),
+    ],
+    exit_status: &[
+        (
+            "0",
+            "no difference that affects packets; comments may differ, which only\n\
+             --strict reports",
+        ),
+        ("1", "differences"),
+        ("2", "the comparison failed"),
+        INVALID_FLAGS,
+    ],
+    files: &[
+        (
+            "deploy/docs/schema/diff.json",
+            "JSON Schema of --output json, in the source repository",
+        ),
+        XTABLES_LOCK,
+        SERVICE_ACCOUNT,
+    ],
+    environment: &[
+        (
+            "KUBECTL_EXTERNAL_DIFF",
+            "program with flags that shows the difference of two folders, as for kubectl\n\
+             diff, unless --output is set",
+        ),
+        API_SERVER,
+        NO_COLOR,
+        PATH,
+        RUST_LOG,
+    ],
+    see_also: &["iptables-save(8)", "kubectl-diff(1)"],
+};
+
+pub(in crate::config) const SERVICES: CommandHelp = CommandHelp {
+    name: "services",
+    description: "\
+A row covers both families: 3+3 are the endpoints of IPv4 and of IPv6.
+ENDPOINTS counts each endpoint once that receives traffic under any policy;
+LOCAL counts those on this node, if a policy is Local. If all policies are
+Local, the rules contain only local endpoints. The rules do not contain the
+terminating state of endpoints, nor headless Services. (unreachable) marks a
+frontend without a path from PREROUTING, whose missing jump is on stderr, or
+without a path to an endpoint.
+
+JSON and YAML have one sorted entry for each service port and family. With
+--watch, each line or document is one service port and its event; lines of a
+table begin with the time. The fields are described in
+deploy/docs/schema/services.json and services-watch.json. Fields may be added;
+nothing else changes.",
+    examples: &[
+        (
+            "On a node, with any proxy",
+            "\
+deltaproxy services
+deltaproxy services -n shop --watch
+deltaproxy services --address 10.96.0.10:53 -o wide",
+        ),
+        (
+            "From a dump, without root",
+            "deltaproxy services --from-save iptables.txt --from-save ip6tables.txt",
+        ),
+        (
+            "Rendered from manifests",
+            "deltaproxy services --manifests ./services",
+        ),
+        (
+            "Service ports without endpoints",
+            "\
+deltaproxy services -o json |
+  jq -r '.servicePorts[] | select(.endpoints == []) | .service'",
+        ),
+    ],
+    exit_status: &[
+        ("0", "listed, even if the list is empty"),
+        (
+            "1",
+            "failed, or no Service of a NAME or the NAMESPACE has rules or requests a\n\
+             frontend of another Service",
+        ),
+        INVALID_FLAGS,
+    ],
+    files: &[
+        (
+            "deploy/docs/schema/services.json, deploy/docs/schema/services-watch.json",
+            "JSON Schemas of --output json and yaml, in the source repository",
+        ),
+        XTABLES_LOCK,
+    ],
+    environment: &[NO_COLOR, PATH, RUST_LOG],
+    see_also: &["iptables-save(8)"],
+};
+
+pub(in crate::config) const EXPLAIN: CommandHelp = CommandHelp {
+    name: "explain",
+    description: "\
+Traces one packet of each kind of client through the rules. Clients with the
+same outcome are shown once; shares are fractions of new connections.
+
+The fields of JSON are described in deploy/docs/schema/explain.json. Fields may
+be added; nothing else changes.",
+    examples: &[
+        (
+            "On a node, with any proxy",
+            "\
+deltaproxy explain 10.96.0.10:53/udp
+deltaproxy explain prod/web:http --from outside
+deltaproxy explain :30080 --source 198.51.100.7",
+        ),
+        (
+            "From a dump, without root",
+            "deltaproxy explain kube-dns --from-save iptables.txt --node-ip 192.168.0.2",
+        ),
+        (
+            "Rendered from manifests, as an image",
+            "deltaproxy explain prod/web --manifests ./services --graph svg > web.svg",
+        ),
+    ],
+    exit_status: &[
+        ("0", "explained, with any outcome"),
+        ("1", "failed, for example if there is no such name"),
+        INVALID_FLAGS,
+    ],
+    files: &[
+        (
+            "deploy/docs/schema/explain.json",
+            "JSON Schema of --output json, in the source repository",
+        ),
+        XTABLES_LOCK,
+    ],
+    environment: &[NO_COLOR, PATH, RUST_LOG],
+    see_also: &["iptables-save(8)"],
+};

@@ -1,0 +1,77 @@
+//! Sections of the texts of a command, and the entries that several commands share.
+
+use std::fmt::Write as _;
+
+/// Entries of a section: names and their descriptions.
+type Entries = &'static [(&'static str, &'static str)];
+
+/// Texts of the program or of one of its commands.
+#[derive(Debug, Clone, Copy)]
+pub struct CommandHelp {
+    /// Name of the command; empty for the program.
+    pub name: &'static str,
+    /// Paragraphs, separated by empty lines.
+    pub description: &'static str,
+    /// Captions, and the command lines that they announce.
+    pub examples: Entries,
+    /// Exit codes.
+    pub exit_status: Entries,
+    /// Files that are read or written without being named on the command line.
+    pub files: Entries,
+    /// Environment variables.
+    pub environment: Entries,
+    /// Manual pages of other programs, such as `iptables(8)`.
+    pub see_also: &'static [&'static str],
+}
+
+impl CommandHelp {
+    /// Renders the sections that follow the flags in help.
+    pub(in crate::config) fn after_flags(&self) -> String {
+        let mut text = String::from("Examples:\n");
+        for (caption, lines) in self.examples {
+            let _ = writeln!(text, "  {}:", caption.replace('\n', "\n  "));
+            for line in lines.lines() {
+                let _ = writeln!(text, "    {line}");
+            }
+        }
+        if !self.description.is_empty() {
+            let _ = write!(text, "\n{}\n", self.description);
+        }
+        text.push_str("\nExit codes:\n");
+        for (code, meaning) in self.exit_status {
+            let _ = writeln!(text, "{code:>3}  {}", meaning.replace('\n', "\n     "));
+        }
+        text.truncate(text.trim_end().len());
+        text
+    }
+}
+
+pub(super) const INVALID_FLAGS: (&str, &str) = (
+    "64",
+    "invalid flags or configuration file; nothing was done",
+);
+pub(super) const XTABLES_LOCK: (&str, &str) = (
+    "/run/xtables.lock",
+    "lock that the iptables binaries hold while they change or read legacy rules",
+);
+pub(super) const SERVICE_ACCOUNT: (&str, &str) = (
+    "/var/run/secrets/kubernetes.io/serviceaccount/",
+    "token and certificate for the API server in a Pod",
+);
+pub(super) const NO_COLOR: (&str, &str) = ("NO_COLOR", "disables colors if set and not empty");
+pub(super) const RUST_LOG: (&str, &str) = (
+    "RUST_LOG",
+    "filter of the log on stderr, such as debug or deltaproxy::watch=trace",
+);
+pub(super) const LOCK_FILE: (&str, &str) = (
+    "XTABLES_LOCKFILE",
+    "path of the lock of the iptables binaries, instead of /run/xtables.lock",
+);
+pub(super) const API_SERVER: (&str, &str) = (
+    "KUBERNETES_SERVICE_HOST, KUBERNETES_SERVICE_PORT",
+    "address of the API server in a Pod, if no flag selects a source",
+);
+pub(super) const PATH: (&str, &str) = (
+    "PATH",
+    "folders of the iptables binaries, such as iptables-restore",
+);

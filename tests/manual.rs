@@ -1,0 +1,200 @@
+//! Manual pages: their sections, their form, and the files of `man --dir`.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "failing is a test's job"
+)]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use crate::support::{Need, machine_has};
+
+const COMMANDS: [&str; 8] = [
+    "run",
+    "render",
+    "diff",
+    "services",
+    "explain",
+    "cleanup",
+    "completions",
+    "man",
+];
+
+const SECTIONS: [&str; 9] = [
+    "NAME",
+    "SYNOPSIS",
+    "DESCRIPTION",
+    "OPTIONS",
+    "EXAMPLES",
+    "EXIT STATUS",
+    "FILES",
+    "ENVIRONMENT",
+    "SEE ALSO",
+];
+
+#[expect(clippy::disallowed_methods, reason = "this test runs programs")]
+fn run(program: &str, args: &[&str]) -> Output {
+    Command::new(program)
+        .args(args)
+        .stdin(Stdio::null())
+        .env_remove("RUST_LOG")
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Writes all pages, and returns the exit code and stderr.
+fn write_to(folder: &Path) -> (Option<i32>, String) {
+    let folder = folder.to_str().unwrap();
+    let output = run(env!("CARGO_BIN_EXE_deltaproxy"), &["man", "--dir", folder]);
+    assert_eq!(text(&output.stdout), "");
+    (output.status.code(), text(&output.stderr))
+}
+
+/// All pages by their names, which are those of the files.
+fn pages() -> Vec<(String, String)> {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(write_to(folder.path()), (Some(0), String::new()));
+    let files = fs::read_dir(folder.path()).unwrap();
+    let mut pages: Vec<(String, String)> = files
+        .map(|file| {
+            let file = file.unwrap();
+            let name = file.file_name().into_string().unwrap();
+            (name, fs::read_to_string(file.path()).unwrap())
+        })
+        .collect();
+    pages.sort();
+    pages
+}
+
+#[test]
+fn every_page_has_all_sections_in_order() {
+    for (name, page) in pages() {
+        let sections = page.split("\n.SH ").skip(1);
+        let sections: Vec<(&str, &str)> = sections
+            .map(|text| text.split_once('\n').unwrap())
+            .collect();
+        let names: Vec<&str> = sections
+            .iter()
+            .map(|(name, _)| name.trim_matches('"'))
+            .collect();
+        assert_eq!(names, SECTIONS, "{name}");
+        for (section, content) in sections {
+            assert!(!content.trim().is_empty(), "{name}: {section}");
+        }
+    }
+}
+
+#[test]
+fn every_flag_is_on_its_page() {
+    for command in COMMANDS {
+        let help = text(&run(env!("CARGO_BIN_EXE_deltaproxy"), &[command, "--help"]).stdout);
+        let page = text(&run(env!("CARGO_BIN_EXE_deltaproxy"), &["man", command]).stdout);
+        let flags = help.lines().filter_map(|line| {
+            let (_, flag) = line.split_once("--").filter(|(before, _)| {
+                let before = before.trim();
+                before.is_empty() || before.len() == 3 && before.ends_with(',')
+            })?;
+            line.starts_with("  ").then_some(flag)
+        });
+        // Examples have their flags further to the right.
+        let flags = flags.filter_map(|flag| flag.split([' ', '[', '=', '\n']).next());
+        let flags: Vec<&str> = flags.collect();
+        assert!(flags.contains(&"help"), "{help}");
+        for flag in flags {
+            let spelled = format!("\\-\\-{}", flag.replace('-', "\\-"));
+            assert!(page.contains(&spelled), "{command}: --{flag}");
+        }
+    }
+}
+
+#[test]
+fn pages_satisfy_mandoc() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(write_to(folder.path()), (Some(0), String::new()));
+    for file in fs::read_dir(folder.path()).unwrap() {
+        let path = file.unwrap().path();
+        let path = path.to_str().unwrap();
+        let output = run("mandoc", &["-Tlint", "-Wwarning", path]);
+        assert_eq!(text(&output.stdout), "");
+        assert_eq!(text(&output.stderr), "");
+        assert!(output.status.success(), "{path}");
+    }
+    // The check itself can fail.
+    let bad = folder.path().join("bad.1");
+    fs::write(&bad, ".TH bad 1\n.SH NAME\n.XX\n").unwrap();
+    let output = run("mandoc", &["-Tlint", "-Wwarning", bad.to_str().unwrap()]);
+    assert!(!output.status.success());
+}
+
+#[test]
+fn a_folder_gets_the_same_pages_that_are_printed() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("share/man/man1");
+    for _ in 0..2 {
+        // The folder is created; the second time, its pages are replaced.
+        assert_eq!(write_to(&folder), (Some(0), String::new()));
+    }
+    let mut expected = vec!["deltaproxy.1".to_owned()];
+    expected.extend(COMMANDS.map(|name| format!("deltaproxy-{name}.1")));
+    expected.sort();
+    let names: Vec<String> = pages().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, expected);
+    for name in names {
+        let command = name.trim_start_matches("deltaproxy").trim_end_matches(".1");
+        let command = command.trim_start_matches('-');
+        let args = [&["man"][..], &[command]].concat();
+        let args = if command.is_empty() {
+            &args[..1]
+        } else {
+            &args
+        };
+        let printed = run(env!("CARGO_BIN_EXE_deltaproxy"), args);
+        let written = fs::read_to_string(folder.join(&name)).unwrap();
+        assert_eq!(text(&printed.stdout), written, "{name}");
+    }
+}
+
+#[test]
+fn pages_that_cannot_be_written_are_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    let error = |path: &Path, problem: &str| {
+        let expected = format!("error: cannot {problem}\n");
+        assert_eq!(write_to(path), (Some(1), expected), "{}", path.display());
+    };
+    let shown = file.display();
+    error(&file, &format!("create folder `{shown}`: not a directory"));
+    assert_eq!(fs::read_to_string(&file).unwrap(), "");
+    let below = file.join("man1");
+    error(
+        &below,
+        &format!("create folder `{shown}/man1`: Not a directory (os error 20)"),
+    );
+    // Nobody may write there, not even root.
+    let proc = Path::new("/proc/self");
+    error(
+        proc,
+        "write `/proc/self/deltaproxy.1`: No such file or directory (os error 2)",
+    );
+    let both = run(
+        env!("CARGO_BIN_EXE_deltaproxy"),
+        &["man", "run", "--dir", "x"],
+    );
+    assert_eq!(both.status.code(), Some(64));
+    assert!(
+        text(&both.stderr).contains("--dir"),
+        "{}",
+        text(&both.stderr)
+    );
+}
