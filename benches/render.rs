@@ -11,7 +11,8 @@ use std::time::Duration;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use deltaproxy::net::IpFamily;
 use deltaproxy::render::{
-    AppliedState, Full, LARGE_CLUSTER_ENDPOINTS, Live, Options, PartialRestore, Setting, partial,
+    AppliedState, Full, LARGE_CLUSTER_ENDPOINTS, LiveChains, Options, PartialRestore,
+    RenderContext, partial,
 };
 use deltaproxy::rules::Payload;
 use deltaproxy::tracker::Tracker;
@@ -28,8 +29,8 @@ fn options() -> Options {
     }
 }
 
-fn setting(options: &Options) -> Setting<'_> {
-    Setting {
+fn setting(options: &Options) -> RenderContext<'_> {
+    RenderContext {
         options,
         zone: None,
     }
@@ -37,7 +38,7 @@ fn setting(options: &Options) -> Setting<'_> {
 
 /// Writes a full payload piece by piece, as it is given to `iptables-restore`.
 fn write_full(tracker: &Tracker, options: &Options) -> (AppliedState, u64) {
-    let live = Live::default();
+    let live = LiveChains::default();
     let mut payload = Full::new(tracker, setting(options), &live);
     let mut buf = Vec::new();
     while payload.write_next(&mut buf) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use deltaproxy::net::IpFamily;
-use deltaproxy::render::{Full, Live, Setting};
+use deltaproxy::render::{Full, LiveChains, RenderContext};
 use deltaproxy::rules::{Payload, RuleSet};
 
 use cluster::{World, upstream_options};
@@ -18,11 +18,11 @@ const ENDPOINTS: usize = 5;
 fn payload(services: usize) -> String {
     let tracker = World::plain(IpFamily::V4, services, ENDPOINTS).tracker();
     let options = upstream_options(IpFamily::V4);
-    let setting = Setting {
+    let setting = RenderContext {
         options: &options,
         zone: None,
     };
-    let live = Live::default();
+    let live = LiveChains::default();
     let mut payload = Full::new(&tracker, setting, &live);
     let mut bytes = Vec::new();
     while payload.write_next(&mut bytes) {}

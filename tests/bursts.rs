@@ -12,8 +12,8 @@ use deltaproxy::host::{BackendChoice, Binaries, Exec, Iptables};
 use deltaproxy::model::Change;
 use deltaproxy::net::IpFamily;
 use deltaproxy::render::{
-    AppliedState, Counters, Full, LARGE_CLUSTER_ENDPOINTS, Live, Options, PartialRestore, Setting,
-    partial,
+    AppliedState, Counters, Full, LARGE_CLUSTER_ENDPOINTS, LiveChains, Options, PartialRestore,
+    RenderContext, partial,
 };
 use deltaproxy::rules::{Backend, Payload, RuleSet, Table, Text};
 use deltaproxy::tracker::Tracker;
@@ -64,14 +64,14 @@ impl Settled {
         settled
     }
 
-    fn setting(&self) -> Setting<'_> {
+    fn setting(&self) -> RenderContext<'_> {
         let options = &self.options;
         let zone = None;
-        Setting { options, zone }
+        RenderContext { options, zone }
     }
 
     fn full(&self) -> (String, AppliedState) {
-        let mut live = Live::default();
+        let mut live = LiveChains::default();
         if self.is_readable {
             live.read(Table::Nat, "");
         }
@@ -94,7 +94,7 @@ impl Settled {
             self.tracker.apply(change);
         }
         let names: Vec<_> = self.tracker.dirty().collect();
-        let setting = Setting {
+        let setting = RenderContext {
             options: &self.options,
             zone: None,
         };
@@ -233,7 +233,7 @@ fn few_chains_to_delete_are_not_worth_listing_the_table() {
 }
 
 /// The full payload for so many Services, of five endpoints each.
-fn first(backend: Backend, services: usize, live: &Live) -> String {
+fn first(backend: Backend, services: usize, live: &LiveChains) -> String {
     let tracker = World::plain(IpFamily::V4, services, 5).tracker();
     let options = Options {
         backend,
@@ -241,7 +241,7 @@ fn first(backend: Backend, services: usize, live: &Live) -> String {
         large_cluster_endpoints: LARGE_CLUSTER_ENDPOINTS,
         ..upstream_options(IpFamily::V4)
     };
-    let setting = Setting {
+    let setting = RenderContext {
         options: &options,
         zone: None,
     };
@@ -252,8 +252,8 @@ fn first(backend: Backend, services: usize, live: &Live) -> String {
 }
 
 /// A kernel of which this is known of nat.
-fn live(nat: &str) -> Live {
-    let mut live = Live::default();
+fn live(nat: &str) -> LiveChains {
+    let mut live = LiveChains::default();
     live.read(Table::Nat, nat);
     live
 }
@@ -275,7 +275,7 @@ fn the_first_restore_of_a_large_cluster_has_headers_first_on_legacy() {
     for (backend, services, live) in [
         (Backend::Legacy, fewer, &bare),
         (Backend::Legacy, more, &used),
-        (Backend::Legacy, more, &Live::default()),
+        (Backend::Legacy, more, &LiveChains::default()),
         (Backend::Nft, more, &bare),
     ] {
         let payload = first(backend, services, live);
@@ -288,7 +288,7 @@ fn the_first_restore_of_a_large_cluster_has_headers_first_on_legacy() {
     let (mut one, mut other) = (RuleSet::default(), RuleSet::default());
     one.apply(&payload).unwrap();
     other
-        .apply(&first(Backend::Legacy, more, &Live::default()))
+        .apply(&first(Backend::Legacy, more, &LiveChains::default()))
         .unwrap();
     assert_eq!(sorted(&one), sorted(&other));
 }

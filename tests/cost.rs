@@ -14,8 +14,8 @@ use crate::cluster;
 use deltaproxy::model::{Change, Service};
 use deltaproxy::net::{IpFamily, Port};
 use deltaproxy::render::{
-    AppliedState, Full, LARGE_CLUSTER_ENDPOINTS, Live, Options, PartialRestore, PayloadStats,
-    Setting, partial,
+    AppliedState, Full, LARGE_CLUSTER_ENDPOINTS, LiveChains, Options, PartialRestore, PayloadStats,
+    RenderContext, partial,
 };
 use deltaproxy::rules::{Payload, RuleSet, Table};
 use deltaproxy::tracker::Tracker;
@@ -41,11 +41,11 @@ impl Settled {
     fn new(world: World) -> (Self, String, PayloadStats) {
         let mut tracker = world.tracker();
         let options = options();
-        let setting = Setting {
+        let setting = RenderContext {
             options: &options,
             zone: Some("a"),
         };
-        let live = Live::default();
+        let live = LiveChains::default();
         let mut full = Full::new(&tracker, setting, &live);
         let mut bytes = Vec::new();
         while full.write_next(&mut bytes) {}
@@ -66,7 +66,7 @@ impl Settled {
     }
 
     fn sync(&mut self, shape: PartialRestore) -> (String, PayloadStats) {
-        let setting = Setting {
+        let setting = RenderContext {
             options: &self.options,
             zone: Some("a"),
         };

@@ -13,7 +13,8 @@ use deltaproxy::inspect::diff::{PortChange, Review, RulesetText, compare, json, 
 use deltaproxy::model::ServiceName;
 use deltaproxy::net::IpFamily;
 use deltaproxy::render::{
-    AppliedState, Full, Live, Options, PartialRestore, Setting, is_service_chain, partial,
+    AppliedState, Full, LiveChains, Options, PartialRestore, RenderContext, is_service_chain,
+    partial,
 };
 use deltaproxy::rules::{Payload, RuleSet, Table};
 use proptest::collection::vec;
@@ -49,13 +50,13 @@ proptest! {
         }
         let node = world.node.clone();
         let options = any_surroundings(&mut Dice::new(setting), family).options(Some(&node), &[]);
-        let before = Rendered::new(&world, &options, &Live::default());
+        let before = Rendered::new(&world, &options, &LiveChains::default());
         let mut after_world = world.clone();
         for seed in &more {
             after_world.edit(&mut Dice::new(*seed));
         }
         after_world.node = node;
-        let after = Rendered::new(&after_world, &options, &Live::default());
+        let after = Rendered::new(&after_world, &options, &LiveChains::default());
 
         assert_same(family, &before.rules, &before.rules);
         let review = compare(family, &before.rules, &after.rules);
@@ -84,10 +85,10 @@ struct Rendered {
 }
 
 impl Rendered {
-    fn new(world: &World, options: &Options, live: &Live) -> Self {
+    fn new(world: &World, options: &Options, live: &LiveChains) -> Self {
         let tracker = world.tracker();
         let zone = world.node.zone.as_deref();
-        let mut payload = Full::new(&tracker, Setting { options, zone }, live);
+        let mut payload = Full::new(&tracker, RenderContext { options, zone }, live);
         let mut bytes = Vec::new();
         while payload.write_next(&mut bytes) {}
         let (applied, _) = payload.finish();
@@ -115,15 +116,15 @@ impl Rendered {
             &mut applied,
             &tracker,
             names.iter().copied(),
-            Setting { options, zone },
+            RenderContext { options, zone },
             PartialRestore::ChangedChains,
         );
         String::from_utf8(partial.text).unwrap()
     }
 }
 
-fn live(rules: &RuleSet) -> Live {
-    let mut live = Live::default();
+fn live(rules: &RuleSet) -> LiveChains {
+    let mut live = LiveChains::default();
     let save = rules.to_save_text();
     for section in save.split_inclusive("COMMIT\n") {
         let table = section

@@ -15,7 +15,7 @@ mod laws;
 
 use deltaproxy::model::ServiceName;
 use deltaproxy::net::IpFamily;
-use deltaproxy::render::{Full, Live, PartialRestore, Setting};
+use deltaproxy::render::{Full, LiveChains, PartialRestore, RenderContext};
 use deltaproxy::rules::{Payload, RuleSet, Table};
 use deltaproxy::tracker::Tracker;
 use proptest::collection::vec;
@@ -148,25 +148,25 @@ fn world(family: IpFamily, edits: &[u64]) -> World {
 }
 
 fn full(tracker: &Tracker, setting: u64) -> String {
-    full_over(tracker, setting, &Live::default())
+    full_over(tracker, setting, &LiveChains::default())
 }
 
-fn full_over(tracker: &Tracker, setting: u64, live: &Live) -> String {
+fn full_over(tracker: &Tracker, setting: u64, live: &LiveChains) -> String {
     let node = tracker.node();
     let family = node.map_or(IpFamily::V4, |node| IpFamily::of(node.addresses[0]));
     let mut options = any_surroundings(&mut Dice::new(setting), family).options(node, &[]);
     options.large_cluster_endpoints = NEVER_LARGE;
     let zone = node.and_then(|node| node.zone.as_deref());
     let options = &options;
-    let mut payload = Full::new(tracker, Setting { options, zone }, live);
+    let mut payload = Full::new(tracker, RenderContext { options, zone }, live);
     let mut bytes = Vec::new();
     while payload.write_next(&mut bytes) {}
     assert_eq!(payload.finish().1.bytes, bytes.len() as u64);
     String::from_utf8(bytes).unwrap()
 }
 
-fn live(rules: &RuleSet) -> Live {
-    let mut live = Live::default();
+fn live(rules: &RuleSet) -> LiveChains {
+    let mut live = LiveChains::default();
     let save = rules.to_save_text();
     for section in save.split_inclusive("COMMIT\n") {
         let table = section

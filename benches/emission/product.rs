@@ -3,8 +3,8 @@
 use deltaproxy::model::Change;
 use deltaproxy::net::IpFamily;
 use deltaproxy::render::{
-    AppliedState, Counters, Full, JUMPS, LARGE_CLUSTER_ENDPOINTS, Live, Options, PartialRestore,
-    Setting, partial,
+    AppliedState, Counters, Full, JUMPS, LARGE_CLUSTER_ENDPOINTS, LiveChains, Options,
+    PartialRestore, RenderContext, partial,
 };
 use deltaproxy::rules::{Backend, Payload, Table};
 use deltaproxy::tracker::Tracker;
@@ -62,7 +62,7 @@ impl Product {
 
     /// The full payload.
     pub fn full(&mut self, found: Found) -> String {
-        let mut live = Live::default();
+        let mut live = LiveChains::default();
         for table in [Table::Filter, Table::Nat, Table::Mangle] {
             live.note_read(table);
         }
@@ -71,7 +71,7 @@ impl Product {
                 live.note_jump(jump);
             }
         }
-        let setting = Setting {
+        let setting = RenderContext {
             options: &self.options,
             zone: None,
         };
@@ -89,7 +89,7 @@ impl Product {
             self.tracker.apply(change);
         }
         let names: Vec<_> = self.tracker.dirty().collect();
-        let setting = Setting {
+        let setting = RenderContext {
             options: &self.options,
             zone: None,
         };

@@ -27,7 +27,7 @@ use crate::host::{
     processors, remove_nft_table, set_oom_score_adj,
 };
 use crate::net::IpFamily;
-use crate::render::{FIREWALL, InvalidPackets, JUMPS, Options, localnet_guard};
+use crate::render::{FIREWALL, InvalidPackets, JUMPS, Options, localnet_drop_rule};
 use crate::rules::{Table, Text};
 use crate::sync::Surroundings;
 
@@ -216,7 +216,7 @@ fn open_localnet() -> Result<Changed, SysctlError> {
 /// none is missing. Rules of kubelet in the chain stay.
 async fn missing_guard(exec: &Exec, options: &Options) -> Result<Option<Vec<u8>>, RunError> {
     let table = Table::Filter;
-    let Some(rule) = localnet_guard(options) else {
+    let Some(rule) = localnet_drop_rule(options) else {
         return Ok(None);
     };
     let mut lines = Vec::new();

@@ -9,8 +9,8 @@ use std::fmt::Write as _;
 use super::snapshot;
 use crate::model::{ServiceName, Services};
 use crate::render::{
-    self, AppliedState, Full, Live, Options, Partial, PartialRestore, PayloadStats, Rewrite,
-    Setting, is_service_chain,
+    self, AppliedState, Full, LiveChains, Options, Partial, PartialRestore, PayloadStats,
+    RenderContext, RerenderReason, is_service_chain,
 };
 use crate::rules::{Payload, RuleSet, Table};
 use crate::tracker::Tracker;
@@ -25,13 +25,13 @@ pub(super) struct RenderSide<'a> {
 /// Payload for a change of objects.
 pub(super) enum NextRestore {
     /// Full payload, made by [`RenderSide::full`].
-    Full(Rewrite),
+    Full(RerenderReason),
     /// Number of changed Services, and their partial payload.
     Partial(usize, Partial),
 }
 
 impl<'a> RenderSide<'a> {
-    fn setting(self) -> Setting<'a> {
+    fn setting(self) -> RenderContext<'a> {
         snapshot::setting(self.tracker, self.options)
     }
 
@@ -68,7 +68,7 @@ impl<'a> RenderSide<'a> {
         mut ledger: AppliedState,
         shape: PartialRestore,
     ) -> NextRestore {
-        if let Some(why) = Rewrite::needed(before.setting(), self.setting()) {
+        if let Some(why) = RerenderReason::needed(before.setting(), self.setting()) {
             return NextRestore::Full(why);
         }
         let (old, new) = (before.tracker, self.tracker);
@@ -83,8 +83,8 @@ impl<'a> RenderSide<'a> {
 
 /// Reads the part of the rules that a full payload depends on: the chains, and the jumps from
 /// other chains to ours.
-fn read_live(rules: &RuleSet) -> Live {
-    let mut live = Live::default();
+fn read_live(rules: &RuleSet) -> LiveChains {
+    let mut live = LiveChains::default();
     for table in Table::ALL {
         let mut text = String::new();
         for (name, chain) in rules.chains(table) {

@@ -26,14 +26,14 @@ pub use crate::ruleset::{
     JUMPS, Jump, KUBE_FIREWALL as FIREWALL, KUBE_PROXY_CANARY as CANARY, is_service_chain,
 };
 pub use applied::{
-    Adopted, AppliedState, DeclineReason, DispatchDrift, DispatchRepair, GuardState, Live,
-    LiveRules, PayloadStats, RuleCounts, SavedServices, adopt, guarded_chains, is_intact,
-    localnet_guard, repair, verify,
+    Adopted, AppliedState, DeclineReason, DispatchDrift, DispatchRepair, FixedChainState,
+    LiveChains, LiveRules, PayloadStats, RuleCounts, SavedServices, adopt, guarded_chains,
+    localnet_drop_rule, matches_except_kubelet_rules, repair, verify_tables,
 };
 pub use options::{
     Comments, Counter, Counters, InvalidPackets, LARGE_CLUSTER_ENDPOINTS, LocalDetector,
     LocalhostNodePorts, Masquerade, MasqueradePolicy, NodePortAddresses, Options, PartialRestore,
-    Rewrite, Setting,
+    RenderContext, RerenderReason,
 };
 pub use owner::owner;
 pub use payload::{Full, Partial, Removal, partial};

@@ -15,7 +15,7 @@ use crate::rules::Backend;
 /// Upstream: pkg/proxy/iptables/proxier.go, `largeClusterEndpointsThreshold` (v1.36)
 pub const LARGE_CLUSTER_ENDPOINTS: usize = 1000;
 
-/// Options and node facts that shape the rules of all Services of one family.
+/// Options and node facts that partial_restore the rules of all Services of one family.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// IP family of the rules: selects `iptables-restore` or `ip6tables-restore`.
@@ -258,7 +258,7 @@ impl Counters {
 
 /// Inputs that all Services of one payload share.
 #[derive(Debug, Clone, Copy)]
-pub struct Setting<'a> {
+pub struct RenderContext<'a> {
     /// Options and facts about this node.
     pub options: &'a Options,
     /// Zone of this node, which zone hints are compared with.
@@ -267,7 +267,7 @@ pub struct Setting<'a> {
 
 /// Reason for which the rules of all Services have to be written again, by a full restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rewrite {
+pub enum RerenderReason {
     /// The zone of the node changed, and with it the meaning of hints.
     Zone,
     /// The match for traffic from Pods of this node changed.
@@ -278,11 +278,11 @@ pub enum Rewrite {
     Options,
 }
 
-impl Rewrite {
+impl RerenderReason {
     /// Returns the reason for which rules written with `old` are wrong with `new`; `None` if they
     /// are right. The addresses of NodePorts do not count: each makes one rule in a chain that
     /// partial restores keep up to date.
-    pub fn needed(old: Setting<'_>, new: Setting<'_>) -> Option<Self> {
+    pub fn needed(old: RenderContext<'_>, new: RenderContext<'_>) -> Option<Self> {
         let (before, after) = (old.options, new.options);
         if before.local_traffic != after.local_traffic {
             return Some(Self::LocalTraffic);

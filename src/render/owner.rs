@@ -3,16 +3,20 @@
 //! Most rules name their service port in a comment. Chain lines and the rules of large clusters do
 //! not; their chain is searched among those that each Service has.
 
-use super::options::{Comments, Setting};
+use super::options::{Comments, RenderContext};
 use super::service::{self, ServiceRules};
 use crate::model::{ServiceName, Services};
 use crate::ruleset::ServiceChain;
 
 /// Returns the Service that the line belongs to; `None` for lines of fixed chains and for
 /// `COMMIT`.
-pub fn owner(line: &str, services: &dyn Services, setting: Setting<'_>) -> Option<ServiceName> {
+pub fn owner(
+    line: &str,
+    services: &dyn Services,
+    context: RenderContext<'_>,
+) -> Option<ServiceName> {
     let commented = service_ports(line).find(|name| services.get(name).is_some());
-    commented.or_else(|| owner_of_chain(service_chain(line)?, services, setting))
+    commented.or_else(|| owner_of_chain(service_chain(line)?, services, context))
 }
 
 /// Returns names in the comment that may be those of service ports.
@@ -46,12 +50,12 @@ fn service_chain(line: &str) -> Option<ServiceChain> {
 fn owner_of_chain(
     chain: ServiceChain,
     services: &dyn Services,
-    setting: Setting<'_>,
+    context: RenderContext<'_>,
 ) -> Option<ServiceName> {
     let mut rules = ServiceRules::default();
     let mut all = services.all();
     let found = all.find(|(name, state)| {
-        service::render(&mut rules, name, state, setting, Comments::NotOnEndpoints);
+        service::render(&mut rules, name, state, context, Comments::NotOnEndpoints);
         rules.chains().any(|entry| entry.chain == chain)
     });
     found.map(|(name, _)| name.clone())

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::render::{Counters, Options, Rewrite, Setting};
+use crate::render::{Counters, Options, RenderContext, RerenderReason};
 
 /// Scope of a restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,7 +115,7 @@ impl History {
     }
 
     /// Returns the scope of the next sync with `setting`.
-    pub fn scope(&self, setting: Setting<'_>, every: Duration, now: Instant) -> Scope {
+    pub fn scope(&self, setting: RenderContext<'_>, every: Duration, now: Instant) -> Scope {
         let Some(last_full) = self.last_full else {
             return self.must_be_full.map_or(Scope::Adoption, Scope::Full);
         };
@@ -123,7 +123,7 @@ impl History {
             return Scope::Full(reason);
         }
         match self.rewrite(setting) {
-            Some(Rewrite::Zone) => return Scope::Full(FullReason::ZoneChanged),
+            Some(RerenderReason::Zone) => return Scope::Full(FullReason::ZoneChanged),
             Some(_) => return Scope::Full(FullReason::NodeChanged),
             None => {}
         }
@@ -149,11 +149,11 @@ impl History {
     }
 
     /// Reason to write all rules anew for `setting`, if there is one.
-    pub fn rewrite(&self, setting: Setting<'_>) -> Option<Rewrite> {
-        let known = Setting {
+    pub fn rewrite(&self, setting: RenderContext<'_>) -> Option<RerenderReason> {
+        let known = RenderContext {
             options: self.options.as_ref()?,
             zone: self.zone.as_deref(),
         };
-        Rewrite::needed(known, setting)
+        RerenderReason::needed(known, setting)
     }
 }

@@ -4,7 +4,7 @@
 //! must neither stop a sync nor make a full table look empty.
 
 use crate::host::{Iptables, ListedChains, RunError};
-use crate::render::{FIREWALL, JUMPS, Live, LiveRules};
+use crate::render::{FIREWALL, JUMPS, LiveChains, LiveRules};
 use crate::rules::Table;
 
 /// Extent of the reading.
@@ -47,7 +47,7 @@ pub(super) type Unread = (Table, RunError);
 #[derive(Debug, Default)]
 pub(super) struct Inspection {
     /// Chains and jumps.
-    pub(super) live: Live,
+    pub(super) live: LiveChains,
     /// All of our rules, if requested and if all tables could be read.
     pub(super) found: Option<LiveRules>,
     /// Tables that could not be read.
@@ -96,7 +96,11 @@ pub(super) async fn inspect(
 }
 
 /// Queries each jump, and the chain that kubelet may own.
-async fn ask(iptables: &impl Iptables, table: Table, live: &mut Live) -> Result<(), RunError> {
+async fn ask(
+    iptables: &impl Iptables,
+    table: Table,
+    live: &mut LiveChains,
+) -> Result<(), RunError> {
     for jump in JUMPS.iter().filter(|jump| jump.table == table) {
         if iptables.has(table, jump.from, jump.rule).await? {
             live.note_jump(jump);

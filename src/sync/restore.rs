@@ -16,8 +16,8 @@ use crate::host::{
 };
 use crate::model::{ServiceName, Services};
 use crate::render::{
-    self, Adopted, AppliedState, Counter, Counters, DeclineReason, Full, Live, LiveRules, Options,
-    Partial, PartialRestore, Setting, guarded_chains, is_intact,
+    self, Adopted, AppliedState, Counter, Counters, DeclineReason, Full, LiveChains, LiveRules,
+    Options, Partial, PartialRestore, RenderContext, guarded_chains, matches_except_kubelet_rules,
 };
 use crate::rules::{Payload, Table, Text};
 
@@ -165,7 +165,7 @@ impl<I: Iptables> Syncer<I> {
     pub(super) async fn compare(
         &mut self,
         found: Option<LiveRules>,
-        live: &Live,
+        live: &LiveChains,
         options: &Options,
     ) -> Result<Adopted, Declined> {
         let found = found.ok_or(Declined::Reason(DeclineReason::Unreadable))?;
@@ -173,7 +173,9 @@ impl<I: Iptables> Syncer<I> {
         let adopted = adopted.map_err(Declined::Reason)?;
         let guarded = guarded_chains(Table::Mangle, options);
         match self.iptables.list(Table::Mangle, &guarded).await {
-            Ok(ListedChains::Whole(listing)) if is_intact(Table::Mangle, &listing, options) => {
+            Ok(ListedChains::Whole(listing))
+                if matches_except_kubelet_rules(Table::Mangle, &listing, options) =>
+            {
                 Ok(adopted)
             }
             Err(error)
@@ -200,7 +202,7 @@ impl<I: Iptables> Syncer<I> {
 
     async fn write_all(
         &mut self,
-        live: &Live,
+        live: &LiveChains,
         options: &Options,
     ) -> (Partial, Result<Restored, Failure>) {
         if !self.knows_kernel() {
@@ -276,7 +278,7 @@ impl<I: Iptables> Syncer<I> {
         options: &Options,
     ) -> Partial {
         let zone = self.tracker.node().and_then(|node| node.zone.as_deref());
-        let setting = Setting { options, zone };
+        let setting = RenderContext { options, zone };
         let view = View(&self.tracker);
         render::partial(&mut self.applied, &view, names.iter(), setting, shape)
     }
@@ -305,9 +307,9 @@ impl<I: Iptables> Syncer<I> {
     }
 
     /// Returns the inputs that all Services of one payload share.
-    pub(super) fn setting<'a>(&'a self, options: &'a Options) -> Setting<'a> {
+    pub(super) fn setting<'a>(&'a self, options: &'a Options) -> RenderContext<'a> {
         let zone = self.tracker.node().and_then(|node| node.zone.as_deref());
-        Setting { options, zone }
+        RenderContext { options, zone }
     }
 }
 

@@ -16,8 +16,8 @@ use super::surroundings::Surroundings;
 use crate::host::Iptables;
 use crate::model::ServiceName;
 use crate::render::{
-    AppliedState, Counters, Jump, Live, NodePortAddresses, Options, PartialRestore, PayloadStats,
-    Rewrite,
+    AppliedState, Counters, Jump, LiveChains, NodePortAddresses, Options, PartialRestore,
+    PayloadStats, RerenderReason,
 };
 use crate::rules::Table;
 use crate::tracker::{Settled, Tracker};
@@ -55,7 +55,7 @@ pub struct Syncer<I> {
     pub(super) unanswered: u32,
     /// State of the kernel as far as the last check of our chains has shown it, for the next full
     /// sync; `None`: that reads it.
-    pub(super) live: Option<Live>,
+    pub(super) live: Option<LiveChains>,
     /// Fixed chains that the next sync writes anew.
     pub(super) repairs: BTreeSet<FixedChain>,
     /// Jumps that the next sync puts back.
@@ -244,7 +244,7 @@ impl<I: Iptables> Syncer<I> {
                 // Counters are only looked after by full syncs.
                 options.counters = self.history.counters().unwrap_or_default();
                 let rewrite = self.history.rewrite(self.setting(options));
-                (rewrite != Some(Rewrite::Options)).then_some(Scope::Partial)
+                (rewrite != Some(RerenderReason::Options)).then_some(Scope::Partial)
             }
             _ => None,
         }

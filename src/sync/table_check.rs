@@ -5,7 +5,7 @@
 //! gives no answer, are no reason to write all rules anew.
 
 use crate::host::{Iptables, ListedChains, RunError};
-use crate::render::{GuardState, Jump, Options, guarded_chains};
+use crate::render::{FixedChainState, Jump, Options, guarded_chains};
 use crate::rules::Table;
 
 /// Extent of a loss that a full restore repairs.
@@ -51,7 +51,7 @@ pub(super) async fn check_table(
     let Some(listing) = list(iptables, table, options).await? else {
         return Ok(TableCheck::Gone(Loss::Deleted));
     };
-    let mut state = GuardState::of(table, &listing.text, &listing.cut, options);
+    let mut state = FixedChainState::of(table, &listing.text, &listing.cut, options);
     if state.is_flushed {
         let missing = state.missing.into_iter().chain(state.unseen).collect();
         return Ok(TableCheck::Gone(Loss::Flushed { missing }));

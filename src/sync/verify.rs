@@ -17,7 +17,9 @@ use super::table_check::Loss;
 use super::view::View;
 use crate::host::{Iptables, ListedChains, ProgramExit, RunError};
 use crate::model::ServiceName;
-use crate::render::{self, AppliedState, DispatchRepair, Live, LiveRules, Options, Setting};
+use crate::render::{
+    self, AppliedState, DispatchRepair, LiveChains, LiveRules, Options, RenderContext,
+};
 use crate::rules::Table;
 
 /// Maximum chains that are listed one by one, each by a process: a change of one Service touches a
@@ -36,7 +38,7 @@ pub(super) struct Reading {
     pub(super) services: BTreeSet<Box<str>>,
     /// Listing of these; `None`: one is missing, or they could not be read.
     pub(super) service_listing: Option<String>,
-    pub(super) whole: Option<(LiveRules, Live)>,
+    pub(super) whole: Option<(LiveRules, LiveChains)>,
     /// Tables of which the fixed chains and jumps were checked.
     pub(super) tables: BTreeSet<Table>,
     /// A program gave no answer. The rest was read.
@@ -224,7 +226,7 @@ impl<I: Iptables> Syncer<I> {
     /// Returns the state of the kernel after a flush of the nat table, the last one of a check;
     /// `None` if it has to be read. Reading takes an eighth of the time from such a flush to its
     /// repair.
-    fn flushed(&self, table: Table, loss: &Loss) -> Option<Live> {
+    fn flushed(&self, table: Table, loss: &Loss) -> Option<LiveChains> {
         let Loss::Flushed { missing } = loss else {
             return None;
         };
@@ -232,7 +234,7 @@ impl<I: Iptables> Syncer<I> {
             return None;
         }
         let missing: Vec<_> = missing.iter().chain(&self.lost_jumps).copied().collect();
-        Some(Live::with_chains(self.applied.chains(), &missing))
+        Some(LiveChains::with_chains(self.applied.chains(), &missing))
     }
 
     fn compare_services(&mut self, reading: &Reading, drift: &mut Drift) {
@@ -242,7 +244,7 @@ impl<I: Iptables> Syncer<I> {
         if reading.services.is_empty() {
             return;
         }
-        let setting = Setting {
+        let setting = RenderContext {
             options,
             zone: self.history.zone.as_deref(),
         };
@@ -290,16 +292,16 @@ impl<I: Iptables> Syncer<I> {
         is_drift
     }
 
-    fn compare_all(&mut self, found: LiveRules, live: &Live, drift: &mut Drift) {
+    fn compare_all(&mut self, found: LiveRules, live: &LiveChains, drift: &mut Drift) {
         let Some(options) = self.written.clone() else {
             return;
         };
-        let setting = Setting {
+        let setting = RenderContext {
             options: &options,
             zone: self.history.zone.as_deref(),
         };
         let is_changing = self.changing();
-        match render::verify(found, live, &self.view(), setting, &is_changing) {
+        match render::verify_tables(found, live, &self.view(), setting, &is_changing) {
             Ok(adopted) => {
                 // Old chains of a Service that changes count as those of no Service.
                 let is_drift = |name: &&ServiceName| {

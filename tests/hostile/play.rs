@@ -5,7 +5,9 @@
 use deltaproxy::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
 use deltaproxy::model::Change;
 use deltaproxy::net::{IpFamily, PerFamily};
-use deltaproxy::render::{AppliedState, Full, Live, Options, PartialRestore, Setting, partial};
+use deltaproxy::render::{
+    AppliedState, Full, LiveChains, Options, PartialRestore, RenderContext, partial,
+};
 use deltaproxy::rules::Payload;
 use deltaproxy::tracker::Tracker;
 use deltaproxy::watch::{Ingester, Observed};
@@ -81,7 +83,7 @@ impl Play {
 
     /// The full payload, and what the kernel then has.
     pub(crate) fn full(&self) -> (String, AppliedState) {
-        let live = Live::default();
+        let live = LiveChains::default();
         let mut full = Full::new(&self.tracker, self.setting(), &live);
         let mut bytes = Vec::new();
         while full.write_next(&mut bytes) {}
@@ -102,9 +104,9 @@ impl Play {
         self.tracker.settle();
     }
 
-    fn setting(&self) -> Setting<'_> {
+    fn setting(&self) -> RenderContext<'_> {
         let node = self.tracker.node();
-        Setting {
+        RenderContext {
             options: &self.options,
             zone: node.and_then(|node| node.zone.as_deref()),
         }

@@ -14,7 +14,7 @@ use crate::config::{RenderConfig, Source, Unusable};
 use crate::host::local_addresses;
 use crate::model::Change;
 use crate::net::{IpFamily, PerFamily};
-use crate::render::{AppliedState, Full, Live, LocalDetector, Options, Setting};
+use crate::render::{AppliedState, Full, LiveChains, LocalDetector, Options, RenderContext};
 use crate::rules::Payload;
 use crate::tracker::Tracker;
 use crate::watch::api::{self, ApiError, ApiOptions, ConnectError};
@@ -53,16 +53,19 @@ pub(in crate::cli) fn render(config: &RenderConfig) -> anyhow::Result<RuleSnapsh
 }
 
 /// Returns the render inputs of a family.
-pub(in crate::cli) fn setting<'a>(tracker: &'a Tracker, options: &'a Options) -> Setting<'a> {
-    Setting {
+pub(in crate::cli) fn setting<'a>(tracker: &'a Tracker, options: &'a Options) -> RenderContext<'a> {
+    RenderContext {
         options,
         zone: tracker.node().and_then(|node| node.zone.as_deref()),
     }
 }
 
 /// Renders the full payload for a host without rules, and the applied state after its restore.
-pub(in crate::cli) fn full(setting: Setting<'_>, tracker: &Tracker) -> (Vec<u8>, AppliedState) {
-    let live = Live::default();
+pub(in crate::cli) fn full(
+    setting: RenderContext<'_>,
+    tracker: &Tracker,
+) -> (Vec<u8>, AppliedState) {
+    let live = LiveChains::default();
     let mut payload = Full::new(tracker, setting, &live);
     let mut text = Vec::new();
     while payload.write_next(&mut text) {}

@@ -1,24 +1,26 @@
-//! Checks and repairs the rules that every Service depends on: jumps, canaries and fixed chains.
+//! Checks and repairs the *guarded* chains, which every Service depends on: fixed chains, canaries,
+//! and the built-in chains with entry jumps.
 //!
-//! The check is a sample: a flush or deletion of a table removes some of them.
+//! The check is a sample: a flush or deletion of a table removes some of these rules.
 //!
-//! Differs from upstream: there only an empty canary chain of the mangle table is checked, so that
+//! Differs from upstream: kube-proxy checks only an empty canary chain of the mangle table, so that
 //! a flush of the nat table, or one that deletes no chains, goes unnoticed for up to an hour. In
-//! exchange every sync writes the fixed chains again there.
+//! exchange, kube-proxy writes the fixed chains again at every sync.
 
 use std::collections::BTreeSet;
 
-use super::live::Live;
+use super::live::LiveChains;
 use crate::render::fixed_chains;
 use crate::render::options::Options;
-use crate::render::service::{write_chain_lines, write_line};
+use crate::render::service::{write_chain_declarations, write_line};
 use crate::rules::{Rule, Table};
 use crate::ruleset::{
     JUMPS, Jump, KUBE_FIREWALL, KUBE_FORWARD, KUBE_MARK_MASQ, KUBE_POSTROUTING, KUBE_PROXY_CANARY,
 };
 
-/// Returns the chains of `table` to list for a check, the proxy's first: a program that ends at a
-/// third-party rule has printed these by then.
+/// Returns the chains of `table` to list for a check, the proxy's first: `iptables-nft` aborts at a
+/// rule that it cannot print, which another program added with `nft`, and has printed the proxy's
+/// chains by then.
 pub fn guarded_chains(table: Table, options: &Options) -> Vec<&'static str> {
     let mut chains = vec![KUBE_PROXY_CANARY];
     chains.extend(fixed_chain_names(table, options));
@@ -32,45 +34,45 @@ pub fn guarded_chains(table: Table, options: &Options) -> Vec<&'static str> {
 
 /// Condition of the guarded chains of one table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct GuardState {
-    /// The canary is missing, or all jumps: the table was flushed.
+pub struct FixedChainState {
+    /// The canary is missing, or all entry jumps: the table was flushed.
     pub is_flushed: bool,
-    /// Missing jumps.
+    /// Missing entry jumps.
     pub missing: Vec<&'static Jump>,
     /// Fixed chains that lack rules of the proxy.
     pub incomplete: Vec<&'static str>,
     /// Fixed chains that hold all rules of the proxy, and third-party ones. Other chains are not
     /// affected.
     pub edited: Vec<&'static str>,
-    /// Jumps that may stand after a rule that cannot be printed.
+    /// Entry jumps that were not listed, but may stand after a rule that cannot be printed.
     pub unseen: Vec<&'static Jump>,
 }
 
-impl GuardState {
+impl FixedChainState {
     /// Compares a listing of the guarded chains with the rules that a restore with `options`
-    /// writes. The chains in `cut` are listed up to their first unprintable rule.
-    pub fn of(table: Table, listing: &str, cut: &[String], options: &Options) -> Self {
-        let is_cut = |chain: &str| cut.iter().any(|name| name == chain);
+    /// writes. Those in `truncated_chains` are listed up to their first unprintable rule.
+    pub fn of(table: Table, listing: &str, truncated_chains: &[String], options: &Options) -> Self {
+        let is_truncated = |chain: &str| truncated_chains.iter().any(|name| name == chain);
         let written = written(table, options);
         let mut state = Self {
-            is_flushed: !is_cut(KUBE_PROXY_CANARY) && !has_canary(listing),
+            is_flushed: !is_truncated(KUBE_PROXY_CANARY) && !has_canary(listing),
             ..Self::default()
         };
         for chain in fixed_chain_names(table, options) {
-            if holds(chain, listing, &written, is_cut(chain)) {
+            if matches_except_appended(chain, listing, &written, is_truncated(chain)) {
                 continue;
             }
-            // No rule of the proxy is unprintable: a chain that is cut has a third-party rule.
-            if is_cut(chain) || keeps_ours(chain, listing, &written) {
+            // No rule of the proxy is unprintable: a truncated chain has a third-party rule.
+            if is_truncated(chain) || has_proxy_rules_in_order(chain, listing, &written) {
                 state.edited.push(chain);
             } else {
                 state.incomplete.push(chain);
             }
         }
-        let mut live = Live::default();
+        let mut live = LiveChains::default();
         live.read(table, listing);
-        for jump in live.missing_jumps(table) {
-            if is_cut(jump.from) {
+        for jump in live.missing_entry_jumps(table) {
+            if is_truncated(jump.from) {
                 state.unseen.push(jump);
             } else {
                 state.missing.push(jump);
@@ -82,25 +84,26 @@ impl GuardState {
     }
 }
 
-/// Reports whether `listing`, the rules of the guarded chains, equals the rules that a restore
-/// with `options` writes.
-pub fn is_intact(table: Table, listing: &str, options: &Options) -> bool {
-    GuardState::of(table, listing, &[], options) == GuardState::default()
+/// Reports whether the guarded chains in `listing` hold the rules that a restore with `options`
+/// writes. Allows third-party rules in built-in chains, and after the proxy's in `KUBE-FIREWALL`:
+/// kubelets before 1.28 append one of their own, and would do so again each time it is deleted.
+pub fn matches_except_kubelet_rules(table: Table, listing: &str, options: &Options) -> bool {
+    FixedChainState::of(table, listing, &[], options) == FixedChainState::default()
 }
 
-/// Reports whether the guarded chains hold exactly the rules of the proxy. [`is_intact`] tolerates
-/// rules after the proxy's in `KUBE-FIREWALL`: kubelets before 1.28 append one of their own, and
-/// would do so again each time it is deleted.
-pub(super) fn is_exact(table: Table, listing: &str, options: &Options) -> bool {
+/// Reports whether the guarded chains hold the rules that a restore with `options` writes. Allows
+/// third-party rules in built-in chains only.
+pub(super) fn matches_exactly(table: Table, listing: &str, options: &Options) -> bool {
     let has_others = |chain: &&str| {
         let live = rules_of(chain, listing).count();
         live > rules_of(chain, &written(table, options)).count()
     };
-    is_intact(table, listing, options) && !fixed_chain_names(table, options).iter().any(has_others)
+    matches_except_kubelet_rules(table, listing, options)
+        && !fixed_chain_names(table, options).iter().any(has_others)
 }
 
-/// Returns a payload that writes these fixed chains again, inserts these jumps at the top of their
-/// chains, and changes nothing else.
+/// Returns a payload that writes these fixed chains again, inserts these entry jumps at the top of
+/// their chains, and changes nothing else.
 pub fn repair(
     chains: &BTreeSet<(Table, &'static str)>,
     jumps: &[&'static Jump],
@@ -118,7 +121,7 @@ pub fn repair(
             continue;
         }
         write_line(&mut payload, &["*", table.as_str()]);
-        write_chain_lines(&mut payload, &names);
+        write_chain_declarations(&mut payload, &names);
         for rule in written(table, options).lines() {
             let chain = rule
                 .strip_prefix("-A ")
@@ -137,7 +140,7 @@ pub fn repair(
 
 /// Returns the rule of `KUBE-FIREWALL` that keeps other hosts from reaching localhost, without
 /// `-A KUBE-FIREWALL`; `None` if these options need none.
-pub fn localnet_guard(options: &Options) -> Option<String> {
+pub fn localnet_drop_rule(options: &Options) -> Option<String> {
     let written = written(Table::Filter, options);
     let mut lines = written.lines();
     let rule = lines.find_map(|line| line.strip_prefix("-A KUBE-FIREWALL "))?;
@@ -149,16 +152,17 @@ fn has_canary(listing: &str) -> bool {
     listing.lines().any(|line| line == canary)
 }
 
-/// Reports whether a chain holds the written rules and no others, except those after them in
+/// Reports whether a chain holds the written rules and no others. Allows rules after them in
 /// `KUBE-FIREWALL`.
-fn holds(chain: &str, listing: &str, written: &str, is_cut: bool) -> bool {
+fn matches_except_appended(chain: &str, listing: &str, written: &str, is_truncated: bool) -> bool {
     let mut live = rules_of(chain, listing);
     let has_ours = rules_of(chain, written).all(|rule| live.next() == Some(rule));
-    has_ours && (chain == KUBE_FIREWALL || (!is_cut && live.next().is_none()))
+    has_ours && (chain == KUBE_FIREWALL || (!is_truncated && live.next().is_none()))
 }
 
-/// Reports whether all written rules are in a chain, in their order, with any rules between them.
-fn keeps_ours(chain: &str, listing: &str, written: &str) -> bool {
+/// Reports whether a chain holds all written rules in their order. Allows any rules before, between
+/// and after them.
+fn has_proxy_rules_in_order(chain: &str, listing: &str, written: &str) -> bool {
     let mut live = rules_of(chain, listing);
     rules_of(chain, written).all(|ours| live.any(|rule| rule == ours))
 }
@@ -184,8 +188,8 @@ fn written(table: Table, options: &Options) -> String {
     String::from_utf8_lossy(&buf).into_owned()
 }
 
-/// Returns the rules of one chain; `None` for one that cannot be parsed, which is no rule of the
-/// proxy.
+/// Returns the rules of one chain; `None` for a rule that cannot be parsed, which is a third-party
+/// one.
 fn rules_of<'a>(chain: &'a str, text: &'a str) -> impl Iterator<Item = Option<Rule>> + 'a {
     text.lines().filter_map(move |line| {
         let (found, spec) = line.strip_prefix("-A ")?.split_once(' ')?;

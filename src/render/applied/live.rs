@@ -1,26 +1,28 @@
 //! Reads listings of the rules in the kernel, line by line: the text of a large cluster's rules is
 //! never in memory at once.
 //!
-//! [`Live`] has the chains and jumps, for a full restore; [`LiveRules`] has the rules of the
-//! proxy's chains, for a comparison. Of a Service chain a digest of its rules in normal form is
-//! kept, of a dispatch chain each rule.
+//! Two readers of the same lines, since a full restore does not need the rules:
+//!
+//! - [`LiveChains`]: names of Service chains, third-party references to them, and entry jumps. For
+//!   a full restore.
+//! - [`LiveRules`]: a digest of the rules of each Service chain, and each rule of the dispatch
+//!   chains. For a comparison with rendered rules.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use hashbrown::HashMap;
 
-use crate::render::service::Digest;
 use crate::rules::{Rule, Table};
 use crate::ruleset::{
     DispatchChain, JUMPS, Jump, KUBE_FIREWALL, KUBE_FORWARD, KUBE_PROXY_CANARY, NAT_CHAINS,
     ServiceChain, is_service_chain,
 };
 
-/// Chains and jumps in the kernel that matter to a full restore. The default is that of an empty
-/// kernel of which no table was read.
+/// Chains and entry jumps in the kernel that a full restore depends on. The default is that of an
+/// empty kernel of which no table was read.
 #[derive(Debug, Clone, Default)]
-pub struct Live {
+pub struct LiveChains {
     service_chains: BTreeSet<ServiceChain>,
     /// Chains of older versions, and others with the prefix of a Service chain.
     other_chains: BTreeSet<Box<str>>,
@@ -30,19 +32,21 @@ pub struct Live {
     pub(crate) has_firewall: bool,
     /// Tables that were read.
     read: BTreeSet<Table>,
-    jumps: Vec<(Table, Box<str>, Rule)>,
-    /// Jumps that were queried one by one, and exist.
-    noted: Vec<&'static Jump>,
+    /// Rules of built-in chains that may be entry jumps, with table and chain.
+    jump_rules: Vec<(Table, Box<str>, Rule)>,
+    /// Entry jumps that were queried one by one, and exist.
+    queried_jumps: Vec<&'static Jump>,
 }
 
-impl Live {
+impl LiveChains {
     /// Reads all of what `iptables-save -t TABLE` printed.
     pub fn read(&mut self, table: Table, save: &str) {
         save.lines().for_each(|line| self.read_line(table, line));
         self.note_read(table);
     }
 
-    /// Returns the state of a kernel that holds these chains of Services, and all jumps but these.
+    /// Returns the state of a kernel that holds these Service chains, and all entry jumps except
+    /// `missing`.
     pub fn with_chains(
         chains: impl Iterator<Item = ServiceChain>,
         missing: &[&'static Jump],
@@ -52,13 +56,13 @@ impl Live {
             service_chains: chains.collect(),
             has_firewall: true,
             read: Table::ALL.into(),
-            noted: JUMPS.iter().filter(is_there).collect(),
+            queried_jumps: JUMPS.iter().filter(is_there).collect(),
             ..Self::default()
         }
     }
 
     /// Reads one line of what `iptables-save -t TABLE` printed. Lines that cannot be parsed are
-    /// skipped: a jump that was not read is written again.
+    /// skipped: an entry jump that was not read is written again.
     pub fn read_line(&mut self, table: Table, line: &str) {
         if let Some(chain) = line.strip_prefix(':') {
             self.read_chain(table, chain.split(' ').next().unwrap_or_default());
@@ -72,9 +76,9 @@ impl Live {
         self.read.insert(table);
     }
 
-    /// Notes that a jump exists, in a table that cannot be read.
+    /// Notes that an entry jump exists, in a table that cannot be read.
     pub fn note_jump(&mut self, jump: &'static Jump) {
-        self.noted.push(jump);
+        self.queried_jumps.push(jump);
     }
 
     /// Notes that `KUBE-FIREWALL` exists, in a filter table that cannot be read.
@@ -82,8 +86,8 @@ impl Live {
         self.has_firewall = true;
     }
 
-    /// Returns the missing jumps, in the order in which to insert them at the top.
-    pub(crate) fn missing_jumps(&self, table: Table) -> impl Iterator<Item = &'static Jump> {
+    /// Returns the missing entry jumps, in the order in which to insert them at the top.
+    pub(crate) fn missing_entry_jumps(&self, table: Table) -> impl Iterator<Item = &'static Jump> {
         JUMPS
             .iter()
             .filter(move |jump| jump.table == table && !self.has(jump))
@@ -103,12 +107,14 @@ impl Live {
 
     /// Reports whether a stale chain can be deleted; if not, it is emptied and kept.
     ///
-    /// Differs from upstream: there one third-party reference makes every further restore fail.
+    /// Differs from upstream: kube-proxy deletes the chain all the same, and every further restore
+    /// fails as long as the reference exists.
     pub(crate) fn can_delete(&self, chain: &str) -> bool {
         !self.referenced.contains(chain)
     }
 
-    /// Reports whether the table was read, so that chains and jumps not found in it are missing.
+    /// Reports whether the table was read, so that chains and entry jumps not found in it are
+    /// missing.
     pub(crate) fn is_read(&self, table: Table) -> bool {
         self.read.contains(&table)
     }
@@ -129,8 +135,8 @@ impl Live {
         }
     }
 
-    /// Reads a rule of a built-in or third-party chain, which may be a jump of the proxy, or refer
-    /// to a Service chain.
+    /// Reads a rule of a built-in or third-party chain, which may be an entry jump, or refer to a
+    /// Service chain.
     fn read_rule(&mut self, table: Table, rule: &str) {
         let Some((chain, spec)) = rule.split_once(' ') else {
             return;
@@ -149,36 +155,43 @@ impl Live {
             self.referenced.insert(target.into());
         }
         if JUMPS.iter().any(|jump| jump.from == chain) {
-            self.jumps.push((table, chain.into(), rule));
+            self.jump_rules.push((table, chain.into(), rule));
         }
     }
 
     fn has(&self, jump: &Jump) -> bool {
-        if self.noted.contains(&jump) {
+        if self.queried_jumps.contains(&jump) {
             return true;
         }
         let Ok(wanted) = jump.rule.parse::<Rule>() else {
             return false;
         };
-        self.jumps.iter().any(|(table, from, rule)| {
+        self.jump_rules.iter().any(|(table, from, rule)| {
             (*table, &**from) == (jump.table, jump.from) && *rule == wanted
         })
     }
 }
 
+/// Digest of rules in parsed form, so that their spelling does not matter.
+///
+/// Never compared with a `TextDigest`, the digest of rendered text: to compare rendered rules with
+/// live ones, their text is parsed and digested again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct ParsedDigest(u64);
+
 /// Rules of the proxy's chains in the kernel.
 #[derive(Debug, Default)]
 pub struct LiveRules {
     /// Digest of each Service chain; `None` if a rule in it cannot be parsed.
-    pub(super) chains: HashMap<ServiceChain, Option<Digest>>,
-    /// Rules of the dispatch chains in their order; `None` where one has been matched.
-    dispatch: [Vec<Option<LiveRule>>; DispatchChain::ALL.len()],
+    pub(super) chains: HashMap<ServiceChain, Option<ParsedDigest>>,
+    /// Rules of the dispatch chains in their order.
+    dispatch: [Vec<LiveRule>; DispatchChain::ALL.len()],
     /// Lines that [`guarded_chains`](super::guarded_chains) lists, and more.
     listings: [String; Table::ALL.len()],
     /// Chains whose names begin with `KUBE-`, without Service chains and canaries.
     shared: Vec<(Table, Box<str>)>,
     /// Service chain that is being read.
-    open: Option<(ServiceChain, RuleDigest)>,
+    open: Option<(ServiceChain, ParsedHasher)>,
     /// There is a chain with the prefix of a Service chain that current versions do not write.
     pub(super) has_unknown_chain: bool,
 }
@@ -186,15 +199,15 @@ pub struct LiveRules {
 /// Rule of a dispatch chain.
 #[derive(Debug)]
 pub(super) struct LiveRule {
-    /// Digest of the rule in normal form; `None` if it cannot be parsed.
-    pub(super) digest: Option<Digest>,
+    /// Digest of the rule; `None` if it cannot be parsed.
+    pub(super) digest: Option<ParsedDigest>,
     /// A blank, the rule without `-A CHAIN`, and a newline.
     pub(super) text: Box<[u8]>,
 }
 
-/// Digest of the rules of a chain, in the making.
+/// Hasher of the rules of one chain, rule by rule.
 #[derive(Debug, Default)]
-struct RuleDigest {
+struct ParsedHasher {
     hasher: DefaultHasher,
     has_unparsed: bool,
 }
@@ -216,7 +229,7 @@ impl LiveRules {
     }
 
     /// Reads the rules of one dispatch chain from what `-S CHAIN` printed.
-    pub(super) fn of_dispatch(dispatch: DispatchChain, listing: &str) -> Vec<Option<LiveRule>> {
+    pub(super) fn of_dispatch(dispatch: DispatchChain, listing: &str) -> Vec<LiveRule> {
         let mut live = Self::of_listing(dispatch.table(), listing);
         std::mem::take(live.rules_mut(dispatch))
     }
@@ -248,7 +261,7 @@ impl LiveRules {
     }
 
     /// Returns the rules of a dispatch chain, in their order.
-    pub(super) fn rules_mut(&mut self, of: DispatchChain) -> &mut Vec<Option<LiveRule>> {
+    pub(super) fn rules_mut(&mut self, of: DispatchChain) -> &mut Vec<LiveRule> {
         let [first, others @ ..] = &mut self.dispatch;
         let others = DispatchChain::ALL.into_iter().skip(1).zip(others);
         let mut rules = others.filter_map(|(dispatch, rules)| (dispatch == of).then_some(rules));
@@ -286,10 +299,10 @@ impl LiveRules {
             return self.read_service_rule(chain, rule);
         }
         if let Some(dispatch) = DispatchChain::find(table, chain) {
-            self.rules_mut(dispatch).push(Some(LiveRule {
-                digest: digest([rule]),
+            self.rules_mut(dispatch).push(LiveRule {
+                digest: parsed_digest([rule]),
                 text: format!(" {rule}\n").into_bytes().into(),
-            }));
+            });
         } else if chain == KUBE_FIREWALL
             || chain == KUBE_FORWARD
             || (table == Table::Nat && NAT_CHAINS.contains(&chain))
@@ -302,7 +315,7 @@ impl LiveRules {
     fn read_service_rule(&mut self, chain: ServiceChain, rule: &str) {
         if self.open.as_ref().is_none_or(|(open, _)| *open != chain) {
             self.close();
-            self.open = Some((chain, RuleDigest::default()));
+            self.open = Some((chain, ParsedHasher::default()));
         }
         if let Some((_, rules)) = &mut self.open {
             rules.add(rule);
@@ -318,7 +331,7 @@ impl LiveRules {
     }
 }
 
-impl RuleDigest {
+impl ParsedHasher {
     fn add(&mut self, rule: &str) {
         match rule.parse::<Rule>() {
             Ok(rule) => rule.hash(&mut self.hasher),
@@ -326,29 +339,29 @@ impl RuleDigest {
         }
     }
 
-    fn finish(self) -> Option<Digest> {
-        (!self.has_unparsed).then(|| self.hasher.finish())
+    fn finish(self) -> Option<ParsedDigest> {
+        (!self.has_unparsed).then(|| ParsedDigest(self.hasher.finish()))
     }
 }
 
-/// Returns the digest of rules in normal form, so that spelling does not matter; `None` if one of
-/// them cannot be parsed.
-pub(super) fn digest<'r>(rules: impl IntoIterator<Item = &'r str>) -> Option<Digest> {
-    let mut digest = RuleDigest::default();
+/// Returns the digest of rules; `None` if one of them cannot be parsed.
+pub(super) fn parsed_digest<'r>(rules: impl IntoIterator<Item = &'r str>) -> Option<ParsedDigest> {
+    let mut hasher = ParsedHasher::default();
     for rule in rules {
-        digest.add(rule);
+        hasher.add(rule);
     }
-    digest.finish()
+    hasher.finish()
 }
 
-/// Reports whether a Service chain holds these rules, whole lines, in any spelling.
-pub(super) fn holds(
-    chains: &HashMap<ServiceChain, Option<Digest>>,
+/// Reports whether a live Service chain holds exactly these rendered rules, whole lines, in any
+/// spelling.
+pub(super) fn has_same_rules(
+    chains: &HashMap<ServiceChain, Option<ParsedDigest>>,
     chain: ServiceChain,
     lines: &[u8],
 ) -> bool {
     let live = chains.get(&chain).copied().flatten();
     let lines = str::from_utf8(lines).unwrap_or_default().lines();
     let rules = lines.filter_map(|line| Some(line.strip_prefix("-A ")?.split_once(' ')?.1));
-    live.is_some() && live == digest(rules)
+    live.is_some() && live == parsed_digest(rules)
 }

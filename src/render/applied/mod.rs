@@ -1,15 +1,16 @@
-//! Rules that the kernel holds: those that were applied, those that are read from it, and their
-//! comparison.
+//! Rules in the kernel: the applied ones, the live ones, and their comparison.
 
-mod adoption;
 mod guard;
 mod live;
+mod single_chains;
 mod state;
-mod verify;
+mod whole_tables;
 
-pub use adoption::{Adopted, DeclineReason, adopt, verify};
-pub use guard::{GuardState, guarded_chains, is_intact, localnet_guard, repair};
-pub use live::{Live, LiveRules};
+pub use guard::{
+    FixedChainState, guarded_chains, localnet_drop_rule, matches_except_kubelet_rules, repair,
+};
+pub use live::{LiveChains, LiveRules};
+pub use single_chains::{DispatchDrift, DispatchRepair};
 pub(crate) use state::{AppliedService, DispatchRule};
 pub use state::{AppliedState, PayloadStats, RuleCounts, SavedServices};
-pub use verify::{DispatchDrift, DispatchRepair};
+pub use whole_tables::{Adopted, DeclineReason, adopt, verify_tables};

@@ -4,16 +4,21 @@
 //! A partial payload is the difference between this and the rules rendered from the
 //! [`tracker`](crate::tracker).
 //!
-//! # Invariants
+//! # Protocol
 //!
-//! - It describes the kernel only after a successful restore. After a failed one the rules in the
-//!   kernel are unknown, so it is dropped and the next restore is full.
+//! [`partial`](super::super::partial()) updates the state while it renders, before the restore:
+//!
+//! - The restore succeeds: the state describes the kernel.
+//! - The restore fails, and the kernel rejected the payload before any change: the caller reverts
+//!   the state with [`AppliedState::put_back`].
+//! - The restore fails otherwise: the rules in the kernel are unknown. The caller drops the state,
+//!   and the next restore is full.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::AddAssign;
 
 use crate::model::ServiceName;
-use crate::render::service::{Digest, DispatchKey, RenderedChain, ServiceRules, ServiceTotals};
+use crate::render::service::{DispatchKey, RenderedChain, ServiceRules, ServiceTotals, TextDigest};
 use crate::rules::Table;
 use crate::ruleset::{DispatchChain, ServiceChain};
 
@@ -30,7 +35,7 @@ pub struct AppliedState {
     dispatch_rules: [u64; DispatchChain::ALL.len()],
     totals: ServiceTotals,
     /// Dispatch chains that the next payload writes whole.
-    pub(crate) rewrite: BTreeSet<DispatchChain>,
+    pub(crate) chains_to_rewrite: BTreeSet<DispatchChain>,
     /// The iptables binaries can print all of nat: no rule in it is of a kind that only `nft`
     /// knows.
     pub(crate) can_list_nat: bool,
@@ -39,11 +44,13 @@ pub struct AppliedState {
 /// Dispatch rule of one Service: its text without `-A CHAIN`, with its newline.
 pub(crate) type DispatchRule = (DispatchKey, Box<[u8]>);
 
-/// Copy of the applied rules of some Services, to be put back if a restore changed nothing.
+/// Copy of all that rendering a partial payload for some Services changes in the applied state, to
+/// be put back if the restore changed nothing.
 #[derive(Debug)]
 pub struct SavedServices {
     services: Vec<(ServiceName, AppliedService)>,
     node_ports_jumps: Vec<Box<[u8]>>,
+    chains_to_rewrite: BTreeSet<DispatchChain>,
 }
 
 /// Rules of one Service in the kernel.
@@ -59,7 +66,7 @@ pub(crate) struct AppliedService {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RecordedChain {
     pub(crate) chain: ServiceChain,
-    pub(super) digest: Digest,
+    pub(super) digest: TextDigest,
     rules: u32,
 }
 
@@ -77,7 +84,7 @@ impl RecordedChain {
     pub(super) const fn unknown(chain: ServiceChain) -> Self {
         Self {
             chain,
-            digest: 0,
+            digest: TextDigest::UNKNOWN,
             rules: 0,
         }
     }
@@ -162,7 +169,7 @@ impl AppliedState {
         self.insert(name, AppliedService::rendered(rules))
     }
 
-    /// Copies the rules of these Services.
+    /// Copies all that a partial payload for these Services changes.
     pub fn save(&self, names: &[ServiceName]) -> SavedServices {
         let service = |name: &ServiceName| self.services.get(name).cloned().unwrap_or_default();
         SavedServices {
@@ -171,12 +178,14 @@ impl AppliedState {
                 .map(|name| (name.clone(), service(name)))
                 .collect(),
             node_ports_jumps: self.node_ports_jumps.clone(),
+            chains_to_rewrite: self.chains_to_rewrite.clone(),
         }
     }
 
-    /// Restores the rules that Services had when they were saved.
+    /// Reverts the state to the copy, after a restore that changed nothing in the kernel.
     pub fn put_back(&mut self, saved: SavedServices) {
         self.node_ports_jumps = saved.node_ports_jumps;
+        self.chains_to_rewrite = saved.chains_to_rewrite;
         for (name, service) in saved.services {
             self.insert(&name, service);
         }
@@ -246,13 +255,20 @@ impl AppliedService {
     }
 
     /// Returns the digest of a chain, if the kernel has the chain.
-    pub(crate) fn digest(&self, chain: ServiceChain) -> Option<Digest> {
+    pub(crate) fn digest(&self, chain: ServiceChain) -> Option<TextDigest> {
         let at = self
             .chains
             .binary_search_by_key(&chain, |recorded| recorded.chain)
             .ok()?;
         self.chains.get(at).map(|recorded| recorded.digest)
     }
+}
+
+/// Returns the name that stale rules and chains of no Service are recorded under: the *leftover
+/// owner*, with an empty namespace and name, which no Service has. Nothing is ever rendered for
+/// it, so the next partial payload that names it deletes all that is recorded under it.
+pub(super) fn leftover_owner() -> ServiceName {
+    ServiceName::new("", "")
 }
 
 /// Numbers of rules by table.

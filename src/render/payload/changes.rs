@@ -11,9 +11,9 @@ use std::ops::Range;
 
 use hashbrown::HashSet;
 
-use super::cost::ChainLines;
+use super::cost::Declarations;
 use crate::render::applied::DispatchRule;
-use crate::render::service::{DispatchKey, ServiceRules, write_chain_line};
+use crate::render::service::{DispatchKey, ServiceRules, write_chain_declaration};
 use crate::ruleset::{DispatchChain, ServiceChain};
 
 /// Service chains of a partial payload, in the order in which they were added.
@@ -43,20 +43,20 @@ impl ChainChanges {
     }
 
     /// Writes the filled chains. They come before all rules that lead to them.
-    pub(super) fn write_filled(&self, buf: &mut Vec<u8>, chain_lines: ChainLines) {
-        match chain_lines {
-            ChainLines::Inline => {
+    pub(super) fn write_filled(&self, buf: &mut Vec<u8>, declarations: Declarations) {
+        match declarations {
+            Declarations::Inline => {
                 for (chain, rules) in &self.filled {
-                    write_chain_line(buf, *chain);
+                    write_chain_declaration(buf, *chain);
                     buf.extend_from_slice(self.text.get(rules.clone()).unwrap_or_default());
                 }
             }
-            ChainLines::First => {
+            Declarations::First => {
                 let filled = self.filled.iter().map(|(chain, _)| *chain);
                 let mut chains: Vec<_> = filled.chain(self.deleted.iter().copied()).collect();
                 chains.sort_by_cached_key(|chain| Reverse(chain.sort_key()));
                 for chain in chains {
-                    write_chain_line(buf, chain);
+                    write_chain_declaration(buf, chain);
                 }
                 buf.extend_from_slice(&self.text);
             }
@@ -65,10 +65,10 @@ impl ChainChanges {
 
     /// Writes the deletion of stale chains, which comes when no rule leads to them anymore. They
     /// refer to each other, so all are emptied before the first is deleted.
-    pub(super) fn write_deleted(&self, buf: &mut Vec<u8>, chain_lines: ChainLines) {
-        if chain_lines == ChainLines::Inline {
+    pub(super) fn write_deleted(&self, buf: &mut Vec<u8>, declarations: Declarations) {
+        if declarations == Declarations::Inline {
             for chain in &self.deleted {
-                write_chain_line(buf, *chain);
+                write_chain_declaration(buf, *chain);
             }
         }
         for chain in &self.deleted {

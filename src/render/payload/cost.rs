@@ -6,7 +6,7 @@ use crate::rules::Backend;
 
 /// Position of chain lines in a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ChainLines {
+pub(super) enum Declarations {
     /// Each before the rules of its chain.
     Inline,
     /// All before the first rule, the last name first.
@@ -38,7 +38,7 @@ pub(super) const fn most_deletions(backend: Backend) -> usize {
 
 /// Returns the order of a dispatch chain that is written whole.
 ///
-/// On nft each rule's target is put on the list of [`MOST_INLINE`]: 480 ms instead of 696 for the
+/// On nft each rule's target is put on the list of [`MAX_INLINE_DECLARATIONS`]: 480 ms instead of 696 for the
 /// rules of 10,000 Services, no difference for 1,000.
 pub(super) const fn order(backend: Backend) -> DispatchOrder {
     match backend {
@@ -54,13 +54,13 @@ pub(super) const fn order(backend: Backend) -> DispatchOrder {
 /// those that are searched with it. All endpoints of 500, 1,000 and 2,000 of 10,000 Services,
 /// which are eleven chains each: 367, 763 and 2,112 ms instead of 431, 1,359 and 7,828. Of fewer
 /// than 200 there is no difference, and a chain line next to its rules is easier to read.
-const MOST_INLINE: usize = 2_000;
+const MAX_INLINE_DECLARATIONS: usize = 2_000;
 
 /// Returns the position of the chain lines in a partial payload with this many chains.
-pub(super) const fn chain_lines(backend: Backend, chains: usize) -> ChainLines {
+pub(super) const fn declarations(backend: Backend, chains: usize) -> Declarations {
     match backend {
-        Backend::Nft if chains > MOST_INLINE => ChainLines::First,
-        Backend::Nft | Backend::Legacy => ChainLines::Inline,
+        Backend::Nft if chains > MAX_INLINE_DECLARATIONS => Declarations::First,
+        Backend::Nft | Backend::Legacy => Declarations::Inline,
     }
 }
 
@@ -71,18 +71,18 @@ pub(super) const fn chain_lines(backend: Backend, chains: usize) -> ChainLines {
 /// is put there without a search. 10,000 Services of five endpoints take 1.3 s of CPU instead of
 /// 1.7, and 20,000 take 3.6 instead of 6.8; of 3,000 there is hardly a difference. Where chains
 /// exist already it is the other way round: 6.9 s instead of 3.3 for 20,000.
-const MOST_ENDPOINTS_INLINE: usize = 15_000;
+const MAX_ENDPOINTS_INLINE: usize = 15_000;
 
 /// Returns the position of the chain lines in a full payload for this many endpoints. `is_bare`:
 /// the kernel has no chain of a Service.
-pub(super) const fn full_chain_lines(
+pub(super) const fn full_declarations(
     backend: Backend,
     is_bare: bool,
     endpoints: usize,
-) -> ChainLines {
+) -> Declarations {
     match backend {
-        Backend::Legacy if is_bare && endpoints > MOST_ENDPOINTS_INLINE => ChainLines::First,
-        Backend::Nft | Backend::Legacy => ChainLines::Inline,
+        Backend::Legacy if is_bare && endpoints > MAX_ENDPOINTS_INLINE => Declarations::First,
+        Backend::Nft | Backend::Legacy => Declarations::Inline,
     }
 }
 
@@ -94,7 +94,7 @@ pub(super) struct NatSizes {
     /// Rules in the payload.
     pub(super) rules: u64,
     /// Rules in the kernel before the restore.
-    pub(super) live_rules: u64,
+    pub(super) applied_rules: u64,
 }
 
 impl NatSizes {
@@ -105,11 +105,14 @@ impl NatSizes {
     /// With chain lines first they meet at 2,000 of 10,000 Services, and at 700 of 1,000.
     pub(super) const fn is_worth_listing(self, backend: Backend) -> bool {
         match backend {
-            Backend::Nft => self.chains * (self.chains + self.rules) > PAIRS * self.live_rules,
+            Backend::Nft => {
+                self.chains * (self.chains + self.rules)
+                    > SEARCHED_PAIRS_PER_READ_RULE * self.applied_rules
+            }
             Backend::Legacy => false,
         }
     }
 }
 
 /// Number of pairs of a line and a chain that are searched in the time in which a rule is read.
-const PAIRS: u64 = 7_500;
+const SEARCHED_PAIRS_PER_READ_RULE: u64 = 7_500;

@@ -15,12 +15,14 @@
 
 use std::collections::BTreeSet;
 
-use super::cost::{self, ChainLines};
+use super::cost::{self, Declarations};
 use crate::model::{ServiceName, ServiceState, Services};
-use crate::render::applied::{AppliedState, Live, PayloadStats};
+use crate::render::applied::{AppliedState, LiveChains, PayloadStats};
 use crate::render::fixed_chains;
-use crate::render::options::{Comments, Setting};
-use crate::render::service::{self, ServiceRules, write_chain_line, write_chain_lines, write_line};
+use crate::render::options::{Comments, RenderContext};
+use crate::render::service::{
+    self, ServiceRules, write_chain_declaration, write_chain_declarations, write_line,
+};
 use crate::rules::{Backend, Payload, Table};
 use crate::ruleset::{
     FILTER_CHAINS, KUBE_FIREWALL, KUBE_PROXY_CANARY, KUBE_SERVICES, NAT_CHAINS, ServiceChain,
@@ -31,8 +33,8 @@ type ServiceIter<'a> = Box<dyn Iterator<Item = (&'a ServiceName, &'a ServiceStat
 /// Writer of a full payload.
 pub struct Full<'a> {
     services: &'a dyn Services,
-    setting: Setting<'a>,
-    live: &'a Live,
+    context: RenderContext<'a>,
+    live: &'a LiveChains,
     next: Part<'a>,
     /// Endpoints of the Services whose filter rules are written.
     endpoints: usize,
@@ -49,8 +51,8 @@ enum Part<'a> {
     /// Nothing is written: the chains of all Services are collected.
     NatChains(ServiceIter<'a>, Vec<ServiceChain>),
     /// Chain lines of these, the last one first.
-    NatChainLines(Vec<ServiceChain>),
-    NatServices(ServiceIter<'a>, ChainLines),
+    NatDeclarations(Vec<ServiceChain>),
+    NatServices(ServiceIter<'a>, Declarations),
     NatEnd,
     Mangle,
     Done,
@@ -59,10 +61,14 @@ enum Part<'a> {
 impl<'a> Full<'a> {
     /// Begins a payload with the rules of `services`, for a kernel with the chains and jumps in
     /// `live`.
-    pub fn new(services: &'a dyn Services, setting: Setting<'a>, live: &'a Live) -> Self {
+    pub fn new(
+        services: &'a dyn Services,
+        context: RenderContext<'a>,
+        live: &'a LiveChains,
+    ) -> Self {
         Self {
             services,
-            setting,
+            context,
             live,
             next: Part::FilterHead,
             endpoints: 0,
@@ -79,9 +85,9 @@ impl<'a> Full<'a> {
         (self.applied, self.stats)
     }
 
-    fn chain_lines(&self) -> ChainLines {
-        let backend = self.setting.options.backend;
-        cost::full_chain_lines(backend, self.live.is_bare(), self.endpoints)
+    fn declarations(&self) -> Declarations {
+        let backend = self.context.options.backend;
+        cost::full_declarations(backend, self.live.is_bare(), self.endpoints)
     }
 
     /// Writes a piece of the next part; returns the part that follows, `None` after the last one.
@@ -102,34 +108,34 @@ impl<'a> Full<'a> {
             }
             Part::NatHead => {
                 self.write_nat_head(buf);
-                match self.chain_lines() {
-                    ChainLines::First => Part::NatChains(self.services.all(), Vec::new()),
-                    inline @ ChainLines::Inline => Part::NatServices(self.services.all(), inline),
+                match self.declarations() {
+                    Declarations::First => Part::NatChains(self.services.all(), Vec::new()),
+                    inline @ Declarations::Inline => Part::NatServices(self.services.all(), inline),
                 }
             }
             Part::NatChains(mut services, mut chains) => {
                 if let Some((name, state)) = services.next() {
                     let comments = self.comments();
-                    service::render(&mut self.rules, name, state, self.setting, comments);
+                    service::render(&mut self.rules, name, state, self.context, comments);
                     chains.extend(self.rules.chains().map(|entry| entry.chain));
                     Part::NatChains(services, chains)
                 } else {
                     chains.sort_by_cached_key(|chain| chain.sort_key());
-                    Part::NatChainLines(chains)
+                    Part::NatDeclarations(chains)
                 }
             }
-            Part::NatChainLines(mut chains) => {
+            Part::NatDeclarations(mut chains) => {
                 if let Some(last) = chains.pop() {
-                    write_chain_line(buf, last);
-                    Part::NatChainLines(chains)
+                    write_chain_declaration(buf, last);
+                    Part::NatDeclarations(chains)
                 } else {
-                    Part::NatServices(self.services.all(), ChainLines::First)
+                    Part::NatServices(self.services.all(), Declarations::First)
                 }
             }
-            Part::NatServices(mut services, chain_lines) => {
+            Part::NatServices(mut services, declarations) => {
                 if let Some((name, state)) = services.next() {
-                    self.write_nat_service(buf, name, state, chain_lines);
-                    Part::NatServices(services, chain_lines)
+                    self.write_nat_service(buf, name, state, declarations);
+                    Part::NatServices(services, declarations)
                 } else {
                     Part::NatEnd
                 }
@@ -148,13 +154,13 @@ impl<'a> Full<'a> {
 
     fn write_filter_head(&mut self, buf: &mut Vec<u8>) {
         write_line(buf, &["*", Table::Filter.as_str()]);
-        write_chain_lines(buf, &FILTER_CHAINS);
-        write_chain_lines(buf, &[KUBE_PROXY_CANARY]);
+        write_chain_declarations(buf, &FILTER_CHAINS);
+        write_chain_declarations(buf, &[KUBE_PROXY_CANARY]);
         // A chain line would empty the chain, and on IPv6 its rules are kubelet's.
-        if fixed_chains::fills_firewall(self.setting.options) || !self.live.has_firewall {
-            write_chain_lines(buf, &[KUBE_FIREWALL]);
+        if fixed_chains::fills_firewall(self.context.options) || !self.live.has_firewall {
+            write_chain_declarations(buf, &[KUBE_FIREWALL]);
         }
-        fixed_chains::write_filter(buf, self.setting.options);
+        fixed_chains::write_filter(buf, self.context.options);
         self.write_jumps(buf, Table::Filter);
     }
 
@@ -164,7 +170,7 @@ impl<'a> Full<'a> {
         name: &ServiceName,
         state: &ServiceState,
     ) {
-        service::render_filter(&mut self.rules, name, state, self.setting);
+        service::render_filter(&mut self.rules, name, state, self.context);
         self.endpoints += self.rules.totals().endpoints;
         write_dispatch_rules(buf, &self.rules, Table::Filter);
     }
@@ -172,10 +178,10 @@ impl<'a> Full<'a> {
     fn write_nat_head(&mut self, buf: &mut Vec<u8>) {
         write_line(buf, &["*", Table::Nat.as_str()]);
         self.write_list_command(buf);
-        write_chain_lines(buf, &NAT_CHAINS);
-        write_chain_lines(buf, &[KUBE_PROXY_CANARY]);
-        fixed_chains::write_nat(buf, self.setting.options);
-        self.applied.fixed_rules = fixed_chains::rule_counts(self.setting.options);
+        write_chain_declarations(buf, &NAT_CHAINS);
+        write_chain_declarations(buf, &[KUBE_PROXY_CANARY]);
+        fixed_chains::write_nat(buf, self.context.options);
+        self.applied.fixed_rules = fixed_chains::rule_counts(self.context.options);
         self.write_jumps(buf, Table::Nat);
     }
 
@@ -184,19 +190,19 @@ impl<'a> Full<'a> {
     /// rejects rules for it. A chain line makes the program check again; without a policy it
     /// changes nothing else.
     fn write_list_command(&self, buf: &mut Vec<u8>) {
-        if self.setting.options.backend != Backend::Nft || !self.live.is_read(Table::Nat) {
+        if self.context.options.backend != Backend::Nft || !self.live.is_read(Table::Nat) {
             return;
         }
         write_line(buf, &["-S"]);
-        let missing = self.live.missing_jumps(Table::Nat);
+        let missing = self.live.missing_entry_jumps(Table::Nat);
         let chains: BTreeSet<_> = missing.map(|jump| jump.from).collect();
         for chain in chains {
-            write_chain_lines(buf, &[chain]);
+            write_chain_declarations(buf, &[chain]);
         }
     }
 
     fn write_jumps(&self, buf: &mut Vec<u8>, table: Table) {
-        for jump in self.live.missing_jumps(table) {
+        for jump in self.live.missing_entry_jumps(table) {
             write_line(buf, &["-I ", jump.from, " ", jump.rule]);
         }
     }
@@ -206,14 +212,14 @@ impl<'a> Full<'a> {
         buf: &mut Vec<u8>,
         name: &ServiceName,
         state: &ServiceState,
-        chain_lines: ChainLines,
+        declarations: Declarations,
     ) {
         let comments = self.comments();
-        service::render(&mut self.rules, name, state, self.setting, comments);
+        service::render(&mut self.rules, name, state, self.context, comments);
         for entry in self.rules.chains() {
             self.stats.chains += 1;
-            if chain_lines == ChainLines::Inline {
-                write_chain_line(buf, entry.chain);
+            if declarations == Declarations::Inline {
+                write_chain_declaration(buf, entry.chain);
             }
             buf.extend_from_slice(self.rules.chain_text(entry));
         }
@@ -224,12 +230,12 @@ impl<'a> Full<'a> {
     /// Returns the comments of rules in nat. The endpoints are counted while the filter table is
     /// written.
     fn comments(&self) -> Comments {
-        Comments::for_cluster(self.endpoints, self.setting.options)
+        Comments::for_cluster(self.endpoints, self.context.options)
     }
 
     /// Writes the jumps to `KUBE-NODEPORTS`, which have to come last, and deletes stale chains.
     fn write_nat_end(&mut self, buf: &mut Vec<u8>) {
-        self.applied.node_ports_jumps = fixed_chains::node_ports_jumps(self.setting.options);
+        self.applied.node_ports_jumps = fixed_chains::node_ports_jumps(self.context.options);
         for rule in &self.applied.node_ports_jumps {
             buf.extend_from_slice(b"-A ");
             buf.extend_from_slice(KUBE_SERVICES.as_bytes());
@@ -238,7 +244,7 @@ impl<'a> Full<'a> {
         let stale = self.live.stale_chains(self.applied.chains());
         // All are emptied before the first is deleted: they refer to each other.
         for chain in &stale {
-            write_chain_lines(buf, &[chain]);
+            write_chain_declarations(buf, &[chain]);
         }
         for chain in stale.iter().filter(|chain| self.live.can_delete(chain)) {
             write_line(buf, &["-X ", chain]);
@@ -264,7 +270,7 @@ impl Payload for Full<'_> {
 /// Writes the mangle table, which has only a canary.
 fn write_mangle(buf: &mut Vec<u8>) {
     write_line(buf, &["*", Table::Mangle.as_str()]);
-    write_chain_lines(buf, &[KUBE_PROXY_CANARY]);
+    write_chain_declarations(buf, &[KUBE_PROXY_CANARY]);
     write_line(buf, &["COMMIT"]);
 }
 

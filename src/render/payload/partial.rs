@@ -19,8 +19,8 @@ use super::cost::{self, DispatchOrder, NatSizes};
 use crate::model::{ServiceName, Services};
 use crate::render::applied::{AppliedService, AppliedState, DispatchRule, PayloadStats};
 use crate::render::fixed_chains;
-use crate::render::options::{Comments, Options, PartialRestore, Setting};
-use crate::render::service::{self, ServiceRules, write_chain_lines, write_line};
+use crate::render::options::{Comments, Options, PartialRestore, RenderContext};
+use crate::render::service::{self, ServiceRules, write_chain_declarations, write_line};
 use crate::rules::{Backend, Table};
 use crate::ruleset::{DispatchChain, FILTER_CHAINS, KUBE_FIREWALL, NAT_CHAINS, ServiceChain};
 
@@ -39,28 +39,28 @@ pub fn partial<'n>(
     applied: &mut AppliedState,
     services: &dyn Services,
     dirty: impl Iterator<Item = &'n ServiceName> + Clone,
-    setting: Setting<'_>,
-    shape: PartialRestore,
+    context: RenderContext<'_>,
+    partial_restore: PartialRestore,
 ) -> Partial {
-    let comments = comments_after(applied, services, dirty.clone(), setting);
+    let comments = comments_after(applied, services, dirty.clone(), context);
     let nat_rules = applied.rules().nat;
     let mut changes = Changes::default();
     let mut rules = ServiceRules::default();
     for name in dirty {
         match services.get(name) {
-            Some(state) => service::render(&mut rules, name, state, setting, comments),
+            Some(state) => service::render(&mut rules, name, state, context, comments),
             None => rules.clear(),
         }
         let before = applied.record(name, &rules);
-        changes.add(&before, &rules, shape);
+        changes.add(&before, &rules, partial_restore);
     }
-    let jumps = fixed_chains::node_ports_jumps(setting.options);
-    let before = Before {
+    let jumps = fixed_chains::node_ports_jumps(context.options);
+    let before = PreviousState {
         node_ports_jumps: std::mem::replace(&mut applied.node_ports_jumps, jumps),
         nat_rules,
-        rewrite: std::mem::take(&mut applied.rewrite),
+        chains_to_rewrite: std::mem::take(&mut applied.chains_to_rewrite),
     };
-    changes.write(applied, &before, shape, setting.options)
+    changes.write(applied, &before, partial_restore, context.options)
 }
 
 /// Returns the comments of endpoints' rules, once the dirty Services have their present endpoints.
@@ -72,14 +72,14 @@ fn comments_after<'n>(
     applied: &AppliedState,
     services: &dyn Services,
     dirty: impl Iterator<Item = &'n ServiceName>,
-    setting: Setting<'_>,
+    context: RenderContext<'_>,
 ) -> Comments {
     let mut endpoints = applied.totals().endpoints;
     for name in dirty {
         endpoints += services.get(name).map_or(0, service::count_endpoints);
         endpoints -= applied.endpoints_of(name);
     }
-    Comments::for_cluster(endpoints, setting.options)
+    Comments::for_cluster(endpoints, context.options)
 }
 
 /// Changes of all dirty Services.
@@ -91,12 +91,12 @@ struct Changes {
 }
 
 /// State of the kernel before the payload, as far as the changes of Services do not have it.
-struct Before {
+struct PreviousState {
     node_ports_jumps: Vec<Box<[u8]>>,
     /// Number of rules of the proxy in nat.
     nat_rules: u64,
     /// Dispatch chains with unknown rules.
-    rewrite: BTreeSet<DispatchChain>,
+    chains_to_rewrite: BTreeSet<DispatchChain>,
 }
 
 /// Extent to which a dispatch chain is written.
@@ -109,10 +109,15 @@ enum DispatchExtent {
 
 impl Changes {
     /// Adds the difference between the applied and the rendered rules of a Service.
-    fn add(&mut self, before: &AppliedService, rules: &ServiceRules, shape: PartialRestore) {
+    fn add(
+        &mut self,
+        before: &AppliedService,
+        rules: &ServiceRules,
+        partial_restore: PartialRestore,
+    ) {
         for entry in rules.chains() {
             let is_same = before.digest(entry.chain) == Some(entry.digest);
-            if is_same && shape == PartialRestore::ChangedChains {
+            if is_same && partial_restore == PartialRestore::ChangedChains {
                 continue;
             }
             self.stats.rules.add(Table::Nat, u64::from(entry.rules));
@@ -129,33 +134,33 @@ impl Changes {
     fn write(
         mut self,
         applied: &AppliedState,
-        before: &Before,
-        shape: PartialRestore,
+        before: &PreviousState,
+        partial_restore: PartialRestore,
         options: &Options,
     ) -> Partial {
         self.stats.chains = self.chains.len() as u64;
-        let chain_lines = cost::chain_lines(options.backend, self.chains.len());
+        let declarations = cost::declarations(options.backend, self.chains.len());
         let mut text = Vec::new();
         for table in [Table::Filter, Table::Nat] {
             let mut body = Vec::new();
-            if shape == PartialRestore::Kep3453 {
+            if partial_restore == PartialRestore::Kep3453 {
                 self.write_fixed(&mut body, table, options);
             }
             if table == Table::Nat {
-                self.chains.write_filled(&mut body, chain_lines);
+                self.chains.write_filled(&mut body, declarations);
             }
             let chains = DispatchChain::ALL.into_iter();
             for dispatch in chains.filter(|chain| chain.table() == table) {
-                let is_unknown = before.rewrite.contains(&dispatch);
-                let extent = match shape {
+                let is_unknown = before.chains_to_rewrite.contains(&dispatch);
+                let extent = match partial_restore {
                     // The text is the same, in the same order, each time.
                     PartialRestore::Kep3453 => DispatchExtent::Whole(DispatchOrder::ByService),
                     _ if is_unknown => DispatchExtent::Whole(cost::order(options.backend)),
                     PartialRestore::ChangedChains => self.extent(dispatch, options.backend),
                 };
                 let is_whole = matches!(extent, DispatchExtent::Whole(_));
-                if shape == PartialRestore::ChangedChains && is_whole {
-                    write_chain_lines(&mut body, &[dispatch.name()]);
+                if partial_restore == PartialRestore::ChangedChains && is_whole {
+                    write_chain_declarations(&mut body, &[dispatch.name()]);
                 }
                 self.write_dispatch(&mut body, dispatch, extent, applied);
                 if dispatch == DispatchChain::NatServices {
@@ -164,7 +169,7 @@ impl Changes {
                 }
             }
             if table == Table::Nat {
-                self.chains.write_deleted(&mut body, chain_lines);
+                self.chains.write_deleted(&mut body, declarations);
             }
             if !body.is_empty() {
                 write_line(&mut text, &["*", table.as_str()]);
@@ -187,15 +192,15 @@ impl Changes {
     fn write_fixed(&mut self, buf: &mut Vec<u8>, table: Table, options: &Options) {
         match table {
             Table::Filter => {
-                write_chain_lines(buf, &FILTER_CHAINS);
+                write_chain_declarations(buf, &FILTER_CHAINS);
                 if fixed_chains::fills_firewall(options) {
-                    write_chain_lines(buf, &[KUBE_FIREWALL]);
+                    write_chain_declarations(buf, &[KUBE_FIREWALL]);
                 }
                 fixed_chains::write_filter(buf, options);
                 self.stats.rules.filter += fixed_chains::rule_counts(options).filter;
             }
             Table::Nat => {
-                write_chain_lines(buf, &NAT_CHAINS);
+                write_chain_declarations(buf, &NAT_CHAINS);
                 fixed_chains::write_nat(buf, options);
                 self.stats.rules.nat += fixed_chains::rule_counts(options).nat;
             }
@@ -214,11 +219,11 @@ impl Changes {
         }
     }
 
-    fn nat_sizes(&self, before: &Before) -> NatSizes {
+    fn nat_sizes(&self, before: &PreviousState) -> NatSizes {
         NatSizes {
             chains: self.chains.len() as u64,
             rules: self.stats.rules.nat,
-            live_rules: before.nat_rules,
+            applied_rules: before.nat_rules,
         }
     }
 

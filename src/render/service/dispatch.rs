@@ -19,7 +19,7 @@ use crate::ruleset::{ChainKind, DispatchChain};
 /// externalIPs", "Capture load-balancer ingress", "Capture nodeports" (v1.36)
 pub(super) fn write_nat(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Options) {
     let (name, service, port) = (plan.name, plan.service, plan.port);
-    if plan.internal() == Disposition::Forward && plan.has_address(service.cluster_ip) {
+    if plan.internal() == Disposition::Forward && plan.owns_address(service.cluster_ip) {
         rules.dispatch_rule(DispatchChain::NatServices, |rule| {
             rule.comment(format_args!("{name} cluster IP"))
                 .protocol(port.protocol)
@@ -42,7 +42,7 @@ pub(super) fn write_nat(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Opt
         ("loadbalancer", &*service.load_balancer_ips, load_balancer),
     ];
     for (kind, ips, chain) in addresses {
-        for ip in ips.iter().filter(|ip| plan.has_address(**ip)) {
+        for ip in ips.iter().filter(|ip| plan.owns_address(**ip)) {
             rules.dispatch_rule(DispatchChain::NatServices, |rule| {
                 rule.comment(format_args!("{name} {kind} IP"))
                     .protocol(port.protocol)
@@ -82,7 +82,7 @@ pub(super) fn write_nat(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Opt
 pub(super) fn write_filter(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Options) {
     let (name, service, port) = (plan.name, plan.service, plan.port);
     if let Some(block) = Block::of(plan.internal())
-        && plan.has_address(service.cluster_ip)
+        && plan.owns_address(service.cluster_ip)
     {
         rules.dispatch_rule(DispatchChain::FilterServices, |rule| {
             rule.comment(format_args!("{name} {}", block.reason))
@@ -95,7 +95,7 @@ pub(super) fn write_filter(rules: &mut ServiceRules, plan: &Plan<'_>, options: &
     if plan.has_firewall_chain() {
         let firewall = plan.chain(ChainKind::Firewall).name();
         let ips = service.load_balancer_ips.iter();
-        for ip in ips.filter(|ip| plan.has_address(**ip)) {
+        for ip in ips.filter(|ip| plan.owns_address(**ip)) {
             rules.dispatch_rule(DispatchChain::FilterProxyFirewall, |rule| {
                 rule.comment(format_args!("{name} traffic not accepted by {firewall}"))
                     .protocol(port.protocol)
@@ -137,7 +137,7 @@ fn write_external_blocks(
     let (service, port) = (plan.service, plan.port);
     let external = external_ips(service, options).iter();
     let ips = external.chain(&service.load_balancer_ips);
-    for ip in ips.filter(|ip| plan.has_address(**ip)) {
+    for ip in ips.filter(|ip| plan.owns_address(**ip)) {
         rules.dispatch_rule(DispatchChain::FilterExternalServices, |rule| {
             rule.comment(format_args!("{} {}", plan.name, block.reason))
                 .protocol(port.protocol)

@@ -8,29 +8,31 @@ mod plan;
 mod service_rules;
 mod writer;
 
-use super::options::{Comments, Setting};
+use super::options::{Comments, RenderContext};
 use crate::model::{ServiceName, ServiceState};
 
 pub(crate) use plan::count_endpoints;
 pub use plan::{ports, ports_over_limit};
 pub use service_rules::ServiceTotals;
-pub(crate) use service_rules::{Digest, DispatchKey, RenderedChain, ServiceRules};
-pub(crate) use writer::{RuleWriter, write_chain_line, write_chain_lines, write_line};
+pub(crate) use service_rules::{DispatchKey, RenderedChain, ServiceRules, TextDigest};
+pub(crate) use writer::{
+    RuleWriter, write_chain_declaration, write_chain_declarations, write_line,
+};
 
 /// Replaces `rules` with those of a Service.
 pub(crate) fn render(
     rules: &mut ServiceRules,
     name: &ServiceName,
     state: &ServiceState,
-    setting: Setting<'_>,
+    context: RenderContext<'_>,
     comments: Comments,
 ) {
     rules.clear();
-    plan::for_each_plan(name, state, setting.zone, |plan| {
+    plan::for_each_plan(name, state, context.zone, |plan| {
         rules.begin_port(plan.totals());
-        chains::write(rules, plan, setting.options, comments);
-        dispatch::write_nat(rules, plan, setting.options);
-        dispatch::write_filter(rules, plan, setting.options);
+        chains::write(rules, plan, context.options, comments);
+        dispatch::write_nat(rules, plan, context.options);
+        dispatch::write_filter(rules, plan, context.options);
     });
 }
 
@@ -40,11 +42,11 @@ pub(crate) fn render_filter(
     rules: &mut ServiceRules,
     name: &ServiceName,
     state: &ServiceState,
-    setting: Setting<'_>,
+    context: RenderContext<'_>,
 ) {
     rules.clear();
-    plan::for_each_plan(name, state, setting.zone, |plan| {
+    plan::for_each_plan(name, state, context.zone, |plan| {
         rules.begin_port(plan.totals());
-        dispatch::write_filter(rules, plan, setting.options);
+        dispatch::write_filter(rules, plan, context.options);
     });
 }

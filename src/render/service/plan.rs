@@ -70,7 +70,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Reports whether the port has this address; otherwise another service port comes first.
-    pub(super) fn has_address(&self, ip: IpAddr) -> bool {
+    pub(super) fn owns_address(&self, ip: IpAddr) -> bool {
         let frontend = Frontend::Address(ip, self.port.port, self.port.protocol);
         self.state.has(self.index, frontend)
     }

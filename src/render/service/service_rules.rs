@@ -1,6 +1,6 @@
 //! Rendered rules of one Service: a text with an index of chains and dispatch rules.
 //!
-//! Both kinds of payloads are put together from these. One value is reused from Service to
+//! Full and partial payloads are put together from these. One value is reused from Service to
 //! Service, so that rendering allocates nothing once it runs.
 
 use std::hash::{DefaultHasher, Hasher};
@@ -17,31 +17,47 @@ use crate::ruleset::{DispatchChain, ServiceChain};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct DispatchKey {
     pub(crate) chain: DispatchChain,
-    /// Position of the port in its Service, counted from 1; 0 for a rule of no Service.
+    /// Number of the port in its Service, counted from 1: `Plan::index` plus 1. 0 for a rule of
+    /// the leftover owner, which has no ports.
     pub(crate) port: u16,
 }
 
-/// Digest of the rules of a chain, in eight bytes. Different texts have, but for one chance in
-/// 2^64, different digests.
-pub(crate) type Digest = u64;
+/// Digest of the text of a chain's rules as they were rendered. Different texts have, but for one
+/// chance in 2^64, different digests.
+///
+/// Never compared with a `ParsedDigest`, the digest of rules that were read from the kernel:
+/// `iptables-save` spells rules differently.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TextDigest(u64);
 
-/// Chain of a Service: position of its rules in the text, and their number.
+impl TextDigest {
+    /// Digest of a chain with unknown rules: no chain that was rendered has it.
+    pub(crate) const UNKNOWN: Self = Self(0);
+
+    fn of(text: &[u8]) -> Self {
+        let mut hasher = DefaultHasher::new();
+        hasher.write(text);
+        Self(hasher.finish())
+    }
+}
+
+/// Chain of a Service: position of its rules in the text, their number and their digest.
 #[derive(Debug, Clone)]
 pub(crate) struct RenderedChain {
     pub(crate) chain: ServiceChain,
     text: Range<usize>,
     pub(crate) rules: u32,
-    pub(crate) digest: Digest,
+    pub(crate) digest: TextDigest,
 }
 
-/// Chains of a Service, in an order in which every jump leads backwards, and its dispatch rules.
+/// Chains of a Service, each after all chains that it jumps to, and its dispatch rules.
 #[derive(Debug, Default)]
 pub(crate) struct ServiceRules {
     text: Vec<u8>,
     chains: Vec<RenderedChain>,
     /// Rules without `-A CHAIN`, each with its newline.
     dispatch: Vec<(DispatchKey, Range<usize>)>,
-    /// Position of the last begun port.
+    /// Number of the last begun port, counted from 1.
     port: u16,
     totals: ServiceTotals,
 }
@@ -69,7 +85,7 @@ impl ServiceRules {
             chain,
             text: start..start,
             rules: 0,
-            digest: 0,
+            digest: TextDigest::UNKNOWN,
         });
     }
 
@@ -90,7 +106,7 @@ impl ServiceRules {
         if let Some(entry) = self.chains.last_mut() {
             entry.text.end = self.text.len();
             let text = self.text.get(entry.text.clone()).unwrap_or_default();
-            entry.digest = digest(text);
+            entry.digest = TextDigest::of(text);
         }
     }
 
@@ -132,12 +148,6 @@ impl ServiceRules {
     fn slice(&self, range: &Range<usize>) -> &[u8] {
         self.text.get(range.clone()).unwrap_or_default()
     }
-}
-
-fn digest(text: &[u8]) -> Digest {
-    let mut hasher = DefaultHasher::new();
-    hasher.write(text);
-    hasher.finish()
 }
 
 /// Sums over service ports, other than numbers of rules.

@@ -187,14 +187,14 @@ pub(crate) fn write_line(buf: &mut Vec<u8>, parts: &[&str]) {
 }
 
 /// Writes the chain line of a Service chain, which creates or empties the chain.
-pub(crate) fn write_chain_line(buf: &mut Vec<u8>, chain: ServiceChain) {
+pub(crate) fn write_chain_declaration(buf: &mut Vec<u8>, chain: ServiceChain) {
     buf.push(b':');
     chain.write(buf);
     buf.extend_from_slice(b" - [0:0]\n");
 }
 
 /// Writes the chain lines of chains given by name.
-pub(crate) fn write_chain_lines(buf: &mut Vec<u8>, chains: &[&str]) {
+pub(crate) fn write_chain_declarations(buf: &mut Vec<u8>, chains: &[&str]) {
     for chain in chains {
         write_line(buf, &[":", chain, " - [0:0]"]);
     }

@@ -7,7 +7,7 @@ use crate::model::{
     SliceName, SlicePort,
 };
 use crate::net::{IpFamily, Port, Protocol};
-use crate::render::options::{Comments, Options, Setting};
+use crate::render::options::{Comments, Options, RenderContext};
 use crate::render::service::{self, ServiceRules, ports_over_limit};
 
 fn endpoint(number: u32) -> Endpoint {
@@ -69,12 +69,12 @@ fn state(ports: &[(&str, u32)]) -> ServiceState {
 fn rendered(state: &ServiceState) -> (usize, usize) {
     let options = Options::defaults(IpFamily::V4);
     let mut rules = ServiceRules::default();
-    let setting = Setting {
+    let context = RenderContext {
         options: &options,
         zone: None,
     };
     let name = ServiceName::new("shop", "cart");
-    service::render(&mut rules, &name, state, setting, Comments::Everywhere);
+    service::render(&mut rules, &name, state, context, Comments::Everywhere);
     (service::count_endpoints(state), ports_over_limit(state))
 }
 

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::live::{NoServices, payload};
 use crate::net::IpFamily;
 use crate::render::{
-    Counters, GuardState, InvalidPackets, Live, LocalhostNodePorts, Options, guarded_chains,
-    is_intact, repair,
+    Counters, FixedChainState, InvalidPackets, LiveChains, LocalhostNodePorts, Options,
+    guarded_chains, matches_except_kubelet_rules, repair,
 };
 use crate::rules::{RuleSet, Table};
 
@@ -32,7 +32,7 @@ fn kernel(options: &Options) -> RuleSet {
     let services = NoServices(BTreeMap::new());
     let mut kernel = RuleSet::default();
     kernel
-        .apply(&payload(&services, options, &Live::default()))
+        .apply(&payload(&services, options, &LiveChains::default()))
         .unwrap();
     kernel
 }
@@ -56,13 +56,21 @@ fn every_missing_or_added_rule_is_found() {
     for options in variants() {
         for table in Table::ALL {
             let lines = listing(&kernel(&options), table, &options);
-            let is_intact = |lines: &[String]| is_intact(table, &lines.join("\n"), &options);
-            assert!(is_intact(&lines), "{options:?}: {lines:#?}");
+            let matches_except_kubelet_rules =
+                |lines: &[String]| matches_except_kubelet_rules(table, &lines.join("\n"), &options);
+            assert!(
+                matches_except_kubelet_rules(&lines),
+                "{options:?}: {lines:#?}"
+            );
             for (place, line) in lines.iter().enumerate() {
                 let mut damaged = lines.clone();
                 damaged.remove(place);
                 let matters = line.starts_with("-A ") || line.ends_with("-CANARY");
-                assert_eq!(is_intact(&damaged), !matters, "without {line}");
+                assert_eq!(
+                    matches_except_kubelet_rules(&damaged),
+                    !matters,
+                    "without {line}"
+                );
                 let Some((chain, _)) = line.strip_prefix("-A ").and_then(|l| l.split_once(' '))
                 else {
                     continue;
@@ -71,7 +79,11 @@ fn every_missing_or_added_rule_is_found() {
                 for foreign in ["-s 10.9.9.9/32 -j ACCEPT", "-m what --not \"ever"] {
                     let mut damaged = lines.clone();
                     damaged.insert(place, format!("-A {chain} {foreign}"));
-                    assert_eq!(is_intact(&damaged), !is_ours, "{foreign} before {line}");
+                    assert_eq!(
+                        matches_except_kubelet_rules(&damaged),
+                        !is_ours,
+                        "{foreign} before {line}"
+                    );
                 }
             }
         }
@@ -86,9 +98,9 @@ fn edited_chains_are_distinguished_from_incomplete_ones() {
             let lines = listing(&kernel(&options), table, &options);
             let state = |lines: &[String], cut: &[&str]| {
                 let cut: Vec<String> = cut.iter().map(|chain| (*chain).to_owned()).collect();
-                GuardState::of(table, &lines.join("\n"), &cut, &options)
+                FixedChainState::of(table, &lines.join("\n"), &cut, &options)
             };
-            assert_eq!(state(&lines, &[]), GuardState::default());
+            assert_eq!(state(&lines, &[]), FixedChainState::default());
             for (place, line) in lines.iter().enumerate() {
                 let Some((chain, _)) = line.strip_prefix("-A ").and_then(|l| l.split_once(' '))
                 else {
@@ -147,8 +159,16 @@ fn rules_of_kubelet_in_its_firewall_chain_are_tolerated() {
     {
         let mut lines = listing(&kernel(&options), Table::Filter, &options);
         lines.push("-A KUBE-FIREWALL -m mark --mark 0x8000/0x8000 -j DROP".to_owned());
-        assert!(is_intact(Table::Filter, &lines.join("\n"), &options));
+        assert!(matches_except_kubelet_rules(
+            Table::Filter,
+            &lines.join("\n"),
+            &options
+        ));
         lines.push("-A KUBE-FORWARD -m mark --mark 0x8000/0x8000 -j DROP".to_owned());
-        assert!(!is_intact(Table::Filter, &lines.join("\n"), &options));
+        assert!(!matches_except_kubelet_rules(
+            Table::Filter,
+            &lines.join("\n"),
+            &options
+        ));
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::model::{ServiceName, ServiceState, Services};
 use crate::net::IpFamily;
-use crate::render::{Full, Live, LocalhostNodePorts, Options, Setting};
+use crate::render::{Full, LiveChains, LocalhostNodePorts, Options, RenderContext};
 use crate::rules::{Backend, Payload, Table};
 
 /// Cluster without Services: every Service chain in the kernel is stale.
@@ -31,7 +31,7 @@ fn options(backend: Backend) -> Options {
 
 /// Returns the lines of the full payload that begin with one of `beginnings`.
 fn lines(backend: Backend, saves: &[(Table, &str)], beginnings: &[&str]) -> Vec<String> {
-    let mut live = Live::default();
+    let mut live = LiveChains::default();
     for (table, save) in saves {
         live.read(*table, save);
     }
@@ -46,9 +46,9 @@ fn lines(backend: Backend, saves: &[(Table, &str)], beginnings: &[&str]) -> Vec<
 }
 
 /// Renders the full payload.
-pub(super) fn payload(services: &NoServices, options: &Options, live: &Live) -> String {
+pub(super) fn payload(services: &NoServices, options: &Options, live: &LiveChains) -> String {
     let zone = None;
-    let mut full = Full::new(services, Setting { options, zone }, live);
+    let mut full = Full::new(services, RenderContext { options, zone }, live);
     let mut text = Vec::new();
     while full.write_next(&mut text) {}
     String::from_utf8(text).unwrap()

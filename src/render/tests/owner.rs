@@ -39,11 +39,11 @@ fn one() -> One {
 #[track_caller]
 fn check(line: &str, is_of_service: bool) {
     let (options, services) = (Options::defaults(IpFamily::V4), one());
-    let setting = Setting {
+    let context = RenderContext {
         options: &options,
         zone: None,
     };
-    let found = owner(line, &services, setting);
+    let found = owner(line, &services, context);
     assert_eq!(found, is_of_service.then_some(services.0), "{line}");
 }
 

@@ -29,7 +29,7 @@ fn after_full(then: Instant, options: Options) -> History {
 /// In the zone of [`after_full`].
 fn scope(history: &History, options: &Options, now: Instant) -> Scope {
     let zone = Some("a");
-    history.scope(Setting { options, zone }, HOUR, now)
+    history.scope(RenderContext { options, zone }, HOUR, now)
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn whatever_all_services_depend_on_calls_for_a_full_sync() {
     };
     assert_eq!(with(moved), Scope::Partial);
     let options = options(IpFamily::V4);
-    let elsewhere = Setting {
+    let elsewhere = RenderContext {
         options: &options,
         zone: Some("b"),
     };

@@ -1,32 +1,33 @@
-//! Corrects the applied state where the kernel holds other rules, chain by chain.
+//! Compares single chains in the kernel with the applied state, and corrects the state where they
+//! differ: the next partial payload then restores missing rules and deletes third-party ones.
 //!
-//! [`adopt`](super::adopt) compares whole tables; here one chain is read, because a program that
-//! changes one chain should not cost the reading of all. The next partial payload then brings what
-//! is missing and deletes third-party rules.
+//! Kept separate from the comparison of [whole tables](super::whole_tables) because a program that
+//! changes one chain should not cost the reading of all.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::HashMap;
 
-use super::live::{LiveRule, LiveRules, digest, holds};
-use super::state::{AppliedService, AppliedState, DispatchRule, RecordedChain};
+use super::live::{LiveRule, LiveRules, ParsedDigest, has_same_rules, parsed_digest};
+use super::state::{AppliedService, AppliedState, DispatchRule, RecordedChain, leftover_owner};
 use crate::model::{ServiceName, Services};
-use crate::render::options::{Comments, Setting};
-use crate::render::service::{self, Digest, DispatchKey, ServiceRules, ServiceTotals};
+use crate::render::options::{Comments, RenderContext};
+use crate::render::service::{self, DispatchKey, ServiceRules, ServiceTotals, TextDigest};
 use crate::rules::Table;
 use crate::ruleset::{DispatchChain, ServiceChain};
 
 /// Difference between a dispatch chain in the kernel and the applied state.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DispatchDrift {
-    /// Services that the next partial payload has to name.
+    /// Services that the next partial payload has to name; with third-party rules, the leftover
+    /// owner as well.
     pub services: BTreeSet<ServiceName>,
     /// Number of applied rules that are missing.
     pub missing: usize,
     /// Number of third-party rules.
-    pub foreign: usize,
+    pub third_party: usize,
     /// The next payload writes the chain whole.
-    pub is_rewritten: bool,
+    pub needs_rewrite: bool,
 }
 
 impl DispatchDrift {
@@ -39,10 +40,11 @@ impl DispatchDrift {
 /// Repair of a dispatch chain that differs from the applied state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DispatchRepair {
-    /// Single rules are inserted and deleted, which costs little in a large cluster. Two programs
-    /// that do so at the same moment add a rule twice, and then delete both.
+    /// Single rules are inserted and deleted, which costs little in a large cluster. If a second
+    /// proxy runs on the node and repairs the same chain at the same moment, a rule is added
+    /// twice, and then both are deleted.
     Rules,
-    /// The chain is written whole: the result is the same when two programs do it.
+    /// The chain is written whole: the result is the same if a second proxy does it as well.
     Chain,
 }
 
@@ -79,7 +81,7 @@ impl AppliedState {
         chains: &BTreeSet<Box<str>>,
         listing: Option<&str>,
         services: &dyn Services,
-        setting: Setting<'_>,
+        context: RenderContext<'_>,
     ) -> Vec<(ServiceName, ServiceChain)> {
         let chains = chains.iter().filter_map(|chain| ServiceChain::parse(chain));
         let chains: BTreeSet<ServiceChain> = chains.collect();
@@ -95,13 +97,16 @@ impl AppliedState {
             }
             let same = match (&live, services.get(name)) {
                 (Some(live), Some(state)) => same_chains(live, &recorded, |rules, comments| {
-                    service::render(rules, name, state, setting, comments);
+                    service::render(rules, name, state, context, comments);
                 }),
                 _ => BTreeMap::new(),
             };
             for recorded in recorded {
-                recorded.digest = same.get(&recorded.chain).copied().unwrap_or(UNKNOWN);
-                if recorded.digest == UNKNOWN {
+                recorded.digest = same
+                    .get(&recorded.chain)
+                    .copied()
+                    .unwrap_or(TextDigest::UNKNOWN);
+                if recorded.digest == TextDigest::UNKNOWN {
                     differing.push((name.clone(), recorded.chain));
                 }
             }
@@ -111,7 +116,8 @@ impl AppliedState {
 
     /// Notes that a dispatch chain has to be written whole, for example because it is missing.
     pub fn rewrite_dispatch(&mut self, table: Table, chain: &str) {
-        self.rewrite.extend(DispatchChain::find(table, chain));
+        self.chains_to_rewrite
+            .extend(DispatchChain::find(table, chain));
     }
 
     /// Compares a dispatch chain with its listing, as `-S CHAIN` prints it, and records the rules
@@ -130,7 +136,7 @@ impl AppliedState {
         if dispatch == DispatchChain::NatServices
             && !remove_node_ports_jumps(&mut rules, &self.node_ports_jumps)
         {
-            // Those in other positions are deleted like third-party rules.
+            // Jumps in other positions are deleted like third-party rules.
             drift.missing += self.node_ports_jumps.len();
             self.node_ports_jumps.clear();
         }
@@ -141,57 +147,55 @@ impl AppliedState {
                 MatchedRules::of(service, dispatch, &mut unmatched);
             let missing = service.dispatch.len() - kept.len();
             drift.missing += missing;
-            drift.is_rewritten |= !is_in_order;
+            drift.needs_rewrite |= !is_in_order;
             if missing > 0 {
                 let kept = AppliedService::new(service.chains.to_vec(), kept, service.totals);
                 incomplete.insert(name.clone(), kept);
             }
         }
-        let foreign: Vec<_> = unmatched.rest().collect();
-        drift.foreign = foreign.len();
-        drift.is_rewritten |= repair == DispatchRepair::Chain && !drift.is_none();
-        if drift.is_rewritten {
-            self.rewrite.insert(dispatch);
+        let third_party: Vec<_> = unmatched.rest().collect();
+        drift.third_party = third_party.len();
+        drift.needs_rewrite |= repair == DispatchRepair::Chain && !drift.is_none();
+        if drift.needs_rewrite {
+            self.chains_to_rewrite.insert(dispatch);
             return drift;
         }
         for (name, service) in incomplete {
             self.insert(&name, service);
             drift.services.insert(name);
         }
-        if !foreign.is_empty() {
+        if !third_party.is_empty() {
             let key = DispatchKey {
                 chain: dispatch,
                 port: 0,
             };
-            let rules = foreign.into_iter().map(|rule| (key, rule.text));
-            drift.services.insert(self.add_unowned(rules.collect()));
+            let rules = third_party.into_iter().map(|rule| (key, rule.text));
+            drift.services.insert(self.add_leftovers(rules.collect()));
         }
         drift
     }
 
-    /// Records rules of no Service, so that the next payload deletes them. Returns the name under
-    /// which they are recorded.
-    fn add_unowned(&mut self, mut rules: Vec<DispatchRule>) -> ServiceName {
-        let unowned = unowned();
-        let before = self.services.get(&unowned).cloned().unwrap_or_default();
+    /// Records rules under the leftover owner, whose name is returned: the next payload that names
+    /// it deletes them.
+    fn add_leftovers(&mut self, mut rules: Vec<DispatchRule>) -> ServiceName {
+        let owner = leftover_owner();
+        let before = self.services.get(&owner).cloned().unwrap_or_default();
         rules.splice(0..0, before.dispatch);
         let service = AppliedService::new(before.chains.into(), rules, ServiceTotals::default());
-        self.insert(&unowned, service);
-        unowned
+        self.insert(&owner, service);
+        owner
     }
 }
 
-/// Digest of a chain with unknown rules: no chain that was rendered has it.
-const UNKNOWN: Digest = 0;
-
-/// Returns the chains that hold the rendered rules in the kernel, with the digests of these. The
-/// kernel spells rules differently, so they are rendered once more. A chain that differed from the
-/// applied state before, and was repaired by another program, is among them.
+/// Returns the chains that hold the rendered rules in the kernel, with the digests of their
+/// rendered text. The Service is rendered once more, because the recorded digests cannot be
+/// compared with those of live rules. A chain that differed from the applied state before, and was
+/// repaired by another program, is among them.
 fn same_chains(
     live: &LiveRules,
     recorded: &[&mut RecordedChain],
     render: impl Fn(&mut ServiceRules, Comments),
-) -> BTreeMap<ServiceChain, Digest> {
+) -> BTreeMap<ServiceChain, TextDigest> {
     let mut same = BTreeMap::new();
     let mut rules = ServiceRules::default();
     for comments in [Comments::Everywhere, Comments::NotOnEndpoints] {
@@ -199,7 +203,7 @@ fn same_chains(
         for entry in rules.chains() {
             let mut chains = recorded.iter().map(|recorded| recorded.chain);
             let is_recorded = chains.any(|chain| chain == entry.chain);
-            if is_recorded && holds(&live.chains, entry.chain, rules.chain_text(entry)) {
+            if is_recorded && has_same_rules(&live.chains, entry.chain, rules.chain_text(entry)) {
                 same.insert(entry.chain, entry.digest);
             }
         }
@@ -243,27 +247,32 @@ impl MatchedRules {
 
 /// Rules of a dispatch chain in the kernel that no Service has had so far.
 pub(super) struct UnmatchedRules {
+    /// All rules of the chain; `None` where one has been matched.
     rules: Vec<Option<LiveRule>>,
     /// Positions of rules by digest. The last one is matched first, because a deletion takes the
     /// first of its kind.
-    positions: HashMap<Digest, Vec<usize>>,
+    positions: HashMap<ParsedDigest, Vec<usize>>,
 }
 
 impl UnmatchedRules {
     /// Takes all rules of a chain, in their order.
-    pub(super) fn new(rules: Vec<Option<LiveRule>>) -> Self {
-        let mut positions: HashMap<Digest, Vec<usize>> = HashMap::new();
+    pub(super) fn new(rules: Vec<LiveRule>) -> Self {
+        let mut positions: HashMap<ParsedDigest, Vec<usize>> = HashMap::new();
         for (at, rule) in rules.iter().enumerate() {
-            if let Some(digest) = rule.as_ref().and_then(|rule| rule.digest) {
+            if let Some(digest) = rule.digest {
                 positions.entry(digest).or_default().push(at);
             }
         }
+        let rules = rules.into_iter().map(Some).collect();
         Self { rules, positions }
     }
 
     /// Removes an equal rule; returns its position, if the chain has one.
     pub(super) fn take(&mut self, rule: &[u8]) -> Option<usize> {
-        let at = self.positions.get_mut(&digest([spec(rule)])?)?.pop()?;
+        let at = self
+            .positions
+            .get_mut(&parsed_digest([spec(rule)])?)?
+            .pop()?;
         self.rules.get_mut(at)?.take()?;
         Some(at)
     }
@@ -274,24 +283,16 @@ impl UnmatchedRules {
     }
 }
 
-/// Returns the name under which rules and chains of no Service are recorded.
-pub(super) fn unowned() -> ServiceName {
-    ServiceName::new("", "")
-}
-
 /// Removes the jumps to `KUBE-NODEPORTS` from the end of their chain; reports whether all of them
-/// were there. A jump in another position counts as a third-party rule, because a deletion takes
+/// were found there. A jump in another position counts as a third-party rule, because a deletion takes
 /// the first of its kind.
-pub(super) fn remove_node_ports_jumps(
-    rules: &mut Vec<Option<LiveRule>>,
-    jumps: &[Box<[u8]>],
-) -> bool {
+pub(super) fn remove_node_ports_jumps(rules: &mut Vec<LiveRule>, jumps: &[Box<[u8]>]) -> bool {
     let Some(others) = rules.len().checked_sub(jumps.len()) else {
         return false;
     };
-    let last = rules.get(others..).unwrap_or_default().iter().flatten();
-    for (rule, jump) in last.zip(jumps) {
-        if rule.digest.is_none() || rule.digest != digest([spec(jump)]) {
+    let last = rules.get(others..).unwrap_or_default();
+    for (rule, jump) in last.iter().zip(jumps) {
+        if rule.digest.is_none() || rule.digest != parsed_digest([spec(jump)]) {
             return false;
         }
     }
@@ -299,7 +300,7 @@ pub(super) fn remove_node_ports_jumps(
     true
 }
 
-/// Returns a dispatch rule as rules are parsed: without blanks and newline around it.
+/// Returns a dispatch rule without blanks and newline around it, as the parser requires.
 fn spec(rule: &[u8]) -> &str {
     str::from_utf8(rule).unwrap_or_default().trim()
 }

@@ -1,41 +1,41 @@
-//! Adopts the rules that are in the kernel at the start: those of an earlier process, or of a
-//! kube-proxy.
+//! Compares the rules of whole tables with the rendered ones: at the start, to adopt the rules of
+//! an earlier process or of a kube-proxy ([`adopt`]), and later, to verify the proxy's own rules
+//! ([`verify_tables`]).
 //!
-//! Nothing is written here. Rules that the kernel has already, in any spelling, are recorded in an
-//! [`AppliedState`] as if they had been restored; a partial payload then brings the rest. If there
-//! is any doubt, adoption is declined and a full restore writes everything.
+//! Nothing is written here. Rules that the kernel has already, in any spelling, are recorded in a
+//! new [`AppliedState`] as if they had been restored; a partial payload then writes the rest. If
+//! there is any doubt, the rules are declined and a full restore writes everything.
 //!
-//! Differs from upstream: there every start writes everything, which takes minutes in a large
-//! cluster and sets all counters to zero.
+//! Differs from upstream: kube-proxy writes everything at every start, which takes minutes in a
+//! large cluster and sets all counters to zero.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::HashMap;
 
-use super::guard::is_exact;
-use super::live::{Live, LiveRules, holds};
-use super::state::{AppliedService, AppliedState, RecordedChain};
-use super::verify::{UnmatchedRules, remove_node_ports_jumps, unowned};
+use super::guard::matches_exactly;
+use super::live::{LiveChains, LiveRules, ParsedDigest, has_same_rules};
+use super::single_chains::{UnmatchedRules, remove_node_ports_jumps};
+use super::state::{AppliedService, AppliedState, RecordedChain, leftover_owner};
 use crate::model::{ServiceName, Services};
 use crate::render::fixed_chains;
-use crate::render::options::{Comments, Options, Setting};
-use crate::render::service::{
-    self, Digest, DispatchKey, RenderedChain, ServiceRules, ServiceTotals,
-};
+use crate::render::options::{Comments, Options, RenderContext};
+use crate::render::service::{self, DispatchKey, RenderedChain, ServiceRules, ServiceTotals};
 use crate::rules::Table;
 use crate::ruleset::{DispatchChain, FILTER_CHAINS, KUBE_FIREWALL, NAT_CHAINS, ServiceChain};
 
-/// Divisor of the number of rendered chains: if the kernel has fewer than that part of them, they
-/// are not worth adopting. A full restore is streamed, a partial payload is in memory whole.
-const LEAST_SHARE: usize = 2;
+/// Divisor of the number of rendered chains: if fewer than one in this many chains has the rendered
+/// rules in the kernel, the rules are not worth adopting. A full restore is streamed, a partial
+/// payload is in memory whole.
+const LEAST_SHARE_DIVISOR: usize = 2;
 
 /// Result of a comparison of the rules in the kernel with the rendered ones.
 #[derive(Debug, Default)]
 pub struct Adopted {
     /// Rules in the kernel, as if they had been restored.
     pub applied: AppliedState,
-    /// Services that the next partial restore has to name: those that lack rules, and a made-up
-    /// one that has all stale rules and chains.
+    /// Services that the next partial restore has to name: those that lack rules, and the leftover
+    /// owner, if there are stale rules or chains.
     pub differing: Vec<ServiceName>,
     /// The jump to `KUBE-NODEPORTS` is not at the end of `KUBE-SERVICES`; the next payload appends
     /// it.
@@ -47,8 +47,8 @@ pub struct Adopted {
 pub enum DeclineReason {
     /// A table could not be read.
     Unreadable,
-    /// Chains or jumps are missing that exist whatever the Services are, or fixed chains hold
-    /// other rules. A node without rules is such a case.
+    /// A fixed chain, a dispatch chain or an entry jump is missing from this table, or a fixed
+    /// chain holds other rules. A node without rules is such a case.
     FixedChains(Table),
     /// There is a chain with the prefix of a Service chain that no known version writes.
     UnknownChain,
@@ -86,13 +86,13 @@ enum Strictness {
 /// Compares the rules in the kernel with those of `services`, which were applied before. Services
 /// that lack rules are among the differing ones.
 ///
-/// Services in `changing` are expected to differ. The fixed chains and the jumps to them are not
-/// compared: [`GuardState`](super::GuardState) does that.
-pub fn verify(
+/// Services in `changing` are expected to differ. Rules of fixed chains and entry jumps are not
+/// compared: [`FixedChainState`](super::FixedChainState) does that.
+pub fn verify_tables(
     rules: LiveRules,
-    live: &Live,
+    live: &LiveChains,
     services: &dyn Services,
-    setting: Setting<'_>,
+    context: RenderContext<'_>,
     changing: &BTreeSet<ServiceName>,
 ) -> Result<Adopted, DeclineReason> {
     for dispatch in DispatchChain::ALL {
@@ -101,14 +101,15 @@ pub fn verify(
         }
     }
     let strictness = Strictness::Verification;
-    let mut comparison = LiveComparison::new(rules, setting.options, strictness)?;
+    let mut comparison = LiveComparison::new(rules, context.options, strictness)?;
     let (mut rendered, mut other) = (ServiceRules::default(), ServiceRules::default());
     for (name, state) in services.all() {
-        service::render(&mut rendered, name, state, setting, Comments::Everywhere);
+        service::render(&mut rendered, name, state, context, Comments::Everywhere);
         let mut same = comparison.same_chains(&rendered);
         if same.len() < rendered.chains().count() {
-            // Of a large cluster, or written before it grew or shrank across the threshold.
-            service::render(&mut other, name, state, setting, Comments::NotOnEndpoints);
+            // The live rules may have the comments of the other side of the threshold: the cluster
+            // is large, or was when they were written.
+            service::render(&mut other, name, state, context, Comments::NotOnEndpoints);
             let same_otherwise = comparison.same_chains(&other);
             if same_otherwise.len() > same.len() {
                 std::mem::swap(&mut rendered, &mut other);
@@ -127,21 +128,21 @@ pub fn verify(
 /// applied.
 pub fn adopt(
     rules: LiveRules,
-    live: &Live,
+    live: &LiveChains,
     services: &dyn Services,
-    setting: Setting<'_>,
+    context: RenderContext<'_>,
 ) -> Result<Adopted, DeclineReason> {
-    check_fixed_chains(&rules, setting.options)?;
+    check_fixed_chains(&rules, context.options)?;
     let strictness = Strictness::Adoption;
-    let mut comparison = LiveComparison::new(rules, setting.options, strictness)?;
+    let mut comparison = LiveComparison::new(rules, context.options, strictness)?;
     let endpoints = services
         .all()
         .map(|(_, state)| service::count_endpoints(state))
         .sum();
-    let comments = Comments::for_cluster(endpoints, setting.options);
+    let comments = Comments::for_cluster(endpoints, context.options);
     let mut rendered = ServiceRules::default();
     for (name, state) in services.all() {
-        service::render(&mut rendered, name, state, setting, comments);
+        service::render(&mut rendered, name, state, context, comments);
         let same = comparison.same_chains(&rendered);
         comparison.count(&rendered, &same);
         comparison.record(name, &rendered, same);
@@ -149,17 +150,18 @@ pub fn adopt(
     comparison.finish(live, strictness)
 }
 
-/// Checks that the dispatch and fixed chains exist, and that the rules of the fixed ones and the
+/// Checks that the dispatch and fixed chains exist, and that the rules of fixed chains and the entry
 /// jumps are those that a restore writes.
 fn check_fixed_chains(rules: &LiveRules, options: &Options) -> Result<(), DeclineReason> {
-    let is_there = |table, chains: &[&str]| {
+    let are_complete = |table, chains: &[&str]| {
         let listing = rules.listing(table);
-        chains.iter().all(|chain| rules.has(table, chain)) && is_exact(table, listing, options)
+        chains.iter().all(|chain| rules.has(table, chain))
+            && matches_exactly(table, listing, options)
     };
-    if !rules.has(Table::Filter, KUBE_FIREWALL) || !is_there(Table::Filter, &FILTER_CHAINS) {
+    if !rules.has(Table::Filter, KUBE_FIREWALL) || !are_complete(Table::Filter, &FILTER_CHAINS) {
         return Err(DeclineReason::FixedChains(Table::Filter));
     }
-    if !is_there(Table::Nat, &NAT_CHAINS) {
+    if !are_complete(Table::Nat, &NAT_CHAINS) {
         return Err(DeclineReason::FixedChains(Table::Nat));
     }
     if rules.has_unknown_chain {
@@ -168,10 +170,11 @@ fn check_fixed_chains(rules: &LiveRules, options: &Options) -> Result<(), Declin
     Ok(())
 }
 
-/// Comparison of live rules with rendered ones, Service by Service.
+/// Comparison of live rules with rendered ones, Service by Service. Rules and chains that no Service
+/// has had in the end are recorded under the leftover owner.
 struct LiveComparison {
     /// Service chains in the kernel that no Service has had so far.
-    chains: HashMap<ServiceChain, Option<Digest>>,
+    chains: HashMap<ServiceChain, Option<ParsedDigest>>,
     dispatch: BTreeMap<DispatchChain, UnmatchedRules>,
     applied: AppliedState,
     differing: Vec<ServiceName>,
@@ -216,8 +219,9 @@ impl LiveComparison {
 
     /// Returns the chains of a Service that the kernel has with the rendered rules.
     fn same_chains(&self, rendered: &ServiceRules) -> Vec<RecordedChain> {
-        let is_same =
-            |entry: &&RenderedChain| holds(&self.chains, entry.chain, rendered.chain_text(entry));
+        let is_same = |entry: &&RenderedChain| {
+            has_same_rules(&self.chains, entry.chain, rendered.chain_text(entry))
+        };
         let same = rendered.chains().filter(is_same);
         same.map(RecordedChain::of).collect()
     }
@@ -255,9 +259,14 @@ impl LiveComparison {
         }
     }
 
-    /// Records stale chains and rules of no Service, so that the next payload deletes them.
-    fn finish(mut self, live: &Live, strictness: Strictness) -> Result<Adopted, DeclineReason> {
-        if self.same * LEAST_SHARE < self.rendered {
+    /// Records stale chains and rules under the leftover owner, so that the next payload deletes
+    /// them.
+    fn finish(
+        mut self,
+        live: &LiveChains,
+        strictness: Strictness,
+    ) -> Result<Adopted, DeclineReason> {
+        if self.same * LEAST_SHARE_DIVISOR < self.rendered {
             return Err(DeclineReason::Different);
         }
         let mut stale: Vec<_> = self.chains.keys().copied().collect();
@@ -275,11 +284,11 @@ impl LiveComparison {
             let key = DispatchKey { chain, port: 0 };
             rules.extend(unmatched.rest().map(|rule| (key, rule.text)));
         }
-        let unowned = unowned();
+        let owner = leftover_owner();
         let service = AppliedService::new(chains, rules, ServiceTotals::default());
-        self.applied.insert(&unowned, service);
-        if self.applied.has(&unowned) {
-            self.differing.push(unowned);
+        self.applied.insert(&owner, service);
+        if self.applied.has(&owner) {
+            self.differing.push(owner);
         }
         Ok(Adopted {
             applied: self.applied,
