@@ -1,5 +1,6 @@
-//! Writes the rules that depend on options alone: masquerading, forwarding, the protection of
-//! localhost, and the jump to `KUBE-NODEPORTS`.
+//! Writes the rules that depend on options alone: those of the fixed chains (masquerading,
+//! forwarding, the protection of localhost), and the jumps from `KUBE-SERVICES` to
+//! `KUBE-NODEPORTS`.
 
 use std::net::IpAddr;
 

@@ -1,7 +1,25 @@
-//! Renders Services into payloads for the restore programs.
+//! Renders Services into inputs of `iptables-restore`.
 //!
-//! The [`tracker`](crate::tracker) knows what changed, and [`sync`](crate::sync) when to restore;
-//! here is only which rules Services have, and which of them the kernel has already.
+//! # Pipeline
+//!
+//! ```text
+//! ServiceState (model)              from the tracker, which knows what changed
+//!   -> Plan (service)               per service port: endpoints, frontends, chains
+//!   -> ServiceRules (service)       text of the rules of one Service
+//!   -> Full or Partial (payload)    all rules, or the difference to the applied state
+//!   -> AppliedState (applied)       recorded rules; `sync` restores the payload
+//! ```
+//!
+//! # Terms
+//!
+//! - *Service chains*, *dispatch chains*, *fixed chains* and *entry jumps* are defined in
+//!   [`ruleset`](crate::ruleset). Jumps between the proxy's own chains are plain jumps.
+//! - *Chain declaration*: the line `:CHAIN - [0:0]`, which creates or empties a chain.
+//! - *Frontend*: IP address, port and protocol, or a NodePort. If two Services claim one, the
+//!   winner gets the rules.
+//! - *Applied* rules were restored by this process, or adopted, and are recorded in
+//!   [`AppliedState`]; *live* rules were read from the kernel.
+//! - *Leftover owner*: the made-up Service under which stale rules and chains are recorded.
 //!
 //! # Invariants
 //!

@@ -143,7 +143,7 @@ pub enum LocalhostNodePorts {
 /// Treatment of packets in the conntrack state INVALID. Read from the kernel once, when a process
 /// starts.
 ///
-/// Upstream: pkg/proxy/iptables/proxier.go, `NewProxier` (v1.36), which does the same
+/// Upstream: pkg/proxy/iptables/proxier.go, `NewProxier` (v1.36), which also reads it once
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InvalidPackets {
     /// Dropped: forwarded without NAT they would make the peer reset a good connection.
@@ -256,16 +256,17 @@ impl Counters {
     }
 }
 
-/// Inputs that all Services of one payload share.
+/// Inputs that all Services of one payload share: [`Options`], and the zone of this node.
 #[derive(Debug, Clone, Copy)]
 pub struct RenderContext<'a> {
-    /// Options and facts about this node.
+    /// Options and node facts that shape rules.
     pub options: &'a Options,
-    /// Zone of this node, which zone hints are compared with.
+    /// Zone of this node, which zone hints of endpoints are compared with.
     pub zone: Option<&'a str>,
 }
 
-/// Reason for which the rules of all Services have to be written again, by a full restore.
+/// Reason for which the rules of all Services have to be rendered and written again, by a full
+/// restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RerenderReason {
     /// The zone of the node changed, and with it the meaning of hints.
@@ -279,7 +280,7 @@ pub enum RerenderReason {
 }
 
 impl RerenderReason {
-    /// Returns the reason for which rules written with `old` are wrong with `new`; `None` if they
+    /// Returns the reason for which rules rendered with `old` are wrong with `new`; `None` if they
     /// are right. The addresses of NodePorts do not count: each makes one rule in a chain that
     /// partial restores keep up to date.
     pub fn needed(old: RenderContext<'_>, new: RenderContext<'_>) -> Option<Self> {

@@ -1,7 +1,7 @@
 //! Finds the Service that a line of a payload belongs to.
 //!
-//! Most rules name their service port in a comment. Chain lines and the rules of large clusters do
-//! not; their chain is searched among those that each Service has.
+//! Most rules name their service port in a comment. Chain declarations and the rules of large
+//! clusters do not; their chain is searched among those that each Service has.
 
 use super::options::{Comments, RenderContext};
 use super::service::{self, ServiceRules};

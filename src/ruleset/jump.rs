@@ -1,11 +1,11 @@
-//! Jumps from built-in chains to the proxy's chains.
+//! Entry jumps: from built-in chains to the proxy's chains.
 //!
-//! Other programs have rules in the built-in chains: a jump is inserted at the top if it is
+//! Other programs have rules in the built-in chains: an entry jump is inserted at the top if it is
 //! missing, and never moved.
 
 use crate::rules::Table;
 
-/// Jump from a built-in chain to a chain of the proxy.
+/// Entry jump: from a built-in chain to a chain of the proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Jump {
     /// Table of both chains.
@@ -48,7 +48,7 @@ const POSTROUTING: &str =
     "-m comment --comment \"kubernetes postrouting rules\" -j KUBE-POSTROUTING";
 const FIREWALL: &str = "-j KUBE-FIREWALL";
 
-/// All jumps, in the order in which missing ones are inserted at the top: the last one ends up
+/// All entry jumps, in the order in which missing ones are inserted at the top: the last one ends up
 /// first.
 ///
 /// Upstream: pkg/proxy/iptables/proxier.go, `iptablesJumpChains`, `iptablesKubeletJumpChains`

@@ -1,4 +1,4 @@
-//! Names and roles of the chains and jumps that make up the ruleset of a kube-proxy.
+//! Names and roles of the chains and entry jumps that make up the ruleset of a kube-proxy.
 //!
 //! Writers and readers of rules share it, so that both recognize a chain in the same way. Chain
 //! names are the contract with every other program on the node: metrics, runbooks and a kube-proxy
@@ -6,10 +6,13 @@
 //!
 //! # Chains
 //!
-//! - A *Service chain* belongs to one service port, or to one of its endpoints.
-//! - A *dispatch chain* exists whatever the Services are, and holds rules of all of them.
-//! - A *fixed chain* exists whatever the Services are, and its rules depend on options alone.
-//! - A *jump* is a rule in a built-in chain that leads to a dispatch or fixed chain.
+//! - A *Service chain* (`KUBE-SVC-*`, `KUBE-SVL-*`, `KUBE-EXT-*`, `KUBE-FW-*`, `KUBE-SEP-*`)
+//!   belongs to one service port, or to one of its endpoints.
+//! - A *dispatch chain* (`KUBE-SERVICES`, `KUBE-NODEPORTS`, `KUBE-EXTERNAL-SERVICES`,
+//!   `KUBE-PROXY-FIREWALL`) always exists, and holds rules of every Service.
+//! - A *fixed chain* (`KUBE-POSTROUTING`, `KUBE-MARK-MASQ`, `KUBE-FORWARD`, `KUBE-FIREWALL`) always
+//!   exists, and its rules depend on options alone.
+//! - An *entry jump* is a rule in a built-in chain that leads to a dispatch or fixed chain.
 
 mod jump;
 mod service_chain;

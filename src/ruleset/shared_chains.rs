@@ -1,4 +1,4 @@
-//! Chains that exist whatever the Services are: dispatch chains, fixed chains and canaries.
+//! Chains that always exist, with or without Services: dispatch chains, fixed chains and canaries.
 
 use super::service_chain::is_service_chain;
 use crate::rules::{COUNTER_TEST_CHAIN, Table};
@@ -28,7 +28,7 @@ pub const KUBE_MARK_MASQ: &str = "KUBE-MARK-MASQ";
 /// rule in it for IPv4 only.
 pub const KUBE_FIREWALL: &str = "KUBE-FIREWALL";
 
-/// Empty chain in every table. While it is there, no program has flushed the table.
+/// Canary: empty chain in every table. While it exists, no program has flushed the table.
 ///
 /// Upstream: pkg/util/iptables/iptables.go, `Monitor` (v1.36)
 pub const KUBE_PROXY_CANARY: &str = "KUBE-PROXY-CANARY";
@@ -50,7 +50,7 @@ pub const NAT_CHAINS: [&str; 4] = [
     KUBE_MARK_MASQ,
 ];
 
-/// Chain that exists whatever the Services are, and to which every Service adds rules.
+/// Chain that always exists, and to which every Service adds rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DispatchChain {
     /// `KUBE-SERVICES` of the filter table: cluster IPs without endpoints.

@@ -167,7 +167,7 @@ impl AppliedState {
         if !third_party.is_empty() {
             let key = DispatchKey {
                 chain: dispatch,
-                port: 0,
+                port: None,
             };
             let rules = third_party.into_iter().map(|rule| (key, rule.text));
             drift.services.insert(self.add_leftovers(rules.collect()));

@@ -281,7 +281,7 @@ impl LiveComparison {
         let chains = stale.into_iter().map(RecordedChain::unknown).collect();
         let mut rules = Vec::new();
         for (chain, unmatched) in self.dispatch {
-            let key = DispatchKey { chain, port: 0 };
+            let key = DispatchKey { chain, port: None };
             rules.extend(unmatched.rest().map(|rule| (key, rule.text)));
         }
         let owner = leftover_owner();

@@ -1,5 +1,5 @@
-//! Differences between the applied and the rendered rules, collected Service by Service: those of
-//! Service chains, and those of dispatch chains.
+//! Differences between the applied and the rendered rules, collected Service by Service: changed
+//! Service chains, and edits of dispatch chains.
 //!
 //! Kept separate from [`partial`](super::partial()) because the order of lines in the payload is
 //! not the order in which differences are found.
@@ -16,7 +16,7 @@ use crate::render::applied::DispatchRule;
 use crate::render::service::{DispatchKey, ServiceRules, write_chain_declaration};
 use crate::ruleset::{DispatchChain, ServiceChain};
 
-/// Service chains of a partial payload, in the order in which they were added.
+/// Changed Service chains of a partial payload, in the order in which they were added.
 #[derive(Default)]
 pub(super) struct ChainChanges {
     filled: Vec<(ServiceChain, Range<usize>)>,
@@ -93,8 +93,7 @@ pub(super) struct Edits {
 }
 
 impl DispatchChanges {
-    /// Adds the fewest edits that leave the rules of each key in their order, given that new rules
-    /// are inserted at the top of the chain: the rules that stay are the last rendered ones.
+    /// Adds the fewest edits that leave the rules of each key in their order; see [`edits`].
     pub(super) fn add(&mut self, applied: &[DispatchRule], rules: &ServiceRules) {
         let applied = applied.iter().map(|(key, rule)| (*key, &**rule));
         if applied.clone().eq(rules.dispatch_rules()) {
@@ -120,7 +119,7 @@ impl DispatchChanges {
     }
 }
 
-/// Dispatch rule in the payload or in the applied state.
+/// Dispatch rule, rendered or applied.
 type KeyedRule<'r> = (DispatchKey, &'r [u8]);
 
 /// Returns rules sorted by key; those of one key in their order.
@@ -143,8 +142,13 @@ fn take<'p, 'r>(rules: &mut &'p [KeyedRule<'r>], key: DispatchKey) -> &'p [Keyed
     taken
 }
 
-/// Returns the rules to remove, and those to insert at the top. Linear in the number of rules: a
-/// Service may have 90,000 external IPs.
+/// Returns the rules to remove, and those to insert at the top: the fewest that turn `applied` into
+/// `wanted`.
+///
+/// `-I` puts rules at the top only, so the rules that stay have to be a suffix of the wanted ones.
+/// Both lists are walked from the end: from `a b c` to `x a c`, the rules `c` and `a` stay, `b` is
+/// removed and `x` inserted. From `b c` to `b a c`, only `c` stays, as `a` cannot be inserted
+/// behind `b`. Linear in the number of rules: a Service may have 90,000 external IPs.
 ///
 /// A deletion takes the first rule of its text. If only one of two equal rules is to be removed,
 /// that might be the one to stay, so all rules are removed and inserted again.
@@ -153,15 +157,16 @@ fn edits<T: Eq + Hash + Copy>(applied: &[T], wanted: &[T]) -> (Vec<T>, Vec<T>) {
         return (Vec::new(), Vec::new());
     }
     let (mut removed, mut added) = (applied.to_vec(), wanted.to_vec());
-    let mut behind = Vec::new();
+    // Applied rules behind one that stays, which the walk passed.
+    let mut skipped = Vec::new();
     while let Some(last) = added.last() {
         let Some(at) = removed.iter().rposition(|rule| rule == last) else {
             break;
         };
-        behind.extend(removed.drain(at..).skip(1));
+        skipped.extend(removed.drain(at..).skip(1));
         added.pop();
     }
-    removed.append(&mut behind);
+    removed.append(&mut skipped);
     let stays = wanted.get(added.len()..).unwrap_or_default();
     if has_any(stays, &removed) {
         return (applied.to_vec(), wanted.to_vec());

@@ -1,15 +1,16 @@
-//! Selects the form of a payload that is the cheapest for the restore program.
+//! Selects the form of a payload that costs `iptables-restore` the least.
 //!
-//! The figures are those of programs and kernels; `cargo bench --bench emission` measures them.
+//! The figures are times of the iptables binaries and the kernel; `cargo bench --bench emission`
+//! measures them.
 
 use crate::rules::Backend;
 
-/// Position of chain lines in a payload.
+/// Position of the chain declarations in a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Declarations {
     /// Each before the rules of its chain.
     Inline,
-    /// All before the first rule, the last name first.
+    /// All before the first rule, in descending order of names.
     First,
 }
 
@@ -18,17 +19,22 @@ pub(super) enum Declarations {
 pub(super) enum DispatchOrder {
     /// By Service.
     ByService,
-    /// By the chains that they lead to, the last name first.
+    /// By the chains that they jump to, in descending order of names.
     ByTarget,
 }
 
-/// Returns the maximum deletions from a dispatch chain; more cost more than to write it whole.
+/// Returns the maximum deletions from a dispatch chain; with more, the chain is written whole.
 ///
-/// Both grow with the chain. On nft a deletion reads every rule before the one that it searches:
-/// 0.5 ms with 1,000 Services, 3.7 ms with 10,000, and the first of them fetches the chain
-/// besides, some 92 ms with 10,000; the whole chain takes 33 and 480 ms. They meet at 55 and 105.
-/// On legacy there is no difference up to 4,000 deletions of 10,000, and nothing was measured
-/// beyond.
+/// On nft a deletion reads every rule before the one that it searches, and the first deletion also
+/// fetches the chain from the kernel:
+///
+/// | Services | one deletion | fetching the chain | whole chain | break-even    |
+/// |----------|--------------|--------------------|-------------|---------------|
+/// | 1,000    | 0.5 ms       |                    | 33 ms       | 55 deletions  |
+/// | 10,000   | 3.7 ms       | 92 ms              | 480 ms      | 105 deletions |
+///
+/// 80 is halfway between. On legacy there is no difference up to 4,000 deletions of 10,000, and
+/// nothing was measured beyond.
 pub(super) const fn most_deletions(backend: Backend) -> usize {
     match backend {
         Backend::Nft => 80,
@@ -38,8 +44,9 @@ pub(super) const fn most_deletions(backend: Backend) -> usize {
 
 /// Returns the order of a dispatch chain that is written whole.
 ///
-/// On nft each rule's target is put on the list of [`MAX_INLINE_DECLARATIONS`]: 480 ms instead of 696 for the
-/// rules of 10,000 Services, no difference for 1,000.
+/// On nft the target of each rule is put on the list that [`MAX_INLINE_DECLARATIONS`] describes:
+/// in descending order of targets the rules of 10,000 Services take 480 ms instead of 696, and
+/// there is no difference for 1,000.
 pub(super) const fn order(backend: Backend) -> DispatchOrder {
     match backend {
         Backend::Nft => DispatchOrder::ByTarget,
@@ -47,16 +54,24 @@ pub(super) const fn order(backend: Backend) -> DispatchOrder {
     }
 }
 
-/// Maximum chains of a partial payload with inline chain lines, on nft.
+/// Maximum chains of a partial payload with inline declarations, on nft.
 ///
-/// For each line the program searches its chain in a list that is sorted by name, from the front.
-/// A chain that comes before all others is put there without a search, and lies in memory next to
-/// those that are searched with it. All endpoints of 500, 1,000 and 2,000 of 10,000 Services,
-/// which are eleven chains each: 367, 763 and 2,112 ms instead of 431, 1,359 and 7,828. Of fewer
-/// than 200 there is no difference, and a chain line next to its rules is easier to read.
+/// `iptables-nft` keeps the chains of its input in a linked list that is sorted by name, and for
+/// each line searches it linearly, from the front. A chain whose name comes before all others is
+/// put at the front without a search, and lies in memory next to those that are searched with it.
+/// All endpoints of a part of 10,000 Services, eleven chains for each Service:
+///
+/// | Services | inline   | declarations first |
+/// |----------|----------|--------------------|
+/// | 500      | 431 ms   | 367 ms             |
+/// | 1,000    | 1,359 ms | 763 ms             |
+/// | 2,000    | 7,828 ms | 2,112 ms           |
+///
+/// With fewer than 200 Services there is no difference, and a declaration next to its rules is
+/// easier to read.
 const MAX_INLINE_DECLARATIONS: usize = 2_000;
 
-/// Returns the position of the chain lines in a partial payload with this many chains.
+/// Returns the position of the declarations in a partial payload with this many chains.
 pub(super) const fn declarations(backend: Backend, chains: usize) -> Declarations {
     match backend {
         Backend::Nft if chains > MAX_INLINE_DECLARATIONS => Declarations::First,
@@ -64,17 +79,23 @@ pub(super) const fn declarations(backend: Backend, chains: usize) -> Declaration
     }
 }
 
-/// Maximum endpoints of a full payload with inline chain lines, on legacy, if the kernel has no
-/// chain of a Service yet.
+/// Maximum endpoints of a full payload with inline declarations, on legacy, if the kernel has no
+/// Service chain yet.
 ///
-/// The program keeps its chains in the order of their names, and one that comes before all others
-/// is put there without a search. 10,000 Services of five endpoints take 1.3 s of CPU instead of
-/// 1.7, and 20,000 take 3.6 instead of 6.8; of 3,000 there is hardly a difference. Where chains
-/// exist already it is the other way round: 6.9 s instead of 3.3 for 20,000.
+/// `iptables-legacy` also keeps chains sorted by name, and puts one whose name comes before all
+/// others at the front without a search. CPU time for Services of five endpoints:
+///
+/// | Services | chains in the kernel | inline | declarations first |
+/// |----------|----------------------|--------|--------------------|
+/// | 10,000   | none                 | 1.7 s  | 1.3 s              |
+/// | 20,000   | none                 | 6.8 s  | 3.6 s              |
+/// | 20,000   | all                  | 3.3 s  | 6.9 s              |
+///
+/// With 3,000 Services there is hardly a difference.
 const MAX_ENDPOINTS_INLINE: usize = 15_000;
 
-/// Returns the position of the chain lines in a full payload for this many endpoints. `is_bare`:
-/// the kernel has no chain of a Service.
+/// Returns the position of the declarations in a full payload for this many endpoints. `is_bare`:
+/// the kernel has no Service chain.
 pub(super) const fn full_declarations(
     backend: Backend,
     is_bare: bool,
@@ -93,26 +114,27 @@ pub(super) struct NatSizes {
     pub(super) chains: u64,
     /// Rules in the payload.
     pub(super) rules: u64,
-    /// Rules in the kernel before the restore.
+    /// Rules of the proxy in nat before the restore, as the applied state counts them.
     pub(super) applied_rules: u64,
 }
 
 impl NatSizes {
-    /// Reports whether to make the program read all chains before it starts, so that it need not
-    /// search.
+    /// Reports whether the payload begins with `-S`, so that `iptables-nft` reads all chains at once
+    /// and need not search its list for each line.
     ///
-    /// The search grows with the square of the payload, reading with the table: 8.5 us a rule.
-    /// With chain lines first they meet at 2,000 of 10,000 Services, and at 700 of 1,000.
+    /// The cost of the search grows with the square of the payload, that of `-S` with the table:
+    /// 8.5 us a rule. With declarations first, the break-even is at 2,000 of 10,000 Services, and
+    /// at 700 of 1,000.
     pub(super) const fn is_worth_listing(self, backend: Backend) -> bool {
         match backend {
             Backend::Nft => {
                 self.chains * (self.chains + self.rules)
-                    > SEARCHED_PAIRS_PER_READ_RULE * self.applied_rules
+                    > SEARCH_STEPS_PER_READ_RULE * self.applied_rules
             }
             Backend::Legacy => false,
         }
     }
 }
 
-/// Number of pairs of a line and a chain that are searched in the time in which a rule is read.
-const SEARCHED_PAIRS_PER_READ_RULE: u64 = 7_500;
+/// Number of chains that searches pass, over all lines, in the time in which `-S` reads one rule.
+const SEARCH_STEPS_PER_READ_RULE: u64 = 7_500;

@@ -1,17 +1,20 @@
-//! Full payload: every chain, every rule, missing jumps, and the deletion of stale chains.
+//! Full payload: every chain, every rule, missing entry jumps, and the deletion of stale chains.
 //!
-//! Streamed piece by piece, Service by Service, so that its memory does not grow with the cluster.
+//! Streamed piece by piece, Service by Service: the text is never in memory whole. The names of the
+//! chains and the applied state of all Services are.
 //!
 //! # Order
 //!
 //! - filter before nat: packets to a Service that loses its endpoints are rejected before their
 //!   destination is no longer translated.
-//! - Within nat, each chain line stands before the rules of its chain, and every jump leads to a
-//!   chain that exists by then. On nft a first line `-S`, whose output is discarded, makes the
-//!   program read all chains once instead of searching a list for every line: 10,000 Services take
-//!   3.4 s of CPU instead of 235 s. The filter table has too few chains for that to matter. On
-//!   legacy the chain lines of many Services stand together, before the first of their rules, if
-//!   there is no chain of a Service yet.
+//! - Within nat, each chain declaration stands before the rules of its chain, and every jump leads
+//!   to a chain that exists by then.
+//! - On nft, nat begins with `-S`. `iptables-nft-restore` accepts list commands in its input; this
+//!   one fills its cache with all chains at once, so that it does not search a list for every line:
+//!   10,000 Services take 3.4 s of CPU instead of 235 s. Its output is discarded. The filter table
+//!   has too few chains for that to matter.
+//! - On legacy, the declarations of many Services stand together, before the first of their rules,
+//!   if the kernel has no Service chain yet.
 
 use std::collections::BTreeSet;
 
@@ -50,7 +53,7 @@ enum Part<'a> {
     NatHead,
     /// Nothing is written: the chains of all Services are collected.
     NatChains(ServiceIter<'a>, Vec<ServiceChain>),
-    /// Chain lines of these, the last one first.
+    /// Declarations of these, the last one first.
     NatDeclarations(Vec<ServiceChain>),
     NatServices(ServiceIter<'a>, Declarations),
     NatEnd,
@@ -59,8 +62,8 @@ enum Part<'a> {
 }
 
 impl<'a> Full<'a> {
-    /// Begins a payload with the rules of `services`, for a kernel with the chains and jumps in
-    /// `live`.
+    /// Begins a payload with the rules of `services`, for a kernel with the chains and entry jumps
+    /// in `live`.
     pub fn new(
         services: &'a dyn Services,
         context: RenderContext<'a>,
@@ -156,12 +159,12 @@ impl<'a> Full<'a> {
         write_line(buf, &["*", Table::Filter.as_str()]);
         write_chain_declarations(buf, &FILTER_CHAINS);
         write_chain_declarations(buf, &[KUBE_PROXY_CANARY]);
-        // A chain line would empty the chain, and on IPv6 its rules are kubelet's.
+        // A declaration would empty the chain, and on IPv6 its rules are kubelet's.
         if fixed_chains::fills_firewall(self.context.options) || !self.live.has_firewall {
             write_chain_declarations(buf, &[KUBE_FIREWALL]);
         }
         fixed_chains::write_filter(buf, self.context.options);
-        self.write_jumps(buf, Table::Filter);
+        self.write_entry_jumps(buf, Table::Filter);
     }
 
     fn write_filter_service(
@@ -182,13 +185,15 @@ impl<'a> Full<'a> {
         write_chain_declarations(buf, &[KUBE_PROXY_CANARY]);
         fixed_chains::write_nat(buf, self.context.options);
         self.applied.fixed_rules = fixed_chains::rule_counts(self.context.options);
-        self.write_jumps(buf, Table::Nat);
+        self.write_entry_jumps(buf, Table::Nat);
     }
 
-    /// Writes the line that makes nft read all chains at once. After it, the program (1.8.9) takes
-    /// a built-in chain that does not exist in the kernel yet for one that does, and the kernel
-    /// rejects rules for it. A chain line makes the program check again; without a policy it
-    /// changes nothing else.
+    /// Writes `-S`, which makes `iptables-nft-restore` read all chains at once.
+    ///
+    /// Works around a bug of version 1.8.9: after `-S` it takes a built-in chain that does not
+    /// exist in the kernel yet for one that does, and does not create it; the kernel then rejects
+    /// the rules for the chain. A declaration makes the program check again; since it has no
+    /// policy, it changes nothing else.
     fn write_list_command(&self, buf: &mut Vec<u8>) {
         if self.context.options.backend != Backend::Nft || !self.live.is_read(Table::Nat) {
             return;
@@ -201,7 +206,7 @@ impl<'a> Full<'a> {
         }
     }
 
-    fn write_jumps(&self, buf: &mut Vec<u8>, table: Table) {
+    fn write_entry_jumps(&self, buf: &mut Vec<u8>, table: Table) {
         for jump in self.live.missing_entry_jumps(table) {
             write_line(buf, &["-I ", jump.from, " ", jump.rule]);
         }
@@ -242,7 +247,7 @@ impl<'a> Full<'a> {
             buf.extend_from_slice(rule);
         }
         let stale = self.live.stale_chains(self.applied.chains());
-        // All are emptied before the first is deleted: they refer to each other.
+        // All are emptied before the first is deleted: they jump to each other.
         for chain in &stale {
             write_chain_declarations(buf, &[chain]);
         }

@@ -1,4 +1,4 @@
-//! Texts for the restore programs: full payloads, partial ones, and the removal of all rules.
+//! Inputs of `iptables-restore`: full payloads, partial ones, and the removal of all rules.
 
 mod changes;
 mod cost;

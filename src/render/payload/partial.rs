@@ -1,13 +1,13 @@
-//! Partial payload: only the chains that differ from those in the kernel. Its size follows the
-//! change, not the cluster.
+//! Partial payload: only the chains that differ from the applied ones. Its size follows the change,
+//! not the cluster.
 //!
-//! # Shape
+//! # Order
 //!
-//! In nat, in this order: changed Service chains, each chain line before its rules; changes of the
-//! dispatch chains, rule by rule or the whole chain; then the stale chains, all emptied before the
-//! first is deleted. With very many chains all chain lines come first, and in a payload that is
-//! large in relation to the table `-S` before them: [`cost`](super::cost) decides. A table without
-//! changes is not named, and a payload without tables is empty: no process need be started for it.
+//! In nat: changed Service chains, each declaration before its rules; changes of the dispatch
+//! chains, rule by rule or the whole chain; then the stale chains, all emptied before the first is
+//! deleted. With very many chains all declarations come first, and before them `-S`, if the payload
+//! is large in relation to the table: [`cost`](super::cost) decides. A table without changes is not
+//! named, and a payload without tables is empty: no process need be started for it.
 //!
 //! KEP: kep.k8s.io/3453
 
@@ -33,8 +33,11 @@ pub struct Partial {
     pub stats: PayloadStats,
 }
 
-/// Renders the changes of the Services in `dirty`. Afterwards `applied` is the state of the kernel
-/// with the payload restored.
+/// Renders the changes of the Services in `dirty`.
+///
+/// Updates `applied` in advance, as if the payload had been restored already. If the restore then
+/// fails, the caller reverts `applied` with [`AppliedState::put_back`] if nothing changed in the
+/// kernel, and otherwise drops it.
 pub fn partial<'n>(
     applied: &mut AppliedState,
     services: &dyn Services,
@@ -90,12 +93,13 @@ struct Changes {
     stats: PayloadStats,
 }
 
-/// State of the kernel before the payload, as far as the changes of Services do not have it.
+/// Parts of the applied state that [`partial`] has replaced in advance, as they were before.
 struct PreviousState {
+    /// Jumps to `KUBE-NODEPORTS`.
     node_ports_jumps: Vec<Box<[u8]>>,
     /// Number of rules of the proxy in nat.
     nat_rules: u64,
-    /// Dispatch chains with unknown rules.
+    /// Dispatch chains whose rules in the kernel are unknown.
     chains_to_rewrite: BTreeSet<DispatchChain>,
 }
 
@@ -130,7 +134,7 @@ impl Changes {
         self.dispatch.add(&before.dispatch, rules);
     }
 
-    /// Writes the payload. `applied` is the state of the kernel with the payload restored.
+    /// Writes the payload. `applied` has been updated, `before` has the parts that it replaced.
     fn write(
         mut self,
         applied: &AppliedState,

@@ -8,9 +8,9 @@
 //!
 //! Upstream: pkg/proxy/iptables/proxier.go, `cleanupLeftoversForFamily` (v1.36)
 //!
-//! Differs from upstream: jumps of older versions and duplicate jumps are removed as well. A chain
-//! that a third-party rule leads to is emptied and stays; there, nothing of its table would be
-//! removed.
+//! Differs from upstream: entry jumps of older versions and duplicate ones are removed as well. A
+//! chain that a third-party rule leads to is emptied and stays; kube-proxy would remove nothing of
+//! its table.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -18,14 +18,15 @@ use std::fmt::Write as _;
 use crate::rules::{Rule, Table};
 use crate::ruleset::{JUMPS, is_proxy_chain};
 
-/// Payload that removes the proxy's chains and jumps from one table.
+/// Payload that removes the proxy's chains and entry jumps from one table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Removal {
     /// Table that the payload changes.
     pub table: Table,
-    /// Input of `iptables-restore --noflush`: it removes all jumps and chains at once, or none.
+    /// Input of `iptables-restore --noflush`: it removes all entry jumps and chains at once, or
+    /// none.
     pub payload: String,
-    /// Number of removed jumps.
+    /// Number of removed entry jumps.
     pub jumps: usize,
     /// Number of removed chains.
     pub chains: usize,
@@ -104,11 +105,11 @@ impl<'s> ProxyRules<'s> {
         tables
     }
 
-    /// Returns the jumps of a proxy, and the chains that third-party rules lead to. A rule that
+    /// Returns the entry jumps of a proxy, and the chains that third-party rules lead to. A rule that
     /// cannot be parsed leads to every chain that it names.
     fn references(&self, table: Table) -> (Vec<(&'s str, &'s str)>, BTreeSet<&'s str>) {
         let (mut jumps, mut referenced) = (Vec::new(), BTreeSet::new());
-        let known = known_jumps(table);
+        let known = known_entry_jumps(table);
         for (from, text) in &self.others {
             let Ok(rule) = text.parse::<Rule>() else {
                 let words = text.split_whitespace();
@@ -141,9 +142,9 @@ fn without_counters(line: &str) -> &str {
         .map_or(line, |(_, rule)| rule)
 }
 
-/// Returns the jumps of a table. Those of older versions are recognized by target and comment:
+/// Returns the entry jumps of a table. Those of older versions are recognized by target and comment:
 /// their matches and their chains have changed over the years.
-fn known_jumps(table: Table) -> Vec<Rule> {
+fn known_entry_jumps(table: Table) -> Vec<Rule> {
     let jumps = JUMPS.iter().filter(|jump| jump.table == table);
     jumps.filter_map(|jump| jump.rule.parse().ok()).collect()
 }

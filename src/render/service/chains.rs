@@ -154,7 +154,7 @@ fn begin_choice<'s>(
 /// masquerading, if needed.
 ///
 /// Traffic from outside of the Pod network to a cluster IP needs masquerading: the endpoint's
-/// answer would otherwise not come back through this node.
+/// reply would otherwise not come back through this node.
 ///
 /// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`, "Set up internal traffic handling"
 /// (v1.36)

@@ -1,8 +1,7 @@
-//! Writes the rules of a service port in dispatch chains, one or more for each frontend. A
-//! frontend that another service port has gets none.
+//! Writes the rules of a service port in dispatch chains, one or more for each frontend. If several
+//! service ports claim a frontend, only the winner gets the rules.
 //!
-//! Every new connection traverses these chains, and most changes of Services leave them as they
-//! are.
+//! Every new connection traverses these chains, and most changes of Services leave them unchanged.
 
 use std::net::IpAddr;
 

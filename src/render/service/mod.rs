@@ -1,6 +1,7 @@
 //! Renders the rules of one Service: its own chains, and its rules in the dispatch chains.
 //!
-//! `plan` decides and writes nothing; the other files write and decide nothing.
+//! `plan` makes the decisions that several rules of a service port depend on, and writes nothing.
+//! `chains` and `dispatch` write the rules, each with its own conditions, most of them options.
 
 mod chains;
 mod dispatch;
@@ -29,7 +30,7 @@ pub(crate) fn render(
 ) {
     rules.clear();
     plan::for_each_plan(name, state, context.zone, |plan| {
-        rules.begin_port(plan.totals());
+        rules.begin_port(plan.index, plan.totals());
         chains::write(rules, plan, context.options, comments);
         dispatch::write_nat(rules, plan, context.options);
         dispatch::write_filter(rules, plan, context.options);
@@ -46,7 +47,7 @@ pub(crate) fn render_filter(
 ) {
     rules.clear();
     plan::for_each_plan(name, state, context.zone, |plan| {
-        rules.begin_port(plan.totals());
+        rules.begin_port(plan.index, plan.totals());
         dispatch::write_filter(rules, plan, context.options);
     });
 }

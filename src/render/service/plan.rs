@@ -1,4 +1,5 @@
-//! Decides about each port of a Service, and writes no text.
+//! Decides what several rules of a service port depend on: its endpoints, the frontends that it
+//! owns, the chains that it has, and the treatment of packets.
 //!
 //! Kept separate from the writers so that a policy can be read, and tested, without knowing its
 //! rules.
@@ -16,12 +17,12 @@ use crate::net::Port;
 use crate::ruleset::{ChainHasher, ChainKind, Hash, ServiceChain};
 use crate::select::{self, EndpointGroups, PortEndpoints, Selection};
 
-/// Decisions about the rules of one service port.
+/// Decisions about one service port that several of its rules depend on.
 pub(super) struct Plan<'a> {
     pub(super) name: ServicePortName<'a>,
     state: &'a ServiceState,
-    /// Position of the port among those of its Service.
-    index: u16,
+    /// Position of the port among those of its Service, counted from 0.
+    pub(super) index: u16,
     pub(super) service: &'a Service,
     pub(super) port: &'a ServicePort,
     pub(super) selection: Selection<'a>,
@@ -42,7 +43,7 @@ pub(super) enum Disposition {
 }
 
 impl<'a> Plan<'a> {
-    /// Decides everything about `port`.
+    /// Plans `port`.
     pub(super) fn new(
         service_name: &'a ServiceName,
         (state, service, index): (&'a ServiceState, &'a Service, u16),
@@ -69,13 +70,14 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Reports whether the port has this address; otherwise another service port comes first.
+    /// Reports whether the port owns the frontend at this address. If several service ports claim
+    /// it, only the winner owns it and gets the rules.
     pub(super) fn owns_address(&self, ip: IpAddr) -> bool {
         let frontend = Frontend::Address(ip, self.port.port, self.port.protocol);
         self.state.has(self.index, frontend)
     }
 
-    /// Returns the NodePort, if the port requests one and has it.
+    /// Returns the NodePort, if the port requests one and owns it.
     pub(super) fn node_port(&self) -> Option<Port> {
         self.port.node_port.filter(|number| {
             let frontend = Frontend::NodePort(*number, self.port.protocol);
@@ -83,7 +85,7 @@ impl<'a> Plan<'a> {
         })
     }
 
-    /// Returns the health check node port, if the Service requests one and has it.
+    /// Returns the health check node port, if the Service requests one and owns it.
     pub(super) fn health_check(&self) -> Option<Port> {
         self.state.health_check()
     }

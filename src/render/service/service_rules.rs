@@ -17,9 +17,9 @@ use crate::ruleset::{DispatchChain, ServiceChain};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct DispatchKey {
     pub(crate) chain: DispatchChain,
-    /// Number of the port in its Service, counted from 1: `Plan::index` plus 1. 0 for a rule of
-    /// the leftover owner, which has no ports.
-    pub(crate) port: u16,
+    /// Position of the port in its Service, counted from 0; `None` for a rule of the leftover
+    /// owner, which has no ports.
+    pub(crate) port: Option<u16>,
 }
 
 /// Digest of the text of a chain's rules as they were rendered. Different texts have, but for one
@@ -57,8 +57,8 @@ pub(crate) struct ServiceRules {
     chains: Vec<RenderedChain>,
     /// Rules without `-A CHAIN`, each with its newline.
     dispatch: Vec<(DispatchKey, Range<usize>)>,
-    /// Number of the last begun port, counted from 1.
-    port: u16,
+    /// Position of the last begun port.
+    port: Option<u16>,
     totals: ServiceTotals,
 }
 
@@ -68,13 +68,13 @@ impl ServiceRules {
         self.text.clear();
         self.chains.clear();
         self.dispatch.clear();
-        self.port = 0;
+        self.port = None;
         self.totals = ServiceTotals::default();
     }
 
-    /// Begins the rules of the Service's next port.
-    pub(super) fn begin_port(&mut self, totals: ServiceTotals) {
-        self.port = self.port.saturating_add(1);
+    /// Begins the rules of the port at this position.
+    pub(super) fn begin_port(&mut self, index: u16, totals: ServiceTotals) {
+        self.port = Some(index);
         self.totals += totals;
     }
 

@@ -17,7 +17,7 @@ pub(crate) struct RuleWriter<'a> {
 }
 
 impl<'a> RuleWriter<'a> {
-    /// Continues a rule of which the chain has been written, or is written elsewhere.
+    /// Begins without `-A CHAIN`, which the caller writes.
     pub(crate) const fn new(buf: &'a mut Vec<u8>) -> Self {
         Self { buf }
     }
@@ -186,14 +186,14 @@ pub(crate) fn write_line(buf: &mut Vec<u8>, parts: &[&str]) {
     buf.push(b'\n');
 }
 
-/// Writes the chain line of a Service chain, which creates or empties the chain.
+/// Writes the declaration of a Service chain, which creates or empties the chain.
 pub(crate) fn write_chain_declaration(buf: &mut Vec<u8>, chain: ServiceChain) {
     buf.push(b':');
     chain.write(buf);
     buf.extend_from_slice(b" - [0:0]\n");
 }
 
-/// Writes the chain lines of chains given by name.
+/// Writes the declarations of chains given by name.
 pub(crate) fn write_chain_declarations(buf: &mut Vec<u8>, chains: &[&str]) {
     for chain in chains {
         write_line(buf, &[":", chain, " - [0:0]"]);

@@ -28,3 +28,4 @@ mod endpoint_limit;
 mod guard;
 mod live;
 mod removal;
+mod state;

@@ -1,0 +1,34 @@
+//! Reverting the applied state after a restore that changed nothing.
+
+use std::collections::BTreeMap;
+
+use super::live::NoServices;
+use crate::net::IpFamily;
+use crate::render::{AppliedState, Options, PartialRestore, RenderContext, partial};
+use crate::rules::Table;
+
+#[test]
+fn dispatch_chains_to_rewrite_are_put_back_after_a_restore_that_changed_nothing() {
+    let (services, options) = (NoServices(BTreeMap::new()), Options::defaults(IpFamily::V4));
+    let mut applied = AppliedState::default();
+    let render = |applied: &mut AppliedState| {
+        let context = RenderContext {
+            options: &options,
+            zone: None,
+        };
+        let names = std::iter::empty();
+        let partial_restore = PartialRestore::ChangedChains;
+        let payload = partial(applied, &services, names, context, partial_restore);
+        String::from_utf8(payload.text).unwrap()
+    };
+    // The jump to KUBE-NODEPORTS.
+    render(&mut applied);
+    assert_eq!(render(&mut applied), "");
+    applied.rewrite_dispatch(Table::Nat, "KUBE-SERVICES");
+    let saved = applied.save(&[]);
+    let rejected = render(&mut applied);
+    assert!(rejected.contains(":KUBE-SERVICES - [0:0]"), "{rejected}");
+    applied.put_back(saved);
+    assert_eq!(render(&mut applied), rejected);
+    assert_eq!(render(&mut applied), "");
+}
