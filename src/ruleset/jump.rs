@@ -48,8 +48,8 @@ const POSTROUTING: &str =
     "-m comment --comment \"kubernetes postrouting rules\" -j KUBE-POSTROUTING";
 const FIREWALL: &str = "-j KUBE-FIREWALL";
 
-/// All entry jumps, in the order in which missing ones are inserted at the top: the last one ends up
-/// first.
+/// All entry jumps, in the order in which missing ones are inserted at the top: the last one ends
+/// up first.
 ///
 /// Upstream: pkg/proxy/iptables/proxier.go, `iptablesJumpChains`, `iptablesKubeletJumpChains`
 /// (v1.36)

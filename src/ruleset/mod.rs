@@ -10,8 +10,9 @@
 //!   belongs to one service port, or to one of its endpoints.
 //! - A *dispatch chain* (`KUBE-SERVICES`, `KUBE-NODEPORTS`, `KUBE-EXTERNAL-SERVICES`,
 //!   `KUBE-PROXY-FIREWALL`) always exists, and holds rules of every Service.
-//! - A *fixed chain* (`KUBE-POSTROUTING`, `KUBE-MARK-MASQ`, `KUBE-FORWARD`, `KUBE-FIREWALL`) always
-//!   exists, and its rules depend on options alone.
+//! - A *fixed chain* (`KUBE-POSTROUTING`, `KUBE-MARK-MASQ`, `KUBE-FORWARD`, `KUBE-FIREWALL`)
+//!   always exists, and its rules depend on options alone.
+//! - *Shared chains* are all of these but Service chains, and the canaries.
 //! - An *entry jump* is a rule in a built-in chain that leads to a dispatch or fixed chain.
 
 mod jump;

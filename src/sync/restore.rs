@@ -184,7 +184,7 @@ impl<I: Iptables> Syncer<I> {
                 self.unanswered += 1;
                 Err(Declined::NoAnswer(error))
             }
-            _ => Err(Declined::Reason(DeclineReason::FixedChains(Table::Mangle))),
+            _ => Err(Declined::Reason(DeclineReason::SharedChains(Table::Mangle))),
         }
     }
 

@@ -1,11 +1,11 @@
-//! Checks and repairs the *guarded* chains, which every Service depends on: fixed chains, canaries,
-//! and the built-in chains with entry jumps.
+//! Checks and repairs the *guarded* chains, which every Service depends on: fixed chains,
+//! canaries, and the built-in chains with entry jumps.
 //!
 //! The check is a sample: a flush or deletion of a table removes some of these rules.
 //!
-//! Differs from upstream: kube-proxy checks only an empty canary chain of the mangle table, so that
-//! a flush of the nat table, or one that deletes no chains, goes unnoticed for up to an hour. In
-//! exchange, kube-proxy writes the fixed chains again at every sync.
+//! Differs from upstream: kube-proxy checks only an empty canary chain of the mangle table, so
+//! that a flush of the nat table, or one that deletes no chains, goes unnoticed for up to an hour.
+//! In exchange, kube-proxy writes the fixed chains again at every sync.
 
 use std::collections::BTreeSet;
 
@@ -18,9 +18,9 @@ use crate::ruleset::{
     JUMPS, Jump, KUBE_FIREWALL, KUBE_FORWARD, KUBE_MARK_MASQ, KUBE_POSTROUTING, KUBE_PROXY_CANARY,
 };
 
-/// Returns the chains of `table` to list for a check, the proxy's first: `iptables-nft` aborts at a
-/// rule that it cannot print, which another program added with `nft`, and has printed the proxy's
-/// chains by then.
+/// Returns the chains of `table` to list for a check, the proxy's first: `iptables-nft` aborts at
+/// a rule that it cannot print, which another program added with `nft`, and has printed the
+/// proxy's chains by then.
 pub fn guarded_chains(table: Table, options: &Options) -> Vec<&'static str> {
     let mut chains = vec![KUBE_PROXY_CANARY];
     chains.extend(fixed_chain_names(table, options));
@@ -160,8 +160,8 @@ fn matches_except_appended(chain: &str, listing: &str, written: &str, is_truncat
     has_ours && (chain == KUBE_FIREWALL || (!is_truncated && live.next().is_none()))
 }
 
-/// Reports whether a chain holds all written rules in their order. Allows any rules before, between
-/// and after them.
+/// Reports whether a chain holds all written rules in their order. Allows any rules before,
+/// between and after them.
 fn has_proxy_rules_in_order(chain: &str, listing: &str, written: &str) -> bool {
     let mut live = rules_of(chain, listing);
     rules_of(chain, written).all(|ours| live.any(|rule| rule == ours))

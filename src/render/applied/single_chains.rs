@@ -284,8 +284,8 @@ impl UnmatchedRules {
 }
 
 /// Removes the jumps to `KUBE-NODEPORTS` from the end of their chain; reports whether all of them
-/// were found there. A jump in another position counts as a third-party rule, because a deletion takes
-/// the first of its kind.
+/// were found there. A jump in another position counts as a third-party rule, because a deletion
+/// takes the first of its kind.
 pub(super) fn remove_node_ports_jumps(rules: &mut Vec<LiveRule>, jumps: &[Box<[u8]>]) -> bool {
     let Some(others) = rules.len().checked_sub(jumps.len()) else {
         return false;

@@ -11,6 +11,8 @@
 //! - The restore succeeds: the state describes the kernel.
 //! - The restore fails, and the kernel rejected the payload before any change: the caller reverts
 //!   the state with [`AppliedState::put_back`].
+//! - The restore of a table could not begin, for example because another program holds the lock:
+//!   the caller keeps the state and restores the rest of the text before the next payload.
 //! - The restore fails otherwise: the rules in the kernel are unknown. The caller drops the state,
 //!   and the next restore is full.
 

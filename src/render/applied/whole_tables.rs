@@ -24,9 +24,9 @@ use crate::render::service::{self, DispatchKey, RenderedChain, ServiceRules, Ser
 use crate::rules::Table;
 use crate::ruleset::{DispatchChain, FILTER_CHAINS, KUBE_FIREWALL, NAT_CHAINS, ServiceChain};
 
-/// Divisor of the number of rendered chains: if fewer than one in this many chains has the rendered
-/// rules in the kernel, the rules are not worth adopting. A full restore is streamed, a partial
-/// payload is in memory whole.
+/// Divisor of the number of rendered chains: if fewer than one in this many chains has the
+/// rendered rules in the kernel, the rules are not worth adopting. A full restore is streamed, a
+/// partial payload is in memory whole.
 const LEAST_SHARE_DIVISOR: usize = 2;
 
 /// Result of a comparison of the rules in the kernel with the rendered ones.
@@ -47,9 +47,9 @@ pub struct Adopted {
 pub enum DeclineReason {
     /// A table could not be read.
     Unreadable,
-    /// A fixed chain, a dispatch chain or an entry jump is missing from this table, or a fixed
-    /// chain holds other rules. A node without rules is such a case.
-    FixedChains(Table),
+    /// A shared chain or an entry jump is missing from this table, or a fixed chain holds other
+    /// rules. A node without rules is such a case.
+    SharedChains(Table),
     /// There is a chain with the prefix of a Service chain that no known version writes.
     UnknownChain,
     /// Third-party rules lead to a stale chain.
@@ -65,7 +65,9 @@ impl DeclineReason {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Unreadable => "a table cannot be read",
-            Self::FixedChains(_) => "fixed chains or the jumps to them are missing or differ",
+            Self::SharedChains(_) => {
+                "dispatch chains, fixed chains or the jumps to them are missing or differ"
+            }
             Self::UnknownChain => "unknown chains have the prefix of a Service chain",
             Self::Referenced => "third-party rules lead to stale chains",
             Self::NodePorts => "the jump to KUBE-NODEPORTS is not the last rule, or differs",
@@ -97,7 +99,7 @@ pub fn verify_tables(
 ) -> Result<Adopted, DeclineReason> {
     for dispatch in DispatchChain::ALL {
         if !rules.has(dispatch.table(), dispatch.name()) {
-            return Err(DeclineReason::FixedChains(dispatch.table()));
+            return Err(DeclineReason::SharedChains(dispatch.table()));
         }
     }
     let strictness = Strictness::Verification;
@@ -132,7 +134,7 @@ pub fn adopt(
     services: &dyn Services,
     context: RenderContext<'_>,
 ) -> Result<Adopted, DeclineReason> {
-    check_fixed_chains(&rules, context.options)?;
+    check_shared_chains(&rules, context.options)?;
     let strictness = Strictness::Adoption;
     let mut comparison = LiveComparison::new(rules, context.options, strictness)?;
     let endpoints = services
@@ -150,19 +152,19 @@ pub fn adopt(
     comparison.finish(live, strictness)
 }
 
-/// Checks that the dispatch and fixed chains exist, and that the rules of fixed chains and the entry
-/// jumps are those that a restore writes.
-fn check_fixed_chains(rules: &LiveRules, options: &Options) -> Result<(), DeclineReason> {
+/// Checks that the dispatch and fixed chains exist, and that the rules of fixed chains and the
+/// entry jumps are those that a restore writes.
+fn check_shared_chains(rules: &LiveRules, options: &Options) -> Result<(), DeclineReason> {
     let are_complete = |table, chains: &[&str]| {
         let listing = rules.listing(table);
         chains.iter().all(|chain| rules.has(table, chain))
             && matches_exactly(table, listing, options)
     };
     if !rules.has(Table::Filter, KUBE_FIREWALL) || !are_complete(Table::Filter, &FILTER_CHAINS) {
-        return Err(DeclineReason::FixedChains(Table::Filter));
+        return Err(DeclineReason::SharedChains(Table::Filter));
     }
     if !are_complete(Table::Nat, &NAT_CHAINS) {
-        return Err(DeclineReason::FixedChains(Table::Nat));
+        return Err(DeclineReason::SharedChains(Table::Nat));
     }
     if rules.has_unknown_chain {
         return Err(DeclineReason::UnknownChain);
@@ -170,8 +172,8 @@ fn check_fixed_chains(rules: &LiveRules, options: &Options) -> Result<(), Declin
     Ok(())
 }
 
-/// Comparison of live rules with rendered ones, Service by Service. Rules and chains that no Service
-/// has had in the end are recorded under the leftover owner.
+/// Comparison of live rules with rendered ones, Service by Service. Rules and chains that no
+/// Service has had in the end are recorded under the leftover owner.
 struct LiveComparison {
     /// Service chains in the kernel that no Service has had so far.
     chains: HashMap<ServiceChain, Option<ParsedDigest>>,

@@ -142,8 +142,8 @@ fn take<'p, 'r>(rules: &mut &'p [KeyedRule<'r>], key: DispatchKey) -> &'p [Keyed
     taken
 }
 
-/// Returns the rules to remove, and those to insert at the top: the fewest that turn `applied` into
-/// `wanted`.
+/// Returns the rules to remove, and those to insert at the top: the fewest that turn `applied`
+/// into `wanted`.
 ///
 /// `-I` puts rules at the top only, so the rules that stay have to be a suffix of the wanted ones.
 /// Both lists are walked from the end: from `a b c` to `x a c`, the rules `c` and `a` stay, `b` is

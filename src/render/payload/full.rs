@@ -1,7 +1,7 @@
 //! Full payload: every chain, every rule, missing entry jumps, and the deletion of stale chains.
 //!
-//! Streamed piece by piece, Service by Service: the text is never in memory whole. The names of the
-//! chains and the applied state of all Services are.
+//! Streamed piece by piece, Service by Service: the text is never in memory whole. The names of
+//! the chains and the applied state of all Services are.
 //!
 //! # Order
 //!
@@ -10,9 +10,9 @@
 //! - Within nat, each chain declaration stands before the rules of its chain, and every jump leads
 //!   to a chain that exists by then.
 //! - On nft, nat begins with `-S`. `iptables-nft-restore` accepts list commands in its input; this
-//!   one fills its cache with all chains at once, so that it does not search a list for every line:
-//!   10,000 Services take 3.4 s of CPU instead of 235 s. Its output is discarded. The filter table
-//!   has too few chains for that to matter.
+//!   one fills its cache with all chains at once, so that it does not search a list for every
+//!   line: 10,000 Services take 3.4 s of CPU instead of 235 s. Its output is discarded. The filter
+//!   table has too few chains for that to matter.
 //! - On legacy, the declarations of many Services stand together, before the first of their rules,
 //!   if the kernel has no Service chain yet.
 

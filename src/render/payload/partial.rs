@@ -1,13 +1,13 @@
-//! Partial payload: only the chains that differ from the applied ones. Its size follows the change,
-//! not the cluster.
+//! Partial payload: only the chains that differ from the applied ones. Its size follows the
+//! change, not the cluster.
 //!
 //! # Order
 //!
 //! In nat: changed Service chains, each declaration before its rules; changes of the dispatch
 //! chains, rule by rule or the whole chain; then the stale chains, all emptied before the first is
-//! deleted. With very many chains all declarations come first, and before them `-S`, if the payload
-//! is large in relation to the table: [`cost`](super::cost) decides. A table without changes is not
-//! named, and a payload without tables is empty: no process need be started for it.
+//! deleted. With very many chains all declarations come first, and before them `-S`, if the
+//! payload is large in relation to the table: [`cost`](super::cost) decides. A table without
+//! changes is not named, and a payload without tables is empty: no process need be started for it.
 //!
 //! KEP: kep.k8s.io/3453
 
@@ -37,7 +37,7 @@ pub struct Partial {
 ///
 /// Updates `applied` in advance, as if the payload had been restored already. If the restore then
 /// fails, the caller reverts `applied` with [`AppliedState::put_back`] if nothing changed in the
-/// kernel, and otherwise drops it.
+/// kernel, and otherwise drops it, unless the rest of the payload can be retried.
 pub fn partial<'n>(
     applied: &mut AppliedState,
     services: &dyn Services,

@@ -105,8 +105,8 @@ impl<'s> ProxyRules<'s> {
         tables
     }
 
-    /// Returns the entry jumps of a proxy, and the chains that third-party rules lead to. A rule that
-    /// cannot be parsed leads to every chain that it names.
+    /// Returns the entry jumps of a proxy, and the chains that third-party rules lead to. A rule
+    /// that cannot be parsed leads to every chain that it names.
     fn references(&self, table: Table) -> (Vec<(&'s str, &'s str)>, BTreeSet<&'s str>) {
         let (mut jumps, mut referenced) = (Vec::new(), BTreeSet::new());
         let known = known_entry_jumps(table);
@@ -142,8 +142,8 @@ fn without_counters(line: &str) -> &str {
         .map_or(line, |(_, rule)| rule)
 }
 
-/// Returns the entry jumps of a table. Those of older versions are recognized by target and comment:
-/// their matches and their chains have changed over the years.
+/// Returns the entry jumps of a table. Those of older versions are recognized by target and
+/// comment: their matches and their chains have changed over the years.
 fn known_entry_jumps(table: Table) -> Vec<Rule> {
     let jumps = JUMPS.iter().filter(|jump| jump.table == table);
     jumps.filter_map(|jump| jump.rule.parse().ok()).collect()

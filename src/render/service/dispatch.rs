@@ -1,5 +1,5 @@
-//! Writes the rules of a service port in dispatch chains, one or more for each frontend. If several
-//! service ports claim a frontend, only the winner gets the rules.
+//! Writes the rules of a service port in dispatch chains, one or more for each frontend. If
+//! several service ports claim a frontend, only the winner gets the rules.
 //!
 //! Every new connection traverses these chains, and most changes of Services leave them unchanged.
 
@@ -55,8 +55,8 @@ pub(super) fn write_nat(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Opt
         return;
     };
     if options.counts_localhost_node_ports() {
-        // Same target as the next rule; only its counter matters, which shows whether clients still
-        // depend on NodePorts on 127.0.0.1.
+        // Same target as the next rule; only its counter matters, which shows whether clients
+        // still depend on NodePorts on 127.0.0.1.
         rules.dispatch_rule(DispatchChain::NatNodePorts, |rule| {
             rule.bare_comment(name)
                 .protocol(port.protocol)

@@ -1,4 +1,4 @@
-//! Edits of a dispatch chain, checked by applying them as a restore program does.
+//! Edits of a dispatch chain, checked by applying them as `iptables-restore` does.
 
 use super::*;
 
