@@ -107,8 +107,8 @@ impl LiveChains {
 
     /// Reports whether a stale chain can be deleted; if not, it is emptied and kept.
     ///
-    /// Differs from upstream: kube-proxy deletes the chain all the same, and every further restore
-    /// fails as long as the reference exists.
+    /// Differs from upstream: one third-party reference makes every further restore of kube-proxy
+    /// fail.
     pub(crate) fn can_delete(&self, chain: &str) -> bool {
         !self.referenced.contains(chain)
     }
