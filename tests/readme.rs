@@ -1,17 +1,45 @@
-//! What the README shows is what the program prints, word by word, and its links lead somewhere.
+//! Checks the README and the pages of `deploy`: samples are the output of the program, links have
+//! targets, the index is complete, and the README is short.
 //!
-//! A sample is a block that begins with a prompt; a line of three dots in it stands for lines that
-//! are left out.
+//! A sample is an indented block that begins with `$ deltaproxy`; a line of three dots in it stands
+//! for omitted lines.
 
 #![allow(clippy::unwrap_used, reason = "failing is a test's job")]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const README: &str = include_str!("../README.md");
+const COMMANDS: &str = include_str!("../deploy/docs/commands.md");
+const INDEX: &str = include_str!("../deploy/docs/README.md");
+/// Folder of the reference pages.
+const DOCS: &str = "deploy/docs";
+/// Maximum number of lines of the README.
+const README_LINES: usize = 180;
+const PROMPT: &str = "$ ";
 const LEFT_OUT: &str = "...";
+
+/// Names of the pages in `DOCS`.
+fn reference_pages() -> Vec<String> {
+    let entries = fs::read_dir(Path::new(ROOT).join(DOCS)).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut pages: Vec<String> = names.filter(|name| name.ends_with(".md")).collect();
+    pages.sort();
+    pages
+}
+
+/// Paths and texts of the README and all pages of `deploy`.
+fn pages() -> Vec<(String, String)> {
+    let reference = reference_pages().into_iter();
+    let paths = ["README.md".to_owned(), "deploy/conformance.md".to_owned()]
+        .into_iter()
+        .chain(reference.map(|name| format!("{DOCS}/{name}")));
+    let read = |path: &str| fs::read_to_string(Path::new(ROOT).join(path)).unwrap();
+    paths.map(|path| (path.clone(), read(&path))).collect()
+}
 
 #[expect(clippy::disallowed_methods, reason = "this test runs the program")]
 fn printed(args: &[&str]) -> String {
@@ -26,7 +54,8 @@ fn printed(args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The blocks of a text without their indentation: lines of four blanks, and empty ones in between.
+/// Returns the blocks of a text without their indentation: lines of four blanks, and empty ones in
+/// between.
 fn blocks(text: &str) -> Vec<String> {
     let mut blocks = vec![String::new()];
     for line in text.lines() {
@@ -40,14 +69,17 @@ fn blocks(text: &str) -> Vec<String> {
     blocks.filter(|block| !block.is_empty()).collect()
 }
 
-/// The command of a sample and what it is said to print.
+/// Returns the command line of a sample and its output; `None` if the block is not a sample.
 fn sample(block: &str) -> Option<(Vec<String>, String)> {
-    let block = block.strip_prefix("$ deltaproxy ")?.replace("\\\n", " ");
-    let (command, output) = block.split_once('\n')?;
-    Some((shlex::split(command)?, output.to_owned()))
+    let block = block
+        .strip_prefix(PROMPT)?
+        .strip_prefix("deltaproxy ")?
+        .replace("\\\n", " ");
+    let (command, output) = block.split_once('\n').unwrap_or((block.as_str(), ""));
+    Some((shlex::split(command).unwrap(), output.to_owned()))
 }
 
-/// Whether lines are all that is printed, but for those that are left out.
+/// Reports whether a sample shows all printed lines, except omitted ones.
 fn fits(shown: &str, printed: &str) -> bool {
     let mut rest = printed.lines();
     let mut is_gap = false;
@@ -67,27 +99,33 @@ fn fits(shown: &str, printed: &str) -> bool {
 }
 
 #[test]
-fn every_sample_is_what_is_printed() {
-    let samples: Vec<_> = blocks(README)
-        .iter()
-        .filter_map(|one| sample(one))
-        .collect();
-    let commands: Vec<_> = samples
-        .iter()
-        .filter_map(|(args, _)| args.first())
-        .collect();
-    assert_eq!(commands, ["services", "diff", "explain"]);
-    for (args, shown) in samples {
-        let words: Vec<&str> = args.iter().map(String::as_str).collect();
-        let printed = printed(&words);
-        assert!(
-            fits(&shown, &printed),
-            "{args:?}:\n{printed}\ninstead of:\n{shown}"
-        );
+fn samples_are_the_output_of_the_program() {
+    let mut commands = BTreeSet::new();
+    for (page, text) in pages() {
+        for block in blocks(&text) {
+            let later = block.lines().skip(1);
+            let prompts = later.filter(|line| line.starts_with(PROMPT)).count();
+            assert_eq!(
+                prompts, 0,
+                "{page}: several commands in one block:\n{block}"
+            );
+            let Some((args, shown)) = sample(&block) else {
+                continue;
+            };
+            let words: Vec<&str> = args.iter().map(String::as_str).collect();
+            let printed = printed(&words);
+            assert!(
+                fits(&shown, &printed),
+                "{page}: {args:?}:\n{printed}\ninstead of:\n{shown}"
+            );
+            commands.extend(args.into_iter().take(1));
+        }
     }
+    let expected = ["diff", "explain", "services"].map(str::to_owned);
+    assert_eq!(commands, expected.into());
 }
 
-/// A Pod of three behind the Service `shop/storefront`.
+/// One of three endpoints of the Service `shop/storefront`.
 const POD: &str = "\
 - addresses: [\"10.4.0.13\"]
   nodeName: node1
@@ -95,7 +133,7 @@ const POD: &str = "\
 ";
 
 #[test]
-fn the_partial_payload_is_what_a_pod_leaves() {
+fn the_partial_payload_is_that_of_a_removed_endpoint() {
     let folder = tempfile::tempdir().unwrap();
     for entry in fs::read_dir(format!("{ROOT}/deploy/examples")).unwrap() {
         let path = entry.unwrap().path();
@@ -108,13 +146,13 @@ fn the_partial_payload_is_what_a_pod_leaves() {
     let cidr = ["--cluster-cidr=10.4.0.0/14", "--hostname-override=node1"];
     let payload = printed(&[&args[..], &cidr].concat());
     assert!(
-        blocks(README).contains(&payload.trim_end().to_owned()),
+        blocks(COMMANDS).contains(&payload.trim_end().to_owned()),
         "{payload}"
     );
 }
 
 #[test]
-fn a_sample_may_leave_lines_out_and_nothing_else() {
+fn a_sample_may_only_omit_lines_at_dots() {
     for (shown, printed, expected) in [
         ("a\nb", "a\nb\n", true),
         ("a", "a\nb\n", false),
@@ -127,43 +165,47 @@ fn a_sample_may_leave_lines_out_and_nothing_else() {
     }
 }
 
-const PAGES: [&str; 7] = [
-    "README.md",
-    "deploy/conformance.md",
-    "deploy/docs/api-server.md",
-    "deploy/docs/metrics.md",
-    "deploy/docs/privileges.md",
-    "deploy/docs/resources.md",
-    "deploy/docs/speed.md",
-];
-
-/// What stands between `open` and `close`, wherever both are on a line.
+/// Returns the texts between `open` and `close` that are on one line.
 fn between<'t>(text: &'t str, open: &'t str, close: char) -> impl Iterator<Item = &'t str> {
     let parts = text.lines().flat_map(move |line| line.split(open).skip(1));
     parts.filter_map(move |part| part.split_once(close).map(|(inside, _)| inside))
 }
 
-/// The links of a page in this folder that lead nowhere.
+/// Returns the links of a page in this folder that have no target.
 fn dangling(text: &str, folder: &str) -> Vec<String> {
     let files = between(text, "](", ')').filter(|link| !link.contains("://"));
-    let missing = files.filter(|link| !Path::new(ROOT).join(folder).join(link).exists());
+    let exists = |file: &str| Path::new(ROOT).join(folder).join(file).exists();
+    let missing = files.filter(|link| !exists(link.split('#').next().unwrap()));
     let names = between(text, "][", ']');
     let unnamed = names.filter(|name| !text.contains(&format!("\n[{name}]: ")));
     missing.chain(unnamed).map(str::to_owned).collect()
 }
 
 #[test]
-fn links_lead_somewhere() {
-    for page in PAGES {
-        let text = fs::read_to_string(format!("{ROOT}/{page}")).unwrap();
+fn links_have_targets() {
+    for (page, text) in pages() {
         let folder = page.rsplit_once('/').map_or("", |(folder, _)| folder);
         assert_eq!(dangling(&text, folder), [""; 0], "{page}");
     }
 }
 
 #[test]
-fn links_that_lead_nowhere_are_found() {
+fn links_without_targets_are_found() {
     let text =
         "a ([b](nothing.md), [KEP][kep])\n[c](README.md) [d](https://x.test/) [e][f]\n\n[f]: g\n";
     assert_eq!(dangling(text, ""), ["nothing.md", "kep"]);
+}
+
+#[test]
+fn the_index_lists_every_page() {
+    for page in reference_pages() {
+        let is_listed = INDEX.contains(&format!("]({page})"));
+        assert!(page == "README.md" || is_listed, "{page}");
+    }
+}
+
+#[test]
+fn the_readme_is_short() {
+    let lines = README.lines().count();
+    assert!(lines <= README_LINES, "{lines} lines");
 }
