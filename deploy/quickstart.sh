@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Shows deltaproxy at work on this machine, without a cluster.
+# Demonstrates deltaproxy on this machine, without a cluster.
 #
-#   ./deploy/quickstart.sh           the tour, about a minute after the build
-#   ./deploy/quickstart.sh --stay    the same, and leaves everything running to play with
+#   ./deploy/quickstart.sh           runs the demonstration, about a minute after the build
+#   ./deploy/quickstart.sh --stay    keeps everything running after it
 #
-# Wants root on a Debian-like machine with Rust. It makes network namespaces for one node, three
-# storefront pods and a client; no packet leaves them, and no rule of this machine is touched. They
-# are removed at the end, however it ends. DELTAPROXY names a binary to use instead of building one.
+# Requires root on a Debian-like machine with Rust. It creates network namespaces for one node, three
+# storefront pods and a client; no packet leaves them, and rules of this machine are not changed. They
+# are removed at the end, also after a failure. DELTAPROXY is a binary to use instead of a build.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -25,13 +25,13 @@ main() {
     --stay) stay=yes ;;
     *) sed -n '2,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 64 ;;
     esac
-    [[ $EUID -eq 0 ]] || { echo "quickstart.sh: making namespaces needs root" >&2; exit 1; }
+    [[ $EUID -eq 0 ]] || { echo "quickstart.sh: creating network namespaces requires root" >&2; exit 1; }
 
-    say "Installing what is missing, and building"
+    say "Installing missing packages, and building"
     install_missing
     build
 
-    say "Making a node, three storefront pods and a client, each in a network namespace"
+    say "Creating a node, three storefront pods and a client, each in a network namespace"
     make_node
     for number in 11 12 13; do make_pod "$tag-pod$number" "$number" "storefront-$number"; done
     make_pod "$client" 20 ""
@@ -40,21 +40,21 @@ main() {
     start_daemon
     show_last_sync
 
-    say "Asking the shop twelve times through its service address, $service_v4, and by IPv6"
-    ask 12 "$service_v4"
-    ask 6 "[$service_v6]"
-    echo "The service \`gift-cards\` has no pod; whoever asks is refused at once:"
+    say "Sending requests to the storefront: twelve to its cluster IP $service_v4, six over IPv6"
+    request 12 "$service_v4"
+    request 6 "[$service_v6]"
+    echo "The Service \`gift-cards\` has no endpoints; connections are rejected at once:"
     in_namespace "$client" curl --silent --show-error --max-time 5 http://10.96.10.11/ 2>&1 | indent || true
 
-    say "Taking the pod 10.4.0.13 away, as a rollout would"
+    say "Removing the endpoint 10.4.0.13, as a rollout would"
     remove_endpoint
-    ask 12 "$service_v4"
+    request 12 "$service_v4"
 
-    say "What the kernel was told for that: the changed chains, not the whole ruleset"
+    say "The restore input for that: the changed chains, not the whole ruleset"
     show_payload
     show_last_sync
 
-    say "Some of the metrics, under the names that kube-proxy's dashboards query"
+    say "Some of the metrics, with the names that kube-proxy's dashboards use"
     in_namespace "$node" curl --silent --fail "http://$metrics/metrics" |
         grep -E '^kubeproxy_(sync_(full|partial)_proxy_rules_duration_seconds_(count|sum)|iptables_)' |
         indent || true
@@ -63,7 +63,7 @@ main() {
         how_to_play
         wait "$daemon" || true
     else
-        say "Done; removing everything again. To look around, run it with --stay."
+        say "Done; removing everything. To keep it running, use --stay."
     fi
 }
 
@@ -77,13 +77,13 @@ indent() { sed 's/^/     /'; }
 
 in_namespace() { ip netns exec "$@"; }
 
-# until_true SECONDS COMMAND... : polls; fails when the time is over or the daemon has ended.
+# until_true SECONDS COMMAND... : polls; fails after the timeout, or if the daemon has exited.
 until_true() {
     local deadline=$((SECONDS + $1))
     shift
     until "$@" >/dev/null 2>&1; do
         if ((SECONDS >= deadline)) || { [[ -n ${daemon:-} ]] && ! kill -0 "$daemon" 2>/dev/null; }; then
-            echo "quickstart.sh: this did not come true: $*" >&2
+            echo "quickstart.sh: timed out waiting for: $*" >&2
             [[ ! -s $log ]] || { echo "The daemon's last lines:"; tail -n 20 "$log"; } >&2
             exit 1
         fi
@@ -114,8 +114,8 @@ build() {
 make_node() {
     ip netns add "$node"
     ip -n "$node" link set lo up
-    # The node's own addresses, and a default route so that service addresses are routable at all;
-    # nothing is plugged into it.
+    # The node's own addresses, and a default route so that service addresses are routable;
+    # the bridge has no ports.
     ip -n "$node" link add eth0 type bridge
     ip -n "$node" link set eth0 up
     ip -n "$node" address add 10.200.0.2/16 dev eth0
@@ -126,7 +126,7 @@ make_node() {
         'echo 1 >/proc/sys/net/ipv4/ip_forward; echo 1 >/proc/sys/net/ipv6/conf/all/forwarding'
 }
 
-# make_pod NAMESPACE NUMBER NAME : a pod at 10.4.0.NUMBER; with a NAME it serves HTTP on port 8080.
+# make_pod NAMESPACE NUMBER NAME : creates a pod at 10.4.0.NUMBER; with a NAME it serves HTTP on port 8080.
 make_pod() {
     local pod=$1 number=$2 name=$3
     ip netns add "$pod"
@@ -147,7 +147,7 @@ make_pod() {
     [[ -n $name ]] || return 0
     cat >"$work/$name" <<END
 #!/usr/bin/env bash
-# Reads one request up to its empty line, and says who answers.
+# Reads one request up to its empty line, and answers with the name of the pod.
 while read -r line && [[ \$line != \$'\r' ]]; do :; done
 printf 'HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhello from $name\n'
 END
@@ -169,13 +169,13 @@ start_daemon() {
     daemon=$!
     started+=("$daemon")
     until_true 20 in_namespace "$node" curl --silent --fail "http://$health/healthz"
-    # The rules are there when the shop answers.
+    # The rules are in place when the storefront answers.
     until_true 20 in_namespace "$client" curl --silent --fail --max-time 1 "http://$service_v4/"
     until_true 20 in_namespace "$client" curl --silent --fail --max-time 1 "http://[$service_v6]/"
 }
 
-# ask TIMES HOST : counts who answered.
-ask() {
+# request TIMES HOST : counts the responses by pod.
+request() {
     local number
     for ((number = 0; number < $1; number++)); do
         in_namespace "$client" curl --silent --max-time 5 "http://$2/" || echo "no answer"
@@ -184,7 +184,7 @@ ask() {
 
 remove_endpoint() {
     mark=$(wc -l <"$log")
-    # Written beside and moved into place: the daemon never reads half a file.
+    # Written to another file and moved into place: the daemon never reads a partial file.
     awk '/"(10\.4\.0|fd00:10:4:)[.:]13"/ { skip = 3 } skip > 0 { skip--; next } { print }' \
         deploy/examples/storefront.yaml >"$work/storefront.new"
     mv "$work/storefront.new" "$work/manifests/storefront.yaml"
@@ -192,8 +192,8 @@ remove_endpoint() {
 }
 
 endpoint_is_gone() {
-    # Not `iptables-save | grep -q`: grep leaves at the first match, and the broken pipe would pass
-    # for "no match".
+    # Not `iptables-save | grep -q`: grep exits at the first match, and the broken pipe would be
+    # taken for "no match".
     local rules
     rules=$(in_namespace "$node" iptables-save -t nat)
     [[ $rules != *10.4.0.13:8080* ]] && grep -q 'scope="partial"' "$log"
@@ -206,14 +206,14 @@ show_payload() {
 }
 
 show_last_sync() {
-    echo "The daemon's own words:"
+    echo "Log of the daemon:"
     grep 'synced' "$log" | tail -n 2 | indent || true
 }
 
 how_to_play() {
     say "Everything is running. In another terminal:"
     indent <<END
-ip netns exec $client curl http://$service_v4/        ask the shop
+ip netns exec $client curl http://$service_v4/        send a request to the storefront
 ip netns exec $node iptables-save -t nat              see the rules
 ip netns exec $node curl http://$metrics/metrics      see the metrics
 edit $work/manifests/*.yaml, and follow $log
@@ -227,7 +227,7 @@ cleanup() {
     trap - EXIT INT TERM
     for pid in "${started[@]}"; do kill "$pid" 2>/dev/null || true; done
     for name in $(ip netns list 2>/dev/null | awk -v tag="$tag-" 'index($1, tag) == 1 { print $1 }'); do
-        # The children of the servers too.
+        # Includes the children of the servers.
         ip netns pids "$name" | xargs --no-run-if-empty kill 2>/dev/null || true
         ip netns delete "$name" || true
     done
