@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Records the session that the README shows, with the real program, as deploy/recording.svg.
+# Records the session of the README with the real program, as deploy/recording.svg.
 #
-#   ./deploy/recording.sh         wants `termtosvg` (from PyPI) and target/release/deltaproxy
+#   ./deploy/recording.sh         requires `termtosvg` (from PyPI) and target/release/deltaproxy
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# The session itself: run again by this script, inside the recorded terminal.
+# The session: this script runs itself inside the recorded terminal.
 if [[ ${1-} == session ]]; then
     type_and_run() {
         local i
@@ -15,7 +15,7 @@ if [[ ${1-} == session ]]; then
             sleep 0.03
         done
         echo
-        # `diff` ends with 1 because something differs.
+        # `diff` exits with 1 because of the differences.
         eval "$1" || true
         sleep "$2"
     }

@@ -27,6 +27,26 @@
 //! | loop | [`sync`] |
 //! | program | [`config`], [`app`], [`cli`] |
 //!
+//! # Modules
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`net`], [`model`] | addresses and families; Services, slices and the Node, reduced for rules |
+//! | [`rules`] | the language of iptables-restore as data: read, apply, compare, trace |
+//! | [`ruleset`] | names and roles of the chains and jumps of a kube-proxy |
+//! | [`ingest`] | Kubernetes objects to model: parse, don't validate |
+//! | [`tracker`] | changes since the last sync that reached the kernel |
+//! | [`inspect`] | `catalog`: rules to Services; `diff`: differences in terms of Services |
+//! | [`explain`] | paths of packets, and their reasons |
+//! | [`select`] | endpoints that this node uses: policies, hints, fallback |
+//! | [`render`] | model to payload: plans, writes, and knows the applied rules |
+//! | [`conntrack`] | UDP flows that the rules would send elsewhere now |
+//! | [`host`] | the only module that touches the node |
+//! | [`watch`] | API server or manifests to changes |
+//! | [`sync`] | when and how much to restore, and what follows a failure |
+//! | [`health`], [`events`] | responses to probes and load balancers; Events for operators |
+//! | [`app`], [`cli`], [`config`], [`telemetry`] | the shell around it |
+//!
 //! # Invariants
 //!
 //! - Up to [`conntrack`] nothing is asynchronous, reads a clock or the environment, logs, counts,
