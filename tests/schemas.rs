@@ -97,7 +97,7 @@ impl Validator {
         let mut fields = value
             .as_object()
             .into_iter()
-            .flat_map(|fields| fields.keys());
+            .flat_map(serde_json::Map::keys);
         match fields.find(|name| !known.contains(*name)) {
             Some(name) => Err(format!("`{name}` is not described: {value}")),
             None => Ok(()),

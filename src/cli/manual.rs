@@ -176,7 +176,7 @@ impl<'a> Page<'a> {
         let own = commands(self.program).map(|name| format!("{PROGRAM}-{name}"));
         let own = [PROGRAM.to_owned()].into_iter().chain(own);
         let own = own.filter(|page| *page != title);
-        let others = self.help.see_also.iter().map(ToString::to_string);
+        let others = self.help.see_also.iter().map(|page| (*page).to_owned());
         let pages = own.map(|page| format!("{page}(1)")).chain(others);
         let mut line = Vec::new();
         for page in pages {

@@ -160,6 +160,10 @@ pub(super) struct DiffRestore<'a> {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "camelCase")]
+#[expect(
+    clippy::option_option,
+    reason = "a field that is absent differs from one that is null"
+)]
 pub(super) enum DiffEffect<'a> {
     /// Only the desired side has the frontend.
     EntranceAdded { entrance: FrontendDocument<'a> },
