@@ -352,7 +352,7 @@ fn a_server_that_gives_no_list_is_named() {
         unlisted(
             &format!("--master=http://{address}"),
             &format!(
-                "error: the API server `http://{address}/`: the server answered {code} Because: no\n\
+                "error: the API server `http://{address}/`: the server responded with {code} Because: no\n\
                  hint: {hint}\n"
             ),
         );

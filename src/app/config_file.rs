@@ -74,7 +74,7 @@ pub(super) async fn changed(
     let mut known = file.clone();
     let mut failed_reads = 0_u32;
     loop {
-        match bounded::file_to_string(&file.path, bounded::LARGEST_CONFIGURATION) {
+        match bounded::file_to_string(&file.path, bounded::MAX_CONFIG_BYTES) {
             Ok(text) if text == known.text => failed_reads = 0,
             Ok(text) if text == file.text => {
                 info!(

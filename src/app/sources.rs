@@ -9,14 +9,14 @@ use super::startup_checks::ChangeSenders;
 use crate::config::{RenderConfig, Source, Unusable};
 use crate::events::Writer;
 use crate::telemetry::WatchMetrics;
-use crate::watch::api::{self, ApiServer, ConnectError};
+use crate::watch::api::{self, ApiClient, ClientConfigError};
 use crate::watch::manifests::{self, ManifestOptions};
 use crate::watch::{Ingester, cluster};
 
 /// Source that exists. No request was sent to it yet.
 pub(super) enum OpenedSource {
     /// API server; it may be unreachable.
-    Cluster(ApiServer),
+    Cluster(ApiClient),
     /// Path that existed.
     Manifests(PathBuf, ManifestOptions),
 }
@@ -33,7 +33,7 @@ pub(super) async fn open(
 ) -> anyhow::Result<OpenedSource> {
     match &config.source {
         Source::Cluster(options) => {
-            let server = api::connect_counted(options, &metrics.requests).await;
+            let server = api::build_counted_client(options, &metrics.requests).await;
             Ok(OpenedSource::Cluster(server.map_err(connect_error)?))
         }
         Source::Manifests {
@@ -50,9 +50,9 @@ pub(super) async fn open(
     }
 }
 
-fn connect_error(error: ConnectError) -> anyhow::Error {
+fn connect_error(error: ClientConfigError) -> anyhow::Error {
     match error {
-        ConnectError::InCluster(_) => Unusable::without_source().into(),
+        ClientConfigError::InCluster(_) => Unusable::without_source().into(),
         other => other.into(),
     }
 }

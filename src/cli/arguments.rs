@@ -54,7 +54,7 @@ fn with_plugin_name(mut command: Command) -> Command {
 /// Reads the current content of a configuration file.
 pub(super) fn read_file(path: &Path) -> Result<ConfigFile, Unusable> {
     let path = path.to_owned();
-    match bounded::read_to_string(&path, bounded::LARGEST_CONFIGURATION) {
+    match bounded::read_to_string(&path, bounded::MAX_CONFIG_BYTES) {
         Ok(text) => Ok(ConfigFile { path, text }),
         Err(error) => Err(Unusable::of_flag(
             "config",

@@ -19,7 +19,7 @@ use tracing::{debug, info, warn};
 use super::object::Origin;
 use super::recorder::Entry;
 use super::series::{Known, Write, WriteKind};
-use crate::watch::api::{self, ApiError, ApiServer};
+use crate::watch::api::{self, ApiClient, ApiError};
 
 /// Maximum attempts for one Event, as in client-go.
 const TRIES: u32 = 12;
@@ -75,7 +75,7 @@ impl Writer {
     }
 
     /// Writes to this server; never returns.
-    pub async fn run(mut self, server: &ApiServer) -> Infallible {
+    pub async fn run(mut self, server: &ApiClient) -> Infallible {
         loop {
             let writes = tokio::select! {
                 entry = self.waiting.recv() => match entry {
@@ -102,7 +102,7 @@ impl Writer {
     }
 
     /// Sends a request, with retries for some minutes.
-    async fn write(&mut self, server: &ApiServer, write: &Write) {
+    async fn write(&mut self, server: &ApiClient, write: &Write) {
         for attempt in 1..=TRIES {
             let Err(error) = send(server, write).await else {
                 if std::mem::replace(&mut self.complaint, Complaint::None) == Complaint::Made {
@@ -133,7 +133,7 @@ fn is_final(error: &ApiError) -> bool {
 }
 
 /// Sends one request. An Event that the server has deleted is created again, with its series.
-async fn send(server: &ApiServer, write: &Write) -> Result<(), ApiError> {
+async fn send(server: &ApiClient, write: &Write) -> Result<(), ApiError> {
     let EventObject {
         metadata, series, ..
     } = &write.object;
@@ -142,12 +142,12 @@ async fn send(server: &ApiServer, write: &Write) -> Result<(), ApiError> {
         let name = metadata.name.as_deref().unwrap_or_default();
         let path = format!("{collection}/{name}");
         let change = json!({"series": series});
-        let patched = api::write(server, Method::PATCH, &path, &change).await;
+        let patched = api::send_object(server, Method::PATCH, &path, &change).await;
         if patched.as_ref().map_err(ApiError::status) != Err(Some(NOT_FOUND)) {
             return patched;
         }
     }
-    api::write(server, Method::POST, &collection, &write.object).await
+    api::send_object(server, Method::POST, &collection, &write.object).await
 }
 
 #[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]

@@ -10,15 +10,15 @@ use std::path::Path;
 
 /// Maximum bytes of a configuration file, kubeconfig or token. A `ConfigMap` has at most a
 /// megabyte.
-pub const LARGEST_CONFIGURATION: u64 = 4 << 20;
+pub const MAX_CONFIG_BYTES: u64 = 4 << 20;
 
 /// Maximum bytes of a manifest. Those of 50,000 Services and their slices have a quarter of it;
 /// decoded, each byte takes several bytes of memory.
-pub const LARGEST_MANIFEST: u64 = 512 << 20;
+pub const MAX_MANIFEST_BYTES: u64 = 512 << 20;
 
 /// Maximum bytes of `iptables-save` output. That of 50,000 Services with ten endpoints each has
 /// half of it.
-pub const LARGEST_DUMP: u64 = 1 << 30;
+pub const MAX_DUMP_BYTES: u64 = 1 << 30;
 
 /// Reads a file or a pipe of at most `most` bytes.
 ///
@@ -101,24 +101,27 @@ fn too_large(most: u64) -> io::Error {
 mod tests {
     use super::*;
 
-    const MOST: u64 = 3 << 20;
+    const MAX_TEST_BYTES: u64 = 3 << 20;
 
     #[test]
     fn a_file_larger_than_the_maximum_is_not_read() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("some");
         let exact = File::create(&path).unwrap();
-        exact.set_len(MOST).unwrap();
-        assert_eq!(read(&path, MOST).unwrap().len() as u64, MOST);
+        exact.set_len(MAX_TEST_BYTES).unwrap();
+        assert_eq!(
+            read(&path, MAX_TEST_BYTES).unwrap().len() as u64,
+            MAX_TEST_BYTES
+        );
         exact.set_len(1 << 31).unwrap();
-        let error = read(&path, MOST).unwrap_err();
+        let error = read(&path, MAX_TEST_BYTES).unwrap_err();
         assert_eq!(error.to_string(), "larger than 3 MiB, the maximum size");
         assert!(is_file(&path));
     }
 
     #[test]
     fn a_device_without_end_is_an_error() {
-        let error = read(Path::new("/dev/zero"), MOST).unwrap_err();
+        let error = read(Path::new("/dev/zero"), MAX_TEST_BYTES).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
         assert!(!is_file(Path::new("/dev/zero")));
     }
@@ -126,7 +129,7 @@ mod tests {
     #[test]
     fn directories_are_an_error() {
         let directory = tempfile::tempdir().unwrap();
-        let error = read(directory.path(), MOST).unwrap_err();
+        let error = read(directory.path(), MAX_TEST_BYTES).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::IsADirectory);
         assert!(!is_file(directory.path()));
     }
@@ -136,9 +139,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("some");
         fs::write(&path, "wägen").unwrap();
-        assert_eq!(read_to_string(&path, MOST).unwrap(), "wägen");
+        assert_eq!(read_to_string(&path, MAX_TEST_BYTES).unwrap(), "wägen");
         fs::write(&path, b"\xff").unwrap();
-        let error = read_to_string(&path, MOST).unwrap_err();
+        let error = read_to_string(&path, MAX_TEST_BYTES).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
     }
 }

@@ -1,8 +1,8 @@
-//! Follows the three kinds of objects of an API server, and counts what happens.
+//! Follows the three kinds of objects of an API server: ingests them, and counts failures.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::api::{ApiServer, Observer, ReflectorEvent, Selector, list_and_watch};
+use super::api::{ApiClient, Observer, ReflectorEvent, Selector, list_and_watch};
 use super::ingester::{ChangeSink, Ingester, Observed};
 use crate::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
 use crate::model::Kind;
@@ -11,7 +11,7 @@ use crate::telemetry::WatchMetrics;
 /// Lists and watches Services, EndpointSlices and this Node, and sends their changes, until
 /// dropped.
 pub async fn follow<S: ChangeSink + Send>(
-    server: &ApiServer,
+    server: &ApiClient,
     node_name: &str,
     ingester: Ingester<S>,
     metrics: &WatchMetrics,
@@ -38,7 +38,7 @@ pub async fn follow<S: ChangeSink + Send>(
     );
 }
 
-/// Observer of one kind: ingests its objects and counts its failures.
+/// Observer of one kind: ingests its objects, keeps undecodable ones, and counts failures.
 struct ClusterObserver<S> {
     /// Shared by the three kinds, so that equal strings are shared; one thread runs them all.
     ingester: Arc<Mutex<Ingester<S>>>,
@@ -50,7 +50,10 @@ impl<S: ChangeSink> ClusterObserver<S> {
         self.ingester.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn count(&self, kind: Kind, event: &ReflectorEvent<'_>) {
+    /// Counts an event, and keeps objects that cannot be decoded: without
+    /// [`Ingester::keep`], the sweep at the end of the list would delete them, because they were
+    /// not set.
+    fn handle(&self, kind: Kind, event: &ReflectorEvent<'_>) {
         match event {
             ReflectorEvent::Connected => {}
             ReflectorEvent::Current => self.metrics.ages.current(kind.as_str()),
@@ -69,8 +72,8 @@ impl<S: ChangeSink + Send> Observer<ServiceObject> for ClusterObserver<S> {
         self.ingester().service(observed);
     }
 
-    fn report(&mut self, event: ReflectorEvent<'_>) {
-        self.count(Kind::Service, &event);
+    fn handle_event(&mut self, event: ReflectorEvent<'_>) {
+        self.handle(Kind::Service, &event);
     }
 }
 
@@ -79,8 +82,8 @@ impl<S: ChangeSink + Send> Observer<EndpointSliceObject> for ClusterObserver<S> 
         self.ingester().endpoint_slice(observed);
     }
 
-    fn report(&mut self, event: ReflectorEvent<'_>) {
-        self.count(Kind::EndpointSlice, &event);
+    fn handle_event(&mut self, event: ReflectorEvent<'_>) {
+        self.handle(Kind::EndpointSlice, &event);
     }
 }
 
@@ -89,7 +92,7 @@ impl<S: ChangeSink + Send> Observer<NodeObject> for ClusterObserver<S> {
         self.ingester().node(observed);
     }
 
-    fn report(&mut self, event: ReflectorEvent<'_>) {
-        self.count(Kind::Node, &event);
+    fn handle_event(&mut self, event: ReflectorEvent<'_>) {
+        self.handle(Kind::Node, &event);
     }
 }

@@ -238,7 +238,7 @@ impl<S: ChangeSink> Ingester<S> {
 ///
 /// # Invariants
 ///
-/// Holds only objects whose latest state has diagnostics, and at most [`MOST_OBJECTS`].
+/// Holds only objects whose latest state has diagnostics, and at most [`MAX_REPORTED_OBJECTS`].
 #[derive(Debug, Default)]
 struct ReportedDiagnostics {
     objects: HashMap<u64, Box<[u64]>>,
@@ -271,7 +271,7 @@ impl ReportedDiagnostics {
         }
         // Clearing repeats some log lines; without a limit, invalid objects that are created and
         // deleted between lists would accumulate.
-        if self.objects.len() >= MOST_OBJECTS && !self.objects.contains_key(&object) {
+        if self.objects.len() >= MAX_REPORTED_OBJECTS && !self.objects.contains_key(&object) {
             self.objects.clear();
         }
         let current = diagnostics.iter().map(hash).collect();
@@ -283,7 +283,7 @@ impl ReportedDiagnostics {
 }
 
 /// Maximum remembered objects: about half a megabyte.
-const MOST_OBJECTS: usize = 8192;
+const MAX_REPORTED_OBJECTS: usize = 8192;
 
 fn hash(value: impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
@@ -324,9 +324,9 @@ mod tests {
     #[test]
     fn reported_diagnostics_are_bounded() {
         let mut reported = ReportedDiagnostics::default();
-        for number in 0..3 * MOST_OBJECTS {
+        for number in 0..3 * MAX_REPORTED_OBJECTS {
             logged(&mut reported, &number.to_string(), &["x"]);
         }
-        assert!(reported.objects.len() <= MOST_OBJECTS);
+        assert!(reported.objects.len() <= MAX_REPORTED_OBJECTS);
     }
 }

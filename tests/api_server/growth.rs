@@ -23,7 +23,7 @@ struct Counter(usize);
 impl api::Observer<ServiceObject> for Counter {
     async fn observe(&mut self, _: Observed<ServiceObject>) {}
 
-    fn report(&mut self, event: ReflectorEvent<'_>) {
+    fn handle_event(&mut self, event: ReflectorEvent<'_>) {
         self.0 += usize::from(matches!(event, ReflectorEvent::Undecodable(_)));
     }
 }

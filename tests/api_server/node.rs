@@ -11,7 +11,7 @@ use deltaproxy::net::IpFamily;
 use deltaproxy::render::{Options, PartialRestore};
 use deltaproxy::sync::{LocalMode, NodePortSource, Surroundings, Syncer, SyncerOptions};
 use deltaproxy::tracker::Tracker;
-use deltaproxy::watch::api::{self, ApiServer, Encoding, RateLimit, ReflectorEvent, Selector};
+use deltaproxy::watch::api::{self, ApiClient, Encoding, RateLimit, ReflectorEvent, Selector};
 use deltaproxy::watch::{Ingester, Observed};
 use futures::FutureExt;
 use kube::Client;
@@ -21,8 +21,8 @@ use super::cluster::{Cluster, Written};
 use super::scripted::{Asked, Reply, client};
 
 /// A server of this client, asked for protobuf.
-pub fn server(client: Client) -> ApiServer {
-    ApiServer::new(client, "test", Encoding::Protobuf, RateLimit::default())
+pub fn server(client: Client) -> ApiClient {
+    ApiClient::new(client, "test", Encoding::Protobuf, RateLimit::default())
 }
 
 /// A runtime in virtual time.
@@ -105,7 +105,7 @@ impl deltaproxy::watch::ChangeSink for Rules {
 struct Observer(Arc<Mutex<Ingester<Rules>>>);
 
 impl Observer {
-    fn report(&self, kind: Kind, event: &ReflectorEvent<'_>) {
+    fn handle_kind_event(&self, kind: Kind, event: &ReflectorEvent<'_>) {
         if let ReflectorEvent::Undecodable(problem) = event {
             let name = &problem.name;
             let mut ingester = self.0.lock().unwrap();
@@ -121,8 +121,8 @@ macro_rules! observes {
                 self.0.lock().unwrap().$method(observed);
             }
 
-            fn report(&mut self, event: ReflectorEvent<'_>) {
-                Self::report(self, Kind::$kind, &event);
+            fn handle_event(&mut self, event: ReflectorEvent<'_>) {
+                Self::handle_kind_event(self, Kind::$kind, &event);
             }
         }
     };
@@ -133,7 +133,7 @@ observes!(EndpointSliceObject, EndpointSlice, endpoint_slice);
 observes!(NodeObject, Node, node);
 
 /// Follows a server for so long.
-pub async fn follow(server: &ApiServer, time: Duration, rules: Rules) -> Followed {
+pub async fn follow(server: &ApiClient, time: Duration, rules: Rules) -> Followed {
     let ingester = Ingester::new(rules, "here".into());
     let observer = Observer(Arc::new(Mutex::new(ingester)));
     let selectors = (
@@ -233,7 +233,7 @@ pub fn restored(time: Duration, answer: impl FnMut(&Asked) -> Reply + Send + 'st
 }
 
 /// Follows a real server until the rules are these, for so long at most.
-pub async fn follow_until(server: &ApiServer, listed: &[String], most: Duration) {
+pub async fn follow_until(server: &ApiClient, listed: &[String], most: Duration) {
     let rules = Rules::new(Restored::Always);
     let latest = Arc::clone(&rules.latest);
     let is_there = async {

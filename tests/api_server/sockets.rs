@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use deltaproxy::watch::api::{ApiOptions, connect};
+use deltaproxy::watch::api::{ApiOptions, build_client};
 use http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
@@ -193,7 +193,7 @@ async fn breaks_off(http: Http, end: End) {
             tokio::spawn(serving);
         }
     };
-    let client = connect(&kubeconfig(&folder, address)).await.unwrap();
+    let client = build_client(&kubeconfig(&folder, address)).await.unwrap();
     tokio::select! {
         () = accepting => {}
         () = follow_until(&client, &expected, PATIENCE) => {}

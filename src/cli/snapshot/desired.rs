@@ -17,7 +17,7 @@ use crate::net::{IpFamily, PerFamily};
 use crate::render::{AppliedState, Full, LiveChains, LocalDetector, Options, RenderContext};
 use crate::rules::Payload;
 use crate::tracker::Tracker;
-use crate::watch::api::{self, ApiError, ApiOptions, ConnectError};
+use crate::watch::api::{self, ApiError, ApiOptions, ClientConfigError};
 use crate::watch::manifests::{self, ManifestOptions};
 use crate::watch::{Ingester, Observed};
 
@@ -157,7 +157,7 @@ fn list(
         .enable_all()
         .build()?;
     let snapshot = runtime.block_on(async {
-        let server = api::connect(options).await.map_err(connect_error)?;
+        let server = api::build_client(options).await.map_err(connect_error)?;
         let listed = api::snapshot(&server, node, LIST_DEADLINE).await;
         listed.map_err(|error| list_error(&error, server.address()))
     })?;
@@ -178,9 +178,9 @@ fn list(
 
 /// Converts an error of connecting. The default of a Pod's service account was not chosen by the
 /// user, so its failure is a missing flag.
-fn connect_error(error: ConnectError) -> anyhow::Error {
+fn connect_error(error: ClientConfigError) -> anyhow::Error {
     match error {
-        ConnectError::InCluster(_) => Unusable::without_source().into(),
+        ClientConfigError::InCluster(_) => Unusable::without_source().into(),
         other => other.into(),
     }
 }
@@ -202,7 +202,7 @@ fn list_error(error: &ApiError, address: &str) -> anyhow::Error {
             "{server}: {error}\n\
              hint: allow the user to list Services, EndpointSlices and Nodes"
         ),
-        ApiError::Status { code: 404, .. } | ApiError::Malformed(_) => anyhow::anyhow!(
+        ApiError::Status { code: 404, .. } | ApiError::ProtocolError(_) => anyhow::anyhow!(
             "{server}: {}\n\
              hint: check that --kubeconfig or --master names an API server",
             error.in_full()

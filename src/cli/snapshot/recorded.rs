@@ -130,7 +130,7 @@ fn has_content(line: &str) -> bool {
 }
 
 fn text(path: &Path) -> anyhow::Result<String> {
-    let most = bounded::LARGEST_DUMP;
+    let most = bounded::MAX_DUMP_BYTES;
     let bytes = if path.as_os_str() == "-" {
         bounded::read_all(std::io::stdin(), most).context("cannot read stdin")?
     } else {

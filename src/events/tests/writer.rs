@@ -17,7 +17,7 @@ use crate::watch::api::{Encoding, RateLimit};
 type Log = Arc<Mutex<Vec<String>>>;
 
 /// A server that answers with these codes, and then with 201.
-fn server(codes: &[u16]) -> (ApiServer, Log) {
+fn server(codes: &[u16]) -> (ApiClient, Log) {
     let log = Log::default();
     let (asked, start) = (Arc::clone(&log), Instant::now());
     let codes: VecDeque<u16> = codes.iter().copied().collect();
@@ -43,7 +43,7 @@ fn server(codes: &[u16]) -> (ApiServer, Log) {
     });
     let client = Client::new(service, "default");
     (
-        ApiServer::new(client, "a test", Encoding::Json, RateLimit::default()),
+        ApiClient::new(client, "a test", Encoding::Json, RateLimit::default()),
         log,
     )
 }

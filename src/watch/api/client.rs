@@ -1,4 +1,4 @@
-//! Address, credentials and client of the API server, from flags and a kubeconfig.
+//! Builds the client of the API server from flags, a kubeconfig or the service account of the Pod.
 //!
 //! # Source
 //!
@@ -12,7 +12,7 @@ use http::Uri;
 use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError, NamedCluster};
 use kube::{Client, Config};
 
-use super::rate_limit::{FirstRequestGate, Permit, RateLimit, RateLimiter};
+use super::rate_limit::{FirstRequestGate, FirstRequestGuard, RateLimit, RateLimiter};
 use super::request::Encoding;
 use super::transport;
 use crate::telemetry::RequestMetrics;
@@ -32,13 +32,13 @@ pub struct ApiOptions {
     pub rate_limit: RateLimit,
 }
 
-/// Wait from which a delayed request is logged, as in client-go.
-const LOGGED_WAIT: Duration = Duration::from_secs(1);
+/// Minimum wait for which a delayed request is logged, as in client-go.
+const MIN_LOGGED_WAIT: Duration = Duration::from_secs(1);
 
 /// Client of one API server. Cheap to clone; connects with the first request, and again when the
 /// connection is lost.
 #[derive(Clone)]
-pub struct ApiServer {
+pub struct ApiClient {
     client: Client,
     address: String,
     encoding: Encoding,
@@ -46,7 +46,7 @@ pub struct ApiServer {
     limiter: Arc<RateLimiter>,
 }
 
-impl ApiServer {
+impl ApiClient {
     /// Wraps a client; `address` is only logged.
     pub fn new(
         client: Client,
@@ -67,14 +67,14 @@ impl ApiServer {
         &self.client
     }
 
-    /// Waits until a request may be sent.
-    pub(super) async fn permit(&self) -> Permit<'_> {
+    /// Waits until the rate limit and the first request allow another one.
+    pub(super) async fn wait_to_send(&self) -> FirstRequestGuard<'_> {
         let waited = self.limiter.wait().await;
-        if waited >= LOGGED_WAIT {
+        if waited >= MIN_LOGGED_WAIT {
             tracing::debug!(
                 server = self.address,
                 ?waited,
-                "request delayed by --kube-api-qps"
+                "client-side throttling: request delayed by --kube-api-qps"
             );
         }
         self.gate.enter().await
@@ -91,9 +91,9 @@ impl ApiServer {
     }
 }
 
-/// Configuration that no client can be built from. No request was sent yet.
+/// Configuration that no client can be built from. No connection is opened and no request sent.
 #[derive(Debug, thiserror::Error)]
-pub enum ConnectError {
+pub enum ClientConfigError {
     /// The kubeconfig, or a file that it refers to, is missing or invalid.
     #[error("cannot read kubeconfig `{}`", path.display())]
     Kubeconfig {
@@ -103,8 +103,8 @@ pub enum ConnectError {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// Neither a kubeconfig nor an address is set, and the process does not run in a Pod with a
-    /// service account.
-    #[error("no source of Services: use --kubeconfig or --manifests (not running in a Pod)")]
+    /// usable service account; the cause names the missing variable or file.
+    #[error("no source of Services: cannot use the service account of a Pod")]
     InCluster(#[source] Box<InClusterError>),
     /// The address is not a URL or host.
     #[error("`{0}` is not a valid API server address")]
@@ -119,31 +119,35 @@ pub enum ConnectError {
     },
 }
 
-/// Builds a client; must be called inside a tokio runtime.
+/// Builds a client, without connecting; must be called inside a tokio runtime.
 ///
 /// Without a kubeconfig and without an address, the service account of the Pod is used, as
 /// upstream does; no default path of a kubeconfig is tried.
-pub async fn connect(options: &ApiOptions) -> Result<ApiServer, ConnectError> {
+pub async fn build_client(options: &ApiOptions) -> Result<ApiClient, ClientConfigError> {
     prepare(options, None).await
 }
 
-/// Builds a client whose requests are counted and timed; otherwise like [`connect`].
-pub async fn connect_counted(
+/// Builds a client whose requests are counted and timed; otherwise like [`build_client`].
+pub async fn build_counted_client(
     options: &ApiOptions,
     metrics: &RequestMetrics,
-) -> Result<ApiServer, ConnectError> {
+) -> Result<ApiClient, ClientConfigError> {
     prepare(options, Some(metrics)).await
 }
 
 async fn prepare(
     options: &ApiOptions,
     metrics: Option<&RequestMetrics>,
-) -> Result<ApiServer, ConnectError> {
+) -> Result<ApiClient, ClientConfigError> {
     let mut config = match (&options.kubeconfig, &options.master) {
         (Some(path), master) => from_kubeconfig(path, master.as_deref()).await?,
         (None, Some(master)) => Config::new(address(master)?),
         (None, None) => {
-            Config::incluster().map_err(|error| ConnectError::InCluster(Box::new(error)))?
+            Config::incluster().map_err(|error| {
+                // The error of the caller names the missing flags instead.
+                tracing::debug!(cause = %error, "cannot use the service account of a Pod");
+                ClientConfigError::InCluster(Box::new(error))
+            })?
         }
     };
     config.cluster_url = with_scheme(&config)?;
@@ -154,14 +158,14 @@ async fn prepare(
     match transport::client(config, metrics) {
         Ok(client) => {
             let (encoding, limit) = (options.encoding, options.rate_limit);
-            Ok(ApiServer::new(client, address, encoding, limit))
+            Ok(ApiClient::new(client, address, encoding, limit))
         }
-        Err(source) => Err(ConnectError::Credentials { address, source }),
+        Err(source) => Err(ClientConfigError::Credentials { address, source }),
     }
 }
 
-async fn from_kubeconfig(path: &Path, master: Option<&str>) -> Result<Config, ConnectError> {
-    let failed = |error| ConnectError::Kubeconfig {
+async fn from_kubeconfig(path: &Path, master: Option<&str>) -> Result<Config, ClientConfigError> {
+    let failed = |error| ClientConfigError::Kubeconfig {
         path: path.to_owned(),
         source: match error {
             // The error around it has the path already.
@@ -191,7 +195,7 @@ async fn from_kubeconfig(path: &Path, master: Option<&str>) -> Result<Config, Co
 /// Reads a kubeconfig of limited size. The library reads a file whole, however large it is, and
 /// resolves paths relative to it, which a pipe does not have.
 fn read(path: &Path) -> Result<Kubeconfig, KubeconfigError> {
-    let text = bounded::read_to_string(path, bounded::LARGEST_CONFIGURATION)
+    let text = bounded::read_to_string(path, bounded::MAX_CONFIG_BYTES)
         .map_err(|error| KubeconfigError::ReadConfig(error, path.to_owned()))?;
     if bounded::is_file(path) {
         Kubeconfig::read_from(path)
@@ -226,8 +230,8 @@ fn ca_file(kubeconfig: &Kubeconfig) -> Option<PathBuf> {
     }
 }
 
-fn address(text: &str) -> Result<Uri, ConnectError> {
-    let invalid = || ConnectError::Address(text.to_owned());
+fn address(text: &str) -> Result<Uri, ClientConfigError> {
+    let invalid = || ClientConfigError::Address(text.to_owned());
     let uri: Uri = text.parse().map_err(|_| invalid())?;
     uri.authority().is_some().then_some(uri).ok_or_else(invalid)
 }
@@ -236,8 +240,8 @@ fn address(text: &str) -> Result<Uri, ConnectError> {
 /// configuration is about TLS.
 ///
 /// Upstream: k8s.io/client-go/rest/url_utils.go, `DefaultServerUrlFor` (v1.36)
-fn with_scheme(config: &Config) -> Result<Uri, ConnectError> {
-    let invalid = || ConnectError::Address(config.cluster_url.to_string());
+fn with_scheme(config: &Config) -> Result<Uri, ClientConfigError> {
+    let invalid = || ClientConfigError::Address(config.cluster_url.to_string());
     let mut parts = config.cluster_url.clone().into_parts();
     if parts.authority.is_none() {
         return Err(invalid());

@@ -10,28 +10,29 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tower::BoxError;
 
-use super::error::{ApiError, malformed};
+use super::error::{ApiError, not_decodable};
 use super::framing::{Raw, TypeMeta};
 use super::resource::{ObjectName, Resource};
 
-/// Object that exists and cannot be decoded.
+/// Error of an object that exists and cannot be decoded.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot decode `{name}`")]
-pub struct Undecodable {
+pub struct ObjectDecodeError {
     /// Name of the object; empty if it cannot be decoded either.
     pub name: ObjectName,
     /// Error of the decoder.
     pub source: BoxError,
 }
 
-/// Object of a list or an event.
-pub(super) struct DecodedObject<K> {
+/// Object of a list or an event, decoded or not.
+pub(super) struct ReceivedObject<K> {
     /// Empty if it cannot be decoded.
     pub(super) resource_version: String,
-    pub(super) state: Result<K, Undecodable>,
+    /// The decoded object, or why it cannot be decoded.
+    pub(super) state: Result<K, ObjectDecodeError>,
 }
 
-impl<K: Resource> DecodedObject<K> {
+impl<K: Resource> ReceivedObject<K> {
     /// Never fails: an error is part of the result. An object without a name counts as
     /// undecodable, since no rules can be about it.
     pub(super) fn decode(raw: &Raw<'_>) -> Self {
@@ -53,7 +54,7 @@ impl<K: Resource> DecodedObject<K> {
                 };
                 Self {
                     resource_version,
-                    state: Err(Undecodable { name, source }),
+                    state: Err(ObjectDecodeError { name, source }),
                 }
             }
         }
@@ -68,7 +69,7 @@ impl<K: Resource> DecodedObject<K> {
     }
 }
 
-fn expect_name<K: Resource>(object: K) -> Result<K, Undecodable> {
+fn expect_name<K: Resource>(object: K) -> Result<K, ObjectDecodeError> {
     let metadata = object.metadata();
     if is_name_of::<K>(&metadata.namespace, &metadata.name) {
         return Ok(object);
@@ -78,7 +79,7 @@ fn expect_name<K: Resource>(object: K) -> Result<K, Undecodable> {
         name: metadata.name.clone(),
     };
     let source = "`metadata` has no name or no namespace".into();
-    Err(Undecodable { name, source })
+    Err(ObjectDecodeError { name, source })
 }
 
 fn is_name_of<K: Resource>(namespace: &str, name: &str) -> bool {
@@ -190,7 +191,7 @@ fn expect_type<K: Resource>(api_version: &[u8], kind: &[u8], suffix: &str) -> Re
     let found = [api_version, b" ", kind].concat();
     let found = String::from_utf8_lossy(&found);
     let (found, version, kind) = (found.trim().escape_debug(), K::API_VERSION, K::KIND);
-    Err(malformed(format!(
+    Err(not_decodable(format!(
         "expected `{version} {kind}{suffix}`, got `{found}`"
     )))
 }

@@ -14,8 +14,8 @@ pub(super) struct FailureLog {
     status: Option<u16>,
 }
 
-/// Maximum failures between two log lines: a quarter of an hour.
-const LONGEST_SILENCE: u32 = 32;
+/// Maximum number of failures between two log lines: a quarter of an hour at the maximum delay.
+const MAX_UNLOGGED_FAILURES: u32 = 32;
 
 impl FailureLog {
     /// Counts a failure. Returns the number of failures if this one is to be logged: the first
@@ -25,7 +25,7 @@ impl FailureLog {
         self.status = status;
         self.failures = self.failures.saturating_add(1);
         let is_due =
-            self.failures.is_power_of_two() || self.failures.is_multiple_of(LONGEST_SILENCE);
+            self.failures.is_power_of_two() || self.failures.is_multiple_of(MAX_UNLOGGED_FAILURES);
         (is_new || is_due).then_some(self.failures)
     }
 
@@ -36,12 +36,12 @@ impl FailureLog {
     }
 }
 
-/// Objects that are logged by name. After these only every doubling is logged: a log of 60,000
-/// names is useless.
-const MOST_NAMED: usize = 100;
+/// Maximum objects that are logged by name. After these only every doubling is logged: a log of
+/// 60,000 names is useless.
+const MAX_LOGGED_NAMES: usize = 100;
 
 /// Maximum names that are remembered, in a few megabytes. With more, some are logged again.
-const MOST_REMEMBERED: usize = 200_000;
+const MAX_REMEMBERED_NAMES: usize = 200_000;
 
 /// Objects that cannot be decoded, as hashes of their names. Normally none.
 ///
@@ -68,13 +68,13 @@ impl UndecodableObjects {
     /// Adds an object. Returns the number of objects if this one is to be logged.
     pub(super) fn add(&mut self, namespace: &str, name: &str) -> Option<usize> {
         let object = hash(namespace, name);
-        if self.known.len() >= MOST_REMEMBERED {
+        if self.known.len() >= MAX_REMEMBERED_NAMES {
             *self = Self::default();
         }
         self.in_list.insert(object);
         let is_new = self.known.insert(object);
         let count = self.known.len();
-        (is_new && (count <= MOST_NAMED || count.is_power_of_two())).then_some(count)
+        (is_new && (count <= MAX_LOGGED_NAMES || count.is_power_of_two())).then_some(count)
     }
 
     /// Removes an object that can be decoded again, or is deleted.
@@ -94,10 +94,10 @@ fn hash(namespace: &str, name: &str) -> u64 {
 }
 
 /// Time within which deletions are counted together.
-const WINDOW: Duration = Duration::from_secs(60);
+const DELETION_WINDOW: Duration = Duration::from_secs(60);
 
 /// Minimum deletions of a mass deletion, unless no object is left.
-const FEWEST_DELETED: usize = 10;
+const MIN_MASS_DELETED: usize = 10;
 
 /// Number of objects now, and its maximum in the current window.
 #[derive(Debug, Default)]
@@ -142,7 +142,7 @@ impl ObjectCount {
     }
 
     fn advance_window(&mut self, now: Instant) {
-        let is_over = |since| now.saturating_duration_since(since) >= WINDOW;
+        let is_over = |since| now.saturating_duration_since(since) >= DELETION_WINDOW;
         if self.window.is_none_or(is_over) {
             self.begin_window(now);
         }
@@ -156,7 +156,7 @@ impl ObjectCount {
     fn mass_deletion(&mut self, now: Instant) -> Option<MassDeletion> {
         let (before, after) = (self.before, self.count);
         let deleted = before.saturating_sub(after);
-        let is_mass = deleted >= FEWEST_DELETED && after < deleted || after == 0 && deleted > 1;
+        let is_mass = deleted >= MIN_MASS_DELETED && after < deleted || after == 0 && deleted > 1;
         is_mass.then(|| {
             self.begin_window(now);
             MassDeletion { before, after }
@@ -200,12 +200,12 @@ mod tests {
         let mut objects = UndecodableObjects::default();
         let add = |number: usize| objects.add("ns", &number.to_string());
         let logged = (0..150_000).filter_map(add).count();
-        assert_eq!(logged, MOST_NAMED + 11);
-        for number in 0..3 * MOST_REMEMBERED {
+        assert_eq!(logged, MAX_LOGGED_NAMES + 11);
+        for number in 0..3 * MAX_REMEMBERED_NAMES {
             objects.add("ns", &number.to_string());
         }
-        assert!(objects.known.len() <= MOST_REMEMBERED);
-        assert!(objects.in_list.len() <= MOST_REMEMBERED + 1);
+        assert!(objects.known.len() <= MAX_REMEMBERED_NAMES);
+        assert!(objects.in_list.len() <= MAX_REMEMBERED_NAMES + 1);
     }
 
     #[track_caller]
@@ -249,7 +249,7 @@ mod tests {
             count.added(now);
         }
         for _ in 0..60 {
-            now += WINDOW / 30;
+            now += DELETION_WINDOW / 30;
             check(count.deleted(now), None);
         }
     }

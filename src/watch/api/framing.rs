@@ -16,14 +16,14 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use tower::BoxError;
 
-use super::error::{ApiError, malformed};
+use super::error::{ApiError, not_decodable, protocol_error};
 
 /// Maximum bytes of a message. No object is near this: stores reject objects of more than a few
 /// megabytes.
-const LONGEST_MESSAGE: usize = 64 * 1024 * 1024;
+const MAX_MESSAGE_BYTES: usize = 64 * 1024 * 1024;
 
 /// Bytes of the length before a protobuf frame; the highest byte comes first.
-const LENGTH: usize = size_of::<u32>();
+const LENGTH_PREFIX_BYTES: usize = size_of::<u32>();
 
 /// Takes the next line of a JSON stream from `unread`; `None` if it is not complete yet.
 /// `searched` bytes of it are known to hold no line end. Pieces of a body end anywhere, also
@@ -39,8 +39,8 @@ pub(super) fn take_line(
         return Ok(Some(line));
     }
     *searched = unread.len();
-    if unread.len() > LONGEST_MESSAGE {
-        return Err(malformed("a line of a watch exceeds 64 MiB"));
+    if unread.len() > MAX_MESSAGE_BYTES {
+        return Err(protocol_error("a line of a watch exceeds 64 MiB"));
     }
     Ok(None)
 }
@@ -56,17 +56,17 @@ pub(super) fn take_last_line(unread: &mut BytesMut) -> Option<Bytes> {
 /// Takes the next frame of a protobuf stream from `unread`; `None` if it is not complete yet. The
 /// length is untrusted: no memory is allocated for a frame before its bytes have arrived.
 pub(super) fn take_frame(unread: &mut BytesMut) -> Result<Option<Bytes>, ApiError> {
-    let Some(length) = unread.first_chunk::<LENGTH>() else {
+    let Some(length) = unread.first_chunk::<LENGTH_PREFIX_BYTES>() else {
         return Ok(None);
     };
     let length = usize::try_from(u32::from_be_bytes(*length)).unwrap_or(usize::MAX);
-    if length > LONGEST_MESSAGE {
-        return Err(malformed("a frame of a watch exceeds 64 MiB"));
+    if length > MAX_MESSAGE_BYTES {
+        return Err(protocol_error("a frame of a watch exceeds 64 MiB"));
     }
-    if unread.len() - LENGTH < length {
+    if unread.len() - LENGTH_PREFIX_BYTES < length {
         return Ok(None);
     }
-    unread.advance(LENGTH);
+    unread.advance(LENGTH_PREFIX_BYTES);
     Ok(Some(unread.split_to(length).freeze()))
 }
 
@@ -75,7 +75,7 @@ pub(super) fn expect_no_partial_frame(unread: &BytesMut) -> Result<(), ApiError>
     if unread.is_empty() {
         return Ok(());
     }
-    Err(malformed("a frame of a watch is cut off"))
+    Err(protocol_error("a frame of a watch is cut off"))
 }
 
 /// Prefix of every protobuf message of the API, and of nothing else.
@@ -104,15 +104,19 @@ pub(super) struct TypeMeta {
 /// Returns the message in an envelope and its type. Its bytes are shared, not copied.
 pub(super) fn open_envelope(mut envelope: Bytes) -> Result<(TypeMeta, Bytes), ApiError> {
     if !envelope.starts_with(MAGIC) {
-        return Err(malformed("a body is not protobuf of the Kubernetes API"));
+        return Err(not_decodable(
+            "a body is not protobuf of the Kubernetes API",
+        ));
     }
     let Unknown {
         type_meta,
         raw,
         content_encoding,
-    } = Unknown::decode(envelope.split_off(MAGIC.len())).map_err(malformed)?;
+    } = Unknown::decode(envelope.split_off(MAGIC.len())).map_err(not_decodable)?;
     if !content_encoding.is_empty() {
-        return Err(malformed("a message is compressed, which is unsupported"));
+        return Err(protocol_error(
+            "a message is compressed, which is unsupported",
+        ));
     }
     Ok((type_meta, raw))
 }

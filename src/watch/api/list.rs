@@ -1,15 +1,15 @@
-//! Lists of objects: page by page, within limits.
+//! LIST requests: page by page, within limits of time, bytes and objects.
 //!
-//! Commands list once; the reflector lists when a watch cannot bring the whole state.
+//! Commands list once; the reflector does so when a WatchList has failed.
 
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-use super::client::ApiServer;
-use super::decode::{DecodedObject, Undecodable};
-use super::error::{ApiError, malformed};
-use super::page::{ListMetadata, MOST_OBJECTS, Page, PageContents};
+use super::client::ApiClient;
+use super::decode::{ObjectDecodeError, ReceivedObject};
+use super::error::{ApiError, protocol_error};
+use super::page::{ListMetadata, MAX_LIST_OBJECTS, Page, PageContents, TOO_MANY_OBJECTS};
 use super::request::{self, RequestKind};
 use super::resource::{Resource, Selector};
 use super::response::{ApiResponse, RESPONSE_TIMEOUT};
@@ -21,7 +21,7 @@ pub struct ObjectList<K> {
     /// Objects in the order of the server.
     pub objects: Vec<K>,
     /// Objects that cannot be decoded.
-    pub undecodable: Vec<Undecodable>,
+    pub undecodable: Vec<ObjectDecodeError>,
 }
 
 /// Objects of the cluster that concern the proxy of one node.
@@ -39,9 +39,9 @@ pub struct ClusterSnapshot {
 ///
 /// # Errors
 ///
-/// [`ApiError::TimedOut`] after `deadline`, or the error of the first list that fails.
+/// [`ApiError::DeadlineExceeded`] after `deadline`, or the error of the first list that fails.
 pub async fn snapshot(
-    server: &ApiServer,
+    server: &ApiClient,
     node: &str,
     deadline: Duration,
 ) -> Result<ClusterSnapshot, ApiError> {
@@ -64,22 +64,22 @@ pub async fn snapshot(
     };
     timeout(deadline, lists)
         .await
-        .map_err(|_| ApiError::TimedOut(deadline))?
+        .map_err(|_| ApiError::DeadlineExceeded(deadline))?
 }
 
-/// Lists one kind: in pages, or at once if the resource version expires before the last page.
+/// Lists one kind: in pages, or unpaged if the continue token expires before the last page.
 pub async fn list<K: Resource>(
-    server: &ApiServer,
+    server: &ApiClient,
     selector: &Selector<K>,
 ) -> Result<ObjectList<K>, ApiError> {
-    match list_as(server, selector, Paging::Pages).await {
-        Err(ApiError::Expired { .. }) => list_as(server, selector, Paging::Whole).await,
+    match list_as(server, selector, Paging::Paged).await {
+        Err(ApiError::Expired { .. }) => list_as(server, selector, Paging::Unpaged).await,
         result => result,
     }
 }
 
 async fn list_as<K: Resource>(
-    server: &ApiServer,
+    server: &ApiClient,
     selector: &Selector<K>,
     paging: Paging,
 ) -> Result<ObjectList<K>, ApiError> {
@@ -92,7 +92,7 @@ async fn list_as<K: Resource>(
         let page = pages.next().await?;
         let PageContents { metadata, objects } = pages.contents(&page)?;
         for object in &objects {
-            match DecodedObject::decode(object).state {
+            match ReceivedObject::decode(object).state {
                 Ok(object) => list.objects.push(object),
                 Err(problem) => list.undecodable.push(problem),
             }
@@ -103,20 +103,20 @@ async fn list_as<K: Resource>(
     }
 }
 
-/// Objects of the first page. A page is in memory as received: at 2 KiB per object, half a
+/// Objects of the first page, and minimum of later ones. A page is in memory as received: at 2 KiB per object, half a
 /// megabyte. Larger ones cost memory, smaller ones requests to a server that all nodes list from
 /// at once.
-const FIRST_PAGE: u32 = 250;
+const MIN_PAGE_OBJECTS: u32 = 250;
 
 /// Maximum objects of a page. Pages grow while they are small, since requests are limited: 10,000
 /// Services are 8 pages and not 40.
-const LARGEST_PAGE: u32 = 2000;
+const MAX_PAGE_OBJECTS: u32 = 2000;
 
 /// A page of fewer bytes is followed by one of twice as many objects, which is then in memory.
-const SMALL_PAGE: usize = 1024 * 1024;
+const SMALL_PAGE_BYTES: usize = 1024 * 1024;
 
 /// A page of at least as many bytes is followed by one of half as many objects.
-const LARGE_PAGE: usize = 4 * 1024 * 1024;
+const LARGE_PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// Maximum time of a page. Servers end such requests themselves, by default after 60 s.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(5 * 60);
@@ -125,19 +125,19 @@ const PAGE_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 /// 10 minutes, and the server then rejects the next request.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
-/// Amount of objects per request.
+/// Objects per request of a LIST.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Paging {
-    /// One page.
-    Pages,
-    /// All objects: a slow client may never reach the last page before the version of the first
-    /// has expired.
-    Whole,
+    /// Pages of limited size, by `limit` and `continue`.
+    Paged,
+    /// One response with all objects, without `limit`: a slow client may never reach the last page
+    /// before the continue token has expired.
+    Unpaged,
 }
 
 /// List that is fetched page by page.
 pub(super) struct Pages<'a, K> {
-    server: &'a ApiServer,
+    server: &'a ApiClient,
     selector: &'a Selector<K>,
     paging: Paging,
     page_size: u32,
@@ -147,12 +147,12 @@ pub(super) struct Pages<'a, K> {
 }
 
 impl<'a, K: Resource> Pages<'a, K> {
-    pub(super) fn new(server: &'a ApiServer, selector: &'a Selector<K>, paging: Paging) -> Self {
+    pub(super) fn new(server: &'a ApiClient, selector: &'a Selector<K>, paging: Paging) -> Self {
         Self {
             server,
             selector,
             paging,
-            page_size: FIRST_PAGE,
+            page_size: MIN_PAGE_OBJECTS,
             limit: ListLimit::new(LIST_TIMEOUT),
             finished: 0,
             continue_token: None,
@@ -167,8 +167,8 @@ impl<'a, K: Resource> Pages<'a, K> {
     /// Fetches the next page.
     pub(super) async fn next(&mut self) -> Result<Page, ApiError> {
         let limit = match self.paging {
-            Paging::Pages => Some(self.page_size),
-            Paging::Whole => None,
+            Paging::Paged => Some(self.page_size),
+            Paging::Unpaged => None,
         };
         let uri = request::list_uri(self.selector, limit, self.continue_token.as_deref());
         let mut response = ApiResponse::get(self.server, RequestKind::List, &uri).await?;
@@ -177,7 +177,9 @@ impl<'a, K: Resource> Pages<'a, K> {
         loop {
             let now = Instant::now();
             if now >= end {
-                return Err(malformed("timed out: a page of the list is not complete"));
+                return Err(protocol_error(
+                    "timed out: a page of the list is not complete",
+                ));
             }
             match response.piece(end.min(now + RESPONSE_TIMEOUT)).await? {
                 Some(piece) => {
@@ -194,7 +196,7 @@ impl<'a, K: Resource> Pages<'a, K> {
     ///
     /// # Errors
     ///
-    /// The page is malformed, or the list has too many objects.
+    /// The page is protocol_error, or the list has too many objects.
     pub(super) fn contents<'p>(&mut self, page: &'p Page) -> Result<PageContents<'p>, ApiError> {
         let contents = page.contents::<K>()?;
         self.limit.add_objects(contents.objects.len())?;
@@ -216,14 +218,14 @@ impl<'a, K: Resource> Pages<'a, K> {
             return Ok(Some(metadata.resource_version.unwrap_or_default()));
         };
         if self.continue_token.as_ref() == Some(&token) {
-            return Err(malformed(
+            return Err(protocol_error(
                 "the list never ends: its continue token was repeated",
             ));
         }
         self.continue_token = Some(token);
         match page.len() {
-            ..SMALL_PAGE => self.page_size = (self.page_size * 2).min(LARGEST_PAGE),
-            LARGE_PAGE.. => self.page_size = (self.page_size / 2).max(FIRST_PAGE),
+            ..SMALL_PAGE_BYTES => self.page_size = (self.page_size * 2).min(MAX_PAGE_OBJECTS),
+            LARGE_PAGE_BYTES.. => self.page_size = (self.page_size / 2).max(MIN_PAGE_OBJECTS),
             _ => {}
         }
         Ok(None)
@@ -231,10 +233,9 @@ impl<'a, K: Resource> Pages<'a, K> {
 }
 
 /// Maximum bytes of all objects of a kind as received: twice those of a cluster of 5,000 nodes.
-const MOST_BYTES: usize = 512 * 1024 * 1024;
+const MAX_LIST_BYTES: usize = 512 * 1024 * 1024;
 
-/// Remaining time, bytes and objects of one list, whether it comes in pages or as the events that
-/// a watch begins with. A list without end would keep its kind from ever being known, and exhaust
+/// Remaining time, bytes and objects of one list, whether it is a LIST or a WatchList. A list without end would keep its kind from ever being known, and exhaust
 /// the memory.
 #[derive(Debug)]
 pub(super) struct ListLimit {
@@ -248,8 +249,8 @@ impl ListLimit {
     pub(super) fn new(time: Duration) -> Self {
         Self {
             deadline: Instant::now() + time,
-            bytes: MOST_BYTES,
-            objects: MOST_OBJECTS,
+            bytes: MAX_LIST_BYTES,
+            objects: MAX_LIST_OBJECTS,
         }
     }
 
@@ -265,11 +266,11 @@ impl ListLimit {
     /// The deadline or the maximum is exceeded: the list must be aborted.
     pub(super) fn add_bytes(&mut self, bytes: usize) -> Result<(), ApiError> {
         if Instant::now() >= self.deadline {
-            return Err(malformed(
+            return Err(protocol_error(
                 "timed out: the list is not complete at its deadline",
             ));
         }
-        self.bytes = subtract(self.bytes, bytes)?;
+        self.bytes = subtract(self.bytes, bytes, "the list exceeds 512 MiB")?;
         Ok(())
     }
 
@@ -279,16 +280,16 @@ impl ListLimit {
     ///
     /// The maximum is exceeded: the list must be aborted.
     pub(super) fn add_objects(&mut self, objects: usize) -> Result<(), ApiError> {
-        self.objects = subtract(self.objects, objects)?;
+        self.objects = subtract(self.objects, objects, TOO_MANY_OBJECTS)?;
         Ok(())
     }
 }
 
-/// Fails if more was received than remained.
-fn subtract(remaining: usize, count: usize) -> Result<usize, ApiError> {
+/// Fails with `problem` if more was received than remained.
+fn subtract(remaining: usize, count: usize, problem: &str) -> Result<usize, ApiError> {
     remaining
         .checked_sub(count)
-        .ok_or_else(|| malformed("the list is too large"))
+        .ok_or_else(|| protocol_error(problem))
 }
 
 #[cfg(test)]
@@ -298,15 +299,14 @@ mod tests {
     #[test]
     fn a_list_may_reach_the_limit_of_bytes_and_objects() {
         let mut limit = ListLimit::new(Duration::from_secs(60));
-        limit.add_bytes(MOST_BYTES - 1).unwrap();
+        limit.add_bytes(MAX_LIST_BYTES - 1).unwrap();
         limit.add_bytes(1).unwrap();
-        limit.add_objects(MOST_OBJECTS).unwrap();
-        for error in [limit.add_bytes(1), limit.add_objects(1)] {
-            let text = error.unwrap_err().in_full();
-            assert_eq!(
-                text,
-                "the response cannot be decoded: the list is too large"
-            );
+        limit.add_objects(MAX_LIST_OBJECTS).unwrap();
+        for (error, expected) in [
+            (limit.add_bytes(1), "the list exceeds 512 MiB"),
+            (limit.add_objects(1), "the list exceeds 1,000,000 objects"),
+        ] {
+            assert_eq!(error.unwrap_err().in_full(), expected);
         }
         limit.add_objects(0).unwrap();
     }

@@ -6,8 +6,28 @@
 //!
 //! # Invariants
 //!
-//! With any server: a kind is listed again after at most three responses that cannot be decoded,
-//! requests never exceed the rate limit, and delays grow while no request succeeds.
+//! With any server: a kind is relisted after three protocol errors of its watches, requests never
+//! exceed the rate limit, and the backoff is reset only after 30 s without a failure. The header
+//! of [`retry`] has the next request after each error.
+//!
+//! # Timeouts
+//!
+//! | time | limits | then |
+//! |---|---|---|
+//! | 10 s | connection attempt, per address | failure |
+//! | 30 s + 15 s | HTTP/2 without a frame, then the response to a ping | connection closed |
+//! | 45 s | TCP without HTTP/2: no data and no answer to keepalive probes | connection closed |
+//! | 10 s | other requests wait for the response to the first one | sent all the same |
+//! | 60 s | headers of a response, and each piece of a page | failure |
+//! | 10 s | body of an error or of a written object | the rest is ignored |
+//! | 5 min | one page of a LIST | failure |
+//! | 10 min | all pages of a LIST | failure |
+//! | 10 s | WatchList: next initial object or final bookmark | LIST |
+//! | 5 min | WatchList: final bookmark | LIST |
+//! | 60 s | one message of a watch, from its first byte | failure |
+//! | 3 min | no event or bookmark of a watch | watch reopened |
+//! | 5-10 min | `timeoutSeconds` of a watch; the client itself waits 30 s longer | watch reopened |
+//! | at most 60 s | `Retry-After` | next request |
 //!
 //! # Source
 //!
@@ -32,8 +52,8 @@ mod token_file;
 mod transport;
 mod watch;
 
-pub use client::{ApiOptions, ApiServer, ConnectError, connect, connect_counted};
-pub use decode::Undecodable;
+pub use client::{ApiClient, ApiOptions, ClientConfigError, build_client, build_counted_client};
+pub use decode::ObjectDecodeError;
 pub use error::ApiError;
 pub use framing::Decodable;
 pub use list::{ClusterSnapshot, ObjectList, list, snapshot};
@@ -41,4 +61,4 @@ pub use rate_limit::RateLimit;
 pub use reflector::{Observer, ReflectorEvent, list_and_watch};
 pub use request::Encoding;
 pub use resource::{ObjectName, Resource, Selector};
-pub use response::write;
+pub use response::send_object;

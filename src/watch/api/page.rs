@@ -13,14 +13,14 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::decode::expect_json_list;
-use super::error::{ApiError, malformed};
+use super::error::{ApiError, not_decodable, protocol_error};
 use super::framing::{Raw, lossy, open_envelope};
 use super::request::Encoding;
 use super::resource::Resource;
 
-/// Maximum objects of a kind, ten times as many as in the largest clusters. Needed besides a limit
+/// Maximum objects of a list, ten times as many as in the largest clusters. Needed besides a limit
 /// in bytes: an object of two bytes takes hundreds of memory.
-pub(super) const MOST_OBJECTS: usize = 1_000_000;
+pub(super) const MAX_LIST_OBJECTS: usize = 1_000_000;
 
 /// One page of a list, not decoded.
 pub(super) enum Page {
@@ -55,10 +55,10 @@ impl Page {
     pub(super) fn contents<K: Resource>(&self) -> Result<PageContents<'_>, ApiError> {
         match self {
             Self::Json(body) => {
-                let list: JsonList<'_> = serde_json::from_str(body).map_err(malformed)?;
+                let list: JsonList<'_> = serde_json::from_str(body).map_err(not_decodable)?;
                 expect_json_list::<K>(list.api_version.as_deref(), list.kind.as_deref())?;
                 let Some(items) = list.items else {
-                    return Err(malformed("a list has no `items`"));
+                    return Err(not_decodable("a list has no `items`"));
                 };
                 Ok(PageContents {
                     metadata: list.metadata,
@@ -70,7 +70,7 @@ impl Page {
                 type_meta.expect_list::<K>()?;
                 expect_few_items(&message)?;
                 let ProtobufList { metadata, items } =
-                    ProtobufList::decode(message).map_err(malformed)?;
+                    ProtobufList::decode(message).map_err(not_decodable)?;
                 let objects = items.into_iter().map(Raw::Protobuf).collect();
                 Ok(PageContents { metadata, objects })
             }
@@ -127,8 +127,8 @@ impl<'de> Visitor<'de> for JsonItemsVisitor {
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<JsonItems<'de>, A::Error> {
         let mut objects = Vec::new();
         while let Some(item) = items.next_element()? {
-            if objects.len() >= MOST_OBJECTS {
-                return Err(A::Error::custom(TOO_MANY));
+            if objects.len() >= MAX_LIST_OBJECTS {
+                return Err(A::Error::custom(TOO_MANY_OBJECTS));
             }
             objects.push(item);
         }
@@ -141,17 +141,18 @@ impl<'de> Visitor<'de> for JsonItemsVisitor {
 fn expect_few_items(mut list: &[u8]) -> Result<(), ApiError> {
     let mut items = 0;
     while !list.is_empty() {
-        let (tag, wire_type) = decode_key(&mut list).map_err(malformed)?;
+        let (tag, wire_type) = decode_key(&mut list).map_err(not_decodable)?;
         items += usize::from(tag == ITEMS_TAG);
-        if items > MOST_OBJECTS {
-            return Err(malformed(TOO_MANY));
+        if items > MAX_LIST_OBJECTS {
+            return Err(protocol_error(TOO_MANY_OBJECTS));
         }
-        skip_field(wire_type, tag, &mut list, DecodeContext::default()).map_err(malformed)?;
+        skip_field(wire_type, tag, &mut list, DecodeContext::default()).map_err(not_decodable)?;
     }
     Ok(())
 }
 
-const TOO_MANY: &str = "a list has too many objects";
+/// Error of a list with more objects than [`MAX_LIST_OBJECTS`].
+pub(super) const TOO_MANY_OBJECTS: &str = "the list exceeds 1,000,000 objects";
 
 /// Tag of `items` in every list.
 const ITEMS_TAG: u32 = 2;
@@ -202,9 +203,9 @@ mod tests {
     #[test]
     fn a_page_with_too_many_objects_is_an_error() {
         for encoding in [Encoding::Json, Encoding::Protobuf] {
-            assert_eq!(split(MOST_OBJECTS, encoding), Ok(MOST_OBJECTS));
-            let error = split(MOST_OBJECTS + 1, encoding).unwrap_err();
-            assert!(error.contains(TOO_MANY), "{error}");
+            assert_eq!(split(MAX_LIST_OBJECTS, encoding), Ok(MAX_LIST_OBJECTS));
+            let error = split(MAX_LIST_OBJECTS + 1, encoding).unwrap_err();
+            assert!(error.contains(TOO_MANY_OBJECTS), "{error}");
         }
     }
 }

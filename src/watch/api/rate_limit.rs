@@ -87,8 +87,8 @@ impl Bucket {
     }
 }
 
-/// Longest wait for the first response: the first request may be one that this server is slow at.
-const LONGEST_GATE: Duration = Duration::from_secs(10);
+/// Maximum wait for the first response: the first request may be one that this server is slow at.
+const MAX_GATE_WAIT: Duration = Duration::from_secs(10);
 
 /// Holds back other requests until the server has responded to the first one.
 ///
@@ -101,19 +101,19 @@ pub(super) struct FirstRequestGate {
     has_response: AsyncMutex<bool>,
 }
 
-/// Permission to send one request. If it is dropped without a response, the next request is the
-/// first.
-pub(super) struct Permit<'a>(Option<MutexGuard<'a, bool>>);
+/// Guard of a request that may be sent. Holds the gate closed if this is the first request; if it is
+/// dropped without a response, the next request is the first.
+pub(super) struct FirstRequestGuard<'a>(Option<MutexGuard<'a, bool>>);
 
 impl FirstRequestGate {
     /// Waits until a request may be sent.
-    pub(super) async fn enter(&self) -> Permit<'_> {
-        let first = timeout(LONGEST_GATE, self.has_response.lock()).await;
-        Permit(first.ok().filter(|has_response| !**has_response))
+    pub(super) async fn enter(&self) -> FirstRequestGuard<'_> {
+        let first = timeout(MAX_GATE_WAIT, self.has_response.lock()).await;
+        FirstRequestGuard(first.ok().filter(|has_response| !**has_response))
     }
 }
 
-impl Permit<'_> {
+impl FirstRequestGuard<'_> {
     /// Records that the server has responded, with any status: there is a connection to share.
     pub(super) fn responded(self) {
         if let Some(mut has_response) = self.0 {

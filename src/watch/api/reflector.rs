@@ -1,5 +1,5 @@
-//! Keeps the objects of one kind up to date for ever: list, watch, and after each end or failure
-//! the next request.
+//! Keeps the objects of one kind up to date for ever: lists, watches, and sends the next request
+//! after each end or failure.
 //!
 //! # Source
 //!
@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::client::ApiServer;
-use super::decode::{DecodedObject, Undecodable};
+use super::client::ApiClient;
+use super::decode::{ObjectDecodeError, ReceivedObject};
 use super::diagnostics::{FailureLog, MassDeletion, ObjectCount, UndecodableObjects};
-use super::error::{ApiError, malformed};
+use super::error::{ApiError, protocol_error};
 use super::list::{ListLimit, Pages, Paging};
 use super::page::PageContents;
 use super::resource::{Resource, Selector};
-use super::retry::{Position, RetryBackoff, RetryDelay, is_resumable, reopen_delay};
+use super::retry::{NextRequest, RetryBackoff, RetryDelay, is_resumable, reopen_delay};
 use super::watch::{Watch, WatchEvent};
 use crate::watch::Observed;
 
@@ -27,62 +27,69 @@ pub trait Observer<K>: Send {
     /// Takes an observation. No more is read from the server until this returns.
     fn observe(&mut self, observed: Observed<K>) -> impl Future<Output = ()> + Send;
 
-    /// Takes a state change of the reflector, for health and metrics; in order with the
-    /// observations.
-    fn report(&mut self, event: ReflectorEvent<'_>);
+    /// Takes an event, in order with the observations. Most are for health and metrics, but
+    /// [`ReflectorEvent::Undecodable`] must be handled: an observer that ignores it deletes the
+    /// object at the end of the list, since it was not set.
+    fn handle_event(&mut self, event: ReflectorEvent<'_>);
 }
 
-/// State change of a reflector. Everything in it is logged already.
+/// Event of a reflector besides the observed objects. The reflector logs failures and undecodable
+/// objects itself, repeated ones rarely.
 #[derive(Debug)]
 pub enum ReflectorEvent<'a> {
-    /// The server accepted a list or a watch.
+    /// The server accepted a LIST, a WatchList or a watch.
     Connected,
     /// Everything that was observed is current: a list is complete, or an event or a bookmark of a
     /// watch came.
     Current,
-    /// A list or a watch failed and is retried after `pause`.
+    /// A request failed; the next one follows after `pause`.
     Failed {
         /// Cause of the failure.
         error: &'a ApiError,
         /// Time until the next request.
         pause: Duration,
     },
-    /// An object exists and cannot be decoded. Its last valid state stays in use, also if this
-    /// comes between [`Observed::Listing`] and [`Observed::Listed`]: it was in the list.
-    Undecodable(&'a Undecodable),
+    /// An object exists and cannot be decoded. Its last valid state must stay in use: this replaces
+    /// its [`Observed::Set`], also between [`Observed::Listing`] and [`Observed::Listed`].
+    Undecodable(&'a ObjectDecodeError),
 }
 
-/// Minimum duration of a watch; jitter extends it to up to twice this. Watches end so that one
-/// that the server has lost does not last, and at random times so that clients do not reconnect
+/// Minimum `timeoutSeconds` of a watch; jitter extends it to up to twice this. Watches end so that
+/// one that the server has lost does not last, and at random times so that clients do not reconnect
 /// together.
 ///
 /// Upstream: k8s.io/client-go/tools/cache/reflector.go, `minWatchTimeout` (v1.36)
-const SHORTEST_WATCH: Duration = Duration::from_secs(5 * 60);
+const MIN_WATCH_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
 /// Duration below which a watch counts as failed if it brought no events, and is otherwise opened
 /// again after a short delay.
-const SUSPICIOUSLY_SHORT: Duration = Duration::from_secs(5);
+const VERY_SHORT_WATCH: Duration = Duration::from_secs(5);
 
 /// Time without an event or a bookmark after which a watch is resumed with a new request: servers
 /// send a bookmark every minute, and an intermediary may keep a dead connection open.
-const LONGEST_QUIET: Duration = Duration::from_secs(3 * 60);
+const WATCH_IDLE_TIMEOUT: Duration = Duration::from_secs(3 * 60);
 
-/// Maximum time in which a streaming list brings no further object of the initial state before its
-/// final bookmark. Servers that do not support streaming lists never send one.
-const END_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum time in which a WatchList brings neither another initial object nor its final bookmark.
+/// Servers that do not support WatchList never send the bookmark.
+const INITIAL_EVENTS_IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Maximum time of a streaming list: enough for the largest clusters through a link of 10 Mbit/s.
-/// Through slower ones a list in pages follows, which may take longer.
-const STREAM_TIMEOUT: Duration = Duration::from_secs(5 * 60);
+/// Error of a WatchList that exceeds this time.
+const NO_BOOKMARK: &str = "timed out: no final bookmark of the WatchList";
+
+/// Maximum time until the final bookmark of a WatchList: enough for the largest clusters through a
+/// link of 10 Mbit/s. Through slower ones a LIST follows, which may take longer.
+const WATCH_LIST_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
 /// Lists and watches one kind and passes its objects to `observer`, until dropped.
 ///
 /// # Invariants
 ///
-/// Every [`Observed::Listing`] comes when the server has accepted a list; after it come one `Set`
-/// per decoded object, then [`Observed::Listed`], or another `Listing` if the list failed.
+/// Every [`Observed::Listing`] comes when the server has accepted a LIST or WatchList. Then come
+/// the objects, each as `Set` or [`ReflectorEvent::Undecodable`]; objects that change during a
+/// WatchList come again, or as `Deleted`. [`Observed::Listed`] ends the list, or another `Listing`
+/// replaces it if it failed.
 pub async fn list_and_watch<K: Resource, O: Observer<K>>(
-    server: &ApiServer,
+    server: &ApiClient,
     selector: &Selector<K>,
     observer: &mut O,
 ) -> Infallible {
@@ -95,10 +102,10 @@ pub async fn list_and_watch<K: Resource, O: Observer<K>>(
         undecodable: UndecodableObjects::default(),
         count: ObjectCount::default(),
     };
-    let mut position = Position::new();
+    let mut next = NextRequest::new();
     loop {
-        if let Err(error) = reflector.run_once(&mut position).await {
-            reflector.retry(&mut position, &error).await;
+        if let Err(error) = reflector.run_once(&mut next).await {
+            reflector.handle_failure(&mut next, &error).await;
         }
     }
 }
@@ -110,7 +117,7 @@ struct CompletedList {
 }
 
 struct Reflector<'a, K, O> {
-    server: &'a ApiServer,
+    server: &'a ApiClient,
     selector: &'a Selector<K>,
     observer: &'a mut O,
     backoff: RetryBackoff,
@@ -121,20 +128,20 @@ struct Reflector<'a, K, O> {
 
 impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
     /// Lists if necessary, and then watches until the watch ends. `Ok` if it ended in order.
-    async fn run_once(&mut self, position: &mut Position) -> Result<(), ApiError> {
-        if let Position::Listing { paging, .. } = *position {
+    async fn run_once(&mut self, next: &mut NextRequest) -> Result<(), ApiError> {
+        if let NextRequest::PagedList { paging, .. } = *next {
             let list = self.list(paging).await?;
-            self.complete(position, &list).await?;
+            self.complete(next, &list).await?;
         }
-        let timeout = SHORTEST_WATCH.mul_f64(1.0 + fastrand::f64());
-        let mut watch = Watch::open(self.server, self.selector, position.start(), timeout).await?;
-        self.observer.report(ReflectorEvent::Connected);
-        if matches!(position, Position::Streaming { .. }) {
-            let list = self.streaming_list(&mut watch).await?;
-            self.complete(position, &list).await?;
+        let timeout = MIN_WATCH_TIMEOUT.mul_f64(1.0 + fastrand::f64());
+        let mut watch = Watch::open(self.server, self.selector, next.start(), timeout).await?;
+        self.observer.handle_event(ReflectorEvent::Connected);
+        if matches!(next, NextRequest::WatchList { .. }) {
+            let list = self.initial_events(&mut watch).await?;
+            self.complete(next, &list).await?;
         }
         self.backoff.working(Instant::now());
-        self.watch(watch, position).await
+        self.watch(watch, next).await
     }
 
     /// Lists page by page.
@@ -145,11 +152,11 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
             let page = pages.next().await?;
             let contents: PageContents<'_> = pages.contents(&page)?;
             if pages.is_first() {
-                self.observer.report(ReflectorEvent::Connected);
+                self.observer.handle_event(ReflectorEvent::Connected);
                 self.begin_list().await;
             }
             for object in &contents.objects {
-                self.set(DecodedObject::decode(object)).await;
+                self.set(ReceivedObject::decode(object)).await;
             }
             objects += contents.objects.len();
             if let Some(resource_version) = pages.advance(&page, contents.metadata)? {
@@ -161,27 +168,25 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
         }
     }
 
-    /// Lists by means of the events that a watch begins with.
-    async fn streaming_list(&mut self, watch: &mut Watch) -> Result<CompletedList, ApiError> {
+    /// Receives the initial events of a WatchList, up to its final bookmark.
+    async fn initial_events(&mut self, watch: &mut Watch) -> Result<CompletedList, ApiError> {
         self.begin_list().await;
-        let (mut objects, mut is_state) = (0_usize, true);
-        let mut end = Instant::now() + END_TIMEOUT;
-        let mut limit = ListLimit::new(STREAM_TIMEOUT);
+        let (mut objects, mut in_initial_events) = (0_usize, true);
+        let mut bookmark_deadline = Instant::now() + INITIAL_EVENTS_IDLE_TIMEOUT;
+        let mut limit = ListLimit::new(WATCH_LIST_TIMEOUT);
         loop {
-            if !is_state && Instant::now() >= end {
-                return Err(malformed("the streaming list has no final bookmark"));
+            if !in_initial_events && Instant::now() >= bookmark_deadline {
+                return Err(protocol_error(NO_BOOKMARK));
             }
             limit.add_bytes(watch.take_received())?;
-            let event = match watch.next(end).await {
+            let event = match watch.next(bookmark_deadline).await {
                 Ok(Some(event)) => event,
                 Ok(None) => {
-                    let problem = "the streaming list ended before its final bookmark";
-                    return Err(malformed(problem));
+                    let problem = "the WatchList ended before its final bookmark";
+                    return Err(protocol_error(problem));
                 }
                 Err(ApiError::TimedOut(_)) => {
-                    return Err(malformed(
-                        "timed out: no final bookmark of the streaming list",
-                    ));
+                    return Err(protocol_error(NO_BOOKMARK));
                 }
                 Err(error) => return Err(error),
             };
@@ -206,10 +211,13 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
                 }
                 WatchEvent::Bookmark(_) => {}
             }
-            // Anything but an added object comes after the state. Then the final bookmark is due.
-            if is_state {
-                is_state = is_object;
-                end = limit.deadline().min(Instant::now() + END_TIMEOUT);
+            // Each initial object extends the deadline. Any other event follows the last initial
+            // object, and from then on the deadline stays.
+            if in_initial_events {
+                in_initial_events = is_object;
+                bookmark_deadline = limit
+                    .deadline()
+                    .min(Instant::now() + INITIAL_EVENTS_IDLE_TIMEOUT);
             }
         }
     }
@@ -221,32 +229,40 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
 
     async fn complete(
         &mut self,
-        position: &mut Position,
+        next: &mut NextRequest,
         list: &CompletedList,
     ) -> Result<(), ApiError> {
         if !is_resumable(&list.resource_version) {
-            return Err(malformed("a list has no resource version to watch from"));
+            return Err(protocol_error(
+                "a list has no resource version to watch from",
+            ));
         }
         self.observer.observe(Observed::Listed).await;
         self.undecodable.end_list();
         let now = Instant::now();
         let deletion = self.count.listed(list.objects, now);
         self.log_mass_deletion(deletion);
-        position.listed(&list.resource_version);
+        next.listed(&list.resource_version);
         self.backoff.working(now);
-        self.recovered();
+        self.mark_current();
         Ok(())
     }
 
-    /// Passes on events until the watch ends.
-    async fn watch(&mut self, mut watch: Watch, position: &mut Position) -> Result<(), ApiError> {
+    /// Passes on events until the watch ends. `Ok` leads to another watch from the same resource
+    /// version.
+    async fn watch(&mut self, mut watch: Watch, next: &mut NextRequest) -> Result<(), ApiError> {
         let mut is_silent = true;
-        loop {
-            let event = match watch.next(Instant::now() + LONGEST_QUIET).await {
-                // The server has not ended it in time. Its keepalive shows that the connection
-                // works.
-                Ok(None) | Err(ApiError::TimedOut(_)) => break,
+        let reason = loop {
+            let event = match watch.next(Instant::now() + WATCH_IDLE_TIMEOUT).await {
                 Ok(Some(event)) => event,
+                // The normal end: the server closed the watch at `timeoutSeconds`, or because it
+                // shuts down.
+                Ok(None) => break "closed by the server",
+                // No event for three minutes, or the server ignores `timeoutSeconds`. Not a
+                // failure, since pings show that the connection works, but the server or an
+                // intermediary may have lost this watch.
+                Err(ApiError::TimedOut(_)) => break "no event for 3 min, or past timeoutSeconds",
+                // The connection was lost, a message cannot be used, or an ERROR event came.
                 Err(error) => return Err(error),
             };
             let resource_version = match event {
@@ -262,21 +278,22 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
                 }
                 WatchEvent::Bookmark(bookmark) => bookmark.resource_version,
             };
-            position.advance(&resource_version);
+            next.advance(&resource_version);
             is_silent = false;
-            self.recovered();
-        }
-        if watch.age() < SUSPICIOUSLY_SHORT {
+            self.mark_current();
+        };
+        if watch.age() < VERY_SHORT_WATCH {
             if is_silent {
-                let problem = "the watch ended at once without an event";
-                return Err(ApiError::Broken(problem.into()));
+                return Err(ApiError::VeryShortWatch);
             }
             sleep(reopen_delay(fastrand::f64())).await;
         }
+        let server = self.server.address();
+        tracing::debug!(server, kind = K::KIND, reason, "reopening the watch");
         Ok(())
     }
 
-    async fn set(&mut self, object: DecodedObject<K>) -> String {
+    async fn set(&mut self, object: ReceivedObject<K>) -> String {
         match object.state {
             Ok(state) => {
                 self.decoded(&state);
@@ -287,7 +304,7 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
         object.resource_version
     }
 
-    async fn delete(&mut self, object: DecodedObject<K>) -> String {
+    async fn delete(&mut self, object: ReceivedObject<K>) -> String {
         let state = object
             .state
             .unwrap_or_else(|problem| K::named(&problem.name));
@@ -301,19 +318,20 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
         self.undecodable.remove(&metadata.namespace, &metadata.name);
     }
 
-    fn log_undecodable(&mut self, problem: &Undecodable) {
+    fn log_undecodable(&mut self, problem: &ObjectDecodeError) {
         let name = &problem.name;
         if let Some(undecodable) = self.undecodable.add(&name.namespace, &name.name) {
             tracing::warn!(
                 server = self.server.address(),
                 kind = K::KIND,
                 %name,
-                unreadable = undecodable,
+                undecodable_total = undecodable,
                 error = %problem.source,
-                "skipped an object that cannot be decoded: its last valid state stays in use",
+                "skipped an object that cannot be decoded; its last valid state, if any, stays in use",
             );
         }
-        self.observer.report(ReflectorEvent::Undecodable(problem));
+        self.observer
+            .handle_event(ReflectorEvent::Undecodable(problem));
     }
 
     fn log_mass_deletion(&self, deletion: Option<MassDeletion>) {
@@ -330,47 +348,55 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
     }
 
     /// Reports that the objects are current: a list is complete, or an event or bookmark came.
-    fn recovered(&mut self) {
-        self.observer.report(ReflectorEvent::Current);
+    fn mark_current(&mut self) {
+        self.observer.handle_event(ReflectorEvent::Current);
         if let Some(failures) = self.failures.recovered() {
-            let server = self.server.address();
+            let (server, kind) = (self.server.address(), K::KIND);
             tracing::info!(
                 server,
-                kind = K::KIND,
-                failures,
-                "reconnected: list and watch work again"
+                kind,
+                "objects are current again after {failures} failures"
             );
         }
     }
 
-    /// Waits after a failure, and moves to the next request.
-    async fn retry(&mut self, position: &mut Position, error: &ApiError) {
-        let delay = position.failed(error);
+    /// Logs a failure, changes to the next request, and waits until it is due.
+    async fn handle_failure(&mut self, next: &mut NextRequest, error: &ApiError) {
+        let request = next.as_str();
+        let delay = next.failed(error);
+        let effect = next.effect();
+        let (server, kind) = (self.server.address(), K::KIND);
         if delay == RetryDelay::None {
-            let (server, error) = (self.server.address(), error.in_full());
-            tracing::info!(
-                server,
-                kind = K::KIND,
-                error,
-                "streaming list failed; retrying with a list in pages"
-            );
+            let error = error.in_full();
+            let text = "WatchList failed; falling back to paged LIST";
+            tracing::warn!(server, kind, error, "{text}");
             return;
         }
         let pause = self.backoff.failed(delay, Instant::now(), fastrand::f64());
         let pause = pause.max(error.retry_after());
         if let Some(failures) = self.failures.failed(error.status()) {
-            let (server, error) = (self.server.address(), error.in_full());
+            let error = error.in_full();
+            let text = "list or watch failed; retrying";
             tracing::warn!(
                 server,
-                kind = K::KIND,
+                kind,
+                request,
+                next = effect,
                 failures,
                 ?pause,
                 error,
-                "list or watch failed; retrying"
+                "{text}"
             );
         }
+        if request == "watch" && effect == "relist" {
+            tracing::debug!(server, kind, "the watch cannot resume; relisting");
+        }
+        let retry_after = error.retry_after();
+        if !retry_after.is_zero() {
+            tracing::debug!(server, kind, ?retry_after, "the server sent Retry-After");
+        }
         self.observer
-            .report(ReflectorEvent::Failed { error, pause });
+            .handle_event(ReflectorEvent::Failed { error, pause });
         sleep(pause).await;
     }
 }

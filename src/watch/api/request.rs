@@ -2,7 +2,7 @@
 //!
 //! # Source
 //!
-//! KEP: kep.k8s.io/3157 (streaming lists)
+//! KEP: kep.k8s.io/3157 (WatchList, or streaming lists)
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -32,9 +32,9 @@ pub enum Encoding {
 /// Kind of a request, on which the accepted media types depend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RequestKind {
-    /// A list, or a page of one.
+    /// LIST, or a page of one.
     List,
-    /// A stream of events.
+    /// Watch or WatchList.
     Watch,
 }
 
@@ -91,16 +91,22 @@ impl Encoding {
     }
 }
 
-/// Beginning of a watch.
+/// Start of a watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WatchStart<'a> {
-    /// A streaming list: the whole state, as new as the server can make it.
+    /// WatchList: the most recent state of all objects as events, and then changes.
     Everything,
-    /// The events after this resource version.
+    /// Resume: the events after this resource version.
     After(&'a str),
 }
 
-/// Returns the URI of a page of a list: a consistent read, never older than an earlier response.
+/// Returns the URI of a page of a LIST.
+///
+/// Without `resourceVersion` on purpose: the server then returns the most recent state, never an
+/// older one than a watch has brought.
+///
+/// Differs from upstream: client-go starts with `resourceVersion=0`, any state in the cache of the
+/// server, which may be older than the rules of this node.
 pub(super) fn list_uri<K: Resource>(
     selector: &Selector<K>,
     limit: Option<u32>,
@@ -116,7 +122,8 @@ pub(super) fn list_uri<K: Resource>(
     uri
 }
 
-/// Returns the URI of a watch that the server ends after `timeout`.
+/// Returns the URI of a watch that the server ends after `timeout`. A WatchList has no
+/// `resourceVersion`, like a LIST.
 pub(super) fn watch_uri<K: Resource>(
     selector: &Selector<K>,
     start: WatchStart<'_>,

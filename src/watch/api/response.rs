@@ -13,8 +13,8 @@ use prost::Message;
 use serde::{Deserialize, Deserializer, Serialize};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::client::ApiServer;
-use super::error::{ApiError, malformed};
+use super::client::ApiClient;
+use super::error::{ApiError, protocol_error};
 use super::framing::open_envelope;
 use super::request::{Encoding, RequestKind};
 
@@ -23,14 +23,14 @@ use super::request::{Encoding, RequestKind};
 pub(super) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Maximum wait that a server may ask for in `Retry-After`.
-const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(60);
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
 
-/// Maximum bytes that are read of an error: those of the API have a few hundred, and anything
-/// larger is a web page.
-const LONGEST_ERROR_BODY: usize = 64 * 1024;
+/// Maximum bytes that are read of an error or a written object: those of the API have a few
+/// hundred, and anything larger is a web page.
+const MAX_SHORT_BODY_BYTES: usize = 64 * 1024;
 
-/// Maximum time for the body of an error, however slowly it comes: its code is known already.
-const ERROR_DEADLINE: Duration = Duration::from_secs(10);
+/// Maximum time for such a body, however slowly it comes: the status is known already.
+const SHORT_BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Body of a response with status 200.
 pub(super) struct ApiResponse {
@@ -53,20 +53,26 @@ impl ApiResponse {
     /// Sends a GET request and waits for the headers. If the server rejects the encoding, the
     /// request is repeated with JSON.
     pub(super) async fn get(
-        server: &ApiServer,
+        server: &ApiClient,
         kind: RequestKind,
         uri: &str,
     ) -> Result<Self, ApiError> {
         let encoding = server.encoding();
         match Self::get_as(server, encoding.accept(kind), uri).await {
-            Err(error) if encoding != Encoding::Json && error.is_about_the_encoding() => {
+            Err(error) if encoding != Encoding::Json && error.rejects_encoding() => {
+                let (address, error) = (server.address(), error.in_full());
+                tracing::debug!(
+                    server = address,
+                    error,
+                    "protobuf rejected; requesting JSON"
+                );
                 Self::get_as(server, Encoding::Json.accept(kind), uri).await
             }
             result => result,
         }
     }
 
-    async fn get_as(server: &ApiServer, accept: &'static str, uri: &str) -> Result<Self, ApiError> {
+    async fn get_as(server: &ApiClient, accept: &'static str, uri: &str) -> Result<Self, ApiError> {
         let request = Request::get(uri)
             .header(ACCEPT, accept)
             .header(ACCEPT_ENCODING, "identity")
@@ -76,20 +82,20 @@ impl ApiResponse {
     }
 
     /// Sends any request and waits for the headers.
-    async fn send(server: &ApiServer, request: Request<Body>) -> Result<Self, ApiError> {
-        let permit = server.permit().await;
+    async fn send(server: &ApiClient, request: Request<Body>) -> Result<Self, ApiError> {
+        let guard = server.wait_to_send().await;
         let response = timeout(RESPONSE_TIMEOUT, server.client().send(request))
             .await
             .map_err(|_| ApiError::TimedOut(RESPONSE_TIMEOUT))?
             .map_err(|error| ApiError::Connection(error.into()))?;
-        permit.responded();
+        guard.responded();
         let (parts, body) = response.into_parts();
         let (encoding, compression) = (Encoding::of(&parts.headers), compression(&parts.headers));
         if parts.status.is_success() {
             if let Some(compression) = compression {
-                return Err(malformed(compression));
+                return Err(protocol_error(compression));
             }
-            let encoding = encoding.map_err(malformed)?;
+            let encoding = encoding.map_err(protocol_error)?;
             return Ok(Self { body, encoding });
         }
         // An error of unknown type may come from a proxy or another server. It is quoted as text.
@@ -97,7 +103,7 @@ impl ApiResponse {
         let response = Self { body, encoding };
         let body = match compression {
             Some(compression) => compression.into_bytes(),
-            None => response.error_body().await,
+            None => response.short_body().await,
         };
         let status = Status::of_body(parts.status.as_u16(), encoding, body);
         Err(status.into_error(retry_after(&parts.headers)))
@@ -133,13 +139,13 @@ impl ApiResponse {
         }
     }
 
-    /// Returns the beginning of an error's body.
-    async fn error_body(mut self) -> Vec<u8> {
+    /// Reads the beginning of the body of an error or a written object, within a short time.
+    async fn short_body(mut self) -> Vec<u8> {
         let mut body = Vec::new();
-        let deadline = Instant::now() + ERROR_DEADLINE;
+        let deadline = Instant::now() + SHORT_BODY_TIMEOUT;
         while let Ok(Some(piece)) = self.piece(deadline).await {
             body.extend_from_slice(&piece);
-            if body.len() > LONGEST_ERROR_BODY {
+            if body.len() > MAX_SHORT_BODY_BYTES {
                 break;
             }
         }
@@ -150,13 +156,13 @@ impl ApiResponse {
 /// Returns the wait in `Retry-After`; dates are ignored.
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
-    Some(Duration::from_secs(seconds).min(LONGEST_RETRY_AFTER))
+    Some(Duration::from_secs(seconds).min(MAX_RETRY_AFTER))
 }
 
-/// Writes an object, or with [`Method::PATCH`] a merge patch of one, as JSON. The response is
-/// ignored unless it is an error.
-pub async fn write(
-    server: &ApiServer,
+/// Sends an object, or with [`Method::PATCH`] a merge patch of one, as JSON. The response is ignored
+/// unless it is an error.
+pub async fn send_object(
+    server: &ApiClient,
     method: Method,
     path: &str,
     object: &impl Serialize,
@@ -174,13 +180,13 @@ pub async fn write(
         .body(Body::from(json))
         .map_err(|error| ApiError::Connection(error.into()))?;
     let response = ApiResponse::send(server, request).await?;
-    // Read, so that the connection can be used again.
-    response.error_body().await;
+    // HTTP/1.1 can use the connection again only if the body was read.
+    response.short_body().await;
     Ok(())
 }
 
 /// Maximum characters of a server's message that are quoted.
-const LONGEST_MESSAGE: usize = 300;
+const MAX_QUOTED_CHARS: usize = 300;
 
 /// `Status` of the API: the body of an error, and the object of an ERROR event.
 #[derive(Clone, PartialEq, Message, Deserialize)]
@@ -222,7 +228,7 @@ impl Status {
     /// Returns the error that the status stands for.
     pub(super) fn into_error(self, retry_after: Option<Duration>) -> ApiError {
         let message = String::from_utf8_lossy(&self.message);
-        let message: String = message.chars().take(LONGEST_MESSAGE).collect();
+        let message: String = message.chars().take(MAX_QUOTED_CHARS).collect();
         // The code of a status may be absent inside a stream; the reason is not.
         if self.code == 410 || matches!(self.reason.as_str(), "Expired" | "Gone") {
             return ApiError::Expired { message };

@@ -1,21 +1,43 @@
-//! Decides after a failure which request comes next, and after which delay.
+//! Decides which request follows a failure, and after which delay.
 //!
-//! Clock and jitter are arguments of the decisions, so that tests cover them: they are what
-//! thousands of nodes do to a server that is just coming back.
+//! LIST is a paged list, WatchList a streaming list (`sendInitialEvents`); relist means either,
+//! resume means a watch from the last resource version.
+//!
+//! | failed request | error | next request | delay | counter |
+//! |---|---|---|---|---|
+//! | WatchList | 4xx (not 401, 403, 404, 408, 410, 429), 501, timeout, protocol error | LIST | none | 0 |
+//! | WatchList | body cut off | LIST | backoff | 0 |
+//! | WatchList | 401, 403, 429, 502, 503, no connection | WatchList | backoff | unchanged |
+//! | WatchList | any other | WatchList; after 3: LIST | backoff | `failures` + 1 |
+//! | LIST | no connection | LIST | backoff | unchanged |
+//! | LIST | 410 | LIST unpaged; after 3: WatchList | backoff | `failures` + 1 |
+//! | LIST | any other | LIST; after 3: WatchList | backoff | `failures` + 1 |
+//! | watch | 410 | WatchList | short once, then backoff | 0 |
+//! | watch | 401, 403, 429, 502, 503, no connection | resume | backoff | unchanged |
+//! | watch | protocol error | resume; after 3: WatchList | backoff | `protocol_errors` + 1 |
+//! | watch | any other, also a very short watch | resume; after 3: WatchList | backoff | `failures` + 1 |
+//! | watch | none: it ended | resume | none; 0.8-1.6 s if open for less than 5 s | unchanged |
+//!
+//! A WatchList counts as a watch once its initial events are complete. An event or a bookmark sets `failures` of a watch to 0, and a complete list both counters.
+//! Backoff is 0.8 s, doubled up to 15 s, each extended by up to as much jitter; `Retry-After`
+//! extends every delay but "none", up to 60 s.
+//!
+//! Clock and jitter are arguments, so that tests cover the decisions: thousands of nodes make them
+//! at once when their server comes back.
 //!
 //! # Invariants
 //!
-//! - Delays grow until the server has worked for [`HEALTHY`], whatever it responds in between: a
-//!   list, an event or a bookmark alone shortens none, or a server that serves each list and
-//!   rejects each watch would have to list everything without end.
-//! - The one exception is an expired resource version: the first since the server last worked may
-//!   be followed by a short delay.
+//! - No single success resets the backoff, only [`BACKOFF_RESET`] without a failure: otherwise a
+//!   server that accepts every LIST and rejects every WATCH would be relisted in a tight loop.
+//! - One exception: the first 410 Gone of a watch since the last reset has one short delay, however
+//!   long the backoff is. An API server that restarts sends 410 to every node.
 //!
 //! # Source
 //!
 //! Upstream: k8s.io/client-go/tools/cache/reflector.go, `NewReflectorWithOptions` (v1.36)
 //!
-//! Differs from upstream: there delays start over two minutes after the last failure.
+//! Differs from upstream: there the backoff is reset two minutes after the last failure, whether
+//! or not requests have succeeded since.
 
 use std::time::Duration;
 
@@ -25,139 +47,161 @@ use super::error::ApiError;
 use super::list::Paging;
 use super::request::WatchStart;
 
-/// Failures after which another request is tried: a list instead of a watch that resumes, pages
-/// instead of a streaming list, and a streaming list again instead of pages. Without a limit, one
-/// event that the server cannot deliver would block its kind for ever; with a smaller one, a
-/// server that is restarted twice would have to list everything.
-const MOST_ERRORS: u8 = 3;
+/// Failures after which another request is tried: a relist instead of a watch that resumes, LIST
+/// instead of WatchList, and WatchList again instead of LIST. Without a limit, one event that the
+/// server cannot deliver would block its kind for ever; with a smaller one, a server that is
+/// restarted twice would have to send everything.
+const MAX_FAILURES: u8 = 3;
 
-/// Beginning of the next request.
+/// Next request of a reflector. Observed objects stay in use in each state: also after 410 Gone
+/// they are known, and only the resource version is unusable.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Position {
-    /// Nothing is known: a streaming list brings the whole state as events.
-    Streaming {
+pub(super) enum NextRequest {
+    /// WatchList: the server sends all objects as events, and then changes.
+    WatchList {
         /// Number of failed requests.
-        errors: u8,
+        failures: u8,
     },
-    /// Nothing is known and streaming has failed: a list. Later lists are streamed again, since
-    /// servers are upgraded.
-    Listing {
+    /// LIST, because WatchList has failed. Later relists begin with WatchList again, since servers
+    /// are upgraded.
+    PagedList {
         /// Objects per request.
         paging: Paging,
         /// Number of failed requests.
-        errors: u8,
+        failures: u8,
     },
-    /// Everything up to this resource version is known: a watch resumes there.
-    At {
+    /// Watch from a resource version: events up to it were received.
+    WatchFrom {
         /// Opaque text, not a number.
         resource_version: String,
         /// Number of failed requests since the last event.
-        errors: u8,
-        /// Messages that could not be decoded since the last list. Events do not reset it: each of
-        /// these messages may have been an event that is lost.
-        malformed: u8,
+        failures: u8,
+        /// Number of protocol errors since the last list. Events do not reset it: each error may
+        /// have been an event that is lost.
+        protocol_errors: u8,
     },
 }
 
 /// Delay before the next request after a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RetryDelay {
-    /// None, as the next request is another one: the server works.
+    /// None, as the next request is of another kind, and the server works.
     None,
-    /// As short as the first one, if the previous one was not: the server works, and after a
-    /// restart it sends this error to every node, when their delays have grown long.
-    Short,
+    /// The minimum delay, once per outage; then as [`RetryDelay::Backoff`]. For 410 Gone: the
+    /// server works, and sends it to every node after a restart, when their backoffs are long.
+    ShortOnce,
     /// Doubled each time.
-    Growing,
+    Backoff,
 }
 
-impl Position {
-    /// Returns the position before the first list.
+impl NextRequest {
+    /// Returns the first request of a reflector.
     pub(super) fn new() -> Self {
-        Self::Streaming { errors: 0 }
+        Self::WatchList { failures: 0 }
     }
 
-    /// Records that everything up to `resource_version` is listed.
+    /// Returns the kind of the request for logs.
+    pub(super) fn as_str(&self) -> &'static str {
+        match self {
+            Self::WatchList { .. } => "watchlist",
+            Self::PagedList { .. } => "list",
+            Self::WatchFrom { .. } => "watch",
+        }
+    }
+
+    /// Returns for logs whether the request resumes, or lists everything again.
+    pub(super) fn effect(&self) -> &'static str {
+        match self {
+            Self::WatchList { .. } | Self::PagedList { .. } => "relist",
+            Self::WatchFrom { .. } => "resume",
+        }
+    }
+
+    /// Records that a list with this resource version is complete.
     pub(super) fn listed(&mut self, resource_version: &str) {
-        *self = Self::At {
+        *self = Self::WatchFrom {
             resource_version: resource_version.to_owned(),
-            errors: 0,
-            malformed: 0,
+            failures: 0,
+            protocol_errors: 0,
         };
     }
 
     /// Records that a watch brought everything up to `version`, if a watch can resume from it: an
     /// object that cannot be decoded may have none.
     pub(super) fn advance(&mut self, version: &str) {
-        if let Self::At {
+        if let Self::WatchFrom {
             resource_version,
-            errors,
+            failures,
             ..
         } = self
             && is_resumable(version)
         {
             version.clone_into(resource_version);
-            *errors = 0;
+            *failures = 0;
         }
     }
 
-    /// Returns the beginning of a watch from this position.
+    /// Returns the start of the watch.
     pub(super) fn start(&self) -> WatchStart<'_> {
         match self {
-            Self::At {
+            Self::WatchFrom {
                 resource_version, ..
             } => WatchStart::After(resource_version),
-            Self::Streaming { .. } | Self::Listing { .. } => WatchStart::Everything,
+            Self::WatchList { .. } | Self::PagedList { .. } => WatchStart::Everything,
         }
     }
 
-    /// Moves to the next request after `error`.
+    /// Changes to the request that follows `error`.
     pub(super) fn failed(&mut self, error: &ApiError) -> RetryDelay {
         match self {
-            Self::Streaming { .. } if error.is_about_the_request() => {
-                *self = Self::pages();
+            Self::WatchList { .. } if error.falls_back_to_paged_list() => {
+                *self = Self::paged_list();
                 return RetryDelay::None;
             }
             // An intermediary may cut off every stream; but the server may have been restarted, so
             // not at once.
-            Self::Streaming { .. } if matches!(error, ApiError::Broken(_)) => *self = Self::pages(),
-            Self::Streaming { errors } => {
-                if error.is_lasting() && is_exhausted(errors) {
-                    *self = Self::pages();
+            Self::WatchList { .. } if matches!(error, ApiError::Broken(_)) => {
+                *self = Self::paged_list();
+            }
+            Self::WatchList { failures } => {
+                if error.counts_toward_relist() && is_exhausted(failures) {
+                    *self = Self::paged_list();
                 }
             }
-            Self::Listing { paging, errors } => {
+            Self::PagedList { paging, failures } => {
                 if matches!(error, ApiError::Expired { .. }) {
-                    *paging = Paging::Whole;
+                    *paging = Paging::Unpaged;
                 }
-                // Also if the server is busy: a streaming list costs it less.
-                if !matches!(error, ApiError::Connection(_)) && is_exhausted(errors) {
+                // Also if the server is busy: a WatchList costs it less.
+                if !matches!(error, ApiError::Connection(_)) && is_exhausted(failures) {
                     *self = Self::new();
                 }
             }
-            Self::At { .. } if matches!(error, ApiError::Expired { .. }) => {
+            Self::WatchFrom { .. } if matches!(error, ApiError::Expired { .. }) => {
                 *self = Self::new();
-                return RetryDelay::Short;
+                return RetryDelay::ShortOnce;
             }
-            Self::At {
-                errors, malformed, ..
+            Self::WatchFrom {
+                failures,
+                protocol_errors,
+                ..
             } => {
                 let count = match error {
-                    ApiError::Malformed(_) => malformed,
-                    _ => errors,
+                    ApiError::ProtocolError(_) => protocol_errors,
+                    _ => failures,
                 };
-                if error.is_lasting() && is_exhausted(count) {
+                if error.counts_toward_relist() && is_exhausted(count) {
                     *self = Self::new();
                 }
             }
         }
-        RetryDelay::Growing
+        RetryDelay::Backoff
     }
 
-    fn pages() -> Self {
-        Self::Listing {
-            paging: Paging::Pages,
-            errors: 0,
+    fn paged_list() -> Self {
+        Self::PagedList {
+            paging: Paging::Paged,
+            failures: 0,
         }
     }
 }
@@ -171,24 +215,25 @@ pub(super) fn is_resumable(version: &str) -> bool {
 /// Counts a failure. Reports whether it was the last one allowed.
 fn is_exhausted(count: &mut u8) -> bool {
     *count = count.saturating_add(1);
-    *count >= MOST_ERRORS
+    *count >= MAX_FAILURES
 }
 
-/// Shortest delay after a first failure, as in client-go.
-const FIRST: Duration = Duration::from_millis(800);
+/// Minimum delay after a first failure, as in client-go.
+const MIN_DELAY: Duration = Duration::from_millis(800);
 
-/// Longest delay, jitter included. As in client-go, where jitter can double it.
-const LONGEST: Duration = Duration::from_secs(30);
+/// Maximum delay, jitter included. As in client-go, where jitter can double it.
+const MAX_DELAY: Duration = Duration::from_secs(30);
 
-/// Time that watches must work before delays start over. As long as the longest delay: a server
-/// that works for just as long between failures gets no more requests than one that never works.
-const HEALTHY: Duration = LONGEST;
+/// Time without a failure, since a list was complete or a watch was accepted, that resets the
+/// backoff. As long as the maximum delay: a server that works for just as long between failures
+/// gets no more requests than one that never works.
+const BACKOFF_RESET: Duration = MAX_DELAY;
 
-/// Failures since the server last worked.
+/// Failures since the backoff was reset, and the delays that follow from them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct RetryBackoff {
     failures: u32,
-    has_retried_soon: bool,
+    has_used_short_delay: bool,
     /// Time since which lists and watches have worked without a failure.
     working_since: Option<Instant>,
 }
@@ -203,23 +248,26 @@ impl RetryBackoff {
     /// to up to twice itself, so that nodes which failed together do not retry together.
     pub(super) fn failed(&mut self, delay: RetryDelay, now: Instant, jitter: f64) -> Duration {
         let worked = self.working_since.take();
-        if worked.is_some_and(|since| now.saturating_duration_since(since) >= HEALTHY) {
+        if worked.is_some_and(|since| now.saturating_duration_since(since) >= BACKOFF_RESET) {
             *self = Self::default();
         }
-        if delay == RetryDelay::Short && !self.has_retried_soon {
-            self.has_retried_soon = true;
-            return with_jitter(FIRST, jitter);
+        if delay == RetryDelay::ShortOnce && !self.has_used_short_delay {
+            self.has_used_short_delay = true;
+            return with_jitter(MIN_DELAY, jitter);
         }
         let doublings = self.failures.min(10);
         self.failures = self.failures.saturating_add(1);
-        with_jitter((FIRST * 2_u32.pow(doublings)).min(LONGEST / 2), jitter)
+        with_jitter(
+            (MIN_DELAY * 2_u32.pow(doublings)).min(MAX_DELAY / 2),
+            jitter,
+        )
     }
 }
 
 /// Returns the delay before a watch that brought events and ended at once is opened again: not a
 /// failure, but the requests must not follow each other without a pause.
 pub(super) fn reopen_delay(jitter: f64) -> Duration {
-    with_jitter(FIRST, jitter)
+    with_jitter(MIN_DELAY, jitter)
 }
 
 fn with_jitter(delay: Duration, jitter: f64) -> Duration {

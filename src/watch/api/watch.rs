@@ -10,23 +10,24 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::client::ApiServer;
-use super::decode::{DecodedObject, expect_json_object};
-use super::error::{ApiError, malformed};
+use super::client::ApiClient;
+use super::decode::{ReceivedObject, expect_json_object};
+use super::error::{ApiError, not_decodable, protocol_error};
 use super::framing::{self, Raw, lossy};
 use super::request::{self, Encoding, RequestKind, WatchStart};
 use super::resource::{Resource, Selector};
 use super::response::{ApiResponse, Status};
 use crate::ingest::Metadata;
 
-/// Time that a watch may last beyond the server's own limit.
-const GRACE: Duration = Duration::from_secs(30);
+/// Time that a watch may last beyond `timeoutSeconds`.
+const WATCH_TIMEOUT_GRACE: Duration = Duration::from_secs(30);
 
 /// An open watch.
 pub(super) struct Watch {
     messages: Messages,
     opened: Instant,
-    deadline: Instant,
+    /// Time at which the watch is aborted if the server has not ended it.
+    watch_deadline: Instant,
     /// Bytes of all messages so far.
     received: usize,
 }
@@ -35,7 +36,7 @@ impl Watch {
     /// Sends the request, and waits until the server accepts it. The server ends the watch after
     /// `timeout`.
     pub(super) async fn open<K: Resource>(
-        server: &ApiServer,
+        server: &ApiClient,
         selector: &Selector<K>,
         start: WatchStart<'_>,
         timeout: Duration,
@@ -43,11 +44,11 @@ impl Watch {
         let uri = request::watch_uri(selector, start, timeout);
         let messages = Messages::new(ApiResponse::get(server, RequestKind::Watch, &uri).await?);
         let opened = Instant::now();
-        let deadline = opened + timeout + GRACE;
+        let watch_deadline = opened + timeout + WATCH_TIMEOUT_GRACE;
         Ok(Self {
             messages,
             opened,
-            deadline,
+            watch_deadline,
             received: 0,
         })
     }
@@ -66,26 +67,27 @@ impl Watch {
     ///
     /// # Errors
     ///
-    /// [`ApiError::TimedOut`] if none came before `deadline`, or if the server has not ended the
-    /// watch at its own limit.
+    /// [`ApiError::TimedOut`] if none came before `idle_deadline`, or if the server has not ended
+    /// the watch at `timeoutSeconds`.
     pub(super) async fn next<K: Resource>(
         &mut self,
-        deadline: Instant,
+        idle_deadline: Instant,
     ) -> Result<Option<WatchEvent<K>>, ApiError> {
-        let deadline = deadline.min(self.deadline);
+        let idle_deadline = idle_deadline.min(self.watch_deadline);
         loop {
             // Messages may come without a pause, so that `next` below never times out.
-            if Instant::now() >= self.deadline {
+            if Instant::now() >= self.watch_deadline {
                 return Err(ApiError::TimedOut(self.age()));
             }
-            let Some(message) = self.messages.next(deadline).await? else {
+            let Some(message) = self.messages.next(idle_deadline).await? else {
                 return Ok(None);
             };
             self.received = self.received.saturating_add(message.len());
             if let Some(event) = WatchEvent::decode(self.messages.encoding(), &message)? {
                 return Ok(Some(event));
             }
-            if Instant::now() >= deadline {
+            // Blank lines and events of unknown types do not count.
+            if Instant::now() >= idle_deadline {
                 return Err(ApiError::TimedOut(self.age()));
             }
         }
@@ -127,8 +129,8 @@ impl Messages {
     ///
     /// # Errors
     ///
-    /// [`ApiError::TimedOut`] if none began before `deadline`.
-    async fn next(&mut self, deadline: Instant) -> Result<Option<Bytes>, ApiError> {
+    /// [`ApiError::TimedOut`] if none began before `idle_deadline`.
+    async fn next(&mut self, idle_deadline: Instant) -> Result<Option<Bytes>, ApiError> {
         loop {
             if let Some(message) = self.take()? {
                 self.incomplete_since = None;
@@ -137,8 +139,8 @@ impl Messages {
             if self.has_ended {
                 return Ok(None);
             }
-            let deadline = self.wait_until(deadline)?;
-            match self.response.piece(deadline).await {
+            let read_deadline = self.next_read_deadline(idle_deadline)?;
+            match self.response.piece(read_deadline).await {
                 Ok(Some(piece)) => self.unread.extend_from_slice(&piece),
                 Ok(None) => return self.rest(),
                 Err(ApiError::TimedOut(_)) if self.incomplete_since.is_some() => {}
@@ -147,20 +149,20 @@ impl Messages {
         }
     }
 
-    /// Returns the time at which to stop waiting: an incomplete message has a deadline of its own.
-    fn wait_until(&mut self, deadline: Instant) -> Result<Instant, ApiError> {
+    /// Returns the deadline of the next read: an incomplete message has one of its own.
+    fn next_read_deadline(&mut self, idle_deadline: Instant) -> Result<Instant, ApiError> {
         if self.unread.is_empty() {
-            return Ok(deadline);
+            return Ok(idle_deadline);
         }
         let now = Instant::now();
-        let end = *self.incomplete_since.get_or_insert(now) + MESSAGE_TIMEOUT;
-        if now >= end {
+        let message_deadline = *self.incomplete_since.get_or_insert(now) + MESSAGE_TIMEOUT;
+        if now >= message_deadline {
             let seconds = MESSAGE_TIMEOUT.as_secs();
-            return Err(malformed(format!(
+            return Err(protocol_error(format!(
                 "timed out: a message of a watch is not complete after {seconds} s"
             )));
         }
-        Ok(end)
+        Ok(message_deadline)
     }
 
     fn take(&mut self) -> Result<Option<Bytes>, ApiError> {
@@ -181,7 +183,7 @@ impl Messages {
     }
 }
 
-/// Annotation of the bookmark that ends a streaming list.
+/// Annotation of the final bookmark of a WatchList.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 const ADDED: &str = "ADDED";
@@ -190,18 +192,19 @@ const DELETED: &str = "DELETED";
 const BOOKMARK: &str = "BOOKMARK";
 const ERROR: &str = "ERROR";
 
-/// Types of events whose object must be of the watched kind. A bookmark is such an object with
-/// nothing but a resource version; that of another kind would belong to other objects.
-const IN_KIND: [&str; 4] = [ADDED, MODIFIED, DELETED, BOOKMARK];
+/// Values of `type` of the events whose object must have the `kind` of the watch. A bookmark is
+/// such an object with nothing but a resource version; one of another kind would belong to other
+/// objects.
+const TYPED_EVENTS: [&str; 4] = [ADDED, MODIFIED, DELETED, BOOKMARK];
 
 /// One event of a watch.
 pub(super) enum WatchEvent<K> {
     /// The object did not exist before.
-    Added(DecodedObject<K>),
+    Added(ReceivedObject<K>),
     /// The object existed and has changed.
-    Modified(DecodedObject<K>),
+    Modified(ReceivedObject<K>),
     /// The object is deleted; this is its last state.
-    Deleted(DecodedObject<K>),
+    Deleted(ReceivedObject<K>),
     /// Everything up to this resource version was sent.
     Bookmark(Bookmark),
 }
@@ -209,7 +212,7 @@ pub(super) enum WatchEvent<K> {
 /// Bookmark of a watch: everything up to its resource version was sent.
 pub(super) struct Bookmark {
     pub(super) resource_version: String,
-    /// The streaming list is complete.
+    /// The initial events of the WatchList are complete.
     pub(super) ends_initial: bool,
 }
 
@@ -220,31 +223,32 @@ impl<K: Resource> WatchEvent<K> {
             Encoding::Json if message.iter().all(u8::is_ascii_whitespace) => Ok(None),
             Encoding::Json => {
                 let text = lossy(message);
-                let JsonEvent { kind, object } = serde_json::from_str(&text)
-                    .map_err(|_| malformed("a line of a watch is cut off or not JSON"))?;
-                if IN_KIND.contains(&kind.as_ref()) {
+                let JsonEvent { event_type, object } = serde_json::from_str(&text)
+                    .map_err(|_| not_decodable("a line of a watch is cut off or not JSON"))?;
+                if TYPED_EVENTS.contains(&event_type.as_ref()) {
                     expect_json_object::<K>(object)?;
                 }
-                Self::new(&kind, &Raw::Json(object))
+                Self::new(&event_type, &Raw::Json(object))
             }
             Encoding::Protobuf => {
-                let ProtobufEvent { kind, object } = ProtobufEvent::decode(message.clone())
-                    .map_err(|_| malformed("a frame of a watch is not an event"))?;
-                let is_in_kind = IN_KIND.contains(&kind.as_str());
-                if !is_in_kind && kind != ERROR {
+                let ProtobufEvent { event_type, object } =
+                    ProtobufEvent::decode(message.clone())
+                        .map_err(|_| not_decodable("a frame of a watch is not an event"))?;
+                let is_typed = TYPED_EVENTS.contains(&event_type.as_str());
+                if !is_typed && event_type != ERROR {
                     return Ok(None);
                 }
                 let (type_meta, object) = framing::open_envelope(object.raw)?;
-                if is_in_kind {
+                if is_typed {
                     type_meta.expect_object::<K>()?;
                 }
-                Self::new(&kind, &Raw::Protobuf(object))
+                Self::new(&event_type, &Raw::Protobuf(object))
             }
         }
     }
 
-    fn new(kind: &str, object: &Raw<'_>) -> Result<Option<Self>, ApiError> {
-        match kind {
+    fn new(event_type: &str, object: &Raw<'_>) -> Result<Option<Self>, ApiError> {
+        match event_type {
             ADDED => Ok(Some(Self::Added(named(object)?))),
             MODIFIED => Ok(Some(Self::Modified(named(object)?))),
             DELETED => Ok(Some(Self::Deleted(named(object)?))),
@@ -259,19 +263,19 @@ impl<K: Resource> WatchEvent<K> {
 }
 
 /// Decodes the object of an event. Without a name the event cannot be used.
-fn named<K: Resource>(raw: &Raw<'_>) -> Result<DecodedObject<K>, ApiError> {
-    let object = DecodedObject::decode(raw);
+fn named<K: Resource>(raw: &Raw<'_>) -> Result<ReceivedObject<K>, ApiError> {
+    let object = ReceivedObject::decode(raw);
     if object.is_named() {
         return Ok(object);
     }
-    Err(malformed("the object of an event has no name"))
+    Err(protocol_error("the object of an event has no name"))
 }
 
 impl Bookmark {
     fn decode(raw: &Raw<'_>) -> Result<Self, ApiError> {
         let BookmarkObject { metadata } = raw.decode().unwrap_or_else(|(partial, _)| partial);
         if metadata.resource_version.is_empty() {
-            return Err(malformed("a bookmark has no resource version"));
+            return Err(protocol_error("a bookmark has no resource version"));
         }
         let end = metadata.annotation(INITIAL_EVENTS_END);
         Ok(Self {
@@ -285,7 +289,7 @@ impl Bookmark {
 #[derive(Deserialize)]
 struct JsonEvent<'a> {
     #[serde(rename = "type", borrow)]
-    kind: Cow<'a, str>,
+    event_type: Cow<'a, str>,
     #[serde(borrow)]
     object: &'a RawValue,
 }
@@ -294,7 +298,7 @@ struct JsonEvent<'a> {
 #[derive(Clone, PartialEq, Message)]
 struct ProtobufEvent {
     #[prost(string, tag = 1)]
-    kind: String,
+    event_type: String,
     #[prost(message, required, tag = 2)]
     object: RawExtension,
 }

@@ -183,17 +183,17 @@ impl ChangeSignal {
         {
             return;
         }
-        let quiet = async { while timeout(QUIET, self.notify.notified()).await.is_ok() {} };
-        let _ = timeout(LONGEST_WAIT, quiet).await;
+        let quiet = async { while timeout(SETTLE_TIME, self.notify.notified()).await.is_ok() {} };
+        let _ = timeout(MAX_SETTLE_WAIT, quiet).await;
     }
 }
 
 /// Time that an editor or `cp` needs between its first and last write. A shorter one reads
 /// incomplete files more often, a longer one delays every change.
-const QUIET: Duration = Duration::from_millis(200);
+const SETTLE_TIME: Duration = Duration::from_millis(200);
 
 /// Maximum wait while changes follow each other without a pause.
-const LONGEST_WAIT: Duration = Duration::from_secs(2);
+const MAX_SETTLE_WAIT: Duration = Duration::from_secs(2);
 
 /// Interval of polling, for file systems without notifications, like NFS.
 const POLL_INTERVAL: Duration = Duration::from_secs(60);

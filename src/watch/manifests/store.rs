@@ -22,7 +22,7 @@ pub fn load(path: &Path, options: &ManifestOptions) -> Result<Manifests, Manifes
     };
     let mut contents = Vec::new();
     if path == Path::new(STDIN) {
-        let read = bounded::read_all(std::io::stdin().lock(), bounded::LARGEST_MANIFEST);
+        let read = bounded::read_all(std::io::stdin().lock(), bounded::MAX_MANIFEST_BYTES);
         let content = read_one(path, read)?;
         if content.is_empty() {
             return Err(ManifestError::new(path, &"contains no objects"));
@@ -30,7 +30,7 @@ pub fn load(path: &Path, options: &ManifestOptions) -> Result<Manifests, Manifes
         contents.push((path.to_owned(), content));
     } else {
         for file in find(path)?.files {
-            let content = read_one(&file, bounded::read(&file, bounded::LARGEST_MANIFEST))?;
+            let content = read_one(&file, bounded::read(&file, bounded::MAX_MANIFEST_BYTES))?;
             contents.push((file, content));
         }
     }
@@ -114,7 +114,7 @@ impl Store {
 impl StoredFile {
     /// Reports whether the content changed. The error is `None` if it was returned before.
     fn reread(&mut self, path: &Path) -> Result<bool, Option<ManifestError>> {
-        let text = bounded::read(path, bounded::LARGEST_MANIFEST);
+        let text = bounded::read(path, bounded::MAX_MANIFEST_BYTES);
         let seen = match &text {
             Ok(text) => hash(text),
             Err(error) => hash(error.to_string()),

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use tower::BoxError;
 
 use super::super::transport::client_over;
-use super::super::{ApiServer, Encoding, RateLimit};
+use super::super::{ApiClient, Encoding, RateLimit};
 use super::pipe::{ClientEnd, Http};
 use super::script::*;
 use super::scripted::respond;
@@ -101,7 +101,7 @@ fn followed(
         let config = Config::new("http://test".parse().unwrap());
         let client = client_over(connector, config, None).unwrap();
         let limit = RateLimit::default();
-        let server = ApiServer::new(client, "test", Encoding::Json, limit);
+        let server = ApiClient::new(client, "test", Encoding::Json, limit);
         let began = Instant::now();
         let give = async {
             for (second, what) in orders {

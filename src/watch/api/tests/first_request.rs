@@ -11,7 +11,7 @@ use tower::BoxError;
 
 use super::super::request::RequestKind;
 use super::super::response::ApiResponse;
-use super::super::{ApiServer, Encoding, RateLimit};
+use super::super::{ApiClient, Encoding, RateLimit};
 
 /// Outcome of the first request; others get a response at once.
 #[derive(Clone, Copy)]
@@ -50,7 +50,7 @@ fn arrivals(first: First) -> Vec<u64> {
             }
         });
         let client = Client::new(service, "default");
-        let server = ApiServer::new(client, "test", Encoding::Json, RateLimit::default());
+        let server = ApiClient::new(client, "test", Encoding::Json, RateLimit::default());
         let send = || ApiResponse::get(&server, RequestKind::Watch, "/");
         let _ = tokio::join!(send(), send(), send());
         let _ = send().await;

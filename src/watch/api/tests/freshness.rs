@@ -22,7 +22,7 @@ impl Observer<ServiceObject> for Currents {
         self.0.push((what, 0));
     }
 
-    fn report(&mut self, event: ReflectorEvent<'_>) {
+    fn handle_event(&mut self, event: ReflectorEvent<'_>) {
         if let (ReflectorEvent::Current, Some((_, count))) = (event, self.0.last_mut()) {
             *count += 1;
         }

@@ -29,11 +29,11 @@ fn leads_to_a_list(answer: Reply) {
         "listing",
         "listed",
         "? watch after=5",
-        "failed malformed",
+        "failed protocol error",
         "? watch after=5",
-        "failed malformed",
+        "failed protocol error",
         "? watch after=5",
-        "failed malformed",
+        "failed protocol error",
         "? watch",
         "listing",
         "set a",
@@ -45,7 +45,7 @@ fn leads_to_a_list(answer: Reply) {
 }
 
 #[test]
-fn a_malformed_message_leads_to_a_list() {
+fn an_undecodable_message_leads_to_a_list() {
     let text = |text: &str| Reply::Answer(200, vec![Piece::Text(text.to_owned()), Piece::Hang]);
     let bytes =
         |bytes: &[u8]| Reply::Protobuf(200, vec![Piece::Bytes(bytes.to_vec()), Piece::Hang]);
@@ -105,7 +105,7 @@ fn a_message_that_never_ends_leads_to_a_list() {
 }
 
 #[test]
-fn events_between_malformed_messages_do_not_reset_their_count() {
+fn events_between_undecodable_messages_do_not_reset_their_count() {
     let answer = |version: &str| {
         ends(&[
             bookmark(version),
@@ -122,11 +122,11 @@ fn events_between_malformed_messages_do_not_reset_their_count() {
             "listing",
             "listed",
             "? watch after=5",
-            "failed malformed",
+            "failed protocol error",
             "? watch after=6",
-            "failed malformed",
+            "failed protocol error",
             "? watch after=7",
-            "failed malformed",
+            "failed protocol error",
             "? watch",
             "listing",
             "listed",
@@ -166,7 +166,7 @@ fn is_not_a_list(reply: Reply) {
         &[
             "? watch",
             "? list limit=250",
-            "failed malformed",
+            "failed protocol error",
             "? list limit=250",
         ],
     );
@@ -259,7 +259,7 @@ fn a_slow_body_times_out() {
         &[
             "? watch",
             "? list limit=250",
-            "failed malformed",
+            "failed protocol error",
             "? list limit=250",
         ],
     );

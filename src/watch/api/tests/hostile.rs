@@ -6,7 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use prost::Message;
 
-use super::super::decode::DecodedObject;
+use super::super::decode::ReceivedObject;
 use super::super::framing::{self, Raw};
 use super::super::page::Page;
 use super::super::request::Encoding;
@@ -51,7 +51,7 @@ const ENCODINGS: [Encoding; 2] = [Encoding::Json, Encoding::Protobuf];
 /// Ingests an object if it can be decoded.
 fn ingested(raw: &Raw<'_>) {
     let mut interner = Interner::default();
-    if let Ok(object) = DecodedObject::<ServiceObject>::decode(raw).state {
+    if let Ok(object) = ReceivedObject::<ServiceObject>::decode(raw).state {
         let (_, _, notes) = ingest::service(&object, &mut interner);
         assert!(
             notes
@@ -59,7 +59,7 @@ fn ingested(raw: &Raw<'_>) {
                 .all(|note| !note.to_string().contains(char::is_control))
         );
     }
-    if let Ok(object) = DecodedObject::<EndpointSliceObject>::decode(raw).state {
+    if let Ok(object) = ReceivedObject::<EndpointSliceObject>::decode(raw).state {
         let notes = ingest::endpoint_slice(&object, "here", &mut interner).diagnostics;
         assert!(
             notes
@@ -67,7 +67,7 @@ fn ingested(raw: &Raw<'_>) {
                 .all(|note| !note.to_string().contains(char::is_control))
         );
     }
-    if let Ok(object) = DecodedObject::<NodeObject>::decode(raw).state {
+    if let Ok(object) = ReceivedObject::<NodeObject>::decode(raw).state {
         let (_, notes) = ingest::node(&object);
         assert!(
             notes
@@ -106,7 +106,7 @@ proptest! {
         ingested(&Raw::Protobuf(Bytes::from(object.clone())));
         if let Ok(text) = serde_json::from_slice(&object) {
             ingested(&Raw::Json(text));
-            let problem = DecodedObject::<ServiceObject>::decode(&Raw::Json(text)).state.err();
+            let problem = ReceivedObject::<ServiceObject>::decode(&Raw::Json(text)).state.err();
             let shown = problem.map(|problem| problem.to_string());
             prop_assert!(!shown.unwrap_or_default().contains(char::is_control));
         }

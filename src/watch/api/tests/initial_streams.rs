@@ -85,7 +85,7 @@ fn pages_that_fail_lead_back_to_a_stream() {
             "? list limit=250",
             "failed 403",
             "? list limit=250",
-            "failed malformed",
+            "failed protocol error",
             "? watch",
             "listing",
             "listed",

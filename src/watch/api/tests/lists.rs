@@ -297,7 +297,7 @@ fn pages_without_end_are_an_error() {
     let (steps, pages) = paged(second / 2, large);
     assert_eq!(
         (steps.as_str(), pages),
-        ("? watch, listing, failed malformed", 9)
+        ("? watch, listing, failed protocol error", 9)
     );
     let slow = |token: &str| match page("7", token, &[]) {
         Reply::Answer(code, pieces) => {
@@ -311,7 +311,7 @@ fn pages_without_end_are_an_error() {
     let (steps, pages) = paged(second * 600 + second / 2, slow);
     assert_eq!(
         (steps.as_str(), pages),
-        ("? watch, listing, failed malformed", 12)
+        ("? watch, listing, failed protocol error", 12)
     );
 }
 
@@ -361,7 +361,7 @@ fn a_list_without_a_version_to_watch_from_is_an_error() {
                 "? watch",
                 "? list limit=250",
                 "listing",
-                "failed malformed",
+                "failed protocol error",
                 "? list limit=250",
             ],
         );

@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::Method;
 use tokio::time::{Instant, timeout};
 
-use super::super::{Observer, ReflectorEvent, Selector, list_and_watch, write};
+use super::super::{Observer, ReflectorEvent, Selector, list_and_watch, send_object};
 use super::script::*;
 use crate::ingest::ServiceObject;
 use crate::watch::Observed;
@@ -110,7 +110,7 @@ async fn events_are_limited_like_all_requests() {
     let (server, _) = server_with(|_| Reply::Answer(201, Vec::new()));
     let began = Instant::now();
     for _ in 0..20 {
-        let written = write(&server, Method::POST, "/?watch=true&resourceVersion=1", &());
+        let written = send_object(&server, Method::POST, "/?watch=true&resourceVersion=1", &());
         written.await.unwrap();
     }
     assert_eq!(began.elapsed().as_secs(), 2);
@@ -163,7 +163,7 @@ struct Ignore;
 impl Observer<ServiceObject> for Ignore {
     async fn observe(&mut self, _: Observed<ServiceObject>) {}
 
-    fn report(&mut self, _: ReflectorEvent<'_>) {}
+    fn handle_event(&mut self, _: ReflectorEvent<'_>) {}
 }
 
 #[test]

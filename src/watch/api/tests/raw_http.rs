@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use tower::BoxError;
 
 use super::super::transport::client_over;
-use super::super::{ApiServer, Encoding, RateLimit};
+use super::super::{ApiClient, Encoding, RateLimit};
 use super::pipe::{ClientEnd, Http};
 use super::script::*;
 
@@ -104,7 +104,7 @@ fn followed(time: Duration, bytes: &[u8], then: Then) -> Vec<String> {
         std::fs::write(&token, "secret\n").unwrap();
         config.auth_info.token_file = Some(token.path().to_str().unwrap().to_owned());
         let client = client_over(connector, config, None).unwrap();
-        let server = ApiServer::new(client, "test", Encoding::Json, RateLimit::default());
+        let server = ApiClient::new(client, "test", Encoding::Json, RateLimit::default());
         follow_with(time, (server, transcript)).await
     })
 }

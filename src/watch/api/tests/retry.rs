@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::super::request::{self, WatchStart};
 use super::super::retry::{RetryBackoff, RetryDelay};
-use super::super::{ApiOptions, ConnectError, Encoding, RateLimit, Selector, connect};
+use super::super::{ApiOptions, ClientConfigError, Encoding, RateLimit, Selector, build_client};
 
 #[test]
 fn delays_double_up_to_half_a_minute() {
@@ -18,7 +18,7 @@ fn delays_double_up_to_half_a_minute() {
         let now = Instant::now();
         let mut backoff = RetryBackoff::default();
         for milliseconds in expected {
-            let delay = backoff.failed(RetryDelay::Growing, now, jitter);
+            let delay = backoff.failed(RetryDelay::Backoff, now, jitter);
             assert_eq!(delay, Duration::from_millis(milliseconds));
         }
     }
@@ -30,7 +30,7 @@ fn delay_after_working(delay: RetryDelay, seconds: u64) -> Duration {
     let mut now = Instant::now();
     let mut backoff = RetryBackoff::default();
     for _ in 0..5 {
-        backoff.failed(RetryDelay::Growing, now, 0.0);
+        backoff.failed(RetryDelay::Backoff, now, 0.0);
     }
     backoff.working(now);
     now += Duration::from_secs(seconds);
@@ -41,15 +41,15 @@ fn delay_after_working(delay: RetryDelay, seconds: u64) -> Duration {
 #[test]
 fn delays_start_over_after_half_a_minute_without_a_failure() {
     let (long, short) = (Duration::from_secs(15), Duration::from_millis(800));
-    assert_eq!(delay_after_working(RetryDelay::Growing, 29), long);
-    assert_eq!(delay_after_working(RetryDelay::Growing, 30), short);
-    assert_eq!(delay_after_working(RetryDelay::Short, 0), short);
+    assert_eq!(delay_after_working(RetryDelay::Backoff, 29), long);
+    assert_eq!(delay_after_working(RetryDelay::Backoff, 30), short);
+    assert_eq!(delay_after_working(RetryDelay::ShortOnce, 0), short);
     // Without a success, time alone does not shorten the delay.
     let mut backoff = RetryBackoff::default();
     let now = Instant::now();
-    backoff.failed(RetryDelay::Growing, now, 0.0);
+    backoff.failed(RetryDelay::Backoff, now, 0.0);
     let later = now + Duration::from_secs(3600);
-    let delay = backoff.failed(RetryDelay::Growing, later, 0.0);
+    let delay = backoff.failed(RetryDelay::Backoff, later, 0.0);
     assert_eq!(delay, short * 2);
 }
 
@@ -60,7 +60,7 @@ fn only_the_first_expired_version_is_retried_soon() {
     let mut delays = Vec::new();
     for _ in 0..7 {
         backoff.working(now);
-        delays.push(backoff.failed(RetryDelay::Short, now, 0.0).as_millis());
+        delays.push(backoff.failed(RetryDelay::ShortOnce, now, 0.0).as_millis());
     }
     assert_eq!(delays, [800, 800, 1600, 3200, 6400, 12_800, 15_000]);
 }
@@ -107,9 +107,9 @@ fn check_address(kubeconfig: Option<&str>, master: Option<&str>, expected: Optio
         encoding: Encoding::Protobuf,
         rate_limit: RateLimit::default(),
     };
-    let result = runtime.block_on(connect(&options));
+    let result = runtime.block_on(build_client(&options));
     assert_eq!(
-        result.as_ref().ok().map(super::super::ApiServer::address),
+        result.as_ref().ok().map(super::super::ApiClient::address),
         expected
     );
 }
@@ -145,6 +145,6 @@ users: [{name: u, user: {token: secret}}]
 
 #[tokio::test]
 async fn neither_a_kubeconfig_nor_a_service_account_is_an_error() {
-    let error = connect(&ApiOptions::default()).await.err().unwrap();
-    assert!(matches!(error, ConnectError::InCluster(_)), "{error}");
+    let error = build_client(&ApiOptions::default()).await.err().unwrap();
+    assert!(matches!(error, ClientConfigError::InCluster(_)), "{error}");
 }

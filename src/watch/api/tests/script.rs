@@ -11,7 +11,7 @@ use tokio::time::timeout;
 pub(super) use super::scripted::{Asked, Piece, Reply};
 
 use super::super::{
-    ApiError, ApiServer, Encoding, Observer, RateLimit, ReflectorEvent, Resource, Selector,
+    ApiClient, ApiError, Encoding, Observer, RateLimit, ReflectorEvent, Resource, Selector,
     list_and_watch,
 };
 use super::scripted::client;
@@ -86,7 +86,7 @@ pub(super) fn page(version: &str, resume: &str, objects: &[String]) -> Reply {
 pub(super) type Transcript = Arc<Mutex<Vec<String>>>;
 
 /// A server that sends these replies and then none, and the transcript of its requests.
-pub(super) fn server(script: Vec<Reply>) -> (ApiServer, Transcript) {
+pub(super) fn server(script: Vec<Reply>) -> (ApiClient, Transcript) {
     let mut script = VecDeque::from(script);
     server_with(move |_| script.pop_front().unwrap_or(Reply::Mute))
 }
@@ -94,7 +94,7 @@ pub(super) fn server(script: Vec<Reply>) -> (ApiServer, Transcript) {
 /// A server that responds like this, and the transcript of its requests.
 pub(super) fn server_with(
     mut answer: impl FnMut(&Asked) -> Reply + Send + 'static,
-) -> (ApiServer, Transcript) {
+) -> (ApiClient, Transcript) {
     let transcript = Transcript::default();
     let log = transcript.clone();
     let client = client(move |asked| {
@@ -102,7 +102,7 @@ pub(super) fn server_with(
         answer(asked)
     });
     let limit = RateLimit::default();
-    let server = ApiServer::new(client, "test", Encoding::Protobuf, limit);
+    let server = ApiClient::new(client, "test", Encoding::Protobuf, limit);
     (server, transcript)
 }
 
@@ -146,17 +146,18 @@ impl<K: Resource> Observer<K> for Recorder {
         });
     }
 
-    fn report(&mut self, event: ReflectorEvent<'_>) {
+    fn handle_event(&mut self, event: ReflectorEvent<'_>) {
         self.0.lock().unwrap().push(match event {
             ReflectorEvent::Connected | ReflectorEvent::Current => return,
             ReflectorEvent::Failed { error, pause } => {
                 let what = match error {
                     ApiError::Expired { .. } => "expired".to_owned(),
                     ApiError::Status { code, .. } => code.to_string(),
-                    ApiError::TimedOut(_) => "timed out".to_owned(),
+                    ApiError::TimedOut(_) | ApiError::DeadlineExceeded(_) => "timed out".to_owned(),
                     ApiError::Connection(_) => "unconnected".to_owned(),
                     ApiError::Broken(_) => "broken".to_owned(),
-                    ApiError::Malformed(_) => "malformed".to_owned(),
+                    ApiError::ProtocolError(_) => "protocol error".to_owned(),
+                    ApiError::VeryShortWatch => "very short watch".to_owned(),
                 };
                 assert!(pause >= Duration::from_millis(800), "{pause:?}");
                 assert!(pause <= Duration::from_secs(30), "{pause:?}");
@@ -175,7 +176,7 @@ pub(super) async fn follow_for(time: Duration, script: Vec<Reply>) -> Vec<String
 /// Lists and watches Services of this server for this long.
 pub(super) async fn follow_with(
     time: Duration,
-    (server, transcript): (ApiServer, Transcript),
+    (server, transcript): (ApiClient, Transcript),
 ) -> Vec<String> {
     let mut recorder = Recorder(transcript.clone());
     let selector = Selector::<ServiceObject>::services();

@@ -103,7 +103,7 @@ fn an_incomplete_object_is_not_an_event() {
     let mut broken: Vec<_> = beginning.iter().cloned().map(Piece::Text).collect();
     broken.push(Piece::Break);
     for (reply, failure) in [
-        (ends(&beginning), "failed malformed"),
+        (ends(&beginning), "failed protocol error"),
         (Reply::Answer(200, broken), "failed broken"),
     ] {
         check(
