@@ -11,17 +11,21 @@ use crate::ingest::{self, Diagnostic, EndpointSliceObject, Interner, NodeObject,
 use crate::model::{Change, Kind, ServiceName, SliceName};
 use crate::net::{IpFamily, PerFamily};
 
-/// Observation of one kind of objects, in the order of the source.
+/// Observation of one kind of objects, in the order of the source. As `watcher::Event` of kube-rs
+/// and `Replace` of client-go, a list is a mark-and-sweep: objects that it does not have are deleted
+/// at its end.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Observed<K> {
-    /// A list begins. May come again before [`Observed::Listed`]: then the earlier list has failed
-    /// and counts for nothing.
+    /// A list begins (`Init` of kube-rs): restarts the mark-and-sweep. May come again before
+    /// [`Observed::Listed`]: the earlier list has failed, and its marks are dropped.
     Listing,
-    /// The object exists and has this state, during a list or after it.
+    /// The object exists and has this state, during a list (`InitApply`, which marks it) or after
+    /// it (`Apply`).
     Set(K),
     /// The object is deleted. This is its last known state, of which only the name is reliable.
     Deleted(K),
-    /// The list is complete: objects that were not set since [`Observed::Listing`] are deleted.
+    /// The list is complete (`InitDone` of kube-rs): sweeps, that is, deletes the objects that were
+    /// neither set nor [kept](Ingester::keep) since [`Observed::Listing`].
     Listed,
 }
 
@@ -146,13 +150,17 @@ impl<S: ChangeSink> Ingester<S> {
                 }
                 self.reported
                     .forget(Kind::Node, &metadata.namespace, &metadata.name);
-                tracing::warn!(node = %self.node_name, "this Node was deleted; its rules are kept");
+                tracing::warn!(
+                    node = %self.node_name,
+                    "this Node was deleted; its zone hints and node addresses are no longer used",
+                );
                 self.send_both(&Change::Node(None));
             }
         }
     }
 
-    /// Keeps the last known state of an object that exists and cannot be decoded.
+    /// Keeps the last known state of an object that exists and cannot be decoded: marks it, so that
+    /// the end of the list does not delete it.
     pub fn keep(&mut self, kind: Kind, namespace: &str, name: &str) {
         match kind {
             Kind::Service => {
@@ -188,7 +196,11 @@ impl<S: ChangeSink> Ingester<S> {
         if !self.has_logged_missing_node {
             self.has_logged_missing_node = true;
             let node = &self.node_name;
-            tracing::warn!(%node, "Node not found; if it has another name, set --hostname-override");
+            tracing::warn!(
+                %node,
+                "Node not found: zone hints and node addresses are not used; if it has another \
+                 name, set --hostname-override",
+            );
         }
     }
 
@@ -248,7 +260,14 @@ impl ReportedDiagnostics {
     /// Logs those of `diagnostics` that the previous state of the object did not have.
     fn log(&mut self, kind: Kind, namespace: &str, name: &str, diagnostics: Vec<Diagnostic>) {
         for diagnostic in self.unreported(kind, namespace, name, diagnostics) {
-            tracing::warn!("{diagnostic}");
+            let Diagnostic {
+                kind,
+                object,
+                field,
+                problem,
+            } = diagnostic;
+            let kind = kind.as_str();
+            tracing::warn!(%kind, %object, %field, %problem, "invalid or unsupported field");
         }
     }
 

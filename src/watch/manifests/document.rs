@@ -25,7 +25,9 @@ pub(super) enum ManifestDocument {
     Node(Box<NodeObject>),
     /// List of any kind, in the order of the file.
     List(Vec<ManifestDocument>),
-    /// Object without a kind, as an item of a list whose kind follows.
+    /// Object without `kind`. API servers leave it out in the items of a typed list, like
+    /// `ServiceList`; if the list names its own kind only after `items`, an item is decoded when
+    /// that kind is known. Anywhere else the object is ignored.
     Kindless(Map<String, Value>),
     /// Object of the kinds above with a field of a wrong type.
     Undecodable(UndecodableObject),
@@ -227,7 +229,8 @@ impl Head {
     }
 }
 
-/// Decodes an item without a kind, now that the kind of the list is known.
+/// Decodes an item without `kind`, now that the kind of the list is known. An item of an untyped
+/// `List` stays without one.
 fn with_kind<E: Error>(
     document: ManifestDocument,
     item: Option<ItemKind>,

@@ -58,10 +58,22 @@ pub async fn follow<S: ChangeSink>(
 
 /// Logs the notes that the previous manifests did not have.
 fn log_notes(notes: &[String], logged: &mut HashSet<String>) {
-    for note in notes.iter().filter(|note| !logged.contains(*note)) {
-        tracing::warn!("{note}");
+    for problem in notes.iter().filter(|note| !logged.contains(*note)) {
+        tracing::warn!(%problem, "problem in the manifests");
     }
     *logged = notes.iter().cloned().collect();
+}
+
+/// Logs a file or directory that cannot be read or is invalid.
+fn log_error(error: &ManifestError, has_content: bool) {
+    let file = error.file.display();
+    let ManifestError { line, reason, .. } = error;
+    if has_content {
+        let text = "cannot use a manifest; the last valid content stays in use";
+        tracing::error!(%file, line, %reason, "{text}");
+    } else {
+        tracing::error!(%file, line, %reason, "cannot use a manifest; its objects are missing");
+    }
 }
 
 /// Watched manifests and their content.
@@ -83,7 +95,7 @@ impl WatchedManifests {
         let changed = Arc::new(ChangeSignal::default());
         let watcher = watcher(&root, Arc::clone(&changed))
             .inspect_err(|error| {
-                tracing::warn!("cannot watch manifests for changes: {error}; polling every minute");
+                tracing::warn!(%error, "cannot watch manifests for changes; polling every minute");
             })
             .ok();
         Self {
@@ -114,7 +126,7 @@ impl WatchedManifests {
             Ok(found) => found,
             Err(error) => {
                 if self.logged_error.as_ref() != Some(&error) {
-                    tracing::error!("{error}; the last valid content stays in use");
+                    log_error(&error, self.store.has_content());
                     self.logged_error = Some(error);
                 }
                 return;
@@ -122,7 +134,7 @@ impl WatchedManifests {
         };
         self.logged_error = None;
         for error in self.store.reread(&found) {
-            tracing::error!("{error}; the last valid content stays in use");
+            log_error(&error, self.store.has_content_of(&error.file));
         }
         if self.store.is_blocked() && !self.has_logged_block {
             self.has_logged_block = true;
@@ -151,9 +163,10 @@ impl WatchedManifests {
             let is_first = self.watched.insert(directory.clone());
             is_new |= is_first;
             if let (Err(error), true) = (outcome, is_first) {
-                let directory = directory.display();
                 tracing::warn!(
-                    "cannot watch `{directory}` for changes: {error}; polling every minute"
+                    directory = %directory.display(),
+                    %error,
+                    "cannot watch a directory of manifests for changes; polling every minute",
                 );
             }
         }
@@ -209,8 +222,11 @@ fn watcher(root: &Path, changed: Arc<ChangeSignal>) -> notify::Result<Recommende
     })
 }
 
-/// Reports whether the content may have changed: reading changes nothing, and of the entries next
-/// to the root only the hidden ones matter that replace the content of a mounted `ConfigMap`.
+/// Reports whether the content may have changed. Reading changes nothing.
+///
+/// The parent directory of the root is watched because a file is often replaced by renaming, and
+/// because the kubelet updates a mounted `ConfigMap` by swapping the symbolic link `..data` next to
+/// a file of it. All other entries next to the root are ignored.
 fn is_relevant(event: &Event, root: &Path) -> bool {
     const WRITTEN: AccessKind = AccessKind::Close(AccessMode::Write);
 

@@ -81,12 +81,26 @@ impl Store {
             let file = self.files.entry(path.clone()).or_default();
             match file.reread(path) {
                 // Deleted since the directory was listed: the next listing will not have it.
-                Err(Some(error)) if !path.exists() => tracing::debug!("{error}"),
+                Err(Some(error)) if !path.exists() => {
+                    let (file, reason) = (path.display(), &error.reason);
+                    tracing::debug!(%file, %reason, "manifest deleted while it was read");
+                }
                 Ok(is_changed) => self.is_current &= !is_changed,
                 Err(error) => errors.extend(error),
             }
         }
         errors
+    }
+
+    /// Reports whether objects of any file are in use.
+    pub(super) fn has_content(&self) -> bool {
+        self.is_listed && self.files.values().any(|file| file.valid.is_some())
+    }
+
+    /// Reports whether this file was valid before, so that its objects stay in use.
+    pub(super) fn has_content_of(&self, path: &Path) -> bool {
+        let file = self.files.get(path);
+        file.is_some_and(|file| file.valid.is_some())
     }
 
     /// Reports whether a file that was never valid blocks the first list.
