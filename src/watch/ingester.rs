@@ -12,8 +12,8 @@ use crate::model::{Change, Kind, ServiceName, SliceName};
 use crate::net::{IpFamily, PerFamily};
 
 /// Observation of one kind of objects, in the order of the source. As `watcher::Event` of kube-rs
-/// and `Replace` of client-go, a list is a mark-and-sweep: objects that it does not have are deleted
-/// at its end.
+/// and `Replace` of client-go, a list is a mark-and-sweep: objects that it does not have are
+/// deleted at its end.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Observed<K> {
     /// A list begins (`Init` of kube-rs): restarts the mark-and-sweep. May come again before
@@ -24,8 +24,8 @@ pub enum Observed<K> {
     Set(K),
     /// The object is deleted. This is its last known state, of which only the name is reliable.
     Deleted(K),
-    /// The list is complete (`InitDone` of kube-rs): sweeps, that is, deletes the objects that were
-    /// neither set nor [kept](Ingester::keep) since [`Observed::Listing`].
+    /// The list is complete (`InitDone` of kube-rs): sweeps, that is, deletes the objects that
+    /// were neither set nor [kept](Ingester::keep) since [`Observed::Listing`].
     Listed,
 }
 
@@ -159,8 +159,8 @@ impl<S: ChangeSink> Ingester<S> {
         }
     }
 
-    /// Keeps the last known state of an object that exists and cannot be decoded: marks it, so that
-    /// the end of the list does not delete it.
+    /// Keeps the last known state of an object that exists and cannot be decoded: marks it, so
+    /// that the end of the list does not delete it.
     pub fn keep(&mut self, kind: Kind, namespace: &str, name: &str) {
         match kind {
             Kind::Service => {

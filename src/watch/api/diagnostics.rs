@@ -117,6 +117,20 @@ pub(super) struct MassDeletion {
     pub(super) after: usize,
 }
 
+/// Logs a mass deletion of objects of a kind, if there was one.
+pub(super) fn log_mass_deletion(deletion: Option<MassDeletion>, server: &str, kind: &str) {
+    if let Some(MassDeletion { before, after }) = deletion {
+        tracing::warn!(
+            server,
+            kind,
+            before,
+            after,
+            "most objects were deleted at once: their rules are removed; if that was not \
+             intended, restore the objects in the cluster",
+        );
+    }
+}
+
 impl ObjectCount {
     /// Records a complete list of this many objects.
     pub(super) fn listed(&mut self, count: usize, now: Instant) -> Option<MassDeletion> {

@@ -103,9 +103,9 @@ async fn list_as<K: Resource>(
     }
 }
 
-/// Objects of the first page, and minimum of later ones. A page is in memory as received: at 2 KiB per object, half a
-/// megabyte. Larger ones cost memory, smaller ones requests to a server that all nodes list from
-/// at once.
+/// Objects of the first page, and minimum of later ones. A page is in memory as received: at 2 KiB
+/// per object, half a megabyte. Larger ones cost memory, smaller ones requests to a server that
+/// all nodes list from at once.
 const MIN_PAGE_OBJECTS: u32 = 250;
 
 /// Maximum objects of a page. Pages grow while they are small, since requests are limited: 10,000
@@ -235,8 +235,8 @@ impl<'a, K: Resource> Pages<'a, K> {
 /// Maximum bytes of all objects of a kind as received: twice those of a cluster of 5,000 nodes.
 const MAX_LIST_BYTES: usize = 512 * 1024 * 1024;
 
-/// Remaining time, bytes and objects of one list, whether it is a LIST or a WatchList. A list without end would keep its kind from ever being known, and exhaust
-/// the memory.
+/// Remaining time, bytes and objects of one list, whether it is a LIST or a WatchList. A list
+/// without end would keep its kind from ever being known, and exhaust the memory.
 #[derive(Debug)]
 pub(super) struct ListLimit {
     deadline: Instant,

@@ -101,8 +101,8 @@ pub(super) struct FirstRequestGate {
     has_response: AsyncMutex<bool>,
 }
 
-/// Guard of a request that may be sent. Holds the gate closed if this is the first request; if it is
-/// dropped without a response, the next request is the first.
+/// Guard of a request that may be sent. Holds the gate closed if this is the first request; if it
+/// is dropped without a response, the next request is the first.
 pub(super) struct FirstRequestGuard<'a>(Option<MutexGuard<'a, bool>>);
 
 impl FirstRequestGate {

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 
 use super::client::ApiClient;
 use super::decode::{ObjectDecodeError, ReceivedObject};
-use super::diagnostics::{FailureLog, MassDeletion, ObjectCount, UndecodableObjects};
+use super::diagnostics::{FailureLog, ObjectCount, UndecodableObjects, log_mass_deletion};
 use super::error::{ApiError, protocol_error};
 use super::list::{ListLimit, Pages, Paging};
 use super::page::PageContents;
@@ -49,14 +49,15 @@ pub enum ReflectorEvent<'a> {
         /// Time until the next request.
         pause: Duration,
     },
-    /// An object exists and cannot be decoded. Its last valid state must stay in use: this replaces
-    /// its [`Observed::Set`], also between [`Observed::Listing`] and [`Observed::Listed`].
+    /// An object exists and cannot be decoded. Its last valid state must stay in use: this
+    /// replaces its [`Observed::Set`], also between [`Observed::Listing`] and
+    /// [`Observed::Listed`].
     Undecodable(&'a ObjectDecodeError),
 }
 
 /// Minimum `timeoutSeconds` of a watch; jitter extends it to up to twice this. Watches end so that
-/// one that the server has lost does not last, and at random times so that clients do not reconnect
-/// together.
+/// one that the server has lost does not last, and at random times so that clients do not
+/// reconnect together.
 ///
 /// Upstream: k8s.io/client-go/tools/cache/reflector.go, `minWatchTimeout` (v1.36)
 const MIN_WATCH_TIMEOUT: Duration = Duration::from_secs(5 * 60);
@@ -73,7 +74,7 @@ const WATCH_IDLE_TIMEOUT: Duration = Duration::from_secs(3 * 60);
 /// Servers that do not support WatchList never send the bookmark.
 const INITIAL_EVENTS_IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Error of a WatchList that exceeds this time.
+/// Error of a WatchList whose final bookmark does not come in time.
 const NO_BOOKMARK: &str = "timed out: no final bookmark of the WatchList";
 
 /// Maximum time until the final bookmark of a WatchList: enough for the largest clusters through a
@@ -241,7 +242,7 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
         self.undecodable.end_list();
         let now = Instant::now();
         let deletion = self.count.listed(list.objects, now);
-        self.log_mass_deletion(deletion);
+        log_mass_deletion(deletion, self.server.address(), K::KIND);
         next.listed(&list.resource_version);
         self.backoff.working(now);
         self.mark_current();
@@ -273,7 +274,7 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
                 WatchEvent::Modified(object) => self.set(object).await,
                 WatchEvent::Deleted(object) => {
                     let deletion = self.count.deleted(Instant::now());
-                    self.log_mass_deletion(deletion);
+                    log_mass_deletion(deletion, self.server.address(), K::KIND);
                     self.delete(object).await
                 }
                 WatchEvent::Bookmark(bookmark) => bookmark.resource_version,
@@ -327,24 +328,11 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
                 %name,
                 undecodable_total = undecodable,
                 error = %problem.source,
-                "skipped an object that cannot be decoded; its last valid state, if any, stays in use",
+                "skipped an object that cannot be decoded; its last valid state, if any, is kept",
             );
         }
         self.observer
             .handle_event(ReflectorEvent::Undecodable(problem));
-    }
-
-    fn log_mass_deletion(&self, deletion: Option<MassDeletion>) {
-        if let Some(MassDeletion { before, after }) = deletion {
-            tracing::warn!(
-                server = self.server.address(),
-                kind = K::KIND,
-                before,
-                after,
-                "most objects were deleted at once: their rules are removed; if that was not \
-                 intended, restore the objects in the cluster",
-            );
-        }
     }
 
     /// Reports that the objects are current: a list is complete, or an event or bookmark came.

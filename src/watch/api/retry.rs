@@ -18,9 +18,10 @@
 //! | watch | any other, also a very short watch | resume; after 3: WatchList | backoff | `failures` + 1 |
 //! | watch | none: it ended | resume | none; 0.8-1.6 s if open for less than 5 s | unchanged |
 //!
-//! A WatchList counts as a watch once its initial events are complete. An event or a bookmark sets `failures` of a watch to 0, and a complete list both counters.
-//! Backoff is 0.8 s, doubled up to 15 s, each extended by up to as much jitter; `Retry-After`
-//! extends every delay but "none", up to 60 s.
+//! A WatchList counts as a watch once its initial events are complete. An event or a bookmark sets
+//! `failures` of a watch to 0, and a complete list both counters. Backoff is 0.8 s, doubled up to
+//! 15 s, each extended by up to as much jitter; `Retry-After` extends every delay but "none", up
+//! to 60 s.
 //!
 //! Clock and jitter are arguments, so that tests cover the decisions: thousands of nodes make them
 //! at once when their server comes back.

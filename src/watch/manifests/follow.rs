@@ -225,8 +225,8 @@ fn watcher(root: &Path, changed: Arc<ChangeSignal>) -> notify::Result<Recommende
 /// Reports whether the content may have changed. Reading changes nothing.
 ///
 /// The parent directory of the root is watched because a file is often replaced by renaming, and
-/// because the kubelet updates a mounted `ConfigMap` by swapping the symbolic link `..data` next to
-/// a file of it. All other entries next to the root are ignored.
+/// because the kubelet updates a mounted `ConfigMap` by swapping the symbolic link `..data` next
+/// to a file of it. All other entries next to the root are ignored.
 fn is_relevant(event: &Event, root: &Path) -> bool {
     const WRITTEN: AccessKind = AccessKind::Close(AccessMode::Write);
 
