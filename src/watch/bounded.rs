@@ -20,23 +20,23 @@ pub const MAX_MANIFEST_BYTES: u64 = 512 << 20;
 /// half of it.
 pub const MAX_DUMP_BYTES: u64 = 1 << 30;
 
-/// Reads a file or a pipe of at most `most` bytes.
+/// Reads a file or a pipe of at most `max_bytes` bytes.
 ///
 /// # Errors
 ///
 /// Errors of the system, and [`io::ErrorKind::FileTooLarge`], before anything of such a file is
 /// read.
-pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    read_file(File::open(path)?, most)
+pub fn read(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
+    read_file(File::open(path)?, max_bytes)
 }
 
-/// Reads UTF-8 text from a file or a pipe of at most `most` bytes.
+/// Reads UTF-8 text from a file or a pipe of at most `max_bytes` bytes.
 ///
 /// # Errors
 ///
 /// Errors of [`read`], and [`io::ErrorKind::InvalidData`].
-pub fn read_to_string(path: &Path, most: u64) -> io::Result<String> {
-    text(read(path, most)?)
+pub fn read_to_string(path: &Path, max_bytes: u64) -> io::Result<String> {
+    text(read(path, max_bytes)?)
 }
 
 /// Reads UTF-8 text from a regular file, without ever blocking: a path that was a file may lead to
@@ -46,7 +46,7 @@ pub fn read_to_string(path: &Path, most: u64) -> io::Result<String> {
 ///
 /// Errors of [`read_to_string`], and [`io::ErrorKind::InvalidInput`] for anything but a regular
 /// file.
-pub fn file_to_string(path: &Path, most: u64) -> io::Result<String> {
+pub fn file_to_string(path: &Path, max_bytes: u64) -> io::Result<String> {
     let mut options = File::options();
     let options = options.read(true).custom_flags(nix::libc::O_NONBLOCK);
     let file = options.open(path)?;
@@ -56,19 +56,19 @@ pub fn file_to_string(path: &Path, most: u64) -> io::Result<String> {
             "is not a regular file",
         ));
     }
-    text(read_file(file, most)?)
+    text(read_file(file, max_bytes)?)
 }
 
-/// Reads at most `most` bytes until the end.
+/// Reads at most `max_bytes` bytes until the end.
 ///
 /// # Errors
 ///
 /// Errors of the system, and [`io::ErrorKind::FileTooLarge`].
-pub fn read_all(from: impl Read, most: u64) -> io::Result<Vec<u8>> {
+pub fn read_all(from: impl Read, max_bytes: u64) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
-    from.take(most + 1).read_to_end(&mut text)?;
-    if text.len() as u64 > most {
-        return Err(too_large(most));
+    from.take(max_bytes + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > max_bytes {
+        return Err(too_large(max_bytes));
     }
     Ok(text)
 }
@@ -80,11 +80,11 @@ pub fn is_file(path: &Path) -> bool {
 }
 
 /// Reads nothing of a file whose known size is too large.
-fn read_file(file: File, most: u64) -> io::Result<Vec<u8>> {
-    if file.metadata()?.len() > most {
-        return Err(too_large(most));
+fn read_file(file: File, max_bytes: u64) -> io::Result<Vec<u8>> {
+    if file.metadata()?.len() > max_bytes {
+        return Err(too_large(max_bytes));
     }
-    read_all(file, most)
+    read_all(file, max_bytes)
 }
 
 fn text(bytes: Vec<u8>) -> io::Result<String> {
@@ -92,8 +92,8 @@ fn text(bytes: Vec<u8>) -> io::Result<String> {
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error()))
 }
 
-fn too_large(most: u64) -> io::Error {
-    let problem = format!("larger than {} MiB, the maximum size", most >> 20);
+fn too_large(max_bytes: u64) -> io::Error {
+    let problem = format!("larger than {} MiB, the maximum size", max_bytes >> 20);
     io::Error::new(io::ErrorKind::FileTooLarge, problem)
 }
 

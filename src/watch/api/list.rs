@@ -12,7 +12,7 @@ use super::error::{ApiError, protocol_error};
 use super::page::{ListMetadata, MAX_LIST_OBJECTS, Page, PageContents, TOO_MANY_OBJECTS};
 use super::request::{self, RequestKind};
 use super::resource::{Resource, Selector};
-use super::response::{ApiResponse, RESPONSE_TIMEOUT};
+use super::response::ApiResponse;
 use crate::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
 
 /// Complete list of a kind.
@@ -173,22 +173,9 @@ impl<'a, K: Resource> Pages<'a, K> {
         let uri = request::list_uri(self.selector, limit, self.continue_token.as_deref());
         let mut response = ApiResponse::get(self.server, RequestKind::List, &uri).await?;
         let mut body = Vec::new();
-        let end = self.limit.deadline().min(Instant::now() + PAGE_TIMEOUT);
-        loop {
-            let now = Instant::now();
-            if now >= end {
-                return Err(protocol_error(
-                    "timed out: a page of the list is not complete",
-                ));
-            }
-            match response.piece(end.min(now + RESPONSE_TIMEOUT)).await? {
-                Some(piece) => {
-                    self.limit.add_bytes(piece.len())?;
-                    body.extend_from_slice(&piece);
-                }
-                None => break,
-            }
-        }
+        let deadline = self.limit.deadline().min(Instant::now() + PAGE_TIMEOUT);
+        let limit = |bytes| self.limit.add_bytes(bytes);
+        response.read_to_end(&mut body, deadline, limit).await?;
         Ok(Page::new(body, response.encoding()))
     }
 

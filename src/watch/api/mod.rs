@@ -8,7 +8,7 @@
 //!
 //! With any server: a kind is relisted after three protocol errors of its watches, requests never
 //! exceed the rate limit, and the backoff is reset only after 30 s without a failure. The header
-//! of [`retry`] has the next request after each error.
+//! of `retry.rs` has the next request after each error.
 //!
 //! # Timeouts
 //!

@@ -300,7 +300,7 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
                 self.decoded(&state);
                 self.observer.observe(Observed::Set(state)).await;
             }
-            Err(problem) => self.log_undecodable(&problem),
+            Err(problem) => self.handle_undecodable(&problem),
         }
         object.resource_version
     }
@@ -319,7 +319,7 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
         self.undecodable.remove(&metadata.namespace, &metadata.name);
     }
 
-    fn log_undecodable(&mut self, problem: &ObjectDecodeError) {
+    fn handle_undecodable(&mut self, problem: &ObjectDecodeError) {
         let name = &problem.name;
         if let Some(undecodable) = self.undecodable.add(&name.namespace, &name.name) {
             tracing::warn!(

@@ -94,10 +94,10 @@ impl Encoding {
 /// Start of a watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WatchStart<'a> {
-    /// WatchList: the most recent state of all objects as events, and then changes.
-    Everything,
-    /// Resume: the events after this resource version.
-    After(&'a str),
+    /// The most recent state of all objects as events, and then changes.
+    WatchList,
+    /// The events after this resource version.
+    Resume(&'a str),
 }
 
 /// Returns the URI of a page of a LIST.
@@ -134,11 +134,11 @@ pub(super) fn watch_uri<K: Resource>(
     push(&mut uri, "allowWatchBookmarks", "true");
     push(&mut uri, "timeoutSeconds", &timeout.as_secs().to_string());
     match start {
-        WatchStart::Everything => {
+        WatchStart::WatchList => {
             push(&mut uri, "sendInitialEvents", "true");
             push(&mut uri, "resourceVersionMatch", "NotOlderThan");
         }
-        WatchStart::After(version) => push(&mut uri, "resourceVersion", version),
+        WatchStart::Resume(version) => push(&mut uri, "resourceVersion", version),
     }
     uri
 }

@@ -20,7 +20,7 @@ use super::request::{Encoding, RequestKind};
 
 /// Maximum wait for the headers, and for each piece of a list. Servers limit requests other than
 /// watches to 60 s themselves.
-pub(super) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Maximum wait that a server may ask for in `Retry-After`.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
@@ -139,16 +139,45 @@ impl ApiResponse {
         }
     }
 
+    /// Appends the body to `body` up to its end. Each piece may take [`RESPONSE_TIMEOUT`], and
+    /// `limit` is called with the size of each.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::piece`] and of `limit`, or the body is not complete at `deadline`. The
+    /// pieces before are in `body`.
+    pub(super) async fn read_to_end(
+        &mut self,
+        body: &mut Vec<u8>,
+        deadline: Instant,
+        mut limit: impl FnMut(usize) -> Result<(), ApiError>,
+    ) -> Result<(), ApiError> {
+        loop {
+            let now = Instant::now();
+            if now >= deadline {
+                return Err(protocol_error("timed out: the response is not complete"));
+            }
+            let Some(piece) = self.piece(deadline.min(now + RESPONSE_TIMEOUT)).await? else {
+                return Ok(());
+            };
+            body.extend_from_slice(&piece);
+            limit(piece.len())?;
+        }
+    }
+
     /// Reads the beginning of the body of an error or a written object, within a short time.
     async fn short_body(mut self) -> Vec<u8> {
-        let mut body = Vec::new();
+        let (mut body, mut bytes) = (Vec::new(), 0);
         let deadline = Instant::now() + SHORT_BODY_TIMEOUT;
-        while let Ok(Some(piece)) = self.piece(deadline).await {
-            body.extend_from_slice(&piece);
-            if body.len() > MAX_SHORT_BODY_BYTES {
-                break;
+        let limit = |more: usize| {
+            bytes += more;
+            if bytes > MAX_SHORT_BODY_BYTES {
+                return Err(protocol_error("the body exceeds 64 KiB"));
             }
-        }
+            Ok(())
+        };
+        // After an error the beginning of the body is still useful as a message.
+        let _ = self.read_to_end(&mut body, deadline, limit).await;
         body
     }
 }

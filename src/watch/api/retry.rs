@@ -147,8 +147,8 @@ impl NextRequest {
         match self {
             Self::WatchFrom {
                 resource_version, ..
-            } => WatchStart::After(resource_version),
-            Self::WatchList { .. } | Self::PagedList { .. } => WatchStart::Everything,
+            } => WatchStart::Resume(resource_version),
+            Self::WatchList { .. } | Self::PagedList { .. } => WatchStart::WatchList,
         }
     }
 

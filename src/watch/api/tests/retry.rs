@@ -75,7 +75,7 @@ fn uris_of_lists_and_watches() {
     assert_eq!(
         request::watch_uri(
             &Selector::slices(),
-            WatchStart::Everything,
+            WatchStart::WatchList,
             Duration::from_secs(300)
         ),
         "/apis/discovery.k8s.io/v1/endpointslices?labelSelector=%21service.kubernetes.io%2Fheadless\
@@ -85,7 +85,7 @@ fn uris_of_lists_and_watches() {
     assert_eq!(
         request::watch_uri(
             &Selector::node("n-1"),
-            WatchStart::After("5"),
+            WatchStart::Resume("5"),
             Duration::from_secs(300)
         ),
         "/api/v1/nodes?fieldSelector=metadata.name%3Dn-1\
