@@ -183,7 +183,7 @@ impl<'a, K: Resource> Pages<'a, K> {
     ///
     /// # Errors
     ///
-    /// The page is protocol_error, or the list has too many objects.
+    /// The page cannot be decoded, or the list has too many objects.
     pub(super) fn contents<'p>(&mut self, page: &'p Page) -> Result<PageContents<'p>, ApiError> {
         let contents = page.contents::<K>()?;
         self.limit.add_objects(contents.objects.len())?;
