@@ -61,7 +61,9 @@ macro_rules! lists {
     ($($type:ty),*) => {$(
         impl Field for Vec<$type> {
             fn write(&self, tag: u32, out: &mut Vec<u8>) {
-                self.iter().for_each(|value| value.write(tag, out));
+                for value in self {
+                    value.write(tag, out);
+                }
             }
         }
     )*};
