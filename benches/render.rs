@@ -75,7 +75,7 @@ fn one_endpoint(criterion: &mut Criterion) {
         let world = World::plain(IpFamily::V4, services, ENDPOINTS);
         let mut tracker = world.tracker();
         let (mut applied, _) = write_full(&tracker, &options);
-        tracker.settle();
+        tracker.mark_applied();
         let mut turns = world.turns(services / 2);
         group.bench_function(BenchmarkId::from_parameter(services), |bencher| {
             bencher.iter(|| {
@@ -91,7 +91,7 @@ fn one_endpoint(criterion: &mut Criterion) {
                     setting(&options),
                     shape,
                 );
-                tracker.settle();
+                tracker.mark_applied();
                 payload.text.len()
             });
         });

@@ -34,7 +34,7 @@ fn one_slice(criterion: &mut Criterion) {
     for services in SERVICES {
         let world = World::plain(IpFamily::V4, services, ENDPOINTS);
         let mut tracker = world.tracker();
-        tracker.settle();
+        tracker.mark_applied();
         let mut turns = world.turns(services / 2);
         group.bench_function(BenchmarkId::from_parameter(services), |bencher| {
             bencher.iter(|| {

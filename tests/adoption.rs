@@ -86,7 +86,7 @@ fn nothing_is_written_where_kube_proxy_was(backend: Backend) {
     let lab = after_kube_proxy(backend);
     let before = [Family::V4, Family::V6].map(|family| lab.rules(family));
     let ours = start(&lab, backend, &Program::Deltaproxy);
-    wait_for_log(&ours, "all rules are there", 2);
+    wait_for_log(&ours, "rules in the kernel adopted", 2);
     assert!(!ours.log().contains("synced"), "{}", ours.log());
     for (family, before) in [Family::V4, Family::V6].into_iter().zip(&before) {
         assert_eq!(lines(&lab.rules(family)), lines(before));

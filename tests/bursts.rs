@@ -83,7 +83,7 @@ impl Settled {
 
     fn take(&mut self, payload: String) -> &str {
         self.kernel.apply(&payload).unwrap();
-        self.tracker.settle();
+        self.tracker.mark_applied();
         self.said.push(payload);
         self.said.last().unwrap()
     }

@@ -51,7 +51,7 @@ impl Settled {
         while full.write_next(&mut bytes) {}
         let (applied, stats) = full.finish();
         assert_eq!(stats.bytes, bytes.len() as u64);
-        tracker.settle();
+        tracker.mark_applied();
         let payload = String::from_utf8(bytes).unwrap();
         (
             Self {
@@ -78,7 +78,7 @@ impl Settled {
             setting,
             shape,
         );
-        self.tracker.settle();
+        self.tracker.mark_applied();
         (String::from_utf8(partial.text).unwrap(), partial.stats)
     }
 

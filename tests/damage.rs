@@ -71,7 +71,10 @@ fn is_repaired(backend: Backend, flags: &[&str], more: &[&str]) {
     let before = node.rules_alone();
     wait_for_looks(&node, &calls, 3);
     let log = daemon.log();
-    assert!(!log.contains("our rules are gone"), "{flags:?}: {log}");
+    assert!(
+        !log.contains("rules were flushed or deleted"),
+        "{flags:?}: {log}"
+    );
     for damage in DAMAGES.iter().chain(more) {
         let args: Vec<&str> = ["-t"].into_iter().chain(damage.split(' ')).collect();
         node.iptables(&args);
@@ -95,7 +98,7 @@ fn assert_noticed(daemon: &Daemon, damages: &[&str]) {
     let adds = |damage: &&&str| damage.contains(" -A ") || damage.contains(" -I ");
     let added = damages.iter().filter(adds).count();
     let lost = damages.len() - added;
-    assert!(!log.contains("our rules are gone"), "{log}");
+    assert!(!log.contains("rules were flushed or deleted"), "{log}");
     assert!(
         log.matches("rules changed by another program").count() >= lost,
         "{log}"

@@ -222,7 +222,7 @@ fn restores_behind_a_script_are_not_taken_for_those_of_another_program() {
     }
     let log = daemon.log();
     assert!(node.metric(&format!("{FULL}1")), "{log}");
-    for wrong in ["rules are gone", "changed by another program"] {
+    for wrong in ["rules were flushed", "changed by another program"] {
         assert!(!log.contains(wrong), "{wrong}: {log}");
     }
 }

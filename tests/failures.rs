@@ -46,7 +46,10 @@ fn a_flush_is_repaired(backend: Backend) {
             ensure(after == before, || format!("after {flush:?}: {after:#?}"))
         });
         let log = daemon.log();
-        let words = ["our rules are gone", "rules changed by another program"];
+        let words = [
+            "rules were flushed or deleted",
+            "rules changed by another program",
+        ];
         let noticed: usize = words.iter().map(|words| log.matches(words).count()).sum();
         // Two commands can be noticed one by one.
         assert!(noticed > noticed_before, "{flush:?}: {log}");
@@ -149,7 +152,12 @@ fn a_check_that_fails_is_shown_and_healthy() {
     wait_for_looks(&node, &calls, 4);
     assert!(shows_all("/healthz") && shows_all("/livez"));
     let log = daemon.log();
-    assert_eq!(log.matches("cannot check our rules").count(), 3, "{log}");
+    assert_eq!(
+        log.matches("check of the rules in this table failed")
+            .count(),
+        3,
+        "{log}"
+    );
     // Syncs that fail are unhealthy, as ever.
     node.write(&SHOP.replace("10.4.0.12", "10.4.0.13"));
     node.wait_for_health(503);
@@ -311,7 +319,10 @@ fn a_restart_changes_nothing(backend: Backend) {
     let mut second = node.start(backend_programs(backend));
     eventually(PATIENCE, || {
         let log = second.log();
-        ensure(log.matches("all rules are there").count() == 2, || log)
+        ensure(
+            log.matches("rules in the kernel adopted").count() == 2,
+            || log,
+        )
     });
     assert!(!second.log().contains("synced"), "{}", second.log());
     assert!(second.terminate().success());

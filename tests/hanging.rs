@@ -18,11 +18,11 @@ use deltaproxy::model::{Change, ServiceName};
 use deltaproxy::net::IpFamily;
 use deltaproxy::render::{Counters, PartialRestore};
 use deltaproxy::rules::Table;
-use deltaproxy::sync::{Cause, End, Outcome, Syncer, SyncerOptions};
+use deltaproxy::sync::{Outcome, QuarantineCause, SyncResult, Syncer, SyncerOptions};
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::geteuid;
 
-use cluster::{World, ready, upstream_surroundings};
+use cluster::{World, ready, upstream_environment};
 
 /// Restores of a payload with this endpoint hang.
 const POISON: &str = "10.66.66.66";
@@ -50,13 +50,13 @@ async fn programs(backend: BackendChoice, folder: &Path) -> Binaries {
 }
 
 fn syncer(world: &World, exec: Exec) -> Syncer<Exec> {
-    let mut surroundings = upstream_surroundings(IpFamily::V4);
-    surroundings.fixed.backend = exec.binaries().backend();
-    surroundings.fixed.counters = Counters::NONE;
+    let mut environment = upstream_environment(IpFamily::V4);
+    environment.fixed.backend = exec.binaries().backend();
+    environment.fixed.counters = Counters::NONE;
     let options = SyncerOptions {
-        surroundings,
+        environment,
         shape: PartialRestore::ChangedChains,
-        full_every: Duration::from_secs(3600),
+        full_sync_interval: Duration::from_secs(3600),
     };
     Syncer::new(exec, world.tracker(), options, now)
 }
@@ -83,7 +83,7 @@ fn name(n: usize) -> ServiceName {
 
 async fn sync(syncer: &mut Syncer<Exec>) -> Outcome {
     let outcome = syncer.once(&[]).await;
-    assert_eq!(outcome.end(), End::Applied, "{outcome:?}");
+    assert_eq!(outcome.result(), SyncResult::Applied, "{outcome:?}");
     outcome
 }
 
@@ -109,7 +109,7 @@ async fn others_are_applied(backend: BackendChoice) {
     let outcome = sync(&mut syncer).await;
     assert_eq!(outcome.quarantined, [name(4)]);
     let isolation = outcome.isolation.unwrap();
-    assert_eq!(isolation.quarantined[0].cause, Cause::TimedOut);
+    assert_eq!(isolation.quarantined[0].cause, QuarantineCause::TimedOut);
     // Of 4, 2 and 1 Services; after each, everything else is restored.
     assert!(
         isolation.failed <= 3 && isolation.restores <= 9,

@@ -23,7 +23,7 @@ use proptest::prelude::{ProptestConfig, any};
 use proptest::proptest;
 use proptest::test_runner::FileFailurePersistence;
 
-use cluster::{Dice, World, any_surroundings, tracker};
+use cluster::{Dice, World, any_environment, tracker};
 use laws::{Comments, Play, Shape};
 
 fn config(cases: u32) -> ProptestConfig {
@@ -119,7 +119,7 @@ proptest! {
     ) {
         let before = world(IpFamily::V4, &edits);
         let mut tracker = before.tracker();
-        tracker.settle();
+        tracker.mark_applied();
         let mut after = before.clone();
         for seed in &tried {
             let changes = after.edit(&mut Dice::new(*seed));
@@ -134,7 +134,7 @@ proptest! {
         }
         assert_eq!(tracker.dirty().collect::<Vec<_>>(), Vec::<&ServiceName>::new());
         assert!(!tracker.has_pending());
-        assert!(tracker.settle().triggers.is_empty());
+        assert!(tracker.mark_applied().triggers.is_empty());
     }
 }
 
@@ -154,7 +154,7 @@ fn full(tracker: &Tracker, setting: u64) -> String {
 fn full_over(tracker: &Tracker, setting: u64, live: &LiveChains) -> String {
     let node = tracker.node();
     let family = node.map_or(IpFamily::V4, |node| IpFamily::of(node.addresses[0]));
-    let mut options = any_surroundings(&mut Dice::new(setting), family).options(node, &[]);
+    let mut options = any_environment(&mut Dice::new(setting), family).options(node, &[]);
     options.large_cluster_endpoints = NEVER_LARGE;
     let zone = node.and_then(|node| node.zone.as_deref());
     let options = &options;

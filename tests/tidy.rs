@@ -113,11 +113,10 @@ const PURE: &[&str] = &[
     "rules/",
     "ruleset/",
     "select/",
-    "sync/budget.rs",
     "sync/decide.rs",
     "sync/pacer.rs",
     "sync/problems.rs",
-    "sync/surroundings.rs",
+    "sync/node_environment.rs",
     "tracker/",
 ];
 
@@ -368,12 +367,12 @@ fn arrows_point_down() {
         "/// [`a`](crate::select)",
         "use crate::select;",
     );
-    let test = "use crate::net::Port;\n#[cfg(test)]\nmod tests {\n use crate::sync::End;\n}";
+    let test = "use crate::net::Port;\n#[cfg(test)]\nmod tests {\n use crate::sync::SyncResult;\n}";
     can_fail(
         arrows,
         "src/net/a.rs",
         test,
-        "mod a {\n use crate::sync::End;\n}",
+        "mod a {\n use crate::sync::SyncResult;\n}",
     );
     hold(arrows);
 }

@@ -18,7 +18,7 @@ use deltaproxy::sync::{Syncer, SyncerOptions};
 use nix::sys::resource::UsageWho;
 use serde::Serialize;
 
-use crate::cluster::{World, upstream_surroundings};
+use crate::cluster::{World, upstream_environment};
 use crate::figures::median;
 use crate::kernel::{Cost, Kernel, cpu_of};
 use crate::product::ENDPOINTS;
@@ -148,14 +148,14 @@ async fn syncer(world: &World, backend: Backend) -> Syncer<Watched> {
         given: Cell::new(now),
         back: Cell::new(now),
     };
-    let mut surroundings = upstream_surroundings(IpFamily::V4);
-    surroundings.fixed.backend = backend;
-    surroundings.fixed.counters = Counters::NONE;
-    surroundings.fixed.large_cluster_endpoints = LARGE_CLUSTER_ENDPOINTS;
+    let mut environment = upstream_environment(IpFamily::V4);
+    environment.fixed.backend = backend;
+    environment.fixed.counters = Counters::NONE;
+    environment.fixed.large_cluster_endpoints = LARGE_CLUSTER_ENDPOINTS;
     let options = SyncerOptions {
-        surroundings,
+        environment,
         shape: PartialRestore::ChangedChains,
-        full_every: Duration::from_secs(3600),
+        full_sync_interval: Duration::from_secs(3600),
     };
     Syncer::new(watched, world.tracker(), options, Instant::now)
 }

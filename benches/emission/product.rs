@@ -79,7 +79,7 @@ impl Product {
         let mut bytes = Vec::new();
         while full.write_next(&mut bytes) {}
         (self.applied, _) = full.finish();
-        self.tracker.settle();
+        self.tracker.mark_applied();
         String::from_utf8(bytes).unwrap()
     }
 
@@ -96,7 +96,7 @@ impl Product {
         let shape = PartialRestore::ChangedChains;
         let names = names.into_iter();
         let partial = partial(&mut self.applied, &self.tracker, names, setting, shape);
-        self.tracker.settle();
+        self.tracker.mark_applied();
         String::from_utf8(partial.text).unwrap()
     }
 

@@ -24,7 +24,8 @@ use crate::host::{
 use crate::net::IpFamily;
 use crate::rules::Backend;
 use crate::sync::{
-    ChangeReceiver, Clock, FlowSweeper, Pacer, Reporter, Surroundings, Syncer, SyncerOptions, Task,
+    ChangeReceiver, Clock, ConntrackSweeper, NodeEnvironment, Pacer, Reporter, Syncer,
+    SyncerOptions, Task,
 };
 use crate::telemetry::Metrics;
 use crate::tracker::Tracker;
@@ -44,7 +45,7 @@ struct FamilyRunner {
     tracker: Tracker,
     startup_checks: StartupChecks,
     checks: Checks,
-    flows: Option<FlowSweeper>,
+    sweeper: Option<ConntrackSweeper>,
     /// Serializes the searches of both families: the wrapper of the official image creates links
     /// on its first start, and fails if two first starts overlap.
     search_lock: Arc<Mutex<()>>,
@@ -74,10 +75,11 @@ pub(super) async fn run(
         changes,
         startup_checks,
     } = incoming;
-    let flows = if config.is_dry_run {
+    let sweeper = if config.is_dry_run {
         None
     } else {
-        let sweeper = FlowSweeper::start(Conntrack::default(), metrics.sync.clone(), clocks().0);
+        let sweeper =
+            ConntrackSweeper::start(Conntrack::default(), metrics.sync.clone(), clocks().0);
         Some(sweeper.context("cannot start the thread that deletes stale conntrack entries")?)
     };
     let (shared, search_lock) = (Arc::new(config.clone()), Arc::new(Mutex::new(())));
@@ -92,7 +94,7 @@ pub(super) async fn run(
             recorder: checks.recorder.clone(),
             node_name: checks.node_name.clone(),
         };
-        let external_ips = shared.rules.surroundings.get(family).fixed.external_ips;
+        let external_ips = shared.rules.environment.get(family).fixed.external_ips;
         let tracker = Tracker::new(clocks().1).with_external_ips(external_ips);
         let runner = FamilyRunner {
             config: Arc::clone(&shared),
@@ -101,7 +103,7 @@ pub(super) async fn run(
             tracker,
             startup_checks: startup_checks.clone(),
             checks: checks.clone(),
-            flows: flows.clone(),
+            sweeper: sweeper.clone(),
             search_lock: Arc::clone(&search_lock),
             payloads: payloads.clone(),
             stop: stop.clone(),
@@ -174,22 +176,22 @@ impl FamilyRunner {
         Ok(())
     }
 
-    fn into_task<I: Iptables>(self, environment: Surroundings, iptables: I) -> Task<I> {
+    fn into_task<I: Iptables>(self, environment: NodeEnvironment, iptables: I) -> Task<I> {
         let config = &self.config;
         let backend = environment.fixed.backend;
         let options = SyncerOptions {
-            surroundings: environment,
+            environment,
             shape: config.shape,
-            full_every: FULL_SYNC_PERIOD,
+            full_sync_interval: FULL_SYNC_PERIOD,
         };
         Task {
             syncer: Syncer::new(iptables, self.tracker, options, clocks().0),
             pacer: Pacer::new(config.pacer, backend),
             reporter: self.reporter,
-            flows: self.flows,
+            sweeper: self.sweeper,
             changes: self.changes,
-            look_every: (!config.is_dry_run).then_some(config.sync_period),
-            verify_every: config.verify_interval,
+            check_interval: (!config.is_dry_run).then_some(config.sync_period),
+            verify_interval: config.verify_interval,
             first_applied: None,
             stop: self.stop,
         }

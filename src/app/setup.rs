@@ -29,7 +29,7 @@ use crate::host::{
 use crate::net::IpFamily;
 use crate::render::{FIREWALL, InvalidPackets, JUMPS, Options, localnet_drop_rule};
 use crate::rules::{Table, Text};
-use crate::sync::Surroundings;
+use crate::sync::NodeEnvironment;
 
 /// Reason given with errors about `route_localnet`.
 const LOCALNET_PURPOSE: &str = "NodePorts on 127.0.0.1 require a kernel setting; \
@@ -156,8 +156,8 @@ pub(super) async fn find_binaries(config: &Config, family: IpFamily) -> Result<B
 pub(super) fn node_environment(
     config: &Config,
     binaries: &Binaries,
-) -> anyhow::Result<Surroundings> {
-    let mut environment = config.rules.surroundings.get(binaries.family).clone();
+) -> anyhow::Result<NodeEnvironment> {
+    let mut environment = config.rules.environment.get(binaries.family).clone();
     let sysctls = Sysctls::default();
     if environment.needs_route_localnet() && !config.is_dry_run {
         // Fails early if the setting is neither 1 nor writable later.
@@ -192,7 +192,7 @@ pub(super) async fn open_localnet_after<T>(applied: oneshot::Receiver<()>, is_ne
 /// # Errors
 ///
 /// One of the two cannot be written. Without the rule, the setting is not written.
-async fn guard_and_open_localnet(exec: &Exec, environment: &Surroundings) -> anyhow::Result<()> {
+async fn guard_and_open_localnet(exec: &Exec, environment: &NodeEnvironment) -> anyhow::Result<()> {
     let sysctls = Sysctls::default();
     let is_open = sysctls.read(ROUTE_LOCALNET).is_ok_and(|value| value == 1);
     if !environment.needs_route_localnet() || is_open {

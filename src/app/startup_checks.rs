@@ -24,7 +24,7 @@ use crate::config::Config;
 use crate::model::{Change, Kind, Node};
 use crate::net::{IpFamily, IpNet, PerFamily};
 use crate::sync::{
-    ChangeReceiver, ChangeSender, LocalMode, NodePortSource, Surroundings, change_channel,
+    ChangeReceiver, ChangeSender, LocalMode, NodeEnvironment, NodePortSource, change_channel,
 };
 use crate::telemetry::SyncMetrics;
 use crate::watch::ChangeSink;
@@ -162,7 +162,7 @@ enum Finding {
 
 /// Returns all findings about a node with iptables for the `usable` families.
 fn findings(config: &Config, usable: PerFamily<bool>, node: Option<&Node>) -> Vec<Finding> {
-    let rules = &config.rules.surroundings.v4;
+    let rules = &config.rules.environment.v4;
     let primary = primary(rules.bind_address, node);
     let checks = NodeChecks {
         rules,
@@ -198,7 +198,7 @@ fn primary(bind_address: Option<IpAddr>, node: Option<&Node>) -> IpFamily {
 
 /// Input of the checks.
 struct NodeChecks<'a> {
-    rules: &'a Surroundings,
+    rules: &'a NodeEnvironment,
     usable: PerFamily<bool>,
     primary: IpFamily,
     pod_cidrs: &'a [IpNet],

@@ -14,7 +14,7 @@ use crate::model::ExternalIps;
 use crate::net::{IpFamily, PerFamily};
 use crate::render::{LocalhostNodePorts, MasqueradePolicy, Options};
 use crate::rules::Backend;
-use crate::sync::Surroundings;
+use crate::sync::NodeEnvironment;
 use crate::watch::api::{ApiOptions, Encoding, RateLimit};
 
 /// Resolves the settings that rules depend on; `None` if a problem was recorded.
@@ -39,7 +39,7 @@ pub(super) fn render_config(
     Some(RenderConfig {
         source: objects?,
         node_name: node_name?,
-        surroundings: PerFamily::from_fn(|family| Surroundings {
+        environment: PerFamily::from_fn(|family| NodeEnvironment {
             fixed: fixed_options(configuration, bit, backend, family),
             local_mode: local_mode.clone(),
             node_ports: node_ports.clone(),

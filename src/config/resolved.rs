@@ -10,7 +10,7 @@ use super::kube_proxy::KubeProxyConfiguration;
 use crate::host::{BackendChoice, ConntrackSettings};
 use crate::net::{IpNet, PerFamily};
 use crate::render::PartialRestore;
-use crate::sync::{PacerOptions, Surroundings};
+use crate::sync::{NodeEnvironment, PacerOptions};
 use crate::watch::api::ApiOptions;
 
 /// Configuration file with its content at the time of reading.
@@ -44,7 +44,7 @@ pub struct RenderConfig {
     /// Name of this node in lower case.
     pub node_name: String,
     /// Render options of each family, as far as flags and file decide them.
-    pub surroundings: PerFamily<Surroundings>,
+    pub environment: PerFamily<NodeEnvironment>,
     /// Variant of the iptables binaries.
     pub backend: BackendChoice,
 }

@@ -1,6 +1,8 @@
-//! When our rules in the kernel are checked, and what a check found.
+//! Periodic checks of the fixed chains and jumps, and rewrites of chains with third-party rules.
 //!
 //! Rules disappear when a firewall is reloaded, or when an administrator flushes or edits a table.
+//! A table counts as flushed only if a program reports it: unprintable rules, and a program that
+//! fails, are no reason to rewrite all rules.
 //!
 //! Upstream: pkg/util/iptables/iptables.go, `Monitor` (v1.36)
 //!
@@ -8,70 +10,69 @@
 //! wait of up to five seconds for all of them to be flushed. A flush that is still going on is
 //! caught by two checks soon after.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use super::edited::{Edited, EditedChains, FixedChain};
-use super::table_check::{Loss, TableCheck, check_table};
+use super::kernel_state::{TableCheck, TableLoss, check_table};
 use crate::host::{ChangeDetection, Iptables, ProgramExit, RunError};
 use crate::render::{Jump, Options};
 use crate::rules::Table;
 
-/// The tables to check, the cheapest first.
+/// Tables to check, the cheapest first.
 pub(super) const TABLES: [Table; 3] = [Table::Mangle, Table::Filter, Table::Nat];
 
-/// Shortest interval between checks, whatever the sync period: a check is three processes.
+/// Shortest interval between checks, whatever the sync period: a check starts three processes.
 const SHORTEST: Duration = Duration::from_millis(100);
 
 /// Intervals of the checks after a loss: a reload of a firewall goes from table to table, and
-/// removes what was restored between two of them. A loss found then is restored and begins nothing
-/// anew: a program that never stops flushing causes three restores in each period, not one a
-/// second.
+/// removes what was restored between two of them. A loss found by these checks is restored, but
+/// does not restart them: a program that never stops flushing causes three restores in each
+/// period, not one a second.
 const SOON: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
 
-/// When to check.
+/// Schedule and state of the checks of one family.
 #[derive(Debug)]
 pub(super) struct Canary {
-    /// `None`: never.
+    /// Check interval; `None`: never.
     every: Option<Duration>,
     next: Option<Instant>,
-    /// The checks soon after a loss that are still to come.
+    /// Remaining intervals of the checks after a loss.
     soon: &'static [Duration],
-    /// The tables that the last check could not read.
+    /// Tables that the last check could not read.
     unreadable: BTreeSet<Table>,
     edited: EditedChains,
-    /// The table that is being checked.
+    /// Table that is being checked.
     current: Option<Table>,
-    /// A restore of ours ended after the last check.
+    /// A restore by this process ended after the last check.
     has_restored: bool,
 }
 
-/// Findings of a check.
+/// Findings of a check of fixed chains and jumps.
 #[derive(Debug, Default)]
 pub(super) struct CheckResult {
-    /// The tables that could not be read, each once until it can be read again.
+    /// Tables that could not be read; each is reported once until it is readable again.
     pub(super) newly_unreadable: Vec<(Table, RunError)>,
-    /// The tables that can be read again.
+    /// Tables that are readable again.
     pub(super) readable_again: Vec<Table>,
-    /// A table that has lost its rules of ours. Tables after it were not checked.
-    pub(super) gone: Option<(Table, Loss)>,
-    /// Fixed chains with third-party rules that are to be written anew now.
+    /// Table that lost its kube-proxy rules. Tables after it were not checked.
+    pub(super) gone: Option<(Table, TableLoss)>,
+    /// Fixed chains with third-party rules that are due to be rewritten.
     pub(super) edited: Vec<Edited>,
-    /// Fixed chains that lack rules of ours.
+    /// Fixed chains that lack some of their rules.
     pub(super) incomplete: Vec<FixedChain>,
-    /// Jumps of ours that are missing.
+    /// Missing jumps from built-in chains.
     pub(super) missing: Vec<&'static Jump>,
 }
 
 impl CheckResult {
-    /// Reports whether single rules of ours are missing: others may be missing as well.
+    /// Reports whether single rules are missing: rules of Services may be missing as well.
     pub(super) fn is_incomplete(&self) -> bool {
         !self.incomplete.is_empty() || !self.missing.is_empty()
     }
 }
 
 impl Canary {
-    /// Checks at that interval, once there is something to check for.
+    /// Returns a schedule with this interval.
     pub(super) fn new(every: Option<Duration>, now: Instant) -> Self {
         let every = every.map(|every| every.max(SHORTEST));
         Self {
@@ -85,18 +86,18 @@ impl Canary {
         }
     }
 
-    /// When to check next, if ever.
+    /// Returns the time of the next check, if there is one.
     pub(super) const fn next_check(&self) -> Option<Instant> {
         self.next
     }
 
-    /// The tables that the last check could not read.
+    /// Returns the tables that the last check could not read.
     pub(super) const fn unreadable(&self) -> &BTreeSet<Table> {
         &self.unreadable
     }
 
-    /// Checks some tables for the rules that were written with these options; `None` if it is not
-    /// known what the kernel holds, so that nothing is checked for.
+    /// Checks some tables for the rules that were written with these options. Checks nothing for
+    /// `None`: the state of the kernel is unknown.
     pub(super) async fn check(
         &mut self,
         iptables: &impl Iptables,
@@ -110,13 +111,13 @@ impl Canary {
         }
     }
 
-    /// Notes that a restore of ours ended.
+    /// Notes that a restore by this process ended.
     pub(super) fn restored(&mut self) {
         self.has_restored = true;
     }
 
-    /// The tables to check in each period: all of them, unless changes are noticed otherwise, so
-    /// that only those need another check that could not be read or hold third-party rules.
+    /// Returns the tables to check in each period: all of them, unless the kernel reports changes.
+    /// Then only tables that could not be read or hold third-party rules need a check.
     pub(super) fn periodic(&self, detection: ChangeDetection) -> Vec<Table> {
         let is_unknown = match detection {
             ChangeDetection::Off => true,
@@ -129,8 +130,8 @@ impl Canary {
         TABLES.into_iter().filter(needs_check).collect()
     }
 
-    /// Findings of a check that was dropped after this long: the table that it was at counts as
-    /// unreadable.
+    /// Returns the findings of a check that was abandoned after this time: the table that was
+    /// being checked counts as unreadable.
     pub(super) fn abandoned(&mut self, after: Duration) -> CheckResult {
         let mut result = CheckResult::default();
         if let Some(table) = self.current {
@@ -144,8 +145,8 @@ impl Canary {
         result
     }
 
-    /// Sets the time of the next check after one that ended now: programs that hang for longer than
-    /// the interval must not make checks follow each other without a pause.
+    /// Sets the time of the next check after one that ended now: if programs hang for longer than
+    /// the interval, checks must not follow each other without a pause.
     pub(super) fn schedule(&mut self, result: &CheckResult, now: Instant) {
         self.has_restored = false;
         self.soon = match self.soon {
@@ -197,7 +198,7 @@ impl Canary {
         result
     }
 
-    /// Notes whether a table could be read, and reports only changes of that.
+    /// Notes whether a table could be read; adds it to the findings only if that changed.
     fn read(&mut self, table: Table, unreadable: Option<RunError>, result: &mut CheckResult) {
         match unreadable {
             Some(cause) if self.unreadable.insert(table) => {
@@ -206,6 +207,79 @@ impl Canary {
             None if self.unreadable.remove(&table) => result.readable_again.push(table),
             _ => {}
         }
+    }
+}
+
+/// A fixed chain.
+pub(super) type FixedChain = (Table, &'static str);
+
+/// Maximum wait between two rewrites of a chain with third-party rules. kube-proxy leaves such
+/// rules for as long: until its next full sync.
+const LONGEST: Duration = Duration::from_secs(3600);
+
+/// Rewrites of one chain.
+#[derive(Debug, Clone, Copy)]
+struct Rewrites {
+    /// Earliest time of the next rewrite.
+    next: Instant,
+    /// Time between the last rewrite and `next`.
+    wait: Duration,
+}
+
+/// Chains that were rewritten recently because of third-party rules.
+///
+/// A program may put such a rule back each time it is removed. The chain is rewritten at once, and
+/// again at growing intervals while the rule keeps coming back: otherwise two programs would undo
+/// each other's work forever.
+#[derive(Debug, Default)]
+pub(super) struct EditedChains(BTreeMap<FixedChain, Rewrites>);
+
+/// Chain to rewrite now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Edited {
+    pub(super) chain: FixedChain,
+    /// Time until the next rewrite at the earliest.
+    pub(super) wait: Duration,
+    /// The chain was rewritten before, and third-party rules are back.
+    pub(super) is_back: bool,
+}
+
+impl EditedChains {
+    /// Reports whether chains of a table hold third-party rules or recently did.
+    pub(super) fn has(&self, table: Table) -> bool {
+        self.0.keys().any(|(of, _)| *of == table)
+    }
+
+    /// Notes the chains that held third-party rules at a check of these tables; returns those that
+    /// are due. The first wait is `first`.
+    pub(super) fn due(
+        &mut self,
+        found: &[FixedChain],
+        tables: &[Table],
+        first: Duration,
+        now: Instant,
+    ) -> Vec<Edited> {
+        // A chain that was found clean after its wait is forgotten.
+        self.0.retain(|chain, rewrites| {
+            let (table, _) = chain;
+            now < rewrites.next || found.contains(chain) || !tables.contains(table)
+        });
+        let mut due = Vec::new();
+        for chain in found {
+            let known = self.0.get(chain).copied();
+            if known.is_some_and(|rewrites| now < rewrites.next) {
+                continue;
+            }
+            let wait = known.map_or(first, |rewrites| (rewrites.wait * 2).min(LONGEST));
+            let next = now + wait;
+            self.0.insert(*chain, Rewrites { next, wait });
+            due.push(Edited {
+                chain: *chain,
+                wait,
+                is_back: known.is_some(),
+            });
+        }
+        due
     }
 }
 

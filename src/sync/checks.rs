@@ -1,16 +1,18 @@
 //! State of the checks of one family: findings that wait for a repair or another reading.
+//!
+//! The first repairs of a chain go out at once. A program that undoes them again and again, such
+//! as a second proxy, must not make the two undo each other's work without a pause.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use super::backoff::{Backoff, Key};
 use super::canary::Canary;
-use super::extent::Extent;
+use super::drift::{ChainKey, Extent};
 use super::schedule::{PAUSE, Schedule};
 use crate::host::{ChangeDetection, ForeignChange};
 
-/// Wait before rules are read again that could not be read, as while another program holds the
-/// lock.
+/// Wait before another read of rules that could not be read, for example while another program
+/// held the xtables lock.
 const REREAD: Duration = Duration::from_secs(5);
 
 /// Shortest pause after a check because of a change by another program. A command of `iptables`
@@ -23,27 +25,28 @@ pub(super) struct Checks {
     pub(super) canary: Canary,
     pub(super) backoff: Backoff,
     pub(super) schedule: Schedule,
-    /// Time of the repair of rules that another program keeps changing.
+    /// Time of the delayed repair of rules that another program keeps changing.
     pub(super) repair_at: Option<Instant>,
-    /// Time at which the oldest difference was found that is not repaired yet.
+    /// Time at which the oldest unrepaired difference was found.
     pub(super) drifted_at: Option<Instant>,
     /// Chains that differ and are not repaired yet.
-    pub(super) drifted: BTreeSet<Key>,
+    pub(super) drifted: BTreeSet<ChainKey>,
     /// Rules that an earlier check could not read.
     pub(super) unread: Extent,
-    /// Time at which these are read.
+    /// Time of the next attempt to read them.
     pub(super) reread_at: Option<Instant>,
-    /// No check because of a change by another program before this: programs that change rules
-    /// without a pause must not keep this one from anything else.
+    /// Earliest time of the next check because of a change by another program: frequent changes
+    /// must not take all of the task's time.
     pub(super) next_change: Option<Instant>,
     /// Change by another program that was reported during a verification.
     pub(super) pending_change: Option<ForeignChange>,
-    /// The last comparison has read everything.
+    /// The last comparison could read everything.
     pub(super) is_verified: bool,
 }
 
 impl Checks {
-    /// Checks in each period, and verifies in each interval; `None`: never.
+    /// Returns the state for checks in each `period` and verifications in each interval; `None`:
+    /// never.
     pub(super) fn new(period: Option<Duration>, verify: Option<Duration>, now: Instant) -> Self {
         Self {
             canary: Canary::new(period, now),
@@ -63,7 +66,7 @@ impl Checks {
         }
     }
 
-    /// Notes that this has to be read later.
+    /// Notes rules that have to be read later.
     pub(super) fn postpone(&mut self, unread: Extent, now: Instant) {
         if !unread.is_empty() {
             self.unread.merge(unread);
@@ -71,22 +74,22 @@ impl Checks {
         }
     }
 
-    /// Takes what an earlier check could not read.
+    /// Takes the rules that an earlier check could not read.
     pub(super) fn take_unread(&mut self) -> Extent {
         self.reread_at = None;
         std::mem::take(&mut self.unread)
     }
 
-    /// Notes that a check ended that a change by another program has caused.
+    /// Notes the end of a check that a change by another program caused.
     pub(super) fn compared_change(&mut self, started: Instant, now: Instant) {
         let took = now.saturating_duration_since(started);
         self.next_change = now.checked_add(took.saturating_mul(PAUSE).max(SHORTEST_PAUSE));
     }
 
-    /// Returns how long the repair of these chains waits; those that wait already are not counted
-    /// again.
-    pub(super) fn wait(&mut self, found: BTreeSet<Key>, now: Instant) -> Duration {
-        let new: Vec<Key> = found.difference(&self.drifted).cloned().collect();
+    /// Returns the delay of the repair of these chains. Chains whose repair is pending are not
+    /// counted again.
+    pub(super) fn wait(&mut self, found: BTreeSet<ChainKey>, now: Instant) -> Duration {
+        let new: Vec<ChainKey> = found.difference(&self.drifted).cloned().collect();
         let is_waiting = new.is_empty() && self.repair_at.is_some();
         let wait = self.backoff.wait(new, now);
         self.drifted.extend(found);
@@ -96,19 +99,90 @@ impl Checks {
         }
     }
 
-    /// Notes that a sync has repaired everything; returns when the oldest difference was found.
+    /// Notes that a sync repaired everything; returns the time at which the oldest difference was
+    /// found.
     pub(super) fn repaired(&mut self) -> Option<Instant> {
         self.repair_at = None;
         self.drifted.clear();
         self.drifted_at.take()
     }
 
-    /// Extent of the check in each period.
+    /// Returns the extent of the check in each period.
     pub(super) fn periodic(&self, detection: ChangeDetection) -> Extent {
         Extent {
             tables: self.canary.periodic(detection).into_iter().collect(),
             ..Extent::default()
         }
+    }
+}
+
+/// Repairs in a row without delay: an administrator may edit rules a few times.
+const AT_ONCE: u32 = 3;
+
+/// Delay of the first repair after these; it doubles with each further one.
+const FIRST: Duration = Duration::from_secs(1);
+
+/// Maximum delay of a repair.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// Time after the delayed repair without another change until a chain is forgotten.
+const CALM: Duration = Duration::from_secs(2);
+
+/// Maximum number of remembered chains; further ones are repaired without delay. So many changes
+/// at once are a flush, not two programs that fight over single chains.
+const MOST_CHAINS: usize = 1000;
+
+/// Repairs of one chain.
+#[derive(Debug, Clone, Copy)]
+struct Repairs {
+    count: u32,
+    wait: Duration,
+    /// A change before this time counts as a repetition.
+    calm: Instant,
+}
+
+/// Chains that were repaired recently, with the delay of their next repair.
+#[derive(Debug, Default)]
+pub(super) struct Backoff(BTreeMap<ChainKey, Repairs>);
+
+impl Backoff {
+    /// Returns the delay of the repair of these chains. An earlier sync for another reason repairs
+    /// them.
+    pub(super) fn wait(
+        &mut self,
+        chains: impl IntoIterator<Item = ChainKey>,
+        now: Instant,
+    ) -> Duration {
+        self.0.retain(|_, repairs| now < repairs.calm);
+        let mut longest = Duration::ZERO;
+        for chain in chains {
+            let known = self.0.get(&chain);
+            if known.is_none() && self.0.len() >= MOST_CHAINS {
+                continue;
+            }
+            let count = known.map_or(0, |repairs| repairs.count).saturating_add(1);
+            let wait = match known {
+                Some(repairs) if count > AT_ONCE => (repairs.wait * 2).clamp(FIRST, LONGEST),
+                _ => Duration::ZERO,
+            };
+            let calm = now + wait * 2 + CALM;
+            self.0.insert(chain, Repairs { count, wait, calm });
+            longest = longest.max(wait);
+        }
+        longest
+    }
+
+    /// Returns the chains that were repaired so often that the next repair is delayed.
+    pub(super) fn contested(&self, now: Instant) -> BTreeSet<ChainKey> {
+        let known = self.0.iter();
+        let contested = known.filter(|(_, repairs)| now < repairs.calm && repairs.count >= AT_ONCE);
+        contested.map(|(chain, _)| chain.clone()).collect()
+    }
+
+    /// Returns the number of chains whose last repair was delayed.
+    pub(super) fn waiting(&self) -> usize {
+        let waits = |repairs: &&Repairs| !repairs.wait.is_zero();
+        self.0.values().filter(waits).count()
     }
 }
 
@@ -143,5 +217,46 @@ mod tests {
         }
         let other = BTreeSet::from([(crate::rules::Table::Nat, Box::from("B"))]);
         assert_eq!(checks.wait(other, now), Duration::ZERO);
+    }
+
+    fn key(chain: &str) -> ChainKey {
+        (crate::rules::Table::Nat, chain.into())
+    }
+
+    #[test]
+    fn a_chain_that_is_changed_again_and_again_waits_longer_each_time() {
+        let (mut backoff, mut now) = (Backoff::default(), start());
+        let mut waits = Vec::new();
+        for _ in 0..11 {
+            let wait = backoff.wait([key("KUBE-SERVICES")], now);
+            waits.push(wait.as_secs());
+            now += wait + Duration::from_millis(10);
+        }
+        assert_eq!(waits, [0, 0, 0, 1, 2, 4, 8, 16, 32, 60, 60]);
+        assert_eq!(backoff.waiting(), 1);
+        assert_eq!(backoff.wait([key("KUBE-NODEPORTS")], now), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_chain_that_stays_repaired_is_forgotten() {
+        let (mut backoff, now) = (Backoff::default(), start());
+        for _ in 0..AT_ONCE {
+            assert!(backoff.contested(now).is_empty());
+            assert_eq!(backoff.wait([key("A")], now), Duration::ZERO);
+        }
+        assert_eq!(backoff.contested(now), [key("A")].into());
+        assert_eq!(backoff.wait([key("A")], now), FIRST);
+        let later = now + FIRST * 2 + CALM;
+        assert!(backoff.contested(later).is_empty());
+        assert_eq!(backoff.wait([key("A")], later), Duration::ZERO);
+        assert_eq!(backoff.waiting(), 0);
+    }
+
+    #[test]
+    fn a_flush_of_many_chains_takes_bounded_memory() {
+        let mut backoff = Backoff::default();
+        let chains = (0..5000).map(|number| key(&number.to_string()));
+        assert_eq!(backoff.wait(chains, start()), Duration::ZERO);
+        assert_eq!(backoff.0.len(), MOST_CHAINS);
     }
 }

@@ -1,7 +1,7 @@
 //! Decides the scope of the next sync: full, partial, or adoption.
 //!
-//! The reason for a full sync is one variant of an enum: it is the first question about a slow
-//! one.
+//! Each full sync has one [`FullReason`], which logs and metrics name: it is the first question
+//! about a slow sync.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,15 +13,15 @@ use crate::render::{Counters, Options, RenderContext, RerenderReason};
 pub enum Scope {
     /// All chains.
     Full(FullReason),
-    /// Chains that differ from those that were found in the kernel. Any doubt makes it
-    /// [full](Scope::Full).
+    /// Chains that differ from those found in the kernel at the first sync. If the rules there
+    /// cannot be adopted, the sync is [full](Scope::Full).
     Adoption,
-    /// Chains that differ from the applied ones.
+    /// Chains that differ from those of the last applied sync.
     Partial,
 }
 
 impl Scope {
-    /// As logs and metric labels have it.
+    /// Returns the value in logs and metric labels.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Full(_) => "full",
@@ -44,12 +44,12 @@ pub enum FullReason {
     ZoneChanged,
     /// Addresses or Pod networks of this node changed, which all Services depend on.
     NodeChanged,
-    /// The interval of full syncs is over.
+    /// The interval of periodic full syncs is over.
     Periodic,
 }
 
 impl FullReason {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Self; 6] = [
         Self::First,
         Self::Failed,
@@ -59,7 +59,7 @@ impl FullReason {
         Self::Periodic,
     ];
 
-    /// As logs and metric labels have it.
+    /// Returns the value in logs and metric labels.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::First => "first",
@@ -72,14 +72,14 @@ impl FullReason {
     }
 }
 
-/// Minimum interval of periodic full syncs as a multiple of the time that one takes: they mostly
-/// change nothing, and no change is applied meanwhile. On nft 50,000 Services take a minute and
-/// have one in 18 hours, 10,000 have one in 73 minutes.
+/// Minimum interval of periodic full syncs as a multiple of the duration of one: they mostly
+/// change nothing, and no change is applied meanwhile. On nft a full sync of 50,000 Services takes
+/// a minute and comes every 18 hours, one of 10,000 Services every 73 minutes.
 ///
 /// Differs from upstream: kube-proxy makes none in clusters of more than 1,000 endpoints.
 const FULL_SYNCS_APART: u32 = 1000;
 
-/// Maximum interval by that multiple: other programs may have made one sync slow.
+/// Maximum interval by that multiple: a single sync may be slow because of load on the node.
 const LONGEST_APART: Duration = Duration::from_secs(24 * 3600);
 
 /// Wait after a periodic full sync that could not read the rules in the kernel, or was rejected
@@ -88,14 +88,14 @@ const POSTPONED: Duration = Duration::from_secs(300);
 
 /// Results of earlier syncs that the decision depends on.
 #[derive(Debug, Default)]
-pub struct History {
+pub struct SyncHistory {
     /// Time of the last successful full sync.
     pub last_full: Option<Instant>,
-    /// Time that the last one took.
+    /// Duration of the last successful full sync.
     pub full_took: Duration,
-    /// No periodic full sync before this, after one that failed.
+    /// Earliest time of the next periodic full sync, after one that failed.
     pub postponed_until: Option<Instant>,
-    /// Reason that the next sync has to be full; the first one stays.
+    /// Reason for the next sync to be full; the first reason noted stays.
     pub must_be_full: Option<FullReason>,
     /// Options of the last rendering.
     pub options: Option<Options>,
@@ -103,7 +103,7 @@ pub struct History {
     pub zone: Option<Arc<str>>,
 }
 
-impl History {
+impl SyncHistory {
     /// Notes that the next sync has to be full.
     pub fn force_full(&mut self, reason: FullReason) {
         self.must_be_full.get_or_insert(reason);
@@ -143,12 +143,12 @@ impl History {
         self.postponed_until = None;
     }
 
-    /// Postpones the next periodic full sync: the known state still holds.
+    /// Postpones the next periodic full sync: the applied state is still right.
     pub fn postpone(&mut self, now: Instant) {
         self.postponed_until = Some(now + POSTPONED);
     }
 
-    /// Reason to write all rules anew for `setting`, if there is one.
+    /// Returns the reason to rewrite all rules for `setting`, if there is one.
     pub fn rewrite(&self, setting: RenderContext<'_>) -> Option<RerenderReason> {
         let known = RenderContext {
             options: self.options.as_ref()?,

@@ -1,35 +1,37 @@
-//! Differences between the rules that were applied and those in the kernel.
+//! Extent and result of a comparison of the rules in the kernel with the applied ones.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
-use super::backoff::Key;
+use super::schedule::CheckTrigger;
+use crate::host::{ForeignChange, RunError, Touched};
 use crate::model::ServiceName;
-use crate::render::DeclineReason;
+use crate::render::{AppliedState, DeclineReason, Options, guarded_chains, is_service_chain};
 use crate::rules::Table;
 
-/// Chains that are listed by name, for the log.
+/// Maximum number of names in one log line.
 const MOST_NAMES: usize = 5;
 
-/// Stands for all chains of a table where repairs of the same chains are counted.
+/// Key of repairs in a table whose changed chains are not known by name.
 const WHOLE_TABLE: &str = "*";
 
-/// Place of a difference.
+/// Kind of a difference between the kernel and the applied rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DriftKind {
-    /// Chains of ours or all of our jumps are missing.
+    /// Chains or all jumps from built-in chains are missing.
     FlushedTable,
-    /// A jump from a built-in chain is missing.
+    /// One jump from a built-in chain is missing.
     Jump,
-    /// A chain whose rules depend on options alone.
+    /// Chain whose rules depend on options alone.
     FixedChain,
-    /// A chain to which every Service adds rules.
+    /// Chain to which every Service adds rules.
     DispatchChain,
-    /// A chain of one Service.
+    /// Chain of one Service.
     ServiceChain,
 }
 
 impl DriftKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 5] = [
         Self::FlushedTable,
         Self::Jump,
@@ -38,7 +40,7 @@ impl DriftKind {
         Self::ServiceChain,
     ];
 
-    /// As logs and metric labels have it.
+    /// Returns the value in logs and metric labels.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::FlushedTable => "flushed_table",
@@ -50,19 +52,19 @@ impl DriftKind {
     }
 }
 
-/// All differences that one verification found.
+/// Differences that one comparison found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Drift {
     pub(super) counts: BTreeMap<(Table, DriftKind), usize>,
-    /// Chains by name, where names are known; of a jump, the chain that it stands in.
+    /// Changed chains that are known by name; for a jump, the chain that holds it.
     pub(super) chains: BTreeSet<(Table, Box<str>)>,
-    /// Services some of whose rules in the nat table differ, where only that is known.
+    /// Services with differing rules in the nat table whose chains are not known by name.
     pub(super) services: BTreeSet<ServiceName>,
-    /// Chains, Services and whole tables whose repairs are counted.
-    pub(super) keys: BTreeSet<Key>,
+    /// Keys for counting repairs: chains, Services and whole tables.
+    pub(super) keys: BTreeSet<ChainKey>,
     /// Reason to restore everything, although the tables were not flushed.
     pub(super) declined: Option<DeclineReason>,
-    /// Names of the programs that changed the rules, as far as the kernel reports them.
+    /// Names of the programs that changed the rules, if the kernel reported them.
     pub(super) programs: BTreeSet<String>,
 }
 
@@ -87,7 +89,7 @@ impl Drift {
         self.services.insert(name);
     }
 
-    /// Adds chains that are not known by name. Their repairs are counted by table.
+    /// Adds chains that are not known by name. Their repairs are counted per table.
     pub(super) fn add_unnamed(&mut self, table: Table, kind: DriftKind, chains: usize) {
         if chains > 0 {
             *self.counts.entry((table, kind)).or_default() += chains;
@@ -115,6 +117,123 @@ impl Drift {
             format!("{names} and {rest} more")
         }
     }
+}
+
+/// Chain whose repairs are counted; for a jump, the chain that holds it.
+pub(super) type ChainKey = (Table, Box<str>);
+
+/// Rules that a comparison reads.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Extent {
+    /// Tables whose fixed chains and jumps are compared.
+    pub(super) tables: BTreeSet<Table>,
+    /// Dispatch chains.
+    pub(super) dispatch: BTreeSet<(Table, Box<str>)>,
+    /// Chains of Services.
+    pub(super) services: BTreeSet<Box<str>>,
+    /// Named chains, or all kube-proxy rules.
+    pub(super) depth: ComparisonDepth,
+}
+
+/// Depth of a comparison.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum ComparisonDepth {
+    /// Only the named chains.
+    #[default]
+    Named,
+    /// Every kube-proxy rule in the filter and nat tables.
+    Whole,
+}
+
+impl Extent {
+    /// Returns the extent of a verification: all rules.
+    pub(super) fn whole() -> Self {
+        Self {
+            tables: Table::ALL.into(),
+            depth: ComparisonDepth::Whole,
+            ..Self::default()
+        }
+    }
+
+    /// Returns the rules that another program may have changed.
+    pub(super) fn of(change: &ForeignChange, options: &Options) -> Self {
+        let mut extent = Self::default();
+        for (table, touched) in &change.tables {
+            match touched {
+                Touched::Unknown => {
+                    extent.tables.insert(*table);
+                    if *table != Table::Mangle {
+                        extent.depth = ComparisonDepth::Whole;
+                    }
+                }
+                Touched::Chains(chains) => {
+                    for chain in chains {
+                        extent.add(*table, chain, options);
+                    }
+                }
+            }
+        }
+        extent
+    }
+
+    /// Returns the rules that another program may have changed, without chains of Services that
+    /// are not in the applied state.
+    pub(super) fn of_ours(
+        change: &ForeignChange,
+        options: &Options,
+        applied: &AppliedState,
+    ) -> Self {
+        let mut extent = Self::of(change, options);
+        extent.services = applied.recorded(&extent.services);
+        extent
+    }
+
+    fn add(&mut self, table: Table, chain: &str, options: &Options) {
+        if guarded_chains(table, options).contains(&chain) {
+            self.tables.insert(table);
+        } else if AppliedState::is_dispatch(table, chain) {
+            self.dispatch.insert((table, chain.into()));
+        } else if table == Table::Nat && is_service_chain(chain) {
+            self.services.insert(chain.into());
+        }
+    }
+
+    /// Adds all of another extent.
+    pub(super) fn merge(&mut self, other: Self) {
+        self.tables.extend(other.tables);
+        self.dispatch.extend(other.dispatch);
+        self.services.extend(other.services);
+        if other.depth == ComparisonDepth::Whole {
+            self.depth = ComparisonDepth::Whole;
+        }
+    }
+
+    /// Returns this extent without chains of Services: those that cannot be read are rewritten.
+    pub(super) fn to_read_again(&self) -> Self {
+        Self {
+            services: BTreeSet::new(),
+            ..self.clone()
+        }
+    }
+
+    /// Reports whether there is nothing to compare.
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Result of a comparison, for logs and metrics.
+#[derive(Debug)]
+pub(super) struct Compared<'a> {
+    pub(super) trigger: CheckTrigger,
+    pub(super) depth: ComparisonDepth,
+    pub(super) drift: &'a Drift,
+    /// Failure of a program that reads rules.
+    pub(super) failure: Option<&'a RunError>,
+    /// Delay of the repair, because another program keeps changing the same chains.
+    pub(super) wait: Duration,
+    /// Number of chains whose repair is delayed.
+    pub(super) contested: usize,
 }
 
 #[cfg(test)]

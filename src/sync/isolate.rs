@@ -1,59 +1,58 @@
-//! Finds the Services because of which restores fail, so that all others are applied.
+//! Finds the Services that make restores fail, so that all others are applied.
 //!
-//! A partial restore that fails is followed by a full one. If that fails too, some Service may be
-//! at fault, or the environment: missing programs, a kernel without memory. The search tells them
-//! apart, and puts the Services at fault into [quarantine](super::quarantine).
+//! A partial restore that fails is followed by a full one. If that fails, the cause is either some
+//! Service or the environment: missing programs, a kernel without memory. The search finds out,
+//! and puts the Services at fault into [quarantine](super::quarantine).
 //!
-//! 1. While the failure names a line of a Service, the full restore is made again without it.
-//! 2. Otherwise the kernel is brought into a known state that leaves out all suspects: a full
-//!    restore that renders every dirty Service as last applied. At the start, when nothing has been
-//!    applied, the rules in the kernel are read, and if those cannot be adopted, a full restore
-//!    leaves out the Services with the most rules. If this fails, the environment is at fault.
+//! 1. While the failure names a line of a Service, the full restore is repeated without it.
+//! 2. Otherwise a full restore that renders every dirty Service as last applied brings the kernel
+//!    into a known state without the suspects. Before the first applied sync, the rules in the
+//!    kernel are adopted instead; if they cannot be, a full restore leaves out the Services with
+//!    the most rules. If this fails, the environment is at fault.
 //! 3. Partial restores of groups of suspects follow, halved as [`bisect`](super::bisect) decides.
 
 use std::time::Duration;
 
 use super::bisect::Bisection;
-use super::inspect::{Inspection, Interest};
-use super::isolation::{Isolation, Quarantined};
-use super::outcome::{Attempt, Failure};
-use super::quarantine::{Cause, Fallback};
-use super::subset::Environment;
+use super::kernel_state::{Inspection, ReadScope};
+use super::outcome::{Attempt, Failure, Isolation, Quarantined};
+use super::quarantine::{Fallback, QuarantineCause};
+use super::subset::EnvironmentFault;
 use super::syncer::Syncer;
 use crate::host::Iptables;
 use crate::model::{ServiceName, ServiceState, Services};
 use crate::render::{Options, owner};
-use crate::tracker::{OverrideClaims, Settled};
+use crate::tracker::{AppliedChanges, OverrideClaims};
 
-/// Full restores made again because of a named line. More culprits are left to the bisection, whose
-/// restores are smaller.
+/// Maximum number of full restores that are repeated because of a named line. Further failing
+/// Services are left to the bisection, whose restores are smaller.
 const MOST_NAMED: usize = 4;
 
-/// Services with the most rules that the first full restore leaves out: what takes too long or too
-/// much memory is among them.
+/// Number of Services with the most rules that the first full restore leaves out: a Service that
+/// takes too long or too much memory is among them.
 const HEAVIEST: usize = 16;
 
-/// Time after which a search begins no further restore: what was applied by then is settled, and
-/// the next sync searches on.
+/// Time after which a search starts no further restore: the changes in the kernel by then are
+/// marked as applied, and the next sync continues the search.
 const LONGEST_SEARCH: Duration = Duration::from_secs(300);
 
-/// Wait after a search that found the environment to be at fault: until then syncs fail without
-/// one.
+/// Time without another search after one that found the environment at fault: syncs that fail
+/// meanwhile are only retried.
 const AFTER_ENVIRONMENT: Duration = Duration::from_secs(60);
 
-/// Rules that were in the kernel when nothing had been applied.
-enum Read {
-    /// They are known; these Services differ.
+/// Result of an adoption of the rules in the kernel before the first applied sync.
+enum AdoptionResult {
+    /// The rules are known; these Services differ.
     Adopted(Vec<ServiceName>),
-    /// They are not as anything here writes them.
+    /// The rules cannot be adopted.
     Declined {
-        /// No Service has a chain.
+        /// No chain of a Service exists.
         is_bare: bool,
     },
 }
 
 impl<I: Iptables> Syncer<I> {
-    /// Searches after the attempts of a sync that failed; `None` if no Service can be to blame.
+    /// Searches after the failed attempts of a sync; `None` if no Service can be the cause.
     pub(super) async fn isolate(
         &mut self,
         attempts: &[Attempt],
@@ -64,97 +63,101 @@ impl<I: Iptables> Syncer<I> {
         let Failure::Restore(error, _) = failure else {
             return None;
         };
-        Cause::of(error)?;
+        QuarantineCause::of(error)?;
         if self.isolate_after.is_some_and(|after| now < after) || self.view().all().next().is_none()
         {
             return None;
         }
-        let mut work = Isolation::default();
+        let mut isolation = Isolation::default();
         let failures = attempts.iter().rev();
         let failures = failures.filter_map(|attempt| attempt.result.as_ref().err());
         let suspect = failures.into_iter().find_map(|failure| {
-            let name = self.named(failure, options)?;
+            let name = self.named_service(failure, options)?;
             Some((name, failure.on_one_line()))
         });
-        if self.search(suspect, options, &mut work).await.is_err() {
-            work.is_environment = true;
+        if self.search(suspect, options, &mut isolation).await.is_err() {
+            isolation.is_environment = true;
             let now = (self.clock)();
             self.isolate_after = Some(now + AFTER_ENVIRONMENT);
-            for blamed in work.quarantined.drain(..) {
-                self.quarantine.remove(&blamed.name, now);
+            for quarantined in isolation.quarantined.drain(..) {
+                self.quarantine.remove(&quarantined.name, now);
             }
         }
-        self.let_all_go();
+        self.release_held_back();
         self.deadline = None;
-        for blamed in &mut work.quarantined {
-            let fallback = self.quarantine.fallback(&blamed.name);
-            blamed.fallback = fallback.unwrap_or(blamed.fallback);
+        for quarantined in &mut isolation.quarantined {
+            let fallback = self.quarantine.fallback(&quarantined.name);
+            quarantined.fallback = fallback.unwrap_or(quarantined.fallback);
         }
-        Some(work)
+        Some(isolation)
     }
 
-    /// Settles what a search has applied.
-    pub(super) fn settle_resolved(&mut self, work: &Isolation, options: &Options) -> Settled {
-        if work.is_environment {
-            return Settled::default();
+    /// Marks the changes that a search has applied.
+    pub(super) fn mark_resolved_applied(
+        &mut self,
+        isolation: &Isolation,
+        options: &Options,
+    ) -> AppliedChanges {
+        if isolation.is_environment {
+            return AppliedChanges::default();
         }
-        self.settle(options, &work.unresolved)
+        self.mark_applied(options, &isolation.unresolved)
     }
 
     async fn search(
         &mut self,
         mut suspect: Option<(ServiceName, String)>,
         options: &mut Options,
-        work: &mut Isolation,
-    ) -> Result<(), Environment> {
+        isolation: &mut Isolation,
+    ) -> Result<(), EnvironmentFault> {
         let started = (self.clock)();
         for _ in 0..MOST_NAMED {
             let Some((name, error)) = suspect.take() else {
                 break;
             };
-            self.blame(&name, Cause::Refused, error, work);
-            match self.full_again(options, work).await? {
+            self.put_in_quarantine(&name, QuarantineCause::Rejected, error, isolation);
+            match self.full_restore(options, isolation).await? {
                 Ok(()) => return Ok(()),
                 Err(failure) => {
-                    let named = self.named(&failure, options);
+                    let named = self.named_service(&failure, options);
                     suspect = named.map(|name| (name, failure.on_one_line()));
                 }
             }
         }
-        let suspects = self.leave_out_suspects(options, work).await?;
+        let suspects = self.leave_out_suspects(options, isolation).await?;
         let mut bisection = Bisection::new(self.by_weight(suspects));
         while let Some(group) = bisection.next() {
             if (self.clock)().saturating_duration_since(started) > LONGEST_SEARCH {
                 bisection.put_back(group);
                 break;
             }
-            let before = work.restores;
-            match self.apply(&group, options, work).await? {
-                // Services that need nothing prove nothing.
-                Ok(()) if work.restores == before => {}
+            let before = isolation.restores;
+            match self.apply(&group, options, isolation).await? {
+                // No restore was needed: this shows nothing about the environment.
+                Ok(()) if isolation.restores == before => {}
                 Ok(()) => bisection.succeeded(),
                 Err((cause, failure)) => {
-                    let named = self.named(&failure, options);
-                    if let Some(culprit) = bisection.failed(group, named) {
-                        self.blame(&culprit, cause, failure.on_one_line(), work);
+                    let named = self.named_service(&failure, options);
+                    if let Some(failing) = bisection.failed(group, named) {
+                        self.put_in_quarantine(&failing, cause, failure.on_one_line(), isolation);
                     }
-                    self.know_kernel(options, work).await?;
+                    self.ensure_kernel_known(options, isolation).await?;
                 }
             }
         }
         if bisection.is_environment() {
-            return Err(Environment);
+            return Err(EnvironmentFault);
         }
-        work.unresolved = bisection.unresolved();
-        self.finish(options, work).await
+        isolation.unresolved = bisection.unresolved();
+        self.finish(options, isolation).await
     }
 
     /// Brings the kernel into a known state without the suspects, and returns them.
     async fn leave_out_suspects(
         &mut self,
         options: &mut Options,
-        work: &mut Isolation,
-    ) -> Result<Vec<ServiceName>, Environment> {
+        isolation: &mut Isolation,
+    ) -> Result<Vec<ServiceName>, EnvironmentFault> {
         if self.history.last_full.is_some() {
             let dirty = self.tracker.dirty();
             let dirty: Vec<_> = dirty
@@ -162,20 +165,20 @@ impl<I: Iptables> Syncer<I> {
                 .cloned()
                 .collect();
             if dirty.is_empty() {
-                return Err(Environment);
+                return Err(EnvironmentFault);
             }
             self.hold_back(&dirty);
-            return match self.full_again(options, work).await? {
+            return match self.full_restore(options, isolation).await? {
                 Ok(()) => Ok(dirty),
-                Err(_) => Err(Environment),
+                Err(_) => Err(EnvironmentFault),
             };
         }
         let is_bare = match self.read_kernel(options).await? {
-            Read::Adopted(differing) => {
-                work.is_adopted = true;
+            AdoptionResult::Adopted(differing) => {
+                isolation.is_adopted = true;
                 return Ok(differing);
             }
-            Read::Declined { is_bare } => is_bare,
+            AdoptionResult::Declined { is_bare } => is_bare,
         };
         let all: Vec<_> = self
             .tracker
@@ -185,26 +188,26 @@ impl<I: Iptables> Syncer<I> {
             .collect();
         let mut heaviest = self.by_weight(all.clone());
         let heaviest = heaviest.split_off(heaviest.len().saturating_sub(HEAVIEST));
-        // Rules of an earlier process would go with all the Services.
+        // Leaving out all Services would delete the rules of an earlier process.
         let is_more = is_bare && heaviest.len() < all.len();
         for left_out in [Some(heaviest), is_more.then_some(all)]
             .into_iter()
             .flatten()
         {
             self.hold_back(&left_out);
-            if self.full_again(options, work).await?.is_ok() {
+            if self.full_restore(options, isolation).await?.is_ok() {
                 return Ok(left_out);
             }
         }
-        Err(Environment)
+        Err(EnvironmentFault)
     }
 
-    /// Reads the rules in the kernel, for an applied state of them.
-    async fn read_kernel(&mut self, options: &Options) -> Result<Read, Environment> {
-        let inspected = self.inspect(Interest::AllOfOurs).await;
-        let Inspection { live, found, .. } = inspected.map_err(|_| Environment)?;
+    /// Reads the rules in the kernel, and adopts them as the applied state.
+    async fn read_kernel(&mut self, options: &Options) -> Result<AdoptionResult, EnvironmentFault> {
+        let inspected = self.inspect(ReadScope::AllOfOurs).await;
+        let Inspection { live, found, .. } = inspected.map_err(|_| EnvironmentFault)?;
         let Ok(adopted) = self.compare(found, &live, options).await else {
-            return Ok(Read::Declined {
+            return Ok(AdoptionResult::Declined {
                 is_bare: live.is_bare(),
             });
         };
@@ -213,42 +216,44 @@ impl<I: Iptables> Syncer<I> {
         let is_suspect =
             |name: &ServiceName| self.tracker.get(name).is_some() && !self.quarantine.has(name);
         let differing = adopted.differing.into_iter();
-        Ok(Read::Adopted(differing.filter(is_suspect).collect()))
+        Ok(AdoptionResult::Adopted(
+            differing.filter(is_suspect).collect(),
+        ))
     }
 
-    /// Makes sure that the applied state describes the kernel, after a restore that failed
-    /// half-way.
-    pub(super) async fn know_kernel(
+    /// Makes sure that the applied state describes the kernel after a restore that may have been
+    /// applied in part.
+    pub(super) async fn ensure_kernel_known(
         &mut self,
         options: &mut Options,
-        work: &mut Isolation,
-    ) -> Result<(), Environment> {
+        isolation: &mut Isolation,
+    ) -> Result<(), EnvironmentFault> {
         if self.written.is_some() {
             return Ok(());
         }
-        if work.is_adopted {
+        if isolation.is_adopted {
             return match self.read_kernel(options).await? {
-                Read::Adopted(_) => Ok(()),
-                Read::Declined { .. } => Err(Environment),
+                AdoptionResult::Adopted(_) => Ok(()),
+                AdoptionResult::Declined { .. } => Err(EnvironmentFault),
             };
         }
-        if self.full_again(options, work).await?.is_ok() {
+        if self.full_restore(options, isolation).await?.is_ok() {
             return Ok(());
         }
-        self.lower_blamed(work);
-        let restored = self.full_again(options, work).await?;
-        restored.map_err(|_| Environment)
+        self.lower_fallbacks(isolation);
+        let restored = self.full_restore(options, isolation).await?;
+        restored.map_err(|_| EnvironmentFault)
     }
 
-    /// Leaves out the Services blamed whose rejects may be what fails.
-    fn lower_blamed(&mut self, work: &Isolation) {
-        for name in self.rejected(work) {
-            self.lower(&name);
+    /// Leaves out the quarantined Services whose reject rules may be what fails.
+    fn lower_fallbacks(&mut self, isolation: &Isolation) {
+        for name in self.rejected(isolation) {
+            self.lower_fallback(&name);
         }
     }
 
-    /// Renders a Service in quarantine in its next form.
-    fn lower(&mut self, name: &ServiceName) {
+    /// Renders a Service in quarantine in its next fallback form.
+    fn lower_fallback(&mut self, name: &ServiceName) {
         let rendered = self.view().get(name).cloned().unwrap_or_default();
         let state = self.quarantine.lower(name, &rendered);
         let claims = match self.quarantine.fallback(name) {
@@ -258,55 +263,72 @@ impl<I: Iptables> Syncer<I> {
         self.tracker.render_as(name, state, claims);
     }
 
-    /// The Services blamed that are rendered without endpoints.
-    fn rejected(&self, work: &Isolation) -> Vec<ServiceName> {
+    /// Returns the newly quarantined Services that are rendered without endpoints.
+    fn rejected(&self, isolation: &Isolation) -> Vec<ServiceName> {
         let is_rejected =
             |name: &ServiceName| self.quarantine.fallback(name) == Some(Fallback::NoEndpoints);
-        let blamed = work.quarantined.iter().map(|blamed| &blamed.name);
-        blamed.filter(|name| is_rejected(name)).cloned().collect()
+        let quarantined = isolation
+            .quarantined
+            .iter()
+            .map(|quarantined| &quarantined.name);
+        quarantined
+            .filter(|name| is_rejected(name))
+            .cloned()
+            .collect()
     }
 
-    /// Rejects the clients of new Services that were blamed, and removes stale chains.
+    /// Writes reject rules for newly quarantined Services without applied rules, and removes stale
+    /// chains.
     async fn finish(
         &mut self,
         options: &mut Options,
-        work: &mut Isolation,
-    ) -> Result<(), Environment> {
-        if work.is_adopted {
-            // Stale chains go with the next full restore, if this is not the end of the search.
-            if !work.unresolved.is_empty() || self.full_again(options, work).await?.is_ok() {
+        isolation: &mut Isolation,
+    ) -> Result<(), EnvironmentFault> {
+        if isolation.is_adopted {
+            // An unfinished search leaves stale chains to the next full restore.
+            if !isolation.unresolved.is_empty()
+                || self.full_restore(options, isolation).await?.is_ok()
+            {
                 return Ok(());
             }
-            self.lower_blamed(work);
-            let restored = self.full_again(options, work).await?;
-            return restored.map_err(|_| Environment);
+            self.lower_fallbacks(isolation);
+            let restored = self.full_restore(options, isolation).await?;
+            return restored.map_err(|_| EnvironmentFault);
         }
-        let rejected = self.rejected(work);
-        let applied = self.apply_as_rendered(&rejected, options, work).await?;
+        let rejected = self.rejected(isolation);
+        let applied = self
+            .apply_as_rendered(&rejected, options, isolation)
+            .await?;
         if applied.is_err() {
-            self.lower_blamed(work);
+            self.lower_fallbacks(isolation);
         }
-        self.know_kernel(options, work).await
+        self.ensure_kernel_known(options, isolation).await
     }
 
     /// Puts a Service into quarantine.
-    fn blame(&mut self, name: &ServiceName, cause: Cause, error: String, work: &mut Isolation) {
+    fn put_in_quarantine(
+        &mut self,
+        name: &ServiceName,
+        cause: QuarantineCause,
+        error: String,
+        isolation: &mut Isolation,
+    ) {
         if self.quarantine.has(name) {
-            return self.lower(name);
+            return self.lower_fallback(name);
         }
         let wanted = self.tracker.get(name).cloned().unwrap_or_default();
         let held_back = || {
             let held_back = self.tracker.overrides().get(name)?;
             Some(held_back.state.clone())
         };
-        let settled = self.tracker.settled_state(name).or_else(held_back);
+        let applied = self.tracker.applied_state(name).or_else(held_back);
         let applied =
-            settled.filter(|state| state.service.is_some() && self.history.last_full.is_some());
+            applied.filter(|state| state.service.is_some() && self.history.last_full.is_some());
         let now = (self.clock)();
         let state = self.quarantine.add(name, applied, wanted, now);
         self.tracker
             .render_as(name, state, OverrideClaims::Rendered);
-        work.quarantined.push(Quarantined {
+        isolation.quarantined.push(Quarantined {
             name: name.clone(),
             cause,
             error,
@@ -314,7 +336,7 @@ impl<I: Iptables> Syncer<I> {
         });
     }
 
-    /// Renders these Services as last applied.
+    /// Renders these Services as last applied, for the time of the search.
     fn hold_back(&mut self, names: &[ServiceName]) {
         let has_applied = self.history.last_full.is_some();
         let claims = if has_applied {
@@ -323,14 +345,14 @@ impl<I: Iptables> Syncer<I> {
             OverrideClaims::Wanted
         };
         for name in names {
-            let settled = self.tracker.settled_state(name);
-            let state = settled.filter(|_| has_applied).unwrap_or_default();
+            let applied = self.tracker.applied_state(name);
+            let state = applied.filter(|_| has_applied).unwrap_or_default();
             self.tracker.render_as(name, state, claims);
         }
     }
 
-    /// Renders the Services that are only held back as the cluster wants them.
-    fn let_all_go(&mut self) {
+    /// Renders Services in their state in the cluster again that are not in quarantine.
+    fn release_held_back(&mut self) {
         let overrides = self.tracker.overrides().keys();
         let held_back = overrides.filter(|name| !self.quarantine.has(name));
         for name in held_back.cloned().collect::<Vec<_>>() {
@@ -338,8 +360,8 @@ impl<I: Iptables> Syncer<I> {
         }
     }
 
-    /// The Service of which the failure names a line.
-    fn named(&self, failure: &Failure, options: &Options) -> Option<ServiceName> {
+    /// Returns the Service whose line the failure names.
+    fn named_service(&self, failure: &Failure, options: &Options) -> Option<ServiceName> {
         let Failure::Restore(_, Some(excerpt)) = failure else {
             return None;
         };
@@ -348,14 +370,14 @@ impl<I: Iptables> Syncer<I> {
         owner(line, &self.view(), self.setting(options))
     }
 
-    /// Sorted by the number of rules, roughly, the most at the end.
+    /// Sorts Services by their approximate number of rules, the most at the end.
     fn by_weight(&self, mut names: Vec<ServiceName>) -> Vec<ServiceName> {
         names.sort_by_cached_key(|name| (self.tracker.get(name).map_or(0, weight), name.clone()));
         names
     }
 }
 
-/// Size of what a Service needs, roughly.
+/// Returns the approximate number of rules of a Service.
 fn weight(state: &ServiceState) -> usize {
     let ports = state
         .service

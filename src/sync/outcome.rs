@@ -1,30 +1,32 @@
-//! Result of a sync, for logs, metrics and health: the sync itself neither logs nor counts.
+//! Result of a sync, of the search for Services that make restores fail, and of their retries.
+//!
+//! Logs, metrics and health are made from it: the sync itself neither logs nor counts.
 
 use std::time::Duration;
 
 use super::decide::Scope;
-use super::isolation::{Isolation, Retry};
-use super::pacer::End;
-use crate::host::{CounterError, Excerpt, RestoreError, RunError};
+use super::pacer::SyncResult;
+use super::quarantine::{Fallback, QuarantineCause};
+use crate::host::{CounterError, Excerpt, RestoreError, Restored, RunError};
 use crate::model::ServiceName;
-use crate::render::{DeclineReason, PayloadStats, RuleCounts, ServiceTotals};
+use crate::render::{DeclineReason, Partial, PayloadStats, RuleCounts, ServiceTotals};
 use crate::rules::Table;
-use crate::tracker::Settled;
+use crate::tracker::AppliedChanges;
 
-/// Result of one sync: one attempt, or two if a partial one failed.
+/// Outcome of one sync: one attempt, or two if a partial one failed.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Attempts, in their order.
+    /// Attempts in order.
     pub attempts: Vec<Attempt>,
-    /// Search for the Services because of which both failed.
+    /// Search for the Services that made the attempts fail.
     pub isolation: Option<Isolation>,
-    /// Restore of a Service in quarantine, alone.
-    pub retry: Option<Retry>,
+    /// Retry of one Service in quarantine.
+    pub retry: Option<QuarantineRetry>,
     /// Changes that were applied. Empty after a failure.
-    pub settled: Settled,
+    pub applied: AppliedChanges,
     /// Number of dirty Services.
     pub dirty: usize,
-    /// Number of rules in the kernel that are ours.
+    /// Number of kube-proxy rules in the kernel.
     pub rules: RuleCounts,
     /// Totals of the Services of these rules.
     pub totals: ServiceTotals,
@@ -32,26 +34,26 @@ pub struct Outcome {
     pub quarantined: Vec<ServiceName>,
 }
 
-/// Restore, or the decision that none was needed.
+/// One attempt of a sync: a restore, or the finding that none was needed.
 #[derive(Debug)]
 pub struct Attempt {
-    /// Scope.
+    /// Scope that the attempt had in the end: a declined adoption is full.
     pub scope: Scope,
-    /// Time that it took, including rendering.
+    /// Duration, including rendering.
     pub took: Duration,
     /// Size of the payload.
     pub stats: PayloadStats,
-    /// Text of the payload of a partial restore; a full one is never in memory as a whole.
+    /// Text of the payload of a partial restore. A full payload is never in memory as a whole.
     pub payload: Vec<u8>,
-    /// Reason that rules name no counter, or only one; only when that is new.
+    /// Reason that nfacct counters are missing in the rules; only when that is new.
     pub no_counter: Option<CounterError>,
-    /// Tables that could not be read, with causes; only those that could be read before.
+    /// Tables that are no longer readable, with causes.
     pub unread: Vec<(Table, RunError)>,
     /// Reason that adoption was declined.
     pub declined: Option<DeclineReason>,
     /// Wait for the xtables lock, if it was acquired. A wait that timed out is in the error.
     pub lock_wait: Duration,
-    /// Result.
+    /// Failure of the restore or of the read before it.
     pub result: Result<(), Failure>,
 }
 
@@ -60,26 +62,104 @@ pub struct Attempt {
 pub enum Failure {
     /// The rules in the kernel could not be read before a full restore.
     Save(RunError),
-    /// The payload was not applied. The excerpt shows the rejected line.
+    /// The payload was not applied, or not all of it. The excerpt shows the rejected line.
     Restore(RestoreError, Option<Excerpt>),
 }
 
+/// Result of a search for Services that make restores fail.
+#[derive(Debug, Default)]
+pub struct Isolation {
+    /// Number of restores made by the search.
+    pub restores: usize,
+    /// Number of these restores that failed.
+    pub failed: usize,
+    /// Services put into quarantine.
+    pub quarantined: Vec<Quarantined>,
+    /// Services that were neither applied nor found to fail. They stay dirty.
+    pub unresolved: Vec<ServiceName>,
+    /// The environment is the cause, not a Service. No change of the sync was applied.
+    pub is_environment: bool,
+    /// The rules in the kernel were adopted instead of restored: stale chains may be left.
+    pub(super) is_adopted: bool,
+}
+
+impl Isolation {
+    pub(super) const fn result(&self) -> SyncResult {
+        if self.is_environment || !self.unresolved.is_empty() {
+            SyncResult::Failed
+        } else {
+            SyncResult::Applied
+        }
+    }
+}
+
+/// Service that was put into quarantine.
+#[derive(Debug)]
+pub struct Quarantined {
+    /// Name of the Service.
+    pub name: ServiceName,
+    /// Failure of its restore.
+    pub cause: QuarantineCause,
+    /// Message of the restore program, on one line.
+    pub error: String,
+    /// Rules of the Service in the kernel.
+    pub fallback: Fallback,
+}
+
+/// Retry of one Service in quarantine.
+#[derive(Debug)]
+pub struct QuarantineRetry {
+    /// Name of the Service.
+    pub name: ServiceName,
+    /// Number of restores made. A first one that was cut off is followed by one of all other
+    /// rules.
+    pub restores: usize,
+    /// Number of these restores that failed.
+    pub failed: usize,
+    /// Time spent in quarantine, if the Service was released; otherwise the failure of its
+    /// restore, or `None` if the environment was at fault.
+    pub result: Result<Duration, Option<Failure>>,
+    /// The state of the kernel is unknown.
+    pub is_lost: bool,
+}
+
+/// Payload and result of one restore.
+pub(super) type Written = (Partial, Result<Restored, Failure>);
+
+impl Attempt {
+    /// Returns an attempt with the payload and result of its restore, without its time.
+    pub(super) fn new(scope: Scope, (partial, restored): Written) -> Self {
+        let waited = restored.as_ref().map(|restored| restored.lock_wait);
+        Self {
+            scope,
+            took: Duration::ZERO,
+            stats: partial.stats,
+            payload: partial.text,
+            no_counter: None,
+            unread: Vec::new(),
+            declined: None,
+            lock_wait: waited.unwrap_or_default(),
+            result: restored.map(drop),
+        }
+    }
+}
+
 impl Outcome {
-    /// Returns whether the sync was applied.
-    pub fn end(&self) -> End {
+    /// Reports whether the sync was applied.
+    pub fn result(&self) -> SyncResult {
         if self.retry.as_ref().is_some_and(|retry| retry.is_lost) {
-            return End::Failed;
+            return SyncResult::Failed;
         }
         match (&self.isolation, self.attempts.last()) {
-            (Some(isolation), _) => isolation.end(),
-            (None, Some(Attempt { result: Err(_), .. })) => End::Failed,
-            (None, _) => End::Applied,
+            (Some(isolation), _) => isolation.result(),
+            (None, Some(Attempt { result: Err(_), .. })) => SyncResult::Failed,
+            (None, _) => SyncResult::Applied,
         }
     }
 }
 
 impl Failure {
-    /// Returns the message of the program, on one line.
+    /// Returns the message of the restore program on one line.
     pub(super) fn on_one_line(&self) -> String {
         let text = match self {
             Self::Save(error) => error.to_string(),

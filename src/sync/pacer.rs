@@ -1,4 +1,9 @@
-//! Decides when the next sync starts, as a function of requests, syncs and their times.
+//! Decides when the next sync starts, as a function of requests, syncs, their times and their
+//! cost.
+//!
+//! The CPU budget is an account in pause time. A sync that took CPU time `c` owes `c / budget`,
+//! less the time that it ran itself. Credit from earlier idle time pays for it first, so that an
+//! isolated change and a short burst never wait; what is left is the pause.
 //!
 //! Upstream: pkg/proxy/runner/bounded_frequency_runner.go (v1.36)
 //!
@@ -8,47 +13,46 @@
 
 use std::time::{Duration, Instant};
 
-use super::budget::{Account, CpuBudget, Ran};
 use crate::rules::Backend;
 
-/// First retry delay; it doubles with each failure in a row.
+/// First retry delay; it doubles with each consecutive failure.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 
-/// Gap between two syncs.
+/// Minimum gap between two syncs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gap {
     /// `--iptables-min-sync-period`.
     Fixed(Duration),
-    /// Gap by this CPU budget, or by that of the backend: an idle daemon syncs at once, a busy one
-    /// takes bounded CPU time.
+    /// Gap by this CPU budget, or by the default of the backend: an idle daemon syncs at once, a
+    /// busy one takes bounded CPU time.
     Budget(Option<CpuBudget>),
 }
 
 /// Intervals of one syncer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PacerOptions {
-    /// Gap between two syncs.
+    /// Minimum gap between two syncs.
     pub gap: Gap,
-    /// Longest retry delay: `--iptables-sync-period`.
+    /// Maximum retry delay: `--iptables-sync-period`.
     pub longest_retry: Duration,
-    /// Longest time without a sync.
+    /// Maximum time without a sync.
     pub longest_idle: Duration,
 }
 
 /// Result of a sync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum SyncResult {
     /// All changes were applied.
     Applied,
     /// The sync failed and is retried.
     Failed,
 }
 
-/// Decides when to sync; never sleeps.
+/// Schedule of the syncs of one family; it never sleeps.
 #[derive(Debug)]
 pub struct Pacer {
     options: PacerOptions,
-    account: Account,
+    account: CpuAccount,
     requested: Option<Instant>,
     not_before: Option<Instant>,
     idle_until: Option<Instant>,
@@ -66,7 +70,7 @@ impl Pacer {
         };
         Self {
             options,
-            account: Account::new(budget),
+            account: CpuAccount::new(budget),
             requested: None,
             not_before: None,
             idle_until: None,
@@ -75,32 +79,32 @@ impl Pacer {
         }
     }
 
-    /// Requests a sync. Later requests are served with the first one.
+    /// Requests a sync. Later requests are served by the same sync.
     pub fn request(&mut self, now: Instant) {
         self.requested.get_or_insert(now);
     }
 
-    /// Notes the end of a sync, which served all requests until then.
-    pub fn finished(&mut self, ran: &Ran, end: End) {
+    /// Notes the end of a sync, which served all earlier requests.
+    pub fn finished(&mut self, ran: &RunTimes, end: SyncResult) {
         let ended = ran.ended;
         let gap = match self.options.gap {
             Gap::Fixed(gap) => gap,
             Gap::Budget(_) => self.account.charge(ran),
         };
-        // A restore that fails often fails fast, so its cost bounds nothing.
+        // A failed restore is often cheap: its cost alone would allow retries without a pause.
         let gap = match end {
-            End::Applied => gap,
-            End::Failed => gap.max(FIRST_RETRY.min(self.options.longest_retry)),
+            SyncResult::Applied => gap,
+            SyncResult::Failed => gap.max(FIRST_RETRY.min(self.options.longest_retry)),
         };
         self.requested = None;
         self.not_before = ended.checked_add(gap);
         self.idle_until = ended.checked_add(self.options.longest_idle);
         match end {
-            End::Applied => {
+            SyncResult::Applied => {
                 self.failures = 0;
                 self.retry = None;
             }
-            End::Failed => {
+            SyncResult::Failed => {
                 self.failures = self.failures.saturating_add(1);
                 let wait = retry_after(self.failures, self.options.longest_retry);
                 self.retry = ended.checked_add(wait);
@@ -108,7 +112,7 @@ impl Pacer {
         }
     }
 
-    /// Reports whether a sync is due for a request or a retry.
+    /// Reports whether a request or a retry is pending.
     pub const fn awaits_sync(&self) -> bool {
         self.requested.is_some() || self.retry.is_some()
     }
@@ -127,12 +131,108 @@ impl Pacer {
     }
 }
 
-/// Returns the retry delay after this many failures in a row: it doubles each time, up to
+/// Returns the retry delay after this many consecutive failures: it doubles each time, up to
 /// `longest`.
 pub(super) fn retry_after(failures: u32, longest: Duration) -> Duration {
     let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
     FIRST_RETRY.saturating_mul(doubled).min(longest)
 }
+
+/// Maximum pause because of CPU cost: kube-proxy's default `minSyncPeriod`, which it waits after
+/// every sync. With more, changes would be programmed later than by kube-proxy.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Maximum credit in CPU time: it covers a burst, but not a minute of churn after an idle hour.
+const MOST_CREDIT: Duration = Duration::from_secs(1);
+
+/// Maximum credit in pauses. On legacy, where every sync owes the maximum pause, a burst has this
+/// many syncs without a pause.
+const MOST_PAUSES: u32 = 5;
+
+/// Share of one CPU that syncs may take under continuous change, in percent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CpuBudget(u8);
+
+/// Start, end and CPU time of a sync or a verification.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RunTimes {
+    /// Start.
+    pub started: Instant,
+    /// End.
+    pub ended: Instant,
+    /// CPU time of the family's thread and of its child processes.
+    pub cpu: Duration,
+}
+
+/// CPU account of one family, kept in pause time.
+#[derive(Debug)]
+pub(super) struct CpuAccount {
+    budget: CpuBudget,
+    credit: Duration,
+    /// End of the idle time that has been turned into credit.
+    counted: Option<Instant>,
+}
+
+impl CpuBudget {
+    /// Returns a budget of 1 to 100 percent; other numbers are clamped.
+    pub const fn percent(percent: u8) -> Self {
+        Self(match percent {
+            0 => 1,
+            1..=100 => percent,
+            _ => 100,
+        })
+    }
+
+    /// Returns the default budget. On nft the cost of a sync depends on the change, and half a CPU
+    /// keeps latency short. On legacy every sync rewrites the whole table: with one percent nearly
+    /// every sync owes the maximum pause, so that continuous churn costs no more than with
+    /// kube-proxy.
+    pub const fn default_for(backend: Backend) -> Self {
+        match backend {
+            Backend::Nft => Self(50),
+            Backend::Legacy => Self(1),
+        }
+    }
+
+    /// Returns the time in which the budget grants this CPU time.
+    fn time_for(self, cpu: Duration) -> Duration {
+        cpu.saturating_mul(100) / u32::from(self.0)
+    }
+}
+
+impl CpuAccount {
+    /// Returns an account with the maximum credit.
+    pub(super) fn new(budget: CpuBudget) -> Self {
+        Self {
+            budget,
+            credit: Self::most_credit(budget),
+            counted: None,
+        }
+    }
+
+    /// Charges a sync; returns the pause after it.
+    pub(super) fn charge(&mut self, ran: &RunTimes) -> Duration {
+        if let Some(counted) = self.counted {
+            let quiet = ran.started.saturating_duration_since(counted);
+            self.credit = (self.credit + quiet).min(Self::most_credit(self.budget));
+        }
+        let took = ran.ended.saturating_duration_since(ran.started);
+        let owed = self.budget.time_for(ran.cpu).saturating_sub(took);
+        let owed = owed.min(LONGEST_PAUSE);
+        let pause = owed.saturating_sub(self.credit);
+        self.credit = self.credit.saturating_sub(owed);
+        self.counted = ran.ended.checked_add(pause);
+        pause
+    }
+
+    fn most_credit(budget: CpuBudget) -> Duration {
+        (LONGEST_PAUSE * MOST_PAUSES).min(budget.time_for(MOST_CREDIT))
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/budget.rs"]
+mod budget_tests;
 
 #[cfg(test)]
 mod tests {
@@ -160,10 +260,10 @@ mod tests {
     }
 
     /// A sync that computed all the time.
-    fn finished(pacer: &mut Pacer, started: Instant, ended: Instant, end: End) {
+    fn finished(pacer: &mut Pacer, started: Instant, ended: Instant, end: SyncResult) {
         let cpu = ended - started;
         pacer.finished(
-            &Ran {
+            &RunTimes {
                 started,
                 ended,
                 cpu,
@@ -178,13 +278,13 @@ mod tests {
     }
 
     #[test]
-    fn the_first_request_after_silence_is_due_at_once_and_a_burst_is_batched() {
+    fn the_first_request_after_idle_time_is_due_at_once_and_a_burst_is_batched() {
         let t = origin();
         let mut pacer = pacer(Gap::Fixed(S));
         pacer.request(t);
         pacer.request(t + 5 * MS);
         assert_eq!(pacer.next_due(), Some(t));
-        finished(&mut pacer, t, t + 20 * MS, End::Applied);
+        finished(&mut pacer, t, t + 20 * MS, SyncResult::Applied);
         pacer.request(t + 30 * MS);
         pacer.request(t + 40 * MS);
         assert_eq!(pacer.next_due(), Some(t + 20 * MS + S));
@@ -195,12 +295,12 @@ mod tests {
         let t = origin();
         let mut pacer = pacer(Gap::Budget(None));
         for _ in 0..2 {
-            finished(&mut pacer, t, t + 60 * S, End::Applied);
+            finished(&mut pacer, t, t + 60 * S, SyncResult::Applied);
         }
-        finished(&mut pacer, t, t + 20 * MS, End::Applied);
+        finished(&mut pacer, t, t + 20 * MS, SyncResult::Applied);
         pacer.request(t + 25 * MS);
         assert_eq!(pacer.next_due(), Some(t + 40 * MS));
-        finished(&mut pacer, t, t + 60 * S, End::Applied);
+        finished(&mut pacer, t, t + 60 * S, SyncResult::Applied);
         pacer.request(t + 60 * S);
         assert_eq!(pacer.next_due(), Some(t + 61 * S));
         pacer.request(t + 90 * S);
@@ -214,9 +314,9 @@ mod tests {
         let mut pacer = pacer(Gap::Fixed(7200 * S));
         pacer.request(t);
         assert_eq!(pacer.next_due(), Some(t));
-        finished(&mut pacer, t, t, End::Applied);
+        finished(&mut pacer, t, t, SyncResult::Applied);
         assert_eq!(pacer.next_due(), Some(t + 7200 * S));
-        finished(&mut pacer, t, t, End::Failed);
+        finished(&mut pacer, t, t, SyncResult::Failed);
         pacer.request(t + S);
         assert_eq!(pacer.next_due(), Some(t + 7200 * S));
     }
@@ -226,20 +326,20 @@ mod tests {
         let t = origin();
         let mut pacer = pacer(Gap::Fixed(Duration::ZERO));
         for seconds in [1, 2, 4, 8, 16, 30, 30] {
-            finished(&mut pacer, t, t, End::Failed);
+            finished(&mut pacer, t, t, SyncResult::Failed);
             assert_eq!(pacer.next_due(), Some(t + seconds * S));
         }
-        finished(&mut pacer, t, t, End::Applied);
+        finished(&mut pacer, t, t, SyncResult::Applied);
         assert_eq!(pacer.next_due(), Some(t + 3600 * S));
-        finished(&mut pacer, t, t, End::Failed);
+        finished(&mut pacer, t, t, SyncResult::Failed);
         assert_eq!(pacer.next_due(), Some(t + S));
     }
 
     #[test]
-    fn requests_do_not_hurry_what_fails() {
+    fn requests_do_not_shorten_the_first_retry_delay() {
         let t = origin();
         let mut pacer = pacer(Gap::Budget(None));
-        finished(&mut pacer, t, t + 5 * MS, End::Failed);
+        finished(&mut pacer, t, t + 5 * MS, SyncResult::Failed);
         pacer.request(t + 6 * MS);
         assert_eq!(pacer.next_due(), Some(t + 5 * MS + S));
     }
@@ -248,15 +348,15 @@ mod tests {
     fn a_request_comes_before_a_retry_but_not_before_the_gap_is_over() {
         let t = origin();
         let mut pacer = pacer(Gap::Fixed(5 * S));
-        finished(&mut pacer, t, t, End::Failed);
+        finished(&mut pacer, t, t, SyncResult::Failed);
         assert_eq!(
             pacer.next_due(),
             Some(t + 5 * S),
             "the retry waits for the gap"
         );
-        finished(&mut pacer, t, t, End::Failed);
-        finished(&mut pacer, t, t, End::Failed);
-        finished(&mut pacer, t, t, End::Failed);
+        finished(&mut pacer, t, t, SyncResult::Failed);
+        finished(&mut pacer, t, t, SyncResult::Failed);
+        finished(&mut pacer, t, t, SyncResult::Failed);
         assert_eq!(pacer.next_due(), Some(t + 8 * S));
         pacer.request(t + 6 * S);
         assert_eq!(pacer.next_due(), Some(t + 6 * S));

@@ -1,4 +1,6 @@
-//! Services that do not get all the rules that they ask for, each logged once while that lasts.
+//! Services without all of their rules, because of limits or frontend conflicts.
+//!
+//! Each problem is reported once while it lasts.
 
 use std::collections::HashMap;
 
@@ -7,12 +9,12 @@ use crate::render::ports_over_limit;
 use crate::select::MOST_SLICES;
 use crate::tracker::Tracker;
 
-/// A reason for which a Service lacks rules.
+/// Reason for missing rules of a Service.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Problem {
-    /// So many ports have more endpoints than the limit of a Service leaves for them.
+pub(super) enum ServiceProblem {
+    /// Number of ports without endpoint rules, because the Service has too many endpoints.
     Endpoints(usize),
-    /// Number of slices beyond those that are used.
+    /// Number of EndpointSlices beyond the limit, which are ignored.
     Slices(usize),
     /// The Services of its namespace have more endpoints than this limit; those of the largest get
     /// no traffic.
@@ -20,23 +22,23 @@ pub(super) enum Problem {
     /// The Services of its namespace have more ports, times addresses and source ranges, than this
     /// limit; the largest have no rules.
     NamespaceRules(usize),
-    /// Frontends that other service ports have.
+    /// Frontends that belong to other service ports.
     Frontends {
-        /// The first of them.
+        /// First of them.
         first: Frontend,
-        /// The Service that has it.
+        /// Service that has the first one.
         holder: ServiceName,
-        /// Number of all of them.
+        /// Number of lost frontends.
         count: usize,
     },
 }
 
-/// A limit that Services can be over.
+/// Limit that Services can exceed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Limit {
     /// Endpoints of a Service.
     Endpoints,
-    /// Slices of a Service.
+    /// EndpointSlices of a Service.
     Slices,
     /// Endpoints of a namespace.
     NamespaceEndpoints,
@@ -52,7 +54,7 @@ impl Limit {
         Self::NamespaceRules,
     ];
 
-    /// Label of the metric.
+    /// Returns the label of the metric.
     pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::Endpoints => "endpoints",
@@ -63,57 +65,56 @@ impl Limit {
     }
 }
 
-/// The kind of a problem.
+/// Kind of a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ProblemKind {
     Over(Limit),
     Frontends,
 }
 
-impl Problem {
-    const fn kind(&self) -> Kind {
+impl ServiceProblem {
+    const fn kind(&self) -> ProblemKind {
         match self {
-            Self::Endpoints(_) => Kind::Over(Limit::Endpoints),
-            Self::Slices(_) => Kind::Over(Limit::Slices),
-            Self::NamespaceEndpoints(_) => Kind::Over(Limit::NamespaceEndpoints),
-            Self::NamespaceRules(_) => Kind::Over(Limit::NamespaceRules),
-            Self::Frontends { .. } => Kind::Frontends,
+            Self::Endpoints(_) => ProblemKind::Over(Limit::Endpoints),
+            Self::Slices(_) => ProblemKind::Over(Limit::Slices),
+            Self::NamespaceEndpoints(_) => ProblemKind::Over(Limit::NamespaceEndpoints),
+            Self::NamespaceRules(_) => ProblemKind::Over(Limit::NamespaceRules),
+            Self::Frontends { .. } => ProblemKind::Frontends,
         }
     }
 }
 
-/// A problem of a Service.
-pub(super) type Found = (ServiceName, Problem);
+/// Problem with the name of the Service.
+pub(super) type FoundProblem = (ServiceName, ServiceProblem);
 
-/// Problems logged by name. After these only every doubling is logged: one Service that changes
-/// all the time, or thousands that ask for one address, must not fill the log.
+/// Number of problems that are logged. After these only every doubling is logged: one Service that
+/// changes all the time, or thousands with the same address, must not fill the log.
 const MOST_NAMED: usize = 100;
 
-/// The problems that are known.
+/// Known problems of all Services.
 #[derive(Debug, Default)]
-pub(super) struct Problems {
-    known: HashMap<ServiceName, Vec<Kind>>,
+pub(super) struct ServiceProblems {
+    known: HashMap<ServiceName, Vec<ProblemKind>>,
     /// Number of Services over each limit, in the order of [`Limit::ALL`].
     over: [usize; Limit::ALL.len()],
     /// Number of problems found so far.
     found: usize,
 }
 
-impl Problems {
-    /// Looks at the Services that a sync settled; returns the problems that are new
-    /// and worth a line in the log.
+impl ServiceProblems {
+    /// Updates the problems of the Services that a sync applied; returns the new ones to log.
     pub(super) fn update(
         &mut self,
-        settled: &[(ServiceName, ServiceState)],
+        applied: &[(ServiceName, ServiceState)],
         tracker: &Tracker,
-    ) -> Vec<Found> {
+    ) -> Vec<FoundProblem> {
         let mut found = Vec::new();
-        for (name, _) in settled {
+        for (name, _) in applied {
             let now = tracker.get(name).into_iter();
             let problems: Vec<_> = now.flat_map(|state| problems(state, tracker)).collect();
-            let kinds: Vec<_> = problems.iter().map(Problem::kind).collect();
+            let kinds: Vec<_> = problems.iter().map(ServiceProblem::kind).collect();
             for (limit, count) in Limit::ALL.into_iter().zip(&mut self.over) {
-                *count += usize::from(kinds.contains(&Kind::Over(limit)));
+                *count += usize::from(kinds.contains(&ProblemKind::Over(limit)));
             }
             let known = if kinds.is_empty() {
                 self.known.remove(name)
@@ -122,7 +123,7 @@ impl Problems {
             };
             let known = known.unwrap_or_default();
             for (limit, count) in Limit::ALL.into_iter().zip(&mut self.over) {
-                *count -= usize::from(known.contains(&Kind::Over(limit)));
+                *count -= usize::from(known.contains(&ProblemKind::Over(limit)));
             }
             let new = problems
                 .into_iter()
@@ -143,24 +144,26 @@ impl Problems {
     }
 }
 
-fn problems(state: &ServiceState, tracker: &Tracker) -> impl Iterator<Item = Problem> {
+fn problems(state: &ServiceState, tracker: &Tracker) -> impl Iterator<Item = ServiceProblem> {
     let ports = Some(ports_over_limit(state)).filter(|ports| *ports > 0);
     let slices = state.slices.len().checked_sub(MOST_SLICES + 1);
     let limits = tracker.limits();
     let namespace = match state.allowance {
         Allowance::Full => None,
-        Allowance::NoEndpoints => Some(Problem::NamespaceEndpoints(limits.endpoints)),
-        Allowance::NoRules => Some(Problem::NamespaceRules(limits.rules_without_endpoints)),
+        Allowance::NoEndpoints => Some(ServiceProblem::NamespaceEndpoints(limits.endpoints)),
+        Allowance::NoRules => Some(ServiceProblem::NamespaceRules(
+            limits.rules_without_endpoints,
+        )),
     };
     let frontends = state.lost.first().and_then(|lost| {
-        Some(Problem::Frontends {
+        Some(ServiceProblem::Frontends {
             first: lost.frontend,
             holder: tracker.frontend_holder(&lost.frontend)?.clone(),
             count: state.lost.len(),
         })
     });
-    let ports = ports.map(Problem::Endpoints);
-    let slices = slices.map(|more| Problem::Slices(more + 1));
+    let ports = ports.map(ServiceProblem::Endpoints);
+    let slices = slices.map(|more| ServiceProblem::Slices(more + 1));
     let limits = ports.into_iter().chain(slices).chain(namespace);
     limits.chain(frontends)
 }
@@ -185,16 +188,16 @@ mod tests {
     #[test]
     fn a_problem_is_reported_once_while_it_lasts() {
         let mut tracker = Tracker::new(std::time::UNIX_EPOCH);
-        let mut problems = Problems::default();
+        let mut problems = ServiceProblems::default();
         let mut after = |changes: &mut dyn Iterator<Item = Change>| {
             changes.for_each(|change| tracker.apply(change));
-            let settled = tracker.settle();
-            let found = problems.update(&settled.before, &tracker).into_iter();
+            let applied = tracker.mark_applied();
+            let found = problems.update(&applied.before, &tracker).into_iter();
             found.map(|(_, problem)| problem).collect::<Vec<_>>()
         };
         assert_eq!(after(&mut (0..MOST_SLICES).map(|n| slice(n, true))), []);
         let (one, more) = (MOST_SLICES, MOST_SLICES + 1);
-        let over = [Problem::Slices(1)];
+        let over = [ServiceProblem::Slices(1)];
         assert_eq!(after(&mut [slice(one, true)].into_iter()), over);
         assert_eq!(after(&mut [slice(more, true)].into_iter()), []);
         let fewer = [slice(one, false), slice(more, false)];
@@ -211,7 +214,7 @@ mod tests {
             rules_without_endpoints: 3,
         };
         let mut tracker = Tracker::new(std::time::UNIX_EPOCH).with_limits(limits);
-        let mut problems = Problems::default();
+        let mut problems = ServiceProblems::default();
         let service = |name: &str, ports: u16| {
             let ports = (1..=ports).map(|number| ServicePort {
                 name: number.to_string().into(),
@@ -224,14 +227,14 @@ mod tests {
         };
         let mut after = |change: Change| {
             tracker.apply(change);
-            let settled = tracker.settle();
-            let found = problems.update(&settled.before, &tracker);
+            let applied = tracker.mark_applied();
+            let found = problems.update(&applied.before, &tracker);
             let over = problems.over_limits().map(|(_, services)| services);
             (found, over.collect::<Vec<_>>())
         };
         assert_eq!(after(service("cart", 2)), (vec![], vec![0; 4]));
         let web = ServiceName::new("shop", "web");
-        let found = vec![(web, Problem::NamespaceRules(3))];
+        let found = vec![(web, ServiceProblem::NamespaceRules(3))];
         assert_eq!(after(service("web", 2)), (found, vec![0, 0, 0, 1]));
         assert_eq!(after(service("cart", 3)), (vec![], vec![0, 0, 0, 1]));
         assert_eq!(after(service("cart", 1)), (vec![], vec![0; 4]));
@@ -240,14 +243,14 @@ mod tests {
     #[test]
     fn a_problem_that_comes_and_goes_does_not_fill_the_log() {
         let mut tracker = Tracker::new(std::time::UNIX_EPOCH);
-        let mut problems = Problems::default();
+        let mut problems = ServiceProblems::default();
         let mut logged = 0;
         (0..MOST_SLICES).for_each(|n| tracker.apply(slice(n, true)));
         for _ in 0..1000 {
             for is_there in [true, false] {
                 tracker.apply(slice(MOST_SLICES, is_there));
-                let settled = tracker.settle();
-                logged += problems.update(&settled.before, &tracker).len();
+                let applied = tracker.mark_applied();
+                logged += problems.update(&applied.before, &tracker).len();
             }
         }
         // The 128th, the 256th and the 512th, besides the first ones.

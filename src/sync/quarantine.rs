@@ -1,8 +1,8 @@
-//! Services that make restores fail, and when each of them is tried again.
+//! Services in quarantine because they make restores fail, and the schedule of their retries.
 //!
-//! One Service must not stop the others. A Service in quarantine is left out of every sync: the
-//! kernel keeps its last applied rules. Its changes are rendered only for a restore of its own,
-//! which is retried after growing intervals. Full syncs render it in the form of its [`Fallback`].
+//! A Service in quarantine is left out of every sync: the kernel keeps its last applied rules. Its
+//! changes are rendered only for a separate restore, which is retried at growing intervals. Full
+//! syncs render its [`Fallback`].
 //!
 //! [`isolate`](super::isolate) finds these Services.
 
@@ -12,51 +12,51 @@ use std::time::{Duration, Instant};
 use crate::host::RestoreError;
 use crate::model::{ServiceName, ServiceState};
 
-/// Time from the first failure to the first retry; each further interval is twice as long.
+/// Delay of the first retry; each further one is twice as long.
 const FIRST_RETRY: Duration = Duration::from_secs(10);
 
-/// Longest interval between two retries.
+/// Maximum interval between two retries.
 const LONGEST_RETRY: Duration = Duration::from_secs(600);
 
-/// Interval of retries as a multiple of the time that one takes: those that hang may cost the
-/// other Services a tenth of the time.
+/// Minimum interval of retries as a multiple of their duration: retries that hang may delay other
+/// Services for at most a tenth of the time.
 const RETRY_SHARE: u32 = 10;
 
-/// Multiple for a Service that changed since its last retry, so that a corrected one returns soon.
+/// Multiple for a Service that changed since its last retry: a corrected one is released soon.
 const CHANGED_SHARE: u32 = 2;
 
-/// Failure of the restore that put a Service into quarantine.
+/// Kind of the restore failure that put a Service into quarantine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cause {
-    /// A line was rejected.
-    Refused,
-    /// The restore failed without a line of the Service.
+pub enum QuarantineCause {
+    /// A line of the Service was rejected.
+    Rejected,
+    /// The restore failed without naming a line of the Service.
     Failed,
     /// The restore timed out.
     TimedOut,
-    /// The restore was killed, mostly for memory.
+    /// The restore was killed, usually because of a memory limit.
     Killed,
 }
 
-impl Cause {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Refused, Self::Failed, Self::TimedOut, Self::Killed];
+impl QuarantineCause {
+    /// All kinds.
+    pub const ALL: [Self; 4] = [Self::Rejected, Self::Failed, Self::TimedOut, Self::Killed];
 
-    /// Label of metrics and logs.
+    /// Returns the value in logs and metric labels.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Refused => "refused",
+            Self::Rejected => "refused",
             Self::Failed => "failed",
             Self::TimedOut => "timed_out",
             Self::Killed => "killed",
         }
     }
 
-    /// The cause, if a Service can be to blame: programs that do not start, or do not get the
-    /// lock, fail for every payload.
+    /// Returns the kind of an error that a Service can cause; `None` for programs that do not
+    /// start or do not get the xtables lock: they fail for every payload.
     pub(super) const fn of(error: &RestoreError) -> Option<Self> {
         match error {
-            RestoreError::Rejected { .. } => Some(Self::Refused),
+            RestoreError::Rejected { .. } => Some(Self::Rejected),
             RestoreError::Failed { .. } => Some(Self::Failed),
             RestoreError::TimedOut { .. } => Some(Self::TimedOut),
             RestoreError::Killed { .. } => Some(Self::Killed),
@@ -65,33 +65,32 @@ impl Cause {
     }
 }
 
-/// The form in which full syncs render a Service in quarantine, the best one that the kernel
-/// takes.
+/// Form in which full syncs render a Service in quarantine: the best one that the kernel accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fallback {
     /// As it was last applied.
     LastApplied,
     /// Without endpoints, so that clients get an immediate reject.
     NoEndpoints,
-    /// Without any rule.
+    /// Without rules.
     LeftOut,
 }
 
-/// One Service in quarantine.
+/// State of one Service in quarantine.
 #[derive(Debug)]
-struct Case {
+struct QuarantineEntry {
     fallback: Fallback,
     since: Instant,
-    /// Failed restores of the Service alone.
+    /// Number of failed retries.
     tries: u32,
     last_try: Instant,
     took: Duration,
-    /// State of the last retry.
+    /// State of the Service at the last retry.
     tried: ServiceState,
     is_changed: bool,
 }
 
-impl Case {
+impl QuarantineEntry {
     fn next_try(&self) -> Instant {
         let (wait, share) = if self.is_changed {
             (FIRST_RETRY, CHANGED_SHARE)
@@ -103,10 +102,10 @@ impl Case {
     }
 }
 
-/// The Services in quarantine. The states in which they are rendered are overrides of the tracker.
+/// Services in quarantine. Their rendered states are overrides in the tracker.
 #[derive(Debug, Default)]
 pub(super) struct Quarantine {
-    cases: BTreeMap<ServiceName, Case>,
+    cases: BTreeMap<ServiceName, QuarantineEntry>,
 }
 
 impl Quarantine {
@@ -122,7 +121,7 @@ impl Quarantine {
         self.cases.get(name).map(|case| case.fallback)
     }
 
-    /// Puts a Service into quarantine that is `wanted` and was `applied`; returns its state to
+    /// Puts a Service into quarantine; `wanted` is its state in the cluster. Returns the state to
     /// render.
     pub(super) fn add(
         &mut self,
@@ -135,7 +134,7 @@ impl Quarantine {
             Some(applied) => (Fallback::LastApplied, applied),
             None => (Fallback::NoEndpoints, without_endpoints(&wanted)),
         };
-        let case = Case {
+        let case = QuarantineEntry {
             fallback,
             since: now,
             tries: 0,
@@ -148,8 +147,8 @@ impl Quarantine {
         state
     }
 
-    /// Gives a Service its next form, because the kernel does not take the one that is `rendered`;
-    /// returns that form.
+    /// Moves a Service to its next fallback, because the kernel rejects the state that is
+    /// `rendered`; returns the state to render.
     pub(super) fn lower(&mut self, name: &ServiceName, rendered: &ServiceState) -> ServiceState {
         let fallback = match self.fallback(name) {
             Some(Fallback::LastApplied) => Fallback::NoEndpoints,
@@ -164,7 +163,7 @@ impl Quarantine {
         }
     }
 
-    /// Takes a Service out of quarantine; returns the time that it was in.
+    /// Releases a Service; returns the time that it spent in quarantine.
     pub(super) fn remove(&mut self, name: &ServiceName, now: Instant) -> Duration {
         let case = self.cases.remove(name);
         case.map_or(Duration::ZERO, |case| {
@@ -172,7 +171,7 @@ impl Quarantine {
         })
     }
 
-    /// Takes in which Services are wanted in another form than at their last try.
+    /// Notes the Services whose state in the cluster changed since their last retry.
     pub(super) fn note_changes<'s>(
         &mut self,
         wanted: impl Fn(&ServiceName) -> Option<&'s ServiceState>,
@@ -183,7 +182,7 @@ impl Quarantine {
         }
     }
 
-    /// The Service to try next, if one is due: the one that has waited for the longest.
+    /// Returns the Service whose retry is due; with several, the one that was due first.
     pub(super) fn due(&self, now: Instant) -> Option<ServiceName> {
         let mut due: Vec<_> = self.cases.iter().collect();
         due.retain(|(_, case)| case.next_try() <= now);
@@ -191,12 +190,12 @@ impl Quarantine {
         Some(first.0.clone())
     }
 
-    /// When a Service is due next, if any is in quarantine.
+    /// Returns the time of the next retry, if any Service is in quarantine.
     pub(super) fn next_try(&self) -> Option<Instant> {
-        self.cases.values().map(Case::next_try).min()
+        self.cases.values().map(QuarantineEntry::next_try).min()
     }
 
-    /// A restore of the Service alone failed, which ended `now`.
+    /// Notes a failed retry that ended `now`.
     pub(super) fn failed(
         &mut self,
         name: &ServiceName,
@@ -220,7 +219,7 @@ fn without_endpoints(state: &ServiceState) -> ServiceState {
     }
 }
 
-/// A change of another Service, because of which this one loses a frontend, mends nothing here.
+/// Returns the state without lost frontends: if another Service takes one, this one is not fixed.
 fn without_lost(mut state: ServiceState) -> ServiceState {
     state.lost.clear();
     state

@@ -8,22 +8,20 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::mpsc::UnboundedSender;
 use tracing::{debug, error};
 
-use super::canary::CheckResult;
+use super::canary::{CheckResult, Edited};
 use super::decide::{FullReason, Scope};
-use super::drift::Drift;
-use super::edited::Edited;
-use super::extent::Depth;
+use super::drift::{Compared, ComparisonDepth};
 use super::outcome::{Attempt, Failure, Outcome};
-use super::pacer::End;
-use super::problems::{Found, Problems};
-use super::quarantine::Cause;
+use super::pacer::SyncResult;
+use super::problems::{FoundProblem, ServiceProblems};
+use super::quarantine::QuarantineCause;
 use super::report_text;
-use super::schedule::Trigger;
+use super::schedule::CheckTrigger;
 use crate::events::{Event, Recorder};
 use crate::health::{
     Answering, CheckChanges, FrontendConflicts, Health, NodeState, QuarantinedServices,
 };
-use crate::host::{RestoreError, RunError};
+use crate::host::RestoreError;
 use crate::model::Change;
 use crate::net::IpFamily;
 use crate::render::{NodePortAddresses, RuleCounts};
@@ -34,44 +32,44 @@ use crate::tracker::{Tracker, Waiting};
 /// Reporter of one family.
 #[derive(Clone)]
 pub struct Reporter {
-    /// Family, for labels and logs.
+    /// Family, for metric labels and logs.
     pub family: IpFamily,
-    /// Metrics.
+    /// Metrics of syncs.
     pub metrics: SyncMetrics,
     /// Health of the process.
     pub health: Health,
-    /// State of the node while there is no Node object.
+    /// State of the node while no Node object exists.
     pub without_node: NodeState,
-    /// Servers of health check node ports; `None`: there are none.
+    /// Channel to the servers of health check node ports; `None`: they are disabled.
     pub checks: Option<UnboundedSender<CheckChanges>>,
     /// Recorder of Events.
     pub recorder: Recorder,
-    /// Name of this node, for Events.
+    /// Name of this node, for the text of Events.
     pub node_name: String,
 }
 
 impl Reporter {
-    /// Reports that the family is served, so that its first sync is due, even before all objects
+    /// Reports that the family is served and that its first sync is due, even before all objects
     /// are listed.
     ///
     /// Upstream: pkg/proxy/iptables/proxier.go, `SyncLoop` (v1.36)
     pub(super) fn serving(&self) {
         let reasons = FullReason::ALL.map(FullReason::as_str);
-        let causes = Cause::ALL.map(Cause::as_str);
+        let causes = QuarantineCause::ALL.map(QuarantineCause::as_str);
         self.metrics.serving(self.family, &reasons, &causes);
         for table in Table::ALL {
             self.metrics.unreadable(self.family, table.as_str(), false);
         }
-        let triggers = Trigger::ALL.map(Trigger::as_str);
+        let triggers = CheckTrigger::ALL.map(CheckTrigger::as_str);
         self.metrics.checking(self.family, &triggers);
         self.metrics.queued(self.family, wall_clock());
     }
 
-    /// Reports a change that the tracker gets.
+    /// Reports a change that is applied to the tracker.
     pub fn change(&self, change: &Change) {
         match change {
-            // Differs from upstream, where the last Node object counts for ever: no load balancer
-            // should send anything to a machine that the cluster has forgotten.
+            // Differs from upstream, where the last Node object counts forever: load balancers
+            // should send nothing to a node that was deleted from the cluster.
             Change::Node(node) => {
                 let state = match node {
                     None => self.without_node,
@@ -92,7 +90,7 @@ impl Reporter {
         self.waiting(tracker.waiting());
     }
 
-    /// Reports that the family is disabled: no change waits for a sync.
+    /// Reports that the family is disabled, so that no change waits for a sync.
     pub fn given_up(&self) {
         self.waiting(Waiting::default());
     }
@@ -125,24 +123,24 @@ impl Reporter {
         let conflicts = FrontendConflicts::new(conflicts, tracker.lost_frontends());
         self.health
             .update(|health| health.conflicts(self.family, conflicts));
-        match outcome.end() {
-            End::Failed => self
+        match outcome.result() {
+            SyncResult::Failed => self
                 .health
                 .update(|health| health.failed(self.family, ended)),
-            End::Applied => {
+            SyncResult::Applied => {
                 self.metrics.succeeded(self.family, at);
                 self.health
                     .update(|health| health.succeeded(self.family, at));
             }
         }
-        for trigger in &outcome.settled.triggers {
+        for trigger in &outcome.applied.triggers {
             let latency = at.duration_since(*trigger).unwrap_or_default();
             self.metrics.programmed(self.family, latency);
         }
     }
 
     /// Reports Services that lack rules since this sync, and the number of those over each limit.
-    pub(super) fn problems(&self, found: &[Found], all: &Problems) {
+    pub(super) fn problems(&self, found: &[FoundProblem], all: &ServiceProblems) {
         for problem in found {
             report_text::problem(self.family, problem);
         }
@@ -152,16 +150,17 @@ impl Reporter {
         }
     }
 
-    /// Reports which Services make restores fail.
+    /// Reports the Services that make restores fail.
     fn quarantine(&self, outcome: &Outcome) {
         if let Some(isolation) = &outcome.isolation {
             self.metrics
                 .isolated(self.family, isolation.restores, isolation.failed);
-            for blamed in &isolation.quarantined {
-                self.metrics.quarantined(self.family, blamed.cause.as_str());
-                let note = report_text::quarantine_note(self.family, &self.node_name, blamed);
+            for quarantined in &isolation.quarantined {
+                self.metrics
+                    .quarantined(self.family, quarantined.cause.as_str());
+                let note = report_text::quarantine_note(self.family, &self.node_name, quarantined);
                 self.recorder
-                    .say(Event::ServiceQuarantined(blamed.name.clone(), note));
+                    .say(Event::ServiceQuarantined(quarantined.name.clone(), note));
             }
             report_text::isolation(self.family, isolation);
         }
@@ -170,9 +169,9 @@ impl Reporter {
                 .isolated(self.family, retry.restores, retry.failed);
             report_text::retry(self.family, retry);
         }
-        // Without rules that were applied, those of before are in the kernel.
+        // Counts after a failure would be wrong: the kernel still has the earlier rules.
         let is_isolated = outcome.isolation.is_some() || outcome.retry.is_some();
-        if is_isolated && outcome.end() == End::Applied {
+        if is_isolated && outcome.result() == SyncResult::Applied {
             self.rule_counts(outcome, outcome.rules);
         }
         let names = &outcome.quarantined;
@@ -183,7 +182,7 @@ impl Reporter {
     }
 
     /// Sends the changes of health check node ports after a sync, with the addresses of NodePorts.
-    /// Without changes too: ports that could not be opened are retried.
+    /// An empty change is sent as well: the servers retry ports that could not be opened.
     pub(super) fn checks(
         &self,
         outcome: &Outcome,
@@ -191,15 +190,15 @@ impl Reporter {
         addresses: &NodePortAddresses,
     ) {
         let Some(checks) = &self.checks else { return };
-        if outcome.end() == End::Failed {
+        if outcome.result() == SyncResult::Failed {
             return;
         }
         let answering = match addresses {
             NodePortAddresses::All => Answering::Everywhere,
             NodePortAddresses::Only(ips) => Answering::On(ips.clone()),
         };
-        let changes = CheckChanges::new(answering, &outcome.settled.before, tracker);
-        // Without a receiver the process is about to end.
+        let changes = CheckChanges::new(answering, &outcome.applied.before, tracker);
+        // Without a receiver the process is shutting down.
         let _ = checks.send(changes);
     }
 
@@ -213,10 +212,10 @@ impl Reporter {
             self.metrics.full_sync(self.family, reason.as_str());
         }
         self.metrics.lock_waited(self.family, lock_wait(attempt));
-        report_text::asides(self.family, attempt);
+        report_text::notices(self.family, attempt);
         match &attempt.result {
             Ok(()) => {
-                // Without anything to write, nothing was given to the program.
+                // Without a payload no program was started.
                 if attempt.stats.bytes > 0 {
                     self.metrics.restored(kind, attempt.stats.bytes);
                 }
@@ -254,7 +253,11 @@ impl Reporter {
     pub(super) fn addresses(&self, found: io::Result<BTreeSet<IpAddr>>) -> Vec<IpAddr> {
         found.map_or_else(
             |cause| {
-                error!(family = %self.family, "cannot read this machine's addresses: {cause}");
+                error!(
+                    family = %self.family,
+                    "reading the addresses of this node failed: {cause}; NodePorts that are limited \
+                     by --nodeport-addresses are unreachable, retrying with the next sync"
+                );
                 Vec::new()
             },
             Vec::from_iter,
@@ -266,7 +269,7 @@ impl Reporter {
         let (family, drift) = (self.family, compared.drift);
         let trigger = compared.trigger.as_str();
         self.metrics.checked(family, trigger, drift.is_none());
-        if compared.depth == Depth::Whole {
+        if compared.depth == ComparisonDepth::Whole {
             match compared.failure {
                 None => self.metrics.verified(family, wall_clock()),
                 Some(_) => self.metrics.check_failed(family),
@@ -284,13 +287,13 @@ impl Reporter {
         report_text::compared(family, compared);
     }
 
-    /// Reports that rules which differed are repaired.
+    /// Reports the repair of rules that another program changed.
     pub(super) fn repaired(&self, after: Duration) {
         self.metrics.repaired(self.family, after);
         report_text::repaired(self.family, after);
     }
 
-    /// Reports what a check of our rules found; these tables could not be read.
+    /// Reports the findings of a check of fixed chains and jumps, and the unreadable tables.
     pub(super) fn checked(&self, result: &CheckResult, unreadable: &BTreeSet<Table>) {
         let names = Table::ALL.map(|table| unreadable.contains(&table).then(|| table.as_str()));
         self.health
@@ -308,20 +311,6 @@ impl Reporter {
         }
         report_text::checked(self.family, result);
     }
-}
-
-/// A comparison of the kernel's rules with the applied ones.
-#[derive(Debug)]
-pub(super) struct Compared<'a> {
-    pub(super) trigger: Trigger,
-    pub(super) depth: Depth,
-    pub(super) drift: &'a Drift,
-    /// A program gave no answer.
-    pub(super) failure: Option<&'a RunError>,
-    /// Time until the repair, because another program keeps changing the same chains.
-    pub(super) wait: Duration,
-    /// Chains whose repairs wait.
-    pub(super) contested: usize,
 }
 
 /// Returns the wait for the xtables lock, acquired or not.

@@ -1,19 +1,16 @@
-//! Log lines about syncs, checks and quarantine.
+//! Log records and texts of Events about syncs, checks and quarantine. Each record is one line.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tracing::{debug, error, info, warn};
 
-use super::canary::CheckResult;
+use super::canary::{CheckResult, Edited};
 use super::decide::Scope;
-use super::drift::Drift;
-use super::edited::Edited;
-use super::isolation::{Isolation, Quarantined, Retry};
-use super::outcome::{Attempt, Failure};
-use super::problems::{Found, Problem};
+use super::drift::{Compared, Drift};
+use super::outcome::{Attempt, Failure, Isolation, QuarantineRetry, Quarantined};
+use super::problems::{FoundProblem, ServiceProblem};
 use super::quarantine::Fallback;
-use super::report::Compared;
 use crate::host::RunError;
 use crate::model::MOST_ENDPOINTS;
 use crate::net::IpFamily;
@@ -22,37 +19,41 @@ use crate::select::MOST_SLICES;
 /// Log target of the text of partial restores.
 const PAYLOAD: &str = "deltaproxy::payload";
 
-/// Logs what an attempt noticed, before its result.
-pub(super) fn asides(family: IpFamily, attempt: &Attempt) {
+/// Logs side findings of an attempt, before its result.
+pub(super) fn notices(family: IpFamily, attempt: &Attempt) {
     if let Some(cause) = &attempt.no_counter {
-        info!(%family, %cause, "some packets are not counted");
+        info!(%family, %cause, "cannot create nfacct counters: some packets are not counted");
     }
     if let Some(reason) = attempt.declined {
-        debug!(%family, reason = reason.as_str(), "the kernel's rules are not taken over");
+        debug!(%family, reason = reason.as_str(), "rules in the kernel are not adopted");
     }
     for (table, cause) in &attempt.unread {
-        warn!(%family, %table, "stale chains stay: cannot read the rules: {cause}");
+        warn!(
+            %family, %table,
+            "stale chains stay in this table, because reading it failed: {cause}; find the rule or \
+             the program that keeps it from being read"
+        );
     }
 }
 
 /// Logs that a Service lacks rules.
-pub(super) fn problem(family: IpFamily, (service, problem): &Found) {
+pub(super) fn problem(family: IpFamily, (service, problem): &FoundProblem) {
     match problem {
-        Problem::Endpoints(ports) => warn!(%family,
-            "Service `{service}` has more than {MOST_ENDPOINTS} endpoints: {ports} of its ports are \
-             rejected like ports without endpoints; split the Service"),
-        Problem::Slices(slices) => warn!(%family,
+        ServiceProblem::Endpoints(ports) => warn!(%family,
+            "Service `{service}` has more than {MOST_ENDPOINTS} endpoints: clients of {ports} of \
+             its ports are rejected as if these had no endpoints; split the Service"),
+        ServiceProblem::Slices(slices) => warn!(%family,
             "Service `{service}` has more than {MOST_SLICES} EndpointSlices: endpoints of the last \
              {slices}, by name, get no traffic; split the Service"),
-        Problem::NamespaceEndpoints(most) => warn!(%family,
-            "Service `{service}` is rejected like a Service without endpoints: the Services of its \
-             namespace have more than {most} endpoints, and it is one of the largest; remove \
+        ServiceProblem::NamespaceEndpoints(most) => warn!(%family,
+            "clients of Service `{service}` are rejected as if it had no endpoints: the Services of \
+             its namespace have more than {most} endpoints, and it is one of the largest; remove \
              endpoints, or split the namespace"),
-        Problem::NamespaceRules(most) => warn!(%family,
+        ServiceProblem::NamespaceRules(most) => warn!(%family,
             "Service `{service}` has no rules: the ports of its namespace, times their addresses and \
              source ranges, are more than {most}, and it is one of the largest; remove ports or \
              addresses, or split the namespace"),
-        Problem::Frontends {
+        ServiceProblem::Frontends {
             first,
             holder,
             count,
@@ -72,13 +73,13 @@ pub(super) fn problem(family: IpFamily, (service, problem): &Found) {
 pub(super) fn success(family: IpFamily, attempt: &Attempt, services: usize) {
     let reason = match attempt.scope {
         Scope::Full(reason) => reason.as_str(),
-        Scope::Adoption => "the rest was there",
+        Scope::Adoption => "other rules adopted",
         Scope::Partial => "services changed",
     };
     let stats = attempt.stats;
     if stats.bytes == 0 {
         if attempt.scope == Scope::Adoption {
-            info!(%family, services, "all rules are there: nothing to write");
+            info!(%family, services, "rules in the kernel adopted: nothing to write");
         } else {
             debug!(%family, services, "nothing to write");
         }
@@ -113,43 +114,42 @@ pub(super) fn success(family: IpFamily, attempt: &Attempt, services: usize) {
 /// Logs an attempt that failed.
 pub(super) fn failure(family: IpFamily, attempt: &Attempt, failure: &Failure) {
     let (scope, took_ms) = (attempt.scope, milliseconds(attempt.took));
-    let (what, cause) = match failure {
-        Failure::Save(cause) => ("cannot read the kernel's rules", cause.to_string()),
-        Failure::Restore(cause, _) => ("restore failed", cause.to_string()),
+    let what = match failure {
+        Failure::Save(_) => "reading the rules in the kernel failed",
+        Failure::Restore(..) => "restore failed",
     };
     let next = match (scope, failure) {
         (_, Failure::Restore(cause, _)) if cause.committed_if_retriable().is_some() => {
-            "nothing is lost; retrying later"
+            "no change is lost; retrying"
         }
         (Scope::Adoption | Scope::Partial, Failure::Restore(..)) => {
             "a full restore follows at once"
         }
-        _ => "the kernel keeps its rules; trying again later",
+        _ => "the rules in the kernel stay, changes are delayed; retrying",
     };
-    // What may span lines comes last, behind the fields that lines are searched by.
     let excerpt = match failure {
-        Failure::Restore(_, Some(excerpt)) => format!("\n{excerpt}"),
+        Failure::Restore(_, Some(excerpt)) => format!("; {excerpt}").replace('\n', "; "),
         _ => String::new(),
     };
-    let cause = format!("{cause}{excerpt}");
+    let cause = failure.on_one_line() + &excerpt;
     error!(%family, scope = scope.as_str(), took_ms, %cause, "{what}; {next}");
 }
 
-/// Consequence for a Service in quarantine.
+/// Returns the consequence for a Service in quarantine.
 const fn consequence(fallback: Fallback) -> &'static str {
     match fallback {
-        Fallback::LastApplied => "its last applied rules stay, its changes are not applied",
+        Fallback::LastApplied => "its last applied rules stay, its changes are skipped",
         Fallback::NoEndpoints => "its clients are rejected as if it had no endpoints",
         Fallback::LeftOut => "it has no rules",
     }
 }
 
-/// Text of the event about a Service in quarantine.
-pub(super) fn quarantine_note(family: IpFamily, node: &str, blamed: &Quarantined) -> String {
-    let consequence = consequence(blamed.fallback);
+/// Returns the text of the Event about a Service in quarantine.
+pub(super) fn quarantine_note(family: IpFamily, node: &str, quarantined: &Quarantined) -> String {
+    let consequence = consequence(quarantined.fallback);
     format!(
         "node {node}: {family} rules of the Service make iptables-restore fail; {consequence}: {}",
-        blamed.error
+        quarantined.error
     )
 }
 
@@ -157,7 +157,11 @@ pub(super) fn quarantine_note(family: IpFamily, node: &str, blamed: &Quarantined
 pub(super) fn isolation(family: IpFamily, isolation: &Isolation) {
     let (restores, failed) = (isolation.restores, isolation.failed);
     if isolation.is_environment {
-        info!(%family, restores, failed, "restores fail whatever Services they are for");
+        info!(
+            %family, restores, failed,
+            "restores fail for all Services alike: no Service is quarantined, because the \
+             environment is at fault (binaries, kernel modules or memory); retrying"
+        );
         return;
     }
     for Quarantined {
@@ -171,16 +175,18 @@ pub(super) fn isolation(family: IpFamily, isolation: &Isolation) {
         warn!(
             %family, service = %name, cause = cause.as_str(), %error,
             "Service quarantined because its rules make restores fail: {consequence}. Other \
-             Services are not affected. Change or delete it; it is retried alone after growing \
-             intervals"
+             Services are not affected. Change or delete it; retrying it at growing intervals"
         );
     }
     let unresolved = isolation.unresolved.len();
-    info!(%family, restores, failed, unresolved, "isolated the Services that make restores fail");
+    info!(
+        %family, restores, failed, unresolved,
+        "search for the Services that make restores fail ended"
+    );
 }
 
 /// Logs the retry of a Service in quarantine.
-pub(super) fn retry(family: IpFamily, retry: &Retry) {
+pub(super) fn retry(family: IpFamily, retry: &QuarantineRetry) {
     let service = &retry.name;
     match &retry.result {
         Ok(after) => {
@@ -194,19 +200,24 @@ pub(super) fn retry(family: IpFamily, retry: &Retry) {
         }
     }
     if retry.is_lost {
-        error!(%family, "restore failed; retrying everything later");
+        error!(
+            %family,
+            "retry of a quarantined Service failed and left the kernel in an unknown state; \
+             retrying with a full restore"
+        );
     }
 }
 
-/// Logs the findings of a check of our rules; nothing, if nothing changed.
+/// Logs the findings of a check of fixed chains and jumps that are new.
 pub(super) fn checked(family: IpFamily, result: &CheckResult) {
     for (table, cause) in &result.newly_unreadable {
         let is_unprintable = matches!(cause, RunError::Unprintable { .. });
         let consequence = if is_unprintable {
             "cannot print all rules of this table because of a third-party rule; until it is \
-             readable again, our jumps are asked for one by one"
+             removed, jumps are checked one by one"
         } else {
-            "cannot check our rules in this table; until it is readable again, a flush goes unnoticed"
+            "check of the rules in this table failed; a flush goes unnoticed until a check succeeds, \
+             retrying"
         };
         warn!(%family, %table, "{consequence}: {cause}");
     }
@@ -214,7 +225,11 @@ pub(super) fn checked(family: IpFamily, result: &CheckResult) {
         info!(%family, %table, "table is readable again");
     }
     if let Some((table, _)) = &result.gone {
-        warn!(%family, %table, "our rules are gone or changed; restoring everything");
+        warn!(
+            %family, %table,
+            "rules were flushed or deleted by another program, Services may be unreachable; \
+             restoring all rules. Find what removes them"
+        );
     }
     for Edited {
         chain: (table, chain),
@@ -229,8 +244,8 @@ pub(super) fn checked(family: IpFamily, result: &CheckResult) {
         };
         warn!(
             %family, %table, chain,
-            "{which} a chain of ours; rewriting the chain, and not again within {wait:?}. Find what \
-             adds them: rules belong into chains of their own"
+            "{which} a kube-proxy chain and are removed, at most once in {wait:?}. Find what adds \
+             them: such rules belong into chains of their own"
         );
     }
 }
@@ -239,7 +254,7 @@ pub(super) fn checked(family: IpFamily, result: &CheckResult) {
 pub(super) fn compared(family: IpFamily, compared: &Compared<'_>) {
     let trigger = compared.trigger.as_str();
     if let Some(cause) = compared.failure {
-        debug!(%family, trigger, "cannot read our rules in the kernel: {cause}");
+        debug!(%family, trigger, "reading the rules in the kernel failed: {cause}");
     }
     for ((table, kind), chains) in &compared.drift.counts {
         let kind = kind.as_str();
@@ -247,7 +262,11 @@ pub(super) fn compared(family: IpFamily, compared: &Compared<'_>) {
     }
     if let Some(reason) = compared.drift.declined {
         let reason = reason.as_str();
-        warn!(%family, trigger, reason, "rules differ from the applied ones; restoring everything");
+        warn!(
+            %family, trigger, reason,
+            "rules differ from the applied ones, Services may be unreachable; restoring all rules. \
+             Find what changes them"
+        );
     }
     // A flushed table is logged with the check that found it.
     if compared.drift.is_none() || !compared.drift.has_names() {
@@ -258,18 +277,19 @@ pub(super) fn compared(family: IpFamily, compared: &Compared<'_>) {
     let programs = programs.iter().map(String::as_str).collect::<Vec<_>>();
     let programs = programs.join(", ");
     if compared.wait.is_zero() {
-        info!(%family, trigger, programs, chains, "rules changed by another program; repairing them");
+        info!(%family, trigger, programs, chains, "rules changed by another program; restoring them");
     } else {
         let retry_after = compared.wait;
         warn!(
             %family, trigger, programs, chains,
-            "rules changed again by another program; repairing them in {retry_after:?}. Find what \
-             changes them: is a second proxy running on this node?"
+            "rules changed again by another program; restoring them in {retry_after:?}, Services may \
+             be unreachable until then. Find what changes them: is a second proxy running on this \
+             node?"
         );
     }
 }
 
-/// Returns the text of an event about rules that another program changes again and again.
+/// Returns the text of the Event about rules that another program changes again and again.
 pub(super) fn contest_note(family: IpFamily, node: &str, drift: &Drift) -> String {
     let chains = if drift.has_names() {
         format!("chains {}", drift.names())
@@ -294,10 +314,10 @@ pub(super) fn contest_note(family: IpFamily, node: &str, drift: &Drift) -> Strin
     )
 }
 
-/// Logs that rules which differed are repaired.
+/// Logs the repair of rules that another program changed.
 pub(super) fn repaired(family: IpFamily, after: Duration) {
     let after_ms = milliseconds(after);
-    info!(%family, after_ms, "rules repaired");
+    info!(%family, after_ms, "rules restored");
 }
 
 /// Returns milliseconds, rounded to a tenth.

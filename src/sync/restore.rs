@@ -1,16 +1,13 @@
-//! The three kinds of a sync: adopt the rules in the kernel, write everything, write what changed.
+//! Adopts the rules in the kernel, writes all rules, or writes the changed ones.
 //!
-//! The [`syncer`](super::syncer) decides between them. Each ends with an applied state of the
-//! rules in the kernel.
+//! The [`syncer`](super::syncer) decides between them. Each of them updates the applied state.
 
 use std::collections::BTreeSet;
 
-use super::committed::{behind, is_untouched};
 use super::decide::{FullReason, Scope};
-use super::inspect::{Inspection, Interest, NoAnswer, Unread, inspect};
-use super::outcome::Failure;
-use super::syncer::Syncer;
-use super::view::View;
+use super::kernel_state::{Inspection, OnNoAnswer, ReadScope, after_tables, inspect, is_untouched};
+use super::outcome::{Attempt, Failure, Written};
+use super::syncer::{Syncer, View};
 use crate::host::{
     CounterError, Iptables, ListedChains, RestoreError, Restored, RunError, excerpt,
 };
@@ -21,42 +18,20 @@ use crate::render::{
 };
 use crate::rules::{Payload, Table, Text};
 
-/// Result of one attempt.
-pub(super) struct Done {
-    pub(super) scope: Scope,
-    pub(super) partial: Partial,
-    pub(super) restored: Result<Restored, Failure>,
-    pub(super) no_counter: Option<CounterError>,
-    pub(super) unread: Vec<Unread>,
-    pub(super) declined: Option<DeclineReason>,
-}
-
-impl Done {
-    fn new(scope: Scope, (partial, restored): (Partial, Result<Restored, Failure>)) -> Self {
-        Self {
-            scope,
-            partial,
-            restored,
-            no_counter: None,
-            unread: Vec::new(),
-            declined: None,
-        }
-    }
-}
-
-/// Reason why rules in the kernel are not adopted.
+/// Reason for not adopting the rules in the kernel.
 pub(super) enum Declined {
-    /// They have to be written anew.
+    /// All rules have to be rewritten.
     Reason(DeclineReason),
-    /// A program gave no answer; the next sync asks again.
+    /// A program gave no answer; the next sync reads again.
     NoAnswer(RunError),
 }
 
 impl<I: Iptables> Syncer<I> {
-    /// Reads all rules of ours and writes what differs; everything, if there is any doubt.
-    pub(super) async fn adopt(&mut self, options: &mut Options) -> Done {
+    /// Reads all kube-proxy rules and writes the differences, or everything if the rules cannot be
+    /// adopted.
+    pub(super) async fn adopt(&mut self, options: &mut Options) -> Attempt {
         let no_counter = self.make_counters(options).await;
-        let (scope, unread, declined, written) = match self.inspect(Interest::AllOfOurs).await {
+        let (scope, unread, declined, written) = match self.inspect(ReadScope::AllOfOurs).await {
             Err(error) => (Scope::Adoption, Vec::new(), None, unwritten(error)),
             Ok(Inspection {
                 live,
@@ -75,16 +50,16 @@ impl<I: Iptables> Syncer<I> {
                 }
             },
         };
-        Done {
+        Attempt {
             no_counter,
             unread,
             declined,
-            ..Done::new(scope, written)
+            ..Attempt::new(scope, written)
         }
     }
 
-    /// Reads what has to be known of the kernel and writes everything.
-    pub(super) async fn full(&mut self, reason: FullReason, options: &mut Options) -> Done {
+    /// Reads chains and jumps in the kernel, and writes all rules.
+    pub(super) async fn full(&mut self, reason: FullReason, options: &mut Options) -> Attempt {
         let no_counter = self.make_counters(options).await;
         let known = self.live.take().map(|live| Inspection {
             live,
@@ -92,38 +67,38 @@ impl<I: Iptables> Syncer<I> {
         });
         let inspected = match known {
             Some(known) => Ok(known),
-            None => self.inspect(Interest::Outlines).await,
+            None => self.inspect(ReadScope::Outlines).await,
         };
         let (unread, written) = match inspected {
             Err(error) => (Vec::new(), unwritten(error)),
             Ok(Inspection { live, unread, .. }) => (unread, self.write_all(&live, options).await),
         };
-        Done {
+        Attempt {
             no_counter,
             unread,
-            ..Done::new(Scope::Full(reason), written)
+            ..Attempt::new(Scope::Full(reason), written)
         }
     }
 
-    /// Writes what differs from the applied state: of the Services that changed, or of all if
-    /// something that all depend on did.
-    pub(super) async fn partial(&mut self, options: &Options) -> Done {
+    /// Writes the differences from the applied state: of changed Services, or of all if options
+    /// changed.
+    pub(super) async fn partial(&mut self, options: &Options) -> Attempt {
         let mut names: BTreeSet<ServiceName> = self.tracker.dirty().cloned().collect();
         if self.history.rewrite(self.setting(options)).is_some() {
             names.extend(self.tracker.all().map(|(name, _)| name.clone()));
         }
         names.retain(|name| !self.quarantine.has(name));
-        // A Service in quarantine is rendered as it was applied last.
+        // Includes Services in quarantine: they are rendered as last applied.
         names.extend(std::mem::take(&mut self.drifted));
-        // Services in quarantine are among these: what they lost to another one, they lose at once.
+        // Includes Services in quarantine: frontends that another Service takes are lost at once.
         names.extend(self.tracker.shifted().cloned());
         let names: Vec<_> = names.into_iter().collect();
         let written = self.write(&names, self.options.shape, options).await;
-        Done::new(Scope::Partial, written)
+        Attempt::new(Scope::Partial, written)
     }
 
-    /// Creates the counters: another program may have deleted one that no rule named. Rules do not
-    /// name a counter that cannot be created.
+    /// Creates the nfacct counters: another program may have deleted an unused one. Rules name
+    /// only counters that exist.
     ///
     /// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`, "ensure the nfacct counters"
     /// (v1.36)
@@ -140,9 +115,9 @@ impl<I: Iptables> Syncer<I> {
         why_not.filter(|_| before != Some(counters))
     }
 
-    /// Reads the kernel's rules. What is known of them from before stays known if that fails.
-    pub(super) async fn inspect(&mut self, interest: Interest) -> Result<Inspection, RunError> {
-        let no_answer = NoAnswer::after(self.unanswered);
+    /// Reads the rules in the kernel. The applied state stays valid if this fails.
+    pub(super) async fn inspect(&mut self, interest: ReadScope) -> Result<Inspection, RunError> {
+        let no_answer = OnNoAnswer::after(self.unanswered);
         let inspected = inspect(&self.iptables, interest, no_answer).await;
         let mut inspection = inspected.inspect_err(|_| self.unanswered += 1)?;
         if !inspection
@@ -152,7 +127,7 @@ impl<I: Iptables> Syncer<I> {
         {
             self.unanswered = 0;
         }
-        // What was not known before about tables that cannot be read.
+        // Keeps only tables that were readable before.
         let now = inspection.unread.iter().map(|(table, _)| *table).collect();
         let before = std::mem::replace(&mut self.unread, now);
         inspection
@@ -161,7 +136,7 @@ impl<I: Iptables> Syncer<I> {
         Ok(inspection)
     }
 
-    /// Rules in the kernel that can stay.
+    /// Compares the rules in the kernel with the desired ones, for an adoption.
     pub(super) async fn compare(
         &mut self,
         found: Option<LiveRules>,
@@ -179,7 +154,8 @@ impl<I: Iptables> Syncer<I> {
                 Ok(adopted)
             }
             Err(error)
-                if error.is_transient() && NoAnswer::after(self.unanswered) == NoAnswer::Fail =>
+                if error.is_transient()
+                    && OnNoAnswer::after(self.unanswered) == OnNoAnswer::Fail =>
             {
                 self.unanswered += 1;
                 Err(Declined::NoAnswer(error))
@@ -188,35 +164,27 @@ impl<I: Iptables> Syncer<I> {
         }
     }
 
-    async fn write_rest(
-        &mut self,
-        adopted: Adopted,
-        options: &Options,
-    ) -> (Partial, Result<Restored, Failure>) {
+    async fn write_rest(&mut self, adopted: Adopted, options: &Options) -> Written {
         self.applied = adopted.applied;
         self.unwritten.clear();
-        // The other shape would write what is there already.
+        // The other shape would rewrite rules that are right.
         let shape = PartialRestore::ChangedChains;
         self.write(&adopted.differing, shape, options).await
     }
 
-    async fn write_all(
-        &mut self,
-        live: &LiveChains,
-        options: &Options,
-    ) -> (Partial, Result<Restored, Failure>) {
+    async fn write_all(&mut self, live: &LiveChains, options: &Options) -> Written {
         if !self.knows_kernel() {
-            // Two applied states of a large cluster need not be in memory at once.
+            // Avoids two applied states of a large cluster in memory.
             self.forget_kernel();
         }
         let view = self.view();
         let payload = || Full::new(&view, self.setting(options), live);
         let mut full = payload();
-        let restored = self.give(&mut full).await;
+        let restored = self.restore_payload(&mut full).await;
         let is_untouched = restored
             .as_ref()
             .is_err_and(|error| is_untouched(error, &mut payload()));
-        let restored = restored.map_err(|error| Failure::refused(error, &mut payload()));
+        let restored = restored.map_err(|error| Failure::rejected(error, &mut payload()));
         let (applied, stats) = full.finish();
         if !is_untouched {
             self.forget_kernel();
@@ -235,14 +203,14 @@ impl<I: Iptables> Syncer<I> {
         (partial, restored)
     }
 
-    /// Writes what could not be written before, the fixed chains that are to be repaired, and what
-    /// Services need. Without anything to write, no process is started.
+    /// Writes leftover text of earlier restores, repairs of fixed chains, and changes of Services.
+    /// If there is nothing to write, no process is started.
     async fn write(
         &mut self,
         names: &[ServiceName],
         shape: PartialRestore,
         options: &Options,
-    ) -> (Partial, Result<Restored, Failure>) {
+    ) -> Written {
         let mut partial = self.render(names, shape, options);
         let mut text = std::mem::take(&mut self.unwritten);
         let (chains, jumps) = (&self.repairs, &self.lost_jumps);
@@ -254,23 +222,23 @@ impl<I: Iptables> Syncer<I> {
         let restored = if partial.text.is_empty() {
             Ok(Restored::default())
         } else {
-            self.give(&mut Text::new(&partial.text)).await
+            self.restore_payload(&mut Text::new(&partial.text)).await
         };
         match &restored {
             Ok(_) => self.written = Some(options.clone()),
             Err(error) => match error.committed_if_retriable() {
                 Some(tables) if partial.text.len() <= MOST_UNWRITTEN => {
-                    self.unwritten = behind(&partial.text, tables).to_vec();
+                    self.unwritten = after_tables(&partial.text, tables).to_vec();
                 }
                 _ => self.forget_kernel(),
             },
         }
         let restored =
-            restored.map_err(|error| Failure::refused(error, &mut Text::new(&partial.text)));
+            restored.map_err(|error| Failure::rejected(error, &mut Text::new(&partial.text)));
         (partial, restored)
     }
 
-    /// Renders what some Services lack, and takes it for written.
+    /// Renders the changes of some Services, and records them as applied.
     pub(super) fn render(
         &mut self,
         names: &[ServiceName],
@@ -283,20 +251,23 @@ impl<I: Iptables> Syncer<I> {
         render::partial(&mut self.applied, &view, names.iter(), setting, shape)
     }
 
-    /// Restores within the deadline of the moment.
-    pub(super) async fn give(&self, payload: &mut dyn Payload) -> Result<Restored, RestoreError> {
+    /// Restores a payload within the current deadline.
+    pub(super) async fn restore_payload(
+        &self,
+        payload: &mut dyn Payload,
+    ) -> Result<Restored, RestoreError> {
         match self.deadline {
             Some(deadline) => self.iptables.restore_within(payload, deadline).await,
             None => self.iptables.restore(payload).await,
         }
     }
 
-    /// The Services as they are rendered.
+    /// Returns the Services as they are rendered.
     pub(super) const fn view(&self) -> View<'_> {
         View(&self.tracker)
     }
 
-    /// From here on it is not known what the kernel holds.
+    /// Notes that the state of the kernel is unknown.
     pub(super) fn forget_kernel(&mut self) {
         self.applied = AppliedState::default();
         self.written = None;
@@ -313,16 +284,18 @@ impl<I: Iptables> Syncer<I> {
     }
 }
 
-/// Text that waits for the lock, in bytes. Beyond that a full restore is the better one.
+/// Maximum size of text that waits for the xtables lock, in bytes. Beyond it a full restore is
+/// better.
 const MOST_UNWRITTEN: usize = 4 << 20;
 
-fn unwritten(error: RunError) -> (Partial, Result<Restored, Failure>) {
+fn unwritten(error: RunError) -> Written {
     (Partial::default(), Err(Failure::Save(error)))
 }
 
 impl Failure {
-    /// Adds the rejected line with its neighbors; `again` is the same payload from its beginning.
-    pub(super) fn refused(error: RestoreError, again: &mut dyn Payload) -> Self {
+    /// Returns the failure of a restore, with an excerpt of the payload around a rejected line;
+    /// `again` is the same payload from its beginning.
+    pub(super) fn rejected(error: RestoreError, again: &mut dyn Payload) -> Self {
         let shown = match &error {
             RestoreError::Rejected { line, .. } => Some(excerpt(again, *line)),
             _ => None,

@@ -1,38 +1,38 @@
-//! Schedule of verifications, which compare all rules in the kernel with the applied ones.
+//! Schedules verifications, which compare all rules in the kernel with the applied ones.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use super::budget::Ran;
+use super::pacer::RunTimes;
 use crate::host::{ChangeSource, ForeignChange};
 
-/// A verification may take one part in this many of the time of one CPU: 0.5 %.
+/// Reciprocal of the share of one CPU that verifications may take: 0.5 %.
 const SHARE: u32 = 200;
 
-/// Pause after a check or a verification because of a change by another program, in multiples of
-/// the time it took.
+/// Pause after a check or a verification because of a change by another program, as a multiple of
+/// its duration.
 pub(super) const PAUSE: u32 = 2;
 
-/// Times that a verification gives way to the check of single chains before it is finished
-/// whatever changes: at 10,000 Services it reads for more than a second.
+/// Number of times that checks of single chains may interrupt a verification before it runs to its
+/// end: at 10,000 Services it reads for more than a second.
 const MOST_GIVEN_WAY: u32 = 10;
 
-/// Cause of a check of our rules.
+/// Cause of a check of the rules in the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trigger {
-    /// Another program changed something.
+pub enum CheckTrigger {
+    /// Another program changed rules.
     Change(ChangeSource),
-    /// The sync period is over.
+    /// The check interval (the sync period) is over.
     Period,
-    /// The verify interval is over.
+    /// The verification interval is over.
     Interval,
-    /// A restore failed before the last one succeeded, single rules of ours were missing, or an
-    /// earlier check could not read everything.
+    /// An earlier restore failed, an earlier check found single rules missing, or it could not
+    /// read everything.
     FollowUp,
 }
 
-impl Trigger {
-    /// All of them.
+impl CheckTrigger {
+    /// All causes.
     pub const ALL: [Self; 6] = [
         Self::Change(ChangeSource::Events),
         Self::Change(ChangeSource::LostEvents),
@@ -42,7 +42,7 @@ impl Trigger {
         Self::FollowUp,
     ];
 
-    /// As logs and metric labels have it.
+    /// Returns the value in logs and metric labels.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Change(source) => source.as_str(),
@@ -56,31 +56,31 @@ impl Trigger {
 /// Schedule of verifications of one family.
 #[derive(Debug)]
 pub(super) struct Schedule {
-    /// The rules in the kernel are ours: this is not a dry run.
+    /// False in a dry run, which writes no rules.
     is_enabled: bool,
-    /// `None`: only after failures.
+    /// Interval; `None`: only after failures.
     every: Option<Duration>,
     next: Option<Instant>,
-    trigger: Trigger,
+    trigger: CheckTrigger,
     /// Generation of the rules at the last verification, where the kernel counts them.
     generation: Option<u32>,
-    /// Times that the verification under way gave way.
+    /// Number of interruptions of the current verification.
     given_way: u32,
-    /// Time that it took until then, on one CPU at most.
+    /// Time spent on the interrupted reads.
     spent: Duration,
-    /// No verification because of a change by another program before this.
+    /// Earliest time of a verification because of a change by another program.
     not_before: Option<Instant>,
     programs: BTreeSet<String>,
 }
 
 impl Schedule {
-    /// The first one comes after the interval.
+    /// Returns a schedule whose first verification is due after the interval.
     pub(super) fn new(every: Option<Duration>, now: Instant) -> Self {
         Self {
             is_enabled: true,
             every,
             next: every.and_then(|every| now.checked_add(every)),
-            trigger: Trigger::Interval,
+            trigger: CheckTrigger::Interval,
             generation: None,
             given_way: 0,
             spent: Duration::ZERO,
@@ -89,7 +89,7 @@ impl Schedule {
         }
     }
 
-    /// Never verifies anything: this is a dry run.
+    /// Returns a schedule without verifications, for a dry run.
     pub(super) fn disabled(now: Instant) -> Self {
         Self {
             is_enabled: false,
@@ -97,40 +97,42 @@ impl Schedule {
         }
     }
 
-    /// Time of the next comparison, if there is one.
+    /// Returns the time of the next verification, if there is one.
     pub(super) const fn next(&self) -> Option<Instant> {
         self.next
     }
 
-    pub(super) const fn trigger(&self) -> Trigger {
+    pub(super) const fn trigger(&self) -> CheckTrigger {
         self.trigger
     }
 
-    /// Asks for a verification at once.
+    /// Schedules a verification at once.
     pub(super) fn soon(&mut self, now: Instant) {
         if self.is_enabled {
             self.next = Some(now);
-            self.trigger = Trigger::FollowUp;
+            self.trigger = CheckTrigger::FollowUp;
         }
     }
 
-    /// Asks for a verification because another program changed more than is known by name: at
-    /// once, or when the pause after the last one is over.
+    /// Schedules a verification because another program changed chains that are not known by name:
+    /// at once, or after the pause that follows the last verification.
     pub(super) fn changed(&mut self, change: &ForeignChange, now: Instant) {
-        let is_asked_for = self.trigger != Trigger::Interval && self.next.is_some();
-        if self.is_enabled && !is_asked_for {
+        let is_requested = self.trigger != CheckTrigger::Interval && self.next.is_some();
+        if self.is_enabled && !is_requested {
             self.next = Some(self.not_before.map_or(now, |pause| pause.max(now)));
-            self.trigger = Trigger::Change(change.source);
+            self.trigger = CheckTrigger::Change(change.source);
         }
         self.programs.extend(change.programs.iter().cloned());
     }
 
     /// Reports whether no program has changed any rule since the last verification.
     pub(super) fn is_unchanged(&self, generation: Option<u32>) -> bool {
-        self.trigger == Trigger::Interval && generation.is_some() && self.generation == generation
+        self.trigger == CheckTrigger::Interval
+            && generation.is_some()
+            && self.generation == generation
     }
 
-    /// Names of the programs that caused the next verification, as far as they are known.
+    /// Returns the names of the programs that caused the next verification, if known.
     pub(super) const fn programs(&self) -> &BTreeSet<String> {
         &self.programs
     }
@@ -140,16 +142,16 @@ impl Schedule {
         self.given_way < MOST_GIVEN_WAY
     }
 
-    /// Notes that a verification gave way after this time; it starts again.
+    /// Notes that a verification was interrupted after this time; it is restarted.
     pub(super) fn gave_way(&mut self, took: Duration, now: Instant) {
         self.given_way = self.given_way.saturating_add(1);
         self.spent = self.spent.saturating_add(took);
         self.next = Some(now);
     }
 
-    /// A verification of all rules ended.
-    pub(super) fn finished(&mut self, ran: &Ran, generation: Option<u32>) {
-        let &Ran {
+    /// Notes the end of a verification, and schedules the next one.
+    pub(super) fn finished(&mut self, ran: &RunTimes, generation: Option<u32>) {
+        let &RunTimes {
             started,
             ended: now,
             cpu,
@@ -161,7 +163,7 @@ impl Schedule {
         self.programs.clear();
         let wait = self.every.map(|every| every.max(cpu.saturating_mul(SHARE)));
         self.next = wait.and_then(|wait| now.checked_add(wait));
-        self.trigger = Trigger::Interval;
+        self.trigger = CheckTrigger::Interval;
         self.generation = generation;
     }
 }
@@ -179,8 +181,8 @@ mod tests {
     }
 
     /// A verification that ends now.
-    fn ran(now: Instant, cpu: Duration) -> Ran {
-        Ran {
+    fn ran(now: Instant, cpu: Duration) -> RunTimes {
+        RunTimes {
             started: now.checked_sub(cpu).unwrap_or(now),
             ended: now,
             cpu,
@@ -197,7 +199,7 @@ mod tests {
         lost.by("nft");
         schedule.changed(&lost, now);
         assert_eq!(schedule.next(), Some(now));
-        assert_eq!(schedule.trigger(), Trigger::Change(lost.source));
+        assert_eq!(schedule.trigger(), CheckTrigger::Change(lost.source));
         assert_eq!(*schedule.programs(), lost.programs);
         let ended = now + Duration::from_secs(3);
         schedule.finished(&ran(ended, Duration::from_secs(3)), None);
@@ -209,12 +211,12 @@ mod tests {
         schedule.changed(&lost, ended);
         assert_eq!(
             (schedule.next(), schedule.trigger()),
-            (Some(ended), Trigger::FollowUp)
+            (Some(ended), CheckTrigger::FollowUp)
         );
     }
 
     #[test]
-    fn a_verification_gives_way_only_so_often() {
+    fn a_verification_is_interrupted_a_limited_number_of_times() {
         let now = start();
         let second = Duration::from_secs(1);
         let mut schedule = Schedule::new(Some(MINUTES), now);
@@ -254,7 +256,7 @@ mod tests {
         schedule.soon(now);
         assert_eq!(
             (schedule.next(), schedule.trigger()),
-            (Some(now), Trigger::FollowUp)
+            (Some(now), CheckTrigger::FollowUp)
         );
         assert!(!schedule.is_unchanged(Some(7)));
     }

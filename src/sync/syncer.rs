@@ -1,4 +1,4 @@
-//! One sync of one family: decides its scope, restores, and records the result.
+//! Syncs one family once: decides the scope, restores, and records the result.
 //!
 //! The [`task`](super::task) decides when it runs; each kind of restore is in
 //! [`restore`](super::restore).
@@ -7,33 +7,33 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use super::decide::{FullReason, History, Scope};
-use super::edited::FixedChain;
+use super::canary::FixedChain;
+use super::decide::{FullReason, Scope, SyncHistory};
+use super::node_environment::NodeEnvironment;
 use super::outcome::{Attempt, Failure, Outcome};
-use super::pacer::End;
+use super::pacer::SyncResult;
 use super::quarantine::Quarantine;
-use super::surroundings::Surroundings;
 use crate::host::Iptables;
-use crate::model::ServiceName;
+use crate::model::{ServiceName, ServiceState, Services};
 use crate::render::{
     AppliedState, Counters, Jump, LiveChains, NodePortAddresses, Options, PartialRestore,
     PayloadStats, RerenderReason,
 };
 use crate::rules::Table;
-use crate::tracker::{Settled, Tracker};
+use crate::tracker::{AppliedChanges, Tracker};
 
 /// Fixed options of a syncer.
 #[derive(Debug, Clone)]
 pub struct SyncerOptions {
     /// Inputs of rules.
-    pub surroundings: Surroundings,
+    pub environment: NodeEnvironment,
     /// Shape of partial restores.
     pub shape: PartialRestore,
     /// Interval of periodic full syncs.
-    pub full_every: Duration,
+    pub full_sync_interval: Duration,
 }
 
-/// Clock; tests have their own.
+/// Source of the current time; tests replace it.
 pub type Clock = fn() -> Instant;
 
 /// Syncer of one family.
@@ -45,43 +45,43 @@ pub struct Syncer<I> {
     pub(super) clock: Clock,
     /// Rules in the kernel.
     pub(super) applied: AppliedState,
-    pub(super) history: History,
-    /// Options of the rules in the kernel; `None` while it is not known what the kernel
-    /// holds, so that the applied state means nothing.
+    pub(super) history: SyncHistory,
+    /// Options of the rules in the kernel; `None` while the state of the kernel is unknown and
+    /// `applied` is meaningless.
     pub(super) written: Option<Options>,
-    /// The tables that could not be read by the last full sync.
+    /// Tables that the last full sync could not read.
     pub(super) unread: BTreeSet<Table>,
-    /// Reads of the kernel's rules in a row that got no answer.
+    /// Number of consecutive reads of the kernel without an answer.
     pub(super) unanswered: u32,
-    /// State of the kernel as far as the last check of our chains has shown it, for the next full
-    /// sync; `None`: that reads it.
+    /// State of the kernel after a flush that the last check found, for the next full sync;
+    /// `None`: a full sync reads it.
     pub(super) live: Option<LiveChains>,
-    /// Fixed chains that the next sync writes anew.
+    /// Fixed chains that the next sync rewrites.
     pub(super) repairs: BTreeSet<FixedChain>,
-    /// Jumps that the next sync puts back.
+    /// Missing jumps that the next sync restores.
     pub(super) lost_jumps: Vec<&'static Jump>,
-    /// Services whose rules the next sync compares with the applied state even if they have not
-    /// changed.
+    /// Services that the next sync compares with the applied state although they have not changed
+    /// in the cluster.
     pub(super) drifted: BTreeSet<ServiceName>,
-    /// Text that the applied state takes for written, and that is still to be written because
-    /// another program held the lock. It goes in front of the next partial restore.
+    /// Text that the applied state counts as written, but that was not because another program
+    /// held the xtables lock. The next partial restore begins with it.
     pub(super) unwritten: Vec<u8>,
-    /// The counters that could be made the last time.
+    /// Counters that could be created by the last full sync.
     pub(super) counters: Option<Counters>,
-    /// Services that make restores fail.
+    /// Quarantined Services.
     pub(super) quarantine: Quarantine,
-    /// Deadline of restores while such Services are looked for; `None`: the usual one.
+    /// Deadline of restores during a search for failing Services; `None`: the usual one.
     pub(super) deadline: Option<Duration>,
-    /// Time that the last restore took that succeeded.
+    /// Duration of the last successful restore.
     pub(super) restore_took: Duration,
-    /// No such search before this, after one that found the environment to be the cause.
+    /// Earliest time of the next search, after one that found the environment at fault.
     pub(super) isolate_after: Option<Instant>,
 }
 
 impl<I: Iptables> Syncer<I> {
     /// Returns a syncer for a kernel of unknown state: the first sync adopts or is full.
     pub fn new(iptables: I, tracker: Tracker, options: SyncerOptions, clock: Clock) -> Self {
-        let (applied, history) = (AppliedState::default(), History::default());
+        let (applied, history) = (AppliedState::default(), SyncHistory::default());
         Self {
             tracker,
             iptables,
@@ -115,7 +115,7 @@ impl<I: Iptables> Syncer<I> {
         self.quarantine.next_try()
     }
 
-    /// Reports whether a part of an earlier restore waits for the lock.
+    /// Reports whether a part of an earlier restore is still to be written.
     pub(super) const fn has_unwritten(&self) -> bool {
         !self.unwritten.is_empty()
     }
@@ -125,7 +125,7 @@ impl<I: Iptables> Syncer<I> {
         self.history.force_full(reason);
     }
 
-    /// Reports whether the last full sync, or a check since, could not read a table.
+    /// Reports whether the last full sync or a later check could not read a table.
     pub(super) fn has_unreadable_tables(&self) -> bool {
         !self.unread.is_empty() || !self.applied.can_list_nat()
     }
@@ -137,39 +137,44 @@ impl<I: Iptables> Syncer<I> {
         }
     }
 
-    /// Returns the options of the rules in the kernel, those of the last applied sync; `None`
-    /// while the state of the kernel is unknown.
+    /// Returns the options of the last applied sync, whose rules are in the kernel; `None` while
+    /// the state of the kernel is unknown.
     pub const fn written(&self) -> Option<&Options> {
         self.written.as_ref()
     }
 
     /// Reports whether [`Syncer::once`] needs the addresses of the node.
-    pub fn needs_machine_addresses(&self) -> bool {
-        self.options.surroundings.needs_machine_addresses()
+    pub fn needs_node_addresses(&self) -> bool {
+        self.options.environment.needs_node_addresses()
     }
 
-    /// Returns the addresses that NodePorts answer on since the last applied sync; `None` before
-    /// that.
+    /// Returns the addresses of NodePorts since the last applied sync; `None` before the first
+    /// one.
     pub fn node_port_addresses(&self) -> Option<&NodePortAddresses> {
         let options = self.history.options.as_ref()?;
         Some(&options.node_port_addresses)
     }
 
-    /// Reports whether NodePorts answer on other addresses than they should on a node with these.
-    pub fn has_moved(&self, machine: &[IpAddr]) -> bool {
-        let (surroundings, node) = (&self.options.surroundings, self.tracker.node());
-        self.node_port_addresses()
-            .is_some_and(|known| *known != surroundings.options(node, machine).node_port_addresses)
+    /// Reports whether NodePorts have other addresses than a node with these addresses requires.
+    pub fn node_port_addresses_changed(&self, node_addresses: &[IpAddr]) -> bool {
+        let (environment, node) = (&self.options.environment, self.tracker.node());
+        self.node_port_addresses().is_some_and(|known| {
+            *known
+                != environment
+                    .options(node, node_addresses)
+                    .node_port_addresses
+        })
     }
 
-    /// One sync. A partial restore that is refused becomes a full one at once, and a full one that
-    /// failed before anything was written becomes partial if that is enough. Only what the kernel
-    /// has taken is settled, so a failed sync loses nothing.
-    pub async fn once(&mut self, machine: &[IpAddr]) -> Outcome {
+    /// Runs one sync. A failed partial restore is followed by a full one at once. A full restore
+    /// that failed before it changed anything is followed by a partial one if that is enough.
+    /// Changes are marked as applied only when the kernel has them, so a failed sync loses
+    /// nothing.
+    pub async fn once(&mut self, node_addresses: &[IpAddr]) -> Outcome {
         let mut options = self
             .options
-            .surroundings
-            .options(self.tracker.node(), machine);
+            .environment
+            .options(self.tracker.node(), node_addresses);
         options.counters = self.history.counters().unwrap_or_default();
         let dirty = self.tracker.pending();
         let first = self.attempt(self.scope(&options), &mut options).await;
@@ -185,45 +190,50 @@ impl<I: Iptables> Syncer<I> {
         } else {
             self.isolate(&attempts, &mut options).await
         };
-        let settled = match &isolation {
-            Some(isolation) => self.settle_resolved(isolation, &options),
-            None if is_applied => self.settle(&options, &[]),
-            None => Settled::default(),
+        let applied = match &isolation {
+            Some(isolation) => self.mark_resolved_applied(isolation, &options),
+            None if is_applied => self.mark_applied(&options, &[]),
+            None => AppliedChanges::default(),
         };
         let mut outcome = Outcome {
             attempts,
             isolation,
             retry: None,
-            settled,
+            applied,
             dirty,
             rules: self.applied.rules(),
             totals: self.applied.totals(),
             quarantined: Vec::new(),
         };
-        if outcome.end() == End::Applied {
+        if outcome.result() == SyncResult::Applied {
             self.retry_quarantined(&mut outcome, &mut options).await;
         }
         outcome.quarantined = self.quarantine.names().cloned().collect();
         outcome
     }
 
-    /// The kernel has all of what was rendered with these options, but not those Services, which
-    /// are `unresolved`, and not those in quarantine.
-    pub(super) fn settle(&mut self, options: &Options, unresolved: &[ServiceName]) -> Settled {
+    /// Marks all changes as applied that were rendered with these options, except those of
+    /// `unresolved` and quarantined Services.
+    pub(super) fn mark_applied(
+        &mut self,
+        options: &Options,
+        unresolved: &[ServiceName],
+    ) -> AppliedChanges {
         self.history.options = Some(options.clone());
         self.history.zone = self.tracker.node().and_then(|node| node.zone.clone());
         let quarantine = &self.quarantine;
         self.tracker
-            .settle_where(|name| !quarantine.has(name) && !unresolved.contains(name))
+            .mark_applied_where(|name| !quarantine.has(name) && !unresolved.contains(name))
     }
 
     fn scope(&self, options: &Options) -> Scope {
-        let every = self.options.full_every;
+        let every = self.options.full_sync_interval;
         self.history
             .scope(self.setting(options), every, (self.clock)())
     }
 
-    /// Scope of a second attempt after a first one that failed; `None` if it would fail alike.
+    /// Returns the scope of a second attempt after a failed first one; `None` if it would fail in
+    /// the same way.
     fn second_scope(&self, attempts: &[Attempt], options: &mut Options) -> Option<Scope> {
         let [
             Attempt {
@@ -241,7 +251,7 @@ impl<I: Iptables> Syncer<I> {
                 Some(Scope::Full(FullReason::Failed))
             }
             (Scope::Full(_), _) if self.knows_kernel() => {
-                // Counters are only looked after by full syncs.
+                // Only full syncs create counters.
                 options.counters = self.history.counters().unwrap_or_default();
                 let rewrite = self.history.rewrite(self.setting(options));
                 (rewrite != Some(RerenderReason::Options)).then_some(Scope::Partial)
@@ -250,58 +260,49 @@ impl<I: Iptables> Syncer<I> {
         }
     }
 
-    /// Reports whether the applied state describes the kernel: no restore has failed half-way since
-    /// it was written, and no check has found rules missing.
+    /// Reports whether the applied state describes the kernel: no restore was applied in part, and
+    /// no check found all rules missing.
     pub(super) const fn knows_kernel(&self) -> bool {
         self.written.is_some() && self.history.must_be_full.is_none()
     }
 
     async fn attempt(&mut self, scope: Scope, options: &mut Options) -> Attempt {
         let started = (self.clock)();
-        let done = match scope {
+        let mut attempt = match scope {
             Scope::Adoption => self.adopt(options).await,
             Scope::Full(reason) => self.full(reason, options).await,
             Scope::Partial => self.partial(options).await,
         };
         let ended = (self.clock)();
         let took = ended.saturating_duration_since(started);
-        if let (Scope::Full(_), Ok(_)) = (done.scope, &done.restored) {
-            self.history.full_took = took;
-            self.restore_took = took;
+        attempt.took = took;
+        match &attempt.result {
+            Ok(()) => {
+                self.tracker.shifts_applied();
+                match attempt.scope {
+                    Scope::Full(_) => {
+                        self.history.full_took = took;
+                        self.restore_took = took;
+                        self.history.succeeded(ended);
+                    }
+                    Scope::Adoption => self.history.succeeded(ended),
+                    Scope::Partial => self.note_took(attempt.stats, took),
+                }
+            }
+            Err(failure) => self.failed(attempt.scope, failure, ended),
         }
-        if done.restored.is_ok() {
-            self.tracker.shifts_applied();
-        }
-        match &done.restored {
-            Ok(_) if done.scope == Scope::Partial => self.note_took(done.partial.stats, took),
-            Ok(_) => self.history.succeeded(ended),
-            Err(failure) => self.failed(done.scope, failure, ended),
-        }
-        Attempt {
-            scope: done.scope,
-            took,
-            stats: done.partial.stats,
-            payload: done.partial.text,
-            no_counter: done.no_counter,
-            unread: done.unread,
-            declined: done.declined,
-            lock_wait: done
-                .restored
-                .as_ref()
-                .map_or(Duration::ZERO, |restored| restored.lock_wait),
-            result: done.restored.map(|_| ()),
-        }
+        attempt
     }
 
-    /// Notes how long a restore took that succeeded, if one was made.
+    /// Notes the duration of a successful partial restore, if one was made.
     fn note_took(&mut self, stats: PayloadStats, took: Duration) {
         if stats.bytes > 0 {
             self.restore_took = took;
         }
     }
 
-    /// Notes what has to be done because of an attempt that failed. One that only missed the lock
-    /// is made again as it was.
+    /// Notes the consequences of a failed attempt. One that only missed the xtables lock is
+    /// repeated unchanged.
     fn failed(&mut self, scope: Scope, failure: &Failure, now: Instant) {
         let is_retriable = matches!(failure, Failure::Restore(error, _)
             if error.committed_if_retriable().is_some());
@@ -312,5 +313,43 @@ impl<I: Iptables> Syncer<I> {
         } else if scope == Scope::Full(FullReason::Periodic) && !is_retriable {
             self.history.postpone(now);
         }
+    }
+}
+
+/// Services as they are rendered: those of the tracker, or their overrides.
+pub(super) struct View<'a>(pub(super) &'a Tracker);
+
+impl Services for View<'_> {
+    fn all(&self) -> Box<dyn Iterator<Item = (&ServiceName, &ServiceState)> + '_> {
+        let Self(tracker) = *self;
+        let overrides = tracker.overrides();
+        if overrides.is_empty() {
+            return tracker.all();
+        }
+        let known = tracker.all().map(|(name, state)| {
+            let rendered = overrides.get(name).map(|one| &one.state);
+            (name, rendered.unwrap_or(state))
+        });
+        // Overridden Services that are deleted in the cluster, but not yet in the kernel.
+        let gone = overrides
+            .iter()
+            .filter(move |(name, _)| tracker.get(name).is_none())
+            .map(|(name, one)| (name, &one.state));
+        let (mut known, mut gone) = (known.peekable(), gone.peekable());
+        Box::new(std::iter::from_fn(move || {
+            match (known.peek(), gone.peek()) {
+                (Some((known_name, _)), Some((gone_name, _))) if gone_name < known_name => {
+                    gone.next()
+                }
+                (None, _) => gone.next(),
+                (Some(_), _) => known.next(),
+            }
+        }))
+    }
+
+    fn get(&self, name: &ServiceName) -> Option<&ServiceState> {
+        let Self(tracker) = *self;
+        let rendered = tracker.overrides().get(name).map(|one| &one.state);
+        rendered.or_else(|| tracker.get(name))
     }
 }

@@ -1,4 +1,4 @@
-//! The loop of one family: waits for events, and runs syncs and checks.
+//! Main loop of one family: waits for events, and runs syncs and checks.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -7,60 +7,58 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::budget::Ran;
-use super::change_channel::ChangeReceiver;
+use super::change_channel::{ChangeReceiver, Intake};
 use super::checks::Checks;
+use super::conntrack_sweeper::ConntrackSweeper;
 use super::decide::{FullReason, Scope};
-use super::flows::FlowSweeper;
 use super::outcome::{Attempt, Outcome};
-use super::pacer::{End, Pacer};
-use super::problems::Problems;
+use super::pacer::{Pacer, RunTimes, SyncResult};
+use super::problems::ServiceProblems;
 use super::report::Reporter;
 use super::syncer::Syncer;
 use crate::conntrack;
 use crate::host::{ForeignChange, Iptables, local_addresses, thread_cpu};
 use crate::model::Change;
 use crate::render::NodePortAddresses;
-use crate::tracker::Tracker;
 
-/// Everything that can wake the task.
-enum Event {
-    /// The cluster changed: all changes that have not been taken yet.
+/// Event that wakes the task.
+enum TaskEvent {
+    /// The cluster changed; contains all new changes.
     Changed(Vec<Change>),
     /// A sync is due.
     Due,
-    /// A periodic check of our chains is due.
+    /// A periodic check of fixed chains and jumps is due.
     Check,
     /// Another program changed rules.
     RulesChanged(ForeignChange),
     /// A verification of all rules is due.
     Verify,
-    /// Rules that another program keeps changing are to be repaired.
+    /// The delayed repair of rules that another program keeps changing is due.
     Repair,
-    /// Rules that could not be read are to be read again.
+    /// Another read of rules that could not be read is due.
     Reread,
-    /// A Service in quarantine is to be tried again.
+    /// The retry of a Service in quarantine is due.
     Retry,
-    /// The process ends, or the source of changes has ended.
+    /// The process shuts down, or the source of changes has ended.
     Shutdown,
 }
 
-/// One family's task.
+/// Task of one family, with all of its state.
 pub struct Task<I> {
-    /// Syncer.
+    /// Syncer, which owns the iptables binaries and the tracker.
     pub syncer: Syncer<I>,
-    /// Decides when to sync.
+    /// Schedule of syncs.
     pub pacer: Pacer,
-    /// Reports to logs, metrics and health.
+    /// Reporter to logs, metrics, health and Events.
     pub reporter: Reporter,
-    /// Deletes stale conntrack entries; `None` in a dry run.
-    pub flows: Option<FlowSweeper>,
+    /// Sweeper of stale conntrack entries; `None` in a dry run.
+    pub sweeper: Option<ConntrackSweeper>,
     /// Source of changes.
     pub changes: ChangeReceiver,
-    /// Interval of checks of our chains; `None` in a dry run.
-    pub look_every: Option<Duration>,
+    /// Interval of checks of fixed chains and jumps; `None` in a dry run.
+    pub check_interval: Option<Duration>,
     /// Interval of verifications of all rules; `None`: never.
-    pub verify_every: Option<Duration>,
+    pub verify_interval: Option<Duration>,
     /// Sent once, after the first applied sync.
     pub first_applied: Option<oneshot::Sender<()>>,
     /// Ends the task; the rules stay.
@@ -68,62 +66,64 @@ pub struct Task<I> {
 }
 
 impl<I: Iptables> Task<I> {
-    /// Keeps the kernel up to date until stopped. A restore under way is finished first.
+    /// Keeps the rules in the kernel up to date until stopped. A running restore is finished
+    /// first.
     pub async fn run(mut self) {
         self.reporter.serving();
         if self.syncer.tracker.is_synced() {
-            // Everything was listed before there was anything to sync with.
+            // All objects were listed before the iptables binaries were usable.
             self.request();
         }
         let now = Instant::now().into_std();
-        let mut checks = Checks::new(self.look_every, self.verify_every, now);
-        let mut problems = Problems::default();
+        let mut checks = Checks::new(self.check_interval, self.verify_interval, now);
+        let mut problems = ServiceProblems::default();
         loop {
             let event = match checks.pending_change.take() {
-                Some(change) => Event::RulesChanged(change),
+                Some(change) => TaskEvent::RulesChanged(change),
                 None => self.next_event(&checks).await,
             };
             match event {
-                Event::Changed(changes) => self.intake().take(changes),
-                Event::Due => self.sync(&mut problems, &mut checks).await,
-                Event::Check => self.check(&mut checks).await,
-                Event::RulesChanged(change) => self.rules_changed(&mut checks, &change).await,
-                Event::Verify => self.verify(&mut checks).await,
-                Event::Repair => {
+                TaskEvent::Changed(changes) => self.intake().take(changes),
+                TaskEvent::Due => self.sync(&mut problems, &mut checks).await,
+                TaskEvent::Check => self.check(&mut checks).await,
+                TaskEvent::RulesChanged(change) => self.rules_changed(&mut checks, &change).await,
+                TaskEvent::Verify => self.verify(&mut checks).await,
+                TaskEvent::Repair => {
                     checks.repair_at = None;
                     self.request();
                 }
-                Event::Reread => self.reread(&mut checks).await,
-                Event::Retry => self.intake().request(),
-                Event::Shutdown => return,
+                TaskEvent::Reread => self.reread(&mut checks).await,
+                TaskEvent::Retry => self.intake().request(),
+                TaskEvent::Shutdown => return,
             }
         }
     }
 
-    /// A due sync comes before further changes: however fast they arrive, they cannot put it off.
-    async fn next_event(&mut self, checks: &Checks) -> Event {
+    /// Waits for the next event. A due sync comes before further changes, so that frequent changes
+    /// cannot delay it.
+    async fn next_event(&mut self, checks: &Checks) -> TaskEvent {
         let due = self.pacer.next_due().map(Instant::from_std);
         let check = checks.canary.next_check().map(Instant::from_std);
         let verify = checks.schedule.next().map(Instant::from_std);
         let repair = checks.repair_at.map(Instant::from_std);
         let reread = checks.reread_at.map(Instant::from_std);
         let next_change = checks.next_change.map(Instant::from_std);
-        // A sync tries again what is due, so that none is asked for while one is to come.
-        let is_to_come = self.pacer.awaits_sync();
-        let retry = self.syncer.next_retry().filter(|_| !is_to_come);
+        // The next sync includes a due retry, so a pending sync makes a request needless.
+        let is_sync_pending = self.pacer.awaits_sync();
+        let retry = self.syncer.next_retry().filter(|_| !is_sync_pending);
         let retry = retry.map(Instant::from_std);
         tokio::select! {
             biased;
-            () = self.stop.cancelled() => Event::Shutdown,
-            () = until(due) => Event::Due,
-            changes = self.changes.recv() => changes.map_or(Event::Shutdown, Event::Changed),
-            // Each of these comes again only after a while, unlike changes by other programs.
-            () = until(repair) => Event::Repair,
-            () = until(check) => Event::Check,
-            () = until(verify) => Event::Verify,
-            () = until(reread) => Event::Reread,
-            () = until(retry) => Event::Retry,
-            change = changed(&self.syncer.iptables, next_change) => Event::RulesChanged(change),
+            () = self.stop.cancelled() => TaskEvent::Shutdown,
+            () = until(due) => TaskEvent::Due,
+            changes = self.changes.recv() => changes.map_or(TaskEvent::Shutdown, TaskEvent::Changed),
+            // These come before changes by other programs, which may arrive without a pause.
+            () = until(repair) => TaskEvent::Repair,
+            () = until(check) => TaskEvent::Check,
+            () = until(verify) => TaskEvent::Verify,
+            () = until(reread) => TaskEvent::Reread,
+            () = until(retry) => TaskEvent::Retry,
+            change = changed(&self.syncer.iptables, next_change) => TaskEvent::RulesChanged(change),
         }
     }
 
@@ -139,49 +139,49 @@ impl<I: Iptables> Task<I> {
         self.intake().request();
     }
 
-    pub(super) fn machine(&self) -> Vec<IpAddr> {
-        if self.syncer.needs_machine_addresses() {
+    pub(super) fn node_addresses(&self) -> Vec<IpAddr> {
+        if self.syncer.needs_node_addresses() {
             self.reporter.addresses(local_addresses())
         } else {
             Vec::new()
         }
     }
 
-    async fn sync(&mut self, problems: &mut Problems, checks: &mut Checks) {
-        let machine = self.machine();
+    async fn sync(&mut self, problems: &mut ServiceProblems, checks: &mut Checks) {
+        let node_addresses = self.node_addresses();
         let before = self.node_ports();
         self.reporter.began();
         let (started, used) = (Instant::now().into_std(), thread_cpu());
-        let outcome = self.syncer.once(&machine).await;
+        let outcome = self.syncer.once(&node_addresses).await;
         let ended = Instant::now().into_std();
-        let ran = Ran {
+        let ran = RunTimes {
             started,
             ended,
             cpu: thread_cpu().saturating_sub(used),
         };
-        self.pacer.finished(&ran, outcome.end());
+        self.pacer.finished(&ran, outcome.result());
         if !outcome.attempts.is_empty() {
             checks.canary.restored();
         }
         let tracker = &self.syncer.tracker;
         self.reporter.finished(&outcome, tracker, ended);
-        let settled = &outcome.settled.before;
-        let found = problems.update(settled, tracker);
+        let applied = &outcome.applied.before;
+        let found = problems.update(applied, tracker);
         self.reporter.problems(&found, problems);
         if let Some(addresses) = self.syncer.node_port_addresses() {
             self.reporter.checks(&outcome, tracker, addresses);
         }
-        if outcome.end() == End::Applied
+        if outcome.result() == SyncResult::Applied
             && let Some(first) = self.first_applied.take()
         {
-            // Without a receiver nothing depends on it.
+            // An error means that no receiver waits for it.
             let _ = first.send(());
         }
-        let repaired = match outcome.end() {
-            End::Applied => checks.repaired(),
-            End::Failed => None,
+        let repaired = match outcome.result() {
+            SyncResult::Applied => checks.repaired(),
+            SyncResult::Failed => None,
         };
-        if outcome.end() == End::Applied {
+        if outcome.result() == SyncResult::Applied {
             if let Some(drifted_at) = repaired {
                 self.reporter
                     .repaired(ended.saturating_duration_since(drifted_at));
@@ -194,35 +194,35 @@ impl<I: Iptables> Task<I> {
                 checks.schedule.soon(ended);
             }
         }
-        let has_moved = before.is_some() && before != self.node_ports();
-        // Without a jump or a chain, packets have passed by the rules for a while.
-        let were_rules_missing = has_moved || repaired.is_some();
-        self.tell_sweeper(&outcome, were_rules_missing);
+        let have_addresses_changed = before.is_some() && before != self.node_ports();
+        // While a jump or a chain was missing, packets did not traverse the rules.
+        let were_rules_missing = have_addresses_changed || repaired.is_some();
+        self.request_sweep(&outcome, were_rules_missing);
     }
 
-    /// Addresses that NodePorts answer on by the rules in the kernel.
+    /// Returns the addresses of NodePorts in the rules in the kernel.
     fn node_ports(&self) -> Option<NodePortAddresses> {
         let written = self.syncer.written();
         written.map(|options| options.node_port_addresses.clone())
     }
 
-    /// Sends the candidates for deletion to the sweeper. After a time in which rules were missing,
-    /// as those for NodePorts on an address that the node gained, any entry may be stale.
-    fn tell_sweeper(&self, outcome: &Outcome, were_rules_missing: bool) {
-        let (Some(flows), Some(options)) = (&self.flows, self.syncer.written()) else {
+    /// Requests the deletion of stale conntrack entries. After a time with missing rules, such as
+    /// those for NodePorts on a new address of the node, any entry may be stale.
+    fn request_sweep(&self, outcome: &Outcome, were_rules_missing: bool) {
+        let (Some(sweeper), Some(options)) = (&self.sweeper, self.syncer.written()) else {
             return;
         };
         let services = self.syncer.view();
         let were_missing = |attempt: &Attempt| {
             attempt.scope == Scope::Full(FullReason::Flushed) && attempt.result.is_ok()
         };
-        let changed = &outcome.settled.before;
+        let changed = &outcome.applied.before;
         let candidates = if were_rules_missing || outcome.attempts.iter().any(were_missing) {
             conntrack::all_candidates(&services, options)
         } else {
             conntrack::stale_candidates(changed, &services, options)
         };
-        flows.tell(
+        sweeper.request(
             self.reporter.family,
             candidates,
             &options.node_port_addresses,
@@ -230,38 +230,7 @@ impl<I: Iptables> Task<I> {
     }
 }
 
-/// The parts of a task that changes are for: changes are taken in while a check has others.
-pub(super) struct Intake<'a> {
-    pub(super) tracker: &'a mut Tracker,
-    pub(super) pacer: &'a mut Pacer,
-    pub(super) reporter: &'a Reporter,
-}
-
-impl Intake<'_> {
-    /// Gives changes to the tracker, and asks for a sync if one is needed.
-    pub(super) fn take(&mut self, changes: Vec<Change>) {
-        let was_synced = self.tracker.is_synced();
-        let node = self.tracker.node().cloned();
-        for change in changes {
-            self.reporter.change(&change);
-            self.tracker.apply(change);
-        }
-        self.reporter.pending(self.tracker);
-        // A sync finds out itself whether any rule depends on what is new about the Node.
-        let is_node_new = self.tracker.node() != node.as_ref();
-        if self.tracker.is_synced() && (self.tracker.has_pending() || is_node_new || !was_synced) {
-            self.request();
-        }
-    }
-
-    fn request(&mut self) {
-        let now = Instant::now().into_std();
-        self.pacer.request(now);
-        self.reporter.queued(now);
-    }
-}
-
-/// Waits for a change by another program, and at least until that moment.
+/// Waits for a change by another program, but at least until `not_before`.
 pub(super) async fn changed(
     iptables: &impl Iptables,
     not_before: Option<Instant>,
@@ -272,8 +241,8 @@ pub(super) async fn changed(
     iptables.changed().await
 }
 
-/// Waits for a moment; for none, for ever. One that is past is not waited for: a timer would do so
-/// until its next tick, a millisecond later.
+/// Waits for a moment; forever for `None`. Returns at once for one in the past: a timer would wait
+/// for its next tick, a millisecond later.
 pub(super) async fn until(moment: Option<Instant>) {
     match moment {
         Some(moment) if moment <= Instant::now() => {}

@@ -1,33 +1,33 @@
-//! Checks of our rules in the kernel, as the task of a family makes them.
+//! Runs checks and verifications of the rules in the kernel, for the task of a family.
 //!
-//! Kept separate from [`task`](super::task), which decides what comes next.
+//! Kept separate from [`task`](super::task), which decides what runs next.
 
 use std::time::Duration;
 
 use tokio::sync::SetOnce;
 use tokio::time::Instant;
 
-use super::budget::Ran;
 use super::canary::CheckResult;
+use super::change_channel::Intake;
 use super::checks::Checks;
-use super::extent::{Depth, Extent};
-use super::report::Compared;
-use super::schedule::Trigger;
+use super::drift::{Compared, ComparisonDepth, Extent};
+use super::pacer::RunTimes;
+use super::schedule::CheckTrigger;
 use super::syncer::Syncer;
-use super::task::{Intake, Task, changed, until};
+use super::task::{Task, changed, until};
 use super::verify::{Reading, check, read};
 use crate::host::{ChangeSource, ForeignChange, Iptables, RunError, thread_cpu};
 
-/// Longest wait of a sync that is due for a check under way. Most checks end within a second, and
-/// a check that gave way to each sync would never end under lasting changes.
+/// Maximum delay of a due sync by a running check. Most checks end within a second, and a check
+/// that every sync interrupted would never end under continuous changes.
 const CHECK_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Reaction of a reading to a report of chains that another program changed.
+/// Reaction of a reading to a change by another program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OnChange {
-    /// Continue: the change is checked after the reading.
+    /// Continues: the change is checked after the reading.
     ReadOn,
-    /// End the reading, and restart it after the check of these chains, which is short.
+    /// Ends the reading, and restarts it after the check of the changed chains, which is short.
     GiveWay,
 }
 
@@ -37,41 +37,47 @@ enum ReadingEnd {
     Complete,
     /// A change by another program is checked first.
     GaveWay,
-    /// A sync has waited too long for it.
+    /// A due sync was delayed for too long.
     Abandoned,
 }
 
-/// Cause of the end of a comparison that is not complete.
+/// Cause of an incomplete comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Interruption {
     /// A change by another program is checked first.
     GaveWay,
-    /// The process ends.
+    /// The process shuts down.
     Stopped,
 }
 
 impl<I: Iptables> Task<I> {
-    /// Checks for our fixed chains and jumps, unless changes are noticed otherwise. A sync is also
-    /// due if NodePorts should answer on other addresses by now.
+    /// Checks fixed chains and jumps, unless the kernel reports changes. Also requests a sync if
+    /// the addresses of NodePorts changed.
     pub(super) async fn check(&mut self, checks: &mut Checks) {
         let extent = checks.periodic(self.syncer.iptables.change_detection());
         let result = if extent.is_empty() || self.syncer.written().is_none() {
             CheckResult::default()
         } else {
-            match self.compare(checks, Trigger::Period, &extent, None).await {
+            match self
+                .compare(checks, CheckTrigger::Period, &extent, None)
+                .await
+            {
                 Ok(result) => result,
                 Err(_) => return,
             }
         };
         let now = Instant::now().into_std();
         checks.canary.schedule(&result, now);
-        if self.syncer.has_moved(&self.machine()) {
+        if self
+            .syncer
+            .node_port_addresses_changed(&self.node_addresses())
+        {
             self.request();
         }
     }
 
-    /// Another program changed rules: compares what it touched. Where that is not known by name,
-    /// the fixed chains come first, which a flush empties too, and a verification follows.
+    /// Compares the chains that another program touched. If they are not known by name, it
+    /// compares the fixed chains, which a flush also empties, and schedules a verification.
     pub(super) async fn rules_changed(&mut self, checks: &mut Checks, change: &ForeignChange) {
         let Some(options) = self.syncer.written() else {
             // The next sync is full.
@@ -82,12 +88,12 @@ impl<I: Iptables> Task<I> {
             return;
         }
         let started = Instant::now().into_std();
-        let trigger = Trigger::Change(change.source);
-        // Sizes of tables name no chain that a verification could give way to.
+        let trigger = CheckTrigger::Change(change.source);
+        // A change of table sizes names no chain, so nothing could interrupt a verification.
         let is_verified_next =
-            extent.depth == Depth::Whole && change.source != ChangeSource::Counters;
+            extent.depth == ComparisonDepth::Whole && change.source != ChangeSource::Counters;
         if is_verified_next {
-            extent.depth = Depth::Named;
+            extent.depth = ComparisonDepth::Named;
         }
         let compared = self.compare(checks, trigger, &extent, Some(change)).await;
         let now = Instant::now().into_std();
@@ -97,11 +103,11 @@ impl<I: Iptables> Task<I> {
         }
     }
 
-    /// Compares all rules, unless the kernel says that no program has changed any.
+    /// Compares all rules, unless the generation of the ruleset shows that none changed.
     pub(super) async fn verify(&mut self, checks: &mut Checks) {
         let now = || Instant::now().into_std();
         let (started, used) = (now(), thread_cpu());
-        let ran = || Ran {
+        let ran = || RunTimes {
             started,
             ended: now(),
             cpu: thread_cpu().saturating_sub(used),
@@ -116,7 +122,7 @@ impl<I: Iptables> Task<I> {
         let whole = Extent::whole();
         let compared = self.compare(checks, trigger, &whole, None).await;
         if compared.err() == Some(Interruption::GaveWay) {
-            // The time of a program that is killed is not counted as ours.
+            // The CPU time of a killed child is not counted, so the wall clock stands in for it.
             let took = now().saturating_duration_since(started);
             checks.schedule.gave_way(took, now());
             return;
@@ -125,32 +131,34 @@ impl<I: Iptables> Task<I> {
         checks.schedule.finished(&ran(), generation);
     }
 
-    /// Reads again what could not be read.
+    /// Reads the rules again that could not be read.
     pub(super) async fn reread(&mut self, checks: &mut Checks) {
         let extent = checks.take_unread();
-        let compared = self.compare(checks, Trigger::FollowUp, &extent, None).await;
+        let compared = self
+            .compare(checks, CheckTrigger::FollowUp, &extent, None)
+            .await;
         if compared.err() == Some(Interruption::GaveWay) {
             checks.postpone(extent, Instant::now().into_std());
         }
     }
 
-    /// Reads that much of the kernel's rules, compares it with the applied ones, and asks for a
-    /// sync that repairs the difference.
+    /// Reads the rules of an extent, compares them with the applied ones, and requests a sync that
+    /// repairs the difference.
     pub(super) async fn compare(
         &mut self,
         checks: &mut Checks,
-        trigger: Trigger,
+        trigger: CheckTrigger,
         extent: &Extent,
         change: Option<&ForeignChange>,
     ) -> Result<CheckResult, Interruption> {
         let found_at = Instant::now().into_std();
         checks.is_verified = false;
         if self.syncer.has_unwritten() {
-            // The applied state is ahead of the kernel until the lock is free.
+            // The applied state is ahead of the kernel until the rest of a restore is written.
             checks.postpone(extent.clone(), found_at);
             return Ok(CheckResult::default());
         }
-        let is_verification = change.is_none() && extent.depth == Depth::Whole;
+        let is_verification = change.is_none() && extent.depth == ComparisonDepth::Whole;
         let on_change = if is_verification && checks.schedule.may_give_way() {
             OnChange::GiveWay
         } else {
@@ -180,13 +188,13 @@ impl<I: Iptables> Task<I> {
             wait,
             contested: checks.backoff.waiting(),
         });
-        // Where it is not known what was changed, more than the fixed chains may be missing. A
-        // verification follows lost events anyway.
+        // If the changed chains are unknown, rules of Services may be missing as well. After lost
+        // events a verification follows anyway.
         let is_exact = matches!(
             trigger,
-            Trigger::Change(ChangeSource::Events | ChangeSource::LostEvents)
+            CheckTrigger::Change(ChangeSource::Events | ChangeSource::LostEvents)
         );
-        if reading.check.is_incomplete() && !is_exact && extent.depth == Depth::Named {
+        if reading.check.is_incomplete() && !is_exact && extent.depth == ComparisonDepth::Named {
             checks.schedule.soon(now);
         }
         if !drift.is_none() {
@@ -204,8 +212,8 @@ impl<I: Iptables> Task<I> {
         Ok(reading.check)
     }
 
-    /// Reads rules, with changes of the cluster taken in meanwhile: the programs may hang for
-    /// minutes. A reading under way gives way to a sync that has been due for [`CHECK_PATIENCE`].
+    /// Reads rules, and receives changes of the cluster meanwhile: the programs may hang for
+    /// minutes. The reading is abandoned for a sync that has been due for [`CHECK_PATIENCE`].
     async fn read(
         &mut self,
         checks: &mut Checks,
@@ -236,7 +244,7 @@ impl<I: Iptables> Task<I> {
             let work = async {
                 let canary = &mut checks.canary;
                 reading = check(canary, iptables, options, extent, started.into_std()).await;
-                // It is set only here.
+                // Cannot fail: it is set only here.
                 let _ = checked.set(());
                 read(&mut reading, iptables, extent).await;
             };
@@ -284,8 +292,8 @@ async fn changed_after(
     changed(iptables, not_before).await
 }
 
-/// Keeps a change for after the reading, unless no chain of ours was touched: such changes are
-/// many on some nodes. Reports whether the reading gives way to it.
+/// Keeps a change for after the reading, unless it touched no kube-proxy chain: on some nodes such
+/// changes are frequent. Reports whether the reading gives way to it.
 fn keep(pending: &mut Option<ForeignChange>, change: ForeignChange, ours: &Extent) -> bool {
     let gives_way = change.is_exact();
     if ours.is_empty() {

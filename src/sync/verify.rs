@@ -1,20 +1,17 @@
-//! Compares the rules in the kernel with the applied ones, and notes what a sync has to repair.
+//! Compares the rules in the kernel with the applied ones, and notes the repairs for the next
+//! sync.
 //!
-//! Reading is separate from comparing: programs that read may hang for minutes, and changes of the
-//! cluster are taken in meanwhile; a comparison is a function of what was read.
+//! Reading is separate from comparing: programs that read may hang for minutes, while changes of
+//! the cluster are received; a comparison is a function of the rules that were read.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use super::backoff::Key;
 use super::canary::{Canary, CheckResult};
 use super::decide::FullReason;
-use super::drift::{Drift, DriftKind};
-use super::extent::{Depth, Extent};
-use super::inspect::{Inspection, Interest, NoAnswer, inspect};
-use super::syncer::Syncer;
-use super::table_check::Loss;
-use super::view::View;
+use super::drift::{ChainKey, ComparisonDepth, Drift, DriftKind, Extent};
+use super::kernel_state::{Inspection, OnNoAnswer, ReadScope, TableLoss, inspect};
+use super::syncer::{Syncer, View};
 use crate::host::{Iptables, ListedChains, ProgramExit, RunError};
 use crate::model::ServiceName;
 use crate::render::{
@@ -22,35 +19,35 @@ use crate::render::{
 };
 use crate::rules::Table;
 
-/// Maximum chains that are listed one by one, each by a process: a change of one Service touches a
-/// few.
+/// Maximum number of chains that are listed one by one, each by a process: a change of one Service
+/// touches a few.
 const MOST_SINGLE: usize = 16;
 
-/// Rules as they were read.
+/// Rules that were read from the kernel.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
-    /// Findings about the fixed chains and jumps.
+    /// Findings of the check of fixed chains and jumps.
     pub(super) check: CheckResult,
-    /// Listings of dispatch chains; `None`: the chain is missing, or has a rule that cannot be
-    /// printed.
+    /// Listings of dispatch chains; `None`: the chain is missing, or has an unprintable rule.
     pub(super) dispatch: Vec<(Table, Box<str>, Option<String>)>,
     /// Chains of Services that may have been changed.
     pub(super) services: BTreeSet<Box<str>>,
-    /// Listing of these; `None`: one is missing, or they could not be read.
+    /// Listing of `services`; `None`: it could not be read.
     pub(super) service_listing: Option<String>,
+    /// All rules, with chains and jumps, after a read of whole tables.
     pub(super) whole: Option<(LiveRules, LiveChains)>,
-    /// Tables of which the fixed chains and jumps were checked.
+    /// Tables whose fixed chains and jumps were checked.
     pub(super) tables: BTreeSet<Table>,
-    /// A program gave no answer. The rest was read.
+    /// First failure of a program. The other rules were read.
     pub(super) failure: Option<RunError>,
     /// Rules to read again later.
     pub(super) unread: Extent,
-    /// Only the fixed chains and jumps were checked, as the check of other chains came first.
+    /// The reading was interrupted by a change: only fixed chains and jumps were checked.
     pub(super) gave_way: bool,
 }
 
 impl Reading {
-    /// Result of a reading that was given up after some time.
+    /// Returns the result of a reading that was abandoned after this time.
     pub(super) fn abandoned(extent: &Extent, check: CheckResult, after: Duration) -> Self {
         Self {
             check,
@@ -65,7 +62,7 @@ impl Reading {
         }
     }
 
-    /// Returns the part that was complete: the check of fixed chains and jumps.
+    /// Returns the complete part of an interrupted reading: the check of fixed chains and jumps.
     pub(super) fn interrupted(self) -> Self {
         Self {
             check: self.check,
@@ -75,8 +72,8 @@ impl Reading {
         }
     }
 
-    /// Notes a failure. One that passes is reason to read again; a rule that cannot be printed is
-    /// not.
+    /// Notes a failure. Rules are read again after a transient one, but not because of an
+    /// unprintable rule.
     fn fail(&mut self, cause: RunError, extent: &Extent) {
         if cause.is_transient() {
             self.unread.merge(extent.to_read_again());
@@ -85,7 +82,7 @@ impl Reading {
     }
 }
 
-/// Checks the fixed chains and jumps of that much.
+/// Checks the fixed chains and jumps of an extent.
 pub(super) async fn check(
     canary: &mut Canary,
     iptables: &impl Iptables,
@@ -104,14 +101,14 @@ pub(super) async fn check(
     }
 }
 
-/// Reads the rest of that much, unless the check has found a table without our rules.
+/// Reads the other rules of an extent, unless the check found a flushed table.
 pub(super) async fn read(reading: &mut Reading, iptables: &impl Iptables, extent: &Extent) {
     if reading.check.gone.is_some() {
         return;
     }
     let mut dispatch = extent.dispatch.clone();
-    if extent.depth == Depth::Whole {
-        match inspect(iptables, Interest::AllOfOurs, NoAnswer::Unreadable).await {
+    if extent.depth == ComparisonDepth::Whole {
+        match inspect(iptables, ReadScope::AllOfOurs, OnNoAnswer::Unreadable).await {
             Ok(Inspection {
                 live,
                 found: Some(found),
@@ -128,7 +125,7 @@ pub(super) async fn read(reading: &mut Reading, iptables: &impl Iptables, extent
             }
             Err(cause) => reading.fail(cause, extent),
         }
-        // Chain by chain, a table can be read that has a rule elsewhere that cannot be printed.
+        // An unprintable rule in another chain does not keep a single chain from being listed.
         dispatch
             .extend(AppliedState::dispatch_chains().map(|(table, chain)| (table, chain.into())));
     }
@@ -146,7 +143,7 @@ pub(super) async fn read(reading: &mut Reading, iptables: &impl Iptables, extent
     reading.service_listing = list_services(iptables, &extent.services).await;
 }
 
-/// Lists chains of Services; `None` if they cannot be listed, so that they are written again.
+/// Lists chains of Services; `None` if they cannot be listed, so that they are rewritten.
 async fn list_services(iptables: &impl Iptables, chains: &BTreeSet<Box<str>>) -> Option<String> {
     let chains: Vec<&str> = chains.iter().map(|chain| &**chain).collect();
     if chains.is_empty() {
@@ -158,7 +155,7 @@ async fn list_services(iptables: &impl Iptables, chains: &BTreeSet<Box<str>>) ->
     if chains.len() > MOST_SINGLE {
         return None;
     }
-    // One that is missing or cannot be printed says nothing about the others.
+    // A missing or unprintable chain must not hide the others.
     let mut listing = String::new();
     for chain in chains {
         if let Ok(ListedChains::Whole(text)) = iptables.list(Table::Nat, &[chain]).await {
@@ -169,19 +166,19 @@ async fn list_services(iptables: &impl Iptables, chains: &BTreeSet<Box<str>>) ->
 }
 
 impl<I: Iptables> Syncer<I> {
-    /// Compares what was read with what was applied. Afterwards the applied state is that of the
-    /// kernel, and the next sync restores the difference.
+    /// Compares the rules that were read with the applied ones. Afterwards the applied state
+    /// describes the kernel, and the next sync restores the difference.
     ///
-    /// Shared chains in `contested` are written whole.
+    /// Dispatch chains in `contested` are rewritten as a whole.
     pub(super) fn compare_with(
         &mut self,
         reading: &mut Reading,
-        contested: &BTreeSet<Key>,
+        contested: &BTreeSet<ChainKey>,
     ) -> Drift {
         let mut drift = Drift::default();
         self.live = None;
         let check = &reading.check;
-        // Another program may have put a jump back meanwhile.
+        // A jump that was missing before may exist again.
         self.lost_jumps
             .retain(|jump| !reading.tables.contains(&jump.table));
         for (table, chain) in check
@@ -223,11 +220,11 @@ impl<I: Iptables> Syncer<I> {
         drift
     }
 
-    /// Returns the state of the kernel after a flush of the nat table, the last one of a check;
-    /// `None` if it has to be read. Reading takes an eighth of the time from such a flush to its
+    /// Returns the state of the kernel after a flush of the nat table, the last table of a check;
+    /// `None` if it has to be read. A read takes an eighth of the time from the flush to its
     /// repair.
-    fn flushed(&self, table: Table, loss: &Loss) -> Option<LiveChains> {
-        let Loss::Flushed { missing } = loss else {
+    fn flushed(&self, table: Table, loss: &TableLoss) -> Option<LiveChains> {
+        let TableLoss::Flushed { missing } = loss else {
             return None;
         };
         if table != Table::Nat || self.has_unreadable_tables() {
@@ -256,7 +253,7 @@ impl<I: Iptables> Syncer<I> {
         if differing.is_empty() {
             return;
         }
-        let is_changing = self.changing();
+        let is_changing = self.changing_services();
         for (name, chain) in differing {
             if !is_changing.contains(&name) {
                 drift.add(Table::Nat, DriftKind::ServiceChain, &chain.name());
@@ -266,17 +263,17 @@ impl<I: Iptables> Syncer<I> {
     }
 
     /// Returns the Services whose change the next sync applies: their rules are expected to
-    /// differ. Those in quarantine are rendered as they were applied.
-    fn changing(&self) -> BTreeSet<ServiceName> {
+    /// differ. Quarantined Services are excluded, as they are rendered as last applied.
+    fn changing_services(&self) -> BTreeSet<ServiceName> {
         let dirty = self.tracker.dirty();
         let dirty = dirty.filter(|name| !self.quarantine.has(name));
         dirty.cloned().collect()
     }
 
-    /// Compares a shared chain; reports whether the next sync repairs it.
+    /// Compares a dispatch chain; reports whether the next sync repairs it.
     fn differs_in_dispatch(
         &mut self,
-        (table, chain): &Key,
+        (table, chain): &ChainKey,
         listing: Option<&str>,
         repair: DispatchRepair,
     ) -> bool {
@@ -300,10 +297,10 @@ impl<I: Iptables> Syncer<I> {
             options: &options,
             zone: self.history.zone.as_deref(),
         };
-        let is_changing = self.changing();
+        let is_changing = self.changing_services();
         match render::verify_tables(found, live, &self.view(), setting, &is_changing) {
             Ok(adopted) => {
-                // Old chains of a Service that changes count as those of no Service.
+                // Stale chains of a changing Service are listed as chains of no Service.
                 let is_drift = |name: &&ServiceName| {
                     !is_changing.contains(*name)
                         && (is_changing.is_empty() || !name.namespace().is_empty())

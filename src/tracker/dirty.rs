@@ -1,4 +1,4 @@
-//! Services that differ from their last settled state.
+//! Services that differ from their last applied state.
 //!
 //! Only the parts that differ are kept of that state: so each of the 20,000 slices that a Service
 //! may have costs the same.
@@ -14,7 +14,7 @@ use crate::model::{Allowance, PortFrontend, Service, ServiceName, ServiceState, 
 /// are kept, as they give the longest latency.
 const MOST_TRIGGERS: usize = 1000;
 
-/// Number of objects that differ from what was last settled, for metrics.
+/// Number of objects that differ from what was last applied, for metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Waiting {
     /// Services that changed themselves.
@@ -31,7 +31,7 @@ pub(super) struct Dirty {
     waiting: Waiting,
 }
 
-/// Parts of a Service that differ from its last settled state, as they are there.
+/// Parts of a Service that differ from its last applied state, as they are there.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Differences {
     service: Option<Before<Service>>,
@@ -43,7 +43,7 @@ pub(super) struct Differences {
     pub(super) triggers: Vec<SystemTime>,
 }
 
-/// Object as last settled; `None` if there was none.
+/// Object as last applied; `None` if there was none.
 #[derive(Debug, Clone)]
 struct Before<T>(Option<Arc<T>>);
 
@@ -57,7 +57,7 @@ impl Dirty {
     ) {
         let differences = self.services.entry(name.clone()).or_default();
         match &differences.service {
-            Some(Before(settled)) if settled.as_ref() == now => {
+            Some(Before(applied)) if applied.as_ref() == now => {
                 differences.service = None;
                 self.waiting.services -= 1;
             }
@@ -67,7 +67,7 @@ impl Dirty {
             }
             _ => {}
         }
-        self.forget_if_settled(name);
+        self.forget_if_clean(name);
     }
 
     /// Notes a change of a slice of a Service.
@@ -80,8 +80,8 @@ impl Dirty {
     ) {
         let differences = self.services.entry(name.clone()).or_default();
         match differences.slices.entry(slice.clone()) {
-            Entry::Occupied(settled) if settled.get().0.as_ref() == now => {
-                settled.remove();
+            Entry::Occupied(applied) if applied.get().0.as_ref() == now => {
+                applied.remove();
                 self.waiting.slices -= 1;
             }
             Entry::Vacant(entry) if before.as_ref() != now => {
@@ -90,20 +90,20 @@ impl Dirty {
             }
             _ => {}
         }
-        self.forget_if_settled(name);
+        self.forget_if_clean(name);
     }
 
     /// Notes that a Service lost a frontend, or has it again.
     pub(super) fn note_frontend(&mut self, name: &ServiceName, frontend: PortFrontend) {
         let differences = self.services.entry(name.clone()).or_default();
         toggle(&mut differences.frontends, frontend);
-        self.forget_if_settled(name);
+        self.forget_if_clean(name);
     }
 
     /// Notes the frontends that a Service has not lost, and that its rules in the kernel lack.
     pub(super) fn set_lost(&mut self, name: &ServiceName, lost: BTreeSet<PortFrontend>) {
         self.services.entry(name.clone()).or_default().frontends = lost;
-        self.forget_if_settled(name);
+        self.forget_if_clean(name);
     }
 
     /// Notes a change of the rules that the limits of its namespace allow to a Service.
@@ -112,9 +112,9 @@ impl Dirty {
             return;
         }
         let differences = self.services.entry(name.clone()).or_default();
-        let settled = differences.allowance.unwrap_or(before);
-        differences.allowance = Some(settled).filter(|settled| *settled != now);
-        self.forget_if_settled(name);
+        let applied = differences.allowance.unwrap_or(before);
+        differences.allowance = Some(applied).filter(|applied| *applied != now);
+        self.forget_if_clean(name);
     }
 
     /// Adds a trigger time to a Service, if it is dirty.
@@ -149,14 +149,14 @@ impl Dirty {
         self.waiting
     }
 
-    /// Removes the Services that are settled, and returns them. The others stay dirty.
+    /// Removes the Services that are applied, and returns them. The others stay dirty.
     pub(super) fn take(
         &mut self,
-        is_settled: impl Fn(&ServiceName) -> bool,
+        is_applied: impl Fn(&ServiceName) -> bool,
     ) -> Vec<(ServiceName, Differences)> {
         let all = std::mem::take(self).services.into_iter();
-        let settled = all.filter_map(|(name, differences)| {
-            if is_settled(&name) {
+        let applied = all.filter_map(|(name, differences)| {
+            if is_applied(&name) {
                 return Some((name, differences));
             }
             self.waiting.services += usize::from(differences.service.is_some());
@@ -164,7 +164,7 @@ impl Dirty {
             self.services.insert(name, differences);
             None
         });
-        settled.collect()
+        applied.collect()
     }
 
     /// Returns the parts of a dirty Service that differ.
@@ -172,7 +172,7 @@ impl Dirty {
         self.services.get(name)
     }
 
-    fn forget_if_settled(&mut self, name: &ServiceName) {
+    fn forget_if_clean(&mut self, name: &ServiceName) {
         if self.services.get(name).is_some_and(Differences::is_empty) {
             self.services.remove(name);
         }
@@ -187,16 +187,16 @@ impl Differences {
             && self.allowance.is_none()
     }
 
-    /// Returns the last settled state of a Service with this state now.
-    pub(super) fn settled(self, now: Option<&ServiceState>) -> ServiceState {
+    /// Returns the last applied state of a Service with this state now.
+    pub(super) fn applied(self, now: Option<&ServiceState>) -> ServiceState {
         let mut state = now.cloned().unwrap_or_default();
         if let Some(Before(service)) = self.service {
             state.service = service;
         }
         let slices = &mut state.slices;
         slices.retain(|(name, _)| !self.slices.contains_key(name));
-        let settled = self.slices.into_iter();
-        slices.extend(settled.filter_map(|(name, slice)| Some((name, slice.0?))));
+        let applied = self.slices.into_iter();
+        slices.extend(applied.filter_map(|(name, slice)| Some((name, slice.0?))));
         slices.sort_by(|(one, _), (other, _)| one.cmp(other));
         for frontend in self.frontends {
             toggle(&mut state.lost, frontend);

@@ -3,12 +3,11 @@
 //!
 //! # Invariants
 //!
-//! - A Service is dirty exactly if its state differs from the last *settled* one, which the kernel
+//! - A Service is dirty exactly if its state differs from the last *applied* one, which the kernel
 //!   has. A change followed by its reverse leaves no Service dirty.
 //! - A slice belongs to one Service at a time, that of its label.
-//! - Only [`Tracker::settle`] and [`Tracker::settle_where`] settle anything: a failed sync loses
-//!   no
-//!   change.
+//! - Only [`Tracker::mark_applied`] and [`Tracker::mark_applied_where`] make Services clean: a
+//!   failed sync loses no change.
 //!
 //! # Source
 //!
@@ -31,4 +30,4 @@ mod tests;
 pub use dirty::Waiting;
 pub use overrides::{Override, OverrideClaims};
 pub use queue::ChangeQueue;
-pub use track::{Settled, Tracker};
+pub use track::{AppliedChanges, Tracker};

@@ -30,7 +30,7 @@ pub struct Tracker {
     pub(super) shifted: BTreeSet<ServiceName>,
     pub(super) allowances: Allowances,
     /// Zone of the rules in the kernel.
-    settled_zone: Option<Arc<str>>,
+    applied_zone: Option<Arc<str>>,
     listings: Listings,
     started: SystemTime,
 }
@@ -50,10 +50,10 @@ struct Owner {
 
 /// Changes that a successful sync applied.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Settled {
+pub struct AppliedChanges {
     /// Trigger times of the slices that changed.
     pub triggers: Vec<SystemTime>,
-    /// Services that were dirty, sorted, each with the state that was settled before.
+    /// Services that were dirty, sorted, each with the state that was applied before.
     pub before: Vec<(ServiceName, ServiceState)>,
 }
 
@@ -70,7 +70,7 @@ impl Tracker {
             overrides: BTreeMap::new(),
             shifted: BTreeSet::new(),
             allowances: Allowances::new(NamespaceLimits::DEFAULT),
-            settled_zone: None,
+            applied_zone: None,
             listings: Listings::default(),
             started,
         }
@@ -153,7 +153,7 @@ impl Tracker {
 
     /// Reports whether the zone of this node changed, which changes the meaning of all hints.
     pub fn is_zone_dirty(&self) -> bool {
-        self.zone() != self.settled_zone.as_ref()
+        self.zone() != self.applied_zone.as_ref()
     }
 
     /// Returns the last known Node.
@@ -162,31 +162,34 @@ impl Tracker {
     }
 
     /// Notes that the kernel has all that is known.
-    pub fn settle(&mut self) -> Settled {
+    pub fn mark_applied(&mut self) -> AppliedChanges {
         self.shifts_applied();
-        self.settle_where(|_| true)
+        self.mark_applied_where(|_| true)
     }
 
     /// Notes that the kernel has all that is known of these Services and of the node. Other dirty
     /// Services stay dirty, as do those whose lost frontends changed since they were rendered.
-    pub fn settle_where(&mut self, is_settled: impl Fn(&ServiceName) -> bool) -> Settled {
-        self.settled_zone = self.zone().cloned();
-        let mut settled = Settled::default();
+    pub fn mark_applied_where(
+        &mut self,
+        is_applied: impl Fn(&ServiceName) -> bool,
+    ) -> AppliedChanges {
+        self.applied_zone = self.zone().cloned();
+        let mut applied = AppliedChanges::default();
         let shifted = &self.shifted;
-        let is_settled = |name: &ServiceName| is_settled(name) && !shifted.contains(name);
-        for (name, mut differences) in self.dirty.take(is_settled) {
-            settled.triggers.append(&mut differences.triggers);
+        let is_applied = |name: &ServiceName| is_applied(name) && !shifted.contains(name);
+        for (name, mut differences) in self.dirty.take(is_applied) {
+            applied.triggers.append(&mut differences.triggers);
             let now = self.services.get(&name).map(|tracked| &tracked.state);
-            let before = differences.settled(now);
-            settled.before.push((name, before));
+            let before = differences.applied(now);
+            applied.before.push((name, before));
         }
-        settled
+        applied
     }
 
-    /// Returns the last settled state of a dirty Service; `None` for one that is not dirty.
-    pub fn settled_state(&self, name: &ServiceName) -> Option<ServiceState> {
+    /// Returns the last applied state of a dirty Service; `None` for one that is not dirty.
+    pub fn applied_state(&self, name: &ServiceName) -> Option<ServiceState> {
         let differences = self.dirty.get(name)?;
-        Some(differences.clone().settled(self.get(name)))
+        Some(differences.clone().applied(self.get(name)))
     }
 
     fn set_service(&mut self, name: &ServiceName, service: Option<Arc<Service>>) {

@@ -9,7 +9,7 @@ use deltaproxy::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
 use deltaproxy::model::{Change, Kind};
 use deltaproxy::net::IpFamily;
 use deltaproxy::render::{Options, PartialRestore};
-use deltaproxy::sync::{LocalMode, NodePortSource, Surroundings, Syncer, SyncerOptions};
+use deltaproxy::sync::{LocalMode, NodeEnvironment, NodePortSource, Syncer, SyncerOptions};
 use deltaproxy::tracker::Tracker;
 use deltaproxy::watch::api::{self, ApiClient, Encoding, RateLimit, ReflectorEvent, Selector};
 use deltaproxy::watch::{Ingester, Observed};
@@ -53,14 +53,14 @@ pub struct Rules {
 impl Rules {
     fn new(restored: Restored) -> Self {
         let options = SyncerOptions {
-            surroundings: Surroundings {
+            environment: NodeEnvironment {
                 fixed: Options::defaults(IpFamily::V4),
                 local_mode: LocalMode::ClusterCidr(Vec::new()),
                 node_ports: NodePortSource::All,
                 bind_address: None,
             },
             shape: PartialRestore::ChangedChains,
-            full_every: Duration::from_secs(3600),
+            full_sync_interval: Duration::from_secs(3600),
         };
         let tracker = Tracker::new(SystemTime::UNIX_EPOCH);
         Self {

@@ -10,7 +10,7 @@ use deltaproxy::render::{Counters, PartialRestore};
 use deltaproxy::rules::{Payload, Table};
 use deltaproxy::sync::{Outcome, Syncer, SyncerOptions};
 
-use super::cluster::{World, upstream_surroundings};
+use super::cluster::{World, upstream_environment};
 
 /// A kernel that takes everything and remembers nothing.
 pub(crate) struct Sink;
@@ -48,12 +48,12 @@ pub(crate) struct Node {
 
 impl Node {
     pub(crate) fn new(world: &World) -> Self {
-        let mut surroundings = upstream_surroundings(IpFamily::V4);
-        surroundings.fixed.counters = Counters::NONE;
+        let mut environment = upstream_environment(IpFamily::V4);
+        environment.fixed.counters = Counters::NONE;
         let options = SyncerOptions {
-            surroundings,
+            environment,
             shape: PartialRestore::ChangedChains,
-            full_every: Duration::from_secs(3600),
+            full_sync_interval: Duration::from_secs(3600),
         };
         Self {
             syncer: Syncer::new(Sink, world.tracker(), options, Instant::now),
@@ -63,7 +63,7 @@ impl Node {
     pub(crate) fn sync(&mut self) -> Outcome {
         let runtime = tokio::runtime::Builder::new_current_thread().build();
         let outcome = runtime.unwrap().block_on(self.syncer.once(&[]));
-        let (changed, tracker) = (&outcome.settled.before, &self.syncer.tracker);
+        let (changed, tracker) = (&outcome.applied.before, &self.syncer.tracker);
         let options = self.syncer.written().unwrap();
         let candidates = stale_candidates(changed, tracker, options);
         black_box(candidates);

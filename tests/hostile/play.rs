@@ -14,7 +14,7 @@ use deltaproxy::watch::{Ingester, Observed};
 use serde_json::{Value, json};
 
 use super::objects::{Cluster, NODE, Twins};
-use crate::cluster::{Dice, any_surroundings, tracker};
+use crate::cluster::{Dice, any_environment, tracker};
 
 /// Which of two twins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,8 +56,8 @@ impl Play {
         for change in changes.into_sink().get(family).clone() {
             tracker.apply(change);
         }
-        let surroundings = any_surroundings(&mut Dice::new(cluster.setting), family);
-        let options = surroundings.options(tracker.node(), &[]);
+        let environment = any_environment(&mut Dice::new(cluster.setting), family);
+        let options = environment.options(tracker.node(), &[]);
         Self {
             family,
             options,
@@ -101,7 +101,7 @@ impl Play {
 
     /// All that is known is in the kernel.
     pub(crate) fn settle(&mut self) {
-        self.tracker.settle();
+        self.tracker.mark_applied();
     }
 
     fn setting(&self) -> RenderContext<'_> {

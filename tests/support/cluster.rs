@@ -33,7 +33,7 @@ pub(crate) use dice::Dice;
 pub(crate) use parts::{Hints, Use, any_endpoint, any_service, any_slice, ip, ready};
 use parts::{pod_cidr, port};
 #[allow(unused_imports, reason = "who includes this uses a part of it")]
-pub(crate) use setting::{any_machine, any_surroundings, upstream_options, upstream_surroundings};
+pub(crate) use setting::{any_environment, any_machine, upstream_environment, upstream_options};
 
 const NAMESPACES: [&str; 3] = ["ns1", "ns2", "kube-system"];
 const SERVICES_EACH: usize = 7;
@@ -148,7 +148,7 @@ impl World {
         changes
     }
 
-    /// A tracker that knows everything and has settled nothing.
+    /// A tracker that knows everything and has nothing marked as applied.
     pub(crate) fn tracker(&self) -> Tracker {
         tracker(self.listing())
     }

@@ -22,10 +22,10 @@ use deltaproxy::net::IpFamily;
 use deltaproxy::render::{CANARY, Counters, PartialRestore, RuleCounts, ServiceTotals};
 use deltaproxy::rules::{Match, Rule, RuleSet, Table};
 use deltaproxy::select::{self, EndpointGroups};
-use deltaproxy::sync::{Attempt, End, Failure, FullReason, Scope, Syncer, SyncerOptions};
+use deltaproxy::sync::{Attempt, Failure, FullReason, Scope, SyncResult, Syncer, SyncerOptions};
 use deltaproxy::tracker::Tracker;
 
-use crate::cluster::{Dice, World, any_machine, any_surroundings};
+use crate::cluster::{Dice, World, any_environment, any_machine};
 
 /// Whether two rule sets may differ in comments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,12 +79,12 @@ COMMIT
 
 impl Play {
     pub(crate) fn of(setting: u64, family: IpFamily, shape: Shape) -> Self {
-        let mut surroundings = any_surroundings(&mut Dice::new(setting), family);
-        surroundings.fixed.large_cluster_endpoints = shape.threshold;
+        let mut environment = any_environment(&mut Dice::new(setting), family);
+        environment.fixed.large_cluster_endpoints = shape.threshold;
         let options = SyncerOptions {
-            surroundings,
+            environment,
             shape: shape.partial,
-            full_every: Duration::from_secs(3600),
+            full_sync_interval: Duration::from_secs(3600),
         };
         let world = World::empty(family);
         Self {
@@ -112,11 +112,11 @@ impl Play {
 
     /// Law 1, partial = full.
     pub(crate) fn ends_like_a_full_restore(mut self, comments: Comments) {
-        while self.sync() == End::Failed {}
+        while self.sync() == SyncResult::Failed {}
         self.goes_there_and_back();
         self.is_quiet();
         let mut fresh = syncer(holding(FOREIGN), &self.world, &self.options);
-        assert_eq!(once(&mut fresh, &self.machine).0, End::Applied);
+        assert_eq!(once(&mut fresh, &self.machine).0, SyncResult::Applied);
         let (ours, theirs) = (self.rules(), fresh.iptables().rules());
         assert_same(&ours, &theirs, comments);
         assert_eq!(RuleSet::parse(&ours.to_save_text()).unwrap(), ours);
@@ -130,7 +130,7 @@ impl Play {
             let kernel = Fake::holding(rules.clone());
             let mut syncer = syncer(kernel, &self.world, &self.options);
             let (end, attempts) = once(&mut syncer, &self.machine);
-            assert_eq!((end, attempts.len()), (End::Applied, 1));
+            assert_eq!((end, attempts.len()), (SyncResult::Applied, 1));
             assert_same(&syncer.iptables().rules(), fresh, Comments::Compared);
             (attempts[0].scope, syncer.iptables().take_payloads())
         };
@@ -174,12 +174,12 @@ impl Play {
         }
     }
 
-    fn sync(&mut self) -> End {
+    fn sync(&mut self) -> SyncResult {
         let before = self.rules();
         let (end, attempts) = once(&mut self.syncer, &self.machine);
         let payloads = self.kernel().take_payloads();
         let after = self.rules();
-        if end == End::Applied {
+        if end == SyncResult::Applied {
             assert!(!self.syncer.tracker.has_pending());
             assert_ordered(&after);
             let is_partial = attempts.len() == 1 && attempts[0].scope == Scope::Partial;
@@ -196,7 +196,7 @@ impl Play {
     fn is_quiet(&mut self) {
         let before = self.rules();
         let (end, attempts) = once(&mut self.syncer, &self.machine);
-        assert_eq!((end, attempts.len()), (End::Applied, 1));
+        assert_eq!((end, attempts.len()), (SyncResult::Applied, 1));
         assert_eq!(attempts[0].scope, Scope::Partial);
         let payloads = self.kernel().take_payloads();
         if self.options.shape == PartialRestore::ChangedChains {
@@ -255,7 +255,7 @@ fn holding(save: &str) -> Fake {
 }
 
 fn syncer(kernel: Fake, world: &World, options: &SyncerOptions) -> Syncer<Fake> {
-    if options.surroundings.fixed.counters == Counters::ALL {
+    if options.environment.fixed.counters == Counters::ALL {
         kernel.keep_counters();
     }
     Syncer::new(kernel, world.tracker(), options.clone(), clock)
@@ -273,7 +273,7 @@ fn clock() -> Instant {
 
 /// One sync with laws 4 and 7: nothing but what was injected fails, and the books are right. A sync
 /// that fails settles nothing.
-fn once(syncer: &mut Syncer<Fake>, machine: &[IpAddr]) -> (End, Vec<Attempt>) {
+fn once(syncer: &mut Syncer<Fake>, machine: &[IpAddr]) -> (SyncResult, Vec<Attempt>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();
@@ -286,16 +286,16 @@ fn once(syncer: &mut Syncer<Fake>, machine: &[IpAddr]) -> (End, Vec<Attempt>) {
             panic!("{error}\n{excerpt:?}");
         }
     }
-    let end = outcome.end();
+    let end = outcome.result();
     assert_eq!(outcome.dirty, dirty);
     match end {
-        End::Applied => {
+        SyncResult::Applied => {
             assert_eq!(outcome.rules, counted(&syncer.iptables().rules()));
             assert_eq!(outcome.totals, totals_of(&syncer.tracker));
         }
-        End::Failed => {
+        SyncResult::Failed => {
             assert_eq!(syncer.tracker.pending(), dirty);
-            assert!(outcome.settled.triggers.is_empty());
+            assert!(outcome.applied.triggers.is_empty());
         }
     }
     (end, outcome.attempts)

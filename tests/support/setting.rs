@@ -19,7 +19,7 @@ use deltaproxy::render::{
     Options,
 };
 use deltaproxy::rules::Backend;
-use deltaproxy::sync::{LocalMode, NodePortSource, Surroundings};
+use deltaproxy::sync::{LocalMode, NodeEnvironment, NodePortSource};
 
 use super::{Dice, Use, ip, pod_cidr};
 
@@ -37,8 +37,8 @@ pub(crate) fn upstream_options(family: IpFamily) -> Options {
 }
 
 /// The same for the life of a process that hears of its Node.
-pub(crate) fn upstream_surroundings(family: IpFamily) -> Surroundings {
-    Surroundings {
+pub(crate) fn upstream_environment(family: IpFamily) -> NodeEnvironment {
+    NodeEnvironment {
         fixed: upstream_options(family),
         local_mode: LocalMode::ClusterCidr(vec![pod_cidr(family)]),
         node_ports: NodePortSource::All,
@@ -47,7 +47,7 @@ pub(crate) fn upstream_surroundings(family: IpFamily) -> Surroundings {
 }
 
 /// Any flags and any machine.
-pub(crate) fn any_surroundings(dice: &mut Dice, family: IpFamily) -> Surroundings {
+pub(crate) fn any_environment(dice: &mut Dice, family: IpFamily) -> NodeEnvironment {
     let fixed = Options {
         backend: dice.pick(&[Backend::Legacy, Backend::Nft]),
         masquerade: Masquerade {
@@ -64,7 +64,7 @@ pub(crate) fn any_surroundings(dice: &mut Dice, family: IpFamily) -> Surrounding
         counters: dice.pick(&[Counters::ALL, Counters::NONE]),
         ..upstream_options(family)
     };
-    Surroundings {
+    NodeEnvironment {
         fixed,
         local_mode: dice.pick(&[
             LocalMode::ClusterCidr(vec![pod_cidr(family)]),

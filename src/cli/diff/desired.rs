@@ -85,7 +85,7 @@ fn resolve(
     let mut addresses: Vec<IpAddr> = node.map(|node| node.addresses.clone()).unwrap_or_default();
     addresses.push(Ipv4Addr::LOCALHOST.into());
     addresses.retain(|ip| IpFamily::of(*ip) == family);
-    Ok(config.surroundings.get(family).options(node, &addresses))
+    Ok(config.environment.get(family).options(node, &addresses))
 }
 
 fn adopt(options: &mut Options, facts: HostSettings) {

@@ -80,7 +80,7 @@ pub(in crate::cli) fn trackers(config: &RenderConfig) -> anyhow::Result<PerFamil
     });
     let (changes, other_nodes) = changes(config)?;
     let trackers = changes.map(|family, changes| {
-        let external_ips = config.surroundings.get(family).fixed.external_ips;
+        let external_ips = config.environment.get(family).fixed.external_ips;
         let mut tracker = Tracker::new(SystemTime::UNIX_EPOCH).with_external_ips(external_ips);
         for change in changes {
             tracker.apply(change);
@@ -100,13 +100,13 @@ pub(in crate::cli) fn options(
     family: IpFamily,
     tracker: &Tracker,
 ) -> anyhow::Result<Options> {
-    let surroundings = config.surroundings.get(family);
-    let addresses = if surroundings.needs_machine_addresses() {
+    let environment = config.environment.get(family);
+    let addresses = if environment.needs_node_addresses() {
         local_addresses()?.into_iter().collect()
     } else {
         Vec::new()
     };
-    Ok(surroundings.options(tracker.node(), &addresses))
+    Ok(environment.options(tracker.node(), &addresses))
 }
 
 fn node_addresses(trackers: &PerFamily<Tracker>) -> BTreeSet<IpAddr> {

@@ -55,7 +55,7 @@ fn zero_and_null_fields_of_kubeadm_have_the_default() {
 #[test]
 fn the_file_of_kind_loads() {
     let config = with_text("--hostname-override=kind-worker", KIND).unwrap();
-    let LocalMode::ClusterCidr(cidrs) = config.rules.surroundings.v6.local_mode else {
+    let LocalMode::ClusterCidr(cidrs) = config.rules.environment.v6.local_mode else {
         panic!("not by networks")
     };
     assert_eq!(cidrs.len(), 2);
@@ -99,16 +99,16 @@ fn fields_become_the_options_of_modules() {
          conntrack: {maxPerCore: 1, min: 2, tcpEstablishedTimeout: 3s, tcpCloseWaitTimeout: 4s, \
          tcpBeLiberal: true, udpTimeout: 5s, udpStreamTimeout: 6s}\n",
     );
-    for (_, surroundings) in config.rules.surroundings.into_pairs() {
-        assert_eq!(surroundings.fixed.masquerade.bit, 0);
-        assert_eq!(surroundings.fixed.masquerade.policy, MasqueradePolicy::All);
-        let localhost = surroundings.fixed.localhost_node_ports;
+    for (_, environment) in config.rules.environment.into_pairs() {
+        assert_eq!(environment.fixed.masquerade.bit, 0);
+        assert_eq!(environment.fixed.masquerade.policy, MasqueradePolicy::All);
+        let localhost = environment.fixed.localhost_node_ports;
         assert_eq!(localhost, LocalhostNodePorts::Refused);
-        assert_eq!(surroundings.fixed.external_ips, ExternalIps::Ignored);
+        assert_eq!(environment.fixed.external_ips, ExternalIps::Ignored);
         let bridge = LocalMode::BridgeInterface("cbr0".into());
-        assert_eq!(surroundings.local_mode, bridge);
-        assert_eq!(surroundings.node_ports, NodePortSource::Primary);
-        assert_eq!(surroundings.bind_address, "192.168.0.7".parse().ok());
+        assert_eq!(environment.local_mode, bridge);
+        assert_eq!(environment.node_ports, NodePortSource::Primary);
+        assert_eq!(environment.bind_address, "192.168.0.7".parse().ok());
     }
     assert_eq!(config.rules.node_name, "worker-a");
     assert_eq!(config.sync_period, Duration::from_secs(60));

@@ -61,12 +61,12 @@ fn external_ips_are_served_unless_the_gate_is_off() {
     use crate::model::ExternalIps::{Ignored, Served};
 
     let served = |flags| {
-        let surroundings = configured(flags).unwrap().rules.surroundings;
+        let environment = configured(flags).unwrap().rules.environment;
         assert_eq!(
-            surroundings.v4.fixed.external_ips,
-            surroundings.v6.fixed.external_ips
+            environment.v4.fixed.external_ips,
+            environment.v6.fixed.external_ips
         );
-        surroundings.v4.fixed.external_ips
+        environment.v4.fixed.external_ips
     };
     assert_eq!(served(""), Served);
     assert_eq!(

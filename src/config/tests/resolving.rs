@@ -36,27 +36,27 @@ fn defaults_without_flags_equal_kube_proxy() {
     assert_eq!(config.serving.healthz.unwrap().to_string(), "0.0.0.0:10256");
     assert_eq!(config.shape, PartialRestore::ChangedChains);
     assert!(!config.is_dry_run);
-    for (family, surroundings) in config.rules.surroundings.into_pairs() {
-        assert_eq!(surroundings.fixed.family, family);
-        assert_eq!(surroundings.fixed.masquerade.bit, 14);
+    for (family, environment) in config.rules.environment.into_pairs() {
+        assert_eq!(environment.fixed.family, family);
+        assert_eq!(environment.fixed.masquerade.bit, 14);
         assert_eq!(
-            surroundings.fixed.masquerade.policy,
+            environment.fixed.masquerade.policy,
             MasqueradePolicy::OffCluster
         );
-        assert_eq!(surroundings.local_mode, LocalMode::ClusterCidr(Vec::new()));
-        assert_eq!(surroundings.node_ports, NodePortSource::All);
-        assert_eq!(surroundings.bind_address, None);
+        assert_eq!(environment.local_mode, LocalMode::ClusterCidr(Vec::new()));
+        assert_eq!(environment.node_ports, NodePortSource::All);
+        assert_eq!(environment.bind_address, None);
         let localhost = match family {
             IpFamily::V4 => LocalhostNodePorts::Allowed,
             IpFamily::V6 => LocalhostNodePorts::Refused,
         };
-        assert_eq!(surroundings.fixed.localhost_node_ports, localhost);
+        assert_eq!(environment.fixed.localhost_node_ports, localhost);
     }
 }
 
 #[test]
 fn bools_are_written_as_go_writes_them() {
-    let policy = |flags| good(flags).rules.surroundings.v4.fixed.masquerade.policy;
+    let policy = |flags| good(flags).rules.environment.v4.fixed.masquerade.policy;
     assert_eq!(policy("--masquerade-all"), MasqueradePolicy::All);
     assert_eq!(policy("--masquerade-all=true"), MasqueradePolicy::All);
     assert_eq!(
@@ -64,7 +64,7 @@ fn bools_are_written_as_go_writes_them() {
         MasqueradePolicy::OffCluster
     );
     assert_eq!(policy("--masquerade_all=true"), MasqueradePolicy::All);
-    let localhost = |flags| good(flags).rules.surroundings.v4.fixed.localhost_node_ports;
+    let localhost = |flags| good(flags).rules.environment.v4.fixed.localhost_node_ports;
     assert_eq!(
         localhost("--iptables-localhost-nodeports=false"),
         LocalhostNodePorts::Refused
@@ -75,7 +75,7 @@ fn bools_are_written_as_go_writes_them() {
 
 #[test]
 fn the_masquerade_bit_is_one_of_32() {
-    let bit = |flags| good(flags).rules.surroundings.v6.fixed.masquerade.bit;
+    let bit = |flags| good(flags).rules.environment.v6.fixed.masquerade.bit;
     assert_eq!(bit("--iptables-masquerade-bit=0"), 0);
     assert_eq!(bit("--iptables-masquerade-bit=31"), 31);
     bad("--iptables-masquerade-bit=32", "iptables-masquerade-bit");
@@ -84,7 +84,7 @@ fn the_masquerade_bit_is_one_of_32() {
 
 #[test]
 fn networks_come_alone_or_one_of_each_family() {
-    let mode = |flags| good(flags).rules.surroundings.v4.local_mode;
+    let mode = |flags| good(flags).rules.environment.v4.local_mode;
     let cidrs = |texts: &[&str]| {
         LocalMode::ClusterCidr(texts.iter().map(|text| text.parse().unwrap()).collect())
     };
@@ -113,7 +113,7 @@ fn networks_come_alone_or_one_of_each_family() {
 
 #[test]
 fn detection_modes_require_their_flags() {
-    let mode = |flags| good(flags).rules.surroundings.v4.local_mode;
+    let mode = |flags| good(flags).rules.environment.v4.local_mode;
     assert_eq!(mode("--detect-local-mode=NodeCIDR"), LocalMode::NodeCidr);
     assert_eq!(
         mode("--detect-local-mode=BridgeInterface --pod-bridge-interface=cbr0"),
@@ -143,7 +143,7 @@ fn detection_modes_require_their_flags() {
 
 #[test]
 fn nodeport_addresses_are_networks_or_primary() {
-    let source = |flags| good(flags).rules.surroundings.v4.node_ports;
+    let source = |flags| good(flags).rules.environment.v4.node_ports;
     assert_eq!(
         source("--nodeport-addresses=primary"),
         NodePortSource::Primary
@@ -206,7 +206,7 @@ fn unspecified_bind_addresses_are_none() {
     let bound = |flags| {
         good(flags)
             .rules
-            .surroundings
+            .environment
             .v4
             .bind_address
             .map(|ip| ip.to_string())

@@ -1,4 +1,4 @@
-//! Which groups are tried, for culprits that are known here.
+//! Groups of the bisection, for known failing Services.
 
 use super::*;
 
@@ -35,7 +35,7 @@ fn search(count: usize, culprits: &[usize], is_named: bool) -> (Vec<usize>, usiz
 }
 
 #[test]
-fn one_culprit_is_found_in_two_restores_for_each_halving() {
+fn one_failing_service_is_found_in_two_restores_for_each_halving() {
     for (count, most) in [(1, 1), (2, 3), (100, 15), (1000, 21), (50_000, 33)] {
         for culprit in [0, count / 2, count - 1] {
             let (found, unresolved, restores, is_environment) = search(count, &[culprit], false);
@@ -47,14 +47,14 @@ fn one_culprit_is_found_in_two_restores_for_each_halving() {
 }
 
 #[test]
-fn named_culprits_cost_one_restore_each() {
+fn named_failing_services_cost_one_restore_each() {
     let (found, unresolved, restores, _) = search(1000, &[3, 500, 501, 999], true);
     assert_eq!((found, unresolved), (vec![3, 500, 501, 999], 0));
     assert_eq!(restores, 5);
 }
 
 #[test]
-fn several_culprits_are_found_and_the_rest_is_left_to_the_next_sync() {
+fn several_failing_services_are_found_and_the_rest_is_left_to_the_next_sync() {
     let (found, unresolved, restores, is_environment) = search(64, &[7, 40], false);
     assert_eq!((found, unresolved, is_environment), (vec![7, 40], 0, false));
     assert!(restores <= 26, "{restores}");
@@ -63,23 +63,23 @@ fn several_culprits_are_found_and_the_rest_is_left_to_the_next_sync() {
     assert!(!found.is_empty() && unresolved > 0 && !is_environment);
     assert!(restores <= 200, "{restores}");
     let (found, unresolved, ..) = search(1000, &many, true);
-    assert_eq!(found.len(), MOST_CULPRITS);
+    assert_eq!(found.len(), MOST_FAILING);
     assert!(unresolved > 0);
 }
 
 #[test]
-fn what_fails_for_every_service_is_the_environment() {
+fn a_failure_for_every_service_is_the_environment() {
     for (count, most) in [(3, 6), (1000, 13), (20_000, 19)] {
         let all: Vec<_> = (0..count).collect();
         let (_, _, restores, is_environment) = search(count, &all, false);
         assert!(is_environment, "{count}");
         assert!(restores <= most, "{restores} restores of {count} Services");
         let (_, _, restores, is_environment) = search(count, &all, true);
-        assert!(is_environment && restores <= MOST_CULPRITS, "{restores}");
+        assert!(is_environment && restores <= MOST_FAILING, "{restores}");
     }
 }
 
 #[test]
-fn nothing_is_searched_among_nothing() {
+fn a_search_without_services_ends_at_once() {
     assert_eq!(search(0, &[], false), (vec![], 0, 0, false));
 }

@@ -1,7 +1,6 @@
-//! What syncs of a given cost wait, in quiet, in a burst, and under changes that do not end.
+//! Pauses after syncs of a given cost: idle, in a burst, and under continuous change.
 
 use super::*;
-use crate::sync::{End, Gap, Pacer, PacerOptions};
 
 const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);
@@ -46,12 +45,12 @@ impl Paced {
             }
             let (started, ended, cpu) = (due, due + cost, cost);
             pacer.finished(
-                &Ran {
+                &RunTimes {
                     started,
                     ended,
                     cpu,
                 },
-                End::Applied,
+                SyncResult::Applied,
             );
             starts.push(started - begin);
             latencies.extend(waiting.drain(..).map(|at| ended - at));
@@ -72,7 +71,7 @@ const UPSTREAM: Gap = Gap::Fixed(S);
 const TEN_MINUTES: Duration = Duration::from_secs(600);
 
 #[test]
-fn changes_apart_from_each_other_never_wait() {
+fn isolated_changes_never_wait() {
     for backend in [Backend::Nft, Backend::Legacy] {
         let isolated = Paced::new(OURS, backend, 60 * MS, 5 * S, TEN_MINUTES);
         assert_eq!(isolated.latencies.last(), Some(&(60 * MS)), "{backend}");
@@ -81,7 +80,7 @@ fn changes_apart_from_each_other_never_wait() {
 }
 
 #[test]
-fn a_burst_goes_out_without_pauses_and_is_paid_for_by_quiet() {
+fn a_burst_has_no_pauses_and_is_covered_by_idle_time() {
     let legacy = Paced::new(OURS, Backend::Legacy, 60 * MS, 60 * MS, 10 * S);
     let starts = &legacy.starts[..8];
     assert_eq!(starts[..6], [0, 60, 120, 180, 240, 300].map(|at| at * MS));
@@ -98,7 +97,7 @@ fn a_burst_goes_out_without_pauses_and_is_paid_for_by_quiet() {
 /// The costs of a sync here and in kube-proxy were measured at 100, 1,000, 5,000 and 10,000
 /// Services on legacy.
 #[test]
-fn lasting_change_on_legacy_costs_and_waits_as_with_kube_proxy() {
+fn continuous_change_on_legacy_costs_and_waits_as_with_kube_proxy() {
     for (ours, upstream) in [(5, 10), (55, 61), (368, 441), (628, 808)] {
         let paced = |gap, cost| Paced::new(gap, Backend::Legacy, cost, 200 * MS, TEN_MINUTES);
         let (cost, costs) = (ours * MS, upstream * MS);
@@ -112,7 +111,7 @@ fn lasting_change_on_legacy_costs_and_waits_as_with_kube_proxy() {
 }
 
 #[test]
-fn lasting_change_takes_its_share_of_a_cpu() {
+fn continuous_change_takes_its_share_of_a_cpu() {
     for percent in [5, 20, 50, 100] {
         let gap = Gap::Budget(Some(CpuBudget::percent(percent)));
         let paced = Paced::new(gap, Backend::Nft, 40 * MS, MS, TEN_MINUTES);
@@ -124,11 +123,11 @@ fn lasting_change_takes_its_share_of_a_cpu() {
 
 #[test]
 fn no_pause_is_longer_than_kube_proxys() {
-    let mut account = Account::new(CpuBudget::percent(1));
+    let mut account = CpuAccount::new(CpuBudget::percent(1));
     let at = origin();
     for turn in 0..20 {
         let (started, ended) = (at, at + 30 * S);
-        let pause = account.charge(&Ran {
+        let pause = account.charge(&RunTimes {
             started,
             ended,
             cpu: 20 * S,
@@ -139,12 +138,12 @@ fn no_pause_is_longer_than_kube_proxys() {
 
 /// A sync that spent its time waiting, as for the lock, has paused already.
 #[test]
-fn time_that_a_sync_waited_is_no_cost() {
-    let mut account = Account::new(CpuBudget::percent(50));
+fn waiting_time_of_a_sync_is_no_cost() {
+    let mut account = CpuAccount::new(CpuBudget::percent(50));
     let at = origin();
     for _ in 0..1000 {
         let (started, ended) = (at, at + 100 * MS);
-        let pause = account.charge(&Ran {
+        let pause = account.charge(&RunTimes {
             started,
             ended,
             cpu: 50 * MS,

@@ -1,11 +1,11 @@
-//! When the kernel is looked at.
+//! Schedule of checks, and of rewrites of chains with third-party rules.
 
 use super::*;
 use crate::host::Fake;
 use crate::net::IpFamily;
 
-/// The waits between looks at a kernel that has lost everything, or of which nothing is known.
-async fn waits(every: Duration, looks: &[Option<&Options>]) -> Vec<Duration> {
+/// Waits between checks of a flushed kernel, or of one of unknown state.
+async fn waits(every: Duration, checks: &[Option<&Options>]) -> Vec<Duration> {
     #[expect(
         clippy::disallowed_methods,
         reason = "an Instant cannot be made otherwise"
@@ -15,7 +15,7 @@ async fn waits(every: Duration, looks: &[Option<&Options>]) -> Vec<Duration> {
     let mut canary = Canary::new(Some(every), start);
     let mut waits = Vec::new();
     let mut now = start;
-    for written in looks {
+    for written in checks {
         let next = canary.next_check().unwrap();
         waits.push(next - now);
         now = next;
@@ -28,7 +28,7 @@ async fn waits(every: Duration, looks: &[Option<&Options>]) -> Vec<Duration> {
 }
 
 #[tokio::test]
-async fn a_loss_is_looked_after_twice() {
+async fn a_loss_is_followed_by_two_early_checks() {
     let options = Options::defaults(IpFamily::V4);
     let [known, unknown] = [Some(&options), None];
     let seconds = |seconds: &[u64]| -> Vec<_> {
@@ -40,7 +40,7 @@ async fn a_loss_is_looked_after_twice() {
     assert_eq!(quiet, seconds(&[30, 30, 30]));
     let once = waits(period, &[known, unknown, unknown, unknown]).await;
     assert_eq!(once, seconds(&[30, 1, 5, 30, 30]));
-    // Whoever never stops is answered three times in each period.
+    // A program that never stops flushing causes three restores in each period.
     let always = waits(period, &[known; 5]).await;
     assert_eq!(always, seconds(&[30, 1, 5, 30, 1, 5]));
     let often = waits(Duration::from_secs(2), &[known, known, known]).await;
@@ -48,7 +48,7 @@ async fn a_loss_is_looked_after_twice() {
 }
 
 #[tokio::test]
-async fn a_dry_run_never_looks() {
+async fn a_dry_run_never_checks() {
     #[expect(
         clippy::disallowed_methods,
         reason = "an Instant cannot be made otherwise"
@@ -62,4 +62,42 @@ async fn a_dry_run_never_looks() {
         .await;
     canary.schedule(&result, now);
     assert_eq!(canary.next_check(), None);
+}
+
+const FORWARD: FixedChain = (Table::Filter, "KUBE-FORWARD");
+
+/// Seconds at which the chain is rewritten, checked every 30 s, if it is found edited then.
+fn rewrites(is_edited: impl Fn(u64) -> bool, until: u64) -> Vec<u64> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "an Instant cannot be made otherwise"
+    )]
+    let start = Instant::now();
+    let mut chains = EditedChains::default();
+    let seconds = (0..until).step_by(30);
+    let due = seconds.filter(|second| {
+        let found = if is_edited(*second) {
+            &[FORWARD][..]
+        } else {
+            &[]
+        };
+        let now = start + Duration::from_secs(*second);
+        !chains
+            .due(found, &Table::ALL, Duration::from_secs(30), now)
+            .is_empty()
+    });
+    due.collect()
+}
+
+#[test]
+fn rules_that_keep_coming_back_are_removed_at_growing_intervals() {
+    let hours = 4 * 3600;
+    let always = rewrites(|_| true, hours);
+    assert_eq!(always, [0, 30, 90, 210, 450, 930, 1890, 3810, 7410, 11010]);
+}
+
+#[test]
+fn a_rule_that_stays_away_is_forgotten() {
+    // Once, and again ten minutes later.
+    assert_eq!(rewrites(|second| second % 600 == 0, 1300), [0, 600, 1200]);
 }

@@ -40,7 +40,7 @@ fn every_event_is_counted_and_one_change_of_each_object_is_taken() {
 }
 
 #[test]
-fn changes_of_a_family_that_this_node_does_without_are_dropped() {
+fn changes_of_a_disabled_family_are_dropped() {
     let metrics = Metrics::new().unwrap();
     let (sender, receiver) = change_channel(metrics.sync.clone());
     drop(receiver);

@@ -1,4 +1,4 @@
-//! Findings of a check of our rules, and the syncs that follow.
+//! Findings of a check of fixed chains and jumps, and the syncs that follow.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -57,7 +57,7 @@ fn newly_unreadable(result: &CheckResult) -> Vec<Table> {
 }
 
 #[tokio::test]
-async fn a_rule_that_cannot_be_printed_is_no_loss_and_reported_once() {
+async fn an_unprintable_rule_is_not_a_flush_and_is_reported_once() {
     let mut checks = Checks::new().await;
     let in_forward = [(Table::Filter, "FORWARD")];
     checks.kernel().set_unprintable(&in_forward);
@@ -91,7 +91,7 @@ async fn a_rule_that_cannot_be_printed_is_no_loss_and_reported_once() {
 }
 
 #[tokio::test]
-async fn a_program_without_an_answer_is_no_loss() {
+async fn a_program_that_fails_is_not_a_flushed_table() {
     let mut checks = Checks::new().await;
     for _ in Table::ALL {
         checks.kernel().inject(Fault::List);
@@ -142,9 +142,9 @@ async fn third_party_rules_in_a_fixed_chain_cost_that_chain_and_no_full_restore(
     );
 }
 
-/// None of ours is such a rule, so that the chain can be written anew without having been read.
+/// Every unprintable rule is a third-party one, so the chain can be rewritten without a read.
 #[tokio::test]
-async fn a_fixed_chain_that_cannot_be_printed_is_written_anew() {
+async fn an_unprintable_fixed_chain_is_rewritten() {
     let mut checks = Checks::new().await;
     let chain = (Table::Nat, "KUBE-MARK-MASQ");
     checks.kernel().set_unprintable(&[chain]);

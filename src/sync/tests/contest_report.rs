@@ -2,29 +2,27 @@
 
 use std::time::Duration;
 
-use super::report::Stage;
+use super::report::ReportedMetrics;
 use super::*;
 use crate::events::{Event, Origin, recorder};
 use crate::model::ServiceName;
 use crate::rules::Table;
-use crate::sync::drift::Drift;
-use crate::sync::extent::Depth;
-use crate::sync::report::Compared;
+use crate::sync::drift::{Compared, ComparisonDepth, Drift};
 
 const NOW: Duration = Duration::ZERO;
 const WAIT: Duration = Duration::from_secs(1);
 
 /// Notes of the events that such a comparison makes.
 fn notes(drift: &Drift, wait: Duration) -> Vec<String> {
-    let mut stage = Stage::new();
+    let mut reported = ReportedMetrics::new();
     let (recorder, mut events) = recorder(Origin {
         node_name: "node1".to_owned(),
         host_name: "node1".to_owned(),
     });
-    stage.voices[0].recorder = recorder;
-    stage.voices[0].compared(&Compared {
-        trigger: Trigger::Interval,
-        depth: Depth::Named,
+    reported.reporters[0].recorder = recorder;
+    reported.reporters[0].compared(&Compared {
+        trigger: CheckTrigger::Interval,
+        depth: ComparisonDepth::Named,
         drift,
         failure: None,
         wait,
@@ -67,7 +65,7 @@ fn a_contested_table_makes_an_event_that_names_the_table() {
 }
 
 #[test]
-fn repairs_at_once_make_no_event() {
+fn immediate_repairs_make_no_event() {
     let mut drift = Drift::default();
     assert!(notes(&drift, WAIT).is_empty());
     drift.add(Table::Nat, DriftKind::DispatchChain, "KUBE-SERVICES");

@@ -15,8 +15,8 @@ fn origin() -> Instant {
 }
 
 /// A history in which a full sync with `options` succeeded at `then`.
-fn after_full(then: Instant, options: Options) -> History {
-    History {
+fn after_full(then: Instant, options: Options) -> SyncHistory {
+    SyncHistory {
         last_full: Some(then),
         full_took: Duration::from_millis(1300),
         postponed_until: None,
@@ -27,16 +27,16 @@ fn after_full(then: Instant, options: Options) -> History {
 }
 
 /// In the zone of [`after_full`].
-fn scope(history: &History, options: &Options, now: Instant) -> Scope {
+fn scope(history: &SyncHistory, options: &Options, now: Instant) -> Scope {
     let zone = Some("a");
     history.scope(RenderContext { options, zone }, HOUR, now)
 }
 
 #[test]
-fn the_first_sync_takes_over_what_is_there() {
+fn the_first_sync_adopts_rules_in_the_kernel() {
     let options = options(IpFamily::V4);
-    let mut history = History::default();
-    let first = |history: &History| scope(history, &options, origin());
+    let mut history = SyncHistory::default();
+    let first = |history: &SyncHistory| scope(history, &options, origin());
     assert_eq!(first(&history), Scope::Adoption);
     history.force_full(FullReason::Failed);
     assert_eq!(first(&history), Scope::Full(FullReason::Failed));
@@ -77,7 +77,7 @@ fn a_full_sync_is_due_after_its_period() {
 }
 
 #[test]
-fn whatever_all_services_depend_on_calls_for_a_full_sync() {
+fn a_change_that_affects_all_services_causes_a_full_sync() {
     let now = origin();
     let history = after_full(now, options(IpFamily::V4));
     let with = |change: fn(&mut Options)| {

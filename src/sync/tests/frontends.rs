@@ -53,7 +53,7 @@ fn assert_owner(syncer: &Syncer<Fake>, address: &str, owner: u8) {
 /// Applies changes by a sync, after which these Services are in quarantine.
 #[track_caller]
 fn assert_quarantined(outcome: &Outcome, numbers: &[u8]) {
-    assert_eq!(outcome.end(), End::Applied, "{outcome:?}");
+    assert_eq!(outcome.result(), SyncResult::Applied, "{outcome:?}");
     let expected: Vec<_> = numbers.iter().map(|number| name(*number)).collect();
     assert_eq!(outcome.quarantined, expected);
 }
@@ -65,7 +65,7 @@ async fn sync(syncer: &mut Syncer<Fake>, changes: impl IntoIterator<Item = Chang
     syncer.once(&[]).await
 }
 
-/// Services whose restores fail in that way if an endpoint says so, after a sync.
+/// Services whose restores fail in this way because of a poisoned endpoint, after a sync.
 async fn applied(how: Poison, changes: impl IntoIterator<Item = Change>) -> Syncer<Fake> {
     let mut syncer = syncer(clock, NodePortSource::All);
     syncer.iptables().set_poisons(&[(POISON, how)]);
@@ -104,7 +104,7 @@ async fn a_quarantined_service_loses_an_external_ip_to_a_new_cluster_ip() {
         wait(1000);
         let outcome = sync(&mut syncer, [endpoint(2, 3)]).await;
         assert_quarantined(&outcome, &[]);
-        let (_, before) = &outcome.settled.before[0];
+        let (_, before) = &outcome.applied.before[0];
         assert_eq!(before.lost.len(), 1, "{before:?}");
         let all = [
             with(2, &[address]),
@@ -140,15 +140,15 @@ async fn an_address_stays_with_its_service_while_the_winner_cannot_be_applied() 
         assert_quarantined(&outcome, &[]);
         assert_owner(&syncer, SHARED, 2);
         // Both changed.
-        let settled = outcome.settled.before.iter();
-        let settled: Vec<_> = settled.map(|(name, _)| name.clone()).collect();
-        assert_eq!(settled, [name(2), name(3)]);
+        let applied = outcome.applied.before.iter();
+        let applied: Vec<_> = applied.map(|(name, _)| name.clone()).collect();
+        assert_eq!(applied, [name(2), name(3)]);
         assert!(!syncer.tracker.has_pending());
     }
 }
 
 #[tokio::test]
-async fn a_service_that_asks_for_a_quarantined_services_former_address_has_it_at_once() {
+async fn a_service_that_takes_the_former_address_of_a_quarantined_one_has_it_at_once() {
     for how in WAYS {
         let gone = [service(2, false), without_endpoints(2)];
         for changes in [vec![with(2, &[])], gone.to_vec()] {
@@ -177,7 +177,7 @@ async fn the_cluster_ip_of_a_service_that_is_left_out_stays_its_own() {
     }
 }
 
-/// Random Services that share addresses, of which some fail from time to time.
+/// Random Services that share addresses; some of them fail from time to time.
 #[tokio::test]
 async fn no_frontend_has_the_rules_of_two_services_whatever_fails() {
     for seed in 0..40 {
@@ -195,7 +195,7 @@ async fn no_frontend_has_the_rules_of_two_services_whatever_fails() {
             }
             wait(random.number(30).into());
             let outcome = syncer.once(&[]).await;
-            assert_eq!(outcome.end(), End::Applied, "{seed}: {outcome:?}");
+            assert_eq!(outcome.result(), SyncResult::Applied, "{seed}: {outcome:?}");
             let owners = owners(&syncer);
             assert!(
                 owners.values().all(|of| of.len() == 1),

@@ -1,4 +1,4 @@
-//! One Service that makes restores fail, and all others, over a kernel that is played.
+//! Isolation of a Service that makes restores fail, over a fake kernel.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::model::{Change, Endpoint, NodeHint, ServiceName, Slice, SliceName, Sl
 use crate::net::{Port, Protocol};
 use crate::rules::RuleSet;
 
-/// In the text of rules with an endpoint whose address ends in this.
+/// Text that only rules of a poisoned endpoint contain.
 pub(super) const POISON: &str = ".66:80";
 /// Every way in which a restore can fail because of it.
 pub(super) const WAYS: [Poison; 3] = [Poison::Line, Poison::Commit, Poison::Kill];
@@ -75,7 +75,7 @@ fn cluster(changes: impl IntoIterator<Item = Change>) -> Syncer<Fake> {
 async fn synced() -> Syncer<Fake> {
     let mut syncer = cluster([]);
     let outcome = syncer.once(&[]).await;
-    assert_eq!(outcome.end(), End::Applied, "{outcome:?}");
+    assert_eq!(outcome.result(), SyncResult::Applied, "{outcome:?}");
     syncer.iptables().take_payloads();
     syncer
 }
@@ -117,7 +117,7 @@ fn others(poisoned: &[u8]) -> Vec<Change> {
     others.map(|number| endpoint(number, 2)).collect()
 }
 
-/// A cluster in which Services are poisoned in that way, after a sync.
+/// A cluster with poisoned Services, after a sync.
 async fn poisoned(how: Poison, numbers: &[u8]) -> Syncer<Fake> {
     let mut syncer = synced().await;
     syncer.iptables().set_poisons(&[(POISON, how)]);
@@ -125,7 +125,11 @@ async fn poisoned(how: Poison, numbers: &[u8]) -> Syncer<Fake> {
         syncer.tracker.apply(change);
     }
     let outcome = syncer.once(&[]).await;
-    assert_eq!(outcome.end(), End::Applied, "{how:?}: {outcome:?}");
+    assert_eq!(
+        outcome.result(),
+        SyncResult::Applied,
+        "{how:?}: {outcome:?}"
+    );
     let expected: Vec<_> = numbers.iter().map(|number| name(*number)).collect();
     assert_eq!(outcome.quarantined, expected, "{how:?}");
     let isolation = outcome.isolation.unwrap();
@@ -133,7 +137,7 @@ async fn poisoned(how: Poison, numbers: &[u8]) -> Syncer<Fake> {
     syncer
 }
 
-/// Given a moment at which it is due, the sync tries no Service in quarantine.
+/// A sync that retries no quarantined Service.
 async fn sync_untried(syncer: &mut Syncer<Fake>) -> Outcome {
     let outcome = syncer.once(&[]).await;
     assert!(outcome.retry.is_none(), "{outcome:?}");
@@ -157,8 +161,12 @@ async fn changes_of_all_other_services_are_applied() {
             syncer.tracker.apply(change);
         }
         let outcome = syncer.once(&[]).await;
-        assert_eq!(outcome.end(), End::Applied, "{how:?}: {outcome:?}");
-        assert_eq!(outcome.settled.before.len(), 4 - numbers.len());
+        assert_eq!(
+            outcome.result(),
+            SyncResult::Applied,
+            "{how:?}: {outcome:?}"
+        );
+        assert_eq!(outcome.applied.before.len(), 4 - numbers.len());
         let expected: Vec<_> = numbers.iter().map(|number| name(*number)).collect();
         assert_eq!(outcome.quarantined, expected, "{how:?}");
         let expected = rules_of(others(numbers)).await;
@@ -182,7 +190,7 @@ async fn later_changes_of_others_cost_one_restore_each() {
             syncer.iptables().take_payloads();
             syncer.tracker.apply(endpoint(number, 7));
             let outcome = sync_untried(&mut syncer).await;
-            assert_eq!(outcome.end(), End::Applied, "{outcome:?}");
+            assert_eq!(outcome.result(), SyncResult::Applied, "{outcome:?}");
             assert!(outcome.isolation.is_none());
             let payloads = syncer.iptables().take_payloads();
             let [payload] = &payloads[..] else {
@@ -195,7 +203,7 @@ async fn later_changes_of_others_cost_one_restore_each() {
 }
 
 #[tokio::test]
-async fn a_service_in_quarantine_is_tried_again_alone() {
+async fn a_quarantined_service_is_retried_alone() {
     for how in WAYS {
         let mut syncer = poisoned(how, &[4]).await;
         let rules = syncer.iptables().rules();
@@ -203,7 +211,7 @@ async fn a_service_in_quarantine_is_tried_again_alone() {
             wait(seconds);
             syncer.iptables().take_payloads();
             let outcome = syncer.once(&[]).await;
-            assert_eq!(outcome.end(), End::Applied);
+            assert_eq!(outcome.result(), SyncResult::Applied);
             assert_eq!(outcome.retry.is_some(), is_due, "{how:?} {seconds}");
             let payloads = syncer.iptables().take_payloads();
             // After a kill it is not known what the kernel holds.
@@ -218,7 +226,7 @@ async fn a_service_in_quarantine_is_tried_again_alone() {
 }
 
 #[tokio::test]
-async fn a_mended_service_returns() {
+async fn a_corrected_service_is_released_from_quarantine() {
     for how in WAYS {
         let mut syncer = poisoned(how, &[4]).await;
         syncer.tracker.apply(endpoint(4, 3));
@@ -229,8 +237,8 @@ async fn a_mended_service_returns() {
         assert!(matches!(retry.result, Ok(was) if was.as_secs() == 10));
         assert!(outcome.quarantined.is_empty());
         // Its stale connections are looked for from the state that was last applied.
-        let (settled, before) = &outcome.settled.before[0];
-        assert_eq!(*settled, name(4));
+        let (applied, before) = &outcome.applied.before[0];
+        assert_eq!(*applied, name(4));
         assert_eq!(before.slices[0].1.endpoints[0].ip.to_string(), "10.0.4.1");
         let mut expected = others(&[4]);
         expected.push(endpoint(4, 3));
@@ -268,7 +276,7 @@ async fn full_syncs_render_a_service_in_quarantine_as_last_applied() {
         syncer.iptables().set_rules(RuleSet::default());
         syncer.force_full(FullReason::Flushed);
         let outcome = sync_untried(&mut syncer).await;
-        assert_eq!(outcome.end(), End::Applied, "{outcome:?}");
+        assert_eq!(outcome.result(), SyncResult::Applied, "{outcome:?}");
         assert!(outcome.isolation.is_none());
         assert_rules(&syncer, &rules);
     }
@@ -284,7 +292,7 @@ async fn clients_of_a_new_service_that_fails_are_rejected() {
             syncer.tracker.apply(change);
         }
         let outcome = syncer.once(&[]).await;
-        assert_eq!(outcome.end(), End::Applied, "{outcome:?}");
+        assert_eq!(outcome.result(), SyncResult::Applied, "{outcome:?}");
         assert_eq!(outcome.quarantined, [name(40)]);
         let blamed = &outcome.isolation.unwrap().quarantined[0];
         assert_eq!(blamed.fallback, Fallback::NoEndpoints);
@@ -293,7 +301,7 @@ async fn clients_of_a_new_service_that_fails_are_rejected() {
     }
 }
 
-/// Even its reject is refused.
+/// Even its reject rule is rejected.
 #[tokio::test]
 async fn a_service_that_fails_in_every_form_is_left_out() {
     for how in WAYS {
@@ -304,7 +312,11 @@ async fn a_service_that_fails_in_every_form_is_left_out() {
             syncer.tracker.apply(change);
         }
         let outcome = syncer.once(&[]).await;
-        assert_eq!(outcome.end(), End::Applied, "{how:?}: {outcome:?}");
+        assert_eq!(
+            outcome.result(),
+            SyncResult::Applied,
+            "{how:?}: {outcome:?}"
+        );
         assert_eq!(outcome.quarantined, [name(40)]);
         let blamed = &outcome.isolation.unwrap().quarantined[0];
         assert_eq!(blamed.fallback, Fallback::LeftOut);
@@ -323,7 +335,11 @@ async fn a_start_with_a_service_that_fails_programs_all_others() {
             syncer.iptables().set_rules(kernel);
             syncer.iptables().set_poisons(&[(POISON, how)]);
             let outcome = syncer.once(&[]).await;
-            assert_eq!(outcome.end(), End::Applied, "{how:?}: {outcome:?}");
+            assert_eq!(
+                outcome.result(),
+                SyncResult::Applied,
+                "{how:?}: {outcome:?}"
+            );
             assert_eq!(outcome.quarantined, [name(4)]);
             let isolation = outcome.isolation.unwrap();
             assert!(isolation.restores <= most.max(13), "{how:?}: {isolation:?}");
@@ -346,9 +362,9 @@ async fn restores_that_fail_for_every_service_quarantine_none() {
                 syncer.tracker.apply(change);
             }
             let outcome = syncer.once(&[]).await;
-            assert_eq!(outcome.end(), End::Failed, "{how:?} {poison}");
+            assert_eq!(outcome.result(), SyncResult::Failed, "{how:?} {poison}");
             assert_eq!(outcome.quarantined, []);
-            assert!(outcome.settled.before.is_empty());
+            assert!(outcome.applied.before.is_empty());
             let isolation = outcome.isolation.unwrap();
             assert!(
                 isolation.is_environment && isolation.restores <= most,
@@ -359,7 +375,7 @@ async fn restores_that_fail_for_every_service_quarantine_none() {
             assert_rules(&syncer, &rules);
             syncer.iptables().set_poisons(&[]);
             let outcome = syncer.once(&[]).await;
-            assert_eq!(outcome.end(), End::Applied);
+            assert_eq!(outcome.result(), SyncResult::Applied);
             assert_rules(&syncer, &rules_of(changes(&[])).await);
         }
     }

@@ -1,6 +1,4 @@
-//! Tests of what a sync decides and depends on.
-//!
-//! Apart as a folder because they are tables.
+//! Tests of syncs, checks and reports.
 
 mod change_channel;
 mod checks;
@@ -8,9 +6,9 @@ mod contest_report;
 mod decide;
 mod frontends;
 mod isolate;
+mod node_environment;
 mod quarantine_report;
 mod report;
-mod surroundings;
 mod syncer;
 mod task;
 mod verify;

@@ -1,4 +1,4 @@
-//! When Services in quarantine are tried again, and in which form they are rendered.
+//! Retry schedule of quarantined Services, and the forms in which they are rendered.
 
 use super::*;
 use crate::model::Service;
@@ -28,7 +28,7 @@ const fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// Seconds at which a Service is tried that never succeeds, if each try takes so long.
+/// Seconds of the retries of a Service that never succeeds, if each takes this long.
 fn tries(took: Duration, until: u64) -> Vec<u64> {
     let (zero, mut quarantine) = (zero(), Quarantine::default());
     quarantine.add(&name("a"), None, state(1), zero);
@@ -104,7 +104,7 @@ fn each_form_is_followed_by_a_smaller_one() {
     assert_eq!(quarantine.fallback(&new), Some(Fallback::LeftOut));
 }
 
-/// Because of another Service: the one in quarantine is not mended.
+/// The frontend was lost to another Service, which does not fix the quarantined one.
 #[test]
 fn a_lost_frontend_is_not_a_change() {
     let (zero, mut quarantine) = (zero(), Quarantine::default());

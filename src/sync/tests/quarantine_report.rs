@@ -1,6 +1,6 @@
-//! What is reported of Services that make restores fail.
+//! Reports of Services that make restores fail.
 
-use super::report::{Stage, attempt, now, outcome};
+use super::report::{ReportedMetrics, attempt, now, outcome};
 use super::*;
 use crate::events::{Event, Origin, recorder};
 use crate::model::ServiceName;
@@ -21,7 +21,7 @@ fn isolated() -> Outcome {
     let names = ["a", "b"].map(|name| ServiceName::new("shop", name));
     let blamed = |name: &ServiceName, fallback| Quarantined {
         name: name.clone(),
-        cause: Cause::Killed,
+        cause: QuarantineCause::Killed,
         error: "killed by signal 9".to_owned(),
         fallback,
     };
@@ -41,40 +41,45 @@ fn isolated() -> Outcome {
 }
 
 #[test]
-fn a_sync_that_isolated_services_is_healthy_and_tells_which() {
-    let mut stage = Stage::new();
+fn a_sync_with_quarantined_services_is_healthy_and_names_them() {
+    let mut reported = ReportedMetrics::new();
     let (recorder, mut events) = recorder(Origin {
         node_name: "node1".to_owned(),
         host_name: "node1".to_owned(),
     });
-    stage.voices[0].recorder = recorder;
+    reported.reporters[0].recorder = recorder;
     let tracker = Tracker::new(std::time::UNIX_EPOCH);
-    let voice = &stage.voices[0];
-    voice.queued(now());
-    voice.began();
-    voice.finished(&isolated(), &tracker, now());
+    let reporter = &reported.reporters[0];
+    reporter.queued(now());
+    reporter.began();
+    reporter.finished(&isolated(), &tracker, now());
 
-    let quarantined = stage.says_of("deltaproxy_", "quarantine");
+    let quarantined = reported.series_of("deltaproxy_", "quarantine");
     let expected = [
         "quarantined_services{ip_family=\"IPv4\"} 2",
         "quarantines_total{cause=\"killed\",ip_family=\"IPv4\"} 2",
     ];
     assert_eq!(quarantined, expected);
-    let restores = stage.says_of("deltaproxy_isolation_restores_total", "");
+    let restores = reported.series_of("deltaproxy_isolation_restores_total", "");
     let expected = [
         "{ip_family=\"IPv4\",result=\"applied\"} 4",
         "{ip_family=\"IPv4\",result=\"failed\"} 3",
     ];
     assert_eq!(restores, expected);
     // Those of the search are not among them.
-    let failures = stage.says("iptables_restore_failures_total");
+    let failures = reported.series("iptables_restore_failures_total");
     assert_eq!(
         failures,
         ["proxy_rules_iptables_restore_failures_total{ip_family=\"IPv4\"} 2"]
     );
 
     let later = now() + std::time::Duration::from_secs(1000);
-    let report = stage.voices[0].health.report(later).families.v4.unwrap();
+    let report = reported.reporters[0]
+        .health
+        .report(later)
+        .families
+        .v4
+        .unwrap();
     assert!(report.healthy);
     assert_eq!(report.quarantined.count, 2);
 
@@ -89,7 +94,12 @@ fn a_sync_that_isolated_services_is_healthy_and_tells_which() {
 
     // Nothing is left of it once they are released.
     let released = outcome(vec![attempt(Scope::Partial, RuleCounts::default(), Ok(()))]);
-    stage.voices[0].finished(&released, &tracker, now());
-    let report = stage.voices[0].health.report(later).families.v4.unwrap();
+    reported.reporters[0].finished(&released, &tracker, now());
+    let report = reported.reporters[0]
+        .health
+        .report(later)
+        .families
+        .v4
+        .unwrap();
     assert_eq!(report.quarantined.count, 0);
 }

@@ -1,4 +1,4 @@
-//! What is counted of a sync, and under which name.
+//! Metrics of syncs, by name.
 
 use std::time::{Duration, Instant};
 
@@ -13,18 +13,18 @@ use crate::model::{Change, ServiceName, Slice, SliceName};
 use crate::render::{PayloadStats, RuleCounts, ServiceTotals};
 use crate::sync::outcome::{Attempt, Failure, Outcome};
 use crate::telemetry::Metrics;
-use crate::tracker::{Settled, Tracker};
+use crate::tracker::{AppliedChanges, Tracker};
 
-/// Both families' voices, and what they say.
-pub(super) struct Stage {
+/// Reporters of both families, and their metrics.
+pub(super) struct ReportedMetrics {
     pub(super) metrics: Metrics,
-    pub(super) voices: [Reporter; 2],
+    pub(super) reporters: [Reporter; 2],
 }
 
-impl Stage {
+impl ReportedMetrics {
     pub(super) fn new() -> Self {
         let metrics = Metrics::new().unwrap();
-        let voices = [IpFamily::V4, IpFamily::V6].map(|family| Reporter {
+        let reporters = [IpFamily::V4, IpFamily::V6].map(|family| Reporter {
             family,
             metrics: metrics.sync.clone(),
             health: Health::new(Duration::from_secs(30)),
@@ -33,15 +33,15 @@ impl Stage {
             recorder: Recorder::to_nobody(),
             node_name: "node1".to_owned(),
         });
-        Self { metrics, voices }
+        Self { metrics, reporters }
     }
 
     /// The series whose names begin with `kubeproxy_sync_` and hold `part`, with their values.
-    pub(super) fn says(&self, part: &str) -> Vec<String> {
-        self.says_of("kubeproxy_sync_", part)
+    pub(super) fn series(&self, part: &str) -> Vec<String> {
+        self.series_of("kubeproxy_sync_", part)
     }
 
-    pub(super) fn says_of(&self, prefix: &str, part: &str) -> Vec<String> {
+    pub(super) fn series_of(&self, prefix: &str, part: &str) -> Vec<String> {
         let families = self.metrics.registry.gather();
         let text = TextEncoder::new().encode_to_string(&families).unwrap();
         let lines = text.lines();
@@ -86,7 +86,7 @@ pub(super) fn outcome(attempts: Vec<Attempt>) -> Outcome {
         isolation: None,
         retry: None,
         quarantined: Vec::new(),
-        settled: Settled::default(),
+        applied: AppliedChanges::default(),
         dirty: 1,
         rules: RuleCounts {
             filter: 40,
@@ -114,16 +114,16 @@ fn restore_failed() -> Result<(), Failure> {
 const WRITTEN: RuleCounts = RuleCounts { filter: 3, nat: 7 };
 
 #[test]
-fn a_partial_restore_that_fails_and_the_full_one_are_two() {
-    let stage = Stage::new();
+fn a_failed_partial_restore_and_the_full_one_are_counted_separately() {
+    let reported = ReportedMetrics::new();
     let outcome = outcome(vec![
         attempt(Scope::Partial, RuleCounts::default(), restore_failed()),
         attempt(Scope::Full(FullReason::Failed), WRITTEN, Ok(())),
     ]);
     let tracker = Tracker::new(std::time::UNIX_EPOCH);
-    stage.voices[0].finished(&outcome, &tracker, now());
+    reported.reporters[0].finished(&outcome, &tracker, now());
     assert_eq!(
-        stage.says("_seconds_count"),
+        reported.series("_seconds_count"),
         [
             "full_proxy_rules_duration_seconds_count{ip_family=\"IPv4\"} 1",
             "partial_proxy_rules_duration_seconds_count{ip_family=\"IPv4\"} 1",
@@ -131,7 +131,7 @@ fn a_partial_restore_that_fails_and_the_full_one_are_two() {
         ]
     );
     assert_eq!(
-        stage.says("_failures_total"),
+        reported.series("_failures_total"),
         [
             "proxy_rules_iptables_partial_restore_failures_total{ip_family=\"IPv4\"} 1",
             "proxy_rules_iptables_restore_failures_total{ip_family=\"IPv4\"} 1",
@@ -140,24 +140,24 @@ fn a_partial_restore_that_fails_and_the_full_one_are_two() {
 }
 
 #[test]
-fn rules_there_and_rules_written_are_told_apart() {
-    let stage = Stage::new();
+fn rules_in_the_kernel_and_written_rules_are_counted_separately() {
+    let reported = ReportedMetrics::new();
     let tracker = Tracker::new(std::time::UNIX_EPOCH);
     let failed = || attempt(Scope::Full(FullReason::First), WRITTEN, restore_failed());
-    stage.voices[1].finished(&outcome(vec![failed()]), &tracker, now());
-    assert_eq!(stage.says("iptables_total"), [""; 0]);
+    reported.reporters[1].finished(&outcome(vec![failed()]), &tracker, now());
+    assert_eq!(reported.series("iptables_total"), [""; 0]);
 
     let applied = || attempt(Scope::Partial, WRITTEN, Ok(()));
-    stage.voices[1].finished(&outcome(vec![applied()]), &tracker, now());
+    reported.reporters[1].finished(&outcome(vec![applied()]), &tracker, now());
     assert_eq!(
-        stage.says("iptables_total"),
+        reported.series("iptables_total"),
         [
             "proxy_rules_iptables_total{ip_family=\"IPv6\",table=\"filter\"} 40",
             "proxy_rules_iptables_total{ip_family=\"IPv6\",table=\"nat\"} 50",
         ]
     );
     assert_eq!(
-        stage.says("iptables_last"),
+        reported.series("iptables_last"),
         [
             "proxy_rules_iptables_last{ip_family=\"IPv6\",table=\"filter\"} 3",
             "proxy_rules_iptables_last{ip_family=\"IPv6\",table=\"nat\"} 7",
@@ -166,17 +166,17 @@ fn rules_there_and_rules_written_are_told_apart() {
 }
 
 #[test]
-fn ports_without_local_endpoints_are_told_from_the_first_sync_on() {
-    let stage = Stage::new();
+fn ports_without_local_endpoints_are_counted_from_the_first_sync_on() {
+    let reported = ReportedMetrics::new();
     let tracker = Tracker::new(std::time::UNIX_EPOCH);
     let mut outcome = outcome(vec![attempt(Scope::Partial, WRITTEN, Ok(()))]);
     for (internal, external) in [(0, 0), (1, 2), (0, 0)] {
         outcome.totals.internal_dropped = internal;
         outcome.totals.external_dropped = external;
-        stage.voices[0].finished(&outcome, &tracker, now());
+        reported.reporters[0].finished(&outcome, &tracker, now());
         let name = "proxy_rules_no_local_endpoints_total{ip_family=\"IPv4\"";
         assert_eq!(
-            stage.says("no_local_endpoints"),
+            reported.series("no_local_endpoints"),
             [
                 format!("{name},traffic_policy=\"external\"}} {external}"),
                 format!("{name},traffic_policy=\"internal\"}} {internal}"),
@@ -186,9 +186,9 @@ fn ports_without_local_endpoints_are_told_from_the_first_sync_on() {
 }
 
 #[test]
-fn changes_are_counted_by_the_family_that_has_them_and_wait_for_both() {
-    let stage = Stage::new();
-    let mut channels = [(); 2].map(|()| change_channel(stage.metrics.sync.clone()));
+fn pending_changes_are_counted_per_family() {
+    let reported = ReportedMetrics::new();
+    let mut channels = [(); 2].map(|()| change_channel(reported.metrics.sync.clone()));
     let mut trackers = [(); 2].map(|()| Tracker::new(std::time::UNIX_EPOCH));
     let (name, called) = (ServiceName::new("ns", "a"), SliceName::new("ns", "a-1"));
     let slice = Slice {
@@ -204,8 +204,8 @@ fn changes_are_counted_by_the_family_that_has_them_and_wait_for_both() {
         for change in receiver.recv().now_or_never().flatten().unwrap_or_default() {
             trackers[at].apply(change);
         }
-        stage.voices[at].pending(&trackers[at]);
-        let lines = stage.says("_changes_");
+        reported.reporters[at].pending(&trackers[at]);
+        let lines = reported.series("_changes_");
         let values = lines.iter().filter_map(|line| line.rsplit(' ').next());
         values.collect::<Vec<_>>().join(" ")
     };
@@ -219,8 +219,8 @@ fn changes_are_counted_by_the_family_that_has_them_and_wait_for_both() {
     assert_eq!(take(0, &set), "1 3 0 2");
     assert_eq!(take(1, &set), "2 4 0 2");
     // The machine turns out to do without one.
-    stage.voices[1].given_up();
-    let pending = stage.says("_changes_pending");
+    reported.reporters[1].given_up();
+    let pending = reported.series("_changes_pending");
     assert!(
         pending[0].ends_with(" 1") && pending[1].ends_with(" 0"),
         "{pending:?}"
@@ -228,30 +228,30 @@ fn changes_are_counted_by_the_family_that_has_them_and_wait_for_both() {
 }
 
 #[test]
-fn a_family_that_is_served_wants_its_first_sync() {
-    let stage = Stage::new();
-    assert_eq!(stage.says("timestamp"), [""; 0]);
-    stage.voices[1].serving();
-    let stamps = stage.says("timestamp");
+fn a_served_family_has_a_first_sync_queued() {
+    let reported = ReportedMetrics::new();
+    assert_eq!(reported.series("timestamp"), [""; 0]);
+    reported.reporters[1].serving();
+    let stamps = reported.series("timestamp");
     let queued = "proxy_rules_last_queued_timestamp_seconds{ip_family=\"IPv6\"} ";
     assert_eq!(stamps.len(), 1, "{stamps:?}");
     assert!(stamps[0].starts_with(queued), "{stamps:?}");
     // A load balancer need not go elsewhere for that.
-    let health = stage.voices[1].health.report(now());
+    let health = reported.reporters[1].health.report(now());
     assert_eq!(health.families.v6, None);
 }
 
 #[test]
-fn a_lock_that_is_waited_for_in_vain_counts_like_one_that_is_had() {
-    let stage = Stage::new();
+fn a_lock_wait_that_timed_out_is_counted_like_one_that_succeeded() {
+    let reported = ReportedMetrics::new();
     let tracker = Tracker::new(std::time::UNIX_EPOCH);
     let had = Attempt {
         lock_wait: Duration::from_millis(1500),
         ..attempt(Scope::Partial, WRITTEN, Ok(()))
     };
-    let in_vain = attempt(Scope::Partial, WRITTEN, restore_failed());
-    stage.voices[0].finished(&outcome(vec![in_vain, had]), &tracker, now());
-    let waited = stage.says_of("deltaproxy_", "lock_wait");
+    let timed_out = attempt(Scope::Partial, WRITTEN, restore_failed());
+    reported.reporters[0].finished(&outcome(vec![timed_out, had]), &tracker, now());
+    let waited = reported.series_of("deltaproxy_", "lock_wait");
     assert_eq!(
         waited,
         ["restore_lock_wait_seconds_total{ip_family=\"IPv4\"} 6.5"]
@@ -259,33 +259,33 @@ fn a_lock_that_is_waited_for_in_vain_counts_like_one_that_is_had() {
 }
 
 #[test]
-fn payloads_are_those_that_the_program_was_given() {
-    let stage = Stage::new();
+fn payload_bytes_are_counted_when_a_program_was_started() {
+    let reported = ReportedMetrics::new();
     let tracker = Tracker::new(std::time::UNIX_EPOCH);
     let mut nothing = attempt(Scope::Partial, RuleCounts::default(), Ok(()));
     nothing.stats = PayloadStats::default();
     let something = attempt(Scope::Partial, WRITTEN, Ok(()));
     for attempt in [nothing, something] {
-        stage.voices[0].finished(&outcome(vec![attempt]), &tracker, now());
+        reported.reporters[0].finished(&outcome(vec![attempt]), &tracker, now());
     }
     assert_eq!(
-        stage.says_of("deltaproxy_restore_payload_bytes_", "count"),
+        reported.series_of("deltaproxy_restore_payload_bytes_", "count"),
         ["count{scope=\"partial\"} 1"]
     );
-    let lines = stage.says("proxy_rules_duration_seconds_count");
+    let lines = reported.series("proxy_rules_duration_seconds_count");
     assert_eq!(lines.last().unwrap().rsplit(' ').next(), Some("2"));
 }
 
 /// kube-proxy counts whatever ends a partial sync.
 #[test]
-fn what_cannot_be_read_is_no_restore_that_failed() {
-    let stage = Stage::new();
+fn a_failed_read_is_not_counted_as_a_failed_restore() {
+    let reported = ReportedMetrics::new();
     let tracker = Tracker::new(std::time::UNIX_EPOCH);
     let unreadable = Failure::Save(RunError::Spawn {
         program: "iptables-save".to_owned(),
         cause: std::io::ErrorKind::NotFound.into(),
     });
     let failed = attempt(Scope::Adoption, RuleCounts::default(), Err(unreadable));
-    stage.voices[0].finished(&outcome(vec![failed]), &tracker, now());
-    assert_eq!(stage.says("_failures_total"), [""; 0]);
+    reported.reporters[0].finished(&outcome(vec![failed]), &tracker, now());
+    assert_eq!(reported.series("_failures_total"), [""; 0]);
 }

@@ -1,4 +1,4 @@
-//! Syncs over a kernel that is played.
+//! Syncs over a fake kernel.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -31,14 +31,14 @@ pub(super) fn service(number: u8, is_there: bool) -> Change {
 /// Knows of one Service, and has done nothing.
 pub(super) fn syncer(clock: Clock, node_ports: NodePortSource) -> Syncer<Fake> {
     let options = SyncerOptions {
-        surroundings: Surroundings {
+        environment: NodeEnvironment {
             fixed: options(IpFamily::V4),
             local_mode: LocalMode::ClusterCidr(Vec::new()),
             node_ports,
             bind_address: None,
         },
         shape: PartialRestore::ChangedChains,
-        full_every: PERIOD,
+        full_sync_interval: PERIOD,
     };
     let mut tracker = Tracker::new(SystemTime::UNIX_EPOCH);
     for kind in [Kind::Service, Kind::EndpointSlice, Kind::Node] {
@@ -63,13 +63,13 @@ pub(super) fn now() -> Instant {
 pub(super) async fn synced() -> Syncer<Fake> {
     let mut syncer = syncer(now, NodePortSource::All);
     let outcome = syncer.once(&[]).await;
-    assert_eq!(outcome.end(), End::Applied, "{outcome:?}");
+    assert_eq!(outcome.result(), SyncResult::Applied, "{outcome:?}");
     syncer.iptables().take_payloads();
     syncer
 }
 
 #[tokio::test]
-async fn an_adoption_that_fails_before_anything_is_written_is_tried_again() {
+async fn an_adoption_that_fails_before_anything_is_written_is_retried() {
     let mut first = synced().await;
     first.tracker.apply(service(2, true));
     let kernel = first.iptables().rules();
@@ -77,16 +77,16 @@ async fn an_adoption_that_fails_before_anything_is_written_is_tried_again() {
     second.iptables().set_rules(kernel);
     second.tracker.apply(service(2, true));
     for (fault, expected) in [
-        (Some(Fault::Save), End::Failed),
-        (Some(Fault::List), End::Failed),
-        (Some(Fault::Locked), End::Failed),
-        (None, End::Applied),
+        (Some(Fault::Save), SyncResult::Failed),
+        (Some(Fault::List), SyncResult::Failed),
+        (Some(Fault::Locked), SyncResult::Failed),
+        (None, SyncResult::Applied),
     ] {
         if let Some(fault) = fault {
             second.iptables().inject(fault);
         }
         let outcome = second.once(&[]).await;
-        assert_eq!((outcome.end(), outcome.attempts.len()), (expected, 1));
+        assert_eq!((outcome.result(), outcome.attempts.len()), (expected, 1));
         assert_eq!(outcome.attempts[0].scope, Scope::Adoption, "{fault:?}");
     }
     first.once(&[]).await;
@@ -102,22 +102,22 @@ async fn tables_that_give_no_answer_for_long_are_written_without_being_read() {
     syncer.force_full(FullReason::Flushed);
     for _ in 0..3 {
         syncer.iptables().inject(Fault::Save);
-        assert_eq!(syncer.once(&[]).await.end(), End::Failed);
+        assert_eq!(syncer.once(&[]).await.result(), SyncResult::Failed);
     }
     for _ in [Table::Filter, Table::Nat] {
         syncer.iptables().inject(Fault::Save);
     }
     let outcome = syncer.once(&[]).await;
-    assert_eq!(outcome.end(), End::Applied);
+    assert_eq!(outcome.result(), SyncResult::Applied);
     assert_eq!(outcome.attempts[0].unread.len(), 2);
     assert_eq!(syncer.iptables().rules(), rules);
     syncer.force_full(FullReason::Flushed);
-    assert_eq!(syncer.once(&[]).await.end(), End::Applied);
+    assert_eq!(syncer.once(&[]).await.result(), SyncResult::Applied);
     assert_eq!(syncer.iptables().rules(), rules);
     // Afterwards a single failure is only a reason to try again.
     syncer.iptables().inject(Fault::Save);
     syncer.force_full(FullReason::Flushed);
-    assert_eq!(syncer.once(&[]).await.end(), End::Failed);
+    assert_eq!(syncer.once(&[]).await.result(), SyncResult::Failed);
 }
 
 /// They are looked for in the kernel's connections, and load balancers ask there.
@@ -136,7 +136,7 @@ async fn node_port_addresses_are_those_of_the_last_sync_that_succeeded() {
     };
     syncer.once(&all[..2]).await;
     assert_eq!(in_force(&syncer), 1);
-    assert!(syncer.has_moved(&all));
+    assert!(syncer.node_port_addresses_changed(&all));
     // Without the lock, the rules are those of before.
     syncer.iptables().inject(Fault::Locked);
     syncer.once(&all).await;
@@ -144,5 +144,5 @@ async fn node_port_addresses_are_those_of_the_last_sync_that_succeeded() {
     let outcome = syncer.once(&all).await;
     assert_eq!(outcome.attempts[0].scope, Scope::Partial);
     assert_eq!(in_force(&syncer), 2);
-    assert!(!syncer.has_moved(&all));
+    assert!(!syncer.node_port_addresses_changed(&all));
 }

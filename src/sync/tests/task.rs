@@ -1,4 +1,4 @@
-//! The loop of a family, in a time that goes on only while everybody waits.
+//! Main loop of a family, in simulated time.
 //!
 //! Upstream: `pkg/proxy/runner/bounded_frequency_runner_test.go` (v1.36)
 
@@ -27,7 +27,7 @@ use crate::rules::{Backend, Payload, Table};
 use crate::telemetry::Metrics;
 use crate::tracker::Tracker;
 
-/// A kernel that is not there, and the moments at which it was given rules.
+/// Fake kernel that records the times of restores and listings.
 #[derive(Clone)]
 struct Kernel {
     fake: Rc<Fake>,
@@ -130,7 +130,7 @@ impl Iptables for Kernel {
     }
 }
 
-/// What happens at a millisecond.
+/// Event at a millisecond.
 enum Step {
     /// All is listed, and there is nothing.
     Listed,
@@ -140,7 +140,7 @@ enum Step {
     Ready(u8),
     /// The next restore fails.
     Broken,
-    /// From now on payloads with this text are refused.
+    /// From now on payloads with this text are rejected.
     Poisoned(&'static str),
     /// No listing ends from now on.
     ListHangs,
@@ -199,8 +199,8 @@ fn take(step: &Step, kernel: &Kernel, changes: &ChangeSender) {
     }
 }
 
-/// The milliseconds of all restores until `end`, with a gap of a second, retries within five, and a
-/// full sync after ten without any.
+/// The milliseconds of all restores until `end`, with a gap of a second, retries within five, and
+/// a full sync after ten without any.
 async fn restores(steps: &[(u64, Step)], end: u64) -> Vec<u64> {
     run(steps, Intervals::default(), end).await.restores.take()
 }
@@ -221,19 +221,19 @@ struct Intervals {
     verify: Option<Duration>,
 }
 
-/// Runs the steps until `end`, with checks of our rules in these intervals.
+/// Runs the steps until `end`, with checks and verifications in these intervals.
 async fn run(steps: &[(u64, Step)], intervals: Intervals, end: u64) -> Kernel {
     let kernel = Kernel::new();
     let ten_seconds = Duration::from_secs(10);
     let syncer_options = SyncerOptions {
-        surroundings: Surroundings {
+        environment: NodeEnvironment {
             fixed: options(IpFamily::V4),
             local_mode: LocalMode::ClusterCidr(Vec::new()),
             node_ports: NodePortSource::All,
             bind_address: None,
         },
         shape: PartialRestore::ChangedChains,
-        full_every: ten_seconds,
+        full_sync_interval: ten_seconds,
     };
     let metrics = Metrics::new().unwrap().sync;
     let (sender, changes) = change_channel(metrics.clone());
@@ -251,10 +251,10 @@ async fn run(steps: &[(u64, Step)], intervals: Intervals, end: u64) -> Kernel {
             recorder: Recorder::to_nobody(),
             node_name: "node1".to_owned(),
         },
-        flows: None,
+        sweeper: None,
         changes,
-        look_every: intervals.check,
-        verify_every: intervals.verify,
+        check_interval: intervals.check,
+        verify_interval: intervals.verify,
         first_applied: None,
         stop: CancellationToken::new(),
     };
@@ -289,7 +289,7 @@ async fn the_first_change_is_written_at_once_and_the_next_ones_after_the_gap() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_fails_is_tried_again_without_another_change() {
+async fn a_failed_sync_is_retried_without_another_change() {
     // A partial restore that fails is a full one at once. If that fails as well, another one
     // without the change shows whether that is the cause. Then there is a retry.
     let steps = [
@@ -315,21 +315,21 @@ async fn a_change_does_not_wait_for_a_late_retry() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_in_quarantine_is_tried_again_without_another_change() {
+async fn a_quarantined_service_is_retried_without_another_change() {
     let steps = [
         (0, Listed),
         (500, Poisoned("ns/9:p")),
         (3000, Comes(9)),
         (5000, Comes(1)),
     ];
-    // Partial, full, without endpoints, left out; the change of another; 10 s after the failure the
-    // retry, and with it the full sync that is due by then.
+    // Partial, full, without endpoints, left out; the change of another; 10 s after the failure
+    // the retry, and with it the full sync that is due by then.
     let expected = [0, 3000, 3000, 3000, 3000, 5000, 13_000, 13_000];
     assert_eq!(restores(&steps, 14_000).await, expected);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_check_that_hangs_holds_up_no_change_for_more_than_five_seconds() {
+async fn a_check_that_hangs_delays_changes_for_at_most_five_seconds() {
     let intervals = Intervals {
         check: Some(Duration::from_secs(2)),
         verify: None,
@@ -369,7 +369,7 @@ const VERIFIED: Intervals = Intervals {
 };
 
 #[tokio::test(start_paused = true)]
-async fn a_verification_does_not_give_way_to_changes_of_other_chains() {
+async fn a_verification_is_not_interrupted_by_changes_of_third_party_chains() {
     let steps = [
         (0, Listed),
         (1500, SaveTakes(3)),
@@ -398,7 +398,7 @@ async fn an_interrupted_verification_keeps_what_its_check_has_found() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_verification_that_could_not_read_is_made_again_without_a_change() {
+async fn a_verification_that_could_not_read_is_repeated_without_a_change() {
     let steps = [(0, Listed), (1500, Unprintable)];
     let kernel = run(&steps, VERIFIED, 7900).await;
     let verified_at: BTreeSet<u64> = kernel.lists.take().into_iter().collect();

@@ -1,4 +1,5 @@
-//! Rules that other programs changed, and the syncs that repair them, over a kernel that is played.
+//! Rules that other programs changed, and the syncs that repair them, over a kernel that is
+//! played.
 
 use std::collections::BTreeSet;
 
@@ -9,8 +10,8 @@ use crate::host::{ChangeSource, Fake, Fault, ForeignChange, Iptables};
 use crate::model::ServiceName;
 use crate::rules::Table;
 use crate::sync::canary::Canary;
+use crate::sync::drift::{ComparisonDepth, Extent};
 use crate::sync::drift::{Drift, DriftKind};
-use crate::sync::extent::{Depth, Extent};
 use crate::sync::verify::{check, read};
 
 /// A node with six Services, each of one endpoint.
@@ -20,7 +21,7 @@ async fn node() -> Syncer<Fake> {
         syncer.tracker.apply(service(number, true));
         syncer.tracker.apply(endpoint(number, 9));
     }
-    assert_eq!(syncer.once(&[]).await.end(), End::Applied);
+    assert_eq!(syncer.once(&[]).await.result(), SyncResult::Applied);
     syncer.iptables().take_payloads();
     syncer
 }
@@ -116,22 +117,22 @@ async fn damage_of_single_rules_is_repaired_without_a_full_restore() {
     let before = syncer.iptables().rules().to_save_text();
     for (table, commands, kind) in damages(&syncer) {
         let commands: Vec<&str> = commands.lines().collect();
-        for depth in [Depth::Named, Depth::Whole] {
+        for depth in [ComparisonDepth::Named, ComparisonDepth::Whole] {
             let change = edit(syncer.iptables(), table, &commands);
             let options = syncer.written().unwrap().clone();
             let extent = match depth {
-                Depth::Named => Extent::of(&change, &options),
-                Depth::Whole => Extent::whole(),
+                ComparisonDepth::Named => Extent::of(&change, &options),
+                ComparisonDepth::Whole => Extent::whole(),
             };
             let drift = compare(&mut syncer, &extent).await;
             let kinds: Vec<DriftKind> = drift.counts.keys().map(|(_, kind)| *kind).collect();
-            if depth == Depth::Named {
+            if depth == ComparisonDepth::Named {
                 assert!(kinds.contains(&kind), "{commands:?}: {drift:?}");
             }
             assert!(!drift.is_none(), "{commands:?} {depth:?}");
             let outcome = syncer.once(&[]).await;
             assert_eq!(scopes(&outcome), [Scope::Partial], "{commands:?} {depth:?}");
-            assert_eq!(outcome.end(), End::Applied);
+            assert_eq!(outcome.result(), SyncResult::Applied);
             assert_eq!(
                 sorted(&syncer),
                 sorted_text(&before),
@@ -185,7 +186,7 @@ async fn a_flushed_table_is_restored_whole() {
     edit(syncer.iptables(), Table::Nat, &flushed);
     let change = ForeignChange::unknown(ChangeSource::LostEvents, [Table::Nat]);
     let extent = Extent::of(&change, syncer.written().unwrap());
-    assert_eq!(extent.depth, Depth::Whole);
+    assert_eq!(extent.depth, ComparisonDepth::Whole);
     let drift = compare(&mut syncer, &extent).await;
     let flushed = drift.counts.get(&(Table::Nat, DriftKind::FlushedTable));
     assert_eq!(flushed, Some(&1));
@@ -212,7 +213,7 @@ async fn a_comparison_of_all_rules_finds_the_one_chain_that_differs() {
 }
 
 #[tokio::test]
-async fn third_party_rules_around_ours_are_left_alone() {
+async fn third_party_rules_in_other_chains_are_left_alone() {
     let mut syncer = node().await;
     let service = chains(&syncer, "KUBE-SVC-").remove(0);
     let into_ours = format!("-A CNI-1 -j {service}");
@@ -264,7 +265,7 @@ async fn changes_of_the_cluster_are_no_drift() {
 
 /// As a second proxy does that applies the same change.
 #[tokio::test]
-async fn a_chain_that_is_written_again_as_it_was_is_no_drift() {
+async fn a_chain_rewritten_unchanged_is_no_drift() {
     let mut syncer = node().await;
     let (service, other) = {
         let mut services = chains(&syncer, "KUBE-SVC-");
@@ -305,7 +306,7 @@ fn service_rules(syncer: &Syncer<Fake>, chain: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn chains_that_cannot_be_read_are_written_again() {
+async fn unreadable_chains_are_rewritten() {
     let mut syncer = node().await;
     let service = chains(&syncer, "KUBE-SVC-").remove(0);
     let before = sorted(&syncer);
@@ -320,7 +321,7 @@ async fn chains_that_cannot_be_read_are_written_again() {
 }
 
 #[tokio::test]
-async fn chains_of_a_service_that_changes_are_no_drift_and_are_written_again() {
+async fn chains_of_a_changing_service_are_no_drift_and_are_rewritten() {
     let mut syncer = node().await;
     let name = ServiceName::new("ns", "2");
     let of_service = |syncer: &Syncer<Fake>| {
@@ -342,7 +343,7 @@ async fn chains_of_a_service_that_changes_are_no_drift_and_are_written_again() {
 
 /// Two programs that append a rule twice and delete both never agree.
 #[tokio::test]
-async fn a_contested_dispatch_chain_is_written_whole() {
+async fn a_contested_dispatch_chain_is_rewritten_as_a_whole() {
     let mut syncer = node().await;
     let before = sorted(&syncer);
     let dispatch = rule(&syncer, Table::Nat, &["-A KUBE-SERVICES", "ns/2"]);
@@ -366,7 +367,7 @@ async fn a_contested_dispatch_chain_is_written_whole() {
 }
 
 #[tokio::test]
-async fn a_chain_that_is_missing_says_nothing_about_others() {
+async fn a_missing_chain_does_not_hide_other_chains() {
     let mut syncer = node().await;
     let (gone, touched) = {
         let mut services = chains(&syncer, "KUBE-SVC-");
@@ -430,7 +431,10 @@ async fn a_flushed_nat_table_is_restored_without_another_reading() {
     syncer.iptables().inject(Fault::Save);
     let outcome = syncer.once(&[]).await;
     assert_eq!(scopes(&outcome), [Scope::Full(FullReason::Flushed)]);
-    assert_eq!((outcome.end(), sorted(&syncer)), (End::Applied, before));
+    assert_eq!(
+        (outcome.result(), sorted(&syncer)),
+        (SyncResult::Applied, before)
+    );
     // The fault is still to come.
     let saved = syncer.iptables().save(Table::Nat, &mut |_| ()).await;
     assert!(saved.is_err());
@@ -442,9 +446,9 @@ async fn a_restore_after_a_flush_that_fails_is_followed_by_one_that_reads() {
     let before = sorted(&syncer);
     flush_nat(&mut syncer).await;
     syncer.iptables().inject(Fault::Restore);
-    assert_eq!(syncer.once(&[]).await.end(), End::Failed);
+    assert_eq!(syncer.once(&[]).await.result(), SyncResult::Failed);
     syncer.iptables().inject(Fault::Save);
-    assert_eq!(syncer.once(&[]).await.end(), End::Failed);
-    assert_eq!(syncer.once(&[]).await.end(), End::Applied);
+    assert_eq!(syncer.once(&[]).await.result(), SyncResult::Failed);
+    assert_eq!(syncer.once(&[]).await.result(), SyncResult::Applied);
     assert_eq!(sorted(&syncer), before);
 }

@@ -7,7 +7,7 @@ use super::*;
 use crate::model::Services;
 use crate::tracker::Waiting;
 
-/// After the settled `history`, `changes` leave these Services dirty, and those known.
+/// After the applied `history`, `changes` leave these Services dirty, and those known.
 #[track_caller]
 fn check<const H: usize, const C: usize>(
     history: [Change; H],
@@ -15,14 +15,14 @@ fn check<const H: usize, const C: usize>(
     dirty: &[&str],
     known: &[&str],
 ) {
-    let mut tracker = settled(history);
+    let mut tracker = applied(history);
     tell(&mut tracker, changes);
     assert_eq!(shown(tracker.dirty()), dirty, "dirty");
     assert_eq!(tracker.pending(), dirty.len());
     assert_eq!(tracker.has_pending(), !dirty.is_empty());
     assert_eq!(shown(tracker.all().map(|(name, _)| name)), known, "known");
-    tracker.settle();
-    assert!(!tracker.has_pending(), "settled");
+    tracker.mark_applied();
+    assert!(!tracker.has_pending(), "applied");
 }
 
 fn shown<'a>(names: impl Iterator<Item = &'a ServiceName>) -> Vec<&'a str> {
@@ -101,7 +101,7 @@ fn a_slice_belongs_to_the_service_its_label_names_now() {
     check([of("a")], [of("b"), of("a")], &[], &["a"]);
     check([of("a")], [of("b"), of("c")], &["a", "c"], &["c"]);
     check([of("a")], [of("b"), no_slice("s")], &["a"], &[]);
-    let mut tracker = settled([of("a"), of("b")]);
+    let mut tracker = applied([of("a"), of("b")]);
     tracker.apply(no_slice("s"));
     assert!(tracker.get(&name("a")).is_none() && tracker.get(&name("b")).is_none());
 }
@@ -109,7 +109,7 @@ fn a_slice_belongs_to_the_service_its_label_names_now() {
 #[test]
 fn slices_are_kept_by_name_whatever_order_they_come_in() {
     let parts = ["s2", "s1", "s3"].map(|called| slice(called, "a", &["10.0.0.1"], None));
-    let tracker = settled(parts);
+    let tracker = applied(parts);
     let state = tracker.get(&name("a")).unwrap();
     let names: Vec<_> = state.slices.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["ns/s1", "ns/s2", "ns/s3"]);
@@ -125,7 +125,7 @@ fn a_new_list_sweeps_what_it_does_not_confirm() {
         ]
     };
     let relist = |changes: Vec<Change>| {
-        let mut tracker = settled(history());
+        let mut tracker = applied(history());
         tell(&mut tracker, changes);
         shown(tracker.dirty()).join(" ")
     };
@@ -158,7 +158,7 @@ fn a_new_list_sweeps_what_it_does_not_confirm() {
 /// After each of the changes, so many Services and so many slices wait.
 #[track_caller]
 fn waits<const H: usize>(history: [Change; H], changes: &[(Change, usize, usize)]) {
-    let mut tracker = settled(history);
+    let mut tracker = applied(history);
     for (at, (change, services, slices)) in changes.iter().enumerate() {
         tracker.apply(change.clone());
         let expected = Waiting {
@@ -167,7 +167,7 @@ fn waits<const H: usize>(history: [Change; H], changes: &[(Change, usize, usize)
         };
         assert_eq!(tracker.waiting(), expected, "after change {at}");
     }
-    tracker.settle();
+    tracker.mark_applied();
     assert_eq!(tracker.waiting(), Waiting::default());
 }
 
@@ -220,8 +220,8 @@ fn nothing_may_be_synced_before_every_kind_has_listed() {
 }
 
 #[test]
-fn another_zone_is_pending_until_settled_or_changed_back() {
-    let mut tracker = settled([zone(Some("a"))]);
+fn another_zone_is_pending_until_applied_or_changed_back() {
+    let mut tracker = applied([zone(Some("a"))]);
     let mut after = |change| {
         tracker.apply(change);
         (tracker.is_zone_dirty(), tracker.has_pending())
@@ -235,13 +235,13 @@ fn another_zone_is_pending_until_settled_or_changed_back() {
         "a Node that is gone leaves its zone"
     );
     assert_eq!(after(zone(None)), (true, true));
-    tracker.settle();
+    tracker.mark_applied();
     assert!(!tracker.has_pending());
 }
 
 #[test]
 fn a_node_that_is_made_anew_still_has_the_machines_addresses() {
-    let mut tracker = settled([]);
+    let mut tracker = applied([]);
     let node = |addresses: &[&str]| {
         Change::Node(Some(Box::new(Node {
             zone: None,
@@ -262,13 +262,13 @@ fn a_node_that_is_made_anew_still_has_the_machines_addresses() {
 }
 
 #[test]
-fn what_was_before_is_told_when_it_is_settled() {
-    let mut tracker = settled([service("a", 80), service("b", 80)]);
+fn the_state_before_is_returned_when_changes_are_applied() {
+    let mut tracker = applied([service("a", 80), service("b", 80)]);
     tell(
         &mut tracker,
         [service("a", 81), service("a", 82), service("c", 80)],
     );
-    let before = tracker.settle().before;
+    let before = tracker.mark_applied().before;
     let ports: Vec<_> = before
         .iter()
         .map(|(name, state)| {
@@ -277,5 +277,5 @@ fn what_was_before_is_told_when_it_is_settled() {
         })
         .collect();
     assert_eq!(ports, [("a", Some(port(80))), ("c", None)]);
-    assert!(tracker.settle().before.is_empty());
+    assert!(tracker.mark_applied().before.is_empty());
 }

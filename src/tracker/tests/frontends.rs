@@ -46,7 +46,7 @@ fn check(winner: &str, ip: &str, services: &[Change]) {
         for service in services.iter().cloned() {
             tracker.apply(service);
             // Syncs in between change nothing.
-            tracker.settle();
+            tracker.mark_applied();
         }
         assert_eq!(tracker.frontend_holder(&frontend(ip)), Some(&name(winner)));
         assert_eq!(losers(&tracker, ip).len(), services.len() - 1);
@@ -99,7 +99,7 @@ fn an_address_twice_in_one_service_is_its_own() {
             &["203.0.113.1", CLUSTER_IP],
         ],
     );
-    let tracker = settled([both]);
+    let tracker = applied([both]);
     assert_eq!(tracker.frontend_conflicts(), 0);
     assert!(tracker.all().all(|(_, state)| state.lost.is_empty()));
 }
@@ -112,7 +112,7 @@ fn of_two_ports_of_a_service_with_one_number_the_first_has_it() {
     let mut second = twice.ports[0].clone();
     second.name = "q".into();
     twice.ports = Box::new([twice.ports[0].clone(), second]);
-    let tracker = settled([Change::Service(of.clone(), Some(twice))]);
+    let tracker = applied([Change::Service(of.clone(), Some(twice))]);
     let state = tracker.get(&of).unwrap();
     let frontend = frontend("172.30.0.97");
     assert!(state.has(0, frontend) && !state.has(1, frontend));
@@ -135,7 +135,7 @@ fn winners_and_losers_are_dirty() {
     let dirty = |tracker: &Tracker| -> Vec<String> {
         tracker.dirty().map(|name| name.name().to_owned()).collect()
     };
-    let mut tracker = settled([thief()]);
+    let mut tracker = applied([thief()]);
     assert!(losers(&tracker, CLUSTER_IP).is_empty());
     tracker.apply(web());
     assert_eq!(dirty(&tracker), ["thief", "web"]);
@@ -143,7 +143,7 @@ fn winners_and_losers_are_dirty() {
     tracker.apply(no_service("web"));
     assert!(dirty(&tracker).is_empty());
     tracker.apply(web());
-    let before = tracker.settle().before;
+    let before = tracker.mark_applied().before;
     assert!(before.iter().all(|(_, state)| state.lost.is_empty()));
     // The loser changes and changes back.
     tracker.apply(no_service("thief"));
@@ -153,12 +153,12 @@ fn winners_and_losers_are_dirty() {
     // The address becomes the loser's, which itself has not changed.
     tracker.apply(no_service("web"));
     assert_eq!(dirty(&tracker), ["thief", "web"]);
-    let before = tracker.settle().before;
+    let before = tracker.mark_applied().before;
     let (_, before) = before.iter().find(|(of, _)| *of == name("thief")).unwrap();
     assert_eq!(before.lost.len(), 1);
     // Both go away and come back in the other order.
     tracker.apply(web());
-    tracker.settle();
+    tracker.mark_applied();
     tracker.apply(no_service("thief"));
     tracker.apply(no_service("web"));
     tracker.apply(thief());
@@ -181,7 +181,7 @@ fn a_change_among_thousands_of_claims_makes_two_services_dirty() {
         );
         with(&format!("s{number:05}"), [&[&ip], &[], external])
     };
-    let mut tracker = settled((0..COUNT).map(|number| claim(number, &[shared])));
+    let mut tracker = applied((0..COUNT).map(|number| claim(number, &[shared])));
     assert_eq!(tracker.frontend_conflicts(), 1);
     assert_eq!(tracker.lost_frontends().count(), COUNT - 1);
     // The first by name changes its address each time.
@@ -193,7 +193,7 @@ fn a_change_among_thousands_of_claims_makes_two_services_dirty() {
         let lost = tracker.lost_frontends().next().unwrap();
         let owner = ["s00001", "s00000"][round % 2];
         assert_eq!((lost.owner.name(), lost.kind()), (owner, "ExternalIP"));
-        tracker.settle();
+        tracker.mark_applied();
     }
     // A loser that leaves concerns itself alone.
     tracker.apply(claim(COUNT - 1, &[]));

@@ -66,12 +66,12 @@ fn the_largest_services_of_a_namespace_over_the_limit_are_rejected() {
     let mut tracker = tracker();
     tell(&mut tracker, services(&[("a", 9), ("b", 6), ("c", 5)]));
     assert!(not_full(&tracker).is_empty());
-    tracker.settle();
+    tracker.mark_applied();
     // One more endpoint is too many; of all three, `a` is the largest.
     tracker.apply(sized("more", "c", 1));
     assert_eq!(rejected(&tracker), ["a"]);
     assert_eq!(dirty(&tracker), ["a", "c"]);
-    let before = tracker.settle().before;
+    let before = tracker.mark_applied().before;
     assert!(
         before
             .iter()
@@ -98,7 +98,7 @@ fn of_equally_large_services_the_last_by_name_is_rejected() {
 fn a_rejected_service_returns_when_the_namespace_is_well_within_the_limit() {
     let mut tracker = tracker();
     tell(&mut tracker, services(&[("a", 12), ("b", 9)]));
-    tracker.settle();
+    tracker.mark_applied();
     assert_eq!(rejected(&tracker), ["a"]);
     // 20 and 19 are within the limit, 18 are well within it.
     for size in [8, 7] {
@@ -108,7 +108,7 @@ fn a_rejected_service_returns_when_the_namespace_is_well_within_the_limit() {
     tracker.apply(sized("b", "b", 6));
     assert!(not_full(&tracker).is_empty());
     assert_eq!(dirty(&tracker), ["a", "b"]);
-    let before = tracker.settle().before;
+    let before = tracker.mark_applied().before;
     assert_eq!(before[0].1.allowance, Allowance::NoEndpoints);
     // It also returns when it shrinks itself, or the other is deleted.
     tracker.apply(sized("b", "b", 9));
@@ -123,7 +123,7 @@ fn a_rejected_service_returns_when_the_namespace_is_well_within_the_limit() {
 fn a_service_that_is_rejected_and_returns_before_a_sync_is_not_dirty() {
     let mut tracker = tracker();
     tell(&mut tracker, services(&[("a", 12), ("b", 6)]));
-    tracker.settle();
+    tracker.mark_applied();
     tracker.apply(sized("more", "b", 3));
     assert_eq!(dirty(&tracker), ["a", "b"]);
     tracker.apply(no_slice("more"));
@@ -135,13 +135,13 @@ fn a_service_that_is_rejected_and_returns_before_a_sync_is_not_dirty() {
 fn services_that_take_turns_at_being_the_largest_keep_their_rules() {
     let mut tracker = tracker();
     tell(&mut tracker, services(&[("a", 15), ("b", 14)]));
-    tracker.settle();
+    tracker.mark_applied();
     for turn in 0..10 {
         let size = if turn % 2 == 0 { 16 } else { 14 };
         tracker.apply(sized("b", "b", size));
         assert_eq!(rejected(&tracker), ["a"]);
         assert_eq!(dirty(&tracker), ["b"]);
-        tracker.settle();
+        tracker.mark_applied();
     }
 }
 
@@ -150,13 +150,13 @@ fn services_that_take_turns_at_being_the_largest_keep_their_rules() {
 fn a_change_back_and_forth_over_the_limit_rejects_once() {
     let mut tracker = tracker();
     tell(&mut tracker, services(&[("a", 15), ("b", 5)]));
-    tracker.settle();
+    tracker.mark_applied();
     for turn in 0..10 {
         tracker.apply(sized("b", "b", 6 - turn % 2));
         assert_eq!(rejected(&tracker), ["a"]);
-        let settled = tracker.settle().before;
+        let applied = tracker.mark_applied().before;
         let all: &[&str] = if turn == 0 { &["a", "b"] } else { &["b"] };
-        let names: Vec<_> = settled.iter().map(|(name, _)| name.name()).collect();
+        let names: Vec<_> = applied.iter().map(|(name, _)| name.name()).collect();
         assert_eq!(names, all);
     }
 }
@@ -225,7 +225,7 @@ fn ports_times_addresses_and_ranges_of_a_namespace_are_limited() {
     let mut tracker = tracker();
     tell(&mut tracker, [with_ports("a", 6), with_ports("b", 4)]);
     assert!(not_full(&tracker).is_empty());
-    tracker.settle();
+    tracker.mark_applied();
     let Change::Service(name, Some(mut service)) = with_ports("b", 4) else {
         unreachable!("it is there");
     };
@@ -302,7 +302,7 @@ fn sizes_follow_every_change() {
             _ => sized(called, of, next(12)),
         });
         if next(10) == 0 {
-            tracker.settle();
+            tracker.mark_applied();
         }
         let within = tracker
             .all()

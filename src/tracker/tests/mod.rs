@@ -94,9 +94,9 @@ fn tell(tracker: &mut Tracker, changes: impl IntoIterator<Item = Change>) {
 }
 
 /// A tracker for which `changes` are history.
-fn settled(changes: impl IntoIterator<Item = Change>) -> Tracker {
+fn applied(changes: impl IntoIterator<Item = Change>) -> Tracker {
     let mut tracker = Tracker::new(STARTED);
     tell(&mut tracker, changes);
-    tracker.settle();
+    tracker.mark_applied();
     tracker
 }

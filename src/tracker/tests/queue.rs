@@ -129,7 +129,7 @@ fn states(tracker: &Tracker) -> Vec<(ServiceName, ServiceState)> {
 }
 
 proptest! {
-    /// Some of the numbers take what waits, and some of these also settle.
+    /// Some of the numbers take what waits, and some of these also mark it as applied.
     #[test]
     fn what_is_taken_ends_where_every_event_ends(numbers in vec(any::<u64>(), 0..120)) {
         let mut queue = ChangeQueue::default();
@@ -151,7 +151,7 @@ proptest! {
                 assert_eq!(whole.is_synced(), queued.is_synced());
                 assert!(whole.dirty().eq(queued.dirty()));
                 if number.is_multiple_of(21) {
-                    assert_eq!(whole.settle().before, queued.settle().before);
+                    assert_eq!(whole.mark_applied().before, queued.mark_applied().before);
                 }
             }
         }

@@ -7,15 +7,15 @@ use super::*;
 /// The seconds that are measured once `changes` are in the kernel.
 #[track_caller]
 fn check<const C: usize>(changes: [Change; C], seconds: &[u64]) {
-    let mut tracker = settled([slice("old", "a", &["10.0.0.9"], None)]);
+    let mut tracker = applied([slice("old", "a", &["10.0.0.9"], None)]);
     tell(&mut tracker, changes);
-    let times = tracker.settle().triggers;
+    let times = tracker.mark_applied().triggers;
     let expected: Vec<_> = seconds
         .iter()
         .map(|s| STARTED + Duration::from_secs(*s))
         .collect();
     assert_eq!(times, expected);
-    assert!(tracker.settle().triggers.is_empty(), "told once");
+    assert!(tracker.mark_applied().triggers.is_empty(), "reported once");
 }
 
 #[test]
@@ -65,12 +65,12 @@ fn a_change_taken_back_is_not_measured() {
 /// A sync that keeps failing leaves the Service dirty for as long.
 #[test]
 fn the_times_of_a_service_that_stays_dirty_are_bounded() {
-    let mut tracker = settled([]);
+    let mut tracker = applied([]);
     for second in 1..=5000 {
         let ip = format!("10.0.{}.1", second % 2);
         tell(&mut tracker, [slice("s", "b", &[&ip], Some(second))]);
     }
-    let times = tracker.settle().triggers;
+    let times = tracker.mark_applied().triggers;
     assert_eq!(times.len(), 1000);
     assert_eq!(times.first(), Some(&(STARTED + Duration::from_secs(1))));
 }

@@ -9,7 +9,7 @@ use deltaproxy::render::{
     self, InvalidPackets, LocalhostNodePorts, MasqueradePolicy, PartialRestore,
 };
 use deltaproxy::rules::Backend;
-use deltaproxy::sync::{LocalMode, NodePortSource, Surroundings, SyncerOptions};
+use deltaproxy::sync::{LocalMode, NodeEnvironment, NodePortSource, SyncerOptions};
 
 use super::text::Statement;
 
@@ -44,7 +44,7 @@ impl Options {
 
     /// The same for a kernel that speaks to other programs.
     pub(crate) fn with_backend(mut self, backend: Backend) -> Self {
-        self.syncer.surroundings.fixed.backend = backend;
+        self.syncer.environment.fixed.backend = backend;
         self
     }
 
@@ -54,7 +54,7 @@ impl Options {
             IpFamily::V4 => "10.0.0.0/8",
             IpFamily::V6 => "fd00:10::/48",
         };
-        let surroundings = Surroundings {
+        let environment = NodeEnvironment {
             fixed: render::Options {
                 backend: Backend::Nft,
                 localhost_node_ports: LocalhostNodePorts::Allowed,
@@ -70,16 +70,16 @@ impl Options {
             keeps_counters: false,
             limits: NamespaceLimits::DEFAULT,
             syncer: SyncerOptions {
-                surroundings,
+                environment,
                 shape: PartialRestore::ChangedChains,
-                full_every: Duration::from_secs(3600),
+                full_sync_interval: Duration::from_secs(3600),
             },
         }
     }
 
     fn set(&mut self, word: &str) -> Result<(), String> {
         let (key, value) = word.split_once('=').unwrap_or((word, ""));
-        let around = &mut self.syncer.surroundings;
+        let around = &mut self.syncer.environment;
         let fixed = &mut around.fixed;
         match (key, value) {
             ("family", "IPv4") => *self = Self::defaults(IpFamily::V4),

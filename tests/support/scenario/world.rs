@@ -12,7 +12,7 @@ use deltaproxy::model::{Change, ServiceName, SliceName};
 use deltaproxy::net::IpFamily;
 use deltaproxy::render::{Counter, RuleCounts, ServiceTotals};
 use deltaproxy::rules::{Locality, Rule, RuleSet, Table, Text};
-use deltaproxy::sync::{Attempt, End, Failure, Outcome, Scope, Syncer};
+use deltaproxy::sync::{Attempt, Failure, Outcome, Scope, SyncResult, Syncer};
 use deltaproxy::tracker::Tracker;
 use tokio::runtime::Runtime;
 
@@ -44,7 +44,7 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(options: Options, below: Both) -> Result<Self, String> {
-        let external_ips = options.syncer.surroundings.fixed.external_ips;
+        let external_ips = options.syncer.environment.fixed.external_ips;
         let tracker = Tracker::new(SystemTime::UNIX_EPOCH).with_external_ips(external_ips);
         let tracker = tracker.with_limits(options.limits);
         TIME.set(Duration::ZERO);
@@ -218,7 +218,7 @@ impl World {
             _ => false,
         };
         let may_change = outcome.attempts.iter().any(has_part);
-        if outcome.end() == End::Failed && !may_change && self.held() != before {
+        if outcome.result() == SyncResult::Failed && !may_change && self.held() != before {
             return Err("the failed sync changed rules".to_owned());
         }
         self.check_kernels()?;
@@ -231,7 +231,7 @@ impl World {
 
     /// What the syncer says it has in the kernel is there.
     fn check_count(&self, outcome: &Outcome) -> Done {
-        if self.has_foreign || outcome.end() == End::Failed {
+        if self.has_foreign || outcome.result() == SyncResult::Failed {
             return Ok(());
         }
         let held = self.held();

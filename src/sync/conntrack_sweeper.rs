@@ -1,7 +1,7 @@
-//! Deletes stale conntrack entries of UDP after syncs.
+//! Deletes stale conntrack entries of UDP after syncs, in a thread of its own.
 //!
-//! The thread of its own is for millions of entries, which the kernel takes seconds to walk
-//! through: neither syncs nor servers wait for that.
+//! The kernel takes seconds to walk through millions of entries: neither syncs nor servers wait
+//! for that.
 //!
 //! # Invariants
 //!
@@ -29,48 +29,52 @@ use crate::net::{IpFamily, PerFamily};
 use crate::render::NodePortAddresses;
 use crate::telemetry::SyncMetrics;
 
-/// Longest retry delay.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// Longest pause between two sweeps: a client of a deleted endpoint waits a second at most.
-const LONGEST_REST: Duration = Duration::from_millis(500);
+/// Maximum retry delay.
+const LONGEST_RETRY: Duration = Duration::from_secs(60);
+/// Maximum pause between two sweeps: a client of a deleted endpoint waits at most a second.
+const LONGEST_PAUSE_AFTER_SWEEP: Duration = Duration::from_millis(500);
 
-/// Request of a sync.
+/// Request to delete stale entries after a sync.
 #[derive(Debug)]
-struct News {
+struct SweepRequest {
     family: IpFamily,
     candidates: StaleCandidates,
     node_ports: NodePortAddresses,
 }
 
-/// Sender of requests. The thread ends when all clones are dropped; the first sync of the next
-/// process finds the entries that are left.
+/// Handle of the sweeper thread. The thread ends when all clones are dropped; the first sync of
+/// the next process finds the entries that are left.
 #[derive(Debug, Clone)]
-pub struct FlowSweeper(Sender<News>);
+pub struct ConntrackSweeper(Sender<SweepRequest>);
 
-impl FlowSweeper {
+impl ConntrackSweeper {
     /// Starts the thread.
+    ///
+    /// # Errors
+    ///
+    /// The system cannot start a thread.
     pub fn start<T: FlowTable + Send + 'static>(
         table: T,
         metrics: SyncMetrics,
         clock: Clock,
     ) -> io::Result<Self> {
-        let (sender, news) = channel();
-        let follower = Follower {
+        let (sender, requests) = channel();
+        let sweeper = SweeperThread {
             table,
             metrics,
             clock,
-            news,
-            pending: PerFamily::from_fn(|_| Pending::default()),
+            requests,
+            pending: PerFamily::from_fn(|_| PendingSweep::default()),
             failures: 0,
             is_unavailable: false,
         };
         let thread = thread::Builder::new().name("conntrack".to_owned());
-        thread.spawn(|| follower.run())?;
+        thread.spawn(|| sweeper.run())?;
         Ok(Self(sender))
     }
 
-    /// Requests the check of these candidates; NodePorts answer on these addresses.
-    pub fn tell(
+    /// Requests a sweep for these candidates; `node_ports` are the addresses of NodePorts.
+    pub fn request(
         &self,
         family: IpFamily,
         candidates: StaleCandidates,
@@ -79,8 +83,8 @@ impl FlowSweeper {
         if candidates.is_unchanged() {
             return;
         }
-        // The thread ends after us, unless it panicked: then the process has ended, too.
-        let _ = self.0.send(News {
+        // The thread ends later than the tasks, unless it panicked, which ends the process.
+        let _ = self.0.send(SweepRequest {
             family,
             candidates,
             node_ports: node_ports.clone(),
@@ -88,14 +92,14 @@ impl FlowSweeper {
     }
 }
 
-/// Requests of one family.
+/// Merged requests of one family.
 #[derive(Debug)]
-struct Pending {
+struct PendingSweep {
     candidates: StaleCandidates,
     node_ports: NodePortAddresses,
 }
 
-impl Default for Pending {
+impl Default for PendingSweep {
     fn default() -> Self {
         Self {
             candidates: StaleCandidates::default(),
@@ -105,19 +109,19 @@ impl Default for Pending {
 }
 
 /// State of the thread.
-struct Follower<T> {
+struct SweeperThread<T> {
     table: T,
     metrics: SyncMetrics,
     clock: Clock,
-    news: Receiver<News>,
-    pending: PerFamily<Pending>,
+    requests: Receiver<SweepRequest>,
+    pending: PerFamily<PendingSweep>,
     /// Sweeps in a row that failed.
     failures: u32,
-    /// The log says already that conntrack is not available.
+    /// The unavailability of conntrack has been logged.
     is_unavailable: bool,
 }
 
-impl<T: FlowTable> Follower<T> {
+impl<T: FlowTable> SweeperThread<T> {
     fn run(mut self) {
         let mut not_before = (self.clock)();
         while self.has_work(not_before) {
@@ -126,7 +130,7 @@ impl<T: FlowTable> Follower<T> {
             let ended = (self.clock)();
             let wait = if results.iter().any(Result::is_err) {
                 self.failures = self.failures.saturating_add(1);
-                retry_after(self.failures, LONGEST_PAUSE)
+                retry_after(self.failures, LONGEST_RETRY)
             } else {
                 self.failures = 0;
                 rest(ended.saturating_duration_since(began))
@@ -135,27 +139,27 @@ impl<T: FlowTable> Follower<T> {
         }
     }
 
-    /// Waits for a request, and then until `not_before`, and takes further requests meanwhile.
-    /// Returns `false` if there will be none.
+    /// Waits for a request, and then until `not_before`, and merges further requests meanwhile.
+    /// Returns `false` when all senders are gone.
     fn has_work(&mut self, not_before: Instant) -> bool {
-        let has_some = |pending: &Pending| !pending.candidates.is_empty();
+        let has_some = |pending: &PendingSweep| !pending.candidates.is_empty();
         while !has_some(&self.pending.v4) && !has_some(&self.pending.v6) {
-            match self.news.recv() {
-                Ok(news) => note(&mut self.pending, news),
+            match self.requests.recv() {
+                Ok(request) => merge_request(&mut self.pending, request),
                 Err(_) => return false,
             }
         }
         loop {
             let left = not_before.saturating_duration_since((self.clock)());
-            match self.news.recv_timeout(left) {
-                Ok(news) => note(&mut self.pending, news),
+            match self.requests.recv_timeout(left) {
+                Ok(request) => merge_request(&mut self.pending, request),
                 Err(RecvTimeoutError::Timeout) => return true,
                 Err(RecvTimeoutError::Disconnected) => return false,
             }
         }
     }
 
-    /// Deletes the stale entries of a family. After an error some may be left.
+    /// Deletes the stale entries of a family. After an error, some may be left.
     fn sweep(&mut self, family: IpFamily) -> Result<(), FlowError> {
         let pending = self.pending.get_mut(family);
         if pending.candidates.is_empty() {
@@ -165,22 +169,22 @@ impl<T: FlowTable> Follower<T> {
         let mut candidates = std::mem::take(&mut pending.candidates);
         let destinations = candidates.len();
         let started = (self.clock)();
-        let machine = match machine_addresses(&candidates, &node_ports) {
-            Ok(machine) => machine,
-            Err(cause) => return self.judge(family, candidates, Err(cause)),
+        let node_addresses = match needed_node_addresses(&candidates, &node_ports) {
+            Ok(node_addresses) => node_addresses,
+            Err(cause) => return self.handle_result(family, candidates, Err(cause)),
         };
         let has_node_ports = |ip: IpAddr| match &node_ports {
-            NodePortAddresses::All => ip.is_loopback() || machine.contains(&ip),
+            NodePortAddresses::All => ip.is_loopback() || node_addresses.contains(&ip),
             NodePortAddresses::Only(addresses) => addresses.binary_search(&ip).is_ok(),
         };
         let filters = candidates.filters();
-        let (news, pending) = (&self.news, &mut self.pending);
+        let (requests, pending) = (&self.requests, &mut self.pending);
         let mut is_stale = |flow: &Flow| {
-            while let Ok(news) = news.try_recv() {
-                if news.family == family {
-                    candidates.update(&news.candidates);
+            while let Ok(request) = requests.try_recv() {
+                if request.family == family {
+                    candidates.update(&request.candidates);
                 }
-                note(pending, news);
+                merge_request(pending, request);
             }
             candidates.is_stale(flow, has_node_ports)
         };
@@ -188,13 +192,13 @@ impl<T: FlowTable> Follower<T> {
         let took = (self.clock)().saturating_duration_since(started);
         if result.is_ok() || deleted > 0 {
             self.metrics.conntrack_cleaned(family, took, deleted);
-            debug!(%family, destinations, deleted, ?took, "looked for stale UDP flows");
+            debug!(%family, destinations, deleted, ?took, "stale UDP conntrack entries deleted");
         }
-        self.judge(family, candidates, result)
+        self.handle_result(family, candidates, result)
     }
 
-    /// Keeps the candidates of a sweep that failed, unless it would always fail.
-    fn judge(
+    /// Keeps the candidates of a failed sweep, unless conntrack is unavailable.
+    fn handle_result(
         &mut self,
         family: IpFamily,
         mut candidates: StaleCandidates,
@@ -207,8 +211,9 @@ impl<T: FlowTable> Follower<T> {
                 self.is_unavailable = true;
                 warn!(
                     %family, %cause,
-                    "UDP clients of endpoints that are gone stay with them until they pause; \
-                     allow CAP_NET_ADMIN, and load nf_conntrack_netlink"
+                    "cannot delete stale conntrack entries: UDP clients of removed endpoints keep \
+                     sending to them until they pause; grant CAP_NET_ADMIN and load \
+                     nf_conntrack_netlink"
                 );
                 return Ok(());
             }
@@ -216,11 +221,18 @@ impl<T: FlowTable> Follower<T> {
                 let pending = &mut self.pending.get_mut(family).candidates;
                 candidates.merge(std::mem::take(pending));
                 *pending = candidates;
-                let pause = retry_after(self.failures.saturating_add(1), LONGEST_PAUSE);
+                let pause = retry_after(self.failures.saturating_add(1), LONGEST_RETRY);
                 if self.failures == 0 {
-                    warn!(%family, %cause, "trying again in {pause:?}");
+                    warn!(
+                        %family, %cause,
+                        "deletion of stale conntrack entries failed: some UDP clients keep sending \
+                         to removed endpoints; retrying in {pause:?}"
+                    );
                 } else {
-                    debug!(%family, %cause, "trying again in {pause:?}");
+                    debug!(
+                        %family, %cause,
+                        "deletion of stale conntrack entries failed again; retrying in {pause:?}"
+                    );
                 }
             }
         }
@@ -228,20 +240,20 @@ impl<T: FlowTable> Follower<T> {
     }
 }
 
-fn note(pending: &mut PerFamily<Pending>, news: News) {
-    let pending = pending.get_mut(news.family);
-    pending.candidates.merge(news.candidates);
-    pending.node_ports = news.node_ports;
+fn merge_request(pending: &mut PerFamily<PendingSweep>, request: SweepRequest) {
+    let pending = pending.get_mut(request.family);
+    pending.candidates.merge(request.candidates);
+    pending.node_ports = request.node_ports;
 }
 
-/// Returns the pause after a sweep that took this long: sweeps take at most a fifth of one CPU,
-/// unless clients would wait longer than [`LONGEST_REST`].
+/// Returns the pause after a sweep of this duration: sweeps take at most a fifth of one CPU,
+/// unless clients would wait longer than [`LONGEST_PAUSE_AFTER_SWEEP`].
 fn rest(took: Duration) -> Duration {
-    took.saturating_mul(4).min(LONGEST_REST)
+    took.saturating_mul(4).min(LONGEST_PAUSE_AFTER_SWEEP)
 }
 
-/// Returns the addresses of the node, if any candidate depends on them.
-fn machine_addresses(
+/// Returns the addresses of the node if any candidate depends on them.
+fn needed_node_addresses(
     candidates: &StaleCandidates,
     node_ports: &NodePortAddresses,
 ) -> Result<BTreeSet<IpAddr>, FlowError> {
@@ -252,5 +264,5 @@ fn machine_addresses(
 }
 
 #[cfg(test)]
-#[path = "tests/flows.rs"]
+#[path = "tests/conntrack_sweeper.rs"]
 mod tests;

@@ -1,7 +1,7 @@
-//! Inputs of rules besides Services, determined for each sync: flags, the Node, and the addresses
-//! of the node.
+//! Inputs of rules other than Services: flags, the Node object, and the addresses of the node.
 //!
-//! Some are fixed at the start and some may change at any time; the renderer gets both as options.
+//! Flags are fixed at the start, the others may change at any time. For each sync all of them
+//! become the options of the renderer.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use crate::model::Node;
 use crate::net::{IpFamily, IpNet};
 use crate::render::{LocalDetector, LocalhostNodePorts, NodePortAddresses, Options};
 
-/// `--detect-local-mode` with what it needs. KEP: kep.k8s.io/2450
+/// `--detect-local-mode` with its parameters. KEP: kep.k8s.io/2450
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LocalMode {
-    /// First of these networks that is of the family.
+    /// First of these networks of the family.
     ClusterCidr(Vec<IpNet>),
-    /// First of the `podCIDRs` of the Node that is of the family.
+    /// First of the `podCIDRs` of the Node of the family.
     NodeCidr,
     /// Name of a bridge.
     BridgeInterface(Arc<str>),
@@ -23,7 +23,7 @@ pub enum LocalMode {
     InterfaceNamePrefix(Arc<str>),
 }
 
-/// `--nodeport-addresses`.
+/// `--nodeport-addresses`: addresses that accept NodePort traffic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NodePortSource {
     /// All addresses of the node.
@@ -34,27 +34,27 @@ pub enum NodePortSource {
     Primary,
 }
 
-/// Inputs that are fixed for the life of the process.
+/// Inputs of rules that are fixed for the life of the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Surroundings {
-    /// Options that never change; [`Surroundings::options`] sets the others, and a
+pub struct NodeEnvironment {
+    /// Options that never change; [`NodeEnvironment::options`] sets the others, and a
     /// [`Syncer`](super::Syncer) the counters, which it creates.
     pub fixed: Options,
-    /// Local traffic detection.
+    /// Detection of traffic from Pods of this node.
     pub local_mode: LocalMode,
-    /// Addresses that NodePorts answer on.
+    /// Addresses that accept NodePort traffic.
     pub node_ports: NodePortSource,
     /// `--bind-address`, which replaces the address of the Node in its family.
     pub bind_address: Option<IpAddr>,
 }
 
-impl Surroundings {
+impl NodeEnvironment {
     /// Returns the options of the next sync.
-    pub fn options(&self, node: Option<&Node>, machine: &[IpAddr]) -> Options {
-        let answering = self.answering(node);
+    pub fn options(&self, node: Option<&Node>, node_addresses: &[IpAddr]) -> Options {
+        let configured_addresses = self.configured_addresses(node);
         let mut options = Options {
             local_traffic: self.local_traffic(node),
-            node_port_addresses: answering.addresses(machine),
+            node_port_addresses: configured_addresses.addresses(node_addresses),
             node_ip: self.node_ip(node),
             ..self.fixed.clone()
         };
@@ -64,7 +64,7 @@ impl Surroundings {
         options
     }
 
-    /// Reports whether NodePorts answer on 127.0.0.0/8, which needs the kernel setting
+    /// Reports whether 127.0.0.0/8 accepts NodePort traffic, which needs the kernel setting
     /// `route_localnet`. Otherwise it must not be set: the rule that protects loopback services
     /// exists only with it.
     ///
@@ -77,13 +77,13 @@ impl Surroundings {
             && match &self.node_ports {
                 NodePortSource::Primary => false,
                 NodePortSource::All | NodePortSource::Within(_) => {
-                    self.answering(None).includes_loopback()
+                    self.configured_addresses(None).includes_loopback()
                 }
             }
     }
 
     /// Reports whether the addresses of the node are needed.
-    pub fn needs_machine_addresses(&self) -> bool {
+    pub fn needs_node_addresses(&self) -> bool {
         !matches!(self.node_ports, NodePortSource::All)
     }
 
@@ -109,11 +109,11 @@ impl Surroundings {
         }
     }
 
-    /// Returns the addresses that NodePorts of the family answer on. With networks of the other
-    /// family only, all addresses.
+    /// Returns the addresses that accept NodePort traffic of the family: all, if only networks of
+    /// the other family are configured.
     ///
     /// Differs from upstream: while the Node has no address, `primary` means none instead of all.
-    fn answering(&self, node: Option<&Node>) -> Answering {
+    fn configured_addresses(&self, node: Option<&Node>) -> ConfiguredAddresses {
         let family = self.fixed.family;
         let cidrs: Vec<IpNet> = match &self.node_ports {
             NodePortSource::All => Vec::new(),
@@ -127,14 +127,14 @@ impl Surroundings {
                 match (primary(family), primary(family.other())) {
                     (Some(ip), _) => vec![IpNet::from(ip)],
                     (None, Some(_)) => Vec::new(),
-                    (None, None) => return Answering::Within(Vec::new()),
+                    (None, None) => return ConfiguredAddresses::Within(Vec::new()),
                 }
             }
         };
         if cidrs.is_empty() || cidrs.iter().any(|cidr| cidr.prefix_len() == 0) {
-            Answering::Everywhere
+            ConfiguredAddresses::Everywhere
         } else {
-            Answering::Within(cidrs)
+            ConfiguredAddresses::Within(cidrs)
         }
     }
 
@@ -155,21 +155,21 @@ impl Surroundings {
     }
 }
 
-/// Addresses that NodePorts of one family answer on, before they are resolved.
-enum Answering {
+/// Addresses for NodePorts of one family, before networks are resolved to addresses of the node.
+enum ConfiguredAddresses {
     /// All addresses of the node.
     Everywhere,
     /// Addresses of the node within these networks.
     Within(Vec<IpNet>),
 }
 
-impl Answering {
-    fn addresses(&self, machine: &[IpAddr]) -> NodePortAddresses {
+impl ConfiguredAddresses {
+    fn addresses(&self, node_addresses: &[IpAddr]) -> NodePortAddresses {
         let Self::Within(cidrs) = self else {
             return NodePortAddresses::All;
         };
         let is_within = |ip: &&IpAddr| cidrs.iter().any(|cidr| cidr.contains(*ip));
-        let mut addresses: Vec<IpAddr> = machine.iter().filter(is_within).copied().collect();
+        let mut addresses: Vec<IpAddr> = node_addresses.iter().filter(is_within).copied().collect();
         addresses.sort_unstable();
         addresses.dedup();
         NodePortAddresses::Only(addresses)

@@ -1,4 +1,4 @@
-//! What becomes of flows that cannot be swept at once, with a table in place of the kernel's.
+//! Failed sweeps are retried and merged with later requests, over a scripted conntrack table.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -14,14 +14,15 @@ use crate::render::Options;
 use crate::telemetry::Metrics;
 use crate::tracker::Tracker;
 
-/// A table of these flows; each sweep ends as the script says, and well behind its end.
+/// Table with these entries; each sweep ends as scripted, and succeeds after the end of the
+/// script.
 #[derive(Default)]
 struct Table {
     flows: Vec<Flow>,
     script: VecDeque<FlowError>,
-    asked: Vec<Vec<Filter>>,
-    /// Told before the flows are looked at.
-    meanwhile: Option<(Sender<News>, News)>,
+    filters: Vec<Vec<Filter>>,
+    /// Sent before the entries are examined.
+    meanwhile: Option<(Sender<SweepRequest>, SweepRequest)>,
 }
 
 impl FlowTable for Table {
@@ -31,9 +32,9 @@ impl FlowTable for Table {
         filters: &[Filter],
         is_stale: &mut dyn FnMut(&Flow) -> bool,
     ) -> (u64, Result<(), FlowError>) {
-        self.asked.push(filters.to_vec());
-        if let Some((sender, news)) = self.meanwhile.take() {
-            sender.send(news).unwrap();
+        self.filters.push(filters.to_vec());
+        if let Some((sender, request)) = self.meanwhile.take() {
+            sender.send(request).unwrap();
         }
         if let Some(error) = self.script.pop_front() {
             return (0, Err(error));
@@ -46,20 +47,20 @@ impl FlowTable for Table {
 
 const NO_MEMORY: FlowError = FlowError::Incomplete(Errno::ENOMEM);
 
-fn follower(table: Table) -> (Sender<News>, Follower<Table>) {
+fn sweeper(table: Table) -> (Sender<SweepRequest>, SweeperThread<Table>) {
     #[expect(clippy::disallowed_methods, reason = "nothing waits here")]
     let clock = Instant::now;
-    let (sender, news) = channel();
-    let follower = Follower {
+    let (sender, requests) = channel();
+    let sweeper = SweeperThread {
         table,
         metrics: Metrics::new().unwrap().sync,
         clock,
-        news,
-        pending: PerFamily::from_fn(|_| Pending::default()),
+        requests,
+        pending: PerFamily::from_fn(|_| PendingSweep::default()),
         failures: 0,
         is_unavailable: false,
     };
-    (sender, follower)
+    (sender, sweeper)
 }
 
 fn flow(destination: &str, reply_source: &str) -> Flow {
@@ -69,13 +70,13 @@ fn flow(destination: &str, reply_source: &str) -> Flow {
     }
 }
 
-/// There is a Service without endpoints on this address, port 53.
-fn news(ip: &str) -> News {
-    news_with(ip, &[])
+/// Request for a Service without endpoints on this address, port 53.
+fn request(ip: &str) -> SweepRequest {
+    request_with(ip, &[])
 }
 
-/// The same, with these endpoints.
-fn news_with(ip: &str, endpoints: &[&str]) -> News {
+/// Request for a Service with these endpoints.
+fn request_with(ip: &str, endpoints: &[&str]) -> SweepRequest {
     let service = Service::plain(
         parse_ip(ip).unwrap(),
         Box::new([ServicePort {
@@ -110,7 +111,7 @@ fn news_with(ip: &str, endpoints: &[&str]) -> News {
     tracker.apply(Change::Slice(slice_name, Some(Box::new(slice)), None));
     let options = Options::defaults(IpFamily::V4);
     let before = [(name, ServiceState::default())];
-    News {
+    SweepRequest {
         family: IpFamily::V4,
         candidates: stale_candidates(&before, &tracker, &options),
         node_ports: NodePortAddresses::All,
@@ -118,9 +119,9 @@ fn news_with(ip: &str, endpoints: &[&str]) -> News {
 }
 
 #[test]
-fn what_failed_is_done_with_what_came_since() {
+fn failed_requests_are_merged_with_later_ones() {
     let kept = flow("10.96.0.12:53", "10.4.0.1:53");
-    let (_sender, mut follower) = follower(Table {
+    let (_sender, mut sweeper) = sweeper(Table {
         flows: vec![
             flow("10.96.0.10:53", "10.4.0.1:53"),
             flow("10.96.0.11:53", "10.4.0.1:53"),
@@ -129,51 +130,51 @@ fn what_failed_is_done_with_what_came_since() {
         script: [NO_MEMORY, NO_MEMORY].into(),
         ..Table::default()
     });
-    note(&mut follower.pending, news("10.96.0.10"));
-    assert_eq!(follower.sweep(IpFamily::V4), Err(NO_MEMORY));
-    note(&mut follower.pending, news("10.96.0.11"));
-    assert_eq!(follower.sweep(IpFamily::V4), Err(NO_MEMORY));
-    assert_eq!(follower.sweep(IpFamily::V4), Ok(()));
-    assert_eq!(follower.table.flows, [kept]);
-    let asked = follower.table.asked.iter().map(Vec::len);
-    assert_eq!(asked.collect::<Vec<_>>(), [1, 2, 2]);
-    // It is done: nothing is asked for again.
-    assert_eq!(follower.sweep(IpFamily::V4), Ok(()));
-    assert_eq!(follower.table.asked.len(), 3);
+    merge_request(&mut sweeper.pending, request("10.96.0.10"));
+    assert_eq!(sweeper.sweep(IpFamily::V4), Err(NO_MEMORY));
+    merge_request(&mut sweeper.pending, request("10.96.0.11"));
+    assert_eq!(sweeper.sweep(IpFamily::V4), Err(NO_MEMORY));
+    assert_eq!(sweeper.sweep(IpFamily::V4), Ok(()));
+    assert_eq!(sweeper.table.flows, [kept]);
+    let filters = sweeper.table.filters.iter().map(Vec::len);
+    assert_eq!(filters.collect::<Vec<_>>(), [1, 2, 2]);
+    // Done: nothing is swept for again.
+    assert_eq!(sweeper.sweep(IpFamily::V4), Ok(()));
+    assert_eq!(sweeper.table.filters.len(), 3);
 }
 
 #[test]
-fn what_comes_while_it_looks_is_looked_for_next() {
-    let (sender, mut follower) = follower(Table {
+fn requests_during_a_sweep_are_served_by_the_next_one() {
+    let (sender, mut sweeper) = sweeper(Table {
         flows: vec![
             flow("10.96.0.10:53", "10.4.0.1:53"),
             flow("10.96.0.11:53", "10.4.0.1:53"),
         ],
         ..Table::default()
     });
-    follower.table.meanwhile = Some((sender, news("10.96.0.11")));
-    note(&mut follower.pending, news("10.96.0.10"));
-    assert_eq!(follower.sweep(IpFamily::V4), Ok(()));
-    assert_eq!(follower.table.flows.len(), 1);
-    assert_eq!(follower.sweep(IpFamily::V4), Ok(()));
-    assert!(follower.table.flows.is_empty());
+    sweeper.table.meanwhile = Some((sender, request("10.96.0.11")));
+    merge_request(&mut sweeper.pending, request("10.96.0.10"));
+    assert_eq!(sweeper.sweep(IpFamily::V4), Ok(()));
+    assert_eq!(sweeper.table.flows.len(), 1);
+    assert_eq!(sweeper.sweep(IpFamily::V4), Ok(()));
+    assert!(sweeper.table.flows.is_empty());
 }
 
 #[test]
-fn an_endpoint_that_comes_while_it_looks_keeps_its_flows() {
+fn an_endpoint_added_during_a_sweep_keeps_its_conntrack_entries() {
     let flow = flow("10.96.0.10:53", "10.4.0.1:53");
-    let (sender, mut follower) = follower(Table {
+    let (sender, mut sweeper) = sweeper(Table {
         flows: vec![flow],
         ..Table::default()
     });
-    follower.table.meanwhile = Some((sender, news_with("10.96.0.10", &["10.4.0.1"])));
-    note(&mut follower.pending, news("10.96.0.10"));
-    assert_eq!(follower.sweep(IpFamily::V4), Ok(()));
-    assert_eq!(follower.table.flows, [flow]);
+    sweeper.table.meanwhile = Some((sender, request_with("10.96.0.10", &["10.4.0.1"])));
+    merge_request(&mut sweeper.pending, request("10.96.0.10"));
+    assert_eq!(sweeper.sweep(IpFamily::V4), Ok(()));
+    assert_eq!(sweeper.table.flows, [flow]);
 }
 
 #[test]
-fn errors_that_last_are_told_from_others() {
+fn permanent_errors_are_not_retried() {
     for errno in [Errno::EPERM, Errno::EINVAL, Errno::EPROTONOSUPPORT] {
         assert_eq!(FlowError::from(errno), FlowError::Unavailable(errno));
     }
@@ -183,28 +184,28 @@ fn errors_that_last_are_told_from_others() {
 }
 
 #[test]
-fn a_kernel_without_a_table_is_asked_again_only_for_new_reasons() {
+fn a_kernel_without_a_table_is_read_again_only_for_new_reasons() {
     let no_table = FlowError::Unavailable(Errno::EPERM);
-    let (_sender, mut follower) = follower(Table {
+    let (_sender, mut sweeper) = sweeper(Table {
         script: [no_table, no_table].into(),
         ..Table::default()
     });
     for _ in 0..2 {
-        note(&mut follower.pending, news("10.96.0.10"));
-        assert_eq!(follower.sweep(IpFamily::V4), Ok(()));
-        assert!(follower.is_unavailable);
-        assert_eq!(follower.sweep(IpFamily::V4), Ok(()));
+        merge_request(&mut sweeper.pending, request("10.96.0.10"));
+        assert_eq!(sweeper.sweep(IpFamily::V4), Ok(()));
+        assert!(sweeper.is_unavailable);
+        assert_eq!(sweeper.sweep(IpFamily::V4), Ok(()));
     }
-    assert_eq!(follower.table.asked.len(), 2);
-    note(&mut follower.pending, news("10.96.0.10"));
-    assert_eq!(follower.sweep(IpFamily::V4), Ok(()));
-    assert!(!follower.is_unavailable);
+    assert_eq!(sweeper.table.filters.len(), 2);
+    merge_request(&mut sweeper.pending, request("10.96.0.10"));
+    assert_eq!(sweeper.sweep(IpFamily::V4), Ok(()));
+    assert!(!sweeper.is_unavailable);
 }
 
 #[test]
 fn waits_grow_and_end() {
     let seconds =
-        [1, 2, 3, 6, 7, 100].map(|failures| retry_after(failures, LONGEST_PAUSE).as_secs());
+        [1, 2, 3, 6, 7, 100].map(|failures| retry_after(failures, LONGEST_RETRY).as_secs());
     assert_eq!(seconds, [1, 2, 4, 32, 60, 60]);
     let millis = |took| rest(Duration::from_millis(took)).as_millis();
     assert_eq!([0, 20, 125, 9000].map(millis), [0, 80, 500, 500]);

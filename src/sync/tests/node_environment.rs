@@ -1,4 +1,4 @@
-//! What flags, the Node and the machine amount to.
+//! Options that result from flags, the Node and the addresses of the node.
 //!
 //! Upstream: `pkg/proxy/util/nodeport_addresses_test.go`, `TestGetNodeIPs`,
 //! `TestContainsIPv4Loopback` (v1.36)
@@ -6,8 +6,8 @@
 use super::*;
 use crate::model::Node;
 
-fn surroundings(family: IpFamily) -> Surroundings {
-    Surroundings {
+fn environment(family: IpFamily) -> NodeEnvironment {
+    NodeEnvironment {
         fixed: options(family),
         local_mode: LocalMode::ClusterCidr(Vec::new()),
         node_ports: NodePortSource::All,
@@ -24,7 +24,7 @@ fn node(addresses: &[&str], pod_cidrs: &[&str]) -> Node {
     }
 }
 
-const MACHINE: [&str; 6] = [
+const NODE_ADDRESSES: [&str; 6] = [
     "127.0.0.1",
     "192.168.0.2",
     "10.20.0.1",
@@ -33,15 +33,15 @@ const MACHINE: [&str; 6] = [
     "fd00:168::2",
 ];
 
-/// The addresses NodePorts answer on, and whether they answer on localhost.
+/// Addresses of NodePorts, and whether localhost is one of them.
 #[track_caller]
 fn node_ports(family: IpFamily, within: &[&str], expected: &str, on_localhost: bool) {
-    let surroundings = Surroundings {
+    let environment = NodeEnvironment {
         node_ports: NodePortSource::Within(nets(within)),
-        ..surroundings(family)
+        ..environment(family)
     };
-    assert!(surroundings.needs_machine_addresses());
-    let options = surroundings.options(None, &ips(&MACHINE));
+    assert!(environment.needs_node_addresses());
+    let options = environment.options(None, &ips(&NODE_ADDRESSES));
     let shown = match options.node_port_addresses {
         NodePortAddresses::All => "all".to_owned(),
         NodePortAddresses::Only(ips) => ips
@@ -86,32 +86,30 @@ fn node_ports_answer_within_networks_of_the_family() {
 #[test]
 fn primary_is_the_first_address_of_the_family() {
     let answers = |family, node: Option<&Node>, bound: Option<&str>, machine: &[&str]| {
-        let surroundings = Surroundings {
+        let environment = NodeEnvironment {
             node_ports: NodePortSource::Primary,
             bind_address: bound.map(|ip| ips(&[ip])[0]),
-            ..surroundings(family)
+            ..environment(family)
         };
-        surroundings
-            .options(node, &ips(machine))
-            .node_port_addresses
+        environment.options(node, &ips(machine)).node_port_addresses
     };
     let only = |texts: &[&str]| NodePortAddresses::Only(ips(texts));
     let both = node(&["192.168.0.2", "10.20.0.1", "fd00:168::2"], &[]);
     assert_eq!(
-        answers(IpFamily::V4, Some(&both), None, &MACHINE),
+        answers(IpFamily::V4, Some(&both), None, &NODE_ADDRESSES),
         only(&["192.168.0.2"])
     );
     assert_eq!(
-        answers(IpFamily::V6, Some(&both), None, &MACHINE),
+        answers(IpFamily::V6, Some(&both), None, &NODE_ADDRESSES),
         only(&["fd00:168::2"])
     );
     let bound = Some("10.20.0.1");
     assert_eq!(
-        answers(IpFamily::V4, Some(&both), bound, &MACHINE),
+        answers(IpFamily::V4, Some(&both), bound, &NODE_ADDRESSES),
         only(&["10.20.0.1"])
     );
     assert_eq!(
-        answers(IpFamily::V6, Some(&both), bound, &MACHINE),
+        answers(IpFamily::V6, Some(&both), bound, &NODE_ADDRESSES),
         only(&["fd00:168::2"])
     );
     assert_eq!(
@@ -121,33 +119,41 @@ fn primary_is_the_first_address_of_the_family() {
     // A family that the Node does not have was not thought of.
     let v6_only = node(&["fd00:168::2"], &[]);
     assert_eq!(
-        answers(IpFamily::V4, Some(&v6_only), None, &MACHINE),
+        answers(IpFamily::V4, Some(&v6_only), None, &NODE_ADDRESSES),
         NodePortAddresses::All
     );
     // Loopback is nobody's primary address.
     assert_eq!(
-        answers(IpFamily::V4, Some(&both), Some("127.0.0.1"), &MACHINE),
+        answers(
+            IpFamily::V4,
+            Some(&both),
+            Some("127.0.0.1"),
+            &NODE_ADDRESSES
+        ),
         NodePortAddresses::All
     );
     // A restriction is not lifted because nothing is known yet.
-    assert_eq!(answers(IpFamily::V4, None, None, &MACHINE), only(&[]));
     assert_eq!(
-        answers(IpFamily::V4, Some(&node(&[], &[])), None, &MACHINE),
+        answers(IpFamily::V4, None, None, &NODE_ADDRESSES),
+        only(&[])
+    );
+    assert_eq!(
+        answers(IpFamily::V4, Some(&node(&[], &[])), None, &NODE_ADDRESSES),
         only(&[])
     );
 }
 
-/// The kernel is told to let packets to 127.0.0.0/8 in only where a rule guards them.
+/// `route_localnet` is set only with the rule that drops martian packets.
 #[test]
-fn localhost_is_opened_only_with_its_guard() {
+fn node_ports_on_localhost_need_the_martian_packet_rule() {
     let check = |node_ports: NodePortSource, expected: bool| {
-        let surroundings = Surroundings {
+        let environment = NodeEnvironment {
             node_ports,
-            ..surroundings(IpFamily::V4)
+            ..environment(IpFamily::V4)
         };
-        assert_eq!(surroundings.needs_route_localnet(), expected);
+        assert_eq!(environment.needs_route_localnet(), expected);
         let node = node(&["192.168.0.2"], &[]);
-        let options = surroundings.options(Some(&node), &ips(&MACHINE));
+        let options = environment.options(Some(&node), &ips(&NODE_ADDRESSES));
         let is_guarded = options.localhost_node_ports == LocalhostNodePorts::Allowed;
         assert_eq!(is_guarded, expected);
     };
@@ -156,19 +162,19 @@ fn localhost_is_opened_only_with_its_guard() {
     check(NodePortSource::Within(nets(&["192.168.0.0/24"])), false);
     check(NodePortSource::Within(nets(&["127.0.0.0/8"])), true);
     check(NodePortSource::Within(nets(&["fd00::/8"])), true);
-    assert!(!surroundings(IpFamily::V6).needs_route_localnet());
+    assert!(!environment(IpFamily::V6).needs_route_localnet());
 }
 
 #[test]
 fn the_nodes_address_is_known_or_localhost() {
     let ip = |family, node: Option<&Node>, bound: Option<&str>| {
         let bind_address = bound.map(|ip| ips(&[ip])[0]);
-        let surroundings = Surroundings {
+        let environment = NodeEnvironment {
             bind_address,
-            ..surroundings(family)
+            ..environment(family)
         };
-        assert!(!surroundings.needs_machine_addresses());
-        surroundings.options(node, &[]).node_ip.to_string()
+        assert!(!environment.needs_node_addresses());
+        environment.options(node, &[]).node_ip.to_string()
     };
     let both = node(&["192.168.0.2", "fd00:168::2"], &[]);
     assert_eq!(ip(IpFamily::V4, None, None), "127.0.0.1");
@@ -191,13 +197,13 @@ fn the_nodes_address_is_known_or_localhost() {
 }
 
 #[test]
-fn local_traffic_is_told_apart_by_the_first_network_of_the_family() {
+fn local_traffic_is_detected_by_the_first_network_of_the_family() {
     let detector = |family, local_mode: LocalMode, node: Option<&Node>| {
-        let surroundings = Surroundings {
+        let environment = NodeEnvironment {
             local_mode,
-            ..surroundings(family)
+            ..environment(family)
         };
-        surroundings.options(node, &[]).local_traffic
+        environment.options(node, &[]).local_traffic
     };
     let cidr = |text: &str| LocalDetector::Cidr(text.parse().unwrap());
     let both = || LocalMode::ClusterCidr(nets(&["10.0.0.0/8", "fd00::/8"]));
