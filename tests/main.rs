@@ -84,5 +84,7 @@ mod services_watch;
 mod setup;
 mod survival;
 mod tidy;
+mod tidy_files;
+mod tidy_names;
 mod unprintable;
 mod upstream;

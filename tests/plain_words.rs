@@ -1,32 +1,8 @@
-//! Checks the wording of modules that are written in the terms of Kubernetes and netfilter.
+//! Checks that docs and texts are in the terms of Kubernetes and netfilter.
 //!
 //! Only what a program can see; the rest is for reviewers.
 
 use crate::source::{File, Part, all_files};
-
-/// Folders whose sentences were read one by one. It grows until it holds all of `src`.
-const FOLDERS: &[&str] = &[
-    "src/app/",
-    "src/cli/",
-    "src/config/",
-    "src/conntrack/",
-    "src/events/",
-    "src/explain/",
-    "src/health/",
-    "src/host/",
-    "src/ingest/",
-    "src/inspect/",
-    "src/model/",
-    "src/net/",
-    "src/render/",
-    "src/ruleset/",
-    "src/rules/",
-    "src/select/",
-    "src/sync/",
-    "src/telemetry/",
-    "src/tracker/",
-    "src/watch/",
-];
 
 /// Beginnings of docs that lean on their neighbors, or name no object.
 const OPENINGS: &[&str] = &[
@@ -35,8 +11,17 @@ const OPENINGS: &[&str] = &[
 
 /// Words for people and metaphors, where a program, a packet or a client is meant.
 const WORDS: &[&str] = &[
-    "anybody", "in vain", "nobody", "somebody", "stranger", "told", "whoever", "whom",
+    "anybody", "as now", "crowd", "guests", "heirs", "in vain", "nobody", "settled", "somebody",
+    "stranger", "told", "who asks", "whoever", "whom",
 ];
+
+/// Phrases that no text for a user has.
+const PHRASES: &[&str] = &[
+    " is no ", ", too", "as now", "in vain", "is told", "nobody", "somebody", "who asks", "whoever",
+];
+
+/// Files whose docs are help texts.
+const HELP: &[&str] = &["src/config/commands.rs", "src/config/flags/"];
 
 /// Lines of comments with their numbers, without their marks.
 fn comments(file: &File) -> impl Iterator<Item = (usize, &str)> {
@@ -89,17 +74,101 @@ fn complaints(file: &File) -> Vec<String> {
     openings.chain(words).collect()
 }
 
+/// String literals of product code, with the numbers of the lines that they begin on.
+fn literals(file: &File) -> Vec<(usize, String)> {
+    let lines = file.code();
+    let mut literals = Vec::new();
+    let mut open: Option<(usize, String)> = None;
+    for (number, line) in lines {
+        let mut chars = line.chars().peekable();
+        while let Some(c) = chars.next() {
+            match (&mut open, c) {
+                (Some((_, text)), '\\') => text.extend(chars.next().filter(|c| *c == '"')),
+                (Some(_), '"') => literals.extend(open.take()),
+                (Some((_, text)), c) => text.push(c),
+                (None, '"') => open = Some((number, String::new())),
+                (None, '\'') if chars.peek() == Some(&'"') => drop(chars.next()),
+                (None, _) => {}
+            }
+        }
+        if let Some((_, text)) = &mut open {
+            // A continued line begins with blanks that are not part of the text.
+            text.truncate(text.trim_end().len());
+            text.push(' ');
+        }
+    }
+    literals
+}
+
+/// Texts that users see: string literals, and docs that clap makes help texts of.
+fn phrases(file: &File) -> Vec<String> {
+    let mut texts = literals(file);
+    if HELP.iter().any(|help| file.path.starts_with(help)) {
+        let docs = comments(file).map(|(number, text)| (number, text.to_owned()));
+        texts.extend(docs);
+    }
+    let mut found = Vec::new();
+    for (number, text) in texts {
+        let text = text
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+            .to_lowercase();
+        let text = text
+            .replace(" is no longer", "")
+            .replace("there is no ", "");
+        let bad = PHRASES.iter().filter(|phrase| text.contains(**phrase));
+        found.extend(bad.map(|phrase| format!("{}:{number}: `{phrase}` in a text", file.path)));
+    }
+    found
+}
+
+fn product() -> Vec<File> {
+    let mut files = all_files();
+    files.retain(|file| file.part() == Part::Product && file.path.starts_with("src/"));
+    assert!(files.len() > 100, "{} files", files.len());
+    files
+}
+
 #[test]
 fn docs_are_in_plain_words() {
-    let files = all_files();
-    let is_listed = |file: &&File| {
-        let in_folder = |folder: &&str| file.path.starts_with(*folder);
-        FOLDERS.iter().any(in_folder) && file.part() == Part::Product
-    };
-    let listed: Vec<&File> = files.iter().filter(is_listed).collect();
-    assert!(listed.len() > 10, "{} files", listed.len());
-    let all: Vec<String> = listed.into_iter().flat_map(complaints).collect();
+    let all: Vec<String> = product().iter().flat_map(complaints).collect();
     assert!(all.is_empty(), "\n{}\n", all.join("\n"));
+}
+
+#[test]
+fn texts_for_users_are_in_plain_words() {
+    let all: Vec<String> = product().iter().flat_map(phrases).collect();
+    assert!(all.is_empty(), "\n{}\n", all.join("\n"));
+}
+
+#[test]
+fn unclear_texts_are_found() {
+    for (path, text, expected) in [
+        ("src/a.rs", "f(\"70000 is not a valid port\")", 0),
+        ("src/a.rs", "f(\"70000 is no port\")", 1),
+        (
+            "src/a.rs",
+            "f(\"there is no such port, as it is no longer\")",
+            0,
+        ),
+        ("src/a.rs", "f('\"', is no text, '\"')", 0),
+        (
+            "src/a.rs",
+            "f(\"70000 is \\\n    no port\", \"\\\"nobody\\\"\")",
+            2,
+        ),
+        ("src/a.rs", "/// 70000 is no port.", 0),
+        ("src/config/flags/a.rs", "/// Port, too", 1),
+        (
+            "src/a.rs",
+            "#[cfg(test)]\nmod tests {\n    f(\"nobody\");\n}",
+            0,
+        ),
+    ] {
+        let found = phrases(&File::sample(path, text));
+        assert_eq!(found.len(), expected, "{text}: {found:?}");
+    }
 }
 
 #[test]
@@ -113,6 +182,7 @@ fn unclear_docs_are_found() {
         ),
         ("//! Parses.\n//!\n//! Apart because.", 1),
         ("fn a() {} // nobody answers", 1),
+        ("/// Set of guests.", 1),
         ("/// Whatever holds.\nfn a() {}", 0),
         ("    /// The same for IPv6.\n    b: u8,", 1),
     ] {

@@ -1,5 +1,5 @@
 //! What reviewers would otherwise have to say again and again: which module may name which, that
-//! every file says what it is for, how long files may be, and which names say nothing.
+//! every file says what it is for, and how long files may be.
 //!
 //! Each check is a function from a file to complaints, so that each is seen to complain once.
 
@@ -131,11 +131,6 @@ const IMPURE: &[&str] = &[
     "tracing",
 ];
 
-/// Parts of type names that say nothing.
-const EMPTY_NAMES: &[&str] = &[
-    "Data", "Handler", "Helper", "Impl", "Info", "Manager", "Util",
-];
-
 const MOST_LINES: usize = 400;
 const MOST_LINES_OF_MOD: usize = 80;
 const MOST_LINES_OF_TEST: usize = 500;
@@ -149,17 +144,17 @@ const ELSEWHERE: &[&str] = &[
     concat!("/tm", "p/bg"),
 ];
 
-type Check = fn(&File) -> Vec<String>;
+pub(crate) type Check = fn(&File) -> Vec<String>;
 
 #[track_caller]
-fn hold(check: Check) {
+pub(crate) fn hold(check: Check) {
     let complaints: Vec<String> = all_files().iter().flat_map(check).collect();
     assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
 }
 
 /// The check has nothing to say of `good` and something of `bad`.
 #[track_caller]
-fn can_fail(check: Check, path: &str, good: &str, bad: &str) {
+pub(crate) fn can_fail(check: Check, path: &str, good: &str, bad: &str) {
     assert_eq!(
         check(&File::sample(path, good)),
         Vec::<String>::new(),
@@ -274,34 +269,6 @@ fn length(file: &File) -> Vec<String> {
         return vec![format!("{}: {lines} lines, at most {most}", file.path)];
     }
     Vec::new()
-}
-
-fn names(file: &File) -> Vec<String> {
-    let mut complaints = Vec::new();
-    for (number, line) in file.code() {
-        let mut words = line
-            .split_whitespace()
-            .skip_while(|word| word.starts_with("pub"));
-        let keyword = words.next().unwrap_or_default();
-        let is_type = matches!(keyword, "struct" | "enum" | "trait" | "type" | "union");
-        let name = words.next().unwrap_or_default();
-        let name = name
-            .split(|c: char| !c.is_alphanumeric())
-            .next()
-            .unwrap_or_default();
-        if is_type && EMPTY_NAMES.iter().any(|part| has_word(name, part)) {
-            complaints.push(format!("{}:{number}: `{name}` says nothing", file.path));
-        }
-    }
-    complaints
-}
-
-/// Whether a name in capitals and small letters has `word` as one of its words.
-fn has_word(name: &str, word: &str) -> bool {
-    name.match_indices(word).any(|(at, _)| {
-        let after = name[at + word.len()..].trim_start_matches('s');
-        !after.starts_with(char::is_lowercase)
-    })
 }
 
 fn blanks(file: &File) -> Vec<String> {
@@ -426,24 +393,6 @@ fn files_can_be_read_in_one_sitting() {
     );
     assert!(length(&File::sample("src/a.rs", &tested)).is_empty());
     hold(length);
-}
-
-#[test]
-fn names_say_something() {
-    can_fail(
-        names,
-        "src/a.rs",
-        "struct Informant;",
-        "pub(crate) struct NodeInfo {",
-    );
-    can_fail(names, "src/a.rs", "enum Database {}", "enum Manager<T> {");
-    can_fail(
-        names,
-        "src/a.rs",
-        "trait Handle {}",
-        "trait EventHandlers {",
-    );
-    hold(names);
 }
 
 #[test]

@@ -16,7 +16,7 @@ use super::setup::{find_binaries, is_permanent, node_environment, open_localnet_
 use super::shared::Shared;
 use super::startup_checks::{Incoming, StartupChecks};
 use crate::config::{Config, FULL_SYNC_PERIOD, Source};
-use crate::health::{CheckServers, Checks, HealthState, NodeState};
+use crate::health::{CheckServerContext, CheckServers, HealthState, NodeState};
 use crate::host::{
     Binaries, Changed, Conntrack, DryRun, Exec, ExecOptions, Iptables, PayloadLog, RunError,
     Sysctls, kubelet_backend, other_backend,
@@ -44,7 +44,7 @@ struct FamilyRunner {
     changes: ChangeReceiver,
     tracker: Tracker,
     startup_checks: StartupChecks,
-    checks: Checks,
+    checks: CheckServerContext,
     sweeper: Option<ConntrackSweeper>,
     /// Serializes the searches of both families: the wrapper of the official image creates links
     /// on its first start, and fails if two first starts overlap.
@@ -57,7 +57,7 @@ struct FamilyRunner {
 pub(super) async fn run(
     config: &Config,
     incoming: Incoming,
-    checks: &Checks,
+    checks: &CheckServerContext,
     metrics: &Metrics,
     process: &Shared,
 ) -> anyhow::Result<()> {

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use super::shared::Shared;
 use crate::config::{BindFailure, Config, Profiling, Serving};
 use crate::events::{Event, Recorder};
-use crate::health::{Checks, HealthPages, Watchdog};
+use crate::health::{CheckServerContext, HealthPages, Watchdog};
 use crate::host::{PayloadLog, counted_packets};
 use crate::render::Counter;
 use crate::telemetry::{
@@ -56,7 +56,7 @@ pub(super) fn metrics() -> anyhow::Result<Metrics> {
 /// An address cannot be listened on, and `--bind-address-hard-fail` is set.
 pub(super) async fn run(
     config: &Config,
-    checks: &Checks,
+    checks: &CheckServerContext,
     metrics: &Metrics,
     log: LogLevel,
     shared: &Shared,

@@ -7,7 +7,7 @@ use tracing::warn;
 
 use crate::config::{Config, Profiling, Source, environment};
 use crate::events::{Event, Origin, Recorder, Writer, recorder};
-use crate::health::{Checks, Health, Watchdog};
+use crate::health::{CheckServerContext, Health, Watchdog};
 use crate::host::{KeepApplied, PayloadHooks, PayloadLog, raise_open_files};
 use crate::telemetry::ConnectionLimit;
 
@@ -25,7 +25,7 @@ pub(super) struct Shared {
 
 /// Returns the parts of health checks, and the writer of Events: only with an API server, and not
 /// in a dry run. Records that the process starts.
-pub(super) fn health_checks(config: &Config) -> (Checks, Option<Writer>) {
+pub(super) fn health_checks(config: &Config) -> (CheckServerContext, Option<Writer>) {
     let (recorder, writer) = match config.rules.source {
         Source::Cluster(_) if !config.is_dry_run => {
             let (recorder, writer) = recorder(Origin {
@@ -43,7 +43,7 @@ pub(super) fn health_checks(config: &Config) -> (Checks, Option<Writer>) {
             "cannot raise the limit of open files; health check node ports may run out of sockets"
         );
     }
-    let checks = Checks {
+    let checks = CheckServerContext {
         health: Health::new(config.sync_period),
         recorder,
         node_name: config.rules.node_name.clone(),

@@ -31,16 +31,16 @@ const COMPARISON_FAILED: u8 = 2;
 
 /// Result of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Comparison {
+pub(super) enum ComparisonResult {
     Equal,
     Different,
 }
 
 /// Returns the code of a finished comparison, and prints its error.
-pub(super) fn compared(result: anyhow::Result<Comparison>) -> ExitCode {
+pub(super) fn compared(result: anyhow::Result<ComparisonResult>) -> ExitCode {
     match result {
-        Ok(Comparison::Equal) => ExitCode::SUCCESS,
-        Ok(Comparison::Different) => ExitCode::from(DIFFERENT),
+        Ok(ComparisonResult::Equal) => ExitCode::SUCCESS,
+        Ok(ComparisonResult::Different) => ExitCode::from(DIFFERENT),
         Err(error) => failed(&error, ExitCode::from(COMPARISON_FAILED)),
     }
 }

@@ -8,14 +8,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use super::kube_proxy::KubeProxyConfiguration;
-use super::problems::{Problems, unknown};
+use super::problems::{ConfigProblems, unknown};
 use crate::net::{IpFamily, IpNet, parse_cidr, parse_ip};
 use crate::sync::{LocalMode, NodePortSource};
 
 /// Checks how local traffic is detected. Settings of other detection modes are ignored.
 pub(super) fn local_mode(
     configuration: &KubeProxyConfiguration,
-    problems: &mut Problems,
+    problems: &mut ConfigProblems,
 ) -> Option<LocalMode> {
     const MODES: [&str; 4] = [
         "ClusterCIDR",
@@ -52,7 +52,11 @@ pub(super) fn local_mode(
 ///
 /// Differs from upstream: a name that the kernel does not accept is rejected here, not by every
 /// restore.
-fn interface(mode: &str, (path, name): (&str, &str), problems: &mut Problems) -> Option<Arc<str>> {
+fn interface(
+    mode: &str,
+    (path, name): (&str, &str),
+    problems: &mut ConfigProblems,
+) -> Option<Arc<str>> {
     /// IFNAMSIZ without the terminating zero, in bytes.
     const LONGEST: usize = 15;
 
@@ -92,7 +96,7 @@ fn cidr(text: &str) -> Result<IpNet, String> {
 /// Checks the node addresses that have NodePorts.
 pub(super) fn node_ports(
     configuration: &KubeProxyConfiguration,
-    problems: &mut Problems,
+    problems: &mut ConfigProblems,
 ) -> Option<NodePortSource> {
     let values = configuration.node_port_addresses.as_deref();
     let values = values.unwrap_or_default();
@@ -115,7 +119,7 @@ pub(super) fn node_ports(
 /// Checks the address of this node. It may be unspecified, as `0.0.0.0` is.
 pub(super) fn bind_address(
     configuration: &KubeProxyConfiguration,
-    problems: &mut Problems,
+    problems: &mut ConfigProblems,
 ) -> Option<IpAddr> {
     let text = &configuration.bind_address;
     let ip = parse_ip(text).ok_or_else(|| format!("\"{text}\" is not a valid IP address"));
@@ -126,7 +130,7 @@ pub(super) fn bind_address(
 pub(super) fn serving_address(
     path: &str,
     text: &str,
-    problems: &mut Problems,
+    problems: &mut ConfigProblems,
 ) -> Option<SocketAddr> {
     let address = text.parse().ok();
     let address = address.filter(|address: &SocketAddr| address.port() != 0);

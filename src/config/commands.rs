@@ -105,7 +105,7 @@ pub enum Command {
     },
 }
 
-/// Adds to the help of `render` that a selection of Services is no restore input.
+/// Adds to the help of `render` that a selection of Services cannot be restored.
 fn excerpt(names: Arg) -> Arg {
     let help = names
         .get_help()

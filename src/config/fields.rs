@@ -4,7 +4,7 @@
 
 /// Effect of a field on this program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Effect {
+pub(super) enum FieldEffect {
     /// As in kube-proxy's iptables mode.
     Used,
     /// None, because the iptables mode ignores the field or this program lacks the function.
@@ -18,7 +18,7 @@ pub(super) struct Field {
     pub path: &'static str,
     /// Flag without dashes; empty if there is none.
     pub flag: &'static str,
-    pub effect: Effect,
+    pub effect: FieldEffect,
 }
 
 /// Returns the field with this path.
@@ -30,7 +30,7 @@ const fn used(path: &'static str, flag: &'static str) -> Field {
     Field {
         path,
         flag,
-        effect: Effect::Used,
+        effect: FieldEffect::Used,
     }
 }
 
@@ -38,7 +38,7 @@ const fn unused(path: &'static str, flag: &'static str) -> Field {
     Field {
         path,
         flag,
-        effect: Effect::None,
+        effect: FieldEffect::None,
     }
 }
 

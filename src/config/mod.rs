@@ -37,7 +37,7 @@ pub use flags::{ExplainArgs, GraphArg, OutputArg};
 pub use flags::{FamilyArg, OriginArgs, RenderArgs, RulesArgs, RunArgs, SourceArgs};
 pub use flags::{NamesArg, NamesArgs};
 pub use help::{CommandHelp, help_of};
-pub use problems::{Problem, Unusable};
+pub use problems::{ConfigProblem, Unusable};
 pub use resolve::{desired, ignored_settings, run};
 pub use resolved::{BindFailure, Config, ConfigFile, LoggingFormat, NodeSettings, Profiling};
 pub use resolved::{RenderConfig, Serving, Source};

@@ -13,7 +13,7 @@ use super::kube_proxy::Unreadable;
 
 /// Problem of one flag or field, or of several flags together.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
+pub struct ConfigProblem {
     /// Flag with its dashes, or file and path of a field; empty if the text names several flags.
     pub place: String,
     /// Error in standard form, on one line.
@@ -22,7 +22,7 @@ pub struct Problem {
     pub hint: String,
 }
 
-impl Problem {
+impl ConfigProblem {
     fn new(place: String, problem: impl Into<String>) -> Self {
         Self {
             place,
@@ -32,7 +32,7 @@ impl Problem {
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ConfigProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.place.is_empty() {
             write!(f, "{}: ", self.place)?;
@@ -49,21 +49,21 @@ impl fmt::Display for Problem {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unusable {
     /// At least one problem.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<ConfigProblem>,
 }
 
 impl Unusable {
     /// Creates an error with one problem of one flag.
     pub fn of_flag(flag: &str, problem: String) -> Self {
         Self {
-            problems: vec![Problem::new(format!("--{flag}"), problem)],
+            problems: vec![ConfigProblem::new(format!("--{flag}"), problem)],
         }
     }
 
     /// Creates the error for a missing source of objects outside of a Pod.
     pub fn without_source() -> Self {
         let problem = "no source of Services: not running in a Pod with a service account";
-        let mut problem = Problem::new(String::new(), problem);
+        let mut problem = ConfigProblem::new(String::new(), problem);
         "use --kubeconfig FILE or --manifests PATH".clone_into(&mut problem.hint);
         Self {
             problems: vec![problem],
@@ -85,13 +85,13 @@ impl fmt::Display for Unusable {
 
 /// Collector of problems.
 #[derive(Debug, Default)]
-pub(super) struct Problems {
+pub(super) struct ConfigProblems {
     /// File that the fields are from; `None` if they are from flags.
     file: Option<PathBuf>,
-    found: Vec<Problem>,
+    found: Vec<ConfigProblem>,
 }
 
-impl Problems {
+impl ConfigProblems {
     /// Creates an empty collector for the fields of a file, or of flags.
     pub(super) fn of(file: Option<&Path>) -> Self {
         Self {
@@ -111,7 +111,7 @@ impl Problems {
             Some(file) => format!("`{}`: {path}", file.display()),
             None => self.name(path),
         };
-        self.found.push(Problem::new(place, problem));
+        self.found.push(ConfigProblem::new(place, problem));
     }
 
     /// Records a problem of a field with a hint.
@@ -124,14 +124,15 @@ impl Problems {
 
     /// Records a problem of a flag that has no field.
     pub(super) fn add_flag(&mut self, flag: &str, problem: impl Into<String>) {
-        self.found.push(Problem::new(format!("--{flag}"), problem));
+        self.found
+            .push(ConfigProblem::new(format!("--{flag}"), problem));
     }
 
     /// Records two flags without fields that cannot be used together.
     pub(super) fn add_exclusive(&mut self, flags: [&str; 2], hint: &str) {
         let [first, second] = flags;
         let problem = format!("--{first} and --{second} are mutually exclusive");
-        let mut problem = Problem::new(String::new(), problem);
+        let mut problem = ConfigProblem::new(String::new(), problem);
         hint.clone_into(&mut problem.hint);
         self.found.push(problem);
     }
@@ -151,7 +152,7 @@ impl Problems {
             Unreadable::Text { line, reason } => {
                 let line = line.map(|line| format!(", line {line}"));
                 let place = format!("`{file}`{}", line.unwrap_or_default());
-                self.found.push(Problem::new(place, reason));
+                self.found.push(ConfigProblem::new(place, reason));
             }
             Unreadable::Fields(fields) => {
                 for (path, reason) in fields {

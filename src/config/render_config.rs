@@ -6,7 +6,7 @@
 use super::feature_gates::EXTERNAL_IPS;
 use super::flags::{RulesArgs, SourceArgs};
 use super::kube_proxy::{ClientConnection, KubeProxyConfiguration};
-use super::problems::Problems;
+use super::problems::ConfigProblems;
 use super::resolved::{RenderConfig, Source};
 use super::{addresses, validate};
 use crate::host::BackendChoice;
@@ -22,7 +22,7 @@ pub(super) fn render_config(
     configuration: &KubeProxyConfiguration,
     (source, rules): (&SourceArgs, &RulesArgs),
     host_name: &str,
-    problems: &mut Problems,
+    problems: &mut ConfigProblems,
 ) -> Option<RenderConfig> {
     validate::mode(configuration, problems);
     validate::gates(configuration, problems);
@@ -76,7 +76,7 @@ fn fixed_options(
 fn objects(
     args: &SourceArgs,
     configuration: &KubeProxyConfiguration,
-    problems: &mut Problems,
+    problems: &mut ConfigProblems,
 ) -> Option<Source> {
     let Some(path) = args.manifests.clone() else {
         let client = &configuration.client_connection;
@@ -143,7 +143,7 @@ fn node_name(
     args: &SourceArgs,
     configuration: &KubeProxyConfiguration,
     host_name: &str,
-    problems: &mut Problems,
+    problems: &mut ConfigProblems,
 ) -> Option<String> {
     let name = match configuration.hostname_override.as_str() {
         "" => host_name,

@@ -10,10 +10,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::fields::{Effect, field};
+use super::fields::{FieldEffect, field};
 use super::flags::{Action, RulesArgs, RunArgs, SourceArgs, VersionArg};
 use super::kube_proxy::{self, KubeProxyConfiguration, OFF, differing, quoted};
-use super::problems::{Problems, Unusable};
+use super::problems::{ConfigProblems, Unusable};
 use super::render_config::render_config;
 use super::resolved::{BindFailure, Config, ConfigFile, NodeSettings};
 use super::resolved::{Profiling, RenderConfig, Serving};
@@ -26,7 +26,7 @@ use crate::sync::{CpuBudget, Gap, PacerOptions};
 ///
 /// All problems of flags and file.
 pub fn run(args: &RunArgs, file: Option<&ConfigFile>, host_name: &str) -> Result<Config, Unusable> {
-    let mut problems = Problems::of(file.map(|file| file.path.as_path()));
+    let mut problems = ConfigProblems::of(file.map(|file| file.path.as_path()));
     let (configuration, decoding) = match file {
         Some(file) => from_file(args, file, &mut problems)?,
         None => (from_flags(args), None),
@@ -56,7 +56,7 @@ pub fn desired(
     shape: &RulesArgs,
     host_name: &str,
 ) -> Result<RenderConfig, Unusable> {
-    let mut problems = Problems::of(file.map(|file| file.path.as_path()));
+    let mut problems = ConfigProblems::of(file.map(|file| file.path.as_path()));
     let mut configuration = match file.map(|file| kube_proxy::read(&file.text)) {
         None => {
             let mut configuration = KubeProxyConfiguration::defaults();
@@ -118,7 +118,7 @@ fn from_flags(args: &RunArgs) -> KubeProxyConfiguration {
 fn from_file(
     args: &RunArgs,
     file: &ConfigFile,
-    problems: &mut Problems,
+    problems: &mut ConfigProblems,
 ) -> Result<(KubeProxyConfiguration, Option<String>), Unusable> {
     match kube_proxy::read(&file.text) {
         Ok((configuration, unknown)) => {
@@ -140,7 +140,7 @@ fn check(
     args: &RunArgs,
     configuration: KubeProxyConfiguration,
     host_name: &str,
-    problems: &mut Problems,
+    problems: &mut ConfigProblems,
 ) -> Option<Config> {
     let flags = (&args.source, &args.rules);
     let rules = render_config(&configuration, flags, host_name, problems);
@@ -185,7 +185,7 @@ fn check(
     })
 }
 
-fn action(args: &RunArgs, problems: &mut Problems) -> Option<Action> {
+fn action(args: &RunArgs, problems: &mut ConfigProblems) -> Option<Action> {
     let action = args.action.action();
     if action.is_none() {
         let hint = "remove --init-only to remove all rules, or --cleanup to prepare the node";
@@ -195,7 +195,7 @@ fn action(args: &RunArgs, problems: &mut Problems) -> Option<Action> {
 }
 
 /// Returns the verification interval; `None` disables verification.
-fn verify_interval(args: &RunArgs, problems: &mut Problems) -> Result<Option<Duration>, ()> {
+fn verify_interval(args: &RunArgs, problems: &mut ConfigProblems) -> Result<Option<Duration>, ()> {
     /// Longest time for which a rule stays wrong that was changed without an event.
     const DEFAULT: Duration = Duration::from_secs(300);
 
@@ -209,7 +209,10 @@ fn verify_interval(args: &RunArgs, problems: &mut Problems) -> Result<Option<Dur
     Ok(Some(interval).filter(|interval| !interval.is_zero()))
 }
 
-fn serving(configuration: &KubeProxyConfiguration, problems: &mut Problems) -> Option<Serving> {
+fn serving(
+    configuration: &KubeProxyConfiguration,
+    problems: &mut ConfigProblems,
+) -> Option<Serving> {
     let mut at = |path, text: &str| match text {
         OFF => Some(None),
         text => addresses::serving_address(path, text, problems).map(Some),
@@ -262,7 +265,8 @@ fn without_effect(
     let mut defaults = KubeProxyConfiguration::defaults();
     defaults.choose_modes();
     let set = differing(configuration, &defaults);
-    let has_none = |path: &&String| field(path).is_some_and(|field| field.effect == Effect::None);
+    let has_none =
+        |path: &&String| field(path).is_some_and(|field| field.effect == FieldEffect::None);
     let name = |path: &String| {
         if has_file {
             path.clone()

@@ -13,13 +13,13 @@ use std::time::Duration;
 use super::feature_gates::{self, ALL_ALPHA, ALL_BETA, LOGGING_ALPHA, LOGGING_BETA};
 use super::go::GoDuration;
 use super::kube_proxy::{FormatOptions, KubeProxyConfiguration};
-use super::problems::{Problems, unknown};
+use super::problems::{ConfigProblems, unknown};
 use super::resolved::LoggingFormat;
 use crate::host::ConntrackSettings;
 use crate::sync::Gap;
 
 /// Checks that the proxy mode is `iptables`.
-pub(super) fn mode(configuration: &KubeProxyConfiguration, problems: &mut Problems) {
+pub(super) fn mode(configuration: &KubeProxyConfiguration, problems: &mut ConfigProblems) {
     match configuration.mode.as_str() {
         "iptables" => {}
         mode @ ("ipvs" | "nftables") => problems.add_with_hint(
@@ -34,7 +34,7 @@ pub(super) fn mode(configuration: &KubeProxyConfiguration, problems: &mut Proble
 /// Checks the bit of the packet mark that requests masquerading.
 pub(super) fn masquerade_bit(
     configuration: &KubeProxyConfiguration,
-    problems: &mut Problems,
+    problems: &mut ConfigProblems,
 ) -> Option<u8> {
     let path = "iptables.masqueradeBit";
     let bit = configuration.iptables.masquerade_bit?;
@@ -45,7 +45,7 @@ pub(super) fn masquerade_bit(
 /// Checks all periods. Returns the interval of checks and the minimum interval between syncs.
 pub(super) fn periods(
     configuration: &KubeProxyConfiguration,
-    problems: &mut Problems,
+    problems: &mut ConfigProblems,
 ) -> Option<(Duration, Gap)> {
     let iptables = &configuration.iptables;
     let period = positive("iptables.syncPeriod", iptables.sync_period, problems);
@@ -73,7 +73,7 @@ pub(super) fn periods(
 /// Checks the conntrack settings.
 pub(super) fn conntrack(
     configuration: &KubeProxyConfiguration,
-    problems: &mut Problems,
+    problems: &mut ConfigProblems,
 ) -> Option<ConntrackSettings> {
     let fields = &configuration.conntrack;
     let mut count = |path, number: Option<i32>| {
@@ -113,7 +113,7 @@ pub(super) fn conntrack(
 /// Checks `oom_score_adj` of this process.
 pub(super) fn oom_score_adj(
     configuration: &KubeProxyConfiguration,
-    problems: &mut Problems,
+    problems: &mut ConfigProblems,
 ) -> Option<i16> {
     let score = configuration.oom_score_adj?;
     problems.within("oomScoreAdj", score, -1000..=1000);
@@ -121,13 +121,16 @@ pub(super) fn oom_score_adj(
 }
 
 /// Checks the burst of requests to the API server.
-pub(super) fn burst(configuration: &KubeProxyConfiguration, problems: &mut Problems) {
+pub(super) fn burst(configuration: &KubeProxyConfiguration, problems: &mut ConfigProblems) {
     let burst = configuration.client_connection.burst;
     problems.within("clientConnection.burst", burst, 0..=i32::MAX);
 }
 
 /// Checks the version of hidden metrics as kube-proxy does, although there are no such metrics.
-pub(super) fn hidden_metrics(configuration: &KubeProxyConfiguration, problems: &mut Problems) {
+pub(super) fn hidden_metrics(
+    configuration: &KubeProxyConfiguration,
+    problems: &mut ConfigProblems,
+) {
     /// Minor version before that of the kube-proxy that this program replaces.
     const PREVIOUS: &str = "1.35";
 
@@ -141,7 +144,7 @@ pub(super) fn hidden_metrics(configuration: &KubeProxyConfiguration, problems: &
 }
 
 /// Checks that every feature gate is known and may have its value.
-pub(super) fn gates(configuration: &KubeProxyConfiguration, problems: &mut Problems) {
+pub(super) fn gates(configuration: &KubeProxyConfiguration, problems: &mut ConfigProblems) {
     for (name, value) in &configuration.feature_gates {
         if let Some((problem, hint)) = feature_gates::problem(name, *value) {
             problems.add_with_hint("featureGates", problem, hint);
@@ -150,7 +153,7 @@ pub(super) fn gates(configuration: &KubeProxyConfiguration, problems: &mut Probl
 }
 
 /// Returns a duration that is greater than zero.
-fn positive(path: &str, duration: GoDuration, problems: &mut Problems) -> Option<Duration> {
+fn positive(path: &str, duration: GoDuration, problems: &mut ConfigProblems) -> Option<Duration> {
     let time = duration.to_std().filter(|time| !time.is_zero());
     problems.keep(
         path,
@@ -158,7 +161,11 @@ fn positive(path: &str, duration: GoDuration, problems: &mut Problems) -> Option
     )
 }
 
-fn not_negative(path: &str, duration: GoDuration, problems: &mut Problems) -> Option<Duration> {
+fn not_negative(
+    path: &str,
+    duration: GoDuration,
+    problems: &mut ConfigProblems,
+) -> Option<Duration> {
     let time = duration.to_std();
     problems.keep(
         path,
@@ -169,7 +176,7 @@ fn not_negative(path: &str, duration: GoDuration, problems: &mut Problems) -> Op
 /// Checks the logging section. Returns format and verbosity.
 pub(super) fn logging(
     configuration: &KubeProxyConfiguration,
-    problems: &mut Problems,
+    problems: &mut ConfigProblems,
 ) -> Option<(LoggingFormat, u8)> {
     let logging = &configuration.logging;
     let format = match logging.format.as_str() {
@@ -194,7 +201,7 @@ pub(super) fn logging(
 fn vmodule(
     configuration: &KubeProxyConfiguration,
     format: Option<LoggingFormat>,
-    problems: &mut Problems,
+    problems: &mut ConfigProblems,
 ) {
     let path = "logging.vmodule";
     let entries = &configuration.logging.vmodule;
@@ -215,7 +222,7 @@ fn vmodule(
 fn logging_gates(
     configuration: &KubeProxyConfiguration,
     format: Option<LoggingFormat>,
-    problems: &mut Problems,
+    problems: &mut ConfigProblems,
 ) {
     let gates = &configuration.feature_gates;
     let gate = |name: &str, all: &str| gates.get(name).or_else(|| gates.get(all));

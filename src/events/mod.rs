@@ -15,5 +15,5 @@ mod writer;
 
 pub use event::Event;
 pub use object::Origin;
-pub use recorder::{Recorder, recorder};
-pub use writer::Writer;
+pub use recorder::Recorder;
+pub use writer::{Writer, recorder};

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Event, Origin, Writer};
+use super::Event;
 
 /// Maximum Events that wait while the server does not answer. Only a node with hundreds of health
 /// check ports in use has more at once.
@@ -14,7 +14,7 @@ const LONGEST_QUEUE: usize = 256;
 
 /// Entry of the queue.
 #[derive(Debug)]
-pub(super) enum Entry {
+pub(super) enum QueueEntry {
     /// Event, with its time.
     Happened(Event, SystemTime),
     /// Request to report when all entries before are written.
@@ -27,22 +27,22 @@ pub struct Recorder(Option<Queue>);
 
 #[derive(Debug, Clone)]
 struct Queue {
-    entries: mpsc::Sender<Entry>,
+    entries: mpsc::Sender<QueueEntry>,
     dropped: Arc<AtomicUsize>,
 }
 
-/// Returns a recorder and the writer of its Events.
-pub fn recorder(origin: Origin) -> (Recorder, Writer) {
-    let (entries, waiting) = mpsc::channel(LONGEST_QUEUE);
-    let dropped = Arc::default();
-    let queue = Queue {
-        entries,
-        dropped: Arc::clone(&dropped),
-    };
-    (Recorder(Some(queue)), Writer::new(waiting, dropped, origin))
-}
-
 impl Recorder {
+    /// Returns a recorder with the other end of its queue and the number of dropped Events.
+    pub(super) fn with_queue() -> (Self, mpsc::Receiver<QueueEntry>, Arc<AtomicUsize>) {
+        let (entries, waiting) = mpsc::channel(LONGEST_QUEUE);
+        let dropped = Arc::default();
+        let queue = Queue {
+            entries,
+            dropped: Arc::clone(&dropped),
+        };
+        (Self(Some(queue)), waiting, dropped)
+    }
+
     /// Returns a recorder that drops all Events, for dry runs and without an API server.
     pub const fn to_nobody() -> Self {
         Self(None)
@@ -52,7 +52,7 @@ impl Recorder {
     #[expect(clippy::disallowed_methods, reason = "events say when they happened")]
     pub fn say(&self, event: Event) {
         if let Some(queue) = &self.0 {
-            let entry = Entry::Happened(event, SystemTime::now());
+            let entry = QueueEntry::Happened(event, SystemTime::now());
             if queue.entries.try_send(entry).is_err() {
                 queue.dropped.fetch_add(1, Ordering::Relaxed);
             }
@@ -64,7 +64,7 @@ impl Recorder {
     pub async fn flush(&self) {
         if let Some(queue) = &self.0 {
             let (done, is_done) = oneshot::channel();
-            if queue.entries.send(Entry::Flush(done)).await.is_ok() {
+            if queue.entries.send(QueueEntry::Flush(done)).await.is_ok() {
                 // An error means that the writer is gone, and nothing will be written.
                 let _ = is_done.await;
             }

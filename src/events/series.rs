@@ -30,7 +30,7 @@ const REFRESH: Duration = Duration::from_secs(30 * 60);
 const MOST_KNOWN: usize = 1000;
 
 /// Identity of repeated Events.
-type Key = (&'static str, Option<ServiceName>);
+type SeriesKey = (&'static str, Option<ServiceName>);
 
 /// Request to the server.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,7 +50,7 @@ pub(super) enum WriteKind {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct SeriesEntry {
     object: EventObject,
     count: i32,
     last: SystemTime,
@@ -60,9 +60,9 @@ struct Entry {
 
 /// Events of the last minutes.
 #[derive(Debug, Default)]
-pub(super) struct Known(BTreeMap<Key, Entry>);
+pub(super) struct KnownSeries(BTreeMap<SeriesKey, SeriesEntry>);
 
-impl Known {
+impl KnownSeries {
     /// Adds an Event; returns the request for it, if it needs one.
     pub(super) fn came(&mut self, event: &Event, origin: &Origin, at: SystemTime) -> Option<Write> {
         let key = (event.reason(), event.service().cloned());
@@ -79,7 +79,7 @@ impl Known {
             object: object.clone(),
             kind: WriteKind::New,
         };
-        let entry = Entry {
+        let entry = SeriesEntry {
             object,
             count: 1,
             last: at,
@@ -117,7 +117,7 @@ impl Known {
     }
 }
 
-impl Entry {
+impl SeriesEntry {
     fn write(&mut self, now: SystemTime) -> Write {
         self.written = (now, self.count);
         Write {

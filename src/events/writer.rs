@@ -17,8 +17,8 @@ use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
 use super::object::Origin;
-use super::recorder::Entry;
-use super::series::{Known, Write, WriteKind};
+use super::recorder::{QueueEntry, Recorder};
+use super::series::{KnownSeries, Write, WriteKind};
 use crate::watch::api::{self, ApiClient, ApiError};
 
 /// Maximum attempts for one Event, as in client-go.
@@ -33,13 +33,13 @@ const LOOK: Duration = Duration::from_secs(60);
 const NOT_FOUND: u16 = 404;
 const TOO_MANY_REQUESTS: u16 = 429;
 
-/// Writes the Events of a [`Recorder`](super::Recorder).
+/// Writes the Events of a [`Recorder`].
 #[derive(Debug)]
 pub struct Writer {
-    waiting: Receiver<Entry>,
+    waiting: Receiver<QueueEntry>,
     dropped: Arc<AtomicUsize>,
     origin: Origin,
-    known: Known,
+    known: KnownSeries,
     complaint: Complaint,
 }
 
@@ -52,24 +52,27 @@ enum Complaint {
     Made,
 }
 
-impl Writer {
-    pub(super) fn new(waiting: Receiver<Entry>, dropped: Arc<AtomicUsize>, origin: Origin) -> Self {
-        Self {
-            waiting,
-            dropped,
-            origin,
-            known: Known::default(),
-            complaint: Complaint::None,
-        }
-    }
+/// Returns a recorder and the writer of its Events.
+pub fn recorder(origin: Origin) -> (Recorder, Writer) {
+    let (recorder, waiting, dropped) = Recorder::with_queue();
+    let writer = Writer {
+        waiting,
+        dropped,
+        origin,
+        known: KnownSeries::default(),
+        complaint: Complaint::None,
+    };
+    (recorder, writer)
+}
 
+impl Writer {
     /// Queue of Events that are not written yet.
     #[cfg(test)]
     pub(crate) fn told(&mut self) -> Vec<super::Event> {
         let entries = std::iter::from_fn(|| self.waiting.try_recv().ok());
         let events = entries.filter_map(|entry| match entry {
-            Entry::Happened(event, _) => Some(event),
-            Entry::Flush(_) => None,
+            QueueEntry::Happened(event, _) => Some(event),
+            QueueEntry::Flush(_) => None,
         });
         events.collect()
     }
@@ -79,10 +82,10 @@ impl Writer {
         loop {
             let writes = tokio::select! {
                 entry = self.waiting.recv() => match entry {
-                    Some(Entry::Happened(event, at)) => {
+                    Some(QueueEntry::Happened(event, at)) => {
                         Vec::from_iter(self.known.came(&event, &self.origin, at))
                     }
-                    Some(Entry::Flush(done)) => {
+                    Some(QueueEntry::Flush(done)) => {
                         // The receiver may have timed out.
                         let _ = done.send(());
                         continue;

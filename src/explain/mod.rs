@@ -43,8 +43,8 @@ pub use node::NodeRules;
 pub use path::{Branch, EndpointScope, PacketPath, PathResult, SeenSource, SharedRules};
 pub use path_text::Detail;
 pub use query::{
-    AddressQuery, InvalidQuery, MissingServiceHint, NamespaceMismatch, NoRulesReason, NotFound,
-    Query, ServiceWithoutRules,
+    AddressQuery, InvalidQuery, MissingServiceHint, NoRulesReason, NotFound, Query,
+    ServiceWithoutRules, UnusableNamespace,
 };
 pub use reason::{BlockReason, MasqueradeReason};
 pub use text::text;

@@ -62,7 +62,7 @@ pub enum InvalidQuery {
 
 /// Reason why a query cannot be limited to a namespace.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NamespaceMismatch {
+pub enum UnusableNamespace {
     /// Name with another namespace.
     #[error(transparent)]
     Other(#[from] catalog::NamespaceMismatch),
@@ -117,10 +117,10 @@ impl Query {
     /// # Errors
     ///
     /// If it is an address, or a name with another namespace.
-    pub fn within(&self, namespace: &str) -> Result<Self, NamespaceMismatch> {
+    pub fn within(&self, namespace: &str) -> Result<Self, UnusableNamespace> {
         match self {
             Self::Name(name) => Ok(Self::Name(name.within(namespace)?)),
-            Self::Address(_) => Err(NamespaceMismatch::Address),
+            Self::Address(_) => Err(UnusableNamespace::Address),
         }
     }
 

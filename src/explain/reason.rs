@@ -8,7 +8,7 @@
 //! of `loadBalancerSourceRanges` and those without a local endpoint were marked, and dropped in
 //! `KUBE-FIREWALL`.
 
-use crate::rules::{Match, Outcome, Rule, Step, Table, Target};
+use crate::rules::{Match, Rule, Step, Table, Target, TraceOutcome};
 
 /// Reason why packets are dropped or rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub enum MasqueradeReason {
 
 impl BlockReason {
     /// Returns the reason for an outcome that is a drop or a reject.
-    pub(super) fn of(outcome: &Outcome<'_>) -> Self {
+    pub(super) fn of(outcome: &TraceOutcome<'_>) -> Self {
         let last = outcome.steps.last();
         let ends = |rule: &Rule| matches!(rule.target, Some(Target::Drop | Target::Reject(_)));
         let (table, chain) = outcome.at;

@@ -12,7 +12,7 @@ use super::path::{
     Branch, EndpointScope, PacketPath, PathResult, SeenSource, SharedRules, add_new, is_same,
 };
 use super::reason::{BlockReason, MasqueradeReason};
-use crate::rules::{Outcome, Packet, Step, Table, Target, Verdict, trace_past_undecided};
+use crate::rules::{Packet, Step, Table, Target, TraceOutcome, Verdict, trace_past_undecided};
 
 /// Traces the packets of one client.
 pub(super) fn trace<'a>(
@@ -78,7 +78,7 @@ fn outcomes<'a>(
     to: &PacketDestination,
     source: IpAddr,
     in_interface: Option<&str>,
-) -> Vec<Outcome<'a>> {
+) -> Vec<TraceOutcome<'a>> {
     let packet = Packet {
         source,
         destination: to.ip,
@@ -91,14 +91,14 @@ fn outcomes<'a>(
 
 /// Returns the number of steps that all outcomes have in common, in the order of an iterator.
 fn common<'o, 'a: 'o, I: Iterator<Item = &'o Step<'a>>>(
-    outcomes: &'o [Outcome<'a>],
+    outcomes: &'o [TraceOutcome<'a>],
     most: usize,
     steps: impl Fn(&'o [Step<'a>]) -> I,
 ) -> usize {
     let Some((first, others)) = outcomes.split_first() else {
         return 0;
     };
-    let equal = |other: &'o Outcome<'a>| {
+    let equal = |other: &'o TraceOutcome<'a>| {
         let pairs = steps(&first.steps).zip(steps(&other.steps)).take(most);
         pairs
             .take_while(|(left, right)| is_same(left, right))
@@ -111,7 +111,7 @@ fn result(
     node: &NodeRules<'_>,
     to: &PacketDestination,
     source: IpAddr,
-    outcome: &Outcome<'_>,
+    outcome: &TraceOutcome<'_>,
 ) -> PathResult {
     let seen = |masqueraded: bool| {
         let targets = outcome
@@ -181,7 +181,7 @@ fn table_that_may_block(node: &NodeRules<'_>, result: &PathResult) -> Option<Tab
     (is_delivered && node.missing_tables.contains(&table)).then_some(table)
 }
 
-fn scope(outcomes: &[Outcome<'_>]) -> EndpointScope {
+fn scope(outcomes: &[TraceOutcome<'_>]) -> EndpointScope {
     let leads = |step: &Step<'_>, prefix: &str| {
         let chain = step.rule.target_chain();
         chain.is_some_and(|chain| chain.starts_with(prefix))
@@ -207,7 +207,7 @@ fn scope(outcomes: &[Outcome<'_>]) -> EndpointScope {
 
 /// Traces packets of the first endpoint to the destination, if endpoints see the addresses of
 /// these clients, and reports whether they are masqueraded when they return to it.
-fn has_hairpin(node: &NodeRules<'_>, to: &PacketDestination, traced: &[Outcome<'_>]) -> bool {
+fn has_hairpin(node: &NodeRules<'_>, to: &PacketDestination, traced: &[TraceOutcome<'_>]) -> bool {
     let Some(Verdict::Delivered {
         to: endpoint,
         masqueraded: false,

@@ -27,7 +27,7 @@ use tracing::{debug, info, warn};
 
 use super::check::{Answering, Check, CheckChanges};
 use super::check_page::CheckPage;
-use super::retry::Retry;
+use super::retry::ListenRetry;
 use super::server::Health;
 use crate::events::{Event, Recorder};
 use crate::model::ServiceName;
@@ -36,7 +36,7 @@ use crate::telemetry::{ConnectionLimit, ListenError, listen_in_family, serve_wit
 
 /// Parts that the servers of both families share.
 #[derive(Debug, Clone)]
-pub struct Checks {
+pub struct CheckServerContext {
     /// Health of the process, which every answer depends on.
     pub health: Health,
     /// Recorder of Events about ports in use.
@@ -50,12 +50,12 @@ pub struct Checks {
 /// Servers of one family.
 #[derive(Debug)]
 pub struct CheckServers {
-    shared: Checks,
+    shared: CheckServerContext,
     family: IpFamily,
     addresses: BTreeSet<IpAddr>,
     open: BTreeMap<ServiceName, Open>,
     /// Checks of which an address is not open.
-    failing: BTreeMap<ServiceName, Retry>,
+    failing: BTreeMap<ServiceName, ListenRetry>,
 }
 
 #[derive(Debug)]
@@ -67,7 +67,7 @@ struct Open {
 
 impl CheckServers {
     /// Returns a set without servers.
-    pub fn new(shared: Checks, family: IpFamily) -> Self {
+    pub fn new(shared: CheckServerContext, family: IpFamily) -> Self {
         Self {
             shared,
             family,
@@ -223,7 +223,7 @@ impl CheckServers {
         self.shared
             .recorder
             .say(Event::CheckNotServed(name.clone(), text));
-        self.failing.insert(name, Retry::new(now));
+        self.failing.insert(name, ListenRetry::new(now));
     }
 
     /// Returns the other Service that has the port, if it is known.
@@ -233,7 +233,7 @@ impl CheckServers {
         };
         let holder = self.open.iter().find(has_it);
         holder.map_or_else(String::new, |(other, _)| {
-            format!("; it is the health check port of `{other}`, too")
+            format!("; it is also the health check port of `{other}`")
         })
     }
 }

@@ -16,7 +16,7 @@ mod watchdog;
 mod recorded;
 
 pub use check::{Answering, Check, CheckChanges};
-pub use check_servers::{CheckServers, Checks};
+pub use check_servers::{CheckServerContext, CheckServers};
 pub use server::{Health, HealthPages};
 pub use state::{
     FamilyReport, FrontendConflicts, HealthState, NodeState, QuarantinedServices, Report,

@@ -12,13 +12,13 @@ const LONGEST: Duration = Duration::from_secs(60);
 
 /// Port that could not be opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Retry {
+pub(super) struct ListenRetry {
     wait: Duration,
     /// Time of the next attempt.
     pub(super) due: Instant,
 }
 
-impl Retry {
+impl ListenRetry {
     /// Returns the state after the first failure.
     pub(super) fn new(now: Instant) -> Self {
         Self {
@@ -43,7 +43,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn waits_double_up_to_a_minute() {
         let start = Instant::now();
-        let mut retry = Retry::new(start);
+        let mut retry = ListenRetry::new(start);
         let mut waits = vec![(retry.due - start).as_secs()];
         for _ in 0..8 {
             let now = retry.due;
@@ -56,7 +56,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn tries_between_do_not_count() {
         let start = Instant::now();
-        let mut retry = Retry::new(start);
+        let mut retry = ListenRetry::new(start);
         let before = retry;
         retry.failed(start + FIRST / 2);
         assert_eq!(retry, before);

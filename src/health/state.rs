@@ -76,7 +76,7 @@ pub enum NodeState {
 
 /// History of one family.
 #[derive(Debug, Clone, Default)]
-struct History {
+struct FamilyHealth {
     started: bool,
     /// Time of the last success, for display.
     last_updated: Option<SystemTime>,
@@ -92,7 +92,7 @@ struct History {
     conflicts: FrontendConflicts,
 }
 
-impl History {
+impl FamilyHealth {
     fn asked(&self) -> Option<Instant> {
         // A request in flight was made before any that waits.
         self.in_flight.or(self.waiting)
@@ -103,7 +103,7 @@ impl History {
 #[derive(Debug, Clone)]
 pub struct HealthState {
     patience: Duration,
-    families: PerFamily<History>,
+    families: PerFamily<FamilyHealth>,
     node: NodeState,
 }
 
@@ -170,7 +170,7 @@ impl HealthState {
     /// Drops the requests of a family whose iptables binaries were found only now, or that is
     /// disabled.
     pub fn forget(&mut self, family: IpFamily) {
-        *self.families.get_mut(family) = History::default();
+        *self.families.get_mut(family) = FamilyHealth::default();
     }
 
     /// Notes a request for a sync.

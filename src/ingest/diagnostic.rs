@@ -118,7 +118,7 @@ mod tests {
         let mut findings = Findings::new(Kind::Service, &metadata);
         findings.note(
             "spec.ports[1].port",
-            "70000 is no port; the port is skipped",
+            "70000 is not a valid port; the port is skipped",
         );
         assert_eq!(findings.into_list()[0].to_string(), expected);
     }
@@ -128,12 +128,12 @@ mod tests {
         check(
             "shop",
             "cart",
-            "Service `shop/cart`: spec.ports[1].port: 70000 is no port; the port is skipped",
+            "Service `shop/cart`: spec.ports[1].port: 70000 is not a valid port; the port is skipped",
         );
         check(
             "",
             "a\nb\"",
-            r#"Service `a\nb\"`: spec.ports[1].port: 70000 is no port; the port is skipped"#,
+            r#"Service `a\nb\"`: spec.ports[1].port: 70000 is not a valid port; the port is skipped"#,
         );
     }
 

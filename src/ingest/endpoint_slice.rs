@@ -96,7 +96,7 @@ fn trigger(metadata: &Metadata, findings: &mut Findings<'_>) -> Option<SystemTim
     if time.is_none() {
         findings.note(
             format!("metadata.annotations[{ANNOTATION}]"),
-            format!("{} is no time; it is ignored", quoted(&text)),
+            format!("{} is not a valid time; it is ignored", quoted(&text)),
         );
     }
     time
@@ -142,7 +142,7 @@ impl Reader<'_, '_> {
         };
         let Some(number) = object.port.and_then(service_port::number) else {
             let problem = match object.port {
-                Some(port) => format!("{port} is no port; the port is skipped"),
+                Some(port) => format!("{port} is not a valid port; the port is skipped"),
                 None => "is missing; the port is skipped".to_owned(),
             };
             self.findings.note(format!("ports[{index}].port"), problem);
@@ -182,7 +182,7 @@ impl Reader<'_, '_> {
             self.findings.note(
                 format!("endpoints[{index}].addresses[0]"),
                 format!(
-                    "{what} is no {} address; the endpoint is skipped",
+                    "{what} is not a valid {} address; the endpoint is skipped",
                     self.family
                 ),
             );

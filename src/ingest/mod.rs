@@ -24,8 +24,8 @@ pub use endpoint_slice::{IngestedSlice, endpoint_slice};
 pub use interner::Interner;
 pub use node::node;
 pub use object::{
-    ClientIpConfig, Conditions, EndpointObject, EndpointSliceObject, Entry, Hints, Ingress,
-    LoadBalancerStatus, Metadata, Named, NodeAddress, NodeObject, NodeSpec, NodeStatus,
+    ClientIpConfig, Conditions, EndpointObject, EndpointSliceObject, Hints, Ingress,
+    LoadBalancerStatus, MapEntry, Metadata, Named, NodeAddress, NodeObject, NodeSpec, NodeStatus,
     ServiceObject, ServicePortObject, ServiceSpec, ServiceStatus, SessionAffinityConfig,
     SlicePortObject, Taint, Time,
 };

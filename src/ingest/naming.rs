@@ -15,7 +15,7 @@ pub(super) fn is_sound(text: &str, field: &str, findings: &mut Findings<'_>) -> 
     let problem = match text {
         "" => "is missing".to_owned(),
         text if text.len() > LONGEST => format!("{} is too long for a name", quoted(text)),
-        text if !is_name(text) => format!("{} is no name", quoted(text)),
+        text if !is_name(text) => format!("{} is not a valid name", quoted(text)),
         _ => return true,
     };
     findings.note(field, format!("{problem}; the object is skipped"));

@@ -43,7 +43,10 @@ fn addresses(object: &NodeObject, of_type: &str, findings: &mut Findings<'_>) ->
             Some(ip) => ips.push(ip),
             None => findings.note(
                 format!("status.addresses[{index}].address"),
-                format!("{} is no address; it is skipped", quoted(&address.address)),
+                format!(
+                    "{} is not a valid address; it is skipped",
+                    quoted(&address.address)
+                ),
             ),
         }
     }
@@ -57,7 +60,7 @@ fn pod_cidrs(object: &NodeObject, findings: &mut Findings<'_>) -> Vec<IpNet> {
             Some(cidr) => cidrs.push(cidr),
             None => findings.note(
                 format!("spec.podCIDRs[{index}]"),
-                format!("{} is no network; it is skipped", quoted(text)),
+                format!("{} is not a valid network; it is skipped", quoted(text)),
             ),
         }
     }

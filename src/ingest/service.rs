@@ -182,7 +182,7 @@ fn health_check_node_port(
     if port.is_none() {
         findings.note(
             "spec.healthCheckNodePort",
-            format!("{number} is no port; load balancers cannot ask for local endpoints"),
+            format!("{number} is not a valid port; load balancers cannot ask for local endpoints"),
         );
     }
     port

@@ -25,7 +25,10 @@ pub(super) fn cluster_ip(
         let ip = parse_ip(text);
         // Said for one family only: it is one field.
         if ip.is_none() && family == IpFamily::V4 {
-            findings.note("spec.clusterIP", format!("{} is no address", quoted(text)));
+            findings.note(
+                "spec.clusterIP",
+                format!("{} is not a valid address", quoted(text)),
+            );
         }
         return ip.filter(|&ip| IpFamily::of(ip) == family);
     }
@@ -35,7 +38,7 @@ pub(super) fn cluster_ip(
         .filter(|(_, (_, text))| !text.is_empty())?;
     let ip = parse_ip(text).filter(|&ip| IpFamily::of(ip) == family);
     if ip.is_none() {
-        let problem = format!("{} is no {family} address", quoted(text));
+        let problem = format!("{} is not a valid {family} address", quoted(text));
         findings.note(format!("spec.clusterIPs[{index}]"), problem);
     }
     ip
@@ -68,7 +71,7 @@ pub(super) fn external_ips(spec: &ServiceSpec, findings: &mut Findings<'_>) -> V
             None if text.trim().is_empty() => {}
             None => findings.note(
                 format!("spec.externalIPs[{index}]"),
-                format!("{} is no address; it is skipped", quoted(text)),
+                format!("{} is not a valid address; it is skipped", quoted(text)),
             ),
         }
     }
@@ -91,7 +94,7 @@ pub(super) fn load_balancer_ips(
             Some(ip) => ips.push(ip),
             None => findings.note(
                 format!("status.loadBalancer.ingress[{index}].ip"),
-                format!("{} is no address; it is skipped", quoted(text)),
+                format!("{} is not a valid address; it is skipped", quoted(text)),
             ),
         }
     }
@@ -106,7 +109,7 @@ pub(super) fn source_ranges(spec: &ServiceSpec, findings: &mut Findings<'_>) -> 
             None if text.trim().is_empty() => {}
             None => findings.note(
                 format!("spec.loadBalancerSourceRanges[{index}]"),
-                format!("{} is no network; it is skipped", quoted(text)),
+                format!("{} is not a valid network; it is skipped", quoted(text)),
             ),
         }
     }

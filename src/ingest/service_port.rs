@@ -60,14 +60,14 @@ fn port(
     let Some(port) = number(object.port) else {
         let problem = match object.port {
             0 => "is missing; the port is skipped".to_owned(),
-            port => format!("{port} is no port; the port is skipped"),
+            port => format!("{port} is not a valid port; the port is skipped"),
         };
         findings.note(format!("spec.ports[{index}].port"), problem);
         return None;
     };
     let node_port = Some(object.node_port).filter(|&number| number != 0);
     if let Some(bad) = node_port.filter(|&node_port| number(node_port).is_none()) {
-        let problem = format!("{bad} is no port; the port has no node port");
+        let problem = format!("{bad} is not a valid port; the port has no node port");
         findings.note(format!("spec.ports[{index}].nodePort"), problem);
     }
     Some(ServicePort {
@@ -87,7 +87,10 @@ pub(super) fn protocol<'a, 'b: 'a>(
     let protocol = Protocol::from_api(text);
     if protocol.is_none() {
         let (field, findings) = place();
-        let problem = format!("{} is no protocol; the port is skipped", quoted(text));
+        let problem = format!(
+            "{} is not a valid protocol; the port is skipped",
+            quoted(text)
+        );
         findings.note(field, problem);
     }
     protocol

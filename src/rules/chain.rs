@@ -13,7 +13,7 @@ use super::table::Table;
 
 /// Verdict on a packet that reaches the end of a built-in chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub enum Policy {
+pub enum ChainPolicy {
     /// The packet continues with the next hook.
     #[default]
     Accept,
@@ -21,7 +21,7 @@ pub enum Policy {
     Drop,
 }
 
-impl Policy {
+impl ChainPolicy {
     pub(super) fn read(text: &str) -> Option<Self> {
         match text {
             "ACCEPT" => Some(Self::Accept),
@@ -31,7 +31,7 @@ impl Policy {
     }
 }
 
-impl fmt::Display for Policy {
+impl fmt::Display for ChainPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Accept => "ACCEPT",
@@ -44,7 +44,7 @@ impl fmt::Display for Policy {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Chain {
     /// Policy of a built-in chain; `None` for a user chain.
-    pub policy: Option<Policy>,
+    pub policy: Option<ChainPolicy>,
     /// Rules in the order of evaluation.
     pub rules: Vec<Rule>,
 }
@@ -61,7 +61,7 @@ impl Chains {
     /// Returns a table as the kernel creates it: empty built-in chains with policy ACCEPT.
     pub(super) fn new(table: Table) -> Self {
         let built_in = || Chain {
-            policy: Some(Policy::Accept),
+            policy: Some(ChainPolicy::Accept),
             rules: Vec::new(),
         };
         let names = table.built_in_chains().iter();
@@ -75,7 +75,7 @@ impl Chains {
     pub(super) fn is_pristine(&self) -> bool {
         self.by_name
             .values()
-            .all(|chain| chain.rules.is_empty() && chain.policy == Some(Policy::Accept))
+            .all(|chain| chain.rules.is_empty() && chain.policy == Some(ChainPolicy::Accept))
     }
 
     pub(super) fn rule_count(&self) -> usize {

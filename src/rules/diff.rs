@@ -57,11 +57,11 @@ impl Comparison<'_> {
         table: Table,
         name: &str,
         pair: (Option<&Chain>, Option<&Chain>),
-    ) -> Option<Change> {
+    ) -> Option<ChainChange> {
         let (left, right) = match pair {
             (Some(left), Some(right)) => (left, right),
-            (Some(left), None) => return Some(Change::OnlyLeft(left.rules.clone())),
-            (None, Some(right)) => return Some(Change::OnlyRight(right.rules.clone())),
+            (Some(left), None) => return Some(ChainChange::OnlyLeft(left.rules.clone())),
+            (None, Some(right)) => return Some(ChainChange::OnlyRight(right.rules.clone())),
             (None, None) => return None,
         };
         if left == right {
@@ -70,13 +70,13 @@ impl Comparison<'_> {
         let removed = missing(&left.rules, &right.rules);
         let added = missing(&right.rules, &left.rules);
         if !removed.is_empty() || !added.is_empty() {
-            return Some(Change::Rules { removed, added });
+            return Some(ChainChange::Rules { removed, added });
         }
         if left.policy != right.policy {
-            return Some(Change::Policy);
+            return Some(ChainChange::Policy);
         }
         let is_ordered = !self.unordered.contains(&(table, name));
-        is_ordered.then_some(Change::Order)
+        is_ordered.then_some(ChainChange::Order)
     }
 }
 
@@ -119,12 +119,12 @@ pub struct ChainDifference {
     /// Name of the chain.
     pub chain: String,
     /// Kind of difference.
-    pub change: Change,
+    pub change: ChainChange,
 }
 
 /// Kind of difference of a chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Change {
+pub enum ChainChange {
     /// The chain is on the left only, with these rules.
     OnlyLeft(Vec<Rule>),
     /// The chain is on the right only, with these rules.
@@ -153,11 +153,13 @@ impl fmt::Display for ChainDifference {
         let Self { table, chain, .. } = self;
         let none: &[Rule] = &[];
         let (description, removed, added) = match &self.change {
-            Change::OnlyLeft(rules) => ("only on the left", rules.as_slice(), none),
-            Change::OnlyRight(rules) => ("only on the right", none, rules.as_slice()),
-            Change::Rules { removed, added } => ("differs", removed.as_slice(), added.as_slice()),
-            Change::Order => ("differs in order", none, none),
-            Change::Policy => ("differs in policy", none, none),
+            ChainChange::OnlyLeft(rules) => ("only on the left", rules.as_slice(), none),
+            ChainChange::OnlyRight(rules) => ("only on the right", none, rules.as_slice()),
+            ChainChange::Rules { removed, added } => {
+                ("differs", removed.as_slice(), added.as_slice())
+            }
+            ChainChange::Order => ("differs in order", none, none),
+            ChainChange::Policy => ("differs in policy", none, none),
         };
         writeln!(f, "{table} chain `{chain}` {description}")?;
         for (sign, rules) in [('-', removed), ('+', added)] {

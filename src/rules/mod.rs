@@ -15,8 +15,8 @@ mod transaction;
 #[cfg(test)]
 mod tests;
 
-pub use chain::{Chain, Policy};
-pub use diff::{ChainDifference, Change, Comparison, Difference};
+pub use chain::{Chain, ChainPolicy};
+pub use diff::{ChainChange, ChainDifference, Comparison, Difference};
 pub use error::{ApplyError, LineError, ParseError};
 pub use grammar::{
     AddressTypes, ConntrackStates, Extension, MarkBits, Match, MultiPort, Negatable, Network,
@@ -24,4 +24,6 @@ pub use grammar::{
 };
 pub use ruleset::RuleSet;
 pub use table::{Backend, COUNTER_TEST_CHAIN, Payload, Table, Text};
-pub use trace::{Locality, Outcome, Packet, Step, Unclear, Verdict, trace, trace_past_undecided};
+pub use trace::{
+    Locality, Packet, Step, TraceOutcome, Unclear, Verdict, trace, trace_past_undecided,
+};

@@ -13,7 +13,7 @@ use super::chain::{Chain, Chains};
 use super::error::{ApplyError, LineError, ParseError};
 use super::grammar::Rule;
 use super::table::Table;
-use super::transaction::{Origin, Transaction, parse_command};
+use super::transaction::{TextOrigin, Transaction, parse_command};
 
 /// Rules of one IP family, as in the kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl RuleSet {
     /// the kernel has it.
     pub fn parse(save_text: &str) -> Result<Self, ParseError> {
         let mut rule_set = Self::default();
-        match rule_set.read(save_text, Origin::Kernel) {
+        match rule_set.read(save_text, TextOrigin::Kernel) {
             Ok(()) => Ok(rule_set),
             Err(ApplyError { line, reason }) => Err(ParseError { line, reason }),
         }
@@ -47,7 +47,7 @@ impl RuleSet {
 
     /// Applies a payload like `iptables-restore --noflush`.
     pub fn apply(&mut self, payload: &str) -> Result<(), ApplyError> {
-        self.read(payload, Origin::Payload)
+        self.read(payload, TextOrigin::Payload)
     }
 
     /// Returns the chain, if it exists.
@@ -105,7 +105,7 @@ impl RuleSet {
         self.to_string()
     }
 
-    fn read(&mut self, text: &str, origin: Origin) -> Result<(), ApplyError> {
+    fn read(&mut self, text: &str, origin: TextOrigin) -> Result<(), ApplyError> {
         let mut lines = Lines::new(text);
         while let Some(line) = lines.next_command() {
             let rejected = |reason| lines.rejected(reason);
@@ -125,7 +125,7 @@ impl RuleSet {
         &mut self,
         table: Table,
         lines: &mut Lines<'_>,
-        origin: Origin,
+        origin: TextOrigin,
     ) -> Result<(), ApplyError> {
         let chains = self
             .tables

@@ -9,14 +9,14 @@
 
 use std::collections::BTreeMap;
 
-use super::chain::{Chain, Chains, Policy};
+use super::chain::{Chain, ChainPolicy, Chains};
 use super::error::LineError;
 use super::grammar::{Rule, without_counters};
 use super::table::MAX_CHAIN_NAME;
 
 /// Origin of a text, which decides whether names and jumps are checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(super) enum TextOrigin {
     /// Output of `iptables-save`: the kernel has these rules, so a jump to a chain that does not
     /// exist is an unsupported target.
     Kernel,
@@ -26,9 +26,9 @@ pub(super) enum Origin {
 
 /// Command on one line of a table.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Command<'a> {
+pub(super) enum RestoreCommand<'a> {
     /// `:CHAIN policy`: creates or flushes a user chain, sets the policy of a built-in one.
-    Declare(&'a str, Option<Policy>),
+    Declare(&'a str, Option<ChainPolicy>),
     /// `-A`.
     Append(&'a str, Rule),
     /// `-I`, before the rule of that number, counted from 1.
@@ -46,69 +46,76 @@ pub(super) enum Command<'a> {
     /// `-N`.
     New(&'a str),
     /// `-P`.
-    SetPolicy(&'a str, Policy),
+    SetPolicy(&'a str, ChainPolicy),
     /// Lists rules or zeroes counters; changes no rules.
     Nothing,
 }
 
 /// Parses one line, which is not empty, a comment, `*table` or `COMMIT`.
-pub(super) fn parse_command(line: &str, origin: Origin) -> Result<Command<'_>, LineError> {
+pub(super) fn parse_command(
+    line: &str,
+    origin: TextOrigin,
+) -> Result<RestoreCommand<'_>, LineError> {
     if let Some(declared) = line.strip_prefix(':') {
         return declare(declared, origin);
     }
     let (verb, rest) = split_word(without_counters(line));
     let (chain, rest) = split_word(rest);
     match verb {
-        "-F" | "--flush" => return Ok(Command::Flush(non_empty(chain))),
-        "-X" | "--delete-chain" => return Ok(Command::Remove(non_empty(chain))),
-        "-S" | "--list-rules" | "-L" | "--list" | "-Z" | "--zero" => return Ok(Command::Nothing),
+        "-F" | "--flush" => return Ok(RestoreCommand::Flush(non_empty(chain))),
+        "-X" | "--delete-chain" => return Ok(RestoreCommand::Remove(non_empty(chain))),
+        "-S" | "--list-rules" | "-L" | "--list" | "-Z" | "--zero" => {
+            return Ok(RestoreCommand::Nothing);
+        }
         _ if chain.is_empty() => return Err(LineError::UnknownCommand(line.to_owned())),
         _ => {}
     }
     let (number, after_number) = split_number(rest);
     Ok(match verb {
-        "-A" | "--append" => Command::Append(chain, appended(rest, origin)?),
-        "-I" | "--insert" => Command::Insert(chain, number.unwrap_or(1), after_number.parse()?),
+        "-A" | "--append" => RestoreCommand::Append(chain, appended(rest, origin)?),
+        "-I" | "--insert" => {
+            RestoreCommand::Insert(chain, number.unwrap_or(1), after_number.parse()?)
+        }
         "-R" | "--replace" => {
             let number = number.ok_or_else(|| LineError::MissingValue(verb.to_owned()))?;
-            Command::Replace(chain, number, after_number.parse()?)
+            RestoreCommand::Replace(chain, number, after_number.parse()?)
         }
         "-D" | "--delete" => match number {
-            Some(number) => Command::DeleteAt(chain, number),
-            None => Command::Delete(chain, rest.parse()?),
+            Some(number) => RestoreCommand::DeleteAt(chain, number),
+            None => RestoreCommand::Delete(chain, rest.parse()?),
         },
-        "-N" | "--new-chain" => Command::New(new_name(chain)?),
+        "-N" | "--new-chain" => RestoreCommand::New(new_name(chain)?),
         "-P" | "--policy" => {
             let policy =
-                Policy::read(rest).ok_or_else(|| LineError::InvalidChain(chain.to_owned()))?;
-            Command::SetPolicy(chain, policy)
+                ChainPolicy::read(rest).ok_or_else(|| LineError::InvalidChain(chain.to_owned()))?;
+            RestoreCommand::SetPolicy(chain, policy)
         }
         _ => return Err(LineError::UnknownCommand(verb.to_owned())),
     })
 }
 
 /// Parses the rule of `-A`. A rule of the kernel that cannot be parsed is kept as text.
-fn appended(spec: &str, origin: Origin) -> Result<Rule, LineError> {
+fn appended(spec: &str, origin: TextOrigin) -> Result<Rule, LineError> {
     match (spec.parse(), origin) {
-        (Err(_), Origin::Kernel) => Ok(Rule::unparsed(spec)),
+        (Err(_), TextOrigin::Kernel) => Ok(Rule::unparsed(spec)),
         (read, _) => read,
     }
 }
 
-fn declare(text: &str, origin: Origin) -> Result<Command<'_>, LineError> {
+fn declare(text: &str, origin: TextOrigin) -> Result<RestoreCommand<'_>, LineError> {
     let (chain, rest) = split_word(text);
     let (policy, _counters) = split_word(rest);
     let policy = match policy {
         "" => return Err(LineError::MissingValue(format!(":{chain}"))),
         "-" => None,
-        other => {
-            Some(Policy::read(other).ok_or_else(|| LineError::InvalidChain(chain.to_owned()))?)
-        }
+        other => Some(
+            ChainPolicy::read(other).ok_or_else(|| LineError::InvalidChain(chain.to_owned()))?,
+        ),
     };
     match origin {
         // Other programs and old releases accept names that `iptables-restore` rejects.
-        Origin::Kernel => Ok(Command::Declare(chain, policy)),
-        Origin::Payload => Ok(Command::Declare(new_name(chain)?, policy)),
+        TextOrigin::Kernel => Ok(RestoreCommand::Declare(chain, policy)),
+        TextOrigin::Payload => Ok(RestoreCommand::Declare(new_name(chain)?, policy)),
     }
 }
 
@@ -146,7 +153,7 @@ fn non_empty(chain: &str) -> Option<&str> {
 #[derive(Debug)]
 pub(super) struct Transaction<'a> {
     base: &'a Chains,
-    origin: Origin,
+    origin: TextOrigin,
     changes: StagedChanges,
 }
 
@@ -175,7 +182,7 @@ impl Chains {
 }
 
 impl<'a> Transaction<'a> {
-    pub(super) fn new(base: &'a Chains, origin: Origin) -> Self {
+    pub(super) fn new(base: &'a Chains, origin: TextOrigin) -> Self {
         Self {
             base,
             origin,
@@ -188,36 +195,38 @@ impl<'a> Transaction<'a> {
     }
 
     /// Stages one command. After an error the transaction must be discarded.
-    pub(super) fn apply(&mut self, command: Command<'_>) -> Result<(), LineError> {
+    pub(super) fn apply(&mut self, command: RestoreCommand<'_>) -> Result<(), LineError> {
         match command {
-            Command::Declare(chain, policy) => self.declare(chain, policy),
-            Command::Append(chain, rule) => {
+            RestoreCommand::Declare(chain, policy) => self.declare(chain, policy),
+            RestoreCommand::Append(chain, rule) => {
                 self.add_reference(&rule)?;
                 self.chain_mut(chain)?.rules.push(rule);
                 Ok(())
             }
-            Command::Insert(chain, number, rule) => self.insert(chain, number, rule),
-            Command::Replace(chain, number, rule) => {
+            RestoreCommand::Insert(chain, number, rule) => self.insert(chain, number, rule),
+            RestoreCommand::Replace(chain, number, rule) => {
                 self.delete_at(chain, number)?;
                 self.insert(chain, number, rule)
             }
-            Command::Delete(chain, rule) => {
+            RestoreCommand::Delete(chain, rule) => {
                 let rules = &self.chain(chain)?.rules;
                 let at = rules.iter().position(|other| *other == rule);
                 let at = at.ok_or_else(|| LineError::RuleNotFound(chain.to_owned()))?;
                 self.delete_at(chain, at + 1)
             }
-            Command::DeleteAt(chain, number) => self.delete_at(chain, number),
-            Command::Flush(Some(chain)) => self.flush(chain),
-            Command::Flush(None) => self.for_all(Self::flush, |_| true),
-            Command::Remove(Some(chain)) => self.remove(chain),
-            Command::Remove(None) => self.for_all(Self::remove, |chain| chain.policy.is_none()),
-            Command::New(chain) => match self.chain(chain) {
+            RestoreCommand::DeleteAt(chain, number) => self.delete_at(chain, number),
+            RestoreCommand::Flush(Some(chain)) => self.flush(chain),
+            RestoreCommand::Flush(None) => self.for_all(Self::flush, |_| true),
+            RestoreCommand::Remove(Some(chain)) => self.remove(chain),
+            RestoreCommand::Remove(None) => {
+                self.for_all(Self::remove, |chain| chain.policy.is_none())
+            }
+            RestoreCommand::New(chain) => match self.chain(chain) {
                 Ok(_) => Err(LineError::ChainExists(chain.to_owned())),
                 Err(_) => self.declare(chain, None),
             },
-            Command::SetPolicy(chain, policy) => self.set_policy(chain, policy),
-            Command::Nothing => Ok(()),
+            RestoreCommand::SetPolicy(chain, policy) => self.set_policy(chain, policy),
+            RestoreCommand::Nothing => Ok(()),
         }
     }
 
@@ -239,12 +248,12 @@ impl<'a> Transaction<'a> {
     }
 
     /// Applies `:CHAIN`. With `--noflush` a built-in chain keeps its rules, in both backends.
-    fn declare(&mut self, name: &str, policy: Option<Policy>) -> Result<(), LineError> {
+    fn declare(&mut self, name: &str, policy: Option<ChainPolicy>) -> Result<(), LineError> {
         match (self.chain(name).map(|chain| chain.policy), policy) {
             (Ok(Some(_)), None) => Ok(()),
             (Ok(Some(_)), Some(policy)) => self.set_policy(name, policy),
             (Ok(None), None) => self.flush(name),
-            (Err(_), policy) if policy.is_none() || self.origin == Origin::Kernel => {
+            (Err(_), policy) if policy.is_none() || self.origin == TextOrigin::Kernel => {
                 let rules = Vec::new();
                 let empty = Some(Chain { policy, rules });
                 self.changes.chains.insert(name.into(), empty);
@@ -254,7 +263,7 @@ impl<'a> Transaction<'a> {
         }
     }
 
-    fn set_policy(&mut self, name: &str, policy: Policy) -> Result<(), LineError> {
+    fn set_policy(&mut self, name: &str, policy: ChainPolicy) -> Result<(), LineError> {
         match &mut self.chain_mut(name)?.policy {
             Some(current) => {
                 *current = policy;
@@ -351,7 +360,7 @@ impl<'a> Transaction<'a> {
             return Ok(());
         };
         let is_legal = self.chain(target).is_ok_and(|chain| chain.policy.is_none());
-        if !is_legal && self.origin == Origin::Payload {
+        if !is_legal && self.origin == TextOrigin::Payload {
             return Err(LineError::TargetNotFound(target.to_owned()));
         }
         self.count_reference(target, 1);

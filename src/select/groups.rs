@@ -22,12 +22,12 @@ pub const MOST_SLICES: usize = 10_000;
 #[derive(Debug)]
 pub struct EndpointGroups<'a> {
     /// Sorted by name and protocol; groups of one port in the order of their slices.
-    groups: Vec<Group<'a>>,
+    groups: Vec<SliceGroup<'a>>,
 }
 
 /// Endpoints of one slice for one of its ports.
 #[derive(Debug, Clone, Copy)]
-struct Group<'a> {
+struct SliceGroup<'a> {
     port: (&'a str, Protocol),
     number: Port,
     endpoints: &'a [Endpoint],
@@ -35,7 +35,7 @@ struct Group<'a> {
 
 /// Endpoints of one port, from all slices; none by default.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct PortEndpoints<'g, 'a>(&'g [Group<'a>]);
+pub struct PortEndpoints<'g, 'a>(&'g [SliceGroup<'a>]);
 
 impl<'a> EndpointGroups<'a> {
     /// Groups the endpoints of all slices, in linear time but for sorting. The limits of the
@@ -49,7 +49,7 @@ impl<'a> EndpointGroups<'a> {
             .iter()
             .take(MOST_SLICES)
             .flat_map(|(_, slice)| {
-                slice.ports.iter().map(|port| Group {
+                slice.ports.iter().map(|port| SliceGroup {
                     port: (&port.name, port.protocol),
                     number: port.number,
                     endpoints: &slice.endpoints,

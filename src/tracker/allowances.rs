@@ -1,7 +1,6 @@
 //! Decides which rules the limits of its namespace allow to each Service.
 
 use super::namespace_limit::NamespaceLimit;
-use super::track::Tracker;
 use crate::model::{Allowance, MOST_ENDPOINTS, NamespaceLimits, ServiceName, ServiceState};
 
 /// Both limits of all namespaces.
@@ -87,44 +86,5 @@ impl Allowances {
         let mut changed = self.rules_without_endpoints.choose_anew();
         changed.append(&mut self.endpoints.choose_anew());
         changed
-    }
-}
-
-impl Tracker {
-    /// Changes the size and the allowance of a Service; returns the Services whose allowance may
-    /// differ since.
-    pub(super) fn resize(&mut self, name: &ServiceName, size: Size) -> Vec<ServiceName> {
-        let Some(tracked) = self.services.get_mut(name) else {
-            return Vec::new();
-        };
-        let before = std::mem::replace(&mut tracked.size, size);
-        if before == size {
-            return Vec::new();
-        }
-        let changed = self.allowances.set(name, before, size);
-        let now = self.allowances.get(name, size);
-        let before = std::mem::replace(&mut tracked.state.allowance, now);
-        self.dirty.note_allowance(name, before, now);
-        changed
-    }
-
-    /// Updates the allowances of these Services.
-    pub(super) fn allow(&mut self, names: &[ServiceName]) {
-        for name in names {
-            let Some(tracked) = self.services.get(name) else {
-                continue;
-            };
-            let before = tracked.state.allowance;
-            let now = self.allowances.get(name, tracked.size);
-            if now == before {
-                continue;
-            }
-            let claims = self.claims(name);
-            if let Some(tracked) = self.services.get_mut(name) {
-                tracked.state.allowance = now;
-            }
-            self.dirty.note_allowance(name, before, now);
-            self.update_claims(name, &claims);
-        }
     }
 }

@@ -23,6 +23,15 @@ pub struct Waiting {
     pub slices: usize,
 }
 
+/// Changes that a successful sync applied.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct AppliedChanges {
+    /// Trigger times of the slices that changed.
+    pub triggers: Vec<SystemTime>,
+    /// Services that were dirty, sorted, each with the state that was applied before.
+    pub before: Vec<(ServiceName, ServiceState)>,
+}
+
 /// Dirty Services by name.
 #[derive(Debug, Default)]
 pub(super) struct Dirty {
@@ -34,8 +43,8 @@ pub(super) struct Dirty {
 /// Parts of a Service that differ from its last applied state, as they are there.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Differences {
-    service: Option<Before<Service>>,
-    slices: BTreeMap<SliceName, Before<Slice>>,
+    service: Option<AppliedObject<Service>>,
+    slices: BTreeMap<SliceName, AppliedObject<Slice>>,
     /// Frontends that are lost in only one of the two states.
     frontends: BTreeSet<PortFrontend>,
     allowance: Option<Allowance>,
@@ -45,7 +54,7 @@ pub(super) struct Differences {
 
 /// Object as last applied; `None` if there was none.
 #[derive(Debug, Clone)]
-struct Before<T>(Option<Arc<T>>);
+struct AppliedObject<T>(Option<Arc<T>>);
 
 impl Dirty {
     /// Notes a change of a Service object.
@@ -57,12 +66,12 @@ impl Dirty {
     ) {
         let differences = self.services.entry(name.clone()).or_default();
         match &differences.service {
-            Some(Before(applied)) if applied.as_ref() == now => {
+            Some(AppliedObject(applied)) if applied.as_ref() == now => {
                 differences.service = None;
                 self.waiting.services -= 1;
             }
             None if before.as_ref() != now => {
-                differences.service = Some(Before(before));
+                differences.service = Some(AppliedObject(before));
                 self.waiting.services += 1;
             }
             _ => {}
@@ -85,7 +94,7 @@ impl Dirty {
                 self.waiting.slices -= 1;
             }
             Entry::Vacant(entry) if before.as_ref() != now => {
-                entry.insert(Before(before));
+                entry.insert(AppliedObject(before));
                 self.waiting.slices += 1;
             }
             _ => {}
@@ -190,7 +199,7 @@ impl Differences {
     /// Returns the last applied state of a Service with this state now.
     pub(super) fn applied(self, now: Option<&ServiceState>) -> ServiceState {
         let mut state = now.cloned().unwrap_or_default();
-        if let Some(Before(service)) = self.service {
+        if let Some(AppliedObject(service)) = self.service {
             state.service = service;
         }
         let slices = &mut state.slices;

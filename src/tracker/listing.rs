@@ -10,7 +10,7 @@ pub(super) type Round = u32;
 
 /// Lists of one kind.
 #[derive(Debug, Default, Clone, Copy)]
-struct Listing {
+struct KindListing {
     round: Round,
     is_complete_once: bool,
 }
@@ -18,9 +18,9 @@ struct Listing {
 /// Lists of all kinds.
 #[derive(Debug, Default)]
 pub(super) struct Listings {
-    service: Listing,
-    slice: Listing,
-    node: Listing,
+    service: KindListing,
+    slice: KindListing,
+    node: KindListing,
 }
 
 impl Listings {
@@ -48,7 +48,7 @@ impl Listings {
             .all(|kind| self.of(kind).is_complete_once)
     }
 
-    const fn of(&self, kind: Kind) -> &Listing {
+    const fn of(&self, kind: Kind) -> &KindListing {
         match kind {
             Kind::Service => &self.service,
             Kind::EndpointSlice => &self.slice,
@@ -56,7 +56,7 @@ impl Listings {
         }
     }
 
-    const fn of_mut(&mut self, kind: Kind) -> &mut Listing {
+    const fn of_mut(&mut self, kind: Kind) -> &mut KindListing {
         match kind {
             Kind::Service => &mut self.service,
             Kind::EndpointSlice => &mut self.slice,

@@ -27,7 +27,6 @@ mod track;
 #[cfg(test)]
 mod tests;
 
-pub use dirty::Waiting;
-pub use overrides::{Override, OverrideClaims};
+pub use dirty::{AppliedChanges, Waiting};
 pub use queue::ChangeQueue;
-pub use track::{AppliedChanges, Tracker};
+pub use track::{Override, OverrideClaims, Tracker};

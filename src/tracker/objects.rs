@@ -11,20 +11,20 @@ use super::listing::Round;
 
 /// Last change of one object.
 #[derive(Debug)]
-pub(super) struct Pending<V> {
+pub(super) struct PendingObject<V> {
     /// Position in the order of all changes.
     pub(super) at: u64,
     /// Object; `None` if it is gone.
     pub(super) value: Option<Box<V>>,
     /// Trigger time; of several changes that wait the oldest, which gives the longest latency.
-    pub(super) trigger: Trigger,
+    pub(super) trigger: TriggerTime,
     /// An object of this name was removed before it.
     pub(super) is_new_object: bool,
 }
 
 /// Trigger time of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Trigger {
+pub(super) enum TriggerTime {
     /// The object has none.
     None,
     /// Time that the object had before the change, as in a repeated list.
@@ -33,7 +33,7 @@ pub(super) enum Trigger {
     New(SystemTime),
 }
 
-impl Trigger {
+impl TriggerTime {
     /// Returns the time for the tracker.
     pub(super) const fn time(self) -> Option<SystemTime> {
         match self {
@@ -45,7 +45,7 @@ impl Trigger {
 
 /// Object that exists.
 #[derive(Debug)]
-struct Known {
+struct KnownObject {
     seen: Round,
     /// The tracker has an object of this name.
     is_taken: bool,
@@ -55,8 +55,8 @@ struct Known {
 /// Objects of one kind.
 #[derive(Debug)]
 pub(super) struct Objects<N, V> {
-    known: HashMap<N, Known>,
-    pending: HashMap<N, Pending<V>>,
+    known: HashMap<N, KnownObject>,
+    pending: HashMap<N, PendingObject<V>>,
     round: Round,
 }
 
@@ -83,18 +83,18 @@ impl<N: Clone + Eq + Hash + Ord, V> Objects<N, V> {
         let earlier = self.pending.remove(&name);
         let is_removed = earlier.as_ref().is_some_and(|it| it.value.is_none());
         let is_new_object = is_removed || earlier.as_ref().is_some_and(|it| it.is_new_object);
-        let mut time = trigger.map_or(Trigger::None, Trigger::New);
+        let mut time = trigger.map_or(TriggerTime::None, TriggerTime::New);
         match self.known.entry(name.clone()) {
             Entry::Occupied(mut known) => {
                 let known = known.get_mut();
                 known.seen = self.round;
-                if let (Trigger::New(at), true) = (time, known.trigger == trigger) {
-                    time = Trigger::Repeated(at);
+                if let (TriggerTime::New(at), true) = (time, known.trigger == trigger) {
+                    time = TriggerTime::Repeated(at);
                 }
                 known.trigger = trigger;
             }
             Entry::Vacant(place) => {
-                place.insert(Known {
+                place.insert(KnownObject {
                     seen: self.round,
                     is_taken: is_removed,
                     trigger,
@@ -102,12 +102,12 @@ impl<N: Clone + Eq + Hash + Ord, V> Objects<N, V> {
             }
         }
         if let Some(earlier) = earlier
-            && let Trigger::New(_) = earlier.trigger
+            && let TriggerTime::New(_) = earlier.trigger
             && earlier.value.is_some_and(|old| is_continued(&old, &value))
         {
             time = earlier.trigger;
         }
-        let pending = Pending {
+        let pending = PendingObject {
             at,
             value: Some(value),
             trigger: time,
@@ -122,10 +122,10 @@ impl<N: Clone + Eq + Hash + Ord, V> Objects<N, V> {
             return false;
         };
         if known.is_taken {
-            let gone = Pending {
+            let gone = PendingObject {
                 at,
                 value: None,
-                trigger: Trigger::None,
+                trigger: TriggerTime::None,
                 is_new_object: false,
             };
             self.pending.insert(name.clone(), gone);
@@ -163,7 +163,7 @@ impl<N: Clone + Eq + Hash + Ord, V> Objects<N, V> {
     }
 
     /// Takes all changes, sorted by name.
-    pub(super) fn take(&mut self) -> Vec<(N, Pending<V>)> {
+    pub(super) fn take(&mut self) -> Vec<(N, PendingObject<V>)> {
         let mut taken: Vec<_> = std::mem::take(&mut self.pending).into_iter().collect();
         for (name, pending) in &taken {
             if pending.value.is_some()

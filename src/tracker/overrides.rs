@@ -14,29 +14,10 @@ use std::collections::BTreeMap;
 
 use super::dirty::toggle;
 use super::frontends::Wanted;
-use super::track::Tracker;
+use super::track::{Override, OverrideClaims, Tracker};
 use crate::model::{
     Allowance, FrontendRank, LostFrontend, PortFrontend, Service, ServiceName, ServiceState,
 };
-
-/// State of a Service that is rendered in place of that of the cluster.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Override {
-    /// State.
-    pub state: ServiceState,
-    claims: OverrideClaims,
-}
-
-/// Frontends that a Service with an override claims.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OverrideClaims {
-    /// Frontends of the state that is rendered. One that is no longer in the cluster's state gives
-    /// way to every other claim.
-    Rendered,
-    /// Frontends of the cluster's state, although the Service has no rules: an external IP must
-    /// not take over a cluster IP because the Service of that cannot be rendered.
-    Wanted,
-}
 
 impl Tracker {
     /// Returns the states that are rendered in place of those of the cluster.

@@ -11,7 +11,7 @@
 //!   and
 //!   [`Change::Listed`], never [`Change::Listing`].
 
-use super::objects::{Objects, Pending};
+use super::objects::{Objects, PendingObject};
 use crate::model::{Change, Kind, Node, Service, ServiceName, Slice, SliceName};
 
 /// Changes of one family that wait for the tracker.
@@ -85,7 +85,7 @@ impl ChangeQueue {
             changes.push((pending.at, Change::Service(name, pending.value)));
         }
         for (name, pending) in self.slices.take() {
-            let Pending {
+            let PendingObject {
                 at, value, trigger, ..
             } = pending;
             if pending.is_new_object {

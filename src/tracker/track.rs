@@ -7,10 +7,9 @@ use std::time::SystemTime;
 use hashbrown::HashMap;
 
 use super::allowances::{Allowances, Size};
-use super::dirty::{Dirty, Waiting};
+use super::dirty::{AppliedChanges, Dirty, Waiting};
 use super::frontends::Frontends;
 use super::listing::{Listings, Round};
-use super::overrides::Override;
 use crate::model::{
     Change, ExternalIps, Frontend, Kind, NamespaceLimits, Node, Service, ServiceName, ServiceState,
     Services, Slice, SliceName,
@@ -48,13 +47,23 @@ struct Owner {
     seen: Round,
 }
 
-/// Changes that a successful sync applied.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct AppliedChanges {
-    /// Trigger times of the slices that changed.
-    pub triggers: Vec<SystemTime>,
-    /// Services that were dirty, sorted, each with the state that was applied before.
-    pub before: Vec<(ServiceName, ServiceState)>,
+/// State of a Service that is rendered in place of that of the cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Override {
+    /// State.
+    pub state: ServiceState,
+    pub(super) claims: OverrideClaims,
+}
+
+/// Frontends that a Service with an override claims.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OverrideClaims {
+    /// Frontends of the state that is rendered. One that is no longer in the cluster's state gives
+    /// way to every other claim.
+    Rendered,
+    /// Frontends of the cluster's state, although the Service has no rules: an external IP must
+    /// not take over a cluster IP because the Service of that cannot be rendered.
+    Wanted,
 }
 
 impl Tracker {
@@ -272,7 +281,7 @@ impl Tracker {
     ) -> bool {
         let tracked = self.services.entry(service.clone()).or_default();
         let now = slice.clone();
-        let before = put(&mut tracked.state.slices, name, slice);
+        let before = tracked.state.replace_slice(name, slice);
         let is_change = before != now;
         let endpoints = |slice: Option<&Arc<Slice>>| {
             let of = tracked.state.service.as_ref().zip(slice);
@@ -287,6 +296,43 @@ impl Tracker {
         }
         self.forget_if_empty(service);
         is_change
+    }
+
+    /// Changes the size and the allowance of a Service; returns the Services whose allowance may
+    /// differ since.
+    fn resize(&mut self, name: &ServiceName, size: Size) -> Vec<ServiceName> {
+        let Some(tracked) = self.services.get_mut(name) else {
+            return Vec::new();
+        };
+        let before = std::mem::replace(&mut tracked.size, size);
+        if before == size {
+            return Vec::new();
+        }
+        let changed = self.allowances.set(name, before, size);
+        let now = self.allowances.get(name, size);
+        let before = std::mem::replace(&mut tracked.state.allowance, now);
+        self.dirty.note_allowance(name, before, now);
+        changed
+    }
+
+    /// Updates the allowances of these Services.
+    fn allow(&mut self, names: &[ServiceName]) {
+        for name in names {
+            let Some(tracked) = self.services.get(name) else {
+                continue;
+            };
+            let before = tracked.state.allowance;
+            let now = self.allowances.get(name, tracked.size);
+            if now == before {
+                continue;
+            }
+            let claims = self.claims(name);
+            if let Some(tracked) = self.services.get_mut(name) {
+                tracked.state.allowance = now;
+            }
+            self.dirty.note_allowance(name, before, now);
+            self.update_claims(name, &claims);
+        }
     }
 
     pub(super) fn forget_if_empty(&mut self, name: &ServiceName) {
@@ -333,26 +379,6 @@ impl Tracker {
         }
         let changed = self.allowances.choose_anew();
         self.allow(&changed);
-    }
-}
-
-/// Adds a slice to the sorted slices of its Service, or removes it. Returns the one before. To
-/// move 20,000 entries takes 20 us, less than to decode the object, and lists come in this order.
-fn put(
-    slices: &mut Vec<(SliceName, Arc<Slice>)>,
-    name: &SliceName,
-    slice: Option<Arc<Slice>>,
-) -> Option<Arc<Slice>> {
-    match (slices.binary_search_by(|(known, _)| known.cmp(name)), slice) {
-        (Ok(at), Some(slice)) => slices
-            .get_mut(at)
-            .map(|(_, known)| std::mem::replace(known, slice)),
-        (Ok(at), None) => Some(slices.remove(at).1),
-        (Err(at), Some(slice)) => {
-            slices.insert(at, (name.clone(), slice));
-            None
-        }
-        (Err(_), None) => None,
     }
 }
 

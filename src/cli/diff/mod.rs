@@ -11,13 +11,13 @@ use std::fmt::{self, Write as _};
 
 use self::sides::Sides;
 use super::arguments::RuleSettings;
-use super::exit::Comparison;
+use super::exit::ComparisonResult;
 use super::terminal;
 use crate::config::{DiffArgs, DiffFormat, environment};
 use crate::inspect::diff::{self, Review};
 
 /// Prints the differences, and reports whether there are any.
-pub(super) fn diff(args: &DiffArgs) -> anyhow::Result<Comparison> {
+pub(super) fn diff(args: &DiffArgs) -> anyhow::Result<ComparisonResult> {
     let selected = args.which.asked()?;
     terminal::install_quiet_log()?;
     let settings = RuleSettings::read(&args.file, &args.rules)?;
@@ -53,9 +53,9 @@ pub(super) fn diff(args: &DiffArgs) -> anyhow::Result<Comparison> {
         (DiffFormat::Unified, Some(program)) => unified::show(program, &sides)?,
     }
     Ok(if reviews.iter().any(is_different) {
-        Comparison::Different
+        ComparisonResult::Different
     } else {
-        Comparison::Equal
+        ComparisonResult::Equal
     })
 }
 

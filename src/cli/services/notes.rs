@@ -4,6 +4,7 @@
 //! this node reports Services in quarantine.
 
 use std::fmt::Write as _;
+use std::io::{self, Write as _};
 
 use serde_json::Value;
 
@@ -128,6 +129,33 @@ fn quarantine_note_of(json: &str) -> String {
         ))
     });
     notes.collect()
+}
+
+/// Explains an empty list on stderr; it is not a failure.
+pub(super) fn print_empty(origin: &RuleOrigin, filter: &RowFilter) {
+    let is_filtered = !filter.is_all();
+    let which = if is_filtered { "such " } else { "" };
+    let place = match origin {
+        RuleOrigin::Live(backend) => format!("the kernel's rules ({backend})"),
+        RuleOrigin::Saved(paths) => {
+            let paths = paths.iter().map(|path| format!("`{}`", path.display()));
+            paths.collect::<Vec<_>>().join(", ")
+        }
+        RuleOrigin::Desired => "the desired rules".to_owned(),
+    };
+    let mut text = format!("no {which}service ports in {place}\n");
+    if let (RuleOrigin::Live(_), false) = (origin, is_filtered) {
+        text.push_str(
+            "hint: check that a kube-proxy in mode iptables runs here, with this backend\n",
+        );
+    }
+    print(&text);
+}
+
+/// Prints notes on stderr.
+pub(super) fn print(text: &str) {
+    // Without stderr the text is lost, which is no reason to fail.
+    let _ = io::stderr().write_all(text.as_bytes());
 }
 
 #[cfg(test)]

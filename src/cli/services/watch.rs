@@ -17,7 +17,7 @@ use tracing::subscriber::{NoSubscriber, with_default};
 
 use super::rows::{self, Row, RowFilter};
 use super::table::{self, ServiceTable};
-use super::{document, notes, print_empty, print_stderr};
+use super::{document, notes};
 use crate::cli::snapshot::RuleSnapshot;
 use crate::cli::terminal;
 use crate::config::{ServicesArgs, ServicesOutput, Unusable};
@@ -32,12 +32,12 @@ pub(super) fn watch(args: &ServicesArgs, filter: &RowFilter) -> anyhow::Result<(
     // A missing name may appear later.
     if let Err(NoMatches(names)) = filter.check(&all, &findings) {
         for name in names {
-            print_stderr(&format!("warning: {name}\n"));
+            notes::print(&format!("warning: {name}\n"));
         }
     }
     let mut known = filter.selected(all, &snapshot.node_addresses);
     if known.is_empty() {
-        print_empty(&snapshot.origin, filter);
+        notes::print_empty(&snapshot.origin, filter);
     }
     drop(snapshot);
     let mut printer = Printer::new(args);
@@ -83,7 +83,7 @@ struct LastMessage(String);
 impl LastMessage {
     fn print(&mut self, text: String) {
         if text != self.0 {
-            print_stderr(&text);
+            notes::print(&text);
             self.0 = text;
         }
     }

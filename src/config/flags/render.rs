@@ -12,7 +12,7 @@ use crate::rules::Table;
 /// Flags of `render`.
 #[derive(Debug, Clone, Args)]
 pub struct RenderArgs {
-    /// Services to render. A selection of them is printed for reading and is no restore input.
+    /// Services to render. A selection of them is printed for reading and cannot be restored.
     #[command(flatten)]
     pub which: SelectionArgs,
     /// Names only, for completion scripts.

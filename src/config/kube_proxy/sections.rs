@@ -193,9 +193,9 @@ pub struct FlushFrequency(pub GoDuration);
 
 impl<'de> Deserialize<'de> for FlushFrequency {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Either;
+        struct DurationOrNumber;
 
-        impl Visitor<'_> for Either {
+        impl Visitor<'_> for DurationOrNumber {
             type Value = FlushFrequency;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -218,7 +218,7 @@ impl<'de> Deserialize<'de> for FlushFrequency {
             }
         }
 
-        deserializer.deserialize_any(Either)
+        deserializer.deserialize_any(DurationOrNumber)
     }
 }
 
@@ -263,9 +263,9 @@ impl FromStr for Quantity {
 
 impl<'de> Deserialize<'de> for Quantity {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Either;
+        struct TextOrNumber;
 
-        impl Visitor<'_> for Either {
+        impl Visitor<'_> for TextOrNumber {
             type Value = Quantity;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -285,7 +285,7 @@ impl<'de> Deserialize<'de> for Quantity {
             }
         }
 
-        deserializer.deserialize_any(Either)
+        deserializer.deserialize_any(TextOrNumber)
     }
 }
 

@@ -3,7 +3,7 @@
 //! Upstream: pkg/proxy/apis/config/v1alpha1/defaults_test.go (v1.36)
 
 use super::*;
-use crate::config::fields::{Effect, FIELDS};
+use crate::config::fields::{FIELDS, FieldEffect};
 use crate::config::kube_proxy::{self, KubeProxyConfiguration, leaves};
 
 /// Path, default, zero of the type, whether zero counts or means the default, and another value;
@@ -147,8 +147,8 @@ fn set_fields_are_kept_and_those_without_effect_are_noted() {
         let field = FIELDS.iter().find(|field| field.path == path).unwrap();
         let note = format!("set, but without effect in this version: `{path}`");
         let expected: &[String] = match field.effect {
-            Effect::None => &[note],
-            Effect::Used => &[],
+            FieldEffect::None => &[note],
+            FieldEffect::Used => &[],
         };
         assert_eq!(config.notes, expected, "{path}");
     }

@@ -1,7 +1,7 @@
 //! Table of fields against the fields of a configuration and the flags of `run`.
 
 use super::*;
-use crate::config::fields::{Effect, FIELDS};
+use crate::config::fields::{FIELDS, FieldEffect};
 use crate::config::kube_proxy::leaves;
 
 /// Flags of kube-proxy without a field.
@@ -98,6 +98,11 @@ fn flags_without_effect_are_under_their_own_heading() {
             .unwrap();
         let heading = arg.get_help_heading().unwrap_or_default();
         let is_unused = heading.to_lowercase().contains("without effect");
-        assert_eq!(is_unused, field.effect == Effect::None, "--{}", field.flag);
+        assert_eq!(
+            is_unused,
+            field.effect == FieldEffect::None,
+            "--{}",
+            field.flag
+        );
     }
 }

@@ -7,14 +7,14 @@ const fn at(seconds: u64) -> Duration {
 }
 
 struct Days {
-    known: Known,
+    known: KnownSeries,
     origin: Origin,
 }
 
 impl Days {
     fn new() -> Self {
         Self {
-            known: Known::default(),
+            known: KnownSeries::default(),
             origin: Origin {
                 node_name: "node1".to_owned(),
                 host_name: "host1".to_owned(),

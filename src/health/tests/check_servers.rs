@@ -18,7 +18,7 @@ fn servers() -> (CheckServers, Writer) {
         node_name: "node1".to_owned(),
         host_name: "host1".to_owned(),
     });
-    let shared = Checks {
+    let shared = CheckServerContext {
         health: Health::new(Duration::from_secs(30)),
         recorder,
         node_name: "node1".to_owned(),
@@ -176,7 +176,7 @@ async fn of_two_with_the_same_port_the_first_keeps_it() {
     };
     assert_eq!(*name, service("c"));
     assert!(
-        note.ends_with("the health check port of `ns/b`, too"),
+        note.ends_with("also the health check port of `ns/b`"),
         "{note}"
     );
     // An earlier name that comes later has to wait as well.

@@ -35,11 +35,11 @@ pub(super) struct NftWatch {
     /// The netlink socket. Tokio has no type for netlink; this one waits for any descriptor without
     /// unsafe code.
     socket: UnixDatagram,
-    state: RefCell<State>,
+    state: RefCell<NftWatchState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct NftWatchState {
     /// Transactions whose end was not received yet, by port.
     open: BTreeMap<u32, ForeignChange>,
     /// Changes by other programs that were not reported yet.
@@ -50,15 +50,15 @@ struct State {
 
 /// Complete transaction.
 #[derive(Debug)]
-struct Transaction {
+struct NftTransaction {
     port: u32,
     change: ForeignChange,
 }
 
 /// Transactions received at once.
 #[derive(Debug, Default)]
-struct Received {
-    transactions: Vec<Transaction>,
+struct ReceivedTransactions {
+    transactions: Vec<NftTransaction>,
     /// The buffer overflowed, so that transactions are missing.
     has_lost: bool,
 }
@@ -128,8 +128,8 @@ impl NftWatch {
             return;
         }
         let port = ours.port(&received.transactions);
-        let is_foreign = |transaction: &Transaction| Some(transaction.port) != port;
-        state.add_foreign(Received {
+        let is_foreign = |transaction: &NftTransaction| Some(transaction.port) != port;
+        state.add_foreign(ReceivedTransactions {
             transactions: received
                 .transactions
                 .into_iter()
@@ -140,8 +140,8 @@ impl NftWatch {
     }
 
     /// Receives all pending notifications.
-    fn receive(&self) -> Received {
-        let mut received = Received::default();
+    fn receive(&self) -> ReceivedTransactions {
+        let mut received = ReceivedTransactions::default();
         let mut datagram = vec![0; DATAGRAM_BYTES];
         let mut state = self.state.borrow_mut();
         loop {
@@ -166,9 +166,9 @@ impl NftWatch {
     }
 }
 
-impl State {
+impl NftWatchState {
     /// Adds an event to its transaction; returns the transaction if it is complete.
-    fn transaction(&mut self, event: &NftEvent<'_>) -> Option<Transaction> {
+    fn transaction(&mut self, event: &NftEvent<'_>) -> Option<NftTransaction> {
         let port = event.port;
         match event.kind {
             NftEventKind::Chain(table, chain) => {
@@ -182,14 +182,14 @@ impl State {
             NftEventKind::Generation { program } => {
                 let mut change = self.open.remove(&port).unwrap_or_default();
                 change.by(program);
-                Some(Transaction { port, change })
+                Some(NftTransaction { port, change })
             }
         }
     }
 
     /// Notes changes by other programs. Transactions in other families and tables are empty.
-    fn add_foreign(&mut self, received: Received) {
-        for Transaction { change, .. } in received.transactions {
+    fn add_foreign(&mut self, received: ReceivedTransactions) {
+        for NftTransaction { change, .. } in received.transactions {
             if !change.is_empty() {
                 self.unreported.merge(change);
             }
@@ -218,7 +218,7 @@ impl OwnRestore {
     /// the program, the only port of an iptables program with transactions in this family, at most
     /// one for each table of the payload. A table that the payload leaves unchanged has no
     /// transaction.
-    fn port(&self, transactions: &[Transaction]) -> Option<u32> {
+    fn port(&self, transactions: &[NftTransaction]) -> Option<u32> {
         if transactions
             .iter()
             .any(|transaction| Some(transaction.port) == self.process)
@@ -226,7 +226,8 @@ impl OwnRestore {
             return self.process;
         }
         let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
-        let may_be_ours = |found: &&Transaction| found.is_by_iptables() && !found.change.is_empty();
+        let may_be_ours =
+            |found: &&NftTransaction| found.is_by_iptables() && !found.change.is_empty();
         for transaction in transactions.iter().filter(may_be_ours) {
             *counts.entry(transaction.port).or_default() += 1;
         }
@@ -238,7 +239,7 @@ impl OwnRestore {
     }
 }
 
-impl Transaction {
+impl NftTransaction {
     fn is_by_iptables(&self) -> bool {
         let names = ["iptables", "ip6tables", "xtables"];
         let mut programs = self.change.programs.iter();

@@ -37,10 +37,10 @@ pub struct PayloadHooks {
 
 /// Last payloads of both families. Clones share them.
 #[derive(Debug, Clone)]
-pub struct PayloadLog(Arc<Shared>);
+pub struct PayloadLog(Arc<PayloadLogState>);
 
 #[derive(Debug)]
-struct Shared {
+struct PayloadLogState {
     keep_applied: KeepApplied,
     state_dir: Option<PathBuf>,
     hooks: PayloadHooks,
@@ -57,7 +57,7 @@ impl PayloadLog {
     /// Returns an empty log, which writes failed payloads to files in `state_dir`, if given. The
     /// directory has to exist.
     pub fn new(keep_applied: KeepApplied, state_dir: Option<PathBuf>, hooks: PayloadHooks) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(PayloadLogState {
             keep_applied,
             state_dir,
             hooks,

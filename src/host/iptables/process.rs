@@ -159,7 +159,7 @@ impl Run<'_> {
             Stdout::Keep | Stdout::Lines(_) => Stdio::piped(),
         };
         let mut child = self.spawn(stdin, out, OOM_SCORE_ADJ)?;
-        let group = Group::of(&child);
+        let group = ProcessGroup::of(&child);
         let process = child.id();
         let (mut kept, mut stderr, mut input) =
             (Vec::new(), StderrTail::default(), Input::default());
@@ -306,10 +306,11 @@ impl StderrTail {
     }
 }
 
-/// Process group of a running program, which is killed on drop unless [`Group::disarm`] is called.
-struct Group(Option<Pid>);
+/// Process group of a running program, which is killed on drop unless
+/// [`ProcessGroup::disarm`] is called.
+struct ProcessGroup(Option<Pid>);
 
-impl Group {
+impl ProcessGroup {
     fn of(child: &Child) -> Self {
         let pid = child.id().and_then(|id| i32::try_from(id).ok());
         Self(pid.map(Pid::from_raw))
@@ -321,7 +322,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         if let Some(group) = self.0 {
             // Fails if the group has just ended.

@@ -83,13 +83,13 @@ pub(super) struct SizeWatch {
     socket: OwnedFd,
     /// `None`: the lock cannot be watched, so that changes that keep the sizes are unknown.
     lock: Option<LockWatch>,
-    state: RefCell<State>,
+    state: RefCell<TableWatchState>,
     /// Time of the next check.
     next: Cell<Option<Instant>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct TableWatchState {
     /// Sizes at the last check; `None` for an unreadable table. A table that becomes readable or
     /// unreadable counts as changed.
     sizes: [Option<TableSize>; Table::ALL.len()],

@@ -14,7 +14,7 @@ use std::os::fd::OwnedFd;
 
 use nix::errno::Errno;
 
-use super::conntrack_message::{Deletions, Reply, dump_request, replies};
+use super::conntrack_message::{ConntrackReply, Deletions, dump_request, replies};
 use super::socket;
 use crate::conntrack::{Filter, Flow};
 use crate::net::IpFamily;
@@ -255,13 +255,13 @@ impl<T: Transport> Sweeper<T> {
                     dump = Dump::Interrupted;
                 }
                 match message.reply {
-                    Reply::Entry(entry) if is_stale(&entry.flow) => deletions.add(&entry),
-                    Reply::Entry(_) | Reply::Ignored => {}
-                    Reply::End(Ok(())) => {
+                    ConntrackReply::Entry(entry) if is_stale(&entry.flow) => deletions.add(&entry),
+                    ConntrackReply::Entry(_) | ConntrackReply::Ignored => {}
+                    ConntrackReply::End(Ok(())) => {
                         delete(transport, &sockets.delete, &mut deletions, counts)?;
                         return Ok(dump);
                     }
-                    Reply::End(Err(errno)) => return Err(errno),
+                    ConntrackReply::End(Err(errno)) => return Err(errno),
                 }
                 if deletions.len() == MOST_DELETIONS {
                     delete(transport, &sockets.delete, &mut deletions, counts)?;
@@ -287,12 +287,12 @@ fn delete<T: Transport>(
     while replied < deletions.len() {
         for message in replies(transport.receive(socket, &mut datagram)?) {
             match message.ok_or(Errno::EBADMSG)?.reply {
-                Reply::End(Ok(())) => counts.deleted += 1,
+                ConntrackReply::End(Ok(())) => counts.deleted += 1,
                 // The entry has expired meanwhile.
-                Reply::End(Err(Errno::ENOENT)) => {}
-                Reply::End(Err(Errno::EBUSY)) => counts.offloaded += 1,
-                Reply::End(Err(errno)) => return Err(errno),
-                Reply::Entry(_) | Reply::Ignored => continue,
+                ConntrackReply::End(Err(Errno::ENOENT)) => {}
+                ConntrackReply::End(Err(Errno::EBUSY)) => counts.offloaded += 1,
+                ConntrackReply::End(Err(errno)) => return Err(errno),
+                ConntrackReply::Entry(_) | ConntrackReply::Ignored => continue,
             }
             replied += 1;
         }

@@ -87,7 +87,7 @@ impl Deletions {
 
     /// Adds an entry. The id makes sure that a newer entry with the same tuple is not deleted. The
     /// tuple is always present: a request without one would delete the whole table.
-    pub(in crate::host) fn add(&mut self, entry: &Entry<'_>) {
+    pub(in crate::host) fn add(&mut self, entry: &ConntrackEntry<'_>) {
         let kind = NFNL_SUBSYS_CTNETLINK | IPCTNL_MSG_CT_DELETE;
         let (flags, family) = (NLM_F_REQUEST | NLM_F_ACK, family_number(self.family));
         message(&mut self.bytes, kind, flags, family, |bytes| {
@@ -147,16 +147,16 @@ fn write_filter(bytes: &mut Vec<u8>, filter: Filter) {
 /// One reply message of the kernel.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::host) struct Message<'a> {
-    pub(in crate::host) reply: Reply<'a>,
+    pub(in crate::host) reply: ConntrackReply<'a>,
     /// The table changed during the dump, so that entries may be missing from it.
     pub(super) is_interrupted: bool,
 }
 
 /// Content of a reply message.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::host) enum Reply<'a> {
+pub(in crate::host) enum ConntrackReply<'a> {
     /// A UDP entry.
-    Entry(Entry<'a>),
+    Entry(ConntrackEntry<'a>),
     /// An entry of another protocol, or another type of message.
     Ignored,
     /// End of a dump, or the status of a request.
@@ -165,7 +165,7 @@ pub(in crate::host) enum Reply<'a> {
 
 /// A UDP entry, with the attributes that a deletion has to name.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::host) struct Entry<'a> {
+pub(in crate::host) struct ConntrackEntry<'a> {
     pub(super) flow: Flow,
     /// Whole attribute as the kernel wrote it, like `id` and `zone`.
     tuple: &'a [u8],
@@ -189,14 +189,14 @@ pub(in crate::host) fn replies(datagram: &[u8]) -> impl Iterator<Item = Option<M
 fn read(received: Received<'_>) -> Option<Message<'_>> {
     let body = received.body;
     let reply = match received.kind {
-        NLMSG_ERROR => Reply::End(status(body)?),
+        NLMSG_ERROR => ConntrackReply::End(status(body)?),
         // Not every end of a dump has a status.
-        NLMSG_DONE => Reply::End(status(body).unwrap_or(Ok(()))),
-        NLMSG_OVERRUN => Reply::End(Err(Errno::ENOBUFS)),
+        NLMSG_DONE => ConntrackReply::End(status(body).unwrap_or(Ok(()))),
+        NLMSG_OVERRUN => ConntrackReply::End(Err(Errno::ENOBUFS)),
         kind if kind == NFNL_SUBSYS_CTNETLINK | IPCTNL_MSG_CT_NEW => {
-            entry(body.get(NFGENMSG..)?).map_or(Reply::Ignored, Reply::Entry)
+            entry(body.get(NFGENMSG..)?).map_or(ConntrackReply::Ignored, ConntrackReply::Entry)
         }
-        _ => Reply::Ignored,
+        _ => ConntrackReply::Ignored,
     };
     Some(Message {
         reply,
@@ -205,7 +205,7 @@ fn read(received: Received<'_>) -> Option<Message<'_>> {
 }
 
 /// Reads an entry; `None` if it is not UDP, or lacks an attribute that every UDP entry has.
-fn entry(body: &[u8]) -> Option<Entry<'_>> {
+fn entry(body: &[u8]) -> Option<ConntrackEntry<'_>> {
     let (mut original, mut reply, mut id, mut zone) = (None, None, None, &[][..]);
     for attribute in Attributes(body) {
         match attribute.kind {
@@ -217,7 +217,7 @@ fn entry(body: &[u8]) -> Option<Entry<'_>> {
         }
     }
     let original = original?;
-    Some(Entry {
+    Some(ConntrackEntry {
         flow: Flow {
             destination: tuple_end(original.value, TupleEnd::Destination)?,
             reply_source: tuple_end(reply?.value, TupleEnd::Source)?,
@@ -228,7 +228,7 @@ fn entry(body: &[u8]) -> Option<Entry<'_>> {
     })
 }
 
-impl<'a> Entry<'a> {
+impl<'a> ConntrackEntry<'a> {
     /// Returns the attributes that identify this entry, also against a later one of the same tuple.
     pub(in crate::host) fn identity(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         [self.tuple, self.id, self.zone].into_iter()

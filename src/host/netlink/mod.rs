@@ -8,6 +8,6 @@ pub(super) mod socket;
 
 pub use conntrack::{Conntrack, FlowError, FlowTable};
 #[cfg(test)]
-pub(super) use conntrack_message::{Deletions, Reply, dump_request, replies};
+pub(super) use conntrack_message::{ConntrackReply, Deletions, dump_request, replies};
 pub use nfacct::counted_packets;
 pub use nftables::{NftError, has_nft_table, remove_nft_table};

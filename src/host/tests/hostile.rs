@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use crate::host::iptables::{Finished, Input, restore_result, unprintable};
 use crate::host::netlink::nfacct::{Request, read_reply};
 use crate::host::netlink::socket::{Attributes, attribute, message, messages, nested, status};
-use crate::host::netlink::{Deletions, Reply, dump_request, replies};
+use crate::host::netlink::{ConntrackReply, Deletions, dump_request, replies};
 use crate::host::{ProgramExit, RestoreError, Version, excerpt};
 use crate::hostile::{bytes, cases, mutated, mutated_text, text};
 use crate::net::IpFamily;
@@ -87,7 +87,7 @@ proptest! {
         prop_assert!(read <= datagram.len() / 16 + 1, "more messages than fit");
         let mut deletions = Deletions::new(IpFamily::V4);
         for message in replies(&datagram).flatten() {
-            if let Reply::Entry(entry) = message.reply {
+            if let ConntrackReply::Entry(entry) = message.reply {
                 prop_assert!(entry.identity().all(|part| is_within(part, &datagram)));
                 deletions.add(&entry);
             }

@@ -41,11 +41,11 @@ pub struct Metadata {
     /// Labels.
     #[serde(deserialize_with = "entries")]
     #[prost(message, repeated, tag = 11)]
-    pub labels: Vec<Entry>,
+    pub labels: Vec<MapEntry>,
     /// Annotations.
     #[serde(deserialize_with = "entries")]
     #[prost(message, repeated, tag = 12)]
-    pub annotations: Vec<Entry>,
+    pub annotations: Vec<MapEntry>,
 }
 
 impl Metadata {
@@ -63,7 +63,7 @@ impl Metadata {
 /// Label or annotation, as bytes: protobuf may hold text that is not valid UTF-8, which matters
 /// only in the few that are used.
 #[derive(Clone, PartialEq, Eq, Message)]
-pub struct Entry {
+pub struct MapEntry {
     /// Name.
     #[prost(bytes = "vec", tag = 1)]
     pub key: Vec<u8>,
@@ -72,7 +72,7 @@ pub struct Entry {
     pub value: Vec<u8>,
 }
 
-impl Entry {
+impl MapEntry {
     /// Returns an entry of texts.
     pub fn new(key: impl Into<String>, value: impl Into<String>) -> Self {
         Self {
@@ -83,7 +83,7 @@ impl Entry {
 }
 
 /// Returns the last value of a name, as a map has it.
-fn value<'e>(entries: &'e [Entry], key: &str) -> Option<Cow<'e, str>> {
+fn value<'e>(entries: &'e [MapEntry], key: &str) -> Option<Cow<'e, str>> {
     let found = entries
         .iter()
         .rev()
@@ -93,25 +93,25 @@ fn value<'e>(entries: &'e [Entry], key: &str) -> Option<Cow<'e, str>> {
 
 /// Reads text as bytes. JSON can hold half a surrogate pair (`\ud800`), which is not valid UTF-8;
 /// an object with one in an unused label is still read.
-struct Text(Vec<u8>);
+struct LossyText(Vec<u8>);
 
-impl<'de> Deserialize<'de> for Text {
+impl<'de> Deserialize<'de> for LossyText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct OfText;
 
         impl Visitor<'_> for OfText {
-            type Value = Text;
+            type Value = LossyText;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a string")
             }
 
-            fn visit_str<E>(self, text: &str) -> Result<Text, E> {
-                Ok(Text(text.as_bytes().to_vec()))
+            fn visit_str<E>(self, text: &str) -> Result<LossyText, E> {
+                Ok(LossyText(text.as_bytes().to_vec()))
             }
 
-            fn visit_bytes<E>(self, bytes: &[u8]) -> Result<Text, E> {
-                Ok(Text(bytes.to_vec()))
+            fn visit_bytes<E>(self, bytes: &[u8]) -> Result<LossyText, E> {
+                Ok(LossyText(bytes.to_vec()))
             }
         }
 
@@ -120,11 +120,11 @@ impl<'de> Deserialize<'de> for Text {
 }
 
 /// Reads a `null` among labels as an empty string, as Go does.
-fn entries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Entry>, D::Error> {
+fn entries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<MapEntry>, D::Error> {
     Ok(Option::<Entries>::deserialize(deserializer)?.map_or_else(Vec::new, |entries| entries.0))
 }
 
-struct Entries(Vec<Entry>);
+struct Entries(Vec<MapEntry>);
 
 impl<'de> Deserialize<'de> for Entries {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -139,9 +139,9 @@ impl<'de> Deserialize<'de> for Entries {
 
             fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Entries, M::Error> {
                 let mut entries = Vec::new();
-                while let Some((key, value)) = map.next_entry::<Text, Option<Text>>()? {
+                while let Some((key, value)) = map.next_entry::<LossyText, Option<LossyText>>()? {
                     let value = value.map_or_else(Vec::new, |text| text.0);
-                    entries.push(Entry { key: key.0, value });
+                    entries.push(MapEntry { key: key.0, value });
                 }
                 Ok(Entries(entries))
             }

@@ -24,7 +24,7 @@ use serde::{Deserialize, Deserializer};
 pub use endpoint_slice::{
     Conditions, EndpointObject, EndpointSliceObject, Hints, Named, SlicePortObject,
 };
-pub use metadata::{Entry, Metadata, Time};
+pub use metadata::{MapEntry, Metadata, Time};
 pub use node::{NodeAddress, NodeObject, NodeSpec, NodeStatus, Taint};
 pub use service::{
     ClientIpConfig, Ingress, LoadBalancerStatus, ServiceObject, ServicePortObject, ServiceSpec,

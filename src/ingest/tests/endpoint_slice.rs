@@ -194,8 +194,8 @@ fn ports_need_a_name_and_a_number() {
             "ports[0].name: is missing; the port is skipped",
             "ports[1].name: is missing; the port is skipped",
             "ports[4].port: is missing; the port is skipped",
-            "ports[5].port: 0 is no port; the port is skipped",
-            "ports[6].protocol: `QUIC` is no protocol; the port is skipped",
+            "ports[5].port: 0 is not a valid port; the port is skipped",
+            "ports[6].protocol: `QUIC` is not a valid protocol; the port is skipped",
         ],
     );
 }
@@ -213,7 +213,7 @@ fn slice_belongs_to_the_service_of_its_label() {
         (json!({ "kubernetes.io/service-name": "" }), "is missing"),
         (
             json!({ "kubernetes.io/service-name": "a b" }),
-            "`a b` is no name",
+            "`a b` is not a valid name",
         ),
     ] {
         let metadata = json!({ "namespace": "shop", "name": "cart-x1", "labels": labels });
@@ -270,7 +270,7 @@ fn trigger_time_is_read_to_the_nanosecond() {
         &ingested.diagnostics,
         &[
             "metadata.annotations[endpoints.kubernetes.io/last-change-trigger-time]: \
-           `yesterday` is no time; it is ignored",
+           `yesterday` is not a valid time; it is ignored",
         ],
     );
 }

@@ -64,7 +64,8 @@ fn a_restriction_that_cannot_be_read_admits_nobody() {
             .collect();
         assert_eq!(ips, expected);
     }
-    let bad = "spec.loadBalancerSourceRanges[0]: `10.0.0.0/33` is no network; it is skipped";
+    let bad =
+        "spec.loadBalancerSourceRanges[0]: `10.0.0.0/33` is not a valid network; it is skipped";
     let dropped = "spec.loadBalancerSourceRanges: what can be read restricts not all load balancer \
                    addresses; the others are skipped";
     check(&json!([]), &["1.2.3.4"], &[]);

@@ -36,7 +36,7 @@ fn internal_addresses_come_before_external_ones() {
     );
     assert_noted(
         &diagnostics,
-        &["status.addresses[4].address: `nowhere` is no address; it is skipped"],
+        &["status.addresses[4].address: `nowhere` is not a valid address; it is skipped"],
     );
     let shown = diagnostics[0].to_string();
     assert!(shown.starts_with("Node `here`: "), "{shown}");
@@ -50,7 +50,7 @@ fn pod_networks_keep_their_order() {
     assert_eq!(cidrs, ["10.244.3.0/24", "fd00:3::/64"]);
     assert_noted(
         &diagnostics,
-        &["spec.podCIDRs[1]: `here` is no network; it is skipped"],
+        &["spec.podCIDRs[1]: `here` is not a valid network; it is skipped"],
     );
 }
 

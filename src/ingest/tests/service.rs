@@ -118,7 +118,7 @@ fn cluster_ips_that_are_none_cost_their_family() {
     check_noted(
         json!({ "clusterIP": "10.96.0.700" }),
         "- | -",
-        &["spec.clusterIP: `10.96.0.700` is no address"],
+        &["spec.clusterIP: `10.96.0.700` is not a valid address"],
     );
     check_noted(
         json!({ "clusterIPs": ["10.96.0.7", "10.96.0.8"], "ipFamilies": ["IPv4", "IPv6"] }),
@@ -156,7 +156,7 @@ fn external_ips_go_to_their_family_for_any_type() {
     check_noted(
         json!({ "externalIPs": ["", "lb.example", "192.0.2.9"] }),
         "10.96.0.7 external [192.0.2.9] :80/tcp | -",
-        &["spec.externalIPs[1]: `lb.example` is no address; it is skipped"],
+        &["spec.externalIPs[1]: `lb.example` is not a valid address; it is skipped"],
     );
 }
 
@@ -179,7 +179,7 @@ fn load_balancer_addresses_depend_on_their_mode() {
     );
     assert_noted(
         &diagnostics,
-        &["status.loadBalancer.ingress[6].ip: `nowhere` is no address; it is skipped"],
+        &["status.loadBalancer.ingress[6].ip: `nowhere` is not a valid address; it is skipped"],
     );
 }
 
@@ -215,8 +215,8 @@ fn source_ranges_restrict_only_their_family() {
         json!(["10.0.0.0/33", "10.0.0.1"]),
         "10.96.0.7 | fd00::7",
         &[
-            "spec.loadBalancerSourceRanges[0]: `10.0.0.0/33` is no network; it is skipped",
-            "spec.loadBalancerSourceRanges[1]: `10.0.0.1` is no network; it is skipped",
+            "spec.loadBalancerSourceRanges[0]: `10.0.0.0/33` is not a valid network; it is skipped",
+            "spec.loadBalancerSourceRanges[1]: `10.0.0.1` is not a valid network; it is skipped",
         ],
     );
 }
@@ -308,7 +308,7 @@ fn health_check_port_is_for_local_load_balancers() {
     );
     for (port, shown) in [(json!(null), 0), (json!(0), 0), (json!(65_536), 65_536)] {
         let problem = format!(
-            "spec.healthCheckNodePort: {shown} is no port; \
+            "spec.healthCheckNodePort: {shown} is not a valid port; \
              load balancers cannot ask for local endpoints"
         );
         let spec = with("LoadBalancer", "Local", port);
@@ -342,11 +342,11 @@ fn bad_ports_do_not_cost_the_good_ones() {
         json!({ "ports": ports }),
         "10.96.0.7 e:80/tcp f:80/tcp | -",
         &[
-            "spec.ports[0].port: 70000 is no port; the port is skipped",
+            "spec.ports[0].port: 70000 is not a valid port; the port is skipped",
             "spec.ports[1].port: is missing; the port is skipped",
             "spec.ports[2].port: is missing; the port is skipped",
-            "spec.ports[3].protocol: `tcp` is no protocol; the port is skipped",
-            "spec.ports[4].nodePort: -5 is no port; the port has no node port",
+            "spec.ports[3].protocol: `tcp` is not a valid protocol; the port is skipped",
+            "spec.ports[4].nodePort: -5 is not a valid port; the port has no node port",
         ],
     );
 }
@@ -402,14 +402,14 @@ fn names_that_could_break_a_rule_cost_the_object() {
         ("-t", "-t"),
         (".", "."),
     ] {
-        let problem = format!("{field}: `{shown}` is no name; the object is skipped");
+        let problem = format!("{field}: `{shown}` is not a valid name; the object is skipped");
         check_name("shop", bad, "", &[&problem]);
     }
     check_name(
         "shop",
         "cart",
         "we'b",
-        &[r"spec.ports[0].name: `we\'b` is no name; the object is skipped"],
+        &[r"spec.ports[0].name: `we\'b` is not a valid name; the object is skipped"],
     );
     let problem = format!("{field}: `{longest}x` is too long for a name; the object is skipped");
     check_name("shop", &"x".repeat(64), "", &[&problem]);

@@ -83,7 +83,7 @@ fn has_counter(rule: &Rule) -> bool {
 pub(super) type FamilyPort<'r> = (&'r PortReview<'r>, IpFamily);
 
 /// Service ports of one IP family with one and the same effect.
-pub(super) struct Group<'r> {
+pub(super) struct SettingGroup<'r> {
     pub(super) family: IpFamily,
     pub(super) effect: &'r Effect,
     pub(super) ports: Vec<FamilyPort<'r>>,
@@ -91,8 +91,8 @@ pub(super) struct Group<'r> {
 
 /// Groups service ports that differ only, and in the same way, in which clients are masqueraded.
 /// Returns the groups, and the other service ports.
-pub(super) fn groups(ports: Vec<FamilyPort<'_>>) -> (Vec<Group<'_>>, Vec<FamilyPort<'_>>) {
-    let mut groups: Vec<Group<'_>> = Vec::new();
+pub(super) fn groups(ports: Vec<FamilyPort<'_>>) -> (Vec<SettingGroup<'_>>, Vec<FamilyPort<'_>>) {
+    let mut groups: Vec<SettingGroup<'_>> = Vec::new();
     let mut others = Vec::new();
     for (port, family) in ports {
         let [effect @ Effect::MasqueradeChanged { .. }] = port.effects.as_slice() else {
@@ -102,7 +102,7 @@ pub(super) fn groups(ports: Vec<FamilyPort<'_>>) -> (Vec<Group<'_>>, Vec<FamilyP
         let mut existing = groups.iter_mut();
         match existing.find(|group| (group.family, group.effect) == (family, effect)) {
             Some(group) => group.ports.push((port, family)),
-            None => groups.push(Group {
+            None => groups.push(SettingGroup {
                 family,
                 effect,
                 ports: vec![(port, family)],

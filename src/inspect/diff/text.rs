@@ -8,7 +8,7 @@ use std::fmt::{self, Write};
 use super::color;
 use super::edit::Edit;
 use super::effect::{Effect, sentence};
-use super::node_settings::{FamilyPort, Group, groups};
+use super::node_settings::{FamilyPort, SettingGroup, groups};
 use super::review::{
     ChainReview, PlannedRestore, PortChange, PortReview, Presence, RestoreScope, Review, Summary,
     plural,
@@ -76,8 +76,8 @@ fn write_port(out: &mut dyn Write, port: &PortReview<'_>, family: IpFamily) -> f
 }
 
 /// Writes an effect that many service ports have, without their chains, which only the JSON lists.
-fn write_group(out: &mut dyn Write, group: &Group<'_>) -> fmt::Result {
-    let Group { family, ports, .. } = group;
+fn write_group(out: &mut dyn Write, group: &SettingGroup<'_>) -> fmt::Result {
+    let SettingGroup { family, ports, .. } = group;
     let title = color::name(plural(ports.len(), "service port", "service ports"));
     writeln!(out, "{title} change in the same way ({family})")?;
     writeln!(out, "  {}", sentence(group.effect, ""))?;

@@ -69,7 +69,7 @@ impl Rule {
 
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut writer = RuleWriter { f, blank: "" };
+        let mut writer = RuleFormatter { f, blank: "" };
         writer.condition("-s", self.source.as_ref())?;
         writer.condition("-d", self.destination.as_ref())?;
         writer.interface("-i", self.in_interface.as_ref())?;
@@ -86,12 +86,12 @@ impl fmt::Display for Rule {
 }
 
 /// Writes the parts of a rule with a blank between them.
-struct RuleWriter<'a, 'b> {
+struct RuleFormatter<'a, 'b> {
     f: &'a mut fmt::Formatter<'b>,
     blank: &'static str,
 }
 
-impl RuleWriter<'_, '_> {
+impl RuleFormatter<'_, '_> {
     fn part(&mut self, part: impl fmt::Display) -> fmt::Result {
         write!(self.f, "{}{part}", self.blank)?;
         self.blank = " ";

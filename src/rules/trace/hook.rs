@@ -6,7 +6,7 @@
 use std::cmp::Ordering;
 
 use super::outcome::Unclear;
-use crate::rules::chain::{Chain, Policy};
+use crate::rules::chain::{Chain, ChainPolicy};
 use crate::rules::grammar::Rule;
 use crate::rules::ruleset::RuleSet;
 use crate::rules::table::Table;
@@ -172,7 +172,7 @@ impl<'a> CallStack<'a> {
     }
 
     /// Leaves the innermost chain and returns its policy, which only built-in chains have.
-    pub(super) fn leave(&mut self) -> Option<Policy> {
+    pub(super) fn leave(&mut self) -> Option<ChainPolicy> {
         self.0.pop()?.chain.policy
     }
 

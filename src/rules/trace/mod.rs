@@ -6,5 +6,5 @@ mod outcome;
 mod path;
 mod walk;
 
-pub use outcome::{Locality, Outcome, Packet, Step, Unclear, Verdict};
+pub use outcome::{Locality, Packet, Step, TraceOutcome, Unclear, Verdict};
 pub use walk::{trace, trace_past_undecided};

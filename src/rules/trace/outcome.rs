@@ -41,7 +41,7 @@ impl Locality {
 
 /// Verdict on some share of the packets, and the rules that led to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outcome<'a> {
+pub struct TraceOutcome<'a> {
     /// Share of all packets. The shares of all outcomes of a trace add up to one.
     pub share: Share,
     /// Final verdict.

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use super::decide::{self, Interface, MatchResult, PacketState};
 use super::hook::{CallStack, Hook, Next};
-use super::outcome::{Locality, Outcome, Packet, Step, Unclear, Verdict};
-use crate::rules::chain::Policy;
+use super::outcome::{Locality, Packet, Step, TraceOutcome, Unclear, Verdict};
+use crate::rules::chain::ChainPolicy;
 use crate::rules::grammar::{Match, RecentAction, Rule, Share, Target};
 use crate::rules::ruleset::RuleSet;
 
@@ -21,7 +21,7 @@ pub(super) enum OnUndecided {
 
 /// Path of a packet: of all packets, or of the share for which random rules had the same results.
 #[derive(Debug, Clone)]
-pub(super) struct PacketPath<'a, 'q> {
+pub(super) struct TracePath<'a, 'q> {
     packet: PacketState<'q>,
     hook: Hook,
     stack: CallStack<'a>,
@@ -45,7 +45,7 @@ pub(super) struct MergeKey {
     added_to: Vec<Box<str>>,
 }
 
-impl<'a, 'q> PacketPath<'a, 'q> {
+impl<'a, 'q> TracePath<'a, 'q> {
     /// Returns the path of all packets at their first hook.
     pub(super) fn new(
         packet: &'q Packet,
@@ -83,8 +83,8 @@ impl<'a, 'q> PacketPath<'a, 'q> {
     }
 
     /// Ends the path with a verdict.
-    pub(super) fn end(self, verdict: Verdict) -> Outcome<'a> {
-        Outcome {
+    pub(super) fn end(self, verdict: Verdict) -> TraceOutcome<'a> {
+        TraceOutcome {
             share: self.share,
             verdict,
             at: self.hook.chain(),
@@ -249,8 +249,8 @@ impl<'a, 'q> PacketPath<'a, 'q> {
 
     fn end_of_chain(&mut self) -> Option<Verdict> {
         match self.stack.leave()? {
-            Policy::Drop => Some(Verdict::Dropped),
-            Policy::Accept => self.leave_hook(),
+            ChainPolicy::Drop => Some(Verdict::Dropped),
+            ChainPolicy::Accept => self.leave_hook(),
         }
     }
 

@@ -11,31 +11,35 @@
 
 use std::collections::BTreeMap;
 
-use super::outcome::{Locality, Outcome, Packet, Unclear, Verdict};
-use super::path::{OnUndecided, PacketPath};
+use super::outcome::{Locality, Packet, TraceOutcome, Unclear, Verdict};
+use super::path::{OnUndecided, TracePath};
 use crate::rules::ruleset::RuleSet;
 
 /// Traces the packet through the rules, and returns the outcomes in the order of the rules that
 /// split them. A rule that cannot be decided ends a path.
-pub fn trace<'a>(rules: &'a RuleSet, packet: &Packet, locality: &Locality) -> Vec<Outcome<'a>> {
-    follow(rules, PacketPath::new(packet, locality, OnUndecided::Stop))
+pub fn trace<'a>(
+    rules: &'a RuleSet,
+    packet: &Packet,
+    locality: &Locality,
+) -> Vec<TraceOutcome<'a>> {
+    follow(rules, TracePath::new(packet, locality, OnUndecided::Stop))
 }
 
 /// Traces the packet like [`trace`], but takes rules that cannot be decided not to match, and
-/// lists them in [`Outcome::undecided`]. Most of them are exceptions of other programs for few
+/// lists them in [`TraceOutcome::undecided`]. Most of them are exceptions of other programs for few
 /// packets.
 pub fn trace_past_undecided<'a>(
     rules: &'a RuleSet,
     packet: &Packet,
     locality: &Locality,
-) -> Vec<Outcome<'a>> {
-    follow(rules, PacketPath::new(packet, locality, OnUndecided::Skip))
+) -> Vec<TraceOutcome<'a>> {
+    follow(rules, TracePath::new(packet, locality, OnUndecided::Skip))
 }
 
 /// Maximum number of pending paths in one hook. Real rules stay far below.
 const MAX_PENDING: usize = 1024;
 
-fn follow<'a>(rules: &'a RuleSet, first: PacketPath<'a, '_>) -> Vec<Outcome<'a>> {
+fn follow<'a>(rules: &'a RuleSet, first: TracePath<'a, '_>) -> Vec<TraceOutcome<'a>> {
     let mut ended = Vec::new();
     let mut by_hook = BTreeMap::from([(first.hook(), vec![first])]);
     while let Some((_, paths)) = by_hook.pop_first() {
@@ -55,8 +59,8 @@ fn follow<'a>(rules: &'a RuleSet, first: PacketPath<'a, '_>) -> Vec<Outcome<'a>>
 }
 
 /// Merges the paths that enter a hook with equal keys, in the order of the first of each.
-fn merged<'a, 'q>(paths: Vec<PacketPath<'a, 'q>>) -> Vec<PacketPath<'a, 'q>> {
-    let mut merged: Vec<PacketPath<'a, 'q>> = Vec::new();
+fn merged<'a, 'q>(paths: Vec<TracePath<'a, 'q>>) -> Vec<TracePath<'a, 'q>> {
+    let mut merged: Vec<TracePath<'a, 'q>> = Vec::new();
     let mut positions = BTreeMap::new();
     for path in paths {
         let position = *positions.entry(path.merge_key()).or_insert(merged.len());
@@ -69,10 +73,10 @@ fn merged<'a, 'q>(paths: Vec<PacketPath<'a, 'q>>) -> Vec<PacketPath<'a, 'q>> {
 }
 
 /// Path that left a hook, with the verdict if it ended there.
-type FinishedPath<'a, 'q> = (PacketPath<'a, 'q>, Option<Verdict>);
+type FinishedPath<'a, 'q> = (TracePath<'a, 'q>, Option<Verdict>);
 
 /// Evaluates one hook, and returns the paths in the order of the rules that split them.
-fn walk_hook<'a, 'q>(rules: &'a RuleSet, first: PacketPath<'a, 'q>) -> Vec<FinishedPath<'a, 'q>> {
+fn walk_hook<'a, 'q>(rules: &'a RuleSet, first: TracePath<'a, 'q>) -> Vec<FinishedPath<'a, 'q>> {
     let hook = first.hook();
     let (mut finished, mut branches) = (Vec::new(), Vec::new());
     // Sorted by progress; the path with the least is the last.
@@ -91,7 +95,7 @@ fn walk_hook<'a, 'q>(rules: &'a RuleSet, first: PacketPath<'a, 'q>) -> Vec<Finis
                 finished.push((path, verdict));
                 break;
             }
-            let is_behind = |next: &PacketPath<'_, '_>| path.progress(next).is_lt();
+            let is_behind = |next: &TracePath<'_, '_>| path.progress(next).is_lt();
             if !pending.last().is_none_or(is_behind) {
                 enqueue(&mut pending, path);
                 break;
@@ -102,7 +106,7 @@ fn walk_hook<'a, 'q>(rules: &'a RuleSet, first: PacketPath<'a, 'q>) -> Vec<Finis
 }
 
 /// Inserts a path by its progress, or merges it into a path at the same position.
-fn enqueue<'a, 'q>(pending: &mut Vec<PacketPath<'a, 'q>>, path: PacketPath<'a, 'q>) {
+fn enqueue<'a, 'q>(pending: &mut Vec<TracePath<'a, 'q>>, path: TracePath<'a, 'q>) {
     let position = pending.partition_point(|other| other.progress(&path).is_gt());
     let mut same_position = pending
         .iter_mut()

@@ -157,8 +157,11 @@ async fn serve_all<H>(
 
 /// Serves one connection until it ends or is evicted. Its errors are not reported, as clients can
 /// cause them at will.
-async fn connection<H>((stream, permit): (TcpStream, Permit), handler: &H, watcher: Watcher)
-where
+async fn connection<H>(
+    (stream, permit): (TcpStream, ConnectionPermit),
+    handler: &H,
+    watcher: Watcher,
+) where
     H: Fn(Request<Bytes>) -> Reply,
 {
     // If this fails, the limit of connections still holds.
@@ -244,7 +247,7 @@ impl ConnectionLimit {
     }
 
     /// Returns a permit for a new connection. At the limit it evicts the oldest one.
-    fn acquire(&self) -> Permit {
+    fn acquire(&self) -> ConnectionPermit {
         let token = CancellationToken::new();
         let mut permits = self.permits();
         while permits.len() >= self.max {
@@ -253,7 +256,7 @@ impl ConnectionLimit {
             }
         }
         permits.push_back(token.clone());
-        Permit {
+        ConnectionPermit {
             limit: self.clone(),
             token,
         }
@@ -286,19 +289,19 @@ enum Eviction {
 
 /// Permit of one connection; dropping it makes room for another one.
 #[derive(Debug)]
-struct Permit {
+struct ConnectionPermit {
     limit: ConnectionLimit,
     token: CancellationToken,
 }
 
-impl Permit {
+impl ConnectionPermit {
     /// Completes when the connection is evicted.
     fn evicted(&self) -> WaitForCancellationFuture<'_> {
         self.token.cancelled()
     }
 }
 
-impl Drop for Permit {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         // Canceling marks the permit in the list; an evicted one has left the list already.
         let was_evicted = self.token.is_cancelled();

@@ -42,13 +42,13 @@ const PATHS: [&str; 5] = ["/configz", "/flagz", "/healthz", "/metrics", "/proxyM
 struct ApiObject<T> {
     kind: &'static str,
     api_version: String,
-    metadata: Metadata,
+    metadata: PageMetadata,
     #[serde(flatten)]
     fields: T,
 }
 
 #[derive(Debug, Serialize)]
-struct Metadata {
+struct PageMetadata {
     name: &'static str,
 }
 
@@ -124,16 +124,16 @@ fn page(
     let object = ApiObject {
         kind,
         api_version: format!("{GROUP}/{}", version.name()),
-        metadata: Metadata { name: COMPONENT },
+        metadata: PageMetadata { name: COMPONENT },
         fields,
     };
     // Strings and numbers can always be serialized.
     let mut reply = match syntax {
-        Syntax::Json => {
+        ObjectSyntax::Json => {
             let text = serde_json::to_string(&object).unwrap_or_default() + "\n";
             reply(StatusCode::OK, JSON, text)
         }
-        Syntax::Yaml => {
+        ObjectSyntax::Yaml => {
             let text = serde_saphyr::to_string(&object).unwrap_or_default();
             reply(StatusCode::OK, "application/yaml", text)
         }
@@ -167,12 +167,12 @@ enum PageFormat {
     /// Human-readable text.
     Text,
     /// API object in a syntax and version.
-    Object(Syntax, ApiVersion),
+    Object(ObjectSyntax, ApiVersion),
 }
 
 /// Syntax of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Syntax {
+enum ObjectSyntax {
     Json,
     Yaml,
 }
@@ -208,8 +208,8 @@ fn range_format(range: &str, kind: &str) -> Option<PageFormat> {
     let mut parts = range.split(';').map(str::trim);
     let syntax = match parts.next()? {
         "*/*" | "text/*" | "text/plain" => return Some(PageFormat::Text),
-        "application/json" => Syntax::Json,
-        "application/yaml" => Syntax::Yaml,
+        "application/json" => ObjectSyntax::Json,
+        "application/yaml" => ObjectSyntax::Yaml,
         _ => return None,
     };
     let (mut group, mut version, mut requested_kind) = ("", "", "");

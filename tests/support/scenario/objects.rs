@@ -13,7 +13,7 @@
 //! `terminating`, `not-terminating`.
 
 use deltaproxy::ingest::{
-    ClientIpConfig, EndpointObject, EndpointSliceObject, Entry, Ingress, Named, NodeAddress,
+    ClientIpConfig, EndpointObject, EndpointSliceObject, Ingress, MapEntry, Named, NodeAddress,
     NodeObject, ServiceObject, ServicePortObject, SessionAffinityConfig, SlicePortObject,
 };
 use deltaproxy::net::IpFamily;
@@ -102,7 +102,7 @@ pub(crate) fn endpoints(words: &[String]) -> Result<EndpointSliceObject, String>
     object
         .metadata
         .labels
-        .push(Entry::new(SERVICE_NAME, service));
+        .push(MapEntry::new(SERVICE_NAME, service));
     for word in rest {
         match word.split_once('=') {
             Some(("slice", name)) => name.clone_into(&mut object.metadata.name),
@@ -184,7 +184,7 @@ pub(crate) fn node(words: &[String], family: IpFamily) -> Result<NodeObject, Str
             Some(("ip", ip)) => address("InternalIP", ip),
             Some(("external-ip", ip)) => address("ExternalIP", ip),
             Some(("zone", zone)) => {
-                let label = Entry::new("topology.kubernetes.io/zone", zone);
+                let label = MapEntry::new("topology.kubernetes.io/zone", zone);
                 node.metadata.labels.push(label);
             }
             Some(("pod-cidr", cidr)) => node.spec.pod_cidrs.push(cidr.to_owned()),

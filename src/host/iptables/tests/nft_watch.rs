@@ -2,11 +2,11 @@
 
 use super::*;
 
-fn transaction(port: u32, program: &str) -> Transaction {
+fn transaction(port: u32, program: &str) -> NftTransaction {
     let mut change = ForeignChange::default();
     change.touch(Table::Nat, "KUBE-SERVICES");
     change.by(program);
-    Transaction { port, change }
+    NftTransaction { port, change }
 }
 
 fn ours() -> OwnRestore {

@@ -93,14 +93,14 @@ fn flow(destination: &str, reply_source: &str) -> Flow {
     }
 }
 
-fn read(datagram: &[u8]) -> Vec<Option<Reply<'_>>> {
+fn read(datagram: &[u8]) -> Vec<Option<ConntrackReply<'_>>> {
     let read = replies(datagram).map(|message| message.map(|message| message.reply));
     read.collect()
 }
 
 fn flow_in(datagram: &[u8]) -> Option<Flow> {
     match read(datagram).pop() {
-        Some(Some(Reply::Entry(entry))) => Some(entry.flow),
+        Some(Some(ConntrackReply::Entry(entry))) => Some(entry.flow),
         _ => None,
     }
 }
@@ -120,7 +120,10 @@ fn conntrack_entries_are_read() {
 #[test]
 fn entries_of_other_protocols_are_ignored() {
     for protocol in [1, 6, 132] {
-        assert_eq!(read(&whole(&parts(protocol))), [Some(Reply::Ignored)]);
+        assert_eq!(
+            read(&whole(&parts(protocol))),
+            [Some(ConntrackReply::Ignored)]
+        );
     }
 }
 
@@ -129,13 +132,17 @@ fn entries_without_tuple_or_id_are_ignored() {
     for absent in [0, 1, 3] {
         let mut parts = parts(17);
         parts[absent].clear();
-        assert_eq!(read(&whole(&parts)), [Some(Reply::Ignored)], "{absent}");
+        assert_eq!(
+            read(&whole(&parts)),
+            [Some(ConntrackReply::Ignored)],
+            "{absent}"
+        );
     }
 }
 
 #[test]
 fn ends_of_dumps_and_statuses_are_read() {
-    let end = |end| Some(Reply::End(end));
+    let end = |end| Some(ConntrackReply::End(end));
     assert_eq!(read(&status(0)), [end(Ok(()))]);
     assert_eq!(read(&status(-2)), [end(Err(Errno::ENOENT))]);
     assert_eq!(read(&message(3, 2, &[0; 4])), [end(Ok(()))]);
@@ -146,7 +153,7 @@ fn ends_of_dumps_and_statuses_are_read() {
         [end(Err(Errno::ENOMEM))]
     );
     assert_eq!(read(&message(4, 0, &[])), [end(Err(Errno::ENOBUFS))]);
-    assert_eq!(read(&message(1, 0, &[])), [Some(Reply::Ignored)]);
+    assert_eq!(read(&message(1, 0, &[])), [Some(ConntrackReply::Ignored)]);
     assert_eq!(read(&status(i32::MIN)), [None]);
 }
 
@@ -181,7 +188,7 @@ fn truncated_messages_are_not_read() {
     for length in [0_u16, 3, u16::MAX] {
         let mut bytes = whole(&parts(17));
         bytes[20..22].copy_from_slice(&length.to_ne_bytes());
-        assert_eq!(read(&bytes), [Some(Reply::Ignored)], "{length}");
+        assert_eq!(read(&bytes), [Some(ConntrackReply::Ignored)], "{length}");
     }
 }
 
@@ -192,7 +199,7 @@ fn deletions_repeat_the_tuple_id_and_zone_of_the_entry() {
     let bytes = [whole(&parts(17)), whole(&in_zone)].concat();
     let mut deletions = Deletions::new(IpFamily::V4);
     for message in replies(&bytes) {
-        if let Reply::Entry(entry) = message.unwrap().reply {
+        if let ConntrackReply::Entry(entry) = message.unwrap().reply {
             deletions.add(&entry);
         }
     }

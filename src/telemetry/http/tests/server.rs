@@ -7,8 +7,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ConnectionLimit, HEAD_TIMEOUT, MAX_BODY, MAX_CONNECTIONS, MAX_HEAD, Permit, not_found, reply,
-    serve, serve_within,
+    ConnectionLimit, ConnectionPermit, HEAD_TIMEOUT, MAX_BODY, MAX_CONNECTIONS, MAX_HEAD,
+    not_found, reply, serve, serve_within,
 };
 
 async fn read_all(mut stream: TcpStream) -> String {
@@ -204,7 +204,7 @@ async fn a_slow_body_times_out() {
     .await;
 }
 
-fn is_evicted(permit: &Permit) -> bool {
+fn is_evicted(permit: &ConnectionPermit) -> bool {
     permit.evicted().now_or_never().is_some()
 }
 

@@ -103,14 +103,14 @@ fn an_object_is_served_if_kind_group_and_version_are_named() {
     ] {
         check(text, Some(PageFormat::Text));
     }
-    let json = PageFormat::Object(Syntax::Json, ApiVersion::V1Beta1);
+    let json = PageFormat::Object(ObjectSyntax::Json, ApiVersion::V1Beta1);
     check(
         "application/json;v=v1beta1;g=config.k8s.io;as=Flagz",
         Some(json),
     );
     check(
         "application/json, application/yaml; as=Flagz; g=config.k8s.io; v=v1alpha1",
-        Some(PageFormat::Object(Syntax::Yaml, ApiVersion::V1Alpha1)),
+        Some(PageFormat::Object(ObjectSyntax::Yaml, ApiVersion::V1Alpha1)),
     );
     for unacceptable in [
         "application/json",

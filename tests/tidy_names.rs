@@ -1,0 +1,128 @@
+//! Checks the names of types: each says something, and no two types share one.
+
+#![allow(clippy::indexing_slicing, reason = "what the tests share may fail")]
+
+use std::collections::BTreeMap;
+
+use crate::source::{File, Part, all_files};
+use crate::tidy::{can_fail, hold};
+
+/// Parts of type names that say nothing.
+const EMPTY_NAMES: &[&str] = &[
+    "Data", "Handler", "Helper", "Impl", "Info", "Manager", "Util",
+];
+
+/// Names of several types, with the reason.
+const SHARED_NAMES: &[(&str, &str)] = &[
+    (
+        "Answering",
+        "src/sync/surroundings.rs configures what src/health/check.rs resolves for a sync",
+    ),
+    (
+        "Event",
+        "the Kubernetes object, and the input of the main loop in src/sync/task.rs",
+    ),
+    (
+        "Kind",
+        "the kinds of watched objects, and of problems within src/sync/problems.rs",
+    ),
+];
+
+/// Returns the type that a line declares. Types of `impl` blocks are of their traits.
+fn declared_type(line: &str) -> Option<&str> {
+    let item = line.trim_start();
+    let item = item.strip_prefix("pub").unwrap_or(item);
+    let item = match item.strip_prefix('(') {
+        Some(scope) => scope.split_once(')')?.1,
+        None => item,
+    };
+    let (keyword, name) = item.trim_start().split_once(' ')?;
+    let is_type = matches!(keyword, "struct" | "enum" | "trait" | "union")
+        || keyword == "type" && !line.starts_with(' ');
+    let end = name.find(|c: char| !c.is_alphanumeric() && c != '_');
+    is_type.then(|| &name[..end.unwrap_or(name.len())])
+}
+
+fn names(file: &File) -> Vec<String> {
+    let code = file.code().into_iter();
+    let types = code.filter_map(|(number, line)| Some((number, declared_type(line)?)));
+    let empty = types.filter(|(_, name)| EMPTY_NAMES.iter().any(|part| has_word(name, part)));
+    empty
+        .map(|(number, name)| format!("{}:{number}: `{name}` says nothing", file.path))
+        .collect()
+}
+
+/// Reports whether a name in capitals and small letters has `word` as one of its words.
+fn has_word(name: &str, word: &str) -> bool {
+    name.match_indices(word).any(|(at, _)| {
+        let after = name[at + word.len()..].trim_start_matches('s');
+        !after.starts_with(char::is_lowercase)
+    })
+}
+
+/// Types of product code in `src` whose name another one has.
+fn shared_names(files: &[File], allowed: &[(&str, &str)]) -> Vec<String> {
+    let mut places: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    let is_product = |file: &&File| file.part() == Part::Product && file.path.starts_with("src/");
+    for file in files.iter().filter(is_product) {
+        for (number, line) in file.code() {
+            if let Some(name) = declared_type(line) {
+                let place = format!("{}:{number}", file.path);
+                places.entry(name).or_default().push(place);
+            }
+        }
+    }
+    places.retain(|_, places| places.len() > 1);
+    for (name, reason) in allowed {
+        let was_shared = places.remove(name).is_some();
+        assert!(was_shared, "only one type is called `{name}`: {reason}");
+    }
+    let shared = places.into_iter();
+    shared
+        .map(|(name, places)| format!("`{name}` is declared at {}", places.join(" and ")))
+        .collect()
+}
+
+#[test]
+fn names_say_something() {
+    can_fail(
+        names,
+        "src/a.rs",
+        "struct Informant;",
+        "pub(crate) struct NodeInfo {",
+    );
+    can_fail(names, "src/a.rs", "enum Database {}", "enum Manager<T> {");
+    can_fail(
+        names,
+        "src/a.rs",
+        "trait Handle {}",
+        "trait EventHandlers {",
+    );
+    hold(names);
+}
+
+#[test]
+fn every_type_has_a_name_of_its_own() {
+    let found = |a: &str, b: &str| {
+        let files = [File::sample("src/a.rs", a), File::sample("src/b/c.rs", b)];
+        shared_names(&files, &[]).len()
+    };
+    assert_eq!(found("struct A;", "pub struct B;"), 0);
+    assert_eq!(found("struct A;", "pub struct A(u8);"), 1);
+    assert_eq!(
+        found("pub(super) enum A {", "pub(in crate::b) struct A<T> {"),
+        1
+    );
+    assert_eq!(found("pub type A = u8;", "trait A {}"), 1);
+    assert_eq!(
+        found("impl T for B {\n    type A = u8;\n}", "trait A {}"),
+        0
+    );
+    assert_eq!(
+        found("struct A;", "#[cfg(test)]\nmod tests {\n struct A;\n}"),
+        0
+    );
+    assert_eq!(found("struct A;\nfn a() {\n    struct A;\n}", ""), 1);
+    let shared = shared_names(&all_files(), SHARED_NAMES);
+    assert!(shared.is_empty(), "\n{}\n", shared.join("\n"));
+}
