@@ -26,7 +26,8 @@ const LEFT_OUT: &str = "...";
 fn reference_pages() -> Vec<String> {
     let entries = fs::read_dir(Path::new(ROOT).join(DOCS)).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let mut pages: Vec<String> = names.filter(|name| name.ends_with(".md")).collect();
+    let is_page = |name: &String| Path::new(name).extension() == Some("md".as_ref());
+    let mut pages: Vec<String> = names.filter(is_page).collect();
     pages.sort();
     pages
 }

@@ -13,20 +13,7 @@ const EMPTY_NAMES: &[&str] = &[
 ];
 
 /// Names of several types, with the reason.
-const SHARED_NAMES: &[(&str, &str)] = &[
-    (
-        "Answering",
-        "src/sync/surroundings.rs configures what src/health/check.rs resolves for a sync",
-    ),
-    (
-        "Event",
-        "the Kubernetes object, and the input of the main loop in src/sync/task.rs",
-    ),
-    (
-        "Kind",
-        "the kinds of watched objects, and of problems within src/sync/problems.rs",
-    ),
-];
+const SHARED_NAMES: &[(&str, &str)] = &[];
 
 /// Returns the type that a line declares. Types of `impl` blocks are of their traits.
 fn declared_type(line: &str) -> Option<&str> {

@@ -23,7 +23,7 @@ const DATE: &str = "2026-11-23";
 
 /// Prints the page of a command, or of the program.
 pub(super) fn print(command: Option<&str>) -> anyhow::Result<()> {
-    let text = Page::new(&program(), command).render();
+    let text = ManualPage::new(&program(), command).render();
     terminal::stdout(|out| Ok(out.write_all(text.as_bytes())?))
 }
 
@@ -38,7 +38,7 @@ pub(super) fn write_all(folder: &Path) -> anyhow::Result<()> {
         .with_context(|| format!("cannot create folder `{}`", folder.display()))?;
     let program = program();
     for name in [None].into_iter().chain(commands(&program).map(Some)) {
-        let page = Page::new(&program, name);
+        let page = ManualPage::new(&program, name);
         let path = folder.join(format!("{}.1", page.title()));
         fs::write(&path, page.render())
             .with_context(|| format!("cannot write `{}`", path.display()))?;
@@ -59,13 +59,13 @@ fn commands(program: &Command) -> impl Iterator<Item = &str> {
 }
 
 /// Manual page of the program or of a command.
-struct Page<'a> {
+struct ManualPage<'a> {
     program: &'a Command,
     command: &'a Command,
     help: &'static CommandHelp,
 }
 
-impl<'a> Page<'a> {
+impl<'a> ManualPage<'a> {
     fn new(program: &'a Command, name: Option<&str>) -> Self {
         let command = name.and_then(|name| program.find_subcommand(name));
         Self {

@@ -31,7 +31,7 @@ pub fn service(
     let mut findings = Findings::new(Kind::Service, &object.metadata);
     let name = ServiceName::new(&object.metadata.namespace, &object.metadata.name);
     let services = if is_proxied(&object.spec) && has_sound_names(object, &mut findings) {
-        let written = Written::read(object, interner, &mut findings);
+        let written = ParsedService::read(object, interner, &mut findings);
         PerFamily::from_fn(|family| {
             cluster_ip(&object.spec, family, &mut findings).map(|ip| written.seen_from(ip))
         })
@@ -56,7 +56,7 @@ fn has_sound_names(object: &ServiceObject, findings: &mut Findings<'_>) -> bool 
 }
 
 /// Parsed object, before it is split by family.
-struct Written {
+struct ParsedService {
     external_ips: Vec<IpAddr>,
     load_balancer_ips: Vec<IpAddr>,
     source_ranges: Vec<IpNet>,
@@ -67,7 +67,7 @@ struct Written {
     ports: Box<[ServicePort]>,
 }
 
-impl Written {
+impl ParsedService {
     fn read(object: &ServiceObject, interner: &mut Interner, findings: &mut Findings<'_>) -> Self {
         let spec = &object.spec;
         let external_policy = external_policy(spec);

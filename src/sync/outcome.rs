@@ -124,11 +124,11 @@ pub struct QuarantineRetry {
 }
 
 /// Payload and result of one restore.
-pub(super) type Written = (Partial, Result<Restored, Failure>);
+pub(super) type RestoreResult = (Partial, Result<Restored, Failure>);
 
 impl Attempt {
     /// Returns an attempt with the payload and result of its restore, without its time.
-    pub(super) fn new(scope: Scope, (partial, restored): Written) -> Self {
+    pub(super) fn new(scope: Scope, (partial, restored): RestoreResult) -> Self {
         let waited = restored.as_ref().map(|restored| restored.lock_wait);
         Self {
             scope,

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use super::decide::{FullReason, Scope};
 use super::kernel_state::{Inspection, OnNoAnswer, ReadScope, after_tables, inspect, is_untouched};
-use super::outcome::{Attempt, Failure, Written};
+use super::outcome::{Attempt, Failure, RestoreResult};
 use super::syncer::{Syncer, View};
 use crate::host::{
     CounterError, Iptables, ListedChains, RestoreError, Restored, RunError, excerpt,
@@ -164,7 +164,7 @@ impl<I: Iptables> Syncer<I> {
         }
     }
 
-    async fn write_rest(&mut self, adopted: Adopted, options: &Options) -> Written {
+    async fn write_rest(&mut self, adopted: Adopted, options: &Options) -> RestoreResult {
         self.applied = adopted.applied;
         self.unwritten.clear();
         // The other shape would rewrite rules that are right.
@@ -172,7 +172,7 @@ impl<I: Iptables> Syncer<I> {
         self.write(&adopted.differing, shape, options).await
     }
 
-    async fn write_all(&mut self, live: &LiveChains, options: &Options) -> Written {
+    async fn write_all(&mut self, live: &LiveChains, options: &Options) -> RestoreResult {
         if !self.knows_kernel() {
             // Avoids two applied states of a large cluster in memory.
             self.forget_kernel();
@@ -210,7 +210,7 @@ impl<I: Iptables> Syncer<I> {
         names: &[ServiceName],
         shape: PartialRestore,
         options: &Options,
-    ) -> Written {
+    ) -> RestoreResult {
         let mut partial = self.render(names, shape, options);
         let mut text = std::mem::take(&mut self.unwritten);
         let (chains, jumps) = (&self.repairs, &self.lost_jumps);
@@ -288,7 +288,7 @@ impl<I: Iptables> Syncer<I> {
 /// better.
 const MOST_UNWRITTEN: usize = 4 << 20;
 
-fn unwritten(error: RunError) -> Written {
+fn unwritten(error: RunError) -> RestoreResult {
     (Partial::default(), Err(Failure::Save(error)))
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 /// Entries of a section: names and their descriptions.
-type Entries = &'static [(&'static str, &'static str)];
+type HelpEntries = &'static [(&'static str, &'static str)];
 
 /// Texts of the program or of one of its commands.
 #[derive(Debug, Clone, Copy)]
@@ -13,13 +13,13 @@ pub struct CommandHelp {
     /// Paragraphs, separated by empty lines.
     pub description: &'static str,
     /// Captions, and the command lines that they announce.
-    pub examples: Entries,
+    pub examples: HelpEntries,
     /// Exit codes.
-    pub exit_status: Entries,
+    pub exit_status: HelpEntries,
     /// Files that are read or written without being named on the command line.
-    pub files: Entries,
+    pub files: HelpEntries,
     /// Environment variables.
-    pub environment: Entries,
+    pub environment: HelpEntries,
     /// Manual pages of other programs, such as `iptables(8)`.
     pub see_also: &'static [&'static str],
 }

@@ -142,16 +142,7 @@ fn effect(effect: &Effect) -> DiffEffect<'_> {
             traffic,
             before,
             after,
-        } => {
-            let policies = BeforeAfter {
-                before: before.map(Policy::as_str),
-                after: after.map(Policy::as_str),
-            };
-            match traffic {
-                Traffic::Internal => DiffEffect::InternalTrafficPolicy(policies),
-                Traffic::External => DiffEffect::ExternalTrafficPolicy(policies),
-            }
-        }
+        } => policy(*traffic, *before, *after),
         Effect::EndpointsChanged(change) => endpoints(change),
         Effect::ShareChanged {
             policy,
@@ -188,6 +179,17 @@ fn effect(effect: &Effect) -> DiffEffect<'_> {
         Effect::FilterRules => DiffEffect::Refusals,
         Effect::Reordered => DiffEffect::Order,
         Effect::OtherRules => DiffEffect::Rules,
+    }
+}
+
+fn policy(traffic: Traffic, before: Option<Policy>, after: Option<Policy>) -> DiffEffect<'static> {
+    let policies = BeforeAfter {
+        before: before.map(Policy::as_str),
+        after: after.map(Policy::as_str),
+    };
+    match traffic {
+        Traffic::Internal => DiffEffect::InternalTrafficPolicy(policies),
+        Traffic::External => DiffEffect::ExternalTrafficPolicy(policies),
     }
 }
 

@@ -49,10 +49,10 @@ fn a_sync_with_quarantined_services_is_healthy_and_names_them() {
     });
     reported.reporters[0].recorder = recorder;
     let tracker = Tracker::new(std::time::UNIX_EPOCH);
-    let reporter = &reported.reporters[0];
-    reporter.queued(now());
-    reporter.began();
-    reporter.finished(&isolated(), &tracker, now());
+    let of_family = &reported.reporters[0];
+    of_family.queued(now());
+    of_family.began();
+    of_family.finished(&isolated(), &tracker, now());
 
     let quarantined = reported.series_of("deltaproxy_", "quarantine");
     let expected = [

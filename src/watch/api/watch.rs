@@ -27,7 +27,7 @@ pub(super) struct Watch {
     messages: Messages,
     opened: Instant,
     /// Time at which the watch is aborted if the server has not ended it.
-    watch_deadline: Instant,
+    deadline: Instant,
     /// Bytes of all messages so far.
     received: usize,
 }
@@ -44,11 +44,11 @@ impl Watch {
         let uri = request::watch_uri(selector, start, timeout);
         let messages = Messages::new(ApiResponse::get(server, RequestKind::Watch, &uri).await?);
         let opened = Instant::now();
-        let watch_deadline = opened + timeout + WATCH_TIMEOUT_GRACE;
+        let deadline = opened + timeout + WATCH_TIMEOUT_GRACE;
         Ok(Self {
             messages,
             opened,
-            watch_deadline,
+            deadline,
             received: 0,
         })
     }
@@ -73,10 +73,10 @@ impl Watch {
         &mut self,
         idle_deadline: Instant,
     ) -> Result<Option<WatchEvent<K>>, ApiError> {
-        let idle_deadline = idle_deadline.min(self.watch_deadline);
+        let idle_deadline = idle_deadline.min(self.deadline);
         loop {
             // Messages may come without a pause, so that `next` below never times out.
-            if Instant::now() >= self.watch_deadline {
+            if Instant::now() >= self.deadline {
                 return Err(ApiError::TimedOut(self.age()));
             }
             let Some(message) = self.messages.next(idle_deadline).await? else {
