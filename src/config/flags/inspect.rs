@@ -17,9 +17,10 @@ pub struct ServicesArgs {
     /// Services to list.
     #[command(flatten)]
     pub which: SelectionArgs,
-    /// Only service ports with this frontend or endpoint: `10.96.0.10`, `[fd00::1]:53` or `:30080`
+    /// Only service ports with this frontend or endpoint
     ///
-    /// An address without a port matches every port, a port without an address every address.
+    /// `10.96.0.10`, `[fd00::1]:53` or `:30080`: an address without a port matches every port, a port
+    /// without an address every address.
     #[arg(long, value_name = "[IP][:PORT]")]
     pub address: Option<AddressPattern>,
     /// Output format of service ports

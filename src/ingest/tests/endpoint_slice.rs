@@ -154,8 +154,8 @@ fn only_the_first_address_counts() {
         &["10.1.0.3 ready serving"],
         &[
             "endpoints[0].addresses: is empty; the endpoint is skipped",
-            "endpoints[1].addresses[0]: `pod.example` is no IPv4 address; the endpoint is skipped",
-            "endpoints[2].addresses[0]: `fd00::1` is no IPv4 address; the endpoint is skipped",
+            "endpoints[1].addresses[0]: `pod.example` is not a valid IPv4 address; the endpoint is skipped",
+            "endpoints[2].addresses[0]: `fd00::1` is not a valid IPv4 address; the endpoint is skipped",
         ],
     );
     check_noted(
@@ -165,7 +165,7 @@ fn only_the_first_address_counts() {
         ] }),
         &["fd00::1 ready serving"],
         &[
-            "endpoints[1].addresses[0]: `::ffff:10.1.0.1` is no IPv6 address; the endpoint is \
+            "endpoints[1].addresses[0]: `::ffff:10.1.0.1` is not a valid IPv6 address; the endpoint is \
            skipped",
         ],
     );

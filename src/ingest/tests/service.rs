@@ -123,7 +123,7 @@ fn cluster_ips_that_are_none_cost_their_family() {
     check_noted(
         json!({ "clusterIPs": ["10.96.0.7", "10.96.0.8"], "ipFamilies": ["IPv4", "IPv6"] }),
         "10.96.0.7 :80/tcp | -",
-        &["spec.clusterIPs[1]: `10.96.0.8` is no IPv6 address"],
+        &["spec.clusterIPs[1]: `10.96.0.8` is not a valid IPv6 address"],
     );
 }
 

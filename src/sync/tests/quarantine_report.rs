@@ -89,7 +89,7 @@ fn a_sync_with_quarantined_services_is_healthy_and_names_them() {
     };
     assert_eq!(name.as_str(), "shop/a");
     let words = "node node1: IPv4 rules of the Service make iptables-restore fail; its last applied \
-                 rules stay, its changes are not applied: killed by signal 9";
+                 rules stay, its changes are skipped: killed by signal 9";
     assert_eq!(note, words);
 
     // Nothing is left of it once they are released.

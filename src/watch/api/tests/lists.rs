@@ -391,6 +391,6 @@ async fn a_snapshot_has_a_deadline() {
     let error = snapshot(&server, "node", deadline).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "timed out: the server sent nothing for 5 s"
+        "timed out: the lists are not complete after 5 s"
     );
 }
