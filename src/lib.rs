@@ -21,7 +21,7 @@
 //! |---|---|
 //! | words | [`net`] |
 //! | data | [`model`]: what a Service means; [`rules`]: the language of payloads; [`ruleset`]: chains and jumps of a kube-proxy |
-//! | reading | [`inspect`]: service ports in rules, differences between rulesets; [`explain`]: paths of packets |
+//! | reading | [`inspect`]: service ports in rules, differences between rulesets, paths of packets |
 //! | core | [`ingest`], [`tracker`], [`select`], then [`render`], then [`conntrack`] |
 //! | shell | [`host`], [`telemetry`], [`watch`], [`events`], [`health`] |
 //! | loop | [`sync`] |
@@ -36,8 +36,7 @@
 //! | [`ruleset`] | names and roles of the chains and jumps of a kube-proxy |
 //! | [`ingest`] | Kubernetes objects to model: parse, don't validate |
 //! | [`tracker`] | changes since the last sync that reached the kernel |
-//! | [`inspect`] | `catalog`: rules to Services; `diff`: differences in terms of Services |
-//! | [`explain`] | paths of packets, and their reasons |
+//! | [`inspect`] | `catalog`: rules to Services; `diff`: differences in terms of Services; `explain`: paths of packets, and their reasons |
 //! | [`select`] | endpoints that this node uses: policies, hints, fallback |
 //! | [`render`] | model to payload: plans, writes, and knows the applied rules |
 //! | [`conntrack`] | UDP flows that the rules would send elsewhere now |
@@ -78,8 +77,6 @@ pub mod rules;
 pub mod ruleset;
 
 pub mod inspect;
-
-pub mod explain;
 
 pub mod ingest;
 pub mod select;

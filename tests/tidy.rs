@@ -18,7 +18,6 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("rules", &["net"]),
     ("ruleset", &["model", "net", "rules"]),
     ("inspect", &["net", "rules", "ruleset"]),
-    ("explain", &["inspect", "net", "rules", "ruleset"]),
     ("ingest", &["model", "net"]),
     ("tracker", &["model", "net"]),
     ("select", &["model", "net"]),
@@ -57,7 +56,6 @@ const MAY_NAME: &[(&str, &[&str])] = &[
 ];
 
 const BELOW_CONFIG: &[&str] = &[
-    "explain",
     "health",
     "host",
     "ingest",
@@ -79,7 +77,6 @@ const ANYTHING: &[&str] = &[
     "config",
     "conntrack",
     "events",
-    "explain",
     "health",
     "host",
     "ingest",
@@ -102,7 +99,6 @@ const PURE: &[&str] = &[
     "events/event.rs",
     "events/object.rs",
     "events/series.rs",
-    "explain/",
     "health/check.rs",
     "health/state.rs",
     "ingest/",

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use super::snapshot::{RuleSnapshot, missing};
 use super::{completions, terminal};
 use crate::config::{ExplainArgs, GraphArg, OutputArg};
-use crate::explain::{self, Detail, NodeRules, NotFound};
 use crate::inspect::catalog::NoMatches;
+use crate::inspect::explain::{self, Detail, NodeRules, NotFound};
 
 /// Prints the paths of packets.
 pub(super) fn explain(args: &ExplainArgs) -> anyhow::Result<()> {

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
-use deltaproxy::explain::{ClientSelection, NodeRules, PathResult, SeenSource, explain};
 use deltaproxy::host::local_addresses;
+use deltaproxy::inspect::explain::{ClientSelection, NodeRules, PathResult, SeenSource, explain};
 use deltaproxy::net::IpFamily;
 use deltaproxy::rules::{RuleSet, Share};
 

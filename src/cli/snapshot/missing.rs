@@ -4,9 +4,9 @@
 
 use crate::cli::arguments::RuleSettings;
 use crate::config::{OriginArgs, RenderConfig, Source, environment};
-use crate::explain::{MissingServiceHint, NoRulesReason, ServiceWithoutRules};
 use crate::ingest::ServiceObject;
 use crate::inspect::catalog::NoMatches;
+use crate::inspect::explain::{MissingServiceHint, NoRulesReason, ServiceWithoutRules};
 use crate::model::{Endpoint, NodeHint, Service, ServiceState, Services, TrafficPolicy};
 use crate::net::PerFamily;
 use crate::tracker::Tracker;

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use super::{NamesArgs, OriginArgs, SelectionArgs};
 use crate::config::go::GoDuration;
 use crate::config::problems::Unusable;
-use crate::explain::{ClientKind, ClientSelection, Query};
+use crate::inspect::explain::{ClientKind, ClientSelection, Query};
 use crate::net::Port;
 
 /// Flags of `services`.
@@ -19,8 +19,8 @@ pub struct ServicesArgs {
     pub which: SelectionArgs,
     /// Only service ports with this frontend or endpoint
     ///
-    /// `10.96.0.10`, `[fd00::1]:53` or `:30080`: an address without a port matches every port, a port
-    /// without an address every address.
+    /// `10.96.0.10`, `[fd00::1]:53` or `:30080`: an address without a port matches every port, a
+    /// port without an address every address.
     #[arg(long, value_name = "[IP][:PORT]")]
     pub address: Option<AddressPattern>,
     /// Output format of service ports
