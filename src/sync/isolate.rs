@@ -204,9 +204,10 @@ impl<I: Iptables> Syncer<I> {
 
     /// Reads the rules in the kernel, and adopts them as the applied state.
     async fn read_kernel(&mut self, options: &Options) -> Result<AdoptionResult, EnvironmentFault> {
+        let failures = self.unanswered;
         let inspected = self.inspect(ReadScope::AllOfOurs).await;
         let Inspection { live, found, .. } = inspected.map_err(|_| EnvironmentFault)?;
-        let Ok(adopted) = self.compare(found, &live, options).await else {
+        let Ok(adopted) = self.compare(found, &live, options, failures).await else {
             return Ok(AdoptionResult::Declined {
                 is_bare: live.is_bare(),
             });

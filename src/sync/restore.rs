@@ -31,13 +31,15 @@ impl<I: Iptables> Syncer<I> {
     /// adopted.
     pub(super) async fn adopt(&mut self, options: &mut Options) -> Attempt {
         let no_counter = self.make_counters(options).await;
+        // Reading the other tables resets it.
+        let failures = self.unanswered;
         let (scope, unread, declined, written) = match self.inspect(ReadScope::AllOfOurs).await {
             Err(error) => (Scope::Adoption, Vec::new(), None, unwritten(error)),
             Ok(Inspection {
                 live,
                 found,
                 unread,
-            }) => match self.compare(found, &live, options).await {
+            }) => match self.compare(found, &live, options, failures).await {
                 Ok(adopted) => {
                     let written = self.write_rest(adopted, options).await;
                     (Scope::Adoption, unread, None, written)
@@ -136,12 +138,14 @@ impl<I: Iptables> Syncer<I> {
         Ok(inspection)
     }
 
-    /// Compares the rules in the kernel with the desired ones, for an adoption.
+    /// Compares the rules in the kernel with the desired ones, for an adoption. `failures`: reads
+    /// in a row without an answer, before those tables were read.
     pub(super) async fn compare(
         &mut self,
         found: Option<LiveRules>,
         live: &LiveChains,
         options: &Options,
+        failures: u32,
     ) -> Result<Adopted, Declined> {
         let found = found.ok_or(Declined::Reason(DeclineReason::Unreadable))?;
         let adopted = render::adopt(found, live, &self.view(), self.setting(options));
@@ -154,10 +158,9 @@ impl<I: Iptables> Syncer<I> {
                 Ok(adopted)
             }
             Err(error)
-                if error.is_transient()
-                    && OnNoAnswer::after(self.unanswered) == OnNoAnswer::Fail =>
+                if error.is_transient() && OnNoAnswer::after(failures) == OnNoAnswer::Fail =>
             {
-                self.unanswered += 1;
+                self.unanswered = failures.saturating_add(1);
                 Err(Declined::NoAnswer(error))
             }
             _ => Err(Declined::Reason(DeclineReason::SharedChains(Table::Mangle))),

@@ -93,6 +93,24 @@ async fn an_adoption_that_fails_before_anything_is_written_is_retried() {
     assert_eq!(second.iptables().rules(), first.iptables().rules());
 }
 
+/// The other tables are read each time, which must not hide that one gives no answer.
+#[tokio::test]
+async fn an_adoption_that_can_never_list_the_canary_becomes_a_full_restore() {
+    let first = synced().await;
+    let mut second = syncer(now, NodePortSource::All);
+    second.iptables().set_rules(first.iptables().rules());
+    for _ in 0..3 {
+        second.iptables().inject(Fault::List);
+        let outcome = second.once(&[]).await;
+        assert_eq!(outcome.result(), SyncResult::Failed);
+    }
+    second.iptables().inject(Fault::List);
+    let outcome = second.once(&[]).await;
+    assert_eq!(outcome.attempts[0].scope, Scope::Full(FullReason::First));
+    assert_eq!(outcome.result(), SyncResult::Applied);
+    assert_eq!(second.iptables().rules(), first.iptables().rules());
+}
+
 /// Jumps are still asked for one by one, so that none is written twice.
 #[tokio::test]
 async fn tables_that_give_no_answer_for_long_are_written_without_being_read() {
