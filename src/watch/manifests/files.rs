@@ -7,6 +7,8 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::{fmt, fs, io};
 
+use nix::errno::Errno;
+
 /// Path that stands for standard input.
 pub(super) const STDIN: &str = "-";
 
@@ -68,9 +70,10 @@ impl ManifestFiles {
             if is_hidden(&path) {
                 continue;
             }
-            // A dangling link is skipped.
-            let Ok(metadata) = fs::metadata(&path) else {
-                continue;
+            let metadata = match fs::metadata(&path) {
+                Ok(metadata) => metadata,
+                Err(error) if leads_nowhere(&error) => continue,
+                Err(error) => return Err(ManifestError::new(&path, &error)),
             };
             if metadata.is_dir() {
                 self.add_directory(&path, entered)?;
@@ -140,4 +143,10 @@ fn shown(file: &Path) -> String {
     } else {
         format!("`{}`", file.display())
     }
+}
+
+/// Reports whether an entry is a link without a target, or was deleted meanwhile. Any other error,
+/// as of a network file system, must not look like the deletion of a file and its objects.
+fn leads_nowhere(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(Errno::ELOOP as i32)
 }

@@ -43,6 +43,7 @@ impl Manifests {
         if let Some(node) = &self.node {
             ingester.node(Observed::Set(&**node));
         }
+        self.keep(Kind::Node, ingester);
         ingester.node(Observed::<&NodeObject>::Listed);
         ingester.service(Observed::<&ServiceObject>::Listing);
         for service in &self.services {

@@ -222,6 +222,22 @@ fn an_object_with_fields_of_wrong_types_does_not_affect_others() {
 }
 
 #[test]
+fn a_node_that_cannot_be_decoded_is_not_deleted() {
+    for (name, is_deleted) in [("here", false), ("other", true)] {
+        let text = format!(
+            "kind: Node\napiVersion: v1\nmetadata: {{name: {name}}}\nspec: {{podCIDRs: 5}}\n"
+        );
+        let manifests = check(&[("a.yaml", &text)], &[]);
+        let note = &manifests.notes[0];
+        assert!(note.ends_with("the object is skipped"), "{note}");
+        let mut ingester = Ingester::new(PerFamily::<Vec<Change>>::default(), "here".into());
+        manifests.send(&mut ingester);
+        let changes = ingester.into_sink().v4;
+        assert_eq!(changes.contains(&Change::Node(None)), is_deleted, "{name}");
+    }
+}
+
+#[test]
 fn cluster_ips_are_allocated_by_family_and_stable() {
     #[track_caller]
     fn check_families(spec: &str, families: &[&str]) {
