@@ -15,7 +15,7 @@ use crate::rules::Backend;
 /// Upstream: pkg/proxy/iptables/proxier.go, `largeClusterEndpointsThreshold` (v1.36)
 pub const LARGE_CLUSTER_ENDPOINTS: usize = 1000;
 
-/// Options and node facts that partial_restore the rules of all Services of one family.
+/// Options and node facts that shape the rules of all Services of one family.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// IP family of the rules: selects `iptables-restore` or `ip6tables-restore`.

@@ -12,7 +12,7 @@
 //!   `KUBE-PROXY-FIREWALL`) always exists, and holds rules of every Service.
 //! - A *fixed chain* (`KUBE-POSTROUTING`, `KUBE-MARK-MASQ`, `KUBE-FORWARD`, `KUBE-FIREWALL`)
 //!   always exists, and its rules depend on options alone.
-//! - *Shared chains* are all of these but Service chains, and the canaries.
+//! - *Shared chains* are dispatch chains, fixed chains and canaries.
 //! - An *entry jump* is a rule in a built-in chain that leads to a dispatch or fixed chain.
 
 mod jump;

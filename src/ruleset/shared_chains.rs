@@ -28,7 +28,8 @@ pub const KUBE_MARK_MASQ: &str = "KUBE-MARK-MASQ";
 /// rule in it for IPv4 only.
 pub const KUBE_FIREWALL: &str = "KUBE-FIREWALL";
 
-/// Canary: empty chain in every table. While it exists, no program has flushed the table.
+/// Canary: empty chain in every table. Without it, a program has deleted the chains of the table;
+/// `iptables -F` leaves it.
 ///
 /// Upstream: pkg/util/iptables/iptables.go, `Monitor` (v1.36)
 pub const KUBE_PROXY_CANARY: &str = "KUBE-PROXY-CANARY";

@@ -45,8 +45,9 @@ pub(super) struct Checks {
 }
 
 impl Checks {
-    /// Returns the state for checks in each `period` and verifications in each interval; `None`:
-    /// never.
+    /// Returns the state for checks in each `period` and verifications in each interval. `None`
+    /// for the period: never; for the interval: only after failures, and after changes by other
+    /// programs.
     pub(super) fn new(period: Option<Duration>, verify: Option<Duration>, now: Instant) -> Self {
         Self {
             canary: Canary::new(period, now),

@@ -13,7 +13,7 @@ use crate::render::{DeclineReason, Partial, PayloadStats, RuleCounts, ServiceTot
 use crate::rules::Table;
 use crate::tracker::AppliedChanges;
 
-/// Outcome of one sync: one attempt, or two if a partial one failed.
+/// Outcome of one sync: one attempt, or two if the first one failed and another scope may succeed.
 #[derive(Debug)]
 pub struct Outcome {
     /// Attempts in order.

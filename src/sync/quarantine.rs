@@ -1,8 +1,7 @@
 //! Services in quarantine because they make restores fail, and the schedule of their retries.
 //!
-//! A Service in quarantine is left out of every sync: the kernel keeps its last applied rules. Its
-//! changes are rendered only for a separate restore, which is retried at growing intervals. Full
-//! syncs render its [`Fallback`].
+//! A sync renders a Service in quarantine as its [`Fallback`], mostly as it was applied last. Its
+//! changes are rendered only for a separate restore, which is retried at growing intervals.
 //!
 //! [`isolate`](super::isolate) finds these Services.
 

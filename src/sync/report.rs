@@ -183,7 +183,7 @@ impl Reporter {
 
     /// Sends the changes of health check node ports after a sync, with the addresses of NodePorts.
     /// An empty change is sent as well: the servers retry ports that could not be opened.
-    pub(super) fn checks(
+    pub(super) fn health_check_ports(
         &self,
         outcome: &Outcome,
         tracker: &Tracker,

@@ -74,6 +74,7 @@ pub(super) fn success(family: IpFamily, attempt: &Attempt, services: usize) {
     let reason = match attempt.scope {
         Scope::Full(reason) => reason.as_str(),
         Scope::Adoption => "other rules adopted",
+        Scope::Partial if services == 0 => "rules repaired",
         Scope::Partial => "services changed",
     };
     let stats = attempt.stats;
@@ -244,8 +245,8 @@ pub(super) fn checked(family: IpFamily, result: &CheckResult) {
         };
         warn!(
             %family, %table, chain,
-            "{which} a kube-proxy chain and are removed, at most once in {wait:?}. Find what adds \
-             them: such rules belong into chains of their own"
+            "{which} a kube-proxy chain; removing them, and again in {wait:?} at the earliest. Find \
+             what adds them: such rules belong into chains of their own"
         );
     }
 }
@@ -260,33 +261,37 @@ pub(super) fn compared(family: IpFamily, compared: &Compared<'_>) {
         let kind = kind.as_str();
         debug!(%family, trigger, %table, kind, chains, "rules differ from the applied ones");
     }
+    let programs = &compared.drift.programs;
+    let programs = programs.iter().map(String::as_str).collect::<Vec<_>>();
+    let programs = programs.join(", ");
     if let Some(reason) = compared.drift.declined {
         let reason = reason.as_str();
         warn!(
-            %family, trigger, reason,
+            %family, trigger, reason, programs,
             "rules differ from the applied ones, Services may be unreachable; restoring all rules. \
              Find what changes them"
         );
     }
-    // A flushed table is logged with the check that found it.
-    if compared.drift.is_none() || !compared.drift.has_names() {
+    let retry_after = compared.wait;
+    let chains = compared.drift.names();
+    if compared.drift.is_none() {
         return;
     }
-    let chains = compared.drift.names();
-    let programs = &compared.drift.programs;
-    let programs = programs.iter().map(String::as_str).collect::<Vec<_>>();
-    let programs = programs.join(", ");
-    if compared.wait.is_zero() {
-        info!(%family, trigger, programs, chains, "rules changed by another program; restoring them");
-    } else {
-        let retry_after = compared.wait;
-        warn!(
-            %family, trigger, programs, chains,
-            "rules changed again by another program; restoring them in {retry_after:?}, Services may \
-             be unreachable until then. Find what changes them: is a second proxy running on this \
-             node?"
-        );
+    if retry_after.is_zero() {
+        // A flushed table is logged with the check that found it.
+        if compared.drift.has_names() {
+            info!(
+                %family, trigger, programs, chains,
+                "rules changed by another program; restoring them"
+            );
+        }
+        return;
     }
+    warn!(
+        %family, trigger, programs, chains,
+        "rules changed again by another program; restoring them in {retry_after:?}, Services may be \
+         unreachable until then. Find what changes them: is a second proxy running on this node?"
+    );
 }
 
 /// Returns the text of the Event about rules that another program changes again and again.

@@ -43,7 +43,7 @@ impl<I: Iptables> Syncer<I> {
             self.history.full_took = now.saturating_duration_since(started);
             self.restore_took = self.history.full_took;
             self.history.succeeded(now);
-            self.tracker.shifts_applied();
+            self.tracker.mark_shifts_applied();
             return Ok(Ok(()));
         };
         match &failure {
@@ -89,7 +89,7 @@ impl<I: Iptables> Syncer<I> {
         let saved = self.applied.save(&names);
         let partial = self.render(&names, PartialRestore::ChangedChains, options);
         if partial.text.is_empty() {
-            self.tracker.shifts_applied();
+            self.tracker.mark_shifts_applied();
             return Ok(Ok(()));
         }
         self.deadline = Some(deadline(self.restore_took));
@@ -98,7 +98,7 @@ impl<I: Iptables> Syncer<I> {
         let Err(error) = restored else {
             isolation.restores += 1;
             self.restore_took = (self.clock)().saturating_duration_since(started);
-            self.tracker.shifts_applied();
+            self.tracker.mark_shifts_applied();
             return Ok(Ok(()));
         };
         if is_untouched(&error, &mut Text::new(&partial.text)) {

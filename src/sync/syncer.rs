@@ -131,9 +131,9 @@ impl<I: Iptables> Syncer<I> {
     }
 
     /// Notes that a check could not print this table.
-    pub(super) fn is_unprintable(&mut self, table: Table) {
+    pub(super) fn mark_unprintable(&mut self, table: Table) {
         if table == Table::Nat {
-            self.applied.nat_is_unprintable();
+            self.applied.set_nat_unprintable();
         }
     }
 
@@ -278,7 +278,7 @@ impl<I: Iptables> Syncer<I> {
         attempt.took = took;
         match &attempt.result {
             Ok(()) => {
-                self.tracker.shifts_applied();
+                self.tracker.mark_shifts_applied();
                 match attempt.scope {
                     Scope::Full(_) => {
                         self.history.full_took = took;

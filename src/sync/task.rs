@@ -57,7 +57,8 @@ pub struct Task<I> {
     pub changes: ChangeReceiver,
     /// Interval of checks of fixed chains and jumps; `None` in a dry run.
     pub check_interval: Option<Duration>,
-    /// Interval of verifications of all rules; `None`: never.
+    /// Interval of verifications of all rules; `None`: only after failures, and after changes by
+    /// other programs.
     pub verify_interval: Option<Duration>,
     /// Sent once, after the first applied sync.
     pub first_applied: Option<oneshot::Sender<()>>,
@@ -169,7 +170,8 @@ impl<I: Iptables> Task<I> {
         let found = problems.update(applied, tracker);
         self.reporter.problems(&found, problems);
         if let Some(addresses) = self.syncer.node_port_addresses() {
-            self.reporter.checks(&outcome, tracker, addresses);
+            self.reporter
+                .health_check_ports(&outcome, tracker, addresses);
         }
         if outcome.result() == SyncResult::Applied
             && let Some(first) = self.first_applied.take()

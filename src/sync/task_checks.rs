@@ -169,7 +169,7 @@ impl<I: Iptables> Task<I> {
         self.reporter.checked(&reading.check, unreadable);
         for (table, cause) in &reading.check.newly_unreadable {
             if matches!(cause, RunError::Unprintable { .. }) {
-                self.syncer.is_unprintable(*table);
+                self.syncer.mark_unprintable(*table);
             }
         }
         let contested = checks.backoff.contested(found_at);

@@ -31,7 +31,7 @@ impl Tracker {
     }
 
     /// Notes that the kernel has the rules of all shifted Services.
-    pub fn shifts_applied(&mut self) {
+    pub fn mark_shifts_applied(&mut self) {
         for name in std::mem::take(&mut self.shifted) {
             if let Some(rendered) = self.overrides.get(&name) {
                 self.dirty.set_lost(&name, rendered.state.lost.clone());

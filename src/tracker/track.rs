@@ -172,7 +172,7 @@ impl Tracker {
 
     /// Notes that the kernel has all that is known.
     pub fn mark_applied(&mut self) -> AppliedChanges {
-        self.shifts_applied();
+        self.mark_shifts_applied();
         self.mark_applied_where(|_| true)
     }
 

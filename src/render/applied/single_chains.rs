@@ -74,8 +74,9 @@ impl AppliedState {
     }
 
     /// Compares Service chains with their listing, as `-S CHAIN` prints it, and returns those that
-    /// hold other rules; without a listing, all of them. The next partial payload that names their
-    /// Services writes them.
+    /// hold other rules; without a listing, as of chains that cannot be printed, all of them. Their
+    /// recorded digests become unknown, so that the next partial payload that names their Services
+    /// writes them.
     pub fn verify_chains(
         &mut self,
         chains: &BTreeSet<Box<str>>,

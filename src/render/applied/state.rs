@@ -108,7 +108,7 @@ impl AppliedState {
 
     /// Notes that `nat` has a rule that `iptables-restore` cannot print: until a full restore has
     /// read the table, no payload lists it.
-    pub fn nat_is_unprintable(&mut self) {
+    pub fn set_nat_unprintable(&mut self) {
         self.can_list_nat = false;
     }
 

@@ -24,8 +24,8 @@ use crate::render::service::{self, DispatchKey, RenderedChain, ServiceRules, Ser
 use crate::rules::Table;
 use crate::ruleset::{DispatchChain, FILTER_CHAINS, KUBE_FIREWALL, NAT_CHAINS, ServiceChain};
 
-/// Divisor of the number of rendered chains: if fewer than one in this many chains has the
-/// rendered rules in the kernel, the rules are not worth adopting. A full restore is streamed, a
+/// Rules are adopted only if at least one in this many rendered chains, that is half of them, has
+/// the rendered rules in the kernel. With fewer, a full restore costs less: it is streamed, a
 /// partial payload is in memory whole.
 const LEAST_SHARE_DIVISOR: usize = 2;
 
