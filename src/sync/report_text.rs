@@ -261,9 +261,11 @@ pub(super) fn compared(family: IpFamily, compared: &Compared<'_>) {
         let kind = kind.as_str();
         debug!(%family, trigger, %table, kind, chains, "rules differ from the applied ones");
     }
-    let programs = &compared.drift.programs;
-    let programs = programs.iter().map(String::as_str).collect::<Vec<_>>();
-    let programs = programs.join(", ");
+    if compared.drift.is_none() {
+        return;
+    }
+    let chains = compared.drift.names();
+    let programs = program_names(compared.drift);
     if let Some(reason) = compared.drift.declined {
         let reason = reason.as_str();
         warn!(
@@ -273,25 +275,26 @@ pub(super) fn compared(family: IpFamily, compared: &Compared<'_>) {
         );
     }
     let retry_after = compared.wait;
-    let chains = compared.drift.names();
-    if compared.drift.is_none() {
-        return;
-    }
-    if retry_after.is_zero() {
+    if !retry_after.is_zero() {
+        warn!(
+            %family, trigger, programs, chains,
+            "rules changed again by another program; restoring them in {retry_after:?}, Services may \
+             be unreachable until then. Find what changes them: is a second proxy running on this \
+             node?"
+        );
+    } else if compared.drift.has_names() {
         // A flushed table is logged with the check that found it.
-        if compared.drift.has_names() {
-            info!(
-                %family, trigger, programs, chains,
-                "rules changed by another program; restoring them"
-            );
-        }
-        return;
+        info!(
+            %family, trigger, programs, chains,
+            "rules changed by another program; restoring them"
+        );
     }
-    warn!(
-        %family, trigger, programs, chains,
-        "rules changed again by another program; restoring them in {retry_after:?}, Services may be \
-         unreachable until then. Find what changes them: is a second proxy running on this node?"
-    );
+}
+
+/// Returns the names of the programs that changed rules; empty if the kernel reports none.
+fn program_names(drift: &Drift) -> String {
+    let programs = drift.programs.iter().map(String::as_str);
+    programs.collect::<Vec<_>>().join(", ")
 }
 
 /// Returns the text of the Event about rules that another program changes again and again.
@@ -306,8 +309,7 @@ pub(super) fn contest_note(family: IpFamily, node: &str, drift: &Drift) -> Strin
             .collect();
         format!("tables {}", Vec::from_iter(tables).join(", "))
     };
-    let programs = drift.programs.iter().map(String::as_str);
-    let programs = programs.collect::<Vec<_>>().join(", ");
+    let programs = program_names(drift);
     let by = if programs.is_empty() {
         "another program".to_owned()
     } else {
