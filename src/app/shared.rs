@@ -34,7 +34,7 @@ pub(super) fn health_checks(config: &Config) -> (CheckServerContext, Option<Writ
             });
             (recorder, Some(writer))
         }
-        _ => (Recorder::to_nobody(), None),
+        _ => (Recorder::disabled(), None),
     };
     recorder.say(Event::Starting);
     if let Err(cause) = raise_open_files() {

@@ -44,7 +44,7 @@ impl Recorder {
     }
 
     /// Returns a recorder that drops all Events, for dry runs and without an API server.
-    pub const fn to_nobody() -> Self {
+    pub const fn disabled() -> Self {
         Self(None)
     }
 

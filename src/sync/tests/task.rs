@@ -248,7 +248,7 @@ async fn run(steps: &[(u64, Step)], intervals: Intervals, end: u64) -> Kernel {
             health: Health::new(Duration::from_secs(30)),
             without_node: NodeState::Eligible,
             checks: None,
-            recorder: Recorder::to_nobody(),
+            recorder: Recorder::disabled(),
             node_name: "node1".to_owned(),
         },
         sweeper: None,
