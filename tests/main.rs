@@ -38,6 +38,7 @@ mod cleanup;
 mod cli;
 mod config_file;
 mod conformance;
+mod connecting;
 mod conntrack;
 mod cost;
 mod damage;

@@ -15,7 +15,7 @@
 //! kube-proxy writes `route_localnet` before the first sync, which may take long or fail forever;
 //! until then no rule protects localhost.
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 use tracing::{error, info, warn};
@@ -31,9 +31,13 @@ use crate::render::{FIREWALL, InvalidPackets, JUMPS, Options, localnet_drop_rule
 use crate::rules::{Table, Text};
 use crate::sync::NodeEnvironment;
 
-/// Reason given with errors about `route_localnet`.
-const LOCALNET_PURPOSE: &str = "NodePorts on 127.0.0.1 require a kernel setting; \
-                                --iptables-localhost-nodeports=false turns them off";
+/// Adds to an error about `route_localnet` what needs it.
+fn localnet_error(error: &SysctlError) -> anyhow::Error {
+    anyhow!(
+        "{error}\nhint: NodePorts on 127.0.0.1 require it; --iptables-localhost-nodeports=false \
+         turns them off"
+    )
+}
 
 /// Runs `run --init-only`: does all setup that takes privileges, and exits.
 pub fn init(config: &Config) -> anyhow::Result<()> {
@@ -103,9 +107,9 @@ pub(super) fn prepare(config: &Config) -> anyhow::Result<()> {
 fn apply_settings(settings: &NodeSettings) -> anyhow::Result<()> {
     let sysctls = Sysctls::default();
     for wanted in settings.conntrack.desired_sysctls(processors()) {
-        let written = wanted.apply(&sysctls).with_context(|| {
+        let written = wanted.apply(&sysctls).map_err(|error| {
             let (flag, value) = (wanted.flag, wanted.value);
-            format!("--{flag} requires {value} (0 leaves the kernel setting unchanged)")
+            anyhow!("{error}\nhint: --{flag} requires {value}; with 0, the setting is not changed")
         })?;
         if let Some(written) = written {
             info!("set {written}");
@@ -161,7 +165,9 @@ pub(super) fn node_environment(
     let sysctls = Sysctls::default();
     if environment.needs_route_localnet() && !config.is_dry_run {
         // Fails early if the setting is neither 1 nor writable later.
-        sysctls.check(ROUTE_LOCALNET, 1).context(LOCALNET_PURPOSE)?;
+        sysctls
+            .check(ROUTE_LOCALNET, 1)
+            .map_err(|error| localnet_error(&error))?;
     }
     let fixed = &mut environment.fixed;
     fixed.backend = binaries.backend();
@@ -204,7 +210,7 @@ async fn guard_and_open_localnet(exec: &Exec, environment: &NodeEnvironment) -> 
             .context("cannot add the rule that protects 127.0.0.0/8 from other hosts")?;
         info!("added a rule to {FIREWALL} that protects 127.0.0.0/8 from other hosts");
     }
-    open_localnet().context(LOCALNET_PURPOSE)?;
+    open_localnet().map_err(|error| localnet_error(&error))?;
     Ok(())
 }
 

@@ -17,7 +17,7 @@ use crate::net::{IpFamily, PerFamily};
 use crate::render::{AppliedState, Full, LiveChains, LocalDetector, Options, RenderContext};
 use crate::rules::Payload;
 use crate::tracker::Tracker;
-use crate::watch::api::{self, ApiError, ApiOptions, ClientConfigError};
+use crate::watch::api::{self, ApiError, ApiOptions, ClientConfigError, ConnectFailure};
 use crate::watch::manifests::{self, ManifestOptions};
 use crate::watch::{Ingester, Observed};
 
@@ -189,11 +189,7 @@ fn connect_error(error: ClientConfigError) -> anyhow::Error {
 fn list_error(error: &ApiError, address: &str) -> anyhow::Error {
     let server = format!("the API server `{address}`");
     match error {
-        ApiError::Connection(cause) => anyhow::anyhow!(
-            "{server} did not answer: {}\n\
-             hint: check that it is up, and that --kubeconfig or --master names the right one",
-            first_cause(&**cause)
-        ),
+        ApiError::Connection(cause) => connection_error(&server, &**cause),
         ApiError::Status { code: 401, .. } => anyhow::anyhow!(
             "{server}: {error}\n\
              hint: check that the credentials of the kubeconfig are of this cluster and not expired"
@@ -208,6 +204,25 @@ fn list_error(error: &ApiError, address: &str) -> anyhow::Error {
             error.in_full()
         ),
         other => anyhow::anyhow!("{server}: {}", other.in_full()),
+    }
+}
+
+/// Converts an error of a request without a response.
+fn connection_error(server: &str, cause: &(dyn Error + 'static)) -> anyhow::Error {
+    match ConnectFailure::find(cause) {
+        Some(failure @ ConnectFailure::CredentialPlugin(_)) => anyhow::anyhow!(
+            "{server}: {failure}\n\
+             hint: run the command of `users[].user.exec` of the kubeconfig by itself"
+        ),
+        Some(failure @ ConnectFailure::Certificate(_)) => anyhow::anyhow!(
+            "{server}: {failure}\n\
+             hint: check that the certificate authority of the kubeconfig is that of this cluster"
+        ),
+        None => anyhow::anyhow!(
+            "{server} did not answer: {}\n\
+             hint: check that it is up, and that --kubeconfig or --master names the right one",
+            first_cause(cause)
+        ),
     }
 }
 

@@ -12,6 +12,7 @@ use http::Uri;
 use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError, NamedCluster};
 use kube::{Client, Config};
 
+use super::connect_failure::ConnectFailure;
 use super::rate_limit::{FirstRequestGate, FirstRequestGuard, RateLimit, RateLimiter};
 use super::request::Encoding;
 use super::transport;
@@ -160,7 +161,13 @@ async fn prepare(
             let (encoding, limit) = (options.encoding, options.rate_limit);
             Ok(ApiClient::new(client, address, encoding, limit))
         }
-        Err(source) => Err(ClientConfigError::Credentials { address, source }),
+        Err(cause) => Err(ClientConfigError::Credentials {
+            address,
+            source: match ConnectFailure::find(&*cause) {
+                Some(failure) => failure.into(),
+                None => cause,
+            },
+        }),
     }
 }
 

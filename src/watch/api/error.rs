@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use tower::BoxError;
 
+use super::connect_failure::ConnectFailure;
+
 /// Failure of a request to the API server, or of its response.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
@@ -107,7 +109,10 @@ impl ApiError {
 
     /// Returns the error with all its causes, in one line.
     pub fn in_full(&self) -> String {
-        with_causes(self)
+        match ConnectFailure::find(self) {
+            Some(failure) => failure.to_string(),
+            None => with_causes(self),
+        }
     }
 
     /// Returns the HTTP status, 0 for an ERROR event without one, or `None` if the server sent no

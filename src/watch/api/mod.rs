@@ -34,6 +34,7 @@
 //! Upstream: k8s.io/client-go/tools/cache/reflector.go (v1.36)
 
 mod client;
+mod connect_failure;
 mod decode;
 mod diagnostics;
 mod error;
@@ -53,6 +54,7 @@ mod transport;
 mod watch;
 
 pub use client::{ApiClient, ApiOptions, ClientConfigError, build_client, build_counted_client};
+pub use connect_failure::ConnectFailure;
 pub use decode::ObjectDecodeError;
 pub use error::ApiError;
 pub use framing::Decodable;

@@ -1,0 +1,237 @@
+//! Errors of an API server that gives no list, as the commands print them.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "helpers of tests: failing loudly is the point"
+)]
+
+use crate::support;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::{Command, Output};
+
+use support::netns::Netns;
+use support::process::Process;
+use support::wait::{PATIENCE, ensure, eventually};
+use support::{Need, machine_has};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_deltaproxy");
+
+fn run(args: &[&str]) -> Output {
+    let mut command = Command::new(PROGRAM);
+    command.args(args).env_remove("RUST_LOG").output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A kubeconfig for a server, with more fields of its cluster and its user.
+fn kubeconfig(folder: &Path, server: &str, cluster: &str, user: &str) -> String {
+    let path = folder.join("kubeconfig");
+    let text = format!(
+        "apiVersion: v1
+kind: Config
+current-context: c
+contexts: [{{name: c, context: {{cluster: c, user: u}}}}]
+clusters: [{{name: c, cluster: {{server: '{server}'{cluster}}}}}]
+users: [{{name: u, user: {{{user}}}}}]
+"
+    );
+    fs::write(&path, text).unwrap();
+    format!("--kubeconfig={}", path.display())
+}
+
+/// What `services` prints on stderr, which fails.
+fn failure(command: &mut Command, kubeconfig: &str) -> String {
+    let output = command.args(["services", kubeconfig]).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    stderr
+}
+
+#[test]
+fn a_failed_credential_plugin_shows_its_stderr() {
+    let folder = tempfile::tempdir().unwrap();
+    let exec = |command: &str, args: &str| {
+        let user = format!(
+            "exec: {{apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, \
+             command: {command}, args: {args}}}"
+        );
+        let flag = kubeconfig(folder.path(), "http://127.0.0.1:1", "", &user);
+        failure(&mut Command::new(PROGRAM), &flag)
+    };
+    let said = exec(
+        "sh",
+        "['-c', 'echo session expired >&2; echo log in >&2; exit 3']",
+    );
+    assert!(
+        said.contains(
+            "the credential plugin of the kubeconfig failed: exit status: 3: session expired; \
+             log in\n"
+        ),
+        "{said}"
+    );
+    assert!(!said.contains("Output"), "{said}");
+    let said = exec("/nowhere/login", "[]");
+    assert!(
+        said.contains("the credential plugin of the kubeconfig failed: cannot start it: No such"),
+        "{said}"
+    );
+}
+
+/// Makes a certificate for `localhost` that signs itself, and its key.
+fn certificate(folder: &Path, name: &str) {
+    let made = Command::new("openssl")
+        .args([
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+        ])
+        .args(["-nodes", "-days", "2", "-subj", "/CN=localhost"])
+        .args(["-addext", "subjectAltName=IP:127.0.0.1", "-keyout"])
+        .arg(folder.join(format!("{name}.key")))
+        .arg("-out")
+        .arg(folder.join(format!("{name}.pem")))
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+}
+
+#[test]
+fn a_certificate_of_another_authority_is_not_a_server_that_is_down() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    certificate(folder.path(), "server");
+    certificate(folder.path(), "other");
+    let netns = Netns::new("certificate");
+    let mut command = netns.command("openssl");
+    command.args(["s_server", "-quiet", "-www", "-accept", "127.0.0.1:6443"]);
+    command.arg("-cert").arg(folder.path().join("server.pem"));
+    command.arg("-key").arg(folder.path().join("server.key"));
+    let _server = Process::start("openssl", &mut command, &folder.path().join("log"));
+    let cluster = format!(
+        ", certificate-authority: '{}'",
+        folder.path().join("other.pem").display()
+    );
+    let flag = kubeconfig(folder.path(), "https://127.0.0.1:6443", &cluster, "");
+    eventually(PATIENCE, || {
+        let said = failure(&mut netns.command(PROGRAM), &flag);
+        // Until the server listens, the connection is refused.
+        let expected = "error: the API server `https://127.0.0.1:6443/`: the certificate of the \
+                        server is not trusted: ";
+        let hint = "\nhint: check that the certificate authority of the kubeconfig is that of this \
+                    cluster\n";
+        ensure(said.starts_with(expected) && said.ends_with(hint), || said)
+    });
+}
+
+/// Answers requests with one status, whatever is asked.
+fn server(status: &'static str, body: &'static str) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    // Ends with the test.
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut line = String::new();
+            let mut request = BufReader::new(stream.try_clone().unwrap());
+            while request.read_line(&mut line).unwrap_or(0) > 2 {
+                line.clear();
+            }
+            // Whoever has the first answer does not wait for the others.
+            let _ = write!(
+                stream,
+                "HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+                body.len()
+            );
+        }
+    });
+    address
+}
+
+/// What every command that asks a cluster says when it gets no list.
+#[track_caller]
+fn unlisted(flag: &str, expected: &str) {
+    let dump = "--from-save=tests/explain/modern.save";
+    for args in [
+        &["services"][..],
+        &["render"],
+        &["explain", "web"],
+        &["diff", dump],
+    ] {
+        let output = run(&[args, &[flag]].concat());
+        let said = text(&output.stderr);
+        assert!(!output.status.success(), "{args:?}");
+        assert_eq!(said, expected, "{args:?}");
+    }
+}
+
+#[test]
+fn a_server_that_gives_no_list_is_named() {
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = nobody.local_addr().unwrap();
+    drop(nobody);
+    unlisted(
+        &format!("--master=http://{address}"),
+        &format!(
+            "error: the API server `http://{address}/` did not answer: Connection refused (os error \
+             111)\nhint: check that it is up, and that --kubeconfig or --master names the \
+             right one\n"
+        ),
+    );
+    for (status, hint) in [
+        (
+            "401 Unauthorized",
+            "check that the credentials of the kubeconfig are of this cluster and not expired",
+        ),
+        (
+            "403 Forbidden",
+            "allow the user to list Services, EndpointSlices and Nodes",
+        ),
+    ] {
+        let address = server(
+            status,
+            r#"{"kind": "Status", "apiVersion": "v1", "message": "no", "reason": "Because"}"#,
+        );
+        let code = &status[..3];
+        unlisted(
+            &format!("--master=http://{address}"),
+            &format!(
+                "error: the API server `http://{address}/`: the server responded with {code} Because: no\n\
+                 hint: {hint}\n"
+            ),
+        );
+    }
+    for (body, problem) in [
+        ("<html></html>", "expected value at line 1 column 1"),
+        (
+            r#"{"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": []}"#,
+            "expected `v1 ServiceList`, got `v1 PodList`",
+        ),
+    ] {
+        let address = server("200 OK", body);
+        let output = run(&["services", &format!("--master=http://{address}")]);
+        let said = text(&output.stderr);
+        assert!(!output.status.success(), "{body}");
+        let start = format!(
+            "error: the API server `http://{address}/`: the response cannot be decoded: {problem}"
+        );
+        let hint = "\nhint: check that --kubeconfig or --master names an API server\n";
+        assert!(said.starts_with(&start) && said.ends_with(hint), "{said}");
+    }
+    unlisted(
+        "--kubeconfig=nosuch",
+        "error: cannot read kubeconfig `nosuch`: No such file or directory (os error 2)\n",
+    );
+}
