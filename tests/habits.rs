@@ -3,8 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "failing is a test's job")]
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -83,10 +81,60 @@ fn a_plugin_of_kubectl_names_itself_so() {
     let wrong = run(&plugin, &["render", "--no-such-flag"]);
     let said = text(&wrong.stderr);
     assert!(said.contains("Usage: kubectl deltaproxy render"), "{said}");
-    // Flags without a command run the daemon, as under the other name.
-    let said = text(&run(&plugin, &["--iptables-sync-period=soon"]).stderr);
-    assert!(said.contains("--iptables-sync-period"), "{said}");
     assert_eq!(run(&plugin, &[]).status.code(), Some(64));
+}
+
+#[test]
+fn a_plugin_of_kubectl_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let plugin = folder.path().join("kubectl-deltaproxy");
+    symlink(PROGRAM, &plugin).unwrap();
+    for args in [
+        ["run", "--dry-run"],
+        ["run", "--cleanup"],
+        ["cleanup", "--dry-run"],
+        ["--manifests=deploy/examples", "--dry-run"],
+        ["--cleanup", "--dry-run"],
+        ["--init-only", "--dry-run"],
+    ] {
+        let refused = run(&plugin, &args);
+        assert_eq!(refused.status.code(), Some(64), "{args:?}");
+        assert_eq!(text(&refused.stdout), "", "{args:?}");
+        let said = text(&refused.stderr);
+        assert!(said.contains("it changes nothing"), "{args:?}: {said}");
+    }
+    let help = text(&run(&plugin, &["--help"]).stdout);
+    let lists = |command: &str| help.lines().any(|line| line.trim().starts_with(command));
+    assert!(
+        lists("services ") && !lists("run ") && !lists("cleanup "),
+        "{help}"
+    );
+}
+
+#[test]
+fn the_version_has_a_command() {
+    let by_flag = run(PROGRAM, &["--version"]);
+    let by_command = run(PROGRAM, &["version"]);
+    assert!(by_command.status.success());
+    assert_eq!(text(&by_command.stdout), text(&by_flag.stdout));
+    assert!(text(&by_command.stdout).starts_with("deltaproxy "));
+}
+
+#[test]
+fn all_namespaces_are_the_default() {
+    for command in ["services", "explain"] {
+        let args = |all: &[&'static str]| {
+            let mut args = vec![command];
+            args.extend((command == "explain").then_some("storefront"));
+            args.push("--manifests=deploy/examples");
+            args.extend(all);
+            run(PROGRAM, &args)
+        };
+        let (plain, all) = (args(&[]), args(&["-A"]));
+        assert!(plain.status.success(), "{}", text(&plain.stderr));
+        assert_eq!(text(&all.stdout), text(&plain.stdout));
+        assert_eq!(args(&["-A", "-n", "shop"]).status.code(), Some(64));
+    }
 }
 
 /// The commands that take names, each with all that it needs else.
@@ -278,109 +326,6 @@ fn kube_proxys_file_shapes_the_rules_of_every_command() {
         let missing = of("--config=/nowhere/at/all");
         assert_eq!(missing.status.code(), Some(64), "{args:?}");
     }
-}
-
-/// Answers requests with one status, whatever is asked.
-fn server(status: &'static str, body: &'static str) -> std::net::SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    // Ends with the test.
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.unwrap();
-            let mut line = String::new();
-            let mut request = BufReader::new(stream.try_clone().unwrap());
-            while request.read_line(&mut line).unwrap_or(0) > 2 {
-                line.clear();
-            }
-            // Whoever has the first answer does not wait for the others.
-            let _ = write!(
-                stream,
-                "HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
-                body.len()
-            );
-        }
-    });
-    address
-}
-
-/// What every command that asks a cluster says when it gets no list.
-#[track_caller]
-fn unlisted(flag: &str, expected: &str) {
-    let dump = "--from-save=tests/explain/modern.save";
-    for args in [
-        &["services"][..],
-        &["render"],
-        &["explain", "web"],
-        &["diff", dump],
-    ] {
-        let output = run(PROGRAM, &[args, &[flag]].concat());
-        let said = text(&output.stderr);
-        assert!(!output.status.success(), "{args:?}");
-        assert_eq!(said, expected, "{args:?}");
-    }
-}
-
-#[test]
-fn a_server_that_gives_no_list_is_named() {
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = nobody.local_addr().unwrap();
-    drop(nobody);
-    unlisted(
-        &format!("--master=http://{address}"),
-        &format!(
-            "error: the API server `http://{address}/` did not answer: Connection refused (os error \
-             111)\nhint: check that it is up, and that --kubeconfig or --master names the \
-             right one\n"
-        ),
-    );
-    for (status, hint) in [
-        (
-            "401 Unauthorized",
-            "check that the credentials of the kubeconfig are of this cluster and not expired",
-        ),
-        (
-            "403 Forbidden",
-            "allow the user to list Services, EndpointSlices and Nodes",
-        ),
-    ] {
-        let address = server(
-            status,
-            r#"{"kind": "Status", "apiVersion": "v1", "message": "no", "reason": "Because"}"#,
-        );
-        let code = &status[..3];
-        unlisted(
-            &format!("--master=http://{address}"),
-            &format!(
-                "error: the API server `http://{address}/`: the server responded with {code} Because: no\n\
-                 hint: {hint}\n"
-            ),
-        );
-    }
-    for (body, problem) in [
-        ("<html></html>", "expected value at line 1 column 1"),
-        (
-            r#"{"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": []}"#,
-            "expected `v1 ServiceList`, got `v1 PodList`",
-        ),
-    ] {
-        let address = server("200 OK", body);
-        let output = run(
-            PROGRAM,
-            &["services", &format!("--master=http://{address}")],
-        );
-        let said = text(&output.stderr);
-        assert!(!output.status.success(), "{body}");
-        let start = format!(
-            "error: the API server `http://{address}/`: the response cannot be decoded: {problem}"
-        );
-        let hint = "\nhint: check that --kubeconfig or --master names an API server\n";
-        assert!(said.starts_with(&start) && said.ends_with(hint), "{said}");
-    }
-    unlisted(
-        "--kubeconfig=nosuch",
-        "error: cannot read kubeconfig `nosuch`: No such file or directory (os error 2)\n",
-    );
 }
 
 /// What bash offers at the end of a command line.

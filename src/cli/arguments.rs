@@ -7,33 +7,53 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use clap::builder::StyledStr;
+use clap::error::ErrorKind;
 use clap::{Command, CommandFactory};
 
 use crate::config::{
-    self, Cli, ConfigFile, RenderConfig, RulesArgs, RulesFileArgs, SourceArgs, Unusable,
-    environment,
+    self, Cli, ConfigFile, ProgramName, RenderConfig, RulesArgs, RulesFileArgs, SourceArgs,
+    Unusable, environment,
 };
 use crate::watch::bounded;
 
-/// kubectl runs `kubectl-NAME` for `kubectl NAME`.
-const PLUGIN: &str = "kubectl-deltaproxy";
 const AS_PLUGIN: &str = "kubectl deltaproxy";
 const STANDALONE: &str = "deltaproxy";
 
 /// Parses a command line, beginning with the program's name. Help and errors show the name by
 /// which the program was started: `deltaproxy`, or `kubectl deltaproxy` for the plugin.
+///
+/// # Errors
+///
+/// As [`Cli::from_args`]; and a command that changes the node was given to the plugin, which works
+/// on a cluster from afar.
 pub(super) fn parse(args: &[OsString]) -> Result<Cli, clap::Error> {
-    Cli::from_args(named(args.first()), args)
-}
-
-fn named(program: Option<&OsString>) -> Command {
-    let file = program.and_then(|program| Path::new(program).file_name());
-    if file.is_none_or(|name| name != PLUGIN) {
-        return Cli::command();
+    if args.first().map(|name| ProgramName::of(name)) != Some(ProgramName::KubectlPlugin) {
+        return Cli::from_args(Cli::command(), args);
     }
-    Cli::command()
+    let mut program = Cli::command()
         .bin_name(AS_PLUGIN)
         .mut_subcommands(with_plugin_name)
+        .after_help("The plugin changes nothing: it has no run and no cleanup.");
+    for name in CHANGING_COMMANDS {
+        program = program.mut_subcommand(name, |command| command.hide(true));
+    }
+    let cli = Cli::from_args(program.clone(), args)?;
+    match cli.command {
+        config::Command::Run(_) => Err(refused(program, "run")),
+        config::Command::Cleanup(_) => Err(refused(program, "cleanup")),
+        _ => Ok(cli),
+    }
+}
+
+/// Commands that change the node.
+const CHANGING_COMMANDS: [&str; 2] = ["run", "cleanup"];
+
+fn refused(mut program: Command, command: &str) -> clap::Error {
+    let problem = format!(
+        "the kubectl plugin does not {command}: it changes nothing\n\
+         hint: on the node, use `{STANDALONE} {command}`"
+    );
+    program.error(ErrorKind::InvalidSubcommand, problem)
 }
 
 /// Replaces the program's name in the examples of a command.

@@ -190,7 +190,11 @@ impl<'a> ManualPage<'a> {
 }
 
 /// Adds a section of names with descriptions.
+/// Writes a section, unless it would be empty.
 fn entries(roff: &mut Roff, heading: &str, entries: &[(&str, &str)]) {
+    if entries.is_empty() {
+        return;
+    }
     roff.control("SH", [heading]);
     for (name, text) in entries {
         let mut text = one_line(text);

@@ -23,7 +23,7 @@ mod terminal;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use crate::config::{Command, normalize};
+use crate::config::{Command, VERSION, normalize};
 
 /// Runs the command of a command line, whose first word is the program's name.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -39,6 +39,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Explain(args) => explain::explain(&args),
         Command::Cleanup(args) => cleanup::cleanup(&args),
         Command::Completions { shell } => completions::script(shell),
+        Command::Version => terminal::stdout(|out| Ok(writeln!(out, "deltaproxy {VERSION}")?)),
         Command::Man { dir: None, command } => manual::print(command.as_deref()),
         Command::Man { dir: Some(dir), .. } => manual::write_all(&dir),
     };

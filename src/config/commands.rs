@@ -1,7 +1,7 @@
 //! Command line of the program: its commands, their help texts, and compatibility with the command
 //! line of kube-proxy.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, FromArgMatches, Parser, Subcommand};
@@ -93,11 +93,14 @@ pub enum Command {
         /// Shell
         shell: clap_complete::Shell,
     },
+    /// Print the version
+    #[command(after_help = help::VERSION.after_flags())]
+    Version,
     /// Print or write the manual pages of the program and its commands
     #[command(after_help = help::MAN.after_flags())]
     Man {
         /// Command to print the page of
-        #[arg(value_parser = ["run", "render", "diff", "services", "explain", "cleanup", "completions", "man"])]
+        #[arg(value_parser = ["run", "render", "diff", "services", "explain", "cleanup", "completions", "version", "man"])]
         command: Option<String>,
         /// Write all pages to this folder instead of printing one
         #[arg(long, value_name = "DIR", conflicts_with = "command")]
@@ -116,26 +119,49 @@ fn excerpt(names: Arg) -> Arg {
     ))
 }
 
+/// Name by which the program was started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProgramName {
+    /// `kube-proxy`: the daemon is started without a command.
+    KubeProxy,
+    /// `kubectl-deltaproxy`: a plugin of kubectl, which changes nothing.
+    KubectlPlugin,
+    /// Any other: usually `deltaproxy`.
+    Own,
+}
+
+impl ProgramName {
+    /// Returns the name in the first word of a command line.
+    pub fn of(program: &OsStr) -> Self {
+        match Path::new(program).file_name().and_then(OsStr::to_str) {
+            Some("kube-proxy") => Self::KubeProxy,
+            Some("kubectl-deltaproxy") => Self::KubectlPlugin,
+            _ => Self::Own,
+        }
+    }
+}
+
 /// Returns the command line that clap expects: `run` is inserted where it is implied, and `_` in
 /// the names of flags becomes `-`. kube-proxy has no commands and accepts both spellings of flags.
 pub fn normalize(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut args = args.into_iter();
     let program = args.next().unwrap_or_else(|| "deltaproxy".into());
     let mut rest: Vec<OsString> = args.map(with_dashes).collect();
-    let is_called_kube_proxy = Path::new(&program)
-        .file_name()
-        .is_some_and(|name| name == "kube-proxy");
-    let first = rest
-        .first()
-        .and_then(|arg| arg.to_str())
-        .unwrap_or_default();
-    let is_flag = first.starts_with('-');
-    let is_about_program = matches!(first, "-h" | "--help" | "-V" | "--version");
-    if (is_called_kube_proxy && rest.is_empty()) || (is_flag && !is_about_program) {
+    if implies_run(ProgramName::of(&program), rest.first()) {
         rest.insert(0, "run".into());
     }
     rest.insert(0, program);
     rest
+}
+
+/// Reports whether the daemon is meant by a command line that begins with this word.
+fn implies_run(program: ProgramName, first: Option<&OsString>) -> bool {
+    let Some(first) = first else {
+        return program == ProgramName::KubeProxy;
+    };
+    let first = first.to_str().unwrap_or_default();
+    let is_about_program = matches!(first, "-h" | "--help" | "-V" | "--version");
+    first.starts_with('-') && !is_about_program
 }
 
 fn with_dashes(arg: OsString) -> OsString {

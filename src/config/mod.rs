@@ -29,7 +29,7 @@ mod tests;
 
 use std::time::Duration;
 
-pub use commands::{Cli, Command, VERSION, normalize};
+pub use commands::{Cli, Command, ProgramName, VERSION, normalize};
 pub use flags::{Action, ActionArgs, CleanupArgs, VersionArg};
 pub use flags::{AddressPattern, ServicesArgs, ServicesOutput};
 pub use flags::{DiffArgs, DiffFormat, RulesFileArgs};

@@ -15,7 +15,8 @@ use crate::render::PartialRestore;
 pub struct SyncArgs {
     /// Print restore input instead of applying it
     ///
-    /// The source of objects is followed as usual.
+    /// The source of objects is followed as usual. No port is opened and no Event is written, so
+    /// that it can run beside the proxy of the node.
     #[arg(long)]
     pub dry_run: bool,
     /// Interval of checks for lost rules; maximum retry delay [default: 30s]

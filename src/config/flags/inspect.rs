@@ -125,6 +125,14 @@ pub struct ExplainArgs {
     /// Namespace of the Service
     #[arg(short, long, value_name = "NAMESPACE")]
     pub namespace: Option<String>,
+    /// Search all namespaces, as without --namespace
+    #[arg(
+        short = 'A',
+        long,
+        conflicts_with = "namespace",
+        hide_short_help = true
+    )]
+    pub all_namespaces: bool,
     /// Trace packets from this client address
     #[arg(long, value_name = "IP", conflicts_with = "from")]
     pub source: Option<IpAddr>,

@@ -140,6 +140,14 @@ pub struct SelectionArgs {
     /// Only Services of this namespace
     #[arg(short, long, value_name = "NAMESPACE")]
     pub namespace: Option<String>,
+    /// Services of all namespaces, as without --namespace
+    #[arg(
+        short = 'A',
+        long,
+        conflicts_with = "namespace",
+        hide_short_help = true
+    )]
+    pub all_namespaces: bool,
 }
 
 impl SelectionArgs {

@@ -8,7 +8,7 @@ mod rules;
 mod text;
 
 use node::PROGRAM;
-pub(super) use node::{CLEANUP, COMPLETIONS, MAN, RUN};
+pub(super) use node::{CLEANUP, COMPLETIONS, MAN, RUN, VERSION};
 pub(super) use rules::{DIFF, EXPLAIN, RENDER, SERVICES};
 pub use text::CommandHelp;
 
@@ -18,7 +18,7 @@ pub fn help_of(command: &str) -> &'static CommandHelp {
     all.find(|help| help.name == command).unwrap_or(&PROGRAM)
 }
 
-const COMMANDS: [&CommandHelp; 8] = [
+const COMMANDS: [&CommandHelp; 9] = [
     &RUN,
     &RENDER,
     &DIFF,
@@ -26,5 +26,6 @@ const COMMANDS: [&CommandHelp; 8] = [
     &EXPLAIN,
     &CLEANUP,
     &COMPLETIONS,
+    &VERSION,
     &MAN,
 ];

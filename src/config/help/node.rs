@@ -14,7 +14,8 @@ Other commands show, explain, compare and remove these rules; they work with
 the rules of any kube-proxy as well.
 
 With flags but no command, and under the name kube-proxy, run is implied. Under
-the name kubectl-deltaproxy, the program is a plugin of kubectl.",
+the name kubectl-deltaproxy, the program is a plugin of kubectl, which changes
+nothing: it has no run and no cleanup.",
     examples: &[
         (
             "The daemon, with the flags of kube-proxy",
@@ -154,6 +155,18 @@ shop/storefront; after -n, names have no namespace.",
         "folders where the script for bash finds the program, which lists the names",
     )],
     see_also: &["bash(1)", "fish(1)", "zsh(1)"],
+};
+
+pub(in crate::config) const VERSION: CommandHelp = CommandHelp {
+    name: "version",
+    description: "\
+Prints the version of the program and that of the kube-proxy whose rules it
+writes.",
+    examples: &[("The version", "deltaproxy version")],
+    exit_status: &[("0", "printed"), ("1", "failed"), INVALID_FLAGS],
+    files: &[],
+    environment: &[],
+    see_also: &[],
 };
 
 pub(in crate::config) const MAN: CommandHelp = CommandHelp {
