@@ -23,7 +23,14 @@ use support::wait::{PATIENCE, ensure, eventually};
 use support::{Need, http, machine_has};
 use tempfile::TempDir;
 
-/// A daemon that follows manifests and restores nothing.
+/// A namespace may not raise the machine's conntrack limits.
+const RUN: [&str; 3] = [
+    "run",
+    "--hostname-override=node-a",
+    "--conntrack-max-per-core=0",
+];
+
+/// A daemon that follows manifests.
 struct Scene {
     process: Process,
     netns: Netns,
@@ -45,7 +52,7 @@ impl Scene {
     fn follow(folder: TempDir, flags: &[&str], port: SocketAddr) -> Self {
         let netns = Netns::new("pages");
         let mut command = netns.command(env!("CARGO_BIN_EXE_deltaproxy"));
-        command.args(["run", "--dry-run", "--hostname-override=node-a"]);
+        command.args(RUN);
         command.args(flags);
         let log = folder.path().join("log");
         let mut scene = Self {
@@ -69,7 +76,7 @@ impl Scene {
         let netns = Netns::new("pages");
         let mut command = netns.command("sh");
         command.args(["-c", script, env!("CARGO_BIN_EXE_deltaproxy")]);
-        command.args(["run", "--hostname-override=node-a"]);
+        command.args(RUN);
         command.args(flags).arg("--manifests").arg(directory);
         let log = folder.path().join("log");
         Self {
@@ -176,7 +183,7 @@ fn a_flood_beyond_the_limit_of_open_files_is_outlived() {
         return;
     }
     let script = r#"ulimit -n 64; exec "$0" "$@""#;
-    let scene = Scene::through(script, "", &["--dry-run"]);
+    let scene = Scene::through(script, "", &[]);
     eventually(PATIENCE, || {
         let connected = scene.connect(Daemon::HEALTH);
         connected.map_err(|error| error.to_string())
@@ -195,7 +202,7 @@ fn a_flood_beyond_the_limit_of_open_files_is_outlived() {
     );
 }
 
-/// The thread that does all else is kept from going on: it prints what nobody reads.
+/// The thread that reads manifests does not get on: it logs into a full pipe.
 #[test]
 fn pages_are_served_while_everything_else_waits() {
     if !machine_has(Need::Kernel) {
@@ -203,11 +210,11 @@ fn pages_are_served_while_everything_else_waits() {
     }
     let services: Vec<_> = (0..2000)
         .map(|number| service(&format!("s{number}")))
+        .map(|service| service.replace("spec: {", "spec: {externalIPs: [nonsense], "))
         .collect();
-    let script = r#""$0" "$@" | sleep infinity"#;
-    let scene = Scene::through(script, &services.join("---\n"), &["--dry-run", "-v=2"]);
-    // A sync was asked for, and has not ended: it never will. IPv6 has too little to print to be
-    // held up, and may be first.
+    let script = r#""$0" "$@" 2>&1 | sleep infinity"#;
+    let scene = Scene::through(script, &services.join("---\n"), &["-v=2"]);
+    // A sync was asked for, and has not ended: it never will.
     let queued = r#"kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds{ip_family="IPv4"}"#;
     let ended = r#"kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family="IPv4"}"#;
     eventually(PATIENCE, || {
@@ -439,4 +446,33 @@ fn requests_to_the_api_server_are_counted() {
         let text = scrape(&lab);
         ensure(count(&text, "<error>") >= 3, || text.clone())
     });
+}
+
+/// Beside the proxy of a node, whose ports these are.
+#[test]
+fn a_dry_run_opens_no_port_and_says_what_it_would_do() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let manifests = folder.path().join("manifests");
+    fs::create_dir(&manifests).unwrap();
+    fs::write(manifests.join("balanced.yaml"), BALANCED).unwrap();
+    let netns = Netns::new("dry-run");
+    let mut command = netns.command(env!("CARGO_BIN_EXE_deltaproxy"));
+    command
+        .args(RUN)
+        .args(["--dry-run", "--manifests"])
+        .arg(manifests);
+    let mut process = Process::start("the dry run", &mut command, &folder.path().join("log"));
+    eventually(PATIENCE, || {
+        let log = process.log();
+        ensure(log.matches("would sync").count() == 2, || log)
+    });
+    let log = process.log();
+    assert!(log.contains("starting a dry run"), "{log}");
+    assert!(!log.contains(" synced"), "{log}");
+    let listeners = netns.command("ss").arg("-tulnH").output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&listeners.stdout), "");
+    process.assert_running();
 }

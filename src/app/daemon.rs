@@ -45,7 +45,15 @@ async fn daemon(config: &Config, load: &LoadConfig<'_>, log: LogLevel) -> anyhow
     // Without a source nothing on the node may be changed.
     let source = sources::open(&config.rules, &metrics.watch).await?;
     let (version, node_name) = (env!("CARGO_PKG_VERSION"), &config.rules.node_name);
-    info!(version, node = node_name, "starting");
+    if config.is_dry_run {
+        info!(
+            version,
+            node = node_name,
+            "starting a dry run: payloads are printed, nothing is restored, no port is opened"
+        );
+    } else {
+        info!(version, node = node_name, "starting");
+    }
     setup::prepare(config)?;
     let shutdown = signals.shutdown(config.file.as_ref(), load, &checks.recorder, &metrics.watch);
     tokio::pin!(shutdown);

@@ -24,7 +24,7 @@ use crate::host::{
 use crate::net::IpFamily;
 use crate::rules::Backend;
 use crate::sync::{
-    ChangeReceiver, Clock, ConntrackSweeper, NodeEnvironment, Pacer, Reporter, Syncer,
+    ChangeReceiver, Clock, ConntrackSweeper, NodeEnvironment, Pacer, Reporter, SyncMode, Syncer,
     SyncerOptions, Task,
 };
 use crate::telemetry::Metrics;
@@ -82,11 +82,17 @@ pub(super) async fn run(
             ConntrackSweeper::start(Conntrack::default(), metrics.sync.clone(), clocks().0);
         Some(sweeper.context("cannot start the thread that deletes stale conntrack entries")?)
     };
+    let mode = if config.is_dry_run {
+        SyncMode::DryRun
+    } else {
+        SyncMode::Restore
+    };
     let (shared, search_lock) = (Arc::new(config.clone()), Arc::new(Mutex::new(())));
     let families = changes.into_pairs().map(|(family, changes)| {
         let (metrics, health) = (metrics.sync.clone(), checks.health.clone());
         let reporter = Reporter {
             family,
+            mode,
             metrics,
             health,
             without_node,

@@ -86,7 +86,7 @@ pub(super) async fn run(
         },
     };
     let metrics_pages = MetricsPages::new(metrics.registry.clone(), settings)?;
-    let (serving, recorder, stop) = (config.serving, checks.recorder.clone(), stop.clone());
+    let (serving, recorder, stop) = (serving(config), checks.recorder.clone(), stop.clone());
     let heartbeat = watchdog.watch("main");
     let watchdog = watchdog.clone();
     let (result_sender, returned) = oneshot::channel();
@@ -106,6 +106,19 @@ pub(super) async fn run(
     tokio::select! {
         result = returned => result.context("the thread of the HTTP servers ended unexpectedly")?,
         never = heartbeat.beat() => never,
+    }
+}
+
+/// Returns the addresses to serve. A dry run has none: it may run beside the proxy of the node,
+/// and an answer on the health address would be taken for that proxy's.
+fn serving(config: &Config) -> Serving {
+    if !config.is_dry_run {
+        return config.serving;
+    }
+    Serving {
+        metrics: None,
+        healthz: None,
+        ..config.serving
     }
 }
 

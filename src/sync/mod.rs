@@ -47,7 +47,7 @@ pub use conntrack_sweeper::ConntrackSweeper;
 pub use decide::{FullReason, Scope, SyncHistory};
 pub use drift::DriftKind;
 pub use node_environment::{LocalMode, NodeEnvironment, NodePortSource};
-pub use outcome::{Attempt, Failure, Isolation, Outcome, QuarantineRetry, Quarantined};
+pub use outcome::{Attempt, Failure, Isolation, Outcome, QuarantineRetry, Quarantined, SyncMode};
 pub use pacer::{CpuBudget, Gap, Pacer, PacerOptions, RunTimes, SyncResult};
 pub use quarantine::{Fallback, QuarantineCause};
 pub use report::Reporter;

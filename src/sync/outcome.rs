@@ -13,6 +13,15 @@ use crate::render::{DeclineReason, Partial, PayloadStats, RuleCounts, ServiceTot
 use crate::rules::Table;
 use crate::tracker::AppliedChanges;
 
+/// Effect of syncs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SyncMode {
+    /// The kernel gets the rules.
+    Restore,
+    /// Payloads are printed.
+    DryRun,
+}
+
 /// Outcome of one sync: one attempt, or two if the first one failed and another scope may succeed.
 #[derive(Debug)]
 pub struct Outcome {

@@ -11,7 +11,7 @@ use tracing::{debug, error};
 use super::canary::{CheckResult, Edited};
 use super::decide::{FullReason, Scope};
 use super::drift::{Compared, ComparisonDepth};
-use super::outcome::{Attempt, Failure, Outcome};
+use super::outcome::{Attempt, Failure, Outcome, SyncMode};
 use super::pacer::SyncResult;
 use super::problems::{FoundProblem, ServiceProblems};
 use super::quarantine::QuarantineCause;
@@ -34,6 +34,8 @@ use crate::tracker::{Tracker, Waiting};
 pub struct Reporter {
     /// Family, for metric labels and logs.
     pub family: IpFamily,
+    /// Effect of syncs, for logs.
+    pub mode: SyncMode,
     /// Metrics of syncs.
     pub metrics: SyncMetrics,
     /// Health of the process.
@@ -220,7 +222,7 @@ impl Reporter {
                     self.metrics.restored(kind, attempt.stats.bytes);
                 }
                 self.rule_counts(outcome, attempt.stats.rules);
-                report_text::success(self.family, attempt, outcome.dirty);
+                report_text::success(self.family, attempt, outcome.dirty, self.mode);
             }
             Err(failure) => {
                 if let Failure::Restore(..) = failure {

@@ -8,7 +8,7 @@ use tracing::{debug, error, info, warn};
 use super::canary::{CheckResult, Edited};
 use super::decide::Scope;
 use super::drift::{Compared, Drift};
-use super::outcome::{Attempt, Failure, Isolation, QuarantineRetry, Quarantined};
+use super::outcome::{Attempt, Failure, Isolation, QuarantineRetry, Quarantined, SyncMode};
 use super::problems::{FoundProblem, ServiceProblem};
 use super::quarantine::Fallback;
 use crate::host::RunError;
@@ -70,7 +70,7 @@ pub(super) fn problem(family: IpFamily, (service, problem): &FoundProblem) {
 }
 
 /// Logs an attempt that was applied, with the number of dirty Services.
-pub(super) fn success(family: IpFamily, attempt: &Attempt, services: usize) {
+pub(super) fn success(family: IpFamily, attempt: &Attempt, services: usize, mode: SyncMode) {
     let reason = match attempt.scope {
         Scope::Full(reason) => reason.as_str(),
         Scope::Adoption => "other rules adopted",
@@ -86,6 +86,10 @@ pub(super) fn success(family: IpFamily, attempt: &Attempt, services: usize) {
         }
         return;
     }
+    let message = match mode {
+        SyncMode::Restore => "synced",
+        SyncMode::DryRun => "would sync",
+    };
     macro_rules! synced {
         ($level:ident) => {
             $level!(
@@ -97,7 +101,7 @@ pub(super) fn success(family: IpFamily, attempt: &Attempt, services: usize) {
                 rules = stats.rules.total(),
                 bytes = stats.bytes,
                 took_ms = milliseconds(attempt.took),
-                "synced"
+                "{message}"
             )
         };
     }

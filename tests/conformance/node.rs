@@ -276,7 +276,9 @@ impl Node {
 
     /// Whether the program has ended by itself.
     pub fn has_ended(&mut self) -> bool {
-        self.daemon.as_mut().is_some_and(Daemon::has_ended)
+        self.daemon
+            .as_mut()
+            .is_some_and(|daemon| daemon.exited().is_some())
     }
 
     /// Does something to the kernel's rules with `iptables`, as a neighbour would.

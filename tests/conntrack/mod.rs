@@ -289,6 +289,10 @@ fn a_dry_run_has_nobody_who_sweeps() {
     assert_eq!(threads(&scene.start()), 1);
     let dry = scene
         .node
-        .start_with(backend_programs(Backend::Nft), &["--dry-run"]);
+        .spawn(backend_programs(Backend::Nft), &["--dry-run"]);
+    eventually(PATIENCE, || {
+        let log = dry.log();
+        ensure(log.contains("serving IPv4 and IPv6"), || log)
+    });
     assert_eq!(threads(&dry), 0);
 }

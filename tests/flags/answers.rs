@@ -1,7 +1,6 @@
 //! What the program says and writes, without a kernel or a cluster.
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::Path;
 
 use super::scene::{HEADER, UNSERVED, first_restore, run, said, stderr};
@@ -63,21 +62,6 @@ pub fn follows_files(row: &Row, folder: &Path) {
         assert_eq!(rules.contains("default/one"), name == "one", "{rules}");
         assert_eq!(rules.contains("default/two"), name == "two", "{rules}");
     }
-}
-
-/// `--bind-address-hard-fail`: the end, and not another try.
-pub fn ends_if_taken(row: &Row, folder: &Path) {
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let healthz = format!("--healthz-bind-address={}", taken.local_addr().unwrap());
-    let manifests = format!("--manifests={}", folder.display());
-    let flags = [&manifests, "--metrics-bind-address=off", &healthz];
-    let output = run(&[&["run", "--dry-run", &row.typed()], &flags[..]].concat());
-    let said = stderr(&output);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    let last = said.lines().last().unwrap();
-    let expected = "error: --bind-address-hard-fail: cannot serve health: cannot listen on";
-    assert!(last.starts_with(expected), "{said}");
-    first_restore(&flags);
 }
 
 /// `--proxy-mode`: what it can be.

@@ -1,6 +1,6 @@
 //! What happens to a machine, which is here a namespace made for it.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::Output;
 
@@ -45,11 +45,15 @@ fn untouched() -> Node {
 /// Such a node, and a daemon on it that is about to start.
 fn spawn(flags: &[&str]) -> (Node, Daemon) {
     let node = untouched();
+    let daemon = spawn_on(&node, flags);
+    (node, daemon)
+}
+
+fn spawn_on(node: &Node, flags: &[&str]) -> Daemon {
     let manifests = format!("--manifests={}", node.manifests.path().display());
     let flags = [&["--hostname-override=node1", &manifests], flags].concat();
     let programs = backend_programs(node.backend);
-    let daemon = Daemon::spawn(&Program::Deltaproxy, &node.netns, programs, &flags);
-    (node, daemon)
+    Daemon::spawn(&Program::Deltaproxy, &node.netns, programs, &flags)
 }
 
 fn is_served(node: &Node, address: SocketAddr, path: &str) -> Result<(), String> {
@@ -93,6 +97,38 @@ pub fn serves_more(row: &Row, _: &Path) {
         eventually(PATIENCE, || is_served(&node, Daemon::METRICS, "/metrics"));
         let (status, _) = http::get(&node.netns, Daemon::METRICS, "/debug/flags").unwrap();
         assert_eq!(status, expected, "{flags:?}");
+    }
+}
+
+/// `--bind-address-hard-fail`: the end, and not another try.
+pub fn ends_if_taken(row: &Row, _: &Path) {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let flags = [
+        "--metrics-bind-address=off",
+        "--healthz-bind-address=127.0.0.1:10256",
+    ];
+    for hard_fail in [true, false] {
+        let more = if hard_fail { &[row.typed()][..] } else { &[] };
+        let node = untouched();
+        let _taken = node
+            .netns
+            .enter(|| TcpListener::bind("127.0.0.1:10256"))
+            .unwrap();
+        let more = more.iter().map(String::as_str);
+        let mut daemon = spawn_on(&node, &flags.into_iter().chain(more).collect::<Vec<_>>());
+        if !hard_fail {
+            node.wait_for_rule("--to-destination 10.4.0.11:8080");
+            daemon.assert_running();
+            continue;
+        }
+        let status = eventually(PATIENCE, || daemon.exited().ok_or("it runs".to_owned()));
+        let said = daemon.log();
+        assert_eq!(status.code(), Some(1), "{said}");
+        let last = said.lines().last().unwrap();
+        let expected = "error: --bind-address-hard-fail: cannot serve health: cannot listen on";
+        assert!(last.starts_with(expected), "{said}");
     }
 }
 

@@ -118,7 +118,7 @@ pub const TABLE: &[Row] = &[
     row(
         "bind-address-hard-fail",
         "true",
-        Scene(answers::ends_if_taken),
+        Scene(machine::ends_if_taken),
     ),
     row("boot-id-file", "/x", Nothing),
     row("cleanup", "true", Scene(machine::removes_rules)),

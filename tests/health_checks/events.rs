@@ -109,7 +109,7 @@ fn a_process_that_must_end_says_why() {
         scene.run(&Program::Deltaproxy, &flags);
         let daemon = scene.nodes.last_mut().unwrap().daemon.as_mut().unwrap();
         eventually(PATIENCE, || {
-            ensure(daemon.has_ended(), || "it runs".to_owned())
+            ensure(daemon.exited().is_some(), || "it runs".to_owned())
         });
         let told = events(scene.api(), &[]);
         let event = told.iter().find(|event| event["reason"] == reason);
@@ -129,7 +129,8 @@ fn a_dry_run_listens_and_writes_nowhere() {
     }
     let mut scene = Scene::new();
     scene.api().apply(&balanced(PORT));
-    scene.start(&Program::Deltaproxy, &["--dry-run"]);
+    scene.machine();
+    scene.run(&Program::Deltaproxy, &["--dry-run"]);
     let node = scene.nodes.last_mut().unwrap();
     let daemon = node.daemon.as_mut().unwrap();
     eventually(PATIENCE, || {

@@ -150,12 +150,16 @@ impl Daemon {
 
     /// The same with the programs of a folder of the test's own.
     pub fn start_with(program: &Program, netns: &Netns, bin: TempDir, args: &[&str]) -> Self {
-        let mut daemon = Self::spawn(program, netns, bin, args);
+        Self::spawn(program, netns, bin, args).serving(netns)
+    }
+
+    /// Waits until its health server answers.
+    pub fn serving(mut self, netns: &Netns) -> Self {
         eventually(PATIENCE, || {
-            daemon.process.assert_running();
+            self.process.assert_running();
             http::get(netns, Self::HEALTH, "/livez")
         });
-        daemon
+        self
     }
 
     /// The same without waiting: for one that serves no health, or is about to fail.
@@ -197,9 +201,9 @@ impl Daemon {
         self.process.assert_running();
     }
 
-    /// Whether the program has ended by itself.
-    pub fn has_ended(&mut self) -> bool {
-        self.process.exited().is_some()
+    /// The exit status, once the program has ended by itself.
+    pub fn exited(&mut self) -> Option<ExitStatus> {
+        self.process.exited()
     }
 
     /// Sends SIGTERM and waits for the end.

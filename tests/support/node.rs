@@ -67,6 +67,11 @@ impl Node {
 
     /// The same with more flags, which win over the others.
     pub fn start_with(&self, bin: TempDir, more: &[&str]) -> Daemon {
+        self.spawn(bin, more).serving(&self.netns)
+    }
+
+    /// The same without waiting, for a daemon that serves no health.
+    pub fn spawn(&self, bin: TempDir, more: &[&str]) -> Daemon {
         let manifests = self.manifests.path().to_str().expect("a path in UTF-8");
         let args: &[&str] = &[
             "--manifests",
@@ -78,7 +83,7 @@ impl Node {
             "--iptables-backend=path",
         ];
         let args = [args, more].concat();
-        Daemon::start_with(&Program::Deltaproxy, &self.netns, bin, &args)
+        Daemon::spawn(&Program::Deltaproxy, &self.netns, bin, &args)
     }
 
     /// The IPv4 rules as they are saved.

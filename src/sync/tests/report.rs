@@ -11,7 +11,7 @@ use crate::health::{Health, NodeState};
 use crate::host::{RestoreError, RunError};
 use crate::model::{Change, ServiceName, Slice, SliceName};
 use crate::render::{PayloadStats, RuleCounts, ServiceTotals};
-use crate::sync::outcome::{Attempt, Failure, Outcome};
+use crate::sync::outcome::{Attempt, Failure, Outcome, SyncMode};
 use crate::telemetry::Metrics;
 use crate::tracker::{AppliedChanges, Tracker};
 
@@ -26,6 +26,7 @@ impl ReportedMetrics {
         let metrics = Metrics::new().unwrap();
         let reporters = [IpFamily::V4, IpFamily::V6].map(|family| Reporter {
             family,
+            mode: SyncMode::Restore,
             metrics: metrics.sync.clone(),
             health: Health::new(Duration::from_secs(30)),
             without_node: NodeState::Unknown,

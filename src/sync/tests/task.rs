@@ -244,6 +244,7 @@ async fn run(steps: &[(u64, Step)], intervals: Intervals, end: u64) -> Kernel {
         pacer: pacer(),
         reporter: Reporter {
             family: IpFamily::V4,
+            mode: SyncMode::Restore,
             metrics,
             health: Health::new(Duration::from_secs(30)),
             without_node: NodeState::Eligible,
