@@ -105,6 +105,10 @@ fn unusable_flags_are_named_and_exit_with_64() {
     );
     unusable(&["run", "--hostname-override= "], "--hostname-override");
     unusable(&["render", "--family", "ipv5"], "--family");
+    for command in ["run", "render", "diff", "services"] {
+        let twice = [command, "--manifests=a", "--manifests=b"];
+        unusable(&twice, "--manifests: must be given once");
+    }
 }
 
 #[test]

@@ -254,7 +254,7 @@ fn a_limit_that_cannot_be_set_is_fatal_and_named() {
         .split_once("error: cannot write sysctl `net/netfilter/nf_conntrack_max`: ")
         .unwrap_or_else(|| panic!("{text}"));
     let (cause, hints) = cause
-        .split_once("\nhint: run privileged")
+        .split_once("\nhint: run in the network namespace of the host (hostNetwork: true)")
         .unwrap_or_default();
     assert!(cause.contains("(os error "), "{text}");
     let needs = format!("\nhint: --conntrack-max-per-core requires {};", most + 1);

@@ -76,8 +76,7 @@ fn since(
     config: &RenderConfig,
 ) -> anyhow::Result<RenderConfig> {
     let mut source = args.source.clone();
-    source.kubeconfig = None;
-    source.master = None;
+    // Manifests take the place of any other source.
     source.manifests.clone_from(&args.since);
     let before = settings.desired(&source)?;
     let is_stdin = |source: &Source| matches!(source, Source::Manifests { path, .. } if path.as_os_str() == "-");

@@ -21,7 +21,6 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
         return terminal::stdout(|out| Ok(writeln!(out, "deltaproxy {VERSION}")?));
     }
     let file = args
-        .file
         .config
         .as_deref()
         .map(arguments::read_file)
@@ -34,7 +33,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
     };
     let level = terminal::install_log(format, config.verbosity, environment::log_filter())?;
     log_settings(&config);
-    match (&args.file.write_config_to, config.action) {
+    match (&args.write_config_to, config.action) {
         (Some(path), _) => write(path, &config.configuration.to_yaml()),
         (None, Action::Cleanup) => cleanup::everywhere(config.rules.backend, mode(&config)),
         (None, Action::Init) => app::init(&config),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::kube_proxy::KubeProxyConfiguration;
 use super::problems::{ConfigProblems, unknown};
+use super::settings::LOCAL_MODES;
 use crate::net::{IpFamily, IpNet, parse_cidr, parse_ip};
 use crate::sync::{LocalMode, NodePortSource};
 
@@ -17,12 +18,6 @@ pub(super) fn local_mode(
     configuration: &KubeProxyConfiguration,
     problems: &mut ConfigProblems,
 ) -> Option<LocalMode> {
-    const MODES: [&str; 4] = [
-        "ClusterCIDR",
-        "NodeCIDR",
-        "BridgeInterface",
-        "InterfaceNamePrefix",
-    ];
     const BRIDGE: &str = "detectLocal.bridgeInterface";
     const PREFIX: &str = "detectLocal.interfaceNamePrefix";
 
@@ -42,7 +37,11 @@ pub(super) fn local_mode(
                 .map(LocalMode::InterfaceNamePrefix)
         }
         other => {
-            problems.add("detectLocalMode", unknown("mode", other, &MODES));
+            // A network that no mode accepts is reported with the mode, not after it is corrected.
+            if !configuration.cluster_cidr.is_empty() {
+                problems.keep("clusterCIDR", pair(&configuration.cluster_cidr));
+            }
+            problems.add("detectLocalMode", unknown("mode", other, &LOCAL_MODES));
             None
         }
     }

@@ -4,6 +4,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use clap::error::ErrorKind;
 use clap::{Arg, FromArgMatches, Parser, Subcommand};
 
 use super::flags::{CleanupArgs, DiffArgs, ExplainArgs, RenderArgs, RunArgs, ServicesArgs};
@@ -36,7 +37,11 @@ impl Cli {
         let matches = program
             .try_get_matches_from_mut(args)
             .map_err(in_standard_form)?;
-        Self::from_arg_matches(&matches).map_err(|error| error.format(&mut program))
+        Self::from_arg_matches(&matches).map_err(|error| match error.kind() {
+            // Problems of values have their form already.
+            ErrorKind::ValueValidation => error,
+            _ => error.format(&mut program),
+        })
     }
 }
 

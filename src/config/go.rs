@@ -2,7 +2,6 @@
 //!
 //! Kept because Go accepts more spellings than Rust, and manifests for kube-proxy use them.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::num::IntErrorKind;
 use std::str::FromStr;
@@ -53,14 +52,6 @@ pub(super) fn int(text: &str) -> Result<i32, String> {
 pub(super) fn port(text: &str) -> Result<u16, String> {
     let number = int(text)?;
     u16::try_from(number).map_err(|_| format!("{number} is not a valid port (0-65535)"))
-}
-
-/// Merges the maps of a repeated flag; later flags win.
-pub(super) fn merge(maps: &[BTreeMap<String, bool>]) -> BTreeMap<String, bool> {
-    maps.iter()
-        .flatten()
-        .map(|(k, v)| (k.clone(), *v))
-        .collect()
 }
 
 /// Duration in nanoseconds, as Go's `time.Duration`.

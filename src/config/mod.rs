@@ -3,7 +3,7 @@
 //! Other modules have small options of their own and do not depend on this one.
 //!
 //! ```text
-//!   commands ─► flags ─┐
+//!   commands ─► flags ─┐      (both use the one list of settings)
 //!                      ├─► kube_proxy ─► validate ─► resolve ─► resolved
 //!   file ──────────────┘                addresses
 //! ```
@@ -12,9 +12,7 @@ mod addresses;
 mod commands;
 pub mod environment;
 mod feature_gates;
-mod fields;
 mod flags;
-mod flagz;
 mod go;
 mod help;
 mod kube_proxy;
@@ -22,6 +20,7 @@ mod problems;
 mod render_config;
 mod resolve;
 mod resolved;
+mod settings;
 mod validate;
 
 #[cfg(test)]
@@ -30,7 +29,7 @@ mod tests;
 use std::time::Duration;
 
 pub use commands::{Cli, Command, ProgramName, VERSION, normalize};
-pub use flags::{Action, ActionArgs, CleanupArgs, VersionArg};
+pub use flags::{Action, CleanupArgs};
 pub use flags::{AddressPattern, ServicesArgs, ServicesOutput};
 pub use flags::{DiffArgs, DiffFormat, RulesFileArgs};
 pub use flags::{ExplainArgs, GraphArg, OutputArg};
@@ -41,6 +40,7 @@ pub use problems::{ConfigProblem, Unusable};
 pub use resolve::{desired, ignored_settings, run};
 pub use resolved::{BindFailure, Config, ConfigFile, LoggingFormat, NodeSettings, Profiling};
 pub use resolved::{RenderConfig, Serving, Source};
+pub use settings::VersionArg;
 
 /// Interval of full syncs without any other reason.
 ///

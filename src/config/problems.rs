@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use super::fields::field;
 use super::kube_proxy::Unreadable;
+use super::settings;
 
 /// Problem of one flag or field, or of several flags together.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +29,11 @@ impl ConfigProblem {
             problem: problem.into(),
             hint: String::new(),
         }
+    }
+
+    /// Creates a problem of a flag.
+    pub(super) fn of_flag(flag: &str, problem: impl Into<String>) -> Self {
+        Self::new(format!("--{flag}"), problem)
     }
 }
 
@@ -56,7 +61,7 @@ impl Unusable {
     /// Creates an error with one problem of one flag.
     pub fn of_flag(flag: &str, problem: String) -> Self {
         Self {
-            problems: vec![ConfigProblem::new(format!("--{flag}"), problem)],
+            problems: vec![ConfigProblem::of_flag(flag, problem)],
         }
     }
 
@@ -124,8 +129,12 @@ impl ConfigProblems {
 
     /// Records a problem of a flag that has no field.
     pub(super) fn add_flag(&mut self, flag: &str, problem: impl Into<String>) {
-        self.found
-            .push(ConfigProblem::new(format!("--{flag}"), problem));
+        self.found.push(ConfigProblem::of_flag(flag, problem));
+    }
+
+    /// Records problems of flags.
+    pub(super) fn extend(&mut self, problems: &[ConfigProblem]) {
+        self.found.extend_from_slice(problems);
     }
 
     /// Records two flags without fields that cannot be used together.
@@ -139,7 +148,7 @@ impl ConfigProblems {
 
     /// Returns the name of a field where it was written: its path in a file, otherwise its flag.
     pub(super) fn name(&self, path: &str) -> String {
-        match field(path).map_or("", |field| field.flag) {
+        match settings::of_path(path).map_or("", |setting| setting.flag) {
             flag if self.file.is_none() && !flag.is_empty() => format!("--{flag}"),
             _ => path.to_owned(),
         }

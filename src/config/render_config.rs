@@ -33,7 +33,7 @@ pub(super) fn render_config(
     let bit = validate::masquerade_bit(configuration, problems);
     let objects = objects(source, configuration, problems);
     let node_name = node_name(source, configuration, host_name, problems);
-    let backend = rules.iptables_backend.into();
+    let backend = rules.backend();
     let (local_mode, node_ports) = (local_mode?, node_ports?);
     let (bind_address, bit) = (bind_address?, bit?);
     Some(RenderConfig {
@@ -81,15 +81,17 @@ fn objects(
     let Some(path) = args.manifests.clone() else {
         let client = &configuration.client_connection;
         let kubeconfig = &client.kubeconfig;
+        let master = args.flags.get("master");
         return Some(Source::Cluster(ApiOptions {
             kubeconfig: Some(kubeconfig.into()).filter(|_| !kubeconfig.is_empty()),
-            master: args.master.clone().filter(|master| !master.is_empty()),
+            master: master.filter(|master: &String| !master.is_empty()),
             encoding: encoding(client),
             rate_limit: rate_limit(client),
         }));
     };
     let flag = "manifests-service-cidr";
-    let cidrs = match addresses::pair(&args.manifests_service_cidr) {
+    let cidrs: String = args.flags.get(flag).unwrap_or_default();
+    let cidrs = match addresses::pair(&cidrs) {
         Ok(cidrs) => cidrs,
         Err(problem) => {
             problems.add_flag(flag, problem);
@@ -154,7 +156,7 @@ fn node_name(
         return Some(name);
     }
     let problem = "node name must not be empty";
-    if args.hostname_override.is_some() {
+    if args.flags.is_given("hostname-override") {
         problems.add_flag("hostname-override", problem);
     } else {
         problems.add("hostnameOverride", problem);

@@ -10,15 +10,20 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::fields::{FieldEffect, field};
-use super::flags::{Action, RulesArgs, RunArgs, SourceArgs, VersionArg};
+use super::flags::{Action, RulesArgs, RunArgs, SourceArgs};
+use super::go::GoDuration;
 use super::kube_proxy::{self, KubeProxyConfiguration, OFF, differing, quoted};
 use super::problems::{ConfigProblems, Unusable};
 use super::render_config::render_config;
 use super::resolved::{BindFailure, Config, ConfigFile, NodeSettings};
 use super::resolved::{Profiling, RenderConfig, Serving};
-use super::{FULL_SYNC_PERIOD, addresses, flagz, validate};
+use super::settings::{self, PartialRestoreArg, Setting, VersionArg};
+use super::{FULL_SYNC_PERIOD, addresses, validate};
+use crate::render::PartialRestore;
 use crate::sync::{CpuBudget, Gap, PacerOptions};
+
+/// The only flag whose zero differs from that of its field.
+const MIN_SYNC_PERIOD: &str = "iptables-min-sync-period";
 
 /// Resolves the configuration of `run` from its flags and the file that they name.
 ///
@@ -27,6 +32,7 @@ use crate::sync::{CpuBudget, Gap, PacerOptions};
 /// All problems of flags and file.
 pub fn run(args: &RunArgs, file: Option<&ConfigFile>, host_name: &str) -> Result<Config, Unusable> {
     let mut problems = ConfigProblems::of(file.map(|file| file.path.as_path()));
+    problems.extend(args.flags.problems());
     let (configuration, decoding) = match file {
         Some(file) => from_file(args, file, &mut problems)?,
         None => (from_flags(args), None),
@@ -69,7 +75,7 @@ pub fn desired(
             return problems.unless_any(None);
         }
     };
-    source.apply(&mut configuration);
+    source.flags.apply(&mut configuration);
     configuration.choose_modes();
     let config = render_config(&configuration, (source, shape), host_name, &mut problems);
     problems.unless_any(config)
@@ -98,7 +104,7 @@ fn ignored_flags(
     let mut with_flags = file.clone();
     apply(&mut with_flags);
     with_flags.choose_modes();
-    let overrides = |path: &str| path == "hostnameOverride" || path.starts_with("logging.");
+    let overrides = |path: &&String| settings::of_path(path).is_some_and(Setting::overrides_file);
     let flags: Vec<String> = differing(file, &with_flags)
         .iter()
         .filter(|path| !overrides(path))
@@ -123,8 +129,7 @@ fn from_file(
     match kube_proxy::read(&file.text) {
         Ok((configuration, unknown)) => {
             let mut configuration = configuration.with_defaults();
-            args.source.apply_over_file(&mut configuration);
-            args.log.apply(&mut configuration);
+            args.flags.apply_over_file(&mut configuration);
             configuration.choose_modes();
             let note = unknown.map(|what| lenient_decoding(&file.path, &what));
             Ok((configuration, note))
@@ -152,17 +157,23 @@ fn check(
     let oom_score_adj = validate::oom_score_adj(&configuration, problems);
     validate::hidden_metrics(&configuration, problems);
     let (sync_period, gap) = periods?;
+    let budget: Option<u8> = args.flags.get("sync-cpu-budget");
     let gap = match gap {
-        Gap::Budget(_) => Gap::Budget(args.sync.sync_cpu_budget.map(CpuBudget::percent)),
+        // Zero in a file means the default.
+        Gap::Budget(_) if !problems.is_of_file() && args.flags.is_given(MIN_SYNC_PERIOD) => {
+            Gap::Fixed(Duration::ZERO)
+        }
+        Gap::Budget(_) => Gap::Budget(budget.map(CpuBudget::percent)),
         fixed @ Gap::Fixed(_) => fixed,
     };
+    let shape: Option<PartialRestoreArg> = args.flags.get("partial-restore");
     let verify_interval = verify_interval(args, problems);
     let (format, verbosity) = logging?;
     Some(Config {
         rules: rules?,
         action: action?,
-        is_dry_run: args.sync.dry_run,
-        shape: args.sync.partial_restore.into(),
+        is_dry_run: args.flags.get("dry-run").unwrap_or_default(),
+        shape: shape.map_or(PartialRestore::ChangedChains, Into::into),
         pacer: PacerOptions {
             gap,
             longest_retry: sync_period,
@@ -170,7 +181,7 @@ fn check(
         },
         sync_period,
         verify_interval: verify_interval.ok()?,
-        state_dir: args.sync.state_dir.clone(),
+        state_dir: args.flags.get("state-dir"),
         serving: serving?,
         verbosity,
         logging: format,
@@ -180,13 +191,13 @@ fn check(
         },
         file: None,
         configuration,
-        flags: flagz::values(args),
+        flags: args.flags.flagz(&args.configuration()),
         notes: Vec::new(),
     })
 }
 
 fn action(args: &RunArgs, problems: &mut ConfigProblems) -> Option<Action> {
-    let action = args.action.action();
+    let action = args.action();
     if action.is_none() {
         let hint = "remove --init-only to remove all rules, or --cleanup to prepare the node";
         problems.add_exclusive(["cleanup", "init-only"], hint);
@@ -196,12 +207,7 @@ fn action(args: &RunArgs, problems: &mut ConfigProblems) -> Option<Action> {
 
 /// Returns the verification interval; `None` disables verification.
 fn verify_interval(args: &RunArgs, problems: &mut ConfigProblems) -> Result<Option<Duration>, ()> {
-    /// Longest time for which a rule stays wrong that was changed without an event.
-    const DEFAULT: Duration = Duration::from_secs(300);
-
-    let Some(typed) = args.sync.verify_interval else {
-        return Ok(Some(DEFAULT));
-    };
+    let typed: GoDuration = args.flags.get("verify-interval").unwrap_or_default();
     let Some(interval) = typed.to_std() else {
         problems.add_flag("verify-interval", format!("must be 0 or more, got {typed}"));
         return Err(());
@@ -243,12 +249,11 @@ fn lenient_decoding(file: &Path, ignored: &str) -> String {
 ///
 /// Upstream: `cmd/kube-proxy/app/options.go`, `AddFlags`, "`MarkDeprecated`" (v1.36)
 fn deprecated(args: &RunArgs) -> impl Iterator<Item = String> {
-    let ports = [
-        ("healthz", args.serve.healthz_port),
-        ("metrics", args.serve.metrics_port),
-    ];
-    let given = ports.into_iter().filter(|(_, port)| port.is_some());
-    given.map(|(name, _)| {
+    let ports = ["healthz", "metrics"];
+    let given = ports
+        .into_iter()
+        .filter(|name| args.flags.is_given(&format!("{name}-port")));
+    given.map(|name| {
         format!(
             "--{name}-port is deprecated: it only completes an address without a port, and 0 \
              disables the server; use --{name}-bind-address=IP:PORT, or `off`"
@@ -265,8 +270,8 @@ fn without_effect(
     let mut defaults = KubeProxyConfiguration::defaults();
     defaults.choose_modes();
     let set = differing(configuration, &defaults);
-    let has_none =
-        |path: &&String| field(path).is_some_and(|field| field.effect == FieldEffect::None);
+    let unused = settings::without_effect();
+    let has_none = |path: &&String| unused.iter().any(|setting| setting.path == **path);
     let name = |path: &String| {
         if has_file {
             path.clone()
@@ -276,14 +281,14 @@ fn without_effect(
     };
     let mut names: Vec<String> = set.iter().filter(has_none).map(name).collect();
     let version = (args.version == Some(VersionArg::Other)).then_some("version");
-    let flags = args.unused.without_field().chain(version);
+    let flags = args.flags.different(unused).chain(version);
     names.extend(flags.map(|flag| format!("--{flag}")));
     let list = quoted(&names);
     (!names.is_empty()).then(|| format!("set, but without effect in this version: {list}"))
 }
 
 fn flag_or_path(path: &str) -> String {
-    match field(path).map_or("", |field| field.flag) {
+    match settings::of_path(path).map_or("", |setting| setting.flag) {
         "" => path.to_owned(),
         flag => format!("--{flag}"),
     }

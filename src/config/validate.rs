@@ -55,9 +55,9 @@ pub(super) fn periods(
         problems,
     );
     let path = "iptables.minSyncPeriod";
-    let gap = match iptables.min_sync_period {
-        None => Gap::Budget(None),
-        Some(gap) => Gap::Fixed(not_negative(path, gap, problems)?),
+    let gap = match not_negative(path, iptables.min_sync_period, problems)? {
+        gap if gap.is_zero() => Gap::Budget(None),
+        gap => Gap::Fixed(gap),
     };
     if let (Gap::Fixed(gap), Some(period)) = (gap, period)
         && gap > period

@@ -35,10 +35,8 @@ impl Sides {
         check_stdin(args)?;
         match &args.from_manifests {
             Some(path) => {
-                let source = SourceArgs {
-                    manifests: Some(path.clone()),
-                    ..args.source.clone()
-                };
+                let mut source = args.source.clone();
+                source.manifests = Some(path.clone());
                 of_manifests(args, settings, &source, &path.display().to_string())
             }
             None => of_host(args, settings),

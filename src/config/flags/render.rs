@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::daemon::PartialRestoreArg;
 use super::{NamesArgs, RulesArgs, RulesFileArgs, SelectionArgs, SourceArgs};
+use crate::config::settings::PartialRestoreArg;
 use crate::net::IpFamily;
 use crate::rules::Table;
 

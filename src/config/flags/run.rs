@@ -1,56 +1,51 @@
 //! Flags of `run` and of `cleanup`, the commands that change the node.
 
 use std::path::PathBuf;
-use std::str::FromStr;
 
-use clap::{ArgAction, Args};
+use clap::{ArgMatches, Args};
 
-use super::rules::BackendArg;
-use super::{IpvsArgs, LogArgs, NodeArgs, RulesArgs, ServeArgs, SourceArgs, SyncArgs, UnusedArgs};
-use crate::config::go;
-use crate::config::kube_proxy::KubeProxyConfiguration;
+use super::shared::{RulesArgs, SourceArgs, group_of_settings};
+use crate::config::kube_proxy::{
+    HEALTHZ_PORT, KubeProxyConfiguration, METRICS_PORT, OFF, add_port,
+};
+use crate::config::settings::{BackendArg, FlagValues, RULES, SECTIONS, SOURCE, VersionArg};
 use crate::host::BackendChoice;
 
 /// Flags of `run`.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone)]
 pub struct RunArgs {
-    /// Print version
-    #[arg(short = 'V', long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", action = ArgAction::Set)]
+    /// Value of `--version`.
     pub version: Option<VersionArg>,
-    /// Configuration file to read or to write.
-    #[command(flatten)]
-    pub file: FileArgs,
-    /// Actions that end the process when they are done.
-    #[command(flatten)]
-    pub action: ActionArgs,
-    /// Source of Services, EndpointSlices and the Node.
-    #[command(flatten)]
-    pub source: SourceArgs,
-    /// Settings that decide the content of rules.
-    #[command(flatten)]
-    pub rules: RulesArgs,
-    /// Timing and form of syncs.
-    #[command(flatten)]
-    pub sync: SyncArgs,
-    /// Kernel settings of the node.
-    #[command(flatten)]
-    pub node: NodeArgs,
-    /// Metrics and health servers.
-    #[command(flatten)]
-    pub serve: ServeArgs,
-    /// Logging. The first flags without effect are among these.
-    #[command(flatten)]
-    pub log: LogArgs,
-    /// Settings of proxy mode `ipvs`.
-    #[command(flatten)]
-    pub ipvs: IpvsArgs,
-    /// Other flags without effect.
-    #[command(flatten)]
-    pub unused: UnusedArgs,
+    /// Configuration file to read.
+    pub config: Option<PathBuf>,
+    /// Configuration file to write.
+    pub write_config_to: Option<PathBuf>,
+    pub(in crate::config) source: SourceArgs,
+    pub(in crate::config) rules: RulesArgs,
+    /// All flags, with those of `source` and `rules`.
+    pub(in crate::config) flags: FlagValues,
 }
 
+group_of_settings!(RunArgs, SECTIONS);
+
 impl RunArgs {
+    #[expect(
+        clippy::unnecessary_wraps,
+        reason = "other groups fail; `resolve` reports the problems of these flags"
+    )]
+    fn of(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let flags = FlagValues::read(matches, SECTIONS);
+        let version: Option<String> = flags.get("version");
+        Ok(Self {
+            version: version.and_then(|text| text.parse().ok()),
+            config: flags.get("config"),
+            write_config_to: flags.get("write-config-to"),
+            source: SourceArgs::new(FlagValues::read(matches, &[&SOURCE])),
+            rules: RulesArgs::new(FlagValues::read(matches, &[&RULES])),
+            flags,
+        })
+    }
+
     /// Returns kube-proxy's defaults with every flag applied that was given.
     pub(in crate::config) fn configuration(&self) -> KubeProxyConfiguration {
         let mut configuration = KubeProxyConfiguration::defaults();
@@ -60,50 +55,49 @@ impl RunArgs {
 
     /// Sets the fields whose flags were given.
     pub(in crate::config) fn apply(&self, to: &mut KubeProxyConfiguration) {
-        self.source.apply(to);
-        self.rules.apply(to);
-        self.sync.apply(to);
-        self.serve.apply(to);
-        self.log.apply(to);
-        self.node.apply(to);
-        self.ipvs.apply(to);
-        self.unused.apply(to);
+        self.flags.apply(to);
+        let port = |flag, default| self.flags.get(flag).unwrap_or(default);
+        complete(
+            &mut to.metrics_bind_address,
+            port("metrics-port", METRICS_PORT),
+        );
+        complete(
+            &mut to.healthz_bind_address,
+            port("healthz-port", HEALTHZ_PORT),
+        );
+    }
+
+    /// Returns the selected action; `None` if `--cleanup` and `--init-only` are both set.
+    ///
+    /// Upstream: `cmd/kube-proxy/app/options.go`, `Run` (v1.36)
+    ///
+    /// Differs from upstream: there, `--cleanup` wins over `--init-only`. `--cleanup` removes the
+    /// rules that `--init-only` prepares the node for, so giving both is a mistake.
+    pub(in crate::config) fn action(&self) -> Option<Action> {
+        match ["cleanup", "init-only"].map(|flag| self.flags.get(flag)) {
+            [Some(true), Some(true)] => None,
+            [Some(true), _] => Some(Action::Cleanup),
+            [_, Some(true)] => Some(Action::Init),
+            _ => Some(Action::Run),
+        }
     }
 }
 
-/// Flags for the configuration file.
-#[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "File")]
-pub struct FileArgs {
-    /// KubeProxyConfiguration to use instead of flags
-    ///
-    /// The file replaces all flags that have a field in it, except --hostname-override and those
-    /// of logging. The process exits with code 1 when the file changes.
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-    /// Write the configuration to a file and exit
-    #[arg(long, value_name = "FILE", hide_short_help = true)]
-    pub write_config_to: Option<PathBuf>,
-}
-
-/// Flags that replace the daemon by one action.
+/// Completes an address by the deprecated flag of its port. Port 0 and an empty address disable
+/// the server; any other port only completes an address that has none. A disabled server is
+/// written as `off`, because an empty address in a file means the default.
 ///
-/// They have no field in the configuration file and are valid together with `--config`.
-#[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "One-shot actions")]
-pub struct ActionArgs {
-    /// Do the privileged setup and exit [default: false]
-    ///
-    /// The setup consists of kernel settings and kernel modules.
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", action = ArgAction::Set, value_parser = go::bool)]
-    pub init_only: Option<bool>,
-    /// Remove the Service rules and exit [default: false]
-    ///
-    /// The rules of every proxy are removed; see `deltaproxy cleanup`.
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", action = ArgAction::Set, value_parser = go::bool)]
-    pub cleanup: Option<bool>,
+/// Upstream: `cmd/kube-proxy/app/options.go`, `addressFromDeprecatedFlags` (v1.36)
+///
+/// Differs from upstream: its help says that an empty address disables the server, but there it
+/// means the default, and without metrics it ends with an error. A file that upstream writes lacks
+/// the deprecated ports.
+fn complete(address: &mut String, port: u16) {
+    if port == 0 || address.is_empty() {
+        OFF.clone_into(address);
+    } else {
+        add_port(address, port);
+    }
 }
 
 /// Action that `run` performs.
@@ -115,53 +109,6 @@ pub enum Action {
     Init,
     /// Remove all rules and exit.
     Cleanup,
-}
-
-impl ActionArgs {
-    /// Returns the selected action; `None` if `--cleanup` and `--init-only` are both set.
-    ///
-    /// Upstream: `cmd/kube-proxy/app/options.go`, `Run` (v1.36)
-    ///
-    /// Differs from upstream: there, `--cleanup` wins over `--init-only`. `--cleanup` removes the
-    /// rules that `--init-only` prepares the node for, so giving both is a mistake.
-    pub(in crate::config) fn action(&self) -> Option<Action> {
-        match (self.cleanup, self.init_only) {
-            (Some(true), Some(true)) => None,
-            (Some(true), _) => Some(Action::Cleanup),
-            (_, Some(true)) => Some(Action::Init),
-            _ => Some(Action::Run),
-        }
-    }
-}
-
-/// Value of `--version`.
-///
-/// Upstream: `staging/src/k8s.io/component-base/version/verflag/verflag.go` (v1.36)
-///
-/// Differs from upstream: only the version of this program is ever reported.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum VersionArg {
-    /// Print the version and exit.
-    Print,
-    /// `false`: run as if the flag were absent.
-    No,
-    /// Report the version of another kube-proxy of the same minor version; without effect.
-    Other,
-}
-
-impl FromStr for VersionArg {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "raw" => Ok(Self::Print),
-            version if version.starts_with("v1.36.") => Ok(Self::Other),
-            version if version.starts_with('v') => Err(format!(
-                "\"{version}\" is not a valid version: must be v1.36.x"
-            )),
-            other => go::bool(other).map(|is| if is { Self::Print } else { Self::No }),
-        }
-    }
 }
 
 /// Flags of `cleanup`, a command of its own because the settings that shape rules do not matter

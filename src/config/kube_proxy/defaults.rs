@@ -1,4 +1,5 @@
-//! Defaults of fields that are not set.
+//! Defaults of fields that are not set: those of their settings, and those that depend on other
+//! fields.
 //!
 //! In most fields zero means the default, and kubeadm relies on it: most of what it writes are
 //! zeros. Flags start from the same defaults.
@@ -11,8 +12,8 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use super::KubeProxyConfiguration;
-use super::sections::{ClientConnection, Conntrack, IpTables, Logging, NfTables};
-use crate::config::go::GoDuration;
+use super::tree::{change, field, field_mut, tree};
+use crate::config::settings;
 use crate::net::parse_ip;
 
 /// Port of the health server if its address has none.
@@ -31,9 +32,21 @@ impl KubeProxyConfiguration {
     }
 
     /// Sets every field that is zero and has another default.
+    ///
+    /// Differs from upstream: a minimum sync period of zero does not mean one second, but is left
+    /// to the CPU budget, which allows up to one second.
     #[must_use]
     pub fn with_defaults(mut self) -> Self {
-        or(&mut self.bind_address, "0.0.0.0");
+        let zeros = tree(&Self::default());
+        change(&mut self, |fields| {
+            for setting in settings::all().filter(|setting| !setting.path.is_empty()) {
+                if let Some(default) = setting.default_value()
+                    && field(fields, setting.path) == field(&zeros, setting.path)
+                {
+                    *field_mut(fields, setting.path) = default;
+                }
+            }
+        });
         // As upstream: anything but an IPv4 address selects IPv6, even an invalid address.
         let (everywhere, here) = match self.bind_address.parse::<Ipv4Addr>() {
             Ok(_) => ("0.0.0.0", "127.0.0.1"),
@@ -43,13 +56,6 @@ impl KubeProxyConfiguration {
         or(&mut self.metrics_bind_address, here);
         add_port(&mut self.healthz_bind_address, HEALTHZ_PORT);
         add_port(&mut self.metrics_bind_address, METRICS_PORT);
-        or_time(&mut self.config_sync_period, 15 * 60);
-        self.oom_score_adj.get_or_insert(-999);
-        self.client_connection.set_defaults();
-        self.logging.set_defaults();
-        self.iptables.set_defaults();
-        self.nftables.set_defaults();
-        self.conntrack.set_defaults();
         self
     }
 
@@ -57,57 +63,6 @@ impl KubeProxyConfiguration {
     pub fn choose_modes(&mut self) {
         or(&mut self.mode, "iptables");
         or(&mut self.detect_local_mode, "ClusterCIDR");
-    }
-}
-
-impl ClientConnection {
-    fn set_defaults(&mut self) {
-        or(
-            &mut self.content_type,
-            "application/vnd.kubernetes.protobuf",
-        );
-        if self.qps == 0.0 {
-            self.qps = 5.0;
-        }
-        if self.burst == 0 {
-            self.burst = 10;
-        }
-    }
-}
-
-impl Logging {
-    fn set_defaults(&mut self) {
-        or(&mut self.format, "text");
-        or_time(&mut self.flush_frequency.0, 5);
-    }
-}
-
-impl IpTables {
-    /// Differs from upstream: a minimum sync period of zero does not mean one second, but is left
-    /// to the CPU budget, which allows up to one second.
-    fn set_defaults(&mut self) {
-        self.masquerade_bit.get_or_insert(14);
-        self.localhost_node_ports.get_or_insert(true);
-        or_time(&mut self.sync_period, 30);
-        self.min_sync_period
-            .take_if(|period| *period == GoDuration::ZERO);
-    }
-}
-
-impl NfTables {
-    fn set_defaults(&mut self) {
-        self.masquerade_bit.get_or_insert(14);
-    }
-}
-
-impl Conntrack {
-    fn set_defaults(&mut self) {
-        self.max_per_core.get_or_insert(32 * 1024);
-        self.min.get_or_insert(128 * 1024);
-        self.tcp_established_timeout
-            .get_or_insert(GoDuration::seconds(24 * 3600));
-        self.tcp_close_wait_timeout
-            .get_or_insert(GoDuration::seconds(3600));
     }
 }
 
@@ -121,11 +76,5 @@ pub(in crate::config) fn add_port(address: &mut String, port: u16) {
 fn or(text: &mut String, default: &str) {
     if text.is_empty() {
         default.clone_into(text);
-    }
-}
-
-fn or_time(duration: &mut GoDuration, seconds: u32) {
-    if *duration == GoDuration::ZERO {
-        *duration = GoDuration::seconds(seconds);
     }
 }

@@ -14,8 +14,8 @@ mod tree;
 
 pub(super) use defaults::{HEALTHZ_PORT, METRICS_PORT, OFF, add_port};
 pub(super) use sections::{ClientConnection, KubeProxyConfiguration};
-pub(super) use sections::{FlushFrequency, FormatOptions, Quantity, VModule};
+pub(super) use sections::{FormatOptions, Quantity, VModule};
 pub(super) use text::{Unreadable, read};
 #[cfg(test)]
 pub(super) use tree::leaves;
-pub(super) use tree::{differing, quoted};
+pub(super) use tree::{change, differing, field, field_mut, quoted};

@@ -85,9 +85,8 @@ section! {
         masquerade_all: bool,
         localhost_node_ports: Option<bool>,
         sync_period: GoDuration,
-        /// `None`: limited by the CPU budget. Zero in a file means `None` as well.
-        #[serde(serialize_with = "none_is_zero")]
-        min_sync_period: Option<GoDuration>,
+        /// Zero: limited by the CPU budget.
+        min_sync_period: GoDuration,
     }
 }
 
@@ -320,14 +319,6 @@ fn whole_if_it_is<S: Serializer>(number: &f32, serializer: S) -> Result<S::Ok, S
     } else {
         number.serialize(serializer)
     }
-}
-
-#[expect(clippy::ref_option, reason = "serde passes every field by reference")]
-fn none_is_zero<S: Serializer>(
-    duration: &Option<GoDuration>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    duration.unwrap_or_default().serialize(serializer)
 }
 
 #[expect(

@@ -52,12 +52,34 @@ pub(in crate::config) fn differing(
 ) -> Vec<String> {
     let (a, b) = (tree(a), tree(b));
     let mut all = leaves();
-    all.retain(|path| at(&a, path) != at(&b, path));
+    all.retain(|path| field(&a, path) != field(&b, path));
     all
 }
 
-fn at<'a>(tree: &'a Value, path: &str) -> Option<&'a Value> {
+/// Returns the field of a tree with this path.
+pub(in crate::config) fn field<'a>(tree: &'a Value, path: &str) -> Option<&'a Value> {
     path.split('.').try_fold(tree, |tree, name| tree.get(name))
+}
+
+/// Returns the field of a tree with this path, which is added if absent.
+pub(in crate::config) fn field_mut<'a>(tree: &'a mut Value, path: &str) -> &'a mut Value {
+    path.split('.').fold(tree, |tree, name| &mut tree[name])
+}
+
+/// Changes the fields of a configuration by their paths.
+///
+/// The changes must keep the types of fields. Tests set every flag and every default.
+pub(in crate::config) fn change(
+    configuration: &mut KubeProxyConfiguration,
+    changes: impl FnOnce(&mut Value),
+) {
+    let mut tree = tree(configuration);
+    changes(&mut tree);
+    let decoded = serde_json::from_value(tree);
+    debug_assert!(decoded.is_ok(), "{decoded:?}");
+    if let Ok(decoded) = decoded {
+        *configuration = decoded;
+    }
 }
 
 /// Returns the fields in `tree` of the wrong type, with their errors. Each field is decoded alone,
@@ -65,7 +87,7 @@ fn at<'a>(tree: &'a Value, path: &str) -> Option<&'a Value> {
 pub(super) fn mistyped(tree: &Value) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for path in paths(tree, "") {
-        let Some(value) = at(tree, &path) else {
+        let Some(value) = field(tree, &path) else {
             continue;
         };
         if !value.is_object() && !value.is_null() && is_section(&path) {
@@ -105,7 +127,7 @@ fn is_section(path: &str) -> bool {
 /// Returns the unknown fields in `logging.vmodule`, the only list of objects.
 fn inside_vmodule(tree: &Value) -> Vec<String> {
     const KNOWN: &[&str] = &["filePattern", "verbosity"];
-    let entries = at(tree, "logging.vmodule").and_then(Value::as_array);
+    let entries = field(tree, "logging.vmodule").and_then(Value::as_array);
     let objects = entries.into_iter().flatten().filter_map(Value::as_object);
     objects
         .flat_map(serde_json::Map::keys)

@@ -1,7 +1,7 @@
 //! Flags of kube-proxy: the field that each one sets, and its type.
 
 use super::*;
-use crate::config::fields::FIELDS;
+use crate::config::settings;
 
 /// Each flag, a value that is not its default, and the field as it is then written.
 const SETTERS: &[(&str, &str, &str)] = &[
@@ -76,7 +76,8 @@ const GATE: &str = "--feature-gates=LoggingAlphaOptions=true";
 
 #[test]
 fn every_flag_sets_its_field() {
-    for field in FIELDS.iter().filter(|field| !field.flag.is_empty()) {
+    let has_field = |setting: &&settings::Setting| ![setting.flag, setting.path].contains(&"");
+    for field in settings::all().filter(has_field) {
         let (flag, value, expected) = SETTERS
             .iter()
             .find(|(flag, ..)| *flag == field.flag)

@@ -2,7 +2,6 @@
 
 mod defaults;
 mod durations;
-mod fields;
 mod file;
 mod flags;
 mod gates;
@@ -12,6 +11,7 @@ mod normalizing;
 mod precedence;
 mod problems;
 mod resolving;
+mod settings;
 mod writing;
 
 use clap::{CommandFactory, Parser};

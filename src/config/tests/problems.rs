@@ -42,7 +42,10 @@ fn modes() {
     let mode = format!("--detect-local-mode: unknown mode `Foo`: must be {known}");
     flags(
         "--cluster-cidr=10.4.0.0/40 --proxy-mode=ipvs --detect-local-mode=Foo",
-        &format!("--proxy-mode: proxy mode `ipvs` {hint}\n{mode}"),
+        &format!(
+            "--proxy-mode: proxy mode `ipvs` {hint}\n\
+             --cluster-cidr: \"10.4.0.0/40\" is not a valid CIDR (example: 10.244.0.0/16)\n{mode}"
+        ),
     );
     file(
         "detectLocalMode: BridgeInterface",
@@ -232,19 +235,64 @@ fn the_rest() {
 fn values_that_cannot_be_parsed() {
     flags(
         "--conntrack-min=abc",
-        "error: --conntrack-min: \"abc\" is not a valid integer\n",
+        "--conntrack-min: \"abc\" is not a valid integer",
     );
     flags(
         "--config-sync-period=5",
-        "error: --config-sync-period: \"5\" is not a valid duration (examples: 30s, 500ms, 1h30m)\n",
+        "--config-sync-period: \"5\" is not a valid duration (examples: 30s, 500ms, 1h30m)",
     );
     flags(
         "--cleanup=maybe",
-        "error: --cleanup: \"maybe\" is not a valid boolean (true or false)\n",
+        "--cleanup: \"maybe\" is not a valid boolean (true or false)",
     );
     flags(
         "--v=x",
-        "error: --v: \"x\" is not valid: invalid digit found in string\n",
+        "--v: \"x\" is not valid: invalid digit found in string",
+    );
+    flags("--v=-1", "--v: -1 is not in 0..=4294967295");
+    flags(
+        "--sync-cpu-budget=0",
+        "--sync-cpu-budget: 0 is not in 1..=100",
+    );
+    flags("--state-dir=", "--state-dir: must not be empty");
+    flags(
+        "--kube-api-qps=nan",
+        "--kube-api-qps: \"nan\" is not valid: not a number",
+    );
+}
+
+/// The last one would win, and the objects of all others would be missing.
+#[test]
+fn several_manifests_are_rejected() {
+    flags(
+        "--manifests=a --manifests=b",
+        "--manifests: must be given once, got a and b\n\
+         hint: put the files into one folder",
+    );
+}
+
+#[test]
+fn problems_of_values_and_of_their_meaning_are_reported_together() {
+    flags(
+        "--cluster-cidr=bad --detect-local-mode=foo --conntrack-min=abc --verify-interval=x",
+        "--verify-interval: \"x\" is not a valid duration (examples: 30s, 500ms, 1h30m)\n\
+         --conntrack-min: \"abc\" is not a valid integer\n\
+         --cluster-cidr: \"bad\" is not a valid CIDR (example: 10.244.0.0/16)\n\
+         --detect-local-mode: unknown mode `foo`: must be ClusterCIDR, NodeCIDR, \
+         BridgeInterface or InterfaceNamePrefix",
+    );
+}
+
+/// These commands may read the kernel, and then resolve no configuration.
+#[test]
+fn problems_of_all_values_are_reported_by_commands_that_do_not_run() {
+    let line = "deltaproxy services --iptables-masquerade-bit=a --masquerade-all=b";
+    let args: Vec<_> = line.split(' ').map(Into::into).collect();
+    let error = Cli::from_args(Cli::command(), &args).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "error: --masquerade-all: \"b\" is not a valid boolean (true or false)\n\
+         error: --iptables-masquerade-bit: \"a\" is not a valid integer\n"
     );
 }
 

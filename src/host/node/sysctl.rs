@@ -4,6 +4,7 @@
 //! alone does not say what to fix.
 
 use std::fmt;
+use std::fs::Permissions;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -26,7 +27,7 @@ pub enum SysctlError {
         name: String,
     },
     /// The setting exists and cannot be read or written.
-    #[error("cannot {verb} sysctl `{name}`: {cause}{}", write_hint(cause))]
+    #[error("cannot {verb} sysctl `{name}`: {cause}{hint}")]
     Denied {
         /// `read` or `write`.
         verb: &'static str,
@@ -34,14 +35,25 @@ pub enum SysctlError {
         name: String,
         /// Error of the system call, or a value that is not a number.
         cause: io::Error,
+        /// Line that begins with a newline; empty if the cause implies it.
+        hint: &'static str,
     },
 }
 
-fn write_hint(cause: &io::Error) -> &'static str {
+const UNPRIVILEGED: &str =
+    "\nhint: run privileged, if only once with --init-only, or set it on the host beforehand";
+const OTHER_NAMESPACE: &str = "\nhint: run in the network namespace of the host (hostNetwork: true), or set it there \
+     beforehand; privileges do not suffice";
+
+/// Returns the hint for an error of a system call; permissions are those of a setting to write.
+fn hint(cause: &io::Error, permissions: Option<&Permissions>) -> &'static str {
     match cause.kind() {
-        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
-            "\nhint: run privileged, if only once with --init-only, or set it on the host beforehand"
+        // The kernel makes settings of the whole host, such as nf_conntrack_max, read-only in all
+        // other network namespaces, even for root.
+        io::ErrorKind::PermissionDenied if permissions.is_some_and(Permissions::readonly) => {
+            OTHER_NAMESPACE
         }
+        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => UNPRIVILEGED,
         _ => "",
     }
 }
@@ -101,7 +113,7 @@ impl Sysctls {
 
     /// Returns the value of a setting that holds one number.
     pub fn read(&self, name: &str) -> Result<i64, SysctlError> {
-        let failed = |cause| denied("read", name, cause);
+        let failed = |cause| self.denied("read", name, cause);
         let text = std::fs::read_to_string(self.path(name)).map_err(failed)?;
         let text = text.trim();
         text.parse().map_err(|_| {
@@ -118,7 +130,7 @@ impl Sysctls {
             .truncate(true)
             .open(self.path(name))
             .and_then(|mut file| io::Write::write_all(&mut file, value.to_string().as_bytes()))
-            .map_err(|cause| denied("write", name, cause))
+            .map_err(|cause| self.denied("write", name, cause))
     }
 
     /// Checks that a setting has this value or can be written, and writes nothing.
@@ -131,7 +143,7 @@ impl Sysctls {
             .open(self.path(name));
         opened
             .map(drop)
-            .map_err(|cause| denied("write", name, cause))
+            .map_err(|cause| self.denied("write", name, cause))
     }
 
     /// Writes a setting unless it has the value already: that works without the right to write.
@@ -172,14 +184,20 @@ impl Sysctls {
             self.root.join(name.replace('.', "/"))
         }
     }
-}
 
-fn denied(verb: &'static str, name: &str, cause: io::Error) -> SysctlError {
-    let name = name.to_owned();
-    if cause.kind() == io::ErrorKind::NotFound {
-        SysctlError::Missing { name }
-    } else {
-        SysctlError::Denied { verb, name, cause }
+    fn denied(&self, verb: &'static str, name: &str, cause: io::Error) -> SysctlError {
+        if cause.kind() == io::ErrorKind::NotFound {
+            let name = name.to_owned();
+            return SysctlError::Missing { name };
+        }
+        let file = std::fs::metadata(self.path(name)).ok();
+        let permissions = file.map(|file| file.permissions());
+        SysctlError::Denied {
+            verb,
+            name: name.to_owned(),
+            hint: hint(&cause, permissions.filter(|_| verb == "write").as_ref()),
+            cause,
+        }
     }
 }
 
@@ -211,5 +229,23 @@ mod tests {
             odd.to_string(),
             "cannot read sysctl `net/ipv4/conf/all/odd`: `many` is not a valid integer"
         );
+    }
+
+    #[test]
+    fn the_hint_depends_on_whether_privileges_suffice() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let hint = |kind: io::ErrorKind, mode| {
+            let permissions = Permissions::from_mode(mode);
+            hint(&kind.into(), Some(&permissions))
+        };
+        let denied = io::ErrorKind::PermissionDenied;
+        assert_eq!(hint(denied, 0o100_644), UNPRIVILEGED);
+        assert_eq!(hint(denied, 0o100_444), OTHER_NAMESPACE);
+        assert_eq!(
+            hint(io::ErrorKind::ReadOnlyFilesystem, 0o100_444),
+            UNPRIVILEGED
+        );
+        assert_eq!(hint(io::ErrorKind::InvalidInput, 0o100_444), "");
     }
 }

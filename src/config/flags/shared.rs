@@ -1,0 +1,112 @@
+//! Flags that `run` shares with the commands that render and do not run.
+
+use std::path::PathBuf;
+
+use clap::{ArgMatches, Args};
+
+use crate::config::kube_proxy::KubeProxyConfiguration;
+use crate::config::settings::{BackendArg, FlagValues, RULES, SOURCE};
+use crate::host::BackendChoice;
+
+/// Implements clap's traits for a group of the flags of some tables, which its `of` reads.
+macro_rules! group_of_settings {
+    ($group:ty, $sections:expr) => {
+        impl clap::Args for $group {
+            fn augment_args(command: clap::Command) -> clap::Command {
+                $crate::config::settings::with_flags(command, $sections)
+            }
+
+            fn augment_args_for_update(command: clap::Command) -> clap::Command {
+                Self::augment_args(command)
+            }
+        }
+
+        impl clap::FromArgMatches for $group {
+            fn from_arg_matches(matches: &clap::ArgMatches) -> Result<Self, clap::Error> {
+                Self::of(matches)
+            }
+
+            fn update_from_arg_matches(
+                &mut self,
+                matches: &clap::ArgMatches,
+            ) -> Result<(), clap::Error> {
+                *self = Self::of(matches)?;
+                Ok(())
+            }
+        }
+    };
+}
+
+pub(super) use group_of_settings;
+
+/// Source of Services, EndpointSlices and the Node, for every command that reads objects.
+#[derive(Debug, Clone)]
+pub struct SourceArgs {
+    /// File, folder or `-` for stdin, instead of a cluster.
+    pub manifests: Option<PathBuf>,
+    pub(in crate::config) flags: FlagValues,
+}
+
+group_of_settings!(SourceArgs, &[&SOURCE]);
+
+impl SourceArgs {
+    fn of(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let flags = FlagValues::read(matches, &[&SOURCE]);
+        flags.check()?;
+        Ok(Self::new(flags))
+    }
+
+    pub(super) fn new(flags: FlagValues) -> Self {
+        Self {
+            manifests: flags.get("manifests"),
+            flags,
+        }
+    }
+
+    /// Reports whether flags name a source.
+    pub(super) fn names_objects(&self) -> bool {
+        let is_given = |flag| self.flags.is_given(flag);
+        self.manifests.is_some() || is_given("kubeconfig") || is_given("master")
+    }
+}
+
+/// Settings that decide the content of rules.
+#[derive(Debug, Clone)]
+pub struct RulesArgs {
+    flags: FlagValues,
+}
+
+group_of_settings!(RulesArgs, &[&RULES]);
+
+impl RulesArgs {
+    fn of(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let flags = FlagValues::read(matches, &[&RULES]);
+        flags.check()?;
+        Ok(Self::new(flags))
+    }
+
+    pub(super) const fn new(flags: FlagValues) -> Self {
+        Self { flags }
+    }
+
+    pub(in crate::config) fn apply(&self, to: &mut KubeProxyConfiguration) {
+        self.flags.apply(to);
+    }
+
+    /// Returns the variant of the iptables binaries.
+    pub(in crate::config) fn backend(&self) -> BackendChoice {
+        let backend: Option<BackendArg> = self.flags.get("iptables-backend");
+        backend.map_or_else(BackendChoice::default, Into::into)
+    }
+}
+
+/// Configuration file, for commands that render and do not run.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Rules")]
+pub struct RulesFileArgs {
+    /// KubeProxyConfiguration to use instead of these flags
+    ///
+    /// Its kubeconfig and node name are used without the flags for them.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}

@@ -1,0 +1,56 @@
+//! One list of all settings, from which the flags of clap, their help, the defaults of the file,
+//! `/flagz` and the notes on settings without effect come.
+//!
+//! A flag with a field in the file is one row here and one field of
+//! [`KubeProxyConfiguration`](super::kube_proxy::KubeProxyConfiguration); the value of the flag
+//! moves into the field by its path. clap's derive is not used for these flags, because with it
+//! each flag has a struct field, an assignment, and a row in a table of paths.
+
+mod kind;
+mod node;
+mod observability;
+mod rules;
+mod setting;
+mod values;
+mod without_effect;
+mod words;
+
+pub(super) use node::{FILE, ONE_SHOT, PROGRAM};
+pub(super) use rules::{RULES, SOURCE};
+pub(super) use setting::{Setting, SettingSection, with_flags};
+pub(super) use values::FlagValues;
+pub(super) use words::{BackendArg, LOCAL_MODES, PartialRestoreArg};
+
+pub use words::VersionArg;
+
+use node::{NODE, SYNC};
+use observability::OBSERVABILITY;
+use without_effect::WITHOUT_EFFECT;
+
+/// All sections, in the order of help.
+pub(super) const SECTIONS: &[&SettingSection] = &[
+    &PROGRAM,
+    &FILE,
+    &ONE_SHOT,
+    &SOURCE,
+    &RULES,
+    &SYNC,
+    &NODE,
+    &OBSERVABILITY,
+    &WITHOUT_EFFECT,
+];
+
+/// Returns all settings.
+pub(super) fn all() -> impl Iterator<Item = &'static Setting> {
+    SECTIONS.iter().flat_map(|section| section.settings)
+}
+
+/// Returns the setting with this path in the file.
+pub(super) fn of_path(path: &str) -> Option<&'static Setting> {
+    all().find(|setting| setting.path == path)
+}
+
+/// Returns the settings that are accepted without effect.
+pub(super) fn without_effect() -> &'static [Setting] {
+    WITHOUT_EFFECT.settings
+}

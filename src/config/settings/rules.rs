@@ -1,0 +1,117 @@
+//! Settings that decide the content of rules: their objects, and how these are rendered.
+
+use super::kind::SettingKind::{
+    Backend, Bool, FilledText, Gates, Int, List, LocalMode, NodeName, Number, OnePath, Text,
+};
+use super::setting::{Setting, SettingSection};
+
+/// Source of Services, EndpointSlices and the Node, for every command that reads objects.
+pub(in crate::config) const SOURCE: SettingSection = SettingSection {
+    heading: Some("Source"),
+    settings: &[
+        Setting::new("clientConnection.kubeconfig", "kubeconfig", Text("FILE"))
+            .help("Kubeconfig for the API server")
+            .more("Without a source, the service account of the Pod is used.")
+            .conflicts_with("manifests")
+            .in_short_help(),
+        Setting::flag("master", Text("URL"))
+            .help("URL of the API server; overrides the kubeconfig")
+            .conflicts_with("manifests"),
+        Setting::field("clientConnection.acceptContentTypes", Text("TYPE")),
+        Setting::new(
+            "clientConnection.contentType",
+            "kube-api-content-type",
+            Text("TYPE"),
+        )
+        .default("application/vnd.kubernetes.protobuf")
+        .help(
+            "Content type of API responses, application/json or \
+             application/vnd.kubernetes.protobuf",
+        ),
+        Setting::new("clientConnection.qps", "kube-api-qps", Number)
+            .default("5")
+            .help("API requests per second; no limit if negative"),
+        Setting::new("clientConnection.burst", "kube-api-burst", Int("COUNT"))
+            .default("10")
+            .help("API requests in a burst"),
+        Setting::flag("manifests", OnePath("PATH"))
+            .help("Manifests to use instead of a cluster")
+            .more("PATH is a file, a folder or `-` for stdin.")
+            .in_short_help(),
+        Setting::flag("manifests-service-cidr", Text("CIDR[,CIDR]"))
+            .default("10.96.0.0/12,fd00:10:96::/112")
+            .help(
+                "Networks for cluster IPs of Services without one in manifests, one CIDR for each \
+                 IP family",
+            ),
+        Setting::new("hostnameOverride", "hostname-override", NodeName)
+            .help("Name of this node [default: the host name]")
+            .more("Overrides the name in the file of --config.")
+            .in_short_help(),
+    ],
+};
+
+/// Settings of rendering, for every command that renders.
+pub(in crate::config) const RULES: SettingSection = SettingSection {
+    heading: Some("Rules"),
+    settings: &[
+        Setting::new("mode", "proxy-mode", Text("MODE"))
+            .help("Proxy mode; only iptables is supported"),
+        Setting::new("clusterCIDR", "cluster-cidr", Text("CIDR[,CIDR]"))
+            .help("Pod networks; other traffic to cluster IPs is masqueraded")
+            .in_short_help(),
+        Setting::new("detectLocalMode", "detect-local-mode", LocalMode)
+            .help("Detection of traffic from local Pods [default: ClusterCIDR]")
+            .more("The modes are ClusterCIDR, NodeCIDR, BridgeInterface and InterfaceNamePrefix.")
+            .in_short_help(),
+        Setting::new(
+            "detectLocal.bridgeInterface",
+            "pod-bridge-interface",
+            Text("NAME"),
+        )
+        .help("Bridge interface of the Pods, for --detect-local-mode=BridgeInterface"),
+        Setting::new(
+            "detectLocal.interfaceNamePrefix",
+            "pod-interface-name-prefix",
+            Text("PREFIX"),
+        )
+        .help("Prefix of Pod interface names, for --detect-local-mode=InterfaceNamePrefix"),
+        Setting::new("iptables.masqueradeAll", "masquerade-all", Bool)
+            .default("false")
+            .help("Masquerade all traffic to cluster IPs")
+            .in_short_help(),
+        Setting::new(
+            "iptables.masqueradeBit",
+            "iptables-masquerade-bit",
+            Int("BIT"),
+        )
+        .default("14")
+        .help("Bit of the packet mark that requests masquerading (0-31)"),
+        Setting::new(
+            "nodePortAddresses",
+            "nodeport-addresses",
+            List("CIDR[,CIDR]"),
+        )
+        .help("Networks with NodePorts, or `primary` [default: all]")
+        .more(
+            "NodePorts accept connections on node addresses in these networks. The word `primary` \
+             selects the primary node address of each family.",
+        )
+        .in_short_help(),
+        Setting::new(
+            "iptables.localhostNodePorts",
+            "iptables-localhost-nodeports",
+            Bool,
+        )
+        .default("true")
+        .help("Accept connections to NodePorts on 127.0.0.1"),
+        Setting::new("bindAddress", "bind-address", FilledText("IP"))
+            .default("0.0.0.0")
+            .help("Node address instead of that in the Node status"),
+        Setting::new("featureGates", "feature-gates", Gates)
+            .help("Feature gates; only AllowServiceExternalIPs has an effect on rules"),
+        Setting::flag("iptables-backend", Backend)
+            .default("auto")
+            .help("Variant of the iptables binaries"),
+    ],
+};
