@@ -4,8 +4,8 @@
 //!
 //! ```text
 //!   commands ─► flags ─┐      (both use the one list of settings)
-//!                      ├─► kube_proxy ─► validate ─► resolve ─► resolved
-//!   file ──────────────┘                addresses
+//!                      ├─► kube_proxy ─► validate ─► resolve
+//!   file ──────────────┘                addresses      notes
 //! ```
 
 mod addresses;
@@ -16,10 +16,11 @@ mod flags;
 mod go;
 mod help;
 mod kube_proxy;
+mod notes;
+mod observability;
 mod problems;
 mod render_config;
 mod resolve;
-mod resolved;
 mod settings;
 mod validate;
 
@@ -36,11 +37,14 @@ pub use flags::{ExplainArgs, GraphArg, OutputArg};
 pub use flags::{FamilyArg, OriginArgs, RenderArgs, RulesArgs, RunArgs, SourceArgs};
 pub use flags::{NamesArg, NamesArgs};
 pub use help::{CommandHelp, help_of};
+pub use kube_proxy::ConfigFile;
+pub use notes::ignored_settings;
+pub use observability::{BindFailure, LoggingFormat, Profiling, Serving};
 pub use problems::{ConfigProblem, Unusable};
-pub use resolve::{desired, ignored_settings, run};
-pub use resolved::{BindFailure, Config, ConfigFile, LoggingFormat, NodeSettings, Profiling};
-pub use resolved::{RenderConfig, Serving, Source};
+pub use render_config::{RenderConfig, Source};
+pub use resolve::{Config, desired, run};
 pub use settings::VersionArg;
+pub use validate::NodeSettings;
 
 /// Interval of full syncs without any other reason.
 ///

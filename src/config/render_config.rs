@@ -3,19 +3,47 @@
 //! Kept separate from [`resolve`](super::resolve) because the commands that only render share this
 //! part with the daemon.
 
+use std::path::PathBuf;
+
 use super::feature_gates::EXTERNAL_IPS;
 use super::flags::{RulesArgs, SourceArgs};
 use super::kube_proxy::{ClientConnection, KubeProxyConfiguration};
 use super::problems::ConfigProblems;
-use super::resolved::{RenderConfig, Source};
 use super::{addresses, validate};
 use crate::host::BackendChoice;
 use crate::model::ExternalIps;
-use crate::net::{IpFamily, PerFamily};
+use crate::net::{IpFamily, IpNet, PerFamily};
 use crate::render::{LocalhostNodePorts, MasqueradePolicy, Options};
 use crate::rules::Backend;
 use crate::sync::NodeEnvironment;
 use crate::watch::api::{ApiOptions, Encoding, RateLimit};
+
+/// Source of Services, EndpointSlices and the Node.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Source {
+    /// API server. Without kubeconfig and address, that of the Pod's service account.
+    Cluster(ApiOptions),
+    /// Manifests in files.
+    Manifests {
+        /// File, folder or `-` for stdin.
+        path: PathBuf,
+        /// Networks for the cluster IPs of Services that have none.
+        service_cidrs: PerFamily<IpNet>,
+    },
+}
+
+/// Settings that rules depend on, for every command that renders.
+#[derive(Debug, Clone)]
+pub struct RenderConfig {
+    /// Source of objects.
+    pub source: Source,
+    /// Name of this node in lower case.
+    pub node_name: String,
+    /// Render options of each family, as far as flags and file decide them.
+    pub environment: PerFamily<NodeEnvironment>,
+    /// Variant of the iptables binaries.
+    pub backend: BackendChoice,
+}
 
 /// Resolves the settings that rules depend on; `None` if a problem was recorded.
 pub(super) fn render_config(

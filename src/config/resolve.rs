@@ -7,23 +7,62 @@
 //!
 //! Upstream: `cmd/kube-proxy/app/options.go`, `Complete` (v1.36)
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
+use super::FULL_SYNC_PERIOD;
 use super::flags::{Action, RulesArgs, RunArgs, SourceArgs};
 use super::go::GoDuration;
-use super::kube_proxy::{self, KubeProxyConfiguration, OFF, differing, quoted};
+use super::kube_proxy::{self, ConfigFile, KubeProxyConfiguration};
+use super::notes::{deprecated, ignored_flags, lenient_decoding, without_effect};
+use super::observability::{self, LoggingFormat, Serving};
 use super::problems::{ConfigProblems, Unusable};
-use super::render_config::render_config;
-use super::resolved::{BindFailure, Config, ConfigFile, NodeSettings};
-use super::resolved::{Profiling, RenderConfig, Serving};
-use super::settings::{self, PartialRestoreArg, Setting, VersionArg};
-use super::{FULL_SYNC_PERIOD, addresses, validate};
+use super::render_config::{RenderConfig, render_config};
+use super::settings::PartialRestoreArg;
+use super::validate::{self, NodeSettings};
 use crate::render::PartialRestore;
 use crate::sync::{CpuBudget, Gap, PacerOptions};
 
 /// The only flag whose zero differs from that of its field.
 const MIN_SYNC_PERIOD: &str = "iptables-min-sync-period";
+
+/// Configuration of `run`.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Settings that rules depend on.
+    pub rules: RenderConfig,
+    /// Action to perform.
+    pub action: Action,
+    /// Print restore input instead of applying it.
+    pub is_dry_run: bool,
+    /// Chains that a partial restore contains.
+    pub shape: PartialRestore,
+    /// Timing of syncs.
+    pub pacer: PacerOptions,
+    /// Interval of checks for missing rules: `--iptables-sync-period`.
+    pub sync_period: Duration,
+    /// Interval of full rule verification: `--verify-interval`. `None` disables it.
+    pub verify_interval: Option<Duration>,
+    /// Directory for the input of failed restores: `--state-dir`.
+    pub state_dir: Option<PathBuf>,
+    /// Metrics and health servers.
+    pub serving: Serving,
+    /// Log verbosity: `-v`.
+    pub verbosity: u8,
+    /// Log format.
+    pub logging: LoggingFormat,
+    /// Kernel settings of the node.
+    pub node: NodeSettings,
+    /// File that this is from. The process exits when its content changes.
+    pub file: Option<ConfigFile>,
+    /// This configuration in the fields of kube-proxy.
+    pub configuration: KubeProxyConfiguration,
+    /// Values of all flags of the command line, including defaults.
+    pub flags: BTreeMap<String, String>,
+    /// Notes for the operator on ignored and deprecated settings, one line each.
+    pub notes: Vec<String>,
+}
 
 /// Resolves the configuration of `run` from its flags and the file that they name.
 ///
@@ -81,39 +120,6 @@ pub fn desired(
     problems.unless_any(config)
 }
 
-/// Returns notes on ignored settings of commands that render and do not run: flags that a file
-/// replaces, and fields of the file that are unknown or repeated.
-pub fn ignored_settings(file: &ConfigFile, shape: &RulesArgs) -> Vec<String> {
-    // `desired` reports a file that cannot be decoded.
-    let Ok((configuration, unknown)) = kube_proxy::read(&file.text) else {
-        return Vec::new();
-    };
-    let mut configuration = configuration.with_defaults();
-    configuration.choose_modes();
-    let decoding = unknown.map(|what| lenient_decoding(&file.path, &what));
-    let ignored = ignored_flags(&configuration, |to| shape.apply(to));
-    decoding.into_iter().chain(ignored).collect()
-}
-
-/// Returns a note on the flags that a file replaces. Flags with the same value as the file are not
-/// in it.
-fn ignored_flags(
-    file: &KubeProxyConfiguration,
-    apply: impl FnOnce(&mut KubeProxyConfiguration),
-) -> Option<String> {
-    let mut with_flags = file.clone();
-    apply(&mut with_flags);
-    with_flags.choose_modes();
-    let overrides = |path: &&String| settings::of_path(path).is_some_and(Setting::overrides_file);
-    let flags: Vec<String> = differing(file, &with_flags)
-        .iter()
-        .filter(|path| !overrides(path))
-        .map(|path| flag_or_path(path))
-        .collect();
-    let list = quoted(&flags);
-    (!flags.is_empty()).then(|| format!("flags ignored because --config is set: {list}"))
-}
-
 fn from_flags(args: &RunArgs) -> KubeProxyConfiguration {
     let mut configuration = args.configuration();
     configuration.choose_modes();
@@ -151,10 +157,10 @@ fn check(
     let rules = render_config(&configuration, flags, host_name, problems);
     let action = action(args, problems);
     let periods = validate::periods(&configuration, problems);
-    let serving = serving(&configuration, problems);
-    let logging = validate::logging(&configuration, problems);
-    let conntrack = validate::conntrack(&configuration, problems);
-    let oom_score_adj = validate::oom_score_adj(&configuration, problems);
+    let verify_interval = verify_interval(args, problems);
+    let serving = observability::serving(&configuration, problems);
+    let logging = observability::logging(&configuration, problems);
+    let node = validate::node(&configuration, problems);
     validate::hidden_metrics(&configuration, problems);
     let (sync_period, gap) = periods?;
     let budget: Option<u8> = args.flags.get("sync-cpu-budget");
@@ -167,7 +173,6 @@ fn check(
         fixed @ Gap::Fixed(_) => fixed,
     };
     let shape: Option<PartialRestoreArg> = args.flags.get("partial-restore");
-    let verify_interval = verify_interval(args, problems);
     let (format, verbosity) = logging?;
     Some(Config {
         rules: rules?,
@@ -185,10 +190,7 @@ fn check(
         serving: serving?,
         verbosity,
         logging: format,
-        node: NodeSettings {
-            conntrack: conntrack?,
-            oom_score_adj: oom_score_adj?,
-        },
+        node: node?,
         file: None,
         configuration,
         flags: args.flags.flagz(&args.configuration()),
@@ -213,83 +215,4 @@ fn verify_interval(args: &RunArgs, problems: &mut ConfigProblems) -> Result<Opti
         return Err(());
     };
     Ok(Some(interval).filter(|interval| !interval.is_zero()))
-}
-
-fn serving(
-    configuration: &KubeProxyConfiguration,
-    problems: &mut ConfigProblems,
-) -> Option<Serving> {
-    let mut at = |path, text: &str| match text {
-        OFF => Some(None),
-        text => addresses::serving_address(path, text, problems).map(Some),
-    };
-    let metrics = at("metricsBindAddress", &configuration.metrics_bind_address);
-    let healthz = at("healthzBindAddress", &configuration.healthz_bind_address);
-    Some(Serving {
-        metrics: metrics?,
-        healthz: healthz?,
-        profiling: if configuration.enable_profiling {
-            Profiling::On
-        } else {
-            Profiling::Off
-        },
-        bind_failure: if configuration.bind_address_hard_fail {
-            BindFailure::Exit
-        } else {
-            BindFailure::Retry
-        },
-    })
-}
-
-fn lenient_decoding(file: &Path, ignored: &str) -> String {
-    format!("lenient decoding of `{}`: {ignored}", file.display())
-}
-
-/// Returns a note on each deprecated flag that is set, as kube-proxy does.
-///
-/// Upstream: `cmd/kube-proxy/app/options.go`, `AddFlags`, "`MarkDeprecated`" (v1.36)
-fn deprecated(args: &RunArgs) -> impl Iterator<Item = String> {
-    let ports = ["healthz", "metrics"];
-    let given = ports
-        .into_iter()
-        .filter(|name| args.flags.is_given(&format!("{name}-port")));
-    given.map(|name| {
-        format!(
-            "--{name}-port is deprecated: it only completes an address without a port, and 0 \
-             disables the server; use --{name}-bind-address=IP:PORT, or `off`"
-        )
-    })
-}
-
-/// Returns a note on the settings that differ from their default and have no effect.
-fn without_effect(
-    args: &RunArgs,
-    configuration: &KubeProxyConfiguration,
-    has_file: bool,
-) -> Option<String> {
-    let mut defaults = KubeProxyConfiguration::defaults();
-    defaults.choose_modes();
-    let set = differing(configuration, &defaults);
-    let unused = settings::without_effect();
-    let has_none = |path: &&String| unused.iter().any(|setting| setting.path == **path);
-    let name = |path: &String| {
-        if has_file {
-            path.clone()
-        } else {
-            flag_or_path(path)
-        }
-    };
-    let mut names: Vec<String> = set.iter().filter(has_none).map(name).collect();
-    let version = (args.version == Some(VersionArg::Other)).then_some("version");
-    let flags = args.flags.different(unused).chain(version);
-    names.extend(flags.map(|flag| format!("--{flag}")));
-    let list = quoted(&names);
-    (!names.is_empty()).then(|| format!("set, but without effect in this version: {list}"))
-}
-
-fn flag_or_path(path: &str) -> String {
-    match settings::of_path(path).map_or("", |setting| setting.flag) {
-        "" => path.to_owned(),
-        flag => format!("--{flag}"),
-    }
 }

@@ -5,16 +5,14 @@
 //!
 //! # Source
 //!
-//! Upstream: pkg/proxy/apis/config/validation/validation.go,
-//! staging/src/k8s.io/component-base/logs/api/v1/options.go, `Validate` (v1.36)
+//! Upstream: pkg/proxy/apis/config/validation/validation.go (v1.36)
 
 use std::time::Duration;
 
-use super::feature_gates::{self, ALL_ALPHA, ALL_BETA, LOGGING_ALPHA, LOGGING_BETA};
+use super::feature_gates;
 use super::go::GoDuration;
-use super::kube_proxy::{FormatOptions, KubeProxyConfiguration};
+use super::kube_proxy::KubeProxyConfiguration;
 use super::problems::{ConfigProblems, unknown};
-use super::resolved::LoggingFormat;
 use crate::host::ConntrackSettings;
 use crate::sync::Gap;
 
@@ -70,8 +68,29 @@ pub(super) fn periods(
     Some((period?, gap))
 }
 
-/// Checks the conntrack settings.
-pub(super) fn conntrack(
+/// Kernel settings of the node, written once at the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NodeSettings {
+    /// Conntrack settings.
+    pub conntrack: ConntrackSettings,
+    /// OOM score adjustment of this process, from -1000, never killed, to 1000, killed first.
+    pub oom_score_adj: i16,
+}
+
+/// Checks the kernel settings.
+pub(super) fn node(
+    configuration: &KubeProxyConfiguration,
+    problems: &mut ConfigProblems,
+) -> Option<NodeSettings> {
+    let conntrack = conntrack(configuration, problems);
+    let oom_score_adj = oom_score_adj(configuration, problems);
+    Some(NodeSettings {
+        conntrack: conntrack?,
+        oom_score_adj: oom_score_adj?,
+    })
+}
+
+fn conntrack(
     configuration: &KubeProxyConfiguration,
     problems: &mut ConfigProblems,
 ) -> Option<ConntrackSettings> {
@@ -110,8 +129,7 @@ pub(super) fn conntrack(
     })
 }
 
-/// Checks `oom_score_adj` of this process.
-pub(super) fn oom_score_adj(
+fn oom_score_adj(
     configuration: &KubeProxyConfiguration,
     problems: &mut ConfigProblems,
 ) -> Option<i16> {
@@ -152,15 +170,6 @@ pub(super) fn gates(configuration: &KubeProxyConfiguration, problems: &mut Confi
     }
 }
 
-/// Returns a duration that is greater than zero.
-fn positive(path: &str, duration: GoDuration, problems: &mut ConfigProblems) -> Option<Duration> {
-    let time = duration.to_std().filter(|time| !time.is_zero());
-    problems.keep(
-        path,
-        time.ok_or_else(|| format!("must be greater than 0, got {duration}")),
-    )
-}
-
 fn not_negative(
     path: &str,
     duration: GoDuration,
@@ -173,80 +182,15 @@ fn not_negative(
     )
 }
 
-/// Checks the logging section. Returns format and verbosity.
-pub(super) fn logging(
-    configuration: &KubeProxyConfiguration,
+/// Returns a duration that is greater than zero.
+pub(super) fn positive(
+    path: &str,
+    duration: GoDuration,
     problems: &mut ConfigProblems,
-) -> Option<(LoggingFormat, u8)> {
-    let logging = &configuration.logging;
-    let format = match logging.format.as_str() {
-        "text" => Ok(LoggingFormat::Text),
-        "json" => Ok(LoggingFormat::Json),
-        other => Err(unknown("log format", other, &["text", "json"])),
-    };
-    let format = problems.keep("logging.format", format);
-    let path = "logging.flushFrequency";
-    positive(path, logging.flush_frequency.0, problems);
-    let most = i32::MAX.unsigned_abs();
-    if logging.verbosity > most {
-        let problem = format!("must be at most {most}, got {}", logging.verbosity);
-        problems.add("logging.verbosity", problem);
-    }
-    vmodule(configuration, format, problems);
-    logging_gates(configuration, format, problems);
-    let verbosity = u8::try_from(logging.verbosity).unwrap_or(u8::MAX);
-    Some((format?, verbosity))
-}
-
-fn vmodule(
-    configuration: &KubeProxyConfiguration,
-    format: Option<LoggingFormat>,
-    problems: &mut ConfigProblems,
-) {
-    let path = "logging.vmodule";
-    let entries = &configuration.logging.vmodule;
-    if !entries.is_empty() && format == Some(LoggingFormat::Json) {
-        problems.add(path, "requires log format `text`");
-    }
-    for entry in entries {
-        let pattern = &entry.file_pattern;
-        if pattern.is_empty() || pattern.contains(['=', ',']) {
-            let problem = format!("\"{pattern}\" is not a valid file name pattern");
-            problems.add(path, problem);
-        }
-    }
-}
-
-/// Checks the feature gates of logging: format `json` requires a beta gate, which is on by
-/// default, and the options of a format an alpha gate, which is off.
-fn logging_gates(
-    configuration: &KubeProxyConfiguration,
-    format: Option<LoggingFormat>,
-    problems: &mut ConfigProblems,
-) {
-    let gates = &configuration.feature_gates;
-    let gate = |name: &str, all: &str| gates.get(name).or_else(|| gates.get(all));
-    if format == Some(LoggingFormat::Json) && gate(LOGGING_BETA, ALL_BETA) == Some(&false) {
-        let problem = format!("`json` requires feature gate {LOGGING_BETA}");
-        problems.add("logging.format", problem);
-    }
-    if gate(LOGGING_ALPHA, ALL_ALPHA) == Some(&true) {
-        return;
-    }
-    let options = &configuration.logging.options;
-    for (name, format) in [("text", &options.text), ("json", &options.json)] {
-        let FormatOptions {
-            split_stream,
-            info_buffer_size,
-        } = format;
-        let set = [
-            // kube-proxy drops the field of a file before it validates, so that such files exist.
-            ("splitStream", *split_stream && !problems.is_of_file()),
-            ("infoBufferSize", !info_buffer_size.is_zero()),
-        ];
-        for (field, _) in set.iter().filter(|(_, is_set)| *is_set) {
-            let path = format!("logging.options.{name}.{field}");
-            problems.add(&path, format!("requires feature gate {LOGGING_ALPHA}"));
-        }
-    }
+) -> Option<Duration> {
+    let time = duration.to_std().filter(|time| !time.is_zero());
+    problems.keep(
+        path,
+        time.ok_or_else(|| format!("must be greater than 0, got {duration}")),
+    )
 }

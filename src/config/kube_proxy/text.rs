@@ -8,6 +8,8 @@
 //!
 //! Upstream: `cmd/kube-proxy/app/options.go`, `loadConfig` (v1.36)
 
+use std::path::PathBuf;
+
 use serde::Serialize;
 use serde_json::Value;
 use serde_saphyr::DuplicateKeyPolicy;
@@ -20,6 +22,15 @@ const API_VERSION: &str = "kubeproxy.config.k8s.io/v1alpha1";
 
 /// Kind of the file, of kube-proxy and of this program.
 const KIND: &str = "KubeProxyConfiguration";
+
+/// Configuration file with its content at the time of reading.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigFile {
+    /// Path as given on the command line.
+    pub path: PathBuf,
+    /// Content, not decoded.
+    pub text: String,
+}
 
 /// Error for a text that is not a configuration.
 #[derive(Debug, PartialEq, Eq)]

@@ -15,6 +15,8 @@ mod values;
 mod without_effect;
 mod words;
 
+#[cfg(test)]
+pub(super) use kind::SettingKind;
 pub(super) use node::{FILE, ONE_SHOT, PROGRAM};
 pub(super) use rules::{RULES, SOURCE};
 pub(super) use setting::{Setting, SettingSection, with_flags};

@@ -71,6 +71,8 @@ pub(super) const SYNC: SettingSection = SettingSection {
             "iptables-min-sync-period",
             Duration,
         )
+        // The zero of the field would be read as the flag's zero, which means no interval.
+        .flag_default("")
         .help("Minimum interval between syncs [default: by CPU budget]")
         .more("Without this flag, and with 0 in a file, --sync-cpu-budget decides.")
         .in_short_help(),

@@ -31,9 +31,8 @@ pub(super) const OBSERVABILITY: SettingSection = SettingSection {
             .default("false")
             .help("Debugging pages on the metrics address")
             .more(
-                "Serves /debug/flags/v, which changes -v at run time; on a loopback address \
-                 /debug/payload/, the last restores; and /debug/pprof/, which recommends perf for \
-                 CPU profiles.",
+                "Serves /debug/flags/v, which changes -v at run time, and /debug/payload/, the \
+                 last restores, on a loopback address. /debug/pprof/ recommends perf.",
             ),
         Setting::new("bindAddressHardFail", "bind-address-hard-fail", Bool)
             .default("false")

@@ -26,8 +26,8 @@ pub(in crate::config) struct Setting {
     help: &'static str,
     more: &'static str,
     default: &'static str,
-    /// Value of the flag in `/flagz` that no field has by itself.
-    flag_default: &'static str,
+    /// Default of the flag if its field has another one.
+    flag_default: Option<&'static str>,
     is_in_short_help: bool,
     conflict: Option<&'static str>,
 }
@@ -43,7 +43,7 @@ impl Setting {
             help: "",
             more: "",
             default: "",
-            flag_default: "",
+            flag_default: None,
             is_in_short_help: false,
             conflict: None,
         }
@@ -74,10 +74,10 @@ impl Setting {
         Self { default, ..self }
     }
 
-    /// Sets the default of the flag alone. Help does not show it.
-    pub(super) const fn flag_default(self, flag_default: &'static str) -> Self {
+    /// Sets the default of the flag alone, which may be empty for none. Help does not show it.
+    pub(super) const fn flag_default(self, default: &'static str) -> Self {
         Self {
-            flag_default,
+            flag_default: Some(default),
             ..self
         }
     }
@@ -118,8 +118,11 @@ impl Setting {
 
     /// Returns the default of the flag; `None` if it is that of the field.
     pub(super) fn flag_default_value(&self) -> Option<Value> {
-        let default = self.parsed(self.flag_default);
-        default.or_else(|| self.default_value().filter(|_| self.path.is_empty()))
+        match self.flag_default {
+            Some("") => Some("".into()),
+            Some(default) => self.parsed(default),
+            None => self.default_value().filter(|_| self.path.is_empty()),
+        }
     }
 
     #[cfg(test)]

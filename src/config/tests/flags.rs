@@ -1,97 +1,65 @@
 //! Flags of kube-proxy: the field that each one sets, and its type.
 
 use super::*;
-use crate::config::settings;
+use crate::config::kube_proxy;
+use crate::config::settings::{self, SettingKind};
 
-/// Each flag, a value that is not its default, and the field as it is then written.
-const SETTERS: &[(&str, &str, &str)] = &[
-    (
-        "feature-gates",
-        "AllAlpha=true,AllBeta=f",
-        r#"{"AllAlpha":true,"AllBeta":false}"#,
-    ),
-    ("kubeconfig", "k", r#""k""#),
-    (
-        "kube-api-content-type",
-        "application/json",
-        r#""application/json""#,
-    ),
-    ("kube-api-qps", "7.5", "7.5"),
-    ("kube-api-burst", "20", "20"),
-    ("logging-format", "json", r#""json""#),
-    ("log-flush-frequency", "1s", r#""1s""#),
-    ("v", "4", "4"),
-    (
-        "vmodule",
-        "a*=3,b=1",
-        r#"[{"filePattern":"a*","verbosity":3},{"filePattern":"b","verbosity":1}]"#,
-    ),
-    ("log-text-split-stream", "true", "true"),
-    ("log-text-info-buffer-size", "64Ki", r#""64Ki""#),
-    ("log-json-split-stream", "true", "true"),
-    ("log-json-info-buffer-size", "1e3", r#""1e3""#),
-    ("hostname-override", "n", r#""n""#),
-    ("bind-address", "10.0.0.1", r#""10.0.0.1""#),
-    ("healthz-bind-address", "10.0.0.1", r#""10.0.0.1:10256""#),
-    ("metrics-bind-address", "::", r#""[::]:10249""#),
-    ("bind-address-hard-fail", "T", "true"),
-    ("profiling", "1", "true"),
-    ("show-hidden-metrics-for-version", "1.35", r#""1.35""#),
-    ("proxy-mode", "iptables", r#""iptables""#),
-    ("iptables-masquerade-bit", "0", "0"),
-    ("masquerade-all", "true", "true"),
-    ("iptables-localhost-nodeports", "0", "false"),
-    ("iptables-sync-period", "1m", r#""1m0s""#),
-    ("iptables-min-sync-period", "2s", r#""2s""#),
-    ("ipvs-sync-period", "1m", r#""1m0s""#),
-    ("ipvs-min-sync-period", "1s", r#""1s""#),
-    ("ipvs-scheduler", "rr", r#""rr""#),
-    (
-        "ipvs-exclude-cidrs",
-        "10.0.0.0/8,11.0.0.0/8",
-        r#"["10.0.0.0/8","11.0.0.0/8"]"#,
-    ),
-    ("ipvs-strict-arp", "true", "true"),
-    ("ipvs-tcp-timeout", "1s", r#""1s""#),
-    ("ipvs-tcpfin-timeout", "1s", r#""1s""#),
-    ("ipvs-udp-timeout", "1s", r#""1s""#),
-    ("detect-local-mode", "NodeCIDR", r#""NodeCIDR""#),
-    ("pod-bridge-interface", "b", r#""b""#),
-    ("pod-interface-name-prefix", "p", r#""p""#),
-    ("cluster-cidr", "10.0.0.0/8", r#""10.0.0.0/8""#),
-    ("nodeport-addresses", "10.0.0.0/8", r#"["10.0.0.0/8"]"#),
-    ("oom-score-adj", "0", "0"),
-    ("conntrack-max-per-core", "0", "0"),
-    ("conntrack-min", "0", "0"),
-    ("conntrack-tcp-timeout-established", "0", r#""0s""#),
-    ("conntrack-tcp-timeout-close-wait", "0s", r#""0s""#),
-    ("conntrack-tcp-be-liberal", "true", "true"),
-    ("conntrack-udp-timeout", "1s", r#""1s""#),
-    ("conntrack-udp-timeout-stream", "1s", r#""1s""#),
-    ("config-sync-period", "1h", r#""1h0m0s""#),
-];
-
-/// Gate that some flags require.
-const GATE: &str = "--feature-gates=LoggingAlphaOptions=true";
+/// Returns a text for a flag of a kind, and the field as it is then written.
+fn sample(kind: SettingKind) -> (&'static str, &'static str) {
+    match kind {
+        SettingKind::Int(_) => ("0x10", "16"),
+        SettingKind::Verbosity => ("4", "4"),
+        SettingKind::Number => ("7.5", "7.5"),
+        SettingKind::Duration => ("90s", r#""1m30s""#),
+        SettingKind::Quantity => ("64Ki", r#""64Ki""#),
+        SettingKind::Text(_) | SettingKind::FilledText(_) => ("x", r#""x""#),
+        SettingKind::NodeName => ("X", r#""x""#),
+        SettingKind::List(_) => ("a,,b", r#"["a","b"]"#),
+        SettingKind::Gates => ("B=t,A=f", r#"{"A":false,"B":true}"#),
+        SettingKind::VModules => ("a*=3", r#"[{"filePattern":"a*","verbosity":3}]"#),
+        SettingKind::LocalMode => ("NodeCIDR", r#""NodeCIDR""#),
+        other => panic!("{other:?} has no field"),
+    }
+}
 
 #[test]
 fn every_flag_sets_its_field() {
+    let fields = |flags: &str| {
+        let args = typed(flags).unwrap();
+        assert_eq!(args.flags.problems(), [], "{flags}");
+        args.configuration().to_json()
+    };
+    let usual = fields("");
     let has_field = |setting: &&settings::Setting| ![setting.flag, setting.path].contains(&"");
-    for field in settings::all().filter(has_field) {
-        let (flag, value, expected) = SETTERS
-            .iter()
-            .find(|(flag, ..)| *flag == field.flag)
-            .unwrap_or_else(|| panic!("--{} is not tested", field.flag));
-        let gate = if *flag == "feature-gates" { "" } else { GATE };
-        let config = configured(&format!("{gate} --{flag}={value}")).unwrap();
+    for setting in settings::all().filter(has_field) {
+        let field = |fields: &Value| kube_proxy::field(fields, setting.path).cloned();
+        let before = field(&usual);
+        let (text, expected) = match setting.kind {
+            SettingKind::Bool if before == Some(true.into()) => ("0", "false"),
+            SettingKind::Bool => ("T", "true"),
+            kind => sample(kind),
+        };
+        let flag = format!("--{}={text}", setting.flag);
         let expected: Value = serde_json::from_str(expected).unwrap();
-        assert_eq!(field_of(&config, field.path), expected, "--{flag}");
-        let other = configured(gate).unwrap();
-        assert!(
-            *flag == "proxy-mode" || field_of(&other, field.path) != expected,
-            "--{flag}={value} is its default"
-        );
+        assert_eq!(field(&fields(&flag)), Some(expected.clone()), "{flag}");
+        assert_ne!(before, Some(expected), "{flag} is the default");
     }
+}
+
+#[test]
+fn an_empty_bind_address_or_node_name_counts_as_absent() {
+    let usual = configured("").unwrap();
+    let empty = configured("--bind-address= --hostname-override= --nodeport-addresses=").unwrap();
+    assert_eq!(empty.configuration, usual.configuration);
+}
+
+#[test]
+fn an_infinite_rate_is_a_rate() {
+    let config = configured("--kube-api-qps=inf").unwrap();
+    let Source::Cluster(options) = config.rules.source else {
+        panic!("no cluster")
+    };
+    assert!(options.rate_limit.qps > 1e38);
 }
 
 #[test]

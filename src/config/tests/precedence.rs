@@ -115,7 +115,7 @@ fn one_shot_actions_are_flags_only() {
              hint: remove --init-only to remove all rules, or --cleanup to prepare the node"
             .to_owned())
     );
-    assert!(typed("--cleanup=maybe").is_err());
+    assert!(with_file("--cleanup=maybe", "").is_err());
     assert_eq!(
         with_file("--cleanup", "").unwrap().notes,
         Vec::<String>::new()
