@@ -41,7 +41,7 @@ pub(super) fn local_mode(
             if !configuration.cluster_cidr.is_empty() {
                 problems.keep("clusterCIDR", pair(&configuration.cluster_cidr));
             }
-            problems.add("detectLocalMode", unknown("mode", other, &LOCAL_MODES));
+            problems.add("detectLocalMode", unknown("mode", other, LOCAL_MODES));
             None
         }
     }

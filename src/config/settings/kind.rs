@@ -49,8 +49,8 @@ pub(in crate::config) enum SettingKind {
     Gates,
     /// Verbosities of source files. Those of a file follow.
     VModules,
-    /// Local-detector mode. Validation reports an unknown one.
-    LocalMode,
+    /// One of these words, which help and completions list. Validation reports an unknown one.
+    OneOf(&'static str, &'static [&'static str]),
     /// Version, or boolean.
     Version,
     /// Variant of the iptables binaries, which clap checks.
@@ -89,7 +89,7 @@ impl SettingKind {
             | Self::NodeName
             | Self::Path(_)
             | Self::OnePath(_)
-            | Self::LocalMode
+            | Self::OneOf(..)
             | Self::Backend
             | Self::PartialRestore => Ok(text.into()),
         }

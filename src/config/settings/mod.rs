@@ -18,10 +18,10 @@ mod words;
 #[cfg(test)]
 pub(super) use kind::SettingKind;
 pub(super) use node::{FILE, ONE_SHOT, PROGRAM};
-pub(super) use rules::{RULES, SOURCE};
+pub(super) use rules::{LOCAL_MODES, RULES, SOURCE};
 pub(super) use setting::{Setting, SettingSection, with_flags};
 pub(super) use values::FlagValues;
-pub(super) use words::{BackendArg, LOCAL_MODES, PartialRestoreArg};
+pub(super) use words::{BackendArg, PartialRestoreArg};
 
 pub use words::VersionArg;
 

@@ -1,7 +1,7 @@
 //! Settings that decide the content of rules: their objects, and how these are rendered.
 
 use super::kind::SettingKind::{
-    Backend, Bool, FilledText, Gates, Int, List, LocalMode, NodeName, Number, OnePath, Text,
+    Backend, Bool, FilledText, Gates, Int, List, NodeName, Number, OneOf, OnePath, Text,
 };
 use super::setting::{Setting, SettingSection};
 
@@ -51,6 +51,14 @@ pub(in crate::config) const SOURCE: SettingSection = SettingSection {
     ],
 };
 
+/// Values of `--detect-local-mode`.
+pub(in crate::config) const LOCAL_MODES: &[&str] = &[
+    "ClusterCIDR",
+    "NodeCIDR",
+    "BridgeInterface",
+    "InterfaceNamePrefix",
+];
+
 /// Settings of rendering, for every command that renders.
 pub(in crate::config) const RULES: SettingSection = SettingSection {
     heading: Some("Rules"),
@@ -60,10 +68,14 @@ pub(in crate::config) const RULES: SettingSection = SettingSection {
         Setting::new("clusterCIDR", "cluster-cidr", Text("CIDR[,CIDR]"))
             .help("Pod networks; other traffic to cluster IPs is masqueraded")
             .in_short_help(),
-        Setting::new("detectLocalMode", "detect-local-mode", LocalMode)
-            .help("Detection of traffic from local Pods [default: ClusterCIDR]")
-            .more("The modes are ClusterCIDR, NodeCIDR, BridgeInterface and InterfaceNamePrefix.")
-            .in_short_help(),
+        Setting::new(
+            "detectLocalMode",
+            "detect-local-mode",
+            OneOf("MODE", LOCAL_MODES),
+        )
+        .help("Detection of traffic from local Pods [default: ClusterCIDR]")
+        .more("The modes are ClusterCIDR, NodeCIDR, BridgeInterface and InterfaceNamePrefix.")
+        .in_short_help(),
         Setting::new(
             "detectLocal.bridgeInterface",
             "pod-bridge-interface",

@@ -5,7 +5,7 @@ use clap::{Arg, ArgAction, Command, ValueEnum, ValueHint};
 use serde_json::Value;
 
 use super::kind::SettingKind;
-use super::words::{BackendArg, LOCAL_MODES, PartialRestoreArg};
+use super::words::{BackendArg, PartialRestoreArg};
 
 /// Settings that help lists under one heading.
 pub(in crate::config) struct SettingSection {
@@ -188,7 +188,9 @@ impl Setting {
                 .default_missing_value("true"),
             SettingKind::Int(_) | SettingKind::Number => arg.allow_negative_numbers(true),
             SettingKind::Path(_) | SettingKind::OnePath(_) => arg.value_hint(ValueHint::AnyPath),
-            SettingKind::LocalMode => arg.value_parser(LocalModes).hide_possible_values(true),
+            SettingKind::OneOf(_, words) => {
+                arg.value_parser(AnyWord(words)).hide_possible_values(true)
+            }
             SettingKind::Backend => arg.value_parser(word::<BackendArg>()),
             SettingKind::PartialRestore => arg.value_parser(word::<PartialRestoreArg>()),
             _ => arg,
@@ -207,7 +209,6 @@ impl Setting {
             SettingKind::NodeName => "NAME",
             SettingKind::Gates => "NAME=BOOL,...",
             SettingKind::VModules => "PATTERN=N,...",
-            SettingKind::LocalMode => "MODE",
             SettingKind::Backend => "BACKEND",
             SettingKind::PartialRestore => "SHAPE",
             SettingKind::Int(name)
@@ -215,7 +216,8 @@ impl Setting {
             | SettingKind::FilledText(name)
             | SettingKind::Path(name)
             | SettingKind::OnePath(name)
-            | SettingKind::List(name) => name,
+            | SettingKind::List(name)
+            | SettingKind::OneOf(name, _) => name,
         }
     }
 }
@@ -240,13 +242,11 @@ fn word<T: ValueEnum + Clone + Send + Sync + 'static>() -> ValueParser {
     ValueParser::new(EnumValueParser::<T>::new().map(name))
 }
 
-/// Parser that lists the modes in help and completions but accepts any text.
-///
-/// An unknown mode is reported by the validation, together with all other problems.
+/// Parser that lists words in completions but accepts any text.
 #[derive(Debug, Clone, Copy)]
-struct LocalModes;
+struct AnyWord(&'static [&'static str]);
 
-impl TypedValueParser for LocalModes {
+impl TypedValueParser for AnyWord {
     type Value = String;
 
     fn parse_ref(
@@ -259,6 +259,6 @@ impl TypedValueParser for LocalModes {
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(LOCAL_MODES.map(PossibleValue::new).into_iter()))
+        Some(Box::new(self.0.iter().map(PossibleValue::new)))
     }
 }

@@ -9,14 +9,6 @@ use crate::config::go;
 use crate::host::BackendChoice;
 use crate::render::PartialRestore;
 
-/// Values of `--detect-local-mode`.
-pub(in crate::config) const LOCAL_MODES: [&str; 4] = [
-    "ClusterCIDR",
-    "NodeCIDR",
-    "BridgeInterface",
-    "InterfaceNamePrefix",
-];
-
 /// Value of `--iptables-backend`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -17,7 +17,7 @@ fn sample(kind: SettingKind) -> (&'static str, &'static str) {
         SettingKind::List(_) => ("a,,b", r#"["a","b"]"#),
         SettingKind::Gates => ("B=t,A=f", r#"{"A":false,"B":true}"#),
         SettingKind::VModules => ("a*=3", r#"[{"filePattern":"a*","verbosity":3}]"#),
-        SettingKind::LocalMode => ("NodeCIDR", r#""NodeCIDR""#),
+        SettingKind::OneOf(..) => ("NodeCIDR", r#""NodeCIDR""#),
         other => panic!("{other:?} has no field"),
     }
 }
