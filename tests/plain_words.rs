@@ -21,7 +21,11 @@ const PHRASES: &[&str] = &[
 ];
 
 /// Files whose docs are help texts.
-const HELP: &[&str] = &["src/config/commands.rs", "src/config/flags/"];
+const HELP: &[&str] = &[
+    "src/config/commands.rs",
+    "src/config/flags/",
+    "src/config/settings/words.rs",
+];
 
 /// Lines of comments with their numbers, without their marks.
 fn comments(file: &File) -> impl Iterator<Item = (usize, &str)> {

@@ -96,6 +96,22 @@ const FLAGS: &[&str] = &[
     "--vmodule=a=1,b=2",
     "-v 3",
     "extra",
+    // Every flag that has a field, each with a value of its own: none sets another's field.
+    "--bind-address=10.0.0.9 --bind-address-hard-fail --cluster-cidr=10.4.0.0/14 \
+     --config-sync-period=1m --conntrack-max-per-core=1 --conntrack-min=2 \
+     --conntrack-tcp-be-liberal --conntrack-tcp-timeout-close-wait=3s \
+     --conntrack-tcp-timeout-established=4s --conntrack-udp-timeout=5s \
+     --conntrack-udp-timeout-stream=6s --detect-local-mode=BridgeInterface \
+     --feature-gates=AllAlpha=true --healthz-bind-address=10.0.0.9:7 --hostname-override=n \
+     --iptables-localhost-nodeports=false --iptables-masquerade-bit=9 \
+     --iptables-min-sync-period=10s --iptables-sync-period=11s --ipvs-exclude-cidrs=10.0.0.0/8 \
+     --ipvs-scheduler=s --ipvs-strict-arp --ipvs-tcp-timeout=12s --ipvs-tcpfin-timeout=13s \
+     --ipvs-udp-timeout=14s --kube-api-burst=15 --kube-api-content-type=application/json \
+     --kube-api-qps=16 --kubeconfig=k --log-flush-frequency=18s --log-json-info-buffer-size=19Ki \
+     --log-text-info-buffer-size=20Ki --log-text-split-stream --logging-format=text \
+     --masquerade-all --metrics-bind-address=10.0.0.9:8 --nodeport-addresses=10.0.0.0/8 \
+     --oom-score-adj=17 --pod-bridge-interface=b --pod-interface-name-prefix=p --profiling \
+     --show-hidden-metrics-for-version=1.35 --v=1 --vmodule=a=1",
 ];
 
 /// The same of files, below their header.
