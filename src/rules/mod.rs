@@ -24,6 +24,4 @@ pub use grammar::{
 };
 pub use ruleset::RuleSet;
 pub use table::{Backend, COUNTER_TEST_CHAIN, Payload, Table, Text};
-pub use trace::{
-    Locality, Packet, Step, TraceOutcome, Unclear, Verdict, trace, trace_past_undecided,
-};
+pub use trace::{BridgePort, Locality, Packet, Step, TraceOutcome, Unclear, Verdict, trace};

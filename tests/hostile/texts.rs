@@ -9,7 +9,7 @@ use std::path::Path;
 use deltaproxy::inspect::catalog::Catalog;
 use deltaproxy::net::{IpFamily, Protocol, parse_cidr, parse_ip};
 use deltaproxy::render::{LiveChains, LiveRules, guarded_chains, matches_except_kubelet_rules};
-use deltaproxy::rules::{Locality, Match, Packet, RuleSet, Table, trace, trace_past_undecided};
+use deltaproxy::rules::{BridgePort, Locality, Match, Packet, RuleSet, Table, trace};
 use proptest::prelude::*;
 
 use crate::cluster::upstream_options;
@@ -65,13 +65,13 @@ fn is_looked_at(rules: &RuleSet) {
             protocol: Protocol::Udp,
             port: 53.try_into().unwrap(),
             in_interface: None,
+            bridge_port: BridgePort::None,
         };
         let locality = Locality {
             addresses: [source.parse().unwrap()].into(),
             recent_lists: [].into(),
         };
         let _ = trace(rules, &packet, &locality);
-        let _ = trace_past_undecided(rules, &packet, &locality);
     }
 }
 

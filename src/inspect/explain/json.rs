@@ -104,7 +104,7 @@ struct PathDocument<'a> {
     outcomes: Vec<OutcomeDocument<'a>>,
     /// An endpoint that reaches itself is masqueraded, while these clients are not.
     hairpin_masqueraded: bool,
-    /// Rules that cannot be evaluated, and are assumed not to match.
+    /// Rules that cannot be evaluated and could change the outcomes.
     unsure: Vec<StepDocument<'a>>,
 }
 
@@ -129,7 +129,8 @@ struct OutcomeDocument<'a> {
     /// Fraction of new connections, such as 1/3.
     share: String,
     /// Served by an endpoint, local (delivered to this node), routed (as without rules), dropped,
-    /// rejected or unclear.
+    /// rejected or unclear. If it is unclear because of rules that cannot be evaluated, the reason
+    /// and the other fields have the outcome for packets that these rules do not match.
     #[cfg_attr(test, schemars(extend(
         "enum" = ["served", "local", "routed", "dropped", "rejected", "unclear"]
     )))]
@@ -278,12 +279,23 @@ fn outcome<'a>(
         comment: None,
         policy: Some("DROP"),
     });
+    let reason = reason.or(masquerade);
+    let (result, reason) = if branch.is_unclear {
+        let (before, after) = match &reason {
+            Some(reason) => (": ", reason.as_str()),
+            None => ("", ""),
+        };
+        let text = format!("{result} if no rule in `unsure` matches{before}{after}");
+        ("unclear", Some(text))
+    } else {
+        (result, reason)
+    };
     OutcomeDocument {
         share: branch.share.to_string(),
         result,
         to,
         sees,
-        reason: reason.or(masquerade),
+        reason,
         rules: path.steps(branch).map(step).chain(policy).collect(),
     }
 }

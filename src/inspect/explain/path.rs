@@ -25,7 +25,8 @@ pub struct PacketPath<'a> {
     pub scope: EndpointScope,
     /// An endpoint that reaches itself is masqueraded, while these clients are not.
     pub has_hairpin: bool,
-    /// Rules that cannot be evaluated, and are assumed not to match.
+    /// Rules that cannot be evaluated and could change the results; these assume that none of the
+    /// rules matches.
     pub undecided: Vec<Step<'a>>,
     /// Table that is not in the input and may change the result.
     pub missing_table: Option<Table>,
@@ -38,6 +39,8 @@ pub struct Branch<'a> {
     pub share: Share,
     /// Result for these packets.
     pub result: PathResult,
+    /// One of the path's undecided rules could change the result or the share.
+    pub is_unclear: bool,
     /// Rules that match only these packets.
     pub steps: Vec<Step<'a>>,
 }
@@ -145,7 +148,8 @@ impl<'a> PacketPath<'a> {
     pub(super) fn is_equivalent(&self, other: &Self) -> bool {
         let results = |path: &Self| {
             let branches = path.branches.iter();
-            let pairs = branches.map(|branch| (branch.share, branch.result.clone()));
+            let pairs =
+                branches.map(|branch| (branch.share, branch.is_unclear, branch.result.clone()));
             pairs.collect::<Vec<_>>()
         };
         let service_rules = |path: &Self| {

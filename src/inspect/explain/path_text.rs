@@ -165,7 +165,7 @@ impl PathText {
         }
         writeln!(
             self.text,
-            "  {WARNING}unsure: cannot evaluate these rules, they are assumed not to match{WARNING:#}"
+            "  {WARNING}unclear: cannot evaluate these rules, and the result depends on them{WARNING:#}"
         )?;
         let most = match self.detail {
             Detail::Short => MAX_UNDECIDED,

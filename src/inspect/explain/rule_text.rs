@@ -79,7 +79,9 @@ fn match_condition(one: &Match) -> Option<String> {
             let both: Vec<_> = source.into_iter().chain(to).collect();
             both.join(", ")
         }
-        Match::Conntrack(states) => format!("{}{}", not(states.negated), states.value),
+        Match::Conntrack(states) | Match::State(states) => {
+            format!("{}{}", not(states.negated), states.value)
+        }
         Match::Mark(mark) => format!("{}marked {:#x}", not(mark.negated), mark.value.value),
         Match::Ports { destination, .. } => {
             let port = (*destination)?;

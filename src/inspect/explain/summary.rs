@@ -76,8 +76,22 @@ pub(super) const fn kind(kind: ClientKind) -> &'static str {
     }
 }
 
-/// Renders the receivers of the packets of a path, and the source address that they see.
+/// Renders the receivers of the packets of a path, and the source address that they see. If that
+/// depends on rules that cannot be evaluated, it is only what happens without them.
 pub(super) fn summary(explanation: &Explanation<'_>, path: &PacketPath<'_>) -> String {
+    let text = assumed(explanation, path);
+    match path.undecided.len() {
+        0 => text,
+        1 => format!(
+            "unclear: depends on a rule that cannot be evaluated; if it does not match: {text}"
+        ),
+        _ => format!(
+            "unclear: depends on rules that cannot be evaluated; if none of them matches: {text}"
+        ),
+    }
+}
+
+fn assumed(explanation: &Explanation<'_>, path: &PacketPath<'_>) -> String {
     let [branch] = path.branches.as_slice() else {
         return many(explanation, path);
     };

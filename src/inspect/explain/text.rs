@@ -129,7 +129,9 @@ impl ExplanationText {
 
     fn path(&mut self, explanation: &Explanation<'_>, path: &PacketPath<'_>) -> fmt::Result {
         let mut branches = path.branches.iter();
-        let style = if branches.all(|branch| summary::served(branch).is_some()) {
+        let style = if !path.undecided.is_empty() {
+            WARNING
+        } else if branches.all(|branch| summary::served(branch).is_some()) {
             GOOD
         } else {
             match path.branches.first().map(|branch| &branch.result) {
@@ -145,7 +147,7 @@ impl ExplanationText {
             summary::clients(&path.clients),
             summary::summary(explanation, path),
         );
-        let unsure = if path.undecided.is_empty() && path.missing_table.is_none() {
+        let unsure = if path.missing_table.is_none() {
             ""
         } else {
             ", as far as can be determined"

@@ -12,7 +12,9 @@ use super::path::{
     Branch, EndpointScope, PacketPath, PathResult, SeenSource, SharedRules, add_new, is_same,
 };
 use super::reason::{BlockReason, MasqueradeReason};
-use crate::rules::{Packet, Step, Table, Target, TraceOutcome, Verdict, trace_past_undecided};
+use crate::rules::{
+    BridgePort, Packet, Step, Table, Target, TraceOutcome, Verdict, trace as trace_packet,
+};
 
 /// Traces the packets of one client.
 pub(super) fn trace<'a>(
@@ -55,6 +57,7 @@ pub(super) fn trace<'a>(
             Branch {
                 share: outcome.share,
                 result: if_tables_are_known(node, to, result),
+                is_unclear: !outcome.undecided.is_empty(),
                 steps: outcome.steps.into_iter().skip(before).take(own).collect(),
             }
         })
@@ -85,8 +88,14 @@ fn outcomes<'a>(
         protocol: to.protocol,
         port: to.port,
         in_interface: in_interface.map(Box::from),
+        // Some networks attach pods to bridges, and other hosts are rarely behind one.
+        bridge_port: if node.detector.has(source) || node.index.has_endpoint(source) {
+            BridgePort::Unknown
+        } else {
+            BridgePort::None
+        },
     };
-    trace_past_undecided(node.rules, &packet, &node.locality)
+    trace_packet(node.rules, &packet, &node.locality)
 }
 
 /// Returns the number of steps that all outcomes have in common, in the order of an iterator.

@@ -42,7 +42,7 @@ impl PortRange {
     }
 
     /// Parses `80`, `80:90`, `:90` or `80:`. Names of services are not resolved.
-    pub(super) fn read(text: &str) -> Option<Self> {
+    pub(crate) fn read(text: &str) -> Option<Self> {
         let Some((first, last)) = text.split_once(':') else {
             let port = text.parse().ok()?;
             return Some(Self {
@@ -182,8 +182,22 @@ impl MarkBits {
         (mark & !self.mask) ^ self.value
     }
 
+    /// Converts each spelling of `MARK` and `CONNMARK` to the bits to clear and the bits to flip;
+    /// `None` for options that do not set bits.
+    pub(crate) fn set_by(option: &str, value: &str) -> Option<Self> {
+        let bits = |value, mask| Some(Self { value, mask });
+        match option {
+            "--set-xmark" => Self::read(value),
+            "--set-mark" => Self::read(value).and_then(|set| bits(set.value, set.mask | set.value)),
+            "--or-mark" => number(value).and_then(|or| bits(or, or)),
+            "--xor-mark" => number(value).and_then(|xor| bits(xor, 0)),
+            "--and-mark" => number(value).and_then(|and| bits(0, !and)),
+            _ => None,
+        }
+    }
+
     /// Parses `VALUE/MASK`, or `VALUE` with all bits as mask.
-    pub(super) fn read(text: &str) -> Option<Self> {
+    pub(crate) fn read(text: &str) -> Option<Self> {
         let (value, mask) = match text.split_once('/') {
             Some((value, mask)) => (number(value)?, number(mask)?),
             None => (number(text)?, u32::MAX),
@@ -193,7 +207,7 @@ impl MarkBits {
 }
 
 /// Parses a number like C's `strtoul` with base 0.
-pub(super) fn number(text: &str) -> Option<u32> {
+pub(crate) fn number(text: &str) -> Option<u32> {
     match (text.strip_prefix("0x"), text.strip_prefix('0')) {
         (Some(digits), _) => u32::from_str_radix(digits, 16).ok(),
         (None, Some(digits)) if !digits.is_empty() => u32::from_str_radix(digits, 8).ok(),
@@ -232,7 +246,7 @@ impl Bitset {
     }
 }
 
-/// States of `--ctstate`, in the order in which they are printed.
+/// States of `--ctstate` and `--state`, in the order in which they are printed.
 const STATES: &[&str] = &[
     "INVALID",
     "NEW",
@@ -243,12 +257,12 @@ const STATES: &[&str] = &[
     "DNAT",
 ];
 
-/// Set of conntrack states that `--ctstate` lists.
+/// Set of conntrack states that `--ctstate` or `--state` lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConntrackStates(Bitset);
 
 impl ConntrackStates {
-    pub(super) fn read(text: &str) -> Option<Self> {
+    pub(crate) fn read(text: &str) -> Option<Self> {
         Bitset::read(text, STATES).map(Self)
     }
 
@@ -285,14 +299,13 @@ const TYPES: &[&str] = &[
 pub struct AddressTypes(Bitset);
 
 impl AddressTypes {
-    pub(super) fn read(text: &str) -> Option<Self> {
+    pub(crate) fn read(text: &str) -> Option<Self> {
         Bitset::read(text, TYPES).map(Self)
     }
 
-    /// Reports whether `LOCAL` is the only type, the one set that can be decided without the
-    /// routing table.
-    pub fn is_only_local(self) -> bool {
-        Self::read("LOCAL") == Some(self)
+    /// Reports whether the set has the type; `name` is as in rules, for example `LOCAL`.
+    pub fn contains(self, name: &str) -> bool {
+        self.0.contains(name, TYPES)
     }
 }
 

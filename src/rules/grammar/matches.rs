@@ -6,6 +6,7 @@
 use std::fmt;
 
 use super::condition::{AddressTypes, ConntrackStates, MarkBits, MultiPort, Negatable, PortRange};
+use super::extension::Extension;
 use super::probability::Probability;
 use super::token::{self, Flag, OptionGroup, Word};
 use crate::net::Protocol;
@@ -41,6 +42,8 @@ pub enum Match {
     Recent(Recent),
     /// `-m statistic --mode random`.
     Random(Negatable<Probability>),
+    /// `-m state --state`, the old name of `-m conntrack --ctstate`.
+    State(Negatable<ConntrackStates>),
     /// Any other match, or one of these with an unsupported option.
     Other(Extension),
 }
@@ -64,6 +67,7 @@ impl Match {
             Self::Ports { protocol, .. } => protocol.as_str(),
             Self::Recent(_) => "recent",
             Self::Random(_) => "statistic",
+            Self::State(_) => "state",
             Self::Other(extension) => &extension.name,
         }
     }
@@ -90,6 +94,7 @@ impl fmt::Display for Match {
                 token::write_text(f, text)
             }
             Self::Conntrack(states) => write_option(f, "--ctstate", Some(states)),
+            Self::State(states) => write_option(f, "--state", Some(states)),
             Self::Mark(mark) => write_mark(f, mark),
             Self::MultiPort(ports) => write!(f, " {ports}"),
             Self::Ports {
@@ -172,31 +177,6 @@ impl Recent {
     }
 }
 
-/// Unsupported match or target, kept as text.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Extension {
-    /// Word after `-m` or `-j`; empty for options that belong to neither, such as `-f`.
-    pub name: Box<str>,
-    /// Options in the order in which they were written.
-    pub options: Box<str>,
-}
-
-impl Extension {
-    pub(super) fn new(name: &str, flags: &[Flag<'_>]) -> Self {
-        Self {
-            name: name.into(),
-            options: token::options_text(flags),
-        }
-    }
-
-    pub(super) fn write_options(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.options.is_empty() {
-            return Ok(());
-        }
-        write!(f, " {}", self.options)
-    }
-}
-
 /// Parses a match that is supported with all its options; `None` for any other.
 fn known(name: &str, flags: &[Flag<'_>]) -> Option<Match> {
     match name {
@@ -207,7 +187,8 @@ fn known(name: &str, flags: &[Flag<'_>]) -> Option<Match> {
             [flag] => MultiPort::read(flag.name, flag.value().ok()?).map(Match::MultiPort),
             _ => None,
         },
-        "conntrack" => conntrack(flags),
+        "conntrack" => states("--ctstate", flags).map(Match::Conntrack),
+        "state" => states("--state", flags).map(Match::State),
         "addrtype" => address_type(flags),
         "recent" => recent(flags),
         "statistic" => random(flags),
@@ -252,12 +233,13 @@ fn mark(flags: &[Flag<'_>]) -> Option<Match> {
     }
 }
 
-fn conntrack(flags: &[Flag<'_>]) -> Option<Match> {
+/// Parses a list of states, if the option is the only one.
+fn states(option: &str, flags: &[Flag<'_>]) -> Option<Negatable<ConntrackStates>> {
     match flags {
-        [flag] if flag.name == "--ctstate" => Some(Match::Conntrack(Negatable {
+        [flag] if flag.name == option => Some(Negatable {
             negated: flag.negated,
             value: ConntrackStates::read(flag.only_value()?)?,
-        })),
+        }),
         _ => None,
     }
 }

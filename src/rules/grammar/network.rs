@@ -45,6 +45,16 @@ impl Network {
         self.contains(ip).then_some(ip)
     }
 
+    /// Returns the address with its masked bits taken from the network, as `NETMAP` does; `None` for
+    /// an address of the other family.
+    pub(crate) fn mapped(self, ip: IpAddr) -> Option<IpAddr> {
+        Some(match (ip, self.address, self.mask) {
+            (IpAddr::V4(ip), IpAddr::V4(to), IpAddr::V4(mask)) => IpAddr::V4(to | (ip & !mask)),
+            (IpAddr::V6(ip), IpAddr::V6(to), IpAddr::V6(mask)) => IpAddr::V6(to | (ip & !mask)),
+            _ => return None,
+        })
+    }
+
     /// Reports whether every address is in the network; iptables does not print such a network.
     pub fn is_all(self) -> bool {
         self.prefix() == Some(0)

@@ -13,7 +13,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::condition::Negatable;
-use super::matches::{Extension, Match};
+use super::extension::Extension;
+use super::matches::Match;
 use super::network::Network;
 use super::target::Target;
 use super::token::{Flag, OptionGroup, Word, next_flag, tokens};

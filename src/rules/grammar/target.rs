@@ -6,8 +6,8 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-use super::condition::{MarkBits, number};
-use super::matches::Extension;
+use super::condition::MarkBits;
+use super::extension::Extension;
 use super::token::{Flag, OptionGroup, Word};
 
 /// Target of a rule: the words after `-j` or `-g`.
@@ -164,7 +164,7 @@ fn known(name: &str, jump: Flag<'_>, flags: &[Flag<'_>]) -> Option<Target> {
         ("DROP", []) => Some(Target::Drop),
         ("RETURN", []) => Some(Target::Return),
         ("REJECT", flags) => reject(flags),
-        ("MARK", [flag]) => mark(*flag).map(Target::Mark),
+        ("MARK", [flag]) => MarkBits::set_by(flag.name, flag.only_value()?).map(Target::Mark),
         ("DNAT", [flag]) if flag.name == "--to-destination" => dnat(flag.only_value()?),
         ("MASQUERADE", []) => Some(Target::Masquerade {
             is_fully_random: false,
@@ -187,20 +187,6 @@ fn reject(flags: &[Flag<'_>]) -> Option<Target> {
         "icmp-port-unreachable" | "icmp6-port-unreachable" | "port-unreach" => None,
         other => Some(other.into()),
     }))
-}
-
-/// Converts each spelling of `MARK` to the bits to clear and the bits to flip.
-fn mark(flag: Flag<'_>) -> Option<MarkBits> {
-    let value = flag.only_value()?;
-    let bits = |value, mask| Some(MarkBits { value, mask });
-    match flag.name {
-        "--set-xmark" => MarkBits::read(value),
-        "--set-mark" => MarkBits::read(value).and_then(|set| bits(set.value, set.mask | set.value)),
-        "--or-mark" => number(value).and_then(|or| bits(or, or)),
-        "--xor-mark" => number(value).and_then(|xor| bits(xor, 0)),
-        "--and-mark" => number(value).and_then(|and| bits(0, !and)),
-        _ => None,
-    }
 }
 
 fn dnat(text: &str) -> Option<Target> {

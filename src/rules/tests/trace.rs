@@ -7,7 +7,7 @@
 
 use crate::net::Protocol;
 use crate::rules::{
-    Locality, Packet, RuleSet, Share, Unclear, Verdict, trace, trace_past_undecided,
+    BridgePort, Locality, Packet, RuleSet, Share, TraceOutcome, Unclear, Verdict, trace,
 };
 
 fn packet(source: &str, destination: &str, port: u16) -> Packet {
@@ -17,6 +17,7 @@ fn packet(source: &str, destination: &str, port: u16) -> Packet {
         protocol: Protocol::Tcp,
         port: port.try_into().unwrap(),
         in_interface: None,
+        bridge_port: BridgePort::None,
     }
 }
 
@@ -37,15 +38,21 @@ fn rules(extra: &str) -> RuleSet {
 #[track_caller]
 fn outcomes(rules: &RuleSet, packet: &Packet, locality: &Locality, expected: &[&str]) {
     let outcomes = trace(rules, packet, locality);
-    let shown: Vec<String> = outcomes
-        .iter()
-        .map(|outcome| format!("{}: {}", outcome.share, outcome.verdict))
-        .collect();
+    let shown: Vec<String> = outcomes.iter().map(show).collect();
     assert_eq!(shown, expected);
     let whole = outcomes
         .iter()
         .fold(Share::NONE, |sum, one| sum.plus(one.share));
     assert_eq!(whole, Share::ALL);
+}
+
+/// Renders an outcome, and the undecided rules that could change it.
+fn show(outcome: &TraceOutcome<'_>) -> String {
+    let mut text = format!("{}: {}", outcome.share, outcome.verdict);
+    for step in &outcome.undecided {
+        text.push_str(&format!(", unless {step}"));
+    }
+    text
 }
 
 #[track_caller]
@@ -147,42 +154,91 @@ fn first(payload: &str, in_interface: Option<&str>, expected: &[&str]) {
     outcomes(&rules(payload), &packet, &locality(&[]), expected);
 }
 
-#[test]
-fn a_rule_with_an_unsupported_match_ends_the_trace() {
-    let limit = "*filter\n-I FORWARD -p tcp -m limit --limit 5/min -j DROP\nCOMMIT\n";
-    first(
-        limit,
-        None,
-        &["1: unclear: filter FORWARD: `-p tcp -m limit --limit 5/min -j DROP` cannot be decided"],
-    );
-    let sure_no = "*filter\n-I FORWARD -p udp -m limit --limit 5/min -j DROP\nCOMMIT\n";
-    first(sure_no, None, &["1: passed, source kept"]);
-    let log = "*filter\n-I FORWARD -j LOG\nCOMMIT\n";
-    first(log, None, &["1: passed, source kept"]);
+const PASSED: &str = "1: passed, source kept";
+
+/// Traces a packet from outside through rules of a filter chain, one a line.
+#[track_caller]
+fn forward(lines: &[&str], expected: &[&str]) {
+    let rules = lines.iter().map(|line| format!("{line}\n"));
+    let payload = format!("*filter\n{}COMMIT\n", rules.collect::<String>());
+    first(&payload, None, expected);
 }
 
 #[test]
-fn skipped_undecided_rules_are_listed() {
-    let packet = packet("198.51.100.1", "203.0.113.9", 80);
-    let limit = "-I FORWARD -m limit --limit 5/min";
-    let rules = rules(&format!(
-        "*filter\n{limit} -j DROP\n{limit} -j LOG\n{limit}\n-P FORWARD DROP\nCOMMIT\n"
-    ));
-    let locality = locality(&[]);
-    let [outcome] = trace_past_undecided(&rules, &packet, &locality)
-        .try_into()
-        .unwrap();
-    assert_eq!(outcome.verdict, Verdict::Dropped);
-    assert_eq!(outcome.at.1, "FORWARD");
-    let undecided: Vec<_> = outcome.undecided.iter().map(ToString::to_string).collect();
-    assert_eq!(
-        undecided,
-        ["filter FORWARD: -m limit --limit 5/min -j DROP"],
-        "rules without an effect are not listed"
+fn an_undecided_rule_makes_the_outcome_unclear() {
+    let limit = "-I FORWARD -p tcp -m limit --limit 5/min -j DROP";
+    let unless = "filter FORWARD: -p tcp -m limit --limit 5/min -j DROP";
+    forward(&[limit], &[&format!("{PASSED}, unless {unless}")]);
+    forward(
+        &["-I FORWARD -p udp -m limit --limit 5/min -j DROP"],
+        &[PASSED],
     );
-    let [outcome] = trace(&rules, &packet, &locality).try_into().unwrap();
-    assert!(matches!(outcome.verdict, Verdict::Unclear(_)));
-    assert!(outcome.undecided.is_empty());
+    forward(&["-I FORWARD -j LOG"], &[PASSED]);
+    forward(
+        &["-I FORWARD -m set ! --match-set friends src -j REJECT"],
+        &[
+            "1: passed, source kept, unless filter FORWARD: -m set ! --match-set friends src -j REJECT",
+        ],
+    );
+    forward(
+        &[
+            "-A FORWARD -m time --timestart 01:00:00 -j ACCEPT",
+            "-A FORWARD -j REJECT",
+        ],
+        &["1: rejected, unless filter FORWARD: -m time --timestart 01:00:00 -j ACCEPT"],
+    );
+}
+
+#[test]
+fn an_undecided_rule_without_effect_leaves_the_outcome_clear() {
+    // The mark is cleared before a rule reads it.
+    for target in [
+        "-j LOG",
+        "",
+        "-j RETURN",
+        "-j ACCEPT",
+        "-j MARK --set-xmark 0x1/0x1",
+    ] {
+        let limit = format!("-A FORWARD -m limit --limit 5/min {target}");
+        let clear = "-A FORWARD -j MARK --set-xmark 0x0/0xffffffff";
+        forward(&[&limit, clear], &[PASSED]);
+    }
+    let both = [
+        "-A FORWARD -m limit --limit 5/min -j DROP",
+        "-A FORWARD -j DROP",
+    ];
+    forward(&both, &["1: dropped"]);
+    let chains = [
+        ":A - [0:0]",
+        "-A A -m set --match-set one src -j REJECT",
+        "-A FORWARD -m set --match-set two src -j A",
+        "-A FORWARD -j REJECT",
+    ];
+    forward(&chains, &["1: rejected"]);
+}
+
+#[test]
+fn undecided_rules_count_in_every_combination() {
+    // Neither rule alone has an effect.
+    let both = [
+        "-A FORWARD -m limit --limit 5/min -j MARK --set-xmark 0x1/0x1",
+        "-A FORWARD -m mark --mark 0x1/0x1 -m set --match-set one src -j DROP",
+    ];
+    let second = "filter FORWARD: -m mark --mark 0x1/0x1 -m set --match-set one src -j DROP";
+    forward(&both, &[&format!("{PASSED}, unless {second}")]);
+    let half = [
+        "-A FORWARD -m limit --limit 5/min -j MARK --set-xmark 0x1/0x1",
+        "-A FORWARD -m statistic --mode random --probability 0.5 -j DROP",
+        "-A FORWARD -m mark --mark 0x1/0x1 -j DROP",
+    ];
+    let unless = "unless filter FORWARD: -m limit --limit 5/min -j MARK --set-xmark 0x1/0x1";
+    forward(
+        &half,
+        &[
+            &format!("1/2: dropped, {unless}"),
+            &format!("1/2: passed, source kept, {unless}"),
+        ],
+    );
 }
 
 #[test]
@@ -193,7 +249,7 @@ fn incoming_interfaces_are_matched() {
     first(
         drop,
         None,
-        &["1: unclear: filter FORWARD: `-i cali+ -j DROP` cannot be decided"],
+        &["1: passed, source kept, unless filter FORWARD: -i cali+ -j DROP"],
     );
     first(
         "*filter\n-I FORWARD -i lo -j DROP\nCOMMIT\n",
@@ -238,10 +294,10 @@ fn loops_and_missing_chains_end_the_trace() {
 }
 
 #[test]
-fn an_unparsed_rule_ends_the_trace() {
+fn an_unparsed_rule_makes_the_outcome_unclear() {
     let rules = RuleSet::parse("*nat\n-A PREROUTING -m new [x y] -j A\nCOMMIT\n").unwrap();
     let packet = packet("198.51.100.1", "203.0.113.9", 80);
-    let expected = ["1: unclear: nat PREROUTING: `-m new [x y] -j A` cannot be decided"];
+    let expected = ["1: passed, source kept, unless nat PREROUTING: -m new [x y] -j A"];
     outcomes(&rules, &packet, &locality(&[]), &expected);
     assert!(rules.unparsed_rules().count() == 1);
 }
@@ -330,7 +386,8 @@ fn recent_set_is_visible_to_the_following_rules() {
     let both = format!("*filter\n{set}{check}COMMIT\n");
     first(&both, None, &["1: dropped"]);
     let turned = format!("*filter\n{check}{set}COMMIT\n");
-    first(&turned, None, &["1: passed, source kept"]);
+    let unless = "filter FORWARD: -m recent --rcheck --name seen -j DROP";
+    first(&turned, None, &[&format!("{PASSED}, unless {unless}")]);
 }
 
 #[test]
@@ -338,9 +395,7 @@ fn unsupported_targets_end_the_trace_and_others_continue() {
     let range = "-j DNAT --to-destination 10.0.0.1-10.0.0.9";
     let rules = rules(&format!("*nat\n-I PREROUTING {range}\nCOMMIT\n"));
     let packet = packet("198.51.100.1", "203.0.113.9", 80);
-    let [outcome] = trace_past_undecided(&rules, &packet, &locality(&[]))
-        .try_into()
-        .unwrap();
+    let [outcome] = trace(&rules, &packet, &locality(&[])).try_into().unwrap();
     assert_eq!(
         outcome.verdict.to_string(),
         format!(
@@ -368,7 +423,7 @@ fn multiport_lists_are_matched() {
         ("! --ports 22,80", passed),
         (
             "--sports 22,80",
-            "1: unclear: filter FORWARD: `-p tcp -m multiport --sports 22,80 -j DROP` cannot be decided",
+            "1: passed, source kept, unless filter FORWARD: -p tcp -m multiport --sports 22,80 -j DROP",
         ),
     ] {
         let rule = format!("-I FORWARD -p tcp -m multiport {option} -j DROP");
@@ -384,7 +439,7 @@ fn outgoing_interfaces_are_matched() {
         rules(&format!("*nat\n{rule}\nCOMMIT\n"))
     };
     let (passed, changed) = ("1: passed, source kept", "1: passed, masqueraded");
-    let unclear = "1: unclear: nat POSTROUTING: `-o eth0 -j MASQUERADE` cannot be decided";
+    let unclear = "1: passed, source kept, unless nat POSTROUTING: -o eth0 -j MASQUERADE";
     let (own, other) = ("192.168.0.2", "203.0.113.9");
     for (destination, option, expected) in [
         (own, "-o lo", changed),

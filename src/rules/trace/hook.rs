@@ -1,7 +1,6 @@
 //! Order of the netfilter hooks, and the stack of chains inside one hook.
 //!
-//! `raw`, `security` and nat `INPUT` are left out: the first two are not read, and the last
-//! translates sources only.
+//! `raw` and `security` are left out, because they are not read.
 
 use std::cmp::Ordering;
 
@@ -29,6 +28,8 @@ pub(super) enum Hook {
     MangleReturn,
     MangleInput,
     FilterInput,
+    /// Translates sources, only of packets that did not pass `POSTROUTING`.
+    NatInput,
 }
 
 impl Hook {
@@ -45,6 +46,7 @@ impl Hook {
             Self::NatPostrouting => (Table::Nat, "POSTROUTING"),
             Self::MangleInput => (Table::Mangle, "INPUT"),
             Self::FilterInput => (Table::Filter, "INPUT"),
+            Self::NatInput => (Table::Nat, "INPUT"),
         }
     }
 
@@ -64,7 +66,8 @@ impl Hook {
             Self::NatPostrouting if from_node && to_node => Self::MangleReturn,
             Self::MangleReturn => Self::MangleInput,
             Self::MangleInput => Self::FilterInput,
-            Self::FilterInput | Self::NatPostrouting => return None,
+            Self::FilterInput if !from_node => Self::NatInput,
+            Self::FilterInput | Self::NatInput | Self::NatPostrouting => return None,
         })
     }
 
@@ -76,6 +79,7 @@ impl Hook {
                 | Self::MangleReturn
                 | Self::MangleInput
                 | Self::FilterInput
+                | Self::NatInput
         )
     }
 

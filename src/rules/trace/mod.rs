@@ -1,10 +1,16 @@
 //! Traces a packet through the rules, as netfilter evaluates them, and returns all its outcomes.
 
+mod address;
+mod connection;
 mod decide;
+mod extension;
+mod fork;
 mod hook;
 mod outcome;
+mod packet;
 mod path;
+mod target;
 mod walk;
 
-pub use outcome::{Locality, Packet, Step, TraceOutcome, Unclear, Verdict};
-pub use walk::{trace, trace_past_undecided};
+pub use outcome::{BridgePort, Locality, Packet, Step, TraceOutcome, Unclear, Verdict};
+pub use walk::trace;

@@ -21,6 +21,18 @@ pub struct Packet {
     pub port: Port,
     /// Incoming interface; `None` if unknown, and then only rules about `lo` can be decided.
     pub in_interface: Option<Box<str>>,
+    /// Bridge port by which the packet entered the node.
+    pub bridge_port: BridgePort,
+}
+
+/// Port of a bridge of the node by which a packet entered it, as `-m physdev` sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum BridgePort {
+    /// The packet did not enter by a bridge, or bridged packets are not handed to iptables.
+    #[default]
+    None,
+    /// Perhaps it entered by a port; rules about ports of bridges cannot be decided.
+    Unknown,
 }
 
 /// State of the node that rules depend on.
@@ -50,7 +62,8 @@ pub struct TraceOutcome<'a> {
     pub at: (Table, &'static str),
     /// Rules that matched, in order.
     pub steps: Vec<Step<'a>>,
-    /// Rules that could not be decided and were taken not to match, in order.
+    /// Rules that cannot be decided, and on which it depends whether this share has this verdict.
+    /// The outcome is that of packets that none of them matches.
     pub undecided: Vec<Step<'a>>,
 }
 
@@ -93,16 +106,7 @@ pub enum Verdict {
 /// Reason for which a verdict cannot be determined.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Unclear {
-    /// The rule has an unsupported match, or could not be parsed.
-    UndecidedRule {
-        /// Table of the chain.
-        table: Table,
-        /// Chain of the rule.
-        chain: String,
-        /// Text of the rule.
-        rule: String,
-    },
-    /// The rule matches, but its target is not supported.
+    /// The rule matches, but its target is not supported or could not be parsed.
     UnsupportedTarget {
         /// Table of the chain.
         table: Table,
@@ -115,7 +119,7 @@ pub enum Unclear {
     JumpLoop(String),
     /// A rule jumps to a chain that does not exist.
     MissingChain(String),
-    /// Random rules have more combinations of results than are traced.
+    /// Random and undecided rules have more combinations of results than are traced.
     TooManyPaths,
     /// The chain is not entered because too many chains are nested already.
     TooDeep(String),
@@ -150,9 +154,6 @@ impl fmt::Display for Verdict {
 impl fmt::Display for Unclear {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::UndecidedRule { table, chain, rule } => {
-                write!(f, "{table} {chain}: `{rule}` cannot be decided")
-            }
             Self::UnsupportedTarget { table, chain, rule } => write!(
                 f,
                 "a rule in {table} {chain} matches, but its target is not supported: {rule}"
@@ -162,7 +163,7 @@ impl fmt::Display for Unclear {
             Self::TooDeep(chain) => {
                 write!(f, "chain `{chain}` is nested too deeply")
             }
-            Self::TooManyPaths => f.write_str("random rules lead to too many paths"),
+            Self::TooManyPaths => f.write_str("random or undecided rules lead to too many paths"),
         }
     }
 }

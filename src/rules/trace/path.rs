@@ -3,21 +3,15 @@
 use std::cmp::Ordering;
 use std::net::IpAddr;
 
-use super::decide::{self, Interface, MatchResult, PacketState};
+use super::decide;
+use super::fork::{Forks, ShareShifts};
 use super::hook::{CallStack, Hook, Next};
 use super::outcome::{Locality, Packet, Step, TraceOutcome, Unclear, Verdict};
+use super::packet::{Interface, MatchResult, PacketState};
+use super::target::{self, TargetEffect};
 use crate::rules::chain::ChainPolicy;
 use crate::rules::grammar::{Match, RecentAction, Rule, Share, Target};
 use crate::rules::ruleset::RuleSet;
-
-/// Treatment of a rule that cannot be decided.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum OnUndecided {
-    /// The trace ends there.
-    Stop,
-    /// The trace continues as if the rule did not match, and reports the rule.
-    Skip,
-}
 
 /// Path of a packet: of all packets, or of the share for which random rules had the same results.
 #[derive(Debug, Clone)]
@@ -25,11 +19,11 @@ pub(super) struct TracePath<'a, 'q> {
     packet: PacketState<'q>,
     hook: Hook,
     stack: CallStack<'a>,
-    masqueraded: bool,
+    /// Share of the packets if no undecided rule matches. `NONE`: the path exists only if one does.
     share: Share,
+    /// Changes of the share if undecided rules match.
+    shifts: ShareShifts,
     steps: Vec<Step<'a>>,
-    on_undecided: OnUndecided,
-    undecided: Vec<Step<'a>>,
     /// Index of the branch that this path took at each hook, for the order of outcomes.
     branches: Vec<usize>,
 }
@@ -40,19 +34,15 @@ pub(super) struct MergeKey {
     destination: IpAddr,
     port: u16,
     is_translated: bool,
-    masqueraded: bool,
+    is_masqueraded: bool,
     mark: u32,
+    connection_mark: u32,
     added_to: Vec<Box<str>>,
 }
 
 impl<'a, 'q> TracePath<'a, 'q> {
     /// Returns the path of all packets at their first hook.
-    pub(super) fn new(
-        packet: &'q Packet,
-        locality: &'q Locality,
-        on_undecided: OnUndecided,
-    ) -> Self {
-        let from_node = locality.is_local(packet.source);
+    pub(super) fn new(packet: &'q Packet, locality: &'q Locality) -> Self {
         let mut path = Self {
             packet: PacketState {
                 original: packet,
@@ -60,21 +50,21 @@ impl<'a, 'q> TracePath<'a, 'q> {
                 destination: packet.destination,
                 port: packet.port.get(),
                 is_translated: false,
+                is_masqueraded: false,
                 mark: 0,
+                connection_mark: 0,
                 incoming: Interface::None,
                 outgoing: Interface::None,
                 added_to: Vec::new(),
             },
             hook: Hook::MangleOutput,
             stack: CallStack::default(),
-            masqueraded: false,
             share: Share::ALL,
+            shifts: ShareShifts::default(),
             steps: Vec::new(),
-            on_undecided,
-            undecided: Vec::new(),
             branches: Vec::new(),
         };
-        path.enter_hook(if from_node {
+        path.enter_hook(if path.packet.is_from_node() {
             Hook::MangleOutput
         } else {
             Hook::ManglePrerouting
@@ -83,14 +73,28 @@ impl<'a, 'q> TracePath<'a, 'q> {
     }
 
     /// Ends the path with a verdict.
-    pub(super) fn end(self, verdict: Verdict) -> TraceOutcome<'a> {
+    pub(super) fn end(self, verdict: Verdict, undecided: Vec<Step<'a>>) -> TraceOutcome<'a> {
         TraceOutcome {
             share: self.share,
             verdict,
             at: self.hook.chain(),
             steps: self.steps,
-            undecided: self.undecided,
+            undecided,
         }
+    }
+
+    /// Reports whether packets take this path only if an undecided rule matches them.
+    pub(super) fn is_hypothetical(&self) -> bool {
+        self.share == Share::NONE
+    }
+
+    /// Reports whether no packets take this path, whichever rules match.
+    pub(super) fn is_unreached(&self) -> bool {
+        self.is_hypothetical() && self.shifts.is_empty()
+    }
+
+    pub(super) const fn shifts(&self) -> &ShareShifts {
+        &self.shifts
     }
 
     pub(super) const fn hook(&self) -> Hook {
@@ -108,8 +112,9 @@ impl<'a, 'q> TracePath<'a, 'q> {
             destination: self.packet.destination,
             port: self.packet.port,
             is_translated: self.packet.is_translated,
-            masqueraded: self.masqueraded,
+            is_masqueraded: self.packet.is_masqueraded,
             mark: self.packet.mark,
+            connection_mark: self.packet.connection_mark,
             added_to: self.packet.added_to.clone(),
         }
     }
@@ -119,17 +124,19 @@ impl<'a, 'q> TracePath<'a, 'q> {
         self.packet.mark == other.packet.mark && self.merge_key() == other.merge_key()
     }
 
-    /// Merges another path into this one. Only the steps of one are kept: the shorter list.
+    /// Merges another path into this one. Only the steps of one are kept: those of packets that no
+    /// undecided rule matches, and of these the shorter list.
     pub(super) fn merge(&mut self, other: Self) {
-        self.share = self.share.plus(other.share);
-        if other.steps.len() < self.steps.len() {
+        let is_first_real = self.is_hypothetical() && !other.is_hypothetical();
+        let is_shorter = other.steps.len() < self.steps.len() && !other.is_hypothetical();
+        if is_first_real {
+            self.branches = other.branches;
+        }
+        if is_first_real || is_shorter {
             self.steps = other.steps;
         }
-        for step in other.undecided {
-            if !self.undecided.contains(&step) {
-                self.undecided.push(step);
-            }
-        }
+        self.share = self.share.plus(other.share);
+        self.shifts.add(other.shifts);
     }
 
     /// Records the index of the branch that this path took at the hook that it left.
@@ -143,8 +150,12 @@ impl<'a, 'q> TracePath<'a, 'q> {
     }
 
     /// Evaluates the next rule, or the end of a chain. Returns the verdict if the path ends. A
-    /// random rule splits the path: the part that does not match is pushed to `branches`.
-    pub(super) fn step(&mut self, rules: &'a RuleSet, branches: &mut Vec<Self>) -> Option<Verdict> {
+    /// random or undecided rule forks the path: the part that does not match is added to `forks`.
+    pub(super) fn step(
+        &mut self,
+        rules: &'a RuleSet,
+        forks: &mut Forks<'a, Self>,
+    ) -> Option<Verdict> {
         let (table, hook_chain) = self.hook.chain();
         let (chain, rule) = match self.stack.next() {
             Next::Start => return self.call(rules, hook_chain),
@@ -154,9 +165,15 @@ impl<'a, 'q> TracePath<'a, 'q> {
         let step = Step { table, chain, rule };
         match decide::matches(rule, &self.packet) {
             MatchResult::No => return None,
-            MatchResult::Undecided => return self.undecided_rule(step),
             MatchResult::Yes => {}
-            MatchResult::Sometimes(share) => branches.push(self.split(share)),
+            MatchResult::Undecided => {
+                let skipping = self.fork(forks.add_undecided(step));
+                forks.paths.push(skipping);
+            }
+            MatchResult::Sometimes(share) => {
+                let skipping = self.split(share);
+                forks.paths.push(skipping);
+            }
         }
         self.steps.push(step);
         self.update_recent_lists(rule);
@@ -176,27 +193,23 @@ impl<'a, 'q> TracePath<'a, 'q> {
         }
     }
 
-    fn undecided_rule(&mut self, step: Step<'a>) -> Option<Verdict> {
-        match self.on_undecided {
-            OnUndecided::Stop => Some(Verdict::Unclear(Unclear::UndecidedRule {
-                table: step.table,
-                chain: step.chain.to_owned(),
-                rule: step.rule.to_string(),
-            })),
-            // Such a rule has no effect on the packet, whether or not it matches.
-            OnUndecided::Skip if step.rule.target.as_ref().is_none_or(is_without_effect) => None,
-            OnUndecided::Skip => {
-                self.undecided.push(step);
-                None
-            }
-        }
-    }
-
     /// Keeps that share of the path, and returns the rest, which continues after the rule.
     fn split(&mut self, share: Share) -> Self {
         let mut rest = self.clone();
         (self.share, rest.share) = self.share.split(share);
+        rest.shifts = self.shifts.split(share);
         rest
+    }
+
+    /// Continues as the path that exists only if an undecided rule matches, and returns the path
+    /// on which it does not.
+    fn fork(&mut self, rule: usize) -> Self {
+        let mut skipping = self.clone();
+        skipping.shifts.add(ShareShifts::lost(rule));
+        self.share = Share::NONE;
+        self.shifts = ShareShifts::gained(rule);
+        self.steps.clear();
+        skipping
     }
 
     fn apply_target(&mut self, rules: &'a RuleSet, step: Step<'a>) -> Option<Verdict> {
@@ -215,30 +228,39 @@ impl<'a, 'q> TracePath<'a, 'q> {
                 None
             }
             Target::Dnat { address, port } => {
-                self.packet.destination = *address;
-                self.packet.port = port.unwrap_or(self.packet.port);
-                self.packet.is_translated = true;
-                self.leave_hook()
+                self.translate(*address, port.unwrap_or(self.packet.port))
             }
-            Target::Masquerade { .. } => {
-                self.masqueraded = true;
-                self.leave_hook()
-            }
-            Target::Other(_) if step.rule.is_unparsed() => self.undecided_rule(step),
-            Target::Other(target) => match &*target.name {
-                name if WITHOUT_EFFECT.contains(&name) => None,
-                // Neither the new address nor the choice of the source port changes the verdict.
-                "MASQUERADE" | "SNAT" => {
-                    self.masqueraded = true;
-                    self.leave_hook()
+            Target::Masquerade { .. } => self.masquerade(),
+            Target::Other(target) => match target::effect(target, self.hook, &self.packet) {
+                TargetEffect::Continue {
+                    mark,
+                    connection_mark,
+                } => {
+                    self.packet.mark = mark;
+                    self.packet.connection_mark = connection_mark;
+                    None
                 }
-                _ => Some(Verdict::Unclear(Unclear::UnsupportedTarget {
+                TargetEffect::NewDestination { address, port } => self.translate(address, port),
+                TargetEffect::NewSource => self.masquerade(),
+                TargetEffect::Unsupported => Some(Verdict::Unclear(Unclear::UnsupportedTarget {
                     table: step.table,
                     chain: step.chain.to_owned(),
                     rule: step.rule.to_string(),
                 })),
             },
         }
+    }
+
+    fn translate(&mut self, address: IpAddr, port: u16) -> Option<Verdict> {
+        self.packet.destination = address;
+        self.packet.port = port;
+        self.packet.is_translated = true;
+        self.leave_hook()
+    }
+
+    fn masquerade(&mut self) -> Option<Verdict> {
+        self.packet.is_masqueraded = true;
+        self.leave_hook()
     }
 
     fn call(&mut self, rules: &'a RuleSet, name: &str) -> Option<Verdict> {
@@ -259,7 +281,7 @@ impl<'a, 'q> TracePath<'a, 'q> {
         self.stack.clear();
         self.packet.incoming = match &self.packet.original.in_interface {
             _ if !hook.has_incoming() => Interface::None,
-            _ if self.is_from_node() => Interface::Named("lo"),
+            _ if self.packet.is_from_node() => Interface::Named("lo"),
             Some(name) => Interface::Named(name),
             None => Interface::NotLoopback,
         };
@@ -279,11 +301,11 @@ impl<'a, 'q> TracePath<'a, 'q> {
     /// Enters the next hook, or returns the verdict after the last one.
     fn leave_hook(&mut self) -> Option<Verdict> {
         let to_node = self.packet.locality.is_local(self.packet.destination);
-        if let Some(hook) = self.hook.next(self.is_from_node(), to_node) {
+        if let Some(hook) = self.hook.next(self.packet.is_from_node(), to_node) {
             self.enter_hook(hook);
             return None;
         }
-        let masqueraded = self.masqueraded;
+        let masqueraded = self.packet.is_masqueraded;
         Some(if self.packet.is_translated {
             Verdict::Delivered {
                 to: self.packet.destination,
@@ -294,38 +316,4 @@ impl<'a, 'q> TracePath<'a, 'q> {
             Verdict::Passed { masqueraded }
         })
     }
-
-    fn is_from_node(&self) -> bool {
-        self.packet.locality.is_local(self.packet.original.source)
-    }
-}
-
-/// Targets after which the packet continues unchanged, as far as it is modeled here.
-const WITHOUT_EFFECT: &[&str] = &[
-    "AUDIT",
-    "CHECKSUM",
-    "CLASSIFY",
-    "CONNMARK",
-    "CONNSECMARK",
-    "DSCP",
-    "ECN",
-    "HL",
-    "IDLETIMER",
-    "LED",
-    "LOG",
-    "NFLOG",
-    "RATEEST",
-    "SECMARK",
-    "SET",
-    "TCPMSS",
-    "TCPOPTSTRIP",
-    "TEE",
-    "TOS",
-    "TRACE",
-    "TTL",
-    "ULOG",
-];
-
-fn is_without_effect(target: &Target) -> bool {
-    matches!(target, Target::Other(extension) if WITHOUT_EFFECT.contains(&&*extension.name))
 }

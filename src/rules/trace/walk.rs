@@ -3,7 +3,8 @@
 //! Each path has its share of the packets. Paths that a random rule split often meet again: a
 //! chain returns, or a rule only marks or logs. The path with the least progress is evaluated
 //! first, so that the others wait for it; paths that meet are merged unless their packets differ.
-//! Otherwise each random rule would double the number of paths.
+//! Otherwise each random rule would double the number of paths. A rule that cannot be decided
+//! forks a path like a random one.
 //!
 //! # Source
 //!
@@ -11,40 +12,32 @@
 
 use std::collections::BTreeMap;
 
+use super::fork::{self, Forks};
 use super::outcome::{Locality, Packet, TraceOutcome, Unclear, Verdict};
-use super::path::{OnUndecided, TracePath};
+use super::path::TracePath;
 use crate::rules::ruleset::RuleSet;
 
 /// Traces the packet through the rules, and returns the outcomes in the order of the rules that
-/// split them. A rule that cannot be decided ends a path.
+/// split them. Rules that cannot be decided are taken not to match; each outcome lists those of
+/// them that could change it.
 pub fn trace<'a>(
     rules: &'a RuleSet,
     packet: &Packet,
     locality: &Locality,
 ) -> Vec<TraceOutcome<'a>> {
-    follow(rules, TracePath::new(packet, locality, OnUndecided::Stop))
-}
-
-/// Traces the packet like [`trace`], but takes rules that cannot be decided not to match, and
-/// lists them in [`TraceOutcome::undecided`]. Most of them are exceptions of other programs for few
-/// packets.
-pub fn trace_past_undecided<'a>(
-    rules: &'a RuleSet,
-    packet: &Packet,
-    locality: &Locality,
-) -> Vec<TraceOutcome<'a>> {
-    follow(rules, TracePath::new(packet, locality, OnUndecided::Skip))
-}
-
-/// Maximum number of pending paths in one hook. Real rules stay far below.
-const MAX_PENDING: usize = 1024;
-
-fn follow<'a>(rules: &'a RuleSet, first: TracePath<'a, '_>) -> Vec<TraceOutcome<'a>> {
-    let mut ended = Vec::new();
+    let first = TracePath::new(packet, locality);
+    let (mut ended, mut forks) = (Vec::new(), Forks::default());
     let mut by_hook = BTreeMap::from([(first.hook(), vec![first])]);
     while let Some((_, paths)) = by_hook.pop_first() {
+        let mut hypothetical = 0;
         for path in merged(paths) {
-            for (index, (mut path, verdict)) in walk_hook(rules, path).into_iter().enumerate() {
+            hypothetical += usize::from(path.is_hypothetical());
+            if path.is_hypothetical() && hypothetical > MAX_PENDING {
+                ended.push((path, Verdict::Unclear(Unclear::TooManyPaths)));
+                continue;
+            }
+            let finished = walk_hook(rules, path, &mut forks);
+            for (index, (mut path, verdict)) in finished.into_iter().enumerate() {
                 path.push_branch(index);
                 match verdict {
                     Some(verdict) => ended.push((path, verdict)),
@@ -53,9 +46,26 @@ fn follow<'a>(rules: &'a RuleSet, first: TracePath<'a, '_>) -> Vec<TraceOutcome<
             }
         }
     }
+    outcomes(ended, &forks)
+}
+
+/// Maximum number of pending paths in one hook. Real rules stay far below.
+const MAX_PENDING: usize = 1024;
+
+/// Returns the outcomes of packets that no undecided rule matches.
+fn outcomes<'a, 'q>(
+    mut ended: Vec<(TracePath<'a, 'q>, Verdict)>,
+    forks: &Forks<'a, TracePath<'a, 'q>>,
+) -> Vec<TraceOutcome<'a>> {
+    let shifts = ended.iter().map(|(path, verdict)| (path.shifts(), verdict));
+    let effects = fork::effects(shifts);
+    ended.retain(|(path, _)| !path.is_hypothetical());
     ended.sort_by(|(left, _), (right, _)| left.branches().cmp(right.branches()));
-    let outcomes = ended.into_iter();
-    outcomes.map(|(path, verdict)| path.end(verdict)).collect()
+    let outcomes = ended.into_iter().map(|(path, verdict)| {
+        let undecided = effects.get(&verdict).map(|known| forks.rules_of(known));
+        path.end(verdict, undecided.unwrap_or_default())
+    });
+    outcomes.collect()
 }
 
 /// Merges the paths that enter a hook with equal keys, in the order of the first of each.
@@ -76,20 +86,33 @@ fn merged<'a, 'q>(paths: Vec<TracePath<'a, 'q>>) -> Vec<TracePath<'a, 'q>> {
 type FinishedPath<'a, 'q> = (TracePath<'a, 'q>, Option<Verdict>);
 
 /// Evaluates one hook, and returns the paths in the order of the rules that split them.
-fn walk_hook<'a, 'q>(rules: &'a RuleSet, first: TracePath<'a, 'q>) -> Vec<FinishedPath<'a, 'q>> {
+fn walk_hook<'a, 'q>(
+    rules: &'a RuleSet,
+    first: TracePath<'a, 'q>,
+    forks: &mut Forks<'a, TracePath<'a, 'q>>,
+) -> Vec<FinishedPath<'a, 'q>> {
     let hook = first.hook();
-    let (mut finished, mut branches) = (Vec::new(), Vec::new());
+    let mut finished = Vec::new();
     // Sorted by progress; the path with the least is the last.
     let mut pending = vec![first];
     while let Some(mut path) = pending.pop() {
-        if pending.len() >= MAX_PENDING {
+        if path.is_unreached() {
+            continue;
+        }
+        // Hypothetical paths give way first, so that they do not end those of real packets.
+        let most = if path.is_hypothetical() {
+            MAX_PENDING
+        } else {
+            2 * MAX_PENDING
+        };
+        if pending.len() >= most {
             finished.push((path, Some(Verdict::Unclear(Unclear::TooManyPaths))));
             continue;
         }
         loop {
-            let verdict = path.step(rules, &mut branches);
-            for branch in branches.drain(..) {
-                enqueue(&mut pending, branch);
+            let verdict = path.step(rules, forks);
+            for forked in forks.paths.drain(..) {
+                enqueue(&mut pending, forked);
             }
             if verdict.is_some() || path.hook() != hook {
                 finished.push((path, verdict));

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::net::SocketAddr;
 
 use deltaproxy::net::{Port, Protocol};
-use deltaproxy::rules::{Locality, Packet, RuleSet, Share, Verdict, trace};
+use deltaproxy::rules::{BridgePort, Locality, Packet, RuleSet, Share, Verdict, trace};
 
 use super::options::{ip, number};
 
@@ -74,6 +74,7 @@ fn read(words: &[String]) -> Result<Question<'_>, String> {
         protocol,
         port: Port::new(destination.port()).ok_or("port 0")?,
         in_interface: None,
+        bridge_port: BridgePort::None,
     };
     let mut seen = Vec::new();
     let mut rest = rest;
