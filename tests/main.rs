@@ -79,6 +79,7 @@ mod readme;
 mod render;
 mod scenarios;
 mod schemas;
+mod second_tracer;
 mod services;
 mod services_live;
 mod services_watch;

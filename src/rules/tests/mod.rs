@@ -5,4 +5,5 @@ mod matches;
 mod rule;
 mod ruleset;
 mod share;
+mod targets;
 mod trace;

@@ -32,7 +32,7 @@ pub fn trace<'a>(
         let mut hypothetical = 0;
         for path in merged(paths) {
             hypothetical += usize::from(path.is_hypothetical());
-            if path.is_hypothetical() && hypothetical > MAX_PENDING {
+            if path.is_hypothetical() && hypothetical > MAX_HYPOTHETICAL {
                 ended.push((path, Verdict::Unclear(Unclear::TooManyPaths)));
                 continue;
             }
@@ -51,6 +51,10 @@ pub fn trace<'a>(
 
 /// Maximum number of pending paths in one hook. Real rules stay far below.
 const MAX_PENDING: usize = 1024;
+
+/// Maximum number of hypothetical ones. They give way first, so that they do not end those of real
+/// packets.
+const MAX_HYPOTHETICAL: usize = MAX_PENDING / 2;
 
 /// Returns the outcomes of packets that no undecided rule matches.
 fn outcomes<'a, 'q>(
@@ -99,11 +103,10 @@ fn walk_hook<'a, 'q>(
         if path.is_unreached() {
             continue;
         }
-        // Hypothetical paths give way first, so that they do not end those of real packets.
         let most = if path.is_hypothetical() {
-            MAX_PENDING
+            MAX_HYPOTHETICAL
         } else {
-            2 * MAX_PENDING
+            MAX_PENDING
         };
         if pending.len() >= most {
             finished.push((path, Some(Verdict::Unclear(Unclear::TooManyPaths))));

@@ -1,0 +1,276 @@
+//! What a rule's conditions are for one packet, word by word.
+
+use std::net::IpAddr;
+
+use super::walk::{Place, Question};
+
+/// What is known of a condition.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Truth {
+    Yes,
+    No,
+    Unknown,
+    /// For this part of the packets.
+    Part(f64),
+}
+
+impl Truth {
+    fn turned(self, is_negated: bool) -> Self {
+        match (self, is_negated) {
+            (truth, false) => truth,
+            (Self::Yes, true) => Self::No,
+            (Self::No, true) => Self::Yes,
+            (Self::Unknown, true) => Self::Unknown,
+            (Self::Part(part), true) => Self::Part(1.0 - part),
+        }
+    }
+}
+
+impl From<bool> for Truth {
+    fn from(is_true: bool) -> Self {
+        if is_true { Self::Yes } else { Self::No }
+    }
+}
+
+/// What all conditions of a rule come to.
+pub fn rule(words: &[String], question: &Question, place: &Place) -> Truth {
+    let mut truths = Vec::new();
+    let mut module = String::new();
+    let mut at = 0;
+    while at < words.len() {
+        let is_negated = words[at] == "!";
+        at += usize::from(is_negated);
+        let name = words[at].as_str();
+        let is_text = matches!(name, "--comment" | "--log-prefix" | "--nflog-prefix");
+        let mut end = at + 1;
+        while end < words.len() && (is_text && end == at + 1 || !is_option(&words[end])) {
+            end += 1;
+        }
+        let values: Vec<&str> = words[at + 1..end].iter().map(String::as_str).collect();
+        let value = values.first().copied().unwrap_or_default();
+        match name {
+            "-m" => {
+                module = value.to_owned();
+                truths.push(bare(value, words, question, place));
+            }
+            "-j" | "-g" => break,
+            // The module alone says it, whatever stands in front of its options.
+            _ if ["cgroup", "recent", "rpfilter"].contains(&&*module) => {}
+            _ => truths.push(one(&module, name, &values, question, place).turned(is_negated)),
+        }
+        at = end;
+    }
+    let part = truths.iter().map(|truth| match truth {
+        Truth::Part(part) => *part,
+        _ => 1.0,
+    });
+    let part: f64 = part.product();
+    if truths.contains(&Truth::No) || part == 0.0 {
+        Truth::No
+    } else if truths.contains(&Truth::Unknown) {
+        Truth::Unknown
+    } else if part < 1.0 {
+        Truth::Part(part)
+    } else {
+        Truth::Yes
+    }
+}
+
+fn is_option(word: &str) -> bool {
+    word == "!" || (word.len() > 1 && word.starts_with('-'))
+}
+
+/// What the module alone comes to, whatever its options are.
+fn bare(module: &str, words: &[String], question: &Question, place: &Place) -> Truth {
+    let has = |name: &str| words.iter().any(|word| word == name);
+    match module {
+        "comment" | "nfacct" | "addrtype" | "mark" | "connmark" | "conntrack" | "state"
+        | "iprange" | "multiport" | "owner" | "physdev" | "pkttype" | "helper" => Truth::Yes,
+        "tcp" | "udp" | "sctp" => (module == question.protocol).into(),
+        "icmp" | "icmp6" | "ah" | "esp" | "dccp" | "rt" | "frag" | "hbh" | "mh" => Truth::No,
+        "statistic" => Truth::Yes,
+        "recent" => recent(words, place),
+        "cgroup" if !(question.is_own() && place.is_leaving) => Truth::No,
+        "rpfilter" if question.is_own() => (!has("--invert")).into(),
+        "mac" if question.is_own() => Truth::No,
+        _ => Truth::Unknown,
+    }
+}
+
+fn recent(words: &[String], place: &Place) -> Truth {
+    let after = |name: &str| {
+        let at = words.iter().position(|word| word == name)?;
+        words.get(at + 1)
+    };
+    let is_negated = words.iter().any(|word| word == "!");
+    if words.iter().any(|word| word == "--set") {
+        return Truth::Yes.turned(is_negated);
+    }
+    let list = after("--name").map_or("DEFAULT", String::as_str);
+    let is_simple = !["--hitcount", "--rttl", "--remove", "--rdest", "!"]
+        .iter()
+        .any(|name| words.iter().any(|word| word == name));
+    match () {
+        () if is_simple && place.seen.contains(list) => Truth::Yes,
+        () if is_simple && after("-j").is_some_and(|target| target == list) => Truth::No,
+        () => Truth::Unknown,
+    }
+}
+
+fn one(module: &str, name: &str, values: &[&str], asked: &Question, place: &Place) -> Truth {
+    let value = values.first().copied().unwrap_or_default();
+    match name {
+        "-s" => inside(value, asked.source).into(),
+        "-d" => inside(value, place.ip).into(),
+        "-p" => is_protocol(value, &asked.protocol).into(),
+        "-i" => interface(value, place.incoming.as_deref()),
+        "-o" => interface(value, place.outgoing.as_deref()),
+        "-f" => Truth::No,
+        "--dport" => port_in(value, place.port).into(),
+        "--dports" => ports(value, place.port).into(),
+        "--ports" if ports(value, place.port) => Truth::Yes,
+        "--sport" if value == "0:65535" => Truth::Yes,
+        "--tcp-flags" => {
+            let has_syn = values[0] == "ALL" || values[0].split(',').any(|flag| flag == "SYN");
+            (values[1] == if has_syn { "SYN" } else { "NONE" }).into()
+        }
+        "--src-type" => kind(value, asked.source, asked),
+        "--dst-type" => kind(value, place.ip, asked),
+        "--src-range" => between(value, asked.source).into(),
+        "--dst-range" => between(value, place.ip).into(),
+        "--pkt-type" => (value == "unicast").into(),
+        "--helper" => Truth::No,
+        "--mark" if module == "mark" => bits(value, place.mark).into(),
+        "--mark" if module == "connmark" => bits(value, place.connection_mark).into(),
+        "--probability" => Truth::Part(value.parse().unwrap()),
+        "--every" => Truth::Part(1.0 / value.parse::<f64>().unwrap()),
+        _ => match module {
+            "physdev" if asked.may_be_bridged && !asked.is_own() => Truth::Unknown,
+            "physdev" => Truth::No,
+            "owner" if !(asked.is_own() && place.is_leaving) => Truth::No,
+            "owner" if name == "--socket-exists" => Truth::Yes,
+            "owner" => Truth::Unknown,
+            "state" | "conntrack" => connection(name, value, asked, place),
+            // Of another interface, an address may be as good as foreign.
+            "addrtype" => match asked.is_local(asked.source) || asked.is_local(place.ip) {
+                true => Truth::Unknown,
+                false => Truth::Yes,
+            },
+            "comment" | "nfacct" | "statistic" => Truth::Yes,
+            _ => Truth::Unknown,
+        },
+    }
+}
+
+fn connection(name: &str, value: &str, asked: &Question, place: &Place) -> Truth {
+    let has = |state: &str| value.split(',').any(|one| one == state);
+    match name {
+        "--state" | "--ctstate" => match () {
+            () if has("NEW") || (has("DNAT") && place.is_translated) => Truth::Yes,
+            () if has("SNAT") && place.is_masqueraded => Truth::Unknown,
+            () => Truth::No,
+        },
+        "--ctstatus" => (has("CONFIRMED") && place.incoming.as_deref() == Some("lo")).into(),
+        "--ctproto" => is_protocol(value, &asked.protocol).into(),
+        "--ctdir" => (value == "ORIGINAL").into(),
+        "--ctorigsrc" => inside(value, asked.source).into(),
+        "--ctorigdst" => inside(value, asked.destination).into(),
+        "--ctorigdstport" => port_in(value, asked.port).into(),
+        "--ctreplsrc" => inside(value, place.ip).into(),
+        "--ctreplsrcport" => port_in(value, place.port).into(),
+        "--ctrepldst" if !place.is_masqueraded => inside(value, asked.source).into(),
+        _ => Truth::Unknown,
+    }
+}
+
+fn is_protocol(value: &str, protocol: &str) -> bool {
+    match value {
+        "all" | "0" => true,
+        "6" => protocol == "tcp",
+        "17" => protocol == "udp",
+        name => name == protocol,
+    }
+}
+
+/// Interfaces: none at this hook, `?` for one that is not `lo`, or by name.
+fn interface(wanted: &str, known: Option<&str>) -> Truth {
+    match (known, wanted.strip_suffix('+')) {
+        (None, _) => Truth::No,
+        (Some("?"), _) if wanted == "lo" => Truth::No,
+        (Some("?"), _) => Truth::Unknown,
+        (Some(name), Some(prefix)) => name.starts_with(prefix).into(),
+        (Some(name), None) => (name == wanted).into(),
+    }
+}
+
+fn kind(types: &str, ip: IpAddr, asked: &Question) -> Truth {
+    let has = |kind: &str| types.split(',').any(|one| one == kind);
+    let is_local = asked.is_local(ip);
+    if ip.is_ipv6() {
+        return match () {
+            () if has("MULTICAST") => ip.is_multicast().into(),
+            () if has("UNICAST") && !has("LOCAL") => (!ip.is_multicast()).into(),
+            () if has("LOCAL") => is_local.into(),
+            () => Truth::Unknown,
+        };
+    }
+    match () {
+        () if ip.is_multicast() => has("MULTICAST").into(),
+        () if is_local => has("LOCAL").into(),
+        () if ip.to_string().ends_with(".255") && has("BROADCAST") != has("UNICAST") => {
+            Truth::Unknown
+        }
+        () => has("UNICAST").into(),
+    }
+}
+
+/// Addresses as bits, IPv4 in the lowest.
+fn number(ip: IpAddr) -> u128 {
+    match ip {
+        IpAddr::V4(ip) => u32::from(ip).into(),
+        IpAddr::V6(ip) => ip.into(),
+    }
+}
+
+pub fn inside(network: &str, ip: IpAddr) -> bool {
+    let (base, mask) = network.split_once('/').unwrap_or((network, ""));
+    let base: IpAddr = base.parse().unwrap();
+    let width = if base.is_ipv4() { 32 } else { 128 };
+    let mask = match mask.parse::<u32>() {
+        Ok(0) => 0,
+        Ok(length) => (u128::MAX >> (128 - length)) << (width - length),
+        Err(_) if mask.is_empty() => u128::MAX,
+        Err(_) => number(mask.parse().unwrap()),
+    };
+    base.is_ipv4() == ip.is_ipv4() && number(base) & mask == number(ip) & mask
+}
+
+fn between(range: &str, ip: IpAddr) -> bool {
+    let (first, last) = range.split_once('-').unwrap_or((range, range));
+    let ends = [first, last].map(|end| end.parse::<IpAddr>().unwrap());
+    ends[0].is_ipv4() == ip.is_ipv4() && (ends[0]..=ends[1]).contains(&ip)
+}
+
+fn port_in(range: &str, port: u16) -> bool {
+    let (first, last) = range.split_once(':').unwrap_or((range, range));
+    let first = first.parse().unwrap_or(0_u16);
+    let last = last.parse().unwrap_or(u16::MAX);
+    (first..=last).contains(&port)
+}
+
+fn ports(list: &str, port: u16) -> bool {
+    list.split(',').any(|range| port_in(range, port))
+}
+
+fn bits(text: &str, mark: u32) -> bool {
+    let (value, mask) = text.split_once('/').unwrap_or((text, "0xffffffff"));
+    mark & hex(mask) == hex(value)
+}
+
+/// A number with or without `0x`.
+pub fn hex(text: &str) -> u32 {
+    match text.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16).unwrap(),
+        None => text.parse().unwrap(),
+    }
+}

@@ -1,0 +1,215 @@
+//! `explain` against a second tracer, which shares no code with it: over all dumps, over random
+//! rules, and over random clusters between rules of others.
+//!
+//! The second one is slow and simple. It tries every truth of every condition that it cannot know,
+//! so it also finds when an answer may be called clear.
+
+#![allow(
+    unreachable_pub,
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "what the tests share may fail"
+)]
+
+mod condition;
+mod random;
+mod save;
+mod walk;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+
+use deltaproxy::inspect::explain::{ClientSelection, NodeRules, PathResult, SeenSource, explain};
+use deltaproxy::net::IpFamily;
+use deltaproxy::rules::RuleSet;
+
+use save::{Save, option};
+use walk::{Question, Shares, answers, are_close};
+
+/// What `explain` answers, and whether it calls that clear.
+fn explained(rules: &RuleSet, question: &Question) -> (Shares, bool) {
+    let family = IpFamily::of(question.destination);
+    let nodes = [NodeRules::new(rules, family, &question.own)];
+    let to = SocketAddr::new(question.destination, question.port);
+    let query = format!("{to}/{}", question.protocol).parse().unwrap();
+    let client = ClientSelection::Source {
+        ip: question.source,
+        in_interface: question.in_interface.as_deref().map(Box::from),
+    };
+    let explained = explain(&query, &nodes, &client).unwrap_or_else(|why| panic!("{to}: {why}"));
+    let path = &explained[0].paths[0];
+    let mut shares = Shares::new();
+    for branch in &path.branches {
+        let seen = |source: &SeenSource| match source {
+            SeenSource::Client => "kept",
+            SeenSource::Node(_) | SeenSource::Other(_) => "masqueraded",
+        };
+        let end = match &branch.result {
+            PathResult::Served { to, source } => {
+                format!("to {} {} {}", to.ip(), to.port(), seen(source))
+            }
+            PathResult::Passed { source, .. } => format!("passed {}", seen(source)),
+            PathResult::Dropped(_) => "dropped".to_owned(),
+            PathResult::Rejected(_) => "rejected".to_owned(),
+            PathResult::Unclear(_) | PathResult::MissingTable(_) => "unclear".to_owned(),
+        };
+        *shares.entry(end).or_default() += share(&branch.share.to_string());
+    }
+    (shares, path.undecided.is_empty())
+}
+
+fn share(text: &str) -> f64 {
+    let number = |text: &str| text.parse::<f64>().unwrap();
+    match text.split_once('/') {
+        Some((part, of)) => number(part) / number(of),
+        None => number(text),
+    }
+}
+
+/// What the two disagree about. `None`: there are too many walks to try.
+fn difference(save: &Save, rules: &RuleSet, question: &Question) -> Option<Result<(), String>> {
+    let expected = answers(save, question)?;
+    let (found, is_clear) = explained(rules, question);
+    let is_same = are_close(&found, &expected[0]) && is_clear == (expected.len() == 1);
+    Some(if is_same {
+        Ok(())
+    } else {
+        Err(format!(
+            "{question:?}\n  expected {expected:?}\n  explain  {found:?}, clear: {is_clear}"
+        ))
+    })
+}
+
+/// A dump, and the questions that its rules suggest.
+struct Fixture {
+    save: Save,
+    rules: RuleSet,
+    questions: Vec<Question>,
+}
+
+impl Fixture {
+    fn new(text: &str) -> Self {
+        let save = Save::read(text).expect("closed quotes");
+        let rules = RuleSet::parse(text).unwrap();
+        let mut questions = Vec::new();
+        for family in [IpFamily::V4, IpFamily::V6] {
+            questions.extend(Self::questions(&save, family));
+        }
+        Self {
+            save,
+            rules,
+            questions,
+        }
+    }
+
+    /// Every address and port that a rule names, asked by everybody that a rule may treat apart.
+    fn questions(save: &Save, family: IpFamily) -> Vec<Question> {
+        let is_v4 = family == IpFamily::V4;
+        let own: IpAddr = if is_v4 { "192.168.0.2" } else { "fd00:192::2" }
+            .parse()
+            .unwrap();
+        let of_family = |ip: &IpAddr| ip.is_ipv4() == is_v4 && !ip.is_loopback();
+        let host = |text: &str| text.split('/').next()?.parse::<IpAddr>().ok();
+        let (mut to, mut endpoints) = (BTreeSet::new(), BTreeSet::new());
+        let mut pods = Vec::new();
+        for rule in save.rules() {
+            let endpoint = option(rule, "--to-destination");
+            let endpoint = endpoint.and_then(|to| to.parse::<SocketAddr>().ok());
+            endpoints.extend(endpoint.filter(|to| of_family(&to.ip())));
+            let ports = option(rule, "--dport").and_then(|port| port.parse::<u16>().ok());
+            let protocol = option(rule, "-p").unwrap_or("tcp").to_owned();
+            if let Some(port) = ports.filter(|_| ["tcp", "udp", "sctp"].contains(&&*protocol)) {
+                let ip = option(rule, "-d").and_then(host).unwrap_or(own);
+                to.extend(of_family(&ip).then(|| (ip, port, protocol)));
+            }
+            if option(rule, "-j") == Some("KUBE-MARK-MASQ") && rule[0] == "!" && rule[1] == "-s" {
+                pods.push(rule[2].clone());
+            }
+        }
+        if to.is_empty() {
+            return Vec::new();
+        }
+        let endpoint = endpoints
+            .first()
+            .map(|to| (to.ip(), to.port(), "tcp".to_owned()));
+        to.extend(endpoint);
+        let outside: IpAddr = if is_v4 { "198.51.100.7" } else { "2001:db8::7" }
+            .parse()
+            .unwrap();
+        let pod: IpAddr = if is_v4 {
+            "10.244.7.7"
+        } else {
+            "fd00:10:244::77"
+        }
+        .parse()
+        .unwrap();
+        let mut clients = vec![(own, None), (outside, None), (outside, Some("eth0"))];
+        clients.extend([(pod, None), (pod, Some("cali12"))]);
+        clients.extend(endpoints.first().map(|to| (to.ip(), None)));
+        let mut questions = Vec::new();
+        for (destination, port, protocol) in to {
+            for (source, in_interface) in &clients {
+                let is_pod = pods
+                    .iter()
+                    .any(|network| condition::inside(network, *source));
+                let is_endpoint = endpoints.iter().any(|to| to.ip() == *source);
+                questions.push(Question {
+                    source: *source,
+                    destination,
+                    port,
+                    protocol: protocol.clone(),
+                    in_interface: in_interface.map(str::to_owned),
+                    own: [own].into(),
+                    may_be_bridged: is_pod || is_endpoint,
+                });
+            }
+        }
+        questions
+    }
+}
+
+#[test]
+fn explain_agrees_with_a_second_tracer_over_all_dumps() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let (mut asked, mut skipped, mut clear, mut wrong) = (0, 0, 0, Vec::new());
+    for folder in ["tests/dumps", "tests/explain"] {
+        for entry in fs::read_dir(root.join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            // The second tracer reads nothing that nobody can read.
+            if !name.ends_with(".save") || name.starts_with("unreadable") {
+                continue;
+            }
+            let fixture = Fixture::new(&fs::read_to_string(&path).unwrap());
+            for question in &fixture.questions {
+                asked += 1;
+                match difference(&fixture.save, &fixture.rules, question) {
+                    None => skipped += 1,
+                    Some(Ok(())) => {
+                        clear += usize::from(explained(&fixture.rules, question).1);
+                    }
+                    Some(Err(what)) => wrong.push(format!("{name}: {what}")),
+                }
+            }
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "{} of {asked}:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+    assert!(
+        asked > 300 && skipped * 10 < asked,
+        "{skipped} of {asked} skipped"
+    );
+    assert!(
+        clear > 100 && clear + 20 < asked,
+        "{clear} of {asked} clear"
+    );
+}
