@@ -47,6 +47,8 @@ pub struct Question {
     pub transport: Transport,
     /// Where.
     pub to: SocketAddr,
+    /// Whether rules cannot tell the answer, so that `explain` has to call it unclear.
+    pub is_unclear: bool,
     /// Whether the Service has endpoints that may not answer.
     is_choosy: bool,
 }
@@ -76,6 +78,7 @@ pub fn questions(services: &[Service], variant: Variant) -> Vec<Question> {
                     client: *client,
                     transport: row.transport,
                     to: cluster::address(row.target, index, *family),
+                    is_unclear: service.word("unclear").is_some(),
                     is_choosy: cell.met.len() < service.endpoints.len(),
                 };
                 questions.extend(row.cells.iter().map(of_client));

@@ -23,7 +23,7 @@ pub const LOCALHOST: &str = "127.0.0.9";
 
 /// NodePorts begin here. Below 30086, so that the API server gives none of them to a health check.
 const FIRST_NODE_PORT: u16 = 30000;
-const MOST_SERVICES: usize = 80;
+const MOST_SERVICES: usize = 86;
 
 /// Both families, in the order of lists in objects.
 pub const FAMILIES: [Family; 2] = [Family::V4, Family::V6];

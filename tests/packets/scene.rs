@@ -181,7 +181,45 @@ impl Scene {
         for family in FAMILIES {
             eventually(PATIENCE, || self.settled(family, variant));
         }
+        if variant == Variant::Default {
+            self.add_third_party_rules();
+        }
         daemon
+    }
+
+    /// Puts the rules of other programs in front of all others, a chain for each Service.
+    fn add_third_party_rules(&self) {
+        for (index, service) in self.services.iter().enumerate() {
+            for family in FAMILIES {
+                let of_family = service.rules.iter();
+                let of_family = of_family.filter(|rule| rule.families.contains(&family));
+                let mut chains: BTreeSet<String> = BTreeSet::new();
+                for rule in of_family {
+                    let chain = format!("THIRD-PARTY-{index}-{}", rule.hook);
+                    if chains.insert(chain.clone()) {
+                        self.add_third_party_chain(&chain, &rule.hook, index, family);
+                    }
+                    let mut add = self.iptables(family);
+                    run(add.args(["-A", &chain]).args(&rule.words));
+                }
+            }
+        }
+    }
+
+    /// Empties the chain of a Service, or makes it and leads new connections to it.
+    fn add_third_party_chain(&self, chain: &str, hook: &str, index: usize, family: Family) {
+        if self.lab.rules(family).contains(&format!(":{chain} ")) {
+            run(self.iptables(family).args(["-F", chain]));
+            return;
+        }
+        run(self.iptables(family).args(["-N", chain]));
+        let to = cluster::address(Target::ClusterIp, index, family)
+            .ip()
+            .to_string();
+        let new = ["-m", "conntrack", "--ctstate", "NEW", "--ctdir", "ORIGINAL"];
+        let mut jump = self.iptables(family);
+        jump.args(["-I", hook]).args(new);
+        run(jump.args(["--ctorigdst", &to, "-j", chain]));
     }
 
     fn settled(&self, family: Family, variant: Variant) -> Result<(), String> {

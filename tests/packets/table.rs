@@ -11,8 +11,8 @@ use crate::packets::support::servers::Transport;
 use crate::packets::words::{Cell, Client, Target, Variant, Word};
 
 /// What can be said about a Service.
-const KNOWN: [&str; 8] = [
-    "affinity", "external", "held", "internal", "mode", "ranges", "type", "udp",
+const KNOWN: [&str; 9] = [
+    "affinity", "external", "held", "internal", "mode", "ranges", "type", "udp", "unclear",
 ];
 
 /// One server behind a Service.
@@ -50,8 +50,21 @@ pub struct Service {
     pub words: BTreeMap<String, String>,
     /// The servers behind it.
     pub endpoints: Vec<Endpoint>,
+    /// Rules of another program for new connections to its cluster IP.
+    pub rules: Vec<ThirdPartyRule>,
     /// The rows about it.
     pub rows: Vec<Row>,
+}
+
+/// A rule of another program.
+#[derive(Debug, Clone)]
+pub struct ThirdPartyRule {
+    /// The built-in chain of the filter table that it stands in.
+    pub hook: String,
+    /// For these families.
+    pub families: Vec<Family>,
+    /// Its words.
+    pub words: Vec<String>,
 }
 
 impl Service {
@@ -84,6 +97,10 @@ pub fn parse(text: &str) -> Vec<Service> {
             ["service", name, ref words @ ..] => {
                 services.push(service(name, words));
                 header = Header::default();
+            }
+            ["rule", hook, ref words @ ..] => {
+                let service = services.last_mut().expect("a rule is below a service");
+                service.rules.push(third_party_rule(hook, words));
             }
             ["with", variants, ref clients @ ..] => header = Header::new(variants, clients),
             [target, ref cells @ ..] => {
@@ -160,7 +177,22 @@ fn service(name: &str, words: &[&str]) -> Service {
         name: name.to_owned(),
         words: words.iter().map(word).collect(),
         endpoints: endpoints.iter().map(|text| endpoint(text)).collect(),
+        rules: Vec::new(),
         rows: Vec::new(),
+    }
+}
+
+fn third_party_rule(hook: &str, words: &[&str]) -> ThirdPartyRule {
+    let (hook, families) = match hook.split_once('/') {
+        None => (hook, vec![Family::V4, Family::V6]),
+        Some((hook, "v4")) => (hook, vec![Family::V4]),
+        Some((hook, "v6")) => (hook, vec![Family::V6]),
+        Some((_, other)) => panic!("`{other}` in `{hook}`"),
+    };
+    ThirdPartyRule {
+        hook: hook.to_owned(),
+        families,
+        words: words.iter().map(|word| (*word).to_owned()).collect(),
     }
 }
 

@@ -55,7 +55,8 @@ pub fn rule(words: &[String], question: &Question, place: &Place) -> Truth {
             }
             "-j" | "-g" => break,
             // The module alone says it, whatever stands in front of its options.
-            _ if ["cgroup", "recent", "rpfilter"].contains(&&*module) => {}
+            _ if name.starts_with("--") && ["cgroup", "recent", "rpfilter"].contains(&&*module) => {
+            }
             _ => truths.push(one(&module, name, &values, question, place).turned(is_negated)),
         }
         at = end;
@@ -97,19 +98,28 @@ fn bare(module: &str, words: &[String], question: &Question, place: &Place) -> T
     }
 }
 
+/// Whether the rule has the option behind a `!`.
+pub fn is_negated(words: &[String], name: &str) -> bool {
+    words
+        .windows(2)
+        .any(|pair| pair[0] == "!" && pair[1] == name)
+}
+
 fn recent(words: &[String], place: &Place) -> Truth {
     let after = |name: &str| {
         let at = words.iter().position(|word| word == name)?;
         words.get(at + 1)
     };
-    let is_negated = words.iter().any(|word| word == "!");
     if words.iter().any(|word| word == "--set") {
-        return Truth::Yes.turned(is_negated);
+        return Truth::from(!is_negated(words, "--set"));
     }
     let list = after("--name").map_or("DEFAULT", String::as_str);
-    let is_simple = !["--hitcount", "--rttl", "--remove", "--rdest", "!"]
+    let is_simple = !["--hitcount", "--rttl", "--remove", "--rdest"]
         .iter()
-        .any(|name| words.iter().any(|word| word == name));
+        .any(|name| words.iter().any(|word| word == name))
+        && !["--rcheck", "--update"]
+            .iter()
+            .any(|name| is_negated(words, name));
     match () {
         () if is_simple && place.seen.contains(list) => Truth::Yes,
         () if is_simple && after("-j").is_some_and(|target| target == list) => Truth::No,

@@ -267,7 +267,8 @@ impl<'a> Walk<'a> {
             if !self.is_match(rule)? {
                 continue;
             }
-            if rule.iter().any(|word| word == "--set") && !rule.iter().any(|word| word == "!") {
+            let has_set = rule.iter().any(|word| word == "--set");
+            if has_set && !condition::is_negated(rule, "--set") {
                 let list = option(rule, "--name").unwrap_or("DEFAULT");
                 self.place.seen.insert(list.to_owned());
             }

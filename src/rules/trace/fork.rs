@@ -39,6 +39,11 @@ impl<'a, Path> Forks<'a, Path> {
         self.undecided.len() - 1
     }
 
+    /// Reports whether there are too many forks to follow more of them.
+    pub(super) const fn is_exhausted(&self) -> bool {
+        self.undecided.len() > MAX_FORKS
+    }
+
     /// Returns the rules of forks, in order and each once.
     pub(super) fn rules_of(&self, forks: &BTreeSet<usize>) -> Vec<Step<'a>> {
         let mut rules: Vec<Step<'a>> = Vec::new();
@@ -53,6 +58,10 @@ impl<'a, Path> Forks<'a, Path> {
         rules
     }
 }
+
+/// Maximum number of forks in a trace. Thousands of endpoints, each before dozens of undecided rules
+/// of other programs, stay below; without a limit, rules that fork in every hook multiply.
+const MAX_FORKS: usize = 1 << 18;
 
 /// Parts of the packets of a fork that a path gains and loses if the undecided rule matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

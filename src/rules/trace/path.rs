@@ -169,6 +169,9 @@ impl<'a, 'q> TracePath<'a, 'q> {
             MatchResult::Undecided => {
                 let skipping = self.fork(forks.add_undecided(step));
                 forks.paths.push(skipping);
+                if forks.is_exhausted() {
+                    return Some(Verdict::Unclear(Unclear::TooManyPaths));
+                }
             }
             MatchResult::Sometimes(share) => {
                 let skipping = self.split(share);
