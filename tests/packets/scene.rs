@@ -187,20 +187,20 @@ impl Scene {
         daemon
     }
 
-    /// Puts the rules of other programs in front of all others, a chain for each Service.
+    /// Puts the rules of other programs in front of all others, a chain for each Service and hook.
     fn add_third_party_rules(&self) {
         for (index, service) in self.services.iter().enumerate() {
             for family in FAMILIES {
-                let of_family = service.rules.iter();
-                let of_family = of_family.filter(|rule| rule.families.contains(&family));
-                let mut chains: BTreeSet<String> = BTreeSet::new();
-                for rule in of_family {
-                    let chain = format!("THIRD-PARTY-{index}-{}", rule.hook);
-                    if chains.insert(chain.clone()) {
-                        self.add_third_party_chain(&chain, &rule.hook, index, family);
-                    }
+                let rules = service.rules.iter();
+                let rules = rules.filter(|rule| rule.families.contains(&family));
+                let hooks: BTreeSet<&str> = rules.clone().map(|rule| &*rule.hook).collect();
+                let chain = |hook: &str| format!("THIRD-PARTY-{index}-{hook}");
+                for hook in hooks {
+                    self.add_third_party_chain(&chain(hook), hook, index, family);
+                }
+                for rule in rules {
                     let mut add = self.iptables(family);
-                    run(add.args(["-A", &chain]).args(&rule.words));
+                    run(add.args(["-A", &chain(&rule.hook)]).args(&rule.words));
                 }
             }
         }

@@ -50,7 +50,7 @@ pub fn rule(words: &[String], question: &Question, place: &Place) -> Truth {
         let value = values.first().copied().unwrap_or_default();
         match name {
             "-m" => {
-                module = value.to_owned();
+                value.clone_into(&mut module);
                 truths.push(bare(value, words, question, place));
             }
             "-j" | "-g" => break,
@@ -86,10 +86,11 @@ fn bare(module: &str, words: &[String], question: &Question, place: &Place) -> T
     let has = |name: &str| words.iter().any(|word| word == name);
     match module {
         "comment" | "nfacct" | "addrtype" | "mark" | "connmark" | "conntrack" | "state"
-        | "iprange" | "multiport" | "owner" | "physdev" | "pkttype" | "helper" => Truth::Yes,
+        | "iprange" | "multiport" | "owner" | "physdev" | "pkttype" | "helper" | "statistic" => {
+            Truth::Yes
+        }
         "tcp" | "udp" | "sctp" => (module == question.protocol).into(),
         "icmp" | "icmp6" | "ah" | "esp" | "dccp" | "rt" | "frag" | "hbh" | "mh" => Truth::No,
-        "statistic" => Truth::Yes,
         "recent" => recent(words, place),
         "cgroup" if !(question.is_own() && place.is_leaving) => Truth::No,
         "rpfilter" if question.is_own() => (!has("--invert")).into(),
@@ -135,7 +136,7 @@ fn one(module: &str, name: &str, values: &[&str], asked: &Question, place: &Plac
         "-p" => is_protocol(value, &asked.protocol).into(),
         "-i" => interface(value, place.incoming.as_deref()),
         "-o" => interface(value, place.outgoing.as_deref()),
-        "-f" => Truth::No,
+        "-f" | "--helper" => Truth::No,
         "--dport" => port_in(value, place.port).into(),
         "--dports" => ports(value, place.port).into(),
         "--ports" if ports(value, place.port) => Truth::Yes,
@@ -149,7 +150,6 @@ fn one(module: &str, name: &str, values: &[&str], asked: &Question, place: &Plac
         "--src-range" => between(value, asked.source).into(),
         "--dst-range" => between(value, place.ip).into(),
         "--pkt-type" => (value == "unicast").into(),
-        "--helper" => Truth::No,
         "--mark" if module == "mark" => bits(value, place.mark).into(),
         "--mark" if module == "connmark" => bits(value, place.connection_mark).into(),
         "--probability" => Truth::Part(value.parse().unwrap()),
@@ -159,14 +159,12 @@ fn one(module: &str, name: &str, values: &[&str], asked: &Question, place: &Plac
             "physdev" => Truth::No,
             "owner" if !(asked.is_own() && place.is_leaving) => Truth::No,
             "owner" if name == "--socket-exists" => Truth::Yes,
-            "owner" => Truth::Unknown,
             "state" | "conntrack" => connection(name, value, asked, place),
             // Of another interface, an address may be as good as foreign.
-            "addrtype" => match asked.is_local(asked.source) || asked.is_local(place.ip) {
-                true => Truth::Unknown,
-                false => Truth::Yes,
-            },
-            "comment" | "nfacct" | "statistic" => Truth::Yes,
+            "addrtype" if asked.is_local(asked.source) || asked.is_local(place.ip) => {
+                Truth::Unknown
+            }
+            "addrtype" | "comment" | "nfacct" | "statistic" => Truth::Yes,
             _ => Truth::Unknown,
         },
     }
@@ -273,8 +271,8 @@ fn ports(list: &str, port: u16) -> bool {
 }
 
 fn bits(text: &str, mark: u32) -> bool {
-    let (value, mask) = text.split_once('/').unwrap_or((text, "0xffffffff"));
-    mark & hex(mask) == hex(value)
+    let (value, compared) = text.split_once('/').unwrap_or((text, "0xffffffff"));
+    mark & hex(compared) == hex(value)
 }
 
 /// A number with or without `0x`.

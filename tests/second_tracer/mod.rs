@@ -107,12 +107,15 @@ impl Fixture {
         }
     }
 
-    /// Every address and port that a rule names, asked by everybody that a rule may treat apart.
+    /// Every address and port that a rule names, from every client that a rule may treat apart.
     fn questions(save: &Save, family: IpFamily) -> Vec<Question> {
         let is_v4 = family == IpFamily::V4;
-        let own: IpAddr = if is_v4 { "192.168.0.2" } else { "fd00:192::2" }
-            .parse()
-            .unwrap();
+        let addresses = if is_v4 {
+            ["192.168.0.2", "198.51.100.7", "10.244.7.7"]
+        } else {
+            ["fd00:192::2", "2001:db8::7", "fd00:10:244::77"]
+        };
+        let [own, outside, pod] = addresses.map(|text| text.parse::<IpAddr>().unwrap());
         let of_family = |ip: &IpAddr| ip.is_ipv4() == is_v4 && !ip.is_loopback();
         let host = |text: &str| text.split('/').next()?.parse::<IpAddr>().ok();
         let (mut to, mut endpoints) = (BTreeSet::new(), BTreeSet::new());
@@ -125,7 +128,7 @@ impl Fixture {
             let protocol = option(rule, "-p").unwrap_or("tcp").to_owned();
             if let Some(port) = ports.filter(|_| ["tcp", "udp", "sctp"].contains(&&*protocol)) {
                 let ip = option(rule, "-d").and_then(host).unwrap_or(own);
-                to.extend(of_family(&ip).then(|| (ip, port, protocol)));
+                to.extend(of_family(&ip).then_some((ip, port, protocol)));
             }
             if option(rule, "-j") == Some("KUBE-MARK-MASQ") && rule[0] == "!" && rule[1] == "-s" {
                 pods.push(rule[2].clone());
@@ -138,38 +141,29 @@ impl Fixture {
             .first()
             .map(|to| (to.ip(), to.port(), "tcp".to_owned()));
         to.extend(endpoint);
-        let outside: IpAddr = if is_v4 { "198.51.100.7" } else { "2001:db8::7" }
-            .parse()
-            .unwrap();
-        let pod: IpAddr = if is_v4 {
-            "10.244.7.7"
-        } else {
-            "fd00:10:244::77"
-        }
-        .parse()
-        .unwrap();
         let mut clients = vec![(own, None), (outside, None), (outside, Some("eth0"))];
         clients.extend([(pod, None), (pod, Some("cali12"))]);
         clients.extend(endpoints.first().map(|to| (to.ip(), None)));
-        let mut questions = Vec::new();
-        for (destination, port, protocol) in to {
-            for (source, in_interface) in &clients {
-                let is_pod = pods
-                    .iter()
-                    .any(|network| condition::inside(network, *source));
-                let is_endpoint = endpoints.iter().any(|to| to.ip() == *source);
-                questions.push(Question {
-                    source: *source,
-                    destination,
-                    port,
-                    protocol: protocol.clone(),
-                    in_interface: in_interface.map(str::to_owned),
-                    own: [own].into(),
-                    may_be_bridged: is_pod || is_endpoint,
-                });
-            }
-        }
-        questions
+        let is_pod = |ip: IpAddr| {
+            pods.iter().any(|network| condition::inside(network, ip))
+                || endpoints.iter().any(|to| to.ip() == ip)
+        };
+        let pairs = to
+            .iter()
+            .flat_map(|to| clients.iter().map(move |client| (to, client)));
+        let question = |((destination, port, protocol), (source, in_interface)): (
+            &(IpAddr, u16, String),
+            &(IpAddr, Option<&str>),
+        )| Question {
+            source: *source,
+            destination: *destination,
+            port: *port,
+            protocol: protocol.clone(),
+            in_interface: in_interface.map(str::to_owned),
+            own: [own].into(),
+            may_be_bridged: is_pod(*source),
+        };
+        pairs.map(question).collect()
     }
 }
 
@@ -181,8 +175,9 @@ fn explain_agrees_with_a_second_tracer_over_all_dumps() {
         for entry in fs::read_dir(root.join(folder)).unwrap() {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
-            // The second tracer reads nothing that nobody can read.
-            if !name.ends_with(".save") || name.starts_with("unreadable") {
+            // Rules that no program can read have no meaning to compare.
+            let is_save = path.extension().is_some_and(|kind| kind == "save");
+            if !is_save || name.starts_with("unreadable") {
                 continue;
             }
             let fixture = Fixture::new(&fs::read_to_string(&path).unwrap());

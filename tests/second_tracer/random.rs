@@ -148,61 +148,61 @@ fn seeds() -> impl Strategy<Value = Vec<Seed>> {
 fn written(seeds: &[Seed], policy: &str) -> String {
     let mut text = String::new();
     for table in ["filter", "mangle", "nat"] {
+        let policy = if table == "filter" { policy } else { "ACCEPT" };
         let _ = writeln!(text, "*{table}");
-        for (number, (_, hooks, _)) in PLACES.iter().enumerate() {
-            if PLACES[number].0 == table {
-                for hook in *hooks {
-                    let is_filter = table == "filter";
-                    let policy = if is_filter { policy } else { "ACCEPT" };
-                    let _ = writeln!(text, ":{hook} {policy} [0:0]");
-                }
-                for own in ["A", "B"] {
-                    let _ = writeln!(text, ":{own}{number} - [0:0]");
-                }
+        let places = PLACES.iter().enumerate();
+        for (number, (_, hooks, _)) in places.filter(|(_, place)| place.0 == table) {
+            for hook in *hooks {
+                let _ = writeln!(text, ":{hook} {policy} [0:0]");
             }
+            let _ = writeln!(text, ":A{number} - [0:0]\n:B{number} - [0:0]");
         }
-        for (place, chain, conditions, target) in seeds {
-            let place = place % PLACES.len();
-            let (of, hooks, targets) = PLACES[place];
-            if of != table {
-                continue;
-            }
-            let own = [format!("A{place}"), format!("B{place}")];
-            // One of the built-in chains, or one of the two behind them.
-            let chain = chain % (hooks.len() + own.len());
-            let (name, next) = match chain.checked_sub(hooks.len()) {
-                None => (hooks[chain], Some(&own[0])),
-                Some(0) => (own[0].as_str(), Some(&own[1])),
-                Some(_) => (own[1].as_str(), None),
-            };
-            let target = targets[target % targets.len()];
-            let target = match next {
-                Some(next) => target.replace("NEXT", next),
-                None if target.contains("NEXT") => continue,
-                None => target.to_owned(),
-            };
-            let mut words: Vec<&str> = Vec::new();
-            for number in conditions {
-                let condition = CONDITIONS[number % CONDITIONS.len()];
-                // Options such as `-p` may stand there once.
-                let first = condition.trim_start_matches("! ").split(' ').take(2);
-                let first: Vec<&str> = first.collect();
-                let is_known = |word: &&str| {
-                    let word = word.trim_start_matches("! ");
-                    let same =
-                        |left: &str, right: &str| left.split(' ').eq(right.split(' ').take(2));
-                    let kind = first.join(" ");
-                    same(&kind, word) || first[0] != "-m" && word.starts_with(first[0])
-                };
-                if !words.iter().any(is_known) {
-                    words.push(condition);
-                }
-            }
-            let _ = writeln!(text, "-A {name} {} {target}", words.join(" "));
+        let of_table = |seed: &&Seed| PLACES[seed.0 % PLACES.len()].0 == table;
+        for rule in seeds.iter().filter(of_table).filter_map(rule) {
+            let _ = writeln!(text, "-A {rule}");
         }
         text.push_str("COMMIT\n");
     }
     text
+}
+
+/// The text of a rule; `None` if it would jump from the last of its chains.
+fn rule((place, chain, conditions, target): &Seed) -> Option<String> {
+    let place = place % PLACES.len();
+    let (_, hooks, targets) = PLACES[place];
+    let own = [format!("A{place}"), format!("B{place}")];
+    // One of the built-in chains, or one of the two behind them.
+    let chain = chain % (hooks.len() + own.len());
+    let (name, next) = match chain.checked_sub(hooks.len()) {
+        None => (hooks[chain], Some(&own[0])),
+        Some(0) => (own[0].as_str(), Some(&own[1])),
+        Some(_) => (own[1].as_str(), None),
+    };
+    let target = targets[target % targets.len()];
+    let target = match next {
+        Some(next) => target.replace("NEXT", next),
+        None if target.contains("NEXT") => return None,
+        None => target.to_owned(),
+    };
+    let mut used: Vec<&str> = Vec::new();
+    for number in conditions {
+        let condition = CONDITIONS[number % CONDITIONS.len()];
+        // A rule has each option and each module once.
+        if used.iter().all(|other| kind(other) != kind(condition)) {
+            used.push(condition);
+        }
+    }
+    Some(format!("{name} {} {target}", used.join(" ")))
+}
+
+/// The option of a condition, or its module.
+fn kind(condition: &str) -> &str {
+    let plain = condition.trim_start_matches("! ");
+    let mut words = plain.split(' ');
+    match words.next() {
+        Some("-m") => words.next().unwrap(),
+        first => first.unwrap_or_default(),
+    }
 }
 
 fn question((source, to, protocol, interface): (usize, usize, bool, usize)) -> Question {

@@ -22,10 +22,11 @@ impl Save {
         let mut table = String::new();
         for line in text.lines() {
             if let Some(name) = line.strip_prefix('*') {
-                table = name.to_owned();
+                name.clone_into(&mut table);
             } else if let Some(header) = line.strip_prefix(':') {
                 let words: Vec<&str> = header.split(' ').collect();
-                save.chain_mut(&table, words[0]).policy = words[1].to_owned();
+                let chain = save.chain_mut(&table, words[0]);
+                words[1].clone_into(&mut chain.policy);
             } else if let Some(at) = line.find("-A ").filter(|_| !line.starts_with('#')) {
                 let mut words = words(&line[at + 3..])?;
                 let name = words.remove(0);

@@ -105,7 +105,7 @@ fn explore(
     let yes = explore(save, question, script, walks)?;
     script.pop();
     let mut all: Vec<Shares> = Vec::new();
-    let mut add = |shares: Shares| {
+    let add = |shares: Shares| {
         if !all.iter().any(|known| are_close(known, &shares)) {
             all.push(shares);
         }
@@ -113,20 +113,24 @@ fn explore(
     match choice {
         Choice::Unknown => no.into_iter().chain(yes).for_each(add),
         Choice::Part(part) => {
-            for no in &no {
-                for yes in &yes {
-                    let mut mixed = Shares::new();
-                    for (shares, part) in [(no, 1.0 - part), (yes, part)] {
-                        for (end, share) in shares {
-                            *mixed.entry(end.clone()).or_default() += share * part;
-                        }
-                    }
-                    add(mixed);
-                }
-            }
+            let pairs = no
+                .iter()
+                .flat_map(|no| yes.iter().map(move |yes| (no, yes)));
+            pairs.map(|(no, yes)| mixed(no, yes, part)).for_each(add);
         }
     }
     Some(all)
+}
+
+/// The two together, with that part of the second.
+fn mixed(no: &Shares, yes: &Shares, part: f64) -> Shares {
+    let mut mixed = Shares::new();
+    for (shares, part) in [(no, 1.0 - part), (yes, part)] {
+        for (end, share) in shares {
+            *mixed.entry(end.clone()).or_default() += share * part;
+        }
+    }
+    mixed
 }
 
 /// One walk.
@@ -167,22 +171,20 @@ impl<'a> Walk<'a> {
     }
 
     fn hooks(mut self) -> Stop {
-        match self.all_hooks() {
-            Err(stop) => stop,
-            Ok(()) => {
-                let Place { ip, port, .. } = self.place;
-                let source = if self.place.is_masqueraded {
-                    "masqueraded"
-                } else {
-                    "kept"
-                };
-                Stop::Ends(if self.place.is_translated {
-                    format!("to {ip} {port} {source}")
-                } else {
-                    format!("passed {source}")
-                })
-            }
+        if let Err(stop) = self.all_hooks() {
+            return stop;
         }
+        let Place { ip, port, .. } = self.place;
+        let source = if self.place.is_masqueraded {
+            "masqueraded"
+        } else {
+            "kept"
+        };
+        Stop::Ends(if self.place.is_translated {
+            format!("to {ip} {port} {source}")
+        } else {
+            format!("passed {source}")
+        })
     }
 
     fn all_hooks(&mut self) -> Result<(), Stop> {
@@ -198,7 +200,7 @@ impl<'a> Walk<'a> {
         };
         for (table, chain) in first {
             // The route is that of the first destination.
-            self.enter(*chain, self.question.destination);
+            self.enter(chain, self.question.destination);
             self.built_in(table, chain)?;
         }
         let to_node = self.question.is_local(self.place.ip);
@@ -373,11 +375,11 @@ impl<'a> Walk<'a> {
 
 /// A mark after `--set-xmark` and its other spellings.
 fn changed(mark: u32, way: &str, text: &str) -> u32 {
-    let (value, mask) = text.split_once('/').unwrap_or((text, "0xffffffff"));
-    let (value, mask) = (hex(value), hex(mask));
+    let (value, cleared) = text.split_once('/').unwrap_or((text, "0xffffffff"));
+    let (value, cleared) = (hex(value), hex(cleared));
     match way {
-        "--set-xmark" => mark & !mask ^ value,
-        "--set-mark" => mark & !(mask | value) ^ value,
+        "--set-xmark" => mark & !cleared ^ value,
+        "--set-mark" => mark & !(cleared | value) ^ value,
         "--or-mark" => mark | value,
         "--and-mark" => mark & value,
         other => panic!("{other}"),

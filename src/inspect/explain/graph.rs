@@ -81,7 +81,8 @@ fn route(explanation: &Explanation<'_>, path: &PacketPath<'_>) -> Route {
     let has_chains = branches.iter().any(|branch| branch.len() > 1);
     let rules_of = summary::rules_of(path, SharedRules::ExceptFruitlessJumps);
     let rules_of = rules_of.filter(|_| has_chains);
-    let notes: Vec<_> = source.into_iter().chain(rules_of).collect();
+    let notes = summary::unclear(path).into_iter().chain(source);
+    let notes: Vec<_> = notes.chain(rules_of).collect();
     Route {
         client: GraphNode {
             kind: NodeKind::Client,

@@ -80,15 +80,26 @@ pub(super) const fn kind(kind: ClientKind) -> &'static str {
 /// depends on rules that cannot be evaluated, it is only what happens without them.
 pub(super) fn summary(explanation: &Explanation<'_>, path: &PacketPath<'_>) -> String {
     let text = assumed(explanation, path);
-    match path.undecided.len() {
-        0 => text,
-        1 => format!(
-            "unclear: depends on a rule that cannot be evaluated; if it does not match: {text}"
-        ),
-        _ => format!(
-            "unclear: depends on rules that cannot be evaluated; if none of them matches: {text}"
-        ),
+    let condition = match path.undecided.len() {
+        1 => "if it does not match",
+        _ => "if none of them matches",
+    };
+    match unclear(path) {
+        Some(unclear) => format!("{unclear}; {condition}: {text}"),
+        None => text,
     }
+}
+
+/// Renders that a path depends on rules that cannot be evaluated.
+pub(super) fn unclear(path: &PacketPath<'_>) -> Option<String> {
+    let rules = match path.undecided.len() {
+        0 => return None,
+        1 => "a rule",
+        _ => "rules",
+    };
+    Some(format!(
+        "unclear: depends on {rules} that cannot be evaluated"
+    ))
 }
 
 fn assumed(explanation: &Explanation<'_>, path: &PacketPath<'_>) -> String {

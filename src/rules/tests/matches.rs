@@ -207,6 +207,10 @@ fn addresses_have_types_and_ranges() {
         UNCLEAR,
         &["-m addrtype --dst-type LOCAL --limit-iface-in"],
     );
+}
+
+#[test]
+fn types_depend_on_the_kind_of_address() {
     let broadcast = Trial {
         destination: "203.0.113.255",
         ..FORWARDED

@@ -48,11 +48,9 @@ fn outcomes(rules: &RuleSet, packet: &Packet, locality: &Locality, expected: &[&
 
 /// Renders an outcome, and the undecided rules that could change it.
 fn show(outcome: &TraceOutcome<'_>) -> String {
-    let mut text = format!("{}: {}", outcome.share, outcome.verdict);
-    for step in &outcome.undecided {
-        text.push_str(&format!(", unless {step}"));
-    }
-    text
+    let unless = outcome.undecided.iter();
+    let unless: String = unless.map(|step| format!(", unless {step}")).collect();
+    format!("{}: {}{unless}", outcome.share, outcome.verdict)
 }
 
 #[track_caller]

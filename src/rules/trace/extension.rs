@@ -39,10 +39,8 @@ pub(super) fn matches(extension: &Extension, packet: &PacketState<'_>) -> MatchR
         }),
         // Packets through `lo` have no link-layer address, and do not match even with `!`.
         "mac" if packet.is_looped_back() => MatchResult::No,
-        "owner" => all(&|option| match packet.has_socket() {
-            true => (&*option.name == "--socket-exists").then_some(true),
-            false => Some(false),
-        }),
+        "owner" if !packet.has_socket() => all(&|_| Some(false)),
+        "owner" => all(&|option| (&*option.name == "--socket-exists").then_some(true)),
         "physdev" => all(&|_| match packet.original.bridge_port {
             BridgePort::Unknown if !packet.is_from_node() => None,
             BridgePort::Unknown | BridgePort::None => Some(false),

@@ -62,11 +62,11 @@ fn connection_mark(options: &[ExtensionOption], packet: &PacketState<'_>) -> Opt
     }
     let (mut of_packet, mut of_connection) = (u32::MAX, u32::MAX);
     for option in masks {
-        let mask = number(option.only_value()?)?;
+        let bits = number(option.only_value()?)?;
         match &*option.name {
-            "--nfmask" => of_packet = mask,
-            "--ctmask" => of_connection = mask,
-            "--mask" => (of_packet, of_connection) = (mask, mask),
+            "--nfmask" => of_packet = bits,
+            "--ctmask" => of_connection = bits,
+            "--mask" => (of_packet, of_connection) = (bits, bits),
             _ => return None,
         }
     }
