@@ -21,7 +21,7 @@ pub struct Serving {
     pub healthz: Option<SocketAddr>,
     /// Action if an address is not available.
     pub bind_failure: BindFailure,
-    /// Profiling pages on the metrics address.
+    /// Debugging pages on the metrics address.
     pub profiling: Profiling,
 }
 

@@ -68,17 +68,17 @@ pub(in crate::config) fn field_mut<'a>(tree: &'a mut Value, path: &str) -> &'a m
 
 /// Changes the fields of a configuration by their paths.
 ///
-/// The changes must keep the types of fields. Tests set every flag and every default.
+/// `edit` must keep the types of fields. Tests set every flag and every default.
 pub(in crate::config) fn change(
     configuration: &mut KubeProxyConfiguration,
-    changes: impl FnOnce(&mut Value),
+    edit: impl FnOnce(&mut Value),
 ) {
     let mut tree = tree(configuration);
-    changes(&mut tree);
-    let decoded = serde_json::from_value(tree);
-    debug_assert!(decoded.is_ok(), "{decoded:?}");
-    if let Ok(decoded) = decoded {
-        *configuration = decoded;
+    edit(&mut tree);
+    let edited = serde_json::from_value(tree);
+    debug_assert!(edited.is_ok(), "{edited:?}");
+    if let Ok(edited) = edited {
+        *configuration = edited;
     }
 }
 
