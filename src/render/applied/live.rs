@@ -26,8 +26,8 @@ pub struct LiveChains {
     service_chains: BTreeSet<ServiceChain>,
     /// Chains of older versions, and others with the prefix of a Service chain.
     other_chains: BTreeSet<Box<str>>,
-    /// Service chains that third-party rules lead to. The kernel rejects their deletion, and with
-    /// it the whole payload.
+    /// Service chains that third-party rules lead to, or may lead to. The kernel rejects their
+    /// deletion, and with it the whole payload.
     referenced: BTreeSet<Box<str>>,
     pub(crate) has_firewall: bool,
     /// Tables that were read.
@@ -61,8 +61,8 @@ impl LiveChains {
         }
     }
 
-    /// Reads one line of what `iptables-save -t TABLE` printed. Lines that cannot be parsed are
-    /// skipped: an entry jump that was not read is written again.
+    /// Reads one line of what `iptables-save -t TABLE` printed. A rule that cannot be parsed is no
+    /// entry jump, so that the jump is written again.
     pub fn read_line(&mut self, table: Table, line: &str) {
         if let Some(chain) = line.strip_prefix(':') {
             self.read_chain(table, chain.split(' ').next().unwrap_or_default());
@@ -146,6 +146,12 @@ impl LiveChains {
             return;
         }
         let Ok(rule) = spec.parse::<Rule>() else {
+            // It may lead to any Service chain that it names: a rejected deletion would make every
+            // full restore fail, while a chain that is kept without need does no harm.
+            let named = spec
+                .split_whitespace()
+                .filter(|word| is_service_chain(word));
+            self.referenced.extend(named.map(Box::from));
             return;
         };
         if let Some(target) = rule

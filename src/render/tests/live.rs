@@ -94,6 +94,21 @@ fn a_stale_chain_that_a_third_party_rule_references_is_emptied_and_kept() {
 }
 
 #[test]
+fn a_stale_chain_in_a_third_party_rule_that_cannot_be_parsed_is_kept() {
+    let rule = "-A cali-mine -m comment --comment \"no end -j KUBE-SEP-A";
+    assert!(
+        rule.split_once(' ')
+            .unwrap()
+            .1
+            .parse::<crate::rules::Rule>()
+            .is_err()
+    );
+    let save = format!("*nat\n:KUBE-SEP-A - [0:0]\n:KUBE-SEP-B - [0:0]\n{rule}\n");
+    let found = lines(Backend::Nft, &[(Table::Nat, &save)], &["-X"]);
+    assert_eq!(found, ["-X KUBE-SEP-B"]);
+}
+
+#[test]
 fn existing_jumps_are_not_inserted_again() {
     let nat = "*nat\n:PREROUTING ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n\
         -A PREROUTING -m comment --comment \"kubernetes service portals\" -j KUBE-SERVICES\n\
