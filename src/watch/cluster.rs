@@ -23,8 +23,7 @@ pub async fn follow<S: ChangeSink + Send>(
     };
     let (mut services, mut slices, mut node) = (observer(), observer(), observer());
     for kind in [Kind::Service, Kind::EndpointSlice, Kind::Node] {
-        // Nothing is listed yet: the age counts from the start of the process.
-        metrics.ages.current(kind.as_str());
+        metrics.ages.start(kind.as_str());
     }
     let selectors = (
         Selector::services(),

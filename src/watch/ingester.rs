@@ -85,8 +85,8 @@ impl<S: ChangeSink> Ingester<S> {
     /// Takes an observation of Services.
     pub fn service(&mut self, observed: Observed<impl Borrow<ServiceObject>>) {
         match observed {
-            Observed::Listing => self.send_both(&Change::Listing(Kind::Service)),
-            Observed::Listed => self.send_both(&Change::Listed(Kind::Service)),
+            Observed::Listing => self.begin_list(Kind::Service),
+            Observed::Listed => self.complete_list(Kind::Service),
             Observed::Set(object) => self.set_service(object.borrow()),
             Observed::Deleted(object) => {
                 let metadata = &object.borrow().metadata;
@@ -101,8 +101,8 @@ impl<S: ChangeSink> Ingester<S> {
     /// Takes an observation of EndpointSlices.
     pub fn endpoint_slice(&mut self, observed: Observed<impl Borrow<EndpointSliceObject>>) {
         match observed {
-            Observed::Listing => self.send_both(&Change::Listing(Kind::EndpointSlice)),
-            Observed::Listed => self.send_both(&Change::Listed(Kind::EndpointSlice)),
+            Observed::Listing => self.begin_list(Kind::EndpointSlice),
+            Observed::Listed => self.complete_list(Kind::EndpointSlice),
             Observed::Set(object) => self.set_slice(object.borrow()),
             // To both families: the last known state may lack the address type, and removing a
             // slice that a family never had changes nothing.
@@ -121,7 +121,7 @@ impl<S: ChangeSink> Ingester<S> {
         match observed {
             Observed::Listing => {
                 self.has_node = false;
-                self.send_both(&Change::Listing(Kind::Node));
+                self.begin_list(Kind::Node);
             }
             Observed::Listed => {
                 // It may have been deleted while there was no watch.
@@ -129,7 +129,7 @@ impl<S: ChangeSink> Ingester<S> {
                     self.log_missing_node();
                     self.send_both(&Change::Node(None));
                 }
-                self.send_both(&Change::Listed(Kind::Node));
+                self.complete_list(Kind::Node);
             }
             Observed::Set(object) => {
                 let object = object.borrow();
@@ -162,6 +162,7 @@ impl<S: ChangeSink> Ingester<S> {
     /// Keeps the last known state of an object that exists and cannot be decoded: marks it, so
     /// that the end of the list does not delete it.
     pub fn keep(&mut self, kind: Kind, namespace: &str, name: &str) {
+        self.reported.keep(kind, namespace, name);
         match kind {
             Kind::Service => {
                 self.send_both(&Change::ServiceKept(ServiceName::new(namespace, name)));
@@ -172,6 +173,16 @@ impl<S: ChangeSink> Ingester<S> {
             // Without a name it may be this one, since no other Node was requested.
             Kind::Node => self.has_node |= name.is_empty() || name == &*self.node_name,
         }
+    }
+
+    fn begin_list(&mut self, kind: Kind) {
+        self.reported.begin_list(kind);
+        self.send_both(&Change::Listing(kind));
+    }
+
+    fn complete_list(&mut self, kind: Kind) {
+        self.reported.complete_list(kind);
+        self.send_both(&Change::Listed(kind));
     }
 
     /// Compares the name with that of this node. Logs the first one that differs: its zone and
@@ -250,10 +261,20 @@ impl<S: ChangeSink> Ingester<S> {
 ///
 /// # Invariants
 ///
-/// Holds only objects whose latest state has diagnostics, and at most [`MAX_REPORTED_OBJECTS`].
+/// Holds only objects that exist and whose latest state has diagnostics, and at most
+/// [`MAX_REPORTED_OBJECTS`].
 #[derive(Debug, Default)]
 struct ReportedDiagnostics {
-    objects: HashMap<u64, Box<[u64]>>,
+    /// By kind, and the hash of namespace and name.
+    objects: HashMap<(Kind, u64), ReportedObject>,
+}
+
+/// Logged diagnostics of one object.
+#[derive(Debug)]
+struct ReportedObject {
+    /// The current list has it, or there is no current list.
+    is_listed: bool,
+    diagnostics: Box<[u64]>,
 }
 
 impl ReportedDiagnostics {
@@ -273,7 +294,26 @@ impl ReportedDiagnostics {
 
     /// Forgets a deleted object: if it is created again, it is a new one.
     fn forget(&mut self, kind: Kind, namespace: &str, name: &str) {
-        self.objects.remove(&hash((kind, namespace, name)));
+        self.objects.remove(&(kind, hash((namespace, name))));
+    }
+
+    /// Restarts the mark-and-sweep of a kind.
+    fn begin_list(&mut self, kind: Kind) {
+        let objects = self.objects.iter_mut().filter(|((of, _), _)| *of == kind);
+        objects.for_each(|(_, object)| object.is_listed = false);
+    }
+
+    /// Marks an object that exists and cannot be decoded.
+    fn keep(&mut self, kind: Kind, namespace: &str, name: &str) {
+        if let Some(object) = self.objects.get_mut(&(kind, hash((namespace, name)))) {
+            object.is_listed = true;
+        }
+    }
+
+    /// Forgets the objects of a kind that the list does not have.
+    fn complete_list(&mut self, kind: Kind) {
+        self.objects
+            .retain(|(of, _), object| *of != kind || object.is_listed);
     }
 
     fn unreported(
@@ -283,7 +323,7 @@ impl ReportedDiagnostics {
         name: &str,
         mut diagnostics: Vec<Diagnostic>,
     ) -> Vec<Diagnostic> {
-        let object = hash((kind, namespace, name));
+        let object = (kind, hash((namespace, name)));
         if diagnostics.is_empty() {
             self.objects.remove(&object);
             return diagnostics;
@@ -293,9 +333,12 @@ impl ReportedDiagnostics {
         if self.objects.len() >= MAX_REPORTED_OBJECTS && !self.objects.contains_key(&object) {
             self.objects.clear();
         }
-        let current = diagnostics.iter().map(hash).collect();
+        let current = ReportedObject {
+            is_listed: true,
+            diagnostics: diagnostics.iter().map(hash).collect(),
+        };
         if let Some(before) = self.objects.insert(object, current) {
-            diagnostics.retain(|diagnostic| !before.contains(&hash(diagnostic)));
+            diagnostics.retain(|diagnostic| !before.diagnostics.contains(&hash(diagnostic)));
         }
         diagnostics
     }
@@ -338,6 +381,43 @@ mod tests {
         assert_eq!(logged(&mut reported, "a", &["x"]), ["x"]);
         reported.forget(Kind::Service, "shop", "a");
         assert_eq!(logged(&mut reported, "a", &["x"]), ["x"]);
+    }
+
+    #[test]
+    fn diagnostics_of_an_object_that_a_list_lacks_are_forgotten() {
+        let mut reported = ReportedDiagnostics::default();
+        for name in ["listed", "kept", "gone"] {
+            logged(&mut reported, name, &["x"]);
+        }
+        reported.begin_list(Kind::Service);
+        logged(&mut reported, "listed", &["x"]);
+        // A list of another kind says nothing about Services, nor does one that failed.
+        reported.begin_list(Kind::EndpointSlice);
+        reported.complete_list(Kind::EndpointSlice);
+        assert_eq!(reported.objects.len(), 3);
+        reported.begin_list(Kind::Service);
+        logged(&mut reported, "listed", &["x"]);
+        reported.keep(Kind::Service, "shop", "kept");
+        reported.complete_list(Kind::Service);
+        assert_eq!(reported.objects.len(), 2);
+        assert!(logged(&mut reported, "listed", &["x"]).is_empty());
+        assert!(logged(&mut reported, "kept", &["x"]).is_empty());
+        assert_eq!(logged(&mut reported, "gone", &["x"]), ["x"]);
+    }
+
+    #[test]
+    fn an_ingester_forgets_the_diagnostics_of_objects_that_a_list_lacks() {
+        let invalid = r#"{"metadata": {"namespace": "shop", "name": "a"},
+            "spec": {"clusterIP": "10.96.0.1", "ports": [{"port": 70000}]}}"#;
+        let invalid: ServiceObject = serde_json::from_str(invalid).unwrap();
+        let mut ingester = Ingester::new(PerFamily::<Vec<Change>>::default(), "here".into());
+        for (list, reported) in [(vec![&invalid], 1), (vec![&invalid], 1), (vec![], 0)] {
+            ingester.service(Observed::<&ServiceObject>::Listing);
+            list.into_iter()
+                .for_each(|one| ingester.service(Observed::Set(one)));
+            ingester.service(Observed::<&ServiceObject>::Listed);
+            assert_eq!(ingester.reported.objects.len(), reported);
+        }
     }
 
     #[test]

@@ -24,7 +24,8 @@ use super::factory::MetricFactory;
 /// Name and HELP.
 const STALENESS: (&str, &str) = (
     "deltaproxy_watch_staleness_seconds",
-    "Seconds since the last event, bookmark or complete list of the kind",
+    "Seconds since the last event, bookmark or complete list of the kind; before the first list, \
+     since the start",
 );
 
 /// Status code label of client-go for a request without a response.
@@ -41,7 +42,7 @@ const REQUEST_SECONDS: [f64; 12] = [
 pub struct WatchMetrics {
     /// Metrics of their requests.
     pub requests: RequestMetrics,
-    /// Time since each kind was last known to be current.
+    /// Time since each kind was last known to be current, or began to be watched.
     pub ages: WatchAges,
     errors: IntCounterVec,
     undecodable: IntCounterVec,
@@ -118,7 +119,8 @@ impl HealthMetrics {
     }
 }
 
-/// Times at which each kind of object was last known to be current. Clones share their values.
+/// Times at which each kind of object was last known to be current; before its first list, the
+/// time at which it began to be watched. Clones share their values.
 ///
 /// A collector in place of a gauge, because ages grow between events: they are computed at each
 /// scrape, and for each answer of the health server.
@@ -145,8 +147,13 @@ impl WatchAges {
         Ok(ages)
     }
 
-    /// Records that the known objects of the kind are current now. A kind has an age from the
-    /// first call on, which is made before its first list.
+    /// Starts the age of a kind that was not listed yet: a list that never completes must grow
+    /// stale like a watch without events.
+    pub fn start(&self, kind: &'static str) {
+        self.kinds().entry(kind).or_insert_with(now);
+    }
+
+    /// Records that the known objects of the kind are current now.
     pub fn current(&self, kind: &'static str) {
         self.kinds().insert(kind, now());
     }
@@ -289,6 +296,28 @@ mod tests {
     use prometheus::TextEncoder;
 
     use super::*;
+
+    #[test]
+    fn the_age_of_a_kind_that_was_never_listed_counts_from_the_start() {
+        let registry = Registry::new();
+        let ages = WatchAges::register(&registry).unwrap();
+        ages.start("Service");
+        let started = ages.kinds()["Service"];
+        ages.start("Service");
+        assert_eq!(ages.kinds()["Service"], started);
+        let later = started + Duration::from_secs(3600);
+        ages.kinds().insert("Service", later);
+        ages.start("Service");
+        assert_eq!(ages.kinds()["Service"], later);
+        ages.current("Service");
+        assert_ne!(ages.kinds()["Service"], later);
+        let families = registry.gather();
+        assert!(
+            families[0]
+                .help()
+                .ends_with("before the first list, since the start")
+        );
+    }
 
     #[test]
     fn requests_without_a_response_count_and_watches_have_no_duration() {
