@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use super::canary::Canary;
-use super::drift::{ChainKey, Extent};
+use super::drift::{ChainKey, ComparisonDepth, Extent};
 use super::schedule::{PAUSE, Schedule};
-use crate::host::{ChangeDetection, ForeignChange};
+use crate::host::{ChangeDetection, ForeignChange, RunError};
 
 /// Wait before another read of rules that could not be read, for example while another program
 /// held the xtables lock.
@@ -27,8 +27,10 @@ pub(super) struct Checks {
     pub(super) schedule: Schedule,
     /// Time of the delayed repair of rules that another program keeps changing.
     pub(super) repair_at: Option<Instant>,
-    /// Time at which the oldest unrepaired difference was found.
-    pub(super) drifted_at: Option<Instant>,
+    /// Time at which the oldest difference was found whose repair is not reported yet.
+    drifted_at: Option<Instant>,
+    /// Time at which a sync repaired all differences that were found so far.
+    repaired_at: Option<Instant>,
     /// Chains that differ and are not repaired yet.
     pub(super) drifted: BTreeSet<ChainKey>,
     /// Rules that an earlier check could not read.
@@ -42,6 +44,8 @@ pub(super) struct Checks {
     pub(super) pending_change: Option<ForeignChange>,
     /// The last comparison could read everything.
     pub(super) is_verified: bool,
+    /// Number of comparisons that could not read a table, since the last one that read all rules.
+    failed_readings: u32,
 }
 
 impl Checks {
@@ -58,12 +62,14 @@ impl Checks {
             },
             repair_at: None,
             drifted_at: None,
+            repaired_at: None,
             drifted: BTreeSet::new(),
             unread: Extent::default(),
             reread_at: None,
             next_change: None,
             pending_change: None,
             is_verified: false,
+            failed_readings: 0,
         }
     }
 
@@ -100,12 +106,48 @@ impl Checks {
         }
     }
 
-    /// Notes that a sync repaired everything; returns the time at which the oldest difference was
-    /// found.
-    pub(super) fn repaired(&mut self) -> Option<Instant> {
+    /// Notes that a comparison which began at this time found differences.
+    pub(super) fn found_drift(&mut self, at: Instant) {
+        self.drifted_at.get_or_insert(at);
+        self.repaired_at = None;
+    }
+
+    /// Notes that a sync repaired all differences that were found so far. Reports whether there
+    /// were any.
+    pub(super) fn repaired(&mut self, now: Instant) -> bool {
         self.repair_at = None;
         self.drifted.clear();
-        self.drifted_at.take()
+        let had_drift = self.drifted_at.is_some() && self.repaired_at.is_none();
+        if had_drift {
+            self.repaired_at = Some(now);
+        }
+        had_drift
+    }
+
+    /// Takes the time from finding changed rules to having repaired them, if all are repaired: a
+    /// requested verification may find more.
+    pub(super) fn take_repair_time(&mut self) -> Option<Duration> {
+        if self.schedule.is_requested() {
+            return None;
+        }
+        let repaired_at = self.repaired_at.take()?;
+        let drifted_at = self.drifted_at.take()?;
+        Some(repaired_at.saturating_duration_since(drifted_at))
+    }
+
+    /// Notes whether a comparison of this depth could read all of its rules. Returns the number of
+    /// comparisons that could not, since the last one that read all rules.
+    pub(super) fn count_failed_readings(
+        &mut self,
+        depth: ComparisonDepth,
+        failure: Option<&RunError>,
+    ) -> u32 {
+        match (failure, depth) {
+            (Some(_), _) => self.failed_readings = self.failed_readings.saturating_add(1),
+            (None, ComparisonDepth::Whole) => self.failed_readings = 0,
+            (None, ComparisonDepth::Named) => {}
+        }
+        self.failed_readings
     }
 
     /// Returns the extent of the check in each period.
@@ -190,6 +232,7 @@ impl Backoff {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sync::pacer::RunTimes;
 
     #[expect(
         clippy::disallowed_methods,
@@ -208,7 +251,7 @@ mod tests {
         let chain = || BTreeSet::from([(crate::rules::Table::Nat, Box::from("A"))]);
         for _ in 0..3 {
             assert_eq!(checks.wait(chain(), now), Duration::ZERO);
-            checks.repaired();
+            checks.repaired(now);
         }
         let wait = checks.wait(chain(), now);
         assert_eq!(wait, Duration::from_secs(1));
@@ -218,6 +261,54 @@ mod tests {
         }
         let other = BTreeSet::from([(crate::rules::Table::Nat, Box::from("B"))]);
         assert_eq!(checks.wait(other, now), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_repair_in_two_steps_is_reported_once() {
+        let (now, second) = (start(), Duration::from_secs(1));
+        let mut checks = Checks::new(Some(MINUTES), Some(MINUTES), now);
+        assert!(!checks.repaired(now));
+        assert_eq!(checks.take_repair_time(), None);
+        // Events were lost: fixed chains are checked at once, and all other rules after that.
+        checks.found_drift(now);
+        checks.schedule.soon(now);
+        assert!(checks.repaired(now + second));
+        assert_eq!(checks.take_repair_time(), None);
+        checks.found_drift(now + second * 2);
+        let ran = RunTimes {
+            started: now,
+            ended: now,
+            cpu: Duration::ZERO,
+        };
+        checks.schedule.finished(&ran, None);
+        assert_eq!(checks.take_repair_time(), None);
+        assert!(checks.repaired(now + second * 3));
+        assert_eq!(checks.take_repair_time(), Some(second * 3));
+        assert!(!checks.repaired(now + second * 4));
+        assert_eq!(checks.take_repair_time(), None);
+        // The verification finds nothing more: the repair ended with the sync.
+        checks.found_drift(now);
+        checks.schedule.soon(now);
+        assert!(checks.repaired(now + second));
+        checks.schedule.finished(&ran, None);
+        assert_eq!(checks.take_repair_time(), Some(second));
+    }
+
+    #[test]
+    fn failed_readings_are_counted_until_all_rules_are_read() {
+        let mut checks = Checks::new(Some(MINUTES), None, start());
+        let failure = RunError::Spawn {
+            program: "iptables-save".to_owned(),
+            cause: std::io::ErrorKind::NotFound.into(),
+        };
+        let (named, whole) = (ComparisonDepth::Named, ComparisonDepth::Whole);
+        let mut count = |depth, failure| checks.count_failed_readings(depth, failure);
+        assert_eq!(count(named, None), 0);
+        assert_eq!(count(whole, Some(&failure)), 1);
+        // A chain that can be read says nothing about the rest of the table.
+        assert_eq!(count(named, None), 1);
+        assert_eq!(count(named, Some(&failure)), 2);
+        assert_eq!(count(whole, None), 0);
     }
 
     fn key(chain: &str) -> ChainKey {

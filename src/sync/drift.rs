@@ -28,16 +28,19 @@ pub enum DriftKind {
     DispatchChain,
     /// Chain of one Service.
     ServiceChain,
+    /// Most chains of Services, so that all rules are restored. Counts once.
+    MostServiceChains,
 }
 
 impl DriftKind {
     /// All kinds.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::FlushedTable,
         Self::Jump,
         Self::FixedChain,
         Self::DispatchChain,
         Self::ServiceChain,
+        Self::MostServiceChains,
     ];
 
     /// Returns the value in logs and metric labels.
@@ -48,6 +51,7 @@ impl DriftKind {
             Self::FixedChain => "fixed_chain",
             Self::DispatchChain => "dispatch_chain",
             Self::ServiceChain => "service_chain",
+            Self::MostServiceChains => "most_service_chains",
         }
     }
 }
@@ -62,7 +66,7 @@ pub(super) struct Drift {
     pub(super) services: BTreeSet<ServiceName>,
     /// Keys for counting repairs: chains, Services and whole tables.
     pub(super) keys: BTreeSet<ChainKey>,
-    /// Reason to restore everything, although the tables were not flushed.
+    /// Reason to restore everything, although no table was found flushed.
     pub(super) declined: Option<DeclineReason>,
     /// Names of the programs that changed the rules, if the kernel reported them.
     pub(super) programs: BTreeSet<String>,
@@ -230,6 +234,8 @@ pub(super) struct Compared<'a> {
     pub(super) drift: &'a Drift,
     /// Failure of a program that reads rules.
     pub(super) failure: Option<&'a RunError>,
+    /// Number of comparisons that could not read a table, since the last one that read all rules.
+    pub(super) failed_readings: u32,
     /// Delay of the repair, because another program keeps changing the same chains.
     pub(super) wait: Duration,
     /// Number of chains whose repair is delayed.

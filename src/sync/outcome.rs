@@ -75,6 +75,17 @@ pub enum Failure {
     Restore(RestoreError, Option<Excerpt>),
 }
 
+/// Step that follows a failed attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NextStep {
+    /// Another attempt of the same sync, with this scope.
+    Attempt(Scope),
+    /// The search for the Services that make restores fail.
+    Search,
+    /// The next sync, after the retry delay.
+    Retry,
+}
+
 /// Result of a search for Services that make restores fail.
 #[derive(Debug, Default)]
 pub struct Isolation {
@@ -154,6 +165,15 @@ impl Attempt {
 }
 
 impl Outcome {
+    /// Returns the step that follows the attempt at this position, if it failed.
+    pub(super) fn step_after(&self, attempt: usize) -> NextStep {
+        match (self.attempts.get(attempt + 1), &self.isolation) {
+            (Some(next), _) => NextStep::Attempt(next.scope),
+            (None, Some(_)) => NextStep::Search,
+            (None, None) => NextStep::Retry,
+        }
+    }
+
     /// Reports whether the sync was applied.
     pub fn result(&self) -> SyncResult {
         if self.retry.as_ref().is_some_and(|retry| retry.is_lost) {
@@ -174,6 +194,11 @@ impl Failure {
             Self::Save(error) => error.to_string(),
             Self::Restore(error, _) => error.to_string(),
         };
-        text.trim().replace('\n', "; ")
+        on_one_line(&text)
     }
+}
+
+/// Returns a message of a program, or an error with a hint, on one line.
+pub(super) fn on_one_line(text: &str) -> String {
+    text.trim().replace('\n', "; ")
 }

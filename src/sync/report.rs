@@ -11,7 +11,7 @@ use tracing::{debug, error};
 use super::canary::{CheckResult, Edited};
 use super::decide::{FullReason, Scope};
 use super::drift::{Compared, ComparisonDepth};
-use super::outcome::{Attempt, Failure, Outcome, SyncMode};
+use super::outcome::{Attempt, Failure, NextStep, Outcome, SyncMode};
 use super::pacer::SyncResult;
 use super::problems::{FoundProblem, ServiceProblems};
 use super::quarantine::QuarantineCause;
@@ -115,8 +115,8 @@ impl Reporter {
     /// Reports the end of a sync.
     pub(super) fn finished(&self, outcome: &Outcome, tracker: &Tracker, ended: Instant) {
         let at = wall_clock();
-        for attempt in &outcome.attempts {
-            self.attempt(attempt, outcome);
+        for (position, attempt) in outcome.attempts.iter().enumerate() {
+            self.attempt(attempt, outcome, outcome.step_after(position));
         }
         self.quarantine(outcome);
         self.pending(tracker);
@@ -204,7 +204,7 @@ impl Reporter {
         let _ = checks.send(changes);
     }
 
-    fn attempt(&self, attempt: &Attempt, outcome: &Outcome) {
+    fn attempt(&self, attempt: &Attempt, outcome: &Outcome, next: NextStep) {
         let kind = match attempt.scope {
             Scope::Full(_) => SyncKind::Full,
             Scope::Partial | Scope::Adoption => SyncKind::Partial,
@@ -228,7 +228,7 @@ impl Reporter {
                 if let Failure::Restore(..) = failure {
                     self.metrics.restore_failed(self.family, kind);
                 }
-                report_text::failure(self.family, attempt, failure);
+                report_text::failure(self.family, attempt, failure, next);
             }
         }
     }

@@ -8,7 +8,9 @@ use tracing::{debug, error, info, warn};
 use super::canary::{CheckResult, Edited};
 use super::decide::Scope;
 use super::drift::{Compared, Drift};
-use super::outcome::{Attempt, Failure, Isolation, QuarantineRetry, Quarantined, SyncMode};
+use super::outcome::{
+    Attempt, Failure, Isolation, NextStep, QuarantineRetry, Quarantined, SyncMode, on_one_line,
+};
 use super::problems::{FoundProblem, ServiceProblem};
 use super::quarantine::Fallback;
 use crate::host::RunError;
@@ -28,6 +30,7 @@ pub(super) fn notices(family: IpFamily, attempt: &Attempt) {
         debug!(%family, reason = reason.as_str(), "rules in the kernel are not adopted");
     }
     for (table, cause) in &attempt.unread {
+        let cause = on_one_line(&cause.to_string());
         warn!(
             %family, %table,
             "stale chains stay in this table, because reading it failed: {cause}; find the rule or \
@@ -116,28 +119,39 @@ pub(super) fn success(family: IpFamily, attempt: &Attempt, services: usize, mode
     }
 }
 
-/// Logs an attempt that failed.
-pub(super) fn failure(family: IpFamily, attempt: &Attempt, failure: &Failure) {
+/// Logs an attempt that failed, with the step that follows.
+pub(super) fn failure(family: IpFamily, attempt: &Attempt, failure: &Failure, next: NextStep) {
     let (scope, took_ms) = (attempt.scope, milliseconds(attempt.took));
     let what = match failure {
         Failure::Save(_) => "reading the rules in the kernel failed",
         Failure::Restore(..) => "restore failed",
     };
-    let next = match (scope, failure) {
-        (_, Failure::Restore(cause, _)) if cause.committed_if_retriable().is_some() => {
-            "no change is lost; retrying"
-        }
-        (Scope::Adoption | Scope::Partial, Failure::Restore(..)) => {
-            "a full restore follows at once"
-        }
-        _ => "the rules in the kernel stay, changes are delayed; retrying",
-    };
+    let consequence = failure_consequence(failure, next);
     let excerpt = match failure {
         Failure::Restore(_, Some(excerpt)) => format!("; {excerpt}").replace('\n', "; "),
         _ => String::new(),
     };
     let cause = failure.on_one_line() + &excerpt;
-    error!(%family, scope = scope.as_str(), took_ms, %cause, "{what}; {next}");
+    error!(%family, scope = scope.as_str(), took_ms, %cause, "{what}; {consequence}");
+}
+
+/// Returns the consequence of a failed attempt.
+pub(super) const fn failure_consequence(failure: &Failure, next: NextStep) -> &'static str {
+    match (next, failure) {
+        (NextStep::Attempt(Scope::Full(_)), _) => "a full restore follows at once",
+        (NextStep::Attempt(_), _) => "a restore of the changed rules alone follows at once",
+        (NextStep::Search, _) => "searching for the Services that make it fail",
+        (NextStep::Retry, Failure::Save(_)) => {
+            "the rules in the kernel stay, changes are delayed; retrying"
+        }
+        (NextStep::Retry, Failure::Restore(cause, _)) => {
+            if cause.committed_if_retriable().is_some() {
+                "no change is lost; retrying"
+            } else {
+                "changes are delayed; retrying"
+            }
+        }
+    }
 }
 
 /// Returns the consequence for a Service in quarantine.
@@ -224,6 +238,7 @@ pub(super) fn checked(family: IpFamily, result: &CheckResult) {
             "check of the rules in this table failed; a flush goes unnoticed until a check succeeds, \
              retrying"
         };
+        let cause = on_one_line(&cause.to_string());
         warn!(%family, %table, "{consequence}: {cause}");
     }
     for table in &result.readable_again {
@@ -259,7 +274,17 @@ pub(super) fn checked(family: IpFamily, result: &CheckResult) {
 pub(super) fn compared(family: IpFamily, compared: &Compared<'_>) {
     let trigger = compared.trigger.as_str();
     if let Some(cause) = compared.failure {
-        debug!(%family, trigger, "reading the rules in the kernel failed: {cause}");
+        let cause = on_one_line(&cause.to_string());
+        // After the first one only every doubling: a table may be unreadable for months.
+        if compared.failed_readings.is_power_of_two() {
+            warn!(
+                %family, trigger, failed_readings = compared.failed_readings,
+                "reading the rules in the kernel failed, retrying; until it succeeds, changes by \
+                 other programs may go unnoticed: {cause}"
+            );
+        } else {
+            debug!(%family, trigger, "reading the rules in the kernel failed again: {cause}");
+        }
     }
     for ((table, kind), chains) in &compared.drift.counts {
         let kind = kind.as_str();

@@ -117,12 +117,16 @@ impl Schedule {
     /// Schedules a verification because another program changed chains that are not known by name:
     /// at once, or after the pause that follows the last verification.
     pub(super) fn changed(&mut self, change: &ForeignChange, now: Instant) {
-        let is_requested = self.trigger != CheckTrigger::Interval && self.next.is_some();
-        if self.is_enabled && !is_requested {
+        if self.is_enabled && !self.is_requested() {
             self.next = Some(self.not_before.map_or(now, |pause| pause.max(now)));
             self.trigger = CheckTrigger::Change(change.source);
         }
         self.programs.extend(change.programs.iter().cloned());
+    }
+
+    /// Reports whether a verification is due for another reason than its interval.
+    pub(super) fn is_requested(&self) -> bool {
+        self.trigger != CheckTrigger::Interval && self.next.is_some()
     }
 
     /// Reports whether no program has changed any rule since the last verification.

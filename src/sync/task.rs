@@ -179,27 +179,27 @@ impl<I: Iptables> Task<I> {
             // An error means that no receiver waits for it.
             let _ = first.send(());
         }
-        let repaired = match outcome.result() {
-            SyncResult::Applied => checks.repaired(),
-            SyncResult::Failed => None,
-        };
-        if outcome.result() == SyncResult::Applied {
-            if let Some(drifted_at) = repaired {
-                self.reporter
-                    .repaired(ended.saturating_duration_since(drifted_at));
-            }
-            if outcome
+        let had_drift = outcome.result() == SyncResult::Applied && checks.repaired(ended);
+        self.report_repair(checks);
+        if outcome.result() == SyncResult::Applied
+            && outcome
                 .attempts
                 .iter()
                 .any(|attempt| attempt.result.is_err())
-            {
-                checks.schedule.soon(ended);
-            }
+        {
+            checks.schedule.soon(ended);
         }
         let have_addresses_changed = before.is_some() && before != self.node_ports();
         // While a jump or a chain was missing, packets did not traverse the rules.
-        let were_rules_missing = have_addresses_changed || repaired.is_some();
+        let were_rules_missing = have_addresses_changed || had_drift;
         self.request_sweep(&outcome, were_rules_missing);
+    }
+
+    /// Reports the repair of changed rules, once all of them are repaired.
+    pub(super) fn report_repair(&self, checks: &mut Checks) {
+        if let Some(after) = checks.take_repair_time() {
+            self.reporter.repaired(after);
+        }
     }
 
     /// Returns the addresses of NodePorts in the rules in the kernel.

@@ -129,6 +129,7 @@ impl<I: Iptables> Task<I> {
         }
         let generation = generation.filter(|_| checks.is_verified);
         checks.schedule.finished(&ran(), generation);
+        self.report_repair(checks);
     }
 
     /// Reads the rules again that could not be read.
@@ -180,11 +181,13 @@ impl<I: Iptables> Task<I> {
         checks.is_verified = reading.failure.is_none() && reading.unread.is_empty();
         checks.postpone(std::mem::take(&mut reading.unread), now);
         let wait = checks.wait(std::mem::take(&mut drift.keys), now);
+        let failed_readings = checks.count_failed_readings(extent.depth, reading.failure.as_ref());
         self.reporter.compared(&Compared {
             trigger,
             depth: extent.depth,
             drift: &drift,
             failure: reading.failure.as_ref(),
+            failed_readings,
             wait,
             contested: checks.backoff.waiting(),
         });
@@ -198,7 +201,7 @@ impl<I: Iptables> Task<I> {
             checks.schedule.soon(now);
         }
         if !drift.is_none() {
-            checks.drifted_at.get_or_insert(found_at);
+            checks.found_drift(found_at);
             let repair_at = now + wait;
             if wait.is_zero() {
                 self.request();

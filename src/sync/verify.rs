@@ -15,7 +15,8 @@ use super::syncer::{Syncer, View};
 use crate::host::{Iptables, ListedChains, ProgramExit, RunError};
 use crate::model::ServiceName;
 use crate::render::{
-    self, AppliedState, DispatchRepair, LiveChains, LiveRules, Options, RenderContext,
+    self, AppliedState, DeclineReason, DispatchRepair, LiveChains, LiveRules, Options,
+    RenderContext,
 };
 use crate::rules::Table;
 
@@ -320,7 +321,11 @@ impl<I: Iptables> Syncer<I> {
                 self.drifted.extend(adopted.differing);
             }
             Err(reason) => {
-                drift.add_unnamed(Table::Nat, DriftKind::FlushedTable, 1);
+                let (table, kind) = match reason {
+                    DeclineReason::SharedChains(table) => (table, DriftKind::DispatchChain),
+                    _ => (Table::Nat, DriftKind::MostServiceChains),
+                };
+                drift.add_unnamed(table, kind, 1);
                 drift.declined = Some(reason);
                 self.force_full(FullReason::Flushed);
             }

@@ -1,10 +1,13 @@
 //! Events about rules that another program keeps changing.
 
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::report::ReportedMetrics;
 use super::*;
 use crate::events::{Event, Origin, recorder};
+use crate::host::RunError;
 use crate::model::ServiceName;
 use crate::rules::Table;
 use crate::sync::drift::{Compared, ComparisonDepth, Drift};
@@ -25,6 +28,7 @@ fn notes(drift: &Drift, wait: Duration) -> Vec<String> {
         depth: ComparisonDepth::Named,
         drift,
         failure: None,
+        failed_readings: 0,
         wait,
         contested: 1,
     });
@@ -62,6 +66,50 @@ fn a_contested_table_makes_an_event_that_names_the_table() {
     drift.add_unnamed(Table::Nat, DriftKind::FlushedTable, 3);
     let notes = notes(&drift, WAIT);
     assert!(notes[0].contains("60s: tables nat. Find"), "{notes:?}");
+}
+
+/// Writer of log lines into memory.
+#[derive(Clone, Default)]
+struct LogLines(Arc<Mutex<Vec<u8>>>);
+
+impl Write for LogLines {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(text)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_failed_reading_is_a_warning_at_first_and_then_at_each_doubling() {
+    let lines = LogLines::default();
+    let writer = lines.clone();
+    let log = tracing_subscriber::fmt().with_max_level(tracing::Level::WARN);
+    let log = log.with_writer(move || writer.clone()).finish();
+    let reported = ReportedMetrics::new();
+    let drift = Drift::default();
+    let failure = RunError::Spawn {
+        program: "iptables-save".to_owned(),
+        cause: io::ErrorKind::NotFound.into(),
+    };
+    tracing::subscriber::with_default(log, || {
+        for failed_readings in 1..=20 {
+            reported.reporters[0].compared(&Compared {
+                trigger: CheckTrigger::Interval,
+                depth: ComparisonDepth::Whole,
+                drift: &drift,
+                failure: Some(&failure),
+                failed_readings,
+                wait: NOW,
+                contested: 0,
+            });
+        }
+    });
+    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    assert_eq!(text.lines().count(), 5, "{text}");
+    assert!(text.contains("reading the rules in the kernel failed, retrying"));
 }
 
 #[test]

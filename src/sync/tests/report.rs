@@ -11,7 +11,7 @@ use crate::health::{Health, NodeState};
 use crate::host::{RestoreError, RunError};
 use crate::model::{Change, ServiceName, Slice, SliceName};
 use crate::render::{PayloadStats, RuleCounts, ServiceTotals};
-use crate::sync::outcome::{Attempt, Failure, Outcome, SyncMode};
+use crate::sync::outcome::{Attempt, Failure, Isolation, Outcome, SyncMode};
 use crate::telemetry::Metrics;
 use crate::tracker::{AppliedChanges, Tracker};
 
@@ -137,6 +137,60 @@ fn a_failed_partial_restore_and_the_full_one_are_counted_separately() {
             "proxy_rules_iptables_partial_restore_failures_total{ip_family=\"IPv4\"} 1",
             "proxy_rules_iptables_restore_failures_total{ip_family=\"IPv4\"} 1",
         ]
+    );
+}
+
+#[test]
+fn the_log_of_a_failed_attempt_names_the_step_that_follows() {
+    let rejected = || {
+        let stderr = String::new();
+        let error = RestoreError::Failed { status: 1, stderr };
+        Failure::Restore(error, None)
+    };
+    let unreadable = || {
+        Failure::Save(RunError::Spawn {
+            program: "iptables-save".to_owned(),
+            cause: std::io::ErrorKind::NotFound.into(),
+        })
+    };
+    let consequences = |attempts: Vec<(Scope, Failure)>, isolation: Option<Isolation>| {
+        let attempts = attempts.into_iter();
+        let attempts = attempts
+            .map(|(scope, failure)| attempt(scope, RuleCounts::default(), Err(failure)))
+            .collect();
+        let mut outcome = outcome(attempts);
+        outcome.isolation = isolation;
+        let failures = outcome.attempts.iter().enumerate();
+        let failures = failures.map(|(position, attempt)| {
+            let failure = attempt.result.as_ref().unwrap_err();
+            report_text::failure_consequence(failure, outcome.step_after(position))
+        });
+        failures.collect::<Vec<_>>()
+    };
+    let full = Scope::Full(FullReason::Failed);
+    let search = "searching for the Services that make it fail";
+    assert_eq!(
+        consequences(
+            vec![(Scope::Partial, rejected()), (full, rejected())],
+            Some(Isolation::default())
+        ),
+        ["a full restore follows at once", search]
+    );
+    let periodic = Scope::Full(FullReason::Periodic);
+    let partial = "a restore of the changed rules alone follows at once";
+    for failure in [rejected(), unreadable()] {
+        let attempts = vec![(periodic, failure), (Scope::Partial, rejected())];
+        assert_eq!(
+            consequences(attempts, None),
+            [partial, "changes are delayed; retrying"]
+        );
+    }
+    let stays = "the rules in the kernel stay, changes are delayed; retrying";
+    assert_eq!(consequences(vec![(full, unreadable())], None), [stays]);
+    let locked = restore_failed().unwrap_err();
+    assert_eq!(
+        consequences(vec![(Scope::Partial, locked)], None),
+        ["no change is lost; retrying"]
     );
 }
 

@@ -17,8 +17,8 @@ use super::*;
 use crate::events::Recorder;
 use crate::health::{Health, NodeState};
 use crate::host::{
-    CounterError, Fake, Fault, ForeignChange, Iptables, ListedChains, Poison, RestoreError,
-    Restored, RunError,
+    ChangeSource, CounterError, Fake, Fault, ForeignChange, Iptables, ListedChains, Poison,
+    RestoreError, Restored, RunError,
 };
 use crate::model::{Change, Kind, Service, ServiceName, ServicePort};
 use crate::net::{Port, Protocol};
@@ -41,6 +41,7 @@ struct Kernel {
     foreign_changes: Rc<RefCell<VecDeque<ForeignChange>>>,
     has_changed: Rc<Notify>,
     generation: Rc<Cell<Option<u32>>>,
+    metrics: Rc<Metrics>,
 }
 
 impl Kernel {
@@ -55,7 +56,19 @@ impl Kernel {
             foreign_changes: Rc::default(),
             has_changed: Rc::default(),
             generation: Rc::default(),
+            metrics: Rc::new(Metrics::new().unwrap()),
         }
+    }
+
+    /// The number of reported repairs.
+    fn repairs(&self) -> u64 {
+        let families = self.metrics.registry.gather();
+        let mut families = families.iter();
+        let name = "deltaproxy_drift_repair_duration_seconds";
+        let repairs = families.find(|family| family.name() == name);
+        repairs.map_or(0, |repairs| {
+            repairs.get_metric()[0].get_histogram().get_sample_count()
+        })
     }
 
     /// Another program runs a command in nat, without a report.
@@ -71,6 +84,15 @@ impl Kernel {
         change.touch(Table::Nat, chain);
         self.foreign_changes.borrow_mut().push_back(change);
         self.has_changed.notify_one();
+    }
+
+    /// Another program changes a fixed chain and the chain of the one Service, and the kernel drops
+    /// the events about it.
+    fn lose_events(&self) {
+        self.edit("-F KUBE-MARK-MASQ");
+        self.flush_service_chain();
+        let unknown = ForeignChange::unknown(ChangeSource::LostEvents, Table::ALL);
+        self.foreign_changes.replace([unknown].into());
     }
 
     /// Another program flushes the chain of the one Service.
@@ -148,6 +170,8 @@ enum Step {
     SaveTakes(u64),
     /// Another program flushes a chain of the only Service.
     Flushed,
+    /// Another program changes two chains, and the events about it are lost.
+    EventsLost,
     /// Another program runs a command in nat, without a report.
     Edited(&'static str),
     /// The kernel reports a change of this chain.
@@ -157,8 +181,8 @@ enum Step {
     Unprintable,
 }
 use Step::{
-    Broken, Comes, Edited, Flushed, ListHangs, Listed, Poisoned, Ready, Reported, SaveTakes,
-    Unprintable,
+    Broken, Comes, Edited, EventsLost, Flushed, ListHangs, Listed, Poisoned, Ready, Reported,
+    SaveTakes, Unprintable,
 };
 
 fn service(number: u8) -> Change {
@@ -190,6 +214,7 @@ fn take(step: &Step, kernel: &Kernel, changes: &ChangeSender) {
         ListHangs => kernel.list_hangs.set(true),
         SaveTakes(seconds) => kernel.save_takes.set(Duration::from_secs(*seconds)),
         Flushed => kernel.flush_service_chain(),
+        EventsLost => kernel.lose_events(),
         Edited(command) => kernel.edit(command),
         Reported(chain) => kernel.report_change(chain),
         Unprintable => {
@@ -235,7 +260,7 @@ async fn run(steps: &[(u64, Step)], intervals: Intervals, end: u64) -> Kernel {
         shape: PartialRestore::ChangedChains,
         full_sync_interval: ten_seconds,
     };
-    let metrics = Metrics::new().unwrap().sync;
+    let metrics = kernel.metrics.sync.clone();
     let (sender, changes) = change_channel(metrics.clone());
     let tracker = Tracker::new(SystemTime::UNIX_EPOCH);
     let clock = || Instant::now().into_std();
@@ -368,6 +393,22 @@ const VERIFIED: Intervals = Intervals {
     check: Some(Duration::from_secs(600)),
     verify: Some(Duration::from_secs(2)),
 };
+
+#[tokio::test(start_paused = true)]
+async fn a_repair_after_lost_events_is_reported_once() {
+    let steps = [
+        (0, Listed),
+        (0, Comes(1)),
+        (0, Ready(1)),
+        (4000, EventsLost),
+    ];
+    let verify = Some(Duration::from_secs(600));
+    let intervals = Intervals { verify, ..VERIFIED };
+    let kernel = run(&steps, intervals, 9000).await;
+    // The fixed chain at once, the chain of the Service after the verification.
+    assert_eq!(kernel.restores.take(), [0, 4000, 5000]);
+    assert_eq!(kernel.repairs(), 1);
+}
 
 #[tokio::test(start_paused = true)]
 async fn a_verification_is_not_interrupted_by_changes_of_third_party_chains() {

@@ -147,6 +147,38 @@ async fn damage_of_single_rules_is_repaired_without_a_full_restore() {
     }
 }
 
+#[tokio::test]
+async fn differences_that_only_a_full_restore_repairs_are_no_flush() {
+    let jump = ["-A INPUT", "-j KUBE-NODEPORTS"];
+    let (filter, nat) = (
+        (Table::Filter, DriftKind::DispatchChain),
+        (Table::Nat, DriftKind::MostServiceChains),
+    );
+    for expected in [filter, nat] {
+        let mut syncer = node().await;
+        let commands: Vec<String> = if expected == filter {
+            let jump = rule(&syncer, Table::Filter, &jump);
+            vec![format!("-D {jump}"), "-X KUBE-NODEPORTS".to_owned()]
+        } else {
+            let chains = ["KUBE-SVC-", "KUBE-SEP-"].map(|prefix| chains(&syncer, prefix));
+            let chains = chains.concat().into_iter();
+            chains.map(|chain| format!("-F {chain}")).collect()
+        };
+        let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
+        edit(syncer.iptables(), expected.0, &commands);
+        let drift = compare(&mut syncer, &Extent::whole()).await;
+        assert!(drift.declined.is_some(), "{drift:?}");
+        assert_eq!(drift.counts.get(&expected), Some(&1), "{drift:?}");
+        let mut kinds = drift.counts.keys().map(|(_, kind)| *kind);
+        assert!(
+            !kinds.any(|kind| kind == DriftKind::FlushedTable),
+            "{drift:?}"
+        );
+        let outcome = syncer.once(&[]).await;
+        assert_eq!(scopes(&outcome), [Scope::Full(FullReason::Flushed)]);
+    }
+}
+
 fn scopes(outcome: &Outcome) -> Vec<Scope> {
     let attempts = outcome.attempts.iter();
     attempts.map(|attempt| attempt.scope).collect()
