@@ -28,16 +28,24 @@ enum Case {
     Ports,
     /// As many slices arrive, as in a list, and each changes.
     Slices,
+    /// One endpoint goes, of a Service in a cluster beyond the limit of comments.
+    Endpoints,
 }
 
 impl Case {
-    const ALL: [Self; 3] = [Self::ExternalIps, Self::Ports, Self::Slices];
+    const ALL: [Self; 4] = [
+        Self::ExternalIps,
+        Self::Ports,
+        Self::Slices,
+        Self::Endpoints,
+    ];
 
     fn run(self, size: usize) {
         match self {
             Self::ExternalIps => drop_external_ips(size),
             Self::Ports => change_one_of_many_ports(size),
             Self::Slices => bring_slices(size),
+            Self::Endpoints => drop_one_of_many_endpoints(size),
         }
     }
 }
@@ -132,6 +140,17 @@ fn bring_slices(size: usize) {
     counted(&mut node, arriving.chain(changing).map(set).collect());
 }
 
+fn drop_one_of_many_endpoints(size: usize) {
+    let world = World::plain(IpFamily::V4, 4, size);
+    let mut node = Node::new(&world);
+    node.sync();
+    let (_, slice_name) = World::plain_name(0);
+    let mut slice = world.slices[&slice_name].clone();
+    slice.endpoints = slice.endpoints.iter().skip(1).cloned().collect();
+    let change = Change::Slice(slice_name, Some(Box::new(slice)), None);
+    counted(&mut node, vec![change]);
+}
+
 /// The child: not a test of its own.
 #[test]
 #[ignore = "run by the other one"]
@@ -165,6 +184,11 @@ fn removing_external_ips_is_linear() {
 #[test]
 fn an_endpoint_of_a_service_with_many_ports_is_linear() {
     grows_in_proportion(Case::Ports);
+}
+
+#[test]
+fn an_endpoint_of_a_service_with_many_endpoints_is_linear() {
+    grows_in_proportion(Case::Endpoints);
 }
 
 #[test]

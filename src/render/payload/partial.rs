@@ -74,15 +74,28 @@ pub fn partial<'n>(
 fn comments_after<'n>(
     applied: &AppliedState,
     services: &dyn Services,
-    dirty: impl Iterator<Item = &'n ServiceName>,
+    dirty: impl Iterator<Item = &'n ServiceName> + Clone,
     context: RenderContext<'_>,
 ) -> Comments {
-    let mut endpoints = applied.totals().endpoints;
+    let (mut endpoints, mut most) = (applied.totals().endpoints, 0);
+    for name in dirty.clone() {
+        endpoints -= applied.endpoints_of(name);
+        most += services.get(name).map_or(0, service::most_endpoints);
+    }
+    let mut comments = Comments::for_cluster(endpoints, context.options);
+    // To count the endpoints is to merge their slices, as rendering does again: only where the
+    // dirty Services can make the difference.
+    if comments == Comments::for_cluster(endpoints + most, context.options) {
+        return comments;
+    }
     for name in dirty {
         endpoints += services.get(name).map_or(0, service::count_endpoints);
-        endpoints -= applied.endpoints_of(name);
+        comments = Comments::for_cluster(endpoints, context.options);
+        if comments == Comments::NotOnEndpoints {
+            break;
+        }
     }
-    Comments::for_cluster(endpoints, context.options)
+    comments
 }
 
 /// Changes of all dirty Services.

@@ -12,7 +12,7 @@ mod writer;
 use super::options::{Comments, RenderContext};
 use crate::model::{ServiceName, ServiceState};
 
-pub(crate) use plan::count_endpoints;
+pub(crate) use plan::{count_endpoints, most_endpoints};
 pub use plan::{ports, ports_over_limit};
 pub use service_rules::ServiceTotals;
 pub(crate) use service_rules::{DispatchKey, RenderedChain, ServiceRules, TextDigest};

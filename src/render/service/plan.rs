@@ -7,6 +7,7 @@
 //! Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules` (v1.36)
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use super::service_rules::ServiceTotals;
 use crate::model::{
@@ -177,6 +178,14 @@ pub(super) fn for_each_plan(
     for (index, port) in (0..).zip(ports(service, &groups)) {
         write(&Plan::new(name, (state, service, index), port, zone));
     }
+}
+
+/// Returns the maximum of [`count_endpoints`], without merging slices: endpoints in several of them
+/// count for each.
+pub(crate) fn most_endpoints(state: &ServiceState) -> usize {
+    let slices = state.slices.iter().map(|(_, slice)| slice);
+    let of_service = |service: &Arc<Service>| slices.map(|slice| service.endpoints_in(slice)).sum();
+    state.service.as_ref().map_or(0, of_service)
 }
 
 /// Returns the number of endpoints of a Service, in any condition, over all its ports.

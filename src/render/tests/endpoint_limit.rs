@@ -1,14 +1,18 @@
 //! Services with as many endpoints as the API stores, and with more.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use super::live::KnownServices;
 
 use crate::model::{
     Endpoint, MOST_ENDPOINTS, NodeHint, Service, ServiceName, ServicePort, ServiceState, Slice,
     SliceName, SlicePort,
 };
 use crate::net::{IpFamily, Port, Protocol};
-use crate::render::options::{Comments, Options, RenderContext};
+use crate::render::options::{Comments, Options, PartialRestore, RenderContext};
 use crate::render::service::{self, ServiceRules, ports_over_limit};
+use crate::render::{AppliedState, partial};
 
 fn endpoint(number: u32) -> Endpoint {
     Endpoint {
@@ -91,4 +95,37 @@ fn ports_times_endpoints_are_limited() {
     // A port over the limit leaves room for the ports after it.
     let three = state(&[("a", most + 1), ("b", 3000), ("c", 2000)]);
     assert_eq!(rendered(&three), (5000, 1));
+}
+
+/// The bounds of the number of endpoints decide in most clusters; near the threshold they do not.
+#[test]
+fn endpoints_in_two_slices_count_once_for_the_comments_of_a_partial_restore() {
+    let cart = ServiceName::new("shop", "cart");
+    let mut twice = state(&[("web", 3)]);
+    let again = (
+        SliceName::new("shop", "web-again"),
+        Arc::clone(&twice.slices[0].1),
+    );
+    twice.slices.push(again);
+    let has_comments = |services: &KnownServices, applied: &mut AppliedState, threshold| {
+        let mut options = Options::defaults(IpFamily::V4);
+        options.large_cluster_endpoints = threshold;
+        let context = RenderContext {
+            options: &options,
+            zone: None,
+        };
+        let shape = PartialRestore::ChangedChains;
+        let payload = partial(applied, services, [&cart].into_iter(), context, shape);
+        let text = String::from_utf8(payload.text).unwrap();
+        let endpoints = text.lines().filter(|line| line.starts_with("-A KUBE-SEP-"));
+        let comments: Vec<bool> = endpoints.map(|line| line.contains("--comment")).collect();
+        assert_eq!(comments.len(), 6, "{text}");
+        comments == [true; 6]
+    };
+    let services = KnownServices(BTreeMap::from([(cart.clone(), twice)]));
+    for (threshold, expected) in [(2, false), (3, true), (5, true), (6, true)] {
+        let mut applied = AppliedState::default();
+        let found = has_comments(&services, &mut applied, threshold);
+        assert_eq!(found, expected, "{threshold}");
+    }
 }

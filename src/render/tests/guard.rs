@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::live::{NoServices, payload};
+use super::live::{KnownServices, payload};
 use crate::net::IpFamily;
 use crate::render::{
     Counters, FixedChainState, InvalidPackets, LiveChains, LocalhostNodePorts, Options,
@@ -29,7 +29,7 @@ fn variants() -> Vec<Options> {
 
 /// Returns the rules that a full restore leaves in an empty kernel.
 fn kernel(options: &Options) -> RuleSet {
-    let services = NoServices(BTreeMap::new());
+    let services = KnownServices(BTreeMap::new());
     let mut kernel = RuleSet::default();
     kernel
         .apply(&payload(&services, options, &LiveChains::default()))

@@ -7,10 +7,10 @@ use crate::net::IpFamily;
 use crate::render::{Full, LiveChains, LocalhostNodePorts, Options, RenderContext};
 use crate::rules::{Backend, Payload, Table};
 
-/// Cluster without Services: every Service chain in the kernel is stale.
-pub(super) struct NoServices(pub(super) BTreeMap<ServiceName, ServiceState>);
+/// Cluster with these Services. Without any, every Service chain in the kernel is stale.
+pub(super) struct KnownServices(pub(super) BTreeMap<ServiceName, ServiceState>);
 
-impl Services for NoServices {
+impl Services for KnownServices {
     fn all(&self) -> Box<dyn Iterator<Item = (&ServiceName, &ServiceState)> + '_> {
         Box::new(self.0.iter())
     }
@@ -35,7 +35,7 @@ fn lines(backend: Backend, saves: &[(Table, &str)], beginnings: &[&str]) -> Vec<
     for (table, save) in saves {
         live.read(*table, save);
     }
-    let (services, options) = (NoServices(BTreeMap::new()), options(backend));
+    let (services, options) = (KnownServices(BTreeMap::new()), options(backend));
     let text = payload(&services, &options, &live);
     let wanted = |line: &&str| {
         beginnings
@@ -46,7 +46,7 @@ fn lines(backend: Backend, saves: &[(Table, &str)], beginnings: &[&str]) -> Vec<
 }
 
 /// Renders the full payload.
-pub(super) fn payload(services: &NoServices, options: &Options, live: &LiveChains) -> String {
+pub(super) fn payload(services: &KnownServices, options: &Options, live: &LiveChains) -> String {
     let zone = None;
     let mut full = Full::new(services, RenderContext { options, zone }, live);
     let mut text = Vec::new();

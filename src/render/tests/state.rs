@@ -2,14 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use super::live::NoServices;
+use super::live::KnownServices;
 use crate::net::IpFamily;
 use crate::render::{AppliedState, Options, PartialRestore, RenderContext, partial};
 use crate::rules::Table;
 
 #[test]
 fn dispatch_chains_to_rewrite_are_put_back_after_a_restore_that_changed_nothing() {
-    let (services, options) = (NoServices(BTreeMap::new()), Options::defaults(IpFamily::V4));
+    let (services, options) = (
+        KnownServices(BTreeMap::new()),
+        Options::defaults(IpFamily::V4),
+    );
     let mut applied = AppliedState::default();
     let render = |applied: &mut AppliedState| {
         let context = RenderContext {
