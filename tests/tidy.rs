@@ -28,7 +28,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ),
     ("host", &["conntrack", "net", "rules"]),
     ("telemetry", &["net"]),
-    ("watch", &["ingest", "model", "net", "telemetry"]),
+    ("watch", &["ingest", "model", "net", "telemetry", "tracker"]),
     ("events", &["model", "watch"]),
     ("health", &["events", "model", "net", "select", "telemetry"]),
     (
@@ -46,6 +46,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
             "select",
             "telemetry",
             "tracker",
+            "watch",
         ],
     ),
     ("config", BELOW_CONFIG),

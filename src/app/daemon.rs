@@ -12,10 +12,11 @@ use tracing::{info, warn};
 
 use super::config_file::{self, LoadConfig};
 use super::shared::{Shared, health_checks, payload_log};
-use super::{families, servers, setup, sources, startup_checks};
+use super::{families, servers, setup, sources};
 use crate::config::{Config, ConfigFile};
 use crate::events::Recorder;
 use crate::telemetry::{LogLevel, WatchMetrics};
+use crate::watch::change_channels;
 
 /// Time that a running restore gets to finish after a shutdown was requested. Kubernetes kills
 /// after 30 s by default.
@@ -41,7 +42,7 @@ async fn daemon(config: &Config, load: &LoadConfig<'_>, log: LogLevel) -> anyhow
     let stop = CancellationToken::new();
     let metrics = servers::metrics()?;
     let (checks, writer) = health_checks(config);
-    let (sink, incoming) = startup_checks::channels(&metrics.sync);
+    let (senders, receivers) = change_channels(Some(&metrics.sync));
     // Without a source nothing on the node may be changed.
     let source = sources::open(&config.rules, &metrics.watch).await?;
     let (version, node_name) = (env!("CARGO_PKG_VERSION"), &config.rules.node_name);
@@ -57,7 +58,7 @@ async fn daemon(config: &Config, load: &LoadConfig<'_>, log: LogLevel) -> anyhow
     setup::prepare(config)?;
     let shutdown = signals.shutdown(config.file.as_ref(), load, &checks.recorder, &metrics.watch);
     tokio::pin!(shutdown);
-    let source = sources::run(source, node_name, sink, &metrics.watch, writer);
+    let source = sources::run(source, node_name, senders, &metrics.watch, writer);
     tokio::pin!(source);
     let watchdog = servers::watchdog(config);
     let shared = Shared {
@@ -66,7 +67,7 @@ async fn daemon(config: &Config, load: &LoadConfig<'_>, log: LogLevel) -> anyhow
         stop: stop.clone(),
     };
     let servers = servers::run(config, &checks, &metrics, log, &shared);
-    let families = families::run(config, incoming, &checks, &metrics, &shared);
+    let families = families::run(config, receivers, &checks, &metrics, &shared);
     let work = async { tokio::try_join!(families, servers).map(drop) };
     tokio::pin!(work);
 

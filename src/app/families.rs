@@ -14,7 +14,7 @@ use tracing::{error, info, warn};
 use super::family_thread;
 use super::setup::{find_binaries, is_permanent, node_environment, open_localnet_after};
 use super::shared::Shared;
-use super::startup_checks::{Incoming, StartupChecks};
+use super::startup_checks::StartupChecks;
 use crate::config::{Config, FULL_SYNC_PERIOD, Source};
 use crate::health::{CheckServerContext, CheckServers, HealthState, NodeState};
 use crate::host::{
@@ -24,11 +24,12 @@ use crate::host::{
 use crate::net::IpFamily;
 use crate::rules::Backend;
 use crate::sync::{
-    ChangeReceiver, Clock, ConntrackSweeper, NodeEnvironment, Pacer, Reporter, SyncMode, Syncer,
-    SyncerOptions, Task,
+    Clock, ConntrackSweeper, NodeEnvironment, Pacer, Reporter, SyncMode, Syncer, SyncerOptions,
+    Task,
 };
 use crate::telemetry::Metrics;
 use crate::tracker::Tracker;
+use crate::watch::{ChangeReceiver, ChangeReceivers};
 
 /// Interval of checks of the other backend: each starts half a dozen short processes, for a change
 /// that happens once in the life of a node.
@@ -56,7 +57,7 @@ struct FamilyRunner {
 /// Runs the syncers of both families until stopped.
 pub(super) async fn run(
     config: &Config,
-    incoming: Incoming,
+    changes: ChangeReceivers,
     checks: &CheckServerContext,
     metrics: &Metrics,
     process: &Shared,
@@ -71,10 +72,11 @@ pub(super) async fn run(
         Source::Cluster(_) => NodeState::Unknown,
         Source::Manifests { .. } => NodeState::Eligible,
     };
-    let Incoming {
-        changes,
-        startup_checks,
-    } = incoming;
+    let ChangeReceivers {
+        families: changes,
+        first_node,
+    } = changes;
+    let startup_checks = StartupChecks::new();
     let sweeper = if config.is_dry_run {
         None
     } else {
@@ -116,9 +118,12 @@ pub(super) async fn run(
         };
         family_thread::run(family, watchdog, || runner.run())
     });
-    try_join(try_join_all(families), startup_checks.run(config, stop))
-        .await
-        .map(drop)
+    try_join(
+        try_join_all(families),
+        startup_checks.run(config, first_node, stop),
+    )
+    .await
+    .map(drop)
 }
 
 impl FamilyRunner {

@@ -5,13 +5,12 @@
 
 use std::path::PathBuf;
 
-use super::startup_checks::ChangeSenders;
 use crate::config::{RenderConfig, Source, Unusable};
 use crate::events::Writer;
 use crate::telemetry::WatchMetrics;
 use crate::watch::api::{self, ApiClient, ClientConfigError};
 use crate::watch::manifests::{self, ManifestOptions};
-use crate::watch::{Ingester, cluster};
+use crate::watch::{ChangeSenders, Ingester, cluster};
 
 /// Source that exists. No request was sent to it yet.
 pub(super) enum OpenedSource {
@@ -65,11 +64,11 @@ fn connect_error(error: ClientConfigError) -> anyhow::Error {
 pub(super) async fn run(
     source: OpenedSource,
     node_name: &str,
-    sink: ChangeSenders,
+    changes: ChangeSenders,
     metrics: &WatchMetrics,
     writer: Option<Writer>,
 ) -> anyhow::Result<()> {
-    let ingester = Ingester::new(sink, node_name.into());
+    let ingester = Ingester::new(changes, node_name.into());
     match source {
         OpenedSource::Cluster(server) => {
             let follow = cluster::follow(&server, node_name, ingester, metrics);

@@ -16,76 +16,33 @@
 use std::net::{IpAddr, SocketAddr};
 
 use anyhow::bail;
+use tokio::sync::oneshot;
 use tokio::sync::watch::{self, Sender};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::config::Config;
-use crate::model::{Change, Kind, Node};
+use crate::model::Node;
 use crate::net::{IpFamily, IpNet, PerFamily};
-use crate::sync::{
-    ChangeReceiver, ChangeSender, LocalMode, NodeEnvironment, NodePortSource, change_channel,
-};
-use crate::telemetry::SyncMetrics;
-use crate::watch::ChangeSink;
+use crate::sync::{LocalMode, NodeEnvironment, NodePortSource};
 
-/// Facts that the checks wait for.
-#[derive(Debug, Clone, Default)]
-struct StartupFacts {
-    /// Families that iptables is usable for.
-    usable: PerFamily<Option<bool>>,
-    /// The first list of Nodes is complete.
-    has_node_list: bool,
-    /// Node object of this list.
-    node: Option<Box<Node>>,
-}
-
-impl StartupFacts {
-    fn is_complete(&self) -> bool {
-        self.usable.v4.is_some() && self.usable.v6.is_some() && self.has_node_list
-    }
-}
-
-/// Checks that run once all facts are known.
+/// Checks that run once it is known which families iptables is usable for, and the Node object.
 #[derive(Clone)]
-pub(super) struct StartupChecks(Sender<StartupFacts>);
-
-/// Receiving ends of the changes of a source.
-pub(super) struct Incoming {
-    /// Changes for each family.
-    pub(super) changes: PerFamily<ChangeReceiver>,
-    pub(super) startup_checks: StartupChecks,
-}
-
-/// Returns both ends of the channels of changes, with the startup checks that listen to them.
-pub(super) fn channels(metrics: &SyncMetrics) -> (ChangeSenders, Incoming) {
-    let (v4, v4_changes) = change_channel(metrics.clone());
-    let (v6, v6_changes) = change_channel(metrics.clone());
-    let facts = watch::channel(StartupFacts::default()).0;
-    let senders = ChangeSenders {
-        families: PerFamily { v4, v6 },
-        facts: facts.clone(),
-        node: None,
-    };
-    let changes = PerFamily {
-        v4: v4_changes,
-        v6: v6_changes,
-    };
-    let incoming = Incoming {
-        changes,
-        startup_checks: StartupChecks(facts),
-    };
-    (senders, incoming)
-}
+pub(super) struct StartupChecks(Sender<PerFamily<Option<bool>>>);
 
 impl StartupChecks {
+    pub(super) fn new() -> Self {
+        Self(watch::channel(PerFamily::default()).0)
+    }
+
     /// Records whether iptables is usable for a family.
     pub(super) fn set_usable(&self, family: IpFamily, is_usable: bool) {
         self.0
-            .send_modify(|facts| *facts.usable.get_mut(family) = Some(is_usable));
+            .send_modify(|usable| *usable.get_mut(family) = Some(is_usable));
     }
 
-    /// Runs the checks once, when all facts are known, and logs the findings.
+    /// Runs the checks once, when the Node of the first list and all usable families are known, and
+    /// logs the findings.
     ///
     /// # Errors
     ///
@@ -93,15 +50,24 @@ impl StartupChecks {
     pub(super) async fn run(
         &self,
         config: &Config,
+        first_node: oneshot::Receiver<Option<Box<Node>>>,
         stop: &CancellationToken,
     ) -> anyhow::Result<()> {
-        let mut facts = self.0.subscribe();
-        let facts = tokio::select! {
-            () = stop.cancelled() => return Ok(()),
-            facts = facts.wait_for(StartupFacts::is_complete) => facts?.clone(),
+        let mut usable = self.0.subscribe();
+        let facts = async {
+            let usable = usable.wait_for(|usable| usable.v4.is_some() && usable.v6.is_some());
+            let usable = usable.await?.map(|_, usable| usable == Some(true));
+            anyhow::Ok((usable, first_node.await))
         };
-        let usable = facts.usable.map(|_, usable| usable == Some(true));
-        for finding in findings(config, usable, facts.node.as_deref()) {
+        let (usable, node) = tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            facts = facts => facts?,
+        };
+        let Ok(node) = node else {
+            // The source of changes has failed, and its error ends the process.
+            return Ok(());
+        };
+        for finding in findings(config, usable, node.as_deref()) {
             match finding {
                 Finding::Note(text) => info!("{text}"),
                 Finding::Warning(text) => warn!("{text}"),
@@ -109,43 +75,6 @@ impl StartupChecks {
             }
         }
         Ok(())
-    }
-}
-
-/// Sending ends of the channels of changes. Takes the Node of the first list for the startup
-/// checks.
-pub(super) struct ChangeSenders {
-    families: PerFamily<ChangeSender>,
-    facts: Sender<StartupFacts>,
-    node: Option<Box<Node>>,
-}
-
-impl ChangeSenders {
-    fn record_node(&mut self, change: &Change) {
-        match change {
-            Change::Node(node) => self.node.clone_from(node),
-            Change::Listed(Kind::Node) => {
-                self.facts.send_if_modified(|facts| {
-                    let is_first = !facts.has_node_list;
-                    if is_first {
-                        facts.has_node_list = true;
-                        facts.node.clone_from(&self.node);
-                    }
-                    is_first
-                });
-            }
-            _ => {}
-        }
-    }
-}
-
-impl ChangeSink for ChangeSenders {
-    fn send(&mut self, family: IpFamily, change: Change) {
-        // Both families get the same changes of the Node.
-        if family == IpFamily::V4 {
-            self.record_node(&change);
-        }
-        self.families.get(family).send(change);
     }
 }
 

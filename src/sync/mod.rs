@@ -17,11 +17,11 @@
 
 mod bisect;
 mod canary;
-mod change_channel;
 mod checks;
 mod conntrack_sweeper;
 mod decide;
 mod drift;
+mod intake;
 mod isolate;
 mod kernel_state;
 mod node_environment;
@@ -42,7 +42,6 @@ mod verify;
 #[cfg(test)]
 mod tests;
 
-pub use change_channel::{ChangeReceiver, ChangeSender, change_channel};
 pub use conntrack_sweeper::ConntrackSweeper;
 pub use decide::{FullReason, Scope, SyncHistory};
 pub use drift::DriftKind;

@@ -7,10 +7,10 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::change_channel::{ChangeReceiver, Intake};
 use super::checks::Checks;
 use super::conntrack_sweeper::ConntrackSweeper;
 use super::decide::{FullReason, Scope};
+use super::intake::Intake;
 use super::outcome::{Attempt, Outcome};
 use super::pacer::{Pacer, RunTimes, SyncResult};
 use super::problems::ServiceProblems;
@@ -20,6 +20,7 @@ use crate::conntrack;
 use crate::host::{ForeignChange, Iptables, local_addresses, thread_cpu};
 use crate::model::Change;
 use crate::render::NodePortAddresses;
+use crate::watch::ChangeReceiver;
 
 /// Event that wakes the task.
 enum TaskEvent {

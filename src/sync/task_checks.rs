@@ -8,9 +8,9 @@ use tokio::sync::SetOnce;
 use tokio::time::Instant;
 
 use super::canary::CheckResult;
-use super::change_channel::Intake;
 use super::checks::Checks;
 use super::drift::{Compared, ComparisonDepth, Extent};
+use super::intake::Intake;
 use super::pacer::RunTimes;
 use super::schedule::CheckTrigger;
 use super::syncer::Syncer;

@@ -3,17 +3,17 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::api::{ApiClient, Observer, ReflectorEvent, Selector, list_and_watch};
-use super::ingester::{ChangeSink, Ingester, Observed};
+use super::ingester::{Ingester, Observed};
 use crate::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
 use crate::model::Kind;
 use crate::telemetry::WatchMetrics;
 
 /// Lists and watches Services, EndpointSlices and this Node, and sends their changes, until
 /// dropped.
-pub async fn follow<S: ChangeSink + Send>(
+pub async fn follow(
     server: &ApiClient,
     node_name: &str,
-    ingester: Ingester<S>,
+    ingester: Ingester,
     metrics: &WatchMetrics,
 ) {
     let ingester = Arc::new(Mutex::new(ingester));
@@ -38,14 +38,14 @@ pub async fn follow<S: ChangeSink + Send>(
 }
 
 /// Observer of one kind: ingests its objects, keeps undecodable ones, and counts failures.
-struct ClusterObserver<S> {
+struct ClusterObserver {
     /// Shared by the three kinds, so that equal strings are shared; one thread runs them all.
-    ingester: Arc<Mutex<Ingester<S>>>,
+    ingester: Arc<Mutex<Ingester>>,
     metrics: WatchMetrics,
 }
 
-impl<S: ChangeSink> ClusterObserver<S> {
-    fn ingester(&self) -> MutexGuard<'_, Ingester<S>> {
+impl ClusterObserver {
+    fn ingester(&self) -> MutexGuard<'_, Ingester> {
         self.ingester.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -66,7 +66,7 @@ impl<S: ChangeSink> ClusterObserver<S> {
     }
 }
 
-impl<S: ChangeSink + Send> Observer<ServiceObject> for ClusterObserver<S> {
+impl Observer<ServiceObject> for ClusterObserver {
     async fn observe(&mut self, observed: Observed<ServiceObject>) {
         self.ingester().service(observed);
     }
@@ -76,7 +76,7 @@ impl<S: ChangeSink + Send> Observer<ServiceObject> for ClusterObserver<S> {
     }
 }
 
-impl<S: ChangeSink + Send> Observer<EndpointSliceObject> for ClusterObserver<S> {
+impl Observer<EndpointSliceObject> for ClusterObserver {
     async fn observe(&mut self, observed: Observed<EndpointSliceObject>) {
         self.ingester().endpoint_slice(observed);
     }
@@ -86,7 +86,7 @@ impl<S: ChangeSink + Send> Observer<EndpointSliceObject> for ClusterObserver<S> 
     }
 }
 
-impl<S: ChangeSink + Send> Observer<NodeObject> for ClusterObserver<S> {
+impl Observer<NodeObject> for ClusterObserver {
     async fn observe(&mut self, observed: Observed<NodeObject>) {
         self.ingester().node(observed);
     }

@@ -7,9 +7,9 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use super::change_channel::ChangeSenders;
 use crate::ingest::{self, Diagnostic, EndpointSliceObject, Interner, NodeObject, ServiceObject};
 use crate::model::{Change, Kind, ServiceName, SliceName};
-use crate::net::{IpFamily, PerFamily};
 
 /// Observation of one kind of objects, in the order of the source. As `watcher::Event` of kube-rs
 /// and `Replace` of client-go, a list is a mark-and-sweep: objects that it does not have are
@@ -29,23 +29,9 @@ pub enum Observed<K> {
     Listed,
 }
 
-/// Receiver of the changes of both families.
-pub trait ChangeSink {
-    /// Takes a change; changes of a family come in order.
-    fn send(&mut self, family: IpFamily, change: Change);
-}
-
-/// For commands that read their source once.
-impl ChangeSink for PerFamily<Vec<Change>> {
-    fn send(&mut self, family: IpFamily, change: Change) {
-        self.get_mut(family).push(change);
-    }
-}
-
-/// Turns observed objects into changes, and logs the diagnostics of each object once.
-#[derive(Debug)]
-pub struct Ingester<S> {
-    sink: S,
+/// Turns observed objects into changes, sends them, and logs the diagnostics of each object once.
+pub struct Ingester {
+    changes: ChangeSenders,
     node_name: Arc<str>,
     interner: Interner,
     reported: ReportedDiagnostics,
@@ -55,11 +41,11 @@ pub struct Ingester<S> {
     has_logged_other_node: bool,
 }
 
-impl<S: ChangeSink> Ingester<S> {
-    /// Returns an ingester that sends changes to `sink`, on the node called `node_name`.
-    pub fn new(sink: S, node_name: Arc<str>) -> Self {
+impl Ingester {
+    /// Returns an ingester for the daemon on the node called `node_name`.
+    pub fn new(changes: ChangeSenders, node_name: Arc<str>) -> Self {
         Self {
-            sink,
+            changes,
             node_name,
             interner: Interner::default(),
             reported: ReportedDiagnostics::default(),
@@ -70,16 +56,11 @@ impl<S: ChangeSink> Ingester<S> {
     }
 
     /// Returns an ingester for a command, which reports a missing Node itself.
-    pub fn once(sink: S, node_name: Arc<str>) -> Self {
+    pub fn once(changes: ChangeSenders, node_name: Arc<str>) -> Self {
         Self {
             has_logged_missing_node: true,
-            ..Self::new(sink, node_name)
+            ..Self::new(changes, node_name)
         }
-    }
-
-    /// Returns the sink, when there are no more objects.
-    pub fn into_sink(self) -> S {
-        self.sink
     }
 
     /// Takes an observation of Services.
@@ -93,7 +74,7 @@ impl<S: ChangeSink> Ingester<S> {
                 self.reported
                     .forget(Kind::Service, &metadata.namespace, &metadata.name);
                 let name = ServiceName::new(&metadata.namespace, &metadata.name);
-                self.send_both(&Change::Service(name, None));
+                self.changes.send_both(&Change::Service(name, None));
             }
         }
     }
@@ -111,7 +92,7 @@ impl<S: ChangeSink> Ingester<S> {
                 self.reported
                     .forget(Kind::EndpointSlice, &metadata.namespace, &metadata.name);
                 let name = SliceName::new(&metadata.namespace, &metadata.name);
-                self.send_both(&Change::Slice(name, None, None));
+                self.changes.send_both(&Change::Slice(name, None, None));
             }
         }
     }
@@ -127,7 +108,7 @@ impl<S: ChangeSink> Ingester<S> {
                 // It may have been deleted while there was no watch.
                 if !self.has_node {
                     self.log_missing_node();
-                    self.send_both(&Change::Node(None));
+                    self.changes.send_both(&Change::Node(None));
                 }
                 self.complete_list(Kind::Node);
             }
@@ -141,7 +122,7 @@ impl<S: ChangeSink> Ingester<S> {
                 let metadata = &object.metadata;
                 self.reported
                     .log(Kind::Node, &metadata.namespace, &metadata.name, diagnostics);
-                self.send_both(&Change::Node(Some(Box::new(node))));
+                self.changes.send_both(&Change::Node(Some(Box::new(node))));
             }
             Observed::Deleted(object) => {
                 let metadata = &object.borrow().metadata;
@@ -154,7 +135,7 @@ impl<S: ChangeSink> Ingester<S> {
                     node = %self.node_name,
                     "this Node was deleted; its zone hints and node addresses are no longer used",
                 );
-                self.send_both(&Change::Node(None));
+                self.changes.send_both(&Change::Node(None));
             }
         }
     }
@@ -165,10 +146,12 @@ impl<S: ChangeSink> Ingester<S> {
         self.reported.keep(kind, namespace, name);
         match kind {
             Kind::Service => {
-                self.send_both(&Change::ServiceKept(ServiceName::new(namespace, name)));
+                self.changes
+                    .send_both(&Change::ServiceKept(ServiceName::new(namespace, name)));
             }
             Kind::EndpointSlice => {
-                self.send_both(&Change::SliceKept(SliceName::new(namespace, name)));
+                self.changes
+                    .send_both(&Change::SliceKept(SliceName::new(namespace, name)));
             }
             // Without a name it may be this one, since no other Node was requested.
             Kind::Node => self.has_node |= name.is_empty() || name == &*self.node_name,
@@ -177,12 +160,12 @@ impl<S: ChangeSink> Ingester<S> {
 
     fn begin_list(&mut self, kind: Kind) {
         self.reported.begin_list(kind);
-        self.send_both(&Change::Listing(kind));
+        self.changes.send_both(&Change::Listing(kind));
     }
 
     fn complete_list(&mut self, kind: Kind) {
         self.reported.complete_list(kind);
-        self.send_both(&Change::Listed(kind));
+        self.changes.send_both(&Change::Listed(kind));
     }
 
     /// Compares the name with that of this node. Logs the first one that differs: its zone and
@@ -226,7 +209,7 @@ impl<S: ChangeSink> Ingester<S> {
         );
         for (family, service) in services.into_pairs() {
             let change = Change::Service(name.clone(), service.map(Box::new));
-            self.sink.send(family, change);
+            self.changes.send(family, change);
         }
     }
 
@@ -245,13 +228,7 @@ impl<S: ChangeSink> Ingester<S> {
         if let Some(family) = ingested.family {
             let slice = ingested.slice.map(Box::new);
             let change = Change::Slice(ingested.name, slice, ingested.trigger);
-            self.sink.send(family, change);
-        }
-    }
-
-    fn send_both(&mut self, change: &Change) {
-        for family in IpFamily::ALL {
-            self.sink.send(family, change.clone());
+            self.changes.send(family, change);
         }
     }
 }
@@ -356,6 +333,7 @@ fn hash(value: impl Hash) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::watch::change_channels;
 
     /// Returns the problems of `shop/<name>` that are logged.
     fn logged(reported: &mut ReportedDiagnostics, name: &str, problems: &[&str]) -> Vec<String> {
@@ -410,7 +388,8 @@ mod tests {
         let invalid = r#"{"metadata": {"namespace": "shop", "name": "a"},
             "spec": {"clusterIP": "10.96.0.1", "ports": [{"port": 70000}]}}"#;
         let invalid: ServiceObject = serde_json::from_str(invalid).unwrap();
-        let mut ingester = Ingester::new(PerFamily::<Vec<Change>>::default(), "here".into());
+        let (senders, _receivers) = change_channels(None);
+        let mut ingester = Ingester::new(senders, "here".into());
         for (list, reported) in [(vec![&invalid], 1), (vec![&invalid], 1), (vec![], 0)] {
             ingester.service(Observed::<&ServiceObject>::Listing);
             list.into_iter()

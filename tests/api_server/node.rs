@@ -12,7 +12,7 @@ use deltaproxy::render::{Options, PartialRestore};
 use deltaproxy::sync::{LocalMode, NodeEnvironment, NodePortSource, Syncer, SyncerOptions};
 use deltaproxy::tracker::Tracker;
 use deltaproxy::watch::api::{self, ApiClient, Encoding, RateLimit, ReflectorEvent, Selector};
-use deltaproxy::watch::{Ingester, Observed};
+use deltaproxy::watch::{ChangeReceivers, Ingester, Observed, change_channels};
 use futures::FutureExt;
 use kube::Client;
 use tokio::time::timeout;
@@ -92,24 +92,42 @@ impl Rules {
     }
 }
 
-impl deltaproxy::watch::ChangeSink for Rules {
-    fn send(&mut self, family: IpFamily, change: Change) {
-        if family == IpFamily::V4 {
-            self.apply(change);
+/// Ingester, and the rules that come of what it sends.
+struct Node {
+    ingester: Ingester,
+    changes: ChangeReceivers,
+    rules: Rules,
+}
+
+impl Node {
+    fn new(rules: Rules) -> Self {
+        let (senders, changes) = change_channels(None);
+        Self {
+            ingester: Ingester::new(senders, "here".into()),
+            changes,
+            rules,
+        }
+    }
+
+    /// Lets the ingester observe something, and applies what it sends.
+    fn observe(&mut self, observe: impl FnOnce(&mut Ingester)) {
+        observe(&mut self.ingester);
+        for change in self.changes.families.v4.take() {
+            self.rules.apply(change);
         }
     }
 }
 
 /// Receiver of the observations of all three kinds, as in the daemon.
 #[derive(Clone)]
-struct Observer(Arc<Mutex<Ingester<Rules>>>);
+struct Observer(Arc<Mutex<Node>>);
 
 impl Observer {
     fn handle_kind_event(&self, kind: Kind, event: &ReflectorEvent<'_>) {
         if let ReflectorEvent::Undecodable(problem) = event {
             let name = &problem.name;
-            let mut ingester = self.0.lock().unwrap();
-            ingester.keep(kind, &name.namespace, &name.name);
+            let mut node = self.0.lock().unwrap();
+            node.observe(|ingester| ingester.keep(kind, &name.namespace, &name.name));
         }
     }
 }
@@ -118,7 +136,8 @@ macro_rules! observes {
     ($object:ty, $kind:ident, $method:ident) => {
         impl api::Observer<$object> for Observer {
             async fn observe(&mut self, observed: Observed<$object>) {
-                self.0.lock().unwrap().$method(observed);
+                let mut node = self.0.lock().unwrap();
+                node.observe(|ingester| ingester.$method(observed));
             }
 
             fn handle_event(&mut self, event: ReflectorEvent<'_>) {
@@ -134,8 +153,7 @@ observes!(NodeObject, Node, node);
 
 /// Follows a server for so long.
 pub async fn follow(server: &ApiClient, time: Duration, rules: Rules) -> Followed {
-    let ingester = Ingester::new(rules, "here".into());
-    let observer = Observer(Arc::new(Mutex::new(ingester)));
+    let observer = Observer(Arc::new(Mutex::new(Node::new(rules))));
     let selectors = (
         Selector::services(),
         Selector::slices(),
@@ -151,8 +169,8 @@ pub async fn follow(server: &ApiClient, time: Duration, rules: Rules) -> Followe
     };
     let _ = timeout(time, all).await;
     drop(sinks);
-    let ingester = Arc::into_inner(observer.0).unwrap().into_inner().unwrap();
-    let mut rules = ingester.into_sink();
+    let node = Arc::into_inner(observer.0).unwrap().into_inner().unwrap();
+    let mut rules = node.rules;
     let is_synced = rules.syncer.tracker.is_synced();
     Followed {
         rules: rules.restore(),
@@ -194,23 +212,17 @@ pub fn listed(cluster: &Cluster) -> Vec<String> {
         let found = api::snapshot(&server, "here", Duration::from_secs(10))
             .await
             .unwrap();
-        let mut ingester = Ingester::once(Rules::new(Restored::Last), "here".into());
-        found
-            .services
-            .objects
-            .iter()
-            .for_each(|one| ingester.service(Observed::Set(one)));
-        found
-            .slices
-            .objects
-            .iter()
-            .for_each(|one| ingester.endpoint_slice(Observed::Set(one)));
-        found
-            .nodes
-            .objects
-            .iter()
-            .for_each(|one| ingester.node(Observed::Set(one)));
-        ingester.into_sink().restore()
+        let mut node = Node::new(Rules::new(Restored::Last));
+        for service in &found.services.objects {
+            node.observe(|ingester| ingester.service(Observed::Set(service)));
+        }
+        for slice in &found.slices.objects {
+            node.observe(|ingester| ingester.endpoint_slice(Observed::Set(slice)));
+        }
+        for object in &found.nodes.objects {
+            node.observe(|ingester| ingester.node(Observed::Set(object)));
+        }
+        node.rules.restore()
     })
 }
 

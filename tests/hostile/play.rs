@@ -3,14 +3,13 @@
 //! Apart from what is [asked](super::entitled) of the payload, because the kernel is asked as well.
 
 use deltaproxy::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
-use deltaproxy::model::Change;
-use deltaproxy::net::{IpFamily, PerFamily};
+use deltaproxy::net::IpFamily;
 use deltaproxy::render::{
     AppliedState, Full, LiveChains, Options, PartialRestore, RenderContext, partial,
 };
 use deltaproxy::rules::Payload;
 use deltaproxy::tracker::Tracker;
-use deltaproxy::watch::{Ingester, Observed};
+use deltaproxy::watch::{Ingester, Observed, change_channels};
 use serde_json::{Value, json};
 
 use super::objects::{Cluster, NODE, Twins};
@@ -45,15 +44,16 @@ pub(crate) struct Play {
 impl Play {
     /// Only the Node and the Service that is in order.
     pub(crate) fn alone(cluster: &Cluster, twin: Twin, family: IpFamily) -> Self {
-        let mut changes = Ingester::new(PerFamily::<Vec<Change>>::default(), NODE.into());
-        changes.node(Observed::Set(read::<NodeObject>(
+        let (senders, mut changes) = change_channels(None);
+        let mut ingester = Ingester::new(senders, NODE.into());
+        ingester.node(Observed::Set(read::<NodeObject>(
             &twin.of(&cluster.node).unwrap(),
         )));
         let (service, slice) = in_order(family);
-        changes.service(Observed::Set(read::<ServiceObject>(&service)));
-        changes.endpoint_slice(Observed::Set(read::<EndpointSliceObject>(&slice)));
+        ingester.service(Observed::Set(read::<ServiceObject>(&service)));
+        ingester.endpoint_slice(Observed::Set(read::<EndpointSliceObject>(&slice)));
         let mut tracker = tracker(Vec::new());
-        for change in changes.into_sink().get(family).clone() {
+        for change in changes.families.get_mut(family).take() {
             tracker.apply(change);
         }
         let environment = any_environment(&mut Dice::new(cluster.setting), family);
@@ -67,16 +67,17 @@ impl Play {
 
     /// Everything that the cluster's strangers wrote is heard of.
     pub(crate) fn hears(&mut self, cluster: &Cluster, twin: Twin) {
-        let mut changes = Ingester::new(PerFamily::<Vec<Change>>::default(), NODE.into());
+        let (senders, mut changes) = change_channels(None);
+        let mut ingester = Ingester::new(senders, NODE.into());
         for group in &cluster.groups {
             if let Some(service) = twin.of(&group.service) {
-                changes.service(Observed::Set(read::<ServiceObject>(&service)));
+                ingester.service(Observed::Set(read::<ServiceObject>(&service)));
             }
             for slice in group.slices.iter().filter_map(|slice| twin.of(slice)) {
-                changes.endpoint_slice(Observed::Set(read::<EndpointSliceObject>(&slice)));
+                ingester.endpoint_slice(Observed::Set(read::<EndpointSliceObject>(&slice)));
             }
         }
-        for change in changes.into_sink().get(self.family).clone() {
+        for change in changes.families.get_mut(self.family).take() {
             self.tracker.apply(change);
         }
     }

@@ -19,7 +19,7 @@ use crate::rules::Payload;
 use crate::tracker::Tracker;
 use crate::watch::api::{self, ApiError, ApiOptions, ClientConfigError, ConnectFailure};
 use crate::watch::manifests::{self, ManifestOptions};
-use crate::watch::{Ingester, Observed};
+use crate::watch::{Ingester, Observed, change_channels};
 
 type ObjectChanges = PerFamily<Vec<Change>>;
 
@@ -119,7 +119,8 @@ fn node_addresses(trackers: &PerFamily<Tracker>) -> BTreeSet<IpAddr> {
 
 fn changes(config: &RenderConfig) -> anyhow::Result<(ObjectChanges, OtherNodes)> {
     let node_name: Arc<str> = config.node_name.as_str().into();
-    let mut ingester = Ingester::once(ObjectChanges::default(), Arc::clone(&node_name));
+    let (senders, receivers) = change_channels(None);
+    let mut ingester = Ingester::once(senders, Arc::clone(&node_name));
     let other_nodes = match &config.source {
         Source::Manifests {
             path,
@@ -141,18 +142,15 @@ fn changes(config: &RenderConfig) -> anyhow::Result<(ObjectChanges, OtherNodes)>
             OtherNodes::Unknown
         }
     };
-    Ok((ingester.into_sink(), other_nodes))
+    let changes = receivers.families.map(|_, mut changes| changes.take());
+    Ok((changes, other_nodes))
 }
 
 /// Deadline for listing all objects of an API server.
 const LIST_DEADLINE: Duration = Duration::from_secs(60);
 
 /// Lists the objects that a proxy on this node watches.
-fn list(
-    options: &ApiOptions,
-    node: &str,
-    ingester: &mut Ingester<ObjectChanges>,
-) -> anyhow::Result<()> {
+fn list(options: &ApiOptions, node: &str, ingester: &mut Ingester) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;

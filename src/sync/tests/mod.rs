@@ -1,6 +1,5 @@
 //! Tests of syncs, checks and reports.
 
-mod change_channel;
 mod checks;
 mod contest_report;
 mod decide;

@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use futures::FutureExt;
 use prometheus::TextEncoder;
 
 use super::*;
@@ -14,6 +13,7 @@ use crate::render::{PayloadStats, RuleCounts, ServiceTotals};
 use crate::sync::outcome::{Attempt, Failure, Isolation, Outcome, SyncMode};
 use crate::telemetry::Metrics;
 use crate::tracker::{AppliedChanges, Tracker};
+use crate::watch::change_channels;
 
 /// Reporters of both families, and their metrics.
 pub(super) struct ReportedMetrics {
@@ -243,7 +243,8 @@ fn ports_without_local_endpoints_are_counted_from_the_first_sync_on() {
 #[test]
 fn pending_changes_are_counted_per_family() {
     let reported = ReportedMetrics::new();
-    let mut channels = [(); 2].map(|()| change_channel(reported.metrics.sync.clone()));
+    let metrics = Some(&reported.metrics.sync);
+    let mut channels = [(); 2].map(|()| change_channels(metrics));
     let mut trackers = [(); 2].map(|()| Tracker::new(std::time::UNIX_EPOCH));
     let (name, called) = (ServiceName::new("ns", "a"), SliceName::new("ns", "a-1"));
     let slice = Slice {
@@ -254,9 +255,9 @@ fn pending_changes_are_counted_per_family() {
     let set = Change::Slice(called.clone(), Some(Box::new(slice)), None);
     let gone = Change::Slice(called, None, None);
     let mut take = |at: usize, change: &Change| {
-        let (sender, receiver) = &mut channels[at];
-        sender.send(change.clone());
-        for change in receiver.recv().now_or_never().flatten().unwrap_or_default() {
+        let (senders, receivers) = &mut channels[at];
+        senders.send(IpFamily::V4, change.clone());
+        for change in receivers.families.v4.take() {
             trackers[at].apply(change);
         }
         reported.reporters[at].pending(&trackers[at]);

@@ -26,6 +26,7 @@ use crate::render::PartialRestore;
 use crate::rules::{Backend, Payload, Table};
 use crate::telemetry::Metrics;
 use crate::tracker::Tracker;
+use crate::watch::{ChangeSenders, change_channels};
 
 /// Fake kernel that records the times of restores and listings.
 #[derive(Clone)]
@@ -199,16 +200,16 @@ fn service(number: u8) -> Change {
     Change::Service(name, Some(Box::new(service)))
 }
 
-fn take(step: &Step, kernel: &Kernel, changes: &ChangeSender) {
+fn take(step: &Step, kernel: &Kernel, changes: &ChangeSenders) {
     match step {
         Listed => {
             for kind in [Kind::Service, Kind::EndpointSlice, Kind::Node] {
-                changes.send(Change::Listing(kind));
-                changes.send(Change::Listed(kind));
+                changes.send(IpFamily::V4, Change::Listing(kind));
+                changes.send(IpFamily::V4, Change::Listed(kind));
             }
         }
-        Comes(number) => changes.send(service(*number)),
-        Ready(number) => changes.send(endpoint(*number, 9)),
+        Comes(number) => changes.send(IpFamily::V4, service(*number)),
+        Ready(number) => changes.send(IpFamily::V4, endpoint(*number, 9)),
         Broken => kernel.fake.inject(Fault::Restore),
         Poisoned(text) => kernel.fake.set_poisons(&[(*text, Poison::Line)]),
         ListHangs => kernel.list_hangs.set(true),
@@ -261,7 +262,7 @@ async fn run(steps: &[(u64, Step)], intervals: Intervals, end: u64) -> Kernel {
         full_sync_interval: ten_seconds,
     };
     let metrics = kernel.metrics.sync.clone();
-    let (sender, changes) = change_channel(metrics.clone());
+    let (senders, receivers) = change_channels(Some(&metrics));
     let tracker = Tracker::new(SystemTime::UNIX_EPOCH);
     let clock = || Instant::now().into_std();
     let task = Task {
@@ -278,7 +279,7 @@ async fn run(steps: &[(u64, Step)], intervals: Intervals, end: u64) -> Kernel {
             node_name: "node1".to_owned(),
         },
         sweeper: None,
-        changes,
+        changes: receivers.families.v4,
         check_interval: intervals.check,
         verify_interval: intervals.verify,
         first_applied: None,
@@ -288,7 +289,7 @@ async fn run(steps: &[(u64, Step)], intervals: Intervals, end: u64) -> Kernel {
     let script = async {
         for (millisecond, step) in steps {
             sleep_until(at(*millisecond)).await;
-            take(step, &kernel, &sender);
+            take(step, &kernel, &senders);
         }
         pending::<()>().await;
     };

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::ManifestOptions;
 use super::files::{ManifestError, ManifestFiles, STDIN, find};
 use super::store::{Store, load};
-use crate::watch::{ChangeSink, Ingester};
+use crate::watch::Ingester;
 
 /// Sends the objects of the manifests at `path`, and all of them again whenever they change;
 /// standard input is read once. Runs until it is dropped.
@@ -29,10 +29,10 @@ use crate::watch::{ChangeSink, Ingester};
 /// # Errors
 ///
 /// Only at the start: the path does not exist, or standard input is invalid.
-pub async fn follow<S: ChangeSink>(
+pub async fn follow(
     path: PathBuf,
     options: ManifestOptions,
-    mut ingester: Ingester<S>,
+    mut ingester: Ingester,
 ) -> Result<Infallible, ManifestError> {
     if path == Path::new(STDIN) {
         // On a thread that may block: standard input may never end.

@@ -13,7 +13,7 @@ use super::document::UndecodableObject;
 use super::parse::FileContent;
 use crate::ingest::{EndpointSliceObject, Metadata, NodeObject, ServiceObject};
 use crate::model::Kind;
-use crate::watch::{ChangeSink, Ingester, Observed};
+use crate::watch::{Ingester, Observed};
 
 /// Objects of manifests, selected as kube-proxy selects them, and sorted by namespace and name.
 #[derive(Debug, Default)]
@@ -38,7 +38,7 @@ pub struct Manifests {
 
 impl Manifests {
     /// Sends everything as one complete list of each kind.
-    pub fn send<S: ChangeSink>(&self, ingester: &mut Ingester<S>) {
+    pub fn send(&self, ingester: &mut Ingester) {
         ingester.node(Observed::<&NodeObject>::Listing);
         if let Some(node) = &self.node {
             ingester.node(Observed::Set(&**node));
@@ -59,7 +59,7 @@ impl Manifests {
         ingester.endpoint_slice(Observed::<&EndpointSliceObject>::Listed);
     }
 
-    fn keep<S: ChangeSink>(&self, kind: Kind, ingester: &mut Ingester<S>) {
+    fn keep(&self, kind: Kind, ingester: &mut Ingester) {
         for object in self.undecodable.iter().filter(|object| object.kind == kind) {
             ingester.keep(kind, &object.namespace, &object.name);
         }

@@ -6,11 +6,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::hostile::{cases, mutated};
-use crate::model::Change;
-use crate::net::PerFamily;
-use crate::watch::Ingester;
 use crate::watch::manifests::ManifestOptions;
 use crate::watch::manifests::merge::merge;
+use crate::watch::{Ingester, change_channels};
 
 fn samples() -> Vec<Vec<u8>> {
     let files: [&[u8]; 6] = [
@@ -33,8 +31,8 @@ proptest! {
             Ok(content) => {
                 let options = ManifestOptions::new("here".into());
                 let manifests = merge([(Path::new("a.yaml"), &content)].into_iter(), &options);
-                let sink = PerFamily::<Vec<Change>>::default();
-                manifests.send(&mut Ingester::once(sink, "here".into()));
+                let (senders, _receivers) = change_channels(None);
+                manifests.send(&mut Ingester::once(senders, "here".into()));
             }
             Err(error) => prop_assert!(!error.reason.contains('\n'), "{error:?}"),
         }

@@ -5,9 +5,51 @@ use serde_json::{Value, json};
 use crate::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
 use crate::model::{Change, Kind};
 use crate::net::PerFamily;
-use crate::watch::{Ingester, Observed};
+use crate::watch::{ChangeReceivers, Ingester, Observed, change_channels};
 
-type Collected = Ingester<PerFamily<Vec<Change>>>;
+/// Ingester whose changes are taken after each observation.
+pub(super) struct Collected {
+    ingester: Ingester,
+    receivers: ChangeReceivers,
+    words: PerFamily<Vec<String>>,
+}
+
+impl Collected {
+    pub(super) fn new() -> Self {
+        let (senders, receivers) = change_channels(None);
+        Self {
+            ingester: Ingester::new(senders, "here".into()),
+            receivers,
+            words: PerFamily::default(),
+        }
+    }
+
+    /// Lets the ingester observe something; returns the changes of IPv4.
+    pub(super) fn observe(&mut self, observe: impl FnOnce(&mut Ingester)) -> Vec<Change> {
+        observe(&mut self.ingester);
+        let families = &mut self.receivers.families;
+        let (v4, v6) = (families.v4.take(), families.v6.take());
+        self.words.v4.extend(v4.iter().map(word));
+        self.words.v6.extend(v6.iter().map(word));
+        v4
+    }
+
+    fn service(&mut self, observed: Observed<ServiceObject>) {
+        self.observe(|ingester| ingester.service(observed));
+    }
+
+    fn endpoint_slice(&mut self, observed: Observed<EndpointSliceObject>) {
+        self.observe(|ingester| ingester.endpoint_slice(observed));
+    }
+
+    fn node(&mut self, observed: Observed<NodeObject>) {
+        self.observe(|ingester| ingester.node(observed));
+    }
+
+    fn keep(&mut self, kind: Kind, namespace: &str, name: &str) {
+        self.observe(|ingester| ingester.keep(kind, namespace, name));
+    }
+}
 
 /// Returns one word for a change.
 pub(super) fn word(change: &Change) -> String {
@@ -25,14 +67,10 @@ pub(super) fn word(change: &Change) -> String {
 
 #[track_caller]
 fn check(send: impl Fn(&mut Collected), v4: &[&str], v6: &[&str]) {
-    let mut ingester = Ingester::new(PerFamily::default(), "here".into());
-    send(&mut ingester);
-    let found = ingester.into_sink();
-    let words = |changes: Vec<Change>| changes.iter().map(word).collect::<Vec<_>>();
-    assert_eq!(
-        (words(found.v4), words(found.v6)),
-        (words_of(v4), words_of(v6))
-    );
+    let mut collected = Collected::new();
+    send(&mut collected);
+    let found = collected.words;
+    assert_eq!((found.v4, found.v6), (words_of(v4), words_of(v6)));
 }
 
 fn words_of(words: &[&str]) -> Vec<String> {
@@ -59,17 +97,16 @@ fn node(name: &str) -> NodeObject {
 }
 
 #[test]
-fn every_service_goes_to_both_families() {
-    let both = ["[Service", "+shop/cart", "-shop/cart", "Service]"];
+fn services_go_to_the_families_of_their_cluster_ips() {
     check(
         |ingester| {
-            ingester.service(Observed::<ServiceObject>::Listing);
+            ingester.service(Observed::Listing);
             ingester.service(Observed::Set(service("10.96.0.7")));
             ingester.service(Observed::Deleted(service("")));
-            ingester.service(Observed::<ServiceObject>::Listed);
+            ingester.service(Observed::Listed);
         },
-        &both,
-        &["[Service", "-shop/cart", "-shop/cart", "Service]"],
+        &["+shop/cart", "-shop/cart", "Service]"],
+        &["Service]"],
     );
 }
 
@@ -82,8 +119,11 @@ fn slices_go_to_their_family() {
         &["+shop/cart-x1"],
     );
     check(
-        |ingester| ingester.endpoint_slice(Observed::Set(slice(json!("IPv4"), json!({})))),
-        &["-shop/cart-x1"],
+        |ingester| {
+            ingester.endpoint_slice(Observed::Set(slice(json!("IPv4"), labels.clone())));
+            ingester.endpoint_slice(Observed::Set(slice(json!("IPv4"), json!({}))));
+        },
+        &["+shop/cart-x1", "-shop/cart-x1"],
         &[],
     );
     for unknown in [json!("FQDN"), json!(null)] {
@@ -96,23 +136,26 @@ fn slices_go_to_their_family() {
         );
         check(
             |ingester| {
+                for family in ["IPv4", "IPv6"] {
+                    ingester.endpoint_slice(Observed::Set(slice(json!(family), labels.clone())));
+                }
                 ingester.endpoint_slice(Observed::Deleted(slice(unknown.clone(), json!({}))));
             },
-            &["-shop/cart-x1"],
-            &["-shop/cart-x1"],
+            &["+shop/cart-x1", "-shop/cart-x1"],
+            &["+shop/cart-x1", "-shop/cart-x1"],
         );
     }
 }
 
 #[test]
 fn node_goes_to_both_families() {
-    let both = ["[Node", "+node", "-node", "Node]"];
+    let both = ["+node", "-node", "Node]"];
     check(
         |ingester| {
-            ingester.node(Observed::<NodeObject>::Listing);
+            ingester.node(Observed::Listing);
             ingester.node(Observed::Set(node("here")));
             ingester.node(Observed::Deleted(node("here")));
-            ingester.node(Observed::<NodeObject>::Listed);
+            ingester.node(Observed::Listed);
         },
         &both,
         &both,
@@ -121,14 +164,14 @@ fn node_goes_to_both_families() {
 
 #[test]
 fn a_node_that_a_list_lacks_is_deleted() {
-    let both = ["[Node", "+node", "Node]", "[Node", "-node", "Node]"];
+    let both = ["+node", "Node]", "-node", "Node]"];
     check(
         |ingester| {
-            ingester.node(Observed::<NodeObject>::Listing);
+            ingester.node(Observed::Listing);
             ingester.node(Observed::Set(node("here")));
-            ingester.node(Observed::<NodeObject>::Listed);
-            ingester.node(Observed::<NodeObject>::Listing);
-            ingester.node(Observed::<NodeObject>::Listed);
+            ingester.node(Observed::Listed);
+            ingester.node(Observed::Listing);
+            ingester.node(Observed::Listed);
         },
         &both,
         &both,
@@ -138,16 +181,16 @@ fn a_node_that_a_list_lacks_is_deleted() {
 #[test]
 fn an_undecodable_node_is_kept() {
     for (unreadable, is_kept) in [("here", true), ("", true), ("elsewhere", false)] {
-        let mut both = vec!["[Node", "+node", "Node]", "[Node", "-node", "Node]"];
+        let mut both = vec!["+node", "Node]", "-node", "Node]"];
         both.retain(|word| !is_kept || *word != "-node");
         check(
             |ingester| {
-                ingester.node(Observed::<NodeObject>::Listing);
+                ingester.node(Observed::Listing);
                 ingester.node(Observed::Set(node("here")));
-                ingester.node(Observed::<NodeObject>::Listed);
-                ingester.node(Observed::<NodeObject>::Listing);
+                ingester.node(Observed::Listed);
+                ingester.node(Observed::Listing);
                 ingester.keep(Kind::Node, "", unreadable);
-                ingester.node(Observed::<NodeObject>::Listed);
+                ingester.node(Observed::Listed);
             },
             &both,
             &both,
@@ -157,13 +200,13 @@ fn an_undecodable_node_is_kept() {
 
 #[test]
 fn another_node_is_ignored() {
-    let both = ["[Node", "+node", "Node]"];
+    let both = ["+node", "Node]"];
     check(
         |ingester| {
-            ingester.node(Observed::<NodeObject>::Listing);
+            ingester.node(Observed::Listing);
             ingester.node(Observed::Set(node("here")));
             ingester.node(Observed::Set(node("elsewhere")));
-            ingester.node(Observed::<NodeObject>::Listed);
+            ingester.node(Observed::Listed);
             ingester.node(Observed::Set(node("")));
             ingester.node(Observed::Deleted(node("elsewhere")));
         },
@@ -173,11 +216,32 @@ fn another_node_is_ignored() {
     // A list of other Nodes alone lacks this one.
     check(
         |ingester| {
-            ingester.node(Observed::<NodeObject>::Listing);
+            ingester.node(Observed::Listing);
             ingester.node(Observed::Set(node("elsewhere")));
-            ingester.node(Observed::<NodeObject>::Listed);
+            ingester.node(Observed::Listed);
         },
-        &["[Node", "-node", "Node]"],
-        &["[Node", "-node", "Node]"],
+        &["-node", "Node]"],
+        &["-node", "Node]"],
     );
+}
+
+#[test]
+fn an_undecodable_service_is_kept() {
+    for (kept, swept) in [("cart", None), ("other", Some("-shop/cart"))] {
+        let mut v4 = vec!["+shop/cart", "Service]"];
+        v4.extend(swept);
+        v4.push("Service]");
+        check(
+            |ingester| {
+                ingester.service(Observed::Listing);
+                ingester.service(Observed::Set(service("10.96.0.7")));
+                ingester.service(Observed::Listed);
+                ingester.service(Observed::Listing);
+                ingester.keep(Kind::Service, "shop", kept);
+                ingester.service(Observed::Listed);
+            },
+            &v4,
+            &["Service]", "Service]"],
+        );
+    }
 }

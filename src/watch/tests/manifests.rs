@@ -1,20 +1,19 @@
 //! Files of manifests, read once and followed.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
 use tempfile::TempDir;
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::ingester::word;
-use crate::model::{Change, Kind, ServiceName};
-use crate::net::PerFamily;
-use crate::watch::Ingester;
+use super::ingester::Collected;
+use crate::model::{Change, ServiceName};
 use crate::watch::manifests::{ManifestError, ManifestOptions, Manifests, follow, load};
+use crate::watch::{ChangeReceivers, Ingester, change_channels};
 
 fn options() -> ManifestOptions {
     ManifestOptions::new("here".into())
@@ -214,10 +213,16 @@ fn an_object_with_fields_of_wrong_types_does_not_affect_others() {
         assert!(note.starts_with("Service `default/b` in `"), "{note}");
         assert!(note.ends_with("the object is skipped"), "{note}");
         // Its state of an earlier list stays in use.
-        let mut ingester = Ingester::new(PerFamily::<Vec<Change>>::default(), "here".into());
-        manifests.send(&mut ingester);
-        let kept = Change::ServiceKept(ServiceName::new("default", "b"));
-        assert!(ingester.into_sink().v4.contains(&kept), "{spec}");
+        let mut collected = Collected::new();
+        let valid = format!("{}---\n{good}", service("b", "clusterIP: 10.0.0.2"));
+        let valid = check(
+            &[("a.yaml", &valid)],
+            &["default/a=10.0.0.1", "default/b=10.0.0.2"],
+        );
+        collected.observe(|ingester| valid.send(ingester));
+        let changes = collected.observe(|ingester| manifests.send(ingester));
+        let deleted = Change::Service(ServiceName::new("default", "b"), None);
+        assert!(!changes.contains(&deleted), "{spec}");
     }
 }
 
@@ -230,9 +235,7 @@ fn a_node_that_cannot_be_decoded_is_not_deleted() {
         let manifests = check(&[("a.yaml", &text)], &[]);
         let note = &manifests.notes[0];
         assert!(note.ends_with("the object is skipped"), "{note}");
-        let mut ingester = Ingester::new(PerFamily::<Vec<Change>>::default(), "here".into());
-        manifests.send(&mut ingester);
-        let changes = ingester.into_sink().v4;
+        let changes = Collected::new().observe(|ingester| manifests.send(ingester));
         assert_eq!(changes.contains(&Change::Node(None)), is_deleted, "{name}");
     }
 }
@@ -330,23 +333,28 @@ fn large_files_are_read() {
 
 /// Follows a directory and looks at IPv4.
 struct Followed {
-    changes: UnboundedReceiver<Change>,
+    changes: ChangeReceivers,
+    /// Services of all changes so far.
+    services: BTreeSet<String>,
     task: JoinHandle<()>,
 }
 
 impl Followed {
     fn start(path: &Path) -> Self {
-        let (v4, changes) = unbounded_channel();
-        let (v6, _) = unbounded_channel();
-        let ingester = Ingester::new(PerFamily { v4, v6 }, "here".into());
+        let (senders, changes) = change_channels(None);
+        let ingester = Ingester::new(senders, "here".into());
         let path = path.to_owned();
         let task = tokio::spawn(async move {
             let _ = follow(path, options(), ingester).await;
         });
-        Self { changes, task }
+        Self {
+            changes,
+            services: BTreeSet::new(),
+            task,
+        }
     }
 
-    /// Waits for a list of Services that is this one.
+    /// Waits until these are all Services.
     async fn expect(&mut self, expected: &[&str]) {
         let mut last = Vec::new();
         let wait = async {
@@ -358,16 +366,16 @@ impl Followed {
         assert!(outcome.is_ok(), "expected {expected:?}, last was {last:?}");
     }
 
+    /// Returns all Services after the next changes.
     async fn next_list(&mut self) -> Vec<String> {
-        let mut list = Vec::new();
-        loop {
-            match self.changes.recv().await.unwrap() {
-                Change::Listing(Kind::Service) => list.clear(),
-                Change::Listed(Kind::Service) => return list,
-                change @ Change::Service(..) => list.push(word(&change)),
+        for change in self.changes.families.v4.recv().await.unwrap() {
+            match change {
+                Change::Service(name, Some(_)) => drop(self.services.insert(name.to_string())),
+                Change::Service(name, None) => drop(self.services.remove(&name.to_string())),
                 _ => {}
             }
         }
+        self.services.iter().cloned().collect()
     }
 }
 
@@ -386,20 +394,20 @@ async fn changes_of_files_are_followed() {
     let directory = directory(&[("a.yaml", &service("a", ""))]);
     let path = directory.path();
     let mut followed = Followed::start(path);
-    followed.expect(&["+default/a"]).await;
+    followed.expect(&["default/a"]).await;
     write(path, "b.yaml", &service("b", ""));
-    followed.expect(&["+default/a", "+default/b"]).await;
+    followed.expect(&["default/a", "default/b"]).await;
     // As editors save: beside it, then over it.
     write(path, ".a.yaml.swp", &service("c", ""));
     fs::rename(path.join(".a.yaml.swp"), path.join("a.yaml")).unwrap();
-    followed.expect(&["+default/b", "+default/c"]).await;
+    followed.expect(&["default/b", "default/c"]).await;
     fs::create_dir(path.join("sub")).unwrap();
     write(&path.join("sub"), "d.yaml", &service("d", ""));
     followed
-        .expect(&["+default/b", "+default/c", "+default/d"])
+        .expect(&["default/b", "default/c", "default/d"])
         .await;
     fs::remove_file(path.join("b.yaml")).unwrap();
-    followed.expect(&["+default/c", "+default/d"]).await;
+    followed.expect(&["default/c", "default/d"]).await;
 }
 
 #[tokio::test]
@@ -407,18 +415,18 @@ async fn invalid_files_keep_their_last_valid_content() {
     let directory = directory(&[("a.yaml", &service("a", ""))]);
     let path = directory.path();
     let mut followed = Followed::start(path);
-    followed.expect(&["+default/a"]).await;
+    followed.expect(&["default/a"]).await;
     write(path, "a.yaml", "kind: Service\nspec: [1\n");
     write(path, "b.yaml", &service("b", ""));
-    followed.expect(&["+default/a", "+default/b"]).await;
+    followed.expect(&["default/a", "default/b"]).await;
     write(path, "a.yaml", "");
     write(path, "c.yaml", &service("c", ""));
     followed
-        .expect(&["+default/a", "+default/b", "+default/c"])
+        .expect(&["default/a", "default/b", "default/c"])
         .await;
     write(path, "a.yaml", &service("z", ""));
     followed
-        .expect(&["+default/b", "+default/c", "+default/z"])
+        .expect(&["default/b", "default/c", "default/z"])
         .await;
 }
 
@@ -431,7 +439,7 @@ async fn first_list_waits_for_files_that_were_never_valid() {
     let first = timeout(Duration::from_secs(20), followed.next_list())
         .await
         .unwrap();
-    assert_eq!(first, ["+default/a", "+default/b"]);
+    assert_eq!(first, ["default/a", "default/b"]);
 }
 
 #[tokio::test]
@@ -445,11 +453,11 @@ async fn swapped_config_maps_are_followed() {
     link("..1", "..data");
     link("..data/a.yaml", "a.yaml");
     let mut followed = Followed::start(path);
-    followed.expect(&["+default/a"]).await;
+    followed.expect(&["default/a"]).await;
     link("..2", "..data_tmp");
     fs::rename(path.join("..data_tmp"), path.join("..data")).unwrap();
     fs::remove_dir_all(path.join("..1")).unwrap();
-    followed.expect(&["+default/b"]).await;
+    followed.expect(&["default/b"]).await;
 }
 
 #[tokio::test]
@@ -457,17 +465,17 @@ async fn deleted_directory_keeps_its_last_content() {
     let parent = directory(&[("m/a.yaml", &service("a", ""))]);
     let path = parent.path().join("m");
     let mut followed = Followed::start(&path);
-    followed.expect(&["+default/a"]).await;
+    followed.expect(&["default/a"]).await;
     fs::remove_dir_all(&path).unwrap();
     fs::create_dir(parent.path().join("new")).unwrap();
     write(&parent.path().join("new"), "b.yaml", &service("b", ""));
     fs::rename(parent.path().join("new"), &path).unwrap();
-    followed.expect(&["+default/b"]).await;
+    followed.expect(&["default/b"]).await;
 }
 
 #[tokio::test]
 async fn path_must_exist_at_the_start() {
-    let ingester = Ingester::new(PerFamily::<Vec<Change>>::default(), "here".into());
+    let ingester = Ingester::new(change_channels(None).0, "here".into());
     let outcome = follow("/nowhere/at/all".into(), options(), ingester).await;
     assert_eq!(outcome.unwrap_err().file, Path::new("/nowhere/at/all"));
 }

@@ -4,7 +4,7 @@ use futures::FutureExt;
 use prometheus::TextEncoder;
 
 use super::*;
-use crate::model::{Change, Kind, ServiceName};
+use crate::model::ServiceName;
 use crate::telemetry::Metrics;
 
 fn gone(service: &str) -> Change {
@@ -18,21 +18,26 @@ fn value(metrics: &Metrics, name: &str) -> String {
     line.rsplit(' ').next().unwrap().to_owned()
 }
 
+fn of_v4(metrics: &Metrics) -> (ChangeSenders, ChangeReceiver) {
+    let (senders, receivers) = change_channels(Some(&metrics.sync));
+    (senders, receivers.families.v4)
+}
+
 #[test]
 fn every_event_is_counted_and_one_change_of_each_object_is_taken() {
     let metrics = Metrics::new().unwrap();
-    let (sender, mut receiver) = change_channel(metrics.sync.clone());
+    let (sender, mut receiver) = of_v4(&metrics);
     assert_eq!(receiver.recv().now_or_never(), None, "nothing to take");
     for _ in 0..60 {
-        sender.send(Change::Node(Some(Box::default())));
-        sender.send(gone("a"));
+        sender.send(IpFamily::V4, Change::Node(Some(Box::default())));
+        sender.send(IpFamily::V4, gone("a"));
     }
     let node = Change::Node(Some(Box::default()));
     let taken = receiver.recv().now_or_never();
     assert_eq!(taken, Some(Some(vec![node])));
     let total = "kubeproxy_sync_proxy_rules_service_changes_total";
     assert_eq!(value(&metrics, total), "60");
-    sender.send(Change::Listed(Kind::Node));
+    sender.send(IpFamily::V4, Change::Listed(Kind::Node));
     drop(sender);
     let last = receiver.recv().now_or_never();
     assert_eq!(last, Some(Some(vec![Change::Listed(Kind::Node)])));
@@ -42,18 +47,43 @@ fn every_event_is_counted_and_one_change_of_each_object_is_taken() {
 #[test]
 fn changes_of_a_disabled_family_are_dropped() {
     let metrics = Metrics::new().unwrap();
-    let (sender, receiver) = change_channel(metrics.sync.clone());
+    let (sender, receiver) = of_v4(&metrics);
     drop(receiver);
-    sender.send(gone("a"));
+    sender.send(IpFamily::V4, gone("a"));
     let total = "kubeproxy_sync_proxy_rules_service_changes_total";
     assert_eq!(value(&metrics, total), "0");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_change_wakes_a_receiver_that_waits() {
-    let (sender, mut receiver) = change_channel(Metrics::new().unwrap().sync);
+    let (sender, mut receiver) = of_v4(&Metrics::new().unwrap());
     let task = tokio::spawn(async move { receiver.recv().await });
     tokio::task::yield_now().await;
-    sender.send(Change::Listed(Kind::Node));
+    sender.send(IpFamily::V4, Change::Listed(Kind::Node));
     assert_eq!(task.await.unwrap(), Some(vec![Change::Listed(Kind::Node)]));
+}
+
+#[test]
+fn the_node_of_the_first_list_is_sent_once() {
+    let node = |zone: &str| {
+        let zone = Some(zone.into());
+        Box::new(Node {
+            zone,
+            ..Node::default()
+        })
+    };
+    let (mut senders, mut receivers) = change_channels(None);
+    senders.send_both(&Change::Node(Some(node("a"))));
+    senders.send_both(&Change::Listed(Kind::Service));
+    assert!(receivers.first_node.try_recv().is_err());
+    senders.send_both(&Change::Node(Some(node("b"))));
+    senders.send_both(&Change::Listed(Kind::Node));
+    assert_eq!(receivers.first_node.try_recv(), Ok(Some(node("b"))));
+    senders.send_both(&Change::Node(Some(node("c"))));
+    senders.send_both(&Change::Listed(Kind::Node));
+
+    let (mut senders, mut receivers) = change_channels(None);
+    senders.send_both(&Change::Node(None));
+    senders.send_both(&Change::Listed(Kind::Node));
+    assert_eq!(receivers.first_node.try_recv(), Ok(None));
 }

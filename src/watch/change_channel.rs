@@ -1,0 +1,168 @@
+//! Channels of changes: a source sends them, and the task of each family receives them.
+//!
+//! Adds the lock, the wake-up and the counting to [`ChangeQueue`], which is pure. A source never
+//! waits for a sync, and never needs more memory than its objects do.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{Notify, oneshot};
+
+use crate::model::{Change, Kind, Node};
+use crate::net::{IpFamily, PerFamily};
+use crate::telemetry::SyncMetrics;
+use crate::tracker::ChangeQueue;
+
+/// Creates the channels of one source. The senders count changes in the metrics; `None`: commands
+/// have no metrics.
+pub fn change_channels(metrics: Option<&SyncMetrics>) -> (ChangeSenders, ChangeReceivers) {
+    let channels = PerFamily::from_fn(|_| Arc::new(Channel::default()));
+    let (first_node, node_received) = oneshot::channel();
+    let senders = ChangeSenders {
+        families: channels.as_ref().map(|_, channel| ChangeSender {
+            channel: Arc::clone(channel),
+            metrics: metrics.cloned(),
+        }),
+        first_node: Some(first_node),
+        node: None,
+    };
+    let receivers = ChangeReceivers {
+        families: channels.map(|_, channel| ChangeReceiver(channel)),
+        first_node: node_received,
+    };
+    (senders, receivers)
+}
+
+/// Senders of one source.
+pub struct ChangeSenders {
+    families: PerFamily<ChangeSender>,
+    /// Used once, after the first list of Nodes.
+    first_node: Option<oneshot::Sender<Option<Box<Node>>>>,
+    /// Last Node sent before the end of that list.
+    node: Option<Box<Node>>,
+}
+
+/// Receivers of one source.
+pub struct ChangeReceivers {
+    /// Changes of each family.
+    pub families: PerFamily<ChangeReceiver>,
+    /// Node object of the first complete list of Nodes; `None`: the list lacks it.
+    pub first_node: oneshot::Receiver<Option<Box<Node>>>,
+}
+
+impl ChangeSenders {
+    /// Sends a change of an object of one family.
+    pub(crate) fn send(&self, family: IpFamily, change: Change) {
+        self.families.get(family).send(change);
+    }
+
+    /// Sends a change of a list, of the Node, or of an object of any family.
+    pub(super) fn send_both(&mut self, change: &Change) {
+        self.record_node(change);
+        for family in IpFamily::ALL {
+            self.send(family, change.clone());
+        }
+    }
+
+    fn record_node(&mut self, change: &Change) {
+        match change {
+            Change::Node(node) if self.first_node.is_some() => self.node.clone_from(node),
+            Change::Listed(Kind::Node) => {
+                if let Some(first_node) = self.first_node.take() {
+                    // Commands have no receiver.
+                    let _ = first_node.send(self.node.take());
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Sender of the changes of one family.
+struct ChangeSender {
+    channel: Arc<Channel>,
+    metrics: Option<SyncMetrics>,
+}
+
+/// Receiver of the changes of one family.
+pub struct ChangeReceiver(Arc<Channel>);
+
+#[derive(Default)]
+struct Channel {
+    state: Mutex<ChannelState>,
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct ChannelState {
+    queue: ChangeQueue,
+    has_no_sender: bool,
+    has_no_receiver: bool,
+}
+
+impl Channel {
+    fn state(&self) -> MutexGuard<'_, ChannelState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ChangeSender {
+    /// Adds a change. Without a receiver, because the family is disabled on this node, it is
+    /// dropped.
+    fn send(&self, change: Change) {
+        let mut state = self.channel.state();
+        if state.has_no_receiver {
+            return;
+        }
+        match (state.queue.push(change), &self.metrics) {
+            (Some(Kind::Service), Some(metrics)) => metrics.service_change(),
+            (Some(Kind::EndpointSlice), Some(metrics)) => metrics.endpoint_change(),
+            (Some(Kind::Node) | None, _) | (_, None) => {}
+        }
+        if !state.queue.is_empty() {
+            self.channel.changed.notify_one();
+        }
+    }
+}
+
+impl Drop for ChangeSender {
+    fn drop(&mut self) {
+        self.channel.state().has_no_sender = true;
+        self.channel.changed.notify_one();
+    }
+}
+
+impl ChangeReceiver {
+    /// Takes the changes that were sent so far.
+    pub fn take(&mut self) -> Vec<Change> {
+        self.0.state().queue.take()
+    }
+
+    /// Waits for changes and takes all of them; `None` after the sender is dropped. Cancellation
+    /// loses nothing.
+    pub async fn recv(&mut self) -> Option<Vec<Change>> {
+        loop {
+            {
+                let mut state = self.0.state();
+                if !state.queue.is_empty() {
+                    return Some(state.queue.take());
+                }
+                if state.has_no_sender {
+                    return None;
+                }
+            }
+            self.0.changed.notified().await;
+        }
+    }
+}
+
+impl Drop for ChangeReceiver {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.has_no_receiver = true;
+        state.queue = ChangeQueue::default();
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/change_channel.rs"]
+mod tests;
