@@ -165,7 +165,7 @@ impl NextRequest {
                 *self = Self::paged_list();
             }
             Self::WatchList { failures } => {
-                if error.counts_toward_relist() && is_exhausted(failures) {
+                if error.counts_toward_relist() && count_failure(failures) {
                     *self = Self::paged_list();
                 }
             }
@@ -174,7 +174,7 @@ impl NextRequest {
                     *paging = Paging::Unpaged;
                 }
                 // Also if the server is busy: a WatchList costs it less.
-                if !matches!(error, ApiError::Connection(_)) && is_exhausted(failures) {
+                if !matches!(error, ApiError::Connection(_)) && count_failure(failures) {
                     *self = Self::new();
                 }
             }
@@ -191,7 +191,7 @@ impl NextRequest {
                     ApiError::ProtocolError(_) => protocol_errors,
                     _ => failures,
                 };
-                if error.counts_toward_relist() && is_exhausted(count) {
+                if error.counts_toward_relist() && count_failure(count) {
                     *self = Self::new();
                 }
             }
@@ -213,8 +213,8 @@ pub(super) fn is_resumable(version: &str) -> bool {
     !matches!(version, "" | "0")
 }
 
-/// Counts a failure. Reports whether it was the last one allowed.
-fn is_exhausted(count: &mut u8) -> bool {
+/// Counts a failure; reports whether it was the last one allowed.
+fn count_failure(count: &mut u8) -> bool {
     *count = count.saturating_add(1);
     *count >= MAX_FAILURES
 }

@@ -9,21 +9,18 @@
 //! Upstream: k8s.io/client-go/transport/token_source.go, `NewCachedFileTokenSource` (v1.36)
 
 use std::path::PathBuf;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use http::header::{AUTHORIZATION, HeaderValue};
-use http::{Request, Response, StatusCode};
+use http::header::HeaderValue;
 use kube::Config;
 use tokio::time::Instant;
-use tower::{BoxError, Layer, Service};
+use tower::BoxError;
 
 use crate::watch::bounded;
 
 /// Time between two reads of the file: a minute less ten seconds, as in client-go.
-const REREAD_INTERVAL: Duration = Duration::from_secs(50);
+pub(super) const REREAD_INTERVAL: Duration = Duration::from_secs(50);
 
 /// File with a token, and the last valid token that was read from it.
 #[derive(Debug)]
@@ -65,7 +62,7 @@ impl TokenFile {
     }
 
     /// Returns the header for a request. If the file cannot be read, the last token stays in use.
-    fn header(&self) -> HeaderValue {
+    pub(super) fn header(&self) -> HeaderValue {
         let mut token = self.token();
         let now = Instant::now();
         if now >= token.due {
@@ -84,7 +81,7 @@ impl TokenFile {
     }
 
     /// Makes the next request read the file again, after the server has rejected the token.
-    fn expire(&self) {
+    pub(super) fn expire(&self) {
         self.token().due = Instant::now();
     }
 
@@ -107,60 +104,6 @@ fn read(path: &std::path::Path) -> Result<HeaderValue, BoxError> {
     Ok(header)
 }
 
-/// Layer that adds the token to each request.
-#[derive(Debug, Clone)]
-pub(super) struct TokenLayer(Arc<TokenFile>);
-
-impl From<TokenFile> for TokenLayer {
-    fn from(file: TokenFile) -> Self {
-        Self(Arc::new(file))
-    }
-}
-
-/// Service whose requests have a token.
-#[derive(Debug, Clone)]
-pub(super) struct WithToken<S> {
-    inner: S,
-    file: Arc<TokenFile>,
-}
-
-impl<S> Layer<S> for TokenLayer {
-    type Service = WithToken<S>;
-
-    fn layer(&self, inner: S) -> WithToken<S> {
-        let file = Arc::clone(&self.0);
-        WithToken { inner, file }
-    }
-}
-
-impl<S, A, B> Service<Request<A>> for WithToken<S>
-where
-    S: Service<Request<A>, Response = Response<B>, Error = BoxError>,
-    S::Future: Send + 'static,
-{
-    type Response = Response<B>;
-    type Error = BoxError;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<B>, BoxError>> + Send>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, mut request: Request<A>) -> Self::Future {
-        let headers = request.headers_mut();
-        headers.insert(AUTHORIZATION, self.file.header());
-        let response = self.inner.call(request);
-        let file = Arc::clone(&self.file);
-        Box::pin(async move {
-            let response = response.await?;
-            if response.status() == StatusCode::UNAUTHORIZED {
-                file.expire();
-            }
-            Ok(response)
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -171,47 +114,6 @@ mod tests {
         let mut config = Config::new("http://test".parse().unwrap());
         config.auth_info.token_file = Some(path.to_str().unwrap().to_owned());
         config
-    }
-
-    /// Sends a request to a server that accepts one token. Returns the status of the response.
-    async fn send(layer: &TokenLayer, accepted: &'static str) -> u16 {
-        let service = tower::service_fn(move |request: Request<()>| {
-            let is_accepted = request.headers()[AUTHORIZATION] == format!("Bearer {accepted}");
-            let code = if is_accepted { 200 } else { 401 };
-            let answer = Response::builder().status(code).body(());
-            std::future::ready(answer.map_err(BoxError::from))
-        });
-        let answer = layer.layer(service).call(Request::new(())).await;
-        answer.unwrap().status().as_u16()
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_rotated_token_is_read_after_a_minute_or_after_a_401() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("token");
-        fs::write(&path, " old\n").unwrap();
-        let file = TokenFile::take(&mut config(&path)).unwrap().unwrap();
-        let layer = TokenLayer::from(file);
-        assert_eq!(send(&layer, "old").await, 200);
-        fs::write(&path, "new\n").unwrap();
-        assert_eq!(send(&layer, "old").await, 200);
-        assert_eq!(send(&layer, "new").await, 401);
-        assert_eq!(send(&layer, "new").await, 200);
-        fs::write(&path, "next").unwrap();
-        tokio::time::advance(REREAD_INTERVAL).await;
-        assert_eq!(send(&layer, "next").await, 200);
-        // If the file is missing, empty or invalid, the last token stays in use.
-        for content in [None, Some(""), Some("two\nlines")] {
-            match content {
-                None => fs::remove_file(&path).unwrap(),
-                Some(content) => fs::write(&path, content).unwrap(),
-            }
-            tokio::time::advance(REREAD_INTERVAL).await;
-            assert_eq!(send(&layer, "next").await, 200, "{content:?}");
-        }
-        fs::write(&path, "last").unwrap();
-        assert_eq!(send(&layer, "last").await, 401);
-        assert_eq!(send(&layer, "last").await, 200);
     }
 
     #[test]

@@ -9,12 +9,13 @@
 
 use std::error::Error;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::header::{HeaderValue, USER_AGENT};
+use http::header::{AUTHORIZATION, HeaderValue, USER_AGENT};
 use http::uri::Scheme;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client as HyperClient;
 use hyper_util::client::legacy::connect::{Connect, HttpConnector};
@@ -23,7 +24,7 @@ use kube::client::{Body, ConfigExt};
 use kube::{Client, Config};
 use tower::{BoxError, Layer, Service, ServiceBuilder};
 
-use super::token_file::{TokenFile, TokenLayer};
+use super::token_file::TokenFile;
 use crate::telemetry::RequestMetrics;
 
 /// As in client-go: a ping after 30 s without a frame, and 15 s for its response.
@@ -80,13 +81,15 @@ pub(super) fn client_over(
         .http2_initial_stream_window_size(STREAM_WINDOW)
         .http2_initial_connection_window_size(CONNECTION_WINDOW)
         .build(connector);
-    let token = TokenFile::take(&mut config)?.map(TokenLayer::from);
+    let requests = RequestLayer {
+        token: TokenFile::take(&mut config)?.map(Arc::new),
+        metrics: metrics.cloned(),
+    };
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
-        .option_layer(token)
-        .option_layer(metrics.cloned().map(CountLayer))
+        .layer(requests)
         .map_err(BoxError::from)
         .service(hyper);
     Ok(Client::new(service, config.default_namespace))
@@ -121,28 +124,31 @@ fn tcp() -> HttpConnector {
     tcp
 }
 
-/// Layer that counts and times requests. Part of the transport, so that it sees every request, and
-/// with the address of the server.
+/// Layer that adds the token to each request, and counts and times it. Part of the transport, so
+/// that it sees every request, and with the address of the server.
 #[derive(Debug, Clone)]
-struct CountLayer(RequestMetrics);
-
-/// Service whose requests are counted.
-#[derive(Debug, Clone)]
-struct Counted<S> {
-    inner: S,
-    metrics: RequestMetrics,
+struct RequestLayer {
+    token: Option<Arc<TokenFile>>,
+    metrics: Option<RequestMetrics>,
 }
 
-impl<S> Layer<S> for CountLayer {
-    type Service = Counted<S>;
+/// Service under a [`RequestLayer`].
+#[derive(Debug, Clone)]
+struct RequestService<S> {
+    inner: S,
+    layer: RequestLayer,
+}
 
-    fn layer(&self, inner: S) -> Counted<S> {
-        let metrics = self.0.clone();
-        Counted { inner, metrics }
+impl<S> Layer<S> for RequestLayer {
+    type Service = RequestService<S>;
+
+    fn layer(&self, inner: S) -> RequestService<S> {
+        let layer = self.clone();
+        RequestService { inner, layer }
     }
 }
 
-impl<S, A, B> Service<Request<A>> for Counted<S>
+impl<S, A, B> Service<Request<A>> for RequestService<S>
 where
     S: Service<Request<A>, Response = Response<B>, Error = BoxError>,
     S::Future: Send + 'static,
@@ -155,17 +161,81 @@ where
         self.inner.poll_ready(context)
     }
 
-    fn call(&mut self, request: Request<A>) -> Self::Future {
+    fn call(&mut self, mut request: Request<A>) -> Self::Future {
+        let RequestLayer { token, metrics } = self.layer.clone();
+        if let Some(token) = &token {
+            request.headers_mut().insert(AUTHORIZATION, token.header());
+        }
         // Dropped without a response, after a failure or a timeout of the caller, it counts as
         // failed.
-        let sent = self.metrics.sent(&request);
+        let sent = metrics.map(|metrics| metrics.sent(&request));
         let response = self.inner.call(request);
         Box::pin(async move {
-            let response = response.await;
-            if let Ok(response) = &response {
+            let response = response.await?;
+            if let Some(sent) = sent {
                 sent.answered(response.status());
             }
-            response
+            if let Some(token) = token
+                && response.status() == StatusCode::UNAUTHORIZED
+            {
+                token.expire();
+            }
+            Ok(response)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::super::token_file::REREAD_INTERVAL;
+    use super::*;
+
+    /// Sends a request to a server that accepts one token. Returns the status of the response.
+    async fn send(layer: &RequestLayer, accepted: &'static str) -> u16 {
+        let service = tower::service_fn(move |request: Request<()>| {
+            let is_accepted = request.headers()[AUTHORIZATION] == format!("Bearer {accepted}");
+            let code = if is_accepted { 200 } else { 401 };
+            let answer = Response::builder().status(code).body(());
+            std::future::ready(answer.map_err(BoxError::from))
+        });
+        let answer = layer.layer(service).call(Request::new(())).await;
+        answer.unwrap().status().as_u16()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_rotated_token_is_read_after_a_minute_or_after_a_401() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        fs::write(&path, " old\n").unwrap();
+        let mut config = Config::new("http://test".parse().unwrap());
+        config.auth_info.token_file = Some(path.to_str().unwrap().to_owned());
+        let token = TokenFile::take(&mut config).unwrap().map(Arc::new);
+        assert!(token.is_some());
+        let layer = RequestLayer {
+            token,
+            metrics: None,
+        };
+        assert_eq!(send(&layer, "old").await, 200);
+        fs::write(&path, "new\n").unwrap();
+        assert_eq!(send(&layer, "old").await, 200);
+        assert_eq!(send(&layer, "new").await, 401);
+        assert_eq!(send(&layer, "new").await, 200);
+        fs::write(&path, "next").unwrap();
+        tokio::time::advance(REREAD_INTERVAL).await;
+        assert_eq!(send(&layer, "next").await, 200);
+        // If the file is missing, empty or invalid, the last token stays in use.
+        for content in [None, Some(""), Some("two\nlines")] {
+            match content {
+                None => fs::remove_file(&path).unwrap(),
+                Some(content) => fs::write(&path, content).unwrap(),
+            }
+            tokio::time::advance(REREAD_INTERVAL).await;
+            assert_eq!(send(&layer, "next").await, 200, "{content:?}");
+        }
+        fs::write(&path, "last").unwrap();
+        assert_eq!(send(&layer, "last").await, 401);
+        assert_eq!(send(&layer, "last").await, 200);
     }
 }
