@@ -44,7 +44,7 @@ pub use crate::ruleset::{
     JUMPS, Jump, KUBE_FIREWALL as FIREWALL, KUBE_PROXY_CANARY as CANARY, is_service_chain,
 };
 pub use applied::{
-    Adopted, AppliedState, DeclineReason, DispatchDrift, DispatchRepair, FixedChainState,
+    Adopted, AppliedState, DeclineReason, DispatchDrift, DispatchRepair, GuardedChainState,
     LiveChains, LiveRules, PayloadStats, RuleCounts, SavedServices, adopt, guarded_chains,
     localnet_drop_rule, matches_except_kubelet_rules, repair, verify_tables,
 };

@@ -155,7 +155,7 @@ pub enum ChangeSource {
     /// Reports of the kernel were lost.
     LostEvents,
     /// The number or the size of a table's rules has changed.
-    Counters,
+    TableSizes,
 }
 
 impl ForeignChange {
@@ -228,14 +228,14 @@ impl ForeignChange {
 
 impl ChangeSource {
     /// All sources.
-    pub const ALL: [Self; 3] = [Self::Events, Self::LostEvents, Self::Counters];
+    pub const ALL: [Self; 3] = [Self::Events, Self::LostEvents, Self::TableSizes];
 
     /// Returns the spelling in logs and metric labels.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Events => "event",
             Self::LostEvents => "lost_events",
-            Self::Counters => "table_size",
+            Self::TableSizes => "table_size",
         }
     }
 }

@@ -151,7 +151,7 @@ impl SizeWatch {
             }
             if ours.has_waited {
                 let tables = ours.tables.iter().copied();
-                let unknown = ForeignChange::unknown(ChangeSource::Counters, tables);
+                let unknown = ForeignChange::unknown(ChangeSource::TableSizes, tables);
                 state.unreported.merge(unknown);
             }
         }
@@ -165,7 +165,7 @@ impl SizeWatch {
         let before = std::mem::replace(&mut state.sizes, sizes);
         for (table, (before, now)) in Table::ALL.into_iter().zip(before.iter().zip(sizes)) {
             if *before != now {
-                let change = ForeignChange::unknown(ChangeSource::Counters, [table]);
+                let change = ForeignChange::unknown(ChangeSource::TableSizes, [table]);
                 state.unreported.merge(change);
             }
         }

@@ -34,7 +34,7 @@ pub fn guarded_chains(table: Table, options: &Options) -> Vec<&'static str> {
 
 /// Condition of the guarded chains of one table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct FixedChainState {
+pub struct GuardedChainState {
     /// The canary is missing, or all entry jumps: the table was flushed.
     pub is_flushed: bool,
     /// Missing entry jumps.
@@ -48,7 +48,7 @@ pub struct FixedChainState {
     pub unseen: Vec<&'static Jump>,
 }
 
-impl FixedChainState {
+impl GuardedChainState {
     /// Compares a listing of the guarded chains with the rules that a restore with `options`
     /// writes. Those in `truncated_chains` are listed up to their first unprintable rule.
     pub fn of(table: Table, listing: &str, truncated_chains: &[String], options: &Options) -> Self {
@@ -88,7 +88,7 @@ impl FixedChainState {
 /// writes. Allows third-party rules in built-in chains, and after the proxy's in `KUBE-FIREWALL`:
 /// kubelets before 1.28 append one of their own, and would do so again each time it is deleted.
 pub fn matches_except_kubelet_rules(table: Table, listing: &str, options: &Options) -> bool {
-    FixedChainState::of(table, listing, &[], options) == FixedChainState::default()
+    GuardedChainState::of(table, listing, &[], options) == GuardedChainState::default()
 }
 
 /// Reports whether the guarded chains hold the rules that a restore with `options` writes. Allows

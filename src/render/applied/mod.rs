@@ -7,7 +7,7 @@ mod state;
 mod whole_tables;
 
 pub use guard::{
-    FixedChainState, guarded_chains, localnet_drop_rule, matches_except_kubelet_rules, repair,
+    GuardedChainState, guarded_chains, localnet_drop_rule, matches_except_kubelet_rules, repair,
 };
 pub use live::{LiveChains, LiveRules};
 pub use single_chains::{DispatchDrift, DispatchRepair};

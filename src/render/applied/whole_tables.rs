@@ -89,7 +89,7 @@ enum Strictness {
 /// that lack rules are among the differing ones.
 ///
 /// Services in `changing` are expected to differ. Rules of fixed chains and entry jumps are not
-/// compared: [`FixedChainState`](super::FixedChainState) does that.
+/// compared: [`GuardedChainState`](super::GuardedChainState) does that.
 pub fn verify_tables(
     rules: LiveRules,
     live: &LiveChains,

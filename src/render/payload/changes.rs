@@ -82,7 +82,7 @@ impl ChainChanges {
 /// Edits of dispatch chains.
 #[derive(Default)]
 pub(super) struct DispatchChanges {
-    edits: BTreeMap<DispatchChain, Edits>,
+    by_chain: BTreeMap<DispatchChain, Edits>,
 }
 
 /// Edits of one dispatch chain: rules without the chain's name, with their newline.
@@ -93,7 +93,8 @@ pub(super) struct Edits {
 }
 
 impl DispatchChanges {
-    /// Adds the fewest edits that leave the rules of each key in their order; see [`edits`].
+    /// Adds the fewest edits that leave the rules of each key in their order; see
+    /// [`fewest_edits`].
     pub(super) fn add(&mut self, applied: &[DispatchRule], rules: &ServiceRules) {
         let applied = applied.iter().map(|(key, rule)| (*key, &**rule));
         if applied.clone().eq(rules.dispatch_rules()) {
@@ -102,20 +103,19 @@ impl DispatchChanges {
         let (applied, wanted) = (by_key(applied), by_key(rules.dispatch_rules()));
         let (mut applied, mut wanted) = (&*applied, &*wanted);
         while let Some(key) = first_key(applied, wanted) {
-            let (removed, added) = edits(take(&mut applied, key), take(&mut wanted, key));
+            let (removed, added) = fewest_edits(take(&mut applied, key), take(&mut wanted, key));
             if !removed.is_empty() || !added.is_empty() {
-                let edits = self.edits.entry(key.chain).or_default();
+                let of_chain = self.by_chain.entry(key.chain).or_default();
                 let removed = removed.into_iter().map(|(_, rule)| rule.into());
-                edits.removed.extend(removed);
-                edits
-                    .added
-                    .extend(added.into_iter().map(|(_, rule)| rule.into()));
+                of_chain.removed.extend(removed);
+                let added = added.into_iter().map(|(_, rule)| rule.into());
+                of_chain.added.extend(added);
             }
         }
     }
 
     pub(super) fn edits(&self, dispatch: DispatchChain) -> Option<&Edits> {
-        self.edits.get(&dispatch)
+        self.by_chain.get(&dispatch)
     }
 }
 
@@ -152,7 +152,7 @@ fn take<'p, 'r>(rules: &mut &'p [KeyedRule<'r>], key: DispatchKey) -> &'p [Keyed
 ///
 /// A deletion takes the first rule of its text. If only one of two equal rules is to be removed,
 /// that might be the one to stay, so all rules are removed and inserted again.
-fn edits<T: Eq + Hash + Copy>(applied: &[T], wanted: &[T]) -> (Vec<T>, Vec<T>) {
+fn fewest_edits<T: Eq + Hash + Copy>(applied: &[T], wanted: &[T]) -> (Vec<T>, Vec<T>) {
     if applied == wanted {
         return (Vec::new(), Vec::new());
     }

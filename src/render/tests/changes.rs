@@ -5,7 +5,7 @@ use super::*;
 /// Applies the edits; returns their number and the chain.
 fn edited(applied: &str, wanted: &str) -> (usize, String) {
     let mut chain: Vec<char> = applied.chars().collect();
-    let (removed, added) = edits(&chain, &wanted.chars().collect::<Vec<_>>());
+    let (removed, added) = fewest_edits(&chain, &wanted.chars().collect::<Vec<_>>());
     for rule in &removed {
         let at = chain.iter().position(|applied| applied == rule).unwrap();
         chain.remove(at);

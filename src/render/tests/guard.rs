@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::live::{KnownServices, payload};
 use crate::net::IpFamily;
 use crate::render::{
-    Counters, FixedChainState, InvalidPackets, LiveChains, LocalhostNodePorts, Options,
+    Counters, GuardedChainState, InvalidPackets, LiveChains, LocalhostNodePorts, Options,
     guarded_chains, matches_except_kubelet_rules, repair,
 };
 use crate::rules::{RuleSet, Table};
@@ -98,9 +98,9 @@ fn edited_chains_are_distinguished_from_incomplete_ones() {
             let lines = listing(&kernel(&options), table, &options);
             let state = |lines: &[String], cut: &[&str]| {
                 let cut: Vec<String> = cut.iter().map(|chain| (*chain).to_owned()).collect();
-                FixedChainState::of(table, &lines.join("\n"), &cut, &options)
+                GuardedChainState::of(table, &lines.join("\n"), &cut, &options)
             };
-            assert_eq!(state(&lines, &[]), FixedChainState::default());
+            assert_eq!(state(&lines, &[]), GuardedChainState::default());
             for (place, line) in lines.iter().enumerate() {
                 let Some((chain, _)) = line.strip_prefix("-A ").and_then(|l| l.split_once(' '))
                 else {
