@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use super::scene::{PORT, Scene, balanced, loopback, upstream};
 use super::support::api::Api;
-use super::support::daemon::{Backend, Program};
+use super::support::daemon::{Backend, Daemon, Program};
+use super::support::process::run;
 use super::support::rules::{Family, saved};
 use super::support::wait::{PATIENCE, ensure, eventually};
 use super::support::{Need, machine_has, objects};
@@ -140,4 +141,36 @@ fn a_dry_run_listens_and_writes_nowhere() {
     std::thread::sleep(Duration::from_millis(300));
     node.is_silent(loopback(Family::V4, PORT));
     assert_eq!(events(scene.api(), &[]), Vec::<Value>::new());
+}
+
+#[test]
+fn rules_that_another_program_keeps_changing_make_an_event() {
+    if !machine_has(Need::Cluster) {
+        return;
+    }
+    let scene = Scene::ours(&["--iptables-sync-period=10m"]);
+    let node = &scene.nodes[0];
+    eventually(PATIENCE, || {
+        let rules = saved(&node.netns, Backend::Nft, Family::V4);
+        ensure(rules.contains("-A KUBE-MARK-MASQ "), || rules)
+    });
+    let event = eventually(PATIENCE, || {
+        let mut flush = node.netns.command("iptables-nft");
+        run(flush.args(["-w", "-t", "nat", "-F", "KUBE-MARK-MASQ"]));
+        let told = events(scene.api(), &[]);
+        let contested = told
+            .into_iter()
+            .find(|event| event["reason"] == "RulesContested");
+        contested.ok_or_else(|| node.daemon.as_ref().map_or_else(String::new, Daemon::log))
+    });
+    assert_eq!(event["type"], "Warning");
+    assert_eq!(event["regarding"]["kind"], "Node");
+    assert_eq!(event["regarding"]["name"], objects::NODE);
+    let note = event["note"].as_str().unwrap();
+    let begin = format!(
+        "node {}: IPv4 rules are changed again and again by another program (",
+        objects::NODE
+    );
+    assert!(note.starts_with(&begin), "{note}");
+    assert!(note.contains("chains nat KUBE-MARK-MASQ"), "{note}");
 }
