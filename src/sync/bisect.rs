@@ -12,9 +12,18 @@ const MOST_FAILING: usize = 16;
 /// one found allows as many more as there are halvings.
 const MORE_RESTORES: u32 = 8;
 
-/// Number of single Services that fail before any group succeeded, after which the environment
-/// counts as the cause.
-const FAILURES_OF_ENVIRONMENT: usize = 3;
+/// Number of single Services that fail before any group succeeded, after which the node counts
+/// as the cause.
+const FAILURES_OF_NODE: usize = 3;
+
+/// Evidence, before the search, of whether the node can restore rules of Services.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NodeEvidence {
+    /// The kernel has chains of Services outside of the search.
+    Works,
+    /// The kernel has none.
+    Unknown,
+}
 
 /// State of one search.
 #[derive(Debug)]
@@ -23,8 +32,10 @@ pub(super) struct Bisection {
     groups: Vec<Vec<ServiceName>>,
     restores_left: u32,
     halvings: u32,
+    evidence: NodeEvidence,
+    /// Number of Services found to fail.
     failing: usize,
-    /// Number of single Services that failed without a rejected line.
+    /// Number of those that failed as a group of one, without a rejected line.
     alone: usize,
     /// A group was applied.
     has_succeeded: bool,
@@ -33,12 +44,13 @@ pub(super) struct Bisection {
 impl Bisection {
     /// Starts a search with all Services in one group. Those with the most rules come last, so
     /// that the others are applied first.
-    pub(super) fn new(names: Vec<ServiceName>) -> Self {
+    pub(super) fn new(names: Vec<ServiceName>, evidence: NodeEvidence) -> Self {
         let halvings = names.len().checked_ilog2().map_or(0, |log| log + 1);
         Self {
             groups: vec![names],
             restores_left: 2 * halvings + MORE_RESTORES,
             halvings,
+            evidence,
             failing: 0,
             alone: 0,
             has_succeeded: false,
@@ -47,8 +59,8 @@ impl Bisection {
 
     /// Returns the group to restore next; `None` at the end of the search.
     pub(super) fn next(&mut self) -> Option<Vec<ServiceName>> {
-        let is_environment = !self.has_succeeded && self.alone >= FAILURES_OF_ENVIRONMENT;
-        if self.restores_left == 0 || self.failing == MOST_FAILING || is_environment {
+        let is_node_fault = !self.has_succeeded && self.alone >= FAILURES_OF_NODE;
+        if self.restores_left == 0 || self.failing == MOST_FAILING || is_node_fault {
             return None;
         }
         self.groups.retain(|group| !group.is_empty());
@@ -89,10 +101,19 @@ impl Bisection {
         None
     }
 
-    /// Reports whether restores failed for every Service, so the environment is the cause.
-    pub(super) fn is_environment(&self) -> bool {
+    /// Reports whether restores failed for every Service, so that the node counts as the cause.
+    ///
+    /// Services with a rejected line count as well, since a missing kernel module makes the kernel
+    /// reject a line of each. If it has other Services' rules already, they do not: otherwise more
+    /// failing Services than one search finds would keep every other change from being applied.
+    pub(super) fn is_node_fault(&self) -> bool {
         let is_open = self.groups.iter().any(|group| !group.is_empty());
-        !self.has_succeeded && (self.failing >= FAILURES_OF_ENVIRONMENT || is_open)
+        let named = self.failing - self.alone;
+        !self.has_succeeded
+            && match self.evidence {
+                NodeEvidence::Works => self.alone >= FAILURES_OF_NODE || (is_open && named == 0),
+                NodeEvidence::Unknown => self.failing >= FAILURES_OF_NODE || is_open,
+            }
     }
 
     /// Returns the Services that were neither applied nor found to fail.

@@ -1,13 +1,11 @@
 //! State of the checks of one family: findings that wait for a repair or another reading.
-//!
-//! The first repairs of a chain go out at once. A program that undoes them again and again, such
-//! as a second proxy, must not make the two undo each other's work without a pause.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use super::canary::Canary;
 use super::drift::{ChainKey, ComparisonDepth, Extent};
+use super::guarded_chain_check::GuardedChainCheck;
+use super::repair_backoff::RepairBackoff;
 use super::schedule::{PAUSE, Schedule};
 use crate::host::{ChangeDetection, ForeignChange, RunError};
 
@@ -22,8 +20,8 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 /// State of the checks of one family.
 #[derive(Debug)]
 pub(super) struct Checks {
-    pub(super) canary: Canary,
-    pub(super) backoff: Backoff,
+    pub(super) guarded_chains: GuardedChainCheck,
+    pub(super) backoff: RepairBackoff,
     pub(super) schedule: Schedule,
     /// Time of the delayed repair of rules that another program keeps changing.
     pub(super) repair_at: Option<Instant>,
@@ -54,8 +52,8 @@ impl Checks {
     /// programs.
     pub(super) fn new(period: Option<Duration>, verify: Option<Duration>, now: Instant) -> Self {
         Self {
-            canary: Canary::new(period, now),
-            backoff: Backoff::default(),
+            guarded_chains: GuardedChainCheck::new(period, now),
+            backoff: RepairBackoff::default(),
             schedule: match period {
                 Some(_) => Schedule::new(verify, now),
                 None => Schedule::disabled(now),
@@ -153,79 +151,13 @@ impl Checks {
     /// Returns the extent of the check in each period.
     pub(super) fn periodic(&self, detection: ChangeDetection) -> Extent {
         Extent {
-            tables: self.canary.periodic(detection).into_iter().collect(),
+            tables: self
+                .guarded_chains
+                .periodic(detection)
+                .into_iter()
+                .collect(),
             ..Extent::default()
         }
-    }
-}
-
-/// Repairs in a row without delay: an administrator may edit rules a few times.
-const AT_ONCE: u32 = 3;
-
-/// Delay of the first repair after these; it doubles with each further one.
-const FIRST: Duration = Duration::from_secs(1);
-
-/// Maximum delay of a repair.
-const LONGEST: Duration = Duration::from_secs(60);
-
-/// Time after the delayed repair without another change until a chain is forgotten.
-const CALM: Duration = Duration::from_secs(2);
-
-/// Maximum number of remembered chains; further ones are repaired without delay. So many changes
-/// at once are a flush, not two programs that fight over single chains.
-const MOST_CHAINS: usize = 1000;
-
-/// Repairs of one chain.
-#[derive(Debug, Clone, Copy)]
-struct Repairs {
-    count: u32,
-    wait: Duration,
-    /// A change before this time counts as a repetition.
-    calm: Instant,
-}
-
-/// Chains that were repaired recently, with the delay of their next repair.
-#[derive(Debug, Default)]
-pub(super) struct Backoff(BTreeMap<ChainKey, Repairs>);
-
-impl Backoff {
-    /// Returns the delay of the repair of these chains. An earlier sync for another reason repairs
-    /// them.
-    pub(super) fn wait(
-        &mut self,
-        chains: impl IntoIterator<Item = ChainKey>,
-        now: Instant,
-    ) -> Duration {
-        self.0.retain(|_, repairs| now < repairs.calm);
-        let mut longest = Duration::ZERO;
-        for chain in chains {
-            let known = self.0.get(&chain);
-            if known.is_none() && self.0.len() >= MOST_CHAINS {
-                continue;
-            }
-            let count = known.map_or(0, |repairs| repairs.count).saturating_add(1);
-            let wait = match known {
-                Some(repairs) if count > AT_ONCE => (repairs.wait * 2).clamp(FIRST, LONGEST),
-                _ => Duration::ZERO,
-            };
-            let calm = now + wait * 2 + CALM;
-            self.0.insert(chain, Repairs { count, wait, calm });
-            longest = longest.max(wait);
-        }
-        longest
-    }
-
-    /// Returns the chains that were repaired so often that the next repair is delayed.
-    pub(super) fn contested(&self, now: Instant) -> BTreeSet<ChainKey> {
-        let known = self.0.iter();
-        let contested = known.filter(|(_, repairs)| now < repairs.calm && repairs.count >= AT_ONCE);
-        contested.map(|(chain, _)| chain.clone()).collect()
-    }
-
-    /// Returns the number of chains whose last repair was delayed.
-    pub(super) fn waiting(&self) -> usize {
-        let waits = |repairs: &&Repairs| !repairs.wait.is_zero();
-        self.0.values().filter(waits).count()
     }
 }
 
@@ -309,46 +241,5 @@ mod tests {
         assert_eq!(count(named, None), 1);
         assert_eq!(count(named, Some(&failure)), 2);
         assert_eq!(count(whole, None), 0);
-    }
-
-    fn key(chain: &str) -> ChainKey {
-        (crate::rules::Table::Nat, chain.into())
-    }
-
-    #[test]
-    fn a_chain_that_is_changed_again_and_again_waits_longer_each_time() {
-        let (mut backoff, mut now) = (Backoff::default(), start());
-        let mut waits = Vec::new();
-        for _ in 0..11 {
-            let wait = backoff.wait([key("KUBE-SERVICES")], now);
-            waits.push(wait.as_secs());
-            now += wait + Duration::from_millis(10);
-        }
-        assert_eq!(waits, [0, 0, 0, 1, 2, 4, 8, 16, 32, 60, 60]);
-        assert_eq!(backoff.waiting(), 1);
-        assert_eq!(backoff.wait([key("KUBE-NODEPORTS")], now), Duration::ZERO);
-    }
-
-    #[test]
-    fn a_chain_that_stays_repaired_is_forgotten() {
-        let (mut backoff, now) = (Backoff::default(), start());
-        for _ in 0..AT_ONCE {
-            assert!(backoff.contested(now).is_empty());
-            assert_eq!(backoff.wait([key("A")], now), Duration::ZERO);
-        }
-        assert_eq!(backoff.contested(now), [key("A")].into());
-        assert_eq!(backoff.wait([key("A")], now), FIRST);
-        let later = now + FIRST * 2 + CALM;
-        assert!(backoff.contested(later).is_empty());
-        assert_eq!(backoff.wait([key("A")], later), Duration::ZERO);
-        assert_eq!(backoff.waiting(), 0);
-    }
-
-    #[test]
-    fn a_flush_of_many_chains_takes_bounded_memory() {
-        let mut backoff = Backoff::default();
-        let chains = (0..5000).map(|number| key(&number.to_string()));
-        assert_eq!(backoff.wait(chains, start()), Duration::ZERO);
-        assert_eq!(backoff.0.len(), MOST_CHAINS);
     }
 }

@@ -10,10 +10,11 @@
 //! wait of up to five seconds for all of them to be flushed. A flush that is still going on is
 //! caught by two checks soon after.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use super::kernel_state::{TableCheck, TableLoss, check_table};
+use super::repair_backoff::{Edited, FixedChain, RewriteBackoff};
 use crate::host::{ChangeDetection, Iptables, ProgramExit, RunError};
 use crate::render::{Jump, Options};
 use crate::rules::Table;
@@ -32,7 +33,7 @@ const SOON: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
 
 /// Schedule and state of the checks of one family.
 #[derive(Debug)]
-pub(super) struct Canary {
+pub(super) struct GuardedChainCheck {
     /// Check interval; `None`: never.
     every: Option<Duration>,
     next: Option<Instant>,
@@ -40,7 +41,7 @@ pub(super) struct Canary {
     soon: &'static [Duration],
     /// Tables that the last check could not read.
     unreadable: BTreeSet<Table>,
-    edited: EditedChains,
+    rewrites: RewriteBackoff,
     /// Table that is being checked.
     current: Option<Table>,
     /// A restore by this process ended after the last check.
@@ -71,7 +72,7 @@ impl CheckResult {
     }
 }
 
-impl Canary {
+impl GuardedChainCheck {
     /// Returns a schedule with this interval.
     pub(super) fn new(every: Option<Duration>, now: Instant) -> Self {
         let every = every.map(|every| every.max(SHORTEST));
@@ -80,7 +81,7 @@ impl Canary {
             next: every.map(|every| now + every),
             soon: &[],
             unreadable: BTreeSet::new(),
-            edited: EditedChains::default(),
+            rewrites: RewriteBackoff::default(),
             current: None,
             has_restored: false,
         }
@@ -125,7 +126,7 @@ impl Canary {
             ChangeDetection::ByEvents => false,
         };
         let needs_check = |table: &Table| {
-            is_unknown || self.unreadable.contains(table) || self.edited.has(*table)
+            is_unknown || self.unreadable.contains(table) || self.rewrites.has(*table)
         };
         TABLES.into_iter().filter(needs_check).collect()
     }
@@ -194,7 +195,7 @@ impl Canary {
         }
         self.current = None;
         let first = self.every.unwrap_or(SHORTEST);
-        result.edited = self.edited.due(&edited_now, tables, first, now);
+        result.edited = self.rewrites.due(&edited_now, tables, first, now);
         result
     }
 
@@ -210,79 +211,6 @@ impl Canary {
     }
 }
 
-/// A fixed chain.
-pub(super) type FixedChain = (Table, &'static str);
-
-/// Maximum wait between two rewrites of a chain with third-party rules. kube-proxy leaves such
-/// rules for as long: until its next full sync.
-const LONGEST: Duration = Duration::from_secs(3600);
-
-/// Rewrites of one chain.
-#[derive(Debug, Clone, Copy)]
-struct Rewrites {
-    /// Earliest time of the next rewrite.
-    next: Instant,
-    /// Time between the last rewrite and `next`.
-    wait: Duration,
-}
-
-/// Chains that were rewritten recently because of third-party rules.
-///
-/// A program may put such a rule back each time it is removed. The chain is rewritten at once, and
-/// again at growing intervals while the rule keeps coming back: otherwise two programs would undo
-/// each other's work forever.
-#[derive(Debug, Default)]
-pub(super) struct EditedChains(BTreeMap<FixedChain, Rewrites>);
-
-/// Chain to rewrite now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Edited {
-    pub(super) chain: FixedChain,
-    /// Time until the next rewrite at the earliest.
-    pub(super) wait: Duration,
-    /// The chain was rewritten before, and third-party rules are back.
-    pub(super) is_back: bool,
-}
-
-impl EditedChains {
-    /// Reports whether chains of a table hold third-party rules or recently did.
-    pub(super) fn has(&self, table: Table) -> bool {
-        self.0.keys().any(|(of, _)| *of == table)
-    }
-
-    /// Notes the chains that held third-party rules at a check of these tables; returns those that
-    /// are due. The first wait is `first`.
-    pub(super) fn due(
-        &mut self,
-        found: &[FixedChain],
-        tables: &[Table],
-        first: Duration,
-        now: Instant,
-    ) -> Vec<Edited> {
-        // A chain that was found clean after its wait is forgotten.
-        self.0.retain(|chain, rewrites| {
-            let (table, _) = chain;
-            now < rewrites.next || found.contains(chain) || !tables.contains(table)
-        });
-        let mut due = Vec::new();
-        for chain in found {
-            let known = self.0.get(chain).copied();
-            if known.is_some_and(|rewrites| now < rewrites.next) {
-                continue;
-            }
-            let wait = known.map_or(first, |rewrites| (rewrites.wait * 2).min(LONGEST));
-            let next = now + wait;
-            self.0.insert(*chain, Rewrites { next, wait });
-            due.push(Edited {
-                chain: *chain,
-                wait,
-                is_back: known.is_some(),
-            });
-        }
-        due
-    }
-}
-
 #[cfg(test)]
-#[path = "tests/canary.rs"]
+#[path = "tests/guarded_chain_check.rs"]
 mod tests;

@@ -1,23 +1,23 @@
 //! Finds the Services that make restores fail, so that all others are applied.
 //!
 //! A partial restore that fails is followed by a full one. If that fails, the cause is either some
-//! Service or the environment: missing programs, a kernel without memory. The search finds out,
+//! Service or the node: missing programs, a kernel without memory. The search finds out,
 //! and puts the Services at fault into [quarantine](super::quarantine).
 //!
 //! 1. While the failure names a line of a Service, the full restore is repeated without it.
 //! 2. Otherwise a full restore that renders every dirty Service as last applied brings the kernel
 //!    into a known state without the suspects. Before the first applied sync, the rules in the
 //!    kernel are adopted instead; if they cannot be, a full restore leaves out the Services with
-//!    the most rules. If this fails, the environment is at fault.
+//!    the most rules. If this fails, the node is at fault.
 //! 3. Partial restores of groups of suspects follow, halved as [`bisect`](super::bisect) decides.
 
 use std::time::Duration;
 
-use super::bisect::Bisection;
-use super::kernel_state::{Inspection, ReadScope};
+use super::bisect::{Bisection, NodeEvidence};
+use super::kernel_state::ReadScope;
 use super::outcome::{Attempt, Failure, Isolation, Quarantined};
 use super::quarantine::{Fallback, QuarantineCause};
-use super::subset::EnvironmentFault;
+use super::subset::NodeFault;
 use super::syncer::Syncer;
 use crate::host::Iptables;
 use crate::model::{ServiceName, ServiceState, Services};
@@ -36,9 +36,9 @@ const HEAVIEST: usize = 16;
 /// marked as applied, and the next sync continues the search.
 const LONGEST_SEARCH: Duration = Duration::from_secs(300);
 
-/// Time without another search after one that found the environment at fault: syncs that fail
+/// Time without another search after one that found the node at fault: syncs that fail
 /// meanwhile are only retried.
-const AFTER_ENVIRONMENT: Duration = Duration::from_secs(60);
+const AFTER_NODE_FAULT: Duration = Duration::from_secs(60);
 
 /// Result of an adoption of the rules in the kernel before the first applied sync.
 enum AdoptionResult {
@@ -76,9 +76,9 @@ impl<I: Iptables> Syncer<I> {
             Some((name, failure.on_one_line()))
         });
         if self.search(suspect, options, &mut isolation).await.is_err() {
-            isolation.is_environment = true;
+            isolation.is_node_fault = true;
             let now = (self.clock)();
-            self.isolate_after = Some(now + AFTER_ENVIRONMENT);
+            self.isolate_after = Some(now + AFTER_NODE_FAULT);
             for quarantined in isolation.quarantined.drain(..) {
                 self.quarantine.remove(&quarantined.name, now);
             }
@@ -98,7 +98,7 @@ impl<I: Iptables> Syncer<I> {
         isolation: &Isolation,
         options: &Options,
     ) -> AppliedChanges {
-        if isolation.is_environment {
+        if isolation.is_node_fault {
             return AppliedChanges::default();
         }
         self.mark_applied(options, &isolation.unresolved)
@@ -109,7 +109,7 @@ impl<I: Iptables> Syncer<I> {
         mut suspect: Option<(ServiceName, String)>,
         options: &mut Options,
         isolation: &mut Isolation,
-    ) -> Result<(), EnvironmentFault> {
+    ) -> Result<(), NodeFault> {
         let started = (self.clock)();
         for _ in 0..MOST_NAMED {
             let Some((name, error)) = suspect.take() else {
@@ -125,7 +125,12 @@ impl<I: Iptables> Syncer<I> {
             }
         }
         let suspects = self.leave_out_suspects(options, isolation).await?;
-        let mut bisection = Bisection::new(self.by_weight(suspects));
+        let evidence = if self.applied.chains().next().is_some() {
+            NodeEvidence::Works
+        } else {
+            NodeEvidence::Unknown
+        };
+        let mut bisection = Bisection::new(self.by_weight(suspects), evidence);
         while let Some(group) = bisection.next() {
             if (self.clock)().saturating_duration_since(started) > LONGEST_SEARCH {
                 bisection.put_back(group);
@@ -133,7 +138,7 @@ impl<I: Iptables> Syncer<I> {
             }
             let before = isolation.restores;
             match self.apply(&group, options, isolation).await? {
-                // No restore was needed: this shows nothing about the environment.
+                // No restore was needed: this shows nothing about the node.
                 Ok(()) if isolation.restores == before => {}
                 Ok(()) => bisection.succeeded(),
                 Err((cause, failure)) => {
@@ -145,8 +150,8 @@ impl<I: Iptables> Syncer<I> {
                 }
             }
         }
-        if bisection.is_environment() {
-            return Err(EnvironmentFault);
+        if bisection.is_node_fault() {
+            return Err(NodeFault);
         }
         isolation.unresolved = bisection.unresolved();
         self.finish(options, isolation).await
@@ -157,7 +162,7 @@ impl<I: Iptables> Syncer<I> {
         &mut self,
         options: &mut Options,
         isolation: &mut Isolation,
-    ) -> Result<Vec<ServiceName>, EnvironmentFault> {
+    ) -> Result<Vec<ServiceName>, NodeFault> {
         if self.history.last_full.is_some() {
             let dirty = self.tracker.dirty();
             let dirty: Vec<_> = dirty
@@ -165,12 +170,12 @@ impl<I: Iptables> Syncer<I> {
                 .cloned()
                 .collect();
             if dirty.is_empty() {
-                return Err(EnvironmentFault);
+                return Err(NodeFault);
             }
             self.hold_back(&dirty);
             return match self.full_restore(options, isolation).await? {
                 Ok(()) => Ok(dirty),
-                Err(_) => Err(EnvironmentFault),
+                Err(_) => Err(NodeFault),
             };
         }
         let is_bare = match self.read_kernel(options).await? {
@@ -199,17 +204,16 @@ impl<I: Iptables> Syncer<I> {
                 return Ok(left_out);
             }
         }
-        Err(EnvironmentFault)
+        Err(NodeFault)
     }
 
     /// Reads the rules in the kernel, and adopts them as the applied state.
-    async fn read_kernel(&mut self, options: &Options) -> Result<AdoptionResult, EnvironmentFault> {
-        let failures = self.unanswered;
-        let inspected = self.inspect(ReadScope::AllOfOurs).await;
-        let Inspection { live, found, .. } = inspected.map_err(|_| EnvironmentFault)?;
-        let Ok(adopted) = self.compare(found, &live, options, failures).await else {
+    async fn read_kernel(&mut self, options: &Options) -> Result<AdoptionResult, NodeFault> {
+        let inspected = self.inspect(ReadScope::Adoption(options)).await;
+        let mut inspection = inspected.map_err(|_| NodeFault)?;
+        let Ok(adopted) = self.compare(&mut inspection, options) else {
             return Ok(AdoptionResult::Declined {
-                is_bare: live.is_bare(),
+                is_bare: inspection.live.is_bare(),
             });
         };
         self.applied = adopted.applied;
@@ -228,14 +232,14 @@ impl<I: Iptables> Syncer<I> {
         &mut self,
         options: &mut Options,
         isolation: &mut Isolation,
-    ) -> Result<(), EnvironmentFault> {
+    ) -> Result<(), NodeFault> {
         if self.written.is_some() {
             return Ok(());
         }
         if isolation.is_adopted {
             return match self.read_kernel(options).await? {
                 AdoptionResult::Adopted(_) => Ok(()),
-                AdoptionResult::Declined { .. } => Err(EnvironmentFault),
+                AdoptionResult::Declined { .. } => Err(NodeFault),
             };
         }
         if self.full_restore(options, isolation).await?.is_ok() {
@@ -243,7 +247,7 @@ impl<I: Iptables> Syncer<I> {
         }
         self.lower_fallbacks(isolation);
         let restored = self.full_restore(options, isolation).await?;
-        restored.map_err(|_| EnvironmentFault)
+        restored.map_err(|_| NodeFault)
     }
 
     /// Leaves out the quarantined Services whose reject rules may be what fails.
@@ -284,7 +288,7 @@ impl<I: Iptables> Syncer<I> {
         &mut self,
         options: &mut Options,
         isolation: &mut Isolation,
-    ) -> Result<(), EnvironmentFault> {
+    ) -> Result<(), NodeFault> {
         if isolation.is_adopted {
             // An unfinished search leaves stale chains to the next full restore.
             if !isolation.unresolved.is_empty()
@@ -294,7 +298,7 @@ impl<I: Iptables> Syncer<I> {
             }
             self.lower_fallbacks(isolation);
             let restored = self.full_restore(options, isolation).await?;
-            return restored.map_err(|_| EnvironmentFault);
+            return restored.map_err(|_| NodeFault);
         }
         let rejected = self.rejected(isolation);
         let applied = self

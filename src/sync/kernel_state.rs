@@ -6,17 +6,20 @@
 
 use crate::host::{Iptables, ListedChains, RestoreError, RunError};
 use crate::render::{
-    FIREWALL, FixedChainState, JUMPS, Jump, LiveChains, LiveRules, Options, guarded_chains,
+    FIREWALL, GuardedChainState, JUMPS, Jump, LiveChains, LiveRules, Options, guarded_chains,
+    matches_except_kubelet_rules,
 };
 use crate::rules::{Payload, Table};
 
 /// Amount of rules to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ReadScope {
+pub(super) enum ReadScope<'a> {
     /// Chains and jumps, for a full restore.
     Outlines,
-    /// All kube-proxy rules, for an adoption.
+    /// All kube-proxy rules in the filter and nat tables, for a verification.
     AllOfOurs,
+    /// All kube-proxy rules, for an adoption with these options.
+    Adoption(&'a Options),
 }
 
 /// Reaction to a program that gives no answer, for example while another one holds the xtables
@@ -54,6 +57,8 @@ pub(super) struct Inspection {
     pub(super) live: LiveChains,
     /// All kube-proxy rules, if requested and if all tables could be read.
     pub(super) found: Option<LiveRules>,
+    /// The mangle table has the rules that a restore with the options of the adoption writes.
+    pub(super) is_mangle_complete: bool,
     /// Tables that could not be read.
     pub(super) unread: Vec<Unread>,
 }
@@ -69,11 +74,11 @@ pub(super) struct Inspection {
 /// stale chains will not be deleted" (v1.36)
 pub(super) async fn inspect(
     iptables: &impl Iptables,
-    interest: ReadScope,
+    scope: ReadScope<'_>,
     no_answer: OnNoAnswer,
 ) -> Result<Inspection, RunError> {
     let mut inspection = Inspection::default();
-    let mut found = (interest == ReadScope::AllOfOurs).then(LiveRules::default);
+    let mut found = (scope != ReadScope::Outlines).then(LiveRules::default);
     for table in [Table::Filter, Table::Nat] {
         let mut live = inspection.live.clone();
         let mut read = |line: &str| {
@@ -96,6 +101,22 @@ pub(super) async fn inspect(
                 inspection.unread.push((table, error));
             }
         }
+    }
+    // A full restore and kubelet create KUBE-FIREWALL: without it there is nothing to adopt, and no
+    // process is started for that.
+    if let (ReadScope::Adoption(options), Some(_)) = (scope, &found)
+        && inspection.live.has_firewall
+    {
+        let guarded = guarded_chains(Table::Mangle, options);
+        inspection.is_mangle_complete = match iptables.list(Table::Mangle, &guarded).await {
+            Ok(ListedChains::Whole(listing)) => {
+                matches_except_kubelet_rules(Table::Mangle, &listing, options)
+            }
+            Err(error) if error.is_transient() && no_answer == OnNoAnswer::Fail => {
+                return Err(error);
+            }
+            Ok(_) | Err(_) => false,
+        };
     }
     inspection.found = found;
     Ok(inspection)
@@ -215,7 +236,7 @@ pub(super) async fn check_table(
     let Some(listing) = list(iptables, table, options).await? else {
         return Ok(TableCheck::Gone(TableLoss::Deleted));
     };
-    let mut state = FixedChainState::of(table, &listing.text, &listing.cut, options);
+    let mut state = GuardedChainState::of(table, &listing.text, &listing.cut, options);
     if state.is_flushed {
         let missing = state.missing.into_iter().chain(state.unseen).collect();
         return Ok(TableCheck::Gone(TableLoss::Flushed { missing }));

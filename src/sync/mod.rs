@@ -16,11 +16,11 @@
 //! KEP: kep.k8s.io/3453
 
 mod bisect;
-mod canary;
 mod checks;
 mod conntrack_sweeper;
 mod decide;
 mod drift;
+mod guarded_chain_check;
 mod intake;
 mod isolate;
 mod kernel_state;
@@ -29,6 +29,7 @@ mod outcome;
 mod pacer;
 mod problems;
 mod quarantine;
+mod repair_backoff;
 mod report;
 mod report_text;
 mod restore;

@@ -97,15 +97,15 @@ pub struct Isolation {
     pub quarantined: Vec<Quarantined>,
     /// Services that were neither applied nor found to fail. They stay dirty.
     pub unresolved: Vec<ServiceName>,
-    /// The environment is the cause, not a Service. No change of the sync was applied.
-    pub is_environment: bool,
+    /// The node is the cause, not a Service. No change of the sync was applied.
+    pub is_node_fault: bool,
     /// The rules in the kernel were adopted instead of restored: stale chains may be left.
     pub(super) is_adopted: bool,
 }
 
 impl Isolation {
     pub(super) const fn result(&self) -> SyncResult {
-        if self.is_environment || !self.unresolved.is_empty() {
+        if self.is_node_fault || !self.unresolved.is_empty() {
             SyncResult::Failed
         } else {
             SyncResult::Applied
@@ -137,7 +137,7 @@ pub struct QuarantineRetry {
     /// Number of these restores that failed.
     pub failed: usize,
     /// Time spent in quarantine, if the Service was released; otherwise the failure of its
-    /// restore, or `None` if the environment was at fault.
+    /// restore, or `None` if the node was at fault.
     pub result: Result<Duration, Option<Failure>>,
     /// The state of the kernel is unknown.
     pub is_lost: bool,

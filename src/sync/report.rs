@@ -8,13 +8,14 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::mpsc::UnboundedSender;
 use tracing::{debug, error};
 
-use super::canary::{CheckResult, Edited};
 use super::decide::{FullReason, Scope};
 use super::drift::{Compared, ComparisonDepth};
+use super::guarded_chain_check::CheckResult;
 use super::outcome::{Attempt, Failure, NextStep, Outcome, SyncMode};
 use super::pacer::SyncResult;
 use super::problems::{FoundProblem, ServiceProblems};
 use super::quarantine::QuarantineCause;
+use super::repair_backoff::Edited;
 use super::report_text;
 use super::schedule::CheckTrigger;
 use crate::events::{Event, Recorder};

@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use tracing::{debug, error, info, warn};
 
-use super::canary::{CheckResult, Edited};
 use super::decide::Scope;
 use super::drift::{Compared, Drift};
+use super::guarded_chain_check::CheckResult;
 use super::outcome::{
     Attempt, Failure, Isolation, NextStep, QuarantineRetry, Quarantined, SyncMode, on_one_line,
 };
 use super::problems::{FoundProblem, ServiceProblem};
 use super::quarantine::Fallback;
+use super::repair_backoff::Edited;
 use crate::host::RunError;
 use crate::model::MOST_ENDPOINTS;
 use crate::net::IpFamily;
@@ -175,11 +176,11 @@ pub(super) fn quarantine_note(family: IpFamily, node: &str, quarantined: &Quaran
 /// Logs the Services that were put into quarantine, with the consequence.
 pub(super) fn isolation(family: IpFamily, isolation: &Isolation) {
     let (restores, failed) = (isolation.restores, isolation.failed);
-    if isolation.is_environment {
+    if isolation.is_node_fault {
         info!(
             %family, restores, failed,
-            "restores fail for all Services alike: no Service is quarantined, because the \
-             environment is at fault (binaries, kernel modules or memory); retrying"
+            "restores fail for all Services alike: no Service is quarantined, because the node is \
+             at fault (binaries, kernel modules or memory); retrying"
         );
         return;
     }

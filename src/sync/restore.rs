@@ -8,49 +8,36 @@ use super::decide::{FullReason, Scope};
 use super::kernel_state::{Inspection, OnNoAnswer, ReadScope, after_tables, inspect, is_untouched};
 use super::outcome::{Attempt, Failure, RestoreResult};
 use super::syncer::{Syncer, View};
-use crate::host::{
-    CounterError, Iptables, ListedChains, RestoreError, Restored, RunError, excerpt,
-};
+use crate::host::{CounterError, Iptables, RestoreError, Restored, RunError, excerpt};
 use crate::model::{ServiceName, Services};
 use crate::render::{
-    self, Adopted, AppliedState, Counter, Counters, DeclineReason, Full, LiveChains, LiveRules,
-    Options, Partial, PartialRestore, RenderContext, guarded_chains, matches_except_kubelet_rules,
+    self, Adopted, AppliedState, Counter, Counters, DeclineReason, Full, LiveChains, Options,
+    Partial, PartialRestore, RenderContext,
 };
 use crate::rules::{Payload, Table, Text};
-
-/// Reason for not adopting the rules in the kernel.
-pub(super) enum Declined {
-    /// All rules have to be rewritten.
-    Reason(DeclineReason),
-    /// A program gave no answer; the next sync reads again.
-    NoAnswer(RunError),
-}
 
 impl<I: Iptables> Syncer<I> {
     /// Reads all kube-proxy rules and writes the differences, or everything if the rules cannot be
     /// adopted.
     pub(super) async fn adopt(&mut self, options: &mut Options) -> Attempt {
         let no_counter = self.make_counters(options).await;
-        // Reading the other tables resets it.
-        let failures = self.unanswered;
-        let (scope, unread, declined, written) = match self.inspect(ReadScope::AllOfOurs).await {
+        let inspected = self.inspect(ReadScope::Adoption(options)).await;
+        let (scope, unread, declined, written) = match inspected {
             Err(error) => (Scope::Adoption, Vec::new(), None, unwritten(error)),
-            Ok(Inspection {
-                live,
-                found,
-                unread,
-            }) => match self.compare(found, &live, options, failures).await {
-                Ok(adopted) => {
-                    let written = self.write_rest(adopted, options).await;
-                    (Scope::Adoption, unread, None, written)
+            Ok(mut inspection) => {
+                let unread = std::mem::take(&mut inspection.unread);
+                match self.compare(&mut inspection, options) {
+                    Ok(adopted) => {
+                        let written = self.write_rest(adopted, options).await;
+                        (Scope::Adoption, unread, None, written)
+                    }
+                    Err(reason) => {
+                        let written = self.write_all(&inspection.live, options).await;
+                        let scope = Scope::Full(FullReason::First);
+                        (scope, unread, Some(reason), written)
+                    }
                 }
-                Err(Declined::NoAnswer(error)) => (Scope::Adoption, unread, None, unwritten(error)),
-                Err(Declined::Reason(reason)) => {
-                    let written = self.write_all(&live, options).await;
-                    let scope = Scope::Full(FullReason::First);
-                    (scope, unread, Some(reason), written)
-                }
-            },
+            }
         };
         Attempt {
             no_counter,
@@ -118,9 +105,9 @@ impl<I: Iptables> Syncer<I> {
     }
 
     /// Reads the rules in the kernel. The applied state stays valid if this fails.
-    pub(super) async fn inspect(&mut self, interest: ReadScope) -> Result<Inspection, RunError> {
+    pub(super) async fn inspect(&mut self, scope: ReadScope<'_>) -> Result<Inspection, RunError> {
         let no_answer = OnNoAnswer::after(self.unanswered);
-        let inspected = inspect(&self.iptables, interest, no_answer).await;
+        let inspected = inspect(&self.iptables, scope, no_answer).await;
         let mut inspection = inspected.inspect_err(|_| self.unanswered += 1)?;
         if !inspection
             .unread
@@ -138,32 +125,18 @@ impl<I: Iptables> Syncer<I> {
         Ok(inspection)
     }
 
-    /// Compares the rules in the kernel with the desired ones, for an adoption. `failures`: reads
-    /// in a row without an answer, before those tables were read.
-    pub(super) async fn compare(
-        &mut self,
-        found: Option<LiveRules>,
-        live: &LiveChains,
+    /// Compares the rules in the kernel with the desired ones, for an adoption.
+    pub(super) fn compare(
+        &self,
+        inspection: &mut Inspection,
         options: &Options,
-        failures: u32,
-    ) -> Result<Adopted, Declined> {
-        let found = found.ok_or(Declined::Reason(DeclineReason::Unreadable))?;
-        let adopted = render::adopt(found, live, &self.view(), self.setting(options));
-        let adopted = adopted.map_err(Declined::Reason)?;
-        let guarded = guarded_chains(Table::Mangle, options);
-        match self.iptables.list(Table::Mangle, &guarded).await {
-            Ok(ListedChains::Whole(listing))
-                if matches_except_kubelet_rules(Table::Mangle, &listing, options) =>
-            {
-                Ok(adopted)
-            }
-            Err(error)
-                if error.is_transient() && OnNoAnswer::after(failures) == OnNoAnswer::Fail =>
-            {
-                self.unanswered = failures.saturating_add(1);
-                Err(Declined::NoAnswer(error))
-            }
-            _ => Err(Declined::Reason(DeclineReason::SharedChains(Table::Mangle))),
+    ) -> Result<Adopted, DeclineReason> {
+        let found = inspection.found.take().ok_or(DeclineReason::Unreadable)?;
+        let adopted = render::adopt(found, &inspection.live, &self.view(), self.setting(options))?;
+        if inspection.is_mangle_complete {
+            Ok(adopted)
+        } else {
+            Err(DeclineReason::SharedChains(Table::Mangle))
         }
     }
 

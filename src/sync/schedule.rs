@@ -36,7 +36,7 @@ impl CheckTrigger {
     pub const ALL: [Self; 6] = [
         Self::Change(ChangeSource::Events),
         Self::Change(ChangeSource::LostEvents),
-        Self::Change(ChangeSource::Counters),
+        Self::Change(ChangeSource::TableSizes),
         Self::Period,
         Self::Interval,
         Self::FollowUp,

@@ -23,8 +23,8 @@ const SHORTEST_DEADLINE: Duration = Duration::from_secs(30);
 /// Deadline as a multiple of the duration of the last successful restore.
 const DEADLINE_SHARE: u32 = 10;
 
-/// Error of a search: the environment makes restores fail, not a Service.
-pub(super) struct EnvironmentFault;
+/// Error of a search: the node makes restores fail, not a Service.
+pub(super) struct NodeFault;
 
 impl<I: Iptables> Syncer<I> {
     /// Makes a full restore of all Services as rendered now.
@@ -32,7 +32,7 @@ impl<I: Iptables> Syncer<I> {
         &mut self,
         options: &mut Options,
         isolation: &mut Isolation,
-    ) -> Result<Result<(), Failure>, EnvironmentFault> {
+    ) -> Result<Result<(), Failure>, NodeFault> {
         let before = self.history.full_took;
         self.deadline = (before > Duration::ZERO).then(|| deadline(before));
         let started = (self.clock)();
@@ -52,7 +52,7 @@ impl<I: Iptables> Syncer<I> {
                 isolation.failed += 1;
                 Ok(Err(failure))
             }
-            _ => Err(EnvironmentFault),
+            _ => Err(NodeFault),
         }
     }
 
@@ -62,7 +62,7 @@ impl<I: Iptables> Syncer<I> {
         names: &[ServiceName],
         options: &Options,
         isolation: &mut Isolation,
-    ) -> Result<Result<(), (QuarantineCause, Failure)>, EnvironmentFault> {
+    ) -> Result<Result<(), (QuarantineCause, Failure)>, NodeFault> {
         let held = names.iter().map(|name| self.tracker.render_as_wanted(name));
         let held: Vec<_> = held.collect();
         let applied = self.apply_as_rendered(names, options, isolation).await;
@@ -83,7 +83,7 @@ impl<I: Iptables> Syncer<I> {
         names: &[ServiceName],
         options: &Options,
         isolation: &mut Isolation,
-    ) -> Result<Result<(), (QuarantineCause, Failure)>, EnvironmentFault> {
+    ) -> Result<Result<(), (QuarantineCause, Failure)>, NodeFault> {
         let names: BTreeSet<_> = names.iter().chain(self.tracker.shifted()).collect();
         let names: Vec<_> = names.into_iter().cloned().collect();
         let saved = self.applied.save(&names);
@@ -106,7 +106,7 @@ impl<I: Iptables> Syncer<I> {
         } else {
             self.forget_kernel();
         }
-        let cause = QuarantineCause::of(&error).ok_or(EnvironmentFault)?;
+        let cause = QuarantineCause::of(&error).ok_or(NodeFault)?;
         isolation.restores += 1;
         isolation.failed += 1;
         let failure = Failure::rejected(error, &mut Text::new(&partial.text));
@@ -152,7 +152,7 @@ impl<I: Iptables> Syncer<I> {
                 Ok(was_in)
             }
             Ok(Err((_, failure))) => Err(Some(failure)),
-            Err(EnvironmentFault) => Err(None),
+            Err(NodeFault) => Err(None),
         };
         if result.is_err() {
             self.quarantine.failed(&name, tried, took, now);

@@ -7,12 +7,12 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use super::canary::FixedChain;
 use super::decide::{FullReason, Scope, SyncHistory};
 use super::node_environment::NodeEnvironment;
 use super::outcome::{Attempt, Failure, Outcome};
 use super::pacer::SyncResult;
 use super::quarantine::Quarantine;
+use super::repair_backoff::FixedChain;
 use crate::host::Iptables;
 use crate::model::{ServiceName, ServiceState, Services};
 use crate::render::{
@@ -74,7 +74,7 @@ pub struct Syncer<I> {
     pub(super) deadline: Option<Duration>,
     /// Duration of the last successful restore.
     pub(super) restore_took: Duration,
-    /// Earliest time of the next search, after one that found the environment at fault.
+    /// Earliest time of the next search, after one that found the node at fault.
     pub(super) isolate_after: Option<Instant>,
 }
 

@@ -105,7 +105,7 @@ impl<I: Iptables> Task<I> {
     /// cannot delay it.
     async fn next_event(&mut self, checks: &Checks) -> TaskEvent {
         let due = self.pacer.next_due().map(Instant::from_std);
-        let check = checks.canary.next_check().map(Instant::from_std);
+        let check = checks.guarded_chains.next_check().map(Instant::from_std);
         let verify = checks.schedule.next().map(Instant::from_std);
         let repair = checks.repair_at.map(Instant::from_std);
         let reread = checks.reread_at.map(Instant::from_std);
@@ -163,7 +163,7 @@ impl<I: Iptables> Task<I> {
         };
         self.pacer.finished(&ran, outcome.result());
         if !outcome.attempts.is_empty() {
-            checks.canary.restored();
+            checks.guarded_chains.restored();
         }
         let tracker = &self.syncer.tracker;
         self.reporter.finished(&outcome, tracker, ended);

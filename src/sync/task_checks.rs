@@ -7,9 +7,9 @@ use std::time::Duration;
 use tokio::sync::SetOnce;
 use tokio::time::Instant;
 
-use super::canary::CheckResult;
 use super::checks::Checks;
 use super::drift::{Compared, ComparisonDepth, Extent};
+use super::guarded_chain_check::CheckResult;
 use super::intake::Intake;
 use super::pacer::RunTimes;
 use super::schedule::CheckTrigger;
@@ -67,7 +67,7 @@ impl<I: Iptables> Task<I> {
             }
         };
         let now = Instant::now().into_std();
-        checks.canary.schedule(&result, now);
+        checks.guarded_chains.schedule(&result, now);
         if self
             .syncer
             .node_port_addresses_changed(&self.node_addresses())
@@ -91,7 +91,7 @@ impl<I: Iptables> Task<I> {
         let trigger = CheckTrigger::Change(change.source);
         // A change of table sizes names no chain, so nothing could interrupt a verification.
         let is_verified_next =
-            extent.depth == ComparisonDepth::Whole && change.source != ChangeSource::Counters;
+            extent.depth == ComparisonDepth::Whole && change.source != ChangeSource::TableSizes;
         if is_verified_next {
             extent.depth = ComparisonDepth::Named;
         }
@@ -166,7 +166,7 @@ impl<I: Iptables> Task<I> {
             OnChange::ReadOn
         };
         let mut reading = self.read(checks, extent, on_change).await?;
-        let unreadable = checks.canary.unreadable();
+        let unreadable = checks.guarded_chains.unreadable();
         self.reporter.checked(&reading.check, unreadable);
         for (table, cause) in &reading.check.newly_unreadable {
             if matches!(cause, RunError::Unprintable { .. }) {
@@ -245,8 +245,15 @@ impl<I: Iptables> Task<I> {
         let gives_way = on_change == OnChange::GiveWay;
         let end = {
             let work = async {
-                let canary = &mut checks.canary;
-                reading = check(canary, iptables, options, extent, started.into_std()).await;
+                let guarded_chains = &mut checks.guarded_chains;
+                reading = check(
+                    guarded_chains,
+                    iptables,
+                    options,
+                    extent,
+                    started.into_std(),
+                )
+                .await;
                 // Cannot fail: it is set only here.
                 let _ = checked.set(());
                 read(&mut reading, iptables, extent).await;
@@ -279,7 +286,7 @@ impl<I: Iptables> Task<I> {
             ReadingEnd::Complete => reading,
             ReadingEnd::GaveWay => reading.interrupted(),
             ReadingEnd::Abandoned => {
-                Reading::abandoned(extent, checks.canary.abandoned(after), after)
+                Reading::abandoned(extent, checks.guarded_chains.abandoned(after), after)
             }
         })
     }

@@ -7,9 +7,9 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use super::canary::{Canary, CheckResult};
 use super::decide::FullReason;
 use super::drift::{ChainKey, ComparisonDepth, Drift, DriftKind, Extent};
+use super::guarded_chain_check::{CheckResult, GuardedChainCheck};
 use super::kernel_state::{Inspection, OnNoAnswer, ReadScope, TableLoss, inspect};
 use super::syncer::{Syncer, View};
 use crate::host::{Iptables, ListedChains, ProgramExit, RunError};
@@ -85,15 +85,17 @@ impl Reading {
 
 /// Checks the fixed chains and jumps of an extent.
 pub(super) async fn check(
-    canary: &mut Canary,
+    guarded_chains: &mut GuardedChainCheck,
     iptables: &impl Iptables,
     options: &Options,
     extent: &Extent,
     now: Instant,
 ) -> Reading {
     let tables: Vec<Table> = extent.tables.iter().copied().collect();
-    let check = canary.check(iptables, Some(options), &tables, now).await;
-    let unreadable = canary.unreadable();
+    let check = guarded_chains
+        .check(iptables, Some(options), &tables, now)
+        .await;
+    let unreadable = guarded_chains.unreadable();
     Reading {
         services: extent.services.clone(),
         tables: extent.tables.difference(unreadable).copied().collect(),

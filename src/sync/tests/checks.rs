@@ -7,7 +7,7 @@ use super::syncer::{now, service, synced};
 use super::*;
 use crate::host::{Fake, Fault};
 use crate::rules::{RuleSet, Table};
-use crate::sync::canary::{Canary, CheckResult, TABLES};
+use crate::sync::guarded_chain_check::{CheckResult, GuardedChainCheck, TABLES};
 use crate::sync::outcome::Outcome;
 
 const PERIOD: Duration = Duration::from_secs(30);
@@ -23,14 +23,14 @@ fn edit(kernel: &Fake, table: Table, command: &str) {
 
 struct Checks {
     syncer: Syncer<Fake>,
-    canary: Canary,
+    guarded_chains: GuardedChainCheck,
 }
 
 impl Checks {
     async fn new() -> Self {
         Self {
             syncer: synced().await,
-            canary: Canary::new(Some(PERIOD), now()),
+            guarded_chains: GuardedChainCheck::new(Some(PERIOD), now()),
         }
     }
 
@@ -39,15 +39,18 @@ impl Checks {
     }
 
     async fn check(&mut self) -> CheckResult {
-        let at = self.canary.next_check().unwrap();
+        let at = self.guarded_chains.next_check().unwrap();
         let (kernel, written) = (self.syncer.iptables(), self.syncer.written());
-        let result = self.canary.check(kernel, written, &TABLES, at).await;
-        self.canary.schedule(&result, at);
+        let result = self
+            .guarded_chains
+            .check(kernel, written, &TABLES, at)
+            .await;
+        self.guarded_chains.schedule(&result, at);
         result
     }
 
     fn unreadable(&self) -> Vec<Table> {
-        self.canary.unreadable().iter().copied().collect()
+        self.guarded_chains.unreadable().iter().copied().collect()
     }
 }
 

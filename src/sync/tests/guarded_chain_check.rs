@@ -12,18 +12,18 @@ async fn waits(every: Duration, checks: &[Option<&Options>]) -> Vec<Duration> {
     )]
     let start = Instant::now();
     let kernel = Fake::default();
-    let mut canary = Canary::new(Some(every), start);
+    let mut guarded_chains = GuardedChainCheck::new(Some(every), start);
     let mut waits = Vec::new();
     let mut now = start;
     for written in checks {
-        let next = canary.next_check().unwrap();
+        let next = guarded_chains.next_check().unwrap();
         waits.push(next - now);
         now = next;
-        let result = canary.check(&kernel, *written, &TABLES, now).await;
-        canary.schedule(&result, now);
+        let result = guarded_chains.check(&kernel, *written, &TABLES, now).await;
+        guarded_chains.schedule(&result, now);
         assert_eq!(result.gone.is_some(), written.is_some());
     }
-    waits.push(canary.next_check().unwrap() - now);
+    waits.push(guarded_chains.next_check().unwrap() - now);
     waits
 }
 
@@ -55,49 +55,11 @@ async fn a_dry_run_never_checks() {
     )]
     let now = Instant::now();
     let options = Options::defaults(IpFamily::V4);
-    let mut canary = Canary::new(None, now);
-    assert_eq!(canary.next_check(), None);
-    let result = canary
+    let mut guarded_chains = GuardedChainCheck::new(None, now);
+    assert_eq!(guarded_chains.next_check(), None);
+    let result = guarded_chains
         .check(&Fake::default(), Some(&options), &TABLES, now)
         .await;
-    canary.schedule(&result, now);
-    assert_eq!(canary.next_check(), None);
-}
-
-const FORWARD: FixedChain = (Table::Filter, "KUBE-FORWARD");
-
-/// Seconds at which the chain is rewritten, checked every 30 s, if it is found edited then.
-fn rewrites(is_edited: impl Fn(u64) -> bool, until: u64) -> Vec<u64> {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "an Instant cannot be made otherwise"
-    )]
-    let start = Instant::now();
-    let mut chains = EditedChains::default();
-    let seconds = (0..until).step_by(30);
-    let due = seconds.filter(|second| {
-        let found = if is_edited(*second) {
-            &[FORWARD][..]
-        } else {
-            &[]
-        };
-        let now = start + Duration::from_secs(*second);
-        !chains
-            .due(found, &Table::ALL, Duration::from_secs(30), now)
-            .is_empty()
-    });
-    due.collect()
-}
-
-#[test]
-fn rules_that_keep_coming_back_are_removed_at_growing_intervals() {
-    let hours = 4 * 3600;
-    let always = rewrites(|_| true, hours);
-    assert_eq!(always, [0, 30, 90, 210, 450, 930, 1890, 3810, 7410, 11010]);
-}
-
-#[test]
-fn a_rule_that_stays_away_is_forgotten() {
-    // Once, and again ten minutes later.
-    assert_eq!(rewrites(|second| second % 600 == 0, 1300), [0, 600, 1200]);
+    guarded_chains.schedule(&result, now);
+    assert_eq!(guarded_chains.next_check(), None);
 }

@@ -367,7 +367,7 @@ async fn restores_that_fail_for_every_service_quarantine_none() {
             assert!(outcome.applied.before.is_empty());
             let isolation = outcome.isolation.unwrap();
             assert!(
-                isolation.is_environment && isolation.restores <= most,
+                isolation.is_node_fault && isolation.restores <= most,
                 "{isolation:?}"
             );
             // Not again with the next retry of the sync.

@@ -9,9 +9,9 @@ use super::*;
 use crate::host::{ChangeSource, Fake, Fault, ForeignChange, Iptables};
 use crate::model::ServiceName;
 use crate::rules::Table;
-use crate::sync::canary::Canary;
 use crate::sync::drift::{ComparisonDepth, Extent};
 use crate::sync::drift::{Drift, DriftKind};
+use crate::sync::guarded_chain_check::GuardedChainCheck;
 use crate::sync::verify::{check, read};
 
 /// A node with six Services, each of one endpoint.
@@ -40,9 +40,16 @@ fn edit(kernel: &Fake, table: Table, commands: &[&str]) -> ForeignChange {
 }
 
 async fn compare(syncer: &mut Syncer<Fake>, extent: &Extent) -> Drift {
-    let mut canary = Canary::new(None, now());
+    let mut guarded_chains = GuardedChainCheck::new(None, now());
     let options = syncer.written().unwrap().clone();
-    let mut reading = check(&mut canary, &syncer.iptables, &options, extent, now()).await;
+    let mut reading = check(
+        &mut guarded_chains,
+        &syncer.iptables,
+        &options,
+        extent,
+        now(),
+    )
+    .await;
     read(&mut reading, &syncer.iptables, extent).await;
     assert!(reading.failure.is_none(), "{:?}", reading.failure);
     syncer.compare_with(&mut reading, &BTreeSet::new())
@@ -384,8 +391,15 @@ async fn a_contested_dispatch_chain_is_rewritten_as_a_whole() {
         let change = edit(syncer.iptables(), Table::Nat, &[&damage]);
         let options = syncer.written().unwrap().clone();
         let extent = Extent::of(&change, &options);
-        let mut canary = Canary::new(None, now());
-        let mut reading = check(&mut canary, &syncer.iptables, &options, &extent, now()).await;
+        let mut guarded_chains = GuardedChainCheck::new(None, now());
+        let mut reading = check(
+            &mut guarded_chains,
+            &syncer.iptables,
+            &options,
+            &extent,
+            now(),
+        )
+        .await;
         read(&mut reading, &syncer.iptables, &extent).await;
         let drift = syncer.compare_with(&mut reading, &contested);
         assert_eq!(drift.chains, contested, "{damage}");
