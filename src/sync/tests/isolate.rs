@@ -351,6 +351,30 @@ async fn a_start_with_a_service_that_fails_programs_all_others() {
 }
 
 #[tokio::test]
+async fn more_failing_services_than_one_search_finds_do_not_keep_others_back() {
+    let mut syncer = synced().await;
+    syncer.iptables().set_poisons(&[(POISON, Poison::Line)]);
+    let failing = 40..70;
+    for number in failing.clone() {
+        syncer.tracker.apply(service(number, true));
+        syncer.tracker.apply(endpoint(number, 66));
+    }
+    syncer.tracker.apply(endpoint(3, 2));
+    let outcome = sync_untried(&mut syncer).await;
+    let isolation = outcome.isolation.unwrap();
+    assert!(!isolation.is_node_fault && !isolation.unresolved.is_empty());
+    let outcome = sync_untried(&mut syncer).await;
+    assert_eq!(outcome.result(), SyncResult::Applied, "{outcome:?}");
+    assert_eq!(
+        outcome.quarantined,
+        failing.clone().map(name).collect::<Vec<_>>()
+    );
+    let rejected = failing.map(|number| service(number, true));
+    let expected = rules_of(rejected.chain([endpoint(3, 2)])).await;
+    assert_rules(&syncer, &expected);
+}
+
+#[tokio::test]
 async fn restores_that_fail_for_every_service_quarantine_none() {
     for how in WAYS {
         // Nothing can be restored; nothing with endpoints can.
