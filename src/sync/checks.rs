@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::drift::{ChainKey, ComparisonDepth, Extent};
 use super::guarded_chain_check::GuardedChainCheck;
 use super::repair_backoff::RepairBackoff;
-use super::schedule::{PAUSE, Schedule};
+use super::schedule::{PAUSE, VerificationSchedule};
 use crate::host::{ChangeDetection, ForeignChange, RunError};
 
 /// Wait before another read of rules that could not be read, for example while another program
@@ -22,7 +22,7 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 pub(super) struct Checks {
     pub(super) guarded_chains: GuardedChainCheck,
     pub(super) backoff: RepairBackoff,
-    pub(super) schedule: Schedule,
+    pub(super) schedule: VerificationSchedule,
     /// Time of the delayed repair of rules that another program keeps changing.
     pub(super) repair_at: Option<Instant>,
     /// Time at which the oldest difference was found whose repair is not reported yet.
@@ -37,11 +37,11 @@ pub(super) struct Checks {
     pub(super) reread_at: Option<Instant>,
     /// Earliest time of the next check because of a change by another program: frequent changes
     /// must not take all of the task's time.
-    pub(super) next_change: Option<Instant>,
+    pub(super) next_change_check: Option<Instant>,
     /// Change by another program that was reported during a verification.
     pub(super) pending_change: Option<ForeignChange>,
     /// The last comparison could read everything.
-    pub(super) is_verified: bool,
+    pub(super) has_read_all: bool,
     /// Number of comparisons that could not read a table, since the last one that read all rules.
     failed_readings: u32,
 }
@@ -55,8 +55,8 @@ impl Checks {
             guarded_chains: GuardedChainCheck::new(period, now),
             backoff: RepairBackoff::default(),
             schedule: match period {
-                Some(_) => Schedule::new(verify, now),
-                None => Schedule::disabled(now),
+                Some(_) => VerificationSchedule::new(verify, now),
+                None => VerificationSchedule::disabled(now),
             },
             repair_at: None,
             drifted_at: None,
@@ -64,9 +64,9 @@ impl Checks {
             drifted: BTreeSet::new(),
             unread: Extent::default(),
             reread_at: None,
-            next_change: None,
+            next_change_check: None,
             pending_change: None,
-            is_verified: false,
+            has_read_all: false,
             failed_readings: 0,
         }
     }
@@ -88,7 +88,7 @@ impl Checks {
     /// Notes the end of a check that a change by another program caused.
     pub(super) fn compared_change(&mut self, started: Instant, now: Instant) {
         let took = now.saturating_duration_since(started);
-        self.next_change = now.checked_add(took.saturating_mul(PAUSE).max(SHORTEST_PAUSE));
+        self.next_change_check = now.checked_add(took.saturating_mul(PAUSE).max(SHORTEST_PAUSE));
     }
 
     /// Returns the delay of the repair of these chains. Chains whose repair is pending are not

@@ -122,7 +122,7 @@ impl SyncHistory {
         if let Some(reason) = self.must_be_full {
             return Scope::Full(reason);
         }
-        match self.rewrite(setting) {
+        match self.rerender_reason(setting) {
             Some(RerenderReason::Zone) => return Scope::Full(FullReason::ZoneChanged),
             Some(_) => return Scope::Full(FullReason::NodeChanged),
             None => {}
@@ -149,7 +149,7 @@ impl SyncHistory {
     }
 
     /// Returns the reason to rewrite all rules for `setting`, if there is one.
-    pub fn rewrite(&self, setting: RenderContext<'_>) -> Option<RerenderReason> {
+    pub fn rerender_reason(&self, setting: RenderContext<'_>) -> Option<RerenderReason> {
         let known = RenderContext {
             options: self.options.as_ref()?,
             zone: self.zone.as_deref(),

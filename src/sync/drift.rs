@@ -239,7 +239,7 @@ pub(super) struct Compared<'a> {
     /// Delay of the repair, because another program keeps changing the same chains.
     pub(super) wait: Duration,
     /// Number of chains whose repair is delayed.
-    pub(super) contested: usize,
+    pub(super) delayed: usize,
 }
 
 #[cfg(test)]

@@ -64,7 +64,8 @@ impl<I: Iptables> Syncer<I> {
             return None;
         };
         QuarantineCause::of(error)?;
-        if self.isolate_after.is_some_and(|after| now < after) || self.view().all().next().is_none()
+        if self.isolate_after.is_some_and(|after| now < after)
+            || self.rendered_services().all().next().is_none()
         {
             return None;
         }
@@ -259,7 +260,11 @@ impl<I: Iptables> Syncer<I> {
 
     /// Renders a Service in quarantine in its next fallback form.
     fn lower_fallback(&mut self, name: &ServiceName) {
-        let rendered = self.view().get(name).cloned().unwrap_or_default();
+        let rendered = self
+            .rendered_services()
+            .get(name)
+            .cloned()
+            .unwrap_or_default();
         let state = self.quarantine.lower(name, &rendered);
         let claims = match self.quarantine.fallback(name) {
             Some(Fallback::LeftOut) => OverrideClaims::Wanted,
@@ -372,7 +377,7 @@ impl<I: Iptables> Syncer<I> {
         };
         let mut lines = excerpt.lines.iter();
         let (_, line) = lines.find(|(number, _)| *number == excerpt.line)?;
-        owner(line, &self.view(), self.setting(options))
+        owner(line, &self.rendered_services(), self.setting(options))
     }
 
     /// Sorts Services by their approximate number of rules, the most at the end.

@@ -80,7 +80,7 @@ impl RepairBackoff {
     }
 
     /// Returns the number of chains whose last repair was delayed.
-    pub(super) fn waiting(&self) -> usize {
+    pub(super) fn delayed(&self) -> usize {
         let waits = |repairs: &&Repairs| !repairs.wait.is_zero();
         self.0.values().filter(waits).count()
     }
@@ -187,7 +187,7 @@ mod tests {
             now += wait + Duration::from_millis(10);
         }
         assert_eq!(waits, [0, 0, 0, 1, 2, 4, 8, 16, 32, 60, 60]);
-        assert_eq!(backoff.waiting(), 1);
+        assert_eq!(backoff.delayed(), 1);
         assert_eq!(backoff.wait([key("KUBE-NODEPORTS")], now), Duration::ZERO);
     }
 
@@ -203,7 +203,7 @@ mod tests {
         let later = now + FIRST_REPAIR_WAIT * 2 + CALM;
         assert!(backoff.contested(later).is_empty());
         assert_eq!(backoff.wait([key("A")], later), Duration::ZERO);
-        assert_eq!(backoff.waiting(), 0);
+        assert_eq!(backoff.delayed(), 0);
     }
 
     #[test]

@@ -282,7 +282,7 @@ impl Reporter {
             self.metrics
                 .drifted(family, table.as_str(), kind.as_str(), *chains);
         }
-        self.metrics.contested(family, compared.contested);
+        self.metrics.contested(family, compared.delayed);
         if !drift.is_none() && !compared.wait.is_zero() {
             let note = report_text::contest_note(family, &self.node_name, drift);
             self.recorder.say(Event::RulesContested(note));

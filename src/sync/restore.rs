@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use super::decide::{FullReason, Scope};
 use super::kernel_state::{Inspection, OnNoAnswer, ReadScope, after_tables, inspect, is_untouched};
 use super::outcome::{Attempt, Failure, RestoreResult};
-use super::syncer::{Syncer, View};
+use super::syncer::{RenderedServices, Syncer};
 use crate::host::{CounterError, Iptables, RestoreError, Restored, RunError, excerpt};
 use crate::model::{ServiceName, Services};
 use crate::render::{
@@ -28,7 +28,7 @@ impl<I: Iptables> Syncer<I> {
                 let unread = std::mem::take(&mut inspection.unread);
                 match self.compare(&mut inspection, options) {
                     Ok(adopted) => {
-                        let written = self.write_rest(adopted, options).await;
+                        let written = self.write_differences(adopted, options).await;
                         (Scope::Adoption, unread, None, written)
                     }
                     Err(reason) => {
@@ -50,7 +50,7 @@ impl<I: Iptables> Syncer<I> {
     /// Reads chains and jumps in the kernel, and writes all rules.
     pub(super) async fn full(&mut self, reason: FullReason, options: &mut Options) -> Attempt {
         let no_counter = self.make_counters(options).await;
-        let known = self.live.take().map(|live| Inspection {
+        let known = self.after_flush.take().map(|live| Inspection {
             live,
             ..Inspection::default()
         });
@@ -73,7 +73,11 @@ impl<I: Iptables> Syncer<I> {
     /// changed.
     pub(super) async fn partial(&mut self, options: &Options) -> Attempt {
         let mut names: BTreeSet<ServiceName> = self.tracker.dirty().cloned().collect();
-        if self.history.rewrite(self.setting(options)).is_some() {
+        if self
+            .history
+            .rerender_reason(self.setting(options))
+            .is_some()
+        {
             names.extend(self.tracker.all().map(|(name, _)| name.clone()));
         }
         names.retain(|name| !self.quarantine.has(name));
@@ -132,7 +136,12 @@ impl<I: Iptables> Syncer<I> {
         options: &Options,
     ) -> Result<Adopted, DeclineReason> {
         let found = inspection.found.take().ok_or(DeclineReason::Unreadable)?;
-        let adopted = render::adopt(found, &inspection.live, &self.view(), self.setting(options))?;
+        let adopted = render::adopt(
+            found,
+            &inspection.live,
+            &self.rendered_services(),
+            self.setting(options),
+        )?;
         if inspection.is_mangle_complete {
             Ok(adopted)
         } else {
@@ -140,7 +149,7 @@ impl<I: Iptables> Syncer<I> {
         }
     }
 
-    async fn write_rest(&mut self, adopted: Adopted, options: &Options) -> RestoreResult {
+    async fn write_differences(&mut self, adopted: Adopted, options: &Options) -> RestoreResult {
         self.applied = adopted.applied;
         self.unwritten.clear();
         // The other shape would rewrite rules that are right.
@@ -153,14 +162,14 @@ impl<I: Iptables> Syncer<I> {
             // Avoids two applied states of a large cluster in memory.
             self.forget_kernel();
         }
-        let view = self.view();
+        let view = self.rendered_services();
         let payload = || Full::new(&view, self.setting(options), live);
         let mut full = payload();
         let restored = self.restore_payload(&mut full).await;
         let is_untouched = restored
             .as_ref()
             .is_err_and(|error| is_untouched(error, &mut payload()));
-        let restored = restored.map_err(|error| Failure::rejected(error, &mut payload()));
+        let restored = restored.map_err(|error| Failure::of_restore(error, &mut payload()));
         let (applied, stats) = full.finish();
         if !is_untouched {
             self.forget_kernel();
@@ -210,7 +219,7 @@ impl<I: Iptables> Syncer<I> {
             },
         }
         let restored =
-            restored.map_err(|error| Failure::rejected(error, &mut Text::new(&partial.text)));
+            restored.map_err(|error| Failure::of_restore(error, &mut Text::new(&partial.text)));
         (partial, restored)
     }
 
@@ -223,7 +232,7 @@ impl<I: Iptables> Syncer<I> {
     ) -> Partial {
         let zone = self.tracker.node().and_then(|node| node.zone.as_deref());
         let setting = RenderContext { options, zone };
-        let view = View(&self.tracker);
+        let view = RenderedServices(&self.tracker);
         render::partial(&mut self.applied, &view, names.iter(), setting, shape)
     }
 
@@ -239,8 +248,8 @@ impl<I: Iptables> Syncer<I> {
     }
 
     /// Returns the Services as they are rendered.
-    pub(super) const fn view(&self) -> View<'_> {
-        View(&self.tracker)
+    pub(super) const fn rendered_services(&self) -> RenderedServices<'_> {
+        RenderedServices(&self.tracker)
     }
 
     /// Notes that the state of the kernel is unknown.
@@ -271,7 +280,7 @@ fn unwritten(error: RunError) -> RestoreResult {
 impl Failure {
     /// Returns the failure of a restore, with an excerpt of the payload around a rejected line;
     /// `again` is the same payload from its beginning.
-    pub(super) fn rejected(error: RestoreError, again: &mut dyn Payload) -> Self {
+    pub(super) fn of_restore(error: RestoreError, again: &mut dyn Payload) -> Self {
         let shown = match &error {
             RestoreError::Rejected { line, .. } => Some(excerpt(again, *line)),
             _ => None,

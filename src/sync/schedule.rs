@@ -55,7 +55,7 @@ impl CheckTrigger {
 
 /// Schedule of verifications of one family.
 #[derive(Debug)]
-pub(super) struct Schedule {
+pub(super) struct VerificationSchedule {
     /// False in a dry run, which writes no rules.
     is_enabled: bool,
     /// Interval; `None`: only after failures.
@@ -73,7 +73,7 @@ pub(super) struct Schedule {
     programs: BTreeSet<String>,
 }
 
-impl Schedule {
+impl VerificationSchedule {
     /// Returns a schedule whose first verification is due after the interval.
     pub(super) fn new(every: Option<Duration>, now: Instant) -> Self {
         Self {
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn lost_events_cause_verifications_with_pauses() {
         let now = start();
-        let mut schedule = Schedule::new(Some(MINUTES), now);
+        let mut schedule = VerificationSchedule::new(Some(MINUTES), now);
         let mut lost = ForeignChange::unknown(ChangeSource::LostEvents, []);
         lost.by("nft");
         schedule.changed(&lost, now);
@@ -223,7 +223,7 @@ mod tests {
     fn a_verification_is_interrupted_a_limited_number_of_times() {
         let now = start();
         let second = Duration::from_secs(1);
-        let mut schedule = Schedule::new(Some(MINUTES), now);
+        let mut schedule = VerificationSchedule::new(Some(MINUTES), now);
         for _ in 0..MOST_GIVEN_WAY {
             assert!(schedule.may_give_way());
             schedule.gave_way(second, now);
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn a_verification_takes_at_most_half_a_percent_of_a_cpu() {
         let now = start();
-        let mut schedule = Schedule::new(Some(MINUTES), now);
+        let mut schedule = VerificationSchedule::new(Some(MINUTES), now);
         assert_eq!(schedule.next(), Some(now + MINUTES));
         schedule.finished(&ran(now, Duration::from_millis(100)), None);
         assert_eq!(schedule.next(), Some(now + MINUTES));
@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn nothing_is_read_while_the_generation_stays_the_same() {
         let now = start();
-        let mut schedule = Schedule::new(Some(MINUTES), now);
+        let mut schedule = VerificationSchedule::new(Some(MINUTES), now);
         assert!(!schedule.is_unchanged(Some(7)));
         schedule.finished(&ran(now, Duration::ZERO), Some(7));
         assert!(schedule.is_unchanged(Some(7)));
@@ -268,13 +268,13 @@ mod tests {
     #[test]
     fn without_an_interval_rules_are_compared_only_after_failures() {
         let now = start();
-        let mut schedule = Schedule::new(None, now);
+        let mut schedule = VerificationSchedule::new(None, now);
         assert_eq!(schedule.next(), None);
         schedule.soon(now);
         assert_eq!(schedule.next(), Some(now));
         schedule.finished(&ran(now, Duration::from_secs(1)), None);
         assert_eq!(schedule.next(), None);
-        let mut dry_run = Schedule::disabled(now);
+        let mut dry_run = VerificationSchedule::disabled(now);
         dry_run.soon(now);
         assert_eq!(dry_run.next(), None);
     }

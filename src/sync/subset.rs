@@ -109,7 +109,7 @@ impl<I: Iptables> Syncer<I> {
         let cause = QuarantineCause::of(&error).ok_or(NodeFault)?;
         isolation.restores += 1;
         isolation.failed += 1;
-        let failure = Failure::rejected(error, &mut Text::new(&partial.text));
+        let failure = Failure::of_restore(error, &mut Text::new(&partial.text));
         Ok(Err((cause, failure)))
     }
 

@@ -55,7 +55,7 @@ pub struct Syncer<I> {
     pub(super) unanswered: u32,
     /// State of the kernel after a flush that the last check found, for the next full sync;
     /// `None`: a full sync reads it.
-    pub(super) live: Option<LiveChains>,
+    pub(super) after_flush: Option<LiveChains>,
     /// Fixed chains that the next sync rewrites.
     pub(super) repairs: BTreeSet<FixedChain>,
     /// Missing jumps that the next sync restores.
@@ -92,7 +92,7 @@ impl<I: Iptables> Syncer<I> {
             written: None,
             unread: BTreeSet::new(),
             unanswered: 0,
-            live: None,
+            after_flush: None,
             repairs: BTreeSet::new(),
             lost_jumps: Vec::new(),
             drifted: BTreeSet::new(),
@@ -253,7 +253,7 @@ impl<I: Iptables> Syncer<I> {
             (Scope::Full(_), _) if self.knows_kernel() => {
                 // Only full syncs create counters.
                 options.counters = self.history.counters().unwrap_or_default();
-                let rewrite = self.history.rewrite(self.setting(options));
+                let rewrite = self.history.rerender_reason(self.setting(options));
                 (rewrite != Some(RerenderReason::Options)).then_some(Scope::Partial)
             }
             _ => None,
@@ -317,9 +317,9 @@ impl<I: Iptables> Syncer<I> {
 }
 
 /// Services as they are rendered: those of the tracker, or their overrides.
-pub(super) struct View<'a>(pub(super) &'a Tracker);
+pub(super) struct RenderedServices<'a>(pub(super) &'a Tracker);
 
-impl Services for View<'_> {
+impl Services for RenderedServices<'_> {
     fn all(&self) -> Box<dyn Iterator<Item = (&ServiceName, &ServiceState)> + '_> {
         let Self(tracker) = *self;
         let overrides = tracker.overrides();

@@ -109,7 +109,7 @@ impl<I: Iptables> Task<I> {
         let verify = checks.schedule.next().map(Instant::from_std);
         let repair = checks.repair_at.map(Instant::from_std);
         let reread = checks.reread_at.map(Instant::from_std);
-        let next_change = checks.next_change.map(Instant::from_std);
+        let next_change_check = checks.next_change_check.map(Instant::from_std);
         // The next sync includes a due retry, so a pending sync makes a request needless.
         let is_sync_pending = self.pacer.awaits_sync();
         let retry = self.syncer.next_retry().filter(|_| !is_sync_pending);
@@ -125,7 +125,7 @@ impl<I: Iptables> Task<I> {
             () = until(verify) => TaskEvent::Verify,
             () = until(reread) => TaskEvent::Reread,
             () = until(retry) => TaskEvent::Retry,
-            change = changed(&self.syncer.iptables, next_change) => TaskEvent::RulesChanged(change),
+            change = changed(&self.syncer.iptables, next_change_check) => TaskEvent::RulesChanged(change),
         }
     }
 
@@ -215,7 +215,7 @@ impl<I: Iptables> Task<I> {
         let (Some(sweeper), Some(options)) = (&self.sweeper, self.syncer.written()) else {
             return;
         };
-        let services = self.syncer.view();
+        let services = self.syncer.rendered_services();
         let were_missing = |attempt: &Attempt| {
             attempt.scope == Scope::Full(FullReason::Flushed) && attempt.result.is_ok()
         };

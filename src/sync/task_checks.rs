@@ -15,7 +15,7 @@ use super::pacer::RunTimes;
 use super::schedule::CheckTrigger;
 use super::syncer::Syncer;
 use super::task::{Task, changed, until};
-use super::verify::{Reading, check, read};
+use super::verify::{Reading, check_guarded_chains, read_others};
 use crate::host::{ChangeSource, ForeignChange, Iptables, RunError, thread_cpu};
 
 /// Maximum delay of a due sync by a running check. Most checks end within a second, and a check
@@ -127,7 +127,7 @@ impl<I: Iptables> Task<I> {
             checks.schedule.gave_way(took, now());
             return;
         }
-        let generation = generation.filter(|_| checks.is_verified);
+        let generation = generation.filter(|_| checks.has_read_all);
         checks.schedule.finished(&ran(), generation);
         self.report_repair(checks);
     }
@@ -153,7 +153,7 @@ impl<I: Iptables> Task<I> {
         change: Option<&ForeignChange>,
     ) -> Result<CheckResult, Interruption> {
         let found_at = Instant::now().into_std();
-        checks.is_verified = false;
+        checks.has_read_all = false;
         if self.syncer.has_unwritten() {
             // The applied state is ahead of the kernel until the rest of a restore is written.
             checks.postpone(extent.clone(), found_at);
@@ -178,7 +178,7 @@ impl<I: Iptables> Task<I> {
         let programs = change.map_or(checks.schedule.programs(), |change| &change.programs);
         drift.programs.clone_from(programs);
         let now = Instant::now().into_std();
-        checks.is_verified = reading.failure.is_none() && reading.unread.is_empty();
+        checks.has_read_all = reading.failure.is_none() && reading.unread.is_empty();
         checks.postpone(std::mem::take(&mut reading.unread), now);
         let wait = checks.wait(std::mem::take(&mut drift.keys), now);
         let failed_readings = checks.count_failed_readings(extent.depth, reading.failure.as_ref());
@@ -189,7 +189,7 @@ impl<I: Iptables> Task<I> {
             failure: reading.failure.as_ref(),
             failed_readings,
             wait,
-            contested: checks.backoff.waiting(),
+            delayed: checks.backoff.delayed(),
         });
         // If the changed chains are unknown, rules of Services may be missing as well. After lost
         // events a verification follows anyway.
@@ -241,12 +241,12 @@ impl<I: Iptables> Task<I> {
         };
         let mut reading = Reading::default();
         let checked = SetOnce::new();
-        let not_before = checks.next_change.map(Instant::from_std);
+        let not_before = checks.next_change_check.map(Instant::from_std);
         let gives_way = on_change == OnChange::GiveWay;
         let end = {
             let work = async {
                 let guarded_chains = &mut checks.guarded_chains;
-                reading = check(
+                reading = check_guarded_chains(
                     guarded_chains,
                     iptables,
                     options,
@@ -256,7 +256,7 @@ impl<I: Iptables> Task<I> {
                 .await;
                 // Cannot fail: it is set only here.
                 let _ = checked.set(());
-                read(&mut reading, iptables, extent).await;
+                read_others(&mut reading, iptables, extent).await;
             };
             tokio::pin!(work);
             loop {

@@ -11,7 +11,7 @@ use super::decide::FullReason;
 use super::drift::{ChainKey, ComparisonDepth, Drift, DriftKind, Extent};
 use super::guarded_chain_check::{CheckResult, GuardedChainCheck};
 use super::kernel_state::{Inspection, OnNoAnswer, ReadScope, TableLoss, inspect};
-use super::syncer::{Syncer, View};
+use super::syncer::{RenderedServices, Syncer};
 use crate::host::{Iptables, ListedChains, ProgramExit, RunError};
 use crate::model::ServiceName;
 use crate::render::{
@@ -84,7 +84,7 @@ impl Reading {
 }
 
 /// Checks the fixed chains and jumps of an extent.
-pub(super) async fn check(
+pub(super) async fn check_guarded_chains(
     guarded_chains: &mut GuardedChainCheck,
     iptables: &impl Iptables,
     options: &Options,
@@ -105,7 +105,7 @@ pub(super) async fn check(
 }
 
 /// Reads the other rules of an extent, unless the check found a flushed table.
-pub(super) async fn read(reading: &mut Reading, iptables: &impl Iptables, extent: &Extent) {
+pub(super) async fn read_others(reading: &mut Reading, iptables: &impl Iptables, extent: &Extent) {
     if reading.check.gone.is_some() {
         return;
     }
@@ -179,7 +179,7 @@ impl<I: Iptables> Syncer<I> {
         contested: &BTreeSet<ChainKey>,
     ) -> Drift {
         let mut drift = Drift::default();
-        self.live = None;
+        self.after_flush = None;
         let check = &reading.check;
         // A jump that was missing before may exist again.
         self.lost_jumps
@@ -202,7 +202,7 @@ impl<I: Iptables> Syncer<I> {
         if let Some((table, loss)) = &check.gone {
             drift.add_unnamed(*table, DriftKind::FlushedTable, 1);
             self.force_full(FullReason::Flushed);
-            self.live = self.flushed(*table, loss);
+            self.after_flush = self.flushed(*table, loss);
             return drift;
         }
         self.compare_services(reading, &mut drift);
@@ -249,7 +249,7 @@ impl<I: Iptables> Syncer<I> {
             zone: self.history.zone.as_deref(),
         };
         let listing = reading.service_listing.as_deref();
-        let services = View(&self.tracker);
+        let services = RenderedServices(&self.tracker);
         let differing = self
             .applied
             .verify_chains(&reading.services, listing, &services, setting);
@@ -301,7 +301,13 @@ impl<I: Iptables> Syncer<I> {
             zone: self.history.zone.as_deref(),
         };
         let is_changing = self.changing_services();
-        match render::verify_tables(found, live, &self.view(), setting, &is_changing) {
+        match render::verify_tables(
+            found,
+            live,
+            &self.rendered_services(),
+            setting,
+            &is_changing,
+        ) {
             Ok(adopted) => {
                 // Stale chains of a changing Service are listed as chains of no Service.
                 let is_drift = |name: &&ServiceName| {

@@ -30,7 +30,7 @@ fn notes(drift: &Drift, wait: Duration) -> Vec<String> {
         failure: None,
         failed_readings: 0,
         wait,
-        contested: 1,
+        delayed: 1,
     });
     let notes = events.told().into_iter().map(|event| match event {
         Event::RulesContested(note) => note,
@@ -103,7 +103,7 @@ fn a_failed_reading_is_a_warning_at_first_and_then_at_each_doubling() {
                 failure: Some(&failure),
                 failed_readings,
                 wait: NOW,
-                contested: 0,
+                delayed: 0,
             });
         }
     });

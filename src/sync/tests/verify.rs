@@ -12,7 +12,7 @@ use crate::rules::Table;
 use crate::sync::drift::{ComparisonDepth, Extent};
 use crate::sync::drift::{Drift, DriftKind};
 use crate::sync::guarded_chain_check::GuardedChainCheck;
-use crate::sync::verify::{check, read};
+use crate::sync::verify::{check_guarded_chains, read_others};
 
 /// A node with six Services, each of one endpoint.
 async fn node() -> Syncer<Fake> {
@@ -42,7 +42,7 @@ fn edit(kernel: &Fake, table: Table, commands: &[&str]) -> ForeignChange {
 async fn compare(syncer: &mut Syncer<Fake>, extent: &Extent) -> Drift {
     let mut guarded_chains = GuardedChainCheck::new(None, now());
     let options = syncer.written().unwrap().clone();
-    let mut reading = check(
+    let mut reading = check_guarded_chains(
         &mut guarded_chains,
         &syncer.iptables,
         &options,
@@ -50,7 +50,7 @@ async fn compare(syncer: &mut Syncer<Fake>, extent: &Extent) -> Drift {
         now(),
     )
     .await;
-    read(&mut reading, &syncer.iptables, extent).await;
+    read_others(&mut reading, &syncer.iptables, extent).await;
     assert!(reading.failure.is_none(), "{:?}", reading.failure);
     syncer.compare_with(&mut reading, &BTreeSet::new())
 }
@@ -392,7 +392,7 @@ async fn a_contested_dispatch_chain_is_rewritten_as_a_whole() {
         let options = syncer.written().unwrap().clone();
         let extent = Extent::of(&change, &options);
         let mut guarded_chains = GuardedChainCheck::new(None, now());
-        let mut reading = check(
+        let mut reading = check_guarded_chains(
             &mut guarded_chains,
             &syncer.iptables,
             &options,
@@ -400,7 +400,7 @@ async fn a_contested_dispatch_chain_is_rewritten_as_a_whole() {
             now(),
         )
         .await;
-        read(&mut reading, &syncer.iptables, &extent).await;
+        read_others(&mut reading, &syncer.iptables, &extent).await;
         let drift = syncer.compare_with(&mut reading, &contested);
         assert_eq!(drift.chains, contested, "{damage}");
         let outcome = syncer.once(&[]).await;
