@@ -41,6 +41,26 @@ enum ReadingEnd {
     Abandoned,
 }
 
+impl ReadingEnd {
+    /// Returns the part of a reading that can be compared after this end.
+    fn result(
+        self,
+        reading: Reading,
+        checks: &mut Checks,
+        extent: &Extent,
+        after: Duration,
+    ) -> Reading {
+        match self {
+            Self::Complete => reading,
+            Self::GaveWay => reading.interrupted(),
+            Self::Abandoned => {
+                let check = checks.guarded_chains.abandoned(after);
+                Reading::abandoned(extent, check, after)
+            }
+        }
+    }
+}
+
 /// Cause of an incomplete comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Interruption {
@@ -281,14 +301,7 @@ impl<I: Iptables> Task<I> {
                 }
             }
         };
-        let after = started.elapsed();
-        Ok(match end {
-            ReadingEnd::Complete => reading,
-            ReadingEnd::GaveWay => reading.interrupted(),
-            ReadingEnd::Abandoned => {
-                Reading::abandoned(extent, checks.guarded_chains.abandoned(after), after)
-            }
-        })
+        Ok(end.result(reading, checks, extent, started.elapsed()))
     }
 }
 

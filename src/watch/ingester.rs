@@ -392,8 +392,9 @@ mod tests {
         let mut ingester = Ingester::new(senders, "here".into());
         for (list, reported) in [(vec![&invalid], 1), (vec![&invalid], 1), (vec![], 0)] {
             ingester.service(Observed::<&ServiceObject>::Listing);
-            list.into_iter()
-                .for_each(|one| ingester.service(Observed::Set(one)));
+            for one in list {
+                ingester.service(Observed::Set(one));
+            }
             ingester.service(Observed::<&ServiceObject>::Listed);
             assert_eq!(ingester.reported.objects.len(), reported);
         }

@@ -166,11 +166,11 @@ fn rules_that_another_program_keeps_changing_make_an_event() {
     assert_eq!(event["type"], "Warning");
     assert_eq!(event["regarding"]["kind"], "Node");
     assert_eq!(event["regarding"]["name"], objects::NODE);
-    let note = event["note"].as_str().unwrap();
+    let text = event["note"].as_str().unwrap();
     let begin = format!(
         "node {}: IPv4 rules are changed again and again by another program (",
         objects::NODE
     );
-    assert!(note.starts_with(&begin), "{note}");
-    assert!(note.contains("chains nat KUBE-MARK-MASQ"), "{note}");
+    assert!(text.starts_with(&begin), "{text}");
+    assert!(text.contains("chains nat KUBE-MARK-MASQ"), "{text}");
 }
