@@ -317,7 +317,7 @@ fn a_broken_manifest_is_an_error_with_its_line() {
         "kind: Service\nmetadata: [\n",
     );
     let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(
         said.starts_with("error: ") && said.contains("line"),
         "{said}"
@@ -328,7 +328,7 @@ fn a_broken_manifest_is_an_error_with_its_line() {
 #[test]
 fn missing_files_are_named() {
     let output = run(&["render", "--manifests", "/nowhere/at/all"]);
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     assert!(
         text(&output.stderr).contains("/nowhere/at/all"),
         "{}",

@@ -235,7 +235,8 @@ fn whoever_names_no_source_is_told_of_both() {
 fn lacks(spec: &str, beside: &[&str], args: &[&str], expected: &str) {
     let service = format!(
         "{{apiVersion: v1, kind: Service, metadata: {{name: web}}, \
-         spec: {{clusterIP: 10.96.0.1, ports: [{{port: 80, nodePort: 30080}}]{spec}}}}}"
+         spec: {{clusterIP: 10.96.0.1, type: NodePort, \
+         ports: [{{port: 80, nodePort: 30080}}]{spec}}}}}"
     );
     let folder = tempfile::tempdir().unwrap();
     let text_of = [&[service.as_str()], beside].concat().join("\n---\n");
@@ -253,7 +254,7 @@ fn lacks(spec: &str, beside: &[&str], args: &[&str], expected: &str) {
 const SLICE: &str = "{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: web-1, \
     labels: {kubernetes.io/service-name: web}}, addressType: IPv4, ports: [{name: '', port: 8080}], \
     endpoints: [{addresses: [10.4.0.1], nodeName: node-a, hints: {forZones: []}}]}";
-const LOCAL: &str = ", type: NodePort, externalTrafficPolicy: Local";
+const LOCAL: &str = ", externalTrafficPolicy: Local";
 
 #[test]
 fn what_objects_lack_is_said_where_it_matters() {

@@ -1,4 +1,5 @@
-//! The manifests in `deploy/`, as a real API server judges them.
+//! The manifests in `deploy/`, as a real API server judges them; and invalid ones, as commands
+//! report them.
 
 #![allow(
     clippy::unwrap_used,
@@ -11,6 +12,7 @@ use crate::support;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::Value;
 use support::kube::ControlPlane;
@@ -70,4 +72,114 @@ fn kept(file: &Path, written: &Value, stored: &Value, at: &str) {
 fn documents(file: &Path) -> Vec<Value> {
     let text = fs::read_to_string(file).unwrap();
     serde_saphyr::from_multiple(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+}
+
+/// Namespaced, as others in the folder would be.
+const GOOD: &str = "apiVersion: v1\nkind: Service\nmetadata: {name: good}\nspec:\n  \
+                    clusterIP: 10.96.0.10\n  ports:\n  - port: 80\n";
+
+/// Runs a command on the manifests in `folder`; returns code, stdout and stderr. `diff` compares
+/// them with themselves.
+#[expect(clippy::disallowed_methods, reason = "this test runs the program")]
+fn run(command: &str, folder: &Path, flags: &[&str]) -> (Option<i32>, String, String) {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_deltaproxy"));
+    program.args([command, "--hostname-override=node-a", "--manifests"]);
+    program.arg(folder).args(flags).env_remove("RUST_LOG");
+    if command == "diff" {
+        program.arg("--from-manifests").arg(folder);
+    }
+    let output = program.output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (
+        output.status.code(),
+        text(output.stdout),
+        text(output.stderr),
+    )
+}
+
+/// Lines of errors, without the folder.
+fn errors(folder: &Path, stderr: &str) -> Vec<String> {
+    let folder = format!("{}/", folder.display());
+    let lines = stderr
+        .lines()
+        .filter_map(|line| line.strip_prefix("error: "));
+    lines.map(|line| line.replace(&folder, "")).collect()
+}
+
+const COMMANDS: [&str; 4] = ["diff", "render", "services", "explain"];
+
+/// Flags that a command needs besides.
+fn needed(command: &str) -> &'static [&'static str] {
+    match command {
+        "explain" => &["10.96.0.10:80"],
+        _ => &[],
+    }
+}
+
+#[test]
+fn invalid_objects_are_errors_unless_lenient() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let bad = "apiVersion: v1\nkind: Service\nmetadata: {name: bad}\nspec:\n  type: LoadBalnacer\n  \
+               ports:\n  - port: eighty\n";
+    fs::write(folder.join("a.yaml"), format!("{GOOD}---\n{bad}")).unwrap();
+    for command in COMMANDS {
+        let (code, stdout, stderr) = run(command, folder, needed(command));
+        assert_eq!(code, Some(2), "{command}: {stderr}");
+        // Each once, though `diff` reads both sides.
+        assert_eq!(
+            errors(folder, &stderr),
+            [
+                "`a.yaml` line 15: Service `default/bad`: spec.ports[0].port: expected an integer, \
+                 got \"eighty\"",
+                "`a.yaml` line 13: Service `default/bad`: spec.type: Unsupported value: \
+                 \"LoadBalnacer\": supported values: \"ClusterIP\", \"ExternalName\", \
+                 \"LoadBalancer\", \"NodePort\"",
+            ],
+            "{command}"
+        );
+        assert_eq!(
+            stdout.contains("good"),
+            command != "diff",
+            "{command}: {stdout}"
+        );
+        let lenient = [&["--lenient"], needed(command)].concat();
+        let (code, _, stderr) = run(command, folder, &lenient);
+        assert_eq!(code, Some(0), "{command}: {stderr}");
+        assert_eq!(errors(folder, &stderr), [""; 0], "{command}");
+    }
+}
+
+#[test]
+fn all_unusable_files_are_named_and_others_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("a.yaml"), "spec: {a: {{ .Values.a }}}\n").unwrap();
+    fs::write(folder.join("b.yaml"), GOOD).unwrap();
+    fs::write(folder.join("c.yaml"), "a: 1\n b: 2\n").unwrap();
+    for command in COMMANDS {
+        let (code, stdout, stderr) = run(command, folder, needed(command));
+        assert_eq!(code, Some(2), "{command}: {stderr}");
+        let errors = errors(folder, &stderr);
+        assert_eq!(errors.len(), 2, "{command}: {stderr}");
+        assert!(errors[0].starts_with("`a.yaml` line 1: "), "{}", errors[0]);
+        assert!(errors[0].contains("Helm template"), "{}", errors[0]);
+        assert!(errors[1].starts_with("`c.yaml` line 2: "), "{}", errors[1]);
+        assert_eq!(
+            stdout.contains("good"),
+            command != "diff",
+            "{command}: {stdout}"
+        );
+    }
+    // Without any other, nothing is printed.
+    fs::remove_file(folder.join("b.yaml")).unwrap();
+    for command in COMMANDS {
+        let (code, stdout, stderr) = run(command, folder, needed(command));
+        assert_eq!(
+            (code, stdout.as_str()),
+            (Some(2), ""),
+            "{command}: {stderr}"
+        );
+        assert_eq!(errors(folder, &stderr).len(), 2, "{command}: {stderr}");
+    }
 }

@@ -58,7 +58,7 @@ async fn daemon(config: &Config, load: &LoadConfig<'_>, log: LogLevel) -> anyhow
     setup::prepare(config)?;
     let shutdown = signals.shutdown(config.file.as_ref(), load, &checks.recorder, &metrics.watch);
     tokio::pin!(shutdown);
-    let source = sources::run(source, node_name, senders, &metrics.watch, writer);
+    let source = sources::run(source, node_name, senders, &metrics, writer);
     tokio::pin!(source);
     let watchdog = servers::watchdog(config);
     let shared = Shared {

@@ -70,6 +70,7 @@ pub(super) async fn run(
         health: checks.health.clone(),
         metrics: metrics.health.clone(),
         watches: metrics.watch.ages.clone(),
+        manifests: metrics.manifests.clone(),
     };
     let settings = PageSettings {
         configz: config.configuration.to_configz().into(),

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use crate::config::{RenderConfig, Source, Unusable};
 use crate::events::Writer;
-use crate::telemetry::WatchMetrics;
+use crate::telemetry::{Metrics, WatchMetrics};
 use crate::watch::api::{self, ApiClient, ClientConfigError};
 use crate::watch::manifests::{self, ManifestOptions};
 use crate::watch::{ChangeSenders, Ingester, cluster};
@@ -38,6 +38,7 @@ pub(super) async fn open(
         Source::Manifests {
             path,
             service_cidrs,
+            validation: _,
         } => {
             manifests::exist(path)?;
             let options = ManifestOptions {
@@ -65,13 +66,13 @@ pub(super) async fn run(
     source: OpenedSource,
     node_name: &str,
     changes: ChangeSenders,
-    metrics: &WatchMetrics,
+    metrics: &Metrics,
     writer: Option<Writer>,
 ) -> anyhow::Result<()> {
     let ingester = Ingester::new(changes, node_name.into());
     match source {
         OpenedSource::Cluster(server) => {
-            let follow = cluster::follow(&server, node_name, ingester, metrics);
+            let follow = cluster::follow(&server, node_name, ingester, &metrics.watch);
             match writer {
                 // Watches take precedence over Events.
                 Some(writer) => {
@@ -81,7 +82,7 @@ pub(super) async fn run(
             }
         }
         OpenedSource::Manifests(path, options) => {
-            manifests::follow(path, options, ingester).await?;
+            manifests::follow(path, options, &metrics.manifests, ingester).await?;
         }
     }
     Ok(())

@@ -1,11 +1,14 @@
 //! Exit codes of commands, and the only place that prints errors.
 
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
 
 use crate::config::Unusable;
 use crate::inspect::catalog::NoMatches;
+use crate::watch::manifests::{ManifestError, ManifestErrors};
 
 /// Unusable flags or files: sysexits' `EX_USAGE`. Nothing has been changed.
 const UNUSABLE: u8 = 64;
@@ -20,6 +23,35 @@ pub(super) fn unusable(error: &clap::Error) -> ExitCode {
     match printed {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
         _ => ExitCode::SUCCESS,
+    }
+}
+
+/// A manifest cannot be used, whether or not others were.
+const UNUSABLE_MANIFESTS: u8 = 2;
+
+/// Errors of manifests that were printed while the command went on with others.
+static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
+/// Prints errors of manifests, each once in the process, and makes the command fail in the end.
+pub(super) fn report(errors: &[ManifestError]) {
+    // Each change leaves the set whole.
+    let mut reported = REPORTED.lock().unwrap_or_else(PoisonError::into_inner);
+    for error in errors {
+        let text = escaped(&error.to_string());
+        if !reported.contains(&text) {
+            let _ = writeln!(io::stderr(), "error: {text}");
+            reported.insert(text);
+        }
+    }
+}
+
+/// Returns the code of a command that did what it could.
+fn done(code: ExitCode) -> ExitCode {
+    let reported = REPORTED.lock().unwrap_or_else(PoisonError::into_inner);
+    if reported.is_empty() {
+        code
+    } else {
+        ExitCode::from(UNUSABLE_MANIFESTS)
     }
 }
 
@@ -39,8 +71,8 @@ pub(super) enum ComparisonResult {
 /// Returns the code of a finished comparison, and prints its error.
 pub(super) fn compared(result: anyhow::Result<ComparisonResult>) -> ExitCode {
     match result {
-        Ok(ComparisonResult::Equal) => ExitCode::SUCCESS,
-        Ok(ComparisonResult::Different) => ExitCode::from(DIFFERENT),
+        Ok(ComparisonResult::Equal) => done(ExitCode::SUCCESS),
+        Ok(ComparisonResult::Different) => done(ExitCode::from(DIFFERENT)),
         Err(error) => failed(&error, ExitCode::from(COMPARISON_FAILED)),
     }
 }
@@ -48,8 +80,8 @@ pub(super) fn compared(result: anyhow::Result<ComparisonResult>) -> ExitCode {
 /// Returns the code of a finished command, and prints its error.
 pub(super) fn code(result: anyhow::Result<()>) -> ExitCode {
     match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => failed(&error, ExitCode::FAILURE),
+        Ok(()) => done(ExitCode::SUCCESS),
+        Err(error) => failed(&error, done(ExitCode::FAILURE)),
     }
 }
 
@@ -68,6 +100,10 @@ fn failed(error: &anyhow::Error, code: ExitCode) -> ExitCode {
             let _ = writeln!(io::stderr(), "error: {}", escaped(&name.to_string()));
         }
         return code;
+    }
+    if let Some(ManifestErrors(errors)) = error.downcast_ref::<ManifestErrors>() {
+        report(errors);
+        return done(code);
     }
     let _ = writeln!(io::stderr(), "error: {}", escaped(&with_causes(error)));
     code

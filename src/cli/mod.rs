@@ -2,8 +2,8 @@
 //!
 //! # Exit codes
 //!
-//! 0: done. 1: failed. 64: unusable flags. Commands that compare: 0: equal. 1: different. 2: the
-//! comparison failed.
+//! 0: done. 1: failed. 2: a manifest cannot be used. 64: unusable flags. Commands that compare: 0:
+//! equal. 1: different. 2: the comparison failed, or a manifest cannot be used.
 
 mod arguments;
 mod cleanup;

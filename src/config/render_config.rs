@@ -17,6 +17,7 @@ use crate::render::{LocalhostNodePorts, MasqueradePolicy, Options};
 use crate::rules::Backend;
 use crate::sync::NodeEnvironment;
 use crate::watch::api::{ApiOptions, Encoding, RateLimit};
+use crate::watch::manifests::Validation;
 
 /// Source of Services, EndpointSlices and the Node.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,6 +30,8 @@ pub enum Source {
         path: PathBuf,
         /// Networks for the cluster IPs of Services that have none.
         service_cidrs: PerFamily<IpNet>,
+        /// Treatment of invalid objects by commands: `--lenient`.
+        validation: Validation,
     },
 }
 
@@ -138,6 +141,11 @@ fn objects(
     Some(Source::Manifests {
         path,
         service_cidrs,
+        validation: if args.flags.is_given("lenient") {
+            Validation::Lenient
+        } else {
+            Validation::Strict
+        },
     })
 }
 

@@ -12,7 +12,7 @@ use http::StatusCode;
 use http::request::Parts;
 use jiff::Timestamp;
 
-use crate::telemetry::{HealthMetrics, Reply, WatchAges, not_found, reply};
+use crate::telemetry::{HealthMetrics, ManifestMetrics, Reply, WatchAges, not_found, reply};
 
 use super::{FrontendConflicts, HealthState, QuarantinedServices, Report, UnreadableTables};
 use crate::model::LostFrontend;
@@ -64,6 +64,8 @@ pub struct HealthPages {
     pub metrics: HealthMetrics,
     /// Age of the last event or bookmark of each kind of object.
     pub watches: WatchAges,
+    /// Manifests that cannot be used.
+    pub manifests: ManifestMetrics,
 }
 
 impl HealthPages {
@@ -101,6 +103,7 @@ impl HealthPages {
         }
         let body = body(probe, healthy, &report, SystemTime::now());
         let body = with_stale_kinds(body, &self.watches.ages());
+        let body = with_unusable_manifests(body, &self.manifests);
         let body = with_stalled_threads(body, stalled);
         reply(status, "application/json", body)
     }
@@ -204,6 +207,21 @@ fn with_stale_kinds(mut body: String, ages: &[(&'static str, Duration)]) -> Stri
         push(
             &mut body,
             format_args!(r#","staleSeconds":{{{}}}}}"#, stale.join(",")),
+        );
+    }
+    body
+}
+
+/// Adds the number of manifests that cannot be used; nothing without any, as upstream. The status
+/// does not depend on them: all other rules are up to date.
+fn with_unusable_manifests(mut body: String, manifests: &ManifestMetrics) -> String {
+    let (files, objects) = (manifests.unusable_files(), manifests.skipped_objects());
+    if files > 0 || objects > 0 {
+        // The brace that ends the object.
+        body.pop();
+        push(
+            &mut body,
+            format_args!(r#","unusableManifests":{{"files":{files},"objects":{objects}}}}}"#),
         );
     }
     body

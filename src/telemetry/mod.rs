@@ -11,6 +11,6 @@ pub use http::{
 };
 pub use log::{Color, Format, LogError, LogLevel, LogOptions, install};
 pub use metrics::{
-    HealthMetrics, InFlightRequest, KernelCounts, LocalPolicy, Metrics, ReadCount, RequestMetrics,
-    SyncKind, SyncMetrics, WatchAges, WatchMetrics,
+    HealthMetrics, InFlightRequest, KernelCounts, LocalPolicy, ManifestMetrics, Metrics, ReadCount,
+    RequestMetrics, SyncKind, SyncMetrics, WatchAges, WatchMetrics,
 };

@@ -84,6 +84,7 @@ const PREFIX: &[&str] = &[
     "--detect-local-mode=InterfaceNamePrefix",
     "--pod-interface-name-prefix=eth",
 ];
+const MANIFESTS: &[&str] = &["--manifests=/x"];
 const MAX: &str = "net/netfilter/nf_conntrack_max";
 const LIBERAL: &str = "netfilter/nf_conntrack_tcp_be_liberal";
 const ESTABLISHED: &str = "netfilter/nf_conntrack_tcp_timeout_established";
@@ -101,6 +102,13 @@ fn rate(config: &Config) -> String {
     };
     let limit = options.rate_limit;
     format!("{} a second, {} at once", limit.qps, limit.burst)
+}
+
+fn validation(config: &Config) -> String {
+    match &config.rules.source {
+        Source::Manifests { validation, .. } => format!("{validation:?}"),
+        Source::Cluster(_) => "no manifests".to_owned(),
+    }
 }
 
 fn shape(config: &Config) -> String {
@@ -201,6 +209,7 @@ pub const TABLE: &[Row] = &[
     ),
     row("kube-api-qps", "20", Told(rate, "20 a second, 10 at once")),
     row("kubeconfig", "", Scene(asked::by_a_kubeconfig)),
+    row_beside(MANIFESTS, "lenient", "", Told(validation, "Lenient")),
     row("log-flush-frequency", "1s", Nothing),
     row_beside(ALPHA, "log-json-info-buffer-size", "64Ki", Nothing),
     row_beside(ALPHA, "log-json-split-stream", "true", Nothing),

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use super::missing::{self, OtherNodes};
 use super::{RuleOrigin, RuleSnapshot, proxy_report};
+use crate::cli::exit;
 use crate::cli::terminal::Progress;
 use crate::config::{RenderConfig, Source, Unusable};
 use crate::host::local_addresses;
@@ -125,12 +126,14 @@ fn changes(config: &RenderConfig) -> anyhow::Result<(ObjectChanges, OtherNodes)>
         Source::Manifests {
             path,
             service_cidrs,
+            validation,
         } => {
             let options = ManifestOptions {
                 node_name,
                 service_ranges: *service_cidrs,
             };
-            let manifests = manifests::load(path, &options)?;
+            let manifests = manifests::load(path, &options, *validation)?;
+            exit::report(&manifests.errors);
             for note in &manifests.notes {
                 tracing::warn!("{note}");
             }

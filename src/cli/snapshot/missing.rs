@@ -152,6 +152,7 @@ pub(in crate::cli) fn services_of_config(
     let Source::Manifests {
         path,
         service_cidrs,
+        validation,
     } = &config.source
     else {
         return Ok(None);
@@ -163,7 +164,7 @@ pub(in crate::cli) fn services_of_config(
         node_name: config.node_name.as_str().into(),
         service_ranges: *service_cidrs,
     };
-    let manifests = manifests::load(path, &options)?;
+    let manifests = manifests::load(path, &options, *validation)?;
     let headless = manifests.headless.iter();
     let headless = headless.map(|one| without_rules(one, NoRulesReason::Headless));
     let aliases = manifests.services.iter();

@@ -1,7 +1,8 @@
 //! Texts of the commands that print, compare and explain rules.
 
 use super::text::{
-    API_SERVER, CommandHelp, INVALID_FLAGS, NO_COLOR, PATH, RUST_LOG, SERVICE_ACCOUNT, XTABLES_LOCK,
+    API_SERVER, CommandHelp, INVALID_FLAGS, NO_COLOR, PATH, RUST_LOG, SERVICE_ACCOUNT,
+    UNUSABLE_MANIFEST, XTABLES_LOCK,
 };
 
 pub(in crate::config) const RENDER: CommandHelp = CommandHelp {
@@ -42,6 +43,7 @@ deltaproxy render --manifests ./services |
             "1",
             "failed, or no Service of a NAME or the NAMESPACE has rules",
         ),
+        UNUSABLE_MANIFEST,
         INVALID_FLAGS,
     ],
     files: &[SERVICE_ACCOUNT],
@@ -99,7 +101,7 @@ deltaproxy diff --output json | jq -r '.servicePorts[] |
              --strict reports",
         ),
         ("1", "differences"),
-        ("2", "the comparison failed"),
+        ("2", "the comparison failed, or a manifest cannot be used"),
         INVALID_FLAGS,
     ],
     files: &[
@@ -170,6 +172,7 @@ deltaproxy services -o json |
             "failed, or no Service of a NAME or the NAMESPACE has rules or requests a\n\
              frontend of another Service",
         ),
+        UNUSABLE_MANIFEST,
         INVALID_FLAGS,
     ],
     files: &[
@@ -211,6 +214,7 @@ deltaproxy explain :30080 --source 198.51.100.7",
     exit_status: &[
         ("0", "explained, with any outcome"),
         ("1", "failed, for example if there is no such name"),
+        UNUSABLE_MANIFEST,
         INVALID_FLAGS,
     ],
     files: &[

@@ -50,6 +50,8 @@ pub(super) const INVALID_FLAGS: (&str, &str) = (
     "64",
     "invalid flags or configuration file; nothing was done",
 );
+pub(super) const UNUSABLE_MANIFEST: (&str, &str) =
+    ("2", "a manifest cannot be used; the others were");
 pub(super) const XTABLES_LOCK: (&str, &str) = (
     "/run/xtables.lock",
     "lock that the iptables binaries hold while they change or read legacy rules",

@@ -1,7 +1,7 @@
 //! Settings that decide the content of rules: their objects, and how these are rendered.
 
 use super::kind::SettingKind::{
-    Backend, Bool, FilledText, Gates, Int, List, NodeName, Number, OneOf, OnePath, Text,
+    Backend, Bool, FilledText, Gates, Int, List, NodeName, Number, OneOf, OnePath, Switch, Text,
 };
 use super::setting::{Setting, SettingSection};
 
@@ -44,6 +44,10 @@ pub(in crate::config) const SOURCE: SettingSection = SettingSection {
                 "Networks for cluster IPs of Services without one in manifests, one CIDR for each \
                  IP family",
             ),
+        Setting::flag("lenient", Switch)
+            .requires("manifests")
+            .help("Use the valid parts of invalid objects in manifests")
+            .more("`run` always does. Other commands report them as errors."),
         Setting::new("hostnameOverride", "hostname-override", NodeName)
             .help("Name of this node [default: the host name]")
             .more("Overrides the name in the file of --config.")

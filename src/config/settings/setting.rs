@@ -30,6 +30,7 @@ pub(in crate::config) struct Setting {
     flag_default: Option<&'static str>,
     is_in_short_help: bool,
     conflict: Option<&'static str>,
+    required: Option<&'static str>,
 }
 
 impl Setting {
@@ -46,6 +47,7 @@ impl Setting {
             flag_default: None,
             is_in_short_help: false,
             conflict: None,
+            required: None,
         }
     }
 
@@ -106,6 +108,14 @@ impl Setting {
         }
     }
 
+    /// Rejects the flag without another one.
+    pub(super) const fn requires(self, flag: &'static str) -> Self {
+        Self {
+            required: Some(flag),
+            ..self
+        }
+    }
+
     /// Reports whether the flag overrides the field of a file.
     pub(in crate::config) fn overrides_file(&self) -> bool {
         self.path == "hostnameOverride" || self.path.starts_with("logging.")
@@ -157,6 +167,9 @@ impl Setting {
         }
         if let Some(flag) = self.conflict {
             arg = arg.conflicts_with(flag);
+        }
+        if let Some(flag) = self.required {
+            arg = arg.requires(flag);
         }
         self.with_values(arg.help(help))
     }

@@ -10,6 +10,7 @@ use crate::net::IpFamily;
 use crate::render::{LocalhostNodePorts, MasqueradePolicy, PartialRestore};
 use crate::sync::{Gap, LocalMode, NodePortSource};
 use crate::watch::api::{ApiOptions, Encoding, RateLimit};
+use crate::watch::manifests::Validation;
 
 fn good(flags: &str) -> Config {
     configured(flags).unwrap_or_else(|error| panic!("{flags}: {error}"))
@@ -317,11 +318,17 @@ fn objects_come_from_a_cluster_or_from_files() {
     let Source::Manifests {
         path,
         service_cidrs,
+        validation,
     } = source("--manifests=m")
     else {
         panic!("manifests were given")
     };
     assert_eq!(path.to_string_lossy(), "m");
+    assert_eq!(validation, Validation::Strict);
+    assert!(matches!(
+        source("--manifests=m --lenient"),
+        Source::Manifests { validation, .. } if validation == Validation::Lenient
+    ));
     assert_eq!(service_cidrs.v4.to_string(), "10.96.0.0/12");
     assert_eq!(service_cidrs.v6.to_string(), "fd00:10:96::/112");
     bad(

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::{Health, HealthPages, Probe, body, with_stale_kinds};
+use super::{Health, HealthPages, Probe, body, with_stale_kinds, with_unusable_manifests};
 use crate::health::{FamilyReport, NodeState, Report, recorded};
 use crate::net::{IpFamily, PerFamily, Port, Protocol};
 use crate::telemetry::{Metrics, WatchAges, serve};
@@ -145,6 +145,19 @@ fn stale_kinds_are_shown_beside_the_rest() {
     );
 }
 
+#[test]
+fn unusable_manifests_are_counted() {
+    let body = || r#"{"healthy":true}"#.to_owned();
+    let manifests = Metrics::new().unwrap().manifests;
+    assert_eq!(with_unusable_manifests(body(), &manifests), body());
+    manifests.set_skipped_objects(3);
+    manifests.set_unusable_files(1);
+    assert_eq!(
+        with_unusable_manifests(body(), &manifests),
+        r#"{"healthy":true,"unusableManifests":{"files":1,"objects":3}}"#
+    );
+}
+
 async fn ask(address: std::net::SocketAddr, path: &str) -> String {
     recorded::ask(address, &format!("POST {path}"))
         .await
@@ -160,6 +173,7 @@ async fn replies_are_the_recorded_ones() {
         health: health.clone(),
         metrics: Metrics::new().unwrap().health,
         watches: WatchAges::new().unwrap(),
+        manifests: Metrics::new().unwrap().manifests,
     };
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -210,6 +224,7 @@ async fn the_node_counts_for_traffic_and_not_for_life() {
         health: health.clone(),
         metrics: metrics.health.clone(),
         watches: metrics.watch.ages.clone(),
+        manifests: metrics.manifests.clone(),
     };
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

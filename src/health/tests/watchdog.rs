@@ -20,6 +20,7 @@ fn pages() -> HealthPages {
         health,
         metrics: metrics.health,
         watches: metrics.watch.ages,
+        manifests: metrics.manifests,
     }
 }
 

@@ -4,6 +4,7 @@
 //! dashboards go on working; all others begin with `deltaproxy_`. HELP texts are deltaproxy's own.
 
 mod factory;
+mod manifests;
 mod process;
 mod sync;
 mod sync_families;
@@ -11,6 +12,7 @@ mod watch;
 
 use prometheus::{Registry, Result};
 
+pub use manifests::ManifestMetrics;
 pub(super) use process::{BINARY_VERSION, START, start_time};
 pub use process::{KernelCounts, ReadCount};
 pub use sync::{LocalPolicy, SyncKind, SyncMetrics};
@@ -25,6 +27,8 @@ pub struct Metrics {
     pub sync: SyncMetrics,
     /// Metrics of the health server.
     pub health: HealthMetrics,
+    /// Metrics of manifests.
+    pub manifests: ManifestMetrics,
     /// Metrics of watches.
     pub watch: WatchMetrics,
 }
@@ -42,6 +46,7 @@ impl Metrics {
         Ok(Self {
             sync: SyncMetrics::register(&registry)?,
             health: HealthMetrics::register(&registry)?,
+            manifests: ManifestMetrics::register(&registry)?,
             watch: WatchMetrics::register(&registry)?,
             registry,
         })

@@ -1,8 +1,9 @@
 //! Decodes one document of a manifest, of any kind.
 //!
 //! The kind may be unknown while a document is read: `kind` may come after the other fields, and a
-//! `List` has objects of any kind. The usual order (`apiVersion`, `kind`, the rest) is decoded in
-//! one pass; anything else through a tree.
+//! `List` has objects of any kind. Each object of a known kind is read as a tree and decoded from
+//! that, so that its errors do not end the reading. Only one object at a time has a tree, as a list
+//! may be large, and objects of other kinds have none if their kind comes first.
 
 use std::fmt;
 
@@ -11,6 +12,9 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
+use super::Validation;
+use super::document_kind::DocumentKind;
+use super::validation::{self, FieldPath, FieldProblem, Problems};
 use crate::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
 use crate::model::Kind;
 
@@ -31,81 +35,106 @@ pub(super) enum ManifestDocument {
     Kindless(Map<String, Value>),
     /// Object of the kinds above with a field of a wrong type.
     Undecodable(UndecodableObject),
+    /// Object that an API server would reject; only if objects are validated.
+    Invalid(InvalidObject),
+    /// `v1` Endpoints, from which no rules come.
+    Endpoints(NamespacedName),
     /// Object of another kind.
     Other,
 }
 
-/// Kind of a document. A list has the kind of its items, if its own kind implies one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum DocumentKind {
-    Service,
-    EndpointSlice,
-    Node,
-    List(Option<ItemKind>),
-    Other,
+/// Namespace and name of an object.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct NamespacedName {
+    /// `default` if it has none.
+    pub(super) namespace: String,
+    /// Empty if it has none.
+    pub(super) name: String,
 }
 
-/// Kind of the items of a list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ItemKind {
-    Service,
-    EndpointSlice,
-    Node,
+impl NamespacedName {
+    fn of(object: &Value) -> Self {
+        let field = |name| object.get("metadata")?.get(name)?.as_str();
+        let namespace = field("namespace").filter(|namespace| !namespace.is_empty());
+        Self {
+            namespace: namespace.unwrap_or("default").to_owned(),
+            name: field("name").unwrap_or_default().to_owned(),
+        }
+    }
 }
 
-impl DocumentKind {
-    /// Returns the kind of a document. Another API group may have a kind of the same name, as
-    /// Knative has a Service. Without `apiVersion`, the kind decides.
-    fn of(api_version: Option<&str>, kind: &str) -> Self {
-        let (document, group) = match kind {
-            "Service" => (Self::Service, "v1"),
-            "Node" => (Self::Node, "v1"),
-            "EndpointSlice" => (Self::EndpointSlice, SLICES),
-            "List" => (Self::List(None), "v1"),
-            "ServiceList" => (Self::List(Some(ItemKind::Service)), "v1"),
-            "NodeList" => (Self::List(Some(ItemKind::Node)), "v1"),
-            "EndpointSliceList" => (Self::List(Some(ItemKind::EndpointSlice)), SLICES),
-            _ => return Self::Other,
-        };
-        match api_version {
-            None => document,
-            Some(version) if version == group => document,
-            Some(_) => Self::Other,
+/// Object that an API server would reject.
+#[derive(Debug)]
+pub(super) struct InvalidObject {
+    /// Kind as written.
+    pub(super) kind: String,
+    pub(super) name: NamespacedName,
+    /// At least one.
+    pub(super) problems: Vec<FieldProblem>,
+}
+
+/// Decodes an object of a kind. Only a syntax error fails: an object with a field of a wrong type
+/// does not affect others.
+fn decode<'de, D: Deserializer<'de>>(
+    kind: DocumentKind,
+    deserializer: D,
+    validation: Validation,
+) -> Result<ManifestDocument, D::Error> {
+    let kind = match kind {
+        DocumentKind::Of(item) => item,
+        DocumentKind::Endpoints => {
+            let object = Value::deserialize(deserializer)?;
+            return Ok(ManifestDocument::Endpoints(NamespacedName::of(&object)));
+        }
+        DocumentKind::Unserved { kind, version } if validation == Validation::Strict => {
+            let object = Value::deserialize(deserializer)?;
+            return Ok(unserved(kind, &version, &object));
+        }
+        DocumentKind::List(_) | DocumentKind::Unserved { .. } | DocumentKind::Other => {
+            return IgnoredAny::deserialize(deserializer).map(|_| ManifestDocument::Other);
+        }
+    };
+    let object = Value::deserialize(deserializer)?;
+    let invalid = |problems| {
+        ManifestDocument::Invalid(InvalidObject {
+            kind: kind.as_str().to_owned(),
+            name: NamespacedName::of(&object),
+            problems,
+        })
+    };
+    if validation == Validation::Strict {
+        let problems = validation::problems(kind, &object);
+        if !problems.is_empty() {
+            return Ok(invalid(problems));
         }
     }
-
-    const fn of_item(item: ItemKind) -> Self {
-        match item {
-            ItemKind::Service => Self::Service,
-            ItemKind::EndpointSlice => Self::EndpointSlice,
-            ItemKind::Node => Self::Node,
-        }
-    }
-
-    /// Decodes an object of this kind. Only a syntax error fails: an object with a field of a
-    /// wrong type is [`ManifestDocument::Undecodable`], and does not affect others.
-    fn decode<'de, D: Deserializer<'de>>(
-        self,
-        deserializer: D,
-    ) -> Result<ManifestDocument, D::Error> {
-        let kind = match self {
-            Self::Service => Kind::Service,
-            Self::EndpointSlice => Kind::EndpointSlice,
-            Self::Node => Kind::Node,
-            Self::List(_) | Self::Other => {
-                return IgnoredAny::deserialize(deserializer).map(|_| ManifestDocument::Other);
-            }
-        };
-        let object = Value::deserialize(deserializer)?;
-        let decoded = match kind {
-            Kind::Service => Box::deserialize(&object).map(ManifestDocument::Service),
-            Kind::EndpointSlice => Box::deserialize(&object).map(ManifestDocument::EndpointSlice),
-            Kind::Node => Box::deserialize(&object).map(ManifestDocument::Node),
-        };
-        Ok(decoded.unwrap_or_else(|error| {
+    let decoded = match kind {
+        Kind::Service => Box::deserialize(&object).map(ManifestDocument::Service),
+        Kind::EndpointSlice => Box::deserialize(&object).map(ManifestDocument::EndpointSlice),
+        Kind::Node => Box::deserialize(&object).map(ManifestDocument::Node),
+    };
+    Ok(decoded.unwrap_or_else(|error| match validation {
+        Validation::Strict => invalid(vec![FieldProblem {
+            path: FieldPath::default(),
+            text: error.to_string(),
+        }]),
+        Validation::Lenient => {
             ManifestDocument::Undecodable(UndecodableObject::new(kind, &object, &error))
-        }))
-    }
+        }
+    }))
+}
+
+fn unserved(kind: String, version: &str, object: &Value) -> ManifestDocument {
+    let mut problems = Problems::default();
+    problems.add(
+        "kind",
+        format_args!("no matches for kind {kind:?} in version {version:?}"),
+    );
+    ManifestDocument::Invalid(InvalidObject {
+        kind,
+        name: NamespacedName::of(object),
+        problems: problems.0,
+    })
 }
 
 /// Object with a field of a wrong type.
@@ -121,28 +150,31 @@ pub(super) struct UndecodableObject {
 
 impl UndecodableObject {
     fn new(kind: Kind, object: &Value, error: &serde_json::Error) -> Self {
-        let field = |name| object.get("metadata")?.get(name)?.as_str();
+        let NamespacedName { namespace, name } = NamespacedName::of(object);
         Self {
             kind,
-            namespace: field("namespace").unwrap_or("default").to_owned(),
-            name: field("name").unwrap_or_default().to_owned(),
+            namespace,
+            name,
             reason: error.to_string(),
         }
     }
 }
 
-const SLICES: &str = "discovery.k8s.io/v1";
-
-impl<'de> Deserialize<'de> for ManifestDocument {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        DocumentSeed { item: None }.deserialize(deserializer)
-    }
-}
-
 /// Decoder of one document; `item` is its kind if it is in a list of one kind.
 #[derive(Clone, Copy)]
-struct DocumentSeed {
-    item: Option<ItemKind>,
+pub(super) struct DocumentSeed {
+    item: Option<Kind>,
+    validation: Validation,
+}
+
+impl DocumentSeed {
+    /// Returns the decoder of a document of any kind.
+    pub(super) const fn new(validation: Validation) -> Self {
+        Self {
+            item: None,
+            validation,
+        }
+    }
 }
 
 impl<'de> DeserializeSeed<'de> for DocumentSeed {
@@ -152,7 +184,7 @@ impl<'de> DeserializeSeed<'de> for DocumentSeed {
         self,
         deserializer: D,
     ) -> Result<ManifestDocument, D::Error> {
-        deserializer.deserialize_map(self)
+        deserializer.deserialize_any(self)
     }
 }
 
@@ -163,20 +195,33 @@ impl<'de> Visitor<'de> for DocumentSeed {
         f.write_str("a Kubernetes object")
     }
 
+    /// Fails, but names the usual reasons for a list.
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<ManifestDocument, A::Error> {
+        let first: Value = items.next_element()?.unwrap_or_default();
+        Err(
+            if first.get("op").is_some() && first.get("path").is_some() {
+                A::Error::custom("is a JSON patch, as kustomize uses, and not a manifest")
+            } else {
+                A::Error::custom("is a list; give several objects as the `items` of a `kind: List`")
+            },
+        )
+    }
+
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ManifestDocument, A::Error> {
         if let Some(item) = self.item {
-            return DocumentKind::of_item(item).decode(MapAccessDeserializer::new(map));
+            let map = MapAccessDeserializer::new(map);
+            return decode(DocumentKind::Of(item), map, self.validation);
         }
-        let mut head = Head::default();
+        let mut head = Head::new(self.validation);
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
                 "apiVersion" => head.api_version = map.next_value()?,
                 "kind" => head.kind = map.next_value()?,
-                "items" => head.items = Some(map.next_value_seed(ItemsSeed(head.item()))?),
+                "items" => head.items = Some(map.next_value_seed(head.items_seed())?),
                 _ => drop(head.early.insert(key, map.next_value()?)),
             }
             if let Some(kind) = head.known_kind() {
-                return kind.decode(MapAccessDeserializer::new(map));
+                return decode(kind, MapAccessDeserializer::new(map), self.validation);
             }
         }
         head.into_document()
@@ -184,8 +229,8 @@ impl<'de> Visitor<'de> for DocumentSeed {
 }
 
 /// Fields of a document that were read before its kind was known.
-#[derive(Default)]
 struct Head {
+    validation: Validation,
     api_version: Option<String>,
     kind: Option<String>,
     /// Items, if the document is or may be a list.
@@ -195,12 +240,29 @@ struct Head {
 }
 
 impl Head {
+    fn new(validation: Validation) -> Self {
+        Self {
+            validation,
+            api_version: None,
+            kind: None,
+            items: None,
+            early: Map::new(),
+        }
+    }
+
+    fn items_seed(&self) -> ItemsSeed {
+        ItemsSeed(DocumentSeed {
+            item: self.item(),
+            validation: self.validation,
+        })
+    }
+
     fn document_kind(&self) -> Option<DocumentKind> {
         let kind = self.kind.as_deref()?;
         Some(DocumentKind::of(self.api_version.as_deref(), kind))
     }
 
-    fn item(&self) -> Option<ItemKind> {
+    fn item(&self) -> Option<Kind> {
         match self.document_kind()? {
             DocumentKind::List(item) => item,
             _ => None,
@@ -221,10 +283,13 @@ impl Head {
             (None, _) => Ok(ManifestDocument::Kindless(self.early)),
             (Some(DocumentKind::List(item)), items) => {
                 let items = items.unwrap_or_default().into_iter();
-                let items = items.map(|document| with_kind(document, item));
+                let items = items.map(|document| with_kind(document, item, self.validation));
                 items.collect::<Result<_, E>>().map(ManifestDocument::List)
             }
-            (Some(kind), _) => kind.decode(Value::Object(self.early)).map_err(E::custom),
+            (Some(kind), _) => {
+                let object = Value::Object(self.early);
+                decode(kind, object, self.validation).map_err(E::custom)
+            }
         }
     }
 }
@@ -233,21 +298,20 @@ impl Head {
 /// `List` stays without one.
 fn with_kind<E: Error>(
     document: ManifestDocument,
-    item: Option<ItemKind>,
+    item: Option<Kind>,
+    validation: Validation,
 ) -> Result<ManifestDocument, E> {
     match (document, item) {
         (ManifestDocument::Kindless(fields), Some(item)) => {
             let object = Value::Object(fields);
-            DocumentKind::of_item(item)
-                .decode(object)
-                .map_err(E::custom)
+            decode(DocumentKind::Of(item), object, validation).map_err(E::custom)
         }
         (document, _) => Ok(document),
     }
 }
 
 /// Decoder of the items of a list.
-struct ItemsSeed(Option<ItemKind>);
+struct ItemsSeed(DocumentSeed);
 
 impl<'de> DeserializeSeed<'de> for ItemsSeed {
     type Value = Vec<ManifestDocument>;
@@ -270,7 +334,7 @@ impl<'de> Visitor<'de> for ItemsSeed {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
         let mut documents = Vec::new();
-        while let Some(document) = items.next_element_seed(DocumentSeed { item: self.0 })? {
+        while let Some(document) = items.next_element_seed(self.0)? {
             documents.push(document);
         }
         Ok(documents)

@@ -9,6 +9,8 @@ use std::{fmt, fs, io};
 
 use nix::errno::Errno;
 
+use super::parse::SyntaxError;
+
 /// Path that stands for standard input.
 pub(super) const STDIN: &str = "-";
 
@@ -130,6 +132,14 @@ impl ManifestError {
             reason: reason.to_string(),
         }
     }
+
+    pub(super) fn in_file(file: &Path, error: SyntaxError) -> Self {
+        Self {
+            file: file.to_owned(),
+            line: error.line,
+            reason: error.reason,
+        }
+    }
 }
 
 fn line_shown(line: Option<u64>) -> String {
@@ -149,4 +159,27 @@ fn shown(file: &Path) -> String {
 /// as of a network file system, must not look like the deletion of a file and its objects.
 fn leads_nowhere(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(Errno::ELOOP as i32)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn an_unreadable_entry_is_an_error_and_not_a_deleted_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        fs::write(at("a.yaml"), "").unwrap();
+        // Both lead nowhere.
+        symlink("nothing", at("b.yaml")).unwrap();
+        symlink("c.yaml", at("c.yaml")).unwrap();
+        let found = find(directory.path()).unwrap();
+        assert_eq!(found.files, BTreeSet::from([at("a.yaml")]));
+        // The name is longer than any file system allows; root may read all others.
+        symlink("x".repeat(300), at("d.yaml")).unwrap();
+        let error = find(directory.path()).unwrap_err();
+        assert_eq!(error.file, at("d.yaml"));
+    }
 }

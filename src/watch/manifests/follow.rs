@@ -14,17 +14,19 @@ use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use super::ManifestOptions;
 use super::files::{ManifestError, ManifestFiles, STDIN, find};
-use super::store::{Store, load};
+use super::load::{ManifestErrors, load};
+use super::store::Store;
+use super::{ManifestOptions, Validation};
+use crate::telemetry::ManifestMetrics;
 use crate::watch::Ingester;
 
 /// Sends the objects of the manifests at `path`, and all of them again whenever they change;
 /// standard input is read once. Runs until it is dropped.
 ///
-/// A file that cannot be read keeps its last valid content; one that is invalid from the start
-/// blocks the first list, so that no rules are removed because of it. Both are logged with file,
-/// line and reason, once.
+/// A file that cannot be read keeps its last valid content, if it has one. It is logged once, with
+/// line and reason, and counted as long as it cannot be used. While no file was ever valid, nothing
+/// is sent, so that the rules of an earlier process stay.
 ///
 /// # Errors
 ///
@@ -32,13 +34,16 @@ use crate::watch::Ingester;
 pub async fn follow(
     path: PathBuf,
     options: ManifestOptions,
+    metrics: &ManifestMetrics,
     mut ingester: Ingester,
 ) -> Result<Infallible, ManifestError> {
     if path == Path::new(STDIN) {
         // On a thread that may block: standard input may never end.
-        let reading = spawn_blocking(move || load(&path, &options)).await;
-        let manifests = reading.map_err(|error| ManifestError::new(Path::new(STDIN), &error))??;
+        let reading = spawn_blocking(move || load(&path, &options, Validation::Lenient)).await;
+        let manifests = reading.map_err(|error| ManifestError::new(Path::new(STDIN), &error))?;
+        let manifests = manifests.map_err(|ManifestErrors(errors)| first(errors))?;
         log_notes(&manifests.notes, &mut HashSet::new());
+        metrics.set_skipped_objects(manifests.skipped_objects());
         manifests.send(&mut ingester);
         return std::future::pending().await;
     }
@@ -50,10 +55,18 @@ pub async fn follow(
         watched = watched.read_on_thread(&path).await?;
         if let Some(manifests) = watched.store.changed(&options) {
             log_notes(&manifests.notes, &mut logged);
+            metrics.set_skipped_objects(manifests.skipped_objects());
             manifests.send(&mut ingester);
         }
+        metrics.set_unusable_files(watched.unusable());
         watched.changed.settled().await;
     }
+}
+
+/// Standard input is one file, and has one error.
+fn first(errors: Vec<ManifestError>) -> ManifestError {
+    let first = errors.into_iter().next();
+    first.unwrap_or_else(|| ManifestError::new(Path::new(STDIN), &"cannot be used"))
 }
 
 /// Logs the notes that the previous manifests did not have.
@@ -138,8 +151,13 @@ impl WatchedManifests {
         }
         if self.store.is_blocked() && !self.has_logged_block {
             self.has_logged_block = true;
-            tracing::warn!("no rules are written until every manifest is valid");
+            tracing::warn!("no rules are written until a manifest is valid");
         }
+    }
+
+    /// Returns the number of files, or of paths to them, that cannot be used now.
+    fn unusable(&self) -> usize {
+        self.store.unusable_files() + usize::from(self.logged_error.is_some())
     }
 
     /// Watches directories before it lists them, so that no change is missed between the two.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::ManifestOptions;
 use super::defaults::{self, Allocator};
 use super::document::UndecodableObject;
+use super::files::ManifestError;
 use super::parse::FileContent;
 use crate::ingest::{EndpointSliceObject, Metadata, NodeObject, ServiceObject};
 use crate::model::Kind;
@@ -34,6 +35,8 @@ pub struct Manifests {
     undecodable: Vec<UndecodableObject>,
     /// Problems for the author of the manifests, one line each.
     pub notes: Vec<String>,
+    /// Files and objects that a command leaves out.
+    pub errors: Vec<ManifestError>,
 }
 
 impl Manifests {
@@ -57,6 +60,11 @@ impl Manifests {
         }
         self.keep(Kind::EndpointSlice, ingester);
         ingester.endpoint_slice(Observed::<&EndpointSliceObject>::Listed);
+    }
+
+    /// Returns the number of objects that are skipped because their fields have wrong types.
+    pub(super) fn skipped_objects(&self) -> usize {
+        self.undecodable.len()
     }
 
     fn keep(&self, kind: Kind, ingester: &mut Ingester) {

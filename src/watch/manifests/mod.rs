@@ -4,26 +4,43 @@
 //! API server would have done. Two differences remain. Node ports are not allocated. And cluster
 //! IPs that are not set follow from the names of their Services.
 //!
+//! The daemon skips what it cannot use. Commands report it and what an API server rejects.
+//!
 //! Files should be replaced by renaming, as the kubelet does in mounted volumes and most editors
 //! do: a file that is written in place may be read while it is incomplete.
 
 mod defaults;
 mod document;
+mod document_kind;
 mod files;
 mod follow;
+mod load;
+mod locate;
 mod merge;
+mod notes;
 mod parse;
 mod store;
+mod text;
+mod validation;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 pub use files::{ManifestError, exist};
 pub use follow::follow;
+pub use load::{ManifestErrors, load};
 pub use merge::Manifests;
-pub use store::load;
 
 use crate::net::{IpNet, PerFamily};
+
+/// Treatment of objects that an API server would reject.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Validation {
+    /// They are errors, and left out.
+    Strict,
+    /// As much of them as possible is used.
+    Lenient,
+}
 
 /// Settings for reading manifests.
 #[derive(Debug, Clone)]

@@ -2,8 +2,13 @@
 
 use std::sync::Arc;
 
-use super::defaults;
-use super::document::{ManifestDocument, UndecodableObject};
+use serde::de::{DeserializeSeed, IgnoredAny};
+
+use super::document::{
+    DocumentSeed, InvalidObject, ManifestDocument, NamespacedName, UndecodableObject,
+};
+use super::text::{self, DocumentText, YamlError};
+use super::{Validation, defaults};
 use crate::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
 
 /// Objects of one file, in its order.
@@ -12,10 +17,21 @@ pub(super) struct FileContent {
     pub(super) services: Vec<Arc<ServiceObject>>,
     pub(super) endpoint_slices: Vec<Arc<EndpointSliceObject>>,
     pub(super) nodes: Vec<Arc<NodeObject>>,
+    /// Places of `services`, by index.
+    pub(super) service_places: Vec<Place>,
+    /// Places of `endpoint_slices`, by index.
+    pub(super) slice_places: Vec<Place>,
     /// Objects of these kinds with fields of wrong types.
     pub(super) undecodable: Vec<UndecodableObject>,
+    /// Objects that an API server would reject, if objects were validated.
+    pub(super) invalid: Vec<(Place, InvalidObject)>,
+    /// Names of `Endpoints`, which are also among the `ignored`.
+    pub(super) endpoints: Vec<NamespacedName>,
     /// Number of objects of other kinds.
     pub(super) ignored: usize,
+    pub(super) format: TextFormat,
+    /// Place of the next object.
+    next: Place,
 }
 
 /// Syntax error in a manifest.
@@ -26,50 +42,109 @@ pub(super) struct SyntaxError {
     pub(super) reason: String,
 }
 
+/// Place of an object in a file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Place {
+    /// Number of the document, counted from 0.
+    pub(super) document: usize,
+    /// Number of the object in the document, counted from 0: more than 0 only in a list.
+    pub(super) object: usize,
+}
+
+/// Format of a text.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum TextFormat {
+    Json,
+    #[default]
+    Yaml,
+}
+
 /// Parses all documents of `text`. The first syntax error makes the whole file invalid.
-pub(super) fn parse(text: &[u8]) -> Result<FileContent, SyntaxError> {
-    let mut content = FileContent::default();
-    if is_json(text) {
-        for document in serde_json::Deserializer::from_slice(text).into_iter() {
-            content.add(document.map_err(|error| SyntaxError::json(&error))?);
+pub(super) fn parse(text: &[u8], validation: Validation) -> Result<FileContent, SyntaxError> {
+    let Some(text) = text::decode(text) else {
+        return Err(SyntaxError::new("is not valid UTF-8"));
+    };
+    if is_dump(&text) {
+        return Err(SyntaxError::new(
+            "is iptables-save output, not a manifest; `services`, `explain` and `diff` read it \
+             with --from-save",
+        ));
+    }
+    if !is_json(&text) {
+        return parse_yaml(&text, validation);
+    }
+    // Text in braces may still be YAML, with comments or a last comma.
+    parse_json(&text, validation).or_else(|error| parse_yaml(&text, validation).map_err(|_| error))
+}
+
+fn parse_json(text: &str, validation: Validation) -> Result<FileContent, SyntaxError> {
+    let mut content = FileContent::new(TextFormat::Json);
+    let mut json = serde_json::Deserializer::from_str(text);
+    for number in 0.. {
+        // A stream of documents takes no seed, so that the end is found by hand.
+        if json.end().is_ok() {
+            break;
         }
-        return Ok(content);
-    }
-    if is_dump(text) {
-        return Err(SyntaxError {
-            line: None,
-            reason:
-                "is iptables-save output, not a manifest; `services`, `explain` and `diff` read \
-                     it with --from-save"
-                    .to_owned(),
-        });
-    }
-    // The budget is for untrusted files. Manifests come from the operator, and may be larger than
-    // any useful default.
-    let options = serde_saphyr::options! { budget: None };
-    let mut reader = text;
-    for document in serde_saphyr::read_with_options(&mut reader, options) {
-        content.add(document.map_err(|error| SyntaxError::yaml(&error))?);
+        let document = DocumentSeed::new(validation).deserialize(&mut json);
+        let document = document.map_err(|error| SyntaxError::json(&error))?;
+        content.add_document(number, document);
     }
     Ok(content)
 }
 
+fn parse_yaml(text: &str, validation: Validation) -> Result<FileContent, SyntaxError> {
+    let mut content = FileContent::new(TextFormat::Yaml);
+    for (number, mut document) in text::divide(text).enumerate() {
+        let read = document.read(|_| DocumentSeed::new(validation));
+        let read = read.map_err(|error| SyntaxError::yaml(&error, text))?;
+        if let Some(document) = read {
+            content.add_document(number, document);
+        }
+    }
+    Ok(content)
+}
+
+/// Returns the texts of all documents, as they were counted when they were parsed.
+pub(super) fn documents(
+    text: &str,
+    format: TextFormat,
+) -> Box<dyn Iterator<Item = DocumentText<'_>> + '_> {
+    match format {
+        TextFormat::Yaml => Box::new(text::divide(text)),
+        TextFormat::Json => Box::new(json_documents(text)),
+    }
+}
+
+fn json_documents(text: &str) -> impl Iterator<Item = DocumentText<'_>> {
+    let mut stream = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
+    std::iter::from_fn(move || {
+        let start = stream.byte_offset();
+        stream.next()?.ok()?;
+        let (before, rest) = text.split_at_checked(start)?;
+        let document = rest.get(..stream.byte_offset() - start)?;
+        Some(DocumentText {
+            first_line: 1 + memchr::memchr_iter(b'\n', before.as_bytes()).count() as u64,
+            text: document.into(),
+        })
+    })
+}
+
 /// Reports whether to parse `text` as JSON, which is much faster. JSON is also YAML, and may then
 /// be divided by `---`; and YAML may have braces, but then seldom quotes its keys.
-fn is_json(text: &[u8]) -> bool {
-    let Some(inside) = text.trim_ascii_start().strip_prefix(b"{") else {
+fn is_json(text: &str) -> bool {
+    let Some(inside) = text.trim_start().strip_prefix('{') else {
         return false;
     };
-    let is_quoted = inside.trim_ascii_start().starts_with(b"\"");
-    is_quoted && memchr::memmem::find(inside, b"\n---").is_none()
+    let is_quoted = inside.trim_start().starts_with('"');
+    is_quoted && memchr::memmem::find(inside.as_bytes(), b"\n---").is_none()
 }
 
 /// Reports whether the first line that is not a comment names a table, as in `iptables-save`
 /// output. In YAML that is an undefined alias.
-fn is_dump(text: &[u8]) -> bool {
-    let mut lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
-    let first = lines.find(|line| !line.is_empty() && !line.starts_with(b"#"));
-    let tables = [&b"*filter"[..], b"*mangle", b"*nat", b"*raw", b"*security"];
+fn is_dump(text: &str) -> bool {
+    let mut lines = text.lines().map(str::trim);
+    let first = lines.find(|line| !line.is_empty() && !line.starts_with('#'));
+    let tables = ["*filter", "*mangle", "*nat", "*raw", "*security"];
     first.is_some_and(|line| tables.contains(&line))
 }
 
@@ -77,61 +152,97 @@ impl FileContent {
     /// Reports whether there is no object of any kind, as in the output of a command that failed.
     pub(super) fn is_empty(&self) -> bool {
         let known = self.services.len() + self.endpoint_slices.len() + self.nodes.len();
-        known + self.undecodable.len() + self.ignored == 0
+        known + self.undecodable.len() + self.invalid.len() + self.ignored == 0
+    }
+
+    fn new(format: TextFormat) -> Self {
+        Self {
+            format,
+            ..Self::default()
+        }
+    }
+
+    fn add_document(&mut self, number: usize, document: ManifestDocument) {
+        self.next = Place {
+            document: number,
+            object: 0,
+        };
+        self.add(document);
     }
 
     fn add(&mut self, document: ManifestDocument) {
+        if let ManifestDocument::List(documents) = document {
+            for one in documents {
+                self.add(one);
+            }
+            return;
+        }
+        let place = self.next;
+        self.next.object += 1;
         match document {
             ManifestDocument::Service(mut object) => {
                 defaults::default_namespace(&mut object.metadata);
                 self.services.push(Arc::from(object));
+                self.service_places.push(place);
             }
             ManifestDocument::EndpointSlice(mut object) => {
                 defaults::default_namespace(&mut object.metadata);
                 defaults::default_port_names(&mut object);
                 self.endpoint_slices.push(Arc::from(object));
+                self.slice_places.push(place);
             }
             ManifestDocument::Node(object) => self.nodes.push(Arc::from(object)),
-            ManifestDocument::List(documents) => {
-                for one in documents {
-                    self.add(one);
-                }
-            }
             ManifestDocument::Undecodable(object) => self.undecodable.push(object),
-            ManifestDocument::Kindless(_) | ManifestDocument::Other => self.ignored += 1,
+            ManifestDocument::Invalid(object) => self.invalid.push((place, object)),
+            ManifestDocument::Endpoints(name) => {
+                self.endpoints.push(name);
+                self.ignored += 1;
+            }
+            ManifestDocument::List(_) | ManifestDocument::Kindless(_) | ManifestDocument::Other => {
+                self.ignored += 1;
+            }
         }
     }
 }
 
 impl SyntaxError {
-    fn json(error: &serde_json::Error) -> Self {
-        let line = u64::try_from(error.line()).ok().filter(|&line| line > 0);
+    pub(super) fn new(reason: &str) -> Self {
         Self {
-            line,
-            reason: one_line(&error.to_string()),
+            line: None,
+            reason: reason.to_owned(),
         }
     }
 
-    fn yaml(error: &serde_saphyr::Error) -> Self {
-        let location = error.location();
+    fn json(error: &serde_json::Error) -> Self {
+        let line = u64::try_from(error.line()).ok().filter(|&line| line > 0);
+        let reason = error.to_string();
+        let reason = reason
+            .rsplit_once(" at line ")
+            .map_or(&*reason, |(reason, _)| reason);
         Self {
-            line: location.map(|location| location.line()),
-            reason: one_line(&error.without_snippet().to_string()),
+            line,
+            reason: one_line(reason),
+        }
+    }
+
+    /// Describes an error of YAML; names a Helm template, which is the usual reason for one.
+    fn yaml(error: &YamlError, text: &str) -> Self {
+        let reason = one_line(&error.reason);
+        Self {
+            line: error.line,
+            reason: if text.contains("{{") && text.contains("}}") {
+                format!("{reason}; this is a Helm template: render it first with `helm template`")
+            } else {
+                reason
+            },
         }
     }
 }
 
-/// Returns the first line of a message, without the place, which is a field of its own.
+/// Returns the first line of a message.
 fn one_line(message: &str) -> String {
     let line = message.lines().next().unwrap_or_default();
-    let reason = line
-        .rsplit_once(" at line ")
-        .map_or(line, |(reason, _)| reason);
-    // The advice of the library to its caller does not help the author of the file.
-    match reason.split_once(", set DuplicateKeyPolicy") {
-        Some((what, _)) => format!("{what}; is a `---` missing between two objects?"),
-        None => reason.trim_end_matches(':').to_owned(),
-    }
+    line.trim_end_matches(':').to_owned()
 }
 
 #[cfg(test)]

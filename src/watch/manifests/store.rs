@@ -1,52 +1,14 @@
-//! Reads manifests: once, or again and again while the last valid content of each file is kept.
+//! Reads manifests again and again, and keeps the last valid content of each file.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-use super::ManifestOptions;
-use super::files::{ManifestError, ManifestFiles, STDIN, find};
+use super::files::{ManifestError, ManifestFiles};
 use super::merge::{Manifests, merge};
 use super::parse::{FileContent, SyntaxError, parse};
+use super::{ManifestOptions, Validation, notes};
 use crate::watch::bounded;
-
-/// Reads the manifests at `path` once, for commands.
-///
-/// # Errors
-///
-/// The first file or directory that cannot be read or is invalid.
-pub fn load(path: &Path, options: &ManifestOptions) -> Result<Manifests, ManifestError> {
-    let read_one = |path: &Path, text: std::io::Result<Vec<u8>>| {
-        let text = text.map_err(|error| ManifestError::new(path, &error))?;
-        parse(&text).map_err(|error| in_file(path, error))
-    };
-    let mut contents = Vec::new();
-    if path == Path::new(STDIN) {
-        let read = bounded::read_all(std::io::stdin().lock(), bounded::MAX_MANIFEST_BYTES);
-        let content = read_one(path, read)?;
-        if content.is_empty() {
-            return Err(ManifestError::new(path, &"contains no objects"));
-        }
-        contents.push((path.to_owned(), content));
-    } else {
-        for file in find(path)?.files {
-            let content = read_one(&file, bounded::read(&file, bounded::MAX_MANIFEST_BYTES))?;
-            contents.push((file, content));
-        }
-    }
-    let files = contents.iter();
-    let mut manifests = merge(
-        files.map(|(file, content)| (file.as_path(), content)),
-        options,
-    );
-    if manifests.services.is_empty() {
-        let ignored = manifests.ignored;
-        manifests.notes.push(format!(
-            "no Services found; {ignored} objects of other kinds are ignored"
-        ));
-    }
-    Ok(manifests)
-}
 
 /// Last valid content of every file.
 ///
@@ -67,6 +29,8 @@ struct StoredFile {
     /// Hash of the text that was read last, valid or not; the same text is not parsed twice.
     seen: Option<u64>,
     valid: Option<FileContent>,
+    /// The text that was read last is not valid.
+    is_unusable: bool,
 }
 
 impl Store {
@@ -103,25 +67,33 @@ impl Store {
         file.is_some_and(|file| file.valid.is_some())
     }
 
-    /// Reports whether a file that was never valid blocks the first list.
+    /// Returns the number of files without valid text now, whether or not their last valid content
+    /// is in use.
+    pub(super) fn unusable_files(&self) -> usize {
+        self.files.values().filter(|file| file.is_unusable).count()
+    }
+
+    /// Reports whether the first list is blocked, because no file was ever valid.
     pub(super) fn is_blocked(&self) -> bool {
-        !self.is_listed && self.files.values().any(|file| file.valid.is_none())
+        !self.is_listed
+            && !self.files.is_empty()
+            && self.files.values().all(|file| file.valid.is_none())
     }
 
     /// Returns the objects of all files, if they have changed.
     ///
-    /// The first time every file must be valid: objects that are missing then would count as
-    /// deleted, and the rules that an earlier process left for them would be removed. Later a new
-    /// file that is invalid blocks only itself.
+    /// A file that is invalid costs only itself, unless none is valid at the start: then the rules
+    /// that an earlier process left would all be removed.
     pub(super) fn changed(&mut self, options: &ManifestOptions) -> Option<Manifests> {
-        let is_complete = self.files.values().all(|file| file.valid.is_some());
-        if self.is_current || !(is_complete || self.is_listed) {
+        if self.is_current || self.is_blocked() {
             return None;
         }
         (self.is_current, self.is_listed) = (true, true);
         let valid = self.files.iter();
         let valid = valid.filter_map(|(path, file)| Some((path.as_path(), file.valid.as_ref()?)));
-        Some(merge(valid, options))
+        let mut manifests = merge(valid.clone(), options);
+        manifests.notes.extend(notes::notes(valid));
+        Some(manifests)
     }
 }
 
@@ -137,18 +109,21 @@ impl StoredFile {
         if is_seen {
             return if text.is_ok() { Ok(false) } else { Err(None) };
         }
+        self.is_unusable = true;
         let text = text.map_err(|error| ManifestError::new(path, &error))?;
-        self.valid = Some(self.parse(&text).map_err(|error| in_file(path, error))?);
+        let parsed = self.parse(&text);
+        self.valid = Some(parsed.map_err(|error| ManifestError::in_file(path, error))?);
+        self.is_unusable = false;
         Ok(true)
     }
 
     /// Parses the text. An empty file that had content before is one that is about to be written.
     fn parse(&self, text: &[u8]) -> Result<FileContent, SyntaxError> {
         if text.is_empty() && self.valid.is_some() {
-            let reason = "is empty; delete the file to remove its objects".to_owned();
-            return Err(SyntaxError { line: None, reason });
+            let reason = "is empty; delete the file to remove its objects";
+            return Err(SyntaxError::new(reason));
         }
-        parse(text)
+        parse(text, Validation::Lenient)
     }
 }
 
@@ -158,18 +133,11 @@ fn hash(value: impl Hash) -> u64 {
     hasher.finish()
 }
 
-fn in_file(file: &Path, error: SyntaxError) -> ManifestError {
-    ManifestError {
-        file: file.to_owned(),
-        line: error.line,
-        reason: error.reason,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
 
+    use super::super::files::find;
     use super::*;
 
     /// Returns the Services, if they changed, after `text` became the content of file `name`.
@@ -182,23 +150,36 @@ mod tests {
     }
 
     #[test]
-    fn invalid_files_block_the_first_list_and_later_only_themselves() {
+    fn an_invalid_file_costs_only_itself() {
         let directory = tempfile::tempdir().unwrap();
         let mut store = Store::default();
         let mut write = |name: &str, text: &str| {
-            write(&mut store, directory.path(), name, text).map(|names| names.join(" "))
+            let names = write(&mut store, directory.path(), name, text);
+            (names.map(|names| names.join(" ")), store.unusable_files())
         };
-        assert_eq!(write("b.yaml", "spec: ["), None);
-        assert_eq!(
-            write("a.yaml", "{kind: Service, metadata: {name: a}}"),
-            None
-        );
+        let some = |names: &str| Some(names.to_owned());
+        // As long as no file is valid, nothing is known.
+        assert_eq!(write("b.yaml", "spec: ["), (None, 1));
+        let a = "{kind: Service, metadata: {name: a}}";
+        assert_eq!(write("a.yaml", a), (some("a"), 1));
         let b = "{kind: Service, metadata: {name: b}}";
-        assert_eq!(write("b.yaml", b).as_deref(), Some("a b"));
-        assert_eq!(write("b.yaml", b), None);
-        assert_eq!(write("c.yaml", "spec: ["), None);
-        assert_eq!(write("a.yaml", "kind: Pod").as_deref(), Some("b"));
-        assert_eq!(write("b.yaml", "spec: ["), None);
+        assert_eq!(write("b.yaml", b), (some("a b"), 0));
+        assert_eq!(write("b.yaml", b), (None, 0));
+        assert_eq!(write("c.yaml", "spec: ["), (None, 1));
+        assert_eq!(write("a.yaml", "kind: Pod"), (some("b"), 1));
+        // The last valid content stays in use.
+        assert_eq!(write("b.yaml", "spec: ["), (None, 2));
+        assert_eq!(write("a.yaml", a), (some("a b"), 2));
+    }
+
+    #[test]
+    fn a_directory_without_manifests_is_an_empty_list() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut store = Store::default();
+        assert_eq!(
+            write(&mut store, directory.path(), "a.txt", ""),
+            Some(Vec::new())
+        );
     }
 
     #[test]

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::hostile::{cases, mutated};
-use crate::watch::manifests::ManifestOptions;
 use crate::watch::manifests::merge::merge;
+use crate::watch::manifests::{ManifestOptions, Validation};
 use crate::watch::{Ingester, change_channels};
 
 fn samples() -> Vec<Vec<u8>> {
@@ -27,7 +27,7 @@ proptest! {
 
     #[test]
     fn any_manifest_is_parsed_or_rejected_in_one_line(text in mutated(samples())) {
-        match parse(&text) {
+        match parse(&text, Validation::Lenient) {
             Ok(content) => {
                 let options = ManifestOptions::new("here".into());
                 let manifests = merge([(Path::new("a.yaml"), &content)].into_iter(), &options);

@@ -1,7 +1,6 @@
 //! Files of manifests, read once and followed.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -12,7 +11,10 @@ use tokio::time::timeout;
 
 use super::ingester::Collected;
 use crate::model::{Change, ServiceName};
-use crate::watch::manifests::{ManifestError, ManifestOptions, Manifests, follow, load};
+use crate::telemetry::{ManifestMetrics, Metrics};
+use crate::watch::manifests::{
+    ManifestError, ManifestErrors, ManifestOptions, Manifests, Validation, follow, load,
+};
 use crate::watch::{ChangeReceivers, Ingester, change_channels};
 
 fn options() -> ManifestOptions {
@@ -35,7 +37,8 @@ fn directory(files: &[(&str, &str)]) -> TempDir {
 }
 
 fn load_files(files: &[(&str, &str)]) -> Result<Manifests, ManifestError> {
-    load(directory(files).path(), &options())
+    let loaded = load(directory(files).path(), &options(), Validation::Lenient);
+    loaded.map_err(|ManifestErrors(mut errors)| errors.remove(0))
 }
 
 /// `namespace/name=clusterIPs` of each Service.
@@ -144,14 +147,14 @@ fn files_are_found_by_name_at_any_depth() {
     let at = |name: &str| directory.path().join(name);
     std::os::unix::fs::symlink(at("..2026/d.yaml"), at("linked.yaml")).unwrap();
     std::os::unix::fs::symlink(directory.path(), at("sub/loop")).unwrap();
-    let manifests = load(directory.path(), &options()).unwrap();
+    let manifests = load(directory.path(), &options(), Validation::Lenient).unwrap();
     let expected = [
         "default/a=10.0.0.1",
         "default/b=10.0.0.1",
         "default/d=10.0.0.1",
     ];
     assert_eq!(services(&manifests), expected);
-    let manifests = load(&at("sub/deep/b.yml"), &options()).unwrap();
+    let manifests = load(&at("sub/deep/b.yml"), &options(), Validation::Lenient).unwrap();
     assert_eq!(services(&manifests), ["default/b=10.0.0.1"]);
 }
 
@@ -187,13 +190,17 @@ fn errors_name_file_and_line() {
     check_error("a.yaml", "kind: Service\nspec: [1\n", Some(2), "unclosed");
     check_error(
         "a.json",
-        "{\"kind\":\n \"Service\",\n }",
+        "{\"kind\":\n \"Service\"\n \"a\": 1}",
         Some(3),
-        "trailing comma",
+        "expected `,` or `}`",
     );
     check_error("a.yaml", "- 1\n", Some(1), "");
-    let missing = load(Path::new("/nowhere/at/all"), &options()).unwrap_err();
-    assert_eq!(missing.file, Path::new("/nowhere/at/all"));
+    let missing = load(
+        Path::new("/nowhere/at/all"),
+        &options(),
+        Validation::Lenient,
+    );
+    assert_eq!(missing.unwrap_err().0[0].file, Path::new("/nowhere/at/all"));
 }
 
 #[test]
@@ -306,7 +313,7 @@ fn a_full_service_cidr_is_noted() {
     options.service_ranges.v4 = "10.96.0.0/30".parse().unwrap();
     let text: Vec<String> = ["a", "b", "c"].map(|name| service(name, "")).into();
     let directory = directory(&[("a.yaml", &text.join("---\n"))]);
-    let manifests = load(directory.path(), &options).unwrap();
+    let manifests = load(directory.path(), &options, Validation::Lenient).unwrap();
     assert_eq!(
         manifests.notes,
         ["Service `default/c`: no free cluster IP in the service CIDR"]
@@ -314,28 +321,12 @@ fn a_full_service_cidr_is_noted() {
     assert_eq!(services(&manifests)[2], "default/c=");
 }
 
-#[test]
-fn large_files_are_read() {
-    let mut text = String::from("apiVersion: v1\nkind: List\nitems:\n");
-    for number in 0..30_000 {
-        write!(
-            text,
-            "- apiVersion: v1\n  kind: Service\n  metadata:\n    name: svc-{number}\n  spec:\n    \
-             ports:\n    - {{name: web, port: 80}}\n"
-        )
-        .unwrap();
-    }
-    assert_eq!(
-        load_files(&[("a.yaml", &text)]).unwrap().services.len(),
-        30_000
-    );
-}
-
 /// Follows a directory and looks at IPv4.
 struct Followed {
     changes: ChangeReceivers,
     /// Services of all changes so far.
     services: BTreeSet<String>,
+    metrics: ManifestMetrics,
     task: JoinHandle<()>,
 }
 
@@ -344,14 +335,32 @@ impl Followed {
         let (senders, changes) = change_channels(None);
         let ingester = Ingester::new(senders, "here".into());
         let path = path.to_owned();
+        let metrics = Metrics::new().unwrap().manifests;
+        let followed = metrics.clone();
         let task = tokio::spawn(async move {
-            let _ = follow(path, options(), ingester).await;
+            let _ = follow(path, options(), &followed, ingester).await;
         });
         Self {
             changes,
             services: BTreeSet::new(),
+            metrics,
             task,
         }
+    }
+
+    /// Waits until this many files cannot be used and objects are skipped.
+    async fn expect_unusable(&self, files: i64, objects: i64) {
+        let found = || {
+            let metrics = &self.metrics;
+            (metrics.unusable_files(), metrics.skipped_objects())
+        };
+        let wait = async {
+            while found() != (files, objects) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let outcome = timeout(Duration::from_secs(20), wait).await;
+        assert!(outcome.is_ok(), "{:?}", found());
     }
 
     /// Waits until these are all Services.
@@ -431,15 +440,19 @@ async fn invalid_files_keep_their_last_valid_content() {
 }
 
 #[tokio::test]
-async fn first_list_waits_for_files_that_were_never_valid() {
-    let directory = directory(&[("a.yaml", &service("a", "")), ("b.yaml", "spec: [1\n")]);
+async fn a_file_that_was_never_valid_costs_only_itself() {
+    let directory = directory(&[("b.yaml", "spec: [1\n")]);
     let path = directory.path();
     let mut followed = Followed::start(path);
+    // Without any valid file, the rules of an earlier process stay.
+    let wrong = "kind: Service\nmetadata: {name: c}\nspec: {ports: 5}\n---\n";
+    write(path, "a.yaml", &format!("{wrong}{}", service("a", "")));
+    let list = timeout(Duration::from_secs(20), followed.next_list());
+    assert_eq!(list.await.unwrap(), ["default/a"]);
+    followed.expect_unusable(1, 1).await;
     write(path, "b.yaml", &service("b", ""));
-    let first = timeout(Duration::from_secs(20), followed.next_list())
-        .await
-        .unwrap();
-    assert_eq!(first, ["default/a", "default/b"]);
+    followed.expect(&["default/a", "default/b"]).await;
+    followed.expect_unusable(0, 1).await;
 }
 
 #[tokio::test]
@@ -476,6 +489,7 @@ async fn deleted_directory_keeps_its_last_content() {
 #[tokio::test]
 async fn path_must_exist_at_the_start() {
     let ingester = Ingester::new(change_channels(None).0, "here".into());
-    let outcome = follow("/nowhere/at/all".into(), options(), ingester).await;
+    let metrics = Metrics::new().unwrap().manifests;
+    let outcome = follow("/nowhere/at/all".into(), options(), &metrics, ingester).await;
     assert_eq!(outcome.unwrap_err().file, Path::new("/nowhere/at/all"));
 }

@@ -2,3 +2,5 @@
 
 mod ingester;
 mod manifests;
+mod validation;
+mod yaml;

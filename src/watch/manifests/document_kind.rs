@@ -1,0 +1,104 @@
+//! Kind of a document, by its `kind` and `apiVersion`.
+
+use crate::model::Kind;
+
+/// Version of EndpointSlices.
+const SLICES: &str = "discovery.k8s.io/v1";
+
+/// Kind of a document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum DocumentKind {
+    /// Object from which rules follow.
+    Of(Kind),
+    /// List, with the kind of its items if its own kind implies one.
+    List(Option<Kind>),
+    /// `v1` Endpoints.
+    Endpoints,
+    /// Kind and version that no API server has, but that resemble those above.
+    Unserved {
+        kind: String,
+        version: String,
+    },
+    Other,
+}
+
+impl DocumentKind {
+    /// Returns the kind of a document. Another API group may have a kind of the same name, as
+    /// Knative has a Service. Without `apiVersion`, the kind decides.
+    pub(super) fn of(api_version: Option<&str>, kind: &str) -> Self {
+        let unserved = |version: &str| Self::Unserved {
+            kind: kind.to_owned(),
+            version: version.to_owned(),
+        };
+        let (document, group) = match kind {
+            "Service" => (Self::Of(Kind::Service), "v1"),
+            "Node" => (Self::Of(Kind::Node), "v1"),
+            "EndpointSlice" => (Self::Of(Kind::EndpointSlice), SLICES),
+            "List" => (Self::List(None), "v1"),
+            "ServiceList" => (Self::List(Some(Kind::Service)), "v1"),
+            "NodeList" => (Self::List(Some(Kind::Node)), "v1"),
+            "EndpointSliceList" => (Self::List(Some(Kind::EndpointSlice)), SLICES),
+            "Endpoints" => (Self::Endpoints, "v1"),
+            _ => {
+                let misspelt = api_version.filter(|version| is_misspelt(kind, version));
+                return misspelt.map_or(Self::Other, unserved);
+            }
+        };
+        match api_version {
+            None => document,
+            Some(version) if version == group => document,
+            Some(version) if is_builtin(version) => unserved(version),
+            Some(_) => Self::Other,
+        }
+    }
+}
+
+/// Reports whether a kind is one of those above but for one or two letters. No other kind of
+/// their versions is that near.
+fn is_misspelt(kind: &str, api_version: &str) -> bool {
+    let is_near = |right| strsim::osa_distance(right, kind) <= 2;
+    match api_version {
+        "v1" => is_near("Service"),
+        SLICES => is_near("EndpointSlice"),
+        _ => false,
+    }
+}
+
+/// Reports whether the API group of a version is one of Kubernetes itself; all others have a
+/// domain.
+fn is_builtin(api_version: &str) -> bool {
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    !group.contains('.') || group.ends_with(".k8s.io")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(version: &str, kind: &str, expected: &str) {
+        let version = Some(version).filter(|version| !version.is_empty());
+        let found = match DocumentKind::of(version, kind) {
+            DocumentKind::Of(kind) => kind.as_str().to_owned(),
+            other => format!("{other:?}"),
+        };
+        assert!(found.starts_with(expected), "{version:?} {kind}: {found}");
+    }
+
+    #[test]
+    fn the_group_and_the_kind_decide() {
+        check("v1", "Service", "Service");
+        check("", "Service", "Service");
+        check("v1", "Servcie", "Unserved");
+        check("v1beta1", "Service", "Unserved");
+        check("apps/v1", "Service", "Unserved");
+        check("serving.knative.dev/v1", "Service", "Other");
+        check("discovery.k8s.io/v1", "EndpointSlice", "EndpointSlice");
+        check("discovery.k8s.io/v1beta1", "EndpointSlice", "Unserved");
+        check("v1", "EndpointSlice", "Unserved");
+        check("v1", "Endpoints", "Endpoints");
+        check("v1", "Secret", "Other");
+        check("apps/v1", "Deployment", "Other");
+        check("", "Servcie", "Other");
+    }
+}

@@ -1,0 +1,178 @@
+//! Divides the text of a manifest into documents, as kubectl does, and reads each of them.
+//!
+//! # Source
+//!
+//! Upstream: k8s.io/apimachinery/pkg/util/yaml/decoder.go, `YAMLReader`, `YAMLOrJSONDecoder`
+//! (v1.36)
+
+use std::borrow::Cow;
+
+use serde::de::DeserializeSeed;
+
+use super::yaml::{CurrentLine, YamlError, YamlReader};
+
+/// Maximum lines of one document whose indentation is completed. Each is found by reading the
+/// document again.
+const MAX_COMPLETED_LINES: usize = 1000;
+
+/// Spaces by which the indentation of a line is completed: more than any block has.
+const MORE_INDENTATION: &str = "                                                                ";
+
+/// Document of a text, not parsed yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct DocumentText<'t> {
+    /// Line of the file on which it begins, counted from 1.
+    pub(crate) first_line: u64,
+    pub(crate) text: Cow<'t, str>,
+}
+
+/// Decodes the text of a file: UTF-8, or UTF-16 with a byte order mark, as `>` of PowerShell
+/// writes it. `None` if it is neither.
+pub(crate) fn decode(text: &[u8]) -> Option<Cow<'_, str>> {
+    let utf16 = |of: fn([u8; 2]) -> u16, text: &[u8]| {
+        let units = text.chunks_exact(2);
+        let units: Vec<u16> = units
+            .filter_map(|pair| pair.try_into().ok().map(of))
+            .collect();
+        String::from_utf16(&units).ok().map(Cow::Owned)
+    };
+    match text {
+        [0xff, 0xfe, text @ ..] => utf16(u16::from_le_bytes, text),
+        [0xfe, 0xff, text @ ..] => utf16(u16::from_be_bytes, text),
+        text => {
+            let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+            std::str::from_utf8(text).ok().map(Cow::Borrowed)
+        }
+    }
+}
+
+/// Divides YAML at lines of `---`, with at most a comment behind.
+pub(crate) fn divide(text: &str) -> impl Iterator<Item = DocumentText<'_>> {
+    let mut rest = Some(text);
+    let mut line = 1;
+    std::iter::from_fn(move || {
+        let text = rest?;
+        let (document, lines, after) = first_document(text);
+        let first_line = line;
+        line += lines;
+        rest = after;
+        Some(DocumentText {
+            first_line,
+            text: Cow::Borrowed(document),
+        })
+    })
+}
+
+/// Returns the first document, the number of lines until the next one, and the rest.
+fn first_document(text: &str) -> (&str, u64, Option<&str>) {
+    let mut end = 0;
+    for (number, line) in (1..).zip(text.split_inclusive('\n')) {
+        let next = end + line.len();
+        if is_separator(line) {
+            return (
+                text.get(..end).unwrap_or_default(),
+                number,
+                text.get(next..),
+            );
+        }
+        end = next;
+    }
+    (text, 0, None)
+}
+
+fn is_separator(line: &str) -> bool {
+    line.strip_prefix("---").is_some_and(|rest| {
+        let rest = rest.trim();
+        rest.is_empty() || rest.starts_with('#')
+    })
+}
+
+impl DocumentText<'_> {
+    /// Reads the document; `None` if it is empty. `seed` returns a decoder that may ask for the
+    /// current line; it is called again after the indentation of a line was completed.
+    ///
+    /// Text after the end marker `...` is ignored, as kubectl does.
+    ///
+    /// # Errors
+    ///
+    /// Syntax errors, and those of the decoder.
+    pub(crate) fn read<'de, S: DeserializeSeed<'de>>(
+        &mut self,
+        seed: impl Fn(CurrentLine) -> S,
+    ) -> Result<Option<S::Value>, YamlError> {
+        for _ in 0..MAX_COMPLETED_LINES {
+            let mut reader = YamlReader::new(&self.text);
+            let seed = seed(reader.line());
+            match reader.next_document(seed) {
+                Err(error) if error.lacks_indentation => self.complete(error.line),
+                result => return result.map_err(|error| self.in_file(error)),
+            }
+        }
+        Err(self.in_file(YamlError {
+            line: None,
+            reason: format!(
+                "more than {MAX_COMPLETED_LINES} lines of quoted text lack indentation"
+            ),
+            lacks_indentation: false,
+        }))
+    }
+
+    /// Adds spaces to the indentation of a line, which leaves its meaning as it is.
+    fn complete(&mut self, line: Option<u64>) {
+        let before = line.unwrap_or(1).saturating_sub(1);
+        let lines = self.text.split_inclusive('\n').zip(0..before);
+        let start = lines.map(|(line, _)| line.len()).sum();
+        self.text.to_mut().insert_str(start, MORE_INDENTATION);
+    }
+
+    fn in_file(&self, error: YamlError) -> YamlError {
+        YamlError {
+            line: error.line.map(|line| line + self.first_line - 1),
+            ..error
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(text: &str) -> Vec<(u64, String)> {
+        let documents = divide(text);
+        documents
+            .map(|one| (one.first_line, one.text.into_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn documents_are_divided_at_separators() {
+        let text = "a\n---\nb\n--- # c\n--- d\n----\n---";
+        let expected = [(1, "a\n"), (3, "b\n"), (5, "--- d\n----\n"), (8, "")];
+        assert_eq!(
+            lines(text),
+            expected.map(|(line, text)| (line, text.to_owned()))
+        );
+        assert_eq!(lines(""), [(1, String::new())]);
+        assert_eq!(
+            lines("---\r\na: 1\r\n"),
+            [(1, String::new()), (2, "a: 1\r\n".to_owned())]
+        );
+    }
+
+    #[test]
+    fn text_may_be_utf_16() {
+        let units = |text: &str, bytes: fn(u16) -> [u8; 2]| -> Vec<u8> {
+            text.encode_utf16().flat_map(bytes).collect()
+        };
+        assert_eq!(
+            decode(&units("\u{feff}aé", u16::to_le_bytes)).unwrap(),
+            "aé"
+        );
+        assert_eq!(
+            decode(&units("\u{feff}aé", u16::to_be_bytes)).unwrap(),
+            "aé"
+        );
+        assert_eq!(decode("\u{feff}aé".as_bytes()).unwrap(), "aé");
+        assert_eq!(decode(b"a\xff"), None);
+    }
+}

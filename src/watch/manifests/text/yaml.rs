@@ -1,0 +1,399 @@
+//! Reads YAML as kubectl does, as a serde data format.
+//!
+//! Separate from the YAML library of the configuration, which reads YAML 1.2: kubectl reads YAML
+//! 1.1, takes the later one of two equal keys, and accepts quoted text with any indentation.
+//!
+//! # Invariants
+//!
+//! Entries are handed out in the order of the file, merged ones in place of their `<<`, and every
+//! receiver keeps the last of equal keys.
+//!
+//! # Source
+//!
+//! Upstream: go.yaml.in/yaml/v2, decode.go; sigs.k8s.io/yaml, yaml.go (v1.6.0)
+
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::rc::Rc;
+
+use granit_parser::{
+    Event, Options, Parser, ScalarStyle, ScanError, StrInput, StructureStyle, Tag,
+};
+use serde::de::value::StringDeserializer;
+use serde::de::{
+    Deserialize, DeserializeSeed, Deserializer, Error, IntoDeserializer, MapAccess, SeqAccess,
+    Visitor,
+};
+use serde::forward_to_deserialize_any;
+use serde_json::Value;
+
+use super::scalar::Scalar;
+
+/// Maximum depth of nested nodes, as in `serde_json`: each level takes stack.
+const MAX_DEPTH: usize = 128;
+
+/// Maximum nodes that aliases repeat in one document: aliases of aliases make gigabytes of a few
+/// lines.
+const MAX_REPEATED_NODES: usize = 1_000_000;
+
+const INVALID_KEY: &str = "a key must be a scalar";
+
+/// Error about the text, or of what reads it.
+#[derive(Debug)]
+pub(crate) struct YamlError {
+    /// Counted from 1.
+    pub(crate) line: Option<u64>,
+    pub(crate) reason: String,
+    /// More indentation of the line makes the text valid, and does not change its meaning.
+    pub(crate) lacks_indentation: bool,
+}
+
+/// Line of the event that was read last, counted from 1. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CurrentLine(Rc<Cell<u64>>);
+
+impl CurrentLine {
+    pub(crate) fn get(&self) -> u64 {
+        self.0.get()
+    }
+}
+
+/// Reader of the documents of a text.
+pub(crate) struct YamlReader<'t> {
+    parser: Parser<'t, StrInput<'t>>,
+    /// Event that was looked at, and is still to be read.
+    peeked: Option<Event<'t>>,
+    anchors: HashMap<usize, Value>,
+    repeated_nodes: usize,
+    /// Styles of the collections that enclose the next node.
+    open: Vec<StructureStyle>,
+    line: CurrentLine,
+}
+
+impl<'t> YamlReader<'t> {
+    pub(crate) fn new(text: &'t str) -> Self {
+        let mut options = Options::default();
+        // With them, a block after some hundred comments is an error.
+        options.set_emit_comments(false);
+        Self {
+            parser: Parser::new_from_str_with_options(text, options),
+            peeked: None,
+            anchors: HashMap::new(),
+            repeated_nodes: 0,
+            open: Vec::new(),
+            line: CurrentLine::default(),
+        }
+    }
+
+    /// Returns the line of the last event, while this reads on.
+    pub(crate) fn line(&self) -> CurrentLine {
+        self.line.clone()
+    }
+
+    /// Reads the next document; `None` at the end. Empty documents are skipped.
+    ///
+    /// # Errors
+    ///
+    /// A syntax error, after which nothing else can be read, or an error of `seed`.
+    pub(crate) fn next_document<'de, S: DeserializeSeed<'de>>(
+        &mut self,
+        seed: S,
+    ) -> Result<Option<S::Value>, YamlError> {
+        loop {
+            match self.next()? {
+                Event::StreamEnd => return Ok(None),
+                Event::DocumentStart(..) => {
+                    self.anchors.clear();
+                    if !self.is_empty_document()? {
+                        break;
+                    }
+                }
+                _ => {}
+            }
+        }
+        let document = seed.deserialize(YamlNode(self));
+        document.map(Some).map_err(|error| self.located(error))
+    }
+
+    fn is_empty_document(&mut self) -> Result<bool, YamlError> {
+        let event = self.next()?;
+        let is_empty = matches!(&event, Event::Scalar(text, ScalarStyle::Plain, 0, None)
+            if Scalar::plain(text.to_string()) == Scalar::Null);
+        self.peeked = Some(event);
+        Ok(is_empty)
+    }
+
+    fn next(&mut self) -> Result<Event<'t>, YamlError> {
+        if let Some(event) = self.peeked.take() {
+            return Ok(event);
+        }
+        let (event, span) = match self.parser.next_event() {
+            Some(parsed) => parsed.map_err(|error| self.syntax_error(&error))?,
+            None => return Ok(Event::StreamEnd),
+        };
+        self.line.0.set(span.start.line() as u64);
+        match &event {
+            Event::SequenceStart(style, ..) | Event::MappingStart(style, ..) => {
+                self.open.push(*style);
+            }
+            Event::SequenceEnd | Event::MappingEnd => drop(self.open.pop()),
+            _ => {}
+        }
+        Ok(event)
+    }
+
+    /// Differs from upstream: kubectl's library requires no indentation of the further lines of
+    /// quoted text, and accepts tabs between brackets; YAML 1.2 does not.
+    fn syntax_error(&self, error: &ScanError) -> YamlError {
+        use granit_parser::ErrorKind::{
+            InvalidQuotedScalarIndent, TabInBlockIndentation, TabInIndentation,
+        };
+
+        let is_in_brackets = self.open.last() == Some(&StructureStyle::Flow);
+        YamlError {
+            line: Some(error.marker().line() as u64),
+            reason: error.kind().to_string(),
+            lacks_indentation: match error.kind() {
+                InvalidQuotedScalarIndent | TabInIndentation => true,
+                TabInBlockIndentation => is_in_brackets,
+                _ => false,
+            },
+        }
+    }
+
+    /// Adds the current line to an error of what reads the text.
+    fn located(&self, error: YamlError) -> YamlError {
+        YamlError {
+            line: error.line.or(Some(self.line.get())),
+            ..error
+        }
+    }
+
+    /// Returns the node that an alias repeats.
+    fn repeated(&mut self, anchor: usize) -> Result<Value, YamlError> {
+        let Some(value) = self.anchors.get(&anchor) else {
+            return Err(YamlError::custom("an anchor contains itself"));
+        };
+        self.repeated_nodes += nodes(value);
+        if self.repeated_nodes > MAX_REPEATED_NODES {
+            return Err(YamlError::custom("aliases repeat too many nodes"));
+        }
+        Ok(value.clone())
+    }
+}
+
+fn nodes(value: &Value) -> usize {
+    1 + match value {
+        Value::Array(items) => items.iter().map(nodes).sum(),
+        Value::Object(entries) => entries.values().map(nodes).sum(),
+        _ => 0,
+    }
+}
+
+/// Next node of the text.
+struct YamlNode<'r, 't>(&'r mut YamlReader<'t>);
+
+impl<'de> Deserializer<'de> for YamlNode<'_, '_> {
+    type Error = YamlError;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, YamlError> {
+        let Self(reader) = self;
+        let mut event = reader.next()?;
+        if let Event::Alias(anchor) = event {
+            return deserialize_value(reader.repeated(anchor)?, visitor);
+        }
+        if let Some(anchor) = take_anchor(&mut event) {
+            reader.peeked = Some(event);
+            let value = Value::deserialize(YamlNode(reader))?;
+            reader.anchors.insert(anchor, value.clone());
+            return deserialize_value(value, visitor);
+        }
+        if reader.open.len() > MAX_DEPTH {
+            let problem = format!("nested deeper than {MAX_DEPTH} levels");
+            return Err(YamlError::custom(problem));
+        }
+        match event {
+            Event::Scalar(text, style, _, tag) => {
+                visit_scalar(scalar(tag.as_deref(), text, style), visitor)
+            }
+            Event::SequenceStart(..) => visitor.visit_seq(Sequence(reader)),
+            Event::MappingStart(..) => visitor.visit_map(Mapping {
+                reader,
+                merged: VecDeque::new(),
+                merged_value: None,
+            }),
+            // The parser begins each node with one of the above.
+            _ => Err(YamlError::custom("expected a node")),
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, YamlError> {
+        let value = Value::deserialize(self)?;
+        value.deserialize_option(visitor).map_err(YamlError::custom)
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit
+        unit_struct newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any
+    }
+}
+
+/// Removes the anchor of a node; 0 is none.
+fn take_anchor(event: &mut Event<'_>) -> Option<usize> {
+    let (Event::Scalar(_, _, anchor, _)
+    | Event::SequenceStart(_, anchor, _)
+    | Event::MappingStart(_, anchor, _)) = event
+    else {
+        return None;
+    };
+    Some(std::mem::take(anchor)).filter(|anchor| *anchor != 0)
+}
+
+fn deserialize_value<'de, V: Visitor<'de>>(
+    value: Value,
+    visitor: V,
+) -> Result<V::Value, YamlError> {
+    value.deserialize_any(visitor).map_err(YamlError::custom)
+}
+
+/// Resolves a scalar. A quoted one, or one with the tag of text or of no known type, is text.
+fn scalar(tag: Option<&Tag>, text: Cow<'_, str>, style: ScalarStyle) -> Scalar {
+    let is_resolved = match tag {
+        None => style == ScalarStyle::Plain,
+        Some(tag) => matches!(tag.core_suffix(), Some("bool" | "int" | "float" | "null")),
+    };
+    if is_resolved {
+        Scalar::plain(text.into_owned())
+    } else {
+        Scalar::Text(text.into_owned())
+    }
+}
+
+fn visit_scalar<'de, V: Visitor<'de>>(scalar: Scalar, visitor: V) -> Result<V::Value, YamlError> {
+    match scalar {
+        Scalar::Null => visitor.visit_unit(),
+        Scalar::Bool(value) => visitor.visit_bool(value),
+        Scalar::Float(value) => visitor.visit_f64(value),
+        Scalar::Text(text) => visitor.visit_string(text),
+        Scalar::Integer(value) => match (u64::try_from(value), i64::try_from(value)) {
+            (Ok(value), _) => visitor.visit_u64(value),
+            (_, Ok(value)) => visitor.visit_i64(value),
+            _ => Err(YamlError::custom(format!("{value} is not a valid integer"))),
+        },
+    }
+}
+
+/// Items of a sequence.
+struct Sequence<'r, 't>(&'r mut YamlReader<'t>);
+
+impl<'de> SeqAccess<'de> for Sequence<'_, '_> {
+    type Error = YamlError;
+
+    fn next_element_seed<S: DeserializeSeed<'de>>(
+        &mut self,
+        seed: S,
+    ) -> Result<Option<S::Value>, YamlError> {
+        let event = self.0.next()?;
+        if event == Event::SequenceEnd {
+            return Ok(None);
+        }
+        self.0.peeked = Some(event);
+        seed.deserialize(YamlNode(self.0)).map(Some)
+    }
+}
+
+/// Entries of a mapping, those that are merged in place of each `<<`.
+struct Mapping<'r, 't> {
+    reader: &'r mut YamlReader<'t>,
+    merged: VecDeque<(String, Value)>,
+    /// Value of the last key, if that was merged.
+    merged_value: Option<Value>,
+}
+
+impl Mapping<'_, '_> {
+    /// Returns the next key of the text, or of what is merged there.
+    fn next_key(&mut self) -> Result<Option<String>, YamlError> {
+        loop {
+            if let Some((key, value)) = self.merged.pop_front() {
+                self.merged_value = Some(value);
+                return Ok(Some(key));
+            }
+            let event = self.reader.next()?;
+            match event {
+                Event::MappingEnd => return Ok(None),
+                Event::Scalar(text, ScalarStyle::Plain, _, None) if text == "<<" => self.merge()?,
+                Event::Scalar(text, style, anchor, tag) => {
+                    let key = scalar(tag.as_deref(), text, style).into_key();
+                    let value = Value::String(key.clone());
+                    self.reader.anchors.insert(anchor, value);
+                    return Ok(Some(key));
+                }
+                Event::Alias(anchor) => {
+                    return match self.reader.repeated(anchor)? {
+                        Value::String(key) => Ok(Some(key)),
+                        Value::Array(_) | Value::Object(_) => Err(YamlError::custom(INVALID_KEY)),
+                        other => Ok(Some(other.to_string())),
+                    };
+                }
+                _ => return Err(YamlError::custom(INVALID_KEY)),
+            }
+        }
+    }
+
+    /// Reads the value of `<<`: a mapping, or several, of which the earlier ones win.
+    fn merge(&mut self) -> Result<(), YamlError> {
+        let mappings = match Value::deserialize(YamlNode(self.reader))? {
+            Value::Array(items) => items.into_iter().rev().collect(),
+            other => vec![other],
+        };
+        for mapping in mappings {
+            let Value::Object(entries) = mapping else {
+                return Err(YamlError::custom("`<<` requires a mapping"));
+            };
+            self.merged.extend(entries);
+        }
+        Ok(())
+    }
+}
+
+impl<'de> MapAccess<'de> for Mapping<'_, '_> {
+    type Error = YamlError;
+
+    fn next_key_seed<S: DeserializeSeed<'de>>(
+        &mut self,
+        seed: S,
+    ) -> Result<Option<S::Value>, YamlError> {
+        let Some(key) = self.next_key()? else {
+            return Ok(None);
+        };
+        let key: StringDeserializer<YamlError> = key.into_deserializer();
+        seed.deserialize(key).map(Some)
+    }
+
+    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, YamlError> {
+        match self.merged_value.take() {
+            Some(value) => seed.deserialize(value).map_err(YamlError::custom),
+            None => seed.deserialize(YamlNode(self.reader)),
+        }
+    }
+}
+
+impl Error for YamlError {
+    fn custom<T: fmt::Display>(reason: T) -> Self {
+        Self {
+            line: None,
+            reason: reason.to_string(),
+            lacks_indentation: false,
+        }
+    }
+}
+
+impl fmt::Display for YamlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+impl std::error::Error for YamlError {}

@@ -1,0 +1,142 @@
+//! Problems of one object: its fields and the errors in the words of the API server.
+//!
+//! # Source
+//!
+//! Upstream: k8s.io/apimachinery/pkg/util/validation/field, errors.go, `ErrorBody` (v1.36)
+
+use std::fmt::{self, Display};
+
+/// Part of the path of a field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum FieldSegment {
+    Name(String),
+    /// Counted from 0.
+    Index(usize),
+}
+
+/// Path of a field, as in `spec.ports[0].port`. Empty for the object itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct FieldPath(pub(crate) Vec<FieldSegment>);
+
+impl FieldPath {
+    /// Parses the form that is displayed. No name in it may contain a dot.
+    fn parse(text: &str) -> Self {
+        let mut segments = Vec::new();
+        for part in text.split('.').filter(|part| !part.is_empty()) {
+            let (name, indexes) = part.split_once('[').unwrap_or((part, ""));
+            segments.push(FieldSegment::Name(name.to_owned()));
+            let indexes = indexes.split(['[', ']']);
+            segments
+                .extend(indexes.filter_map(|index| index.parse().map(FieldSegment::Index).ok()));
+        }
+        Self(segments)
+    }
+}
+
+impl Display for FieldPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (position, segment) in self.0.iter().enumerate() {
+            match segment {
+                FieldSegment::Name(name) if position == 0 => f.write_str(name)?,
+                FieldSegment::Name(name) => write!(f, ".{name}")?,
+                FieldSegment::Index(index) => write!(f, "[{index}]")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Error about one field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FieldProblem {
+    /// Field to find in the text.
+    pub(crate) path: FieldPath,
+    /// Path and error, on one line.
+    pub(crate) text: String,
+}
+
+/// Problems of one object, collected in the order of its fields.
+#[derive(Debug, Default)]
+pub(crate) struct Problems(pub(crate) Vec<FieldProblem>);
+
+impl Problems {
+    pub(crate) fn add(&mut self, path: &str, error: impl Display) {
+        self.0.push(FieldProblem {
+            path: FieldPath::parse(path),
+            text: format!("{path}: {error}"),
+        });
+    }
+
+    pub(crate) fn required(&mut self, path: &str) {
+        self.add(path, "Required value");
+    }
+
+    pub(crate) fn forbidden(&mut self, path: &str, detail: &str) {
+        self.add(path, format_args!("Forbidden: {detail}"));
+    }
+
+    pub(crate) fn invalid(&mut self, path: &str, value: impl fmt::Debug, detail: &str) {
+        self.add(path, format_args!("Invalid value: {value:?}: {detail}"));
+    }
+
+    pub(crate) fn duplicate(&mut self, path: &str, value: impl Display) {
+        self.add(path, format_args!("Duplicate value: {value}"));
+    }
+
+    /// Adds a problem unless `value` is one of the `supported` ones.
+    pub(crate) fn supported(&mut self, path: &str, value: &str, supported: &[&str]) {
+        if supported.contains(&value) {
+            return;
+        }
+        let supported: Vec<String> = supported.iter().map(|one| format!("{one:?}")).collect();
+        let supported = supported.join(", ");
+        self.add(
+            path,
+            format_args!("Unsupported value: {value:?}: supported values: {supported}"),
+        );
+    }
+
+    /// Adds a problem unless `number` is a port.
+    pub(crate) fn port(&mut self, path: &str, number: i32) {
+        if !(1..=65535).contains(&number) {
+            self.invalid(path, number, "must be between 1 and 65535, inclusive");
+        }
+    }
+
+    /// Adds a problem unless `text` is a label of a DNS name.
+    pub(crate) fn label(&mut self, path: &str, text: &str) {
+        /// Upstream: k8s.io/apimachinery/pkg/api/validate/content/dns.go, `DNS1123LabelMaxLength`
+        const LONGEST: usize = 63;
+
+        let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        let is_edge = |byte: Option<&u8>| byte.copied().is_some_and(is_inner);
+        let bytes = text.as_bytes();
+        let is_valid = is_edge(bytes.first())
+            && is_edge(bytes.last())
+            && bytes.iter().all(|&byte| is_inner(byte) || byte == b'-');
+        if !is_valid {
+            let detail = "must consist of lower case letters, digits and `-`, and begin and end \
+                          with a letter or digit";
+            self.invalid(path, text, detail);
+        } else if text.len() > LONGEST {
+            self.add(
+                path,
+                format_args!("Too long: may not be more than {LONGEST} bytes"),
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_parsed_as_they_are_displayed() {
+        for text in ["", "spec", "spec.ports[0].port", "a[1][2].b"] {
+            assert_eq!(FieldPath::parse(text).to_string(), text);
+        }
+        let path = FieldPath::parse("spec.ports[12]");
+        assert_eq!(path.0.last(), Some(&FieldSegment::Index(12)));
+    }
+}

@@ -1,0 +1,179 @@
+//! Compares objects with the types of the API: fields that it has not, and values of wrong types.
+//!
+//! The types are those that `k8s_openapi` generates from the API, so that the fields need no list
+//! of their own here.
+
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::problem::{FieldPath, FieldProblem, FieldSegment, Problems};
+
+/// Maximum wrong types that are reported of one object.
+const MOST_WRONG_TYPES: usize = 20;
+
+/// Decodes an object as `T`, and collects its unknown fields and values of wrong types. Returns
+/// the object with empty values in place of the latter; `None` if there are too many.
+pub(crate) fn decode<T: DeserializeOwned>(object: &Value, problems: &mut Problems) -> Option<T> {
+    let mut object = object.clone();
+    for _ in 0..MOST_WRONG_TYPES {
+        let mut unknown = Vec::new();
+        let mut ignored = |path: serde_ignored::Path<'_>| unknown.push(ignored_path(&path));
+        let deserializer = serde_ignored::Deserializer::new(&object, &mut ignored);
+        match serde_path_to_error::deserialize(deserializer) {
+            Ok(decoded) => {
+                problems.0.extend(unknown.into_iter().map(unknown_field));
+                return Some(decoded);
+            }
+            Err(error) => {
+                let path = wrong_path(error.path());
+                let Some(value) = value_at(&mut object, &path) else {
+                    problems.add("", error.inner());
+                    return None;
+                };
+                let (expected, empty) = expected(error.inner());
+                problems.0.push(wrong_type(path, value, expected));
+                *value = empty;
+            }
+        }
+    }
+    None
+}
+
+fn unknown_field(path: FieldPath) -> FieldProblem {
+    let is_patch = matches!(path.0.last(), Some(FieldSegment::Name(name)) if name.starts_with('$'));
+    let hint = if is_patch {
+        ": this is a patch, as kustomize uses, and not a manifest"
+    } else {
+        ""
+    };
+    FieldProblem {
+        text: format!("unknown field \"{path}\"{hint}"),
+        path,
+    }
+}
+
+/// Returns the type that serde expected, and its empty value.
+fn expected(error: &serde_json::Error) -> (&'static str, Value) {
+    let error = error.to_string();
+    let expected = error.rsplit_once("expected ").map(|(_, expected)| expected);
+    match expected {
+        Some("i32" | "i64" | "u32" | "u64" | "int") => ("an integer", Value::from(0)),
+        Some("a string") => ("a string", Value::from("")),
+        Some("a boolean") => ("true or false", Value::from(false)),
+        Some("a sequence") => ("an array", Value::Array(Vec::new())),
+        Some("a map") => ("a map", Value::Object(Map::new())),
+        // Types of the API are called by their names.
+        _ => ("an object", Value::Object(Map::new())),
+    }
+}
+
+fn wrong_type(path: FieldPath, value: &Value, expected: &str) -> FieldProblem {
+    let value = match value {
+        Value::Array(_) => "an array".to_owned(),
+        Value::Object(_) => "an object".to_owned(),
+        other => shortened(&other.to_string()),
+    };
+    FieldProblem {
+        text: format!("{path}: expected {expected}, got {value}"),
+        path,
+    }
+}
+
+fn shortened(text: &str) -> String {
+    /// Maximum length in characters.
+    const LONGEST: usize = 80;
+
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}
+
+fn value_at<'v>(object: &'v mut Value, path: &FieldPath) -> Option<&'v mut Value> {
+    if path.0.is_empty() {
+        return None;
+    }
+    path.0
+        .iter()
+        .try_fold(object, |value, segment| match segment {
+            FieldSegment::Name(name) => value.get_mut(name),
+            FieldSegment::Index(index) => value.get_mut(index),
+        })
+}
+
+fn wrong_path(path: &serde_path_to_error::Path) -> FieldPath {
+    use serde_path_to_error::Segment;
+
+    let segments = path.iter().filter_map(|segment| match segment {
+        Segment::Seq { index } => Some(FieldSegment::Index(*index)),
+        Segment::Map { key } => Some(FieldSegment::Name(key.clone())),
+        Segment::Enum { .. } | Segment::Unknown => None,
+    });
+    FieldPath(segments.collect())
+}
+
+fn ignored_path(path: &serde_ignored::Path<'_>) -> FieldPath {
+    use serde_ignored::Path;
+
+    let (parent, segment) = match path {
+        Path::Root => return FieldPath::default(),
+        Path::Seq { parent, index } => (parent, Some(FieldSegment::Index(*index))),
+        Path::Map { parent, key } => (parent, Some(FieldSegment::Name(key.clone()))),
+        Path::Some { parent }
+        | Path::NewtypeStruct { parent }
+        | Path::NewtypeVariant { parent } => (parent, None),
+    };
+    let mut path = ignored_path(parent);
+    path.0.extend(segment);
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Service;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn unknown_fields_and_wrong_types_are_found_together() {
+        let object = json!({
+            "metadata": {"name": "web", "labels": {"a": 5}},
+            "spec": {
+                "selektor": {"a": "b"},
+                "ports": [{"port": "eighty"}, {"port": 81, "nodePort": [1]}, 7],
+                "externalIPs": "10.0.0.1",
+                "publishNotReadyAddresses": "yes",
+                "selector": null,
+            },
+        });
+        let mut problems = Problems::default();
+        assert!(decode::<Service>(&object, &mut problems).is_some());
+        let mut texts: Vec<_> = problems.0.into_iter().map(|one| one.text).collect();
+        texts.sort();
+        assert_eq!(
+            texts,
+            [
+                "metadata.labels.a: expected a string, got 5",
+                "spec.externalIPs: expected an array, got \"10.0.0.1\"",
+                "spec.ports[0].port: expected an integer, got \"eighty\"",
+                "spec.ports[1].nodePort: expected an integer, got an array",
+                "spec.ports[2]: expected an object, got 7",
+                "spec.publishNotReadyAddresses: expected true or false, got \"yes\"",
+                "unknown field \"spec.selektor\"",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_patch_is_named() {
+        let object = json!({"metadata": {"name": "web"}, "spec": {"$patch": "delete"}});
+        let mut problems = Problems::default();
+        decode::<Service>(&object, &mut problems);
+        let text = &problems.0[0].text;
+        assert!(
+            text.starts_with("unknown field \"spec.$patch\": this is a patch"),
+            "{text}"
+        );
+    }
+}

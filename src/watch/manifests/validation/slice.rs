@@ -1,0 +1,71 @@
+//! Validates EndpointSlices as the API server does before it stores them.
+//!
+//! # Source
+//!
+//! Upstream: pkg/apis/discovery/validation/validation.go, `ValidateEndpointSlice` (v1.36)
+
+use std::collections::HashSet;
+
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+
+use super::problem::Problems;
+use crate::net::{IpFamily, parse_ip};
+
+/// Adds the problems of an EndpointSlice.
+pub(crate) fn validate(slice: &EndpointSlice, problems: &mut Problems) {
+    if slice
+        .metadata
+        .name
+        .as_deref()
+        .unwrap_or_default()
+        .is_empty()
+    {
+        problems.required("metadata.name");
+    }
+    match slice.address_type.as_str() {
+        "" => problems.required("addressType"),
+        type_ => problems.supported("addressType", type_, &["FQDN", "IPv4", "IPv6"]),
+    }
+    check_endpoints(slice, problems);
+    check_ports(slice, problems);
+}
+
+fn check_endpoints(slice: &EndpointSlice, problems: &mut Problems) {
+    let type_ = slice.address_type.as_str();
+    let family = IpFamily::ALL.into_iter().find(|one| one.as_str() == type_);
+    for (index, endpoint) in slice.endpoints.iter().flatten().enumerate() {
+        let at = format!("endpoints[{index}].addresses");
+        if endpoint.addresses.is_empty() {
+            problems.required(&at);
+        }
+        let Some(family) = family else { continue };
+        for (index, address) in endpoint.addresses.iter().enumerate() {
+            let ip = parse_ip(address);
+            if ip.is_none_or(|ip| IpFamily::of(ip) != family) {
+                let detail = format!("must be a valid {family} address");
+                problems.invalid(&format!("{at}[{index}]"), address, &detail);
+            }
+        }
+    }
+}
+
+fn check_ports(slice: &EndpointSlice, problems: &mut Problems) {
+    let mut names = HashSet::new();
+    for (index, port) in slice.ports.iter().flatten().enumerate() {
+        let at = format!("ports[{index}]");
+        let name = port.name.as_deref().unwrap_or_default();
+        if !name.is_empty() {
+            problems.label(&format!("{at}.name"), name);
+        }
+        if !names.insert(name) {
+            problems.duplicate(&format!("{at}.name"), format_args!("{name:?}"));
+        }
+        if let Some(protocol) = port.protocol.as_deref().filter(|text| !text.is_empty()) {
+            let supported = ["SCTP", "TCP", "UDP"];
+            problems.supported(&format!("{at}.protocol"), protocol, &supported);
+        }
+        if let Some(number) = port.port {
+            problems.port(&format!("{at}.port"), number);
+        }
+    }
+}

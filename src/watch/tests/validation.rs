@@ -1,0 +1,330 @@
+//! Manifests that an API server would reject, and files that cannot be used.
+
+use std::fs;
+use std::path::Path;
+
+use tempfile::TempDir;
+
+use crate::watch::manifests::{ManifestOptions, Manifests, Validation, load};
+
+const WEB: &str = "apiVersion: v1\nkind: Service\nmetadata:\n  name: web\nspec:\n  ports:\n  \
+                   - port: 80\n";
+
+fn directory(files: &[(&str, &str)]) -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        fs::write(directory.path().join(name), text).unwrap();
+    }
+    directory
+}
+
+fn load_as(directory: &Path, validation: Validation) -> Manifests {
+    load(directory, &ManifestOptions::new("here".into()), validation).unwrap()
+}
+
+/// Errors as `FILE:LINE: REASON`.
+fn errors(directory: &Path, manifests: &Manifests) -> Vec<String> {
+    let of = |text: &str| text.replace(&format!("{}/", directory.display()), "");
+    let errors = manifests.errors.iter().map(|error| {
+        let line = error.line.map(|line| line.to_string()).unwrap_or_default();
+        of(&format!(
+            "{}:{line}: {}",
+            error.file.display(),
+            error.reason
+        ))
+    });
+    errors.collect()
+}
+
+fn names(manifests: &Manifests) -> Vec<&str> {
+    let services = manifests.services.iter();
+    services.map(|one| one.metadata.name.as_str()).collect()
+}
+
+/// Checks the errors of `a.yaml`, whose objects are all rejected.
+#[track_caller]
+fn check(text: &str, expected: &[&str]) {
+    let directory = directory(&[("a.yaml", text)]);
+    let manifests = load_as(directory.path(), Validation::Strict);
+    assert_eq!(errors(directory.path(), &manifests), expected);
+    assert_eq!(names(&manifests), [""; 0]);
+    // The daemon uses what it can.
+    assert_eq!(load_as(directory.path(), Validation::Lenient).errors, []);
+}
+
+/// Checks the errors of a Service with this spec, in flow style, on line 4.
+#[track_caller]
+fn check_spec(spec: &str, expected: &[&str]) {
+    let expected: Vec<String> = expected
+        .iter()
+        .map(|error| format!("a.yaml:4: Service `default/web`: {error}"))
+        .collect();
+    let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
+    let text = format!("apiVersion: v1\nkind: Service\nmetadata: {{name: web}}\nspec: {spec}\n");
+    check(&text, &expected);
+}
+
+#[test]
+fn errors_name_file_line_object_and_field() {
+    check(
+        "# comment\n---\napiVersion: v1\nkind: Service\nmetadata:\n  name: web\n  namespace: shop\n\
+         spec:\n  type: LoadBalnacer\n  selektor:\n    app: web\n  ports:\n  - name: a\n    \
+         port: eighty\n  - name: b\n    port: 81\n    protocol: tcp\n",
+        &[
+            "a.yaml:14: Service `shop/web`: spec.ports[0].port: expected an integer, got \"eighty\"",
+            "a.yaml:10: Service `shop/web`: unknown field \"spec.selektor\"",
+            "a.yaml:9: Service `shop/web`: spec.type: Unsupported value: \"LoadBalnacer\": \
+             supported values: \"ClusterIP\", \"ExternalName\", \"LoadBalancer\", \"NodePort\"",
+            "a.yaml:17: Service `shop/web`: spec.ports[1].protocol: Unsupported value: \"tcp\": \
+             supported values: \"SCTP\", \"TCP\", \"UDP\"",
+        ],
+    );
+}
+
+#[test]
+fn values_of_services_are_validated() {
+    check_spec("{}", &["spec.ports: Required value"]);
+    check_spec(
+        "{ports: [{port: 0}]}",
+        &["spec.ports[0].port: Invalid value: 0: must be between 1 and 65535, inclusive"],
+    );
+    check_spec(
+        "{ports: [{port: 70000}, {name: B, port: 80}, {name: b, port: 80}, {name: b, port: 1}]}",
+        &[
+            "spec.ports[0].name: Required value",
+            "spec.ports[0].port: Invalid value: 70000: must be between 1 and 65535, inclusive",
+            "spec.ports[1].name: Invalid value: \"B\": must consist of lower case letters, digits \
+             and `-`, and begin and end with a letter or digit",
+            "spec.ports[2]: Duplicate value: TCP port 80",
+            "spec.ports[3].name: Duplicate value: \"b\"",
+        ],
+    );
+    check_spec(
+        "{ports: [{port: 80, targetPort: Web, nodePort: 30000}]}",
+        &[
+            "spec.ports[0].targetPort: Invalid value: \"Web\": must be a port, or a name of at most \
+             15 lower case letters, digits and `-`, at least one of them a letter",
+            "spec.ports[0].nodePort: Forbidden: may not be used when `type` is 'ClusterIP'",
+        ],
+    );
+}
+
+#[test]
+fn addresses_and_policies_of_services_are_validated() {
+    check_spec(
+        "{type: ExternalName}",
+        &["spec.externalName: Required value"],
+    );
+    check_spec(
+        "{type: NodePort, clusterIP: None, ports: [{port: 80}]}",
+        &[
+            "spec.clusterIP: Invalid value: \"None\": may not be set to 'None' for NodePort services",
+        ],
+    );
+    check_spec(
+        "{ports: [{port: 80}], clusterIP: 10.0.0.256, externalIPs: [10.0.0.1, x], ipFamilies: [v4]}",
+        &[
+            "spec.ipFamilies[0]: Unsupported value: \"v4\": supported values: \"IPv4\", \"IPv6\"",
+            "spec.clusterIP: Invalid value: \"10.0.0.256\": must be a valid IP address",
+            "spec.externalIPs[1]: Invalid value: \"x\": must be a valid IP address",
+        ],
+    );
+    check_spec(
+        "{ports: [{port: 80}], loadBalancerSourceRanges: [10.0.0.0/8, ' 10.1.0.0/16 ', a]}",
+        &[
+            "spec.loadBalancerSourceRanges: Forbidden: may only be used when `type` is \
+             'LoadBalancer'",
+            "spec.loadBalancerSourceRanges[2]: Invalid value: \"a\": must be a valid CIDR value",
+        ],
+    );
+    check_spec(
+        "{ports: [{port: 80}], externalTrafficPolicy: Local, internalTrafficPolicy: local}",
+        &[
+            "spec.externalTrafficPolicy: Invalid value: \"Local\": may only be set for \
+             externally-accessible services",
+            "spec.internalTrafficPolicy: Unsupported value: \"local\": supported values: \
+             \"Cluster\", \"Local\"",
+        ],
+    );
+    check_spec(
+        "{ports: [{port: 80}], sessionAffinity: ClientIP, \
+         sessionAffinityConfig: {clientIP: {timeoutSeconds: 86401}}, healthCheckNodePort: 1}",
+        &[
+            "spec.sessionAffinityConfig.clientIP.timeoutSeconds: Invalid value: 86401: must be \
+             greater than 0 and less than 86400",
+            "spec.healthCheckNodePort: Invalid value: 1: may only be set when `type` is \
+             'LoadBalancer' and `externalTrafficPolicy` is 'Local'",
+        ],
+    );
+}
+
+#[test]
+fn values_of_slices_are_validated() {
+    check(
+        "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: web-1}\n\
+         addressType: IPv4\nendpoints:\n- addresses: []\n- addresses: ['fd00::1']\nports:\n\
+         - port: 0\n  protocol: tcp\n- name: ''\n",
+        &[
+            "a.yaml:6: EndpointSlice `default/web-1`: endpoints[0].addresses: Required value",
+            "a.yaml:7: EndpointSlice `default/web-1`: endpoints[1].addresses[0]: Invalid value: \
+             \"fd00::1\": must be a valid IPv4 address",
+            "a.yaml:10: EndpointSlice `default/web-1`: ports[0].protocol: Unsupported value: \
+             \"tcp\": supported values: \"SCTP\", \"TCP\", \"UDP\"",
+            "a.yaml:9: EndpointSlice `default/web-1`: ports[0].port: Invalid value: 0: must be \
+             between 1 and 65535, inclusive",
+            "a.yaml:11: EndpointSlice `default/web-1`: ports[1].name: Duplicate value: \"\"",
+        ],
+    );
+    check(
+        "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: a}\n",
+        &["a.yaml:1: EndpointSlice `default/a`: addressType: Required value"],
+    );
+}
+
+#[test]
+fn kinds_that_no_api_server_has_are_named() {
+    check(
+        "apiVersion: v1\nkind: Servcie\nmetadata: {name: web}\n---\n\
+         apiVersion: discovery.k8s.io/v1beta1\nkind: EndpointSlice\nmetadata: {name: web-1}\n---\n\
+         apiVersion: serving.knative.dev/v1\nkind: Service\nmetadata: {name: other}\n",
+        &[
+            "a.yaml:2: Servcie `default/web`: kind: no matches for kind \"Servcie\" in version \
+             \"v1\"",
+            "a.yaml:6: EndpointSlice `default/web-1`: kind: no matches for kind \"EndpointSlice\" \
+             in version \"discovery.k8s.io/v1beta1\"",
+        ],
+    );
+}
+
+#[test]
+fn lines_are_found_in_lists_and_json() {
+    let item = |port: &str| {
+        format!(
+            "{{\"apiVersion\": \"v1\", \"kind\": \"Service\",\n\"metadata\": {{\"name\": \"a\"}},\n\
+             \"spec\": {{\"ports\": [\n{{\"port\": {port}}}]}}}}"
+        )
+    };
+    let expected = |line: u64| {
+        format!("{line}: Service `default/a`: spec.ports[0].port: expected an integer, got \"x\"")
+    };
+    let bad = item("\"x\"");
+    let list = format!("{{\"apiVersion\": \"v1\", \"kind\": \"List\", \"items\": [\n{bad}]}}\n");
+    for (name, text, line) in [
+        ("a.json", list.clone(), 5),
+        ("a.yaml", list, 5),
+        // Documents in a row, the second one bad.
+        ("a.json", format!("{{\"kind\": \"List\"}}\n\n{bad}\n"), 6),
+        ("a.yaml", format!("kind: List\n---\n{bad}\n"), 6),
+    ] {
+        let directory = directory(&[(name, &text)]);
+        let manifests = load_as(directory.path(), Validation::Strict);
+        let expected = [format!("{name}:{}", expected(line))];
+        assert_eq!(errors(directory.path(), &manifests), expected, "{text}");
+    }
+}
+
+#[test]
+fn two_objects_of_one_name_are_an_error_and_the_later_one_counts() {
+    let first = WEB.replace("80", "70");
+    let files = directory(&[("a.yaml", &format!("{first}---\n{WEB}")), ("b.yaml", WEB)]);
+    let manifests = load_as(files.path(), Validation::Strict);
+    assert_eq!(
+        errors(files.path(), &manifests),
+        [
+            "a.yaml:9: Service `default/web`: metadata.name: Duplicate value: \"web\"; the one in \
+             `a.yaml` is replaced",
+            "b.yaml:1: Service `default/web`: metadata.name: Duplicate value: \"web\"; the one in \
+             `a.yaml` is replaced",
+        ]
+    );
+    assert_eq!(names(&manifests), ["web"]);
+    assert_eq!(manifests.services[0].spec.ports[0].port, 80);
+    // Each is said once.
+    assert!(manifests.notes.is_empty(), "{:?}", manifests.notes);
+    let lenient = load_as(files.path(), Validation::Lenient);
+    assert_eq!((lenient.errors.len(), lenient.notes.len()), (0, 2));
+}
+
+#[test]
+fn a_file_that_cannot_be_used_costs_only_itself() {
+    for validation in [Validation::Strict, Validation::Lenient] {
+        let files = directory(&[
+            ("a.yaml", "spec: ["),
+            ("b.yaml", WEB),
+            ("c.json", "{\"a\" 1}"),
+        ]);
+        let manifests = load_as(files.path(), validation);
+        assert_eq!(names(&manifests), ["web"]);
+        let places: Vec<_> = manifests
+            .errors
+            .iter()
+            .map(|one| one.file.clone())
+            .collect();
+        assert_eq!(
+            places,
+            [files.path().join("a.yaml"), files.path().join("c.json")]
+        );
+    }
+    // Without any other, nothing is known.
+    let files = directory(&[("a.yaml", "spec: ["), ("b.yaml", "- 1")]);
+    let options = ManifestOptions::new("here".into());
+    let errors = load(files.path(), &options, Validation::Strict).unwrap_err();
+    assert_eq!(errors.0.len(), 2);
+}
+
+#[test]
+fn files_of_other_tools_are_named() {
+    for (text, expected) in [
+        ("metadata:\n  name: {{ .Values.name }}\n", "Helm template"),
+        (
+            "{{- if .Values.on }}\nkind: Service\n{{- end }}\n",
+            "Helm template",
+        ),
+        (
+            "- op: replace\n  path: /spec/type\n  value: NodePort\n",
+            "JSON patch",
+        ),
+        ("[{\"op\": \"remove\", \"path\": \"/spec\"}]", "JSON patch"),
+        ("[{\"kind\": \"Service\"}]", "is a list;"),
+        ("*nat\n", "iptables-save"),
+    ] {
+        let files = directory(&[("a.yaml", text), ("b.yaml", WEB)]);
+        let manifests = load_as(files.path(), Validation::Strict);
+        let reason = &manifests.errors[0].reason;
+        assert!(reason.contains(expected), "{reason}");
+        assert!(!reason.contains('\n'), "{reason}");
+    }
+}
+
+#[test]
+fn input_without_effect_is_noted() {
+    let endpoints = |name: &str| {
+        format!("apiVersion: v1\nkind: Endpoints\nmetadata: {{name: {name}}}\nsubsets: []\n---\n")
+    };
+    let slice = "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\naddressType: IPv4\n\
+                 metadata: {name: b-1, labels: {kubernetes.io/service-name: b}}\n---\n";
+    let text = endpoints("web") + &endpoints("b") + slice + WEB;
+    let files = directory(&[
+        ("kustomization.yaml", "resources: [a.yaml]\n"),
+        ("a.yaml", &text),
+        (
+            "deployment.yaml",
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n",
+        ),
+    ]);
+    let manifests = load_as(files.path(), Validation::Strict);
+    assert_eq!(manifests.errors, []);
+    assert_eq!(
+        manifests.notes,
+        [
+            format!(
+                "`{}/kustomization.yaml` is a kustomization and is not applied; render it first \
+                 with `kubectl kustomize`",
+                files.path().display()
+            ),
+            "Endpoints `default/web` without EndpointSlices are ignored: rules come from \
+             EndpointSlices"
+                .to_owned(),
+        ]
+    );
+}

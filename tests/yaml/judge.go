@@ -1,0 +1,61 @@
+// Reads each manifest beside it as kubectl does, and writes `judged.json`: the objects of each file,
+// or `null` if kubectl rejects it. In a module that requires k8s.io/apimachinery v0.36.3:
+// `go run judge.go DIRECTORY`.
+//
+//go:build ignore
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
+// objects decodes a file as k8s.io/cli-runtime/pkg/resource, StreamVisitor.Visit, does.
+func objects(text []byte) []json.RawMessage {
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
+	found := []json.RawMessage{}
+	for {
+		object := runtime.RawExtension{}
+		if err := decoder.Decode(&object); errors.Is(err, io.EOF) {
+			return found
+		} else if err != nil {
+			os.Stderr.WriteString(err.Error() + "\n")
+			return nil
+		}
+		raw := bytes.TrimSpace(object.Raw)
+		if len(raw) > 0 && !bytes.Equal(raw, []byte("null")) {
+			found = append(found, raw)
+		}
+	}
+}
+
+func main() {
+	files, err := filepath.Glob(filepath.Join(os.Args[1], "*.yaml"))
+	if err != nil {
+		panic(err)
+	}
+	judged := map[string][]json.RawMessage{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			panic(err)
+		}
+		os.Stderr.WriteString(filepath.Base(file) + "\n")
+		judged[filepath.Base(file)] = objects(text)
+	}
+	out, err := json.MarshalIndent(judged, "", " ")
+	if err != nil {
+		panic(err)
+	}
+	if err := os.WriteFile(filepath.Join(os.Args[1], "judged.json"), append(out, '\n'), 0o644); err != nil {
+		panic(err)
+	}
+}
