@@ -23,7 +23,7 @@ fn flags_with_fields_are_ignored_with_a_file_and_noted() {
 #[test]
 fn an_ignored_flag_is_noted_if_its_value_differs_from_the_file() {
     let fields = "conntrack: {maxPerCore: 0}\niptables: {masqueradeAll: true}\n\
-                  nodePortAddresses: [primary]\nfeatureGates: {AllAlpha: true}\n";
+                  nodePortAddresses: [primary]\nfeatureGates: {AllAlpha: true, AllBeta: true}\n";
     let notes = |flags| with_file(flags, fields).unwrap().notes;
     assert_eq!(
         notes("--conntrack-max-per-core=32768 --masquerade-all=false --nodeport-addresses="),
