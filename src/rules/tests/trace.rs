@@ -49,8 +49,8 @@ fn outcomes(rules: &RuleSet, packet: &Packet, locality: &Locality, expected: &[&
 /// Renders an outcome, and the undecided rules that could change it.
 fn show(outcome: &TraceOutcome<'_>) -> String {
     let unless = outcome.undecided.iter();
-    let unless: String = unless.map(|step| format!(", unless {step}")).collect();
-    format!("{}: {}{unless}", outcome.share, outcome.verdict)
+    let unless: Vec<String> = unless.map(|step| format!(", unless {step}")).collect();
+    format!("{}: {}{}", outcome.share, outcome.verdict, unless.concat())
 }
 
 #[track_caller]
