@@ -45,8 +45,8 @@ impl Network {
         self.contains(ip).then_some(ip)
     }
 
-    /// Returns the address with its masked bits taken from the network, as `NETMAP` does; `None` for
-    /// an address of the other family.
+    /// Returns the address with its masked bits taken from the network, as `NETMAP` does; `None`
+    /// for an address of the other family.
     pub(crate) fn mapped(self, ip: IpAddr) -> Option<IpAddr> {
         Some(match (ip, self.address, self.mask) {
             (IpAddr::V4(ip), IpAddr::V4(to), IpAddr::V4(mask)) => IpAddr::V4(to | (ip & !mask)),

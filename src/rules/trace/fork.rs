@@ -59,8 +59,8 @@ impl<'a, Path> Forks<'a, Path> {
     }
 }
 
-/// Maximum number of forks in a trace. Thousands of endpoints, each before dozens of undecided rules
-/// of other programs, stay below; without a limit, rules that fork in every hook multiply.
+/// Maximum number of forks in a trace. Thousands of endpoints, each before dozens of undecided
+/// rules of other programs, stay below; without a limit, rules that fork in every hook multiply.
 const MAX_FORKS: usize = 1 << 18;
 
 /// Parts of the packets of a fork that a path gains and loses if the undecided rule matches.
