@@ -10,6 +10,7 @@ use super::service::RuleWriter;
 use crate::net::IpFamily;
 use crate::ruleset::{
     KUBE_FIREWALL, KUBE_FORWARD, KUBE_MARK_MASQ, KUBE_NODEPORTS, KUBE_POSTROUTING,
+    NODE_PORTS_COMMENT,
 };
 
 /// Reports whether the proxy has a rule in `KUBE-FIREWALL`.
@@ -100,8 +101,6 @@ pub(super) fn write_nat(buf: &mut Vec<u8>, options: &Options) {
 /// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`, "Finally, tail-call to the nodePorts
 /// chain" (v1.36)
 pub(super) fn node_ports_jumps(options: &Options) -> Vec<Box<[u8]>> {
-    const NOTE: &str =
-        "kubernetes service nodeports; NOTE: this must be the last rule in this chain";
     let write = |write: &dyn Fn(RuleWriter<'_>)| {
         let mut buf = Vec::new();
         write(RuleWriter::new(&mut buf));
@@ -109,7 +108,9 @@ pub(super) fn node_ports_jumps(options: &Options) -> Vec<Box<[u8]>> {
     };
     match &options.node_port_addresses {
         NodePortAddresses::All => vec![write(&|rule| {
-            let rule = rule.comment(NOTE).words("-m addrtype --dst-type LOCAL");
+            let rule = rule
+                .comment(NODE_PORTS_COMMENT)
+                .words("-m addrtype --dst-type LOCAL");
             match (options.family, options.localhost_node_ports) {
                 (IpFamily::V6, _) => rule.words("! -d ::1/128"),
                 (IpFamily::V4, LocalhostNodePorts::Refused) => rule.words("! -d 127.0.0.0/8"),
@@ -120,7 +121,13 @@ pub(super) fn node_ports_jumps(options: &Options) -> Vec<Box<[u8]>> {
         NodePortAddresses::Only(ips) => ips
             .iter()
             .filter(|ip| accepts_node_ports(**ip, options))
-            .map(|ip| write(&|rule| rule.comment(NOTE).destination(*ip).jump(KUBE_NODEPORTS)))
+            .map(|ip| {
+                write(&|rule| {
+                    rule.comment(NODE_PORTS_COMMENT)
+                        .destination(*ip)
+                        .jump(KUBE_NODEPORTS);
+                })
+            })
             .collect(),
     }
 }

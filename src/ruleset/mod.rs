@@ -1,4 +1,5 @@
-//! Names and roles of the chains and entry jumps that make up the ruleset of a kube-proxy.
+//! Names and roles of the chains, entry jumps and comments that make up the ruleset of a
+//! kube-proxy.
 //!
 //! Writers and readers of rules share it, so that both recognize a chain in the same way. Chain
 //! names are the contract with every other program on the node: metrics, runbooks and a kube-proxy
@@ -15,15 +16,17 @@
 //! - *Shared chains* are dispatch chains, fixed chains and canaries.
 //! - An *entry jump* is a rule in a built-in chain that leads to a dispatch or fixed chain.
 
+mod comment;
 mod jump;
 mod service_chain;
 mod shared_chains;
 
+pub use comment::{NODE_PORTS_COMMENT, PortComment, PortCommentText};
 pub use jump::{JUMPS, Jump};
 pub(crate) use service_chain::{ChainHasher, Hash};
 pub use service_chain::{ChainKind, ServiceChain, is_service_chain};
 pub use shared_chains::{
-    DispatchChain, FILTER_CHAINS, KUBE_EXTERNAL_SERVICES, KUBE_FIREWALL, KUBE_FORWARD,
-    KUBE_MARK_MASQ, KUBE_NODEPORTS, KUBE_POSTROUTING, KUBE_PROXY_CANARY, KUBE_PROXY_FIREWALL,
-    KUBE_SERVICES, NAT_CHAINS, is_proxy_chain,
+    DispatchChain, FILTER_CHAINS, IPVS_CHAINS, KUBE_EXTERNAL_SERVICES, KUBE_FIREWALL, KUBE_FORWARD,
+    KUBE_MARK_DROP, KUBE_MARK_MASQ, KUBE_NODEPORTS, KUBE_POSTROUTING, KUBE_PROXY_CANARY,
+    KUBE_PROXY_FIREWALL, KUBE_SERVICES, NAT_CHAINS, is_proxy_chain,
 };

@@ -1,5 +1,7 @@
 //! Names of the chains of Services: computed, parsed and recognized.
 
+use std::fmt;
+
 use data_encoding::BASE32;
 use sha2::{Digest, Sha256};
 
@@ -24,16 +26,33 @@ pub enum ChainKind {
     External,
     /// `KUBE-FW-`: source ranges of a load balancer.
     Firewall,
+    /// `KUBE-XLB-`: external traffic under policy Local, until 1.23. Chains that an upgrade leaves
+    /// behind hold references that make the deletion of live chains fail, weeks later.
+    ///
+    /// Differs from upstream: 1.36 no longer recognizes them as its own.
+    RetiredExternal,
 }
 
 impl ChainKind {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::Endpoint,
         Self::Cluster,
         Self::Local,
         Self::External,
         Self::Firewall,
+        Self::RetiredExternal,
     ];
+
+    /// Returns the kind of a chain of any release; `None` if it is not a Service chain.
+    pub fn of(name: &str) -> Option<Self> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|kind| name.starts_with(kind.prefix()))
+    }
+
+    /// Reports whether it balances over endpoints; [`Self::RetiredExternal`] does as well.
+    pub const fn is_policy(self) -> bool {
+        matches!(self, Self::Cluster | Self::Local | Self::RetiredExternal)
+    }
 
     const fn prefix(self) -> &'static str {
         match self {
@@ -42,26 +61,17 @@ impl ChainKind {
             Self::Local => "KUBE-SVL-",
             Self::External => "KUBE-EXT-",
             Self::Firewall => "KUBE-FW-",
+            Self::RetiredExternal => "KUBE-XLB-",
         }
     }
 }
-
-/// Prefixes of Service chains that older kube-proxies wrote. Chains that an upgrade leaves behind
-/// hold references that make the deletion of live chains fail, weeks later.
-///
-/// Differs from upstream: 1.36 no longer recognizes them as its own.
-const RETIRED_PREFIXES: [&str; 1] = ["KUBE-XLB-"];
 
 /// Reports whether a chain of the nat table belongs to some Service, so that it is stale if no
 /// Service has it now.
 ///
 /// Upstream: pkg/proxy/iptables/proxier.go, `isServiceChainName` (v1.36)
 pub fn is_service_chain(name: &str) -> bool {
-    ChainKind::ALL
-        .into_iter()
-        .map(ChainKind::prefix)
-        .chain(RETIRED_PREFIXES)
-        .any(|prefix| name.starts_with(prefix))
+    ChainKind::of(name).is_some()
 }
 
 /// Chain of a service port or of one of its endpoints: eleven bytes instead of a name.
@@ -76,9 +86,8 @@ pub struct ServiceChain {
 impl ServiceChain {
     /// Parses a name; `None` if current versions write no such chain.
     pub fn parse(name: &str) -> Option<Self> {
-        let kinds = ChainKind::ALL.into_iter();
-        let mut parts = kinds.filter_map(|kind| Some((kind, name.strip_prefix(kind.prefix())?)));
-        let (kind, text) = parts.next()?;
+        let kind = ChainKind::of(name).filter(|kind| *kind != ChainKind::RetiredExternal)?;
+        let text = name.strip_prefix(kind.prefix())?;
         let mut hash = Hash::default();
         let is_whole = BASE32.decode_len(text.len()) == Ok(hash.len());
         let decoded = is_whole.then(|| BASE32.decode_mut(text.as_bytes(), &mut hash));
@@ -108,7 +117,14 @@ impl ServiceChain {
 
     /// Returns the name, as `iptables-save` prints it.
     pub fn name(self) -> String {
-        format!("{}{}", self.kind.prefix(), BASE32.encode(&self.hash))
+        self.to_string()
+    }
+}
+
+impl fmt::Display for ServiceChain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let prefix = self.kind.prefix();
+        write!(f, "{prefix}{}", BASE32.encode_display(&self.hash))
     }
 }
 

@@ -24,6 +24,10 @@ pub const KUBE_POSTROUTING: &str = "KUBE-POSTROUTING";
 /// Fixed chain of the nat table: sets the mark for masquerading.
 pub const KUBE_MARK_MASQ: &str = "KUBE-MARK-MASQ";
 
+/// Chain of the nat table that marks packets, which `KUBE-FIREWALL` then drops. Kubelet made it,
+/// and proxies jumped to it until 1.25.
+pub const KUBE_MARK_DROP: &str = "KUBE-MARK-DROP";
+
 /// Chain of the filter table that kubelet owns. It has to exist for both families; the proxy has a
 /// rule in it for IPv4 only.
 pub const KUBE_FIREWALL: &str = "KUBE-FIREWALL";
@@ -50,6 +54,11 @@ pub const NAT_CHAINS: [&str; 4] = [
     KUBE_POSTROUTING,
     KUBE_MARK_MASQ,
 ];
+
+/// Chains of the nat table that a proxy in IPVS mode has, and no other.
+///
+/// Upstream: pkg/proxy/ipvs/proxier.go, `kubeLoadBalancerChain`, `kubeNodePortChain` (v1.36)
+pub const IPVS_CHAINS: [&str; 2] = ["KUBE-LOAD-BALANCER", "KUBE-NODE-PORT"];
 
 /// Chain that always exists, and to which every Service adds rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

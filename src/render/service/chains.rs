@@ -8,7 +8,7 @@ use super::service_rules::ServiceRules;
 use super::writer::{EvenShare, RuleWriter};
 use crate::model::TrafficPolicy;
 use crate::render::options::{Comments, LocalDetector, MasqueradePolicy, Options};
-use crate::ruleset::{ChainKind, KUBE_MARK_MASQ, ServiceChain};
+use crate::ruleset::{ChainKind, KUBE_MARK_MASQ, PortComment, ServiceChain};
 use crate::select::Candidate;
 
 /// Endpoint that needs a chain, with the chain's name, which is too expensive to compute twice.
@@ -171,7 +171,7 @@ fn begin_policy_chain(
     if is_internal && plan.internal() == Disposition::Forward && (is_all || can_detect) {
         let rule = rules
             .rule()
-            .comment(format_args!("{} cluster IP", plan.name))
+            .comment(PortComment::ClusterIp.about(plan.name))
             .protocol(plan.port.protocol)
             .destination(plan.service.cluster_ip)
             .destination_port(plan.port.port);
@@ -199,30 +199,24 @@ fn write_external(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Options) 
     match plan.service.external_policy {
         TrafficPolicy::Cluster => rules
             .rule()
-            .comment(format_args!(
-                "masquerade traffic for {name} external destinations"
-            ))
+            .comment(PortComment::MasqueradeExternal.about(name))
             .jump(KUBE_MARK_MASQ),
         TrafficPolicy::Local => {
             if options.local_traffic != LocalDetector::Absent {
                 rules
                     .rule()
-                    .comment(format_args!("pod traffic for {name} external destinations"))
+                    .comment(PortComment::PodTraffic.about(name))
                     .if_local(&options.local_traffic)
                     .jump_to(cluster);
             }
             rules
                 .rule()
-                .comment(format_args!(
-                    "masquerade LOCAL traffic for {name} external destinations"
-                ))
+                .comment(PortComment::MasqueradeNode.about(name))
                 .words("-m addrtype --src-type LOCAL")
                 .jump(KUBE_MARK_MASQ);
             rules
                 .rule()
-                .comment(format_args!(
-                    "route LOCAL traffic for {name} external destinations"
-                ))
+                .comment(PortComment::RouteNode.about(name))
                 .words("-m addrtype --src-type LOCAL")
                 .jump_to(cluster);
         }
@@ -250,7 +244,7 @@ fn write_firewall(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Options) 
     for range in &plan.service.source_ranges {
         rules
             .rule()
-            .comment(format_args!("{name} loadbalancer IP"))
+            .comment(PortComment::LoadBalancerIp.about(name))
             .source_net(*range)
             .jump_to(external);
     }
@@ -263,16 +257,14 @@ fn write_firewall(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Options) 
         for ip in &plan.service.load_balancer_ips {
             rules
                 .rule()
-                .comment(format_args!("{name} loadbalancer IP"))
+                .comment(PortComment::LoadBalancerIp.about(name))
                 .source(*ip)
                 .jump_to(external);
         }
     }
     rules
         .rule()
-        .comment(format_args!(
-            "other traffic to {name} will be dropped by KUBE-PROXY-FIREWALL"
-        ))
+        .comment(PortComment::DroppedElsewhere.about(name))
         .end();
     rules.end_chain();
 }

@@ -10,7 +10,7 @@ use super::service_rules::ServiceRules;
 use crate::model::{ExternalIps, Service};
 use crate::net::Protocol;
 use crate::render::options::{Counter, Options};
-use crate::ruleset::{ChainKind, DispatchChain};
+use crate::ruleset::{ChainKind, DispatchChain, PortComment};
 
 /// Writes the rules of the nat table: jumps to the Service's chains.
 ///
@@ -20,7 +20,7 @@ pub(super) fn write_nat(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Opt
     let (name, service, port) = (plan.name, plan.service, plan.port);
     if plan.internal() == Disposition::Forward && plan.owns_address(service.cluster_ip) {
         rules.dispatch_rule(DispatchChain::NatServices, |rule| {
-            rule.comment(format_args!("{name} cluster IP"))
+            rule.comment(PortComment::ClusterIp.about(name))
                 .protocol(port.protocol)
                 .destination(service.cluster_ip)
                 .destination_port(port.port)
@@ -36,14 +36,15 @@ pub(super) fn write_nat(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Opt
     } else {
         external
     };
+    let (ips, balanced) = (external_ips(service, options), &*service.load_balancer_ips);
     let addresses = [
-        ("external", external_ips(service, options), external),
-        ("loadbalancer", &*service.load_balancer_ips, load_balancer),
+        (PortComment::ExternalIp, ips, external),
+        (PortComment::LoadBalancerIp, balanced, load_balancer),
     ];
-    for (kind, ips, chain) in addresses {
+    for (comment, ips, chain) in addresses {
         for ip in ips.iter().filter(|ip| plan.owns_address(**ip)) {
             rules.dispatch_rule(DispatchChain::NatServices, |rule| {
-                rule.comment(format_args!("{name} {kind} IP"))
+                rule.comment(comment.about(name))
                     .protocol(port.protocol)
                     .destination(*ip)
                     .destination_port(port.port)
@@ -84,7 +85,7 @@ pub(super) fn write_filter(rules: &mut ServiceRules, plan: &Plan<'_>, options: &
         && plan.owns_address(service.cluster_ip)
     {
         rules.dispatch_rule(DispatchChain::FilterServices, |rule| {
-            rule.comment(format_args!("{name} {}", block.reason))
+            rule.comment(block.reason.about(name))
                 .protocol(port.protocol)
                 .destination(service.cluster_ip)
                 .destination_port(port.port)
@@ -92,11 +93,11 @@ pub(super) fn write_filter(rules: &mut ServiceRules, plan: &Plan<'_>, options: &
         });
     }
     if plan.has_firewall_chain() {
-        let firewall = plan.chain(ChainKind::Firewall).name();
+        let comment = PortComment::NotAccepted(plan.chain(ChainKind::Firewall));
         let ips = service.load_balancer_ips.iter();
         for ip in ips.filter(|ip| plan.owns_address(**ip)) {
             rules.dispatch_rule(DispatchChain::FilterProxyFirewall, |rule| {
-                rule.comment(format_args!("{name} traffic not accepted by {firewall}"))
+                rule.comment(comment.about(name))
                     .protocol(port.protocol)
                     .destination(*ip)
                     .destination_port(port.port)
@@ -109,7 +110,7 @@ pub(super) fn write_filter(rules: &mut ServiceRules, plan: &Plan<'_>, options: &
     }
     if let Some(health) = plan.health_check() {
         rules.dispatch_rule(DispatchChain::FilterNodePorts, |rule| {
-            rule.comment(format_args!("{name} health check node port"))
+            rule.comment(PortComment::HealthCheck.about(name))
                 .protocol(Protocol::Tcp)
                 .destination_port(health)
                 .jump("ACCEPT");
@@ -138,7 +139,7 @@ fn write_external_blocks(
     let ips = external.chain(&service.load_balancer_ips);
     for ip in ips.filter(|ip| plan.owns_address(**ip)) {
         rules.dispatch_rule(DispatchChain::FilterExternalServices, |rule| {
-            rule.comment(format_args!("{} {}", plan.name, block.reason))
+            rule.comment(block.reason.about(plan.name))
                 .protocol(port.protocol)
                 .destination(*ip)
                 .destination_port(port.port)
@@ -147,7 +148,7 @@ fn write_external_blocks(
     }
     if let Some(node_port) = plan.node_port() {
         rules.dispatch_rule(DispatchChain::FilterExternalServices, |rule| {
-            rule.comment(format_args!("{} {}", plan.name, block.reason))
+            rule.comment(block.reason.about(plan.name))
                 .words("-m addrtype --dst-type LOCAL")
                 .protocol(port.protocol)
                 .destination_port(node_port)
@@ -159,7 +160,7 @@ fn write_external_blocks(
 /// Comment and target of the rule for a frontend without usable endpoints.
 #[derive(Clone, Copy)]
 struct Block {
-    reason: &'static str,
+    reason: PortComment,
     target: &'static str,
 }
 
@@ -168,11 +169,11 @@ impl Block {
         match disposition {
             Disposition::Forward => None,
             Disposition::Drop => Some(Self {
-                reason: "has no local endpoints",
+                reason: PortComment::NoLocalEndpoints,
                 target: "DROP",
             }),
             Disposition::Reject => Some(Self {
-                reason: "has no endpoints",
+                reason: PortComment::NoEndpoints,
                 target: "REJECT",
             }),
         }
