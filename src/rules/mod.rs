@@ -3,6 +3,7 @@
 //! Knows nothing of Services. The fake kernel of the tests, `diff`, `explain` and the comparison
 //! with the rules in the kernel all use this one model of a payload's effect.
 
+mod altered;
 mod chain;
 mod diff;
 mod error;

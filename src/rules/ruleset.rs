@@ -39,10 +39,23 @@ impl RuleSet {
     /// the kernel has it.
     pub fn parse(save_text: &str) -> Result<Self, ParseError> {
         let mut rule_set = Self::default();
-        match rule_set.read(save_text, TextOrigin::Kernel) {
-            Ok(()) => Ok(rule_set),
-            Err(ApplyError { line, reason }) => Err(ParseError { line, reason }),
-        }
+        rule_set.add_tables(save_text)?;
+        Ok(rule_set)
+    }
+
+    /// Adds the tables of another output of `iptables-save`.
+    ///
+    /// # Errors
+    ///
+    /// As [`parse`](Self::parse); the tables before the line are added.
+    pub fn add_tables(&mut self, save_text: &str) -> Result<(), ParseError> {
+        let read = self.read(save_text, TextOrigin::Kernel);
+        read.map_err(|ApplyError { line, reason }| ParseError { line, reason })
+    }
+
+    /// Removes all rules and chains of a table, as if it had never been used.
+    pub fn clear(&mut self, table: Table) {
+        self.tables.insert(table, Chains::new(table));
     }
 
     /// Applies a payload like `iptables-restore --noflush`.

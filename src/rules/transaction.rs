@@ -9,6 +9,7 @@
 
 use std::collections::BTreeMap;
 
+use super::altered::is_altered;
 use super::chain::{Chain, ChainPolicy, Chains};
 use super::error::LineError;
 use super::grammar::{Rule, without_counters};
@@ -97,6 +98,7 @@ pub(super) fn parse_command(
 /// Parses the rule of `-A`. A rule of the kernel that cannot be parsed is kept as text.
 fn appended(spec: &str, origin: TextOrigin) -> Result<Rule, LineError> {
     match (spec.parse(), origin) {
+        (Ok(rule), TextOrigin::Kernel) if is_altered(spec, &rule) => Ok(Rule::unparsed(spec)),
         (Err(_), TextOrigin::Kernel) => Ok(Rule::unparsed(spec)),
         (read, _) => read,
     }
@@ -317,6 +319,10 @@ impl<'a> Transaction<'a> {
     }
 
     fn remove(&mut self, name: &str) -> Result<(), LineError> {
+        // Payloads that are kept as dumps delete chains that only the kernel had.
+        if self.origin == TextOrigin::Kernel && self.chain(name).is_err() {
+            return Ok(());
+        }
         let chain = self.chain(name)?;
         if chain.policy.is_some() {
             return Err(LineError::InvalidChain(name.to_owned()));

@@ -195,3 +195,30 @@ fn an_applied_payload_equals_the_save_of_both_backends() {
         }
     }
 }
+
+#[test]
+fn a_dump_may_delete_chains_that_only_the_kernel_had() {
+    let text =
+        "*nat\n:KUBE-SERVICES - [0:0]\n-X KUBE-SVC-OLD\n-A KUBE-SERVICES -j RETURN\nCOMMIT\n";
+    let rules = RuleSet::parse(text).unwrap();
+    assert_eq!(rules.rule_count(Table::Nat), 1);
+    // The kernel rejects it.
+    assert!(RuleSet::default().apply(text).is_err());
+}
+
+#[test]
+fn rules_with_replaced_quotes_or_addresses_are_kept_as_text() {
+    for rule in [
+        "-m comment --comment \u{201c}shop/web\u{201d} -j ACCEPT",
+        "-m comment --comment &quot;shop/web&quot; -j ACCEPT",
+        "-p tcp -m tcp -j DNAT --to-destination x.x.x.x:80",
+        "-p tcp -m tcp -j DNAT --to-destination <node>:80",
+    ] {
+        let text = format!("*nat\n-A OUTPUT {rule}\nCOMMIT\n");
+        let rules = RuleSet::parse(&text).unwrap();
+        assert_eq!(rules.unparsed_rules().count(), 1, "{rule}");
+    }
+    let ranges = "*nat\n-A OUTPUT -p tcp -j DNAT --to-destination 10.0.0.1-10.0.0.9:80-90\n\
+                  -A OUTPUT -m comment --comment \"\u{201c}a\u{201d}\" -j ACCEPT\nCOMMIT\n";
+    assert_eq!(RuleSet::parse(ranges).unwrap().unparsed_rules().count(), 0);
+}
