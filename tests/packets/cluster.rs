@@ -139,7 +139,10 @@ pub fn slice(service: &Service, family: Family, endpoints: &[Endpoint]) -> Value
 }
 
 fn endpoint(endpoint: &Endpoint, family: Family) -> Value {
-    let (node, host) = place(endpoint.server);
+    let node = match endpoint.server {
+        HOST_SERVER => objects::NODE,
+        pod => place(pod).0,
+    };
     let (ready, serving, terminating) = match endpoint.condition {
         None => (true, true, false),
         Some('~') => (false, true, true),
@@ -148,7 +151,7 @@ fn endpoint(endpoint: &Endpoint, family: Family) -> Value {
         Some(other) => panic!("no condition `{other}`"),
     };
     let mut object = json!({
-        "addresses": [pod_address(family, host)],
+        "addresses": [server_address(endpoint.server, family)],
         "nodeName": node,
         "conditions": {"ready": ready, "serving": serving, "terminating": terminating},
     });
@@ -164,6 +167,18 @@ fn endpoint(endpoint: &Endpoint, family: Family) -> Value {
         object["hints"]["forNodes"] = nodes.into();
     }
     object
+}
+
+/// The server on the node's own network.
+pub const HOST_SERVER: char = 'h';
+
+/// Where a server is.
+pub fn server_address(server: char, family: Family) -> IpAddr {
+    match (server, family) {
+        (HOST_SERVER, Family::V4) => NODE_ADDRESSES[0].parse().unwrap(),
+        (HOST_SERVER, Family::V6) => NODE_ADDRESSES[1].parse().unwrap(),
+        (pod, family) => pod_address(family, place(pod).1),
+    }
 }
 
 /// The node that a server's pod is on, and the pod's host number.

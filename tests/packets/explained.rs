@@ -155,8 +155,10 @@ fn met(result: &PathResult, asked: SocketAddr) -> Result<Met, String> {
 /// The name of the server that listens there.
 fn server(to: SocketAddr) -> Result<String, String> {
     let family = if to.is_ipv4() { Family::V4 } else { Family::V6 };
-    let is_there = |name: &char| pod_address(family, cluster::place(*name).1) == to.ip();
-    let name = ['a', 'b', 'c'].into_iter().find(is_there);
+    let is_there = |name: &char| cluster::server_address(*name, family) == to.ip();
+    let name = ['a', 'b', 'c', cluster::HOST_SERVER]
+        .into_iter()
+        .find(is_there);
     let name = name.ok_or_else(|| format!("{to} answers"))?;
     Ok(if to.port() == UDP_POD_PORT {
         name.to_ascii_uppercase().to_string()

@@ -21,7 +21,7 @@ use super::table::{Row, Service};
 use super::words::{Client, Met, Source, Target, Variant};
 use crate::packets::support::daemon::{Backend, Daemon, Program, real_program, wait_until_ok};
 use crate::packets::support::kube;
-use crate::packets::support::lab::{Lab, Pod, pod, pod_address};
+use crate::packets::support::lab::{Lab, POD_PORT, Pod, pod, pod_address};
 use crate::packets::support::netns::Netns;
 use crate::packets::support::objects;
 use crate::packets::support::process::run;
@@ -105,6 +105,13 @@ impl Scene {
                 let name = name.to_ascii_uppercase().to_string();
                 self.servers.push(Server::start(&pod.netns, &name, address));
             }
+        }
+        for family in FAMILIES {
+            let address = cluster::server_address(cluster::HOST_SERVER, family);
+            let address = SocketAddr::new(address, POD_PORT);
+            let name = cluster::HOST_SERVER.to_string();
+            self.servers
+                .push(Server::start(&self.lab.node, &name, address));
         }
         let own = cluster::address(Target::Localhost, 0, Family::V4);
         self.servers.push(Server::start(&self.lab.node, "n", own));
