@@ -110,7 +110,9 @@ fn effects(said: &str) -> String {
         };
         is_table("nat ") || is_table("filter ") || line.starts_with("    ") || line.is_empty()
     };
-    let lines: Vec<&str> = lines.filter(|line| !is_chain(line)).collect();
+    let is_heading = |line: &str| line.starts_with("live: ") || line.starts_with("desired: ");
+    let lines = lines.filter(|line| !is_chain(line) && !is_heading(line));
+    let lines: Vec<&str> = lines.collect();
     lines.join("\n")
 }
 
@@ -137,7 +139,11 @@ fn agrees(lab: &Lab, backend: Backend, expected: &str) {
     eventually(PATIENCE, || {
         let output = diff(lab, backend, &["--strict"]);
         let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
-        ensure(said == expected, || said)
+        let sides = format!(
+            "live: the kernel's rules ({})\ndesired: the cluster\n",
+            backend.name()
+        );
+        ensure(said == sides + expected, || said)
     });
     assert_eq!(diff(lab, backend, &["--strict"]).status.code(), Some(0));
 }

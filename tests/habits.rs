@@ -207,8 +207,7 @@ fn a_namespace_that_is_not_there_is_a_failure() {
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{command}: {said}");
         assert!(output.stdout.is_empty(), "{command}");
-        let expected =
-            "error: no Service of namespace `shpo` has rules\nhint: did you mean `shop`?\n";
+        let expected = "error: no Service of namespace `shpo` has rules\nhint: did you mean namespace `shop`?\n";
         assert!(said.ends_with(expected), "{command}: {said}");
     }
 }

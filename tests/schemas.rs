@@ -242,6 +242,7 @@ fn other_documents_are_invalid() {
         "servicePorts": [],
         "staleChains": [{"family": "IPv4", "chain": "KUBE-SVC-X"}],
         "missingJumps": [],
+        "brokenChains": [],
         "frontendConflicts": [],
     });
     assert_eq!(validator.check(&root, &good), Ok(()));

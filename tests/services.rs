@@ -60,7 +60,7 @@ NAMESPACE   NAME      TYPE           CLUSTER-IP   EXTERNAL-IP   PORT(S)        P
 ns1         a:p80     ClusterIP      172.30.0.1   <none>        80/tcp         Cluster         3           -       4        14
 ns1         dns:dns   ClusterIP      172.30.0.3   <none>        53/udp         Cluster         1           -       2        5
 ns1         lb:p80    LoadBalancer   172.30.0.2   1.2.3.4       80:30080/tcp   Cluster/Local   2           1       6        21
-ns1         none      ClusterIP      172.30.0.4   <none>        80/tcp         <unknown>       0           -       0        1
+ns1         none      ClusterIP      172.30.0.4   <none>        80/tcp         -               0           -       0        1
 ns1         six:p     ClusterIP      fd00:30::1   <none>        80/tcp         Cluster         2           -       3        8
 ";
 
@@ -285,12 +285,17 @@ fn nothing_is_said_on_stderr_and_is_no_failure() {
         ),
         // Where nothing is, no namespace is wrong.
         (
-            &["--from-save=tests/dumps/foreign-v4.save", "-n=ns1"],
-            "no such service ports in `tests/dumps/foreign-v4.save`\n",
+            &["--from-save=tests/explain/no-services.save", "-n=ns1"],
+            "no such service ports in `tests/explain/no-services.save`\n",
         ),
         (
-            &["--from-save=tests/dumps/foreign-v4.save"],
-            "no service ports in `tests/dumps/foreign-v4.save`\n",
+            &["--from-save=tests/explain/no-services.save"],
+            "no service ports in `tests/explain/no-services.save`\n",
+        ),
+        (
+            &["--from-save=tests/explain/other-rules.save", "-n=ns1"],
+            "warning: `tests/explain/other-rules.save`: no rules of a kube-proxy in iptables mode\n\
+             hint: in nftables mode, `nft list table ip kube-proxy` lists its rules\n",
         ),
     ] {
         let output = run(args);

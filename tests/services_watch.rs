@@ -29,7 +29,7 @@ fn what_is_not_there_yet_can_be_watched() {
         ("soon", "warning: no Service `soon` has rules\n"),
         (
             "-n=soon",
-            "warning: no Service of namespace `soon` has rules\nhint: did you mean `shop`?\n",
+            "warning: no Service of namespace `soon` has rules\nhint: did you mean namespace `shop`?\n",
         ),
     ] {
         let examples = "--manifests=deploy/examples";

@@ -7,6 +7,7 @@ use super::{completions, terminal};
 use crate::config::{ExplainArgs, GraphArg, OutputArg};
 use crate::inspect::catalog::NoMatches;
 use crate::inspect::explain::{self, Detail, NodeRules, NotFound};
+use crate::rules::Table;
 
 /// Prints the paths of packets.
 pub(super) fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
@@ -19,6 +20,9 @@ pub(super) fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
         // The flags require one of the two.
         (None, None) => return Ok(()),
     };
+    if let Some(absence) = snapshot.absence() {
+        tracing::warn!("{absence}");
+    }
     let mut addresses = snapshot.node_addresses;
     addresses.extend(args.node_ip.iter().map(IpAddr::to_canonical));
     // A family without a dump is unknown, which is not the same as without rules.
@@ -27,8 +31,10 @@ pub(super) fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
     let nodes: Vec<NodeRules<'_>> = pairs
         .filter(|(family, _)| families.contains(family))
         .map(|(family, rules)| {
-            let missing_tables = snapshot.missing_tables.get(family);
-            let node = NodeRules::new(rules, family, &addresses).without(missing_tables.clone());
+            // A node may do without mangle; then it is not in a complete dump.
+            let mut missing_tables = snapshot.missing_tables.get(family).clone();
+            missing_tables.remove(&Table::Mangle);
+            let node = NodeRules::new(rules, family, &addresses).without(missing_tables);
             let conflicts = snapshot.conflicts.get(family).lost.clone();
             node.with_pods(*snapshot.pods.get(family))
                 .with_conflicts(conflicts)

@@ -170,6 +170,14 @@ impl Fixture {
     }
 }
 
+/// Files with rules that no program can read, or that are no output of iptables-save.
+const NOT_COMPARED: [&str; 4] = [
+    "damaged.save",
+    "listing.save",
+    "nftables.save",
+    "two-hosts.save",
+];
+
 #[test]
 fn explain_agrees_with_a_second_tracer_over_all_dumps() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -178,9 +186,8 @@ fn explain_agrees_with_a_second_tracer_over_all_dumps() {
         for entry in fs::read_dir(root.join(folder)).unwrap() {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
-            // Rules that no program can read have no meaning to compare.
             let is_save = path.extension().is_some_and(|kind| kind == "save");
-            if !is_save || name.starts_with("unreadable") {
+            if !is_save || name.starts_with("unreadable") || NOT_COMPARED.contains(&&*name) {
                 continue;
             }
             let fixture = Fixture::new(&fs::read_to_string(&path).unwrap());

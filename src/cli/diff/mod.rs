@@ -39,6 +39,7 @@ pub(super) fn diff(args: &DiffArgs) -> anyhow::Result<ComparisonResult> {
     };
     match (format, &external) {
         (DiffFormat::Text, _) => print(|text| {
+            text.push_str(&sides.heading());
             sides.gaps().try_for_each(|gap| writeln!(text, "{gap}"))?;
             diff::text(text, &reviews)?;
             // Two sets of objects are rendered with the same flags, so the hint cannot apply.

@@ -15,7 +15,7 @@ use crate::inspect::catalog::{NoMatches, PortQuery};
 use crate::inspect::diff::{PlannedRestore, PortSelection, RestoreScope, Review, compare};
 use crate::net::{IpFamily, PerFamily};
 use crate::render::{AppliedState, PartialRestore};
-use crate::rules::RuleSet;
+use crate::rules::{RuleSet, Table};
 use crate::sync::FullReason;
 
 /// Live rules on the left and desired rules on the right.
@@ -26,6 +26,12 @@ pub(super) struct Sides {
     pub(super) chosen: Option<PortSelection>,
     families: BTreeSet<IpFamily>,
     absence_reason: &'static str,
+    /// Tables that the live side lacks because they were not saved.
+    missing_tables: PerFamily<BTreeSet<Table>>,
+    /// Sentence if the live side has no rules of a proxy.
+    absence: Option<String>,
+    /// Sources of the live and the desired side.
+    names: [String; 2],
     restores: PerFamily<Option<PlannedRestore>>,
 }
 
@@ -60,7 +66,21 @@ impl Sides {
     pub(super) fn gaps(&self) -> impl Iterator<Item = String> {
         let absent = IpFamily::ALL.into_iter();
         let absent = absent.filter(|family| !self.families.contains(family));
-        absent.map(|family| format!("{family} is not compared: {}", self.absence_reason))
+        let absent =
+            absent.map(|family| format!("{family} is not compared: {}", self.absence_reason));
+        let tables = self.families().flat_map(|family| {
+            let tables = self.missing_tables.get(family).iter();
+            tables.map(move |table| {
+                format!("{family} {table} is not compared: the dump has no such table")
+            })
+        });
+        self.absence.iter().cloned().chain(absent).chain(tables)
+    }
+
+    /// Returns the lines that say which side is which.
+    pub(super) fn heading(&self) -> String {
+        let [live, desired] = &self.names;
+        format!("live: {live}\ndesired: {desired}\n")
     }
 
     /// Compares each family.
@@ -104,12 +124,22 @@ fn of_host(args: &DiffArgs, settings: &RuleSettings<'_>) -> anyhow::Result<Sides
         snapshot::saved(&args.from_save)?
     };
     let desired = Desired::for_host(settings, &args.source, &host)?;
+    let absence = host.absence();
+    let names = [host.origin.to_string(), name_of(&args.source)];
     let mut right = PerFamily::from_fn(|_| RuleSet::default());
     let mut restores = PerFamily::from_fn(|_| None);
     for family in host.families.iter().copied() {
         let side = desired.side(family);
-        *right.get_mut(family) = side.rules()?.0;
-        *restores.get_mut(family) = Some(first_restore(side, host.rules.get(family))?);
+        let missing = host.missing_tables.get(family);
+        let right = right.get_mut(family);
+        *right = side.rules()?.0;
+        for table in missing {
+            right.clear(*table);
+        }
+        // A restore depends on the live rules of all tables that Services use.
+        if !missing.iter().any(|table| *table != Table::Mangle) {
+            *restores.get_mut(family) = Some(first_restore(side, host.rules.get(family))?);
+        }
     }
     Ok(Sides {
         absence_reason: match host.origin {
@@ -120,6 +150,9 @@ fn of_host(args: &DiffArgs, settings: &RuleSettings<'_>) -> anyhow::Result<Sides
         right,
         chosen: None,
         families: host.families,
+        missing_tables: host.missing_tables,
+        absence,
+        names,
         restores,
     })
 }
@@ -150,8 +183,19 @@ fn of_manifests(
         chosen: None,
         families: IpFamily::ALL.into(),
         absence_reason: "",
+        missing_tables: PerFamily::default(),
+        absence: None,
+        names: [format!("`{name}`"), name_of(&args.source)],
         restores,
     })
+}
+
+/// Returns the name of a source of objects.
+fn name_of(source: &SourceArgs) -> String {
+    match &source.manifests {
+        Some(path) => format!("`{}`", path.display()),
+        None => "the cluster".to_owned(),
+    }
 }
 
 /// Returns the restore of a daemon that starts on a host with the `live` rules.

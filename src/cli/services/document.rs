@@ -12,7 +12,7 @@ use super::rows::{Row, RowFilter, RuleFindings, ServiceType};
 #[cfg(test)]
 use crate::inspect::catalog::FrontendKind;
 use crate::inspect::catalog::{
-    EndpointView, FrontendConflict, FrontendDocument, Policy, PortName, PortView,
+    EndpointView, FrontendConflict, FrontendDocument, Policy, PortName, PortView, RulesetGap,
 };
 use crate::net::IpFamily;
 
@@ -27,10 +27,14 @@ struct ListDocument<'a> {
     service_ports: Vec<PortDocument<'a>>,
     /// Chains of service ports in the nat table that no jump leads to.
     stale_chains: Vec<StaleChainDocument<'a>>,
-    /// Jumps that are missing in the nat table; the frontends behind them are Unreachable.
+    /// Jumps that are missing in the nat table. Frontends behind them are Unreachable; without the
+    /// one from POSTROUTING, no packet is masqueraded.
     missing_jumps: Vec<MissingJumpDocument>,
+    /// Chains of the nat table for masquerading and dropping that are missing or without effect.
+    broken_chains: Vec<BrokenChainDocument>,
     /// Frontends that a service port requests and another Service has rules for. They are known
-    /// for manifests and clusters, and the first ten for a node where deltaproxy serves port 10256.
+    /// for manifests and clusters, and the first ten for a node where deltaproxy serves port 10256;
+    /// on other nodes only if both Services have rules, of which no packet reaches those of one.
     frontend_conflicts: Vec<ConflictDocument<'a>>,
 }
 
@@ -115,6 +119,19 @@ struct MissingJumpDocument {
     to: &'static str,
 }
 
+/// Chain of the nat table that rules of Services depend on.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct BrokenChainDocument {
+    /// IP family of the rules.
+    #[cfg_attr(test, schemars(extend("enum" = IpFamily::ALL.map(IpFamily::as_str))))]
+    family: &'static str,
+    /// Name of the chain.
+    chain: &'static str,
+    /// The chain exists, and has no rule with the effect that it is for.
+    exists: bool,
+}
+
 /// Frontend that a service port requests and another Service has rules for.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -122,9 +139,9 @@ struct ConflictDocument<'a> {
     /// IP family of the frontend.
     #[cfg_attr(test, schemars(extend("enum" = IpFamily::ALL.map(IpFamily::as_str))))]
     family: &'static str,
-    /// Namespace of the Service without rules for the frontend.
+    /// Namespace of the Service that does not have the frontend.
     namespace: &'a str,
-    /// Name of the Service without rules for the frontend.
+    /// Name of the Service that does not have the frontend.
     service: &'a str,
     /// Name of its port; empty if it has none.
     port: &'a str,
@@ -132,7 +149,7 @@ struct ConflictDocument<'a> {
     protocol: &'a str,
     /// Frontend in question.
     entrance: ConflictFrontend,
-    /// Namespace and name of the Service that has the rules.
+    /// Namespace and name of the Service that has the frontend.
     owner: &'a str,
 }
 
@@ -180,11 +197,24 @@ fn document<'a>(
         family: family.as_str(),
         chain,
     });
-    let missing = findings.gaps().map(|(family, gap)| MissingJumpDocument {
-        family: family.as_str(),
-        from: gap.from(),
-        to: gap.to(),
-    });
+    let (mut missing_jumps, mut broken_chains) = (Vec::new(), Vec::new());
+    for (family, gap) in findings.gaps() {
+        let family = family.as_str();
+        match gap {
+            RulesetGap::Jump(jump) => missing_jumps.push(MissingJumpDocument {
+                family,
+                from: jump.from(),
+                to: jump.to(),
+            }),
+            RulesetGap::NoChain(chain) | RulesetGap::NoEffect(chain) => {
+                broken_chains.push(BrokenChainDocument {
+                    family,
+                    chain: chain.name(),
+                    exists: matches!(gap, RulesetGap::NoEffect(_)),
+                });
+            }
+        }
+    }
     let service_ports = rows.iter().flat_map(|row| {
         let views = row.views();
         views.map(|(family, view)| port_document(&row.name, family, view))
@@ -192,7 +222,8 @@ fn document<'a>(
     ListDocument {
         service_ports: service_ports.collect(),
         stale_chains: stale.collect(),
-        missing_jumps: missing.collect(),
+        missing_jumps,
+        broken_chains,
         frontend_conflicts: findings.conflicts(filter).map(conflict).collect(),
     }
 }

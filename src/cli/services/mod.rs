@@ -23,13 +23,20 @@ pub(super) fn services(args: &ServicesArgs) -> anyhow::Result<()> {
     if let Some(kind) = args.names.only {
         return completions::names(&snapshot, kind, args.which.namespace.as_deref());
     }
+    let absence = snapshot.absence();
+    if let Some(absence) = &absence {
+        tracing::warn!("{absence}");
+    }
     let (rows, findings) = rows::rows(&snapshot);
     let named = filter.check(&rows, &findings);
     let rows = filter.selected(rows, &snapshot.node_addresses);
-    if rows.is_empty() && named.is_ok() {
+    if rows.is_empty() && named.is_ok() && absence.is_none() {
         notes::print_empty(&snapshot.origin, &filter);
     }
-    notes::print(&notes::note(&findings, &filter, args.output));
+    // Without a proxy in this mode nothing is missing.
+    if absence.is_none() {
+        notes::print(&notes::note(&findings, &filter, args.output));
+    }
     notes::print(&notes::quarantine_note(&snapshot.origin));
     terminal::stdout(|out| match args.output {
         ServicesOutput::Json => document::write_json(out, &rows, &findings, &filter),

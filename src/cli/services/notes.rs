@@ -12,7 +12,7 @@ use super::rows::{RowFilter, RuleFindings};
 use crate::cli::snapshot::RuleOrigin;
 use crate::cli::snapshot::proxy_report::{self, is_name};
 use crate::config::ServicesOutput;
-use crate::inspect::catalog::{FrontendConflict, RequiredJump};
+use crate::inspect::catalog::{FrontendConflict, RequiredChain, RulesetGap};
 use crate::net::IpFamily;
 
 /// Maximum chains that are named.
@@ -26,17 +26,22 @@ const MAX_CONFLICTS: usize = 10;
 pub(super) fn note(findings: &RuleFindings, filter: &RowFilter, output: ServicesOutput) -> String {
     let mut text = String::new();
     for (family, gap) in findings.gaps() {
-        let _ = writeln!(
-            text,
-            "note: no jump from `{}` to `{}` (nat, {family}): {}",
-            gap.from(),
-            gap.to(),
-            consequence(gap)
-        );
+        let _ = writeln!(text, "note: {gap} (nat, {family}): {}", gap.consequence());
     }
-    if findings.gaps().next().is_some() {
-        text.push_str("hint: restart the proxy, whose first full sync restores the jump\n");
-    }
+    let mut gaps = findings.gaps().map(|(_, gap)| gap);
+    text.push_str(match gaps.next() {
+        None => "",
+        Some(RulesetGap::Jump(_)) => {
+            "hint: restart the proxy, whose first full sync restores the jump\n"
+        }
+        Some(
+            RulesetGap::NoChain(RequiredChain::MarkDrop)
+            | RulesetGap::NoEffect(RequiredChain::MarkDrop),
+        ) => "hint: restart kubelet, which makes the chain\n",
+        Some(RulesetGap::NoChain(_) | RulesetGap::NoEffect(_)) => {
+            "hint: restart the proxy, whose first full sync restores the chain\n"
+        }
+    });
     if filter.is_all() && matches!(output, ServicesOutput::Table | ServicesOutput::Wide) {
         for (family, chains) in findings.stale.as_ref().into_pairs() {
             text.push_str(&stale_note(family, chains));
@@ -58,9 +63,10 @@ fn note_conflicts(text: &mut String, findings: &RuleFindings, filter: &RowFilter
             } = conflict;
             let _ = writeln!(
                 text,
-                "note: service port `{loser}` has no rules for its {kind} {conflict} \
-                 ({family}): Service `{owner}` comes first",
-                loser = loser.name
+                "note: service port `{loser}` {rules} {kind} {conflict} ({family}): Service \
+                 `{owner}` comes first",
+                loser = loser.name,
+                rules = conflict.rules.as_str()
             );
             named += 1;
         }
@@ -70,16 +76,6 @@ fn note_conflicts(text: &mut String, findings: &RuleFindings, filter: &RowFilter
                 text,
                 "note: frontends that several Services declare ({family}): {count}"
             );
-        }
-    }
-}
-
-const fn consequence(gap: RequiredJump) -> &'static str {
-    match gap {
-        RequiredJump::Prerouting => "Services are unreachable from Pods and from outside",
-        RequiredJump::Output => "Services are unreachable from processes on this node",
-        RequiredJump::NodePorts => {
-            "NodePorts are unreachable; with --nodeport-addresses, the node may have no such address"
         }
     }
 }
@@ -135,15 +131,7 @@ fn quarantine_note_of(json: &str) -> String {
 pub(super) fn print_empty(origin: &RuleOrigin, filter: &RowFilter) {
     let is_filtered = !filter.is_all();
     let which = if is_filtered { "such " } else { "" };
-    let place = match origin {
-        RuleOrigin::Live(backend) => format!("the kernel's rules ({backend})"),
-        RuleOrigin::Saved(paths) => {
-            let paths = paths.iter().map(|path| format!("`{}`", path.display()));
-            paths.collect::<Vec<_>>().join(", ")
-        }
-        RuleOrigin::Desired => "the desired rules".to_owned(),
-    };
-    let mut text = format!("no {which}service ports in {place}\n");
+    let mut text = format!("no {which}service ports in {origin}\n");
     if let (RuleOrigin::Live(_), false) = (origin, is_filtered) {
         text.push_str(
             "hint: check that a kube-proxy in mode iptables runs here, with this backend\n",

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use crate::cli::snapshot::{Conflicts, RuleOrigin, RuleSnapshot};
+use crate::cli::snapshot::{Conflicts, RuleSnapshot};
 use crate::config::{AddressPattern, ServicesArgs, Unusable};
 use crate::inspect::catalog::{
     Catalog, FrontendConflict, FrontendKind, FrontendView, NoMatches, PortName, PortQuery,
-    PortView, RequiredJump, RulesetSource,
+    PortView, RulesetGap,
 };
 use crate::net::{IpFamily, PerFamily};
 
@@ -21,15 +21,12 @@ pub(super) struct Row {
 /// Returns all rows, sorted by namespace, Service, port and protocol, and the findings.
 pub(super) fn rows(snapshot: &RuleSnapshot) -> (Vec<Row>, RuleFindings) {
     let mut findings = RuleFindings::default();
+    let mut shadowed = PerFamily::<Vec<FrontendConflict>>::default();
     let mut rows: BTreeMap<PortName, PerFamily<Option<PortView>>> = BTreeMap::new();
     for (family, rules) in snapshot.rules.as_ref().into_pairs() {
         let mut catalog = Catalog::read(rules);
-        let extent = match snapshot.origin {
-            RuleOrigin::Live(_) => RulesetSource::Kernel,
-            RuleOrigin::Saved(_) => RulesetSource::guess(rules),
-            RuleOrigin::Desired => RulesetSource::Payload,
-        };
-        let gaps = catalog.mark_unreachable(rules, extent);
+        let gaps = catalog.mark_unreachable(rules, *snapshot.sources.get(family));
+        shadowed.get_mut(family).append(&mut catalog.shadowed);
         *findings.stale.get_mut(family) = catalog.stale;
         *findings.gaps.get_mut(family) = gaps;
         for (name, view) in catalog.ports {
@@ -37,6 +34,11 @@ pub(super) fn rows(snapshot: &RuleSnapshot) -> (Vec<Row>, RuleFindings) {
         }
     }
     findings.conflicts = snapshot.conflicts.clone();
+    for (family, shadowed) in shadowed.into_pairs() {
+        let conflicts = findings.conflicts.get_mut(family);
+        conflicts.count += shadowed.len();
+        conflicts.lost.extend(shadowed);
+    }
     let rows = rows.into_iter().map(|(name, views)| Row { name, views });
     let mut rows: Vec<Row> = rows.collect();
     // Whole names sort differently, as `/` and `:` are neither the first nor the last characters.
@@ -120,8 +122,8 @@ impl Row {
 pub(super) struct RuleFindings {
     /// Unreferenced chains.
     pub(super) stale: PerFamily<Vec<Box<str>>>,
-    /// NoMatches jumps.
-    pub(super) gaps: PerFamily<Vec<RequiredJump>>,
+    /// Missing jumps, and fixed chains that are missing or without effect.
+    pub(super) gaps: PerFamily<Vec<RulesetGap>>,
     /// Frontends that several Services declare.
     pub(super) conflicts: PerFamily<Conflicts>,
 }
@@ -146,8 +148,8 @@ impl RuleFindings {
         pairs.flat_map(|(family, chains)| chains.iter().map(move |chain| (family, &**chain)))
     }
 
-    /// Returns the missing jumps, without which service ports are unreachable.
-    pub(super) fn gaps(&self) -> impl Iterator<Item = (IpFamily, RequiredJump)> {
+    /// Returns the missing jumps and fixed chains that service ports depend on.
+    pub(super) fn gaps(&self) -> impl Iterator<Item = (IpFamily, RulesetGap)> {
         let pairs = self.gaps.as_ref().into_pairs().into_iter();
         pairs.flat_map(|(family, gaps)| gaps.iter().map(move |gap| (family, *gap)))
     }

@@ -56,6 +56,8 @@ const WIDE: &[ServiceColumn] = &[
 const ENDPOINTS: &str = "ENDPOINTS";
 const NONE: &str = "<none>";
 const UNKNOWN: &str = "<unknown>";
+/// Cell of a property that no packet depends on.
+const NO_EFFECT: &str = "-";
 const UNREACHABLE: &str = "(unreachable)";
 
 /// Returns the columns of a table.
@@ -195,12 +197,15 @@ fn endpoints(row: &Row) -> String {
 fn policy(row: &Row) -> String {
     let internal = row.views().find_map(|(_, view)| view.internal_policy);
     let external = row.views().find_map(|(_, view)| view.external_policy);
+    // Only rules to endpoints show the policy; without any it has no effect.
+    let has_endpoints = row.views().any(|(_, view)| !view.endpoints.is_empty());
+    let unknown = if has_endpoints { UNKNOWN } else { NO_EFFECT };
     match (internal, external) {
-        (None, None) => UNKNOWN.to_owned(),
+        (None, None) => unknown.to_owned(),
         (Some(one), None) => one.as_str().to_owned(),
         (Some(internal), Some(external)) if internal == external => internal.as_str().to_owned(),
         (internal, Some(external)) => {
-            let internal = internal.map_or(UNKNOWN, Policy::as_str);
+            let internal = internal.map_or(unknown, Policy::as_str);
             format!("{internal}/{}", external.as_str())
         }
     }
@@ -211,7 +216,7 @@ fn local(row: &Row) -> String {
         [view.internal_policy, view.external_policy].contains(&Some(Policy::Local))
     };
     if !row.views().any(|(_, view)| is_local(view)) {
-        return "-".to_owned();
+        return NO_EFFECT.to_owned();
     }
     each(row, |view| {
         let endpoints = view.endpoints.iter();

@@ -28,6 +28,9 @@ use crate::net::IpFamily;
 pub(super) fn watch(args: &ServicesArgs, filter: &RowFilter) -> anyhow::Result<()> {
     let interval = interval(args)?;
     let snapshot = RuleSnapshot::load(&args.origin)?;
+    if let Some(absence) = snapshot.absence() {
+        notes::print(&format!("warning: {absence}\n"));
+    }
     let (all, findings) = rows::rows(&snapshot);
     // A missing name may appear later.
     if let Err(NoMatches(names)) = filter.check(&all, &findings) {

@@ -3,10 +3,12 @@
 //! `--from-save`, `--manifests` and the default mean the same in `diff`, `explain` and `services`.
 
 mod desired;
+mod dump;
 pub(super) mod missing;
 pub(super) mod proxy_report;
 mod recorded;
 mod rules;
+mod unreadable;
 
 use crate::cli::arguments::RuleSettings;
 use crate::config::OriginArgs;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::inspect::catalog::{FrontendConflict, FrontendKind, PortName};
+use crate::inspect::catalog::{FrontendConflict, FrontendKind, LoserRules, PortName};
 use crate::model::LostFrontend;
 use crate::net::{IpFamily, PerFamily, Protocol};
 use crate::tracker::Tracker;
@@ -62,6 +62,7 @@ fn of_lost(lost: &LostFrontend) -> Option<FrontendConflict> {
         ip: lost.frontend.ip(),
         port: lost.frontend.port().get(),
         owner: lost.owner.as_str().into(),
+        rules: LoserRules::Absent,
     })
 }
 
@@ -81,6 +82,7 @@ fn parse_lost(lost: &Value) -> Option<FrontendConflict> {
         ip,
         port: lost.get("port")?.as_u64()?.try_into().ok()?,
         owner: name("owner")?.into(),
+        rules: LoserRules::Absent,
     })
 }
 

@@ -1,18 +1,20 @@
 //! Reads rules from the kernel, by one run of the save program of each family, or from dumps.
 //!
-//! The IP family of a dump follows from its headers, or else from its addresses.
+//! Several files may have the tables of one family; none of them may be there twice.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-use super::{RuleOrigin, RuleSnapshot};
+use super::dump::{self, DumpPart};
+use super::{RuleOrigin, RuleSnapshot, unreadable};
 use crate::cli::terminal::Progress;
 use crate::host::{BackendChoice, Binaries, RunError, Sysctls, local_addresses, other_backend};
-use crate::net::IpFamily;
+use crate::inspect::catalog::RulesetSource;
+use crate::net::{IpFamily, PerFamily};
 use crate::rules::{Backend, LineError, ParseError, RuleSet, Table};
+use crate::ruleset::KUBE_SERVICES;
 use crate::watch::bounded;
 
 /// Reads the rules of the kernel.
@@ -45,7 +47,11 @@ async fn snapshot(backend: BackendChoice) -> anyhow::Result<RuleSnapshot> {
         let program = programs.save.to_string_lossy();
         let rules = RuleSet::parse(&text)
             .with_context(|| format!("cannot parse the output of `{program}`"))?;
-        warn_of_opaque(&program, &rules);
+        unreadable::warn(&format_args!("`{program}`"), &rules);
+        for warning in dump::save_warnings(&text) {
+            tracing::warn!("`{program}`: {warning}");
+        }
+        *snapshot.sources.get_mut(family) = RulesetSource::Kernel;
         *snapshot.rules.get_mut(family) = rules;
         snapshot.families.insert(family);
         snapshot.origin = RuleOrigin::Live(programs.backend());
@@ -63,7 +69,7 @@ async fn snapshot(backend: BackendChoice) -> anyhow::Result<RuleSnapshot> {
 
 /// Reports whether the rules contain those of a proxy.
 fn has_services(rules: &RuleSet) -> bool {
-    rules.chain(Table::Nat, "KUBE-SERVICES").is_some()
+    rules.chain(Table::Nat, KUBE_SERVICES).is_some()
 }
 
 /// Warns if the backend that is shown has no rules of a proxy and the other one has.
@@ -84,43 +90,111 @@ pub(in crate::cli) fn saved(paths: &[PathBuf]) -> anyhow::Result<RuleSnapshot> {
     let _progress = Progress::start("reading a dump");
     let mut snapshot = RuleSnapshot {
         origin: RuleOrigin::Saved(paths.to_vec()),
+        missing_tables: PerFamily::from_fn(|_| Table::ALL.into()),
         ..RuleSnapshot::default()
     };
+    let mut tables = BTreeSet::new();
     for path in paths {
         let name = path.display().to_string();
         let text = text(path)?;
-        anyhow::ensure!(
-            text.lines().any(has_content),
-            "`{name}` contains no rules of iptables-save\n\
-             hint: run iptables-save as root; it prints nothing for a family that never had rules, \
-             which must be left out"
-        );
-        let parts = by_family(&text);
-        let which = match parts.as_slice() {
-            [_] => |_| String::new(),
-            _ => |family: IpFamily| format!("{family} "),
+        check_content(&name, &text)?;
+        for warning in dump::save_warnings(&text) {
+            tracing::warn!("`{name}`: {warning}");
+        }
+        for part in DumpPart::split(&text) {
+            check_tables(&name, &part, &mut tables)?;
+            add(&mut snapshot, &name, &part)?;
+        }
+    }
+    for family in snapshot.families.iter().copied() {
+        unreadable::warn(&snapshot.origin, snapshot.rules.get(family));
+        let which = if snapshot.families.len() > 1 {
+            format!("{family} ")
+        } else {
+            String::new()
         };
-        for (family, text) in parts {
-            anyhow::ensure!(
-                snapshot.families.insert(family),
-                "`{name}` contains {family} rules, and so does another file\n\
-                 hint: give one file of iptables-save and one of ip6tables-save"
+        let missing = snapshot.missing_tables.get(family).iter();
+        for (table, undetermined) in
+            missing.filter_map(|table| Some((table, undetermined(*table)?)))
+        {
+            tracing::warn!(
+                "{} has no {which}{table} table: cannot determine {undetermined}; save without -t",
+                snapshot.origin
             );
-            let rules = RuleSet::parse(&text).map_err(|error| with_hint(&name, &text, &error))?;
-            warn_of_opaque(&name, &rules);
-            let missing: BTreeSet<Table> = missing_tables(&text).collect();
-            for table in &missing {
-                tracing::warn!(
-                    "`{name}` has no {}{table} table: cannot determine {}; save without -t",
-                    which(family),
-                    undetermined(*table)
-                );
-            }
-            *snapshot.missing_tables.get_mut(family) = missing;
-            *snapshot.rules.get_mut(family) = rules;
         }
     }
     Ok(snapshot)
+}
+
+/// Checks that a file is a dump of iptables.
+fn check_content(name: &str, text: &str) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        text.lines().any(has_content),
+        "`{name}` contains no rules of iptables-save\n\
+         hint: run iptables-save as root; it prints nothing for a family that never had rules, \
+         which must be left out"
+    );
+    let mut nft = text.lines().filter(|line| is_of_nft(line)).peekable();
+    if nft.peek().is_some() {
+        let is_proxys = |line: &str| line.split_whitespace().nth(2) == Some("kube-proxy");
+        let mode = if nft.any(is_proxys) {
+            "; kube-proxy runs in nftables mode, whose rules are not supported"
+        } else {
+            ""
+        };
+        anyhow::bail!(
+            "`{name}` is the output of nft, not of iptables-save{mode}\n\
+             hint: give the output of iptables-save"
+        );
+    }
+    Ok(())
+}
+
+/// Reports whether a line begins a table in the output of `nft list ruleset`.
+fn is_of_nft(line: &str) -> bool {
+    let words: Vec<&str> = line.split_whitespace().take(4).collect();
+    matches!(words.as_slice(), ["table", "ip" | "ip6" | "inet", _, "{"])
+}
+
+/// Checks that no table is there twice; `known` are those of earlier files. Rules of two hosts, or
+/// of two backends of one, do not make up one ruleset.
+fn check_tables(
+    name: &str,
+    part: &DumpPart<'_>,
+    known: &mut BTreeSet<(IpFamily, String)>,
+) -> anyhow::Result<()> {
+    let family = part.family;
+    if let Some(table) = part.repeated_table() {
+        anyhow::bail!(
+            "`{name}` contains the {family} {table} table twice\n\
+             hint: give the dump of one host and one backend only"
+        );
+    }
+    let own: BTreeSet<&str> = part.tables().collect();
+    for table in own {
+        anyhow::ensure!(
+            known.insert((family, table.to_owned())),
+            "`{name}` contains the {family} {table} table, and so does another file\n\
+             hint: give one file of iptables-save and one of ip6tables-save"
+        );
+    }
+    Ok(())
+}
+
+/// Adds the rules of one family.
+fn add(snapshot: &mut RuleSnapshot, name: &str, part: &DumpPart<'_>) -> anyhow::Result<()> {
+    let (family, text) = (part.family, &part.text);
+    snapshot.families.insert(family);
+    let missing = snapshot.missing_tables.get_mut(family);
+    missing.retain(|table| part.tables().all(|name| name != table.as_str()));
+    if RulesetSource::of_text(text) == RulesetSource::Kernel {
+        *snapshot.sources.get_mut(family) = RulesetSource::Kernel;
+    }
+    let rules = snapshot.rules.get_mut(family);
+    rules
+        .add_tables(text)
+        .map_err(|error| with_hint(name, text, &part.located(error)))?;
+    Ok(())
 }
 
 /// Reports whether a line is neither blank nor a comment.
@@ -154,22 +228,13 @@ fn text(path: &Path) -> anyhow::Result<String> {
     })
 }
 
-/// Returns the tables that a dump lacks. Without `-t`, every table is saved that was ever used,
-/// and every proxy uses both.
-fn missing_tables(text: &str) -> impl Iterator<Item = Table> {
-    let names = text
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix('*'));
-    let present: BTreeSet<Table> = names.filter_map(Table::from_name).collect();
-    let tables = [Table::Filter, Table::Nat].into_iter();
-    tables.filter(move |table| !present.contains(table))
-}
-
-const fn undetermined(table: Table) -> &'static str {
+/// Returns what the rules of a table decide. Without `-t`, every table is saved that was ever used;
+/// a node may do without mangle.
+const fn undetermined(table: Table) -> Option<&'static str> {
     match table {
-        Table::Filter => "rejects and drops",
-        Table::Nat => "endpoints",
-        Table::Mangle => "marks",
+        Table::Filter => Some("rejects and drops"),
+        Table::Nat => Some("endpoints"),
+        Table::Mangle => None,
     }
 }
 
@@ -183,7 +248,7 @@ fn with_hint(name: &str, text: &str, error: &ParseError) -> anyhow::Error {
         }
         _ => {
             "give the complete output of iptables-save, from `*filter` or so to `COMMIT`; not lines \
-             that grep finds, nor the output of `iptables -S` or `iptables -L`"
+             that grep finds, nor the output of `iptables -L`"
         }
     };
     anyhow::anyhow!("`{name}`: {error}\nhint: {hint}")
@@ -193,127 +258,4 @@ fn with_hint(name: &str, text: &str, error: &ParseError) -> anyhow::Error {
 fn is_of_object(line: &str) -> bool {
     let key = line.trim_start_matches([' ', '-', '{', '"']);
     key.starts_with("apiVersion:") || key.starts_with("apiVersion\"")
-}
-
-/// Splits a text by family. Rules of the other family become blank lines, so that lines keep their
-/// numbers.
-fn by_family(text: &str) -> Vec<(IpFamily, Cow<'_, str>)> {
-    let programs: BTreeSet<IpFamily> = text.lines().filter_map(writer).collect();
-    match programs.first() {
-        None => vec![(guess(text), Cow::Borrowed(text))],
-        Some(only) if programs.len() == 1 => vec![(*only, Cow::Borrowed(text))],
-        Some(_) => IpFamily::ALL
-            .map(|family| (family, part(text, family)))
-            .into(),
-    }
-}
-
-fn part(text: &str, family: IpFamily) -> Cow<'_, str> {
-    let mut part = String::new();
-    let mut current = None;
-    for line in text.lines() {
-        current = writer(line).or(current);
-        if current == Some(family) {
-            part.push_str(line);
-        }
-        part.push('\n');
-    }
-    Cow::Owned(part)
-}
-
-/// Returns the family of the program that wrote the lines after a header.
-fn writer(line: &str) -> Option<IpFamily> {
-    let program = line.strip_prefix("# Generated by ")?;
-    if program.starts_with("ip6tables") {
-        Some(IpFamily::V6)
-    } else {
-        // The header of `xtables-save` 1.8.2 does not name the family.
-        program.starts_with("iptables").then_some(IpFamily::V4)
-    }
-}
-
-/// Guesses the family by addresses and protocols; without any of IPv6 it is IPv4.
-fn guess(text: &str) -> IpFamily {
-    let is_address = |word: &str| {
-        let address = word.split('/').next().unwrap_or_default();
-        address.contains("::") && address.parse::<std::net::Ipv6Addr>().is_ok()
-    };
-    let is_v6 = |line: &str| {
-        !line.starts_with(['#', ':', '*'])
-            && line.split(' ').any(|word| {
-                matches!(word, "ipv6-icmp" | "icmp6-port-unreachable") || is_address(word)
-            })
-    };
-    if text.lines().any(is_v6) {
-        IpFamily::V6
-    } else {
-        IpFamily::V4
-    }
-}
-
-/// Warns of rules that cannot be parsed. They are not a failure, but results may be wrong because
-/// of them.
-fn warn_of_opaque(name: &str, rules: &RuleSet) {
-    let mut opaque = rules.unparsed_rules();
-    if let Some((table, chain, rule)) = opaque.next() {
-        let count = 1 + opaque.count();
-        tracing::warn!(
-            "`{name}`: rules that cannot be parsed: {count}, the first in `{chain}` of {table}: {rule}"
-        );
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[track_caller]
-    fn check(text: &str, expected: IpFamily) {
-        let families = by_family(text).into_iter().map(|(family, _)| family);
-        assert_eq!(families.collect::<Vec<_>>(), [expected], "{text}");
-    }
-
-    #[test]
-    fn the_family_of_a_dump_is_recognized() {
-        check("", IpFamily::V4);
-        check("# Generated by iptables-save v1.8.9\n", IpFamily::V4);
-        check(
-            "# Generated by iptables-nft-save v1.8.4 on x\n-A X -d fd00::1\n",
-            IpFamily::V4,
-        );
-        check("# Generated by ip6tables-save v1.8.9\n*nat\n", IpFamily::V6);
-        check("*nat\n-A X -d 10.0.0.1/32 -j Y\n", IpFamily::V4);
-        check(
-            "# Generated by xtables-save v1.8.2\n*nat\n-A X -d fd00::1/128 -j Y\n",
-            IpFamily::V6,
-        );
-        check("*nat\n[0:0] -A X -s fd00::/8 -j Y\n", IpFamily::V6);
-        check("*nat\n-A X -m comment --comment \"a::b\"\n", IpFamily::V4);
-    }
-
-    #[test]
-    fn missing_tables_of_a_dump_are_found() {
-        let check = |text, expected: &[Table]| {
-            assert_eq!(missing_tables(text).collect::<Vec<_>>(), expected, "{text}");
-        };
-        check("*filter\nCOMMIT\n*nat\nCOMMIT\n", &[]);
-        check("# x\n*nat\n-A X -j Y\nCOMMIT\n", &[Table::Filter]);
-        check("*mangle\nCOMMIT\n*filter\nCOMMIT\n", &[Table::Nat]);
-        check("*raw\nCOMMIT\n", &[Table::Filter, Table::Nat]);
-    }
-
-    #[test]
-    fn one_file_may_contain_both_families() {
-        let text = "# Generated by iptables-save v1.8.9\n*nat\nCOMMIT\n\
-            # Generated by ip6tables-save v1.8.9\n*filter\nwrong\nCOMMIT\n";
-        let parts = by_family(text);
-        let [(IpFamily::V4, v4), (IpFamily::V6, v6)] = parts.as_slice() else {
-            panic!("{parts:?}");
-        };
-        assert_eq!(
-            v4.trim_end(),
-            "# Generated by iptables-save v1.8.9\n*nat\nCOMMIT"
-        );
-        assert_eq!(RuleSet::parse(v6).unwrap_err().line, 6);
-    }
 }

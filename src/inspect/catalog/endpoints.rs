@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::view::{EndpointView, Policy, PortView};
 use crate::rules::{Chain, Match, RecentAction, Rule, RuleSet, Share, Table, Target};
+use crate::ruleset::ChainKind;
 
 /// Adds the endpoints that the chains of a service port lead to.
 pub(super) fn read_endpoints(view: &mut PortView, rules: &RuleSet) {
@@ -95,5 +96,5 @@ fn dnat_address(rules: &RuleSet, chain: &str) -> Option<SocketAddr> {
 }
 
 pub(super) fn is_endpoint_chain(chain: &str) -> bool {
-    chain.starts_with("KUBE-SEP-")
+    ChainKind::of(chain) == Some(ChainKind::Endpoint)
 }

@@ -10,10 +10,13 @@
 
 mod document;
 mod endpoints;
+mod gap;
+mod mode;
 mod name;
 mod query;
 mod reach;
 mod read;
+mod shadow;
 mod suggestion;
 mod view;
 
@@ -23,13 +26,14 @@ mod tests;
 use std::collections::BTreeMap;
 
 pub(crate) use document::FrontendDocument;
+pub use gap::{RequiredChain, RequiredJump, RulesetGap, RulesetSource};
+pub use mode::ProxyMode;
 pub use name::{InvalidName, NamePattern, NamespaceMismatch, PortName};
 pub use query::{NoMatch, NoMatches, PortQuery, UnknownNamespace};
-pub use reach::{RequiredJump, RulesetSource};
 pub use suggestion::Suggestions;
 pub use view::{
-    EndpointView, FrontendConflict, FrontendDisposition, FrontendKind, FrontendView, Policy,
-    PortView, is_service_chain,
+    EndpointView, FrontendConflict, FrontendDisposition, FrontendKind, FrontendView, LoserRules,
+    Policy, PortView,
 };
 
 /// Every service port in the rules of one IP family.
@@ -37,8 +41,12 @@ pub use view::{
 pub struct Catalog {
     /// Service ports by name and protocol.
     pub ports: BTreeMap<PortName, PortView>,
-    /// Service chains that no jump leads to, sorted: stale, or not yet in use.
+    /// Service chains that no jump leads to, sorted: stale, or not yet in use. Empty if a rule of
+    /// the nat table cannot be read, which may lead to any.
     pub stale: Vec<Box<str>>,
+    /// Frontends with rules of several Services, of which the first one has them, in the order of
+    /// the rules.
+    pub shadowed: Vec<FrontendConflict>,
 }
 
 impl Catalog {

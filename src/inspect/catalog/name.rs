@@ -8,6 +8,7 @@ use std::str::FromStr;
 
 use crate::net::Protocol;
 use crate::rules::Rule;
+use crate::ruleset::PortComment;
 
 /// Name of a service port: `namespace/name:port`, and the protocol.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,19 +20,19 @@ pub struct PortName {
 }
 
 impl PortName {
-    /// Returns the service port that a rule of a dispatch chain is about, and the rest of its
-    /// comment. `None` for rules without a service port: their comment is missing or begins with
-    /// `kubernetes`.
-    pub fn of_dispatch_rule(rule: &Rule) -> Option<(Self, &str)> {
+    /// Returns the service port that a rule of a dispatch chain is about, and its comment. `None`
+    /// for rules without a service port: their comment is missing or begins with `kubernetes`.
+    pub fn of_dispatch_rule(rule: &Rule) -> Option<(Self, Option<PortComment>)> {
         let comment = rule.comment()?;
-        let (name, rest) = comment.split_once(' ').unwrap_or((comment, ""));
+        let (name, _) = comment.split_once(' ').unwrap_or((comment, ""));
         let protocol = rule.protocol.as_ref()?.value.as_ref();
         name.split_once('/')?;
         let key = Self {
             name: name.into(),
             protocol: protocol.into(),
         };
-        Some((key, rest))
+        let parsed = PortComment::parse(comment);
+        Some((key, parsed.map(|(comment, _)| comment)))
     }
 
     /// Returns the namespace of the Service.

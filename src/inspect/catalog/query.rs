@@ -152,10 +152,30 @@ fn full_pattern(name: &PortName, numbers: impl IntoIterator<Item = u16>) -> Stri
 
 /// Returns the most specific hints; the general one only if no other applies.
 fn hints(pattern: &NamePattern, suggestions: &Suggestions) -> String {
+    let suggested = suggested(pattern, suggestions);
     match number_hint(pattern) {
         Some(hint) if suggestions.0.is_empty() => hint,
-        Some(hint) => format!("{suggestions}{hint}"),
-        None => format!("{suggestions}{}", spelling_hint(pattern)),
+        Some(hint) => format!("{suggested}{hint}"),
+        None => format!("{suggested}{}", spelling_hint(pattern)),
+    }
+}
+
+/// Renders suggestions; says so if all of them are in other namespaces than the one of the query.
+fn suggested(pattern: &NamePattern, suggestions: &Suggestions) -> String {
+    let text = suggestions.to_string();
+    let Some(namespace) = pattern.namespace.as_deref() else {
+        return text;
+    };
+    let mut names = suggestions.0.iter();
+    let is_here = |name: &String| {
+        name.split_once('/')
+            .is_some_and(|(own, _)| own == namespace)
+    };
+    match text.strip_suffix('?') {
+        Some(text) if !names.any(is_here) && !KINDS.contains(&namespace) => {
+            format!("{text}, in another namespace than `{namespace}`?")
+        }
+        _ => text,
     }
 }
 
@@ -198,8 +218,10 @@ fn spelling_hint(pattern: &NamePattern) -> String {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownNamespace {
     namespace: Box<str>,
-    /// Similar namespaces, or all if none is similar.
-    suggestions: BTreeSet<Box<str>>,
+    /// Similar namespaces; may be empty.
+    similar: BTreeSet<Box<str>>,
+    /// All namespaces with rules.
+    known: BTreeSet<Box<str>>,
 }
 
 impl UnknownNamespace {
@@ -212,14 +234,12 @@ impl UnknownNamespace {
         if all.is_empty() || all.contains(namespace) {
             return None;
         }
-        let mut suggestions = all.clone();
-        suggestions.retain(|known| suggestion::is_near(known, namespace));
-        if suggestions.is_empty() {
-            suggestions = all;
-        }
+        let similar = all.iter().copied();
+        let similar = similar.filter(|known| suggestion::is_near(known, namespace));
         Some(Self {
             namespace: namespace.into(),
-            suggestions: suggestions.into_iter().map(Box::from).collect(),
+            similar: similar.map(Box::from).collect(),
+            known: all.into_iter().map(Box::from).collect(),
         })
     }
 }
@@ -227,16 +247,28 @@ impl UnknownNamespace {
 impl fmt::Display for UnknownNamespace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "no Service of namespace `{}` has rules", self.namespace)?;
-        let names = self.suggestions.iter().take(MAX_SUGGESTIONS);
-        let names: Vec<_> = names.map(|name| format!("`{name}`")).collect();
-        let more = if self.suggestions.len() > MAX_SUGGESTIONS {
-            ", ..."
-        } else {
-            ""
+        let listed = |names: &BTreeSet<Box<str>>| {
+            let shown = names.iter().take(MAX_SUGGESTIONS);
+            let shown: Vec<_> = shown.map(|name| format!("`{name}`")).collect();
+            let more = if names.len() > MAX_SUGGESTIONS {
+                ", ..."
+            } else {
+                ""
+            };
+            format!("{}{more}", shown.join(", "))
         };
-        match names.as_slice() {
-            [only] => write!(f, "\nhint: did you mean {only}?"),
-            names => write!(f, "\nhint: did you mean one of {}{more}?", names.join(", ")),
+        match self.similar.len() {
+            0 => write!(f, "\nhint: namespaces with rules: {}", listed(&self.known)),
+            1 => write!(
+                f,
+                "\nhint: did you mean namespace {}?",
+                listed(&self.similar)
+            ),
+            _ => write!(
+                f,
+                "\nhint: did you mean one of the namespaces {}?",
+                listed(&self.similar)
+            ),
         }
     }
 }

@@ -10,74 +10,85 @@ use super::Catalog;
 use super::endpoints::{is_endpoint_chain, read_endpoints};
 use super::name::PortName;
 use super::reach::leads_to_endpoint;
-use super::view::{
-    FrontendDisposition, FrontendKind, FrontendView, Policy, PortView, is_service_chain,
-};
+use super::shadow::Owners;
+use super::view::{FrontendDisposition, FrontendKind, FrontendView, Policy, PortView};
 use crate::rules::{Match, Network, Rule, RuleSet, Table, Target};
+use crate::ruleset::{ChainKind, DispatchChain, KUBE_MARK_MASQ, PortComment, is_service_chain};
 
 impl Catalog {
     /// Reads the rules of one IP family.
     pub fn read(rules: &RuleSet) -> Self {
         let mut catalog = Self::default();
-        catalog.read_virtual_ips(rules);
-        catalog.read_node_ports(rules);
-        catalog.read_filter_chains(rules);
+        // In the order in which packets traverse the chains: the first owner of a frontend has it.
+        let mut owners = Owners::default();
+        catalog.read_virtual_ips(rules, &mut owners);
+        catalog.read_node_ports(rules, &mut owners);
+        catalog.read_filter_chains(rules, &mut owners);
         for view in catalog.ports.values_mut() {
             read_chains(view, rules);
             view.frontends.sort_unstable();
             view.frontends.dedup();
         }
+        catalog.shadowed = owners.into_shadowed();
+        catalog.mark_shadowed();
         catalog.stale = stale_chains(&catalog, rules);
         catalog
     }
 
-    fn read_virtual_ips(&mut self, rules: &RuleSet) {
-        for rule in rules_of(rules, Table::Nat, "KUBE-SERVICES") {
-            let Some((view, comment)) = self.port_of(rule) else {
+    fn read_virtual_ips(&mut self, rules: &RuleSet, owners: &mut Owners) {
+        for rule in dispatch_rules(rules, DispatchChain::NatServices) {
+            let Some((name, comment)) = self.port_of(rule) else {
                 continue;
             };
-            view.rules += 1;
             let kind = match comment {
-                "cluster IP" => FrontendKind::ClusterIp,
-                "external IP" => FrontendKind::ExternalIp,
-                "loadbalancer IP" => FrontendKind::LoadBalancer,
+                Some(PortComment::ClusterIp) => FrontendKind::ClusterIp,
+                Some(PortComment::ExternalIp) => FrontendKind::ExternalIp,
+                Some(PortComment::LoadBalancerIp) => FrontendKind::LoadBalancer,
                 _ => continue,
             };
-            add_served(view, rule, kind);
+            self.add_served(name, rule, kind, owners);
         }
     }
 
-    fn read_node_ports(&mut self, rules: &RuleSet) {
-        for rule in rules_of(rules, Table::Nat, "KUBE-NODEPORTS") {
-            if let Some((view, _)) = self.port_of(rule) {
-                view.rules += 1;
-                // A rule with a destination only counts packets to loopback.
-                if rule.destination.is_none() {
-                    add_served(view, rule, FrontendKind::NodePort);
-                }
+    fn read_node_ports(&mut self, rules: &RuleSet, owners: &mut Owners) {
+        for rule in dispatch_rules(rules, DispatchChain::NatNodePorts) {
+            // A rule with a destination only counts packets to loopback.
+            if let Some((name, _)) = self.port_of(rule)
+                && rule.destination.is_none()
+            {
+                self.add_served(name, rule, FrontendKind::NodePort, owners);
             }
         }
     }
 
     /// Reads frontends that are dropped or rejected, and health check node ports.
-    fn read_filter_chains(&mut self, rules: &RuleSet) {
+    fn read_filter_chains(&mut self, rules: &RuleSet, owners: &mut Owners) {
         let chains = [
-            ("KUBE-SERVICES", FrontendKind::ClusterIp),
-            ("KUBE-EXTERNAL-SERVICES", FrontendKind::External),
-            ("KUBE-NODEPORTS", FrontendKind::HealthCheck),
-            ("KUBE-PROXY-FIREWALL", FrontendKind::LoadBalancer),
+            (DispatchChain::FilterServices, FrontendKind::ClusterIp),
+            (
+                DispatchChain::FilterExternalServices,
+                FrontendKind::External,
+            ),
+            (DispatchChain::FilterNodePorts, FrontendKind::HealthCheck),
+            (
+                DispatchChain::FilterProxyFirewall,
+                FrontendKind::LoadBalancer,
+            ),
         ];
         for (chain, kind) in chains {
-            for rule in rules_of(rules, Table::Filter, chain) {
-                let Some((view, comment)) = self.port_of(rule) else {
+            for rule in dispatch_rules(rules, chain) {
+                let Some((name, comment)) = self.port_of(rule) else {
                     continue;
                 };
-                view.rules += 1;
+                let is_block = matches!(
+                    comment,
+                    Some(PortComment::NoEndpoints | PortComment::NoLocalEndpoints)
+                );
                 let disposition = match kind {
                     FrontendKind::HealthCheck => FrontendDisposition::Served,
                     // Drops sources outside of the source ranges; all others are served.
                     FrontendKind::LoadBalancer => continue,
-                    _ if !comment.starts_with("has no") => continue,
+                    _ if !is_block => continue,
                     _ => disposition_of(rule).unwrap_or(FrontendDisposition::Rejected),
                 };
                 let (ip, Some(port)) = (destination_ip(rule), destination_port(rule)) else {
@@ -87,51 +98,59 @@ impl Catalog {
                     (FrontendKind::External, None) => FrontendKind::NodePort,
                     (kind, _) => kind,
                 };
-                let chain = None;
-                add_unserved(
-                    view,
-                    FrontendView {
-                        kind,
-                        ip,
-                        port,
-                        disposition,
-                        chain,
-                    },
-                );
+                let frontend = FrontendView {
+                    kind,
+                    ip,
+                    port,
+                    disposition,
+                    chain: None,
+                };
+                owners.claim(&name, &frontend);
+                add_unserved(self.ports.entry(name).or_default(), frontend);
             }
         }
     }
 
-    /// Returns the service port that a rule of a dispatch chain is about, and the rest of its
-    /// comment.
-    fn port_of<'r>(&mut self, rule: &'r Rule) -> Option<(&mut PortView, &'r str)> {
-        let (key, comment) = PortName::of_dispatch_rule(rule)?;
-        Some((self.ports.entry(key).or_default(), comment))
+    /// Returns the service port that a rule of a dispatch chain is about, and its comment; counts
+    /// the rule.
+    fn port_of(&mut self, rule: &Rule) -> Option<(PortName, Option<PortComment>)> {
+        let (name, comment) = PortName::of_dispatch_rule(rule)?;
+        self.ports.entry(name.clone()).or_default().rules += 1;
+        Some((name, comment))
     }
-}
 
-fn rules_of<'r>(rules: &'r RuleSet, table: Table, chain: &str) -> impl Iterator<Item = &'r Rule> {
-    let chain = rules.chain(table, chain).into_iter();
-    chain.flat_map(|chain| &chain.rules)
-}
-
-/// Adds the frontend of a rule that jumps to a chain of the service port.
-fn add_served(view: &mut PortView, rule: &Rule, kind: FrontendKind) {
-    let Some(chain) = rule
-        .target_chain()
-        .filter(|chain| *chain != "KUBE-MARK-MASQ")
-    else {
-        return;
-    };
-    if let Some(port) = destination_port(rule) {
-        view.frontends.push(FrontendView {
+    /// Adds the frontend of a rule that jumps to a chain of the service port.
+    fn add_served(&mut self, name: PortName, rule: &Rule, kind: FrontendKind, owners: &mut Owners) {
+        let target = rule.target_chain();
+        let (Some(chain), Some(port)) = (
+            target.filter(|chain| *chain != KUBE_MARK_MASQ),
+            destination_port(rule),
+        ) else {
+            return;
+        };
+        let frontend = FrontendView {
             kind,
             ip: destination_ip(rule),
             port,
             disposition: FrontendDisposition::Served,
             chain: Some(chain.into()),
-        });
+        };
+        // A rule with more conditions leaves packets to the rules after it.
+        if rule.source.is_none() && rule.in_interface.is_none() {
+            owners.claim(&name, &frontend);
+        }
+        let view = self.ports.entry(name).or_default();
+        view.frontends.push(frontend);
     }
+}
+
+fn dispatch_rules(rules: &RuleSet, chain: DispatchChain) -> impl Iterator<Item = &Rule> {
+    rules_of(rules, chain.table(), chain.name())
+}
+
+fn rules_of<'r>(rules: &'r RuleSet, table: Table, chain: &str) -> impl Iterator<Item = &'r Rule> {
+    let chain = rules.chain(table, chain).into_iter();
+    chain.flat_map(|chain| &chain.rules)
 }
 
 /// Adds a frontend of the filter table. One that is dropped or rejected for clients outside may
@@ -209,7 +228,7 @@ fn read_chains(view: &mut PortView, rules: &RuleSet) {
 fn read_empty_local_chains(view: &mut PortView, rules: &RuleSet) {
     let drops_all = |name: &str| {
         let mut targets = rules_of(rules, Table::Nat, name).filter_map(Rule::target_chain);
-        name.starts_with("KUBE-XLB-") && !targets.any(is_endpoint_chain)
+        is_kind(name, ChainKind::RetiredExternal) && !targets.any(is_endpoint_chain)
     };
     if view.chains.iter().any(|name| drops_all(name)) {
         let is_external = |frontend: &&mut FrontendView| {
@@ -230,7 +249,8 @@ fn read_policies(view: &mut PortView, rules: &RuleSet) {
         let is_dropped = frontend.disposition == FrontendDisposition::Dropped;
         let dropped = is_dropped.then_some(Policy::Local);
         match (frontend.kind, &frontend.chain) {
-            (FrontendKind::HealthCheck, _) => {}
+            // Only policy Local has health checks.
+            (FrontendKind::HealthCheck, _) => view.external_policy = Some(Policy::Local),
             (FrontendKind::ClusterIp, Some(chain)) => {
                 view.internal_policy = Some(Policy::of_chain(chain));
             }
@@ -253,13 +273,13 @@ fn external_policy(name: &str, rules: &RuleSet) -> Option<Policy> {
     // A firewall chain leads to an external chain, and that to a policy chain. A dump that was
     // edited by hand may have jumps in a circle.
     for _ in 0..2 {
-        if !name.starts_with("KUBE-EXT-") && !name.starts_with("KUBE-FW-") {
+        if !is_before_policy(name) {
             break;
         }
         let chain = rules.chain(Table::Nat, name)?;
         let routes_local_clients = |rule: &Rule| {
-            let comment = rule.comment().unwrap_or_default();
-            comment.starts_with("route LOCAL")
+            let comment = rule.comment().and_then(PortComment::parse);
+            comment.is_some_and(|(comment, _)| comment == PortComment::RouteNode)
         };
         if chain.rules.iter().any(routes_local_clients) {
             return Some(Policy::Local);
@@ -268,21 +288,36 @@ fn external_policy(name: &str, rules: &RuleSet) -> Option<Policy> {
         // A firewall chain has one target only, however many source ranges it admits.
         name = targets.find(|target| is_service_chain(target))?;
     }
-    let is_policy_chain = !name.starts_with("KUBE-EXT-") && !name.starts_with("KUBE-FW-");
-    is_policy_chain.then(|| Policy::of_chain(name))
+    (!is_before_policy(name)).then(|| Policy::of_chain(name))
+}
+
+fn is_kind(name: &str, kind: ChainKind) -> bool {
+    ChainKind::of(name) == Some(kind)
+}
+
+/// Reports whether traffic traverses the chain before one that balances over endpoints.
+fn is_before_policy(name: &str) -> bool {
+    is_kind(name, ChainKind::External) || is_kind(name, ChainKind::Firewall)
 }
 
 fn read_source_ranges(view: &mut PortView, rules: &RuleSet) {
     let chains = view.chains.iter();
-    for name in chains.filter(|name| name.starts_with("KUBE-FW-")) {
+    for name in chains.filter(|name| is_kind(name, ChainKind::Firewall)) {
         let sources = rules_of(rules, Table::Nat, name).filter_map(|rule| rule.source.as_ref());
         view.source_ranges
             .extend(sources.map(|source| source.value));
     }
 }
 
-/// Returns the service chains that no service port has.
+/// Returns the service chains that no service port has. A rule that cannot be read may lead to any
+/// of them.
 fn stale_chains(catalog: &Catalog, rules: &RuleSet) -> Vec<Box<str>> {
+    if rules
+        .unparsed_rules()
+        .any(|(table, ..)| table == Table::Nat)
+    {
+        return Vec::new();
+    }
     let owners = catalog.owners();
     let names = rules.chains(Table::Nat).map(|(name, _)| name);
     let stale = names.filter(|name| is_service_chain(name) && !owners.contains_key(name));

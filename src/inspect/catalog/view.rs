@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::name::PortName;
 use crate::rules::{Network, Share};
+use crate::ruleset::ChainKind;
 
 /// Everything that rules show of one service port.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -62,10 +63,9 @@ impl Policy {
 
     /// Returns the policy of a chain that balances over endpoints.
     pub(super) fn of_chain(chain: &str) -> Self {
-        if chain.starts_with("KUBE-SVL-") || chain.starts_with("KUBE-XLB-") {
-            Self::Local
-        } else {
-            Self::Cluster
+        match ChainKind::of(chain) {
+            Some(ChainKind::Local | ChainKind::RetiredExternal) => Self::Local,
+            _ => Self::Cluster,
         }
     }
 }
@@ -168,8 +168,9 @@ pub enum FrontendDisposition {
     Dropped,
     /// Rejected: there are no endpoints.
     Rejected,
-    /// A jump between the frontend and its endpoints is missing; after
-    /// [`mark_unreachable`](super::Catalog::mark_unreachable) also one that leads to the frontend.
+    /// A jump between the frontend and its endpoints is missing, or another Service has the
+    /// frontend; after [`mark_unreachable`](super::Catalog::mark_unreachable) also if a jump that
+    /// leads to the frontend is missing.
     Unreachable,
 }
 
@@ -194,11 +195,12 @@ impl FrontendDisposition {
     }
 }
 
-/// A frontend that a service port requests but another Service has. Rules do not show it: only the
-/// Service that comes first has rules, and the conflict is known from the objects alone.
+/// A frontend that a service port requests but another Service has. A proxy writes rules for the
+/// Service that comes first, so that most conflicts are known from the objects alone; rules of
+/// both show one only if other programs or releases wrote them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FrontendConflict {
-    /// Service port without rules for the frontend.
+    /// Service port that does not have the frontend.
     pub loser: PortName,
     /// Field of the Service that requests it.
     pub kind: FrontendKind,
@@ -208,6 +210,27 @@ pub struct FrontendConflict {
     pub port: u16,
     /// `namespace/name` of the Service that has it.
     pub owner: Box<str>,
+    /// Rules of the service port for the frontend.
+    pub rules: LoserRules,
+}
+
+/// Rules that a service port has for a frontend of another Service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LoserRules {
+    /// None.
+    Absent,
+    /// Rules that no packet reaches, because those of the other Service come first.
+    Shadowed,
+}
+
+impl LoserRules {
+    /// Returns what is true of the service port, before the kind of the frontend.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Absent => "has no rules for its",
+            Self::Shadowed => "has rules that no packet reaches for its",
+        }
+    }
 }
 
 impl fmt::Display for FrontendConflict {
@@ -231,20 +254,4 @@ pub struct EndpointView {
     pub cluster: Option<Share>,
     /// Share of new connections under policy Local; `None`: it gets none.
     pub local: Option<Share>,
-}
-
-/// Prefixes of chains that belong to one service port.
-const SERVICE_CHAIN_PREFIXES: [&str; 6] = [
-    "KUBE-SVC-",
-    "KUBE-SVL-",
-    "KUBE-EXT-",
-    "KUBE-FW-",
-    "KUBE-SEP-",
-    "KUBE-XLB-",
-];
-
-/// Reports whether a chain has the name of a service port's chain, in any release.
-pub fn is_service_chain(name: &str) -> bool {
-    let mut prefixes = SERVICE_CHAIN_PREFIXES.iter();
-    prefixes.any(|prefix| name.starts_with(prefix))
 }

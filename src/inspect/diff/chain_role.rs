@@ -2,8 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::inspect::catalog::{PortName, is_service_chain};
+use crate::inspect::catalog::PortName;
 use crate::rules::{Rule, RuleSet, Table};
+use crate::ruleset::{
+    DispatchChain, KUBE_FIREWALL, KUBE_NODEPORTS, KUBE_PROXY_CANARY, is_proxy_chain,
+    is_service_chain,
+};
 
 /// Role of a chain in the ruleset of a proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,19 +25,14 @@ pub(super) enum ChainRole {
     ThirdParty,
 }
 
-/// Empty chains by which the daemon detects that tables were flushed.
-const CANARY: &str = "KUBE-PROXY-CANARY";
-
 impl ChainRole {
     pub(super) fn of(table: Table, chain: &str) -> Self {
         match (table, chain) {
-            (_, CANARY)
-            | (Table::Filter, "KUBE-FORWARD")
-            | (Table::Nat, "KUBE-POSTROUTING" | "KUBE-MARK-MASQ") => Self::Fixed,
-            (Table::Filter | Table::Nat, "KUBE-SERVICES" | "KUBE-NODEPORTS")
-            | (Table::Filter, "KUBE-EXTERNAL-SERVICES" | "KUBE-PROXY-FIREWALL") => Self::Dispatch,
+            (_, KUBE_PROXY_CANARY) => Self::Fixed,
+            (table, name) if DispatchChain::find(table, name).is_some() => Self::Dispatch,
             (Table::Nat, name) if is_service_chain(name) => Self::ServicePort,
-            (Table::Filter, "KUBE-FIREWALL") => Self::BuiltIn,
+            (Table::Filter | Table::Nat, name) if is_proxy_chain(table, name) => Self::Fixed,
+            (Table::Filter, KUBE_FIREWALL) => Self::BuiltIn,
             (table, name) if table.built_in_chains().contains(&name) => Self::BuiltIn,
             _ => Self::ThirdParty,
         }
@@ -88,6 +87,6 @@ pub(super) fn dispatch_rules<'a>(
 pub(super) fn has_rules_after_node_ports(rules: &RuleSet, table: Table, chain: &str) -> bool {
     let rules = rules.chain(table, chain).into_iter();
     let rules = rules.flat_map(|chain| &chain.rules);
-    let mut after = rules.skip_while(|rule| rule.target_chain() != Some("KUBE-NODEPORTS"));
+    let mut after = rules.skip_while(|rule| rule.target_chain() != Some(KUBE_NODEPORTS));
     after.any(|rule| PortName::of_dispatch_rule(rule).is_some())
 }

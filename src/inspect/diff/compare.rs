@@ -14,6 +14,7 @@ use super::review::{ChainReview, NotSelected, PortChange, PortReview, Review};
 use crate::inspect::catalog::{Catalog, PortName};
 use crate::net::IpFamily;
 use crate::rules::{Rule, RuleSet, Table};
+use crate::ruleset::KUBE_PROXY_CANARY;
 
 /// Compares the rules of one IP family.
 pub fn compare<'a>(family: IpFamily, live: &'a RuleSet, desired: &'a RuleSet) -> Review<'a> {
@@ -22,6 +23,7 @@ pub fn compare<'a>(family: IpFamily, live: &'a RuleSet, desired: &'a RuleSet) ->
     let mut by_port = ChainsByPort::default();
     let mut stale = Vec::new();
     by_port.compare_dispatch_chains(live, desired);
+    let has_unreadable = live.unparsed_rules().any(|(table, ..)| table == Table::Nat);
     let names = chain_names(live, desired, Table::Nat).into_iter();
     for name in names.filter(|name| ChainRole::of(Table::Nat, name) == ChainRole::ServicePort) {
         // Nearly all chains of a large cluster are equal: they are compared without a copy.
@@ -36,6 +38,8 @@ pub fn compare<'a>(family: IpFamily, live: &'a RuleSet, desired: &'a RuleSet) ->
         };
         match owners.1.get(name).or_else(|| owners.0.get(name)) {
             Some(owner) => by_port.add((*owner).clone(), review),
+            // A rule that cannot be read may lead to it.
+            None if has_unreadable => {}
             None => stale.push(ChainReview {
                 is_cosmetic: true,
                 ..review
@@ -134,11 +138,17 @@ fn compare_fixed<'a>(live: &'a RuleSet, desired: &'a RuleSet) -> Vec<ChainReview
         reviews.extend(names.into_iter().filter_map(|name| {
             let rules = |rules: &'a RuleSet| rules_of(rules, table, name);
             match ChainRole::of(table, name) {
-                ChainRole::Fixed => ChainReview::of(
-                    (table, name),
-                    rules(live).as_deref(),
-                    rules(desired).as_deref(),
-                ),
+                ChainRole::Fixed => {
+                    let (live, desired) = (rules(live), rules(desired));
+                    let review =
+                        ChainReview::of((table, name), live.as_deref(), desired.as_deref())?;
+                    // Canaries have no rules, and no jump leads to them.
+                    let is_cosmetic = review.is_cosmetic || name == KUBE_PROXY_CANARY;
+                    Some(ChainReview {
+                        is_cosmetic,
+                        ..review
+                    })
+                }
                 ChainRole::BuiltIn => {
                     compare_built_in((table, name), rules(live), &rules(desired)?)
                 }

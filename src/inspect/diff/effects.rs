@@ -10,6 +10,7 @@ use super::effect::{Effect, EndpointChange, MasqueradedClients, Traffic};
 use super::review::{ChainReview, Presence};
 use crate::inspect::catalog::{EndpointView, FrontendKind, FrontendView, Policy, PortView};
 use crate::rules::{Match, Rule, Share, Target};
+use crate::ruleset::KUBE_MARK_MASQ;
 
 /// Returns the effects of turning the live service port into the desired one; `None` stands for a
 /// side without it.
@@ -223,7 +224,7 @@ fn rule_effects(
     if on_both_sides().any(|chain| chain.is_reordered) {
         effects.push(Effect::Reordered);
     }
-    let is_masquerade = |rule: &Rule| rule.target_chain() == Some("KUBE-MARK-MASQ");
+    let is_masquerade = |rule: &Rule| rule.target_chain() == Some(KUBE_MARK_MASQ);
     let is_filter = |rule: &Rule| matches!(rule.target, Some(Target::Drop | Target::Reject(_)));
     let (removed, added) = changed_rules(on_both_sides(), is_masquerade);
     let before = MasqueradeRules::of(removed, cluster_ips);

@@ -7,6 +7,7 @@ use super::effect::{Effect, MasqueradedClients};
 use super::review::{PortChange, PortReview, Review};
 use crate::net::IpFamily;
 use crate::rules::{Chain, Match, Rule, RuleSet, Table, Target};
+use crate::ruleset::{KUBE_FORWARD, KUBE_NODEPORTS, KUBE_POSTROUTING};
 
 /// Facts about a host that decide on rules: capabilities of its kernel and iptables binaries, and
 /// sysctls. A comparison that runs elsewhere, such as one of a dump, takes them from the rules.
@@ -34,8 +35,8 @@ pub enum InvalidPacketHandling {
 impl HostSettings {
     /// Reads the facts from the rules of a host; `None` if its fixed chains are missing or empty.
     pub fn read(rules: &RuleSet) -> Option<Self> {
-        let forward = chain_with_rules(rules, Table::Filter, "KUBE-FORWARD")?;
-        let postrouting = chain_with_rules(rules, Table::Nat, "KUBE-POSTROUTING")?;
+        let forward = chain_with_rules(rules, Table::Filter, KUBE_FORWARD)?;
+        let postrouting = chain_with_rules(rules, Table::Nat, KUBE_POSTROUTING)?;
         let invalid = forward.rules.iter().find(|rule| drops_invalid(rule));
         let invalid = match invalid.map(has_counter) {
             None => InvalidPacketHandling::Forwarded,
@@ -43,7 +44,7 @@ impl HostSettings {
             Some(true) => InvalidPacketHandling::Counted,
         };
         // Without NodePorts no rule shows it, but a kernel with one counter has the other as well.
-        let node_ports = chain_with_rules(rules, Table::Nat, "KUBE-NODEPORTS");
+        let node_ports = chain_with_rules(rules, Table::Nat, KUBE_NODEPORTS);
         let counts_localhost = node_ports
             .map_or(invalid == InvalidPacketHandling::Counted, |chain| {
                 chain.rules.iter().any(has_counter)

@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::destination::PacketDestination;
 use super::node::NodeRules;
+use super::node_address::AddressOrigin;
 use crate::net::IpFamily;
 use crate::rules::Network;
 
@@ -43,6 +44,8 @@ pub struct Client {
     pub kind: ClientKind,
     /// Source address of its packets.
     pub ip: IpAddr,
+    /// Origin of the address.
+    pub origin: AddressOrigin,
     /// Interface by which its packets enter the node, if known.
     pub in_interface: Option<Box<str>>,
 }
@@ -86,6 +89,7 @@ pub(super) fn clients(
         ClientSelection::Source { ip, in_interface } => vec![Client {
             kind: ClientKind::Given,
             ip: *ip,
+            origin: AddressOrigin::Known,
             in_interface: in_interface.clone(),
         }],
     }
@@ -124,6 +128,10 @@ fn of_kinds(node: &NodeRules<'_>, to: &PacketDestination, kinds: &[ClientKind]) 
         Some(Client {
             kind: *kind,
             ip,
+            origin: match kind {
+                ClientKind::Node => node.origin_of(ip),
+                _ => AddressOrigin::Invented,
+            },
             in_interface,
         })
     };

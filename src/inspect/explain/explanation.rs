@@ -11,6 +11,8 @@ use std::time::Duration;
 use super::client::{self, ClientKind, ClientSelection};
 use super::destination::{self, PacketDestination};
 use super::node::NodeRules;
+use super::node_address::AddressOrigin;
+use super::node_doubt::possible_node_addresses;
 use super::path::PacketPath;
 use super::query::{NotFound, Query};
 use super::trace::trace;
@@ -36,6 +38,14 @@ pub struct Explanation<'a> {
     pub is_node_address_assumed: bool,
     /// The assumed address of the node, if the explanation depends on it.
     pub assumed_node_ip: Option<IpAddr>,
+    /// Addresses that rules show to be the node's; empty if its addresses are known.
+    pub inferred_node_ips: BTreeSet<IpAddr>,
+    /// Addresses that would change the result if they were the node's, of which none is known.
+    pub possible_node_ips: Vec<IpAddr>,
+    /// Origin of the destination address.
+    pub destination_origin: AddressOrigin,
+    /// Number of rules of the node that cannot be read: any may be about the destination.
+    pub unreadable_rules: usize,
     /// Pods are omitted, because no address of one is known.
     pub lacks_pod_address: bool,
     /// Tables that are not in the input; rules there may match these packets.
@@ -107,6 +117,14 @@ fn of_destination<'a>(
         assumed_node_ip: node
             .assumed_ip()
             .filter(|ip| depends_on(*ip, &to, &paths, &source_ranges)),
+        inferred_node_ips: if involves_node {
+            node.inferred.clone()
+        } else {
+            BTreeSet::new()
+        },
+        possible_node_ips: possible_node_addresses(node, &to, &paths),
+        destination_origin: node.origin_of(to.ip),
+        unreadable_rules: node.rules.unparsed_rules().count(),
         lacks_pod_address: client::lacks_pod_address(node, &to, selection),
         missing_tables: node.missing_tables.clone(),
         unread_tables: unread_tables(node),

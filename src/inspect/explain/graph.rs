@@ -6,7 +6,8 @@ use super::explanation::Explanation;
 use super::path::{Branch, PacketPath, PathResult, SeenSource, SharedRules};
 use super::reason::BlockReason;
 use super::{rule_text, summary};
-use crate::rules::{Step, Table, Target};
+use crate::rules::{Share, Step, Table, Target};
+use crate::ruleset::ChainKind;
 
 /// Paths to one destination, reduced to what is drawn.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,10 +75,15 @@ fn route(explanation: &Explanation<'_>, path: &PacketPath<'_>) -> Route {
         SeenSource::Node(why) => format!("masqueraded: {}", summary::masquerade(why)),
         other @ SeenSource::Other(_) => format!("source becomes {}", summary::seen_source(other)),
     });
-    let branches = path.branches.iter();
-    let branches: Vec<Vec<Hop>> = branches
-        .map(|branch| hops(explanation, path, branch))
-        .collect();
+    let mut drawn: Vec<DrawnBranch> = Vec::new();
+    for branch in &path.branches {
+        let branch = DrawnBranch::new(explanation, path, branch);
+        match drawn.iter_mut().find(|known| known.is_alike(&branch)) {
+            Some(known) => known.share = known.share.plus(branch.share),
+            None => drawn.push(branch),
+        }
+    }
+    let branches: Vec<Vec<Hop>> = drawn.into_iter().map(DrawnBranch::into_hops).collect();
     let has_chains = branches.iter().any(|branch| branch.len() > 1);
     let rules_of = summary::rules_of(path, SharedRules::ExceptFruitlessJumps);
     let rules_of = rules_of.filter(|_| has_chains);
@@ -93,59 +99,113 @@ fn route(explanation: &Explanation<'_>, path: &PacketPath<'_>) -> Route {
     }
 }
 
-fn hops(explanation: &Explanation<'_>, path: &PacketPath<'_>, branch: &Branch<'_>) -> Vec<Hop> {
-    let steps: Vec<&Step<'_>> = path.steps(branch).collect();
-    let mut called = calls(&steps, &branch.result);
-    let share = if path.branches.len() > 1 {
-        branch.share.to_string()
-    } else {
-        String::new()
-    };
-    let mut last = result_node(explanation, path, &branch.result);
-    if matches!(branch.result, PathResult::Served { .. })
-        && called
+/// Branch in which the share is not written yet, so that equal branches can be added up.
+struct DrawnBranch {
+    share: Share,
+    /// Index of the hop at which the share is written.
+    share_at: usize,
+    hops: Vec<Hop>,
+}
+
+impl DrawnBranch {
+    fn new(explanation: &Explanation<'_>, path: &PacketPath<'_>, branch: &Branch<'_>) -> Self {
+        let steps: Vec<&Step<'_>> = path.steps(branch).collect();
+        let is_dnat = |step: &&Step<'_>| matches!(step.rule.target, Some(Target::Dnat { .. }));
+        let translated = steps.iter().rposition(is_dnat);
+        let (before, after) = steps.split_at(translated.map_or(0, |at| at + 1));
+        let mut hops = hops(calls(before));
+        let result = &branch.result;
+        let mut last = result_node(explanation, path, result);
+        // The box of an endpoint takes the place of the one of its chain.
+        let endpoint = hops
+            .pop_if(|hop| ChainKind::of(&hop.to.title) == Some(ChainKind::Endpoint))
+            .map_or(String::new(), |hop| hop.to.title);
+        let share_at = hops.len();
+        match before
             .last()
-            .is_some_and(|(_, chain)| chain.starts_with("KUBE-SEP-"))
-        && let Some((_, chain)) = called.pop()
-    {
-        last.note = chain;
+            .and_then(|step| rule_text::dnat_address(step.rule))
+        {
+            Some(_) if matches!(result, PathResult::Served { .. }) => last.note = endpoint,
+            Some(address) => {
+                let to = GraphNode {
+                    kind: NodeKind::Chain,
+                    title: address,
+                    note: endpoint,
+                };
+                hops.push(Hop {
+                    label: String::new(),
+                    to,
+                });
+                hops.extend(self::hops(deciding_calls(after, result)));
+            }
+            None => hops.extend(self::hops(deciding_calls(after, result))),
+        }
+        let share_at = match translated {
+            Some(_) => share_at,
+            None => hops.len(),
+        };
+        hops.push(Hop {
+            label: String::new(),
+            to: last,
+        });
+        Self {
+            share: branch.share,
+            share_at,
+            hops,
+        }
     }
-    let hops = called.into_iter().map(|(label, chain)| Hop {
+
+    fn is_alike(&self, other: &Self) -> bool {
+        (self.share_at, &self.hops) == (other.share_at, &other.hops)
+    }
+
+    /// Returns the hops, with the share at its place unless it is all packets.
+    fn into_hops(mut self) -> Vec<Hop> {
+        if self.share != Share::ALL
+            && let Some(hop) = self.hops.get_mut(self.share_at)
+        {
+            hop.label = self.share.to_string();
+        }
+        self.hops
+    }
+}
+
+/// Returns a box for each chain, with the condition of the jump to it.
+fn hops(calls: Vec<(String, String)>) -> Vec<Hop> {
+    let hop = |(label, title)| Hop {
         label,
         to: GraphNode {
             kind: NodeKind::Chain,
-            title: chain,
+            title,
             note: String::new(),
         },
-    });
-    let mut hops: Vec<Hop> = hops.collect();
-    hops.push(Hop {
-        label: share,
-        to: last,
-    });
-    hops
+    };
+    calls.into_iter().map(hop).collect()
 }
 
-/// Returns the chains that jump to one another up to the rule that decides, each with the
-/// condition of the jump; if a policy decides, only the chain that has it.
-fn calls(steps: &[&Step<'_>], result: &PathResult) -> Vec<(String, String)> {
+/// Returns the chains up to the rule that drops or rejects packets; if a policy does, only the
+/// chain that has it.
+fn deciding_calls(steps: &[&Step<'_>], result: &PathResult) -> Vec<(String, String)> {
     if let PathResult::Dropped(BlockReason::Policy(table, chain)) = result {
         return vec![(String::new(), format!("{table} {chain}"))];
     }
-    let decides = |step: &Step<'_>| {
+    let decides = |step: &&Step<'_>| {
         matches!(
             (result, &step.rule.target),
-            (PathResult::Served { .. }, Some(Target::Dnat { .. }))
-                | (PathResult::Dropped(_), Some(Target::Drop))
+            (PathResult::Dropped(_), Some(Target::Drop))
                 | (PathResult::Rejected(_), Some(Target::Reject(_)))
         )
     };
-    let Some(at) = steps.iter().rposition(|step| decides(step)) else {
-        return Vec::new();
-    };
+    let at = steps.iter().rposition(decides);
+    calls(steps.split_at(at.map_or(0, |at| at + 1)).0)
+}
+
+/// Returns the chains that jump to one another up to the last step, each with the condition of the
+/// jump.
+fn calls(steps: &[&Step<'_>]) -> Vec<(String, String)> {
     let mut calls = Vec::new();
     let mut inner: Option<(Table, &str)> = None;
-    for step in steps.iter().take(at + 1).rev() {
+    for step in steps.iter().rev() {
         match inner {
             None => inner = Some((step.table, step.chain)),
             Some((table, chain))

@@ -12,6 +12,7 @@ use super::client::Client;
 #[cfg(test)]
 use super::client::ClientKind;
 use super::explanation::Explanation;
+use super::node_address::AddressOrigin;
 use super::path::{Branch, PacketPath, PathResult, SeenSource, SharedRules};
 use super::summary;
 use crate::inspect::catalog::FrontendConflict;
@@ -55,6 +56,13 @@ struct DestinationDocument<'a> {
     near: Vec<String>,
     /// An address of the node is known; otherwise one is assumed.
     node_address_known: bool,
+    /// The destination address is an assumed address of the node.
+    address_assumed: bool,
+    /// Addresses that rules show to be the node's; empty if its addresses are known.
+    node_addresses_inferred: Vec<String>,
+    /// Addresses that would change the result if they were the node's; empty if its addresses are
+    /// known.
+    possible_node_addresses: Vec<String>,
     /// An address of a Pod is known; otherwise there are no paths from a Pod.
     pod_address_known: bool,
     /// Tables that the dump lacks; their rules may match the packets.
@@ -106,6 +114,8 @@ struct PathDocument<'a> {
     hairpin_masqueraded: bool,
     /// Rules that cannot be evaluated and could change the outcomes.
     unsure: Vec<StepDocument<'a>>,
+    /// Missing jumps and rules of fixed chains that the packets depend on, human-readable.
+    broken: Vec<String>,
 }
 
 /// Client that represents those of its kind.
@@ -118,6 +128,8 @@ struct ClientDocument<'a> {
     kind: &'static str,
     /// Source address of its packets.
     address: IpAddr,
+    /// The address is an example, or an assumption about the node.
+    assumed: bool,
     /// Interface by which its packets enter the node, if known.
     interface: Option<&'a str>,
 }
@@ -183,6 +195,10 @@ fn destination<'a>(explanation: &'a Explanation<'_>) -> DestinationDocument<'a> 
         suggestions,
         is_node_address_assumed,
         assumed_node_ip: _,
+        inferred_node_ips,
+        possible_node_ips,
+        destination_origin,
+        unreadable_rules: _,
         lacks_pod_address,
         missing_tables,
         unread_tables,
@@ -203,6 +219,9 @@ fn destination<'a>(explanation: &'a Explanation<'_>) -> DestinationDocument<'a> 
         conflicts: conflicts.iter().map(conflict).collect(),
         near: texts(suggestions),
         node_address_known: !is_node_address_assumed,
+        address_assumed: *destination_origin == AddressOrigin::Invented,
+        node_addresses_inferred: texts(inferred_node_ips),
+        possible_node_addresses: texts(possible_node_ips),
         pod_address_known: !lacks_pod_address,
         missing_tables: texts(missing_tables),
         tables_not_read: unread_tables,
@@ -236,6 +255,7 @@ fn path<'a>(explanation: &Explanation<'_>, path: &'a PacketPath<'_>) -> PathDocu
             .collect(),
         hairpin_masqueraded: path.has_hairpin,
         unsure: path.undecided.iter().map(step).collect(),
+        broken: texts(&path.gaps),
     }
 }
 
@@ -243,6 +263,7 @@ fn client(client: &Client) -> ClientDocument<'_> {
     ClientDocument {
         kind: summary::kind(client.kind),
         address: client.ip,
+        assumed: client.origin == AddressOrigin::Invented,
         interface: client.in_interface.as_deref(),
     }
 }

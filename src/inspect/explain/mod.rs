@@ -22,6 +22,8 @@ mod graph;
 mod graph_formats;
 mod json;
 mod node;
+mod node_address;
+mod node_doubt;
 mod path;
 mod path_text;
 mod query;
@@ -40,6 +42,7 @@ pub use explanation::{Explanation, Suggestion, explain};
 pub use graph_formats::{dot, svg, tree};
 pub use json::json;
 pub use node::NodeRules;
+pub use node_address::AddressOrigin;
 pub use path::{Branch, EndpointScope, PacketPath, PathResult, SeenSource, SharedRules};
 pub use path_text::Detail;
 pub use query::{

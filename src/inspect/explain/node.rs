@@ -1,13 +1,20 @@
 //! The node whose rules are explained, seen by the rules of one IP family.
 //!
-//! A dump does not contain the node's addresses; without them, one is assumed.
+//! A dump does not list the node's addresses; without them, they are inferred from rules, or one
+//! is assumed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
-use crate::inspect::catalog::{Catalog, FrontendConflict, FrontendKind, PortName};
+use super::node_address::{self, AddressOrigin};
+use crate::inspect::catalog::{
+    Catalog, FrontendConflict, FrontendKind, PortName, RulesetGap, RulesetSource,
+};
 use crate::net::IpFamily;
 use crate::rules::{Locality, Network, Rule, RuleSet, Table};
+use crate::ruleset::{
+    KUBE_MARK_MASQ, KUBE_NODEPORTS, KUBE_SERVICES, PortComment, is_service_chain,
+};
 
 /// Rules of one IP family and what they reveal of the node and its Services.
 #[derive(Debug)]
@@ -24,8 +31,12 @@ pub struct NodeRules<'a> {
     pub(super) node_port_ip: IpAddr,
     /// Addresses that NodePorts are limited to; empty: all of the node's.
     pub(super) node_port_addresses: BTreeSet<IpAddr>,
-    /// The node's addresses are not known, so that `ip` is assumed.
+    /// The node's addresses are not known, so that `ip` is inferred or assumed.
     pub(super) is_address_assumed: bool,
+    /// Addresses that rules show to be the node's; only if none is known.
+    pub(super) inferred: BTreeSet<IpAddr>,
+    /// Missing jumps and fixed chains, on which packets depend.
+    pub(super) gaps: Vec<RulesetGap>,
     /// Tables that are not in the input.
     pub(super) missing_tables: BTreeSet<Table>,
     /// Frontends that several Services declare.
@@ -40,9 +51,16 @@ impl<'a> NodeRules<'a> {
         let is_own = |ip: &&IpAddr| IpFamily::of(**ip) == family;
         let mut own: BTreeSet<IpAddr> = addresses.iter().filter(is_own).copied().collect();
         let is_address_assumed = !own.iter().any(|ip| is_routable(*ip));
-        if is_address_assumed {
-            own.extend(&node_port_addresses);
-        }
+        let catalog = Catalog::read(rules);
+        let inferred = if is_address_assumed {
+            let mut inferred = node_address::inferred(rules, &catalog, &detector.networks);
+            inferred.extend(&node_port_addresses);
+            inferred.retain(|ip| IpFamily::of(*ip) == family && is_routable(*ip));
+            inferred
+        } else {
+            BTreeSet::new()
+        };
+        own.extend(&inferred);
         let routable = || own.iter().copied().filter(|ip| is_routable(*ip));
         // The address of the pods' bridge would be taken for a pod's by the rules.
         let ip = routable().find(|ip| !detector.has(*ip));
@@ -51,8 +69,10 @@ impl<'a> NodeRules<'a> {
         own.insert(ip);
         let mut node_port_ips = node_port_addresses.iter().copied();
         let node_port_ip = node_port_ips.find(|ip| own.contains(ip)).unwrap_or(ip);
-        let catalog = Catalog::read(rules);
         Self {
+            // A ruleset without entry jumps cannot be traced, even if it is a payload.
+            gaps: catalog.gaps(rules, RulesetSource::Kernel),
+            conflicts: catalog.shadowed.clone(),
             index: PortIndex::new(&catalog),
             catalog,
             locality: Locality {
@@ -66,8 +86,8 @@ impl<'a> NodeRules<'a> {
             node_port_ip,
             node_port_addresses,
             is_address_assumed,
+            inferred,
             missing_tables: BTreeSet::new(),
-            conflicts: Vec::new(),
         }
     }
 
@@ -79,7 +99,7 @@ impl<'a> NodeRules<'a> {
             let ports = &mut self.catalog.ports;
             ports.entry(conflict.loser.clone()).or_default();
         }
-        self.conflicts = conflicts;
+        self.conflicts.extend(conflicts);
         self
     }
 
@@ -119,7 +139,17 @@ impl<'a> NodeRules<'a> {
 
     /// Returns the address that is assumed to be the node's, if none is known.
     pub(super) fn assumed_ip(&self) -> Option<IpAddr> {
-        (self.is_address_assumed && self.node_port_addresses.is_empty()).then_some(self.ip)
+        (self.is_address_assumed && self.inferred.is_empty()).then_some(self.ip)
+    }
+
+    /// Returns the origin of an address of the node. A destination that is local by itself, such
+    /// as one of loopback, needs no evidence.
+    pub(super) fn origin_of(&self, ip: IpAddr) -> AddressOrigin {
+        match () {
+            () if self.assumed_ip() == Some(ip) => AddressOrigin::Invented,
+            () if self.inferred.contains(&ip) => AddressOrigin::Inferred,
+            () => AddressOrigin::Known,
+        }
     }
 
     /// Reports whether NodePorts are served on an address.
@@ -148,10 +178,10 @@ fn assumed_ip(family: IpFamily) -> IpAddr {
 
 /// Returns the addresses that NodePorts are limited to; none if they are on all.
 fn node_port_addresses(rules: &RuleSet) -> BTreeSet<IpAddr> {
-    let chain = rules.chain(Table::Nat, "KUBE-SERVICES").into_iter();
+    let chain = rules.chain(Table::Nat, KUBE_SERVICES).into_iter();
     let last = chain
         .flat_map(|chain| chain.rules.iter().rev())
-        .take_while(|rule| rule.target_chain() == Some("KUBE-NODEPORTS"));
+        .take_while(|rule| rule.target_chain() == Some(KUBE_NODEPORTS));
     let hosts = last.filter_map(|rule| rule.destination.filter(|matched| !matched.negated));
     let hosts = hosts.filter_map(|matched| Network::host(matched.value));
     hosts.filter(|ip| is_routable(*ip)).collect()
@@ -213,7 +243,7 @@ impl PodDetector {
         let mut detector = Self::default();
         let services = rules
             .chains(Table::Nat)
-            .filter(|(name, _)| name.starts_with("KUBE-S") || name.starts_with("KUBE-EXT-"));
+            .filter(|(name, _)| *name == KUBE_SERVICES || is_service_chain(name));
         for rule in services.flat_map(|(_, chain)| &chain.rules) {
             if detects_pods(rule) {
                 let network = rule.source.map(|matched| matched.value);
@@ -269,11 +299,11 @@ fn detects_pods(rule: &Rule) -> bool {
             .as_ref()
             .is_some_and(|matched| matched.negated);
     let is_bypass = || {
-        rule.comment()
-            .is_some_and(|text| text.starts_with("pod traffic for "))
+        let comment = rule.comment().and_then(PortComment::parse);
+        comment.is_some_and(|(comment, _)| comment == PortComment::PodTraffic)
     };
     match rule.target_chain() {
-        Some("KUBE-MARK-MASQ") => negated,
+        Some(KUBE_MARK_MASQ) => negated,
         Some(_) => is_bypass(),
         None => false,
     }

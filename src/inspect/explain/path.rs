@@ -6,7 +6,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::client::Client;
 use super::reason::{BlockReason, MasqueradeReason};
+use crate::inspect::catalog::RulesetGap;
 use crate::rules::{Share, Step, Table, Unclear};
+use crate::ruleset::{KUBE_POSTROUTING, is_proxy_chain};
 
 /// Path of the packets of clients with equal results.
 #[derive(Debug, Clone)]
@@ -28,6 +30,8 @@ pub struct PacketPath<'a> {
     /// Rules that cannot be evaluated and could change the results; these assume that none of the
     /// rules matches.
     pub undecided: Vec<Step<'a>>,
+    /// Missing jumps and fixed chains that these packets depend on.
+    pub gaps: Vec<RulesetGap>,
     /// Table that is not in the input and may change the result.
     pub missing_table: Option<Table>,
 }
@@ -155,7 +159,7 @@ impl<'a> PacketPath<'a> {
         let service_rules = |path: &Self| {
             let is_of_service = |step: &&Step<'a>| {
                 let is_service =
-                    step.chain.starts_with("KUBE-") && step.chain != "KUBE-POSTROUTING";
+                    is_proxy_chain(step.table, step.chain) && step.chain != KUBE_POSTROUTING;
                 step.table == Table::Nat && is_service
             };
             let steps = path.all_steps().filter(is_of_service);
@@ -173,6 +177,9 @@ impl<'a> PacketPath<'a> {
         self.clients.extend(other.clients);
         self.has_hairpin |= other.has_hairpin;
         add_new(&mut self.undecided, &other.undecided);
+        self.gaps.extend(other.gaps);
+        self.gaps.sort_unstable();
+        self.gaps.dedup();
     }
 
     /// Returns the rules before the branches, without fruitless jumps.

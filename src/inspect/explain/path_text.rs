@@ -7,6 +7,7 @@ use anstyle::{AnsiColor, Style};
 use super::path::{Branch, PacketPath, PathResult, SeenSource, without_fruitless_jumps};
 use super::{rule_text, summary};
 use crate::rules::{Share, Step, Table};
+use crate::ruleset::ChainKind;
 
 /// Amount of detail in text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,7 +131,7 @@ impl PathText {
             let chain = branch.steps.iter().rev().map(|step| step.chain);
             if let Some(chain) = chain
                 .into_iter()
-                .find(|chain| chain.starts_with("KUBE-SEP-"))
+                .find(|chain| ChainKind::of(chain) == Some(ChainKind::Endpoint))
             {
                 write!(self.text, "  {DIM}{chain}{DIM:#}")?;
             }

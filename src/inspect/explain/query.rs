@@ -9,7 +9,8 @@ use std::str::FromStr;
 use crate::inspect::catalog::{self, InvalidName, NamePattern, NoMatch, Suggestions};
 use crate::net::{IpFamily, Port, Protocol, parse_ip};
 
-/// `ADDRESS:PORT[/PROTO]`, `ADDRESS`, `:NODEPORT[/PROTO]` or `[NAMESPACE/]SERVICE[:PORT[/PROTO]]`.
+/// `ADDRESS:PORT[/PROTO]`, `ADDRESS`, `:NODEPORT[/PROTO]`, a URL with an address, or
+/// `[NAMESPACE/]SERVICE[:PORT[/PROTO]]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Query {
     /// Destination by address, port or both.
@@ -75,6 +76,16 @@ impl FromStr for Query {
     type Err = InvalidQuery;
 
     fn from_str(text: &str) -> Result<Self, InvalidQuery> {
+        if let Some((authority, default_port)) = split_url(text) {
+            let form = || InvalidQuery::Form(text.to_owned());
+            return match authority.parse()? {
+                Self::Address(address) => {
+                    let port = address.port.or(default_port);
+                    Ok(Self::address(address.ip, port, Some(Protocol::Tcp)))
+                }
+                Self::Name(_) => Err(form()),
+            };
+        }
         let (rest, protocol) = split_protocol(text);
         if let Some(rest) = rest.strip_prefix('[') {
             let (inside, after) = rest.split_once(']').unwrap_or_default();
@@ -140,6 +151,18 @@ fn with_protocol(text: String, protocol: Option<Protocol>) -> String {
         Some(protocol) => format!("{text}/{protocol}"),
         None => text,
     }
+}
+
+/// Returns the host and port of a URL, and the default port of its scheme.
+fn split_url(text: &str) -> Option<(&str, Option<Port>)> {
+    let (scheme, rest) = text.split_once("://")?;
+    let default_port = match scheme.to_ascii_lowercase().as_str() {
+        "http" => 80,
+        "https" => 443,
+        _ => return None,
+    };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
+    Some((authority, Port::new(default_port)))
 }
 
 /// Splits off a protocol after the last slash.

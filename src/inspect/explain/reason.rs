@@ -9,6 +9,10 @@
 //! `KUBE-FIREWALL`.
 
 use crate::rules::{Match, Rule, Step, Table, Target, TraceOutcome};
+use crate::ruleset::{
+    ChainKind, KUBE_EXTERNAL_SERVICES, KUBE_FIREWALL, KUBE_MARK_DROP, KUBE_MARK_MASQ,
+    KUBE_NODEPORTS, KUBE_POSTROUTING, KUBE_PROXY_FIREWALL, KUBE_SERVICES, PortComment,
+};
 
 /// Reason why packets are dropped or rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,25 +69,29 @@ impl BlockReason {
         let Some(last) = last.filter(|step| ends(step.rule)) else {
             return Self::Policy(table, chain);
         };
-        let comment = last.rule.comment().unwrap_or_default();
-        let marked_in = |prefix: &str| {
+        let comment = last.rule.comment().and_then(PortComment::parse);
+        let comment = comment.map(|(comment, _)| comment);
+        let marked_in = |kind: ChainKind| {
             let mut steps = outcome.steps.iter();
             steps.any(|step| {
-                step.chain.starts_with(prefix) && step.rule.target_chain() == Some("KUBE-MARK-DROP")
+                ChainKind::of(step.chain) == Some(kind)
+                    && step.rule.target_chain() == Some(KUBE_MARK_DROP)
             })
         };
         match last.chain {
-            "KUBE-SERVICES" | "KUBE-EXTERNAL-SERVICES" if comment.ends_with("has no endpoints") => {
+            KUBE_SERVICES | KUBE_EXTERNAL_SERVICES if comment == Some(PortComment::NoEndpoints) => {
                 Self::NoEndpoints
             }
-            "KUBE-SERVICES" if comment.ends_with("has no local endpoints") => Self::NoLocalInternal,
-            "KUBE-EXTERNAL-SERVICES" if comment.ends_with("has no local endpoints") => {
+            KUBE_SERVICES if comment == Some(PortComment::NoLocalEndpoints) => {
+                Self::NoLocalInternal
+            }
+            KUBE_EXTERNAL_SERVICES if comment == Some(PortComment::NoLocalEndpoints) => {
                 Self::NoLocalExternal
             }
-            "KUBE-PROXY-FIREWALL" => Self::SourceNotAllowed,
-            "KUBE-FIREWALL" if marked_in("KUBE-FW-") => Self::SourceNotAllowed,
-            "KUBE-FIREWALL" if marked_in("KUBE-XLB-") => Self::NoLocalExternal,
-            "KUBE-FIREWALL" if last.rule.source.is_some_and(|matched| matched.negated) => {
+            KUBE_PROXY_FIREWALL => Self::SourceNotAllowed,
+            KUBE_FIREWALL if marked_in(ChainKind::Firewall) => Self::SourceNotAllowed,
+            KUBE_FIREWALL if marked_in(ChainKind::RetiredExternal) => Self::NoLocalExternal,
+            KUBE_FIREWALL if last.rule.source.is_some_and(|matched| matched.negated) => {
                 Self::Loopback
             }
             chain => Self::Rule {
@@ -99,12 +107,12 @@ impl MasqueradeReason {
     /// Returns the reason for an outcome that is masqueraded.
     pub(super) fn of(steps: &[Step<'_>]) -> Self {
         let is_of_proxy = steps.iter().any(|step| {
-            step.chain == "KUBE-POSTROUTING"
+            step.chain == KUBE_POSTROUTING
                 && matches!(step.rule.target, Some(Target::Masquerade { .. }))
         });
         let marking = steps
             .iter()
-            .find(|step| step.rule.target_chain() == Some("KUBE-MARK-MASQ"));
+            .find(|step| step.rule.target_chain() == Some(KUBE_MARK_MASQ));
         match marking {
             Some(step) if is_of_proxy => Self::by(step),
             _ => Self::ThirdParty,
@@ -121,17 +129,19 @@ impl MasqueradeReason {
                 .in_interface
                 .as_ref()
                 .is_some_and(|matched| matched.negated);
-        let begins = |prefixes: &[&str]| prefixes.iter().any(|one| chain.starts_with(one));
-        let mentions = |text: &str| rule.comment().is_some_and(|comment| comment.contains(text));
-        match () {
-            () if chain.starts_with("KUBE-SEP-") => Self::Hairpin,
-            () if begins(&["KUBE-EXT-", "KUBE-XLB-"]) && matches_node => Self::FromNode,
-            () if begins(&["KUBE-EXT-", "KUBE-FW-", "KUBE-XLB-", "KUBE-NODEPORTS"]) => {
+        let comment = rule.comment().and_then(PortComment::parse);
+        match (ChainKind::of(chain), comment.map(|(comment, _)| comment)) {
+            (Some(ChainKind::Endpoint), _) => Self::Hairpin,
+            (Some(ChainKind::External | ChainKind::RetiredExternal), _) if matches_node => {
+                Self::FromNode
+            }
+            (Some(ChainKind::External | ChainKind::Firewall | ChainKind::RetiredExternal), _) => {
                 Self::External
             }
-            () if excludes_pods => Self::NotPod,
-            () if mentions("external IP") || mentions("loadbalancer IP") => Self::External,
-            () => Self::All,
+            _ if chain == KUBE_NODEPORTS => Self::External,
+            _ if excludes_pods => Self::NotPod,
+            (_, Some(PortComment::ExternalIp | PortComment::LoadBalancerIp)) => Self::External,
+            _ => Self::All,
         }
     }
 }

@@ -1,18 +1,23 @@
 //! Renders clients, results and reasons as phrases, the same ones in text, graphs and JSON.
 
 use std::fmt::Write as _;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use super::Explanation;
 use super::client::{Client, ClientKind};
+use super::node_address::AddressOrigin;
 use super::path::{Branch, EndpointScope, PacketPath, PathResult, SeenSource, SharedRules};
 use super::reason::{BlockReason, MasqueradeReason};
-use crate::inspect::catalog::FrontendKind;
+use crate::inspect::catalog::{FrontendKind, RulesetGap};
 use crate::rules::{Network, Share, Table, Target};
+use crate::ruleset::is_service_chain;
 
 /// Renders `10.96.0.10:53/udp, cluster IP of kube-system/dns:dns`.
 pub(super) fn title(explanation: &Explanation<'_>) -> String {
     let mut text = explanation.to.to_string();
+    if explanation.destination_origin == AddressOrigin::Invented {
+        text.push_str(" (assumed address of the node)");
+    }
     for frontend in &explanation.to.frontends {
         // Writing to a String cannot fail.
         let _ = write!(text, ", {} of {}", frontend.kind, frontend.name.name);
@@ -22,6 +27,9 @@ pub(super) fn title(explanation: &Explanation<'_>) -> String {
     match endpoint_of.as_slice() {
         [] if explanation.to.frontends.is_empty() && explanation.missing_tables.is_empty() => {
             text.push_str(", not a Service address");
+            if explanation.unreadable_rules > 0 {
+                text.push_str(" in the rules that can be read");
+            }
         }
         [] if explanation.to.frontends.is_empty() => {
             text.push_str(", not a Service address in this dump");
@@ -34,14 +42,48 @@ pub(super) fn title(explanation: &Explanation<'_>) -> String {
     text
 }
 
+/// Renders addresses in a list.
+pub(super) fn listed<'i>(ips: impl IntoIterator<Item = &'i IpAddr>) -> String {
+    let ips: Vec<_> = ips.into_iter().map(ToString::to_string).collect();
+    match ips.as_slice() {
+        [all @ .., last] if !all.is_empty() => format!("{} and {last}", all.join(", ")),
+        _ => ips.concat(),
+    }
+}
+
+/// Maximum addresses that a doubt names.
+const MAX_DOUBTS: usize = 3;
+
+/// Renders the addresses that would change the result if they were the node's.
+pub(super) fn node_doubt(explanation: &Explanation<'_>) -> Option<String> {
+    let ips = &explanation.possible_node_ips;
+    let shown: Vec<_> = ips.iter().take(MAX_DOUBTS).map(IpAddr::to_string).collect();
+    let more = match ips.len().checked_sub(MAX_DOUBTS) {
+        None | Some(0) => String::new(),
+        Some(more) => format!(" or {more} more"),
+    };
+    (!shown.is_empty()).then(|| {
+        format!(
+            "the result differs if this node has the address {}{more}; set --node-ip",
+            shown.join(" or ")
+        )
+    })
+}
+
 /// Renders clients of different kinds as one phrase, each with its representative address.
 pub(super) fn clients(clients: &[Client]) -> String {
-    let each = clients.iter().map(|client| match client.kind {
-        ClientKind::Pod => format!("a pod ({})", client.ip),
-        ClientKind::Node => format!("the node ({})", client.ip),
-        ClientKind::Outside => format!("outside ({})", client.ip),
-        ClientKind::AllowedSource => format!("an allowed source ({})", client.ip),
-        ClientKind::Given => client.ip.to_string(),
+    let each = clients.iter().map(|client| {
+        let ip = client.ip;
+        match client.kind {
+            ClientKind::Pod => format!("a pod (such as {ip})"),
+            ClientKind::Node if client.origin == AddressOrigin::Invented => {
+                format!("the node (assumed {ip})")
+            }
+            ClientKind::Node => format!("the node ({ip})"),
+            ClientKind::Outside => format!("outside (such as {ip})"),
+            ClientKind::AllowedSource => format!("an allowed source (such as {ip})"),
+            ClientKind::Given => ip.to_string(),
+        }
     });
     let each: Vec<_> = each.collect();
     match each.as_slice() {
@@ -195,6 +237,22 @@ pub(super) const fn masquerade(reason: MasqueradeReason) -> &'static str {
 
 /// Renders a result of all packets of a path that is not delivery to an endpoint.
 fn one(explanation: &Explanation<'_>, path: &PacketPath<'_>, result: &PathResult) -> String {
+    if let PathResult::Passed { is_local, source } = result
+        && let Some(cause) = dead_end(explanation, path)
+    {
+        let receiver = if *is_local {
+            "delivered to this node, rejected unless a process listens on the port"
+        } else {
+            "routed normally"
+        };
+        return match source {
+            SeenSource::Client => format!("{cause}: {receiver}"),
+            other => format!(
+                "{cause}: {receiver}; the receiver sees {}",
+                seen_source(*other)
+            ),
+        };
+    }
     match result {
         PathResult::Passed { is_local: true, .. } if is_health_check(explanation) => {
             "accepted by this node: health check of the Service's local endpoints".to_owned()
@@ -212,10 +270,7 @@ fn one(explanation: &Explanation<'_>, path: &PacketPath<'_>, result: &PathResult
         PathResult::Passed {
             source: SeenSource::Client,
             ..
-        } => match last_service_chain(path) {
-            Some(chain) => format!("jumps to `{chain}`, where no rule applies: routed normally"),
-            None => "not a Service address: routed normally".to_owned(),
-        },
+        } => "not a Service address: routed normally".to_owned(),
         PathResult::Passed { source, .. } => {
             format!("not redirected; the receiver sees {}", seen_source(*source))
         }
@@ -227,27 +282,32 @@ fn one(explanation: &Explanation<'_>, path: &PacketPath<'_>, result: &PathResult
     }
 }
 
+/// Returns the reason why packets to a Service are not redirected.
+fn dead_end(explanation: &Explanation<'_>, path: &PacketPath<'_>) -> Option<String> {
+    if let Some(chain) = last_service_chain(path) {
+        return Some(format!("jumps to `{chain}`, where no rule applies"));
+    }
+    let mut jumps = path.gaps.iter();
+    if let Some(gap) = jumps.find(|gap| matches!(gap, RulesetGap::Jump(_))) {
+        return Some(format!("{gap} (nat)"));
+    }
+    let mut frontends = explanation.to.frontends.iter();
+    let is_redirected = |kind| kind != FrontendKind::HealthCheck;
+    frontends
+        .any(|frontend| is_redirected(frontend.kind))
+        .then(|| "no rule of the Service applies".to_owned())
+}
+
 /// Returns the last chain of a Service that packets jump to. A result without translation means
-/// that it was emptied: every such chain that a proxy writes decides.
+/// that rules were removed from it: every such chain that a proxy writes decides.
 fn last_service_chain<'a>(path: &PacketPath<'a>) -> Option<&'a str> {
     path.before
         .iter()
         .rev()
         .find_map(|step| match &step.rule.target {
-            Some(Target::Jump(chain)) if is_of_service(chain) => Some(&**chain),
+            Some(Target::Jump(chain)) if is_service_chain(chain) => Some(&**chain),
             _ => None,
         })
-}
-
-fn is_of_service(chain: &str) -> bool {
-    let kinds = [
-        "KUBE-SVC-",
-        "KUBE-SVL-",
-        "KUBE-EXT-",
-        "KUBE-FW-",
-        "KUBE-XLB-",
-    ];
-    kinds.iter().any(|kind| chain.starts_with(kind))
 }
 
 /// Renders the decision that a missing table has.

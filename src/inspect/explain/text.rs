@@ -12,7 +12,7 @@ use super::explanation::Explanation;
 use super::path::{PacketPath, PathResult, SharedRules};
 use super::path_text::{DIM, Detail, PathText, WARNING};
 use super::summary;
-use crate::inspect::catalog::FrontendConflict;
+use crate::inspect::catalog::{FrontendConflict, LoserRules};
 
 const BOLD: Style = Style::new().bold();
 const GOOD: Style = AnsiColor::Green.on_default();
@@ -76,6 +76,16 @@ impl ExplanationText {
                 "the node's addresses are unknown: {ip} is assumed; set --node-ip"
             ))?;
         }
+        if !explanation.inferred_node_ips.is_empty() {
+            let ips = summary::listed(&explanation.inferred_node_ips);
+            self.note(&format!(
+                "the node's addresses are inferred from its rules: {ips}; set --node-ip if others \
+                 matter"
+            ))?;
+        }
+        if let Some(doubt) = summary::node_doubt(explanation) {
+            writeln!(self.paths.text, "{WARNING}unsure: {doubt}{WARNING:#}")?;
+        }
         if explanation.lacks_pod_address {
             self.note(
                 "pods are omitted: their addresses are unknown; set --cluster-cidr or --source",
@@ -103,10 +113,15 @@ impl ExplanationText {
             let FrontendConflict {
                 loser, kind, owner, ..
             } = conflict;
+            let rules = match conflict.rules {
+                LoserRules::Absent => format!("declares it as {kind} and has no rules for it"),
+                LoserRules::Shadowed => {
+                    format!("has rules for it as {kind} that no packet reaches")
+                }
+            };
             writeln!(
                 self.paths.text,
-                "{WARNING}conflict: `{}` declares it as {kind} and has no rules for it: Service \
-                 `{owner}` comes first{WARNING:#}",
+                "{WARNING}conflict: `{}` {rules}: Service `{owner}` comes first{WARNING:#}",
                 loser.name
             )?;
         }
@@ -157,6 +172,14 @@ impl ExplanationText {
             self.paths.text,
             "{blank}From {clients}:\n  {style}{summary}{style:#}{unsure}"
         )?;
+        // The summary names a missing jump to the Service.
+        for gap in path.gaps.iter().filter(|gap| gap.concerns_marks()) {
+            let consequence = gap.consequence();
+            writeln!(
+                self.paths.text,
+                "  {BAD}broken: {gap} (nat): {consequence}{BAD:#}"
+            )?;
+        }
         if self.is_overview {
             return Ok(());
         }

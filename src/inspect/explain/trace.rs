@@ -3,6 +3,7 @@
 //! Splits the rules into those that match all packets and those of one branch, and derives the
 //! result of each branch.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 
 use super::client::{Client, ClientKind};
@@ -12,9 +13,11 @@ use super::path::{
     Branch, EndpointScope, PacketPath, PathResult, SeenSource, SharedRules, add_new, is_same,
 };
 use super::reason::{BlockReason, MasqueradeReason};
+use crate::inspect::catalog::{RequiredChain, RequiredJump, RulesetGap};
 use crate::rules::{
-    BridgePort, Packet, Step, Table, Target, TraceOutcome, Verdict, trace as trace_packet,
+    BridgePort, Locality, Packet, Step, Table, Target, TraceOutcome, Verdict, trace as trace_packet,
 };
+use crate::ruleset::ChainKind;
 
 /// Traces the packets of one client.
 pub(super) fn trace<'a>(
@@ -23,7 +26,8 @@ pub(super) fn trace<'a>(
     client: Client,
 ) -> PacketPath<'a> {
     let source = client.ip;
-    let outcomes = outcomes(node, to, source, client.in_interface.as_deref());
+    let in_interface = client.in_interface.as_deref();
+    let outcomes = outcomes(node, &node.locality, to, source, in_interface);
     let has_hairpin = client.kind == ClientKind::Pod && has_hairpin(node, to, &outcomes);
     let is_branched = outcomes.len() > 1;
     let shortest = outcomes.iter().map(|one| one.steps.len()).min();
@@ -49,6 +53,10 @@ pub(super) fn trace<'a>(
     let steps_before: Vec<Step<'a>> = steps.iter().take(before).copied().collect();
     let steps_after: Vec<Step<'a>> = steps.iter().skip(tail).copied().collect();
     let scope = scope(&outcomes);
+    let all_steps = outcomes.iter().flat_map(|outcome| &outcome.steps);
+    let targets: BTreeSet<&str> = all_steps
+        .filter_map(|step| step.rule.target_chain())
+        .collect();
     let branches: Vec<Branch<'a>> = outcomes
         .into_iter()
         .map(|outcome| {
@@ -63,6 +71,7 @@ pub(super) fn trace<'a>(
         })
         .collect();
     let mut results = branches.iter().map(|branch| &branch.result);
+    let gaps = relevant_gaps(node, to, source, &branches, &targets);
     PacketPath {
         clients: vec![client],
         shared_rules: SharedRules::All,
@@ -71,13 +80,16 @@ pub(super) fn trace<'a>(
         scope,
         has_hairpin,
         undecided,
+        gaps,
         missing_table: results.find_map(|result| table_that_may_block(node, result)),
         branches,
     }
 }
 
-fn outcomes<'a>(
+/// Traces packets on a node with these addresses.
+pub(super) fn outcomes<'a>(
     node: &NodeRules<'a>,
+    locality: &Locality,
     to: &PacketDestination,
     source: IpAddr,
     in_interface: Option<&str>,
@@ -95,7 +107,38 @@ fn outcomes<'a>(
             BridgePort::None
         },
     };
-    trace_packet(node.rules, &packet, &node.locality)
+    trace_packet(node.rules, &packet, locality)
+}
+
+/// Returns the missing jumps and chains that these packets depend on. `targets` are the chains that
+/// they jumped to.
+fn relevant_gaps(
+    node: &NodeRules<'_>,
+    to: &PacketDestination,
+    source: IpAddr,
+    branches: &[Branch<'_>],
+    targets: &BTreeSet<&str>,
+) -> Vec<RulesetGap> {
+    let mut results = branches.iter().map(|branch| &branch.result);
+    let is_passed = results.any(|result| matches!(result, PathResult::Passed { .. }));
+    let is_relevant = |gap: &&RulesetGap| match gap {
+        RulesetGap::Jump(RequiredJump::Postrouting) => {
+            targets.contains(RequiredChain::Postrouting.marks_in())
+        }
+        RulesetGap::Jump(jump) => {
+            let is_first = match jump {
+                RequiredJump::Prerouting => !node.locality.is_local(source),
+                RequiredJump::Output => node.locality.is_local(source),
+                RequiredJump::NodePorts | RequiredJump::Postrouting => true,
+            };
+            let mut frontends = to.frontends.iter();
+            is_first && is_passed && frontends.any(|frontend| jump.leads_to(frontend.kind))
+        }
+        RulesetGap::NoChain(chain) | RulesetGap::NoEffect(chain) => {
+            targets.contains(chain.marks_in())
+        }
+    };
+    node.gaps.iter().filter(is_relevant).copied().collect()
 }
 
 /// Returns the number of steps that all outcomes have in common, in the order of an iterator.
@@ -191,24 +234,24 @@ fn table_that_may_block(node: &NodeRules<'_>, result: &PathResult) -> Option<Tab
 }
 
 fn scope(outcomes: &[TraceOutcome<'_>]) -> EndpointScope {
-    let leads = |step: &Step<'_>, prefix: &str| {
-        let chain = step.rule.target_chain();
-        chain.is_some_and(|chain| chain.starts_with(prefix))
-    };
+    let target = |step: &Step<'_>| step.rule.target_chain().and_then(ChainKind::of);
     let all = || outcomes.iter().flat_map(|outcome| &outcome.steps);
     let is_of_local_policy = |step: &Step<'_>| {
-        step.chain.starts_with("KUBE-EXT-") || step.chain.starts_with("KUBE-XLB-")
+        matches!(
+            ChainKind::of(step.chain),
+            Some(ChainKind::External | ChainKind::RetiredExternal)
+        )
     };
     let is_conditional = |step: &Step<'_>| {
         let has_type = step.rule.matches.iter().any(|one| one.name() == "addrtype");
         has_type || step.rule.source.is_some() || step.rule.in_interface.is_some()
     };
-    if all()
-        .any(|step| is_of_local_policy(step) && leads(step, "KUBE-SVC-") && is_conditional(step))
-    {
+    let routes_all = |step: &Step<'_>| target(step) == Some(ChainKind::Cluster);
+    if all().any(|step| is_of_local_policy(step) && routes_all(step) && is_conditional(step)) {
         return EndpointScope::AllDespiteLocal;
     }
-    if all().any(|step| leads(step, "KUBE-SVL-") || leads(step, "KUBE-XLB-")) {
+    let is_local = |kind| matches!(kind, ChainKind::Local | ChainKind::RetiredExternal);
+    if all().any(|step| target(step).is_some_and(is_local)) {
         return EndpointScope::Local;
     }
     EndpointScope::All
@@ -225,12 +268,8 @@ fn has_hairpin(node: &NodeRules<'_>, to: &PacketDestination, traced: &[TraceOutc
     else {
         return false;
     };
-    let own = outcomes(
-        node,
-        to,
-        *endpoint,
-        node.detector.pod_interface(node.rules).as_deref(),
-    );
+    let in_interface = node.detector.pod_interface(node.rules);
+    let own = outcomes(node, &node.locality, to, *endpoint, in_interface.as_deref());
     own.iter().any(|outcome| {
         matches!(
             outcome.verdict,

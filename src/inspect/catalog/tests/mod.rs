@@ -1,7 +1,9 @@
 //! Reads catalogs from small rulesets in the format of `iptables-save`.
 
+mod gap;
 mod query;
 mod reach;
+mod shadow;
 
 use super::Catalog;
 use crate::rules::RuleSet;
@@ -118,6 +120,18 @@ fn rejected_frontends_and_stale_chains_are_read() {
     );
     assert_eq!(empty.external_policy, Some(super::Policy::Local));
     assert_eq!(&*catalog.stale[0], "KUBE-SVC-STALESTALESTALES");
+}
+
+/// Only policy Local has health checks, even without endpoints.
+#[test]
+fn a_health_check_shows_the_policy() {
+    let text = SAVED.replace("shop/web:http health", "shop/idle:http health");
+    let catalog = Catalog::read(&RuleSet::parse(&text).unwrap());
+    let mut ports = catalog.ports.iter();
+    let (_, idle) = ports.find(|(name, _)| name.service() == "idle").unwrap();
+    assert!(idle.endpoints.is_empty());
+    assert_eq!(idle.internal_policy, None);
+    assert_eq!(idle.external_policy, Some(super::Policy::Local));
 }
 
 /// Only dumps that were edited by hand have such jumps: the kernel rejects them.

@@ -116,7 +116,8 @@ fn names_without_a_match_come_with_suggestions() {
     );
     without_match(
         "prod/dns",
-        "no Service `prod/dns` has rules\nhint: did you mean `test/dns`?",
+        "no Service `prod/dns` has rules\nhint: did you mean `test/dns`, in another namespace than \
+         `prod`?",
     );
     without_match(
         "svc/web",
@@ -161,8 +162,8 @@ fn a_query_matches_names_within_its_namespace() {
 fn unknown_namespace(namespace: &str, known: &[&str], expected: Option<&str>) {
     let known: Vec<PortName> = known.iter().map(|name| port(name, "tcp")).collect();
     let error = UnknownNamespace::of(namespace, known.iter()).map(|error| error.to_string());
-    let prefix = format!("no Service of namespace `{namespace}` has rules\nhint: did you mean ");
-    assert_eq!(error, expected.map(|hint| format!("{prefix}{hint}?")));
+    let prefix = format!("no Service of namespace `{namespace}` has rules\nhint: ");
+    assert_eq!(error, expected.map(|hint| format!("{prefix}{hint}")));
 }
 
 #[test]
@@ -170,9 +171,23 @@ fn an_unknown_namespace_comes_with_suggestions() {
     let check = unknown_namespace;
     check("shop", &["shop/web"], None);
     check("shop", &[], None);
-    check("shpo", &["bank/x", "shop/web", "shop/b"], Some("`shop`"));
-    check("zoo", &["bank/x", "shop/b"], Some("one of `bank`, `shop`"));
-    check("zoo", &["bank/x"], Some("`bank`"));
+    check(
+        "shpo",
+        &["bank/x", "shop/web", "shop/b"],
+        Some("did you mean namespace `shop`?"),
+    );
+    check(
+        "zoo",
+        &["bank/x", "shop/b"],
+        Some("namespaces with rules: `bank`, `shop`"),
+    );
+    check("zoo", &["bank/x"], Some("namespaces with rules: `bank`"));
+    let near = "did you mean one of the namespaces `shop`, `shot`?";
+    check("shos", &["shop/x", "shot/y", "bank/z"], Some(near));
     let many = ["u/x", "v/x", "w/x", "x/x", "y/x", "z/x"];
-    check("prod", &many, Some("one of `u`, `v`, `w`, `x`, `y`, ..."));
+    check(
+        "prod",
+        &many,
+        Some("namespaces with rules: `u`, `v`, `w`, `x`, `y`, ..."),
+    );
 }

@@ -2,7 +2,7 @@
 
 use super::SAVED;
 use crate::inspect::catalog::{
-    Catalog, FrontendDisposition, FrontendKind, RequiredJump, RulesetSource,
+    Catalog, FrontendDisposition, FrontendKind, RequiredJump, RulesetGap, RulesetSource,
 };
 use crate::rules::RuleSet;
 
@@ -37,6 +37,7 @@ fn check(
     expected: [FrontendDisposition; 2],
 ) {
     let mut catalog = Catalog::read(rules);
+    let missing: Vec<_> = missing.iter().copied().map(RulesetGap::Jump).collect();
     assert_eq!(catalog.mark_unreachable(rules, source), missing);
     let web = catalog.ports.last_key_value().unwrap().1;
     let disposition = |kind| {
@@ -78,8 +79,6 @@ fn frontends_behind_a_missing_jump_are_unreachable() {
 fn a_payload_needs_no_jumps_in_built_in_chains() {
     use FrontendDisposition::{Served, Unreachable};
     let payload = RuleSet::parse(SAVED).unwrap();
-    assert_eq!(RulesetSource::guess(&payload), RulesetSource::Payload);
-    assert_eq!(RulesetSource::guess(&without("")), RulesetSource::Kernel);
     check(&payload, RulesetSource::Payload, &[], [Served, Served]);
     check(
         &payload,
@@ -121,6 +120,10 @@ fn frontends_without_a_path_to_an_endpoint_are_unreachable() {
         }
     }
     check(&after(&flushed), RulesetSource::Kernel, &[], lost);
+    // Rules for clients of the cluster remain, and lead to endpoints.
+    let local = chain("KUBE-SVL-");
+    let jump = format!("-D {external} -j {local}\n");
+    check(&after(&jump), RulesetSource::Kernel, &[], cut);
     let some = format!("-I {external} -s 192.0.2.1 -j RETURN\n");
     check(&after(&some), RulesetSource::Kernel, &[], [Served, Served]);
 }

@@ -1,8 +1,77 @@
 //! Queries as typed; `tests/explain` has the output of the command.
 
-use super::{ClientSelection, NodeRules, PathResult, Query, SeenSource, explain};
+mod broken;
+mod graph;
+mod node_address;
+
+use super::{ClientSelection, Detail, NodeRules, PathResult, Query, SeenSource, explain, text};
 use crate::net::IpFamily;
 use crate::rules::RuleSet;
+
+/// Rules of a node with three endpoints of `shop/web` and the API server on the host's network.
+const SAVED: &str = "\
+*nat
+:PREROUTING ACCEPT [0:0]
+:KUBE-EXT-WEB - [0:0]
+:KUBE-MARK-MASQ - [0:0]
+:KUBE-NODEPORTS - [0:0]
+:KUBE-POSTROUTING - [0:0]
+:KUBE-SEP-API - [0:0]
+:KUBE-SEP-WEB1 - [0:0]
+:KUBE-SEP-WEB2 - [0:0]
+:KUBE-SEP-WEB3 - [0:0]
+:KUBE-SERVICES - [0:0]
+:KUBE-SVC-API - [0:0]
+:KUBE-SVC-WEB - [0:0]
+-A PREROUTING -j KUBE-SERVICES
+-A OUTPUT -j KUBE-SERVICES
+-A POSTROUTING -j KUBE-POSTROUTING
+-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000
+-A KUBE-POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN
+-A KUBE-POSTROUTING -j MASQUERADE
+-A KUBE-SERVICES -d 10.96.0.1/32 -p tcp -m comment --comment \"default/kubernetes:https cluster IP\" -m tcp --dport 443 -j KUBE-SVC-API
+-A KUBE-SERVICES -d 10.96.0.10/32 -p tcp -m comment --comment \"shop/web:http cluster IP\" -m tcp --dport 80 -j KUBE-SVC-WEB
+-A KUBE-SERVICES -d 192.168.0.9/32 -p tcp -m comment --comment \"default/kubernetes:https external IP\" -m tcp --dport 443 -j KUBE-SVC-API
+-A KUBE-SERVICES -m addrtype --dst-type LOCAL -j KUBE-NODEPORTS
+-A KUBE-NODEPORTS -p tcp -m comment --comment \"shop/web:http\" -m tcp --dport 30080 -j KUBE-EXT-WEB
+-A KUBE-EXT-WEB -j KUBE-MARK-MASQ
+-A KUBE-EXT-WEB -j KUBE-SVC-WEB
+-A KUBE-SVC-API ! -s 10.4.0.0/16 -d 10.96.0.1/32 -p tcp -m tcp --dport 443 -j KUBE-MARK-MASQ
+-A KUBE-SVC-API -j KUBE-SEP-API
+-A KUBE-SVC-WEB ! -s 10.4.0.0/16 -d 10.96.0.10/32 -p tcp -m tcp --dport 80 -j KUBE-MARK-MASQ
+-A KUBE-SVC-WEB -m statistic --mode random --probability 0.33333333349 -j KUBE-SEP-WEB1
+-A KUBE-SVC-WEB -m statistic --mode random --probability 0.50000000000 -j KUBE-SEP-WEB2
+-A KUBE-SVC-WEB -j KUBE-SEP-WEB3
+-A KUBE-SEP-API -s 192.168.0.7/32 -j KUBE-MARK-MASQ
+-A KUBE-SEP-API -p tcp -m tcp -j DNAT --to-destination 192.168.0.7:6443
+-A KUBE-SEP-WEB1 -p tcp -m tcp -j DNAT --to-destination 10.4.0.1:8080
+-A KUBE-SEP-WEB2 -p tcp -m tcp -j DNAT --to-destination 10.4.0.2:8080
+-A KUBE-SEP-WEB3 -p tcp -m tcp -j DNAT --to-destination 10.4.1.3:8080
+COMMIT
+";
+
+/// Returns the text of an explanation, without the node's addresses.
+fn explained(saved: &str, query: &str) -> String {
+    rendered(saved, query, |all| text(all, Detail::Short))
+}
+
+fn rendered(
+    saved: &str,
+    query: &str,
+    render: impl Fn(&[super::Explanation<'_>]) -> String,
+) -> String {
+    let rules = RuleSet::parse(saved).unwrap();
+    let nodes = [NodeRules::new(&rules, IpFamily::V4, &[].into())];
+    let found = explain(&query.parse().unwrap(), &nodes, &ClientSelection::All).unwrap();
+    anstream::adapter::strip_str(&render(&found)).to_string()
+}
+
+#[track_caller]
+fn assert_contains(text: &str, expected: &[&str]) {
+    for part in expected {
+        assert!(text.contains(part), "no `{part}` in:\n{text}");
+    }
+}
 
 fn shown(text: &str) -> String {
     match text.parse() {
@@ -39,6 +108,10 @@ fn queries_are_parsed() {
             "prod/web/tcp",
             "`prod/web/tcp` is not a valid Service name; a protocol requires a port: `prod/web:80/tcp`",
         ),
+        ("http://10.96.0.10", "10.96.0.10 80 tcp"),
+        ("https://10.96.0.10/", "10.96.0.10 443 tcp"),
+        ("HTTP://10.96.0.10:8080/a/b?c=d:1#e", "10.96.0.10 8080 tcp"),
+        ("https://[fd00::1]/x", "fd00::1 443 tcp"),
         ("prod/web.1.2.3", "Some(\"prod\") prod/web.1.2.3"),
     ] {
         assert_eq!(shown(text), expected, "{text}");
@@ -92,6 +165,7 @@ fn nearly_valid_queries_are_rejected_with_a_reason() {
         "pr od/web",
         "web:",
         "a:b:c",
+        "http://web/",
     ] {
         assert!(
             shown(text).contains("is not a valid address or Service name"),

@@ -1,0 +1,134 @@
+//! Rules with gaps: dead ends, missing jumps and masquerading that has no effect.
+
+use super::{SAVED, assert_contains, explained};
+
+fn without(line: &str) -> String {
+    let part = format!("{line}\n");
+    assert!(SAVED.contains(&part), "{line}");
+    SAVED.replace(&part, "")
+}
+
+#[test]
+fn a_chain_without_its_last_rule_is_named() {
+    let text = explained(&without("-A KUBE-EXT-WEB -j KUBE-SVC-WEB"), ":30080");
+    let end = "jumps to `KUBE-EXT-WEB`, where no rule applies: delivered to this node";
+    assert_contains(&text, &[end]);
+    // Its mark is set all the same, and the packet is masqueraded on the way out.
+    let saved = without("-A KUBE-EXT-WEB -j KUBE-SVC-WEB").replace(
+        "-A KUBE-SERVICES -d 192.168.0.9/32",
+        "-A KUBE-SERVICES -d 192.0.2.9/32 -p tcp -m comment --comment \"shop/web:http external IP\" -m tcp --dport 80 -j KUBE-EXT-WEB\n-A KUBE-SERVICES -d 192.168.0.9/32",
+    );
+    let text = explained(&saved, "192.0.2.9:80");
+    let end = "jumps to `KUBE-EXT-WEB`, where no rule applies: routed normally; the receiver sees \
+               the node's address";
+    assert_contains(&text, &[end]);
+}
+
+#[test]
+fn a_missing_jump_is_named() {
+    let text = explained(&without("-A PREROUTING -j KUBE-SERVICES"), "10.96.0.10:80");
+    let summary = "no jump from `PREROUTING` to `KUBE-SERVICES` (nat): routed normally";
+    assert_contains(&text, &[summary, "From the node"]);
+    assert!(!text.contains("no jump from `OUTPUT`"), "{text}");
+    assert!(!text.contains("not a Service address"), "{text}");
+    let text = explained(&without("-A OUTPUT -j KUBE-SERVICES"), "10.96.0.10:80");
+    assert_contains(
+        &text,
+        &["no jump from `OUTPUT` to `KUBE-SERVICES` (nat): routed normally"],
+    );
+    assert!(!text.contains("no jump from `PREROUTING`"), "{text}");
+    let jump = "-A KUBE-SERVICES -m addrtype --dst-type LOCAL -j KUBE-NODEPORTS";
+    let text = explained(&without(jump), ":30080");
+    assert_contains(
+        &text,
+        &["no jump from `KUBE-SERVICES` to `KUBE-NODEPORTS` (nat): delivered"],
+    );
+}
+
+#[test]
+fn masquerading_without_effect_is_told_where_a_packet_needs_it() {
+    for (line, gap) in [
+        (
+            "-A KUBE-POSTROUTING -j MASQUERADE",
+            "no rule in `KUBE-POSTROUTING` masquerades",
+        ),
+        (
+            "-A POSTROUTING -j KUBE-POSTROUTING",
+            "no jump from `POSTROUTING`",
+        ),
+        (
+            "-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000",
+            "no rule in `KUBE-MARK-MASQ` sets the mark",
+        ),
+    ] {
+        let text = explained(&without(line), "10.96.0.10:80");
+        let (pod, others) = text.split_once("From the node").unwrap();
+        assert!(!pod.contains("broken"), "{line}: {text}");
+        assert_contains(others, &["broken: ", gap, "keep their source address"]);
+    }
+    assert!(!explained(SAVED, "10.96.0.10:80").contains("broken"));
+}
+
+#[test]
+fn a_jump_to_a_missing_chain_is_named() {
+    let saved = without("-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000");
+    let saved = saved.replace(":KUBE-MARK-MASQ - [0:0]\n", "");
+    let text = explained(&saved, "10.96.0.10:80");
+    let line = "broken: no chain `KUBE-MARK-MASQ` (nat)";
+    assert_contains(
+        &text,
+        &[line, "unclear: chain `KUBE-MARK-MASQ` does not exist"],
+    );
+}
+
+#[test]
+fn the_owner_of_a_frontend_and_the_shadowed_one_are_named() {
+    let saved = SAVED.replace(
+        "-A KUBE-SERVICES -m addrtype",
+        "-A KUBE-SERVICES -d 10.96.0.10/32 -p tcp -m comment --comment \"shop/copy external IP\" -m tcp --dport 80 -j KUBE-SVC-API\n-A KUBE-SERVICES -m addrtype",
+    );
+    let text = explained(&saved, "10.96.0.10:80");
+    let conflict = "conflict: `shop/copy` has rules for it as external IP that no packet reaches: \
+                    Service `shop/web` comes first";
+    assert_contains(&text, &[conflict, "3 endpoints answer"]);
+}
+
+#[test]
+fn rules_that_cannot_be_read_are_not_met() {
+    let cut = "-A KUBE-SERVICES -d 10.96.0.3/32 -p tcp -m comment --comment \"shop/cut clus\n";
+    let saved = SAVED.replace(
+        "-A KUBE-SERVICES -d 10.96.0.1/32",
+        &format!("{cut}-A KUBE-SERVICES -d 10.96.0.1/32"),
+    );
+    let text = explained(&saved, "10.96.0.3:80");
+    let title = "not a Service address in the rules that can be read";
+    assert_contains(
+        &text,
+        &[
+            title,
+            "as far as can be determined",
+            "unsure: cannot evaluate",
+        ],
+    );
+    let text = explained(&saved, "10.96.0.10:80");
+    let before = text.split("unsure:").next().unwrap();
+    assert!(!before.contains("shop/cut"), "{text}");
+    // The rule may be the jump, or the last one of a chain.
+    for (readable, cut) in [
+        (
+            "-A PREROUTING -j KUBE-SERVICES",
+            "-A PREROUTING -m comment --comment \"kub",
+        ),
+        (
+            "-A KUBE-SVC-API -j KUBE-SEP-API",
+            "-A KUBE-SVC-API -m comment --comment \"kub",
+        ),
+    ] {
+        let text = explained(&SAVED.replace(readable, cut), "10.96.0.1:443");
+        assert_contains(&text, &["unclear: nat ", "cannot be decided"]);
+        assert!(
+            !text.contains("no rule applies") && !text.contains("no jump"),
+            "{text}"
+        );
+    }
+}

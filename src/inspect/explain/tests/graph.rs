@@ -1,0 +1,43 @@
+//! Graphs of packets that are lost after the choice of an endpoint.
+
+use super::{SAVED, rendered};
+use crate::inspect::explain::{dot, svg, tree};
+
+const CLOSED: &str = "*filter\n:FORWARD DROP [0:0]\nCOMMIT\n";
+
+#[test]
+fn endpoints_and_shares_are_drawn_if_all_packets_are_dropped() {
+    let text = rendered(&format!("{CLOSED}{SAVED}"), "10.96.0.10:80", tree);
+    let expected = "\
+├── from a pod (such as 10.4.0.3)
+│   └── nat PREROUTING
+│       └── KUBE-SERVICES
+│           └── to 10.96.0.10:80: KUBE-SVC-WEB
+│               ├── 1/3: 10.4.0.1:8080  KUBE-SEP-WEB1
+│               │   └── filter FORWARD
+│               │       └── dropped  no rule accepts it, and the policy of filter FORWARD is DROP
+│               ├── 1/3: 10.4.0.2:8080  KUBE-SEP-WEB2
+│               │   └── filter FORWARD
+│               │       └── dropped  no rule accepts it, and the policy of filter FORWARD is DROP
+│               └── 1/3: 10.4.1.3:8080  KUBE-SEP-WEB3
+│                   └── filter FORWARD
+│                       └── dropped  no rule accepts it, and the policy of filter FORWARD is DROP
+";
+    assert!(text.contains(expected), "{text}");
+    for draw in [dot, svg] {
+        let text = rendered(&format!("{CLOSED}{SAVED}"), "10.96.0.10:80", draw);
+        for part in ["1/3", "10.4.0.1:8080", "10.4.1.3:8080", "filter FORWARD"] {
+            assert!(text.contains(part), "no {part} in {text}");
+        }
+    }
+}
+
+/// A random rule splits packets that end alike at the same rule.
+#[test]
+fn shares_of_equal_branches_are_added_up() {
+    let rules = "-A FORWARD -m statistic --mode random --probability 0.5 -j MARK --set-mark 1\n\
+                 -A FORWARD -j REJECT\n";
+    let saved = format!("*filter\n:FORWARD ACCEPT [0:0]\n{rules}COMMIT\n");
+    let text = rendered(&saved, "192.0.2.1:80", tree);
+    assert_eq!(text.matches("── rejected").count(), 1, "{text}");
+}
