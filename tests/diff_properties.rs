@@ -9,7 +9,9 @@
 
 use crate::cluster;
 
-use deltaproxy::inspect::diff::{PortChange, Review, RulesetText, compare, json, text, unified};
+use deltaproxy::inspect::diff::{
+    FieldReview, PortChange, Review, RulesetText, compare, json, text, unified,
+};
 use deltaproxy::model::ServiceName;
 use deltaproxy::net::IpFamily;
 use deltaproxy::render::{
@@ -142,7 +144,12 @@ fn live(rules: &RuleSet) -> LiveChains {
 fn assert_same(family: IpFamily, left: &RuleSet, right: &RuleSet) {
     let review = compare(family, left, right);
     let mut said = String::new();
-    text(&mut said, std::slice::from_ref(&review)).unwrap();
+    text(
+        &mut said,
+        std::slice::from_ref(&review),
+        &FieldReview::default(),
+    )
+    .unwrap();
     assert!(!review.matters(), "{said}");
     assert!(review.stale.is_empty(), "{said}");
     if review.is_empty() {
@@ -164,7 +171,7 @@ fn unified_text(left: &RuleSet, right: &RuleSet) -> String {
 /// Every chain of a service port that differs is somewhere in the review, and every service port
 /// whose traffic changes has something said of it.
 fn assert_complete(review: &Review<'_>, left: &RuleSet, right: &RuleSet) {
-    let value = json(std::slice::from_ref(review)).to_string();
+    let value = json(std::slice::from_ref(review), &FieldReview::default()).to_string();
     let names = left.chains(Table::Nat).chain(right.chains(Table::Nat));
     for (name, _) in names.filter(|(name, _)| is_service_chain(name)) {
         let is_same = left.chain(Table::Nat, name) == right.chain(Table::Nat, name);

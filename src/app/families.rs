@@ -84,17 +84,12 @@ pub(super) async fn run(
             ConntrackSweeper::start(Conntrack::default(), metrics.sync.clone(), clocks().0);
         Some(sweeper.context("cannot start the thread that deletes stale conntrack entries")?)
     };
-    let mode = if config.is_dry_run {
-        SyncMode::DryRun
-    } else {
-        SyncMode::Restore
-    };
     let (shared, search_lock) = (Arc::new(config.clone()), Arc::new(Mutex::new(())));
     let families = changes.into_pairs().map(|(family, changes)| {
         let (metrics, health) = (metrics.sync.clone(), checks.health.clone());
         let reporter = Reporter {
             family,
-            mode,
+            mode: mode(config),
             metrics,
             health,
             without_node,
@@ -124,6 +119,14 @@ pub(super) async fn run(
     )
     .await
     .map(drop)
+}
+
+fn mode(config: &Config) -> SyncMode {
+    if config.is_dry_run {
+        SyncMode::DryRun
+    } else {
+        SyncMode::Restore
+    }
 }
 
 impl FamilyRunner {

@@ -35,15 +35,11 @@ pub(super) async fn open(
             let server = api::build_counted_client(options, &metrics.requests).await;
             Ok(OpenedSource::Cluster(server.map_err(connect_error)?))
         }
-        Source::Manifests {
-            path,
-            service_cidrs,
-            validation: _,
-        } => {
+        Source::Manifests { path, ranges, .. } => {
             manifests::exist(path)?;
             let options = ManifestOptions {
                 node_name: config.node_name.as_str().into(),
-                service_ranges: *service_cidrs,
+                ranges: *ranges,
             };
             Ok(OpenedSource::Manifests(path.clone(), options))
         }

@@ -120,7 +120,7 @@ fn escaped(text: &str) -> String {
 }
 
 /// Reports whether the reader of the output has closed it.
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
+pub(super) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let io = error
         .chain()
         .filter_map(|cause| cause.downcast_ref::<io::Error>());

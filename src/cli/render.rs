@@ -15,7 +15,9 @@ pub(super) fn render(args: &RenderArgs) -> anyhow::Result<()> {
     let selected = args.which.asked()?;
     terminal::install_quiet_log()?;
     let settings = RuleSettings::read(&args.file, &args.rules)?;
+    let load_balancers = args.preview.manifests_load_balancer_cidr;
     let config = settings.desired(&args.source)?;
+    let config = config.with_load_balancers(load_balancers);
     if let Some(kind) = args.names.only {
         let snapshot = snapshot::desired(&config)?;
         return completions::names(&snapshot, kind, args.which.namespace.as_deref());
@@ -79,6 +81,7 @@ fn since(
     // Manifests take the place of any other source.
     source.manifests.clone_from(&args.since);
     let before = settings.desired(&source)?;
+    let before = before.with_load_balancers(args.preview.manifests_load_balancer_cidr);
     let is_stdin = |source: &Source| matches!(source, Source::Manifests { path, .. } if path.as_os_str() == "-");
     anyhow::ensure!(
         !(is_stdin(&before.source) && is_stdin(&config.source)),

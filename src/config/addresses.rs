@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::kube_proxy::KubeProxyConfiguration;
 use super::problems::{ConfigProblems, unknown};
 use super::settings::LOCAL_MODES;
-use crate::net::{IpFamily, IpNet, parse_cidr, parse_ip};
+use crate::net::{IpFamily, IpNet, PerFamily, parse_cidr, parse_ip};
 use crate::sync::{LocalMode, NodePortSource};
 
 /// Checks how local traffic is detected. Settings of other detection modes are ignored.
@@ -84,6 +84,19 @@ pub(super) fn pair(text: &str) -> Result<Vec<IpNet>, String> {
         _ => Err(format!(
             "must be one CIDR, or one of each family; got \"{text}\""
         )),
+    }
+}
+
+/// Parses a list with one CIDR of each family.
+pub(super) fn of_each_family(text: &str) -> Result<PerFamily<IpNet>, String> {
+    let cidrs = pair(text)?;
+    let of = |family| {
+        let mut cidrs = cidrs.iter().copied();
+        cidrs.find(|cidr| IpFamily::of_cidr(*cidr) == family)
+    };
+    match (of(IpFamily::V4), of(IpFamily::V6)) {
+        (Some(v4), Some(v6)) => Ok(PerFamily { v4, v6 }),
+        _ => Err("must have one CIDR of each family".to_owned()),
     }
 }
 

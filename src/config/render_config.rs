@@ -17,7 +17,7 @@ use crate::render::{LocalhostNodePorts, MasqueradePolicy, Options};
 use crate::rules::Backend;
 use crate::sync::NodeEnvironment;
 use crate::watch::api::{ApiOptions, Encoding, RateLimit};
-use crate::watch::manifests::Validation;
+use crate::watch::manifests::{ManifestRanges, NotAPortRange, Validation};
 
 /// Source of Services, EndpointSlices and the Node.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,8 +28,8 @@ pub enum Source {
     Manifests {
         /// File, folder or `-` for stdin.
         path: PathBuf,
-        /// Networks for the cluster IPs of Services that have none.
-        service_cidrs: PerFamily<IpNet>,
+        /// Ranges of values that Services lack.
+        ranges: ManifestRanges,
         /// Treatment of invalid objects by commands: `--lenient`.
         validation: Validation,
     },
@@ -46,6 +46,17 @@ pub struct RenderConfig {
     pub environment: PerFamily<NodeEnvironment>,
     /// Variant of the iptables binaries.
     pub backend: BackendChoice,
+}
+
+impl RenderConfig {
+    /// Derives load balancer IPs that manifests lack from names, which the daemon does not.
+    #[must_use]
+    pub fn with_load_balancers(mut self, from: PerFamily<IpNet>) -> Self {
+        if let Source::Manifests { ranges, .. } = &mut self.source {
+            ranges.load_balancers = Some(from);
+        }
+        self
+    }
 }
 
 /// Resolves the settings that rules depend on; `None` if a problem was recorded.
@@ -120,27 +131,20 @@ fn objects(
             rate_limit: rate_limit(client),
         }));
     };
-    let flag = "manifests-service-cidr";
-    let cidrs: String = args.flags.get(flag).unwrap_or_default();
-    let cidrs = match addresses::pair(&cidrs) {
-        Ok(cidrs) => cidrs,
-        Err(problem) => {
-            problems.add_flag(flag, problem);
-            return None;
-        }
-    };
-    let of = |family| {
-        let mut cidrs = cidrs.iter().copied();
-        cidrs.find(|cidr| IpFamily::of_cidr(*cidr) == family)
-    };
-    let (Some(v4), Some(v6)) = (of(IpFamily::V4), of(IpFamily::V6)) else {
-        problems.add_flag(flag, "must have one CIDR of each family");
-        return None;
-    };
-    let service_cidrs = PerFamily { v4, v6 };
+    let services: String = args.flags.get(SERVICE_CIDR).unwrap_or_default();
+    let services = addresses::of_each_family(&services);
+    let services = services.map_err(|problem| problems.add_flag(SERVICE_CIDR, problem));
+    let node_ports: String = args.flags.get(NODE_PORT_RANGE).unwrap_or_default();
+    let node_ports = node_ports.parse();
+    let node_ports = node_ports
+        .map_err(|problem: NotAPortRange| problems.add_flag(NODE_PORT_RANGE, problem.to_string()));
     Some(Source::Manifests {
         path,
-        service_cidrs,
+        ranges: ManifestRanges {
+            services: services.ok()?,
+            node_ports: node_ports.ok()?,
+            load_balancers: None,
+        },
         validation: if args.flags.is_given("lenient") {
             Validation::Lenient
         } else {
@@ -148,6 +152,9 @@ fn objects(
         },
     })
 }
+
+const SERVICE_CIDR: &str = "manifests-service-cidr";
+const NODE_PORT_RANGE: &str = "manifests-node-port-range";
 
 /// Returns the encoding of API responses: the accepted content types, or the content type of
 /// requests if there are none.

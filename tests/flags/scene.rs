@@ -38,7 +38,7 @@ spec: {clusterIP: 10.96.0.11, internalTrafficPolicy: Local, ports: [{port: 80}]}
 apiVersion: v1
 kind: Service
 metadata: {name: anywhere}
-spec: {ports: [{port: 80}]}
+spec: {type: NodePort, ports: [{port: 80}]}
 ---
 apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice

@@ -13,6 +13,7 @@ use crate::inspect::diff::{HostSettings, InvalidPacketHandling};
 use crate::net::{IpFamily, PerFamily};
 use crate::render::{Counter, Counters, InvalidPackets, Options};
 use crate::tracker::Tracker;
+use crate::watch::manifests::Manifests;
 
 /// Objects and render options of both families.
 pub(super) struct Desired {
@@ -21,9 +22,13 @@ pub(super) struct Desired {
 }
 
 impl Desired {
-    /// Loads objects for an unknown host.
-    pub(super) fn load(settings: &RuleSettings<'_>, source: &SourceArgs) -> anyhow::Result<Self> {
-        Self::for_host(settings, source, &RuleSnapshot::default())
+    /// Takes objects that were read before, for an unknown host.
+    pub(super) fn of_manifests(
+        config: &RenderConfig,
+        manifests: Manifests,
+    ) -> anyhow::Result<Self> {
+        let trackers = snapshot::manifest_trackers(config, manifests);
+        Self::new(config, trackers, &RuleSnapshot::default())
     }
 
     /// Loads objects for the host whose rules are in a snapshot.
@@ -35,10 +40,18 @@ impl Desired {
         let config = settings.desired(source)?;
         let trackers = snapshot::trackers(&config)?;
         check_node(&config, &trackers)?;
+        Self::new(&config, trackers, host)
+    }
+
+    fn new(
+        config: &RenderConfig,
+        trackers: PerFamily<Tracker>,
+        host: &RuleSnapshot,
+    ) -> anyhow::Result<Self> {
         let mut options = PerFamily::from_fn(Options::defaults);
         for family in IpFamily::ALL {
             let of_family = options.get_mut(family);
-            *of_family = resolve(&config, family, trackers.get(family), host)?;
+            *of_family = resolve(config, family, trackers.get(family), host)?;
             if let Some(facts) = HostSettings::read(host.rules.get(family)) {
                 adopt(of_family, facts);
             }

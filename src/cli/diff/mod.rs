@@ -4,64 +4,41 @@
 //! the exit code.
 
 mod desired;
+mod objects;
+mod output;
 mod sides;
 mod unified;
 
-use std::fmt::{self, Write as _};
-
 use self::sides::Sides;
 use super::arguments::RuleSettings;
-use super::exit::ComparisonResult;
+use super::exit::{ComparisonResult, is_broken_pipe};
 use super::terminal;
-use crate::config::{DiffArgs, DiffFormat, environment};
-use crate::inspect::diff::{self, Review};
+use crate::config::DiffArgs;
+use crate::inspect::diff::Review;
 
-/// Prints the differences, and reports whether there are any.
+/// Prints the differences, and reports whether there are any: also if the reader of the output
+/// closes it early, as `head` does. The result is known before anything is printed, so that it does
+/// not depend on how much of the output a pipe holds.
 pub(super) fn diff(args: &DiffArgs) -> anyhow::Result<ComparisonResult> {
     let selected = args.which.asked()?;
     terminal::install_quiet_log()?;
     let settings = RuleSettings::read(&args.file, &args.rules)?;
-    let external = environment::external_diff();
-    let format = match (args.output, &external) {
-        (Some(format), _) if !args.unified => format,
-        (None, None) if !args.unified => DiffFormat::Text,
-        _ => DiffFormat::Unified,
-    };
     let sides = Sides::load(args, &settings)?.only(&selected)?;
     let reviews = sides.reviews();
-    if format == DiffFormat::Unified {
-        // Stdout is machine-readable.
-        sides.gaps().for_each(|gap| tracing::warn!("{gap}"));
-    }
+    let fields = sides.fields(&reviews);
     let is_different = |review: &Review<'_>| {
         let is_strict_difference = args.strict && !review.is_empty();
         review.matters() || is_strict_difference
     };
-    match (format, &external) {
-        (DiffFormat::Text, _) => print(|text| {
-            text.push_str(&sides.heading());
-            sides.gaps().try_for_each(|gap| writeln!(text, "{gap}"))?;
-            diff::text(text, &reviews)?;
-            // Two sets of objects are rendered with the same flags, so the hint cannot apply.
-            let hint = diff::hint(&reviews).filter(|_| args.from_manifests.is_none());
-            hint.map_or(Ok(()), |hint| writeln!(text, "hint: {hint}"))
-        })?,
-        (DiffFormat::Json, _) => terminal::stdout(|out| {
-            serde_json::to_writer_pretty(&mut *out, &diff::json(&reviews))?;
-            Ok(writeln!(out)?)
-        })?,
-        (DiffFormat::Unified, None) => print(|text| unified::write(text, &sides))?,
-        (DiffFormat::Unified, Some(program)) => unified::show(program, &sides)?,
-    }
-    Ok(if reviews.iter().any(is_different) {
+    let has_fields = fields.with_effect().next().is_some();
+    let has_fields = has_fields || (args.strict && !fields.changes.is_empty());
+    let result = if has_fields || reviews.iter().any(is_different) {
         ComparisonResult::Different
     } else {
         ComparisonResult::Equal
-    })
-}
-
-fn print(write: impl FnOnce(&mut String) -> fmt::Result) -> anyhow::Result<()> {
-    let mut text = String::new();
-    write(&mut text)?;
-    terminal::stdout(|out| Ok(out.write_all(text.as_bytes())?))
+    };
+    match output::print(args, &sides, &reviews, &fields) {
+        Err(error) if !is_broken_pipe(&error) => Err(error),
+        _ => Ok(result),
+    }
 }

@@ -3,20 +3,24 @@
 //! The live side comes from the kernel, a dump or older objects; the restore depends on which.
 
 use std::collections::BTreeSet;
-
-use anyhow::Context;
+use std::path::Path;
 
 use super::super::arguments::RuleSettings;
+use super::super::exit;
 use super::super::restore::{NextRestore, RenderSide};
 use super::super::snapshot::{self, RuleOrigin};
 use super::desired::Desired;
-use crate::config::{DiffArgs, SourceArgs};
+use super::objects::ComparedObjects;
+use crate::config::{DiffArgs, Source, SourceArgs};
 use crate::inspect::catalog::{NoMatches, PortQuery};
-use crate::inspect::diff::{PlannedRestore, PortSelection, RestoreScope, Review, compare};
+use crate::inspect::diff::{
+    FieldReview, PlannedRestore, PortSelection, RestoreScope, Review, compare,
+};
 use crate::net::{IpFamily, PerFamily};
 use crate::render::{AppliedState, PartialRestore};
 use crate::rules::{RuleSet, Table};
 use crate::sync::FullReason;
+use crate::watch::manifests::{self, ManifestOptions};
 
 /// Live rules on the left and desired rules on the right.
 pub(super) struct Sides {
@@ -33,6 +37,8 @@ pub(super) struct Sides {
     /// Sources of the live and the desired side.
     names: [String; 2],
     restores: PerFamily<Option<PlannedRestore>>,
+    /// Objects of both sides, if both are manifests.
+    objects: ComparedObjects,
 }
 
 impl Sides {
@@ -40,11 +46,7 @@ impl Sides {
     pub(super) fn load(args: &DiffArgs, settings: &RuleSettings<'_>) -> anyhow::Result<Self> {
         check_stdin(args)?;
         match &args.from_manifests {
-            Some(path) => {
-                let mut source = args.source.clone();
-                source.manifests = Some(path.clone());
-                of_manifests(args, settings, &source, &path.display().to_string())
-            }
+            Some(path) => of_manifests(args, settings, path),
             None => of_host(args, settings),
         }
     }
@@ -81,6 +83,15 @@ impl Sides {
     pub(super) fn heading(&self) -> String {
         let [live, desired] = &self.names;
         format!("live: {live}\ndesired: {desired}\n")
+    }
+
+    /// Compares the fields of objects.
+    pub(super) fn fields(&self, reviews: &[Review<'_>]) -> FieldReview {
+        let review = self.objects.review(reviews);
+        match &self.chosen {
+            Some(chosen) => review.only(chosen),
+            None => review,
+        }
     }
 
     /// Compares each family.
@@ -154,6 +165,7 @@ fn of_host(args: &DiffArgs, settings: &RuleSettings<'_>) -> anyhow::Result<Sides
         absence,
         names,
         restores,
+        objects: ComparedObjects::default(),
     })
 }
 
@@ -161,11 +173,29 @@ fn of_host(args: &DiffArgs, settings: &RuleSettings<'_>) -> anyhow::Result<Sides
 fn of_manifests(
     args: &DiffArgs,
     settings: &RuleSettings<'_>,
-    source: &SourceArgs,
-    name: &str,
+    before: &Path,
 ) -> anyhow::Result<Sides> {
-    let before = Desired::load(settings, source).with_context(|| format!("`{name}`"))?;
-    let after = Desired::load(settings, &args.source)?;
+    let config = settings.desired(&args.source)?;
+    let config = config.with_load_balancers(args.preview.manifests_load_balancer_cidr);
+    let Source::Manifests {
+        path,
+        ranges,
+        validation,
+    } = &config.source
+    else {
+        anyhow::bail!("--from-manifests requires --manifests");
+    };
+    let options = ManifestOptions {
+        node_name: config.node_name.as_str().into(),
+        ranges: *ranges,
+    };
+    let names = [format!("`{}`", before.display()), name_of(&args.source)];
+    let pair = manifests::load_pair(before, path, &options, *validation)?;
+    exit::report(&pair.before.errors);
+    exit::report(&pair.after.errors);
+    let objects = ComparedObjects::of(&pair, ranges);
+    let before = Desired::of_manifests(&config, pair.before)?;
+    let after = Desired::of_manifests(&config, pair.after)?;
     let mut left = PerFamily::from_fn(|_| RuleSet::default());
     let mut right = PerFamily::from_fn(|_| RuleSet::default());
     let mut restores = PerFamily::from_fn(|_| None);
@@ -185,8 +215,9 @@ fn of_manifests(
         absence_reason: "",
         missing_tables: PerFamily::default(),
         absence: None,
-        names: [format!("`{name}`"), name_of(&args.source)],
+        names,
         restores,
+        objects,
     })
 }
 

@@ -19,8 +19,8 @@ use crate::render::{AppliedState, Full, LiveChains, LocalDetector, Options, Rend
 use crate::rules::Payload;
 use crate::tracker::Tracker;
 use crate::watch::api::{self, ApiError, ApiOptions, ClientConfigError, ConnectFailure};
-use crate::watch::manifests::{self, ManifestOptions};
-use crate::watch::{Ingester, Observed, change_channels};
+use crate::watch::manifests::{self, AssumedValue, ManifestOptions, ManifestRanges, Manifests};
+use crate::watch::{ChangeReceivers, Ingester, Observed, change_channels};
 
 type ObjectChanges = PerFamily<Vec<Change>>;
 
@@ -80,6 +80,24 @@ pub(in crate::cli) fn trackers(config: &RenderConfig) -> anyhow::Result<PerFamil
         Source::Cluster(_) => "listing objects of the API server",
     });
     let (changes, other_nodes) = changes(config)?;
+    drop(progress);
+    Ok(track(config, changes, &other_nodes))
+}
+
+/// Returns trackers with all objects of manifests that were read before.
+pub(in crate::cli) fn manifest_trackers(
+    config: &RenderConfig,
+    manifests: Manifests,
+) -> PerFamily<Tracker> {
+    let (changes, other_nodes) = changes_of(manifests, &config.node_name);
+    track(config, changes, &other_nodes)
+}
+
+fn track(
+    config: &RenderConfig,
+    changes: ObjectChanges,
+    other_nodes: &OtherNodes,
+) -> PerFamily<Tracker> {
     let trackers = changes.map(|family, changes| {
         let external_ips = config.environment.get(family).fixed.external_ips;
         let mut tracker = Tracker::new(SystemTime::UNIX_EPOCH).with_external_ips(external_ips);
@@ -88,11 +106,10 @@ pub(in crate::cli) fn trackers(config: &RenderConfig) -> anyhow::Result<PerFamil
         }
         tracker
     });
-    drop(progress);
-    for warning in missing::warnings(&trackers, &config.node_name, &other_nodes) {
+    for warning in missing::warnings(&trackers, &config.node_name, other_nodes) {
         tracing::warn!("{warning}");
     }
-    Ok(trackers)
+    trackers
 }
 
 /// Returns the render options of a family on this host.
@@ -120,33 +137,52 @@ fn node_addresses(trackers: &PerFamily<Tracker>) -> BTreeSet<IpAddr> {
 
 fn changes(config: &RenderConfig) -> anyhow::Result<(ObjectChanges, OtherNodes)> {
     let node_name: Arc<str> = config.node_name.as_str().into();
-    let (senders, receivers) = change_channels(None);
-    let mut ingester = Ingester::once(senders, Arc::clone(&node_name));
-    let other_nodes = match &config.source {
+    match &config.source {
         Source::Manifests {
             path,
-            service_cidrs,
+            ranges,
             validation,
         } => {
             let options = ManifestOptions {
                 node_name,
-                service_ranges: *service_cidrs,
+                ranges: *ranges,
             };
             let manifests = manifests::load(path, &options, *validation)?;
             exit::report(&manifests.errors);
-            for note in &manifests.notes {
-                tracing::warn!("{note}");
-            }
-            manifests.send(&mut ingester);
-            OtherNodes::Named(manifests.other_nodes)
+            warn_of_load_balancers(&manifests, ranges);
+            Ok(changes_of(manifests, &config.node_name))
         }
         Source::Cluster(options) => {
+            let (senders, receivers) = change_channels(None);
+            let mut ingester = Ingester::once(senders, Arc::clone(&node_name));
             list(options, &node_name, &mut ingester)?;
-            OtherNodes::Unknown
+            Ok((taken(receivers), OtherNodes::Unknown))
         }
-    };
-    let changes = receivers.families.map(|_, mut changes| changes.take());
-    Ok((changes, other_nodes))
+    }
+}
+
+/// Warns of load balancer IPs that no controller has reported. Cluster IPs and node ports need no
+/// warning: the daemon derives the same ones from manifests.
+fn warn_of_load_balancers(manifests: &Manifests, ranges: &ManifestRanges) {
+    let mut assumed = manifests.assumptions.clone();
+    assumed.retain(|one| one.kind == AssumedValue::LoadBalancerIp);
+    for line in manifests::assumption_lines(&assumed, ranges) {
+        tracing::warn!("assumed, as the manifests do not have them: {line}");
+    }
+}
+
+fn changes_of(manifests: Manifests, node_name: &str) -> (ObjectChanges, OtherNodes) {
+    let (senders, receivers) = change_channels(None);
+    let mut ingester = Ingester::once(senders, node_name.into());
+    for note in &manifests.notes {
+        tracing::warn!("{note}");
+    }
+    manifests.send(&mut ingester);
+    (taken(receivers), OtherNodes::Named(manifests.other_nodes))
+}
+
+fn taken(receivers: ChangeReceivers) -> ObjectChanges {
+    receivers.families.map(|_, mut changes| changes.take())
 }
 
 /// Deadline for listing all objects of an API server.

@@ -151,7 +151,7 @@ pub(in crate::cli) fn services_of_config(
 ) -> anyhow::Result<Option<Vec<ServiceWithoutRules>>> {
     let Source::Manifests {
         path,
-        service_cidrs,
+        ranges,
         validation,
     } = &config.source
     else {
@@ -162,7 +162,7 @@ pub(in crate::cli) fn services_of_config(
     }
     let options = ManifestOptions {
         node_name: config.node_name.as_str().into(),
-        service_ranges: *service_cidrs,
+        ranges: *ranges,
     };
     let manifests = manifests::load(path, &options, *validation)?;
     let headless = manifests.headless.iter();

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::{NamesArgs, RulesArgs, RulesFileArgs, SelectionArgs, SourceArgs};
+use crate::config::addresses;
 use crate::config::settings::PartialRestoreArg;
-use crate::net::IpFamily;
+use crate::net::{IpFamily, IpNet, PerFamily};
 use crate::rules::Table;
 
 /// Flags of `render`.
@@ -54,12 +55,34 @@ pub struct RenderArgs {
     /// Source of Services, EndpointSlices and the Node.
     #[command(flatten)]
     pub source: SourceArgs,
+    /// Values that no daemon derives.
+    #[command(flatten)]
+    pub preview: PreviewArgs,
     /// Configuration file that replaces the flags of `rules`.
     #[command(flatten)]
     pub file: RulesFileArgs,
     /// Settings that decide the content of rules.
     #[command(flatten)]
     pub rules: RulesArgs,
+}
+
+/// Values of manifests that a controller would report.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Source")]
+pub struct PreviewArgs {
+    /// Networks for load balancer IPs that manifests lack
+    ///
+    /// One CIDR for each IP family. `diff` uses them with --from-manifests. The default is for
+    /// benchmarks of networks (RFC 2544 and RFC 5180): like those for documentation, its addresses
+    /// are never routed, and it is large enough for many Services.
+    #[arg(
+        long,
+        value_name = "CIDR[,CIDR]",
+        default_value = "198.18.0.0/16,2001:2::/64",
+        value_parser = addresses::of_each_family,
+        hide_short_help = true
+    )]
+    pub manifests_load_balancer_cidr: PerFamily<IpNet>,
 }
 
 /// Value of `--family`.
@@ -151,6 +174,9 @@ pub struct DiffArgs {
     /// Source of the objects on the desired side.
     #[command(flatten)]
     pub source: SourceArgs,
+    /// Values that no daemon derives, for --from-manifests.
+    #[command(flatten)]
+    pub preview: PreviewArgs,
     /// Configuration file that replaces the flags of `rules`.
     #[command(flatten)]
     pub file: RulesFileArgs,

@@ -44,6 +44,9 @@ pub(in crate::config) const SOURCE: SettingSection = SettingSection {
                 "Networks for cluster IPs of Services without one in manifests, one CIDR for each \
                  IP family",
             ),
+        Setting::flag("manifests-node-port-range", Text("FIRST-LAST"))
+            .default("30000-32767")
+            .help("Node ports of Services without one in manifests"),
         Setting::flag("lenient", Switch)
             .requires("manifests")
             .help("Use the valid parts of invalid objects in manifests")

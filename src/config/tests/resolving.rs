@@ -10,7 +10,7 @@ use crate::net::IpFamily;
 use crate::render::{LocalhostNodePorts, MasqueradePolicy, PartialRestore};
 use crate::sync::{Gap, LocalMode, NodePortSource};
 use crate::watch::api::{ApiOptions, Encoding, RateLimit};
-use crate::watch::manifests::Validation;
+use crate::watch::manifests::{ManifestRanges, Validation};
 
 fn good(flags: &str) -> Config {
     configured(flags).unwrap_or_else(|error| panic!("{flags}: {error}"))
@@ -317,20 +317,29 @@ fn objects_come_from_a_cluster_or_from_files() {
     );
     let Source::Manifests {
         path,
-        service_cidrs,
+        ranges,
         validation,
     } = source("--manifests=m")
     else {
         panic!("manifests were given")
     };
-    assert_eq!(path.to_string_lossy(), "m");
     assert_eq!(validation, Validation::Strict);
     assert!(matches!(
         source("--manifests=m --lenient"),
         Source::Manifests { validation, .. } if validation == Validation::Lenient
     ));
-    assert_eq!(service_cidrs.v4.to_string(), "10.96.0.0/12");
-    assert_eq!(service_cidrs.v6.to_string(), "fd00:10:96::/112");
+    assert_eq!(path.to_string_lossy(), "m");
+    // The daemon assumes no load balancer IPs.
+    assert_eq!(ranges, ManifestRanges::default());
+    let Source::Manifests { ranges, .. } = source("--manifests=m --manifests-node-port-range=1-9")
+    else {
+        panic!("manifests were given")
+    };
+    assert_eq!(ranges.node_ports.to_string(), "1-9");
+    bad(
+        "--manifests=m --manifests-node-port-range=9-1",
+        "not a valid range of ports",
+    );
     bad(
         "--manifests=m --manifests-service-cidr=10.0.0.0/8",
         "one CIDR of each family",

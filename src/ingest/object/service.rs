@@ -74,6 +74,9 @@ pub struct ServiceSpec {
     #[serde(deserialize_with = "or_default")]
     #[prost(int64, tag = 12)]
     pub health_check_node_port: i64,
+    /// Absent counts as true. The API server has allocated node ports; only manifests need it.
+    #[prost(bool, optional, tag = 20)]
+    pub allocate_load_balancer_node_ports: Option<bool>,
     /// Ports.
     #[serde(deserialize_with = "or_default")]
     #[prost(message, repeated, tag = 1)]

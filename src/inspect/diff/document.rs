@@ -6,6 +6,8 @@
 
 use serde::Serialize;
 
+#[cfg(test)]
+use super::field_role::ObjectKind;
 use crate::inspect::catalog::FrontendDocument;
 #[cfg(test)]
 use crate::{inspect::catalog::FrontendDisposition, net::IpFamily, rules::Table};
@@ -31,6 +33,11 @@ pub(super) struct DiffDocument<'a> {
     pub(super) set_up: Vec<FamilyChain<'a>>,
     /// Chains of service ports on the live side that no jump leads to.
     pub(super) stale_chains: Vec<FamilyChain<'a>>,
+    /// Fields of `--from-manifests` and `--manifests` that differ, and that rules do not show,
+    /// sorted by object.
+    pub(super) fields: Vec<DiffField<'a>>,
+    /// Values that the manifests lack, one line for each kind.
+    pub(super) assumptions: &'a [String],
     /// Restores that make the live rules the desired ones.
     pub(super) restores: Vec<DiffRestore<'a>>,
 }
@@ -54,6 +61,10 @@ pub(super) struct DiffSummary {
     pub(super) stale: usize,
     /// Chains that differ.
     pub(super) chains: usize,
+    /// Items of `fields` that other programs use.
+    pub(super) fields: usize,
+    /// Items of `fields` without effect on the rules of their Services.
+    pub(super) fields_without_effect: usize,
     /// Live rules of third parties, which are not compared.
     pub(super) foreign_rules: usize,
     /// Differences that the names on the command line do not select.
@@ -69,6 +80,31 @@ pub(super) struct LeftOut {
     pub(super) service_ports: usize,
     /// Chains that differ and belong to no service port, or are stale.
     pub(super) chains: usize,
+    /// Fields that differ.
+    pub(super) fields: usize,
+}
+
+/// Field of an object that differs.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct DiffField<'a> {
+    /// Kind of the object.
+    #[cfg_attr(test, schemars(extend("enum" = ObjectKind::ALL.map(ObjectKind::as_str))))]
+    pub(super) object: &'static str,
+    /// Namespace of the object.
+    pub(super) namespace: &'a str,
+    /// Name of the object.
+    pub(super) name: &'a str,
+    /// Path of the field; `metadata.name` if only one side has the object.
+    pub(super) field: &'a str,
+    /// Value on the live side; null if it is absent.
+    pub(super) before: Option<&'a str>,
+    /// Value on the desired side; null if it is absent.
+    pub(super) after: Option<&'a str>,
+    /// Other programs use the field, such as controllers, load balancers and DNS; or none, if the
+    /// field decides on rules but not on those of this Service.
+    #[cfg_attr(test, schemars(extend("enum" = ["otherPrograms", "none"])))]
+    pub(super) effect: &'static str,
 }
 
 /// Service port that differs, in one family.

@@ -3,11 +3,13 @@
 use serde_json::{Value, json};
 
 use super::document::{
-    BeforeAfter, DiffChain, DiffClients, DiffDocument, DiffEffect, DiffPort, DiffRestore,
-    DiffSummary, FamilyChain, LeftOut, ShareChange,
+    BeforeAfter, DiffChain, DiffClients, DiffDocument, DiffEffect, DiffField, DiffPort,
+    DiffRestore, DiffSummary, FamilyChain, LeftOut, ShareChange,
 };
 use super::edit::Edit;
 use super::effect::{Effect, EndpointChange, MasqueradedClients, Traffic};
+use super::field_role::FieldRole;
+use super::fields::{FieldChange, FieldReview};
 use super::review::{
     ChainReview, PlannedRestore, PortChange, PortReview, Presence, RestoreScope, Review, Summary,
 };
@@ -15,7 +17,7 @@ use crate::inspect::catalog::Policy;
 use crate::net::IpFamily;
 
 /// Renders the reviews of all IP families as one document, whose keys are sorted.
-pub fn json(reviews: &[Review<'_>]) -> Value {
+pub fn json(reviews: &[Review<'_>], fields: &FieldReview) -> Value {
     let mut ports: Vec<(&PortReview<'_>, IpFamily)> = Vec::new();
     for review in reviews {
         ports.extend(review.ports.iter().map(|port| (port, review.family)));
@@ -26,12 +28,14 @@ pub fn json(reviews: &[Review<'_>]) -> Value {
     let restores = restores.filter_map(|one| Some(restore(one.restore.as_ref()?, one.family)));
     json!(DiffDocument {
         families: reviews.iter().map(|one| one.family.as_str()).collect(),
-        summary: summary(&reviews.iter().collect()),
+        summary: summary(&reviews.iter().collect::<Summary>().with_fields(fields)),
         service_ports: ports
             .map(|(port, family)| service_port(port, family))
             .collect(),
         set_up: chains(reviews, |review| &review.fixed),
         stale_chains: chains(reviews, |review| &review.stale),
+        fields: fields.changes.iter().map(field).collect(),
+        assumptions: &fields.assumptions,
         restores: restores.collect(),
     })
 }
@@ -45,10 +49,28 @@ const fn summary(summary: &Summary) -> DiffSummary {
         set_up: summary.fixed,
         stale: summary.stale,
         chains: summary.chains,
+        fields: summary.fields,
+        fields_without_effect: summary.fields_without_effect,
         foreign_rules: summary.third_party,
         left_out: LeftOut {
             service_ports: summary.unselected_ports,
             chains: summary.unselected_chains,
+            fields: summary.unselected_fields,
+        },
+    }
+}
+
+fn field(change: &FieldChange) -> DiffField<'_> {
+    DiffField {
+        object: change.kind.as_str(),
+        namespace: &change.namespace,
+        name: &change.name,
+        field: &change.field,
+        before: change.before.as_deref(),
+        after: change.after.as_deref(),
+        effect: match change.role {
+            FieldRole::OtherPrograms => "otherPrograms",
+            FieldRole::Rules | FieldRole::NoEffect => "none",
         },
     }
 }

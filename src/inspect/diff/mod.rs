@@ -7,6 +7,7 @@
 //! ```text
 //!   live, desired ─► compare ─► Review ─► text, json
 //!                └─► RulesetText ───────► unified
+//!   objects ─────► FieldReview ─► text, json
 //! ```
 //!
 //! # Invariants
@@ -24,6 +25,8 @@ mod document;
 mod edit;
 mod effect;
 mod effects;
+mod field_role;
+mod fields;
 mod json;
 mod node_settings;
 mod review;
@@ -37,6 +40,8 @@ mod tests;
 pub use compare::compare;
 pub use edit::Edit;
 pub use effect::{Effect, EndpointChange, MasqueradedClients, Traffic};
+pub use field_role::{FIELD_ROLES, FieldRole, ObjectKind};
+pub use fields::{FieldChange, FieldReview, ObjectFields};
 pub use json::json;
 pub use node_settings::{HostSettings, InvalidPacketHandling, hint};
 pub use review::{

@@ -200,6 +200,12 @@ pub struct Summary {
     pub unselected_ports: usize,
     /// Fixed and stale chains that differ and are not selected.
     pub unselected_chains: usize,
+    /// Fields that differ and that other programs use.
+    pub fields: usize,
+    /// Fields that differ without effect on the rules of their Services.
+    pub fields_without_effect: usize,
+    /// Fields that differ and are not selected.
+    pub unselected_fields: usize,
 }
 
 impl<'r> FromIterator<&'r Review<'r>> for Summary {
@@ -257,6 +263,10 @@ impl Summary {
             );
             write!(f, "; {chains} not selected")?;
         }
+        if self.unselected_fields > 0 {
+            let fields = plural(self.unselected_fields, "field", "fields");
+            write!(f, "; {fields} not selected")?;
+        }
         if self.third_party > 0 {
             let rules = plural(self.third_party, "third-party rule", "third-party rules");
             write!(f, "; {rules} ignored")?;
@@ -267,7 +277,7 @@ impl Summary {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.chains == 0 {
+        if self.chains + self.fields + self.fields_without_effect == 0 {
             f.write_str("no differences")?;
             return self.write_ignored(f);
         }
@@ -282,6 +292,14 @@ impl fmt::Display for Summary {
         }
         if self.stale > 0 {
             write!(f, "; {}", plural(self.stale, "stale chain", "stale chains"))?;
+        }
+        if self.fields > 0 {
+            let fields = plural(self.fields, "field", "fields");
+            write!(f, "; {fields} of other programs")?;
+        }
+        if self.fields_without_effect > 0 {
+            let fields = plural(self.fields_without_effect, "field", "fields");
+            write!(f, "; {fields} without effect")?;
         }
         write!(f, "; {}", plural(self.chains, "chain", "chains"))?;
         self.write_ignored(f)

@@ -54,6 +54,14 @@ impl PortSelection {
     }
 }
 
+impl PortSelection {
+    /// Reports whether a port of the Service is selected.
+    pub(super) fn has_service(&self, namespace: &str, service: &str) -> bool {
+        let mut ports = self.ports.iter();
+        ports.any(|port| (port.namespace(), port.service()) == (namespace, service))
+    }
+}
+
 impl Review<'_> {
     /// Restricts the review to the selected service ports. Drops the restore, which is for all.
     #[must_use]

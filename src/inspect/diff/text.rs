@@ -8,6 +8,7 @@ use std::fmt::{self, Write};
 use super::color;
 use super::edit::Edit;
 use super::effect::{Effect, sentence};
+use super::fields::{FieldChange, FieldReview};
 use super::node_settings::{FamilyPort, SettingGroup, groups};
 use super::review::{
     ChainReview, PlannedRestore, PortChange, PortReview, Presence, RestoreScope, Review, Summary,
@@ -18,8 +19,8 @@ use crate::net::IpFamily;
 /// Maximum names in a list of service ports.
 const MAX_NAMES: usize = 10;
 
-/// Writes the reviews of all IP families, and the summary.
-pub fn text(out: &mut dyn Write, reviews: &[Review<'_>]) -> fmt::Result {
+/// Writes the reviews of all IP families, the fields that no rule shows, and the summary.
+pub fn text(out: &mut dyn Write, reviews: &[Review<'_>], fields: &FieldReview) -> fmt::Result {
     let mut ports: Vec<FamilyPort<'_>> = Vec::new();
     for review in reviews {
         ports.extend(review.ports.iter().map(|port| (port, review.family)));
@@ -44,12 +45,40 @@ pub fn text(out: &mut dyn Write, reviews: &[Review<'_>]) -> fmt::Result {
         let names = names(&cosmetic);
         writeln!(out, "only comments or rounding differ: {names}\n")?;
     }
+    write_fields(out, "fields that other programs use", fields.with_effect())?;
+    let title = "fields without effect on the rules of their Services";
+    write_fields(out, title, fields.without_effect())?;
+    if !fields.assumptions.is_empty() {
+        let title = color::name("assumed, as the manifests do not have them");
+        writeln!(out, "{title}")?;
+        for line in &fields.assumptions {
+            writeln!(out, "  {line}")?;
+        }
+        writeln!(out)?;
+    }
     for review in reviews {
         if let Some(restore) = &review.restore {
             write_restore(out, review.family, restore)?;
         }
     }
-    writeln!(out, "{}", reviews.iter().collect::<Summary>())
+    let summary = reviews.iter().collect::<Summary>();
+    writeln!(out, "{}", summary.with_fields(fields))
+}
+
+fn write_fields<'f>(
+    out: &mut dyn Write,
+    title: &str,
+    changes: impl Iterator<Item = &'f FieldChange>,
+) -> fmt::Result {
+    let mut changes = changes.peekable();
+    if changes.peek().is_none() {
+        return Ok(());
+    }
+    writeln!(out, "{}", color::name(title))?;
+    for change in changes {
+        writeln!(out, "  {change}")?;
+    }
+    writeln!(out)
 }
 
 fn write_port(out: &mut dyn Write, port: &PortReview<'_>, family: IpFamily) -> fmt::Result {

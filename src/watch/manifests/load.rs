@@ -3,7 +3,7 @@
 //! A file that cannot be used, or an object that an API server would reject, is an error and is
 //! left out; everything else is used.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,6 +12,7 @@ use super::files::{ManifestError, STDIN, find};
 use super::locate::Locator;
 use super::merge::{Manifests, merge};
 use super::parse::{FileContent, Place, parse};
+use super::raw::{RawKey, RawObject, add_raw};
 use super::validation::FieldPath;
 use super::{ManifestOptions, Validation, notes, text};
 use crate::model::Kind;
@@ -48,6 +49,17 @@ pub fn load(
     options: &ManifestOptions,
     validation: Validation,
 ) -> Result<Manifests, ManifestErrors> {
+    let loaded = read(path, validation)?;
+    let manifests = merge(loaded.contents(), options);
+    Ok(loaded.annotate(manifests))
+}
+
+/// Reads the files at `path`, for [`load`] and for the comparison of two paths.
+///
+/// # Errors
+///
+/// As [`load`].
+pub(super) fn read(path: &Path, validation: Validation) -> Result<LoadedManifests, ManifestErrors> {
     let mut loaded = LoadedManifests::default();
     if path == Path::new(STDIN) {
         let text = bounded::read_all(io::stdin().lock(), bounded::MAX_MANIFEST_BYTES);
@@ -68,12 +80,12 @@ pub fn load(
         loaded.report_invalid();
         loaded.report_duplicates();
     }
-    Ok(loaded.into_manifests(options))
+    Ok(loaded)
 }
 
 /// Files that were read.
 #[derive(Default)]
-struct LoadedManifests {
+pub(super) struct LoadedManifests {
     files: Vec<LoadedFile>,
     errors: Vec<ManifestError>,
 }
@@ -170,13 +182,25 @@ impl LoadedManifests {
         (replaced, errors)
     }
 
-    fn into_manifests(self, options: &ManifestOptions) -> Manifests {
-        let files = || {
-            let files = self.files.iter();
-            files.map(|file| (file.path.as_path(), &file.content))
-        };
-        let mut manifests = merge(files(), options);
-        manifests.notes.extend(notes::notes(files()));
+    /// Returns the objects of each file.
+    pub(super) fn contents(&self) -> impl Iterator<Item = (&Path, &FileContent)> + Clone {
+        let files = self.files.iter();
+        files.map(|file| (file.path.as_path(), &file.content))
+    }
+
+    /// Returns all objects with all of their fields.
+    pub(super) fn raw_objects(&self) -> BTreeMap<RawKey, RawObject> {
+        let mut objects = BTreeMap::new();
+        for file in &self.files {
+            let text = text::decode(&file.text).unwrap_or_default();
+            add_raw(&text, file.content.format, &mut objects);
+        }
+        objects
+    }
+
+    /// Adds the notes and errors of files to what was made of them.
+    pub(super) fn annotate(self, mut manifests: Manifests) -> Manifests {
+        manifests.notes.extend(notes::notes(self.contents()));
         if manifests.services.is_empty() && self.errors.is_empty() {
             let ignored = manifests.ignored;
             manifests.notes.push(format!(

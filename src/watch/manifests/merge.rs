@@ -8,7 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::ManifestOptions;
-use super::defaults::{self, Allocator};
+use super::assumption::Assumption;
+use super::complete::complete;
 use super::document::UndecodableObject;
 use super::files::ManifestError;
 use super::parse::FileContent;
@@ -19,7 +20,7 @@ use crate::watch::{Ingester, Observed};
 /// Objects of manifests, selected as kube-proxy selects them, and sorted by namespace and name.
 #[derive(Debug, Default)]
 pub struct Manifests {
-    /// Services, each with a cluster IP unless it is headless or the range is full.
+    /// Services, each with a cluster IP and node ports unless it needs none or a range is full.
     pub services: Vec<Arc<ServiceObject>>,
     /// Headless Services, which kube-proxy does not select.
     pub headless: Vec<Arc<ServiceObject>>,
@@ -33,6 +34,8 @@ pub struct Manifests {
     pub ignored: usize,
     /// Objects with fields of wrong types: their last known state stays in use.
     undecodable: Vec<UndecodableObject>,
+    /// Values that the manifests lack.
+    pub assumptions: Vec<Assumption>,
     /// Problems for the author of the manifests, one line each.
     pub notes: Vec<String>,
     /// Files and objects that a command leaves out.
@@ -67,6 +70,24 @@ impl Manifests {
         self.undecodable.len()
     }
 
+    /// Completes the Services, as far as possible with the values that `other` has for the same
+    /// Services, and keeps the selected ones. Another proxy may serve the others: what they set is
+    /// not allocated again.
+    pub(super) fn complete(
+        mut self,
+        options: &ManifestOptions,
+        other: &[Arc<ServiceObject>],
+    ) -> Self {
+        let (assumptions, problems) =
+            complete(&mut self.services, is_selected, &options.ranges, other);
+        self.assumptions.extend(assumptions);
+        self.notes.extend(problems);
+        let headless = self.services.iter().filter(|one| is_headless(one));
+        self.headless = headless.cloned().collect();
+        self.services.retain(|service| is_selected(service));
+        self
+    }
+
     fn keep(&self, kind: Kind, ingester: &mut Ingester) {
         for object in self.undecodable.iter().filter(|object| object.kind == kind) {
             ingester.keep(kind, &object.namespace, &object.name);
@@ -74,10 +95,19 @@ impl Manifests {
     }
 }
 
-/// Merges files. Objects of later files replace those of earlier ones.
+/// Merges files, and completes the Services. Objects of later files replace those of earlier ones.
 pub(super) fn merge<'a>(
     files: impl IntoIterator<Item = (&'a Path, &'a FileContent)>,
     options: &ManifestOptions,
+) -> Manifests {
+    let merged = merge_files(files, &options.node_name);
+    merged.complete(options, &[])
+}
+
+/// Merges files. Services are as written.
+pub(super) fn merge_files<'a>(
+    files: impl IntoIterator<Item = (&'a Path, &'a FileContent)>,
+    node_name: &str,
 ) -> Manifests {
     let mut services = Merged::new(Kind::Service);
     let mut slices = Merged::new(Kind::EndpointSlice);
@@ -117,16 +147,13 @@ pub(super) fn merge<'a>(
             manifests.undecodable.push(object.clone());
         }
     }
-    let services: Vec<_> = services.into_objects().collect();
-    let headless = services.iter().filter(|one| is_headless(one));
-    manifests.headless = headless.cloned().collect();
-    manifests.services = select_services(services, options, &mut manifests.notes);
+    manifests.services = services.into_objects().collect();
     manifests.endpoint_slices = slices
         .into_objects()
         .filter(|slice| !has_label(&slice.metadata, "service.kubernetes.io/headless"))
         .collect();
     for node in nodes.into_objects() {
-        if node.metadata.name == *options.node_name {
+        if node.metadata.name == node_name {
             manifests.node = Some(node);
         } else {
             manifests
@@ -141,33 +168,13 @@ fn is_headless(service: &ServiceObject) -> bool {
     service.spec.cluster_ip == "None"
 }
 
-/// Selects Services and allocates their cluster IPs. Services that are not selected keep theirs:
-/// another proxy may serve them.
-fn select_services(
-    mut services: Vec<Arc<ServiceObject>>,
-    options: &ManifestOptions,
-    notes: &mut Vec<String>,
-) -> Vec<Arc<ServiceObject>> {
-    let taken = defaults::explicit_cluster_ips(services.iter().map(|service| &service.spec));
-    let mut allocator = Allocator::new(options.service_ranges, taken);
-    services.retain(|service| {
-        !is_headless(service)
-            && !has_label(
-                &service.metadata,
-                "service.kubernetes.io/service-proxy-name",
-            )
-    });
-    for service in &mut services {
-        if !defaults::allocate_cluster_ips(service, &mut allocator) {
-            let Metadata {
-                namespace, name, ..
-            } = &service.metadata;
-            notes.push(format!(
-                "Service `{namespace}/{name}`: no free cluster IP in the service CIDR"
-            ));
-        }
-    }
-    services
+/// Reports whether kube-proxy selects a Service.
+fn is_selected(service: &ServiceObject) -> bool {
+    !is_headless(service)
+        && !has_label(
+            &service.metadata,
+            "service.kubernetes.io/service-proxy-name",
+        )
 }
 
 fn has_label(metadata: &Metadata, label: &str) -> bool {

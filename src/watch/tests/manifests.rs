@@ -255,7 +255,7 @@ fn cluster_ips_are_allocated_by_family_and_stable() {
         let spec = &manifests.services[0].spec;
         assert_eq!(spec.ip_families, families);
         assert_eq!(Some(&spec.cluster_ip), spec.cluster_ips.first());
-        let ranges = options().service_ranges;
+        let ranges = options().ranges.services;
         for (ip, family) in spec.cluster_ips.iter().zip(families) {
             let ip: std::net::IpAddr = ip.parse().unwrap();
             let range = if *family == "IPv4" {
@@ -310,7 +310,7 @@ fn other_services_do_not_change_cluster_ips() {
 #[test]
 fn a_full_service_cidr_is_noted() {
     let mut options = options();
-    options.service_ranges.v4 = "10.96.0.0/30".parse().unwrap();
+    options.ranges.services.v4 = "10.96.0.0/30".parse().unwrap();
     let text: Vec<String> = ["a", "b", "c"].map(|name| service(name, "")).into();
     let directory = directory(&[("a.yaml", &text.join("---\n"))]);
     let manifests = load(directory.path(), &options, Validation::Lenient).unwrap();

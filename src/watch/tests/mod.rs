@@ -1,5 +1,6 @@
 //! From objects and files to changes.
 
+mod completion;
 mod ingester;
 mod manifests;
 mod validation;

@@ -3,13 +3,14 @@
 
 mod cosmetic;
 mod effects;
+mod fields;
 mod fixed;
 mod host_settings;
 mod masquerade;
 mod policy;
 mod releases;
 
-use super::{RulesetText, compare, text, unified};
+use super::{FieldReview, RulesetText, compare, text, unified};
 use crate::net::IpFamily;
 use crate::rules::RuleSet;
 
@@ -65,7 +66,8 @@ fn with(edits: &[(&str, &str)]) -> RuleSet {
 /// Returns the text output for two rulesets, without colors.
 fn output(live: &RuleSet, desired: &RuleSet) -> String {
     let mut output = String::new();
-    text(&mut output, &[compare(IpFamily::V4, live, desired)]).unwrap();
+    let reviews = [compare(IpFamily::V4, live, desired)];
+    text(&mut output, &reviews, &FieldReview::default()).unwrap();
     anstream::adapter::strip_str(&output).to_string()
 }
 

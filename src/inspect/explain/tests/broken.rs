@@ -106,8 +106,8 @@ fn rules_that_cannot_be_read_are_not_met() {
         &text,
         &[
             title,
-            "as far as can be determined",
-            "unsure: cannot evaluate",
+            "unclear: depends on a rule that cannot be evaluated; if it does not match: not a Service",
+            "unclear: cannot evaluate these rules",
         ],
     );
     let text = explained(&saved, "10.96.0.10:80");

@@ -1,0 +1,83 @@
+//! Values that manifests lack and that are derived from names, and the text that says so.
+
+use std::collections::BTreeMap;
+
+use super::ranges::ManifestRanges;
+use crate::net::{IpNet, PerFamily};
+
+/// Value that manifests lack, for one Service. Sorted by kind.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Assumption {
+    /// Kind of the value.
+    pub kind: AssumedValue,
+    /// Namespace and name of the Service.
+    pub service: String,
+    /// Value as text.
+    pub value: String,
+}
+
+/// Kind of a value that manifests lack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AssumedValue {
+    /// Cluster IP, which an API server allocates.
+    ClusterIp,
+    /// Node port of a service port, which an API server allocates.
+    NodePort,
+    /// Health check node port, which an API server allocates.
+    HealthCheckNodePort,
+    /// Load balancer IP, which a controller reports.
+    LoadBalancerIp,
+    /// Endpoints of a selector, which a controller finds.
+    Endpoints,
+    /// Number of a named port that no Pod template has.
+    NamedPort,
+}
+
+/// Maximum values in a line.
+const MAX_VALUES: usize = 3;
+
+/// Returns a line for each kind of value: its source, and the first Services that have it.
+pub fn assumption_lines(assumptions: &[Assumption], ranges: &ManifestRanges) -> Vec<String> {
+    let mut by_kind: BTreeMap<AssumedValue, Vec<&Assumption>> = BTreeMap::new();
+    for one in assumptions {
+        by_kind.entry(one.kind).or_default().push(one);
+    }
+    let line = |(kind, mut values): (AssumedValue, Vec<&Assumption>)| {
+        values.sort_unstable();
+        values.dedup();
+        let shown = values.iter().take(MAX_VALUES);
+        let shown: Vec<_> = shown
+            .map(|one| format!("{} {}", one.service, one.value))
+            .collect();
+        let more = match values.len().saturating_sub(MAX_VALUES) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        format!("{}: {}{more}", kind.source(ranges), shown.join(", "))
+    };
+    by_kind.into_iter().map(line).collect()
+}
+
+impl AssumedValue {
+    fn source(self, ranges: &ManifestRanges) -> String {
+        match self {
+            Self::ClusterIp => format!("cluster IPs from {}", pair(ranges.services)),
+            Self::NodePort => format!("node ports from {}", ranges.node_ports),
+            Self::HealthCheckNodePort => {
+                format!("health check node ports from {}", ranges.node_ports)
+            }
+            Self::LoadBalancerIp => {
+                let from = ranges.load_balancers.map(pair).unwrap_or_default();
+                format!("load balancer IPs from {from}")
+            }
+            Self::Endpoints => {
+                "two endpoints for each selector, the first one on this node".to_owned()
+            }
+            Self::NamedPort => "numbers of named ports that no Pod template has".to_owned(),
+        }
+    }
+}
+
+fn pair(ranges: PerFamily<IpNet>) -> String {
+    format!("{},{}", ranges.v4, ranges.v6)
+}

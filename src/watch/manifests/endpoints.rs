@@ -1,0 +1,228 @@
+//! Endpoints for selectors: two for each, one of them on this node.
+//!
+//! Manifests in a repository have no EndpointSlices, as a controller writes them. Without
+//! endpoints a Service has only a rule that rejects, which hides most changes of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::assumption::{AssumedValue, Assumption};
+use super::merge::Manifests;
+use super::pod_templates::{Labels, PodTemplates, labels};
+use super::pools::{Slots, hash};
+use super::raw::{RawKey, RawObject};
+use crate::ingest::{
+    EndpointObject, EndpointSliceObject, MapEntry, Metadata, ServiceObject, ServicePortObject,
+    SlicePortObject,
+};
+use crate::net::{IpFamily, IpNet};
+
+const SERVICE_LABEL: &str = "kubernetes.io/service-name";
+
+/// Namespace and name of a Service.
+type ServiceKey = (String, String);
+
+/// EndpointSlices by their Service.
+pub(super) type SlicesByService = BTreeMap<ServiceKey, Vec<Arc<EndpointSliceObject>>>;
+
+/// Groups the EndpointSlices that manifests have.
+pub(super) fn slices_by_service(manifests: &Manifests) -> SlicesByService {
+    let mut slices = SlicesByService::new();
+    for slice in &manifests.endpoint_slices {
+        let metadata = &slice.metadata;
+        let service = metadata.label(SERVICE_LABEL).unwrap_or_default();
+        let key = (metadata.namespace.clone(), service.into_owned());
+        slices.entry(key).or_default().push(Arc::clone(slice));
+    }
+    slices
+}
+
+/// Adds EndpointSlices for Services that have a selector and none: those of `other` for the same
+/// Service, as a controller keeps them, or two endpoints.
+pub(super) fn assume_endpoints(
+    manifests: &mut Manifests,
+    raw: &BTreeMap<RawKey, RawObject>,
+    other: &SlicesByService,
+    node_name: &str,
+) {
+    let known = slices_by_service(manifests);
+    let templates = PodTemplates::of(raw.values());
+    let mut slices = Vec::new();
+    for service in &manifests.services {
+        let metadata = &service.metadata;
+        let key = (metadata.namespace.clone(), metadata.name.clone());
+        let raw = raw.get(&("Service".to_owned(), key.0.clone(), key.1.clone()));
+        let Some(raw) = raw.filter(|_| !known.contains_key(&key)) else {
+            continue;
+        };
+        let selector = labels(raw.value.pointer("/spec/selector"));
+        if selector.is_empty() || service.spec.type_ == "ExternalName" {
+            continue;
+        }
+        if let Some(of_other) = other.get(&key) {
+            slices.extend(of_other.iter().cloned());
+            continue;
+        }
+        let mut endpoints = AssumedEndpoints {
+            service,
+            selector,
+            node_name,
+            assumptions: &mut manifests.assumptions,
+        };
+        slices.extend(endpoints.slices(&raw.value, &templates));
+    }
+    manifests.endpoint_slices.extend(slices);
+}
+
+/// Endpoints of one Service.
+struct AssumedEndpoints<'a> {
+    service: &'a ServiceObject,
+    selector: Labels,
+    node_name: &'a str,
+    assumptions: &'a mut Vec<Assumption>,
+}
+
+impl AssumedEndpoints<'_> {
+    /// Returns the EndpointSlices in each IP family. Pods that have different numbers for a named
+    /// port are in different slices.
+    fn slices(&mut self, raw: &Value, templates: &PodTemplates) -> Vec<Arc<EndpointSliceObject>> {
+        let raw_ports = raw.pointer("/spec/ports").and_then(Value::as_array);
+        let targets = raw_ports.into_iter().flatten();
+        let targets = targets.map(|port| port.get("targetPort"));
+        let ports = self.service.spec.ports.iter();
+        let numbers: Vec<Vec<u16>> = ports
+            .zip(targets)
+            .map(|(port, target)| self.numbers(port, target, templates))
+            .collect();
+        let count = numbers.iter().map(Vec::len).max().unwrap_or_default();
+        let families = IpFamily::ALL.into_iter();
+        let families: Vec<_> = families
+            .filter(|family| {
+                let mut texts = self.service.spec.ip_families.iter();
+                texts.any(|text| text == family.as_str())
+            })
+            .collect();
+        let mut slices = Vec::new();
+        for family in families {
+            for index in 0..count {
+                let ports = self.service.spec.ports.iter().zip(&numbers);
+                let ports = ports.filter_map(|(port, numbers)| {
+                    Some(SlicePortObject {
+                        name: Some(port.name.clone()),
+                        protocol: Some(protocol(port).to_owned()),
+                        port: Some(numbers.get(index).copied()?.into()),
+                    })
+                });
+                slices.push(Arc::new(self.slice(family, index, ports.collect())));
+            }
+        }
+        slices
+    }
+
+    fn slice(
+        &mut self,
+        family: IpFamily,
+        index: usize,
+        ports: Vec<SlicePortObject>,
+    ) -> EndpointSliceObject {
+        let Metadata {
+            namespace, name, ..
+        } = &self.service.metadata;
+        let [here, elsewhere] = addresses(namespace, &self.selector, index, family);
+        self.assumptions.push(Assumption {
+            kind: AssumedValue::Endpoints,
+            service: format!("{namespace}/{name}"),
+            value: format!("{here} and {elsewhere}"),
+        });
+        let other_node = format!("not-{}", self.node_name);
+        let endpoint = |ip: IpAddr, node: &str| EndpointObject {
+            addresses: vec![ip.to_string()],
+            node_name: Some(node.to_owned()),
+            ..EndpointObject::default()
+        };
+        EndpointSliceObject {
+            metadata: Metadata {
+                name: format!("{name}-assumed-{index}-{}", family.as_str().to_lowercase()),
+                namespace: namespace.clone(),
+                labels: vec![MapEntry::new(SERVICE_LABEL, name.as_str())],
+                ..Metadata::default()
+            },
+            address_type: family.to_string(),
+            endpoints: vec![
+                endpoint(here, self.node_name),
+                endpoint(elsewhere, &other_node),
+            ],
+            ports,
+        }
+    }
+
+    /// Returns the numbers of a target port: those of Pods if it is a name. A name that no Pod
+    /// template has gets a number that follows from it, so that a change of the name shows.
+    fn numbers(
+        &mut self,
+        port: &ServicePortObject,
+        target: Option<&Value>,
+        templates: &PodTemplates,
+    ) -> Vec<u16> {
+        let Metadata {
+            namespace, name, ..
+        } = &self.service.metadata;
+        let number = |number: i64| u16::try_from(number).ok().filter(|one| *one != 0);
+        let Some(target) = target.and_then(Value::as_str) else {
+            let target = target.and_then(Value::as_i64).and_then(number);
+            return target.or_else(|| number(port.port)).into_iter().collect();
+        };
+        let pods = (namespace.as_str(), &self.selector);
+        let numbers: BTreeSet<u16> = templates.numbers(pods, (target, protocol(port)));
+        if !numbers.is_empty() {
+            return numbers.into_iter().collect();
+        }
+        let assumed = assumed_number(target);
+        self.assumptions.push(Assumption {
+            kind: AssumedValue::NamedPort,
+            service: format!("{namespace}/{name}"),
+            value: format!("{target}={assumed}"),
+        });
+        vec![assumed]
+    }
+}
+
+fn protocol(port: &ServicePortObject) -> &str {
+    match port.protocol.as_str() {
+        "" => "TCP",
+        protocol => protocol,
+    }
+}
+
+/// Returns a number of the dynamic range of RFC 6335, 49152 to 65535, which a container seldom
+/// listens on.
+fn assumed_number(name: &str) -> u16 {
+    let offset = hash(name) % 16384;
+    49152 + u16::try_from(offset).unwrap_or_default()
+}
+
+/// Returns two addresses that follow from a selector: Services of one selector have one set of
+/// Pods. Different selectors may have the same addresses, which changes no rule of either.
+fn addresses(namespace: &str, selector: &Labels, index: usize, family: IpFamily) -> [IpAddr; 2] {
+    let mut name = format!("{namespace} {index}");
+    for (key, value) in selector {
+        name = format!("{name} {key}={value}");
+    }
+    let slots = Slots::of(pod_range(family));
+    let first = hash(&name) % slots.count;
+    [first, (first + 1) % slots.count].map(|slot| slots.address(slot))
+}
+
+/// Ranges for benchmarks of networks, RFC 2544 and RFC 5180: no cluster or router has them. The
+/// upper half; load balancer IPs are in the lower one by default.
+fn pod_range(family: IpFamily) -> IpNet {
+    match family {
+        IpFamily::V4 => IpNet::new_assert(Ipv4Addr::new(198, 19, 0, 0).into(), 16),
+        IpFamily::V6 => {
+            IpNet::new_assert(Ipv6Addr::new(0x2001, 2, 0, 0x8000, 0, 0, 0, 0).into(), 64)
+        }
+    }
+}

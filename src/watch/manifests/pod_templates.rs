@@ -1,0 +1,95 @@
+//! Resolves named ports by the templates of Pods in the same manifests.
+//!
+//! # Source
+//!
+//! Upstream: k8s.io/endpointslice/utils.go, `FindPort` (v1.36)
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::raw::RawObject;
+
+/// Labels of a selector or of a Pod.
+pub(super) type Labels = BTreeMap<String, String>;
+
+/// Pods, and templates of Pods in objects of any kind.
+#[derive(Debug, Default)]
+pub(super) struct PodTemplates {
+    templates: Vec<PodTemplate>,
+}
+
+#[derive(Debug)]
+struct PodTemplate {
+    namespace: String,
+    labels: Labels,
+    /// Name, protocol and number of each named port, in the order in which they are searched.
+    ports: Vec<(String, String, u16)>,
+}
+
+impl PodTemplates {
+    pub(super) fn of<'o>(objects: impl Iterator<Item = &'o RawObject>) -> Self {
+        let templates = objects.filter_map(PodTemplate::of).collect();
+        Self { templates }
+    }
+
+    /// Returns the numbers that Pods of a selector have for a named port.
+    pub(super) fn numbers(
+        &self,
+        (namespace, selector): (&str, &Labels),
+        (name, protocol): (&str, &str),
+    ) -> BTreeSet<u16> {
+        let of_selector = self.templates.iter().filter(|template| {
+            let has = |(key, value)| template.labels.get(key) == Some(value);
+            template.namespace == namespace && selector.iter().all(has)
+        });
+        let number = |template: &PodTemplate| {
+            let mut ports = template.ports.iter();
+            let found = ports.find(|port| (&*port.0, &*port.1) == (name, protocol))?;
+            Some(found.2)
+        };
+        of_selector.filter_map(number).collect()
+    }
+}
+
+impl PodTemplate {
+    /// Reads the Pod or the template of an object; `None` if it has none.
+    fn of(object: &RawObject) -> Option<Self> {
+        /// Templates of Deployments and their like, of CronJobs, and a Pod itself.
+        const PLACES: [&str; 2] = ["/spec/template", "/spec/jobTemplate/spec/template"];
+
+        let value = &object.value;
+        let pod = if object.kind == "Pod" {
+            value
+        } else {
+            PLACES.into_iter().find_map(|place| value.pointer(place))?
+        };
+        let containers = |place: &str| {
+            let containers = pod.pointer(place).and_then(Value::as_array);
+            containers.into_iter().flatten()
+        };
+        let is_sidecar = |one: &&Value| one.get("restartPolicy") == Some(&"Always".into());
+        let sidecars = containers("/spec/initContainers").filter(is_sidecar);
+        let ports = containers("/spec/containers").chain(sidecars);
+        let ports = ports.filter_map(|container| container.get("ports")?.as_array());
+        Some(Self {
+            namespace: object.namespace.clone(),
+            labels: labels(pod.pointer("/metadata/labels")),
+            ports: ports.flatten().filter_map(named_port).collect(),
+        })
+    }
+}
+
+fn named_port(port: &Value) -> Option<(String, String, u16)> {
+    let text = |field| port.get(field).and_then(Value::as_str);
+    let number = port.get("containerPort")?.as_u64()?;
+    let protocol = text("protocol").unwrap_or("TCP").to_owned();
+    Some((text("name")?.to_owned(), protocol, number.try_into().ok()?))
+}
+
+/// Reads labels; empty if there are none.
+pub(super) fn labels(value: Option<&Value>) -> Labels {
+    let entries = value.and_then(Value::as_object).into_iter().flatten();
+    let entries = entries.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.into())));
+    entries.collect()
+}

@@ -1,0 +1,211 @@
+//! Allocates addresses and node ports that follow from names.
+//!
+//! # Invariants
+//!
+//! An allocation depends on the name, the range and, only if two names have the same hash, on
+//! their order. An API server would record its allocations. Without a record, they must follow
+//! from the name alone, so that they survive a restart and are the same on every node that reads
+//! the same manifests.
+
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use sha2::{Digest, Sha256};
+
+use super::ranges::NodePortRange;
+use crate::net::{IpFamily, IpNet, PerFamily};
+
+/// Addresses that are taken, and ranges for the others.
+#[derive(Debug)]
+pub(super) struct IpPool {
+    ranges: PerFamily<IpNet>,
+    taken: HashSet<IpAddr>,
+}
+
+impl IpPool {
+    /// Returns a pool that never allocates the addresses in `taken`.
+    pub(super) fn new(ranges: PerFamily<IpNet>, taken: HashSet<IpAddr>) -> Self {
+        Self { ranges, taken }
+    }
+
+    /// Takes this address; `false` if it is taken.
+    pub(super) fn claim(&mut self, ip: IpAddr) -> bool {
+        self.taken.insert(ip)
+    }
+
+    /// Allocates the address that the hash of `name` selects, or the next free one. `None` if the
+    /// range is full.
+    pub(super) fn allocate(&mut self, name: &str, family: IpFamily) -> Option<IpAddr> {
+        let slots = Slots::of(*self.ranges.get(family));
+        let is_free = |slot| !self.taken.contains(&slots.address(slot));
+        let slot = free_slot(name, slots.count, self.taken.len(), is_free)?;
+        let ip = slots.address(slot);
+        self.taken.insert(ip);
+        Some(ip)
+    }
+}
+
+/// Node ports that are taken, of Services and of health checks, and the range for the others.
+#[derive(Debug)]
+pub(super) struct PortPool {
+    range: NodePortRange,
+    taken: HashSet<u16>,
+}
+
+impl PortPool {
+    /// Returns a pool that never allocates the ports in `taken`. As in the API server, a port that
+    /// is taken for one protocol is not allocated for another.
+    pub(super) fn new(range: NodePortRange, taken: HashSet<u16>) -> Self {
+        Self { range, taken }
+    }
+
+    /// Takes this port; `false` if it is taken.
+    pub(super) fn claim(&mut self, port: u16) -> bool {
+        self.taken.insert(port)
+    }
+
+    /// Allocates the port that the hash of `name` selects, or the next free one. `None` if the
+    /// range is full.
+    pub(super) fn allocate(&mut self, name: &str) -> Option<u16> {
+        let NodePortRange { first, last } = self.range;
+        let count = u128::from(last - first) + 1;
+        // Within the range, hence within 16 bits.
+        let port = |slot: u128| first + u16::try_from(slot).unwrap_or_default();
+        let is_free = |slot| !self.taken.contains(&port(slot));
+        let free = port(free_slot(name, count, self.taken.len(), is_free)?);
+        self.taken.insert(free);
+        Some(free)
+    }
+}
+
+/// Returns the slot that the hash of `name` selects, or the next free one.
+fn free_slot(
+    name: &str,
+    count: u128,
+    taken: usize,
+    is_free: impl Fn(u128) -> bool,
+) -> Option<u128> {
+    let start = hash(name) % count;
+    // No more tries than taken slots, or slots in the range.
+    let tries = (taken as u128 + 1).min(count);
+    (0..tries)
+        .map(|step| (start + step) % count)
+        .find(|slot| is_free(*slot))
+}
+
+/// Allocatable addresses of a range: without the network address and the broadcast address of
+/// IPv4, unless the range has no others.
+pub(super) struct Slots {
+    first: IpAddr,
+    /// At least 1.
+    pub(super) count: u128,
+}
+
+impl Slots {
+    pub(super) fn of(range: IpNet) -> Self {
+        let bits = range.max_prefix_len() - range.prefix_len();
+        // One bit less than `u128` has, so that the shift cannot overflow for a /0 of IPv6.
+        let size = 1_u128 << bits.min(127);
+        if size <= 2 {
+            return Self {
+                first: range.network(),
+                count: size,
+            };
+        }
+        let count = size - 2;
+        let network = Self {
+            first: range.network(),
+            count,
+        };
+        Self {
+            first: network.address(1),
+            count,
+        }
+    }
+
+    pub(super) fn address(&self, slot: u128) -> IpAddr {
+        match self.first {
+            // Within the range, hence within 32 bits.
+            IpAddr::V4(first) => {
+                let slot = u32::try_from(slot).unwrap_or_default();
+                Ipv4Addr::from_bits(first.to_bits().wrapping_add(slot)).into()
+            }
+            IpAddr::V6(first) => Ipv6Addr::from_bits(first.to_bits().wrapping_add(slot)).into(),
+        }
+    }
+}
+
+/// Returns a hash that is the same in every release and on every node.
+pub(super) fn hash(name: &str) -> u128 {
+    let digest = Sha256::digest(name.as_bytes());
+    let bytes = digest.first_chunk::<16>().copied().unwrap_or_default();
+    // Half of the bits, so that adding a step cannot overflow.
+    u128::from_be_bytes(bytes) >> 64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(v4: &str, v6: &str, taken: &[&str]) -> IpPool {
+        let ranges = PerFamily {
+            v4: v4.parse().unwrap(),
+            v6: v6.parse().unwrap(),
+        };
+        let taken = taken.iter().map(|ip| ip.parse().unwrap());
+        IpPool::new(ranges, taken.collect())
+    }
+
+    #[track_caller]
+    fn check(v4: &str, v6: &str, family: IpFamily, expected: &str) {
+        let found = pool(v4, v6, &[]).allocate("shop/cart", family);
+        assert_eq!(found.unwrap().to_string(), expected);
+    }
+
+    /// Literal addresses, so that no release changes them.
+    #[test]
+    fn a_cluster_ip_follows_from_the_name() {
+        check(
+            "10.96.0.0/12",
+            "fd00:10:96::/112",
+            IpFamily::V4,
+            "10.108.76.165",
+        );
+        check(
+            "10.96.0.0/12",
+            "fd00:10:96::/112",
+            IpFamily::V6,
+            "fd00:10:96::dc5",
+        );
+        check("10.96.0.7/32", "::/0", IpFamily::V4, "10.96.0.7");
+    }
+
+    #[test]
+    fn taken_addresses_are_skipped() {
+        let mut range = pool("10.96.0.0/29", "fd00::/126", &["10.96.0.1", "10.96.0.6"]);
+        let mut allocated: Vec<String> = (0..4)
+            .map(|number| range.allocate(&number.to_string(), IpFamily::V4))
+            .map(|ip| ip.unwrap().to_string())
+            .collect();
+        allocated.sort();
+        assert_eq!(
+            allocated,
+            ["10.96.0.2", "10.96.0.3", "10.96.0.4", "10.96.0.5"]
+        );
+        assert_eq!(range.allocate("5", IpFamily::V4), None);
+        assert!(range.allocate("5", IpFamily::V6).is_some());
+    }
+
+    #[test]
+    fn node_ports_follow_from_names_and_taken_ones_are_skipped() {
+        let mut ports = PortPool::new(NodePortRange::DEFAULT, HashSet::new());
+        // A literal number, so that no release changes it.
+        assert_eq!(ports.allocate("shop/cart:80"), Some(31800));
+        assert_eq!(ports.allocate("shop/cart:80"), Some(31801));
+        let mut ports = PortPool::new("7-9".parse().unwrap(), HashSet::from([8]));
+        let mut allocated = [ports.allocate("a"), ports.allocate("b")];
+        allocated.sort_unstable();
+        assert_eq!(allocated, [Some(7), Some(9)]);
+        assert_eq!(ports.allocate("c"), None);
+    }
+}
