@@ -5,8 +5,8 @@
 use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use deltaproxy::ingest::{EndpointSliceObject, ServiceObject};
-use deltaproxy::watch::api::Decodable;
+use deltaproxy::testing::ingest::{EndpointSliceObject, ServiceObject};
+use deltaproxy::testing::watch::api::Decodable;
 use prost::Message;
 use prost::bytes::Bytes;
 

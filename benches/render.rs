@@ -9,13 +9,13 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use deltaproxy::net::IpFamily;
-use deltaproxy::render::{
+use deltaproxy::testing::net::IpFamily;
+use deltaproxy::testing::render::{
     AppliedState, Full, LARGE_CLUSTER_ENDPOINTS, LiveChains, Options, PartialRestore,
     RenderContext, partial,
 };
-use deltaproxy::rules::Payload;
-use deltaproxy::tracker::Tracker;
+use deltaproxy::testing::rules::Payload;
+use deltaproxy::testing::tracker::Tracker;
 
 use cluster::{World, upstream_options};
 

@@ -6,9 +6,9 @@ mod cluster;
 use std::time::Duration;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use deltaproxy::net::IpFamily;
-use deltaproxy::render::{Full, LiveChains, RenderContext};
-use deltaproxy::rules::{Payload, RuleSet};
+use deltaproxy::testing::net::IpFamily;
+use deltaproxy::testing::render::{Full, LiveChains, RenderContext};
+use deltaproxy::testing::rules::{Payload, RuleSet};
 
 use cluster::{World, upstream_options};
 

@@ -6,7 +6,7 @@ mod cluster;
 use std::time::Duration;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
-use deltaproxy::net::IpFamily;
+use deltaproxy::testing::net::IpFamily;
 
 use cluster::{World, tracker};
 

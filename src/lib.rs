@@ -45,6 +45,7 @@
 //! | [`sync`] | when and how much to restore, and what follows a failure |
 //! | [`health`], [`events`] | responses to probes and load balancers; Events for operators |
 //! | [`app`], [`cli`], [`config`], [`telemetry`] | the shell around it |
+//! | [`testing`] | what tests and benchmarks use of all these |
 //!
 //! # Invariants
 //!
@@ -70,30 +71,32 @@ mod hostile;
 #[path = "../tests/support/schema.rs"]
 mod schema;
 
-pub mod net;
+mod net;
 
-pub mod model;
-pub mod rules;
-pub mod ruleset;
+mod model;
+mod rules;
+mod ruleset;
 
-pub mod inspect;
+mod inspect;
 
-pub mod ingest;
-pub mod select;
-pub mod tracker;
+mod ingest;
+mod select;
+mod tracker;
 
-pub mod render;
+mod render;
 
-pub mod conntrack;
+mod conntrack;
 
-pub mod events;
-pub mod health;
-pub mod host;
-pub mod telemetry;
-pub mod watch;
+mod events;
+mod health;
+mod host;
+mod telemetry;
+mod watch;
 
-pub mod sync;
+mod sync;
 
-pub mod app;
+mod app;
 pub mod cli;
-pub mod config;
+mod config;
+
+pub mod testing;

@@ -8,15 +8,15 @@
 
 use crate::cluster;
 
-use deltaproxy::host::{BackendChoice, Binaries, Exec, Iptables};
-use deltaproxy::model::Change;
-use deltaproxy::net::IpFamily;
-use deltaproxy::render::{
+use deltaproxy::testing::host::{BackendChoice, Binaries, Exec, Iptables};
+use deltaproxy::testing::model::Change;
+use deltaproxy::testing::net::IpFamily;
+use deltaproxy::testing::render::{
     AppliedState, Counters, Full, LARGE_CLUSTER_ENDPOINTS, LiveChains, Options, PartialRestore,
     RenderContext, partial,
 };
-use deltaproxy::rules::{Backend, Payload, RuleSet, Table, Text};
-use deltaproxy::tracker::Tracker;
+use deltaproxy::testing::rules::{Backend, Payload, RuleSet, Table, Text};
+use deltaproxy::testing::tracker::Tracker;
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::geteuid;
 
@@ -337,7 +337,7 @@ fn restored(choice: BackendChoice, payloads: &[String]) -> RuleSet {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let saved = builder.enable_all().build().unwrap().block_on(async {
         let programs = Binaries::discover(choice, IpFamily::V4).await.unwrap();
-        let exec = Exec::new(programs, deltaproxy::host::ExecOptions::default());
+        let exec = Exec::new(programs, deltaproxy::testing::host::ExecOptions::default());
         for payload in payloads {
             exec.restore(&mut Text::new(payload)).await.unwrap();
         }

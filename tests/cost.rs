@@ -11,14 +11,14 @@
 
 use crate::cluster;
 
-use deltaproxy::model::{Change, Service};
-use deltaproxy::net::{IpFamily, Port};
-use deltaproxy::render::{
+use deltaproxy::testing::model::{Change, Service};
+use deltaproxy::testing::net::{IpFamily, Port};
+use deltaproxy::testing::render::{
     AppliedState, Full, LARGE_CLUSTER_ENDPOINTS, LiveChains, Options, PartialRestore, PayloadStats,
     RenderContext, partial,
 };
-use deltaproxy::rules::{Payload, RuleSet, Table};
-use deltaproxy::tracker::Tracker;
+use deltaproxy::testing::rules::{Payload, RuleSet, Table};
+use deltaproxy::testing::tracker::Tracker;
 
 use cluster::{Use, World, ip, upstream_options};
 

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use deltaproxy::inspect::diff::{FIELD_ROLES, FieldRole, ObjectKind};
+use deltaproxy::testing::inspect::diff::{FIELD_ROLES, FieldRole, ObjectKind};
 use k8s_openapi::api::core::v1::{
     ClientIPConfig, LoadBalancerIngress, LoadBalancerStatus, ServicePort, ServiceSpec,
     ServiceStatus, SessionAffinityConfig,

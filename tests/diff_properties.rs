@@ -9,16 +9,16 @@
 
 use crate::cluster;
 
-use deltaproxy::inspect::diff::{
+use deltaproxy::testing::inspect::diff::{
     FieldReview, PortChange, Review, RulesetText, compare, json, text, unified,
 };
-use deltaproxy::model::ServiceName;
-use deltaproxy::net::IpFamily;
-use deltaproxy::render::{
+use deltaproxy::testing::model::ServiceName;
+use deltaproxy::testing::net::IpFamily;
+use deltaproxy::testing::render::{
     AppliedState, Full, LiveChains, Options, PartialRestore, RenderContext, is_service_chain,
     partial,
 };
-use deltaproxy::rules::{Payload, RuleSet, Table};
+use deltaproxy::testing::rules::{Payload, RuleSet, Table};
 use proptest::collection::vec;
 use proptest::prelude::{ProptestConfig, any};
 use proptest::proptest;

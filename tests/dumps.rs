@@ -6,8 +6,8 @@
 use std::fs;
 use std::path::PathBuf;
 
-use deltaproxy::inspect::catalog::{Catalog, PortName, PortView};
-use deltaproxy::rules::{RuleSet, Table};
+use deltaproxy::testing::inspect::catalog::{Catalog, PortName, PortView};
+use deltaproxy::testing::rules::{RuleSet, Table};
 
 fn dumps() -> Vec<(String, String)> {
     let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/dumps"));
@@ -101,7 +101,7 @@ fn both_backends_say_the_same() {
 }
 
 fn shown(name: &PortName, view: &PortView) -> String {
-    let policy = |policy: Option<deltaproxy::inspect::catalog::Policy>| match policy {
+    let policy = |policy: Option<deltaproxy::testing::inspect::catalog::Policy>| match policy {
         Some(policy) => policy.as_str(),
         None => "-",
     };

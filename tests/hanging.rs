@@ -13,12 +13,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use deltaproxy::host::{BackendChoice, Binaries, Exec, ExecOptions, Iptables};
-use deltaproxy::model::{Change, ServiceName};
-use deltaproxy::net::IpFamily;
-use deltaproxy::render::{Counters, PartialRestore};
-use deltaproxy::rules::Table;
-use deltaproxy::sync::{Outcome, QuarantineCause, SyncResult, Syncer, SyncerOptions};
+use deltaproxy::testing::host::{BackendChoice, Binaries, Exec, ExecOptions, Iptables};
+use deltaproxy::testing::model::{Change, ServiceName};
+use deltaproxy::testing::net::IpFamily;
+use deltaproxy::testing::render::{Counters, PartialRestore};
+use deltaproxy::testing::rules::Table;
+use deltaproxy::testing::sync::{Outcome, QuarantineCause, SyncResult, Syncer, SyncerOptions};
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::geteuid;
 

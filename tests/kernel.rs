@@ -9,9 +9,9 @@ use std::panic::resume_unwind;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use deltaproxy::host::{BackendChoice, Binaries, Exec, ExecOptions, Iptables};
-use deltaproxy::net::IpFamily;
-use deltaproxy::rules::Backend;
+use deltaproxy::testing::host::{BackendChoice, Binaries, Exec, ExecOptions, Iptables};
+use deltaproxy::testing::net::IpFamily;
+use deltaproxy::testing::rules::Backend;
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::geteuid;
 use scenario::{Both, Scenario};
@@ -40,7 +40,7 @@ fn enter(choice: BackendChoice, family: IpFamily) -> Option<Exec> {
     let found = block_on(async {
         let programs = Binaries::discover(choice, family).await?;
         programs.probe().await?;
-        Ok::<_, deltaproxy::host::RunError>(programs)
+        Ok::<_, deltaproxy::testing::host::RunError>(programs)
     });
     match found {
         Ok(programs) => Some(Exec::new(programs, ExecOptions::default())),

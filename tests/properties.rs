@@ -13,11 +13,11 @@ use crate::cluster;
 #[path = "support/laws.rs"]
 mod laws;
 
-use deltaproxy::model::ServiceName;
-use deltaproxy::net::IpFamily;
-use deltaproxy::render::{Full, LiveChains, PartialRestore, RenderContext};
-use deltaproxy::rules::{Payload, RuleSet, Table};
-use deltaproxy::tracker::Tracker;
+use deltaproxy::testing::model::ServiceName;
+use deltaproxy::testing::net::IpFamily;
+use deltaproxy::testing::render::{Full, LiveChains, PartialRestore, RenderContext};
+use deltaproxy::testing::rules::{Payload, RuleSet, Table};
+use deltaproxy::testing::tracker::Tracker;
 use proptest::collection::vec;
 use proptest::prelude::{ProptestConfig, any};
 use proptest::proptest;

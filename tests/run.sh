@@ -129,7 +129,7 @@ fi
 
 step "cargo fmt --check" cargo fmt --check || status=1
 step "cargo clippy" cargo clippy --quiet --all-targets -- -D warnings || status=1
-RUSTDOCFLAGS="-D warnings" step "cargo doc" cargo doc --quiet --no-deps || status=1
+RUSTDOCFLAGS="-D warnings" step "cargo doc" cargo doc --quiet --no-deps --document-private-items || status=1
 # tests/dependencies.rs holds to the same lists; advisories want github.com, and are asked by hand.
 if command -v cargo-deny >/dev/null; then
     step "cargo deny" cargo deny --offline check licenses bans sources || status=1

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
-use deltaproxy::rules::Backend;
+use deltaproxy::testing::rules::Backend;
 use serde::Serialize;
 
 use crate::duration::duration;

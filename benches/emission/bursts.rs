@@ -1,8 +1,8 @@
 //! Services whose endpoints have all moved: every one of their chains is written or deleted.
 
-use deltaproxy::model::Change;
-use deltaproxy::net::IpFamily;
-use deltaproxy::rules::Backend;
+use deltaproxy::testing::model::Change;
+use deltaproxy::testing::net::IpFamily;
+use deltaproxy::testing::rules::Backend;
 
 use crate::arrange::{Arrangement, Headers, List, Order};
 use crate::cluster::{Use, World, ip, ready};

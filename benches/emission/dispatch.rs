@@ -1,6 +1,6 @@
 //! Services that go and come back: edits of KUBE-SERVICES, or the chain written anew.
 
-use deltaproxy::rules::Backend;
+use deltaproxy::testing::rules::Backend;
 
 use crate::arrange::{Arrangement, Headers, List, Order, is_dispatch, split_nat, target};
 use crate::figures::Notes;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use deltaproxy::rules::Backend;
+use deltaproxy::testing::rules::Backend;
 use serde::Serialize;
 
 use crate::args::{Args, Topic};

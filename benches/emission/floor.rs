@@ -6,15 +6,15 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use deltaproxy::host::{
+use deltaproxy::testing::host::{
     BackendChoice, Binaries, CounterError, Exec, ExecOptions, Iptables, ListedChains, RestoreError,
     Restored, RunError,
 };
-use deltaproxy::model::Change;
-use deltaproxy::net::IpFamily;
-use deltaproxy::render::{Counters, LARGE_CLUSTER_ENDPOINTS, PartialRestore};
-use deltaproxy::rules::{Backend, Payload, Table};
-use deltaproxy::sync::{Syncer, SyncerOptions};
+use deltaproxy::testing::model::Change;
+use deltaproxy::testing::net::IpFamily;
+use deltaproxy::testing::render::{Counters, LARGE_CLUSTER_ENDPOINTS, PartialRestore};
+use deltaproxy::testing::rules::{Backend, Payload, Table};
+use deltaproxy::testing::sync::{Syncer, SyncerOptions};
 use nix::sys::resource::UsageWho;
 use serde::Serialize;
 

@@ -1,6 +1,6 @@
 //! Full payloads: the same rules in several arrangements, onto nothing and onto themselves.
 
-use deltaproxy::rules::Backend;
+use deltaproxy::testing::rules::Backend;
 
 use crate::arrange::{Arrangement, Headers, List, Order};
 use crate::figures::Notes;

@@ -7,7 +7,7 @@ use std::io::{Read, Seek, Write};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use deltaproxy::rules::Backend;
+use deltaproxy::testing::rules::Backend;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::{TimeVal, TimeValLike};
 

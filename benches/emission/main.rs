@@ -47,7 +47,7 @@ mod product;
 mod table;
 
 use clap::Parser;
-use deltaproxy::rules::Backend;
+use deltaproxy::testing::rules::Backend;
 
 use args::{Args, Topic};
 use figures::{Notes, Report};

@@ -1,13 +1,13 @@
 //! The product's own payloads for a plain cluster, without its daemon.
 
-use deltaproxy::model::Change;
-use deltaproxy::net::IpFamily;
-use deltaproxy::render::{
+use deltaproxy::testing::model::Change;
+use deltaproxy::testing::net::IpFamily;
+use deltaproxy::testing::render::{
     AppliedState, Counters, Full, JUMPS, LARGE_CLUSTER_ENDPOINTS, LiveChains, Options,
     PartialRestore, RenderContext, partial,
 };
-use deltaproxy::rules::{Backend, Payload, Table};
-use deltaproxy::tracker::Tracker;
+use deltaproxy::testing::rules::{Backend, Payload, Table};
+use deltaproxy::testing::tracker::Tracker;
 
 use crate::cluster::{World, upstream_options};
 use crate::kernel::Kernel;

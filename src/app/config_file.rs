@@ -53,7 +53,7 @@ const READ_INTERVAL: Duration = Duration::from_secs(60);
 pub(super) struct ConfigFileChanged(String);
 
 /// Returns the configuration of a process that is started with this file, or its problems.
-pub type LoadConfig<'a> = dyn Fn(&ConfigFile) -> Result<Config, String> + 'a;
+pub(crate) type LoadConfig<'a> = dyn Fn(&ConfigFile) -> Result<Config, String> + 'a;
 
 /// Completes when the file holds another valid configuration; never without a file. Pipes are not
 /// watched: they were read to their end, and opening one again blocks until another program

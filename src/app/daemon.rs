@@ -27,7 +27,7 @@ const EVENT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Runs until SIGTERM or SIGINT, or until the configuration file changes to another valid
 /// configuration. `load` validates it. The rules stay in the kernel.
-pub fn run(config: &Config, load: &LoadConfig<'_>, log: LogLevel) -> anyhow::Result<()> {
+pub(crate) fn run(config: &Config, load: &LoadConfig<'_>, log: LogLevel) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;

@@ -11,6 +11,5 @@ mod shared;
 mod sources;
 mod startup_checks;
 
-pub use config_file::LoadConfig;
-pub use daemon::run;
-pub use setup::init;
+pub(crate) use daemon::run;
+pub(crate) use setup::init;

@@ -40,7 +40,7 @@ fn localnet_error(error: &SysctlError) -> anyhow::Error {
 }
 
 /// Runs `run --init-only`: does all setup that takes privileges, and exits.
-pub fn init(config: &Config) -> anyhow::Result<()> {
+pub(crate) fn init(config: &Config) -> anyhow::Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(set_up(config))
 }

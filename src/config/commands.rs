@@ -126,7 +126,7 @@ fn excerpt(names: Arg) -> Arg {
 
 /// Name by which the program was started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ProgramName {
+pub(crate) enum ProgramName {
     /// `kube-proxy`: the daemon is started without a command.
     KubeProxy,
     /// `kubectl-deltaproxy`: a plugin of kubectl, which changes nothing.
@@ -137,7 +137,7 @@ pub enum ProgramName {
 
 impl ProgramName {
     /// Returns the name in the first word of a command line.
-    pub fn of(program: &OsStr) -> Self {
+    pub(crate) fn of(program: &OsStr) -> Self {
         match Path::new(program).file_name().and_then(OsStr::to_str) {
             Some("kube-proxy") => Self::KubeProxy,
             Some("kubectl-deltaproxy") => Self::KubectlPlugin,
@@ -148,7 +148,7 @@ impl ProgramName {
 
 /// Returns the command line that clap expects: `run` is inserted where it is implied, and `_` in
 /// the names of flags becomes `-`. kube-proxy has no commands and accepts both spellings of flags.
-pub fn normalize(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+pub(crate) fn normalize(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut args = args.into_iter();
     let program = args.next().unwrap_or_else(|| "deltaproxy".into());
     let mut rest: Vec<OsString> = args.map(with_dashes).collect();
@@ -184,7 +184,8 @@ fn with_dashes(arg: OsString) -> OsString {
 }
 
 /// Version of this program and of the kube-proxy that it replaces.
-pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), ", in place of kube-proxy v1.36");
+pub(crate) const VERSION: &str =
+    concat!(env!("CARGO_PKG_VERSION"), ", in place of kube-proxy v1.36");
 
 const RUN_MORE: &str = "\
 More flags, and examples: deltaproxy run --help; manual: deltaproxy man run

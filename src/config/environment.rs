@@ -1,24 +1,24 @@
 //! Environment variables and the host name, which only this module reads.
 
 /// Returns the host name; empty if there is none.
-pub fn host_name() -> String {
+pub(crate) fn host_name() -> String {
     nix::unistd::gethostname()
         .map(|name| name.to_string_lossy().into_owned())
         .unwrap_or_default()
 }
 
 /// Reports whether `NO_COLOR` is set and not empty.
-pub fn no_color() -> bool {
+pub(crate) fn no_color() -> bool {
     variable("NO_COLOR").is_some()
 }
 
 /// Returns the log filter in `RUST_LOG`.
-pub fn log_filter() -> Option<String> {
+pub(crate) fn log_filter() -> Option<String> {
     variable("RUST_LOG")
 }
 
 /// Returns the program that shows differences, with its parameters: `KUBECTL_EXTERNAL_DIFF`.
-pub fn external_diff() -> Option<String> {
+pub(crate) fn external_diff() -> Option<String> {
     variable("KUBECTL_EXTERNAL_DIFF")
 }
 

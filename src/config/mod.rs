@@ -10,7 +10,7 @@
 
 mod addresses;
 mod commands;
-pub mod environment;
+pub(crate) mod environment;
 mod feature_gates;
 mod flags;
 mod go;
@@ -29,24 +29,27 @@ mod tests;
 
 use std::time::Duration;
 
-pub use commands::{Cli, Command, ProgramName, VERSION, normalize};
-pub use flags::{Action, CleanupArgs};
-pub use flags::{AddressPattern, ServicesArgs, ServicesOutput};
-pub use flags::{DiffArgs, DiffFormat, RulesFileArgs};
-pub use flags::{ExplainArgs, GraphArg, OutputArg};
-pub use flags::{FamilyArg, OriginArgs, RenderArgs, RulesArgs, RunArgs, SourceArgs};
-pub use flags::{NamesArg, NamesArgs};
-pub use help::{CommandHelp, help_of};
-pub use kube_proxy::ConfigFile;
-pub use notes::ignored_settings;
-pub use observability::{BindFailure, LoggingFormat, Profiling, Serving};
-pub use problems::{ConfigProblem, Unusable};
-pub use render_config::{RenderConfig, Source};
-pub use resolve::{Config, desired, run};
-pub use settings::VersionArg;
-pub use validate::NodeSettings;
+pub use commands::{Cli, Command};
+pub(crate) use commands::{ProgramName, VERSION, normalize};
+pub(crate) use flags::NamesArg;
+pub(crate) use flags::{Action, CleanupArgs};
+pub(crate) use flags::{AddressPattern, ServicesArgs, ServicesOutput};
+pub(crate) use flags::{DiffArgs, DiffFormat, RulesFileArgs};
+pub(crate) use flags::{ExplainArgs, GraphArg, OutputArg};
+pub(crate) use flags::{OriginArgs, RenderArgs, RulesArgs, RunArgs, SourceArgs};
+pub(crate) use help::{CommandHelp, help_of};
+pub(crate) use kube_proxy::ConfigFile;
+pub(crate) use notes::ignored_settings;
+pub(crate) use observability::{BindFailure, LoggingFormat, Profiling, Serving};
+pub use problems::Unusable;
+pub(crate) use render_config::RenderConfig;
+pub use render_config::Source;
+pub(crate) use resolve::desired;
+pub use resolve::{Config, run};
+pub(crate) use settings::VersionArg;
+pub(crate) use validate::NodeSettings;
 
 /// Interval of full syncs without any other reason.
 ///
 /// Upstream: pkg/proxy/iptables/proxier.go, `proxyutil.FullSyncPeriod` (v1.36)
-pub const FULL_SYNC_PERIOD: Duration = Duration::from_secs(3600);
+pub(crate) const FULL_SYNC_PERIOD: Duration = Duration::from_secs(3600);

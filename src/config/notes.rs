@@ -9,7 +9,7 @@ use super::settings::{self, Setting, VersionArg};
 
 /// Returns notes on ignored settings of commands that render and do not run: flags that a file
 /// replaces, and fields of the file that are unknown or repeated.
-pub fn ignored_settings(file: &ConfigFile, shape: &RulesArgs) -> Vec<String> {
+pub(crate) fn ignored_settings(file: &ConfigFile, shape: &RulesArgs) -> Vec<String> {
     // `desired` reports a file that cannot be decoded.
     let Ok((configuration, unknown)) = kube_proxy::read(&file.text) else {
         return Vec::new();

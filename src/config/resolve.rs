@@ -95,7 +95,7 @@ pub fn run(args: &RunArgs, file: Option<&ConfigFile>, host_name: &str) -> Result
 /// # Errors
 ///
 /// All problems of flags and file.
-pub fn desired(
+pub(crate) fn desired(
     file: Option<&ConfigFile>,
     source: &SourceArgs,
     shape: &RulesArgs,

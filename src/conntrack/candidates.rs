@@ -26,7 +26,7 @@ pub struct Flow {
 
 /// Destination under which clients reach a service port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Destination {
+pub(crate) enum Destination {
     /// Cluster IP, external IP or load balancer address, with the port.
     Address(SocketAddr),
     /// Port of the addresses of the node that NodePorts answer on.
@@ -46,7 +46,7 @@ pub enum Filter {
 
 /// Entries of one destination that stay.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Keep {
+pub(crate) enum Keep {
     /// Entries whose replies come from one of these endpoints; sorted. Without endpoints the rules
     /// reject all clients.
     RepliesFrom(Arc<[SocketAddr]>),

@@ -52,7 +52,7 @@ pub fn stale_candidates(
 }
 
 /// Returns the destinations of all Services, for a time in which rules were missing.
-pub fn all_candidates(now: &dyn Services, options: &Options) -> StaleCandidates {
+pub(crate) fn all_candidates(now: &dyn Services, options: &Options) -> StaleCandidates {
     let mut candidates = StaleCandidates::default();
     for (_, state) in now.all() {
         for (destination, endpoints) in destinations(state, options) {

@@ -19,5 +19,7 @@ mod find;
 #[cfg(test)]
 mod tests;
 
-pub use candidates::{Destination, Filter, Flow, Keep, StaleCandidates};
-pub use find::{all_candidates, stale_candidates};
+pub(crate) use candidates::StaleCandidates;
+pub use candidates::{Filter, Flow};
+pub(crate) use find::all_candidates;
+pub use find::stale_candidates;

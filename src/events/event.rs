@@ -9,7 +9,7 @@ use crate::model::ServiceName;
 
 /// Event; the texts are its note.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
+pub(crate) enum Event {
     /// The process starts.
     Starting,
     /// `/healthz` cannot be served, and the process ends.

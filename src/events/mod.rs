@@ -13,7 +13,7 @@ mod recorder;
 mod series;
 mod writer;
 
-pub use event::Event;
-pub use object::Origin;
-pub use recorder::Recorder;
-pub use writer::{Writer, recorder};
+pub(crate) use event::Event;
+pub(crate) use object::Origin;
+pub(crate) use recorder::Recorder;
+pub(crate) use writer::{Writer, recorder};

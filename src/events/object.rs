@@ -22,7 +22,7 @@ const LONGEST_NOTE: usize = 1024;
 
 /// Reporter of the Events.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Origin {
+pub(crate) struct Origin {
     /// Name of the Node, which Events without a Service regard.
     pub node_name: String,
     /// Host name.

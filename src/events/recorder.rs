@@ -23,7 +23,7 @@ pub(super) enum QueueEntry {
 
 /// Takes Events. Clones share one queue.
 #[derive(Debug, Clone)]
-pub struct Recorder(Option<Queue>);
+pub(crate) struct Recorder(Option<Queue>);
 
 #[derive(Debug, Clone)]
 struct Queue {
@@ -44,13 +44,13 @@ impl Recorder {
     }
 
     /// Returns a recorder that drops all Events, for dry runs and without an API server.
-    pub const fn disabled() -> Self {
+    pub(crate) const fn disabled() -> Self {
         Self(None)
     }
 
     /// Adds an Event. Never blocks.
     #[expect(clippy::disallowed_methods, reason = "events say when they happened")]
-    pub fn say(&self, event: Event) {
+    pub(crate) fn say(&self, event: Event) {
         if let Some(queue) = &self.0 {
             let entry = QueueEntry::Happened(event, SystemTime::now());
             if queue.entries.try_send(entry).is_err() {
@@ -61,7 +61,7 @@ impl Recorder {
 
     /// Waits until all Events so far are written or dropped, for the end of the process; callers
     /// set a timeout.
-    pub async fn flush(&self) {
+    pub(crate) async fn flush(&self) {
         if let Some(queue) = &self.0 {
             let (done, is_done) = oneshot::channel();
             if queue.entries.send(QueueEntry::Flush(done)).await.is_ok() {

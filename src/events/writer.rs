@@ -35,7 +35,7 @@ const TOO_MANY_REQUESTS: u16 = 429;
 
 /// Writes the Events of a [`Recorder`].
 #[derive(Debug)]
-pub struct Writer {
+pub(crate) struct Writer {
     waiting: Receiver<QueueEntry>,
     dropped: Arc<AtomicUsize>,
     origin: Origin,
@@ -53,7 +53,7 @@ enum Complaint {
 }
 
 /// Returns a recorder and the writer of its Events.
-pub fn recorder(origin: Origin) -> (Recorder, Writer) {
+pub(crate) fn recorder(origin: Origin) -> (Recorder, Writer) {
     let (recorder, waiting, dropped) = Recorder::with_queue();
     let writer = Writer {
         waiting,
@@ -78,7 +78,7 @@ impl Writer {
     }
 
     /// Writes to this server; never returns.
-    pub async fn run(mut self, server: &ApiClient) -> Infallible {
+    pub(crate) async fn run(mut self, server: &ApiClient) -> Infallible {
         loop {
             let writes = tokio::select! {
                 entry = self.waiting.recv() => match entry {

@@ -12,7 +12,7 @@ use crate::select::local_ready;
 
 /// Health check node port of a Service, with its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Check {
+pub(crate) struct Check {
     /// `spec.healthCheckNodePort`.
     pub port: Port,
     /// Ready endpoints on this node.
@@ -21,7 +21,7 @@ pub struct Check {
 
 impl Check {
     /// Returns the check of a Service; `None` if it has none.
-    pub fn of(state: &ServiceState) -> Option<Self> {
+    pub(crate) fn of(state: &ServiceState) -> Option<Self> {
         let port = state.health_check()?;
         let endpoints = local_ready(state);
         Some(Self { port, endpoints })
@@ -30,7 +30,7 @@ impl Check {
 
 /// Addresses of the checks of one family.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answering {
+pub(crate) enum Answering {
     /// Every address of the family.
     Everywhere,
     /// These addresses of the node, in any order.
@@ -39,7 +39,7 @@ pub enum Answering {
 
 /// Changes of the checks of one family by a successful sync.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CheckChanges {
+pub(crate) struct CheckChanges {
     /// Addresses of all checks.
     pub answering: Answering,
     /// Checks that are new or changed; `None`: deleted.
@@ -48,7 +48,7 @@ pub struct CheckChanges {
 
 impl CheckChanges {
     /// Compares the Services that a sync applied with their state before.
-    pub fn new(
+    pub(crate) fn new(
         answering: Answering,
         before: &[(ServiceName, ServiceState)],
         now: &impl Services,

@@ -36,7 +36,7 @@ use crate::telemetry::{ConnectionLimit, ListenError, listen_in_family, serve_wit
 
 /// Parts that the servers of both families share.
 #[derive(Debug, Clone)]
-pub struct CheckServerContext {
+pub(crate) struct CheckServerContext {
     /// Health of the process, which every answer depends on.
     pub health: Health,
     /// Recorder of Events about ports in use.
@@ -49,7 +49,7 @@ pub struct CheckServerContext {
 
 /// Servers of one family.
 #[derive(Debug)]
-pub struct CheckServers {
+pub(crate) struct CheckServers {
     shared: CheckServerContext,
     family: IpFamily,
     addresses: BTreeSet<IpAddr>,
@@ -67,7 +67,7 @@ struct Open {
 
 impl CheckServers {
     /// Returns a set without servers.
-    pub fn new(shared: CheckServerContext, family: IpFamily) -> Self {
+    pub(crate) fn new(shared: CheckServerContext, family: IpFamily) -> Self {
         Self {
             shared,
             family,

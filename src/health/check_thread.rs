@@ -19,7 +19,7 @@ type Work = (CheckServers, UnboundedReceiver<CheckChanges>);
 impl CheckServers {
     /// Runs the servers on a thread of their own until there are no further syncs, then closes
     /// them. Without another thread they run on this one.
-    pub async fn run(self, changes: UnboundedReceiver<CheckChanges>) {
+    pub(crate) async fn run(self, changes: UnboundedReceiver<CheckChanges>) {
         let (work, given) = oneshot::channel();
         let (ended, end) = oneshot::channel();
         match start(given, ended) {

@@ -15,11 +15,12 @@ mod watchdog;
 #[path = "tests/recorded.rs"]
 mod recorded;
 
-pub use check::{Answering, Check, CheckChanges};
-pub use check_servers::{CheckServerContext, CheckServers};
-pub use server::{Health, HealthPages};
-pub use state::{
-    FamilyReport, FrontendConflicts, HealthState, NodeState, QuarantinedServices, Report,
-    UnreadableTables,
+pub(crate) use check::{Answering, CheckChanges};
+pub(crate) use check_servers::{CheckServerContext, CheckServers};
+pub(crate) use server::{Health, HealthPages};
+#[cfg(test)]
+pub(crate) use state::FamilyReport;
+pub(crate) use state::{
+    FrontendConflicts, HealthState, NodeState, QuarantinedServices, Report, UnreadableTables,
 };
-pub use watchdog::{Heartbeat, Watchdog};
+pub(crate) use watchdog::Watchdog;

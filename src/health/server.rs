@@ -26,22 +26,22 @@ const STALE: Duration = Duration::from_secs(150);
 
 /// Health of the process, shared between reporters and pages.
 #[derive(Debug, Clone)]
-pub struct Health(Arc<Mutex<HealthState>>);
+pub(crate) struct Health(Arc<Mutex<HealthState>>);
 
 impl Health {
     /// Returns a healthy state for this sync period.
-    pub fn new(sync_period: Duration) -> Self {
+    pub(crate) fn new(sync_period: Duration) -> Self {
         Self(Arc::new(Mutex::new(HealthState::new(sync_period))))
     }
 
     /// Changes the state.
-    pub fn update<T>(&self, change: impl FnOnce(&mut HealthState) -> T) -> T {
+    pub(crate) fn update<T>(&self, change: impl FnOnce(&mut HealthState) -> T) -> T {
         // Each change leaves the state whole, so one that panicked left it whole too.
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Returns the health now.
-    pub fn report(&self, now: Instant) -> Report {
+    pub(crate) fn report(&self, now: Instant) -> Report {
         self.update(|state| state.report(now))
     }
 }
@@ -57,7 +57,7 @@ enum Probe {
 
 /// Pages of the health port.
 #[derive(Debug, Clone)]
-pub struct HealthPages {
+pub(crate) struct HealthPages {
     /// Health of the process.
     pub health: Health,
     /// Metrics that count the answers.
@@ -69,16 +69,11 @@ pub struct HealthPages {
 }
 
 impl HealthPages {
-    /// Returns the answer to a request while no thread has stalled. Paths are exact, and all
-    /// methods have the same answer.
+    /// Returns the answer to a request while these threads have stalled: 503 if there are any,
+    /// whatever was reported last. Paths are exact, and all methods have the same answer.
     ///
     /// Differs from upstream: Go redirects `//healthz` and decodes `/%68ealthz`, which no known
     /// probe requests.
-    pub fn answer(&self, request: &Parts) -> Reply {
-        self.answer_while(&[], request)
-    }
-
-    /// Returns the answer while these threads have stalled: 503, whatever was reported last.
     #[expect(
         clippy::disallowed_methods,
         reason = "this is where a request meets the clock"

@@ -19,14 +19,14 @@ use crate::model::{LostFrontend, ServiceName};
 use crate::net::{IpFamily, PerFamily};
 
 /// Names of tables that cannot be read, in the order `filter`, `nat`, `mangle`.
-pub type UnreadableTables = [Option<&'static str>; 3];
+pub(crate) type UnreadableTables = [Option<&'static str>; 3];
 
 /// Maximum names of Services in quarantine that are shown.
 const MOST_NAMES: usize = 10;
 
 /// Services whose changes are not applied, because they make restores fail.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct QuarantinedServices {
+pub(crate) struct QuarantinedServices {
     /// Total number.
     pub count: usize,
     /// Names of the first ten, sorted.
@@ -35,7 +35,7 @@ pub struct QuarantinedServices {
 
 impl QuarantinedServices {
     /// Returns the summary of sorted names.
-    pub fn new(names: &[ServiceName]) -> Self {
+    pub(crate) fn new(names: &[ServiceName]) -> Self {
         Self {
             count: names.len(),
             names: names.iter().take(MOST_NAMES).cloned().collect(),
@@ -45,7 +45,7 @@ impl QuarantinedServices {
 
 /// Frontends that several Services ask for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct FrontendConflicts {
+pub(crate) struct FrontendConflicts {
     /// Total number.
     pub count: usize,
     /// First ten claims that were lost, sorted by frontend.
@@ -54,7 +54,7 @@ pub struct FrontendConflicts {
 
 impl FrontendConflicts {
     /// Returns the summary of a number and the first claims that were lost.
-    pub fn new(count: usize, lost: impl Iterator<Item = LostFrontend>) -> Self {
+    pub(crate) fn new(count: usize, lost: impl Iterator<Item = LostFrontend>) -> Self {
         Self {
             count,
             lost: lost.take(MOST_NAMES).collect(),
@@ -64,7 +64,7 @@ impl FrontendConflicts {
 
 /// State of the Node object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum NodeState {
+pub(crate) enum NodeState {
     /// Not seen, or deleted: load balancers should not use this node.
     #[default]
     Unknown,
@@ -101,7 +101,7 @@ impl FamilyHealth {
 
 /// Health of the process, from reports of the syncers and the watch of the Node.
 #[derive(Debug, Clone)]
-pub struct HealthState {
+pub(crate) struct HealthState {
     patience: Duration,
     families: PerFamily<FamilyHealth>,
     node: NodeState,
@@ -109,7 +109,7 @@ pub struct HealthState {
 
 /// Health at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Report {
+pub(crate) struct Report {
     /// Every started family is healthy.
     pub healthy: bool,
     /// The Node is known and not about to be deleted.
@@ -120,7 +120,7 @@ pub struct Report {
 
 /// Health of one family at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FamilyReport {
+pub(crate) struct FamilyReport {
     /// Time of the last success; `None` before the first.
     pub last_updated: Option<SystemTime>,
     /// The rules are up to date.
@@ -135,7 +135,7 @@ pub struct FamilyReport {
 
 impl HealthState {
     /// Returns the state before the first report: healthy, without a Node.
-    pub fn new(sync_period: Duration) -> Self {
+    pub(crate) fn new(sync_period: Duration) -> Self {
         Self {
             patience: sync_period.saturating_mul(2),
             families: PerFamily::default(),
@@ -144,44 +144,44 @@ impl HealthState {
     }
 
     /// Notes that all objects of a family are listed, so that its first sync is due.
-    pub fn started(&mut self, family: IpFamily, now: Instant) {
+    pub(crate) fn started(&mut self, family: IpFamily, now: Instant) {
         self.queued(family, now);
     }
 
     /// Notes the tables that the last check could not read. They are shown and do not make the
     /// process unhealthy: a restart would not help, and syncs that fail for the same reason do.
-    pub fn unreadable(&mut self, family: IpFamily, tables: UnreadableTables) {
+    pub(crate) fn unreadable(&mut self, family: IpFamily, tables: UnreadableTables) {
         self.families.get_mut(family).unreadable = tables;
     }
 
     /// Notes the Services that make restores fail. All others are up to date, so the family is
     /// healthy.
-    pub fn quarantined(&mut self, family: IpFamily, services: QuarantinedServices) {
+    pub(crate) fn quarantined(&mut self, family: IpFamily, services: QuarantinedServices) {
         self.families.get_mut(family).quarantined = services;
     }
 
     /// Notes the frontends that several Services ask for. The family is healthy: each has the
     /// rules of
     /// one Service.
-    pub fn conflicts(&mut self, family: IpFamily, conflicts: FrontendConflicts) {
+    pub(crate) fn conflicts(&mut self, family: IpFamily, conflicts: FrontendConflicts) {
         self.families.get_mut(family).conflicts = conflicts;
     }
 
     /// Drops the requests of a family whose iptables binaries were found only now, or that is
     /// disabled.
-    pub fn forget(&mut self, family: IpFamily) {
+    pub(crate) fn forget(&mut self, family: IpFamily) {
         *self.families.get_mut(family) = FamilyHealth::default();
     }
 
     /// Notes a request for a sync.
-    pub fn queued(&mut self, family: IpFamily, now: Instant) {
+    pub(crate) fn queued(&mut self, family: IpFamily, now: Instant) {
         let history = self.families.get_mut(family);
         history.started = true;
         history.waiting.get_or_insert(now);
     }
 
     /// Notes the start of a sync: later requests are for the next one.
-    pub fn began(&mut self, family: IpFamily) {
+    pub(crate) fn began(&mut self, family: IpFamily) {
         let history = self.families.get_mut(family);
         history.started = true;
         // After a sync that ended unreported its requests are still open.
@@ -190,7 +190,7 @@ impl HealthState {
     }
 
     /// Notes that the last sync was applied.
-    pub fn succeeded(&mut self, family: IpFamily, at: SystemTime) {
+    pub(crate) fn succeeded(&mut self, family: IpFamily, at: SystemTime) {
         let history = self.families.get_mut(family);
         history.started = true;
         history.in_flight = None;
@@ -199,7 +199,7 @@ impl HealthState {
 
     /// Notes that the last sync failed: its requests stay. Without one, it counts as requested
     /// from now on.
-    pub fn failed(&mut self, family: IpFamily, now: Instant) {
+    pub(crate) fn failed(&mut self, family: IpFamily, now: Instant) {
         let history = self.families.get_mut(family);
         history.started = true;
         history.waiting = history.asked().or(Some(now));
@@ -207,12 +207,12 @@ impl HealthState {
     }
 
     /// Sets the state of the Node.
-    pub fn node(&mut self, node: NodeState) {
+    pub(crate) fn node(&mut self, node: NodeState) {
         self.node = node;
     }
 
     /// Returns the health at a moment.
-    pub fn report(&self, now: Instant) -> Report {
+    pub(crate) fn report(&self, now: Instant) -> Report {
         let families = PerFamily::from_fn(|family| self.family(family, now));
         let is_healthy = |family| {
             let report: Option<&FamilyReport> = families.get(family).as_ref();

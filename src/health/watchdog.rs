@@ -19,7 +19,7 @@ const HEARTBEATS: u32 = 4;
 
 /// Last heartbeats of all watched threads. Clones share them.
 #[derive(Debug, Clone)]
-pub struct Watchdog {
+pub(crate) struct Watchdog {
     threads: Arc<Mutex<Vec<Watched>>>,
     patience: Duration,
 }
@@ -34,20 +34,20 @@ struct Watched {
 
 /// Heartbeat of one thread, which is watched until this is dropped.
 #[derive(Debug)]
-pub struct Heartbeat {
+pub(crate) struct Heartbeat {
     watchdog: Watchdog,
     thread: &'static str,
 }
 
 impl Watchdog {
     /// Returns a watchdog with this timeout.
-    pub fn new(patience: Duration) -> Self {
+    pub(crate) fn new(patience: Duration) -> Self {
         let threads = Arc::default();
         Self { threads, patience }
     }
 
     /// Watches another thread.
-    pub fn watch(&self, thread: &'static str) -> Heartbeat {
+    pub(crate) fn watch(&self, thread: &'static str) -> Heartbeat {
         self.threads().push(Watched {
             thread,
             last: now(),
@@ -58,7 +58,7 @@ impl Watchdog {
     }
 
     /// Answers as `pages` does, or 503 while a thread has stalled.
-    pub fn answer(&self, pages: &HealthPages, request: &Parts) -> Reply {
+    pub(crate) fn answer(&self, pages: &HealthPages, request: &Parts) -> Reply {
         pages.answer_while(&self.stalled(), request)
     }
 
@@ -99,7 +99,7 @@ impl Watched {
 
 impl Heartbeat {
     /// Sends heartbeats; has to be polled by the watched thread.
-    pub async fn beat<T>(&self) -> T {
+    pub(crate) async fn beat<T>(&self) -> T {
         loop {
             for watched in self.watchdog.threads().iter_mut() {
                 if watched.thread == self.thread {

@@ -9,17 +9,21 @@ mod node;
 mod tests;
 
 pub use iptables::{
-    BackendChoice, Binaries, ChangeDetection, ChangeSource, CounterError, DryRun, Excerpt, Exec,
-    ExecOptions, Fake, Fault, Features, ForeignChange, Iptables, KeepApplied, ListedChains,
-    PayloadHooks, PayloadLog, Poison, ProgramExit, RestoreError, Restored, RunError, Touched,
-    Version, all_binaries, excerpt, kubelet_backend, other_backend,
+    BackendChoice, Binaries, CounterError, Exec, ExecOptions, Fake, Fault, Iptables, ListedChains,
+    RestoreError, Restored, RunError,
 };
-pub use netlink::{
-    Conntrack, FlowError, FlowTable, NftError, counted_packets, has_nft_table, remove_nft_table,
+pub(crate) use iptables::{
+    ChangeDetection, ChangeSource, DryRun, Excerpt, ForeignChange, KeepApplied, PayloadHooks,
+    PayloadLog, ProgramExit, Touched, all_binaries, excerpt, kubelet_backend, other_backend,
 };
-pub use node::{
-    Changed, ConntrackSettings, DISABLE_IPV6, DesiredSysctl, IPVS_INTERFACE, IPVS_REMEDY,
-    InterfaceAddress, ROUTE_LOCALNET, SysctlChange, SysctlError, Sysctls, TCP_BE_LIBERAL,
-    has_interface, interface_addresses, local_addresses, processors, raise_open_files,
-    set_oom_score_adj, thread_cpu,
+#[cfg(test)]
+pub(crate) use iptables::{Poison, Version};
+pub use netlink::{Conntrack, FlowTable};
+pub(crate) use netlink::{FlowError, counted_packets, has_nft_table, remove_nft_table};
+#[cfg(test)]
+pub(crate) use node::interface_addresses;
+pub use node::local_addresses;
+pub(crate) use node::{
+    Changed, ConntrackSettings, IPVS_INTERFACE, IPVS_REMEDY, ROUTE_LOCALNET, SysctlError, Sysctls,
+    TCP_BE_LIBERAL, has_interface, processors, raise_open_files, set_oom_score_adj, thread_cpu,
 };

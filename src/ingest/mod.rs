@@ -19,14 +19,15 @@ mod service_port;
 #[cfg(test)]
 mod tests;
 
-pub use diagnostic::Diagnostic;
-pub use endpoint_slice::{IngestedSlice, endpoint_slice};
+pub(crate) use diagnostic::Diagnostic;
+#[cfg(test)]
+pub(crate) use endpoint_slice::IngestedSlice;
+pub use endpoint_slice::endpoint_slice;
 pub use interner::Interner;
 pub use node::node;
 pub use object::{
-    ClientIpConfig, Conditions, EndpointObject, EndpointSliceObject, Hints, Ingress,
-    LoadBalancerStatus, MapEntry, Metadata, Named, NodeAddress, NodeObject, NodeSpec, NodeStatus,
-    ServiceObject, ServicePortObject, ServiceSpec, ServiceStatus, SessionAffinityConfig,
-    SlicePortObject, Taint, Time,
+    ClientIpConfig, EndpointObject, EndpointSliceObject, Ingress, MapEntry, Named, NodeAddress,
+    NodeObject, ServiceObject, ServicePortObject, SessionAffinityConfig, SlicePortObject,
 };
+pub(crate) use object::{Metadata, ServiceSpec};
 pub use service::service;

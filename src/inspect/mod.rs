@@ -1,5 +1,5 @@
 //! Reads rulesets and compares them, for people. The daemon never runs this code.
 
-pub mod catalog;
-pub mod diff;
-pub mod explain;
+pub(crate) mod catalog;
+pub(crate) mod diff;
+pub(crate) mod explain;

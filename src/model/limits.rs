@@ -9,7 +9,7 @@
 /// Services would go without updates.
 ///
 /// Differs from upstream: kube-proxy has no limit and runs out of memory.
-pub const MOST_ENDPOINTS: usize = 250_000;
+pub(crate) const MOST_ENDPOINTS: usize = 250_000;
 
 /// Maximum rules of one Service without those of its endpoints, within a factor of three: ports
 /// times addresses and source ranges. A Service with one address may have every port of a
@@ -17,7 +17,7 @@ pub const MOST_ENDPOINTS: usize = 250_000;
 /// and do not fit into the memory of a node.
 ///
 /// Differs from upstream: kube-proxy has no limit and runs out of memory.
-pub const MOST_RULES_WITHOUT_ENDPOINTS: usize = 90_000;
+pub(crate) const MOST_RULES_WITHOUT_ENDPOINTS: usize = 90_000;
 
 /// Limits of all Services of one namespace together, in one family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -20,9 +20,13 @@ mod state;
 
 pub use change::{Change, Kind};
 pub use endpoint::{Endpoint, NodeHint, Slice, SlicePort};
-pub use frontend::{ExternalIps, Frontend, FrontendRank, LostFrontend, PortFrontend};
-pub use limits::{Allowance, MOST_ENDPOINTS, MOST_RULES_WITHOUT_ENDPOINTS, NamespaceLimits};
-pub use name::{ServiceName, ServicePortName, SliceName};
+pub use frontend::ExternalIps;
+pub(crate) use frontend::{Frontend, FrontendRank, LostFrontend, PortFrontend};
+pub use limits::NamespaceLimits;
+pub(crate) use limits::{Allowance, MOST_ENDPOINTS, MOST_RULES_WITHOUT_ENDPOINTS};
+pub(crate) use name::ServicePortName;
+pub use name::{ServiceName, SliceName};
 pub use node::Node;
 pub use service::{Service, ServicePort, TrafficPolicy};
-pub use state::{ServiceState, Services};
+pub(crate) use state::ServiceState;
+pub use state::Services;

@@ -55,7 +55,7 @@ impl fmt::Debug for ServiceName {
 ///
 /// Upstream: pkg/proxy/types.go, `ServicePortName.String` (v1.36)
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ServicePortName<'a> {
+pub(crate) struct ServicePortName<'a> {
     /// Service.
     pub service: &'a ServiceName,
     /// Name of the port; empty without one.

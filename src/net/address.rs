@@ -51,7 +51,7 @@ pub fn parse_cidr(text: &str) -> Option<IpNet> {
 /// API rejects these as addresses of endpoints: traffic would reach services of the node itself.
 ///
 /// Upstream: pkg/apis/core/validation/validation.go, `ValidateEndpointIP` (v1.36)
-pub fn is_special(ip: IpAddr) -> bool {
+pub(crate) fn is_special(ip: IpAddr) -> bool {
     match ip.to_canonical() {
         IpAddr::V4(ip) => {
             let is_link_local_multicast = ip.octets().starts_with(&[224, 0, 0]);

@@ -6,7 +6,9 @@ mod address;
 mod family;
 mod protocol;
 
-pub use address::{is_special, parse_cidr, parse_ip};
-pub use family::{IpFamily, PerFamily};
+pub(crate) use address::is_special;
+pub use address::{parse_cidr, parse_ip};
+pub use family::IpFamily;
+pub(crate) use family::PerFamily;
 pub use ipnet::IpNet;
 pub use protocol::{Port, Protocol};

@@ -40,19 +40,24 @@ mod service;
 #[cfg(test)]
 mod tests;
 
-pub use crate::ruleset::{
-    JUMPS, Jump, KUBE_FIREWALL as FIREWALL, KUBE_PROXY_CANARY as CANARY, is_service_chain,
+pub(crate) use crate::ruleset::Jump;
+pub(crate) use crate::ruleset::KUBE_FIREWALL as FIREWALL;
+pub use crate::ruleset::{JUMPS, KUBE_PROXY_CANARY as CANARY, is_service_chain};
+pub(crate) use applied::{
+    Adopted, DeclineReason, DispatchRepair, GuardedChainState, adopt, localnet_drop_rule, repair,
+    verify_tables,
 };
 pub use applied::{
-    Adopted, AppliedState, DeclineReason, DispatchDrift, DispatchRepair, GuardedChainState,
-    LiveChains, LiveRules, PayloadStats, RuleCounts, SavedServices, adopt, guarded_chains,
-    localnet_drop_rule, matches_except_kubelet_rules, repair, verify_tables,
+    AppliedState, LiveChains, LiveRules, PayloadStats, RuleCounts, guarded_chains,
+    matches_except_kubelet_rules,
 };
 pub use options::{
-    Comments, Counter, Counters, InvalidPackets, LARGE_CLUSTER_ENDPOINTS, LocalDetector,
-    LocalhostNodePorts, Masquerade, MasqueradePolicy, NodePortAddresses, Options, PartialRestore,
-    RenderContext, RerenderReason,
+    Counter, Counters, InvalidPackets, LARGE_CLUSTER_ENDPOINTS, LocalDetector, LocalhostNodePorts,
+    Masquerade, MasqueradePolicy, Options, PartialRestore, RenderContext,
 };
-pub use owner::owner;
-pub use payload::{Full, Partial, Removal, partial};
-pub use service::{ServiceTotals, ports, ports_over_limit};
+pub(crate) use options::{NodePortAddresses, RerenderReason};
+pub(crate) use owner::owner;
+pub use payload::{Full, partial};
+pub(crate) use payload::{Partial, Removal};
+pub use service::ServiceTotals;
+pub(crate) use service::{ports, ports_over_limit};

@@ -154,7 +154,7 @@ pub enum InvalidPackets {
 
 /// Rules of Services that have comments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Comments {
+pub(crate) enum Comments {
     /// Every rule that has one upstream.
     Everywhere,
     /// None of those that select an endpoint or translate to one: large-cluster mode.
@@ -163,7 +163,7 @@ pub enum Comments {
 
 impl Comments {
     /// Returns the mode for this many endpoints of all Services together.
-    pub const fn for_cluster(endpoints: usize, options: &Options) -> Self {
+    pub(crate) const fn for_cluster(endpoints: usize, options: &Options) -> Self {
         if endpoints > options.large_cluster_endpoints {
             Self::NotOnEndpoints
         } else {
@@ -268,7 +268,7 @@ pub struct RenderContext<'a> {
 /// Reason for which the rules of all Services have to be rendered and written again, by a full
 /// restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RerenderReason {
+pub(crate) enum RerenderReason {
     /// The zone of the node changed, and with it the meaning of hints.
     Zone,
     /// The match for traffic from Pods of this node changed.
@@ -283,7 +283,7 @@ impl RerenderReason {
     /// Returns the reason for which rules rendered with `old` are wrong with `new`; `None` if they
     /// are right. The addresses of NodePorts do not count: each makes one rule in a chain that
     /// partial restores keep up to date.
-    pub fn needed(old: RenderContext<'_>, new: RenderContext<'_>) -> Option<Self> {
+    pub(crate) fn needed(old: RenderContext<'_>, new: RenderContext<'_>) -> Option<Self> {
         let (before, after) = (old.options, new.options);
         if before.local_traffic != after.local_traffic {
             return Some(Self::LocalTraffic);
@@ -302,7 +302,7 @@ impl RerenderReason {
     }
 
     /// Returns the reason as logs and diffs print it.
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Zone => "zone changed",
             Self::LocalTraffic => "pod networks changed",

@@ -10,7 +10,7 @@ use crate::ruleset::ServiceChain;
 
 /// Returns the Service that the line belongs to; `None` for lines of fixed chains and for
 /// `COMMIT`.
-pub fn owner(
+pub(crate) fn owner(
     line: &str,
     services: &dyn Services,
     context: RenderContext<'_>,

@@ -16,13 +16,15 @@ mod transaction;
 #[cfg(test)]
 mod tests;
 
-pub use chain::{Chain, ChainPolicy};
-pub use diff::{ChainChange, ChainDifference, Comparison, Difference};
-pub use error::{ApplyError, LineError, ParseError};
-pub use grammar::{
-    AddressTypes, ConntrackStates, Extension, MarkBits, Match, MultiPort, Negatable, Network,
-    PortRange, PortSide, Probability, Recent, RecentAction, Rule, Share, Target,
-};
+pub(crate) use chain::Chain;
+pub use diff::Comparison;
+pub(crate) use error::{LineError, ParseError};
+#[cfg(test)]
+pub(crate) use grammar::Probability;
+pub(crate) use grammar::{MarkBits, Network, RecentAction, Target};
+pub use grammar::{Match, Rule, Share};
 pub use ruleset::RuleSet;
-pub use table::{Backend, COUNTER_TEST_CHAIN, Payload, Table, Text};
-pub use trace::{BridgePort, Locality, Packet, Step, TraceOutcome, Unclear, Verdict, trace};
+pub(crate) use table::COUNTER_TEST_CHAIN;
+pub use table::{Backend, Payload, Table, Text};
+pub use trace::{BridgePort, Locality, Packet, Verdict, trace};
+pub(crate) use trace::{Step, TraceOutcome, Unclear};

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Temporary chain of the mangle table with which the proxy tests whether rules can name an nfacct
 /// counter. Deleted at once; left over only if the process is killed meanwhile.
-pub const COUNTER_TEST_CHAIN: &str = "DELTAPROXY-NFACCT-TEST";
+pub(crate) const COUNTER_TEST_CHAIN: &str = "DELTAPROXY-NFACCT-TEST";
 
 /// Maximum length of a chain name in bytes: `XT_EXTENSION_MAXNAMELEN` without the final zero. Both
 /// backends reject longer names.

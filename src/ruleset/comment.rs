@@ -10,7 +10,7 @@ use std::fmt;
 use super::service_chain::ServiceChain;
 
 /// Comment of the jumps to `KUBE-NODEPORTS`.
-pub const NODE_PORTS_COMMENT: &str =
+pub(crate) const NODE_PORTS_COMMENT: &str =
     "kubernetes service nodeports; NOTE: this must be the last rule in this chain";
 
 /// Comment template of a rule about one service port.

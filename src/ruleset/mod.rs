@@ -21,12 +21,15 @@ mod jump;
 mod service_chain;
 mod shared_chains;
 
-pub use comment::{NODE_PORTS_COMMENT, PortComment, PortCommentText};
-pub use jump::{JUMPS, Jump};
+pub(crate) use comment::{NODE_PORTS_COMMENT, PortComment};
+pub use jump::JUMPS;
+pub(crate) use jump::Jump;
+pub use service_chain::is_service_chain;
 pub(crate) use service_chain::{ChainHasher, Hash};
-pub use service_chain::{ChainKind, ServiceChain, is_service_chain};
-pub use shared_chains::{
+pub(crate) use service_chain::{ChainKind, ServiceChain};
+pub use shared_chains::KUBE_PROXY_CANARY;
+pub(crate) use shared_chains::{
     DispatchChain, FILTER_CHAINS, IPVS_CHAINS, KUBE_EXTERNAL_SERVICES, KUBE_FIREWALL, KUBE_FORWARD,
-    KUBE_MARK_DROP, KUBE_MARK_MASQ, KUBE_NODEPORTS, KUBE_POSTROUTING, KUBE_PROXY_CANARY,
-    KUBE_PROXY_FIREWALL, KUBE_SERVICES, NAT_CHAINS, is_proxy_chain,
+    KUBE_MARK_DROP, KUBE_MARK_MASQ, KUBE_NODEPORTS, KUBE_POSTROUTING, KUBE_PROXY_FIREWALL,
+    KUBE_SERVICES, NAT_CHAINS, is_proxy_chain,
 };

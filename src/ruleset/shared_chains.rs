@@ -4,33 +4,33 @@ use super::service_chain::is_service_chain;
 use crate::rules::{COUNTER_TEST_CHAIN, Table};
 
 /// Dispatch chain of both tables: virtual IPs in nat, cluster IPs without endpoints in filter.
-pub const KUBE_SERVICES: &str = "KUBE-SERVICES";
+pub(crate) const KUBE_SERVICES: &str = "KUBE-SERVICES";
 
 /// Dispatch chain of the filter table: external addresses without endpoints.
-pub const KUBE_EXTERNAL_SERVICES: &str = "KUBE-EXTERNAL-SERVICES";
+pub(crate) const KUBE_EXTERNAL_SERVICES: &str = "KUBE-EXTERNAL-SERVICES";
 
 /// Dispatch chain of both tables: NodePorts in nat, health check node ports in filter.
-pub const KUBE_NODEPORTS: &str = "KUBE-NODEPORTS";
+pub(crate) const KUBE_NODEPORTS: &str = "KUBE-NODEPORTS";
 
 /// Dispatch chain of the filter table: load balancer traffic from outside of the source ranges.
-pub const KUBE_PROXY_FIREWALL: &str = "KUBE-PROXY-FIREWALL";
+pub(crate) const KUBE_PROXY_FIREWALL: &str = "KUBE-PROXY-FIREWALL";
 
 /// Fixed chain of the filter table: accepts forwarded Service traffic.
-pub const KUBE_FORWARD: &str = "KUBE-FORWARD";
+pub(crate) const KUBE_FORWARD: &str = "KUBE-FORWARD";
 
 /// Fixed chain of the nat table: masquerades packets that have the mark.
-pub const KUBE_POSTROUTING: &str = "KUBE-POSTROUTING";
+pub(crate) const KUBE_POSTROUTING: &str = "KUBE-POSTROUTING";
 
 /// Fixed chain of the nat table: sets the mark for masquerading.
-pub const KUBE_MARK_MASQ: &str = "KUBE-MARK-MASQ";
+pub(crate) const KUBE_MARK_MASQ: &str = "KUBE-MARK-MASQ";
 
 /// Chain of the nat table that marks packets, which `KUBE-FIREWALL` then drops. Kubelet made it,
 /// and proxies jumped to it until 1.25.
-pub const KUBE_MARK_DROP: &str = "KUBE-MARK-DROP";
+pub(crate) const KUBE_MARK_DROP: &str = "KUBE-MARK-DROP";
 
 /// Chain of the filter table that kubelet owns. It has to exist for both families; the proxy has a
 /// rule in it for IPv4 only.
-pub const KUBE_FIREWALL: &str = "KUBE-FIREWALL";
+pub(crate) const KUBE_FIREWALL: &str = "KUBE-FIREWALL";
 
 /// Canary: empty chain in every table. Without it, a program has deleted the chains of the table;
 /// `iptables -F` leaves it.
@@ -39,7 +39,7 @@ pub const KUBE_FIREWALL: &str = "KUBE-FIREWALL";
 pub const KUBE_PROXY_CANARY: &str = "KUBE-PROXY-CANARY";
 
 /// Chains of the filter table that every full restore writes, besides [`KUBE_FIREWALL`].
-pub const FILTER_CHAINS: [&str; 5] = [
+pub(crate) const FILTER_CHAINS: [&str; 5] = [
     KUBE_SERVICES,
     KUBE_EXTERNAL_SERVICES,
     KUBE_FORWARD,
@@ -48,7 +48,7 @@ pub const FILTER_CHAINS: [&str; 5] = [
 ];
 
 /// Chains of the nat table that every full restore writes.
-pub const NAT_CHAINS: [&str; 4] = [
+pub(crate) const NAT_CHAINS: [&str; 4] = [
     KUBE_SERVICES,
     KUBE_NODEPORTS,
     KUBE_POSTROUTING,
@@ -58,11 +58,11 @@ pub const NAT_CHAINS: [&str; 4] = [
 /// Chains of the nat table that a proxy in IPVS mode has, and no other.
 ///
 /// Upstream: pkg/proxy/ipvs/proxier.go, `kubeLoadBalancerChain`, `kubeNodePortChain` (v1.36)
-pub const IPVS_CHAINS: [&str; 2] = ["KUBE-LOAD-BALANCER", "KUBE-NODE-PORT"];
+pub(crate) const IPVS_CHAINS: [&str; 2] = ["KUBE-LOAD-BALANCER", "KUBE-NODE-PORT"];
 
 /// Chain that always exists, and to which every Service adds rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum DispatchChain {
+pub(crate) enum DispatchChain {
     /// `KUBE-SERVICES` of the filter table: cluster IPs without endpoints.
     FilterServices,
     /// `KUBE-EXTERNAL-SERVICES`: external addresses without endpoints.
@@ -79,7 +79,7 @@ pub enum DispatchChain {
 
 impl DispatchChain {
     /// All dispatch chains, by table.
-    pub const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 6] = [
         Self::FilterServices,
         Self::FilterExternalServices,
         Self::FilterNodePorts,
@@ -89,7 +89,7 @@ impl DispatchChain {
     ];
 
     /// Returns the name of the chain in its table.
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::FilterServices | Self::NatServices => KUBE_SERVICES,
             Self::FilterExternalServices => KUBE_EXTERNAL_SERVICES,
@@ -99,7 +99,7 @@ impl DispatchChain {
     }
 
     /// Returns the table of the chain.
-    pub const fn table(self) -> Table {
+    pub(crate) const fn table(self) -> Table {
         match self {
             Self::NatServices | Self::NatNodePorts => Table::Nat,
             _ => Table::Filter,
@@ -107,7 +107,7 @@ impl DispatchChain {
     }
 
     /// Returns the dispatch chain of this name; `None` for any other chain.
-    pub fn find(table: Table, name: &str) -> Option<Self> {
+    pub(crate) fn find(table: Table, name: &str) -> Option<Self> {
         let mut all = Self::ALL.into_iter();
         all.find(|chain| (chain.table(), chain.name()) == (table, name))
     }
@@ -115,7 +115,7 @@ impl DispatchChain {
 
 /// Reports whether a proxy, of any version, makes a chain of this name in this table.
 /// [`KUBE_FIREWALL`] is not among them: kubelet makes and owns it as well.
-pub fn is_proxy_chain(table: Table, name: &str) -> bool {
+pub(crate) fn is_proxy_chain(table: Table, name: &str) -> bool {
     let is_proxys = match table {
         Table::Filter => FILTER_CHAINS.contains(&name),
         Table::Nat => NAT_CHAINS.contains(&name) || is_service_chain(name),

@@ -16,7 +16,7 @@ use crate::net::{Port, Protocol};
 /// times the limit of a Service.
 ///
 /// Differs from upstream: kube-proxy uses all slices.
-pub const MOST_SLICES: usize = 10_000;
+pub(crate) const MOST_SLICES: usize = 10_000;
 
 /// Endpoints of a Service, by the name and protocol of their port.
 #[derive(Debug)]
@@ -130,7 +130,7 @@ impl<'a> PortEndpoints<'_, 'a> {
 /// ports. Terminating endpoints do not count, even where they are used as fallback.
 ///
 /// Upstream: pkg/proxy/endpointschangetracker.go, `LocalReadyEndpoints` (v1.36)
-pub fn local_ready(state: &ServiceState) -> usize {
+pub(crate) fn local_ready(state: &ServiceState) -> usize {
     let groups = EndpointGroups::of(state);
     let endpoints = groups.ports().flat_map(PortEndpoints::merge);
     let ips: BTreeSet<IpAddr> = endpoints

@@ -14,6 +14,7 @@ mod traffic;
 #[cfg(test)]
 mod tests;
 
-pub use groups::{EndpointGroups, MOST_SLICES, PortEndpoints, local_ready};
-pub use text::EndpointText;
-pub use traffic::{Candidate, Selection, select};
+pub use groups::EndpointGroups;
+pub(crate) use groups::{MOST_SLICES, PortEndpoints, local_ready};
+pub use traffic::select;
+pub(crate) use traffic::{Candidate, Selection};

@@ -45,7 +45,7 @@ struct SweepRequest {
 /// Handle of the sweeper thread. The thread ends when all clones are dropped; the first sync of
 /// the next process finds the entries that are left.
 #[derive(Debug, Clone)]
-pub struct ConntrackSweeper(Sender<SweepRequest>);
+pub(crate) struct ConntrackSweeper(Sender<SweepRequest>);
 
 impl ConntrackSweeper {
     /// Starts the thread.
@@ -53,7 +53,7 @@ impl ConntrackSweeper {
     /// # Errors
     ///
     /// The system cannot start a thread.
-    pub fn start<T: FlowTable + Send + 'static>(
+    pub(crate) fn start<T: FlowTable + Send + 'static>(
         table: T,
         metrics: SyncMetrics,
         clock: Clock,
@@ -74,7 +74,7 @@ impl ConntrackSweeper {
     }
 
     /// Requests a sweep for these candidates; `node_ports` are the addresses of NodePorts.
-    pub fn request(
+    pub(crate) fn request(
         &self,
         family: IpFamily,
         candidates: StaleCandidates,

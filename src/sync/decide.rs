@@ -88,7 +88,7 @@ const POSTPONED: Duration = Duration::from_secs(300);
 
 /// Results of earlier syncs that the decision depends on.
 #[derive(Debug, Default)]
-pub struct SyncHistory {
+pub(crate) struct SyncHistory {
     /// Time of the last successful full sync.
     pub last_full: Option<Instant>,
     /// Duration of the last successful full sync.
@@ -105,17 +105,17 @@ pub struct SyncHistory {
 
 impl SyncHistory {
     /// Notes that the next sync has to be full.
-    pub fn force_full(&mut self, reason: FullReason) {
+    pub(crate) fn force_full(&mut self, reason: FullReason) {
         self.must_be_full.get_or_insert(reason);
     }
 
     /// Returns the counters of the last rendering. Only full syncs create them.
-    pub fn counters(&self) -> Option<Counters> {
+    pub(crate) fn counters(&self) -> Option<Counters> {
         self.options.as_ref().map(|options| options.counters)
     }
 
     /// Returns the scope of the next sync with `setting`.
-    pub fn scope(&self, setting: RenderContext<'_>, every: Duration, now: Instant) -> Scope {
+    pub(crate) fn scope(&self, setting: RenderContext<'_>, every: Duration, now: Instant) -> Scope {
         let Some(last_full) = self.last_full else {
             return self.must_be_full.map_or(Scope::Adoption, Scope::Full);
         };
@@ -137,19 +137,19 @@ impl SyncHistory {
     }
 
     /// Notes that a full sync succeeded.
-    pub fn succeeded(&mut self, now: Instant) {
+    pub(crate) fn succeeded(&mut self, now: Instant) {
         self.last_full = Some(now);
         self.must_be_full = None;
         self.postponed_until = None;
     }
 
     /// Postpones the next periodic full sync: the applied state is still right.
-    pub fn postpone(&mut self, now: Instant) {
+    pub(crate) fn postpone(&mut self, now: Instant) {
         self.postponed_until = Some(now + POSTPONED);
     }
 
     /// Returns the reason to rewrite all rules for `setting`, if there is one.
-    pub fn rerender_reason(&self, setting: RenderContext<'_>) -> Option<RerenderReason> {
+    pub(crate) fn rerender_reason(&self, setting: RenderContext<'_>) -> Option<RerenderReason> {
         let known = RenderContext {
             options: self.options.as_ref()?,
             zone: self.zone.as_deref(),

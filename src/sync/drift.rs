@@ -17,7 +17,7 @@ const WHOLE_TABLE: &str = "*";
 
 /// Kind of a difference between the kernel and the applied rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum DriftKind {
+pub(crate) enum DriftKind {
     /// Chains or all jumps from built-in chains are missing.
     FlushedTable,
     /// One jump from a built-in chain is missing.
@@ -33,18 +33,8 @@ pub enum DriftKind {
 }
 
 impl DriftKind {
-    /// All kinds.
-    pub const ALL: [Self; 6] = [
-        Self::FlushedTable,
-        Self::Jump,
-        Self::FixedChain,
-        Self::DispatchChain,
-        Self::ServiceChain,
-        Self::MostServiceChains,
-    ];
-
     /// Returns the value in logs and metric labels.
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::FlushedTable => "flushed_table",
             Self::Jump => "jump",

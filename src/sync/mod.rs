@@ -43,14 +43,25 @@ mod verify;
 #[cfg(test)]
 mod tests;
 
-pub use conntrack_sweeper::ConntrackSweeper;
-pub use decide::{FullReason, Scope, SyncHistory};
-pub use drift::DriftKind;
+pub(crate) use conntrack_sweeper::ConntrackSweeper;
+#[cfg(test)]
+pub(crate) use decide::SyncHistory;
+pub use decide::{FullReason, Scope};
+#[cfg(test)]
+pub(crate) use drift::DriftKind;
 pub use node_environment::{LocalMode, NodeEnvironment, NodePortSource};
-pub use outcome::{Attempt, Failure, Isolation, Outcome, QuarantineRetry, Quarantined, SyncMode};
-pub use pacer::{CpuBudget, Gap, Pacer, PacerOptions, RunTimes, SyncResult};
-pub use quarantine::{Fallback, QuarantineCause};
-pub use report::Reporter;
-pub use schedule::CheckTrigger;
-pub use syncer::{Clock, Syncer, SyncerOptions};
-pub use task::Task;
+pub(crate) use outcome::SyncMode;
+pub use outcome::{Attempt, Failure, Outcome};
+#[cfg(test)]
+pub(crate) use outcome::{Isolation, Quarantined};
+pub use pacer::SyncResult;
+pub(crate) use pacer::{CpuBudget, Gap, Pacer, PacerOptions};
+#[cfg(test)]
+pub(crate) use quarantine::Fallback;
+pub use quarantine::QuarantineCause;
+pub(crate) use report::Reporter;
+#[cfg(test)]
+pub(crate) use schedule::CheckTrigger;
+pub(crate) use syncer::Clock;
+pub use syncer::{Syncer, SyncerOptions};
+pub(crate) use task::Task;

@@ -15,7 +15,7 @@ use crate::tracker::AppliedChanges;
 
 /// Effect of syncs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SyncMode {
+pub(crate) enum SyncMode {
     /// The kernel gets the rules.
     Restore,
     /// Payloads are printed.

@@ -50,7 +50,7 @@ pub enum SyncResult {
 
 /// Schedule of the syncs of one family; it never sleeps.
 #[derive(Debug)]
-pub struct Pacer {
+pub(crate) struct Pacer {
     options: PacerOptions,
     account: CpuAccount,
     requested: Option<Instant>,
@@ -62,7 +62,7 @@ pub struct Pacer {
 
 impl Pacer {
     /// Returns a pacer without requests.
-    pub fn new(options: PacerOptions, backend: Backend) -> Self {
+    pub(crate) fn new(options: PacerOptions, backend: Backend) -> Self {
         let default = CpuBudget::default_for(backend);
         let budget = match options.gap {
             Gap::Budget(budget) => budget.unwrap_or(default),
@@ -80,12 +80,12 @@ impl Pacer {
     }
 
     /// Requests a sync. Later requests are served by the same sync.
-    pub fn request(&mut self, now: Instant) {
+    pub(crate) fn request(&mut self, now: Instant) {
         self.requested.get_or_insert(now);
     }
 
     /// Notes the end of a sync, which served all earlier requests.
-    pub fn finished(&mut self, ran: &RunTimes, end: SyncResult) {
+    pub(crate) fn finished(&mut self, ran: &RunTimes, end: SyncResult) {
         let ended = ran.ended;
         let gap = match self.options.gap {
             Gap::Fixed(gap) => gap,
@@ -113,13 +113,13 @@ impl Pacer {
     }
 
     /// Reports whether a request or a retry is pending.
-    pub const fn awaits_sync(&self) -> bool {
+    pub(crate) const fn awaits_sync(&self) -> bool {
         self.requested.is_some() || self.retry.is_some()
     }
 
     /// Returns the time of the next sync, if one is due: after the gap, for a request before a
     /// retry, and at the latest after the longest time without a sync.
-    pub fn next_due(&self) -> Option<Instant> {
+    pub(crate) fn next_due(&self) -> Option<Instant> {
         let wanted = [self.requested, self.retry, self.idle_until]
             .into_iter()
             .flatten()
@@ -155,7 +155,7 @@ pub struct CpuBudget(u8);
 
 /// Start, end and CPU time of a sync or a verification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RunTimes {
+pub(crate) struct RunTimes {
     /// Start.
     pub started: Instant,
     /// End.

@@ -32,7 +32,7 @@ use crate::tracker::{Tracker, Waiting};
 
 /// Reporter of one family.
 #[derive(Clone)]
-pub struct Reporter {
+pub(crate) struct Reporter {
     /// Family, for metric labels and logs.
     pub family: IpFamily,
     /// Effect of syncs, for logs.
@@ -69,7 +69,7 @@ impl Reporter {
     }
 
     /// Reports a change that is applied to the tracker.
-    pub fn change(&self, change: &Change) {
+    pub(crate) fn change(&self, change: &Change) {
         match change {
             // Differs from upstream, where the last Node object counts forever: load balancers
             // should send nothing to a node that was deleted from the cluster.
@@ -89,12 +89,12 @@ impl Reporter {
     }
 
     /// Reports the changes that wait for a sync.
-    pub fn pending(&self, tracker: &Tracker) {
+    pub(crate) fn pending(&self, tracker: &Tracker) {
         self.waiting(tracker.waiting());
     }
 
     /// Reports that the family is disabled, so that no change waits for a sync.
-    pub fn given_up(&self) {
+    pub(crate) fn given_up(&self) {
         self.waiting(Waiting::default());
     }
 

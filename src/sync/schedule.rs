@@ -19,7 +19,7 @@ const MOST_GIVEN_WAY: u32 = 10;
 
 /// Cause of a check of the rules in the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CheckTrigger {
+pub(crate) enum CheckTrigger {
     /// Another program changed rules.
     Change(ChangeSource),
     /// The check interval (the sync period) is over.
@@ -33,7 +33,7 @@ pub enum CheckTrigger {
 
 impl CheckTrigger {
     /// All causes.
-    pub const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 6] = [
         Self::Change(ChangeSource::Events),
         Self::Change(ChangeSource::LostEvents),
         Self::Change(ChangeSource::TableSizes),
@@ -43,7 +43,7 @@ impl CheckTrigger {
     ];
 
     /// Returns the value in logs and metric labels.
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Change(source) => source.as_str(),
             Self::Period => "period",

@@ -34,7 +34,7 @@ pub struct SyncerOptions {
 }
 
 /// Source of the current time; tests replace it.
-pub type Clock = fn() -> Instant;
+pub(crate) type Clock = fn() -> Instant;
 
 /// Syncer of one family.
 pub struct Syncer<I> {

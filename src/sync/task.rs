@@ -45,7 +45,7 @@ enum TaskEvent {
 }
 
 /// Task of one family, with all of its state.
-pub struct Task<I> {
+pub(crate) struct Task<I> {
     /// Syncer, which owns the iptables binaries and the tracker.
     pub syncer: Syncer<I>,
     /// Schedule of syncs.
@@ -70,7 +70,7 @@ pub struct Task<I> {
 impl<I: Iptables> Task<I> {
     /// Keeps the rules in the kernel up to date until stopped. A running restore is finished
     /// first.
-    pub async fn run(mut self) {
+    pub(crate) async fn run(mut self) {
         self.reporter.serving();
         if self.syncer.tracker.is_synced() {
             // All objects were listed before the iptables binaries were usable.

@@ -22,7 +22,7 @@ const QUIET: &str = "kube_client::client=error";
 
 /// Format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Format {
+pub(crate) enum Format {
     /// Human-readable: time, level, module, message and fields.
     #[default]
     Text,
@@ -34,7 +34,7 @@ pub enum Format {
 
 /// Use of terminal colors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Color {
+pub(crate) enum Color {
     /// Colors if stderr is a terminal.
     #[default]
     Auto,
@@ -44,7 +44,7 @@ pub enum Color {
 
 /// Options of the log. All lines go to stderr.
 #[derive(Debug, Clone, Default)]
-pub struct LogOptions {
+pub(crate) struct LogOptions {
     /// Format of lines.
     pub format: Format,
     /// kube-proxy's `-v`.
@@ -57,7 +57,7 @@ pub struct LogOptions {
 
 /// Reason for which logging cannot be set up.
 #[derive(Debug, thiserror::Error)]
-pub enum LogError {
+pub(crate) enum LogError {
     /// The filter of the options does not parse.
     #[error(
         "RUST_LOG: \"{filter}\" is not a valid log filter\nhint: use a form like \
@@ -76,17 +76,17 @@ pub enum LogError {
 
 /// Handle that changes the log level while the process runs.
 #[derive(Debug, Clone)]
-pub struct LogLevel(reload::Handle<EnvFilter, Registry>);
+pub(crate) struct LogLevel(reload::Handle<EnvFilter, Registry>);
 
 impl LogLevel {
     /// Sets the level that `-v` with this number stands for. Returns false if the log is closed.
-    pub fn set(&self, verbosity: u8) -> bool {
+    pub(crate) fn set(&self, verbosity: u8) -> bool {
         self.0.reload(EnvFilter::new(directives(verbosity))).is_ok()
     }
 }
 
 /// Installs the logger of the whole process.
-pub fn install(options: &LogOptions) -> Result<LogLevel, LogError> {
+pub(crate) fn install(options: &LogOptions) -> Result<LogLevel, LogError> {
     let terminal = options.color == Color::Auto && io::stderr().is_terminal();
     let (subscriber, level) = subscriber(options, terminal, io::stderr)?;
     subscriber.try_init().map_err(|_| LogError::Installed)?;

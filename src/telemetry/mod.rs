@@ -4,13 +4,13 @@ mod http;
 mod log;
 mod metrics;
 
-pub use http::{
+pub(crate) use http::{
     ConnectionLimit, DebugPages, Debugging, ListenError, MetricsPages, PageSettings, PayloadPages,
     Reply, listen, listen_in_family, listen_retrying, not_found, reply, serve, serve_requests,
     serve_within,
 };
-pub use log::{Color, Format, LogError, LogLevel, LogOptions, install};
-pub use metrics::{
-    HealthMetrics, InFlightRequest, KernelCounts, LocalPolicy, ManifestMetrics, Metrics, ReadCount,
-    RequestMetrics, SyncKind, SyncMetrics, WatchAges, WatchMetrics,
+pub(crate) use log::{Color, Format, LogLevel, LogOptions, install};
+pub(crate) use metrics::{
+    HealthMetrics, KernelCounts, LocalPolicy, ManifestMetrics, Metrics, RequestMetrics, SyncKind,
+    SyncMetrics, WatchAges, WatchMetrics,
 };

@@ -27,6 +27,7 @@ mod track;
 #[cfg(test)]
 mod tests;
 
-pub use dirty::{AppliedChanges, Waiting};
-pub use queue::ChangeQueue;
-pub use track::{Override, OverrideClaims, Tracker};
+pub(crate) use dirty::{AppliedChanges, Waiting};
+pub(crate) use queue::ChangeQueue;
+pub(crate) use track::OverrideClaims;
+pub use track::Tracker;

@@ -16,7 +16,7 @@ use crate::model::{Change, Kind, Node, Service, ServiceName, Slice, SliceName};
 
 /// Changes of one family that wait for the tracker.
 #[derive(Debug, Default)]
-pub struct ChangeQueue {
+pub(crate) struct ChangeQueue {
     services: Objects<ServiceName, Service>,
     slices: Objects<SliceName, Slice>,
     node: NodeQueue,
@@ -39,7 +39,7 @@ impl ChangeQueue {
     /// Adds a change in place of an earlier one of the same object. Returns the kind of the object
     /// that changed, for counting; `None` for the Node and for marks of lists, and for the removal
     /// of a slice that this family never had.
-    pub fn push(&mut self, change: Change) -> Option<Kind> {
+    pub(crate) fn push(&mut self, change: Change) -> Option<Kind> {
         self.arrived += 1;
         let at = self.arrived;
         match change {
@@ -69,7 +69,7 @@ impl ChangeQueue {
     }
 
     /// Reports whether no change waits.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.services.is_empty()
             && self.slices.is_empty()
             && self.node.set.is_none()
@@ -79,7 +79,7 @@ impl ChangeQueue {
 
     /// Takes all changes: objects in the order of their last events, and a removal before the
     /// object that was created after it.
-    pub fn take(&mut self) -> Vec<Change> {
+    pub(crate) fn take(&mut self) -> Vec<Change> {
         let mut changes = Vec::new();
         for (name, pending) in self.services.take() {
             changes.push((pending.at, Change::Service(name, pending.value)));

@@ -10,15 +10,15 @@ use std::path::Path;
 
 /// Maximum bytes of a configuration file, kubeconfig or token. A `ConfigMap` has at most a
 /// megabyte.
-pub const MAX_CONFIG_BYTES: u64 = 4 << 20;
+pub(crate) const MAX_CONFIG_BYTES: u64 = 4 << 20;
 
 /// Maximum bytes of a manifest. Those of 50,000 Services and their slices have a quarter of it;
 /// decoded, each byte takes several bytes of memory.
-pub const MAX_MANIFEST_BYTES: u64 = 512 << 20;
+pub(crate) const MAX_MANIFEST_BYTES: u64 = 512 << 20;
 
 /// Maximum bytes of `iptables-save` output. That of 50,000 Services with ten endpoints each has
 /// half of it.
-pub const MAX_DUMP_BYTES: u64 = 1 << 30;
+pub(crate) const MAX_DUMP_BYTES: u64 = 1 << 30;
 
 /// Reads a file or a pipe of at most `max_bytes` bytes.
 ///
@@ -26,7 +26,7 @@ pub const MAX_DUMP_BYTES: u64 = 1 << 30;
 ///
 /// Errors of the system, and [`io::ErrorKind::FileTooLarge`], before anything of such a file is
 /// read.
-pub fn read(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
+pub(crate) fn read(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
     read_file(File::open(path)?, max_bytes)
 }
 
@@ -35,7 +35,7 @@ pub fn read(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
 /// # Errors
 ///
 /// Errors of [`read`], and [`io::ErrorKind::InvalidData`].
-pub fn read_to_string(path: &Path, max_bytes: u64) -> io::Result<String> {
+pub(crate) fn read_to_string(path: &Path, max_bytes: u64) -> io::Result<String> {
     text(read(path, max_bytes)?)
 }
 
@@ -46,7 +46,7 @@ pub fn read_to_string(path: &Path, max_bytes: u64) -> io::Result<String> {
 ///
 /// Errors of [`read_to_string`], and [`io::ErrorKind::InvalidInput`] for anything but a regular
 /// file.
-pub fn file_to_string(path: &Path, max_bytes: u64) -> io::Result<String> {
+pub(crate) fn file_to_string(path: &Path, max_bytes: u64) -> io::Result<String> {
     let mut options = File::options();
     let options = options.read(true).custom_flags(nix::libc::O_NONBLOCK);
     let file = options.open(path)?;
@@ -64,7 +64,7 @@ pub fn file_to_string(path: &Path, max_bytes: u64) -> io::Result<String> {
 /// # Errors
 ///
 /// Errors of the system, and [`io::ErrorKind::FileTooLarge`].
-pub fn read_all(from: impl Read, max_bytes: u64) -> io::Result<Vec<u8>> {
+pub(crate) fn read_all(from: impl Read, max_bytes: u64) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     from.take(max_bytes + 1).read_to_end(&mut text)?;
     if text.len() as u64 > max_bytes {
@@ -75,7 +75,7 @@ pub fn read_all(from: impl Read, max_bytes: u64) -> io::Result<Vec<u8>> {
 
 /// Reports whether the path leads to a regular file, which can be read again, and not to a pipe or
 /// a device, which may block for ever.
-pub fn is_file(path: &Path) -> bool {
+pub(crate) fn is_file(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| metadata.is_file())
 }
 

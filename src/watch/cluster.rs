@@ -10,7 +10,7 @@ use crate::telemetry::WatchMetrics;
 
 /// Lists and watches Services, EndpointSlices and this Node, and sends their changes, until
 /// dropped.
-pub async fn follow(
+pub(crate) async fn follow(
     server: &ApiClient,
     node_name: &str,
     ingester: Ingester,

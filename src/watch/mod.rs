@@ -3,14 +3,15 @@
 //! Both end in an [`Ingester`], as a stream of [`Observed`] objects, which leave it as changes
 //! through the channels of [`change_channels`].
 
-pub mod api;
-pub mod bounded;
+pub(crate) mod api;
+pub(crate) mod bounded;
 mod change_channel;
-pub mod cluster;
+pub(crate) mod cluster;
 mod ingester;
-pub mod manifests;
+pub(crate) mod manifests;
 #[cfg(test)]
 mod tests;
 
-pub use change_channel::{ChangeReceiver, ChangeReceivers, ChangeSenders, change_channels};
+pub(crate) use change_channel::{ChangeReceiver, ChangeSenders};
+pub use change_channel::{ChangeReceivers, change_channels};
 pub use ingester::{Ingester, Observed};

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use deltaproxy::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
+use deltaproxy::testing::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
 use prost::Message;
 use serde_json::{Value, json};
 

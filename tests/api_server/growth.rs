@@ -6,9 +6,9 @@ use std::env;
 use std::process::Command;
 use std::time::Duration;
 
-use deltaproxy::ingest::ServiceObject;
-use deltaproxy::watch::Observed;
-use deltaproxy::watch::api::{self, ReflectorEvent, Selector};
+use deltaproxy::testing::ingest::ServiceObject;
+use deltaproxy::testing::watch::Observed;
+use deltaproxy::testing::watch::api::{self, ReflectorEvent, Selector};
 use tokio::time::timeout;
 
 use super::node::{server, virtual_time};

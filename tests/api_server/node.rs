@@ -4,15 +4,19 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-use deltaproxy::host::Fake;
-use deltaproxy::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
-use deltaproxy::model::{Change, Kind};
-use deltaproxy::net::IpFamily;
-use deltaproxy::render::{Options, PartialRestore};
-use deltaproxy::sync::{LocalMode, NodeEnvironment, NodePortSource, Syncer, SyncerOptions};
-use deltaproxy::tracker::Tracker;
-use deltaproxy::watch::api::{self, ApiClient, Encoding, RateLimit, ReflectorEvent, Selector};
-use deltaproxy::watch::{ChangeReceivers, Ingester, Observed, change_channels};
+use deltaproxy::testing::host::Fake;
+use deltaproxy::testing::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
+use deltaproxy::testing::model::{Change, Kind};
+use deltaproxy::testing::net::IpFamily;
+use deltaproxy::testing::render::{Options, PartialRestore};
+use deltaproxy::testing::sync::{
+    LocalMode, NodeEnvironment, NodePortSource, Syncer, SyncerOptions,
+};
+use deltaproxy::testing::tracker::Tracker;
+use deltaproxy::testing::watch::api::{
+    self, ApiClient, Encoding, RateLimit, ReflectorEvent, Selector,
+};
+use deltaproxy::testing::watch::{ChangeReceivers, Ingester, Observed, change_channels};
 use futures::FutureExt;
 use kube::Client;
 use tokio::time::timeout;

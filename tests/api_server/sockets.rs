@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use deltaproxy::watch::api::{ApiOptions, build_client};
+use deltaproxy::testing::watch::api::{ApiOptions, build_client};
 use http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};

@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use deltaproxy::conntrack::{Filter, Flow};
-use deltaproxy::host::{Conntrack, FlowTable};
-use deltaproxy::net::IpFamily;
+use deltaproxy::testing::conntrack::{Filter, Flow};
+use deltaproxy::testing::host::{Conntrack, FlowTable};
+use deltaproxy::testing::net::IpFamily;
 
 use super::is_ready;
 use super::scene::{B, SHOP, Scene, Shop};

@@ -24,7 +24,7 @@ mod scene;
 mod table;
 
 use clap::{CommandFactory, Parser};
-use deltaproxy::config::{self, Cli, Command, Config, Unusable};
+use deltaproxy::testing::config::{self, Cli, Command, Config, Unusable};
 
 use scene::{Folder, rules, said};
 use support::kube;

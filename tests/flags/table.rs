@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use deltaproxy::config::{Config, Source};
+use deltaproxy::testing::config::{Config, Source};
 
 use super::{answers, asked, machine};
 use Shown::{Deprecated, NoRule, Nothing, Rule, Scene, Setting, Told, Wanted};

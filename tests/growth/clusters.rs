@@ -5,9 +5,9 @@
 
 use std::env;
 
-use deltaproxy::model::{Change, Service};
-use deltaproxy::net::{IpFamily, Protocol};
-use deltaproxy::sync::Outcome;
+use deltaproxy::testing::model::{Change, Service};
+use deltaproxy::testing::net::{IpFamily, Protocol};
+use deltaproxy::testing::sync::Outcome;
 
 use super::callgrind;
 use super::cluster::{Use, World, ip};

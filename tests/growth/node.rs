@@ -3,12 +3,14 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use deltaproxy::conntrack::stale_candidates;
-use deltaproxy::host::{CounterError, Iptables, ListedChains, RestoreError, Restored, RunError};
-use deltaproxy::net::IpFamily;
-use deltaproxy::render::{Counters, PartialRestore};
-use deltaproxy::rules::{Payload, Table};
-use deltaproxy::sync::{Outcome, Syncer, SyncerOptions};
+use deltaproxy::testing::conntrack::stale_candidates;
+use deltaproxy::testing::host::{
+    CounterError, Iptables, ListedChains, RestoreError, Restored, RunError,
+};
+use deltaproxy::testing::net::IpFamily;
+use deltaproxy::testing::render::{Counters, PartialRestore};
+use deltaproxy::testing::rules::{Payload, Table};
+use deltaproxy::testing::sync::{Outcome, Syncer, SyncerOptions};
 
 use super::cluster::{World, upstream_environment};
 
@@ -41,7 +43,7 @@ impl Iptables for Sink {
     }
 }
 
-/// One family's state, as [`deltaproxy::sync::Task`] has it.
+/// One family's state, as [`deltaproxy::testing::sync::Task`] has it.
 pub(crate) struct Node {
     pub(crate) syncer: Syncer<Sink>,
 }

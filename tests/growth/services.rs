@@ -3,8 +3,10 @@
 use std::env;
 use std::net::IpAddr;
 
-use deltaproxy::model::{Change, Service, ServiceName, ServicePort, Slice, SliceName, SlicePort};
-use deltaproxy::net::{IpFamily, Port, Protocol};
+use deltaproxy::testing::model::{
+    Change, Service, ServiceName, ServicePort, Slice, SliceName, SlicePort,
+};
+use deltaproxy::testing::net::{IpFamily, Port, Protocol};
 
 use super::callgrind;
 use super::cluster::{Use, World, ip, ready};

@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use deltaproxy::net::IpFamily;
-use deltaproxy::rules::RuleSet;
+use deltaproxy::testing::net::IpFamily;
+use deltaproxy::testing::rules::RuleSet;
 use proptest::prelude::*;
 use serde_json::Value;
 

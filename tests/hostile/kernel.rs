@@ -6,9 +6,9 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use deltaproxy::net::IpFamily;
-use deltaproxy::render::Counters;
-use deltaproxy::rules::RuleSet;
+use deltaproxy::testing::net::IpFamily;
+use deltaproxy::testing::render::Counters;
+use deltaproxy::testing::rules::RuleSet;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 

@@ -2,14 +2,14 @@
 //!
 //! Apart from what is [asked](super::entitled) of the payload, because the kernel is asked as well.
 
-use deltaproxy::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
-use deltaproxy::net::IpFamily;
-use deltaproxy::render::{
+use deltaproxy::testing::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
+use deltaproxy::testing::net::IpFamily;
+use deltaproxy::testing::render::{
     AppliedState, Full, LiveChains, Options, PartialRestore, RenderContext, partial,
 };
-use deltaproxy::rules::Payload;
-use deltaproxy::tracker::Tracker;
-use deltaproxy::watch::{Ingester, Observed, change_channels};
+use deltaproxy::testing::rules::Payload;
+use deltaproxy::testing::tracker::Tracker;
+use deltaproxy::testing::watch::{Ingester, Observed, change_channels};
 use serde_json::{Value, json};
 
 use super::objects::{Cluster, NODE, Twins};

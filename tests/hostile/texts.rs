@@ -6,10 +6,12 @@ use std::fs;
 use std::net::IpAddr;
 use std::path::Path;
 
-use deltaproxy::inspect::catalog::Catalog;
-use deltaproxy::net::{IpFamily, Protocol, parse_cidr, parse_ip};
-use deltaproxy::render::{LiveChains, LiveRules, guarded_chains, matches_except_kubelet_rules};
-use deltaproxy::rules::{BridgePort, Locality, Match, Packet, RuleSet, Table, trace};
+use deltaproxy::testing::inspect::catalog::Catalog;
+use deltaproxy::testing::net::{IpFamily, Protocol, parse_cidr, parse_ip};
+use deltaproxy::testing::render::{
+    LiveChains, LiveRules, guarded_chains, matches_except_kubelet_rules,
+};
+use deltaproxy::testing::rules::{BridgePort, Locality, Match, Packet, RuleSet, Table, trace};
 use proptest::prelude::*;
 
 use crate::cluster::upstream_options;

@@ -4,10 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
-use deltaproxy::host::local_addresses;
-use deltaproxy::inspect::explain::{ClientSelection, NodeRules, PathResult, SeenSource, explain};
-use deltaproxy::net::IpFamily;
-use deltaproxy::rules::{RuleSet, Share};
+use deltaproxy::testing::host::local_addresses;
+use deltaproxy::testing::inspect::explain::{
+    ClientSelection, NodeRules, PathResult, SeenSource, explain,
+};
+use deltaproxy::testing::net::IpFamily;
+use deltaproxy::testing::rules::{RuleSet, Share};
 
 use super::ask::Question;
 use super::cluster::{self, FAMILIES, UDP_POD_PORT};

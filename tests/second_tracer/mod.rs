@@ -24,9 +24,11 @@ use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
-use deltaproxy::inspect::explain::{ClientSelection, NodeRules, PathResult, SeenSource, explain};
-use deltaproxy::net::IpFamily;
-use deltaproxy::rules::RuleSet;
+use deltaproxy::testing::inspect::explain::{
+    ClientSelection, NodeRules, PathResult, SeenSource, explain,
+};
+use deltaproxy::testing::net::IpFamily;
+use deltaproxy::testing::rules::RuleSet;
 
 use save::{Save, option};
 use walk::{Question, Shares, answers, are_close};

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use deltaproxy::net::IpFamily;
-use deltaproxy::render::{Full, LiveChains, RenderContext};
-use deltaproxy::rules::{Payload, RuleSet};
+use deltaproxy::testing::net::IpFamily;
+use deltaproxy::testing::render::{Full, LiveChains, RenderContext};
+use deltaproxy::testing::rules::{Payload, RuleSet};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;

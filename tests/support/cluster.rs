@@ -14,12 +14,12 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use deltaproxy::model::{
+use deltaproxy::testing::model::{
     Change, Kind, Node, Service, ServiceName, ServicePort, Slice, SliceName, SlicePort,
     TrafficPolicy,
 };
-use deltaproxy::net::{IpFamily, Protocol};
-use deltaproxy::tracker::Tracker;
+use deltaproxy::testing::net::{IpFamily, Protocol};
+use deltaproxy::testing::tracker::Tracker;
 
 #[path = "dice.rs"]
 mod dice;

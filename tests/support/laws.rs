@@ -16,14 +16,16 @@ use std::net::IpAddr;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use deltaproxy::host::{Fake, Fault, RestoreError};
-use deltaproxy::model::{Services, TrafficPolicy};
-use deltaproxy::net::IpFamily;
-use deltaproxy::render::{CANARY, Counters, PartialRestore, RuleCounts, ServiceTotals};
-use deltaproxy::rules::{Match, Rule, RuleSet, Table};
-use deltaproxy::select::{self, EndpointGroups};
-use deltaproxy::sync::{Attempt, Failure, FullReason, Scope, SyncResult, Syncer, SyncerOptions};
-use deltaproxy::tracker::Tracker;
+use deltaproxy::testing::host::{Fake, Fault, RestoreError};
+use deltaproxy::testing::model::{Services, TrafficPolicy};
+use deltaproxy::testing::net::IpFamily;
+use deltaproxy::testing::render::{CANARY, Counters, PartialRestore, RuleCounts, ServiceTotals};
+use deltaproxy::testing::rules::{Match, Rule, RuleSet, Table};
+use deltaproxy::testing::select::{self, EndpointGroups};
+use deltaproxy::testing::sync::{
+    Attempt, Failure, FullReason, Scope, SyncResult, Syncer, SyncerOptions,
+};
+use deltaproxy::testing::tracker::Tracker;
 
 use crate::cluster::{Dice, World, any_environment, any_machine};
 

@@ -15,10 +15,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deltaproxy::model::{
+use deltaproxy::testing::model::{
     Endpoint, NodeHint, Service, ServiceName, ServicePort, Slice, SlicePort, TrafficPolicy,
 };
-use deltaproxy::net::{IpFamily, IpNet, Port, Protocol, parse_cidr, parse_ip};
+use deltaproxy::testing::net::{IpFamily, IpNet, Port, Protocol, parse_cidr, parse_ip};
 
 use super::Dice;
 

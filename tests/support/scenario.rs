@@ -53,7 +53,7 @@ mod world;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use deltaproxy::rules::Backend;
+use deltaproxy::testing::rules::Backend;
 
 pub(crate) use both::Both;
 pub(crate) use options::Options;

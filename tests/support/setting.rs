@@ -12,14 +12,14 @@
 
 use std::net::IpAddr;
 
-use deltaproxy::model::ExternalIps;
-use deltaproxy::net::{IpFamily, IpNet};
-use deltaproxy::render::{
+use deltaproxy::testing::model::ExternalIps;
+use deltaproxy::testing::net::{IpFamily, IpNet};
+use deltaproxy::testing::render::{
     Counters, InvalidPackets, LocalDetector, LocalhostNodePorts, Masquerade, MasqueradePolicy,
     Options,
 };
-use deltaproxy::rules::Backend;
-use deltaproxy::sync::{LocalMode, NodeEnvironment, NodePortSource};
+use deltaproxy::testing::rules::Backend;
+use deltaproxy::testing::sync::{LocalMode, NodeEnvironment, NodePortSource};
 
 use super::{Dice, Use, ip, pod_cidr};
 

@@ -14,10 +14,10 @@ mod run;
 mod shared;
 mod source;
 
-pub use inspect::{AddressPattern, ServicesArgs, ServicesOutput};
-pub use inspect::{ExplainArgs, GraphArg, OutputArg};
-pub use render::{DiffArgs, DiffFormat, FamilyArg, RenderArgs};
-pub use run::{Action, CleanupArgs, RunArgs};
-pub use shared::{RulesArgs, RulesFileArgs, SourceArgs};
+pub(crate) use inspect::{AddressPattern, ServicesArgs, ServicesOutput};
+pub(crate) use inspect::{ExplainArgs, GraphArg, OutputArg};
+pub(crate) use render::{DiffArgs, DiffFormat, RenderArgs};
+pub(crate) use run::{Action, CleanupArgs, RunArgs};
+pub(crate) use shared::{RulesArgs, RulesFileArgs, SourceArgs};
 pub(super) use source::SelectionArgs;
-pub use source::{NamesArg, NamesArgs, OriginArgs};
+pub(crate) use source::{NamesArg, NamesArgs, OriginArgs};

@@ -10,10 +10,10 @@ mod text;
 use node::PROGRAM;
 pub(super) use node::{CLEANUP, COMPLETIONS, MAN, RUN, VERSION};
 pub(super) use rules::{DIFF, EXPLAIN, RENDER, SERVICES};
-pub use text::CommandHelp;
+pub(crate) use text::CommandHelp;
 
 /// Returns the texts of a command; those of the program for an unknown name.
-pub fn help_of(command: &str) -> &'static CommandHelp {
+pub(crate) fn help_of(command: &str) -> &'static CommandHelp {
     let mut all = COMMANDS.iter().copied();
     all.find(|help| help.name == command).unwrap_or(&PROGRAM)
 }

@@ -7,7 +7,7 @@ type HelpEntries = &'static [(&'static str, &'static str)];
 
 /// Texts of the program or of one of its commands.
 #[derive(Debug, Clone, Copy)]
-pub struct CommandHelp {
+pub(crate) struct CommandHelp {
     /// Name of the command; empty for the program.
     pub name: &'static str,
     /// Paragraphs, separated by empty lines.

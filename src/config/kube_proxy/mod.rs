@@ -15,7 +15,7 @@ mod tree;
 pub(super) use defaults::{HEALTHZ_PORT, METRICS_PORT, OFF, add_port};
 pub(super) use sections::{ClientConnection, KubeProxyConfiguration};
 pub(super) use sections::{FormatOptions, Quantity, VModule};
-pub use text::ConfigFile;
+pub(crate) use text::ConfigFile;
 pub(super) use text::{Unreadable, read};
 #[cfg(test)]
 pub(super) use tree::leaves;

@@ -23,7 +23,7 @@ pub(super) use setting::{Setting, SettingSection, with_flags};
 pub(super) use values::FlagValues;
 pub(super) use words::{BackendArg, PartialRestoreArg};
 
-pub use words::VersionArg;
+pub(crate) use words::VersionArg;
 
 use node::{NODE, SYNC};
 use observability::OBSERVABILITY;

@@ -4,13 +4,14 @@ use crate::health::{FrontendConflicts, QuarantinedServices};
 use crate::model::{Frontend, FrontendRank, LostFrontend, ServiceName};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use http::request::Parts;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::{Health, HealthPages, Probe, body, with_stale_kinds, with_unusable_manifests};
 use crate::health::{FamilyReport, NodeState, Report, recorded};
 use crate::net::{IpFamily, PerFamily, Port, Protocol};
-use crate::telemetry::{Metrics, WatchAges, serve};
+use crate::telemetry::{Metrics, Reply, WatchAges, serve};
 
 fn at(seconds: u64, nanos: u32) -> SystemTime {
     UNIX_EPOCH + Duration::new(seconds, nanos)
@@ -158,6 +159,11 @@ fn unusable_manifests_are_counted() {
     );
 }
 
+/// Answers while no thread has stalled.
+fn answer(pages: &HealthPages, request: &Parts) -> Reply {
+    pages.answer_while(&[], request)
+}
+
 async fn ask(address: std::net::SocketAddr, path: &str) -> String {
     recorded::ask(address, &format!("POST {path}"))
         .await
@@ -178,7 +184,7 @@ async fn replies_are_the_recorded_ones() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let stop = CancellationToken::new();
-    let server = serve(listener, |request| pages.answer(request), stop.clone());
+    let server = serve(listener, |request| answer(&pages, request), stop.clone());
     let client = async {
         health.update(|state| {
             state.node(NodeState::Eligible);
@@ -229,7 +235,7 @@ async fn the_node_counts_for_traffic_and_not_for_life() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let stop = CancellationToken::new();
-    let server = serve(listener, |request| pages.answer(request), stop.clone());
+    let server = serve(listener, |request| answer(&pages, request), stop.clone());
     let client = async {
         for (path, status) in [("/healthz", "503"), ("/livez", "200"), ("/healthz/", "404")] {
             let text = ask(address, path).await;

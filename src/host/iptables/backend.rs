@@ -63,7 +63,7 @@ impl Binaries {
 
 /// Returns the binaries of each backend that the host has for a family; with the choice of one
 /// backend, only those.
-pub async fn all_binaries(choice: BackendChoice, family: IpFamily) -> Vec<Binaries> {
+pub(crate) async fn all_binaries(choice: BackendChoice, family: IpFamily) -> Vec<Binaries> {
     use BackendChoice::{Auto, Legacy, Nft, Path};
 
     let choices: &[BackendChoice] = match choice {
@@ -86,7 +86,7 @@ pub async fn all_binaries(choice: BackendChoice, family: IpFamily) -> Vec<Binari
 
 /// Returns the other backend, if it has rules of a proxy. A host without its binaries counts as one
 /// without such rules.
-pub async fn other_backend(used: Backend, family: IpFamily) -> Option<Backend> {
+pub(crate) async fn other_backend(used: Backend, family: IpFamily) -> Option<Backend> {
     let (other, choice) = match used {
         Backend::Nft => (Backend::Legacy, BackendChoice::Legacy),
         Backend::Legacy => (Backend::Nft, BackendChoice::Nft),
@@ -97,7 +97,7 @@ pub async fn other_backend(used: Backend, family: IpFamily) -> Option<Backend> {
 }
 
 /// Returns the backend that kubelet uses; `None` if it has no hint.
-pub async fn kubelet_backend(family: IpFamily) -> Option<Backend> {
+pub(crate) async fn kubelet_backend(family: IpFamily) -> Option<Backend> {
     BinarySearch::new(None, family).kubelet_backend().await
 }
 

@@ -13,7 +13,7 @@ use crate::rules::{Payload, Table};
 
 /// Reads the kernel through `I`, if it may, and prints payloads on stdout.
 #[derive(Debug, Clone)]
-pub struct DryRun<I> {
+pub(crate) struct DryRun<I> {
     family: IpFamily,
     kernel: I,
     stop: CancellationToken,
@@ -21,7 +21,7 @@ pub struct DryRun<I> {
 
 impl<I> DryRun<I> {
     /// Prints the payloads of `family`; cancels `stop` when the reader of stdout exits.
-    pub const fn new(family: IpFamily, kernel: I, stop: CancellationToken) -> Self {
+    pub(crate) const fn new(family: IpFamily, kernel: I, stop: CancellationToken) -> Self {
         Self {
             family,
             kernel,

@@ -17,18 +17,22 @@ mod process;
 mod table_size;
 mod table_watch;
 
-pub use backend::{BackendChoice, all_binaries, kubelet_backend, other_backend};
-pub use binaries::{Binaries, Features, Version};
-pub use dry_run::DryRun;
+pub use backend::BackendChoice;
+pub(crate) use backend::{all_binaries, kubelet_backend, other_backend};
+pub use binaries::Binaries;
+#[cfg(test)]
+pub(crate) use binaries::Version;
+pub(crate) use dry_run::DryRun;
 pub use exec::{Exec, ExecOptions};
-pub use fake::{Fake, Fault, Poison};
-pub use interface::{
-    ChangeDetection, ChangeSource, ForeignChange, Iptables, ListedChains, Touched,
-};
+#[cfg(test)]
+pub(crate) use fake::Poison;
+pub use fake::{Fake, Fault};
+pub(crate) use interface::{ChangeDetection, ChangeSource, ForeignChange, Touched};
+pub use interface::{Iptables, ListedChains};
 pub use outcome::{CounterError, RestoreError, Restored, RunError};
-pub use payload::{Excerpt, excerpt};
-pub use payload_log::{KeepApplied, PayloadHooks, PayloadLog};
-pub use process::ProgramExit;
+pub(crate) use payload::{Excerpt, excerpt};
+pub(crate) use payload_log::{KeepApplied, PayloadHooks, PayloadLog};
+pub(crate) use process::ProgramExit;
 #[cfg(test)]
 pub(super) use {
     backend::BinarySearch,

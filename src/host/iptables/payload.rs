@@ -131,7 +131,7 @@ pub struct Excerpt {
 ///
 /// The payload has to be unread: payloads are never held as a whole, so the lines are found by
 /// rendering the payload once more.
-pub fn excerpt(payload: &mut dyn Payload, line: usize) -> Excerpt {
+pub(crate) fn excerpt(payload: &mut dyn Payload, line: usize) -> Excerpt {
     let mut search = LineSearch {
         wanted: line.saturating_sub(NEIGHBORS)..=line.saturating_add(NEIGHBORS),
         number: 1,

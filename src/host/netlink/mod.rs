@@ -6,8 +6,9 @@ pub(super) mod nfacct;
 pub(super) mod nftables;
 pub(super) mod socket;
 
-pub use conntrack::{Conntrack, FlowError, FlowTable};
+pub(crate) use conntrack::FlowError;
+pub use conntrack::{Conntrack, FlowTable};
 #[cfg(test)]
 pub(super) use conntrack_message::{ConntrackReply, Deletions, dump_request, replies};
-pub use nfacct::counted_packets;
-pub use nftables::{NftError, has_nft_table, remove_nft_table};
+pub(crate) use nfacct::counted_packets;
+pub(crate) use nftables::{has_nft_table, remove_nft_table};

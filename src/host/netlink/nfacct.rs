@@ -29,7 +29,7 @@ const NFACCT_PKTS: u16 = 2;
 
 /// Returns the number of packets that a counter has counted; `None` if the counter does not exist
 /// or may not be read.
-pub fn counted_packets(name: &str) -> Option<u64> {
+pub(crate) fn counted_packets(name: &str) -> Option<u64> {
     match query(Request::Get, name) {
         Ok(CounterReply::Packets(packets)) => Some(packets),
         _ => None,

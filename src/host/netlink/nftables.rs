@@ -62,11 +62,11 @@ const DATAGRAM_BYTES: usize = 64 << 10;
 /// A request that the kernel rejected or could not execute.
 #[derive(Debug, thiserror::Error)]
 #[error("nftables request failed: {}", .0.desc())]
-pub struct NftError(Errno);
+pub(crate) struct NftError(Errno);
 
 /// Reports whether the table of kube-proxy's nftables mode exists. A leftover table keeps sending
 /// packets to Pods that were deleted.
-pub fn has_nft_table(family: IpFamily) -> Result<bool, NftError> {
+pub(crate) fn has_nft_table(family: IpFamily) -> Result<bool, NftError> {
     let names = [(NFTA_TABLE_NAME, KUBE_PROXY_TABLE)];
     let request = request(NFT_MSG_GETTABLE, NLM_F_REQUEST, family, &names);
     match socket::query(&request, read_reply).flatten() {
@@ -78,7 +78,7 @@ pub fn has_nft_table(family: IpFamily) -> Result<bool, NftError> {
 }
 
 /// Deletes the table of kube-proxy's nftables mode, if it [exists](has_nft_table).
-pub fn remove_nft_table(family: IpFamily) -> Result<Changed, NftError> {
+pub(crate) fn remove_nft_table(family: IpFamily) -> Result<Changed, NftError> {
     if !has_nft_table(family)? {
         return Ok(Changed::No);
     }

@@ -150,7 +150,7 @@ impl DesiredSysctl {
 /// conntrack table is shared by the whole node.
 ///
 /// Upstream: pkg/proxy/conntrack/sysctls.go, `detectNumCPU` (v1.36)
-pub fn processors() -> u32 {
+pub(crate) fn processors() -> u32 {
     let listed = std::fs::read_to_string("/sys/devices/system/cpu/online").ok();
     let counted = listed.and_then(|list| length(list.trim()));
     counted.unwrap_or_else(|| {

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 /// One address of one interface.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct InterfaceAddress {
+pub(crate) struct InterfaceAddress {
     /// Name of the interface, as in `ip link`.
     pub interface: String,
     /// Address, which may be link-local.
@@ -15,7 +15,7 @@ pub struct InterfaceAddress {
 
 /// Returns every address of every interface, sorted; also of loopback and of interfaces that are
 /// down.
-pub fn interface_addresses() -> io::Result<Vec<InterfaceAddress>> {
+pub(crate) fn interface_addresses() -> io::Result<Vec<InterfaceAddress>> {
     let mut addresses: Vec<_> = nix::ifaddrs::getifaddrs()?
         .filter_map(|found| {
             let address = found.address?;
@@ -41,15 +41,15 @@ pub fn local_addresses() -> io::Result<BTreeSet<IpAddr>> {
 /// that was deleted, packets to that address end on this node. The virtual servers remain as well.
 ///
 /// Upstream: pkg/proxy/ipvs/proxier.go, `defaultDummyDevice` (v1.36)
-pub const IPVS_INTERFACE: &str = "kube-ipvs0";
+pub(crate) const IPVS_INTERFACE: &str = "kube-ipvs0";
 
 /// Remedy for leftovers of ipvs mode, for logs. They are not removed automatically: that takes
 /// programs and protocols that nothing else here needs.
-pub const IPVS_REMEDY: &str =
+pub(crate) const IPVS_REMEDY: &str =
     "remove it with `ipvsadm --clear`, `ip link delete kube-ipvs0` and `ipset destroy`, or reboot";
 
 /// Reports whether an interface of this name exists.
-pub fn has_interface(name: &str) -> bool {
+pub(crate) fn has_interface(name: &str) -> bool {
     nix::net::if_::if_nametoindex(name).is_ok()
 }
 

@@ -6,13 +6,11 @@ mod interfaces;
 mod resources;
 mod sysctl;
 
-pub use conntrack_settings::{ConntrackSettings, DesiredSysctl, processors};
-pub use interfaces::{
-    IPVS_INTERFACE, IPVS_REMEDY, InterfaceAddress, has_interface, interface_addresses,
-    local_addresses,
-};
+pub(crate) use conntrack_settings::{ConntrackSettings, processors};
+#[cfg(test)]
+pub(crate) use interfaces::interface_addresses;
+pub use interfaces::local_addresses;
+pub(crate) use interfaces::{IPVS_INTERFACE, IPVS_REMEDY, has_interface};
 pub(super) use resources::{raise_oom_score_adj, wait};
-pub use resources::{raise_open_files, set_oom_score_adj, thread_cpu};
-pub use sysctl::{
-    Changed, DISABLE_IPV6, ROUTE_LOCALNET, SysctlChange, SysctlError, Sysctls, TCP_BE_LIBERAL,
-};
+pub(crate) use resources::{raise_open_files, set_oom_score_adj, thread_cpu};
+pub(crate) use sysctl::{Changed, ROUTE_LOCALNET, SysctlError, Sysctls, TCP_BE_LIBERAL};

@@ -27,7 +27,7 @@ use super::sysctl::Changed;
 /// # Errors
 ///
 /// The score differs and cannot be written; lowering it takes CAP_SYS_RESOURCE.
-pub fn set_oom_score_adj(score: i16) -> io::Result<Changed> {
+pub(crate) fn set_oom_score_adj(score: i16) -> io::Result<Changed> {
     let path = Path::new("/proc/self/oom_score_adj");
     // As upstream: one retry, whatever the error was.
     set_score(path, score).or_else(|_| set_score(path, score))
@@ -67,7 +67,7 @@ fn read_score(path: &Path) -> io::Result<i16> {
 /// Raises the soft limit of open files to the hard limit, also for programs started later.
 ///
 /// The usual soft limit is 1024, and each health check node port needs a socket per family.
-pub fn raise_open_files() -> io::Result<()> {
+pub(crate) fn raise_open_files() -> io::Result<()> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     if soft < hard {
         setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
@@ -83,7 +83,7 @@ thread_local! {
 /// Returns the CPU time of this thread so far, plus that of the programs that ended on it.
 ///
 /// CPU time and not wall clock: a restore that waits for the lock costs nothing.
-pub fn thread_cpu() -> Duration {
+pub(crate) fn thread_cpu() -> Duration {
     cpu_time(UsageWho::RUSAGE_THREAD) + CHILDREN.get()
 }
 

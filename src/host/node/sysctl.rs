@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use crate::net::IpFamily;
 
 /// Allows routing of packets from and to 127.0.0.0/8, for NodePorts on localhost.
-pub const ROUTE_LOCALNET: &str = "net/ipv4/conf/all/route_localnet";
+pub(crate) const ROUTE_LOCALNET: &str = "net/ipv4/conf/all/route_localnet";
 /// Makes conntrack accept packets outside the TCP window.
-pub const TCP_BE_LIBERAL: &str = "net/netfilter/nf_conntrack_tcp_be_liberal";
+pub(crate) const TCP_BE_LIBERAL: &str = "net/netfilter/nf_conntrack_tcp_be_liberal";
 /// Setting that is 1 where IPv6 is disabled.
-pub const DISABLE_IPV6: &str = "net/ipv6/conf/all/disable_ipv6";
+pub(crate) const DISABLE_IPV6: &str = "net/ipv6/conf/all/disable_ipv6";
 
 /// A setting that could not be read or written.
 #[derive(Debug, thiserror::Error)]

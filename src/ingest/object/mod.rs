@@ -21,14 +21,18 @@ mod service;
 
 use serde::{Deserialize, Deserializer};
 
-pub use endpoint_slice::{
-    Conditions, EndpointObject, EndpointSliceObject, Hints, Named, SlicePortObject,
-};
-pub use metadata::{MapEntry, Metadata, Time};
-pub use node::{NodeAddress, NodeObject, NodeSpec, NodeStatus, Taint};
+#[cfg(test)]
+pub(crate) use endpoint_slice::Conditions;
+pub(crate) use endpoint_slice::Hints;
+pub use endpoint_slice::{EndpointObject, EndpointSliceObject, Named, SlicePortObject};
+pub use metadata::MapEntry;
+pub(crate) use metadata::Metadata;
+#[cfg(test)]
+pub(crate) use metadata::Time;
+pub use node::{NodeAddress, NodeObject};
+pub(crate) use service::ServiceSpec;
 pub use service::{
-    ClientIpConfig, Ingress, LoadBalancerStatus, ServiceObject, ServicePortObject, ServiceSpec,
-    ServiceStatus, SessionAffinityConfig,
+    ClientIpConfig, Ingress, ServiceObject, ServicePortObject, SessionAffinityConfig,
 };
 
 fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>

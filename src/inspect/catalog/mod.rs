@@ -26,15 +26,18 @@ mod tests;
 use std::collections::BTreeMap;
 
 pub(crate) use document::FrontendDocument;
-pub use gap::{RequiredChain, RequiredJump, RulesetGap, RulesetSource};
-pub use mode::ProxyMode;
-pub use name::{InvalidName, NamePattern, NamespaceMismatch, PortName};
-pub use query::{NoMatch, NoMatches, PortQuery, UnknownNamespace};
-pub use suggestion::Suggestions;
-pub use view::{
+pub(crate) use gap::{RequiredChain, RequiredJump, RulesetGap, RulesetSource};
+pub(crate) use mode::ProxyMode;
+pub use name::PortName;
+pub(crate) use name::{InvalidName, NamePattern, NamespaceMismatch};
+#[cfg(test)]
+pub(crate) use query::UnknownNamespace;
+pub(crate) use query::{NoMatch, NoMatches, PortQuery};
+pub(crate) use suggestion::Suggestions;
+pub(crate) use view::{
     EndpointView, FrontendConflict, FrontendDisposition, FrontendKind, FrontendView, LoserRules,
-    Policy, PortView,
 };
+pub use view::{Policy, PortView};
 
 /// Every service port in the rules of one IP family.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -5,7 +5,7 @@ use crate::ruleset::{IPVS_CHAINS, is_proxy_chain};
 
 /// Mode of a proxy, as far as rules of iptables show it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ProxyMode {
+pub(crate) enum ProxyMode {
     /// Services are rules of iptables.
     Iptables,
     /// Services are virtual servers of IPVS; rules of iptables only masquerade and filter.
@@ -14,7 +14,7 @@ pub enum ProxyMode {
 
 impl ProxyMode {
     /// Returns the mode; `None` if no chain is a proxy's.
-    pub fn of(rules: &RuleSet) -> Option<Self> {
+    pub(crate) fn of(rules: &RuleSet) -> Option<Self> {
         let mut ipvs = IPVS_CHAINS.into_iter();
         if ipvs.any(|name| rules.chain(Table::Nat, name).is_some()) {
             return Some(Self::Ipvs);

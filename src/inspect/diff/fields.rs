@@ -119,7 +119,7 @@ impl FieldReview {
 impl Summary {
     /// Counts the fields that differ.
     #[must_use]
-    pub fn with_fields(self, fields: &FieldReview) -> Self {
+    pub(crate) fn with_fields(self, fields: &FieldReview) -> Self {
         Self {
             fields: fields.with_effect().count(),
             fields_without_effect: fields.without_effect().count(),

@@ -38,16 +38,15 @@ mod unified;
 mod tests;
 
 pub use compare::compare;
-pub use edit::Edit;
-pub use effect::{Effect, EndpointChange, MasqueradedClients, Traffic};
 pub use field_role::{FIELD_ROLES, FieldRole, ObjectKind};
-pub use fields::{FieldChange, FieldReview, ObjectFields};
+#[cfg(test)]
+pub(crate) use fields::FieldChange;
+pub use fields::FieldReview;
+pub(crate) use fields::ObjectFields;
 pub use json::json;
-pub use node_settings::{HostSettings, InvalidPacketHandling, hint};
-pub use review::{
-    ChainReview, NotSelected, PlannedRestore, PortChange, PortReview, Presence, RestoreScope,
-    Review, Summary,
-};
-pub use selection::PortSelection;
+pub(crate) use node_settings::{HostSettings, InvalidPacketHandling, hint};
+pub(crate) use review::{PlannedRestore, RestoreScope};
+pub use review::{PortChange, Review};
+pub(crate) use selection::PortSelection;
 pub use text::text;
 pub use unified::{RulesetText, unified};

@@ -12,7 +12,7 @@ use crate::ruleset::{KUBE_FORWARD, KUBE_NODEPORTS, KUBE_POSTROUTING};
 /// Facts about a host that decide on rules: capabilities of its kernel and iptables binaries, and
 /// sysctls. A comparison that runs elsewhere, such as one of a dump, takes them from the rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HostSettings {
+pub(crate) struct HostSettings {
     /// Rule for packets in conntrack state INVALID.
     pub invalid: InvalidPacketHandling,
     /// An nfacct counter counts packets to NodePorts on localhost.
@@ -23,7 +23,7 @@ pub struct HostSettings {
 
 /// Handling of packets in conntrack state INVALID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum InvalidPacketHandling {
+pub(crate) enum InvalidPacketHandling {
     /// No rule: they are forwarded.
     Forwarded,
     /// They are dropped.
@@ -34,7 +34,7 @@ pub enum InvalidPacketHandling {
 
 impl HostSettings {
     /// Reads the facts from the rules of a host; `None` if its fixed chains are missing or empty.
-    pub fn read(rules: &RuleSet) -> Option<Self> {
+    pub(crate) fn read(rules: &RuleSet) -> Option<Self> {
         let forward = chain_with_rules(rules, Table::Filter, KUBE_FORWARD)?;
         let postrouting = chain_with_rules(rules, Table::Nat, KUBE_POSTROUTING)?;
         let invalid = forward.rules.iter().find(|rule| drops_invalid(rule));
@@ -119,7 +119,7 @@ pub(super) fn groups(ports: Vec<FamilyPort<'_>>) -> (Vec<SettingGroup<'_>>, Vec<
 
 /// Names the flag that the live rules seem to have been written with or without, if at least 90% of
 /// the changed service ports differ by it and by nothing else.
-pub fn hint(reviews: &[Review<'_>]) -> Option<String> {
+pub(crate) fn hint(reviews: &[Review<'_>]) -> Option<String> {
     let (mut changed, mut by_flag) = (0, 0);
     let mut effects: BTreeMap<IpFamily, &Effect> = BTreeMap::new();
     for review in reviews {

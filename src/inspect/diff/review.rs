@@ -179,7 +179,7 @@ impl<'a> ChainReview<'a> {
 
 /// Numbers of differences in all IP families. A service port of both families counts once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Summary {
+pub(crate) struct Summary {
     /// Service ports that change.
     pub changed: usize,
     /// Service ports that appear.

@@ -27,7 +27,7 @@ const MARGIN: usize = 20;
 const TITLE: usize = 30;
 
 /// Renders a tree for each destination, with colors.
-pub fn tree(explanations: &[Explanation<'_>]) -> String {
+pub(crate) fn tree(explanations: &[Explanation<'_>]) -> String {
     let mut text = String::new();
     for (index, drawing) in drawings(explanations).into_iter().enumerate() {
         let blank = if index == 0 { "" } else { "\n" };
@@ -90,7 +90,7 @@ fn subtrees(text: &mut String, before: &str, paths: &[&[Hop]]) {
 }
 
 /// Renders a directed graph with a cluster for each destination.
-pub fn dot(explanations: &[Explanation<'_>]) -> String {
+pub(crate) fn dot(explanations: &[Explanation<'_>]) -> String {
     let mut text = String::from(
         "digraph explain {\n  rankdir=LR;\n  node [shape=box, fontname=monospace];\n  edge [fontname=monospace];\n",
     );
@@ -138,7 +138,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// Renders a complete SVG file.
-pub fn svg(explanations: &[Explanation<'_>]) -> String {
+pub(crate) fn svg(explanations: &[Explanation<'_>]) -> String {
     let mut body = String::new();
     let (mut width, mut top) = (0, 0);
     for graph in graphs(explanations) {

@@ -179,7 +179,7 @@ struct StepDocument<'a> {
 }
 
 /// Renders one object; keys are sorted, and lists are in the order of the rules.
-pub fn json(explanations: &[Explanation<'_>]) -> Value {
+pub(crate) fn json(explanations: &[Explanation<'_>]) -> Value {
     json!(ExplainDocument {
         destinations: explanations.iter().map(destination).collect(),
     })

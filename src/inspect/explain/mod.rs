@@ -36,18 +36,14 @@ mod trace;
 #[cfg(test)]
 mod tests;
 
-pub use client::{Client, ClientKind, ClientSelection};
-pub use destination::{DestinationFrontend, PacketDestination};
-pub use explanation::{Explanation, Suggestion, explain};
-pub use graph_formats::{dot, svg, tree};
-pub use json::json;
+pub(crate) use client::ClientKind;
+pub use client::ClientSelection;
+pub(crate) use explanation::Explanation;
+pub use explanation::explain;
+pub(crate) use graph_formats::{dot, svg, tree};
+pub(crate) use json::json;
 pub use node::NodeRules;
-pub use node_address::AddressOrigin;
-pub use path::{Branch, EndpointScope, PacketPath, PathResult, SeenSource, SharedRules};
-pub use path_text::Detail;
-pub use query::{
-    AddressQuery, InvalidQuery, MissingServiceHint, NoRulesReason, NotFound, Query,
-    ServiceWithoutRules, UnusableNamespace,
-};
-pub use reason::{BlockReason, MasqueradeReason};
-pub use text::text;
+pub use path::{PathResult, SeenSource};
+pub(crate) use path_text::Detail;
+pub(crate) use query::{MissingServiceHint, NoRulesReason, NotFound, Query, ServiceWithoutRules};
+pub(crate) use text::text;

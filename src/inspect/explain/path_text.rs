@@ -11,7 +11,7 @@ use crate::ruleset::ChainKind;
 
 /// Amount of detail in text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Detail {
+pub(crate) enum Detail {
     /// Rules in words, and the first endpoints of many.
     Short,
     /// Also the text of every rule, and all endpoints.

@@ -227,7 +227,7 @@ const fn save_program(family: IpFamily) -> &'static str {
 
 /// Service that rightly has no rules; only its object shows the reason, never the rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServiceWithoutRules {
+pub(crate) struct ServiceWithoutRules {
     /// Namespace of the Service.
     pub namespace: Box<str>,
     /// Name of the Service without its namespace.
@@ -238,7 +238,7 @@ pub struct ServiceWithoutRules {
 
 /// Reason why a Service has no rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NoRulesReason {
+pub(crate) enum NoRulesReason {
     /// The Service has no cluster IP.
     Headless,
     /// The Service is an alias of a DNS name.
@@ -247,7 +247,7 @@ pub enum NoRulesReason {
 
 /// Explanation for a name without rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum MissingServiceHint {
+pub(crate) enum MissingServiceHint {
     /// Services of that name that have no rules; printed in place of the error.
     WithoutRules(Vec<ServiceWithoutRules>),
     /// The objects are not known, so the Service may be without rules; printed after the error.
@@ -257,7 +257,7 @@ pub enum MissingServiceHint {
 impl MissingServiceHint {
     /// Explains a name that has no rules. `objects` are the Services without rules, if they are
     /// known. `None`: the error is complete.
-    pub fn new(error: &NoMatch, objects: Option<&[ServiceWithoutRules]>) -> Option<Self> {
+    pub(crate) fn new(error: &NoMatch, objects: Option<&[ServiceWithoutRules]>) -> Option<Self> {
         let NoMatch::Service {
             pattern,
             suggestions,

@@ -25,7 +25,7 @@ const MAX_DESTINATIONS: usize = 2;
 const MAX_CONFLICTS: usize = 4;
 
 /// Renders explanations as text with colors.
-pub fn text(explanations: &[Explanation<'_>], detail: Detail) -> String {
+pub(crate) fn text(explanations: &[Explanation<'_>], detail: Detail) -> String {
     let is_overview = explanations.len() > MAX_DESTINATIONS && detail == Detail::Short;
     let mut writer = ExplanationText {
         paths: PathText {

@@ -34,7 +34,7 @@ pub fn guarded_chains(table: Table, options: &Options) -> Vec<&'static str> {
 
 /// Condition of the guarded chains of one table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct GuardedChainState {
+pub(crate) struct GuardedChainState {
     /// The canary is missing, or all entry jumps: the table was flushed.
     pub is_flushed: bool,
     /// Missing entry jumps.
@@ -51,7 +51,12 @@ pub struct GuardedChainState {
 impl GuardedChainState {
     /// Compares a listing of the guarded chains with the rules that a restore with `options`
     /// writes. Those in `truncated_chains` are listed up to their first unprintable rule.
-    pub fn of(table: Table, listing: &str, truncated_chains: &[String], options: &Options) -> Self {
+    pub(crate) fn of(
+        table: Table,
+        listing: &str,
+        truncated_chains: &[String],
+        options: &Options,
+    ) -> Self {
         let is_truncated = |chain: &str| truncated_chains.iter().any(|name| name == chain);
         let written = written(table, options);
         let mut state = Self {
@@ -104,7 +109,7 @@ pub(super) fn matches_exactly(table: Table, listing: &str, options: &Options) ->
 
 /// Returns a payload that writes these fixed chains again, inserts these entry jumps at the top of
 /// their chains, and changes nothing else.
-pub fn repair(
+pub(crate) fn repair(
     chains: &BTreeSet<(Table, &'static str)>,
     jumps: &[&'static Jump],
     options: &Options,
@@ -140,7 +145,7 @@ pub fn repair(
 
 /// Returns the rule of `KUBE-FIREWALL` that keeps other hosts from reaching localhost, without
 /// `-A KUBE-FIREWALL`; `None` if these options need none.
-pub fn localnet_drop_rule(options: &Options) -> Option<String> {
+pub(crate) fn localnet_drop_rule(options: &Options) -> Option<String> {
     let written = written(Table::Filter, options);
     let mut lines = written.lines();
     let rule = lines.find_map(|line| line.strip_prefix("-A KUBE-FIREWALL "))?;

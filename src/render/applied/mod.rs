@@ -6,11 +6,10 @@ mod single_chains;
 mod state;
 mod whole_tables;
 
-pub use guard::{
-    GuardedChainState, guarded_chains, localnet_drop_rule, matches_except_kubelet_rules, repair,
-};
+pub(crate) use guard::{GuardedChainState, localnet_drop_rule, repair};
+pub use guard::{guarded_chains, matches_except_kubelet_rules};
 pub use live::{LiveChains, LiveRules};
-pub use single_chains::{DispatchDrift, DispatchRepair};
+pub(crate) use single_chains::DispatchRepair;
 pub(crate) use state::{AppliedService, DispatchRule};
-pub use state::{AppliedState, PayloadStats, RuleCounts, SavedServices};
-pub use whole_tables::{Adopted, DeclineReason, adopt, verify_tables};
+pub use state::{AppliedState, PayloadStats, RuleCounts};
+pub(crate) use whole_tables::{Adopted, DeclineReason, adopt, verify_tables};

@@ -31,7 +31,7 @@ const LEAST_SHARE_DIVISOR: usize = 2;
 
 /// Result of a comparison of the rules in the kernel with the rendered ones.
 #[derive(Debug, Default)]
-pub struct Adopted {
+pub(crate) struct Adopted {
     /// Rules in the kernel, as if they had been restored.
     pub applied: AppliedState,
     /// Services that the next partial restore has to name: those that lack rules, and the leftover
@@ -90,7 +90,7 @@ enum Strictness {
 ///
 /// Services in `changing` are expected to differ. Rules of fixed chains and entry jumps are not
 /// compared: [`GuardedChainState`](super::GuardedChainState) does that.
-pub fn verify_tables(
+pub(crate) fn verify_tables(
     rules: LiveRules,
     live: &LiveChains,
     services: &dyn Services,
@@ -128,7 +128,7 @@ pub fn verify_tables(
 
 /// Compares the rules in the kernel with those of `services`, of which none is known to be
 /// applied.
-pub fn adopt(
+pub(crate) fn adopt(
     rules: LiveRules,
     live: &LiveChains,
     services: &dyn Services,

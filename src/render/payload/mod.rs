@@ -7,5 +7,6 @@ mod partial;
 mod removal;
 
 pub use full::Full;
-pub use partial::{Partial, partial};
-pub use removal::Removal;
+pub(crate) use partial::Partial;
+pub use partial::partial;
+pub(crate) use removal::Removal;

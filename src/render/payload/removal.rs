@@ -20,7 +20,7 @@ use crate::ruleset::{JUMPS, is_proxy_chain};
 
 /// Payload that removes the proxy's chains and entry jumps from one table.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Removal {
+pub(crate) struct Removal {
     /// Table that the payload changes.
     pub table: Table,
     /// Input of `iptables-restore --noflush`: it removes all entry jumps and chains at once, or
@@ -37,7 +37,7 @@ pub struct Removal {
 impl Removal {
     /// Returns one payload for each table that has chains of a proxy, in the order of tables;
     /// `save` is all that `iptables-save` printed.
-    pub fn of(save: &str) -> Vec<Self> {
+    pub(crate) fn of(save: &str) -> Vec<Self> {
         let tables = ProxyRules::read(save).into_iter();
         tables
             .filter(|(_, rules)| !rules.chains.is_empty())

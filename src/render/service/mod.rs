@@ -13,7 +13,7 @@ use super::options::{Comments, RenderContext};
 use crate::model::{ServiceName, ServiceState};
 
 pub(crate) use plan::{count_endpoints, most_endpoints};
-pub use plan::{ports, ports_over_limit};
+pub(crate) use plan::{ports, ports_over_limit};
 pub use service_rules::ServiceTotals;
 pub(crate) use service_rules::{DispatchKey, RenderedChain, ServiceRules, TextDigest};
 pub(crate) use writer::{

@@ -201,7 +201,7 @@ pub(crate) fn count_endpoints(state: &ServiceState) -> usize {
 
 /// Returns the ports of a Service, each with the endpoints that get rules. A port that does not
 /// fit into the limit alongside the ports before it is treated as one without endpoints.
-pub fn ports<'g, 'a>(
+pub(crate) fn ports<'g, 'a>(
     service: &'a Service,
     groups: &'g EndpointGroups<'a>,
 ) -> impl Iterator<Item = (&'a ServicePort, PortEndpoints<'g, 'a>)> {
@@ -209,7 +209,7 @@ pub fn ports<'g, 'a>(
 }
 
 /// Returns the number of ports of a Service that are over the limit.
-pub fn ports_over_limit(state: &ServiceState) -> usize {
+pub(crate) fn ports_over_limit(state: &ServiceState) -> usize {
     let Some(service) = &state.service else {
         return 0;
     };

@@ -10,14 +10,15 @@ mod target;
 mod token;
 
 pub(super) use condition::number;
-pub use condition::{
-    AddressTypes, ConntrackStates, MarkBits, MultiPort, Negatable, PortRange, PortSide,
-};
-pub use extension::Extension;
+pub(crate) use condition::{AddressTypes, ConntrackStates, MarkBits, Negatable, PortRange};
+pub(crate) use extension::Extension;
 pub(super) use extension::ExtensionOption;
-pub use matches::{Match, Recent, RecentAction};
-pub use network::Network;
-pub use probability::{Probability, Share};
+pub use matches::Match;
+pub(crate) use matches::{Recent, RecentAction};
+pub(crate) use network::Network;
+#[cfg(test)]
+pub(crate) use probability::Probability;
+pub use probability::Share;
 pub use rule::Rule;
 pub(super) use rule::without_counters;
-pub use target::Target;
+pub(crate) use target::Target;

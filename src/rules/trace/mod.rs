@@ -12,5 +12,6 @@ mod path;
 mod target;
 mod walk;
 
-pub use outcome::{BridgePort, Locality, Packet, Step, TraceOutcome, Unclear, Verdict};
+pub use outcome::{BridgePort, Locality, Packet, Verdict};
+pub(crate) use outcome::{Step, TraceOutcome, Unclear};
 pub use walk::trace;

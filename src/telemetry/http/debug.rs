@@ -16,7 +16,7 @@ use crate::telemetry::LogLevel;
 
 /// Setting `enableProfiling`.
 #[derive(Debug, Clone)]
-pub enum Debugging {
+pub(crate) enum Debugging {
     /// All paths below `/debug/` are unknown.
     Off,
     /// The pages are served.
@@ -25,7 +25,7 @@ pub enum Debugging {
 
 /// Parts of the process that the pages change and show.
 #[derive(Debug, Clone)]
-pub struct DebugPages {
+pub(crate) struct DebugPages {
     /// Log level that `/debug/flags/v` sets.
     pub level: LogLevel,
     /// Pages below `/debug/payload/`; `None`: not served, because clients on other hosts could
@@ -35,7 +35,7 @@ pub struct DebugPages {
 
 /// Readers of the last payloads of restores.
 #[derive(Clone)]
-pub struct PayloadPages {
+pub(crate) struct PayloadPages {
     /// Returns the last applied payloads.
     pub applied: Arc<dyn Fn() -> String + Send + Sync>,
     /// Returns the last failed payloads.

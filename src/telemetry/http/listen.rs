@@ -20,7 +20,7 @@ const BACKLOG: u32 = 1024;
 /// Failure to listen on an address.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on `{address}`")]
-pub struct ListenError {
+pub(crate) struct ListenError {
     /// Address as configured.
     pub address: SocketAddr,
     /// Error of the kernel.
@@ -29,7 +29,7 @@ pub struct ListenError {
 
 /// Listens on an address. `0.0.0.0` stands for all addresses of both families if the node has
 /// both.
-pub fn listen(address: SocketAddr) -> Result<TcpListener, ListenError> {
+pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener, ListenError> {
     let wildcard_v4 = matches!(address.ip(), IpAddr::V4(ip) if ip.is_unspecified());
     let opened = if wildcard_v4 {
         let both = SocketAddr::from((Ipv6Addr::UNSPECIFIED, address.port()));
@@ -45,7 +45,7 @@ pub fn listen(address: SocketAddr) -> Result<TcpListener, ListenError> {
 }
 
 /// Listens on an address of one family; a wildcard stands for that family only.
-pub fn listen_in_family(address: SocketAddr) -> Result<TcpListener, ListenError> {
+pub(crate) fn listen_in_family(address: SocketAddr) -> Result<TcpListener, ListenError> {
     open(address, Wildcard::OneFamily).map_err(|source| ListenError { address, source })
 }
 
@@ -60,7 +60,7 @@ enum Wildcard {
 
 /// Listens on an address, and retries as long as that fails. `name` stands for the server in the
 /// log. Returns `None` if stopped before it succeeded.
-pub async fn listen_retrying(
+pub(crate) async fn listen_retrying(
     address: SocketAddr,
     name: &str,
     stop: &CancellationToken,

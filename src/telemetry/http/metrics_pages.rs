@@ -31,7 +31,7 @@ const HEALTHZ: &str = "healthz";
 
 /// Settings of the process that pages show or depend on.
 #[derive(Debug, Clone)]
-pub struct PageSettings {
+pub(crate) struct PageSettings {
     /// JSON text of `/configz`.
     pub configz: Bytes,
     /// Flags of the command line and their values.
@@ -43,7 +43,7 @@ pub struct PageSettings {
 /// Pages of the metrics port. Paths are exact; the method is ignored where none is named, as
 /// upstream does.
 #[derive(Debug, Clone)]
-pub struct MetricsPages {
+pub(crate) struct MetricsPages {
     registry: Registry,
     settings: PageSettings,
     ping: PingCheck,
@@ -56,7 +56,7 @@ impl MetricsPages {
     /// # Errors
     ///
     /// Only if two metrics had the same name, which a test excludes.
-    pub fn new(registry: Registry, settings: PageSettings) -> Result<Self> {
+    pub(crate) fn new(registry: Registry, settings: PageSettings) -> Result<Self> {
         let started = start_time();
         Ok(Self {
             registry,
@@ -67,7 +67,7 @@ impl MetricsPages {
     }
 
     /// Returns the response to a request.
-    pub fn answer(&self, request: &Request<Bytes>) -> Reply {
+    pub(crate) fn answer(&self, request: &Request<Bytes>) -> Reply {
         let (uri, headers) = (request.uri(), request.headers());
         match uri.path() {
             "/metrics" => self.metrics(),

@@ -6,7 +6,9 @@ mod metrics_pages;
 mod server;
 mod zpages;
 
-pub use debug::{DebugPages, Debugging, PayloadPages};
-pub use listen::{ListenError, listen, listen_in_family, listen_retrying};
-pub use metrics_pages::{MetricsPages, PageSettings};
-pub use server::{ConnectionLimit, Reply, not_found, reply, serve, serve_requests, serve_within};
+pub(crate) use debug::{DebugPages, Debugging, PayloadPages};
+pub(crate) use listen::{ListenError, listen, listen_in_family, listen_retrying};
+pub(crate) use metrics_pages::{MetricsPages, PageSettings};
+pub(crate) use server::{
+    ConnectionLimit, Reply, not_found, reply, serve, serve_requests, serve_within,
+};

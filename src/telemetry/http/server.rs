@@ -62,12 +62,12 @@ const LOG_INTERVAL: Duration = Duration::from_secs(60);
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 
 /// Response with its whole body.
-pub type Reply = Response<Full<Bytes>>;
+pub(crate) type Reply = Response<Full<Bytes>>;
 
 /// Serves requests until stopped, then lets open responses finish.
 ///
 /// All work happens within this future: dropping it closes every connection.
-pub async fn serve<H>(listener: TcpListener, handler: H, stop: CancellationToken)
+pub(crate) async fn serve<H>(listener: TcpListener, handler: H, stop: CancellationToken)
 where
     H: Fn(&Parts) -> Reply,
 {
@@ -82,7 +82,7 @@ where
 
 /// Serves like [`serve`], with a limit of connections that several servers share: together they
 /// take no more memory and open files than that, even in a flood.
-pub async fn serve_within<H>(
+pub(crate) async fn serve_within<H>(
     limit: ConnectionLimit,
     listener: TcpListener,
     handler: H,
@@ -95,7 +95,7 @@ pub async fn serve_within<H>(
 }
 
 /// Serves like [`serve`], for pages that read the body.
-pub async fn serve_requests<H>(listener: TcpListener, handler: H, stop: CancellationToken)
+pub(crate) async fn serve_requests<H>(listener: TcpListener, handler: H, stop: CancellationToken)
 where
     H: Fn(Request<Bytes>) -> Reply,
 {
@@ -214,7 +214,11 @@ fn rejection(status: StatusCode) -> Reply {
 }
 
 /// Returns a response whose content type browsers must not guess.
-pub fn reply(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Reply {
+pub(crate) fn reply(
+    status: StatusCode,
+    content_type: &'static str,
+    body: impl Into<Bytes>,
+) -> Reply {
     let mut reply = Response::new(Full::new(body.into()));
     *reply.status_mut() = status;
     let headers = reply.headers_mut();
@@ -224,14 +228,14 @@ pub fn reply(status: StatusCode, content_type: &'static str, body: impl Into<Byt
 }
 
 /// Returns the response for an unknown path, in the words of Go's server.
-pub fn not_found() -> Reply {
+pub(crate) fn not_found() -> Reply {
     let text = "404 page not found\n";
     reply(StatusCode::NOT_FOUND, TEXT, text)
 }
 
 /// Limit of the connections of one or more servers. Clones share it.
 #[derive(Debug, Clone)]
-pub struct ConnectionLimit {
+pub(crate) struct ConnectionLimit {
     max: usize,
     /// One token for each connection, the oldest first.
     permits: Arc<Mutex<VecDeque<CancellationToken>>>,
@@ -239,7 +243,7 @@ pub struct ConnectionLimit {
 
 impl ConnectionLimit {
     /// Returns a limit of this many connections, at least one.
-    pub fn new(connections: usize) -> Self {
+    pub(crate) fn new(connections: usize) -> Self {
         Self {
             max: connections.max(1),
             permits: Arc::default(),

@@ -6,7 +6,7 @@ use super::factory::MetricFactory;
 
 /// Metrics of manifests. Clones share their values.
 #[derive(Debug, Clone)]
-pub struct ManifestMetrics {
+pub(crate) struct ManifestMetrics {
     unusable_files: IntGauge,
     skipped_objects: IntGauge,
 }
@@ -27,22 +27,22 @@ impl ManifestMetrics {
     }
 
     /// Records the number of files that cannot be used now.
-    pub fn set_unusable_files(&self, count: usize) {
+    pub(crate) fn set_unusable_files(&self, count: usize) {
         self.unusable_files.set(as_gauge(count));
     }
 
     /// Records the number of objects that are skipped.
-    pub fn set_skipped_objects(&self, count: usize) {
+    pub(crate) fn set_skipped_objects(&self, count: usize) {
         self.skipped_objects.set(as_gauge(count));
     }
 
     /// Returns the number of files that cannot be used now.
-    pub fn unusable_files(&self) -> i64 {
+    pub(crate) fn unusable_files(&self) -> i64 {
         self.unusable_files.get()
     }
 
     /// Returns the number of objects that are skipped.
-    pub fn skipped_objects(&self) -> i64 {
+    pub(crate) fn skipped_objects(&self) -> i64 {
         self.skipped_objects.get()
     }
 }

@@ -12,15 +12,15 @@ mod watch;
 
 use prometheus::{Registry, Result};
 
-pub use manifests::ManifestMetrics;
+pub(crate) use manifests::ManifestMetrics;
+pub(crate) use process::KernelCounts;
 pub(super) use process::{BINARY_VERSION, START, start_time};
-pub use process::{KernelCounts, ReadCount};
-pub use sync::{LocalPolicy, SyncKind, SyncMetrics};
-pub use watch::{HealthMetrics, InFlightRequest, RequestMetrics, WatchAges, WatchMetrics};
+pub(crate) use sync::{LocalPolicy, SyncKind, SyncMetrics};
+pub(crate) use watch::{HealthMetrics, RequestMetrics, WatchAges, WatchMetrics};
 
 /// All metrics of the process. Clones share their values.
 #[derive(Debug, Clone)]
-pub struct Metrics {
+pub(crate) struct Metrics {
     /// Registry that a scrape gathers.
     pub registry: Registry,
     /// Metrics of syncs.
@@ -39,7 +39,7 @@ impl Metrics {
     /// # Errors
     ///
     /// Only if two metrics had the same name, which a test excludes.
-    pub fn new() -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         let registry = Registry::new();
         registry.register(Box::new(process::ProcessCollector::new()?))?;
         process::register_build_info(&registry)?;

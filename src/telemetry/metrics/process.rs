@@ -193,18 +193,18 @@ impl Collector for ProcessCollector {
 
 /// Reads a packet counter of the kernel; `None`: it cannot be read, and has no sample, as upstream
 /// has it. Called on the thread that serves scrapes, so it must not wait.
-pub type ReadCount = fn() -> Option<u64>;
+pub(crate) type ReadCount = fn() -> Option<u64>;
 
 /// Collector of packet counters of the kernel.
 #[derive(Debug)]
-pub struct KernelCounts {
+pub(crate) struct KernelCounts {
     descs: [Desc; 2],
     reads: [ReadCount; 2],
 }
 
 impl KernelCounts {
     /// Returns the collector of dropped invalid packets and of packets to NodePorts on localhost.
-    pub fn new(invalid_dropped: ReadCount, localhost_node_ports: ReadCount) -> Result<Self> {
+    pub(crate) fn new(invalid_dropped: ReadCount, localhost_node_ports: ReadCount) -> Result<Self> {
         let desc = |(name, help): (&str, &str)| {
             Desc::new(name.to_owned(), help.to_owned(), Vec::new(), HashMap::new())
         };

@@ -39,7 +39,7 @@ const REQUEST_SECONDS: [f64; 12] = [
 /// Metrics of lists and watches. Clones share their values. A kind is an object kind, as
 /// `Service`.
 #[derive(Debug, Clone)]
-pub struct WatchMetrics {
+pub(crate) struct WatchMetrics {
     /// Metrics of their requests.
     pub requests: RequestMetrics,
     /// Time since each kind was last known to be current, or began to be watched.
@@ -74,19 +74,19 @@ impl WatchMetrics {
     }
 
     /// Counts a list or watch that ended with an error.
-    pub fn failed(&self, kind: &str) {
+    pub(crate) fn failed(&self, kind: &str) {
         self.errors.with_label_values(&[kind]).inc();
     }
 
     /// Counts an object that could not be decoded.
-    pub fn undecodable(&self, kind: &str) {
+    pub(crate) fn undecodable(&self, kind: &str) {
         self.undecodable.with_label_values(&[kind]).inc();
     }
 }
 
 /// Metrics of the health server. Clones share their values.
 #[derive(Debug, Clone)]
-pub struct HealthMetrics {
+pub(crate) struct HealthMetrics {
     healthz: IntCounterVec,
     livez: IntCounterVec,
 }
@@ -109,12 +109,12 @@ impl HealthMetrics {
     }
 
     /// Counts a response of `/healthz` with this status code.
-    pub fn healthz(&self, code: &str) {
+    pub(crate) fn healthz(&self, code: &str) {
         self.healthz.with_label_values(&[code]).inc();
     }
 
     /// Counts a response of `/livez` with this status code.
-    pub fn livez(&self, code: &str) {
+    pub(crate) fn livez(&self, code: &str) {
         self.livez.with_label_values(&[code]).inc();
     }
 }
@@ -125,14 +125,14 @@ impl HealthMetrics {
 /// A collector in place of a gauge, because ages grow between events: they are computed at each
 /// scrape, and for each answer of the health server.
 #[derive(Debug, Clone)]
-pub struct WatchAges {
+pub(crate) struct WatchAges {
     current: Arc<Mutex<BTreeMap<&'static str, Instant>>>,
     desc: Desc,
 }
 
 impl WatchAges {
     /// Returns ages of no kind.
-    pub fn new() -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         let (name, help) = STALENESS;
         let labels = vec!["kind".to_owned()];
         Ok(Self {
@@ -149,17 +149,17 @@ impl WatchAges {
 
     /// Starts the age of a kind that was not listed yet: a list that never completes must grow
     /// stale like a watch without events.
-    pub fn start(&self, kind: &'static str) {
+    pub(crate) fn start(&self, kind: &'static str) {
         self.kinds().entry(kind).or_insert_with(now);
     }
 
     /// Records that the known objects of the kind are current now.
-    pub fn current(&self, kind: &'static str) {
+    pub(crate) fn current(&self, kind: &'static str) {
         self.kinds().insert(kind, now());
     }
 
     /// Returns the age of each kind, sorted by its name.
-    pub fn ages(&self) -> Vec<(&'static str, Duration)> {
+    pub(crate) fn ages(&self) -> Vec<(&'static str, Duration)> {
         let now = now();
         let kinds = self.kinds();
         let age =
@@ -205,7 +205,7 @@ fn sample((kind, age): (&'static str, Duration)) -> Metric {
 
 /// Metrics of requests to the API server. Clones share their values.
 #[derive(Debug, Clone)]
-pub struct RequestMetrics {
+pub(crate) struct RequestMetrics {
     total: IntCounterVec,
     durations: HistogramVec,
 }
@@ -229,7 +229,7 @@ impl RequestMetrics {
     }
 
     /// Starts to measure a request that is sent now.
-    pub fn sent<B>(&self, request: &Request<B>) -> InFlightRequest {
+    pub(crate) fn sent<B>(&self, request: &Request<B>) -> InFlightRequest {
         let uri = request.uri();
         let host = uri.authority().map_or("", |authority| authority.as_str());
         let query = uri.query().unwrap_or_default();
@@ -261,7 +261,7 @@ impl RequestMetrics {
 /// Request without a response yet. Counted when dropped.
 #[derive(Debug)]
 #[must_use = "it is counted when it is dropped"]
-pub struct InFlightRequest {
+pub(crate) struct InFlightRequest {
     metrics: RequestMetrics,
     method: String,
     host: String,
@@ -272,7 +272,7 @@ pub struct InFlightRequest {
 
 impl InFlightRequest {
     /// Records the status of the response.
-    pub fn answered(mut self, status: StatusCode) {
+    pub(crate) fn answered(mut self, status: StatusCode) {
         self.status = Some(status);
     }
 }

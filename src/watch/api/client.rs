@@ -129,7 +129,7 @@ pub async fn build_client(options: &ApiOptions) -> Result<ApiClient, ClientConfi
 }
 
 /// Builds a client whose requests are counted and timed; otherwise like [`build_client`].
-pub async fn build_counted_client(
+pub(crate) async fn build_counted_client(
     options: &ApiOptions,
     metrics: &RequestMetrics,
 ) -> Result<ApiClient, ClientConfigError> {

@@ -9,7 +9,7 @@ use tokio_rustls::rustls as tls;
 
 /// Cause of a failed connection that an operator handles apart from a server that is down.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ConnectFailure {
+pub(crate) enum ConnectFailure {
     /// The credential plugin of the kubeconfig failed.
     #[error("the credential plugin of the kubeconfig failed: {0}")]
     CredentialPlugin(String),
@@ -21,7 +21,7 @@ pub enum ConnectFailure {
 
 impl ConnectFailure {
     /// Finds such a cause in an error or its causes.
-    pub fn find(error: &(dyn Error + 'static)) -> Option<Self> {
+    pub(crate) fn find(error: &(dyn Error + 'static)) -> Option<Self> {
         let found = of_plugin(error).map(Self::CredentialPlugin);
         let found = found.or_else(|| of_certificate(error).map(Self::Certificate));
         found.or_else(|| error.source().and_then(Self::find))

@@ -68,7 +68,7 @@ pub async fn snapshot(
 }
 
 /// Lists one kind: in pages, or unpaged if the continue token expires before the last page.
-pub async fn list<K: Resource>(
+pub(crate) async fn list<K: Resource>(
     server: &ApiClient,
     selector: &Selector<K>,
 ) -> Result<ObjectList<K>, ApiError> {

@@ -53,14 +53,18 @@ mod token_file;
 mod transport;
 mod watch;
 
-pub use client::{ApiClient, ApiOptions, ClientConfigError, build_client, build_counted_client};
-pub use connect_failure::ConnectFailure;
-pub use decode::ObjectDecodeError;
-pub use error::ApiError;
+pub use client::{ApiClient, ApiOptions, build_client};
+pub(crate) use client::{ClientConfigError, build_counted_client};
+pub(crate) use connect_failure::ConnectFailure;
+pub(crate) use error::ApiError;
 pub use framing::Decodable;
-pub use list::{ClusterSnapshot, ObjectList, list, snapshot};
+#[cfg(test)]
+pub(crate) use list::list;
+pub use list::snapshot;
 pub use rate_limit::RateLimit;
 pub use reflector::{Observer, ReflectorEvent, list_and_watch};
 pub use request::Encoding;
-pub use resource::{ObjectName, Resource, Selector};
-pub use response::send_object;
+#[cfg(test)]
+pub(crate) use resource::Resource;
+pub use resource::Selector;
+pub(crate) use response::send_object;

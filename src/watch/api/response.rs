@@ -190,7 +190,7 @@ pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 
 /// Sends an object, or with [`Method::PATCH`] a merge patch of one, as JSON. The response is
 /// ignored unless it is an error.
-pub async fn send_object(
+pub(crate) async fn send_object(
     server: &ApiClient,
     method: Method,
     path: &str,

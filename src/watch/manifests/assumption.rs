@@ -7,7 +7,7 @@ use crate::net::{IpNet, PerFamily};
 
 /// Value that manifests lack, for one Service. Sorted by kind.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Assumption {
+pub(crate) struct Assumption {
     /// Kind of the value.
     pub kind: AssumedValue,
     /// Namespace and name of the Service.
@@ -18,7 +18,7 @@ pub struct Assumption {
 
 /// Kind of a value that manifests lack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum AssumedValue {
+pub(crate) enum AssumedValue {
     /// Cluster IP, which an API server allocates.
     ClusterIp,
     /// Node port of a service port, which an API server allocates.
@@ -37,7 +37,7 @@ pub enum AssumedValue {
 const MAX_VALUES: usize = 3;
 
 /// Returns a line for each kind of value: its source, and the first Services that have it.
-pub fn assumption_lines(assumptions: &[Assumption], ranges: &ManifestRanges) -> Vec<String> {
+pub(crate) fn assumption_lines(assumptions: &[Assumption], ranges: &ManifestRanges) -> Vec<String> {
     let mut by_kind: BTreeMap<AssumedValue, Vec<&Assumption>> = BTreeMap::new();
     for one in assumptions {
         by_kind.entry(one.kind).or_default().push(one);

@@ -19,7 +19,7 @@ pub(super) const STDIN: &str = "-";
 /// # Errors
 ///
 /// There is nothing at the path, or a directory cannot be listed.
-pub fn exist(path: &Path) -> Result<(), ManifestError> {
+pub(crate) fn exist(path: &Path) -> Result<(), ManifestError> {
     if path == Path::new(STDIN) {
         return Ok(());
     }
@@ -115,7 +115,7 @@ fn is_manifest(path: &Path) -> bool {
 /// Error about one file or directory.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}{}: {reason}", shown(.file), line_shown(*.line))]
-pub struct ManifestError {
+pub(crate) struct ManifestError {
     /// Path of the file or directory; `-` for standard input.
     pub file: PathBuf,
     /// Line of the problem, counted from 1, if it is about the text.

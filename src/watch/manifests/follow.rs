@@ -31,7 +31,7 @@ use crate::watch::Ingester;
 /// # Errors
 ///
 /// Only at the start: the path does not exist, or standard input is invalid.
-pub async fn follow(
+pub(crate) async fn follow(
     path: PathBuf,
     options: ManifestOptions,
     metrics: &ManifestMetrics,

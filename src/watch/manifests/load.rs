@@ -20,7 +20,7 @@ use crate::watch::bounded;
 
 /// Errors of manifests, of which none could be used. At least one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub struct ManifestErrors(pub Vec<ManifestError>);
+pub(crate) struct ManifestErrors(pub Vec<ManifestError>);
 
 impl fmt::Display for ManifestErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -44,7 +44,7 @@ impl From<ManifestError> for ManifestErrors {
 /// # Errors
 ///
 /// The path does not exist, or no file can be used.
-pub fn load(
+pub(crate) fn load(
     path: &Path,
     options: &ManifestOptions,
     validation: Validation,

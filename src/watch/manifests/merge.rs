@@ -19,7 +19,7 @@ use crate::watch::{Ingester, Observed};
 
 /// Objects of manifests, selected as kube-proxy selects them, and sorted by namespace and name.
 #[derive(Debug, Default)]
-pub struct Manifests {
+pub(crate) struct Manifests {
     /// Services, each with a cluster IP and node ports unless it needs none or a range is full.
     pub services: Vec<Arc<ServiceObject>>,
     /// Headless Services, which kube-proxy does not select.
@@ -44,7 +44,7 @@ pub struct Manifests {
 
 impl Manifests {
     /// Sends everything as one complete list of each kind.
-    pub fn send(&self, ingester: &mut Ingester) {
+    pub(crate) fn send(&self, ingester: &mut Ingester) {
         ingester.node(Observed::<&NodeObject>::Listing);
         if let Some(node) = &self.node {
             ingester.node(Observed::Set(&**node));

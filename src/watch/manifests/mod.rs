@@ -33,14 +33,14 @@ mod validation;
 
 use std::sync::Arc;
 
-pub use assumption::{AssumedValue, Assumption, assumption_lines};
-pub use files::{ManifestError, exist};
-pub use follow::follow;
-pub use load::{ManifestErrors, load};
-pub use merge::Manifests;
-pub use pair::{ManifestPair, load_pair};
-pub use ranges::{ManifestRanges, NodePortRange, NotAPortRange};
-pub use raw::RawObject;
+pub(crate) use assumption::{AssumedValue, assumption_lines};
+pub(crate) use files::{ManifestError, exist};
+pub(crate) use follow::follow;
+pub(crate) use load::{ManifestErrors, load};
+pub(crate) use merge::Manifests;
+pub(crate) use pair::{ManifestPair, load_pair};
+pub(crate) use ranges::{ManifestRanges, NotAPortRange};
+pub(crate) use raw::RawObject;
 
 /// Treatment of objects that an API server would reject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub enum Validation {
 
 /// Settings for reading manifests.
 #[derive(Debug, Clone)]
-pub struct ManifestOptions {
+pub(crate) struct ManifestOptions {
     /// Name of the Node of this host.
     pub node_name: Arc<str>,
     /// Ranges of values that are not set.
@@ -62,7 +62,8 @@ pub struct ManifestOptions {
 
 impl ManifestOptions {
     /// Returns settings with the default ranges.
-    pub fn new(node_name: Arc<str>) -> Self {
+    #[cfg(test)]
+    pub(crate) fn new(node_name: Arc<str>) -> Self {
         Self {
             node_name,
             ranges: ManifestRanges::default(),

@@ -13,7 +13,7 @@ use super::{ManifestOptions, Validation};
 
 /// Two states of the same objects.
 #[derive(Debug)]
-pub struct ManifestPair {
+pub(crate) struct ManifestPair {
     /// Earlier state.
     pub before: Manifests,
     /// Later state.
@@ -29,7 +29,7 @@ pub struct ManifestPair {
 /// # Errors
 ///
 /// A path does not exist, or no file of it can be used.
-pub fn load_pair(
+pub(crate) fn load_pair(
     before: &Path,
     after: &Path,
     options: &ManifestOptions,

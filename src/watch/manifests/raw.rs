@@ -12,7 +12,7 @@ use super::parse::{TextFormat, documents};
 
 /// Object with all of its fields.
 #[derive(Debug, Clone, PartialEq)]
-pub struct RawObject {
+pub(crate) struct RawObject {
     /// Kind as written, such as `Service`.
     pub kind: String,
     /// `default` if it has none.

@@ -3,10 +3,10 @@
 use std::cell::RefCell;
 use std::process::Stdio;
 
-use deltaproxy::host::{
+use deltaproxy::testing::host::{
     CounterError, Exec, Fake, Fault, Iptables, ListedChains, RestoreError, Restored, RunError,
 };
-use deltaproxy::rules::{Comparison, Payload, RuleSet, Table, Text};
+use deltaproxy::testing::rules::{Comparison, Payload, RuleSet, Table, Text};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 

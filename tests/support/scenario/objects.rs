@@ -12,11 +12,11 @@
 //! What is not written is absent. Conditions: `ready`, `not-ready`, `serving`, `not-serving`,
 //! `terminating`, `not-terminating`.
 
-use deltaproxy::ingest::{
+use deltaproxy::testing::ingest::{
     ClientIpConfig, EndpointObject, EndpointSliceObject, Ingress, MapEntry, Named, NodeAddress,
     NodeObject, ServiceObject, ServicePortObject, SessionAffinityConfig, SlicePortObject,
 };
-use deltaproxy::net::IpFamily;
+use deltaproxy::testing::net::IpFamily;
 
 use super::options::{default_node_ip, number};
 

@@ -3,13 +3,13 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use deltaproxy::model::{ExternalIps, NamespaceLimits};
-use deltaproxy::net::{IpFamily, IpNet, parse_cidr, parse_ip};
-use deltaproxy::render::{
+use deltaproxy::testing::model::{ExternalIps, NamespaceLimits};
+use deltaproxy::testing::net::{IpFamily, IpNet, parse_cidr, parse_ip};
+use deltaproxy::testing::render::{
     self, InvalidPackets, LocalhostNodePorts, MasqueradePolicy, PartialRestore,
 };
-use deltaproxy::rules::Backend;
-use deltaproxy::sync::{LocalMode, NodeEnvironment, NodePortSource, SyncerOptions};
+use deltaproxy::testing::rules::Backend;
+use deltaproxy::testing::sync::{LocalMode, NodeEnvironment, NodePortSource, SyncerOptions};
 
 use super::text::Statement;
 

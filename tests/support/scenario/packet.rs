@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::SocketAddr;
 
-use deltaproxy::net::{Port, Protocol};
-use deltaproxy::rules::{BridgePort, Locality, Packet, RuleSet, Share, Verdict, trace};
+use deltaproxy::testing::net::{Port, Protocol};
+use deltaproxy::testing::rules::{BridgePort, Locality, Packet, RuleSet, Share, Verdict, trace};
 
 use super::options::{ip, number};
 

@@ -4,8 +4,8 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-use deltaproxy::render::{JUMPS, is_service_chain};
-use deltaproxy::rules::{Comparison, RuleSet, Table};
+use deltaproxy::testing::render::{JUMPS, is_service_chain};
+use deltaproxy::testing::rules::{Comparison, RuleSet, Table};
 
 /// Chains to which all Services add rules, in an order that is random upstream.
 const DISPATCH: [(Table, &str); 6] = [

@@ -6,14 +6,14 @@ use std::net::IpAddr;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime};
 
-use deltaproxy::host::{Fault, Iptables, RestoreError};
-use deltaproxy::ingest::{self, Interner};
-use deltaproxy::model::{Change, ServiceName, SliceName};
-use deltaproxy::net::IpFamily;
-use deltaproxy::render::{Counter, RuleCounts, ServiceTotals};
-use deltaproxy::rules::{Locality, Rule, RuleSet, Table, Text};
-use deltaproxy::sync::{Attempt, Failure, Outcome, Scope, SyncResult, Syncer};
-use deltaproxy::tracker::Tracker;
+use deltaproxy::testing::host::{Fault, Iptables, RestoreError};
+use deltaproxy::testing::ingest::{self, Interner};
+use deltaproxy::testing::model::{Change, ServiceName, SliceName};
+use deltaproxy::testing::net::IpFamily;
+use deltaproxy::testing::render::{Counter, RuleCounts, ServiceTotals};
+use deltaproxy::testing::rules::{Locality, Rule, RuleSet, Table, Text};
+use deltaproxy::testing::sync::{Attempt, Failure, Outcome, Scope, SyncResult, Syncer};
+use deltaproxy::testing::tracker::Tracker;
 use tokio::runtime::Runtime;
 
 use super::both::Both;

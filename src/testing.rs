@@ -1,0 +1,99 @@
+//! Items that tests and benchmarks use. With `cli::main`, they are all that the library exports.
+
+/// Items of `config`.
+pub mod config {
+    pub use crate::config::{Cli, Command, Config, Source, Unusable, run};
+}
+/// Items of `conntrack`.
+pub mod conntrack {
+    pub use crate::conntrack::{Filter, Flow, stale_candidates};
+}
+/// Items of `host`.
+pub mod host {
+    pub use crate::host::{
+        BackendChoice, Binaries, Conntrack, CounterError, Exec, ExecOptions, Fake, Fault,
+        FlowTable, Iptables, ListedChains, RestoreError, Restored, RunError, local_addresses,
+    };
+}
+/// Items of `ingest`.
+pub mod ingest {
+    pub use crate::ingest::{
+        ClientIpConfig, EndpointObject, EndpointSliceObject, Ingress, Interner, MapEntry, Named,
+        NodeAddress, NodeObject, ServiceObject, ServicePortObject, SessionAffinityConfig,
+        SlicePortObject, endpoint_slice, node, service,
+    };
+}
+/// Items of `inspect`.
+pub mod inspect {
+    /// Items of `inspect::catalog`.
+    pub mod catalog {
+        pub use crate::inspect::catalog::{Catalog, Policy, PortName, PortView};
+    }
+    /// Items of `inspect::diff`.
+    pub mod diff {
+        pub use crate::inspect::diff::{
+            FIELD_ROLES, FieldReview, FieldRole, ObjectKind, PortChange, Review, RulesetText,
+            compare, json, text, unified,
+        };
+    }
+    /// Items of `inspect::explain`.
+    pub mod explain {
+        pub use crate::inspect::explain::{
+            ClientSelection, NodeRules, PathResult, SeenSource, explain,
+        };
+    }
+}
+/// Items of `model`.
+pub mod model {
+    pub use crate::model::{
+        Change, Endpoint, ExternalIps, Kind, NamespaceLimits, Node, NodeHint, Service, ServiceName,
+        ServicePort, Services, Slice, SliceName, SlicePort, TrafficPolicy,
+    };
+}
+/// Items of `net`.
+pub mod net {
+    pub use crate::net::{IpFamily, IpNet, Port, Protocol, parse_cidr, parse_ip};
+}
+/// Items of `render`.
+pub mod render {
+    pub use crate::render::{
+        AppliedState, CANARY, Counter, Counters, Full, InvalidPackets, JUMPS,
+        LARGE_CLUSTER_ENDPOINTS, LiveChains, LiveRules, LocalDetector, LocalhostNodePorts,
+        Masquerade, MasqueradePolicy, Options, PartialRestore, PayloadStats, RenderContext,
+        RuleCounts, ServiceTotals, guarded_chains, is_service_chain, matches_except_kubelet_rules,
+        partial,
+    };
+}
+/// Items of `rules`.
+pub mod rules {
+    pub use crate::rules::{
+        Backend, BridgePort, Comparison, Locality, Match, Packet, Payload, Rule, RuleSet, Share,
+        Table, Text, Verdict, trace,
+    };
+}
+/// Items of `select`.
+pub mod select {
+    pub use crate::select::{EndpointGroups, select};
+}
+/// Items of `sync`.
+pub mod sync {
+    pub use crate::sync::{
+        Attempt, Failure, FullReason, LocalMode, NodeEnvironment, NodePortSource, Outcome,
+        QuarantineCause, Scope, SyncResult, Syncer, SyncerOptions,
+    };
+}
+/// Items of `tracker`.
+pub mod tracker {
+    pub use crate::tracker::Tracker;
+}
+/// Items of `watch`.
+pub mod watch {
+    pub use crate::watch::{ChangeReceivers, Ingester, Observed, change_channels};
+    /// Items of `watch::api`.
+    pub mod api {
+        pub use crate::watch::api::{
+            ApiClient, ApiOptions, Decodable, Encoding, Observer, RateLimit, ReflectorEvent,
+            Selector, build_client, list_and_watch, snapshot,
+        };
+    }
+}
