@@ -355,6 +355,8 @@ fn diff(folder: &Path, before: &str, after: &str) -> (i32, Value) {
     let output = Command::new(env!("CARGO_BIN_EXE_deltaproxy"))
         .args([
             "diff",
+            // Some values are valid only beside others.
+            "--lenient",
             "--from-manifests",
             "before.yaml",
             "--manifests",

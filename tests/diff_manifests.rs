@@ -1,7 +1,7 @@
 //! `diff` between two states of a repository, in which nothing is that an API server or a
 //! controller sets, and its exit code when its output is closed early.
 
-#![allow(clippy::unwrap_used, reason = "failing is a test's job")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "failing is a test's job")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,15 @@ fn text(before: &Path, after: &Path, more: &[&str]) -> (String, i32) {
     let output = diff(before, after, more, Stdio::piped());
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    (text, output.status.code().unwrap())
+    let heading = format!(
+        "live: `{}`\ndesired: `{}`\n",
+        before.display(),
+        after.display()
+    );
+    let text = text
+        .strip_prefix(&heading)
+        .unwrap_or_else(|| panic!("{text}"));
+    (text.to_owned(), output.status.code().unwrap())
 }
 
 #[test]

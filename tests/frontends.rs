@@ -83,7 +83,7 @@ fn external_ips_do_not_take_over_cluster_ips(backend: Backend) {
         "once by each process that saw it begin:\n{log}"
     );
     assert!(metric(&lab).ends_with(" 1"));
-    commands_name_the_loser(&lab);
+    commands_name_the_loser(&lab, backend);
     daemon.assert_running();
 }
 
@@ -109,10 +109,12 @@ fn all_are_answered_by(lab: &Lab, server: &str) {
 }
 
 /// Reads the kernel's rules and what the daemon on the node reports.
-fn commands_name_the_loser(lab: &Lab) {
+fn commands_name_the_loser(lab: &Lab, backend: Backend) {
     let run = |args: &[&str]| {
         let mut command = lab.node.command(env!("CARGO_BIN_EXE_deltaproxy"));
-        let output = command.args(args).output().expect("run deltaproxy");
+        let backend = format!("--iptables-backend={}", backend.name());
+        let output = command.args(args).arg(backend).output();
+        let output = output.expect("run deltaproxy");
         let [stdout, stderr] = [output.stdout, output.stderr].map(String::from_utf8);
         stdout.unwrap() + &stderr.unwrap()
     };

@@ -52,6 +52,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("config", BELOW_CONFIG),
     ("cli", ANYTHING),
     ("app", ANYTHING),
+    ("testing", ANYTHING),
     // The root of the library, and the program.
     ("", ANYTHING),
 ];

@@ -275,16 +275,18 @@ pub(super) fn checked(family: IpFamily, result: &CheckResult) {
 pub(super) fn compared(family: IpFamily, compared: &Compared<'_>) {
     let trigger = compared.trigger.as_str();
     if let Some(cause) = compared.failure {
-        let cause = on_one_line(&cause.to_string());
-        // After the first one only every doubling: a table may be unreadable for months.
-        if compared.failed_readings.is_power_of_two() {
+        let text = on_one_line(&cause.to_string());
+        // After the first one only every doubling: a table may be unreadable for months. Rules that
+        // cannot be printed are logged with their table.
+        let is_logged = matches!(cause, RunError::Unprintable { .. });
+        if compared.failed_readings.is_power_of_two() && !is_logged {
             warn!(
                 %family, trigger, failed_readings = compared.failed_readings,
                 "reading the rules in the kernel failed, retrying; until it succeeds, changes by \
-                 other programs may go unnoticed: {cause}"
+                 other programs may go unnoticed: {text}"
             );
         } else {
-            debug!(%family, trigger, "reading the rules in the kernel failed again: {cause}");
+            debug!(%family, trigger, "reading the rules in the kernel failed again: {text}");
         }
     }
     for ((table, kind), chains) in &compared.drift.counts {

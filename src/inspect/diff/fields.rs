@@ -218,7 +218,7 @@ fn leaves(object: ObjectFields<'_>) -> BTreeMap<String, Leaf> {
     let mut leaves = BTreeMap::new();
     for part in parts {
         if let Some(value) = object.value.get(part) {
-            let at = FieldPath {
+            let at = LeafPath {
                 kind: object.kind,
                 full: (*part).to_owned(),
                 listed: (*part).to_owned(),
@@ -231,7 +231,7 @@ fn leaves(object: ObjectFields<'_>) -> BTreeMap<String, Leaf> {
 
 /// Path of a field in an object, and in the list of fields.
 #[derive(Clone)]
-struct FieldPath {
+struct LeafPath {
     kind: ObjectKind,
     /// With the name of each item, as in `spec.ports[http].port`.
     full: String,
@@ -239,7 +239,7 @@ struct FieldPath {
     listed: String,
 }
 
-impl FieldPath {
+impl LeafPath {
     fn add(&self, value: &Value, to: &mut BTreeMap<String, Leaf>) {
         match value {
             Value::Object(fields) if self.is_map() => {
