@@ -281,6 +281,31 @@ fn returns_gotos_and_policies_are_followed() {
     first(&format!("{translated}{state}"), None, &["1: dropped"]);
 }
 
+/// Both leave the chain at its end, and are at the first rule of another one.
+#[test]
+fn gotos_to_two_chains_are_two_paths() {
+    let chains = "*filter\n:A - [0:0]\n:B - [0:0]\n:C - [0:0]\n-A B -j DROP\n-A C -j ACCEPT\n";
+    let random = "-A A -m statistic --mode random --probability 0.5 -g";
+    // In the order in which they end.
+    let outcomes = ["1/2: dropped", "1/2: passed, source kept"];
+    for (first_target, second) in [("B", "C"), ("C", "B")] {
+        let gotos = format!("{random} {first_target}\n-A A -g {second}\n-I FORWARD -j A\nCOMMIT\n");
+        first(&(chains.to_owned() + &gotos), None, &outcomes);
+    }
+}
+
+/// Every chain jumps to the next one twice, so that the steps double with each.
+#[test]
+fn the_steps_of_a_trace_are_limited() {
+    let chains: Vec<String> = (0..60).map(|n| format!(":C{n} - [0:0]\n")).collect();
+    let jump = |n: usize| format!("-A C{n} -j C{0}\n-A C{n} -j C{0}\n", n + 1);
+    let jumps: Vec<String> = (0..59).map(jump).collect();
+    let (chains, jumps) = (chains.concat(), jumps.concat());
+    let text = format!("*filter\n{chains}{jumps}-I FORWARD -j C0\nCOMMIT\n");
+    let expected = ["1: unclear: the rules have too many paths"];
+    first(&text, None, &expected);
+}
+
 #[test]
 fn loops_and_missing_chains_end_the_trace() {
     let loops = "*filter\n:A - [0:0]\n:B - [0:0]\n-A A -j B\n-A B -j A\n-I FORWARD -j A\nCOMMIT\n";

@@ -21,6 +21,8 @@ use crate::rules::grammar::Share;
 pub(super) struct Forks<'a, Path> {
     pub(super) paths: Vec<Path>,
     undecided: Vec<Step<'a>>,
+    /// Evaluated rules of all paths.
+    steps: usize,
 }
 
 impl<Path> Default for Forks<'_, Path> {
@@ -28,6 +30,7 @@ impl<Path> Default for Forks<'_, Path> {
         Self {
             paths: Vec::new(),
             undecided: Vec::new(),
+            steps: 0,
         }
     }
 }
@@ -37,6 +40,12 @@ impl<'a, Path> Forks<'a, Path> {
     pub(super) fn add_undecided(&mut self, step: Step<'a>) -> usize {
         self.undecided.push(step);
         self.undecided.len() - 1
+    }
+
+    /// Counts the evaluation of a rule. Returns `false` if there were too many.
+    pub(super) const fn count_step(&mut self) -> bool {
+        self.steps += 1;
+        self.steps <= MAX_STEPS
     }
 
     /// Reports whether there are too many forks to follow more of them.
@@ -58,6 +67,10 @@ impl<'a, Path> Forks<'a, Path> {
         rules
     }
 }
+
+/// Maximum evaluated rules in a trace. Chains that jump to others twice each have steps without
+/// end; a hundred thousand rules in `KUBE-SERVICES` take a hundred thousand for each path.
+const MAX_STEPS: usize = 1 << 22;
 
 /// Maximum number of forks in a trace. Thousands of endpoints, each before dozens of undecided
 /// rules of other programs, stay below; without a limit, rules that fork in every hook multiply.

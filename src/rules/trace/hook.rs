@@ -166,10 +166,12 @@ impl<'a> CallStack<'a> {
     }
 
     /// Compares the progress of two stacks of one hook. Rules are evaluated in one direction, so
-    /// the lesser may reach the position of the greater, and never the other way round.
+    /// the lesser may reach the position of the greater, and never the other way round. Ties are
+    /// broken by the name of the chain: after a goto, the index alone does not identify the rule.
     pub(super) fn progress(&self, other: &Self) -> Ordering {
         let pairs = self.0.iter().zip(&other.0);
-        let mut steps = pairs.map(|(left, right)| left.next.cmp(&right.next));
+        let mut steps =
+            pairs.map(|(left, right)| (left.next, left.name).cmp(&(right.next, right.name)));
         let difference = steps.find(|order| order.is_ne());
         // The deeper stack has yet to return.
         difference.unwrap_or_else(|| other.0.len().cmp(&self.0.len()))

@@ -119,7 +119,7 @@ pub enum Unclear {
     JumpLoop(String),
     /// A rule jumps to a chain that does not exist.
     MissingChain(String),
-    /// Random and undecided rules have more combinations of results than are traced.
+    /// Random and undecided rules have more combinations, or jumps more steps, than are traced.
     TooManyPaths,
     /// The chain is not entered because too many chains are nested already.
     TooDeep(String),
@@ -163,7 +163,7 @@ impl fmt::Display for Unclear {
             Self::TooDeep(chain) => {
                 write!(f, "chain `{chain}` is nested too deeply")
             }
-            Self::TooManyPaths => f.write_str("random or undecided rules lead to too many paths"),
+            Self::TooManyPaths => f.write_str("the rules have too many paths"),
         }
     }
 }

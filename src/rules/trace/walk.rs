@@ -113,7 +113,11 @@ fn walk_hook<'a, 'q>(
             continue;
         }
         loop {
-            let verdict = path.step(rules, forks);
+            let verdict = if forks.count_step() {
+                path.step(rules, forks)
+            } else {
+                Some(Verdict::Unclear(Unclear::TooManyPaths))
+            };
             for forked in forks.paths.drain(..) {
                 enqueue(&mut pending, forked);
             }
