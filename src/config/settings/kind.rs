@@ -71,7 +71,8 @@ impl SettingKind {
             Self::Number => parsed(
                 text,
                 text.parse()
-                    .map(|number: f32| number.clamp(f32::MIN, f32::MAX)),
+                    .map(|number: f32| number.clamp(f32::MIN, f32::MAX))
+                    .map_err(|_| format!("\"{text}\" is not a valid number")),
             ),
             Self::Percent => within(text, 1..=100),
             Self::Port => parsed(text, go::port(text)),
@@ -133,8 +134,10 @@ impl SettingKind {
             Value::Object(gates) => joined(gates.iter().map(|(name, is)| format!("{name}={is}"))),
             // As Go does: `5`, not `5.0`.
             Value::Number(number) => match number.as_f64() {
-                Some(float) => float.to_string(),
-                None => number.to_string(),
+                // The field has 32 bits, in which the digits of the text suffice.
+                #[expect(clippy::cast_possible_truncation, reason = "it was of 32 bits before")]
+                Some(float) if self == Self::Number => (float as f32).to_string(),
+                _ => number.to_string(),
             },
             Value::Bool(_) => value.to_string(),
         }
@@ -143,17 +146,12 @@ impl SettingKind {
 
 /// Returns a value for a field, or the problem in the standard form, with the text.
 fn parsed<T: Serialize, E: fmt::Display>(text: &str, value: Result<T, E>) -> Result<Value, String> {
-    let problem = match value.map(serde_json::to_value) {
-        Ok(Ok(value)) if !value.is_null() => return Ok(value),
-        Ok(Ok(_)) => "not a number".to_owned(),
-        Ok(Err(error)) => error.to_string(),
-        Err(error) => error.to_string(),
-    };
-    Err(if problem.contains(text) {
-        problem
-    } else {
-        format!("\"{text}\" is not valid: {problem}")
-    })
+    match value.map(serde_json::to_value) {
+        Ok(Ok(value)) if !value.is_null() => Ok(value),
+        Ok(Ok(_)) => Err(format!("\"{text}\" is not a valid number")),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 fn within(text: &str, limits: RangeInclusive<i64>) -> Result<Value, String> {
@@ -161,9 +159,10 @@ fn within(text: &str, limits: RangeInclusive<i64>) -> Result<Value, String> {
     match number {
         Ok(number) if !limits.contains(&number) => {
             let (from, to) = limits.into_inner();
-            Err(format!("{number} is not in {from}..={to}"))
+            Err(format!("must be from {from} to {to}, got {number}"))
         }
-        number => parsed(text, number),
+        Ok(number) => Ok(number.into()),
+        Err(_) => Err(format!("\"{text}\" is not a valid integer")),
     }
 }
 

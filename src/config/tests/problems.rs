@@ -245,19 +245,22 @@ fn values_that_cannot_be_parsed() {
         "--cleanup=maybe",
         "--cleanup: \"maybe\" is not a valid boolean (true or false)",
     );
+    flags("--v=x", "--v: \"x\" is not a valid integer");
+    // Not hidden by a text that has the letter anyway.
+    flags("--v=e", "--v: \"e\" is not a valid integer");
     flags(
-        "--v=x",
-        "--v: \"x\" is not valid: invalid digit found in string",
+        "--kube-api-qps=f",
+        "--kube-api-qps: \"f\" is not a valid number",
     );
-    flags("--v=-1", "--v: -1 is not in 0..=4294967295");
+    flags("--v=-1", "--v: must be from 0 to 4294967295, got -1");
     flags(
         "--sync-cpu-budget=0",
-        "--sync-cpu-budget: 0 is not in 1..=100",
+        "--sync-cpu-budget: must be from 1 to 100, got 0",
     );
     flags("--state-dir=", "--state-dir: must not be empty");
     flags(
         "--kube-api-qps=nan",
-        "--kube-api-qps: \"nan\" is not valid: not a number",
+        "--kube-api-qps: \"nan\" is not a valid number",
     );
 }
 
