@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 
+use super::terminal::escaped;
 use crate::config::Unusable;
 use crate::inspect::catalog::NoMatches;
 use crate::watch::manifests::{ManifestError, ManifestErrors};
@@ -36,14 +37,22 @@ static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 pub(super) fn report(errors: &[ManifestError]) {
     // Each change leaves the set whole.
     let mut reported = REPORTED.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_first = reported.is_empty() && !errors.is_empty();
     for error in errors {
-        let text = escaped(&error.to_string());
+        let text = escaped(&error.to_string()).into_owned();
         if !reported.contains(&text) {
             let _ = writeln!(io::stderr(), "error: {text}");
             reported.insert(text);
         }
     }
+    if is_first {
+        let _ = writeln!(io::stderr(), "{LEFT_OUT}");
+    }
 }
+
+/// Consequence of errors, which a difference alone does not show.
+const LEFT_OUT: &str = "hint: what has errors is left out; the daemon, and --lenient, use the valid \
+                        parts of invalid objects";
 
 /// Returns the code of a command that did what it could.
 fn done(code: ExitCode) -> ExitCode {
@@ -107,16 +116,6 @@ fn failed(error: &anyhow::Error, code: ExitCode) -> ExitCode {
     }
     let _ = writeln!(io::stderr(), "error: {}", escaped(&with_causes(error)));
     code
-}
-
-/// Escapes control characters, which an untrusted file could send to the terminal.
-fn escaped(text: &str) -> String {
-    let escape = |c: char| match c {
-        '\n' | '\t' => c.to_string(),
-        c if c.is_control() => c.escape_default().to_string(),
-        c => c.to_string(),
-    };
-    text.chars().map(escape).collect()
 }
 
 /// Reports whether the reader of the output has closed it.

@@ -1,5 +1,6 @@
 //! Output of commands: data on stdout, log and progress on stderr.
 
+use std::borrow::Cow;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
@@ -117,6 +118,23 @@ impl Drop for Progress {
     }
 }
 
+/// Escapes characters that a terminal acts on, and that an untrusted file could hold: control
+/// characters but for tabs and line ends, and those that reverse the direction of text.
+pub(super) fn escaped(text: &str) -> Cow<'_, str> {
+    let is_harmful = |c: char| {
+        let turns_text = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        turns_text || c.is_control() && !matches!(c, '\n' | '\t')
+    };
+    if !text.contains(is_harmful) {
+        return Cow::Borrowed(text);
+    }
+    let escape = |c: char| match c {
+        c if is_harmful(c) => c.escape_default().to_string(),
+        c => c.to_string(),
+    };
+    Cow::Owned(text.chars().map(escape).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,5 +171,12 @@ mod tests {
             Duration::from_secs(3600),
         ));
         assert_eq!(lines.iter().count(), 0);
+    }
+
+    #[test]
+    fn what_a_terminal_acts_on_is_escaped() {
+        assert_eq!(escaped("a\tb\né"), "a\tb\né");
+        assert_eq!(escaped("\u{1b}[31m\rx\u{9b}"), "\\u{1b}[31m\\rx\\u{9b}");
+        assert_eq!(escaped("\u{202e}txt"), "\\u{202e}txt");
     }
 }
