@@ -309,8 +309,8 @@ fn read_source_ranges(view: &mut PortView, rules: &RuleSet) {
     }
 }
 
-/// Returns the service chains that no service port has. A rule that cannot be read may lead to any
-/// of them.
+/// Returns the service chains that no service port has and no other chain leads to. A rule that
+/// cannot be read may lead to any of them, and a rule without a name in its comment leads to some.
 fn stale_chains(catalog: &Catalog, rules: &RuleSet) -> Vec<Box<str>> {
     if rules
         .unparsed_rules()
@@ -319,7 +319,24 @@ fn stale_chains(catalog: &Catalog, rules: &RuleSet) -> Vec<Box<str>> {
         return Vec::new();
     }
     let owners = catalog.owners();
+    let reached = reached_chains(rules);
     let names = rules.chains(Table::Nat).map(|(name, _)| name);
     let stale = names.filter(|name| is_service_chain(name) && !owners.contains_key(name));
+    let stale = stale.filter(|name| !reached.contains(name));
     stale.map(Box::from).collect()
+}
+
+/// Returns the chains of the nat table that are reached from chains of no service port.
+fn reached_chains(rules: &RuleSet) -> BTreeSet<&str> {
+    let mut reached = BTreeSet::new();
+    let others = rules.chains(Table::Nat);
+    let mut next: Vec<&str> = others
+        .map(|(name, _)| name)
+        .filter(|name| !is_service_chain(name))
+        .collect();
+    while let Some(name) = next.pop() {
+        let targets = rules_of(rules, Table::Nat, name).filter_map(Rule::target_chain);
+        next.extend(targets.filter(|target| reached.insert(*target)));
+    }
+    reached
 }

@@ -122,6 +122,23 @@ fn rejected_frontends_and_stale_chains_are_read() {
     assert_eq!(&*catalog.stale[0], "KUBE-SVC-STALESTALESTALES");
 }
 
+/// Comments of a dump may be replaced, so that nothing tells the owner of a chain.
+#[test]
+fn a_chain_in_use_is_not_stale_without_a_name() {
+    let lines = SAVED
+        .lines()
+        .map(|line| match line.split_once("--comment \"") {
+            Some((before, rest)) => {
+                let after = rest.split_once('"').unwrap().1;
+                format!("{before}--comment \"x\"{after}\n")
+            }
+            None => format!("{line}\n"),
+        });
+    let catalog = Catalog::read(&RuleSet::parse(&lines.collect::<String>()).unwrap());
+    assert!(catalog.ports.is_empty());
+    assert_eq!(*catalog.stale, ["KUBE-SVC-STALESTALESTALES".into()]);
+}
+
 /// Only policy Local has health checks, even without endpoints.
 #[test]
 fn a_health_check_shows_the_policy() {
