@@ -17,22 +17,45 @@ use super::ranges::ManifestRanges;
 use crate::ingest::{Ingress, ServiceObject, ServicePortObject, ServiceSpec};
 use crate::net::{IpFamily, parse_ip};
 
+/// Another state of the same Services.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum OtherState<'a> {
+    /// There is none.
+    Absent,
+    /// Earlier one: an API server keeps its values where an update sets none.
+    Before(&'a [Arc<ServiceObject>]),
+    /// Later one: what an update cannot change is the same before.
+    After(&'a [Arc<ServiceObject>]),
+}
+
+impl<'a> OtherState<'a> {
+    fn services(self) -> &'a [Arc<ServiceObject>] {
+        match self {
+            Self::Absent => &[],
+            Self::Before(services) | Self::After(services) => services,
+        }
+    }
+}
+
 /// Completes the Services that `is_selected` selects. The others keep what is set, and nothing of
 /// it is allocated again. A value that is not set is that of the same Service in `other` if
-/// possible, as an API server keeps the values of a Service that is updated. Returns what was
-/// allocated, and the problems.
+/// possible. Returns what was allocated, and the problems.
 pub(super) fn complete(
     services: &mut [Arc<ServiceObject>],
     is_selected: impl Fn(&ServiceObject) -> bool,
     ranges: &ManifestRanges,
-    other: &[Arc<ServiceObject>],
+    other: OtherState<'_>,
 ) -> (Vec<Assumption>, Vec<String>) {
     let mut completion = Completion::new(services, ranges);
-    let other: BTreeMap<_, _> = other.iter().map(|one| (name(one), &**one)).collect();
+    let of_other = other.services().iter();
+    let of_other: BTreeMap<_, _> = of_other.map(|one| (name(one), &**one)).collect();
     let selected = || services.iter().filter(|one| is_selected(one));
     // Kept values take precedence over new ones, so all of them are claimed first.
     let kept: Vec<Kept> = selected()
-        .map(|service| completion.keep(service, other.get(&name(service)).copied()))
+        .map(|service| {
+            let counterpart = of_other.get(&name(service)).copied();
+            completion.keep(service, counterpart, other)
+        })
         .collect();
     let selected = services.iter_mut().filter(|one| is_selected(one));
     for (service, kept) in selected.zip(kept) {
@@ -91,9 +114,14 @@ impl Completion {
     }
 
     /// Claims what an update would keep: values that are not set, unless another Service has them.
-    fn keep(&mut self, service: &ServiceObject, other: Option<&ServiceObject>) -> Kept {
+    fn keep(
+        &mut self,
+        service: &ServiceObject,
+        counterpart: Option<&ServiceObject>,
+        state: OtherState<'_>,
+    ) -> Kept {
         let mut kept = Kept::default();
-        let Some(other) = other else {
+        let Some(other) = counterpart else {
             return kept;
         };
         let (new, old) = (&service.spec, &other.spec);
@@ -103,7 +131,9 @@ impl Completion {
             // The first of several addresses is in both fields.
             kept.cluster_ips = ips.filter(|ip| self.cluster_ips.claim(*ip)).collect();
         }
-        if allocates_node_ports(new) && allocates_node_ports(old) {
+        // An update may set the node port of a port that had an allocated one.
+        let is_before = matches!(state, OtherState::Before(_));
+        if is_before && allocates_node_ports(new) && allocates_node_ports(old) {
             let is_unset = |name| new.ports.iter().any(|p| p.name == name && p.node_port == 0);
             for port in old.ports.iter().filter(|port| is_unset(port.name.as_str())) {
                 let claimed = port_number(port.node_port).filter(|one| self.node_ports.claim(*one));

@@ -28,6 +28,10 @@ type ServiceKey = (String, String);
 /// EndpointSlices by their Service.
 pub(super) type SlicesByService = BTreeMap<ServiceKey, Vec<Arc<EndpointSliceObject>>>;
 
+/// Maximum numbers of one named port that are used, the lowest ones: Pods of one Service seldom
+/// have more than two, and each takes endpoints of its own.
+const MOST_NUMBERS: usize = 8;
+
 /// Groups the EndpointSlices that manifests have.
 pub(super) fn slices_by_service(manifests: &Manifests) -> SlicesByService {
     let mut slices = SlicesByService::new();
@@ -40,12 +44,35 @@ pub(super) fn slices_by_service(manifests: &Manifests) -> SlicesByService {
     slices
 }
 
-/// Adds EndpointSlices for Services that have a selector and none: those of `other` for the same
-/// Service, as a controller keeps them, or two endpoints.
+/// Objects of the other side.
+pub(super) struct OtherSide<'a> {
+    pub(super) raw: &'a BTreeMap<RawKey, RawObject>,
+    pub(super) slices: &'a SlicesByService,
+}
+
+impl<'a> OtherSide<'a> {
+    /// Returns the slices of a Service, if a controller would keep them: they are of the same Pods
+    /// and ports.
+    fn slices_of(
+        &self,
+        key: &RawKey,
+        service: &RawObject,
+    ) -> Option<&'a [Arc<EndpointSliceObject>]> {
+        let other = self.raw.get(key)?;
+        let is_same = |field| service.value.pointer(field) == other.value.pointer(field);
+        let fields = ["/spec/selector", "/spec/ports", "/spec/ipFamilies"];
+        let (_, namespace, name) = key;
+        let slices = self.slices.get(&(namespace.clone(), name.clone()))?;
+        fields.into_iter().all(is_same).then_some(slices)
+    }
+}
+
+/// Adds EndpointSlices for Services that have a selector and none: those of the other side, or two
+/// endpoints.
 pub(super) fn assume_endpoints(
     manifests: &mut Manifests,
     raw: &BTreeMap<RawKey, RawObject>,
-    other: &SlicesByService,
+    other: &OtherSide<'_>,
     node_name: &str,
 ) {
     let known = slices_by_service(manifests);
@@ -54,7 +81,8 @@ pub(super) fn assume_endpoints(
     for service in &manifests.services {
         let metadata = &service.metadata;
         let key = (metadata.namespace.clone(), metadata.name.clone());
-        let raw = raw.get(&("Service".to_owned(), key.0.clone(), key.1.clone()));
+        let raw_key = ("Service".to_owned(), key.0.clone(), key.1.clone());
+        let raw = raw.get(&raw_key);
         let Some(raw) = raw.filter(|_| !known.contains_key(&key)) else {
             continue;
         };
@@ -62,7 +90,7 @@ pub(super) fn assume_endpoints(
         if selector.is_empty() || service.spec.type_ == "ExternalName" {
             continue;
         }
-        if let Some(of_other) = other.get(&key) {
+        if let Some(of_other) = other.slices_of(&raw_key, raw) {
             slices.extend(of_other.iter().cloned());
             continue;
         }
@@ -178,7 +206,7 @@ impl AssumedEndpoints<'_> {
         let pods = (namespace.as_str(), &self.selector);
         let numbers: BTreeSet<u16> = templates.numbers(pods, (target, protocol(port)));
         if !numbers.is_empty() {
-            return numbers.into_iter().collect();
+            return numbers.into_iter().take(MOST_NUMBERS).collect();
         }
         let assumed = assumed_number(target);
         self.assumptions.push(Assumption {

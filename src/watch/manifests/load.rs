@@ -232,8 +232,14 @@ impl LoadedFile {
 
     fn remove(&mut self, kind: Kind, index: usize) {
         match kind {
-            Kind::Service => drop(self.content.services.remove(index)),
-            Kind::EndpointSlice => drop(self.content.endpoint_slices.remove(index)),
+            Kind::Service => {
+                self.content.services.remove(index);
+                self.content.service_places.remove(index);
+            }
+            Kind::EndpointSlice => {
+                self.content.endpoint_slices.remove(index);
+                self.content.slice_places.remove(index);
+            }
             Kind::Node => {}
         }
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::ManifestOptions;
 use super::assumption::Assumption;
-use super::complete::complete;
+use super::complete::{OtherState, complete};
 use super::document::UndecodableObject;
 use super::files::ManifestError;
 use super::parse::FileContent;
@@ -73,11 +73,7 @@ impl Manifests {
     /// Completes the Services, as far as possible with the values that `other` has for the same
     /// Services, and keeps the selected ones. Another proxy may serve the others: what they set is
     /// not allocated again.
-    pub(super) fn complete(
-        mut self,
-        options: &ManifestOptions,
-        other: &[Arc<ServiceObject>],
-    ) -> Self {
+    pub(super) fn complete(mut self, options: &ManifestOptions, other: OtherState<'_>) -> Self {
         let (assumptions, problems) =
             complete(&mut self.services, is_selected, &options.ranges, other);
         self.assumptions.extend(assumptions);
@@ -101,7 +97,7 @@ pub(super) fn merge<'a>(
     options: &ManifestOptions,
 ) -> Manifests {
     let merged = merge_files(files, &options.node_name);
-    merged.complete(options, &[])
+    merged.complete(options, OtherState::Absent)
 }
 
 /// Merges files. Services are as written.

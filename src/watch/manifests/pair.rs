@@ -5,7 +5,8 @@
 
 use std::path::Path;
 
-use super::endpoints::{assume_endpoints, slices_by_service};
+use super::complete::OtherState;
+use super::endpoints::{OtherSide, assume_endpoints, slices_by_service};
 use super::load::{self, LoadedManifests, ManifestErrors};
 use super::merge::{Manifests, merge_files};
 use super::raw::RawObject;
@@ -43,14 +44,16 @@ pub(crate) fn load_pair(
     let [before, after] = files
         .each_ref()
         .map(|files| merge_files(files.contents(), &options.node_name));
-    let before = before.complete(options, &after.services);
-    let after = after.complete(options, &before.services);
+    let before = before.complete(options, OtherState::After(&after.services));
+    let after = after.complete(options, OtherState::Before(&before.services));
     let slices = [slices_by_service(&before), slices_by_service(&after)];
     let (mut before, mut after) = (before, after);
     let [of_before, of_after] = slices;
     let [raw_before, raw_after] = &raw;
-    assume_endpoints(&mut before, raw_before, &of_after, &options.node_name);
-    assume_endpoints(&mut after, raw_after, &of_before, &options.node_name);
+    let other = |raw, slices| OtherSide { raw, slices };
+    let node = &options.node_name;
+    assume_endpoints(&mut before, raw_before, &other(raw_after, &of_after), node);
+    assume_endpoints(&mut after, raw_after, &other(raw_before, &of_before), node);
     let [files_before, files_after] = files;
     Ok(ManifestPair {
         before: files_before.annotate(before),

@@ -11,9 +11,9 @@ use serde::de::DeserializeSeed;
 
 use super::yaml::{CurrentLine, YamlError, YamlReader};
 
-/// Maximum lines of one document whose indentation is completed. Each is found by reading the
-/// document again.
-const MAX_COMPLETED_LINES: usize = 1000;
+/// Maximum bytes that are read to complete the indentation of lines of one document: each line is
+/// found by reading the document again. A thousand lines of a file of 20 kB, in a second.
+const MAX_REREAD_BYTES: usize = 20_000_000;
 
 /// Spaces by which the indentation of a line is completed: more than any block has.
 const MORE_INDENTATION: &str = "                                                                ";
@@ -100,7 +100,9 @@ impl DocumentText<'_> {
         &mut self,
         seed: impl Fn(CurrentLine) -> S,
     ) -> Result<Option<S::Value>, YamlError> {
-        for _ in 0..MAX_COMPLETED_LINES {
+        let mut reread = 0;
+        while reread < MAX_REREAD_BYTES {
+            reread += self.text.len();
             let mut reader = YamlReader::new(&self.text);
             let seed = seed(reader.line());
             match reader.next_document(seed) {
@@ -110,9 +112,7 @@ impl DocumentText<'_> {
         }
         Err(self.in_file(YamlError {
             line: None,
-            reason: format!(
-                "more than {MAX_COMPLETED_LINES} lines of quoted text lack indentation"
-            ),
+            reason: "too many lines of quoted text lack indentation".to_owned(),
             lacks_indentation: false,
         }))
     }

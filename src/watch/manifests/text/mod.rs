@@ -1,6 +1,7 @@
 //! Text of manifests: its documents, and the dialect of YAML that kubectl reads.
 
 mod divide;
+mod repetition;
 mod scalar;
 mod yaml;
 

@@ -29,14 +29,11 @@ use serde::de::{
 use serde::forward_to_deserialize_any;
 use serde_json::Value;
 
+use super::repetition::{MAX_REPEATED_NODES, nodes};
 use super::scalar::Scalar;
 
 /// Maximum depth of nested nodes, as in `serde_json`: each level takes stack.
 const MAX_DEPTH: usize = 128;
-
-/// Maximum nodes that aliases repeat in one document: aliases of aliases make gigabytes of a few
-/// lines.
-const MAX_REPEATED_NODES: usize = 1_000_000;
 
 const INVALID_KEY: &str = "a key must be a scalar";
 
@@ -181,14 +178,6 @@ impl<'t> YamlReader<'t> {
             return Err(YamlError::custom("aliases repeat too many nodes"));
         }
         Ok(value.clone())
-    }
-}
-
-fn nodes(value: &Value) -> usize {
-    1 + match value {
-        Value::Array(items) => items.iter().map(nodes).sum(),
-        Value::Object(entries) => entries.values().map(nodes).sum(),
-        _ => 0,
     }
 }
 

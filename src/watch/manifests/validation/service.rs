@@ -173,11 +173,10 @@ fn check_affinity(spec: &ServiceSpec, problems: &mut Problems) {
         affinity
     };
     problems.supported("spec.sessionAffinity", affinity, &["ClientIP", "None"]);
+    // The API server drops the configuration of another affinity.
     let config = spec.session_affinity_config.as_ref();
-    if affinity == "None" && config.is_some() {
-        problems.forbidden(CONFIG, "must not be set when session affinity is None");
-    }
     let seconds = config
+        .filter(|_| affinity == "ClientIP")
         .and_then(|config| config.client_ip.as_ref())
         .and_then(|client_ip| client_ip.timeout_seconds);
     if let Some(seconds) = seconds.filter(|seconds| !(1..=LONGEST).contains(seconds)) {
