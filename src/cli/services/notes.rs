@@ -1,4 +1,4 @@
-//! Notes on stderr below tables: missing jumps, unreferenced chains, conflicts and quarantine.
+//! Notes on stderr before tables: missing jumps, unreferenced chains, conflicts, quarantine.
 //!
 //! Rules do not show that changes of a Service are not applied; the health server of the proxy on
 //! this node reports Services in quarantine.
