@@ -10,13 +10,15 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 
 use super::document_kind::DocumentKind;
 use super::parse::{Place, TextFormat, documents};
-use super::text::CurrentLine;
+use super::text::{CurrentLine, DocumentText};
 use super::validation::{FieldPath, FieldSegment};
 
 /// Lines of the fields in one file, read as they are asked for.
 pub(super) struct Locator<'t> {
     text: &'t str,
     format: TextFormat,
+    /// Texts of all documents, divided for the first line that is asked for.
+    documents: Option<Vec<DocumentText<'t>>>,
     /// Objects of each document that was read.
     objects: HashMap<usize, Vec<LineTree>>,
 }
@@ -26,21 +28,24 @@ impl<'t> Locator<'t> {
         Self {
             text,
             format,
+            documents: None,
             objects: HashMap::new(),
         }
     }
 
     /// Returns the line of a field, or of the innermost object around it that is in the text.
     pub(super) fn line(&mut self, place: &Place, path: &FieldPath) -> Option<u64> {
-        let objects = self.objects.entry(place.document);
         let (text, format) = (self.text, self.format);
-        let objects = objects.or_insert_with(|| objects_of(text, format, place.document));
+        let divided = || documents(text, format).collect();
+        let documents = self.documents.get_or_insert_with(divided);
+        let objects = self.objects.entry(place.document);
+        let objects = objects.or_insert_with(|| objects_of(documents.get(place.document)));
         objects.get(place.object).map(|object| object.line(path))
     }
 }
 
-fn objects_of(text: &str, format: TextFormat, document: usize) -> Vec<LineTree> {
-    let Some(mut document) = documents(text, format).nth(document) else {
+fn objects_of(document: Option<&DocumentText<'_>>) -> Vec<LineTree> {
+    let Some(mut document) = document.cloned() else {
         return Vec::new();
     };
     let before = document.first_line - 1;
