@@ -11,7 +11,7 @@ use std::time::Duration;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use deltaproxy::testing::net::IpFamily;
 use deltaproxy::testing::render::{
-    AppliedState, Full, LARGE_CLUSTER_ENDPOINTS, LiveChains, Options, PartialRestore,
+    AppliedState, FullPayload, LARGE_CLUSTER_ENDPOINTS, LiveChains, Options, PartialRestore,
     RenderContext, partial,
 };
 use deltaproxy::testing::rules::Payload;
@@ -39,7 +39,7 @@ fn setting(options: &Options) -> RenderContext<'_> {
 /// Writes a full payload piece by piece, as it is given to `iptables-restore`.
 fn write_full(tracker: &Tracker, options: &Options) -> (AppliedState, u64) {
     let live = LiveChains::default();
-    let mut payload = Full::new(tracker, setting(options), &live);
+    let mut payload = FullPayload::new(tracker, setting(options), &live);
     let mut buf = Vec::new();
     while payload.write_next(&mut buf) {
         black_box(&buf);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use deltaproxy::testing::net::IpFamily;
-use deltaproxy::testing::render::{Full, LiveChains, RenderContext};
+use deltaproxy::testing::render::{FullPayload, LiveChains, RenderContext};
 use deltaproxy::testing::rules::{Payload, RuleSet};
 
 use cluster::{World, upstream_options};
@@ -23,7 +23,7 @@ fn payload(services: usize) -> String {
         zone: None,
     };
     let live = LiveChains::default();
-    let mut payload = Full::new(&tracker, setting, &live);
+    let mut payload = FullPayload::new(&tracker, setting, &live);
     let mut bytes = Vec::new();
     while payload.write_next(&mut bytes) {}
     String::from_utf8_lossy(&bytes).into_owned()

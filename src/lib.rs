@@ -1,6 +1,6 @@
 //! A drop-in replacement for kube-proxy's iptables mode that restores only what changed.
 //!
-//! A pure core turns a picture of the cluster into the text of rules; a thin shell watches, waits
+//! A pure core turns Services and endpoints into the text of rules; a thin shell watches, waits
 //! and executes.
 //!
 //! ```text
@@ -52,7 +52,8 @@
 //! - Up to [`conntrack`] nothing is asynchronous, reads a clock or the environment, logs, counts,
 //!   or can fail: odd input becomes a model value or an [`ingest::Diagnostic`].
 //! - Output is a function of the input: sorted, and the same bytes every time.
-//! - [`tracker`] and [`render`] do not know each other; [`sync`] introduces them.
+//! - [`tracker`] and [`render`] do not know each other; [`sync`] passes the changes of one to the
+//!   other.
 //! - A change counts as applied once the kernel has accepted it. A failed restore loses no change
 //!   and is followed by a full one.
 //!

@@ -27,7 +27,9 @@ pub mod ingest {
 pub mod inspect {
     /// Items of `inspect::catalog`.
     pub mod catalog {
-        pub use crate::inspect::catalog::{Catalog, Policy, PortName, PortView};
+        pub use crate::inspect::catalog::{
+            Catalog, Policy, PortName, PortView, RulesetSource, TrafficOrigin,
+        };
     }
     /// Items of `inspect::diff`.
     pub mod diff {
@@ -57,7 +59,7 @@ pub mod net {
 /// Items of `render`.
 pub mod render {
     pub use crate::render::{
-        AppliedState, CANARY, Counter, Counters, Full, InvalidPackets, JUMPS,
+        AppliedState, Counter, Counters, FullPayload, InvalidPackets, JUMPS,
         LARGE_CLUSTER_ENDPOINTS, LiveChains, LiveRules, LocalDetector, LocalhostNodePorts,
         Masquerade, MasqueradePolicy, Options, PartialRestore, PayloadStats, RenderContext,
         RuleCounts, ServiceTotals, guarded_chains, is_service_chain, matches_except_kubelet_rules,
@@ -67,9 +69,13 @@ pub mod render {
 /// Items of `rules`.
 pub mod rules {
     pub use crate::rules::{
-        Backend, BridgePort, Comparison, Locality, Match, Packet, Payload, Rule, RuleSet, Share,
-        Table, Text, Verdict, trace,
+        Backend, BridgePort, Comparison, Match, Packet, Payload, Rule, RuleSet, Share, Table, Text,
+        TracedNode, Verdict, trace,
     };
+}
+/// Items of `ruleset`.
+pub mod ruleset {
+    pub use crate::ruleset::KUBE_PROXY_CANARY;
 }
 /// Items of `select`.
 pub mod select {
@@ -92,8 +98,8 @@ pub mod watch {
     /// Items of `watch::api`.
     pub mod api {
         pub use crate::watch::api::{
-            ApiClient, ApiOptions, Decodable, Encoding, Observer, RateLimit, ReflectorEvent,
-            Selector, build_client, list_and_watch, snapshot,
+            ApiClient, ApiOptions, Decodable, Encoding, Observer, ProxyEnvironment, RateLimit,
+            ReflectorEvent, Selector, build_client, list_and_watch, snapshot,
         };
     }
 }

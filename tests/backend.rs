@@ -106,7 +106,10 @@ fn a_family_that_is_given_up_is_not_unhealthy() {
     node.wait_for_health(503);
     std::fs::write(found, "").expect("write a file");
     node.wait_for_rule(RULE);
-    says(&daemon, "IPv6 is disabled");
+    says(
+        &daemon,
+        "IPv6 is disabled: IPv6 addresses of Services do not work",
+    );
     node.wait_for_health(200);
 }
 

@@ -12,8 +12,8 @@ use deltaproxy::testing::host::{BackendChoice, Binaries, Exec, Iptables};
 use deltaproxy::testing::model::Change;
 use deltaproxy::testing::net::IpFamily;
 use deltaproxy::testing::render::{
-    AppliedState, Counters, Full, LARGE_CLUSTER_ENDPOINTS, LiveChains, Options, PartialRestore,
-    RenderContext, partial,
+    AppliedState, Counters, FullPayload, LARGE_CLUSTER_ENDPOINTS, LiveChains, Options,
+    PartialRestore, RenderContext, partial,
 };
 use deltaproxy::testing::rules::{Backend, Payload, RuleSet, Table, Text};
 use deltaproxy::testing::tracker::Tracker;
@@ -75,7 +75,7 @@ impl Settled {
         if self.is_readable {
             live.read(Table::Nat, "");
         }
-        let mut full = Full::new(&self.tracker, self.setting(), &live);
+        let mut full = FullPayload::new(&self.tracker, self.setting(), &live);
         let mut text = Vec::new();
         while full.write_next(&mut text) {}
         (String::from_utf8(text).unwrap(), full.finish().0)
@@ -245,7 +245,7 @@ fn first(backend: Backend, services: usize, live: &LiveChains) -> String {
         options: &options,
         zone: None,
     };
-    let mut full = Full::new(&tracker, setting, live);
+    let mut full = FullPayload::new(&tracker, setting, live);
     let mut text = Vec::new();
     while full.write_next(&mut text) {}
     String::from_utf8(text).unwrap()

@@ -109,6 +109,15 @@ fn unusable_flags_are_named_and_exit_with_64() {
         let twice = [command, "--manifests=a", "--manifests=b"];
         unusable(&twice, "--manifests: must be given once");
     }
+    let twice = ["render", "--manifests=.", "--since=a", "--since=b"];
+    unusable(&twice, "--since: must be given once, got a and b");
+    let twice = [
+        "diff",
+        "--manifests=.",
+        "--from-manifests=a",
+        "--from-manifests=b",
+    ];
+    unusable(&twice, "--from-manifests: must be given once, got a and b");
 }
 
 #[test]

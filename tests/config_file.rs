@@ -8,12 +8,17 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::support::volume::Volume;
 
 /// What a configuration file needs before it says anything, and ports that nobody else has.
 const HEADER: &str = "\
@@ -22,6 +27,9 @@ kind: KubeProxyConfiguration
 metricsBindAddress: 'off'
 healthzBindAddress: 'off'
 ";
+
+/// Every valid change of the file ends the daemon at once.
+const AT_ONCE: &[&str] = &["--config-reload=exit", "--config-reload-window=0"];
 
 /// One Service with one endpoint.
 const MANIFESTS: &str = "\
@@ -39,15 +47,18 @@ endpoints: [{addresses: [10.4.0.11]}]
 ";
 
 /// A dry run with a file, that has rendered its manifests and is killed if it does not end.
-fn dry_run_with(config: &Path) -> Child {
-    let (child, lines) = dry_run_lines(config);
+fn dry_run_with(config: &Path, flags: &[&str]) -> Child {
+    let (child, lines) = dry_run_lines(config, flags);
     // The rest must find a reader, too.
     std::thread::spawn(move || lines.for_each(drop));
     child
 }
 
 /// The same, with what it goes on to print.
-fn dry_run_lines(config: &Path) -> (Child, impl Iterator<Item = String> + Send + 'static) {
+fn dry_run_lines(
+    config: &Path,
+    flags: &[&str],
+) -> (Child, impl Iterator<Item = String> + Send + use<>) {
     let manifests = config.with_extension("manifests");
     fs::create_dir(&manifests).unwrap();
     fs::write(manifests.join("shop.yaml"), MANIFESTS).unwrap();
@@ -55,6 +66,7 @@ fn dry_run_lines(config: &Path) -> (Child, impl Iterator<Item = String> + Send +
     let mut command = Command::new("timeout");
     command.args(["120", env!("CARGO_BIN_EXE_deltaproxy"), "run", "--dry-run"]);
     command.args(["--config", paths.0, "--manifests", paths.1]);
+    command.args(flags);
     let mut child = command
         .env_remove("RUST_LOG")
         .stdin(Stdio::null())
@@ -66,6 +78,16 @@ fn dry_run_lines(config: &Path) -> (Child, impl Iterator<Item = String> + Send +
     let mut lines = lines.map(Result::unwrap);
     assert!(lines.any(|line| line.contains("default/shop")));
     (child, lines)
+}
+
+/// Ends a daemon that has not ended by itself. SIGKILL would only reach `timeout`, which hands on
+/// SIGTERM.
+#[track_caller]
+fn still_runs(mut child: Child) {
+    assert!(child.try_wait().unwrap().is_none());
+    let id = Pid::from_raw(i32::try_from(child.id()).unwrap());
+    kill(id, Signal::SIGTERM).unwrap();
+    child.wait().unwrap();
 }
 
 #[track_caller]
@@ -85,7 +107,7 @@ fn a_file_that_is_written_again_ends_the_daemon() {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("c.yaml");
     fs::write(&config, HEADER).unwrap();
-    let child = dry_run_with(&config);
+    let child = dry_run_with(&config, &[]);
     fs::write(&config, format!("{HEADER}oomScoreAdj: 0\n")).unwrap();
     ends_because_of(child, &config);
 }
@@ -97,15 +119,15 @@ fn a_file_that_could_not_be_run_with_ends_nothing() {
     let config = folder.path().join("c.yaml");
     let good = HEADER.to_owned();
     fs::write(&config, &good).unwrap();
-    let mut child = dry_run_with(&config);
+    let mut child = dry_run_with(&config, &[]);
     let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
     let mut wait_for = |text: &str| {
         let mut lines = said.by_ref().map(Result::unwrap);
         assert!(lines.any(|line| line.contains(text)), "no `{text}`");
     };
     fs::write(&config, format!("{good}mode: ipvs\n")).unwrap();
-    wait_for("is invalid; still running with the previous one");
-    wait_for("mode: proxy mode `ipvs` is not supported");
+    // One record is one line.
+    wait_for("mode: proxy mode `ipvs` is not supported; hint: use `iptables`");
     // Back again is no change, and another one ends it.
     fs::write(&config, &good).unwrap();
     fs::write(&config, format!("{good}oomScoreAdj: 0\n")).unwrap();
@@ -119,14 +141,16 @@ fn a_file_that_becomes_a_pipe_holds_nothing_up() {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("c.yaml");
     fs::write(&config, HEADER).unwrap();
-    let (mut child, mut lines) = dry_run_lines(&config);
+    let (mut child, mut lines) = dry_run_lines(&config, AT_ONCE);
     let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
     fs::remove_file(&config).unwrap();
     let made = Command::new("mkfifo").arg(&config).status().unwrap();
     assert!(made.success());
     let mut said = said.by_ref().map(Result::unwrap);
-    assert!(said.any(|line| line.contains("new configuration in")));
-    assert!(said.any(|line| line.ends_with(": is not a regular file")));
+    let is_logged = |line: String| {
+        line.contains("new configuration in") && line.ends_with(": is not a regular file")
+    };
+    assert!(said.any(is_logged));
     let manifest = config.with_extension("manifests").join("shop.yaml");
     fs::write(&manifest, MANIFESTS.replace("8080", "8081")).unwrap();
     assert!(lines.any(|line| line.contains(":8081")));
@@ -142,7 +166,7 @@ fn a_file_in_a_busy_folder_is_seen_to_change() {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("c.yaml");
     fs::write(&config, HEADER).unwrap();
-    let child = dry_run_with(&config);
+    let child = dry_run_with(&config, &[]);
     let beside = folder.path().join("beside");
     let is_over = Arc::new(AtomicBool::new(false));
     let busy = {
@@ -189,19 +213,19 @@ fn a_file_whose_source_is_not_there_ends_nothing() {
         .spawn()
         .unwrap();
     let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
-    let mut wait_for = |text: &str| {
+    let mut wait_for = |words: &[&str]| {
         let mut lines = said.by_ref().map(Result::unwrap);
-        assert!(lines.any(|line| line.contains(text)), "no `{text}`");
+        let has_all = |line: String| words.iter().all(|word| line.contains(word));
+        assert!(lines.any(has_all), "no {words:?}");
     };
-    wait_for("starting");
+    wait_for(&["starting"]);
     fs::write(at("c.yaml"), text("gone")).unwrap();
-    wait_for("new configuration in");
-    wait_for("gone");
+    wait_for(&["new configuration in", "gone"]);
     fs::write(at("c.yaml"), text("there")).unwrap();
-    wait_for("holds the running configuration again");
+    wait_for(&["holds the running configuration again"]);
     fs::copy(at("there"), at("other")).unwrap();
     fs::write(at("c.yaml"), text("other")).unwrap();
-    wait_for("has changed; exiting");
+    wait_for(&["has changed; exiting"]);
     assert_eq!(child.wait().unwrap().code(), Some(1));
 }
 
@@ -213,7 +237,7 @@ fn a_file_that_says_the_same_or_nothing_ends_nobody() {
     let config = folder.path().join("c.yaml");
     let text = HEADER.to_owned();
     fs::write(&config, &text).unwrap();
-    let (mut child, mut lines) = dry_run_lines(&config);
+    let (mut child, mut lines) = dry_run_lines(&config, AT_ONCE);
     fs::write(&config, &text).unwrap();
     fs::set_permissions(&config, fs::Permissions::from_mode(0o600)).unwrap();
     fs::remove_file(&config).unwrap();
@@ -231,20 +255,115 @@ fn a_file_that_says_the_same_or_nothing_ends_nobody() {
     ends_because_of(child, &config);
 }
 
-/// As kubelet does it: the path stays a link through a link that is replaced.
 #[test]
-fn a_config_map_that_is_swapped_ends_the_daemon() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name);
-    for (version, fields) in [("..1", ""), ("..2", "oomScoreAdj: 0\n")] {
-        fs::create_dir(at(version)).unwrap();
-        let text = format!("{HEADER}{fields}");
-        fs::write(at(version).join("c.yaml"), text).unwrap();
+fn a_config_map_that_is_swapped_is_reported_and_ends_nothing() {
+    let mut volume = Volume::new(HEADER);
+    let (mut child, lines) = dry_run_lines(&volume.path(), &[]);
+    std::thread::spawn(move || lines.for_each(drop));
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut next = |text: &str| {
+        let mut lines = said.by_ref().map(Result::unwrap);
+        let line = lines.find(|line| line.contains("configuration"));
+        assert!(
+            line.as_ref().unwrap().contains(text),
+            "{line:?}, not `{text}`"
+        );
+    };
+    volume.swap(&format!("{HEADER}oomScoreAdj: 0\n"));
+    next("was replaced by another configuration; still running with the previous one");
+    // An in-place write of a file that the process did not start with; kube-proxy misses it.
+    fs::write(volume.path(), format!("{HEADER}oomScoreAdj: 1\n")).unwrap();
+    next("was replaced by another configuration");
+    volume.swap(&format!("{HEADER}mode: ipvs\n"));
+    next("is invalid; still running with the previous one");
+    volume.swap(HEADER);
+    next("holds the running configuration again");
+    still_runs(child);
+}
+
+#[test]
+fn a_config_map_that_is_swapped_ends_the_daemon_on_request() {
+    let mut volume = Volume::new(HEADER);
+    let child = dry_run_with(&volume.path(), AT_ONCE);
+    volume.swap(&format!("{HEADER}oomScoreAdj: 0\n"));
+    ends_because_of(child, &volume.path());
+}
+
+/// An exit that waits is called off if the running configuration, or an invalid one, comes back.
+#[test]
+fn a_delayed_exit_is_called_off() {
+    let mut volume = Volume::new(HEADER);
+    let flags = ["--config-reload=exit", "--config-reload-window=1000h"];
+    let (mut child, lines) = dry_run_lines(&volume.path(), &flags);
+    std::thread::spawn(move || lines.for_each(drop));
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut wait_for = |text: &str| {
+        let mut lines = said.by_ref().map(Result::unwrap);
+        lines.find(|line| line.contains(text)).unwrap()
+    };
+    let changed = format!("{HEADER}oomScoreAdj: 0\n");
+    volume.swap(&changed);
+    let first = wait_for("has changed; exiting in ");
+    volume.swap(HEADER);
+    wait_for("holds the running configuration again");
+    volume.swap(&changed);
+    let second = wait_for("has changed; exiting in ");
+    let delay = |line: &str| line.split("exiting in ").nth(1).unwrap().to_owned();
+    // Drawn anew, of 3.6 million seconds.
+    assert_ne!(delay(&first), delay(&second));
+    still_runs(child);
+}
+
+/// Restarting all nodes of a cluster at once would stop all syncs for a moment.
+#[test]
+fn fifty_daemons_end_spread_over_the_window() {
+    const DAEMONS: usize = 50;
+    const WINDOW: Duration = Duration::from_secs(20);
+    let mut volume = Volume::new(HEADER);
+    let config = volume.path();
+    let manifests = config.with_extension("manifests");
+    fs::create_dir(&manifests).unwrap();
+    let spawn = |_| {
+        let mut command = Command::new("timeout");
+        command.args(["300", env!("CARGO_BIN_EXE_deltaproxy"), "run", "--dry-run"]);
+        command.arg("--config").arg(&config);
+        command.arg("--manifests").arg(&manifests);
+        command.args(["--config-reload=exit", "--config-reload-window=20s"]);
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    };
+    let mut children: Vec<Child> = (0..DAEMONS).map(spawn).collect();
+    let mut logs: Vec<_> = children
+        .iter_mut()
+        .map(|child| BufReader::new(child.stderr.take().unwrap()).lines())
+        .collect();
+    for log in &mut logs {
+        let mut lines = log.map(Result::unwrap);
+        assert!(lines.any(|line| line.contains("starting a dry run")));
     }
-    symlink("..1", at("..data")).unwrap();
-    symlink("..data/c.yaml", at("c.yaml")).unwrap();
-    let child = dry_run_with(&at("c.yaml"));
-    symlink("..2", at("..new")).unwrap();
-    fs::rename(at("..new"), at("..data")).unwrap();
-    ends_because_of(child, &at("c.yaml"));
+    // The watch of the file begins after that line; the first reading finds a swap before it.
+    let swapped = Instant::now();
+    volume.swap(&format!("{HEADER}oomScoreAdj: 0\n"));
+    let delays: Vec<f64> = logs
+        .iter_mut()
+        .map(|log| {
+            let mut lines = log.map(Result::unwrap);
+            let line = lines.find(|line| line.contains("exiting in ")).unwrap();
+            let delay = line.split("exiting in ").nth(1).unwrap();
+            delay.split(' ').next().unwrap().parse().unwrap()
+        })
+        .collect();
+    for (mut child, delay) in children.into_iter().zip(&delays) {
+        assert_eq!(child.wait().unwrap().code(), Some(1));
+        // Logs round the delay to seconds.
+        assert!(swapped.elapsed().as_secs_f64() > delay - 1.0);
+    }
+    for quarter in 0..4 {
+        let from = f64::from(quarter) * WINDOW.as_secs_f64() / 4.0;
+        let within = delays
+            .iter()
+            .filter(|delay| (from..=from + 5.0).contains(delay));
+        // That none of 50 falls into a quarter happens once in 400,000 runs.
+        assert!(within.count() > 0, "{delays:?}");
+    }
 }

@@ -15,6 +15,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Command, Output};
 
+use support::certificate::self_signed;
 use support::netns::Netns;
 use support::process::Process;
 use support::wait::{PATIENCE, ensure, eventually};
@@ -47,7 +48,7 @@ users: [{{name: u, user: {{{user}}}}}]
     format!("--kubeconfig={}", path.display())
 }
 
-/// What `services` prints on stderr, which fails.
+/// Runs `services`, which must fail, and returns its stderr.
 fn failure(command: &mut Command, kubeconfig: &str) -> String {
     let output = command.args(["services", kubeconfig]).output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -85,35 +86,15 @@ fn a_failed_credential_plugin_shows_its_stderr() {
     );
 }
 
-/// Makes a certificate for `localhost` that signs itself, and its key.
-fn certificate(folder: &Path, name: &str) {
-    let made = Command::new("openssl")
-        .args([
-            "req",
-            "-x509",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:prime256v1",
-        ])
-        .args(["-nodes", "-days", "2", "-subj", "/CN=localhost"])
-        .args(["-addext", "subjectAltName=IP:127.0.0.1", "-keyout"])
-        .arg(folder.join(format!("{name}.key")))
-        .arg("-out")
-        .arg(folder.join(format!("{name}.pem")))
-        .output()
-        .unwrap();
-    assert!(made.status.success(), "{made:?}");
-}
-
 #[test]
 fn a_certificate_of_another_authority_is_not_a_server_that_is_down() {
     if !machine_has(Need::Kernel) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    certificate(folder.path(), "server");
-    certificate(folder.path(), "other");
+    if !self_signed(folder.path(), "server") || !self_signed(folder.path(), "other") {
+        return;
+    }
     let netns = Netns::new("certificate");
     let mut command = netns.command("openssl");
     command.args(["s_server", "-quiet", "-www", "-accept", "127.0.0.1:6443"]);
@@ -160,7 +141,7 @@ fn server(status: &'static str, body: &'static str) -> SocketAddr {
     address
 }
 
-/// What every command that asks a cluster says when it gets no list.
+/// Checks the error of every command that lists the objects of a cluster.
 #[track_caller]
 fn unlisted(flag: &str, expected: &str) {
     let dump = "--from-save=tests/explain/modern.save";
@@ -179,9 +160,9 @@ fn unlisted(flag: &str, expected: &str) {
 
 #[test]
 fn a_server_that_gives_no_list_is_named() {
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = nobody.local_addr().unwrap();
-    drop(nobody);
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = closed.local_addr().unwrap();
+    drop(closed);
     unlisted(
         &format!("--master=http://{address}"),
         &format!(

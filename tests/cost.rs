@@ -14,8 +14,8 @@ use crate::cluster;
 use deltaproxy::testing::model::{Change, Service};
 use deltaproxy::testing::net::{IpFamily, Port};
 use deltaproxy::testing::render::{
-    AppliedState, Full, LARGE_CLUSTER_ENDPOINTS, LiveChains, Options, PartialRestore, PayloadStats,
-    RenderContext, partial,
+    AppliedState, FullPayload, LARGE_CLUSTER_ENDPOINTS, LiveChains, Options, PartialRestore,
+    PayloadStats, RenderContext, partial,
 };
 use deltaproxy::testing::rules::{Payload, RuleSet, Table};
 use deltaproxy::testing::tracker::Tracker;
@@ -46,7 +46,7 @@ impl Settled {
             zone: Some("a"),
         };
         let live = LiveChains::default();
-        let mut full = Full::new(&tracker, setting, &live);
+        let mut full = FullPayload::new(&tracker, setting, &live);
         let mut bytes = Vec::new();
         while full.write_next(&mut bytes) {}
         let (applied, stats) = full.finish();

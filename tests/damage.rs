@@ -67,7 +67,7 @@ fn is_repaired(backend: Backend, flags: &[&str], more: &[&str]) {
     take_over(&node);
     let calls = node.manifests.path().join(".calls");
     let daemon = node.start_with(with_counted_restore(backend, &calls), flags);
-    node.wait_for_rule("--to-destination 10.4.0.12:8080");
+    node.wait_for_full_restore("--to-destination 10.4.0.12:8080");
     let before = node.rules_alone();
     wait_for_looks(&node, &calls, 3);
     let log = daemon.log();

@@ -24,10 +24,10 @@ fn command(args: &[&str]) -> Command {
 }
 
 /// A folder with both states, as manifests and as a dump of the first.
-struct Scene(tempfile::TempDir);
+pub(crate) struct Scene(tempfile::TempDir);
 
 impl Scene {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let scene = Self(tempfile::tempdir().unwrap());
         fs::write(scene.path("before.yaml"), BEFORE).unwrap();
         fs::write(scene.path("after.yaml"), AFTER).unwrap();
@@ -43,11 +43,11 @@ impl Scene {
         scene
     }
 
-    fn path(&self, name: &str) -> std::path::PathBuf {
+    pub(crate) fn path(&self, name: &str) -> std::path::PathBuf {
         self.0.path().join(name)
     }
 
-    fn run(&self, args: &[&str]) -> Output {
+    pub(crate) fn run(&self, args: &[&str]) -> Output {
         self.command(args).output().unwrap()
     }
 
@@ -84,7 +84,7 @@ impl Scene {
     }
 
     #[track_caller]
-    fn says(&self, args: &[&str], code: i32, expected: &str) {
+    pub(crate) fn says(&self, args: &[&str], code: i32, expected: &str) {
         let output = self.run(&[&["diff"], args].concat());
         let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
         assert!(said.contains(expected), "{args:?}: {said}");
@@ -92,7 +92,7 @@ impl Scene {
     }
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
@@ -210,7 +210,8 @@ fn what_cannot_be_compared_is_trouble() {
         "contains the IPv4 filter table, and so does another file",
     );
     let stdin = ["--from-save", "-", "--manifests", "-"];
-    scene.says(&stdin, 2, "stdin can be read only once");
+    let expected = "--manifests: stdin can be read only once, and --from-save reads it";
+    scene.says(&stdin, 64, expected);
     fs::write(scene.path("broken"), "*nat\n-A X -j Y\n").unwrap();
     let broken = ["--from-save", "broken", "--manifests", "after.yaml"];
     scene.says(&broken, 2, "`broken`");

@@ -15,8 +15,8 @@ use deltaproxy::testing::inspect::diff::{
 use deltaproxy::testing::model::ServiceName;
 use deltaproxy::testing::net::IpFamily;
 use deltaproxy::testing::render::{
-    AppliedState, Full, LiveChains, Options, PartialRestore, RenderContext, is_service_chain,
-    partial,
+    AppliedState, FullPayload, LiveChains, Options, PartialRestore, RenderContext,
+    is_service_chain, partial,
 };
 use deltaproxy::testing::rules::{Payload, RuleSet, Table};
 use proptest::collection::vec;
@@ -90,7 +90,7 @@ impl Rendered {
     fn new(world: &World, options: &Options, live: &LiveChains) -> Self {
         let tracker = world.tracker();
         let zone = world.node.zone.as_deref();
-        let mut payload = Full::new(&tracker, RenderContext { options, zone }, live);
+        let mut payload = FullPayload::new(&tracker, RenderContext { options, zone }, live);
         let mut bytes = Vec::new();
         while payload.write_next(&mut bytes) {}
         let (applied, _) = payload.finish();

@@ -31,7 +31,7 @@ fn start(backend: Backend, flags: &[&str]) -> Option<(Node, Daemon)> {
     let node = Node::new(backend);
     let flags = [&[NO_PERIOD], flags].concat();
     let daemon = node.start_with(backend_programs(backend), &flags);
-    node.wait_for_rule("--to-destination 10.4.0.12:8080");
+    node.wait_for_full_restore("--to-destination 10.4.0.12:8080");
     Some((node, daemon))
 }
 

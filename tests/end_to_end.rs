@@ -350,6 +350,32 @@ fn metrics_tell_how_often_rules_were_written() {
     });
 }
 
+/// `KubeVersionMismatch` compares it with the metric of the API server.
+#[test]
+fn build_info_has_the_version_of_the_api_server() {
+    if !machine_has(Need::Cluster) {
+        return;
+    }
+    let lab = Lab::new(Backend::Nft);
+    let answer = lab.control.api().get("/version").unwrap();
+    let answer: Value = serde_json::from_str(&answer).unwrap();
+    let version = answer["gitVersion"].as_str().unwrap();
+    let release = version.split(['-', '+']).next().unwrap();
+    let kubeconfig = format!("--kubeconfig={}", lab.control.kubeconfig().display());
+    let daemon = Daemon::start(&lab.node, Backend::Nft, &[&kubeconfig, "-v=4"]);
+    eventually(PATIENCE, || {
+        let (_, metrics) = http::get(&lab.node, Daemon::METRICS, "/metrics")?;
+        let is_info = |line: &&str| line.starts_with("kubernetes_build_info{");
+        let info = metrics.lines().find(is_info).unwrap_or_default();
+        let expected = format!("git_version=\"{release}+deltaproxy-");
+        ensure(info.contains(&expected), || format!("{version}: {info}"))?;
+        // A server of the default's release has the same metric without a request.
+        let (log, line) = (daemon.log(), "read the version of the API server");
+        let is_read = |found: &str| found.contains(line) && found.contains(release);
+        ensure(log.lines().any(is_read), || log.clone())
+    });
+}
+
 /// Dual stack, on every kind of address.
 fn web() -> Value {
     let spec = json!({

@@ -24,23 +24,24 @@ fn a_flush_is_repaired(backend: Backend) {
     }
     let node = Node::new(backend);
     let daemon = node.start(backend_programs(backend));
-    node.wait_for_rule("--to-destination 10.4.0.12:8080");
+    node.wait_for_full_restore("--to-destination 10.4.0.12:8080");
     let uncounted = r#"deltaproxy_full_syncs_total{ip_family="IPv4",reason="flushed"} 0"#;
     assert!(node.metric(uncounted), "{uncounted}");
     let before = node.rules_alone();
-    let flushes: [&[&[&str]]; 6] = [
-        &[&["-t", "nat", "-F"], &["-t", "nat", "-X"]],
-        &[&["-t", "filter", "-F"], &["-t", "filter", "-X"]],
-        &[&["-t", "mangle", "-F"], &["-t", "mangle", "-X"]],
-        &[&["-t", "nat", "-F"]],
-        &[&["-t", "filter", "-F"]],
-        &[&["-t", "nat", "-F", "PREROUTING"]],
+    // Chains go with their rules in one commit: between two the proxy may put rules back, and then
+    // a chain that one of them leads to cannot be deleted.
+    let flushes = [
+        ("nat", "-F\n-X"),
+        ("filter", "-F\n-X"),
+        ("mangle", "-F\n-X"),
+        ("nat", "-F"),
+        ("filter", "-F"),
+        ("nat", "-F PREROUTING"),
     ];
     let mut noticed_before = 0;
     for flush in flushes {
-        for args in flush {
-            node.iptables(args);
-        }
+        let (table, commands) = flush;
+        node.restore(&format!("*{table}\n{commands}\nCOMMIT\n"));
         eventually(PATIENCE, || {
             let after = node.rules_alone();
             ensure(after == before, || format!("after {flush:?}: {after:#?}"))
@@ -51,7 +52,6 @@ fn a_flush_is_repaired(backend: Backend) {
             "rules changed by another program",
         ];
         let noticed: usize = words.iter().map(|words| log.matches(words).count()).sum();
-        // Two commands can be noticed one by one.
         assert!(noticed > noticed_before, "{flush:?}: {log}");
         noticed_before = noticed;
     }
@@ -313,7 +313,7 @@ fn a_restart_changes_nothing(backend: Backend) {
     }
     let node = Node::new(backend);
     let mut first = node.start(backend_programs(backend));
-    node.wait_for_rule("--to-destination 10.4.0.12:8080");
+    node.wait_for_full_restore("--to-destination 10.4.0.12:8080");
     assert!(first.terminate().success());
     let before = node.rules_alone();
     let mut second = node.start(backend_programs(backend));

@@ -85,7 +85,7 @@ const FAULTS: &[Fault] = &[
     fault(
         "a pod's short cut under policy Local is missing",
         "src/render/service/chains.rs",
-        "                    .if_local(&options.local_traffic)\n                    .jump_to(cluster);",
+        "                    .if_local(&options.local_traffic)\n                    .jump_to_service_chain(cluster);",
         "                    .if_local(&options.local_traffic)\n                    .jump(\"RETURN\");",
     ),
     fault(
@@ -114,13 +114,13 @@ const FAULTS: &[Fault] = &[
     ),
     fault(
         "endpoints are in the order of their numbers",
-        "src/select/text.rs",
+        "src/select/endpoint_text.rs",
         "self.as_bytes().cmp(other.as_bytes())",
         "(self.len, self.as_bytes()).cmp(&(other.len, other.as_bytes()))",
     ),
     fault(
         "zone hints come before node hints",
-        "src/select/topology.rs",
+        "src/select/traffic.rs",
         "_ if tally.all_have_node && tally.some_names_node => Self::SameNode,",
         "_ if tally.all_have_node && tally.some_names_node && !tally.all_have_zone => Self::SameNode,",
     ),

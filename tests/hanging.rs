@@ -108,13 +108,10 @@ async fn others_are_applied(backend: BackendChoice) {
     }
     let outcome = sync(&mut syncer).await;
     assert_eq!(outcome.quarantined, [name(4)]);
-    let isolation = outcome.isolation.unwrap();
-    assert_eq!(isolation.quarantined[0].cause, QuarantineCause::TimedOut);
+    let search = outcome.search.unwrap();
+    assert_eq!(search.quarantined[0].cause, QuarantineCause::TimedOut);
     // Of 4, 2 and 1 Services; after each, everything else is restored.
-    assert!(
-        isolation.failed <= 3 && isolation.restores <= 9,
-        "{isolation:?}"
-    );
+    assert!(search.failed <= 3 && search.restores <= 9, "{search:?}");
     let nat = syncer.iptables().saved(Table::Nat).await.unwrap();
     for n in [2, 3, 5] {
         assert!(nat.contains(&format!("10.7.{n}.1:8080")), "{nat}");
@@ -129,7 +126,7 @@ async fn others_are_applied(backend: BackendChoice) {
     syncer.tracker.apply(moves(&world, 1, "10.7.1.1"));
     let outcome = sync(&mut syncer).await;
     assert_eq!(outcome.attempts.len(), 1);
-    assert!(outcome.isolation.is_none() && outcome.retry.is_none());
+    assert!(outcome.search.is_none() && outcome.retry.is_none());
 }
 
 #[test]

@@ -40,7 +40,10 @@ fn an_api_server_accepts_the_manifests() {
         objects::namespace("shop"),
         objects::namespace("kube-system"),
     ]);
-    for file in files.iter().chain([&deploy.join("daemonset.yaml")]) {
+    for file in files
+        .iter()
+        .chain([&deploy.join("rendered/kustomize-least-privilege.yaml")])
+    {
         let documents = documents(file);
         control.api().apply_all(&documents);
         for document in &documents {

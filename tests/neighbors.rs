@@ -124,7 +124,7 @@ fn third_party_rules_in_a_fixed_chain_are_removed(backend: Backend) {
     }
     let node = Node::new(backend);
     let daemon = node.start(backend_programs(backend));
-    node.wait_for_rule("--to-destination 10.4.0.12:8080");
+    node.wait_for_full_restore("--to-destination 10.4.0.12:8080");
     let before = node.rules_alone();
     let rule = [
         "-t",

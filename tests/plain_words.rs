@@ -21,11 +21,7 @@ const PHRASES: &[&str] = &[
 ];
 
 /// Files whose docs are help texts.
-const HELP: &[&str] = &[
-    "src/config/commands.rs",
-    "src/config/flags/",
-    "src/config/settings/words.rs",
-];
+const HELP: &[&str] = &["src/config/commands.rs", "src/config/flags/"];
 
 /// Lines of comments with their numbers, without their marks.
 fn comments(file: &File) -> impl Iterator<Item = (usize, &str)> {

@@ -15,7 +15,7 @@ mod laws;
 
 use deltaproxy::testing::model::ServiceName;
 use deltaproxy::testing::net::IpFamily;
-use deltaproxy::testing::render::{Full, LiveChains, PartialRestore, RenderContext};
+use deltaproxy::testing::render::{FullPayload, LiveChains, PartialRestore, RenderContext};
 use deltaproxy::testing::rules::{Payload, RuleSet, Table};
 use deltaproxy::testing::tracker::Tracker;
 use proptest::collection::vec;
@@ -158,7 +158,7 @@ fn full_over(tracker: &Tracker, setting: u64, live: &LiveChains) -> String {
     options.large_cluster_endpoints = NEVER_LARGE;
     let zone = node.and_then(|node| node.zone.as_deref());
     let options = &options;
-    let mut payload = Full::new(tracker, RenderContext { options, zone }, live);
+    let mut payload = FullPayload::new(tracker, RenderContext { options, zone }, live);
     let mut bytes = Vec::new();
     while payload.write_next(&mut bytes) {}
     assert_eq!(payload.finish().1.bytes, bytes.len() as u64);

@@ -15,6 +15,14 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const README: &str = include_str!("../README.md");
 const COMMANDS: &str = include_str!("../deploy/docs/commands.md");
 const INDEX: &str = include_str!("../deploy/docs/README.md");
+/// Pages outside of [`DOCS`].
+const PAGES: [&str; 5] = [
+    "README.md",
+    ".github/CONTRIBUTING.md",
+    ".github/SECURITY.md",
+    "deploy/CHANGELOG.md",
+    "deploy/conformance.md",
+];
 /// Folder of the reference pages.
 const DOCS: &str = "deploy/docs";
 /// Maximum number of lines of the README.
@@ -32,12 +40,11 @@ fn reference_pages() -> Vec<String> {
     pages
 }
 
-/// Paths and texts of the README and all pages of `deploy`.
+/// Paths and texts of all pages.
 fn pages() -> Vec<(String, String)> {
     let reference = reference_pages().into_iter();
-    let paths = ["README.md".to_owned(), "deploy/conformance.md".to_owned()]
-        .into_iter()
-        .chain(reference.map(|name| format!("{DOCS}/{name}")));
+    let paths = PAGES.into_iter().map(str::to_owned);
+    let paths = paths.chain(reference.map(|name| format!("{DOCS}/{name}")));
     let read = |path: &str| fs::read_to_string(Path::new(ROOT).join(path)).unwrap();
     paths.map(|path| (path.clone(), read(&path))).collect()
 }

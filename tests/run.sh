@@ -4,7 +4,8 @@
 #   ./tests/run.sh [FILTER]     FILTER is handed to `cargo test`
 #
 # Wants root on a Debian-like machine with Rust and Go. Installs what else is missing, and builds
-# etcd, kube-apiserver and kube-proxy once, into .cache/kube (or uses those in KUBE_BIN_DIR).
+# etcd, kube-apiserver, kube-proxy, kubeadm, kubectl and helm once, into .cache/kube (or uses those in
+# KUBE_BIN_DIR), and the static binaries and the image into .cache/image.
 # Traffic of the tests stays in network namespaces that they make.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -15,19 +16,21 @@ export PATH=$PATH:${CARGO_HOME:-$HOME/.cargo}/bin:/usr/local/go/bin
 kube_bin_dir=${KUBE_BIN_DIR:-$PWD/.cache/kube}
 export KUBE_BIN_DIR=$kube_bin_dir
 logs=$(mktemp -d)
+# Process groups of what is built in the background.
 go_build=
+image_build=
 passed=0
 failed=0
 ignored=0
 skipped=0
 
 finish() {
-    local status=$?
+    local status=$? group
     trap - EXIT
-    if [[ -n $go_build ]]; then
-        # Its own process group: `go build` has children.
-        kill -- "-$go_build" 2>/dev/null || true
-    fi
+    for group in $go_build $image_build; do
+        # Its own process group: compilers have children.
+        kill -- "-$group" 2>/dev/null || true
+    done
     rm -rf "$logs"
     exit "$status"
 }
@@ -51,12 +54,16 @@ step() {
 
 # Programs that the tests run, and the package each is in.
 packages() {
-    local need
+    local need other=aarch64
+    [[ $(uname -m) != aarch64 ]] || other=x86_64
     for need in iptables:iptables ip:iproute2 conntrack:conntrack openssl:openssl curl:curl jq:jq \
         nft:nftables socat:socat patch:patch cc:build-essential make:make valgrind:valgrind \
-        faketime:faketime mandoc:mandoc; do
+        faketime:faketime mandoc:mandoc umoci:umoci crun:crun \
+        "$other-linux-gnu-gcc:gcc-${other/_/-}-linux-gnu" "qemu-$other-static:qemu-user-static"; do
         command -v "${need%%:*}" >/dev/null || echo "${need##*:}"
     done
+    # The seccomp profile of a runtime.
+    [[ -e /usr/share/containers/seccomp.json ]] || echo golang-github-containers-common
 }
 
 install_packages() {
@@ -65,32 +72,49 @@ install_packages() {
 
 have_kube() {
     local program
-    for program in etcd kube-apiserver kube-proxy; do
+    for program in etcd kube-apiserver kube-proxy kubeadm kubectl helm; do
         [[ -x $kube_bin_dir/$program ]] || return 1
     done
 }
 
 build_kube() {
-    local version="k8s.io/component-base/version" flags
+    local version="k8s.io/component-base/version" flags program
     flags="-X $version.gitVersion=v1.36.3 -X $version.gitMajor=1 -X $version.gitMinor=36"
     mkdir -p "$kube_bin_dir"
     cd tests/support/kube
     export GOWORK=off GOFLAGS=-mod=readonly CGO_ENABLED=0
     local output=$kube_bin_dir/.new
     mkdir -p "$output"
-    go build -trimpath -ldflags "$flags" -o "$output/kube-apiserver" k8s.io/kubernetes/cmd/kube-apiserver
-    go build -trimpath -ldflags "$flags" -o "$output/kube-proxy" k8s.io/kubernetes/cmd/kube-proxy
-    go build -trimpath -o "$output/etcd" go.etcd.io/etcd/server/v3
+    for program in kube-apiserver kube-proxy kubeadm kubectl; do
+        # A folder that has them may lack only those of a later commit.
+        [[ ! -x $kube_bin_dir/$program ]] || continue
+        go build -trimpath -ldflags "$flags" -o "$output/$program" "k8s.io/kubernetes/cmd/$program"
+    done
+    [[ -x $kube_bin_dir/etcd ]] || go build -trimpath -o "$output/etcd" go.etcd.io/etcd/server/v3
+    # A module of its own: helm needs later versions of what the programs above are built of.
+    cd ../helm
+    [[ -x $kube_bin_dir/helm ]] || go build -trimpath -o "$output/helm" helm.sh/helm/v4/cmd/helm
     # Moved when all are there: an interrupted build leaves nothing that looks complete.
     mv "$output"/* "$kube_bin_dir"/
     rmdir "$output"
 }
 
-wait_for_kube() {
+# With a profile that compiles fast: the tests look at what is in the image, not at its speed.
+build_image() {
+    local arch binary
+    export ALLOW_NEWER_PACKAGES=yes
+    for arch in amd64 arm64; do
+        binary=$(deploy/image/binary.sh --arch "$arch" --profile quickstart)
+        install -D "$binary" ".cache/image/bin/$arch/deltaproxy"
+    done
+    deploy/image/build.sh --profile quickstart --output .cache/image/oci
+}
+
+# await GROUP LOG : the output and status of what was started in the background.
+await() {
     local status=0
-    wait "$go_build" || status=$?
-    go_build=
-    cat "$logs/kube"
+    wait "$1" || status=$?
+    cat "$2"
     return "$status"
 }
 
@@ -119,13 +143,15 @@ for tool in cargo go; do
     command -v "$tool" >/dev/null || { echo "tests/run.sh: \`$tool\` is not installed" >&2; exit 1; }
 done
 
+# Compilers share the cores: each waits for its network, its linker or a single thread in turn.
+set -m
 if ! have_kube; then
-    # Cargo and Go share the cores: each waits for its network or linker in turn.
-    set -m
-    (set -e; build_kube) >"$logs/kube" 2>&1 &
+    build_kube >"$logs/kube" 2>&1 &
     go_build=$!
-    set +m
 fi
+build_image >"$logs/image" 2>&1 &
+image_build=$!
+set +m
 
 step "cargo fmt --check" cargo fmt --check || status=1
 step "cargo clippy" cargo clippy --quiet --all-targets -- -D warnings || status=1
@@ -135,16 +161,21 @@ if command -v cargo-deny >/dev/null; then
     step "cargo deny" cargo deny --offline check licenses bans sources || status=1
 fi
 step "cargo test --no-run" cargo test --quiet --no-run --all-targets || status=1
+step "static binaries and image" await "$image_build" "$logs/image" || status=1
+image_build=
 if [[ -n $go_build ]]; then
-    step "build etcd, kube-apiserver, kube-proxy" wait_for_kube || status=1
+    step "build etcd, Kubernetes' programs and helm" await "$go_build" "$logs/kube" || status=1
+    go_build=
 fi
 export REQUIRE_KERNEL=1
+# Most tests wait for other programs half of their time.
+export RUST_TEST_THREADS=$((2 * $(nproc)))
 # Not --all-targets: that would run the benchmarks, which the step before has compiled.
 step "cargo test" cargo test --lib --bins --tests --no-fail-fast -- "$@" || status=1
 step "cargo test --doc" cargo test --quiet --doc || status=1
 count
 # What the comparisons with a real kube-proxy have counted.
-grep -hE '^(conformance|kernel|packets|kube-proxy): ' "$logs/cargo-test" || true
+grep -hE '^(conformance|kernel|packets|kube-proxy|swap): ' "$logs/cargo-test" || true
 if ((failed > 0 || passed == 0)); then status=1; fi
 grep -h '^skipped: ' "$logs/cargo-test" | sort | uniq -c || true
 # Ignored are those that other tests run as a process of their own, and those that take hours.

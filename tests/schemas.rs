@@ -244,6 +244,9 @@ fn other_documents_are_invalid() {
         "missingJumps": [],
         "brokenChains": [],
         "frontendConflicts": [],
+        "unknown": [],
+        "familiesWithoutNat": [],
+        "familiesWithLegacyRules": [],
     });
     assert_eq!(validator.check(&root, &good), Ok(()));
     for (pointer, wrong) in [

@@ -56,7 +56,7 @@ fn lists(args: &[&str], expected: &[&str]) {
 }
 
 const TABLE: &str = "\
-NAMESPACE   NAME      TYPE           CLUSTER-IP   EXTERNAL-IP   PORT(S)        POLICY          ENDPOINTS   LOCAL   CHAINS   RULES
+NAMESPACE   NAME      LEAST-TYPE     CLUSTER-IP   EXTERNAL-IP   PORT(S)        POLICY          ENDPOINTS   LOCAL   CHAINS   RULES
 ns1         a:p80     ClusterIP      172.30.0.1   <none>        80/tcp         Cluster         3           -       4        14
 ns1         dns:dns   ClusterIP      172.30.0.3   <none>        53/udp         Cluster         1           -       2        5
 ns1         lb:p80    LoadBalancer   172.30.0.2   1.2.3.4       80:30080/tcp   Cluster/Local   2           1       6        21
@@ -196,7 +196,7 @@ fn what_nothing_leads_to_is_not_served() {
     let from_save = format!("--from-save={}", dump.path().display());
     let output = run(&[&from_save, "web", "--no-headers"]);
     let row = text(&output.stdout);
-    assert!(row.contains(" 3(unreachable) "), "{row}");
+    assert!(row.contains(" 3(unreachable-from-outside) "), "{row}");
     assert!(text(&output.stderr).contains("`PREROUTING`"));
 }
 

@@ -54,8 +54,8 @@ fn with_programs(netns: &Netns, bin: &Path, program: &str) -> Command {
     command
 }
 
-/// As `deploy/daemonset.yaml` has it: nothing can be written but the lock, and nothing be done but
-/// with two capabilities.
+/// As the overlay `least-privilege` has it: nothing can be written but the lock, and nothing be
+/// done but with two capabilities.
 const CONFINE: &str = "\
 set -e
 touch /run/xtables.lock

@@ -106,7 +106,7 @@ const PURE: &[&str] = &[
     "ingest/",
     "inspect/",
     "model/",
-    "net/",
+    "net.rs",
     "render/",
     "rules/",
     "ruleset/",

@@ -3,7 +3,7 @@
 use deltaproxy::testing::model::Change;
 use deltaproxy::testing::net::IpFamily;
 use deltaproxy::testing::render::{
-    AppliedState, Counters, Full, JUMPS, LARGE_CLUSTER_ENDPOINTS, LiveChains, Options,
+    AppliedState, Counters, FullPayload, JUMPS, LARGE_CLUSTER_ENDPOINTS, LiveChains, Options,
     PartialRestore, RenderContext, partial,
 };
 use deltaproxy::testing::rules::{Backend, Payload, Table};
@@ -75,7 +75,7 @@ impl Product {
             options: &self.options,
             zone: None,
         };
-        let mut full = Full::new(&self.tracker, setting, &live);
+        let mut full = FullPayload::new(&self.tracker, setting, &live);
         let mut bytes = Vec::new();
         while full.write_next(&mut bytes) {}
         (self.applied, _) = full.finish();

@@ -1,8 +1,9 @@
-//! Watches the configuration file. A valid change shuts the process down, so that kubelet or the
-//! service manager restarts it with the new configuration.
+//! Watches the configuration file, and ends the process for some of its changes, so that kubelet
+//! or the service manager restarts it with the new configuration.
 //!
-//! An invalid configuration is only logged: the previous one is better than none, on every node of
-//! a cluster at once. All other modules may assume that their options never change.
+//! A configuration that no process can start with is only reported: the previous one is better
+//! than none, on every node of a cluster at once. All other modules may assume that their options
+//! never change.
 //!
 //! # Source
 //!
@@ -10,23 +11,26 @@
 //! (v1.36)
 //!
 //! Differs from upstream: the content of the file is compared. The swap of a ConfigMap volume is
-//! noticed, which upstream misses, and so is a file that was moved there; rewriting the same
-//! content is not a change. Upstream exits even if it cannot start with the new file. Where
+//! noticed and reported, which upstream misses; rewriting the same content is not a change.
+//! Upstream exits even if it cannot start with the new file, and if the file is renamed. Where
 //! watching fails, which makes upstream exit, the file is read every minute.
 
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::Notify;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tracing::{error, info, warn};
 
 use super::sources;
-use crate::config::{Config, ConfigFile};
+use crate::config::{Config, ConfigFile, ConfigReload};
 use crate::events::{Event as RecordedEvent, Recorder};
-use crate::telemetry::WatchMetrics;
+use crate::telemetry::{ConfigFileState, Metrics, on_one_line};
 use crate::watch::bounded;
 
 /// Time without a file event before the file is read. A shorter one reads half-written files and
@@ -55,58 +59,160 @@ pub(super) struct ConfigFileChanged(String);
 /// Returns the configuration of a process that is started with this file, or its problems.
 pub(crate) type LoadConfig<'a> = dyn Fn(&ConfigFile) -> Result<Config, String> + 'a;
 
-/// Completes when the file holds another valid configuration; never without a file. Pipes are not
+/// Parts of the process that the watch of the file uses.
+pub(super) struct ConfigFileContext<'a> {
+    pub(super) file: Option<&'a ConfigFile>,
+    pub(super) reload: ConfigReload,
+    pub(super) load: &'a LoadConfig<'a>,
+    pub(super) recorder: &'a Recorder,
+    pub(super) metrics: &'a Metrics,
+}
+
+/// Completes when the process has to end because of the file; never without a file. Pipes are not
 /// watched: they were read to their end, and opening one again blocks until another program
 /// writes.
-pub(super) async fn changed(
-    file: Option<&ConfigFile>,
-    load: &LoadConfig<'_>,
-    recorder: &Recorder,
-    metrics: &WatchMetrics,
-) -> ConfigFileChanged {
-    let Some(file) = file.filter(|file| bounded::is_file(&file.path)) else {
+pub(super) async fn changed(context: &ConfigFileContext<'_>) -> ConfigFileChanged {
+    let Some(file) = context.file.filter(|file| bounded::is_file(&file.path)) else {
         return std::future::pending().await;
     };
     let changed = Arc::new(Notify::new());
-    let _watcher = watch(&file.path, Arc::clone(&changed)).inspect_err(|error| {
-        warn!(%error, "cannot watch the configuration file; reading it every minute instead");
+    let mut watcher = watcher(Arc::clone(&changed)).and_then(|mut watcher| {
+        watch(&mut watcher, &file.path)?;
+        Ok(watcher)
     });
-    let mut known = file.clone();
-    let mut failed_reads = 0_u32;
+    if let Err(error) = &watcher {
+        warn!(%error, "cannot watch the configuration file; reading it every minute instead");
+    }
+    let mut observed = WatchedFile {
+        context,
+        running: file,
+        original: File::open(&file.path).ok(),
+        last: file.clone(),
+        failed_reads: 0,
+        exit_at: None,
+    };
     loop {
-        match bounded::file_to_string(&file.path, bounded::MAX_CONFIG_BYTES) {
-            Ok(text) if text == known.text => failed_reads = 0,
-            Ok(text) if text == file.text => {
-                info!(
-                    "`{}` holds the running configuration again",
-                    file.path.display()
-                );
-                (failed_reads, known.text) = (0, text);
-            }
-            Ok(text) => {
-                (failed_reads, known.text) = (0, text);
-                match validate(&known, load, metrics).await {
-                    Ok(()) => return ConfigFileChanged(file.path.display().to_string()),
-                    Err(problems) => report_invalid(&known, problems, recorder),
-                }
-            }
-            Err(error) => {
-                failed_reads = failed_reads.saturating_add(1);
-                if failed_reads == FAILURES_UNTIL_LOGGED {
-                    report_invalid(
-                        &known,
-                        format!("`{}`: {error}", file.path.display()),
-                        recorder,
-                    );
-                    known.text.clear();
-                }
-            }
+        observed.read().await;
+        if observed.exit_at.is_some_and(|at| at <= Instant::now()) {
+            return ConfigFileChanged(file.path.display().to_string());
         }
-        let interval = if (1..FAILURES_UNTIL_LOGGED).contains(&failed_reads) {
-            RETRY_DELAY
-        } else {
-            READ_INTERVAL
+        observed.wait(&changed).await;
+        if let Ok(watcher) = &mut watcher {
+            // Without the file this fails, which the reading that follows reports.
+            let _ = watch(watcher, &file.path);
+        }
+    }
+}
+
+/// The file of a running process.
+struct WatchedFile<'a> {
+    context: &'a ConfigFileContext<'a>,
+    /// The file as it was at the start.
+    running: &'a ConfigFile,
+    /// Kept open, so that no other file can get the same inode number.
+    original: Option<File>,
+    /// The file as it was last read.
+    last: ConfigFile,
+    failed_reads: u32,
+    /// Time at which the process ends, unless the file changes again before.
+    exit_at: Option<Instant>,
+}
+
+impl WatchedFile<'_> {
+    async fn read(&mut self) {
+        match bounded::regular_file_to_string(&self.last.path, bounded::MAX_CONFIG_BYTES) {
+            Ok(text) => {
+                self.failed_reads = 0;
+                if text != self.last.text {
+                    self.last.text = text;
+                    self.compare().await;
+                }
+            }
+            Err(error) => self.read_failed(&error),
+        }
+    }
+
+    /// Decides what a new content means.
+    async fn compare(&mut self) {
+        if self.last.text == self.running.text {
+            let path = self.last.path.display();
+            info!("`{path}` holds the running configuration again");
+            self.set_state(ConfigFileState::Running);
+            return;
+        }
+        match validate(&self.last, self.context).await {
+            Ok(()) => self.valid(),
+            Err(problems) => self.invalid(problems),
+        }
+    }
+
+    fn valid(&mut self) {
+        let path = self.last.path.display().to_string();
+        let exit_at = match self.context.reload {
+            ConfigReload::InPlace if self.is_original() => Some(Instant::now()),
+            ConfigReload::InPlace => None,
+            ConfigReload::Exit(window) => Some(self.exit_at.unwrap_or_else(|| {
+                let delay = window.mul_f64(fastrand::f64());
+                info!(
+                    "`{path}` has changed; exiting in {:.0} s to restart with the new \
+                     configuration",
+                    delay.as_secs_f64()
+                );
+                Instant::now() + delay
+            })),
         };
+        self.set_state(ConfigFileState::Stale);
+        self.exit_at = exit_at;
+        if exit_at.is_none() {
+            let note = format!(
+                "`{path}` was replaced by another configuration; still running with the previous \
+                 one until a restart"
+            );
+            warn!("{note}");
+            let recorder = self.context.recorder;
+            recorder.record(RecordedEvent::ConfigurationStale(note));
+        }
+    }
+
+    /// Reports whether the path still leads to the file that was read at the start.
+    fn is_original(&self) -> bool {
+        let inode = |file: io::Result<Metadata>| file.map(|file| (file.dev(), file.ino())).ok();
+        let original = self.original.as_ref();
+        let original = original.and_then(|original| inode(original.metadata()));
+        original.is_some() && original == inode(fs::metadata(&self.last.path))
+    }
+
+    fn invalid(&mut self, problems: String) {
+        let path = self.last.path.display();
+        error!(
+            "new configuration in `{path}` is invalid; still running with the previous one, so \
+             Services are not affected. Fix it before the next restart, which would fail: {}",
+            on_one_line(&problems)
+        );
+        self.set_state(ConfigFileState::Invalid);
+        let recorder = self.context.recorder;
+        recorder.record(RecordedEvent::ConfigurationRefused(problems));
+    }
+
+    fn read_failed(&mut self, error: &io::Error) {
+        self.failed_reads = self.failed_reads.saturating_add(1);
+        if self.failed_reads == FAILURES_UNTIL_LOGGED {
+            self.invalid(format!("`{}`: {error}", self.last.path.display()));
+            self.last.text.clear();
+        }
+    }
+
+    fn set_state(&mut self, state: ConfigFileState) {
+        self.exit_at = None;
+        self.context.metrics.config.set(state);
+    }
+
+    /// Waits until the file may have changed, or the process ends.
+    async fn wait(&self, changed: &Notify) {
+        let retries = (1..FAILURES_UNTIL_LOGGED).contains(&self.failed_reads);
+        let interval = if retries { RETRY_DELAY } else { READ_INTERVAL };
+        let exit_in = self.exit_at.map(|at| at - Instant::now());
+        let interval = exit_in.map_or(interval, |delay| delay.min(interval));
         if timeout(interval, changed.notified()).await.is_ok() {
             let quiet = async { while timeout(QUIET_PERIOD, changed.notified()).await.is_ok() {} };
             let _ = timeout(MAX_WAIT, quiet).await;
@@ -115,40 +221,31 @@ pub(super) async fn changed(
 }
 
 /// Checks that a process can start with a file: the configuration is valid, and its source exists.
-async fn validate(
-    file: &ConfigFile,
-    load: &LoadConfig<'_>,
-    metrics: &WatchMetrics,
-) -> Result<(), String> {
-    let config = load(file)?;
-    match sources::open(&config.rules, metrics).await {
+async fn validate(file: &ConfigFile, context: &ConfigFileContext<'_>) -> Result<(), String> {
+    let config = (context.load)(file)?;
+    match sources::open(&config.rules, &context.metrics.watch).await {
         Ok(_) => Ok(()),
         Err(missing) => Err(format!("{missing:#}")),
     }
 }
 
-fn report_invalid(file: &ConfigFile, problems: String, recorder: &Recorder) {
-    let path = file.path.display();
-    error!(
-        "new configuration in `{path}` is invalid; still running with the previous one. Fix it \
-         before the next restart:\n{problems}"
-    );
-    recorder.say(RecordedEvent::ConfigurationRefused(problems));
-}
-
-/// Watches the directory of the file, where the links of a ConfigMap volume are swapped, and the
-/// directory of the target if the file is a link.
-fn watch(path: &Path, changed: Arc<Notify>) -> notify::Result<RecommendedWatcher> {
-    let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
+/// Returns a watcher that notifies of changes in directories, none yet.
+fn watcher(changed: Arc<Notify>) -> notify::Result<RecommendedWatcher> {
+    notify::recommended_watcher(move |event: notify::Result<Event>| {
         // An error may mean lost events.
         if event.map_or(true, |event| !event.kind.is_access()) {
             changed.notify_one();
         }
-    })?;
+    })
+}
+
+/// Watches the directory of the file, where the links of a ConfigMap volume are swapped, and the
+/// directory of the target if the file is a link. It is another one after a swap.
+fn watch(watcher: &mut RecommendedWatcher, path: &Path) -> notify::Result<()> {
     let path = std::path::absolute(path)?;
     let target = path.canonicalize()?;
     for directory in [path.parent(), target.parent()].into_iter().flatten() {
         watcher.watch(directory, RecursiveMode::NonRecursive)?;
     }
-    Ok(watcher)
+    Ok(())
 }

@@ -10,12 +10,13 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::config_file::{self, LoadConfig};
-use super::shared::{Shared, health_checks, payload_log};
+use super::config_file::{self, ConfigFileContext, LoadConfig};
+use super::servers::{ProcessContext, health_checks, payload_log};
 use super::{families, servers, setup, sources};
-use crate::config::{Config, ConfigFile};
+use crate::config::Config;
 use crate::events::Recorder;
-use crate::telemetry::{LogLevel, WatchMetrics};
+use crate::sync::SyncMode;
+use crate::telemetry::LogLevel;
 use crate::watch::change_channels;
 
 /// Time that a running restore gets to finish after a shutdown was requested. Kubernetes kills
@@ -46,7 +47,7 @@ async fn daemon(config: &Config, load: &LoadConfig<'_>, log: LogLevel) -> anyhow
     // Without a source nothing on the node may be changed.
     let source = sources::open(&config.rules, &metrics.watch).await?;
     let (version, node_name) = (env!("CARGO_PKG_VERSION"), &config.rules.node_name);
-    if config.is_dry_run {
+    if config.mode == SyncMode::DryRun {
         info!(
             version,
             node = node_name,
@@ -56,12 +57,18 @@ async fn daemon(config: &Config, load: &LoadConfig<'_>, log: LogLevel) -> anyhow
         info!(version, node = node_name, "starting");
     }
     setup::prepare(config)?;
-    let shutdown = signals.shutdown(config.file.as_ref(), load, &checks.recorder, &metrics.watch);
+    let shutdown = signals.shutdown(ConfigFileContext {
+        file: config.file.as_ref(),
+        reload: config.reload,
+        load,
+        recorder: &checks.recorder,
+        metrics: &metrics,
+    });
     tokio::pin!(shutdown);
     let source = sources::run(source, node_name, senders, &metrics, writer);
     tokio::pin!(source);
     let watchdog = servers::watchdog(config);
-    let shared = Shared {
+    let shared = ProcessContext {
         watchdog,
         payloads: payload_log(config),
         stop: stop.clone(),
@@ -109,17 +116,9 @@ impl ShutdownSignals {
     /// # Errors
     ///
     /// The configuration changed: the process exits as after a failure, to be restarted.
-    async fn shutdown(
-        &mut self,
-        file: Option<&ConfigFile>,
-        load: &LoadConfig<'_>,
-        recorder: &Recorder,
-        metrics: &WatchMetrics,
-    ) -> anyhow::Result<()> {
+    async fn shutdown(&mut self, file: ConfigFileContext<'_>) -> anyhow::Result<()> {
         let signal = tokio::select! {
-            changed = config_file::changed(file, load, recorder, metrics) => {
-                return Err(changed.into());
-            }
+            changed = config_file::changed(&file) => return Err(changed.into()),
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",
         };

@@ -12,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use super::family_thread;
+use super::servers::ProcessContext;
 use super::setup::{find_binaries, is_permanent, node_environment, open_localnet_after};
-use super::shared::Shared;
 use super::startup_checks::StartupChecks;
 use crate::config::{Config, FULL_SYNC_PERIOD, Source};
 use crate::health::{CheckServerContext, CheckServers, HealthState, NodeState};
@@ -27,7 +27,7 @@ use crate::sync::{
     Clock, ConntrackSweeper, NodeEnvironment, Pacer, Reporter, SyncMode, Syncer, SyncerOptions,
     Task,
 };
-use crate::telemetry::Metrics;
+use crate::telemetry::{Metrics, on_one_line};
 use crate::tracker::Tracker;
 use crate::watch::{ChangeReceiver, ChangeReceivers};
 
@@ -60,9 +60,9 @@ pub(super) async fn run(
     changes: ChangeReceivers,
     checks: &CheckServerContext,
     metrics: &Metrics,
-    process: &Shared,
+    process: &ProcessContext,
 ) -> anyhow::Result<()> {
-    let Shared {
+    let ProcessContext {
         watchdog,
         payloads,
         stop,
@@ -77,11 +77,10 @@ pub(super) async fn run(
         first_node,
     } = changes;
     let startup_checks = StartupChecks::new();
-    let sweeper = if config.is_dry_run {
+    let sweeper = if config.mode == SyncMode::DryRun {
         None
     } else {
-        let sweeper =
-            ConntrackSweeper::start(Conntrack::default(), metrics.sync.clone(), clocks().0);
+        let sweeper = ConntrackSweeper::start(Conntrack::default(), metrics.sync.clone(), clock());
         Some(sweeper.context("cannot start the thread that deletes stale conntrack entries")?)
     };
     let (shared, search_lock) = (Arc::new(config.clone()), Arc::new(Mutex::new(())));
@@ -89,16 +88,16 @@ pub(super) async fn run(
         let (metrics, health) = (metrics.sync.clone(), checks.health.clone());
         let reporter = Reporter {
             family,
-            mode: mode(config),
+            mode: config.mode,
             metrics,
             health,
             without_node,
-            checks: None,
+            health_check_servers: None,
             recorder: checks.recorder.clone(),
             node_name: checks.node_name.clone(),
         };
         let external_ips = shared.rules.environment.get(family).fixed.external_ips;
-        let tracker = Tracker::new(clocks().1).with_external_ips(external_ips);
+        let tracker = Tracker::new(watch_start()).with_external_ips(external_ips);
         let runner = FamilyRunner {
             config: Arc::clone(&shared),
             reporter,
@@ -121,14 +120,6 @@ pub(super) async fn run(
     .map(drop)
 }
 
-fn mode(config: &Config) -> SyncMode {
-    if config.is_dry_run {
-        SyncMode::DryRun
-    } else {
-        SyncMode::Restore
-    }
-}
-
 impl FamilyRunner {
     async fn run(mut self) -> anyhow::Result<()> {
         let found = self.wait_for_binaries().await;
@@ -143,7 +134,7 @@ impl FamilyRunner {
         let environment = node_environment(&self.config, &binaries)?;
         let (family, used) = (binaries.family, binaries.backend());
         let exec = Exec::new(binaries, ExecOptions::default());
-        if self.config.is_dry_run {
+        if self.config.mode == SyncMode::DryRun {
             let stop = self.stop.clone();
             self.into_task(environment, DryRun::new(family, exec, stop))
                 .run()
@@ -155,6 +146,7 @@ impl FamilyRunner {
                 }
                 Ok(Changed::No) => {}
                 Err(cause) => {
+                    let cause = on_one_line(&cause.to_string());
                     info!(
                         %family, %cause,
                         "cannot remove the test chain of an earlier process from mangle"
@@ -163,7 +155,7 @@ impl FamilyRunner {
             }
             let servers = CheckServers::new(self.checks.clone(), family);
             let (checks, changes) = unbounded_channel();
-            self.reporter.checks = Some(checks);
+            self.reporter.health_check_servers = Some(checks);
             let is_needed = environment.needs_route_localnet();
             let (applied, first_applied) = oneshot::channel();
             let mut exec = exec;
@@ -171,6 +163,7 @@ impl FamilyRunner {
                 exec.log_payloads(log.clone());
             }
             if let Err(cause) = exec.watch_tables() {
+                let cause = on_one_line(&cause.to_string());
                 warn!(
                     %family, %cause,
                     "cannot watch for rule changes by other programs; checking every sync period \
@@ -195,16 +188,16 @@ impl FamilyRunner {
         let backend = environment.fixed.backend;
         let options = SyncerOptions {
             environment,
-            shape: config.shape,
+            shape: config.partial_restore,
             full_sync_interval: FULL_SYNC_PERIOD,
         };
         Task {
-            syncer: Syncer::new(iptables, self.tracker, options, clocks().0),
+            syncer: Syncer::new(iptables, self.tracker, options, clock()),
             pacer: Pacer::new(config.pacer, backend),
             reporter: self.reporter,
             sweeper: self.sweeper,
             changes: self.changes,
-            check_interval: (!config.is_dry_run).then_some(config.sync_period),
+            check_interval: (config.mode == SyncMode::Restore).then_some(config.sync_period),
             verify_interval: config.verify_interval,
             first_applied: None,
             stop: self.stop,
@@ -224,7 +217,7 @@ impl FamilyRunner {
         }
         let mut has_failed = false;
         // Health counts the search as a sync that has not ended.
-        self.health(|health| health.started(family, clocks().0()));
+        self.health(|health| health.queued(family, clock()()));
         loop {
             let found = tokio::select! {
                 () = self.stop.cancelled() => return None,
@@ -236,17 +229,20 @@ impl FamilyRunner {
                     self.health(|health| health.forget(family));
                     return Some(binaries);
                 }
-                Err(_) if config.is_dry_run => {
+                Err(_) if config.mode == SyncMode::DryRun => {
                     info!(%family, "no iptables found; the dry run assumes usual ones");
                     return Some(Binaries::assumed(family));
                 }
                 Err(cause)
                     if is_permanent(&cause) && self.find_binaries(family.other()).await.is_ok() =>
                 {
+                    let cause = on_one_line(&cause.to_string());
                     if has_failed {
                         warn!(
                             %family, %cause,
-                            "iptables is not usable for {family}; {family} is disabled"
+                            "iptables is not usable for {family}; {family} is disabled: {family} \
+                             addresses of Services do not work on this node. If the cluster uses \
+                             {family}, mend the cause and restart"
                         );
                         self.health(|health| health.forget(family));
                         return None;
@@ -258,9 +254,11 @@ impl FamilyRunner {
                     has_failed = true;
                 }
                 Err(cause) => {
+                    let cause = on_one_line(&cause.to_string());
                     error!(
                         %family, %cause,
-                        "iptables is not usable for {family}; retrying in {RETRY_DELAY:?}"
+                        "iptables is not usable for {family}; retrying in {RETRY_DELAY:?}, changes of \
+                         Services have no effect until then"
                     );
                     has_failed = false;
                 }
@@ -333,11 +331,20 @@ async fn warn_of_other_backend<T>(family: IpFamily, used: Backend) -> T {
     }
 }
 
-/// Returns the clock of syncs, and the time at which this process began to watch.
+/// Returns the clock of syncs.
 #[expect(
     clippy::disallowed_methods,
     reason = "the composition root hands out the clock"
 )]
-fn clocks() -> (Clock, SystemTime) {
-    (Instant::now, SystemTime::now())
+fn clock() -> Clock {
+    Instant::now
+}
+
+/// Returns the time at which this process begins to watch.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the composition root hands out the clock"
+)]
+fn watch_start() -> SystemTime {
+    SystemTime::now()
 }

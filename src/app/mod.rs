@@ -7,9 +7,9 @@ mod families;
 mod family_thread;
 mod servers;
 mod setup;
-mod shared;
 mod sources;
 mod startup_checks;
 
 pub(crate) use daemon::run;
 pub(crate) use setup::init;
+pub(crate) use sources::connect_error;

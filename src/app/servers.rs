@@ -1,4 +1,5 @@
-//! Runs the two HTTP servers: metrics for Prometheus, health for probes and load balancers.
+//! Runs the two HTTP servers: metrics for Prometheus, health for probes and load balancers; and
+//! builds the parts that they share with the threads of the families.
 //!
 //! Neither delays a sync: an address in use is retried until it is free, unless
 //! `--bind-address-hard-fail` is set. Both run on a thread of their own, so that probes are
@@ -7,7 +8,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use bytes::Bytes;
@@ -18,20 +19,91 @@ use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
+use tracing::warn;
 
-use super::shared::Shared;
-use crate::config::{BindFailure, Config, Profiling, Serving};
-use crate::events::{Event, Recorder};
-use crate::health::{CheckServerContext, HealthPages, Watchdog};
-use crate::host::{PayloadLog, counted_packets};
+use crate::config::{BindFailure, Config, Profiling, Serving, Source, environment};
+use crate::events::{Event, Origin, Recorder, Writer, recorder};
+use crate::health::{CheckServerContext, Health, HealthPages, Watchdog};
+use crate::host::{KeepApplied, PayloadHooks, PayloadLog, counted_packets, raise_open_files};
 use crate::render::Counter;
+use crate::sync::SyncMode;
 use crate::telemetry::{
-    DebugPages, Debugging, KernelCounts, LogLevel, Metrics, MetricsPages, PageSettings,
-    PayloadPages, Reply, listen, listen_retrying, serve, serve_requests,
+    ConnectionLimit, DebugPages, Debugging, KernelCounts, LogLevel, Metrics, MetricsPages,
+    PageSettings, PayloadPages, Reply, listen, listen_retrying, serve, serve_requests,
 };
+
+/// Maximum connections of health check node ports, all Services together: some hundred Services,
+/// each with some probers that keep theirs open. A connection takes some kilobytes.
+const MAX_CHECK_CONNECTIONS: usize = 1024;
 
 /// Minimum time before a thread counts as stalled: decoding a list of many objects may take long.
 const MIN_STALL: Duration = Duration::from_secs(20);
+
+/// Parts that the threads of both families and of the servers share.
+pub(super) struct ProcessContext {
+    pub(super) watchdog: Watchdog,
+    /// Last payloads; `None`: no setting asks for them, so that none is copied.
+    pub(super) payloads: Option<PayloadLog>,
+    pub(super) stop: CancellationToken,
+}
+
+/// Returns the parts of health checks, and the writer of Events: only with an API server, and not
+/// in a dry run. Records that the process starts.
+pub(super) fn health_checks(config: &Config) -> (CheckServerContext, Option<Writer>) {
+    let (recorder, writer) = match config.rules.source {
+        Source::Cluster(_) if config.mode == SyncMode::Restore => {
+            let (recorder, writer) = recorder(Origin {
+                node_name: config.rules.node_name.clone(),
+                host_name: environment::host_name(),
+            });
+            (recorder, Some(writer))
+        }
+        _ => (Recorder::disabled(), None),
+    };
+    recorder.record(Event::Starting);
+    if let Err(cause) = raise_open_files() {
+        warn!(
+            %cause,
+            "cannot raise the limit of open files; health check node ports may run out of sockets"
+        );
+    }
+    let checks = CheckServerContext {
+        health: Health::new(config.sync_period),
+        recorder,
+        node_name: config.rules.node_name.clone(),
+        connection_limit: ConnectionLimit::new(MAX_CHECK_CONNECTIONS),
+    };
+    (checks, writer)
+}
+
+/// Returns the log of the last payloads, if a page or a file shows them.
+pub(super) fn payload_log(config: &Config) -> Option<PayloadLog> {
+    let keep_applied = match config.serving.profiling {
+        Profiling::On => KeepApplied::Last,
+        Profiling::Off => KeepApplied::No,
+    };
+    if keep_applied == KeepApplied::No && config.state_dir.is_none() {
+        return None;
+    }
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the composition root hands out the clock"
+    )]
+    let hooks = PayloadHooks {
+        clock: SystemTime::now,
+        unwritable: |path, cause| {
+            warn!(
+                path = %path.display(), %cause,
+                "cannot write the failed payload to --state-dir"
+            );
+        },
+    };
+    Some(PayloadLog::new(
+        keep_applied,
+        config.state_dir.clone(),
+        hooks,
+    ))
+}
 
 /// Returns the watchdog of all threads. A thread may send no heartbeat for as long as a change may
 /// wait for its sync.
@@ -59,9 +131,9 @@ pub(super) async fn run(
     checks: &CheckServerContext,
     metrics: &Metrics,
     log: LogLevel,
-    shared: &Shared,
+    shared: &ProcessContext,
 ) -> anyhow::Result<()> {
-    let Shared {
+    let ProcessContext {
         watchdog,
         payloads,
         stop,
@@ -113,7 +185,7 @@ pub(super) async fn run(
 /// Returns the addresses to serve. A dry run has none: it may run beside the proxy of the node,
 /// and an answer on the health address would be taken for that proxy's.
 fn serving(config: &Config) -> Serving {
-    if !config.is_dry_run {
+    if config.mode == SyncMode::Restore {
         return config.serving;
     }
     Serving {
@@ -146,7 +218,7 @@ async fn serve_both(
     let health = async {
         let listener = listener(serving.healthz, "health", serving.bind_failure, stop)
             .await
-            .inspect_err(|error| recorder.say(Event::HealthNotServed(format!("{error:#}"))))?;
+            .inspect_err(|error| recorder.record(Event::HealthNotServed(format!("{error:#}"))))?;
         if let Some(listener) = listener {
             serve(listener, &health, stop.clone()).await;
         }
@@ -155,7 +227,7 @@ async fn serve_both(
     let metrics = async {
         let listener = listener(serving.metrics, "metrics", serving.bind_failure, stop)
             .await
-            .inspect_err(|error| recorder.say(Event::MetricsNotServed(format!("{error:#}"))))?;
+            .inspect_err(|error| recorder.record(Event::MetricsNotServed(format!("{error:#}"))))?;
         if let Some(listener) = listener {
             let answer = |request: Request<Bytes>| metrics.answer(&request);
             serve_requests(listener, answer, stop.clone()).await;

@@ -27,9 +27,11 @@ use crate::host::{
     processors, remove_nft_table, set_oom_score_adj,
 };
 use crate::net::IpFamily;
-use crate::render::{FIREWALL, InvalidPackets, JUMPS, Options, localnet_drop_rule};
+use crate::render::{InvalidPackets, JUMPS, Options, localnet_drop_rule};
 use crate::rules::{Table, Text};
-use crate::sync::NodeEnvironment;
+use crate::ruleset::KUBE_FIREWALL;
+use crate::sync::{NodeEnvironment, SyncMode};
+use crate::telemetry::on_one_line;
 
 /// Adds to an error about `route_localnet` what needs it.
 fn localnet_error(error: &SysctlError) -> anyhow::Error {
@@ -46,7 +48,7 @@ pub(crate) fn init(config: &Config) -> anyhow::Result<()> {
 }
 
 async fn set_up(config: &Config) -> anyhow::Result<()> {
-    if config.is_dry_run {
+    if config.mode == SyncMode::DryRun {
         info!("--dry-run: node setup skipped");
         return Ok(());
     }
@@ -68,7 +70,8 @@ async fn set_up(config: &Config) -> anyhow::Result<()> {
                 usable_families += 1;
             }
             Err(cause) if is_permanent(&cause) => {
-                warn!(%family, %cause, "iptables is not usable for {family}");
+                let text = on_one_line(&cause.to_string());
+                warn!(%family, cause = %text, "iptables is not usable for {family}");
                 failure.get_or_insert(cause);
             }
             Err(cause) => return Err(cause.into()),
@@ -85,7 +88,7 @@ async fn set_up(config: &Config) -> anyhow::Result<()> {
 /// Applies the kernel settings at the start of the daemon. Without privileges it finds them
 /// applied by the init container.
 pub(super) fn prepare(config: &Config) -> anyhow::Result<()> {
-    if config.is_dry_run {
+    if config.mode == SyncMode::DryRun {
         return Ok(());
     }
     apply_settings(&config.node)?;
@@ -120,6 +123,7 @@ fn apply_settings(settings: &NodeSettings) -> anyhow::Result<()> {
             Ok(Changed::No) => {}
             Ok(Changed::Yes) => info!(%family, "removed the table of kube-proxy's nftables mode"),
             Err(cause) => {
+                let cause = on_one_line(&cause.to_string());
                 warn!(%family, %cause, "cannot check for a table of kube-proxy's nftables mode");
             }
         }
@@ -150,7 +154,7 @@ pub(super) fn is_permanent(cause: &RunError) -> bool {
 /// does not probe, so it needs no root.
 pub(super) async fn find_binaries(config: &Config, family: IpFamily) -> Result<Binaries, RunError> {
     let binaries = Binaries::discover(config.rules.backend, family).await?;
-    if !config.is_dry_run {
+    if config.mode == SyncMode::Restore {
         binaries.probe().await?;
     }
     Ok(binaries)
@@ -163,7 +167,7 @@ pub(super) fn node_environment(
 ) -> anyhow::Result<NodeEnvironment> {
     let mut environment = config.rules.environment.get(binaries.family).clone();
     let sysctls = Sysctls::default();
-    if environment.needs_route_localnet() && !config.is_dry_run {
+    if environment.needs_route_localnet() && config.mode == SyncMode::Restore {
         // Fails early if the setting is neither 1 nor writable later.
         sysctls
             .check(ROUTE_LOCALNET, 1)
@@ -186,6 +190,7 @@ pub(super) async fn open_localnet_after<T>(applied: oneshot::Receiver<()>, is_ne
             Ok(Changed::Yes) => info!("set {ROUTE_LOCALNET} to 1: NodePorts work on 127.0.0.1"),
             Ok(Changed::No) => {}
             Err(cause) => {
+                let cause = on_one_line(&cause.to_string());
                 error!(%cause, "NodePorts do not work on 127.0.0.1: cannot set {ROUTE_LOCALNET}");
             }
         }
@@ -208,7 +213,7 @@ async fn guard_and_open_localnet(exec: &Exec, environment: &NodeEnvironment) -> 
         exec.restore(&mut Text::new(payload))
             .await
             .context("cannot add the rule that protects 127.0.0.0/8 from other hosts")?;
-        info!("added a rule to {FIREWALL} that protects 127.0.0.0/8 from other hosts");
+        info!("added a rule to {KUBE_FIREWALL} that protects 127.0.0.0/8 from other hosts");
     }
     open_localnet().map_err(|error| localnet_error(&error))?;
     Ok(())
@@ -226,14 +231,14 @@ async fn missing_guard(exec: &Exec, options: &Options) -> Result<Option<Vec<u8>>
         return Ok(None);
     };
     let mut lines = Vec::new();
-    let listed = exec.list(table, &[FIREWALL]).await?;
+    let listed = exec.list(table, &[KUBE_FIREWALL]).await?;
     if matches!(listed, ListedChains::Missing) {
-        lines.push(format!(":{FIREWALL} - [0:0]"));
+        lines.push(format!(":{KUBE_FIREWALL} - [0:0]"));
     }
-    if !has_rule(exec, FIREWALL, &rule).await? {
-        lines.push(format!("-I {FIREWALL} {rule}"));
+    if !has_rule(exec, KUBE_FIREWALL, &rule).await? {
+        lines.push(format!("-I {KUBE_FIREWALL} {rule}"));
     }
-    let to_firewall = format!("-j {FIREWALL}");
+    let to_firewall = format!("-j {KUBE_FIREWALL}");
     for jump in JUMPS.iter().filter(|jump| jump.rule == to_firewall) {
         if !has_rule(exec, jump.from, jump.rule).await? {
             lines.push(format!("-I {} {}", jump.from, jump.rule));

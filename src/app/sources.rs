@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use crate::config::{RenderConfig, Source, Unusable};
+use crate::config::{RenderConfig, Source, Unusable, environment};
 use crate::events::Writer;
 use crate::telemetry::{Metrics, WatchMetrics};
 use crate::watch::api::{self, ApiClient, ClientConfigError};
@@ -32,21 +32,21 @@ pub(super) async fn open(
 ) -> anyhow::Result<OpenedSource> {
     match &config.source {
         Source::Cluster(options) => {
-            let server = api::build_counted_client(options, &metrics.requests).await;
+            let proxies = environment::proxies();
+            let server = api::build_counted_client(options, &proxies, &metrics.requests).await;
             Ok(OpenedSource::Cluster(server.map_err(connect_error)?))
         }
         Source::Manifests { path, ranges, .. } => {
             manifests::exist(path)?;
-            let options = ManifestOptions {
-                node_name: config.node_name.as_str().into(),
-                ranges: *ranges,
-            };
+            let options = config.manifest_options(ranges);
             Ok(OpenedSource::Manifests(path.clone(), options))
         }
     }
 }
 
-fn connect_error(error: ClientConfigError) -> anyhow::Error {
+/// Converts an error of connecting. The default of a Pod's service account was not chosen by the
+/// user, so its failure is a missing flag.
+pub(crate) fn connect_error(error: ClientConfigError) -> anyhow::Error {
     match error {
         ClientConfigError::InCluster(_) => Unusable::without_source().into(),
         other => other.into(),
@@ -68,7 +68,7 @@ pub(super) async fn run(
     let ingester = Ingester::new(changes, node_name.into());
     match source {
         OpenedSource::Cluster(server) => {
-            let follow = cluster::follow(&server, node_name, ingester, &metrics.watch);
+            let follow = cluster::follow(&server, node_name, ingester, metrics);
             match writer {
                 // Watches take precedence over Events.
                 Some(writer) => {

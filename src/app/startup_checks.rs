@@ -166,7 +166,7 @@ impl NodeChecks<'_> {
 
     /// Upstream: `cmd/kube-proxy/app/server.go`, `checkBadConfig` (v1.36)
     fn node_ports(&self, node: Option<&Node>) -> Option<Finding> {
-        let families = match &self.rules.node_ports {
+        let families = match &self.rules.node_port_source {
             NodePortSource::All => {
                 let text = "--nodeport-addresses is not set: NodePorts accept connections on all \
                             addresses of this node; --nodeport-addresses=primary limits them";

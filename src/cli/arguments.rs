@@ -4,7 +4,7 @@
 //! may be a pipe.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::builder::StyledStr;
 use clap::error::ErrorKind;
@@ -71,6 +71,27 @@ fn with_plugin_name(mut command: Command) -> Command {
     command
 }
 
+/// Returns the path of a flag. Other flags take the last value, but this one would silently ignore
+/// a source of objects.
+///
+/// # Errors
+///
+/// The flag is given more than once.
+pub(super) fn given_once<'p>(
+    flag: &str,
+    paths: &'p [PathBuf],
+) -> Result<Option<&'p Path>, Unusable> {
+    match paths {
+        [] => Ok(None),
+        [path] => Ok(Some(path)),
+        all => {
+            let all: Vec<String> = all.iter().map(|path| path.display().to_string()).collect();
+            let problem = format!("must be given once, got {}", all.join(" and "));
+            Err(Unusable::of_flag(flag, problem))
+        }
+    }
+}
+
 /// Reads the current content of a configuration file.
 pub(super) fn read_file(path: &Path) -> Result<ConfigFile, Unusable> {
     let path = path.to_owned();
@@ -103,8 +124,8 @@ impl<'a> RuleSettings<'a> {
     }
 
     /// Returns the configuration that renders the objects of a source.
-    pub(super) fn desired(&self, source: &SourceArgs) -> Result<RenderConfig, Unusable> {
+    pub(super) fn rendering(&self, source: &SourceArgs) -> Result<RenderConfig, Unusable> {
         let host_name = environment::host_name();
-        config::desired(self.file.as_ref(), source, self.rules, &host_name)
+        config::rendering(self.file.as_ref(), source, self.rules, &host_name)
     }
 }

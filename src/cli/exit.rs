@@ -1,22 +1,31 @@
 //! Exit codes of commands, and the only place that prints errors.
 
+use std::borrow::Cow;
+use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::error::Error;
+use std::ffi::OsString;
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
-use std::sync::{Mutex, PoisonError};
 
-use super::terminal::escaped;
+use super::terminal::{self, escaped};
 use crate::config::Unusable;
 use crate::inspect::catalog::NoMatches;
-use crate::watch::manifests::{ManifestError, ManifestErrors};
+use crate::telemetry::{Format, with_causes};
+use crate::watch::manifests::{ManifestError, ManifestErrorScope, ManifestErrors};
 
 /// Unusable flags or files: sysexits' `EX_USAGE`. Nothing has been changed.
 const UNUSABLE: u8 = 64;
 
 /// Prints an error of clap, which may also be help or the version, and returns its code.
-pub(super) fn unusable(error: &clap::Error) -> ExitCode {
-    let printed = error.print();
+pub(super) fn unusable(error: &clap::Error, args: &[OsString]) -> ExitCode {
+    // Errors repeat arguments, which may be of an untrusted file.
+    let is_harmful = |arg: &OsString| matches!(escaped(&arg.to_string_lossy()), Cow::Owned(_));
+    let printed = if error.use_stderr() && args.iter().any(is_harmful) {
+        io::stderr().write_all(escaped(&error.to_string()).as_bytes())
+    } else {
+        error.print()
+    };
     if error.use_stderr() {
         // If stderr is gone, the error is lost but the code remains.
         return ExitCode::from(UNUSABLE);
@@ -27,42 +36,49 @@ pub(super) fn unusable(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// A manifest cannot be used, whether or not others were.
-const UNUSABLE_MANIFESTS: u8 = 2;
+/// A part of the input cannot be used, whether or not others were.
+const INCOMPLETE: u8 = 2;
 
-/// Errors of manifests that were printed while the command went on with others.
-static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+/// Errors about parts of the input that a command printed while it went on with others.
+#[derive(Debug, Default)]
+pub(super) struct ErrorReport(RefCell<BTreeSet<String>>);
 
-/// Prints errors of manifests, each once in the process, and makes the command fail in the end.
-pub(super) fn report(errors: &[ManifestError]) {
-    // Each change leaves the set whole.
-    let mut reported = REPORTED.lock().unwrap_or_else(PoisonError::into_inner);
-    let is_first = reported.is_empty() && !errors.is_empty();
-    for error in errors {
-        let text = escaped(&error.to_string()).into_owned();
-        if !reported.contains(&text) {
-            let _ = writeln!(io::stderr(), "error: {text}");
-            reported.insert(text);
+impl ErrorReport {
+    /// Prints errors of manifests, each once, and makes the command fail in the end.
+    pub(super) fn print(&self, errors: &[ManifestError]) {
+        let is_first = self.0.borrow().is_empty();
+        for error in errors {
+            self.print_one(error);
+        }
+        let mut scopes = errors.iter().map(|error| error.scope);
+        if is_first && scopes.any(|scope| scope == ManifestErrorScope::Object) {
+            let _ = writeln!(io::stderr(), "{LEFT_OUT}");
         }
     }
-    if is_first {
-        let _ = writeln!(io::stderr(), "{LEFT_OUT}");
+
+    /// Prints an error once, and makes the command fail in the end.
+    pub(super) fn print_one(&self, error: &impl Display) {
+        let text = escaped(&error.to_string()).into_owned();
+        let mut printed = self.0.borrow_mut();
+        if !printed.contains(&text) {
+            let _ = writeln!(io::stderr(), "error: {text}");
+            printed.insert(text);
+        }
+    }
+
+    /// Returns the code of a command that did what it could.
+    fn done(&self, code: ExitCode) -> ExitCode {
+        if self.0.borrow().is_empty() {
+            code
+        } else {
+            ExitCode::from(INCOMPLETE)
+        }
     }
 }
 
 /// Consequence of errors, which a difference alone does not show.
 const LEFT_OUT: &str = "hint: what has errors is left out; the daemon, and --lenient, use the valid \
                         parts of invalid objects";
-
-/// Returns the code of a command that did what it could.
-fn done(code: ExitCode) -> ExitCode {
-    let reported = REPORTED.lock().unwrap_or_else(PoisonError::into_inner);
-    if reported.is_empty() {
-        code
-    } else {
-        ExitCode::from(UNUSABLE_MANIFESTS)
-    }
-}
 
 /// A comparison found differences.
 const DIFFERENT: u8 = 1;
@@ -78,29 +94,61 @@ pub(super) enum ComparisonResult {
 }
 
 /// Returns the code of a finished comparison, and prints its error.
-pub(super) fn compared(result: anyhow::Result<ComparisonResult>) -> ExitCode {
+pub(super) fn compared(result: anyhow::Result<ComparisonResult>, report: &ErrorReport) -> ExitCode {
     match result {
-        Ok(ComparisonResult::Equal) => done(ExitCode::SUCCESS),
-        Ok(ComparisonResult::Different) => done(ExitCode::from(DIFFERENT)),
-        Err(error) => failed(&error, ExitCode::from(COMPARISON_FAILED)),
+        Ok(ComparisonResult::Equal) => report.done(ExitCode::SUCCESS),
+        Ok(ComparisonResult::Different) => report.done(ExitCode::from(DIFFERENT)),
+        Err(error) => failed(&error, ExitCode::from(COMPARISON_FAILED), report),
     }
 }
 
 /// Returns the code of a finished command, and prints its error.
-pub(super) fn code(result: anyhow::Result<()>) -> ExitCode {
+pub(super) fn code(result: anyhow::Result<()>, report: &ErrorReport) -> ExitCode {
     match result {
-        Ok(()) => done(ExitCode::SUCCESS),
-        Err(error) => failed(&error, done(ExitCode::FAILURE)),
+        Ok(()) => report.done(ExitCode::SUCCESS),
+        Err(error) => failed(&error, report.done(ExitCode::FAILURE), report),
     }
 }
 
-fn failed(error: &anyhow::Error, code: ExitCode) -> ExitCode {
+/// Error that is in the log already.
+#[derive(Debug, thiserror::Error)]
+#[error("{0:#}")]
+struct Logged(anyhow::Error);
+
+/// Logs an error of the daemon in the format of its log, in place of printing it.
+///
+/// Upstream: staging/src/k8s.io/component-base/cli/run.go, `Run` (v1.36)
+pub(super) fn log_fatal(error: anyhow::Error, format: Format) -> anyhow::Error {
+    if is_broken_pipe(&error) {
+        return error;
+    }
+    // An error of flags or of the filter precedes the log. Of two loggers, the first one stays.
+    let _ = terminal::install_log(format, 0, None);
+    if let Some(unusable) = error.downcast_ref::<Unusable>() {
+        for problem in &unusable.problems {
+            tracing::error!(error = %problem, "command failed");
+        }
+    } else {
+        tracing::error!(error = %with_causes(error.as_ref()), "command failed");
+    }
+    Logged(error).into()
+}
+
+fn failed(error: &anyhow::Error, code: ExitCode, report: &ErrorReport) -> ExitCode {
     if is_broken_pipe(error) {
         return ExitCode::SUCCESS;
     }
+    if let Some(Logged(cause)) = error.downcast_ref::<Logged>() {
+        let is_unusable = cause.is::<Unusable>();
+        return if is_unusable {
+            ExitCode::from(UNUSABLE)
+        } else {
+            code
+        };
+    }
     if let Some(unusable) = error.downcast_ref::<Unusable>() {
         for problem in &unusable.problems {
-            let _ = writeln!(io::stderr(), "error: {problem}");
+            let _ = writeln!(io::stderr(), "error: {}", escaped(&problem.to_string()));
         }
         return ExitCode::from(UNUSABLE);
     }
@@ -111,10 +159,14 @@ fn failed(error: &anyhow::Error, code: ExitCode) -> ExitCode {
         return code;
     }
     if let Some(ManifestErrors(errors)) = error.downcast_ref::<ManifestErrors>() {
-        report(errors);
-        return done(code);
+        report.print(errors);
+        return report.done(code);
     }
-    let _ = writeln!(io::stderr(), "error: {}", escaped(&with_causes(error)));
+    let _ = writeln!(
+        io::stderr(),
+        "error: {}",
+        escaped(&with_causes(error.as_ref()))
+    );
     code
 }
 
@@ -125,19 +177,4 @@ pub(super) fn is_broken_pipe(error: &anyhow::Error) -> bool {
         .filter_map(|cause| cause.downcast_ref::<io::Error>());
     io.into_iter()
         .any(|io| io.kind() == io::ErrorKind::BrokenPipe)
-}
-
-/// Renders the error with its causes in one line, without repeating a cause that the text before
-/// it ends with.
-fn with_causes(error: &anyhow::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause: Option<&(dyn Error + 'static)> = error.source();
-    while let Some(next) = cause {
-        let cause_text = next.to_string();
-        if !text.ends_with(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        cause = next.source();
-    }
-    text
 }

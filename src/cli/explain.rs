@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use super::exit::ErrorReport;
 use super::snapshot::{RuleSnapshot, missing};
 use super::{completions, terminal};
 use crate::config::{ExplainArgs, GraphArg, OutputArg};
@@ -10,13 +11,15 @@ use crate::inspect::explain::{self, Detail, NodeRules, NotFound};
 use crate::rules::Table;
 
 /// Prints the paths of packets.
-pub(super) fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
-    let query = args.asked()?;
+pub(super) fn explain(args: &ExplainArgs, report: &ErrorReport) -> anyhow::Result<()> {
+    let query = args.query()?;
     terminal::install_quiet_log()?;
-    let snapshot = RuleSnapshot::load(&args.origin)?;
+    let snapshot = RuleSnapshot::load(&args.origin, report)?;
     let query = match (query, args.names.only) {
         (Some(query), None) => query,
-        (_, Some(kind)) => return completions::names(&snapshot, kind, args.namespace.as_deref()),
+        (_, Some(kind)) => {
+            return completions::names(&snapshot, kind, args.namespace.name.as_deref());
+        }
         // The flags require one of the two.
         (None, None) => return Ok(()),
     };
@@ -40,7 +43,7 @@ pub(super) fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
                 .with_conflicts(conflicts)
         })
         .collect();
-    let explained = match explain::explain(&query, &nodes, &args.wanted()) {
+    let explained = match explain::explain(&query, &nodes, &args.client_selection()) {
         Ok(explained) => explained,
         Err(NotFound::Name(error)) => {
             let error = Err(NoMatches(vec![error]));

@@ -3,7 +3,7 @@
 //! # Exit codes
 //!
 //! 0: done. 1: failed. 2: a manifest cannot be used. 64: unusable flags. Commands that compare: 0:
-//! equal. 1: different. 2: the comparison failed, or a manifest cannot be used.
+//! equal. 1: different. 2: the comparison failed, or a manifest or live rule cannot be used.
 
 mod arguments;
 mod cleanup;
@@ -23,25 +23,28 @@ mod terminal;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use self::exit::ErrorReport;
 use crate::config::{Command, VERSION, normalize};
 
 /// Runs the command of a command line, whose first word is the program's name.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let cli = match arguments::parse(&normalize(args)) {
+    let args = normalize(args);
+    let cli = match arguments::parse(&args) {
         Ok(cli) => cli,
-        Err(error) => return exit::unusable(&error),
+        Err(error) => return exit::unusable(&error, &args),
     };
+    let report = ErrorReport::default();
     let result = match cli.command {
         Command::Run(args) => run::run(&args),
-        Command::Render(args) => render::render(&args),
-        Command::Diff(args) => return exit::compared(diff::diff(&args)),
-        Command::Services(args) => services::services(&args),
-        Command::Explain(args) => explain::explain(&args),
+        Command::Render(args) => render::render(&args, &report),
+        Command::Diff(args) => return exit::compared(diff::diff(&args, &report), &report),
+        Command::Services(args) => services::services(&args, &report),
+        Command::Explain(args) => explain::explain(&args, &report),
         Command::Cleanup(args) => cleanup::cleanup(&args),
         Command::Completions { shell } => completions::script(shell),
         Command::Version => terminal::stdout(|out| Ok(writeln!(out, "deltaproxy {VERSION}")?)),
         Command::Man { dir: None, command } => manual::print(command.as_deref()),
         Command::Man { dir: Some(dir), .. } => manual::write_all(&dir),
     };
-    exit::code(result)
+    exit::code(result, &report)
 }

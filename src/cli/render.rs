@@ -1,43 +1,47 @@
 //! `render`: prints the rules of objects as a payload, without a kernel.
 
-use super::arguments::RuleSettings;
+use std::path::Path;
+
+use super::arguments::{RuleSettings, given_once};
+use super::exit::ErrorReport;
 use super::payload_filter::{PayloadFilter, RuleObjects};
 use super::restore::{NextRestore, RenderSide};
 use super::{completions, snapshot, terminal};
-use crate::config::{RenderArgs, RenderConfig, Source};
+use crate::config::{RenderArgs, RenderConfig, Source, Unusable};
 use crate::net::IpFamily;
 use crate::render::PartialRestore;
 use crate::rules::RuleSet;
 use crate::tracker::Tracker;
 
 /// Prints the payload of one family, or the selected part of it.
-pub(super) fn render(args: &RenderArgs) -> anyhow::Result<()> {
-    let selected = args.which.asked()?;
+pub(super) fn render(args: &RenderArgs, report: &ErrorReport) -> anyhow::Result<()> {
+    let selected = args.selection.query()?;
     terminal::install_quiet_log()?;
     let settings = RuleSettings::read(&args.file, &args.rules)?;
     let load_balancers = args.preview.manifests_load_balancer_cidr;
-    let config = settings.desired(&args.source)?;
+    let config = settings.rendering(&args.source)?;
     let config = config.with_load_balancers(load_balancers);
     if let Some(kind) = args.names.only {
-        let snapshot = snapshot::desired(&config)?;
-        return completions::names(&snapshot, kind, args.which.namespace.as_deref());
+        let snapshot = snapshot::desired(&config, report)?;
+        return completions::names(&snapshot, kind, args.selection.namespace.name.as_deref());
     }
-    let family = args.family.into();
-    let since = args
-        .since
-        .as_ref()
-        .map(|_| since(args, &settings, &config))
+    let family = args.family;
+    let since = given_once("since", &args.since)?;
+    let since = since
+        .map(|path| since_config(path, args, &settings, &config))
         .transpose()?;
-    let tracker_after = tracker(&config, family)?;
+    let tracker_after = tracker(&config, family, report)?;
     let options = snapshot::options(&config, family, &tracker_after)?;
     let desired = RenderSide {
         tracker: &tracker_after,
         options: &options,
     };
-    let before = since.map(|since| tracker(&since, family)).transpose()?;
+    let before = since
+        .map(|since| tracker(&since, family, report))
+        .transpose()?;
     let filter = PayloadFilter {
         selected: &selected,
-        table: args.table.map(Into::into),
+        table: args.table,
         is_annotated: args.annotate,
     };
     if before.is_none() && filter.is_everything() {
@@ -51,7 +55,7 @@ pub(super) fn render(args: &RenderArgs) -> anyhow::Result<()> {
             next(
                 RenderSide { tracker, options },
                 desired,
-                args.partial_restore.into(),
+                args.partial_restore,
             )?
         }
         None => full(desired, &RuleSet::default())?,
@@ -62,8 +66,12 @@ pub(super) fn render(args: &RenderArgs) -> anyhow::Result<()> {
     terminal::stdout(|out| filter.print(out, &String::from_utf8_lossy(&text), &objects))
 }
 
-fn tracker(config: &RenderConfig, family: IpFamily) -> anyhow::Result<Tracker> {
-    let trackers = snapshot::trackers(config)?;
+fn tracker(
+    config: &RenderConfig,
+    family: IpFamily,
+    report: &ErrorReport,
+) -> anyhow::Result<Tracker> {
+    let trackers = snapshot::trackers(config, report)?;
     Ok(match family {
         IpFamily::V4 => trackers.v4,
         IpFamily::V6 => trackers.v6,
@@ -72,21 +80,22 @@ fn tracker(config: &RenderConfig, family: IpFamily) -> anyhow::Result<Tracker> {
 
 /// Returns the configuration with the objects of `--since`, the state that a partial payload leads
 /// from.
-fn since(
+fn since_config(
+    path: &Path,
     args: &RenderArgs,
     settings: &RuleSettings<'_>,
     config: &RenderConfig,
 ) -> anyhow::Result<RenderConfig> {
     let mut source = args.source.clone();
     // Manifests take the place of any other source.
-    source.manifests.clone_from(&args.since);
-    let before = settings.desired(&source)?;
+    source.manifests = Some(path.to_owned());
+    let before = settings.rendering(&source)?;
     let before = before.with_load_balancers(args.preview.manifests_load_balancer_cidr);
     let is_stdin = |source: &Source| matches!(source, Source::Manifests { path, .. } if path.as_os_str() == "-");
-    anyhow::ensure!(
-        !(is_stdin(&before.source) && is_stdin(&config.source)),
-        "--since and --manifests cannot both read stdin"
-    );
+    if is_stdin(&before.source) && is_stdin(&config.source) {
+        let problem = "cannot read stdin, which --manifests reads".to_owned();
+        return Err(Unusable::of_flag("since", problem).into());
+    }
     Ok(before)
 }
 

@@ -9,8 +9,8 @@ use std::fmt::Write as _;
 use super::snapshot;
 use crate::model::{ServiceName, Services};
 use crate::render::{
-    self, AppliedState, Full, LiveChains, Options, Partial, PartialRestore, PayloadStats,
-    RenderContext, RerenderReason, is_service_chain,
+    self, AppliedState, FullPayload, LiveChains, Options, PartialPayload, PartialRestore,
+    PayloadStats, RenderContext, RerenderReason, is_service_chain,
 };
 use crate::rules::{Payload, RuleSet, Table};
 use crate::tracker::Tracker;
@@ -27,7 +27,7 @@ pub(super) enum NextRestore {
     /// Full payload, made by [`RenderSide::full`].
     Full(RerenderReason),
     /// Number of changed Services, and their partial payload.
-    Partial(usize, Partial),
+    Partial(usize, PartialPayload),
 }
 
 impl<'a> RenderSide<'a> {
@@ -51,7 +51,7 @@ impl<'a> RenderSide<'a> {
         mut take: impl FnMut(&[u8]) -> anyhow::Result<()>,
     ) -> anyhow::Result<PayloadStats> {
         let live = read_live(live);
-        let mut payload = Full::new(self.tracker, self.setting(), &live);
+        let mut payload = FullPayload::new(self.tracker, self.setting(), &live);
         let mut piece = Vec::new();
         while payload.write_next(&mut piece) {
             take(&piece)?;
@@ -68,7 +68,7 @@ impl<'a> RenderSide<'a> {
         mut ledger: AppliedState,
         shape: PartialRestore,
     ) -> NextRestore {
-        if let Some(why) = RerenderReason::needed(before.setting(), self.setting()) {
+        if let Some(why) = RerenderReason::between(before.setting(), self.setting()) {
             return NextRestore::Full(why);
         }
         let (old, new) = (before.tracker, self.tracker);

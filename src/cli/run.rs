@@ -8,11 +8,12 @@ use std::path::Path;
 
 use anyhow::Context;
 
-use super::{arguments, cleanup, terminal};
+use super::{arguments, cleanup, exit, terminal};
 use crate::app;
 use crate::config::{
-    self, Action, ConfigFile, LoggingFormat, RunArgs, VERSION, VersionArg, environment,
+    self, Action, ConfigFile, LogStyle, LoggingFormat, RunArgs, VERSION, VersionArg, environment,
 };
+use crate::sync::SyncMode;
 use crate::telemetry::Format;
 
 /// Runs the daemon until a signal ends it, or a one-shot action.
@@ -20,6 +21,22 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
     if args.version == Some(VersionArg::Print) {
         return terminal::stdout(|out| Ok(writeln!(out, "deltaproxy {VERSION}")?));
     }
+    let style = args.log_style();
+    let from_flags = if args.asks_for_json() {
+        LoggingFormat::Json
+    } else {
+        LoggingFormat::Text
+    };
+    let mut format = log_format(from_flags, style);
+    run_with_log(args, &mut format).map_err(|error| match format {
+        Format::Text | Format::Plain => error,
+        // Log pipelines parse every line of stderr.
+        Format::Json | Format::Klog | Format::KlogJson => exit::log_fatal(error, format),
+    })
+}
+
+/// Runs with the log that flags and file ask for, and sets its format.
+fn run_with_log(args: &RunArgs, format: &mut Format) -> anyhow::Result<()> {
     let file = args
         .config
         .as_deref()
@@ -27,11 +44,8 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
         .transpose()?;
     let host_name = environment::host_name();
     let config = config::run(args, file.as_ref(), &host_name)?;
-    let format = match config.logging {
-        LoggingFormat::Text => Format::Text,
-        LoggingFormat::Json => Format::Json,
-    };
-    let level = terminal::install_log(format, config.verbosity, environment::log_filter())?;
+    *format = log_format(config.logging, config.log_style);
+    let level = terminal::install_log(*format, config.verbosity, environment::log_filter())?;
     log_settings(&config);
     match (&args.write_config_to, config.action) {
         (Some(path), _) => write(path, &config.configuration.to_yaml()),
@@ -43,6 +57,15 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
             };
             app::run(&config, &validate, level)
         }
+    }
+}
+
+fn log_format(format: LoggingFormat, style: LogStyle) -> Format {
+    match (format, style.is_klog(environment::program_name())) {
+        (LoggingFormat::Text, true) => Format::Klog,
+        (LoggingFormat::Json, true) => Format::KlogJson,
+        (LoggingFormat::Text, false) => Format::Text,
+        (LoggingFormat::Json, false) => Format::Json,
     }
 }
 
@@ -61,7 +84,7 @@ fn log_settings(config: &config::Config) {
 }
 
 fn mode(config: &config::Config) -> cleanup::CleanupMode {
-    if config.is_dry_run {
+    if config.mode == SyncMode::DryRun {
         cleanup::CleanupMode::Show
     } else {
         cleanup::CleanupMode::Do

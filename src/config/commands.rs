@@ -1,12 +1,13 @@
 //! Command line of the program: its commands, their help texts, and compatibility with the command
 //! line of kube-proxy.
 
-use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
+use std::path::PathBuf;
 
 use clap::error::ErrorKind;
 use clap::{Arg, FromArgMatches, Parser, Subcommand};
 
+use super::environment::ProgramName;
 use super::flags::{CleanupArgs, DiffArgs, ExplainArgs, RenderArgs, RunArgs, ServicesArgs};
 use super::help;
 use super::problems::in_standard_form;
@@ -122,28 +123,6 @@ fn excerpt(names: Arg) -> Arg {
     names.help(format!(
         "{help}; prints an excerpt that iptables-restore rejects"
     ))
-}
-
-/// Name by which the program was started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ProgramName {
-    /// `kube-proxy`: the daemon is started without a command.
-    KubeProxy,
-    /// `kubectl-deltaproxy`: a plugin of kubectl, which changes nothing.
-    KubectlPlugin,
-    /// Any other: usually `deltaproxy`.
-    Own,
-}
-
-impl ProgramName {
-    /// Returns the name in the first word of a command line.
-    pub(crate) fn of(program: &OsStr) -> Self {
-        match Path::new(program).file_name().and_then(OsStr::to_str) {
-            Some("kube-proxy") => Self::KubeProxy,
-            Some("kubectl-deltaproxy") => Self::KubectlPlugin,
-            _ => Self::Own,
-        }
-    }
 }
 
 /// Returns the command line that clap expects: `run` is inserted where it is implied, and `_` in

@@ -1,10 +1,43 @@
-//! Environment variables and the host name, which only this module reads.
+//! Environment variables, the host name and the name of the program, which only this module reads.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use crate::watch::api::ProxyEnvironment;
 
 /// Returns the host name; empty if there is none.
 pub(crate) fn host_name() -> String {
     nix::unistd::gethostname()
         .map(|name| name.to_string_lossy().into_owned())
         .unwrap_or_default()
+}
+
+/// Name by which the program was started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ProgramName {
+    /// `kube-proxy`: the daemon is started without a command.
+    KubeProxy,
+    /// `kubectl-deltaproxy`: a plugin of kubectl, which changes nothing.
+    KubectlPlugin,
+    /// Any other: usually `deltaproxy`.
+    Own,
+}
+
+impl ProgramName {
+    /// Returns the name in the first word of a command line.
+    pub(crate) fn of(program: &OsStr) -> Self {
+        match Path::new(program).file_name().and_then(OsStr::to_str) {
+            Some("kube-proxy") => Self::KubeProxy,
+            Some("kubectl-deltaproxy") => Self::KubectlPlugin,
+            _ => Self::Own,
+        }
+    }
+}
+
+/// Returns the name by which the program was started.
+pub(crate) fn program_name() -> ProgramName {
+    let program = std::env::args_os().next().unwrap_or_default();
+    ProgramName::of(&program)
 }
 
 /// Reports whether `NO_COLOR` is set and not empty.
@@ -20,6 +53,16 @@ pub(crate) fn log_filter() -> Option<String> {
 /// Returns the program that shows differences, with its parameters: `KUBECTL_EXTERNAL_DIFF`.
 pub(crate) fn external_diff() -> Option<String> {
     variable("KUBECTL_EXTERNAL_DIFF")
+}
+
+/// Returns the proxies of the environment. A name in upper case takes precedence, as in Go.
+pub(crate) fn proxies() -> ProxyEnvironment {
+    let either = |upper, lower| variable(upper).or_else(|| variable(lower));
+    ProxyEnvironment {
+        https: either("HTTPS_PROXY", "https_proxy").unwrap_or_default(),
+        http: either("HTTP_PROXY", "http_proxy").unwrap_or_default(),
+        no_proxy: either("NO_PROXY", "no_proxy").unwrap_or_default(),
+    }
 }
 
 #[expect(

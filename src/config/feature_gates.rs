@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 
 use super::go;
+use crate::telemetry::KUBE_PROXY_MINOR_VERSION;
 
 /// Gate of `spec.externalIPs`, on by default.
 pub(super) const EXTERNAL_IPS: &str = "AllowServiceExternalIPs";
@@ -49,18 +50,18 @@ pub(super) fn problem(name: &str, value: bool) -> Option<(String, &'static str)>
     const REMOVE: &str = "remove the gate";
 
     let is_in = |list: &str| list.split_whitespace().any(|known| known == name);
-    if is_in(FREE) || (is_in(ALWAYS_ON) && value) || (is_in(ALWAYS_OFF) && !value) {
+    if is_in(SETTABLE) || (is_in(ALWAYS_ON) && value) || (is_in(ALWAYS_OFF) && !value) {
         return None;
     }
     if is_in(ALWAYS_ON) || is_in(ALWAYS_OFF) {
         let problem = format!("feature gate `{name}` must be {}, got {value}", !value);
         return Some((problem, REMOVE));
     }
-    if is_in(GONE) {
+    if is_in(REMOVED) {
         let problem = format!("feature gate `{name}` was removed: the feature is always on");
         return Some((problem, REMOVE));
     }
-    let mut known = [FREE, ALWAYS_ON, ALWAYS_OFF]
+    let mut known = [SETTABLE, ALWAYS_ON, ALWAYS_OFF]
         .into_iter()
         .flat_map(str::split_whitespace);
     Some(match known.find(|known| known.eq_ignore_ascii_case(name)) {
@@ -69,20 +70,23 @@ pub(super) fn problem(name: &str, value: bool) -> Option<(String, &'static str)>
             (problem, "")
         }
         None => (
-            format!("unknown feature gate `{name}`: kube-proxy v1.36 does not have it"),
+            format!(
+                "unknown feature gate `{name}`: kube-proxy v{KUBE_PROXY_MINOR_VERSION} does not \
+                 have it"
+            ),
             REMOVE,
         ),
     })
 }
 
 /// Gates that were locked to true and then removed from kube-proxy.
-const GONE: &str = "\
+const REMOVED: &str = "\
     KubeProxyDrainingTerminatingNodes LoadBalancerIPMode MinimizeIPTablesRestore \
     ProxyTerminatingEndpoints ServiceInternalTrafficPolicy ServiceTrafficDistribution \
     TopologyAwareHints";
 
 /// Gates that may have any value.
-const FREE: &str = "\
+const SETTABLE: &str = "\
     APIResponseCompression APIServerIdentity APIServingWithRoutine AllAlpha AllBeta AllowDNSOnlyNodeCSR \
     AllowInsecureKubeletCertificateSigningRequests AllowParsingUserUIDFromCertAuth \
     AllowServiceExternalIPs AllowUnsafeMalformedObjectDeletion AtomicFIFO \

@@ -149,12 +149,12 @@ fn part(text: &str) -> Option<(i64, &str)> {
     } else {
         whole.parse().ok()?
     };
-    let sum = u64::checked_mul(whole, unit)?.checked_add(part_of(unit, fraction)?)?;
+    let sum = u64::checked_mul(whole, unit)?.checked_add(fraction_of(unit, fraction)?)?;
     Some((i64::try_from(sum).ok()?, rest))
 }
 
 /// Returns `unit` multiplied by the fraction that these digits after a decimal point stand for.
-fn part_of(unit: u64, digits: &str) -> Option<u64> {
+fn fraction_of(unit: u64, digits: &str) -> Option<u64> {
     let (mut sum, mut place) = (0, unit);
     for digit in digits.chars() {
         // Digits that stand for less than a nanosecond add nothing.

@@ -3,10 +3,14 @@
 //! Other modules have small options of their own and do not depend on this one.
 //!
 //! ```text
-//!   commands ─► flags ─┐      (both use the one list of settings)
-//!                      ├─► kube_proxy ─► validate ─► resolve
-//!   file ──────────────┘                addresses      notes
+//!   command line ─► flags ─┐
+//!                          ├─► KubeProxyConfiguration ─► resolve ─► Config and notes, or
+//!   file ──────────────────┘                               │        all problems
+//!                                validate, addresses, observability
 //! ```
+//!
+//! `settings` is the one list of flags and fields; flags of clap, help, defaults and `/flagz` come
+//! from it.
 
 mod addresses;
 mod commands;
@@ -30,7 +34,8 @@ mod tests;
 use std::time::Duration;
 
 pub use commands::{Cli, Command};
-pub(crate) use commands::{ProgramName, VERSION, normalize};
+pub(crate) use commands::{VERSION, normalize};
+pub(crate) use environment::ProgramName;
 pub(crate) use flags::NamesArg;
 pub(crate) use flags::{Action, CleanupArgs};
 pub(crate) use flags::{AddressPattern, ServicesArgs, ServicesOutput};
@@ -44,9 +49,10 @@ pub(crate) use observability::{BindFailure, LoggingFormat, Profiling, Serving};
 pub use problems::Unusable;
 pub(crate) use render_config::RenderConfig;
 pub use render_config::Source;
-pub(crate) use resolve::desired;
+pub(crate) use resolve::ConfigReload;
+pub(crate) use resolve::rendering;
 pub use resolve::{Config, run};
-pub(crate) use settings::VersionArg;
+pub(crate) use settings::{LogStyle, VersionArg};
 pub(crate) use validate::NodeSettings;
 
 /// Interval of full syncs without any other reason.

@@ -9,15 +9,15 @@ use super::settings::{self, Setting, VersionArg};
 
 /// Returns notes on ignored settings of commands that render and do not run: flags that a file
 /// replaces, and fields of the file that are unknown or repeated.
-pub(crate) fn ignored_settings(file: &ConfigFile, shape: &RulesArgs) -> Vec<String> {
-    // `desired` reports a file that cannot be decoded.
+pub(crate) fn ignored_settings(file: &ConfigFile, rules: &RulesArgs) -> Vec<String> {
+    // `rendering` reports a file that cannot be decoded.
     let Ok((configuration, unknown)) = kube_proxy::read(&file.text) else {
         return Vec::new();
     };
     let mut configuration = configuration.with_defaults();
     configuration.choose_modes();
     let decoding = unknown.map(|what| lenient_decoding(&file.path, &what));
-    let ignored = ignored_flags(&configuration, |to| shape.apply(to));
+    let ignored = ignored_flags(&configuration, |to| rules.apply(to));
     decoding.into_iter().chain(ignored).collect()
 }
 

@@ -17,7 +17,7 @@ use crate::render::{LocalhostNodePorts, MasqueradePolicy, Options};
 use crate::rules::Backend;
 use crate::sync::NodeEnvironment;
 use crate::watch::api::{ApiOptions, Encoding, RateLimit};
-use crate::watch::manifests::{ManifestRanges, NotAPortRange, Validation};
+use crate::watch::manifests::{ManifestOptions, ManifestRanges, NotAPortRange, Validation};
 
 /// Source of Services, EndpointSlices and the Node.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,13 +42,21 @@ pub struct RenderConfig {
     pub source: Source,
     /// Name of this node in lower case.
     pub node_name: String,
-    /// Render options of each family, as far as flags and file decide them.
+    /// Settings from which each family's render options are derived, once the Node is known.
     pub environment: PerFamily<NodeEnvironment>,
     /// Variant of the iptables binaries.
     pub backend: BackendChoice,
 }
 
 impl RenderConfig {
+    /// Returns the settings for reading manifests, with the ranges of [`Source::Manifests`].
+    pub(crate) fn manifest_options(&self, ranges: &ManifestRanges) -> ManifestOptions {
+        ManifestOptions {
+            node_name: self.node_name.as_str().into(),
+            ranges: *ranges,
+        }
+    }
+
     /// Derives load balancer IPs that manifests lack from names, which the daemon does not.
     #[must_use]
     pub fn with_load_balancers(mut self, from: PerFamily<IpNet>) -> Self {
@@ -84,7 +92,7 @@ pub(super) fn render_config(
         environment: PerFamily::from_fn(|family| NodeEnvironment {
             fixed: fixed_options(configuration, bit, backend, family),
             local_mode: local_mode.clone(),
-            node_ports: node_ports.clone(),
+            node_port_source: node_ports.clone(),
             // As upstream, an unspecified address leaves the choice to the Node.
             bind_address: Some(bind_address).filter(|ip| !ip.is_unspecified()),
         }),

@@ -19,13 +19,23 @@ use super::notes::{deprecated, ignored_flags, lenient_decoding, without_effect};
 use super::observability::{self, LoggingFormat, Serving};
 use super::problems::{ConfigProblems, Unusable};
 use super::render_config::{RenderConfig, render_config};
-use super::settings::PartialRestoreArg;
+use super::settings::{LogStyle, PARTIAL_RESTORES, RELOAD_TRIGGERS, ReloadTrigger};
 use super::validate::{self, NodeSettings};
 use crate::render::PartialRestore;
-use crate::sync::{CpuBudget, Gap, PacerOptions};
+use crate::sync::{CpuBudget, Gap, PacerOptions, SyncMode};
 
 /// The only flag whose zero differs from that of its field.
 const MIN_SYNC_PERIOD: &str = "iptables-min-sync-period";
+
+/// Changes of the configuration file that end the process: `--config-reload`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConfigReload {
+    /// Only another configuration that is written into the file itself.
+    InPlace,
+    /// Every valid change, after a random delay of at most this time:
+    /// `--config-reload-window`.
+    Exit(Duration),
+}
 
 /// Configuration of `run`.
 #[derive(Debug, Clone)]
@@ -34,10 +44,10 @@ pub struct Config {
     pub rules: RenderConfig,
     /// Action to perform.
     pub action: Action,
-    /// Print restore input instead of applying it.
-    pub is_dry_run: bool,
+    /// Effect of syncs; `--dry-run` prints payloads.
+    pub(crate) mode: SyncMode,
     /// Chains that a partial restore contains.
-    pub shape: PartialRestore,
+    pub partial_restore: PartialRestore,
     /// Timing of syncs.
     pub pacer: PacerOptions,
     /// Interval of checks for missing rules: `--iptables-sync-period`.
@@ -52,10 +62,14 @@ pub struct Config {
     pub verbosity: u8,
     /// Log format.
     pub logging: LoggingFormat,
+    /// Style of log lines: `--log-style`.
+    pub log_style: LogStyle,
     /// Kernel settings of the node.
     pub node: NodeSettings,
-    /// File that this is from. The process exits when its content changes.
+    /// File that this is from.
     pub file: Option<ConfigFile>,
+    /// Changes of the file that end the process.
+    pub reload: ConfigReload,
     /// This configuration in the fields of kube-proxy.
     pub configuration: KubeProxyConfiguration,
     /// Values of all flags of the command line, including defaults.
@@ -95,17 +109,17 @@ pub fn run(args: &RunArgs, file: Option<&ConfigFile>, host_name: &str) -> Result
 /// # Errors
 ///
 /// All problems of flags and file.
-pub(crate) fn desired(
+pub(crate) fn rendering(
     file: Option<&ConfigFile>,
     source: &SourceArgs,
-    shape: &RulesArgs,
+    rules: &RulesArgs,
     host_name: &str,
 ) -> Result<RenderConfig, Unusable> {
     let mut problems = ConfigProblems::of(file.map(|file| file.path.as_path()));
     let mut configuration = match file.map(|file| kube_proxy::read(&file.text)) {
         None => {
             let mut configuration = KubeProxyConfiguration::defaults();
-            shape.apply(&mut configuration);
+            rules.apply(&mut configuration);
             configuration
         }
         Some(Ok((configuration, _))) => configuration.with_defaults(),
@@ -116,7 +130,7 @@ pub(crate) fn desired(
     };
     source.flags.apply(&mut configuration);
     configuration.choose_modes();
-    let config = render_config(&configuration, (source, shape), host_name, &mut problems);
+    let config = render_config(&configuration, (source, rules), host_name, &mut problems);
     problems.unless_any(config)
 }
 
@@ -157,7 +171,8 @@ fn check(
     let rules = render_config(&configuration, flags, host_name, problems);
     let action = action(args, problems);
     let periods = validate::periods(&configuration, problems);
-    let verify_interval = verify_interval(args, problems);
+    let verify_interval = duration(args, "verify-interval", problems);
+    let reload = config_reload(args, problems);
     let serving = observability::serving(&configuration, problems);
     let logging = observability::logging(&configuration, problems);
     let node = validate::node(&configuration, problems);
@@ -172,26 +187,34 @@ fn check(
         Gap::Budget(_) => Gap::Budget(budget.map(CpuBudget::percent)),
         fixed @ Gap::Fixed(_) => fixed,
     };
-    let shape: Option<PartialRestoreArg> = args.flags.get("partial-restore");
+    let partial_restore = args.flags.choice("partial-restore", PARTIAL_RESTORES);
     let (format, verbosity) = logging?;
     Some(Config {
         rules: rules?,
         action: action?,
-        is_dry_run: args.flags.get("dry-run").unwrap_or_default(),
-        shape: shape.map_or(PartialRestore::ChangedChains, Into::into),
+        mode: match args.flags.get("dry-run") {
+            Some(true) => SyncMode::DryRun,
+            Some(false) | None => SyncMode::Restore,
+        },
+        partial_restore: partial_restore.unwrap_or_default(),
         pacer: PacerOptions {
             gap,
             longest_retry: sync_period,
             longest_idle: FULL_SYNC_PERIOD,
         },
         sync_period,
-        verify_interval: verify_interval.ok()?,
+        verify_interval: verify_interval.map(|interval| {
+            // Zero disables verification.
+            Some(interval).filter(|interval| !interval.is_zero())
+        })?,
         state_dir: args.flags.get("state-dir"),
         serving: serving?,
         verbosity,
         logging: format,
+        log_style: args.log_style(),
         node: node?,
         file: None,
+        reload: reload?,
         configuration,
         flags: args.flags.flagz(&args.configuration()),
         notes: Vec::new(),
@@ -207,12 +230,21 @@ fn action(args: &RunArgs, problems: &mut ConfigProblems) -> Option<Action> {
     action
 }
 
-/// Returns the verification interval; `None` disables verification.
-fn verify_interval(args: &RunArgs, problems: &mut ConfigProblems) -> Result<Option<Duration>, ()> {
-    let typed: GoDuration = args.flags.get("verify-interval").unwrap_or_default();
-    let Some(interval) = typed.to_std() else {
-        problems.add_flag("verify-interval", format!("must be 0 or more, got {typed}"));
-        return Err(());
-    };
-    Ok(Some(interval).filter(|interval| !interval.is_zero()))
+fn config_reload(args: &RunArgs, problems: &mut ConfigProblems) -> Option<ConfigReload> {
+    let window = duration(args, "config-reload-window", problems)?;
+    let trigger = args.flags.choice("config-reload", RELOAD_TRIGGERS);
+    Some(match trigger.unwrap_or(ReloadTrigger::InPlace) {
+        ReloadTrigger::InPlace => ConfigReload::InPlace,
+        ReloadTrigger::AnyChange => ConfigReload::Exit(window),
+    })
+}
+
+/// Returns the duration of a flag without a field.
+fn duration(args: &RunArgs, flag: &str, problems: &mut ConfigProblems) -> Option<Duration> {
+    let typed: GoDuration = args.flags.get(flag).unwrap_or_default();
+    let duration = typed.to_std();
+    if duration.is_none() {
+        problems.add_flag(flag, format!("must be 0 or more, got {typed}"));
+    }
+    duration
 }

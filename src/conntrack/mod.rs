@@ -7,19 +7,16 @@
 //! # Invariants
 //!
 //! - Only UDP, and only destinations of Services that changed: all other entries stay.
-//! - A later sync overrides what an earlier one said of a destination.
+//! - A later sync overrides an earlier one for the same destination.
 //!
 //! # Source
 //!
 //! Upstream: pkg/proxy/conntrack/cleanup.go, `CleanStaleEntries` (v1.36)
 
-mod candidates;
-mod find;
+mod stale;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use candidates::StaleCandidates;
-pub use candidates::{Filter, Flow};
-pub(crate) use find::all_candidates;
-pub use find::stale_candidates;
+pub use stale::{Filter, Flow, stale_candidates};
+pub(crate) use stale::{StaleCandidates, all_candidates};

@@ -1,13 +1,22 @@
-//! Kinds of Events, with reasons and actions as kube-proxy has them: alerts match them.
+//! Events, with reasons and actions as kube-proxy has them, because alerts match them, and their
+//! objects in `events.k8s.io/v1`.
 //!
 //! # Source
 //!
 //! Upstream: cmd/kube-proxy/app/server.go, `Run`, `birthCry`;
-//! pkg/proxy/healthcheck/service_health.go, `SyncServices` (v1.36)
+//! pkg/proxy/healthcheck/service_health.go, `SyncServices`;
+//! k8s.io/client-go/tools/events/event_recorder.go, `makeEvent` (v1.36)
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::events::v1::{Event as EventObject, EventSeries};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 
 use crate::model::ServiceName;
 
-/// Event; the texts are its note.
+/// Event; the text of a variant is its note.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Event {
     /// The process starts.
@@ -26,6 +35,10 @@ pub(crate) enum Event {
     ///
     /// Differs from upstream: kube-proxy ends.
     ConfigurationRefused(String),
+    /// The configuration file was replaced by another valid one, which a restart would use.
+    ///
+    /// Differs from upstream: kube-proxy does not notice it.
+    ConfigurationStale(String),
     /// Another program changes the same rules again and again, so that their repairs wait.
     ///
     /// Differs from upstream: kube-proxy repairs such rules only when a sync writes them.
@@ -41,13 +54,14 @@ impl Event {
             Self::CheckNotServed(..) => "FailedToStartServiceHealthcheck",
             Self::ServiceQuarantined(..) => "ServiceQuarantined",
             Self::ConfigurationRefused(_) => "ConfigurationRefused",
+            Self::ConfigurationStale(_) => "ConfigurationStale",
             Self::RulesContested(_) => "RulesContested",
         }
     }
 
-    pub(super) const fn severity(&self) -> &'static str {
+    const fn severity(&self) -> &'static str {
         match self {
-            Self::Starting => "Normal",
+            Self::Starting | Self::ConfigurationStale(_) => "Normal",
             Self::HealthNotServed(_)
             | Self::MetricsNotServed(_)
             | Self::CheckNotServed(..)
@@ -57,14 +71,14 @@ impl Event {
         }
     }
 
-    pub(super) const fn action(&self) -> &'static str {
+    const fn action(&self) -> &'static str {
         match self {
             Self::Starting | Self::HealthNotServed(_) | Self::MetricsNotServed(_) => {
                 "StartKubeProxy"
             }
             Self::CheckNotServed(..) => "Listen",
             Self::ServiceQuarantined(..) | Self::RulesContested(_) => "Restore",
-            Self::ConfigurationRefused(_) => "Configure",
+            Self::ConfigurationRefused(_) | Self::ConfigurationStale(_) => "Configure",
         }
     }
 
@@ -75,6 +89,7 @@ impl Event {
             | Self::HealthNotServed(_)
             | Self::MetricsNotServed(_)
             | Self::ConfigurationRefused(_)
+            | Self::ConfigurationStale(_)
             | Self::RulesContested(_) => None,
             Self::CheckNotServed(service, _) | Self::ServiceQuarantined(service, _) => {
                 Some(service)
@@ -82,7 +97,7 @@ impl Event {
         }
     }
 
-    pub(super) fn note(&self) -> &str {
+    fn note(&self) -> &str {
         match self {
             Self::Starting => "",
             Self::HealthNotServed(note)
@@ -90,7 +105,77 @@ impl Event {
             | Self::CheckNotServed(_, note)
             | Self::ServiceQuarantined(_, note)
             | Self::ConfigurationRefused(note)
+            | Self::ConfigurationStale(note)
             | Self::RulesContested(note) => note,
         }
     }
 }
+
+/// Reporting controller: a program that watches the Events of kube-proxy finds ours.
+const CONTROLLER: &str = "kube-proxy";
+
+/// Maximum length of a note in bytes; the server rejects longer ones.
+const LONGEST_NOTE: usize = 1024;
+
+/// Reporter of the Events.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Origin {
+    /// Name of the Node, which Events without a Service regard.
+    pub node_name: String,
+    /// Host name.
+    pub host_name: String,
+}
+
+/// Returns a new object.
+pub(super) fn object(event: &Event, origin: &Origin, at: SystemTime) -> EventObject {
+    let (kind, name) = match event.service() {
+        None => ("Node", &*origin.node_name),
+        Some(service) => ("Service", service.name()),
+    };
+    let namespace = event.service().map(ServiceName::namespace);
+    let nanos = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+    EventObject {
+        metadata: ObjectMeta {
+            namespace: Some(namespace.unwrap_or("default").to_owned()),
+            name: Some(format!("{name}.{nanos:x}")),
+            ..ObjectMeta::default()
+        },
+        event_time: Some(micro_time(at)),
+        reporting_controller: Some(CONTROLLER.to_owned()),
+        reporting_instance: Some(format!("{CONTROLLER}-{}", origin.host_name)),
+        action: Some(event.action().to_owned()),
+        reason: Some(event.reason().to_owned()),
+        regarding: Some(ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some(kind.to_owned()),
+            namespace: namespace.map(str::to_owned),
+            name: Some(name.to_owned()),
+            ..ObjectReference::default()
+        }),
+        note: Some(shortened(event.note()).to_owned()),
+        type_: Some(event.severity().to_owned()),
+        ..EventObject::default()
+    }
+}
+
+/// Returns the series of an object: its count and last time.
+pub(super) fn series(count: i32, last: SystemTime) -> EventSeries {
+    EventSeries {
+        count,
+        last_observed_time: micro_time(last),
+    }
+}
+
+fn micro_time(at: SystemTime) -> MicroTime {
+    MicroTime(Timestamp::try_from(at).unwrap_or_default())
+}
+
+fn shortened(note: &str) -> &str {
+    let fits = |at: &usize| *at <= LONGEST_NOTE && note.is_char_boundary(*at);
+    let end = (0..=note.len()).rev().find(fits).unwrap_or_default();
+    note.get(..end).unwrap_or_default()
+}
+
+#[cfg(test)]
+#[path = "tests/event.rs"]
+mod tests;

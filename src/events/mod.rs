@@ -8,12 +8,8 @@
 //! Upstream: k8s.io/client-go/tools/events/event_broadcaster.go (v1.36)
 
 mod event;
-mod object;
-mod recorder;
+mod queue;
 mod series;
-mod writer;
 
-pub(crate) use event::Event;
-pub(crate) use object::Origin;
-pub(crate) use recorder::Recorder;
-pub(crate) use writer::{Writer, recorder};
+pub(crate) use event::{Event, Origin};
+pub(crate) use queue::{Recorder, Writer, recorder};

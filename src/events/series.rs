@@ -16,8 +16,7 @@ use std::time::{Duration, SystemTime};
 
 use k8s_openapi::api::events::v1::Event as EventObject;
 
-use super::Event;
-use super::object::{Origin, object, series};
+use super::event::{Event, Origin, object, series};
 use crate::model::ServiceName;
 
 /// Time without a repetition after which a series ends.
@@ -64,7 +63,7 @@ pub(super) struct KnownSeries(BTreeMap<SeriesKey, SeriesEntry>);
 
 impl KnownSeries {
     /// Adds an Event; returns the request for it, if it needs one.
-    pub(super) fn came(&mut self, event: &Event, origin: &Origin, at: SystemTime) -> Option<Write> {
+    pub(super) fn add(&mut self, event: &Event, origin: &Origin, at: SystemTime) -> Option<Write> {
         let key = (event.reason(), event.service().cloned());
         if let Some(entry) = self.0.get_mut(&key) {
             entry.count = entry.count.saturating_add(1);
@@ -89,8 +88,8 @@ impl KnownSeries {
         Some(write)
     }
 
-    /// Ends and refreshes series; returns the requests.
-    pub(super) fn passed(&mut self, now: SystemTime) -> Vec<Write> {
+    /// Ends series that were quiet, and refreshes others; returns the requests.
+    pub(super) fn expire(&mut self, now: SystemTime) -> Vec<Write> {
         let since = |then: SystemTime| now.duration_since(then).unwrap_or_default();
         let mut writes = Vec::new();
         self.0.retain(|_, entry| {

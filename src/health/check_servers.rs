@@ -1,6 +1,8 @@
 //! Servers of the health check node ports of one family.
 //!
-//! A port that is already in use delays no sync, and is retried without one.
+//! They run on a thread of their own: the thread of syncs may be busy for seconds at tens of
+//! thousands of Services, and load balancers take a node out of service whose answers are later
+//! than a second or two. A port that is already in use delays no sync, and is retried without one.
 //!
 //! # Invariants
 //!
@@ -16,23 +18,34 @@
 //! addresses of its start.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::thread;
+use std::time::Duration;
 
 use futures::future::OptionFuture;
+use tokio::runtime::Builder;
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, info, warn};
 
-use super::check::{Answering, Check, CheckChanges};
-use super::check_page::CheckPage;
-use super::retry::ListenRetry;
-use super::server::Health;
+use super::check::{Check, CheckAddresses, CheckChanges, CheckPage};
+use super::pages::Health;
 use crate::events::{Event, Recorder};
 use crate::model::ServiceName;
 use crate::net::{IpFamily, Port};
 use crate::telemetry::{ConnectionLimit, ListenError, listen_in_family, serve_within};
+
+/// First delay: a port is often in use for a moment only, by a connection or by a program that is
+/// ending.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+/// Longest delay: another program listens on the port.
+const LONGEST_RETRY: Duration = Duration::from_secs(60);
+
+type CheckTask = (CheckServers, UnboundedReceiver<CheckChanges>);
 
 /// Parts that the servers of both families share.
 #[derive(Debug, Clone)]
@@ -53,13 +66,14 @@ pub(crate) struct CheckServers {
     shared: CheckServerContext,
     family: IpFamily,
     addresses: BTreeSet<IpAddr>,
-    open: BTreeMap<ServiceName, Open>,
+    open: BTreeMap<ServiceName, OpenCheck>,
     /// Checks of which an address is not open.
     failing: BTreeMap<ServiceName, ListenRetry>,
 }
 
+/// Health check node port of one Service, with its servers.
 #[derive(Debug)]
-struct Open {
+struct OpenCheck {
     port: Port,
     page: CheckPage,
     servers: BTreeMap<IpAddr, AbortOnDropHandle<()>>,
@@ -77,8 +91,27 @@ impl CheckServers {
         }
     }
 
-    /// Runs until there are no further syncs, then closes every server.
-    pub(super) async fn follow(mut self, mut changes: UnboundedReceiver<CheckChanges>) {
+    /// Runs the servers on a thread of their own until there are no further syncs, then closes
+    /// them. Without another thread they run on this one.
+    pub(crate) async fn run(self, changes: UnboundedReceiver<CheckChanges>) {
+        let (task_sender, task_receiver) = oneshot::channel();
+        let (closed_sender, closed_receiver) = oneshot::channel();
+        match start(task_receiver, closed_sender) {
+            Ok(()) => {
+                // Cannot fail: the thread waits to receive it.
+                let _ = task_sender.send((self, changes));
+                // An error means that the thread panicked, which ends the process.
+                let _ = closed_receiver.await;
+            }
+            Err(cause) => {
+                warn!("cannot start a thread for health checks, so they wait for syncs: {cause}");
+                self.follow(changes).await;
+            }
+        }
+    }
+
+    /// Applies the changes of each sync until there are no further ones, then closes every server.
+    async fn follow(mut self, mut changes: UnboundedReceiver<CheckChanges>) {
         loop {
             let retry = self.failing.values().map(|retry| retry.due).min();
             tokio::select! {
@@ -93,7 +126,7 @@ impl CheckServers {
 
     /// Applies the changes of a sync, and retries what failed before.
     async fn take(&mut self, changes: &CheckChanges) {
-        let addresses = self.addresses(&changes.answering);
+        let addresses = self.addresses(&changes.addresses);
         self.close(changes, &addresses).await;
         let touched = changes.changed.iter().map(|(name, _)| name);
         let names: BTreeSet<ServiceName> = if addresses == self.addresses {
@@ -120,15 +153,15 @@ impl CheckServers {
 
     /// Differs from upstream: link-local addresses of IPv6 are left out. To listen on them, or to
     /// connect, takes the name of an interface, which kube-proxy does not set.
-    fn addresses(&self, answering: &Answering) -> BTreeSet<IpAddr> {
+    fn addresses(&self, addresses: &CheckAddresses) -> BTreeSet<IpAddr> {
         let is_ours = |ip: &&IpAddr| {
             let is_link_local = matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
             IpFamily::of(**ip) == self.family && !is_link_local
         };
-        match (answering, self.family) {
-            (Answering::Everywhere, IpFamily::V4) => [Ipv4Addr::UNSPECIFIED.into()].into(),
-            (Answering::Everywhere, IpFamily::V6) => [Ipv6Addr::UNSPECIFIED.into()].into(),
-            (Answering::On(ips), _) => ips.iter().filter(is_ours).copied().collect(),
+        match (addresses, self.family) {
+            (CheckAddresses::All, IpFamily::V4) => [Ipv4Addr::UNSPECIFIED.into()].into(),
+            (CheckAddresses::All, IpFamily::V6) => [Ipv6Addr::UNSPECIFIED.into()].into(),
+            (CheckAddresses::Only(ips), _) => ips.iter().filter(is_ours).copied().collect(),
         }
     }
 
@@ -138,7 +171,7 @@ impl CheckServers {
         for (name, check) in &changes.changed {
             let port = check.map(|check| check.port);
             if self.open.get(name).is_some_and(|o| Some(o.port) != port) {
-                debug!(family = %self.family, service = %name, "closing its health check");
+                debug!(family = %self.family, service = %name, "closing the health check node port");
                 self.failing.remove(name);
                 let open = self.open.remove(name).map(|open| open.servers);
                 closing.extend(open.into_iter().flat_map(BTreeMap::into_values));
@@ -150,14 +183,14 @@ impl CheckServers {
         }
         for server in closing {
             server.abort();
-            // It ends by being aborted, which is no news.
+            // The error is that it was aborted.
             let _ = server.await;
         }
     }
 
     fn set(&mut self, name: &ServiceName, check: Check) {
         let health = &self.shared.health;
-        let open = self.open.entry(name.clone()).or_insert_with(|| Open {
+        let open = self.open.entry(name.clone()).or_insert_with(|| OpenCheck {
             port: check.port,
             page: CheckPage::new(name.clone(), health.clone()),
             servers: BTreeMap::new(),
@@ -187,7 +220,7 @@ impl CheckServers {
             match listen_in_family(SocketAddr::new(*ip, open.port.get())) {
                 Ok(listener) => {
                     let (page, limit) = (open.page.clone(), self.shared.connection_limit.clone());
-                    // Its end is to be dropped with this.
+                    // The server ends when its handle is dropped.
                     let never = CancellationToken::new();
                     let server = serve_within(limit, listener, move |_| page.answer(), never);
                     let server = AbortOnDropHandle::new(tokio::spawn(server));
@@ -201,7 +234,7 @@ impl CheckServers {
 
     fn opened(&mut self, name: &ServiceName) {
         if self.failing.remove(name).is_some() {
-            info!(family = %self.family, service = %name, "its health check is answered now");
+            info!(family = %self.family, service = %name, "health check node port is served now");
         }
     }
 
@@ -217,18 +250,27 @@ impl CheckServers {
         let holder = self.holder(&name, port);
         let cause = format!("{error}: {}{holder}", error.source);
         let (family, node) = (self.family, &self.shared.node_name);
-        warn!(%family, service = %name, %port, "its health check is not answered yet: {cause}");
+        let remedy = if error.source.kind() == io::ErrorKind::AddrInUse && holder.is_empty() {
+            ". Find the program that listens on it: `ss -ltnp`"
+        } else {
+            ""
+        };
+        warn!(
+            %family, service = %name, %port,
+            "cannot serve the health check node port: {cause}; until it is served, load balancers \
+             may send the Service no traffic through this node; retrying{remedy}"
+        );
         let text =
             format!("node {node} failed to start healthcheck \"{name}\" on port {port}: {cause}");
         self.shared
             .recorder
-            .say(Event::CheckNotServed(name.clone(), text));
+            .record(Event::CheckNotServed(name.clone(), text));
         self.failing.insert(name, ListenRetry::new(now));
     }
 
     /// Returns the other Service that has the port, if it is known.
     fn holder(&self, name: &ServiceName, port: Port) -> String {
-        let has_it = |(other, open): &(&ServiceName, &Open)| {
+        let has_it = |(other, open): &(&ServiceName, &OpenCheck)| {
             *other != name && open.port == port && !open.servers.is_empty()
         };
         let holder = self.open.iter().find(has_it);
@@ -238,6 +280,75 @@ impl CheckServers {
     }
 }
 
+/// Port that could not be opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct ListenRetry {
+    wait: Duration,
+    /// Time of the next attempt.
+    due: Instant,
+}
+
+impl ListenRetry {
+    /// Returns the state after the first failure.
+    fn new(now: Instant) -> Self {
+        Self {
+            wait: FIRST_RETRY,
+            due: now + FIRST_RETRY,
+        }
+    }
+
+    /// Notes another failure. An attempt before it was due does not make the delay longer.
+    fn failed(&mut self, now: Instant) {
+        if now >= self.due {
+            self.wait = (self.wait * 2).min(LONGEST_RETRY);
+            self.due = now + self.wait;
+        }
+    }
+}
+
+/// Starts a thread for the servers that it is sent; reports when they are closed.
+fn start(task: oneshot::Receiver<CheckTask>, closed: oneshot::Sender<()>) -> io::Result<()> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let run = move || {
+        if let Ok((servers, changes)) = task.blocking_recv() {
+            runtime.block_on(servers.follow(changes));
+        }
+        // Closes all connections.
+        drop(runtime);
+        // At the end of the process there may be no receiver.
+        let _ = closed.send(());
+    };
+    let thread = thread::Builder::new().name("health checks".to_owned());
+    thread.spawn(run).map(drop)
+}
+
 #[cfg(test)]
 #[path = "tests/check_servers.rs"]
 mod tests;
+
+#[cfg(test)]
+mod retry_tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn waits_double_up_to_a_minute() {
+        let start = Instant::now();
+        let mut retry = ListenRetry::new(start);
+        let mut waits = vec![(retry.due - start).as_secs()];
+        for _ in 0..8 {
+            let now = retry.due;
+            retry.failed(now);
+            waits.push((retry.due - now).as_secs());
+        }
+        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn tries_between_do_not_count() {
+        let start = Instant::now();
+        let mut retry = ListenRetry::new(start);
+        let before = retry;
+        retry.failed(start + FIRST_RETRY / 2);
+        assert_eq!(retry, before);
+    }
+}

@@ -3,11 +3,8 @@
 //! No answer waits for a sync.
 
 mod check;
-mod check_page;
 mod check_servers;
-mod check_thread;
-mod retry;
-mod server;
+mod pages;
 mod state;
 mod watchdog;
 
@@ -15,12 +12,12 @@ mod watchdog;
 #[path = "tests/recorded.rs"]
 mod recorded;
 
-pub(crate) use check::{Answering, CheckChanges};
+pub(crate) use check::{CheckAddresses, CheckChanges};
 pub(crate) use check_servers::{CheckServerContext, CheckServers};
-pub(crate) use server::{Health, HealthPages};
+pub(crate) use pages::{Health, HealthPages};
 #[cfg(test)]
 pub(crate) use state::FamilyReport;
 pub(crate) use state::{
-    FrontendConflicts, HealthState, NodeState, QuarantinedServices, Report, UnreadableTables,
+    FrontendConflicts, HealthReport, HealthState, NodeState, QuarantinedServices, UnreadableTables,
 };
 pub(crate) use watchdog::Watchdog;

@@ -93,7 +93,8 @@ struct FamilyHealth {
 }
 
 impl FamilyHealth {
-    fn asked(&self) -> Option<Instant> {
+    /// Returns the time of the oldest request that was not applied.
+    fn oldest_request(&self) -> Option<Instant> {
         // A request in flight was made before any that waits.
         self.in_flight.or(self.waiting)
     }
@@ -109,7 +110,7 @@ pub(crate) struct HealthState {
 
 /// Health at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Report {
+pub(crate) struct HealthReport {
     /// Every started family is healthy.
     pub healthy: bool,
     /// The Node is known and not about to be deleted.
@@ -143,11 +144,6 @@ impl HealthState {
         }
     }
 
-    /// Notes that all objects of a family are listed, so that its first sync is due.
-    pub(crate) fn started(&mut self, family: IpFamily, now: Instant) {
-        self.queued(family, now);
-    }
-
     /// Notes the tables that the last check could not read. They are shown and do not make the
     /// process unhealthy: a restart would not help, and syncs that fail for the same reason do.
     pub(crate) fn unreadable(&mut self, family: IpFamily, tables: UnreadableTables) {
@@ -160,9 +156,8 @@ impl HealthState {
         self.families.get_mut(family).quarantined = services;
     }
 
-    /// Notes the frontends that several Services ask for. The family is healthy: each has the
-    /// rules of
-    /// one Service.
+    /// Notes the frontends that several Services ask for. The family is healthy: each frontend has
+    /// the rules of one Service.
     pub(crate) fn conflicts(&mut self, family: IpFamily, conflicts: FrontendConflicts) {
         self.families.get_mut(family).conflicts = conflicts;
     }
@@ -185,7 +180,7 @@ impl HealthState {
         let history = self.families.get_mut(family);
         history.started = true;
         // After a sync that ended unreported its requests are still open.
-        history.in_flight = history.asked();
+        history.in_flight = history.oldest_request();
         history.waiting = None;
     }
 
@@ -202,7 +197,7 @@ impl HealthState {
     pub(crate) fn failed(&mut self, family: IpFamily, now: Instant) {
         let history = self.families.get_mut(family);
         history.started = true;
-        history.waiting = history.asked().or(Some(now));
+        history.waiting = history.oldest_request().or(Some(now));
         history.in_flight = None;
     }
 
@@ -212,14 +207,14 @@ impl HealthState {
     }
 
     /// Returns the health at a moment.
-    pub(crate) fn report(&self, now: Instant) -> Report {
+    pub(crate) fn report(&self, now: Instant) -> HealthReport {
         let families = PerFamily::from_fn(|family| self.family(family, now));
         let is_healthy = |family| {
             let report: Option<&FamilyReport> = families.get(family).as_ref();
             report.is_none_or(|report| report.healthy)
         };
         let healthy = IpFamily::ALL.into_iter().all(is_healthy);
-        Report {
+        HealthReport {
             healthy,
             node_eligible: self.node == NodeState::Eligible,
             families,
@@ -231,7 +226,7 @@ impl HealthState {
         let late = |since: Instant| now.saturating_duration_since(since) >= self.patience;
         history.started.then(|| FamilyReport {
             last_updated: history.last_updated,
-            healthy: !history.asked().is_some_and(late),
+            healthy: !history.oldest_request().is_some_and(late),
             unreadable: history.unreadable,
             quarantined: history.quarantined.clone(),
             conflicts: history.conflicts.clone(),

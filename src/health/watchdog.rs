@@ -122,7 +122,7 @@ impl Drop for Heartbeat {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "this is where a request meets the clock"
+    reason = "an answer depends on the time of its request"
 )]
 fn now() -> Instant {
     Instant::now()

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::object::Metadata;
+use super::metadata::Metadata;
 use crate::model::Kind;
 
 /// Part of an object that is ignored. Text from an object in it is escaped and shortened (see
@@ -27,7 +27,7 @@ impl fmt::Display for Diagnostic {
 }
 
 /// Collects the diagnostics of one object; allocates its name only for the first.
-pub(super) struct Findings<'a> {
+pub(super) struct DiagnosticList<'a> {
     kind: Kind,
     metadata: &'a Metadata,
     list: Vec<Diagnostic>,
@@ -35,11 +35,14 @@ pub(super) struct Findings<'a> {
     more: usize,
 }
 
+/// Problem of an address that [`is_unroutable`](crate::net::is_unroutable).
+pub(super) const UNROUTABLE_ADDRESS: &str = "is unspecified, loopback or link-local";
+
 /// Maximum diagnostics of one object: its author can write an object with ten thousand invalid
 /// ports again and again, and a log line for each would hide all other lines.
-const MOST: usize = 20;
+const MAX_DIAGNOSTICS: usize = 20;
 
-impl<'a> Findings<'a> {
+impl<'a> DiagnosticList<'a> {
     pub(super) fn new(kind: Kind, metadata: &'a Metadata) -> Self {
         Self {
             kind,
@@ -50,7 +53,7 @@ impl<'a> Findings<'a> {
     }
 
     pub(super) fn note(&mut self, field: impl Into<String>, problem: impl Into<String>) {
-        if self.list.len() < MOST {
+        if self.list.len() < MAX_DIAGNOSTICS {
             self.push(field.into(), problem.into());
         } else {
             self.more += 1;
@@ -59,7 +62,7 @@ impl<'a> Findings<'a> {
 
     pub(super) fn into_list(mut self) -> Vec<Diagnostic> {
         if self.more > 0 {
-            let problem = format!("{} more problems are not told", self.more);
+            let problem = format!("{} more problems are not listed", self.more);
             self.push("...".to_owned(), problem);
         }
         self.list
@@ -115,12 +118,12 @@ mod tests {
             name: name.into(),
             ..Metadata::default()
         };
-        let mut findings = Findings::new(Kind::Service, &metadata);
-        findings.note(
+        let mut diagnostics = DiagnosticList::new(Kind::Service, &metadata);
+        diagnostics.note(
             "spec.ports[1].port",
             "70000 is not a valid port; the port is skipped",
         );
-        assert_eq!(findings.into_list()[0].to_string(), expected);
+        assert_eq!(diagnostics.into_list()[0].to_string(), expected);
     }
 
     #[test]
@@ -140,16 +143,16 @@ mod tests {
     #[test]
     fn many_problems_are_counted() {
         let metadata = Metadata::default();
-        let mut findings = Findings::new(Kind::Service, &metadata);
-        for number in 0..MOST + 3 {
-            findings.note(format!("spec.ports[{number}].port"), "is missing");
+        let mut diagnostics = DiagnosticList::new(Kind::Service, &metadata);
+        for number in 0..MAX_DIAGNOSTICS + 3 {
+            diagnostics.note(format!("spec.ports[{number}].port"), "is missing");
         }
-        let list = findings.into_list();
-        assert_eq!(list.len(), MOST + 1);
-        assert_eq!(list[MOST - 1].field, "spec.ports[19].port");
+        let list = diagnostics.into_list();
+        assert_eq!(list.len(), MAX_DIAGNOSTICS + 1);
+        assert_eq!(list[MAX_DIAGNOSTICS - 1].field, "spec.ports[19].port");
         assert_eq!(
-            list[MOST].to_string(),
-            "Service ``: ...: 3 more problems are not told"
+            list[MAX_DIAGNOSTICS].to_string(),
+            "Service ``: ...: 3 more problems are not listed"
         );
     }
 

@@ -8,13 +8,12 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::diagnostic::{Diagnostic, Findings, quoted};
-use super::interner::Interner;
-use super::naming;
-use super::object::{EndpointObject, EndpointSliceObject, Hints, Metadata, SlicePortObject};
-use super::service_port;
+use super::diagnostic::{Diagnostic, DiagnosticList, UNROUTABLE_ADDRESS, quoted};
+use super::field::{self, Interner};
+use super::metadata::Metadata;
+use super::object::{EndpointObject, EndpointSliceObject, Hints, SlicePortObject};
 use crate::model::{Endpoint, Kind, NodeHint, ServiceName, Slice, SliceName, SlicePort};
-use crate::net::{IpFamily, is_special, parse_ip};
+use crate::net::{IpFamily, is_unroutable, parse_ip};
 
 /// Effective content of an `EndpointSlice`.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,15 +36,15 @@ pub fn endpoint_slice(
     node_name: &str,
     interner: &mut Interner,
 ) -> IngestedSlice {
-    let mut findings = Findings::new(Kind::EndpointSlice, &object.metadata);
-    let family = family(object, &mut findings);
-    let service = family.and_then(|_| service_name(&object.metadata, &mut findings));
+    let mut diagnostics = DiagnosticList::new(Kind::EndpointSlice, &object.metadata);
+    let family = family(object, &mut diagnostics);
+    let service = family.and_then(|_| service_name(&object.metadata, &mut diagnostics));
     let slice = family.zip(service).map(|(family, service)| {
         let mut reader = Reader {
             family,
             node_name,
             interner,
-            findings: &mut findings,
+            diagnostics: &mut diagnostics,
         };
         Slice {
             service,
@@ -58,43 +57,48 @@ pub fn endpoint_slice(
         family,
         trigger: slice
             .as_ref()
-            .and_then(|_| trigger(&object.metadata, &mut findings)),
+            .and_then(|_| trigger(&object.metadata, &mut diagnostics)),
         slice,
-        diagnostics: findings.into_list(),
+        diagnostics: diagnostics.into_list(),
     }
 }
 
-fn family(object: &EndpointSliceObject, findings: &mut Findings<'_>) -> Option<IpFamily> {
+fn family(object: &EndpointSliceObject, diagnostics: &mut DiagnosticList<'_>) -> Option<IpFamily> {
     let text = &object.address_type;
     let family = IpFamily::ALL
         .into_iter()
         .find(|family| family.as_str() == text);
     if family.is_none() {
-        let problem = format!("{} has no rules; the slice is skipped", quoted(text));
-        findings.note("addressType", problem);
+        let problem = format!(
+            "{} is not an IP address type; the slice is skipped",
+            quoted(text)
+        );
+        diagnostics.note("addressType", problem);
     }
     family
 }
 
-fn service_name(metadata: &Metadata, findings: &mut Findings<'_>) -> Option<ServiceName> {
-    const LABEL: &str = "kubernetes.io/service-name";
+/// Label of a slice with the name of its Service.
+pub(crate) const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
 
-    let service = metadata.label(LABEL).unwrap_or_default();
-    let field = format!("metadata.labels[{LABEL}]");
-    let is_sound = naming::is_sound(&metadata.namespace, "metadata.namespace", findings)
-        && naming::is_present(&metadata.name, "metadata.name", findings)
-        && naming::is_sound(&service, &field, findings);
-    is_sound.then(|| ServiceName::new(&metadata.namespace, &service))
+fn service_name(metadata: &Metadata, diagnostics: &mut DiagnosticList<'_>) -> Option<ServiceName> {
+    let service = metadata.label(SERVICE_NAME_LABEL).unwrap_or_default();
+    let field = format!("metadata.labels[{SERVICE_NAME_LABEL}]");
+    let is_valid_name =
+        field::is_valid_name(&metadata.namespace, "metadata.namespace", diagnostics)
+            && field::is_present(&metadata.name, "metadata.name", diagnostics)
+            && field::is_valid_name(&service, &field, diagnostics);
+    is_valid_name.then(|| ServiceName::new(&metadata.namespace, &service))
 }
 
 /// Returns the trigger time; one that is not valid is ignored.
-fn trigger(metadata: &Metadata, findings: &mut Findings<'_>) -> Option<SystemTime> {
+fn trigger(metadata: &Metadata, diagnostics: &mut DiagnosticList<'_>) -> Option<SystemTime> {
     const ANNOTATION: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 
     let text = metadata.annotation(ANNOTATION)?;
     let time = text.parse::<jiff::Timestamp>().map(SystemTime::from).ok();
     if time.is_none() {
-        findings.note(
+        diagnostics.note(
             format!("metadata.annotations[{ANNOTATION}]"),
             format!("{} is not a valid time; it is ignored", quoted(&text)),
         );
@@ -114,7 +118,7 @@ struct Reader<'a, 'b> {
     family: IpFamily,
     node_name: &'a str,
     interner: &'a mut Interner,
-    findings: &'a mut Findings<'b>,
+    diagnostics: &'a mut DiagnosticList<'b>,
 }
 
 impl Reader<'_, '_> {
@@ -127,7 +131,7 @@ impl Reader<'_, '_> {
                 "{ports} ports of {endpoints} endpoints are more than {MOST_TARGETS} targets; those \
                  after the first {most} are skipped"
             );
-            self.findings.note("ports", problem);
+            self.diagnostics.note("ports", problem);
         }
         let some = objects.iter().enumerate().take(most);
         some.filter_map(|(index, object)| self.port(index, object))
@@ -137,21 +141,22 @@ impl Reader<'_, '_> {
     fn port(&mut self, index: usize, object: &SlicePortObject) -> Option<SlicePort> {
         let Some(name) = object.name.as_deref() else {
             let field = format!("ports[{index}].name");
-            self.findings.note(field, "is missing; the port is skipped");
+            self.diagnostics
+                .note(field, "is missing; the port is skipped");
             return None;
         };
-        let Some(number) = object.port.and_then(service_port::number) else {
+        let Some(number) = object.port.and_then(field::port_number) else {
             let problem = match object.port {
                 Some(port) => format!("{port} is not a valid port; the port is skipped"),
                 None => "is missing; the port is skipped".to_owned(),
             };
-            self.findings.note(format!("ports[{index}].port"), problem);
+            self.diagnostics
+                .note(format!("ports[{index}].port"), problem);
             return None;
         };
-        let protocol =
-            service_port::protocol(object.protocol.as_deref().unwrap_or_default(), || {
-                (format!("ports[{index}].protocol"), &mut *self.findings)
-            })?;
+        let protocol = field::protocol(object.protocol.as_deref().unwrap_or_default(), || {
+            (format!("ports[{index}].protocol"), &mut *self.diagnostics)
+        })?;
         Some(SlicePort {
             name: self.interner.intern(name),
             protocol,
@@ -173,13 +178,13 @@ impl Reader<'_, '_> {
     fn endpoint(&mut self, index: usize, object: &EndpointObject) -> Option<Endpoint> {
         let Some(text) = object.addresses.first() else {
             let field = format!("endpoints[{index}].addresses");
-            self.findings
+            self.diagnostics
                 .note(field, "is empty; the endpoint is skipped");
             return None;
         };
         let Some(ip) = parse_ip(text).filter(|&ip| IpFamily::of(ip) == self.family) else {
             let what = quoted(text);
-            self.findings.note(
+            self.diagnostics.note(
                 format!("endpoints[{index}].addresses[0]"),
                 format!(
                     "{what} is not a valid {} address; the endpoint is skipped",
@@ -188,10 +193,10 @@ impl Reader<'_, '_> {
             );
             return None;
         };
-        if is_special(ip) {
-            self.findings.note(
+        if is_unroutable(ip) {
+            self.diagnostics.note(
                 format!("endpoints[{index}].addresses[0]"),
-                format!("`{ip}` is of no use to others; the endpoint is skipped"),
+                format!("`{ip}` {UNROUTABLE_ADDRESS}; the endpoint is skipped"),
             );
             return None;
         }

@@ -9,25 +9,27 @@
 
 mod diagnostic;
 mod endpoint_slice;
-mod interner;
-mod naming;
+mod field;
+mod metadata;
 mod node;
 mod object;
 mod service;
 mod service_address;
-mod service_port;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use diagnostic::Diagnostic;
 #[cfg(test)]
 pub(crate) use endpoint_slice::IngestedSlice;
+pub(crate) use endpoint_slice::SERVICE_NAME_LABEL;
 pub use endpoint_slice::endpoint_slice;
-pub use interner::Interner;
+pub use field::Interner;
+pub use metadata::MapEntry;
+pub(crate) use metadata::Metadata;
 pub use node::node;
 pub use object::{
-    ClientIpConfig, EndpointObject, EndpointSliceObject, Ingress, MapEntry, Named, NodeAddress,
-    NodeObject, ServiceObject, ServicePortObject, SessionAffinityConfig, SlicePortObject,
+    ClientIpConfig, EndpointObject, EndpointSliceObject, Ingress, Named, NodeAddress, NodeObject,
+    ServiceObject, ServicePortObject, SessionAffinityConfig, SlicePortObject,
 };
-pub(crate) use object::{Metadata, ServiceSpec};
+pub(crate) use object::{ServiceSpec, is_headless};
 pub use service::service;

@@ -8,23 +8,23 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::diagnostic::{Diagnostic, Findings, quoted};
+use super::diagnostic::{Diagnostic, DiagnosticList, quoted};
 use super::object::NodeObject;
 use crate::model::{Kind, Node};
 use crate::net::{IpNet, parse_cidr, parse_ip};
 
 /// Returns the properties of a Node.
 pub fn node(object: &NodeObject) -> (Node, Vec<Diagnostic>) {
-    let mut findings = Findings::new(Kind::Node, &object.metadata);
-    let mut addresses = addresses(object, "InternalIP", &mut findings);
-    addresses.extend(self::addresses(object, "ExternalIP", &mut findings));
+    let mut diagnostics = DiagnosticList::new(Kind::Node, &object.metadata);
+    let mut addresses = addresses(object, "InternalIP", &mut diagnostics);
+    addresses.extend(self::addresses(object, "ExternalIP", &mut diagnostics));
     let node = Node {
         zone: zone(object),
         addresses,
-        pod_cidrs: pod_cidrs(object, &mut findings),
+        pod_cidrs: pod_cidrs(object, &mut diagnostics),
         is_leaving: is_leaving(object),
     };
-    (node, findings.into_list())
+    (node, diagnostics.into_list())
 }
 
 /// Returns the zone. An empty one counts as absent: no hint can name it.
@@ -33,7 +33,11 @@ fn zone(object: &NodeObject) -> Option<Arc<str>> {
     (!zone.is_empty()).then(|| zone.into())
 }
 
-fn addresses(object: &NodeObject, of_type: &str, findings: &mut Findings<'_>) -> Vec<IpAddr> {
+fn addresses(
+    object: &NodeObject,
+    of_type: &str,
+    diagnostics: &mut DiagnosticList<'_>,
+) -> Vec<IpAddr> {
     let mut ips = Vec::new();
     for (index, address) in object.status.addresses.iter().enumerate() {
         if address.type_ != of_type {
@@ -41,7 +45,7 @@ fn addresses(object: &NodeObject, of_type: &str, findings: &mut Findings<'_>) ->
         }
         match parse_ip(&address.address) {
             Some(ip) => ips.push(ip),
-            None => findings.note(
+            None => diagnostics.note(
                 format!("status.addresses[{index}].address"),
                 format!(
                     "{} is not a valid address; it is skipped",
@@ -53,12 +57,12 @@ fn addresses(object: &NodeObject, of_type: &str, findings: &mut Findings<'_>) ->
     ips
 }
 
-fn pod_cidrs(object: &NodeObject, findings: &mut Findings<'_>) -> Vec<IpNet> {
+fn pod_cidrs(object: &NodeObject, diagnostics: &mut DiagnosticList<'_>) -> Vec<IpNet> {
     let mut cidrs = Vec::new();
     for (index, text) in object.spec.pod_cidrs.iter().enumerate() {
         match parse_cidr(text) {
             Some(cidr) => cidrs.push(cidr),
-            None => findings.note(
+            None => diagnostics.note(
                 format!("spec.podCIDRs[{index}]"),
                 format!("{} is not a valid network; it is skipped", quoted(text)),
             ),

@@ -1,57 +1,66 @@
 //! Reduces a Service to its state in each family.
 //!
-//! Its addresses are read in [`service_address`](super::service_address), its ports in
-//! [`service_port`](super::service_port).
+//! Its addresses and source ranges are read in [`service_address`](super::service_address). An
+//! invalid port is skipped, not the object.
 //!
 //! # Source
 //!
 //! Upstream: pkg/proxy/serviceport.go, `newBaseServicePortInfo` (v1.36)
 //! Upstream: pkg/proxy/util/utils.go, `ShouldSkipService` (v1.36)
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::diagnostic::{Diagnostic, Findings};
-use super::interner::Interner;
-use super::naming;
-use super::object::{ServiceObject, ServiceSpec};
+use super::diagnostic::{Diagnostic, DiagnosticList};
+use super::field::{self, Interner};
+use super::object::{ServiceObject, ServicePortObject, ServiceSpec};
 use super::service_address::{
-    cluster_ip, drop_unguarded, external_ips, is_unreadable, load_balancer_ips, ranges_of,
+    cluster_ip, drop_unguarded, external_ips, is_invalid, load_balancer_ips, ranges_of,
     source_ranges,
 };
-use super::service_port;
-use crate::model::{Kind, Service, ServiceName, ServicePort, TrafficPolicy};
-use crate::net::{IpFamily, IpNet, PerFamily, Port};
+use crate::model::{
+    Kind, MOST_RULES_WITHOUT_ENDPOINTS, Service, ServiceName, ServicePort, TrafficPolicy,
+};
+use crate::net::{IpFamily, IpNet, PerFamily, Port, Protocol};
 
 /// Returns the state of a Service in each family; `None` where it has no rules.
 pub fn service(
     object: &ServiceObject,
     interner: &mut Interner,
 ) -> (ServiceName, PerFamily<Option<Service>>, Vec<Diagnostic>) {
-    let mut findings = Findings::new(Kind::Service, &object.metadata);
+    let mut diagnostics = DiagnosticList::new(Kind::Service, &object.metadata);
     let name = ServiceName::new(&object.metadata.namespace, &object.metadata.name);
-    let services = if is_proxied(&object.spec) && has_sound_names(object, &mut findings) {
-        let written = ParsedService::read(object, interner, &mut findings);
+    let services = if is_proxied(&object.spec) && has_valid_names(object, &mut diagnostics) {
+        let written = ParsedService::read(object, interner, &mut diagnostics);
         PerFamily::from_fn(|family| {
-            cluster_ip(&object.spec, family, &mut findings).map(|ip| written.seen_from(ip))
+            cluster_ip(&object.spec, family, &mut diagnostics).map(|ip| written.in_family_of(ip))
         })
     } else {
         PerFamily::default()
     };
-    (name, services, findings.into_list())
+    (name, services, diagnostics.into_list())
 }
 
-/// Reports whether a Service has rules: it is neither headless nor of type `ExternalName`.
+/// Reports whether a Service has rules. One without a cluster IP was not completed.
 fn is_proxied(spec: &ServiceSpec) -> bool {
-    !matches!(spec.cluster_ip.as_str(), "" | "None") && spec.type_ != "ExternalName"
+    spec.has_cluster_ip() && !spec.cluster_ip.is_empty()
 }
 
-fn has_sound_names(object: &ServiceObject, findings: &mut Findings<'_>) -> bool {
-    naming::is_sound(&object.metadata.namespace, "metadata.namespace", findings)
-        && naming::is_sound(&object.metadata.name, "metadata.name", findings)
+fn has_valid_names(object: &ServiceObject, diagnostics: &mut DiagnosticList<'_>) -> bool {
+    field::is_valid_name(
+        &object.metadata.namespace,
+        "metadata.namespace",
+        diagnostics,
+    ) && field::is_valid_name(&object.metadata.name, "metadata.name", diagnostics)
         && object.spec.ports.iter().enumerate().all(|(index, port)| {
             port.name.is_empty()
-                || naming::is_sound(&port.name, &format!("spec.ports[{index}].name"), findings)
+                || field::is_valid_name(
+                    &port.name,
+                    &format!("spec.ports[{index}].name"),
+                    diagnostics,
+                )
         })
 }
 
@@ -68,18 +77,22 @@ struct ParsedService {
 }
 
 impl ParsedService {
-    fn read(object: &ServiceObject, interner: &mut Interner, findings: &mut Findings<'_>) -> Self {
+    fn read(
+        object: &ServiceObject,
+        interner: &mut Interner,
+        diagnostics: &mut DiagnosticList<'_>,
+    ) -> Self {
         let spec = &object.spec;
         let external_policy = external_policy(spec);
-        let external_ips = external_ips(spec, findings);
-        let source_ranges = source_ranges(spec, findings);
-        let mut load_balancer_ips = load_balancer_ips(object, findings);
+        let external_ips = external_ips(spec, diagnostics);
+        let source_ranges = source_ranges(spec, diagnostics);
+        let mut load_balancer_ips = load_balancer_ips(object, diagnostics);
         if spec
             .load_balancer_source_ranges
             .iter()
-            .any(|range| is_unreadable(range))
+            .any(|range| is_invalid(range))
         {
-            drop_unguarded(&mut load_balancer_ips, &source_ranges, findings);
+            drop_unguarded(&mut load_balancer_ips, &source_ranges, diagnostics);
         }
         let addresses_and_ranges =
             1 + external_ips.len() + load_balancer_ips.len() + source_ranges.len();
@@ -89,14 +102,14 @@ impl ParsedService {
             source_ranges,
             internal_policy: policy(spec.internal_traffic_policy.as_deref().unwrap_or_default()),
             external_policy,
-            affinity: affinity(spec, findings),
-            health_check_node_port: health_check_node_port(spec, external_policy, findings),
-            ports: service_port::ports(&spec.ports, addresses_and_ranges, interner, findings),
+            affinity: affinity(spec, diagnostics),
+            health_check_node_port: health_check_node_port(spec, external_policy, diagnostics),
+            ports: ports(&spec.ports, addresses_and_ranges, interner, diagnostics),
         }
     }
 
     /// Returns the Service in the family of its cluster IP.
-    fn seen_from(&self, cluster_ip: IpAddr) -> Service {
+    fn in_family_of(&self, cluster_ip: IpAddr) -> Service {
         let family = IpFamily::of(cluster_ip);
         let of_family = |ips: &[IpAddr]| {
             ips.iter()
@@ -141,7 +154,7 @@ fn external_policy(spec: &ServiceSpec) -> TrafficPolicy {
 ///
 /// Differs from upstream: a timeout that is missing, or outside the range of the API, is the
 /// default. kube-proxy panics on the former, and its restore fails on the latter.
-fn affinity(spec: &ServiceSpec, findings: &mut Findings<'_>) -> Option<Duration> {
+fn affinity(spec: &ServiceSpec, diagnostics: &mut DiagnosticList<'_>) -> Option<Duration> {
     /// Default of the API in seconds: three hours.
     const DEFAULT: u64 = 10_800;
     /// Maximum of the API in seconds: a day.
@@ -161,7 +174,7 @@ fn affinity(spec: &ServiceSpec, findings: &mut Findings<'_>) -> Option<Duration>
         .ok()
         .filter(|seconds| (1..=LONGEST).contains(seconds));
     if valid.is_none() {
-        findings.note(
+        diagnostics.note(
             "spec.sessionAffinityConfig.clientIP.timeoutSeconds",
             format!("{seconds} is not from 1 to {LONGEST}; {DEFAULT} is used"),
         );
@@ -172,18 +185,96 @@ fn affinity(spec: &ServiceSpec, findings: &mut Findings<'_>) -> Option<Duration>
 fn health_check_node_port(
     spec: &ServiceSpec,
     external_policy: TrafficPolicy,
-    findings: &mut Findings<'_>,
+    diagnostics: &mut DiagnosticList<'_>,
 ) -> Option<Port> {
     if spec.type_ != "LoadBalancer" || external_policy != TrafficPolicy::Local {
         return None;
     }
     let number = spec.health_check_node_port;
-    let port = service_port::number(number);
+    let port = field::port_number(number);
     if port.is_none() {
-        findings.note(
+        diagnostics.note(
             "spec.healthCheckNodePort",
             format!("{number} is not a valid port; load balancers cannot ask for local endpoints"),
         );
     }
     port
+}
+
+/// Maximum ports of a Service. Frontends refer to them by indexes of 16 bits.
+const MAX_PORTS: usize = 1 << 16;
+
+/// Returns the usable ports, sorted by name and protocol. Of two with the same name and protocol
+/// the later one wins, as in upstream's map.
+///
+/// Differs from upstream: a port without a valid number or protocol is skipped; kube-proxy writes
+/// a rule that makes the whole restore fail.
+///
+/// Each port has a few rules for each of the `addresses_and_ranges` of the object: addresses and
+/// source ranges. Ports beyond [`MOST_RULES_WITHOUT_ENDPOINTS`] are skipped.
+fn ports(
+    objects: &[ServicePortObject],
+    addresses_and_ranges: usize,
+    interner: &mut Interner,
+    diagnostics: &mut DiagnosticList<'_>,
+) -> Box<[ServicePort]> {
+    let by_rules = MOST_RULES_WITHOUT_ENDPOINTS / addresses_and_ranges.max(1);
+    let most = by_rules.min(MAX_PORTS);
+    let count = objects.len();
+    if count > most {
+        let problem = if by_rules < MAX_PORTS {
+            format!(
+                "{count} ports, each with {addresses_and_ranges} addresses and source ranges, are \
+                 more than {MOST_RULES_WITHOUT_ENDPOINTS} rules; those after the first {most} are \
+                 skipped"
+            )
+        } else {
+            format!("{count} ports are too many; those after the first {most} are skipped")
+        };
+        diagnostics.note("spec.ports", problem);
+    }
+    let mut ports: BTreeMap<(Arc<str>, Protocol), ServicePort> = BTreeMap::new();
+    for (index, object) in objects.iter().enumerate().take(most) {
+        let Some(port) = port(index, object, interner, diagnostics) else {
+            continue;
+        };
+        let key = (Arc::clone(&port.name), port.protocol);
+        if ports.insert(key, port).is_some() {
+            diagnostics.note(
+                format!("spec.ports[{index}]"),
+                "has the name and protocol of an earlier port, and replaces it",
+            );
+        }
+    }
+    ports.into_values().collect()
+}
+
+fn port(
+    index: usize,
+    object: &ServicePortObject,
+    interner: &mut Interner,
+    diagnostics: &mut DiagnosticList<'_>,
+) -> Option<ServicePort> {
+    let protocol = field::protocol(&object.protocol, || {
+        (format!("spec.ports[{index}].protocol"), &mut *diagnostics)
+    })?;
+    let Some(port) = field::port_number(object.port) else {
+        let problem = match object.port {
+            0 => "is missing; the port is skipped".to_owned(),
+            port => format!("{port} is not a valid port; the port is skipped"),
+        };
+        diagnostics.note(format!("spec.ports[{index}].port"), problem);
+        return None;
+    };
+    let node_port = Some(object.node_port).filter(|&number| number != 0);
+    if let Some(bad) = node_port.filter(|&node_port| field::port_number(node_port).is_none()) {
+        let problem = format!("{bad} is not a valid port; the port has no node port");
+        diagnostics.note(format!("spec.ports[{index}].nodePort"), problem);
+    }
+    Some(ServicePort {
+        name: interner.intern(&object.name),
+        protocol,
+        port,
+        node_port: node_port.and_then(field::port_number),
+    })
 }

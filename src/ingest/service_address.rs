@@ -6,9 +6,9 @@
 
 use std::net::IpAddr;
 
-use super::diagnostic::{Findings, quoted};
+use super::diagnostic::{DiagnosticList, UNROUTABLE_ADDRESS, quoted};
 use super::object::{ServiceObject, ServiceSpec};
-use crate::net::{IpFamily, IpNet, is_special, parse_cidr, parse_ip};
+use crate::net::{IpFamily, IpNet, is_unroutable, parse_cidr, parse_ip};
 
 /// Returns the cluster IP of `family`: by index of `ipFamilies`, or the only one.
 ///
@@ -18,14 +18,14 @@ use crate::net::{IpFamily, IpNet, is_special, parse_cidr, parse_ip};
 pub(super) fn cluster_ip(
     spec: &ServiceSpec,
     family: IpFamily,
-    findings: &mut Findings<'_>,
+    diagnostics: &mut DiagnosticList<'_>,
 ) -> Option<IpAddr> {
     if spec.ip_families.is_empty() {
         let text = &spec.cluster_ip;
         let ip = parse_ip(text);
-        // Said for one family only: it is one field.
+        // Reported for one family only, since it is one field.
         if ip.is_none() && family == IpFamily::V4 {
-            findings.note(
+            diagnostics.note(
                 "spec.clusterIP",
                 format!("{} is not a valid address", quoted(text)),
             );
@@ -39,13 +39,13 @@ pub(super) fn cluster_ip(
     let ip = parse_ip(text).filter(|&ip| IpFamily::of(ip) == family);
     if ip.is_none() {
         let problem = format!("{} is not a valid {family} address", quoted(text));
-        findings.note(format!("spec.clusterIPs[{index}]"), problem);
+        diagnostics.note(format!("spec.clusterIPs[{index}]"), problem);
     }
     ip
 }
 
-/// A range that covers everything makes the others pointless. Only ranges of the family count, so
-/// `0.0.0.0/0` does not open IPv6.
+/// Returns the source ranges of a family; none, which admits all clients, if one of them covers
+/// all addresses. `0.0.0.0/0` does not admit IPv6 clients.
 pub(super) fn ranges_of(family: IpFamily, ranges: &[IpNet]) -> Box<[IpNet]> {
     let ranges: Vec<IpNet> = ranges
         .iter()
@@ -58,18 +58,23 @@ pub(super) fn ranges_of(family: IpFamily, ranges: &[IpNet]) -> Box<[IpNet]> {
     ranges.into()
 }
 
+/// Returns the external IPs of both families.
+///
 /// Differs from upstream: an address that the API rejects, such as a loopback address, is skipped.
-pub(super) fn external_ips(spec: &ServiceSpec, findings: &mut Findings<'_>) -> Vec<IpAddr> {
+pub(super) fn external_ips(
+    spec: &ServiceSpec,
+    diagnostics: &mut DiagnosticList<'_>,
+) -> Vec<IpAddr> {
     let mut ips = Vec::with_capacity(spec.external_ips.len());
     for (index, text) in spec.external_ips.iter().enumerate() {
         match parse_ip(text) {
-            Some(ip) if is_special(ip) => findings.note(
+            Some(ip) if is_unroutable(ip) => diagnostics.note(
                 format!("spec.externalIPs[{index}]"),
-                format!("{} is of no use to others; it is skipped", quoted(text)),
+                format!("{} {UNROUTABLE_ADDRESS}; it is skipped", quoted(text)),
             ),
             Some(ip) => ips.push(ip),
             None if text.trim().is_empty() => {}
-            None => findings.note(
+            None => diagnostics.note(
                 format!("spec.externalIPs[{index}]"),
                 format!("{} is not a valid address; it is skipped", quoted(text)),
             ),
@@ -82,7 +87,7 @@ pub(super) fn external_ips(spec: &ServiceSpec, findings: &mut Findings<'_>) -> V
 /// load balancer sends to NodePorts. KEP: kep.k8s.io/1860
 pub(super) fn load_balancer_ips(
     object: &ServiceObject,
-    findings: &mut Findings<'_>,
+    diagnostics: &mut DiagnosticList<'_>,
 ) -> Vec<IpAddr> {
     let mut ips = Vec::new();
     for (index, ingress) in object.status.load_balancer.ingress.iter().enumerate() {
@@ -92,7 +97,7 @@ pub(super) fn load_balancer_ips(
         }
         match parse_ip(text) {
             Some(ip) => ips.push(ip),
-            None => findings.note(
+            None => diagnostics.note(
                 format!("status.loadBalancer.ingress[{index}].ip"),
                 format!("{} is not a valid address; it is skipped", quoted(text)),
             ),
@@ -101,13 +106,17 @@ pub(super) fn load_balancer_ips(
     ips
 }
 
-pub(super) fn source_ranges(spec: &ServiceSpec, findings: &mut Findings<'_>) -> Vec<IpNet> {
+/// Returns the valid source ranges of both families.
+pub(super) fn source_ranges(
+    spec: &ServiceSpec,
+    diagnostics: &mut DiagnosticList<'_>,
+) -> Vec<IpNet> {
     let mut ranges = Vec::new();
     for (index, text) in spec.load_balancer_source_ranges.iter().enumerate() {
         match parse_cidr(text.trim()) {
             Some(range) => ranges.push(range),
             None if text.trim().is_empty() => {}
-            None => findings.note(
+            None => diagnostics.note(
                 format!("spec.loadBalancerSourceRanges[{index}]"),
                 format!("{} is not a valid network; it is skipped", quoted(text)),
             ),
@@ -116,14 +125,20 @@ pub(super) fn source_ranges(spec: &ServiceSpec, findings: &mut Findings<'_>) -> 
     ranges
 }
 
-pub(super) fn is_unreadable(range: &str) -> bool {
+/// Reports whether a source range is given and not valid.
+pub(super) fn is_invalid(range: &str) -> bool {
     !range.trim().is_empty() && parse_cidr(range.trim()).is_none()
 }
 
-/// Returns the load balancer addresses of a family; none if all its source ranges are invalid.
+/// Drops the load balancer addresses of each family without a valid source range, for a Service
+/// with invalid ones: an invalid range must not admit all clients.
 ///
-/// Differs from upstream: source ranges that are not valid do not admit all clients.
-pub(super) fn drop_unguarded(ips: &mut Vec<IpAddr>, ranges: &[IpNet], findings: &mut Findings<'_>) {
+/// Differs from upstream: kube-proxy then admits all clients.
+pub(super) fn drop_unguarded(
+    ips: &mut Vec<IpAddr>,
+    ranges: &[IpNet],
+    diagnostics: &mut DiagnosticList<'_>,
+) {
     let is_guarded = |ip: &IpAddr| {
         let mut families = ranges.iter().map(|range| IpFamily::of_cidr(*range));
         families.any(|family| family == IpFamily::of(*ip))
@@ -131,8 +146,8 @@ pub(super) fn drop_unguarded(ips: &mut Vec<IpAddr>, ranges: &[IpNet], findings: 
     let before = ips.len();
     ips.retain(is_guarded);
     if ips.len() < before {
-        let problem =
-            "what can be read restricts not all load balancer addresses; the others are skipped";
-        findings.note("spec.loadBalancerSourceRanges", problem);
+        let problem = "invalid ranges leave an IP family without a source range; its load balancer \
+                       addresses are skipped";
+        diagnostics.note("spec.loadBalancerSourceRanges", problem);
     }
 }

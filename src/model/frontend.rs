@@ -7,7 +7,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use super::name::ServiceName;
-use super::service::{Service, ServicePort};
+use super::object::{Service, ServicePort};
 use crate::net::{Port, Protocol};
 
 /// Destination that belongs to one service port.
@@ -26,7 +26,7 @@ pub enum Frontend {
 pub struct PortFrontend {
     /// Position of the port among those of its Service; 0 for [`Frontend::HealthCheck`], which is
     /// the whole Service's.
-    pub port: u16,
+    pub port_index: u16,
     /// Destination.
     pub frontend: Frontend,
 }
@@ -114,16 +114,28 @@ impl Service {
     /// lowest rank.
     pub fn frontends(&self, external_ips: ExternalIps) -> Vec<(PortFrontend, FrontendRank)> {
         let mut all = Vec::new();
-        for (port, service_port) in (0..).zip(&self.ports) {
-            let of_port = self.frontends_of(service_port, external_ips);
-            all.extend(of_port.map(|(frontend, rank)| (PortFrontend { port, frontend }, rank)));
+        for (port_index, port) in (0..=u16::MAX).zip(&self.ports) {
+            let of_port = self.frontends_of(port, external_ips);
+            all.extend(of_port.map(|(frontend, rank)| {
+                let of_port = PortFrontend {
+                    port_index,
+                    frontend,
+                };
+                (of_port, rank)
+            }));
         }
         if let Some(number) = self
             .health_check_node_port
             .filter(|_| !self.ports.is_empty())
         {
             let frontend = Frontend::HealthCheck(number);
-            all.push((PortFrontend { port: 0, frontend }, FrontendRank::Allocated));
+            all.push((
+                PortFrontend {
+                    port_index: 0,
+                    frontend,
+                },
+                FrontendRank::Allocated,
+            ));
         }
         all.sort_unstable();
         all.dedup_by_key(|(frontend, _)| *frontend);

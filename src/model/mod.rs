@@ -9,24 +9,16 @@
 //!
 //! Upstream: pkg/proxy/serviceport.go, pkg/proxy/endpoint.go (v1.36)
 
-mod change;
-mod endpoint;
 mod frontend;
-mod limits;
 mod name;
-mod node;
-mod service;
+mod object;
 mod state;
 
-pub use change::{Change, Kind};
-pub use endpoint::{Endpoint, NodeHint, Slice, SlicePort};
 pub use frontend::ExternalIps;
 pub(crate) use frontend::{Frontend, FrontendRank, LostFrontend, PortFrontend};
-pub use limits::NamespaceLimits;
-pub(crate) use limits::{Allowance, MOST_ENDPOINTS, MOST_RULES_WITHOUT_ENDPOINTS};
 pub(crate) use name::ServicePortName;
 pub use name::{ServiceName, SliceName};
-pub use node::Node;
-pub use service::{Service, ServicePort, TrafficPolicy};
-pub(crate) use state::ServiceState;
-pub use state::Services;
+pub use object::{Change, Endpoint, Kind, Node, NodeHint, Service, ServicePort, Slice};
+pub use object::{SlicePort, TrafficPolicy};
+pub(crate) use state::{Allowance, MOST_ENDPOINTS, MOST_RULES_WITHOUT_ENDPOINTS, ServiceState};
+pub use state::{NamespaceLimits, Services};

@@ -95,8 +95,8 @@ pub(super) fn write_nat(buf: &mut Vec<u8>, options: &Options) {
 }
 
 /// Returns the jumps to `KUBE-NODEPORTS`, each a rule without its chain and with its newline. They
-/// come last in `KUBE-SERVICES`, so that a cluster IP that a node has as an address is not treated
-/// as an address of NodePorts.
+/// come last in `KUBE-SERVICES`: an address that is both a cluster IP and assigned to an interface
+/// of the node must be treated as a cluster IP.
 ///
 /// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`, "Finally, tail-call to the nodePorts
 /// chain" (v1.36)

@@ -6,24 +6,35 @@
 //! ServiceState (model)              from the tracker, which knows what changed
 //!   -> Plan (service)               per service port: endpoints, frontends, chains
 //!   -> ServiceRules (service)       text of the rules of one Service
-//!   -> Full or Partial (payload)    all rules, or the difference to the applied state
+//!   -> FullPayload, PartialPayload  all rules, or the difference to the applied state
 //!   -> AppliedState (applied)       recorded rules; `sync` restores the payload
 //! ```
 //!
 //! # Terms
 //!
-//! - *Service chains*, *dispatch chains*, *fixed chains* and *entry jumps* are defined in
-//!   [`ruleset`](crate::ruleset). Jumps between the proxy's own chains are plain jumps.
+//! Chains are listed in [`ruleset`](crate::ruleset):
+//!
+//! - *Service chain* (`KUBE-SVC-*`, `KUBE-SEP-*`, ...): belongs to one service port.
+//! - *Dispatch chain* (`KUBE-SERVICES`, `KUBE-NODEPORTS`, ...): holds rules of all Services.
+//! - *Fixed chain* (`KUBE-FORWARD`, `KUBE-MARK-MASQ`, ...): depends on options alone.
+//! - *Entry jump* ([`JUMPS`]): rule in a built-in chain that leads to a dispatch or fixed chain.
 //! - *Chain declaration*: the line `:CHAIN - [0:0]`, which creates or empties a chain.
-//! - *Frontend*: IP address, port and protocol, or a NodePort. If two Services claim one, the
-//!   winner gets the rules.
+//!
+//! Others:
+//!
+//! - *Frontend*: IP address, port and protocol, or a NodePort. If several service ports claim one,
+//!   the tracker selects the winner, and only the winner gets rules for it.
+//! - *Restore*: a run of `iptables-restore --noflush`.
+//! - *Adopted* rules were found in the kernel at the start, and taken over instead of written.
 //! - *Applied* rules were restored by this process, or adopted, and are recorded in
 //!   [`AppliedState`]; *live* rules were read from the kernel.
-//! - *Leftover owner*: the made-up Service under which stale rules and chains are recorded.
+//! - *Dirty* Services are those that the next partial payload renders again.
+//! - *Leftover Service*: a made-up Service. Recorded under it are Service chains that no Service
+//!   has (*stale* ones), and rules of dispatch chains that no Service has (stale or third-party).
+//!   A partial payload for which it is dirty deletes them.
 //!
-//! # Invariants
-//!
-//! - Total and deterministic: nothing here can fail, and equal input gives equal bytes.
+//! Rendering cannot fail, and equal input gives equal bytes. Adoption and the comparison with live
+//! rules can be given up: [`DeclineReason`].
 //!
 //! # Source
 //!
@@ -41,8 +52,8 @@ mod service;
 mod tests;
 
 pub(crate) use crate::ruleset::Jump;
-pub(crate) use crate::ruleset::KUBE_FIREWALL as FIREWALL;
-pub use crate::ruleset::{JUMPS, KUBE_PROXY_CANARY as CANARY, is_service_chain};
+
+pub use crate::ruleset::{JUMPS, is_service_chain};
 pub(crate) use applied::{
     Adopted, DeclineReason, DispatchRepair, GuardedChainState, adopt, localnet_drop_rule, repair,
     verify_tables,
@@ -57,7 +68,7 @@ pub use options::{
 };
 pub(crate) use options::{NodePortAddresses, RerenderReason};
 pub(crate) use owner::owner;
-pub use payload::{Full, partial};
-pub(crate) use payload::{Partial, Removal};
+pub use payload::{FullPayload, partial};
+pub(crate) use payload::{PartialPayload, Removal};
 pub use service::ServiceTotals;
 pub(crate) use service::{ports, ports_over_limit};

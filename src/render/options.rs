@@ -9,8 +9,9 @@ use crate::model::ExternalIps;
 use crate::net::{IpFamily, IpNet};
 use crate::rules::Backend;
 
-/// Maximum endpoints, of all Services together, whose rules have comments. In a larger cluster the
-/// comments would be four tenths of the text, and of the memory of the legacy backend.
+/// Maximum number of endpoints, of all Services together, with which the rules of endpoints have
+/// comments. Above it none of these rules has one: comments would be 40 % of the text, and of the
+/// memory of the legacy backend.
 ///
 /// Upstream: pkg/proxy/iptables/proxier.go, `largeClusterEndpointsThreshold` (v1.36)
 pub const LARGE_CLUSTER_ENDPOINTS: usize = 1000;
@@ -24,7 +25,7 @@ pub struct Options {
     pub backend: Backend,
     /// Mark of packets to masquerade, and the cluster IP traffic that gets it.
     pub masquerade: Masquerade,
-    /// Match for traffic from Pods of this node.
+    /// Match for local Pod traffic.
     pub local_traffic: LocalDetector,
     /// Addresses of this node that accept NodePort traffic.
     pub node_port_addresses: NodePortAddresses,
@@ -36,10 +37,11 @@ pub struct Options {
     pub invalid_packets: InvalidPackets,
     /// nfacct counters that exist in the kernel, so that rules may name them.
     pub counters: Counters,
-    /// This node's own address in this family: source ranges of a load balancer that hold it admit
-    /// traffic from the node to itself.
+    /// This node's own address in this family. If a load balancer's source ranges contain it,
+    /// packets from this node to the load balancer's address are admitted even if they have that
+    /// address as their source.
     pub node_ip: IpAddr,
-    /// Maximum endpoints with comments: [`LARGE_CLUSTER_ENDPOINTS`], fewer in tests.
+    /// [`LARGE_CLUSTER_ENDPOINTS`], or fewer in tests.
     pub large_cluster_endpoints: usize,
 }
 
@@ -101,14 +103,21 @@ impl Masquerade {
 /// Traffic to cluster IPs that is masqueraded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MasqueradePolicy {
-    /// Traffic that is known to come from outside of the Pod network.
+    /// Traffic that the [`LocalDetector`] does not recognize; none without a detector.
     #[default]
     OffCluster,
     /// All of it: `--masquerade-all`.
     All,
 }
 
-/// Match that recognizes packets from Pods of this node. KEP: kep.k8s.io/2450
+/// Match that recognizes *local Pod traffic*: packets from Pods of this node. With the network of
+/// all Pods (`--detect-local-mode=ClusterCIDR`) it also recognizes packets from Pods of other
+/// nodes.
+///
+/// Packets from this node itself are not local Pod traffic; rules match them with
+/// `--src-type LOCAL`.
+///
+/// KEP: kep.k8s.io/2450
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LocalDetector {
     /// Source address in a network.
@@ -152,17 +161,18 @@ pub enum InvalidPackets {
     Forwarded,
 }
 
-/// Rules of Services that have comments.
+/// Selection of the Service rules that have comments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Comments {
     /// Every rule that has one upstream.
     Everywhere,
-    /// None of those that select an endpoint or translate to one: large-cluster mode.
+    /// All of these except the rules that select an endpoint or translate to one: large-cluster
+    /// mode.
     NotOnEndpoints,
 }
 
 impl Comments {
-    /// Returns the mode for this many endpoints of all Services together.
+    /// Returns the selection for this number of endpoints of all Services together.
     pub(crate) const fn for_cluster(endpoints: usize, options: &Options) -> Self {
         if endpoints > options.large_cluster_endpoints {
             Self::NotOnEndpoints
@@ -172,7 +182,7 @@ impl Comments {
     }
 }
 
-/// Scope of the chains that a partial restore writes.
+/// Scope of a partial restore: the chains that it writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PartialRestore {
     /// Chains whose rules differ from those in the kernel.
@@ -271,7 +281,7 @@ pub struct RenderContext<'a> {
 pub(crate) enum RerenderReason {
     /// The zone of the node changed, and with it the meaning of hints.
     Zone,
-    /// The match for traffic from Pods of this node changed.
+    /// The match for local Pod traffic changed.
     LocalTraffic,
     /// The address of the node changed.
     NodeAddress,
@@ -283,7 +293,7 @@ impl RerenderReason {
     /// Returns the reason for which rules rendered with `old` are wrong with `new`; `None` if they
     /// are right. The addresses of NodePorts do not count: each makes one rule in a chain that
     /// partial restores keep up to date.
-    pub(crate) fn needed(old: RenderContext<'_>, new: RenderContext<'_>) -> Option<Self> {
+    pub(crate) fn between(old: RenderContext<'_>, new: RenderContext<'_>) -> Option<Self> {
         let (before, after) = (old.options, new.options);
         if before.local_traffic != after.local_traffic {
             return Some(Self::LocalTraffic);
@@ -305,7 +315,7 @@ impl RerenderReason {
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Zone => "zone changed",
-            Self::LocalTraffic => "pod networks changed",
+            Self::LocalTraffic => "match for local pod traffic changed",
             Self::NodeAddress => "node address changed",
             Self::Options => "options changed",
         }
@@ -313,5 +323,21 @@ impl RerenderReason {
 }
 
 #[cfg(test)]
-#[path = "tests/options.rs"]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_name_counters_as_the_kernel_does() {
+        for counter in Counter::ALL {
+            let text = format!("-m nfacct --nfacct-name {}", counter.name());
+            assert_eq!(counter.match_text(), text);
+            assert!(Counters::ALL.has(counter) && !Counters::NONE.has(counter));
+            let mut one = Counters::NONE;
+            one.add(counter);
+            assert_eq!(
+                Counter::ALL.map(|other| one.has(other)),
+                Counter::ALL.map(|other| other == counter)
+            );
+        }
+    }
+}

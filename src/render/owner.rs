@@ -1,7 +1,9 @@
-//! Finds the Service that a line of a payload belongs to.
+//! Finds the Service that a line of a payload belongs to: if a restore fails and the error names a
+//! line, that Service may be at fault.
 //!
 //! Most rules name their service port in a comment. Chain declarations and the rules of large
-//! clusters do not; their chain is searched among those that each Service has.
+//! clusters do not: for such a line Services are rendered one by one, in the worst case all, until
+//! one has the chain.
 
 use super::options::{Comments, RenderContext};
 use super::service::{self, ServiceRules};
@@ -47,6 +49,7 @@ fn service_chain(line: &str) -> Option<ServiceChain> {
     names.find_map(ServiceChain::parse)
 }
 
+/// Renders Services until one has the chain.
 fn owner_of_chain(
     chain: ServiceChain,
     services: &dyn Services,

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::grammar::Rule;
-use super::table::Table;
+use super::table::TracedTable;
 
 /// Verdict on a packet that reaches the end of a built-in chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -59,7 +59,7 @@ pub(super) struct Chains {
 
 impl Chains {
     /// Returns a table as the kernel creates it: empty built-in chains with policy ACCEPT.
-    pub(super) fn new(table: Table) -> Self {
+    pub(super) fn new(table: TracedTable) -> Self {
         let built_in = || Chain {
             policy: Some(ChainPolicy::Accept),
             rules: Vec::new(),

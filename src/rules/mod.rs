@@ -3,7 +3,6 @@
 //! Knows nothing of Services. The fake kernel of the tests, `diff`, `explain` and the comparison
 //! with the rules in the kernel all use this one model of a payload's effect.
 
-mod altered;
 mod chain;
 mod diff;
 mod error;
@@ -25,6 +24,7 @@ pub(crate) use grammar::{MarkBits, Network, RecentAction, Target};
 pub use grammar::{Match, Rule, Share};
 pub use ruleset::RuleSet;
 pub(crate) use table::COUNTER_TEST_CHAIN;
+pub(crate) use table::TracedTable;
 pub use table::{Backend, Payload, Table, Text};
-pub use trace::{BridgePort, Locality, Packet, Verdict, trace};
-pub(crate) use trace::{Step, TraceOutcome, Unclear};
+pub use trace::{BridgePort, Packet, TracedNode, Verdict, trace};
+pub(crate) use trace::{ReplyLoss, Step, TraceOutcome, Unclear};

@@ -12,24 +12,24 @@ use std::fmt;
 use super::chain::{Chain, Chains};
 use super::error::{ApplyError, LineError, ParseError};
 use super::grammar::Rule;
-use super::table::Table;
+use super::table::{Table, TracedTable};
 use super::transaction::{TextOrigin, Transaction, parse_command};
 
 /// Rules of one IP family, as in the kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleSet {
-    tables: BTreeMap<Table, Chains>,
-    /// Number of rules of each table that is not modeled, such as `raw`.
-    unmodeled: BTreeMap<Box<str>, usize>,
+    tables: BTreeMap<TracedTable, Chains>,
+    /// Number of rules of each unknown table.
+    unknown: BTreeMap<Box<str>, usize>,
 }
 
 impl Default for RuleSet {
     /// Returns the rule set of a node without rules.
     fn default() -> Self {
-        let tables = Table::ALL.into_iter();
+        let tables = TracedTable::ALL.into_iter();
         Self {
             tables: tables.map(|table| (table, Chains::new(table))).collect(),
-            unmodeled: BTreeMap::new(),
+            unknown: BTreeMap::new(),
         }
     }
 }
@@ -55,7 +55,25 @@ impl RuleSet {
 
     /// Removes all rules and chains of a table, as if it had never been used.
     pub fn clear(&mut self, table: Table) {
+        let table = table.into();
         self.tables.insert(table, Chains::new(table));
+    }
+
+    /// Replaces the comment of each rule for which `comment` returns another one.
+    pub(crate) fn replace_comments(
+        &mut self,
+        comment: impl Fn(Table, &str, &Rule) -> Option<Box<str>>,
+    ) {
+        for (table, chains) in &mut self.tables {
+            let Some(table) = table.of_proxy() else {
+                continue;
+            };
+            for (name, chain) in &mut chains.by_name {
+                let rules = chain.rules.iter_mut();
+                let replaced = rules.filter_map(|rule| Some((comment(table, name, rule)?, rule)));
+                replaced.for_each(|(comment, rule)| rule.set_comment(comment));
+            }
+        }
     }
 
     /// Applies a payload like `iptables-restore --noflush`.
@@ -65,18 +83,18 @@ impl RuleSet {
 
     /// Returns the chain, if it exists.
     pub fn chain(&self, table: Table, name: &str) -> Option<&Chain> {
-        self.tables.get(&table)?.by_name.get(name)
+        self.tables.get(&table.into())?.by_name.get(name)
     }
 
     /// Returns the chain and its name, both with the lifetime of the rule set.
-    pub(super) fn find(&self, table: Table, name: &str) -> Option<(&str, &Chain)> {
+    pub(super) fn find(&self, table: TracedTable, name: &str) -> Option<(&str, &Chain)> {
         let found = self.tables.get(&table)?.by_name.get_key_value(name);
         found.map(|(name, chain)| (name.as_ref(), chain))
     }
 
     /// Returns all chains of a table, sorted by name.
     pub fn chains(&self, table: Table) -> impl Iterator<Item = (&str, &Chain)> {
-        let chains = self.tables.get(&table).into_iter();
+        let chains = self.tables.get(&table.into()).into_iter();
         chains
             .flat_map(|chains| &chains.by_name)
             .map(|(name, chain)| (name.as_ref(), chain))
@@ -84,17 +102,18 @@ impl RuleSet {
 
     /// Returns the number of rules in the table.
     pub fn rule_count(&self, table: Table) -> usize {
-        self.tables.get(&table).map_or(0, Chains::rule_count)
+        let chains = self.tables.get(&table.into());
+        chains.map_or(0, Chains::rule_count)
     }
 
     /// Returns the number of rules of the table that jump or go to the chain.
     pub fn reference_count(&self, table: Table, chain: &str) -> usize {
-        let chains = self.tables.get(&table);
+        let chains = self.tables.get(&table.into());
         let count = chains.and_then(|chains| chains.references.get(chain));
         count.copied().unwrap_or(0)
     }
 
-    /// Returns the rules that could not be parsed, with their chains.
+    /// Returns the rules of the proxy's tables that could not be parsed, with their chains.
     pub fn unparsed_rules(&self) -> impl Iterator<Item = (Table, &str, &Rule)> {
         let chains = Table::ALL.into_iter().flat_map(|table| {
             self.chains(table)
@@ -107,9 +126,17 @@ impl RuleSet {
             .filter(|(_, _, rule)| rule.is_unparsed())
     }
 
-    /// Returns the tables of the parsed text that are not modeled, with their numbers of rules.
-    pub fn unmodeled_tables(&self) -> impl Iterator<Item = (&str, usize)> {
-        self.unmodeled.iter().map(|(name, rules)| (&**name, *rules))
+    /// Returns the unknown tables of the parsed text, with their numbers of rules.
+    pub fn unknown_tables(&self) -> impl Iterator<Item = (&str, usize)> {
+        self.unknown.iter().map(|(name, rules)| (&**name, *rules))
+    }
+
+    /// Returns the number of rules in tables that the proxy does not use.
+    pub fn rule_count_elsewhere(&self) -> usize {
+        let others = self.tables.iter();
+        let others = others.filter(|(table, _)| table.of_proxy().is_none());
+        let known: usize = others.map(|(_, chains)| chains.rule_count()).sum();
+        known + self.unknown.values().sum::<usize>()
     }
 
     /// Returns the rules in the format of `iptables-save`, with sorted chains and zero counters,
@@ -126,7 +153,7 @@ impl RuleSet {
                 .strip_prefix('*')
                 .ok_or(LineError::OutsideTable)
                 .map_err(rejected)?;
-            match Table::from_name(name.trim()) {
+            match TracedTable::from_name(name.trim()) {
                 Some(table) => self.read_table(table, &mut lines, origin)?,
                 None => self.skip_table(name.trim(), &mut lines)?,
             }
@@ -136,7 +163,7 @@ impl RuleSet {
 
     fn read_table(
         &mut self,
-        table: Table,
+        table: TracedTable,
         lines: &mut Lines<'_>,
         origin: TextOrigin,
     ) -> Result<(), ApplyError> {
@@ -160,7 +187,7 @@ impl RuleSet {
         while let Some(line) = lines.next_until_commit()? {
             rules += usize::from(!line.starts_with(':'));
         }
-        *self.unmodeled.entry(name.into()).or_default() += rules;
+        *self.unknown.entry(name.into()).or_default() += rules;
         Ok(())
     }
 }
@@ -217,7 +244,7 @@ impl fmt::Display for RuleSet {
     }
 }
 
-fn write_table(f: &mut fmt::Formatter<'_>, table: Table, chains: &Chains) -> fmt::Result {
+fn write_table(f: &mut fmt::Formatter<'_>, table: TracedTable, chains: &Chains) -> fmt::Result {
     writeln!(f, "*{table}")?;
     for (name, chain) in &chains.by_name {
         match chain.policy {

@@ -55,6 +55,79 @@ impl fmt::Display for Table {
     }
 }
 
+/// Table whose rules packets traverse: those that the proxy uses, and two of other programs only.
+///
+/// Separate from [`Table`], so that code that writes rules cannot name the tables of others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TracedTable {
+    /// Table that the proxy uses as well.
+    Proxy(Table),
+    /// Before connection tracking: drops, and exemptions from tracking.
+    Raw,
+    /// After `filter`, for the labels of mandatory access control; its rules may drop as well.
+    Security,
+}
+
+impl TracedTable {
+    /// All tables of `iptables`.
+    pub const ALL: [Self; 5] = [
+        Self::Proxy(Table::Filter),
+        Self::Proxy(Table::Nat),
+        Self::Proxy(Table::Mangle),
+        Self::Raw,
+        Self::Security,
+    ];
+
+    /// Returns the built-in chains: the kernel calls them, and they exist without a declaration.
+    pub const fn built_in_chains(self) -> &'static [&'static str] {
+        match self {
+            Self::Proxy(table) => table.built_in_chains(),
+            Self::Raw => &["PREROUTING", "OUTPUT"],
+            Self::Security => &["INPUT", "FORWARD", "OUTPUT"],
+        }
+    }
+
+    /// Returns the name as written after `-t` and after `*`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Proxy(table) => table.as_str(),
+            Self::Raw => "raw",
+            Self::Security => "security",
+        }
+    }
+
+    /// Returns the table of that name; `None` for unknown tables.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|table| table.as_str() == name)
+    }
+
+    /// Returns the table if the proxy uses it.
+    pub const fn of_proxy(self) -> Option<Table> {
+        match self {
+            Self::Proxy(table) => Some(table),
+            Self::Raw | Self::Security => None,
+        }
+    }
+}
+
+impl From<Table> for TracedTable {
+    fn from(table: Table) -> Self {
+        Self::Proxy(table)
+    }
+}
+
+impl PartialEq<Table> for TracedTable {
+    fn eq(&self, other: &Table) -> bool {
+        self.of_proxy() == Some(*other)
+    }
+}
+
+impl fmt::Display for TracedTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
 /// Kernel interface of an `iptables-restore` binary. The backends differ in the cost of commands,
 /// and in one line of a full payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -9,10 +9,9 @@
 
 use std::collections::BTreeMap;
 
-use super::altered::is_altered;
 use super::chain::{Chain, ChainPolicy, Chains};
 use super::error::LineError;
-use super::grammar::{Rule, without_counters};
+use super::grammar::{Rule, is_altered, without_counters};
 use super::table::MAX_CHAIN_NAME;
 
 /// Origin of a text, which decides whether names and jumps are checked.

@@ -36,7 +36,7 @@ pub enum PortComment {
     MasqueradeNode,
     /// Traffic of this node is sent to all endpoints in spite of policy Local.
     RouteNode,
-    /// Says where traffic from outside of the source ranges is dropped.
+    /// Traffic from outside of the source ranges is dropped later, in `KUBE-PROXY-FIREWALL`.
     DroppedElsewhere,
     /// `KUBE-FW` chain that did not accept the traffic, which is dropped.
     NotAccepted(ServiceChain),
@@ -45,7 +45,7 @@ pub enum PortComment {
 /// Text before and after the name of the service port.
 type Affixes = (&'static str, &'static str);
 
-/// Texts of older releases.
+/// Texts that older releases wrote in place of the present ones.
 const RETIRED: [(PortComment, Affixes); 2] = [
     (
         PortComment::MasqueradeNode,
@@ -74,7 +74,7 @@ impl PortComment {
     ];
 
     /// Returns the text of the comment for a service port.
-    pub const fn about<N: fmt::Display>(self, name: N) -> PortCommentText<N> {
+    pub const fn for_port<N: fmt::Display>(self, name: N) -> PortCommentText<N> {
         PortCommentText {
             comment: self,
             name,
@@ -148,7 +148,7 @@ mod tests {
         let chains = chain.map(PortComment::NotAccepted);
         assert!(chains.is_some());
         for comment in PortComment::PLAIN.into_iter().chain(chains) {
-            let text = comment.about("shop/web:http").to_string();
+            let text = comment.for_port("shop/web:http").to_string();
             let parsed = PortComment::parse(&text);
             assert_eq!(parsed, Some((comment, "shop/web:http")), "{text}");
         }

@@ -7,11 +7,14 @@ use sha2::{Digest, Sha256};
 
 use crate::model::ServicePortName;
 
-/// Hash part of a name: 16 characters of base32 are 10 bytes.
-pub(crate) type Hash = [u8; 10];
+/// Hash in a chain name: 10 bytes, which base32 writes as 16 characters.
+pub(crate) type ChainHash = [u8; 10];
 
-/// Bytes of a prefix of nine letters and the hash.
-const LONGEST_NAME: usize = 9 + 16;
+/// Characters of the hash in a name.
+const HASH_CHARS: usize = 16;
+
+/// Bytes of the longest name: a prefix of nine, as `KUBE-SVC-`, and the hash.
+const LONGEST_NAME: usize = 9 + HASH_CHARS;
 
 /// Purpose of a Service chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,10 +29,11 @@ pub enum ChainKind {
     External,
     /// `KUBE-FW-`: source ranges of a load balancer.
     Firewall,
-    /// `KUBE-XLB-`: external traffic under policy Local, until 1.23. Chains that an upgrade leaves
-    /// behind hold references that make the deletion of live chains fail, weeks later.
+    /// `KUBE-XLB-`: external traffic under policy Local, until 1.23. Such a chain jumps to chains
+    /// of endpoints. If an upgrade leaves it behind, these cannot be deleted when their endpoints
+    /// go away, and the restore fails, perhaps weeks later.
     ///
-    /// Differs from upstream: 1.36 no longer recognizes them as its own.
+    /// Differs from upstream: 1.36 no longer recognizes these chains as its own.
     RetiredExternal,
 }
 
@@ -49,7 +53,7 @@ impl ChainKind {
         all.find(|kind| name.starts_with(kind.prefix()))
     }
 
-    /// Reports whether it balances over endpoints; [`Self::RetiredExternal`] does as well.
+    /// Reports whether chains of this kind choose among endpoints.
     pub const fn is_policy(self) -> bool {
         matches!(self, Self::Cluster | Self::Local | Self::RetiredExternal)
     }
@@ -66,7 +70,7 @@ impl ChainKind {
     }
 }
 
-/// Reports whether a chain of the nat table belongs to some Service, so that it is stale if no
+/// Reports whether a chain of the nat table is a Service chain, of any release. It is stale if no
 /// Service has it now.
 ///
 /// Upstream: pkg/proxy/iptables/proxier.go, `isServiceChainName` (v1.36)
@@ -80,15 +84,16 @@ pub struct ServiceChain {
     /// Purpose of the chain: the prefix of the name.
     pub kind: ChainKind,
     /// Hash of the service port and, for an endpoint's chain, of the endpoint.
-    pub hash: Hash,
+    pub hash: ChainHash,
 }
 
 impl ServiceChain {
-    /// Parses a name; `None` if current versions write no such chain.
+    /// Parses a name; `None` if it is not a Service chain, or of a kind that only old releases
+    /// write.
     pub fn parse(name: &str) -> Option<Self> {
         let kind = ChainKind::of(name).filter(|kind| *kind != ChainKind::RetiredExternal)?;
         let text = name.strip_prefix(kind.prefix())?;
-        let mut hash = Hash::default();
+        let mut hash = ChainHash::default();
         let is_whole = BASE32.decode_len(text.len()) == Ok(hash.len());
         let decoded = is_whole.then(|| BASE32.decode_mut(text.as_bytes(), &mut hash));
         (decoded?.ok()? == hash.len()).then_some(Self { kind, hash })
@@ -96,21 +101,16 @@ impl ServiceChain {
 
     /// Appends the name: 24 or 25 bytes, within the kernel's 28.
     pub fn write(self, buf: &mut Vec<u8>) {
-        let mut text = [0; 16];
-        BASE32.encode_mut(&self.hash, &mut text);
         buf.extend_from_slice(self.kind.prefix().as_bytes());
-        buf.extend_from_slice(&text);
+        buf.extend_from_slice(&self.hash_text());
     }
 
-    /// Returns the name padded with zeros: a key in the order of names that needs no allocation.
+    /// Returns the name padded with zeros, which sorts like the name and needs no allocation.
     pub(crate) fn sort_key(self) -> [u8; LONGEST_NAME] {
         let mut key = [0; LONGEST_NAME];
-        let (prefix, hash) = (self.kind.prefix().as_bytes(), self.hash);
-        let mut text = [0; 16];
-        BASE32.encode_mut(&hash, &mut text);
-        let name = prefix.iter().chain(&text);
+        let name = self.kind.prefix().bytes().chain(self.hash_text());
         for (place, byte) in key.iter_mut().zip(name) {
-            *place = *byte;
+            *place = byte;
         }
         key
     }
@@ -119,12 +119,18 @@ impl ServiceChain {
     pub fn name(self) -> String {
         self.to_string()
     }
+
+    fn hash_text(self) -> [u8; HASH_CHARS] {
+        let mut text = [0; HASH_CHARS];
+        BASE32.encode_mut(&self.hash, &mut text);
+        text
+    }
 }
 
 impl fmt::Display for ServiceChain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let prefix = self.kind.prefix();
-        write!(f, "{prefix}{}", BASE32.encode_display(&self.hash))
+        f.write_str(self.kind.prefix())?;
+        f.write_str(std::str::from_utf8(&self.hash_text()).unwrap_or_default())
     }
 }
 
@@ -152,19 +158,19 @@ impl ChainHasher {
         }
     }
 
-    pub(crate) fn service_port(&self) -> Hash {
+    pub(crate) fn service_port(&self) -> ChainHash {
         truncate(self.service_port.clone())
     }
 
     /// Hashes an endpoint, given as `ADDRESS:PORT`.
-    pub(crate) fn endpoint(&self, text: &[u8]) -> Hash {
+    pub(crate) fn endpoint(&self, text: &[u8]) -> ChainHash {
         truncate(self.service_port.clone().chain_update(text))
     }
 }
 
-fn truncate(hasher: Sha256) -> Hash {
+fn truncate(hasher: Sha256) -> ChainHash {
     let digest: [u8; 32] = hasher.finalize().into();
-    let mut hash = Hash::default();
+    let mut hash = ChainHash::default();
     for (byte, from) in hash.iter_mut().zip(digest) {
         *byte = from;
     }
@@ -172,5 +178,76 @@ fn truncate(hasher: Sha256) -> Hash {
 }
 
 #[cfg(test)]
-#[path = "tests/service_chain.rs"]
-mod tests;
+mod tests {
+    use super::*;
+    use crate::model::ServiceName;
+    use crate::net::Protocol;
+
+    #[track_caller]
+    fn check(service: &str, port: &str, endpoint: &str, expected: &str) {
+        let service = ServiceName::new("ns1", service);
+        let name = ServicePortName {
+            service: &service,
+            port,
+            protocol: Protocol::Tcp,
+        };
+        let hasher = ChainHasher::new(name);
+        let chain = if endpoint.is_empty() {
+            ServiceChain {
+                kind: ChainKind::Cluster,
+                hash: hasher.service_port(),
+            }
+        } else {
+            ServiceChain {
+                kind: ChainKind::Endpoint,
+                hash: hasher.endpoint(endpoint.as_bytes()),
+            }
+        };
+        assert_eq!(chain.name(), expected);
+    }
+
+    #[test]
+    fn chain_names_equal_those_of_kube_proxy() {
+        check("svc1", "p80", "", "KUBE-SVC-XPGD46QRK7WJZT7O");
+        check("svc1", "p80", "10.180.0.1:80", "KUBE-SEP-SXIVWICOYRO3J4NJ");
+        check("six", "p", "", "KUBE-SVC-XMIJJXQQGQIVBXKY");
+        check("six", "p", "[fd00:10::5]:80", "KUBE-SEP-YYHMXQEUHSHOQURZ");
+        check("none", "", "", "KUBE-SVC-YPTPHO2BTFASFY3W");
+    }
+
+    #[test]
+    fn names_are_written_and_sorted_as_they_are_shown() {
+        for kind in ChainKind::ALL {
+            let hash = *b"0123456789";
+            let chain = ServiceChain { kind, hash };
+            let mut written = Vec::new();
+            chain.write(&mut written);
+            assert_eq!(written, chain.name().into_bytes());
+            let key = chain.sort_key();
+            assert_eq!(key.split(|byte| *byte == 0).next(), Some(&*written));
+        }
+    }
+
+    #[test]
+    fn service_chains_are_recognized_by_prefix() {
+        for ours in [
+            "KUBE-SVC-A",
+            "KUBE-SVL-A",
+            "KUBE-EXT-A",
+            "KUBE-FW-A",
+            "KUBE-SEP-A",
+            "KUBE-XLB-A",
+        ] {
+            assert!(is_service_chain(ours), "{ours}");
+        }
+        for other in [
+            "KUBE-SERVICES",
+            "KUBE-MARK-MASQ",
+            "KUBE-KUBELET-CANARY",
+            "KUBE-FIREWALL",
+            "cali-KUBE-SVC-",
+        ] {
+            assert!(!is_service_chain(other), "{other}");
+        }
+    }
+}

@@ -1,4 +1,5 @@
-//! Chains that always exist, with or without Services: dispatch chains, fixed chains and canaries.
+//! Names of the shared chains (dispatch chains, fixed chains and canaries) and of the chains that
+//! only other proxies have, and the entry jumps to them.
 
 use super::service_chain::is_service_chain;
 use crate::rules::{COUNTER_TEST_CHAIN, Table};
@@ -32,13 +33,14 @@ pub(crate) const KUBE_MARK_DROP: &str = "KUBE-MARK-DROP";
 /// rule in it for IPv4 only.
 pub(crate) const KUBE_FIREWALL: &str = "KUBE-FIREWALL";
 
-/// Canary: empty chain in every table. Without it, a program has deleted the chains of the table;
-/// `iptables -F` leaves it.
+/// Canary: an empty chain in the tables mangle, nat and filter. If it is missing, a program has
+/// deleted the chains of the table. (`iptables -F` alone deletes rules and leaves chains.)
 ///
 /// Upstream: pkg/util/iptables/iptables.go, `Monitor` (v1.36)
 pub const KUBE_PROXY_CANARY: &str = "KUBE-PROXY-CANARY";
 
-/// Chains of the filter table that every full restore writes, besides [`KUBE_FIREWALL`].
+/// Dispatch and fixed chains of the filter table, without [`KUBE_FIREWALL`]. Every full restore
+/// writes them.
 pub(crate) const FILTER_CHAINS: [&str; 5] = [
     KUBE_SERVICES,
     KUBE_EXTERNAL_SERVICES,
@@ -47,7 +49,7 @@ pub(crate) const FILTER_CHAINS: [&str; 5] = [
     KUBE_PROXY_FIREWALL,
 ];
 
-/// Chains of the nat table that every full restore writes.
+/// Dispatch and fixed chains of the nat table. Every full restore writes them.
 pub(crate) const NAT_CHAINS: [&str; 4] = [
     KUBE_SERVICES,
     KUBE_NODEPORTS,
@@ -55,12 +57,12 @@ pub(crate) const NAT_CHAINS: [&str; 4] = [
     KUBE_MARK_MASQ,
 ];
 
-/// Chains of the nat table that a proxy in IPVS mode has, and no other.
+/// Chains of the nat table that only a proxy in mode ipvs has.
 ///
 /// Upstream: pkg/proxy/ipvs/proxier.go, `kubeLoadBalancerChain`, `kubeNodePortChain` (v1.36)
 pub(crate) const IPVS_CHAINS: [&str; 2] = ["KUBE-LOAD-BALANCER", "KUBE-NODE-PORT"];
 
-/// Chain that always exists, and to which every Service adds rules.
+/// Chain of one table to which every Service may add rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum DispatchChain {
     /// `KUBE-SERVICES` of the filter table: cluster IPs without endpoints.
@@ -113,13 +115,82 @@ impl DispatchChain {
     }
 }
 
-/// Reports whether a proxy, of any version, makes a chain of this name in this table.
-/// [`KUBE_FIREWALL`] is not among them: kubelet makes and owns it as well.
+/// Reports whether a kube-proxy in mode iptables, or this program, makes a chain of this name in
+/// this table: a Service chain of any release, or a shared chain of the current one. Chains that
+/// kubelet makes and owns are none of them: [`KUBE_FIREWALL`] and [`KUBE_MARK_DROP`].
 pub(crate) fn is_proxy_chain(table: Table, name: &str) -> bool {
-    let is_proxys = match table {
+    let is_known = match table {
         Table::Filter => FILTER_CHAINS.contains(&name),
         Table::Nat => NAT_CHAINS.contains(&name) || is_service_chain(name),
         Table::Mangle => name == COUNTER_TEST_CHAIN,
     };
-    is_proxys || name == KUBE_PROXY_CANARY
+    is_known || name == KUBE_PROXY_CANARY
 }
+
+/// Entry jump: from a built-in chain to a chain of the proxy.
+///
+/// Other programs have rules in the built-in chains: an entry jump is inserted at the top if it is
+/// missing, and never moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Jump {
+    /// Table of both chains.
+    pub table: Table,
+    /// Built-in chain that holds the rule.
+    pub from: &'static str,
+    /// Whole rule, without `-A` and the chain's name.
+    pub rule: &'static str,
+}
+
+impl Jump {
+    const fn filter(from: &'static str, rule: &'static str) -> Self {
+        Self {
+            table: Table::Filter,
+            from,
+            rule,
+        }
+    }
+
+    const fn nat(from: &'static str, rule: &'static str) -> Self {
+        Self {
+            table: Table::Nat,
+            from,
+            rule,
+        }
+    }
+}
+
+const EXTERNAL_SERVICES: &str = "-m conntrack --ctstate NEW -m comment --comment \"kubernetes \
+    externally-visible service portals\" -j KUBE-EXTERNAL-SERVICES";
+const NODE_PORTS: &str =
+    "-m comment --comment \"kubernetes health check service ports\" -j KUBE-NODEPORTS";
+const FILTER_SERVICES: &str = "-m conntrack --ctstate NEW -m comment --comment \"kubernetes \
+    service portals\" -j KUBE-SERVICES";
+const FORWARD: &str = "-m comment --comment \"kubernetes forwarding rules\" -j KUBE-FORWARD";
+const PROXY_FIREWALL: &str = "-m conntrack --ctstate NEW -m comment --comment \"kubernetes load \
+    balancer firewall\" -j KUBE-PROXY-FIREWALL";
+const NAT_SERVICES: &str = "-m comment --comment \"kubernetes service portals\" -j KUBE-SERVICES";
+const POSTROUTING: &str =
+    "-m comment --comment \"kubernetes postrouting rules\" -j KUBE-POSTROUTING";
+const FIREWALL: &str = "-j KUBE-FIREWALL";
+
+/// All entry jumps, in the order in which missing ones are inserted at the top: the last one ends
+/// up first.
+///
+/// Upstream: pkg/proxy/iptables/proxier.go, `iptablesJumpChains`, `iptablesKubeletJumpChains`
+/// (v1.36)
+pub const JUMPS: [Jump; 14] = [
+    Jump::filter("INPUT", EXTERNAL_SERVICES),
+    Jump::filter("FORWARD", EXTERNAL_SERVICES),
+    Jump::filter("INPUT", NODE_PORTS),
+    Jump::filter("FORWARD", FILTER_SERVICES),
+    Jump::filter("OUTPUT", FILTER_SERVICES),
+    Jump::filter("FORWARD", FORWARD),
+    Jump::filter("INPUT", PROXY_FIREWALL),
+    Jump::filter("OUTPUT", PROXY_FIREWALL),
+    Jump::filter("FORWARD", PROXY_FIREWALL),
+    Jump::nat("OUTPUT", NAT_SERVICES),
+    Jump::nat("PREROUTING", NAT_SERVICES),
+    Jump::nat("POSTROUTING", POSTROUTING),
+    Jump::filter("INPUT", FIREWALL),
+    Jump::filter("OUTPUT", FIREWALL),
+];

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use super::text::EndpointText;
+use super::endpoint_text::EndpointText;
 use super::traffic::Candidate;
 use crate::model::{Allowance, Endpoint, ServicePort, ServiceState};
 use crate::net::{Port, Protocol};

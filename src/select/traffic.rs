@@ -1,11 +1,10 @@
-//! Applies traffic policies to the endpoints of a service port, with terminating endpoints as
-//! fallback.
+//! Applies traffic policies and hints to the endpoints of a service port, with terminating
+//! endpoints as fallback.
 
-use super::text::EndpointText;
-use super::topology::Topology;
-use crate::model::{Endpoint, Service, ServicePort, TrafficPolicy};
+use super::endpoint_text::EndpointText;
+use crate::model::{Endpoint, NodeHint, Service, ServicePort, TrafficPolicy};
 
-/// Endpoint of a service port with its uses.
+/// Endpoint of a service port, with the traffic policies under which this node uses it.
 #[derive(Debug, Clone, Copy)]
 pub struct Candidate<'a> {
     /// `ip:port`.
@@ -25,18 +24,19 @@ impl Candidate<'_> {
     }
 }
 
-/// All endpoints of a service port with their uses.
+/// All endpoints of a service port, with the traffic policies under which this node uses each.
 #[derive(Debug, Clone)]
 pub struct Selection<'a> {
     /// Endpoints sorted by text, including unused ones: all count for large-cluster mode.
     pub candidates: Vec<Candidate<'a>>,
-    /// Some endpoint of the cluster is usable, if not by this node.
+    /// Some endpoint in the cluster can serve traffic. Under policy Local that may be none that
+    /// this node uses.
     pub has_any: bool,
     /// Some endpoint gets traffic under policy Local.
     pub has_local: bool,
 }
 
-/// Marks the uses of each endpoint.
+/// Marks the endpoints that get traffic under each policy.
 ///
 /// Policy Cluster applies unless the internal policy is Local and the port is not reachable from
 /// outside the cluster. Policy Local applies if the internal policy is Local, or if the external
@@ -115,4 +115,64 @@ fn mark_local(candidates: &mut [Candidate<'_>]) {
 
 const fn is_fallback(endpoint: &Endpoint) -> bool {
     endpoint.is_serving && endpoint.is_terminating
+}
+
+/// Part of the cluster that traffic should stay in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Topology<'a> {
+    /// All endpoints.
+    Anywhere,
+    /// Endpoints with a hint for this node.
+    SameNode,
+    /// Endpoints with a hint for this zone.
+    SameZone(&'a str),
+}
+
+impl<'a> Topology<'a> {
+    /// Returns the topology that follows from the hints of all ready endpoints.
+    ///
+    /// Upstream: pkg/proxy/topology.go, `topologyModeFromHints` (v1.36)
+    fn from_hints<'e>(ready: impl Iterator<Item = &'e Endpoint>, zone: Option<&'a str>) -> Self {
+        let mut tally = Tally {
+            all_have_node: true,
+            all_have_zone: true,
+            ..Tally::default()
+        };
+        for endpoint in ready {
+            tally.all_have_node &= endpoint.node_hint != NodeHint::Absent;
+            tally.some_names_node |= endpoint.node_hint == NodeHint::Here;
+            tally.all_have_zone &= !endpoint.zone_hints.is_empty();
+            tally.some_names_zone |= zone.is_some_and(|zone| names_zone(endpoint, zone));
+        }
+        match zone {
+            _ if tally.all_have_node && tally.some_names_node => Self::SameNode,
+            Some(zone) if tally.all_have_zone && tally.some_names_zone => Self::SameZone(zone),
+            _ => Self::Anywhere,
+        }
+    }
+
+    /// Reports whether traffic may go to `endpoint`.
+    fn admits(self, endpoint: &Endpoint) -> bool {
+        match self {
+            Self::Anywhere => true,
+            Self::SameNode => endpoint.node_hint == NodeHint::Here,
+            Self::SameZone(zone) => names_zone(endpoint, zone),
+        }
+    }
+}
+
+#[derive(Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "four independent facts about one list"
+)]
+struct Tally {
+    all_have_node: bool,
+    some_names_node: bool,
+    all_have_zone: bool,
+    some_names_zone: bool,
+}
+
+fn names_zone(endpoint: &Endpoint, zone: &str) -> bool {
+    endpoint.zone_hints.iter().any(|hint| &**hint == zone)
 }

@@ -1,49 +1,52 @@
 //! Bisects Services to find those that make restores fail.
 //!
 //! A group that fails is halved until single Services remain. The number of restores is bounded,
-//! so the search ends even if very many Services fail.
+//! so the search ends even if very many Services fail. A failure may name the rejected line and
+//! thereby its Service, which then needs no further halving.
 
 use crate::model::ServiceName;
 
 /// Maximum number of failing Services found by one search. More are left to the next sync.
 const MOST_FAILING: usize = 16;
 
-/// Restores beyond the two for each halving that the search for one failing Service takes. Each
-/// one found allows as many more as there are halvings.
+/// Number of restores allowed in addition to two for each halving. With `n` halvings to a single
+/// Service, a bisection makes at most `2n` plus this many restores, and `n` more for each failing
+/// Service that it finds without a rejected line.
 const MORE_RESTORES: u32 = 8;
 
-/// Number of single Services that fail before any group succeeded, after which the node counts
-/// as the cause.
-const FAILURES_OF_NODE: usize = 3;
+/// Number of Services that have to fail, while no group was applied, for the node to count as the
+/// cause.
+const NODE_FAULT_FAILURES: usize = 3;
 
-/// Evidence, before the search, of whether the node can restore rules of Services.
+/// Rules of Services in the kernel before the bisection: evidence that the node can restore them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NodeEvidence {
-    /// The kernel has chains of Services outside of the search.
-    Works,
-    /// The kernel has none.
-    Unknown,
+    /// The kernel has chains of Services.
+    HasServiceRules,
+    /// The kernel has no chain of a Service: it may be unable to restore any.
+    HasNone,
 }
 
-/// State of one search.
+/// State of one bisection.
 #[derive(Debug)]
 pub(super) struct Bisection {
     /// Groups not yet resolved; the next one to restore is the last.
     groups: Vec<Vec<ServiceName>>,
     restores_left: u32,
+    /// Number of halvings from all Services to a single one.
     halvings: u32,
     evidence: NodeEvidence,
     /// Number of Services found to fail.
     failing: usize,
     /// Number of those that failed as a group of one, without a rejected line.
-    alone: usize,
+    failed_singly: usize,
     /// A group was applied.
     has_succeeded: bool,
 }
 
 impl Bisection {
-    /// Starts a search with all Services in one group. Those with the most rules come last, so
-    /// that the others are applied first.
+    /// Starts a bisection with all of `names` in one group. They are sorted, those with the most
+    /// rules last: the others are applied first.
     pub(super) fn new(names: Vec<ServiceName>, evidence: NodeEvidence) -> Self {
         let halvings = names.len().checked_ilog2().map_or(0, |log| log + 1);
         Self {
@@ -52,15 +55,15 @@ impl Bisection {
             halvings,
             evidence,
             failing: 0,
-            alone: 0,
+            failed_singly: 0,
             has_succeeded: false,
         }
     }
 
     /// Returns the group to restore next; `None` at the end of the search.
     pub(super) fn next(&mut self) -> Option<Vec<ServiceName>> {
-        let is_node_fault = !self.has_succeeded && self.alone >= FAILURES_OF_NODE;
-        if self.restores_left == 0 || self.failing == MOST_FAILING || is_node_fault {
+        let all_failed = !self.has_succeeded && self.failed_singly >= NODE_FAULT_FAILURES;
+        if self.restores_left == 0 || self.failing == MOST_FAILING || all_failed {
             return None;
         }
         self.groups.retain(|group| !group.is_empty());
@@ -73,8 +76,8 @@ impl Bisection {
         self.has_succeeded = true;
     }
 
-    /// Notes that the group failed, possibly at a line of the Service `named`. Returns the Service
-    /// that causes the failure, if this shows it.
+    /// Notes that the group failed; `named` is the Service of the rejected line, if the failure
+    /// names one. Returns the Service that is now known to be the cause, if there is one.
     pub(super) fn failed(
         &mut self,
         mut group: Vec<ServiceName>,
@@ -83,7 +86,7 @@ impl Bisection {
         let at = named.and_then(|named| group.iter().position(|name| *name == named));
         if let Some(at) = at {
             let failing = group.remove(at);
-            // Does not count: the number of failing Services bounds these restores.
+            // Gives the restore back: [`MOST_FAILING`] bounds the number of such restores.
             self.restores_left += 1;
             self.failing += 1;
             self.groups.push(group);
@@ -91,7 +94,7 @@ impl Bisection {
         }
         if group.len() <= 1 {
             self.failing += 1;
-            self.alone += 1;
+            self.failed_singly += 1;
             self.restores_left += self.halvings;
             return group.pop();
         }
@@ -103,16 +106,19 @@ impl Bisection {
 
     /// Reports whether restores failed for every Service, so that the node counts as the cause.
     ///
-    /// Services with a rejected line count as well, since a missing kernel module makes the kernel
-    /// reject a line of each. If it has other Services' rules already, they do not: otherwise more
-    /// failing Services than one search finds would keep every other change from being applied.
+    /// If the kernel has no rules of Services, those with a rejected line count as well: a missing
+    /// kernel module makes it reject a line of each. If it has some, the node can restore rules,
+    /// and a rejected line is the fault of its Service. If such Services counted then, more of them
+    /// than one search finds would look like a fault of the node, and no change would be applied.
     pub(super) fn is_node_fault(&self) -> bool {
         let is_open = self.groups.iter().any(|group| !group.is_empty());
-        let named = self.failing - self.alone;
+        let named = self.failing - self.failed_singly;
         !self.has_succeeded
             && match self.evidence {
-                NodeEvidence::Works => self.alone >= FAILURES_OF_NODE || (is_open && named == 0),
-                NodeEvidence::Unknown => self.failing >= FAILURES_OF_NODE || is_open,
+                NodeEvidence::HasServiceRules => {
+                    self.failed_singly >= NODE_FAULT_FAILURES || (is_open && named == 0)
+                }
+                NodeEvidence::HasNone => self.failing >= NODE_FAULT_FAILURES || is_open,
             }
     }
 

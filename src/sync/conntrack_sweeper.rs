@@ -1,12 +1,14 @@
 //! Deletes stale conntrack entries of UDP after syncs, in a thread of its own.
 //!
-//! The kernel takes seconds to walk through millions of entries: neither syncs nor servers wait
-//! for that.
+//! A sweep walks through all conntrack entries of an IP family, and deletes the stale ones of its
+//! candidates. These are destinations, such as a cluster IP and port, whose entries a sync may have
+//! made stale. With millions of entries that takes seconds: neither syncs nor servers wait for it.
 //!
 //! # Invariants
 //!
-//! - Requests that failed are kept and merged with later ones.
-//! - Only a sync that was applied makes a request.
+//! - The candidates of a failed sweep are kept and merged with those of later syncs, until a sweep
+//!   succeeds or conntrack is found to be unavailable.
+//! - Only a sync that was applied requests a sweep.
 //!
 //! Differs from upstream: kube-proxy deletes entries at the end of a sync, and forgets those of a
 //! deletion that failed.
@@ -21,7 +23,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use tracing::{debug, warn};
 
-use super::pacer::retry_after;
+use super::pacer::DoublingDelay;
 use super::syncer::Clock;
 use crate::conntrack::{Flow, StaleCandidates};
 use crate::host::{FlowError, FlowTable, local_addresses};
@@ -29,9 +31,10 @@ use crate::net::{IpFamily, PerFamily};
 use crate::render::NodePortAddresses;
 use crate::telemetry::SyncMetrics;
 
-/// Maximum retry delay.
-const LONGEST_RETRY: Duration = Duration::from_secs(60);
-/// Maximum pause between two sweeps: a client of a deleted endpoint waits at most a second.
+/// Delay after sweeps that failed.
+const RETRY_DELAY: DoublingDelay = DoublingDelay::of_retries(Duration::from_secs(60));
+/// Maximum pause after a sweep that succeeded. A client of a deleted endpoint waits for it and for
+/// the next sweep.
 const LONGEST_PAUSE_AFTER_SWEEP: Duration = Duration::from_millis(500);
 
 /// Request to delete stale entries after a sync.
@@ -39,7 +42,7 @@ const LONGEST_PAUSE_AFTER_SWEEP: Duration = Duration::from_millis(500);
 struct SweepRequest {
     family: IpFamily,
     candidates: StaleCandidates,
-    node_ports: NodePortAddresses,
+    node_port_addresses: NodePortAddresses,
 }
 
 /// Handle of the sweeper thread. The thread ends when all clones are dropped; the first sync of
@@ -73,37 +76,37 @@ impl ConntrackSweeper {
         Ok(Self(sender))
     }
 
-    /// Requests a sweep for these candidates; `node_ports` are the addresses of NodePorts.
+    /// Requests a sweep for these candidates; does nothing if the sync affected no destination.
     pub(crate) fn request(
         &self,
         family: IpFamily,
         candidates: StaleCandidates,
-        node_ports: &NodePortAddresses,
+        node_port_addresses: &NodePortAddresses,
     ) {
-        if candidates.is_unchanged() {
+        if candidates.affects_nothing() {
             return;
         }
         // The thread ends later than the tasks, unless it panicked, which ends the process.
         let _ = self.0.send(SweepRequest {
             family,
             candidates,
-            node_ports: node_ports.clone(),
+            node_port_addresses: node_port_addresses.clone(),
         });
     }
 }
 
-/// Merged requests of one family.
+/// Merged requests of one IP family.
 #[derive(Debug)]
 struct PendingSweep {
     candidates: StaleCandidates,
-    node_ports: NodePortAddresses,
+    node_port_addresses: NodePortAddresses,
 }
 
 impl Default for PendingSweep {
     fn default() -> Self {
         Self {
             candidates: StaleCandidates::default(),
-            node_ports: NodePortAddresses::All,
+            node_port_addresses: NodePortAddresses::All,
         }
     }
 }
@@ -115,9 +118,9 @@ struct SweeperThread<T> {
     clock: Clock,
     requests: Receiver<SweepRequest>,
     pending: PerFamily<PendingSweep>,
-    /// Sweeps in a row that failed.
+    /// Number of sweeps in a row that failed.
     failures: u32,
-    /// The unavailability of conntrack has been logged.
+    /// Conntrack is unavailable, which has been logged.
     is_unavailable: bool,
 }
 
@@ -130,17 +133,17 @@ impl<T: FlowTable> SweeperThread<T> {
             let ended = (self.clock)();
             let wait = if results.iter().any(Result::is_err) {
                 self.failures = self.failures.saturating_add(1);
-                retry_after(self.failures, LONGEST_RETRY)
+                RETRY_DELAY.after(self.failures)
             } else {
                 self.failures = 0;
-                rest(ended.saturating_duration_since(began))
+                pause_after(ended.saturating_duration_since(began))
             };
             not_before = ended + wait;
         }
     }
 
-    /// Waits for a request, and then until `not_before`, and merges further requests meanwhile.
-    /// Returns `false` when all senders are gone.
+    /// Waits until there are candidates and `not_before` is reached, and merges all requests
+    /// meanwhile. Returns `false` when all senders are gone.
     fn has_work(&mut self, not_before: Instant) -> bool {
         let has_some = |pending: &PendingSweep| !pending.candidates.is_empty();
         while !has_some(&self.pending.v4) && !has_some(&self.pending.v6) {
@@ -165,15 +168,15 @@ impl<T: FlowTable> SweeperThread<T> {
         if pending.candidates.is_empty() {
             return Ok(());
         }
-        let node_ports = pending.node_ports.clone();
+        let node_port_addresses = pending.node_port_addresses.clone();
         let mut candidates = std::mem::take(&mut pending.candidates);
         let destinations = candidates.len();
         let started = (self.clock)();
-        let node_addresses = match needed_node_addresses(&candidates, &node_ports) {
+        let node_addresses = match needed_node_addresses(&candidates, &node_port_addresses) {
             Ok(node_addresses) => node_addresses,
             Err(cause) => return self.handle_result(family, candidates, Err(cause)),
         };
-        let has_node_ports = |ip: IpAddr| match &node_ports {
+        let has_node_ports = |ip: IpAddr| match &node_port_addresses {
             NodePortAddresses::All => ip.is_loopback() || node_addresses.contains(&ip),
             NodePortAddresses::Only(addresses) => addresses.binary_search(&ip).is_ok(),
         };
@@ -221,7 +224,7 @@ impl<T: FlowTable> SweeperThread<T> {
                 let pending = &mut self.pending.get_mut(family).candidates;
                 candidates.merge(std::mem::take(pending));
                 *pending = candidates;
-                let pause = retry_after(self.failures.saturating_add(1), LONGEST_RETRY);
+                let pause = RETRY_DELAY.after(self.failures.saturating_add(1));
                 if self.failures == 0 {
                     warn!(
                         %family, %cause,
@@ -243,21 +246,21 @@ impl<T: FlowTable> SweeperThread<T> {
 fn merge_request(pending: &mut PerFamily<PendingSweep>, request: SweepRequest) {
     let pending = pending.get_mut(request.family);
     pending.candidates.merge(request.candidates);
-    pending.node_ports = request.node_ports;
+    pending.node_port_addresses = request.node_port_addresses;
 }
 
 /// Returns the pause after a sweep of this duration: sweeps take at most a fifth of one CPU,
 /// unless clients would wait longer than [`LONGEST_PAUSE_AFTER_SWEEP`].
-fn rest(took: Duration) -> Duration {
+fn pause_after(took: Duration) -> Duration {
     took.saturating_mul(4).min(LONGEST_PAUSE_AFTER_SWEEP)
 }
 
-/// Returns the addresses of the node if any candidate depends on them.
+/// Returns the addresses of the node if any candidate depends on them; otherwise none.
 fn needed_node_addresses(
     candidates: &StaleCandidates,
-    node_ports: &NodePortAddresses,
+    node_port_addresses: &NodePortAddresses,
 ) -> Result<BTreeSet<IpAddr>, FlowError> {
-    if !candidates.has_node_ports() || *node_ports != NodePortAddresses::All {
+    if !candidates.has_node_ports() || *node_port_addresses != NodePortAddresses::All {
         return Ok(BTreeSet::new());
     }
     local_addresses().map_err(|cause| FlowError::Incomplete(cause.try_into().unwrap_or(Errno::EIO)))

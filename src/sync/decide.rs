@@ -38,7 +38,7 @@ pub enum FullReason {
     First,
     /// The last restore failed, so the state of the kernel is unknown.
     Failed,
-    /// Another program flushed or changed our chains.
+    /// Another program flushed kube-proxy chains, or changed most of them.
     Flushed,
     /// The zone of this node changed, and with it the meaning of all hints.
     ZoneChanged,
@@ -72,15 +72,16 @@ impl FullReason {
     }
 }
 
-/// Minimum interval of periodic full syncs as a multiple of the duration of one: they mostly
-/// change nothing, and no change is applied meanwhile. On nft a full sync of 50,000 Services takes
-/// a minute and comes every 18 hours, one of 10,000 Services every 73 minutes.
+/// Minimum interval of periodic full syncs as a multiple of the duration of one: they mostly change
+/// nothing, and other changes wait until one ends. On nft a full sync of 50,000 Services takes
+/// about 65 s, so the interval is 18 hours; with 10,000 Services it is 73 minutes.
 ///
 /// Differs from upstream: kube-proxy makes none in clusters of more than 1,000 endpoints.
-const FULL_SYNCS_APART: u32 = 1000;
+const FULL_SYNC_INTERVAL_FACTOR: u32 = 1000;
 
-/// Maximum interval by that multiple: a single sync may be slow because of load on the node.
-const LONGEST_APART: Duration = Duration::from_secs(24 * 3600);
+/// Maximum of the interval by [`FULL_SYNC_INTERVAL_FACTOR`]: a single sync may be slow because of
+/// load on the node.
+const LONGEST_FULL_SYNC_INTERVAL: Duration = Duration::from_secs(24 * 3600);
 
 /// Wait after a periodic full sync that could not read the rules in the kernel, or was rejected
 /// before anything was written. Syncs are partial meanwhile.
@@ -89,18 +90,19 @@ const POSTPONED: Duration = Duration::from_secs(300);
 /// Results of earlier syncs that the decision depends on.
 #[derive(Debug, Default)]
 pub(crate) struct SyncHistory {
-    /// Time of the last successful full sync.
+    /// Time of the last applied full sync or adoption; `None` before the first one.
     pub last_full: Option<Instant>,
-    /// Duration of the last successful full sync.
+    /// Duration of the last applied full sync, without adoptions.
     pub full_took: Duration,
     /// Earliest time of the next periodic full sync, after one that failed.
     pub postponed_until: Option<Instant>,
     /// Reason for the next sync to be full; the first reason noted stays.
     pub must_be_full: Option<FullReason>,
-    /// Options of the last rendering.
-    pub options: Option<Options>,
-    /// Zone of the last rendering.
-    pub zone: Option<Arc<str>>,
+    /// Render options of the last applied sync. They stay while the state of the kernel is unknown,
+    /// unlike [`Syncer::applied_options`](super::Syncer::applied_options).
+    pub last_options: Option<Options>,
+    /// Zone of the node at the last applied sync.
+    pub last_zone: Option<Arc<str>>,
 }
 
 impl SyncHistory {
@@ -109,26 +111,32 @@ impl SyncHistory {
         self.must_be_full.get_or_insert(reason);
     }
 
-    /// Returns the counters of the last rendering. Only full syncs create them.
-    pub(crate) fn counters(&self) -> Option<Counters> {
-        self.options.as_ref().map(|options| options.counters)
+    /// Reports whether a full sync or an adoption was ever applied.
+    pub(crate) const fn has_applied(&self) -> bool {
+        self.last_full.is_some()
     }
 
-    /// Returns the scope of the next sync with `setting`.
-    pub(crate) fn scope(&self, setting: RenderContext<'_>, every: Duration, now: Instant) -> Scope {
+    /// Returns the nfacct counters of the last applied sync, which partial syncs use as well: only
+    /// full syncs and adoptions create counters.
+    pub(crate) fn counters(&self) -> Option<Counters> {
+        self.last_options.as_ref().map(|options| options.counters)
+    }
+
+    /// Returns the scope of the next sync with `context`.
+    pub(crate) fn scope(&self, context: RenderContext<'_>, every: Duration, now: Instant) -> Scope {
         let Some(last_full) = self.last_full else {
             return self.must_be_full.map_or(Scope::Adoption, Scope::Full);
         };
         if let Some(reason) = self.must_be_full {
             return Scope::Full(reason);
         }
-        match self.rerender_reason(setting) {
+        match self.rerender_reason(context) {
             Some(RerenderReason::Zone) => return Scope::Full(FullReason::ZoneChanged),
             Some(_) => return Scope::Full(FullReason::NodeChanged),
             None => {}
         }
-        let apart = self.full_took.saturating_mul(FULL_SYNCS_APART);
-        let every = every.max(apart.min(LONGEST_APART));
+        let by_duration = self.full_took.saturating_mul(FULL_SYNC_INTERVAL_FACTOR);
+        let every = every.max(by_duration.min(LONGEST_FULL_SYNC_INTERVAL));
         let is_postponed = self.postponed_until.is_some_and(|until| now < until);
         if !is_postponed && now.saturating_duration_since(last_full) >= every {
             return Scope::Full(FullReason::Periodic);
@@ -136,7 +144,7 @@ impl SyncHistory {
         Scope::Partial
     }
 
-    /// Notes that a full sync succeeded.
+    /// Notes that a full sync or an adoption was applied.
     pub(crate) fn succeeded(&mut self, now: Instant) {
         self.last_full = Some(now);
         self.must_be_full = None;
@@ -148,12 +156,13 @@ impl SyncHistory {
         self.postponed_until = Some(now + POSTPONED);
     }
 
-    /// Returns the reason to rewrite all rules for `setting`, if there is one.
-    pub(crate) fn rerender_reason(&self, setting: RenderContext<'_>) -> Option<RerenderReason> {
+    /// Returns the reason to rewrite all rules for `context`, if it differs from the last applied
+    /// sync in something that all rules depend on.
+    pub(crate) fn rerender_reason(&self, context: RenderContext<'_>) -> Option<RerenderReason> {
         let known = RenderContext {
-            options: self.options.as_ref()?,
-            zone: self.zone.as_deref(),
+            options: self.last_options.as_ref()?,
+            zone: self.last_zone.as_deref(),
         };
-        RerenderReason::needed(known, setting)
+        RerenderReason::between(known, context)
     }
 }

@@ -1,10 +1,12 @@
-//! Extent and result of a comparison of the rules in the kernel with the applied ones.
+//! Extent and result of a comparison of the kernel with the applied state.
+//!
+//! Checks compare the guarded chains or the chains that another program changed; a verification
+//! compares all rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::schedule::CheckTrigger;
-use crate::host::{ForeignChange, RunError, Touched};
+use crate::host::{ChangeSource, ForeignChange, RunError, Touched};
 use crate::model::ServiceName;
 use crate::render::{AppliedState, DeclineReason, Options, guarded_chains, is_service_chain};
 use crate::rules::Table;
@@ -12,23 +14,24 @@ use crate::rules::Table;
 /// Maximum number of names in one log line.
 const MOST_NAMES: usize = 5;
 
-/// Key of repairs in a table whose changed chains are not known by name.
+/// Name in the key of repairs in a table whose changed chains are not known by name.
 const WHOLE_TABLE: &str = "*";
 
-/// Kind of a difference between the kernel and the applied rules.
+/// Kind of a difference between the kernel and the applied state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum DriftKind {
-    /// Chains or all jumps from built-in chains are missing.
+    /// A guarded chain is missing, or all jumps from built-in chains are. Counts once.
     FlushedTable,
     /// One jump from a built-in chain is missing.
     Jump,
-    /// Chain whose rules depend on options alone.
+    /// Chain whose rules depend on render options alone.
     FixedChain,
-    /// Chain to which every Service adds rules.
+    /// Chain that many Services share, such as `KUBE-SERVICES`.
     DispatchChain,
     /// Chain of one Service.
     ServiceChain,
-    /// Most chains of Services, so that all rules are restored. Counts once.
+    /// Most chains of Services, or chains whose differences cannot be repaired one by one. All
+    /// rules are restored. Counts once.
     MostServiceChains,
 }
 
@@ -49,22 +52,24 @@ impl DriftKind {
 /// Differences that one comparison found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Drift {
+    /// Number of differences of each kind.
     pub(super) counts: BTreeMap<(Table, DriftKind), usize>,
-    /// Changed chains that are known by name; for a jump, the chain that holds it.
+    /// Chains that differ and are known by name; for a jump, the chain that holds it.
     pub(super) chains: BTreeSet<(Table, Box<str>)>,
-    /// Services with differing rules in the nat table whose chains are not known by name.
+    /// Services whose chains in the nat table differ, if the chains are not known by name.
     pub(super) services: BTreeSet<ServiceName>,
-    /// Keys for counting repairs: chains, Services and whole tables.
-    pub(super) keys: BTreeSet<ChainKey>,
-    /// Reason to restore everything, although no table was found flushed.
+    /// Chains, Services and whole tables whose repairs are counted.
+    pub(super) keys: BTreeSet<RepairKey>,
+    /// Reason that differences cannot be repaired one by one, so that a full sync restores all
+    /// rules; `None` also after a flush.
     pub(super) declined: Option<DeclineReason>,
     /// Names of the programs that changed the rules, if the kernel reported them.
     pub(super) programs: BTreeSet<String>,
 }
 
 impl Drift {
-    /// Reports whether the kernel holds what was applied.
-    pub(super) fn is_none(&self) -> bool {
+    /// Reports whether the rules that were compared do not differ.
+    pub(super) fn is_empty(&self) -> bool {
         self.counts.is_empty()
     }
 
@@ -113,19 +118,20 @@ impl Drift {
     }
 }
 
-/// Chain whose repairs are counted; for a jump, the chain that holds it.
-pub(super) type ChainKey = (Table, Box<str>);
+/// Table and name of what was repaired, for counting repairs: a chain, for a jump the chain that
+/// holds it; a Service whose chains are not known by name; or `*` for the whole table.
+pub(super) type RepairKey = (Table, Box<str>);
 
 /// Rules that a comparison reads.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Extent {
-    /// Tables whose fixed chains and jumps are compared.
+    /// Tables whose guarded chains are compared.
     pub(super) tables: BTreeSet<Table>,
-    /// Dispatch chains.
+    /// Dispatch chains that are compared.
     pub(super) dispatch: BTreeSet<(Table, Box<str>)>,
-    /// Chains of Services.
+    /// Chains of Services that are compared.
     pub(super) services: BTreeSet<Box<str>>,
-    /// Named chains, or all kube-proxy rules.
+    /// Depth: only these chains, or all kube-proxy rules.
     pub(super) depth: ComparisonDepth,
 }
 
@@ -149,8 +155,8 @@ impl Extent {
         }
     }
 
-    /// Returns the rules that another program may have changed.
-    pub(super) fn of(change: &ForeignChange, options: &Options) -> Self {
+    /// Returns the extent that another program may have changed.
+    pub(super) fn touched(change: &ForeignChange, options: &Options) -> Self {
         let mut extent = Self::default();
         for (table, touched) in &change.tables {
             match touched {
@@ -170,15 +176,15 @@ impl Extent {
         extent
     }
 
-    /// Returns the rules that another program may have changed, without chains of Services that
+    /// Returns the extent that another program may have changed, without chains of Services that
     /// are not in the applied state.
-    pub(super) fn of_ours(
+    pub(super) fn touched_and_recorded(
         change: &ForeignChange,
         options: &Options,
         applied: &AppliedState,
     ) -> Self {
-        let mut extent = Self::of(change, options);
-        extent.services = applied.recorded(&extent.services);
+        let mut extent = Self::touched(change, options);
+        extent.services = applied.recorded_among(&extent.services);
         extent
     }
 
@@ -202,7 +208,8 @@ impl Extent {
         }
     }
 
-    /// Returns this extent without chains of Services: those that cannot be read are rewritten.
+    /// Returns this extent without chains of Services: if these cannot be read, they are rewritten
+    /// instead of read again.
     pub(super) fn to_read_again(&self) -> Self {
         Self {
             services: BTreeSet::new(),
@@ -216,19 +223,55 @@ impl Extent {
     }
 }
 
+/// Trigger of a check of the rules in the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CheckTrigger {
+    /// Another program changed rules.
+    Change(ChangeSource),
+    /// The check interval, which is the sync period, is over.
+    CheckDue,
+    /// The verification interval is over.
+    VerificationDue,
+    /// An earlier restore failed, an earlier check found single rules missing, or it could not
+    /// read everything.
+    FollowUp,
+}
+
+impl CheckTrigger {
+    /// All triggers.
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Change(ChangeSource::Events),
+        Self::Change(ChangeSource::LostEvents),
+        Self::Change(ChangeSource::TableSizes),
+        Self::CheckDue,
+        Self::VerificationDue,
+        Self::FollowUp,
+    ];
+
+    /// Returns the value in logs and metric labels.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Change(source) => source.as_str(),
+            Self::CheckDue => "period",
+            Self::VerificationDue => "interval",
+            Self::FollowUp => "follow_up",
+        }
+    }
+}
+
 /// Result of a comparison, for logs and metrics.
 #[derive(Debug)]
 pub(super) struct Compared<'a> {
     pub(super) trigger: CheckTrigger,
     pub(super) depth: ComparisonDepth,
     pub(super) drift: &'a Drift,
-    /// Failure of a program that reads rules.
+    /// Failure of an iptables binary that reads rules.
     pub(super) failure: Option<&'a RunError>,
-    /// Number of comparisons that could not read a table, since the last one that read all rules.
+    /// Number of comparisons with a failed reading since the last one that read all rules.
     pub(super) failed_readings: u32,
-    /// Delay of the repair, because another program keeps changing the same chains.
+    /// Delay of the repair, because another program keeps changing the same chains; zero: none.
     pub(super) wait: Duration,
-    /// Number of chains whose repair is delayed.
+    /// Number of chains whose last repair was delayed.
     pub(super) delayed: usize,
 }
 
@@ -239,9 +282,9 @@ mod tests {
     #[test]
     fn the_log_names_the_first_chains_and_counts_the_rest() {
         let mut drift = Drift::default();
-        assert!(drift.is_none());
+        assert!(drift.is_empty());
         drift.add_unnamed(Table::Nat, DriftKind::ServiceChain, 0);
-        assert!(drift.is_none());
+        assert!(drift.is_empty());
         for chain in ["A", "B", "C", "D", "E", "F", "G"] {
             drift.add(Table::Nat, DriftKind::ServiceChain, chain);
         }

@@ -1,28 +1,34 @@
 //! Syncs the rules of Services into the kernel: when and how much, with checks and repairs.
 //!
-//! Connects [`tracker`](crate::tracker), [`render`](crate::render) and the kernel. Each family
-//! has its own task; neither waits for the other.
+//! Each IP family has a task that owns all of its state: there is no lock, and neither family waits
+//! for the other. A change that was not applied stays dirty. A failed sync is an [`Outcome`]; the
+//! task goes on. A Service that makes restores fail is quarantined: it cannot block the others.
 //!
-//! # Invariants
+//! Read `task` (main loop), `syncer` (one sync) and `restore` first; for checks `task_checks` and
+//! `compare`, for failures `search` and `bisect`.
 //!
-//! - All state of a family belongs to one task: no lock protects it.
-//! - Changes that were not applied stay pending. A failed sync is an [`Outcome`]; the task goes
-//!   on.
-//! - One Service cannot block the others: a Service that makes restores fail is quarantined.
+//! - kube-proxy chain, rule: has kube-proxy's name, whichever process wrote it.
+//! - Fixed chain: has rules that depend on render options alone, not on Services.
+//! - Dispatch chain: has rules of many Services, such as `KUBE-SERVICES`.
+//! - Guarded chain: a fixed chain, or a built-in one with jumps to kube-proxy chains.
+//! - Render options: what rules depend on apart from Services and the zone of the node.
+//! - Applied state: rules that the kernel should hold. Drift: its difference from the kernel.
+//! - Dirty Service: changed in the cluster since it was last applied.
+//! - Adoption: first sync; takes the rules in the kernel as the applied state.
+//! - Override: state of a Service that is rendered in place of its state in the cluster.
+//! - Search: restores that find the Services that make restores fail.
+//! - Quarantine: such Services, and retries of their changes by restores of their own.
+//! - Unprintable: said of a rule that an iptables binary cannot print, and of its chain and table.
 //!
-//! # Source
-//!
-//! Upstream: pkg/proxy/iptables/proxier.go, pkg/proxy/runner (v1.36)
-//! KEP: kep.k8s.io/3453
+//! Upstream: pkg/proxy/iptables/proxier.go, pkg/proxy/runner (v1.36); KEP: kep.k8s.io/3453
 
 mod bisect;
-mod checks;
+mod compare;
 mod conntrack_sweeper;
 mod decide;
 mod drift;
-mod guarded_chain_check;
-mod intake;
-mod isolate;
+mod drift_detection;
+mod guarded_chain_monitor;
 mod kernel_state;
 mod node_environment;
 mod outcome;
@@ -31,14 +37,14 @@ mod problems;
 mod quarantine;
 mod repair_backoff;
 mod report;
-mod report_text;
+mod report_drift;
+mod report_services;
 mod restore;
-mod schedule;
-mod subset;
+mod search;
 mod syncer;
 mod task;
 mod task_checks;
-mod verify;
+mod trial_restore;
 
 #[cfg(test)]
 mod tests;
@@ -48,20 +54,18 @@ pub(crate) use conntrack_sweeper::ConntrackSweeper;
 pub(crate) use decide::SyncHistory;
 pub use decide::{FullReason, Scope};
 #[cfg(test)]
-pub(crate) use drift::DriftKind;
+pub(crate) use drift::{CheckTrigger, DriftKind};
 pub use node_environment::{LocalMode, NodeEnvironment, NodePortSource};
 pub(crate) use outcome::SyncMode;
 pub use outcome::{Attempt, Failure, Outcome};
 #[cfg(test)]
-pub(crate) use outcome::{Isolation, Quarantined};
+pub(crate) use outcome::{Quarantined, SearchResult};
 pub use pacer::SyncResult;
 pub(crate) use pacer::{CpuBudget, Gap, Pacer, PacerOptions};
 #[cfg(test)]
 pub(crate) use quarantine::Fallback;
 pub use quarantine::QuarantineCause;
 pub(crate) use report::Reporter;
-#[cfg(test)]
-pub(crate) use schedule::CheckTrigger;
 pub(crate) use syncer::Clock;
 pub use syncer::{Syncer, SyncerOptions};
 pub(crate) use task::Task;

@@ -1,7 +1,7 @@
 //! Inputs of rules other than Services: flags, the Node object, and the addresses of the node.
 //!
-//! Flags are fixed at the start, the others may change at any time. For each sync all of them
-//! become the options of the renderer.
+//! Flags are fixed at the start, the others may change at any time. For each sync they are combined
+//! into render options.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use crate::render::{LocalDetector, LocalhostNodePorts, NodePortAddresses, Option
 /// `--detect-local-mode` with its parameters. KEP: kep.k8s.io/2450
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LocalMode {
-    /// First of these networks of the family.
+    /// `ClusterCIDR`: traffic from the first of these networks in the IP family is local.
     ClusterCidr(Vec<IpNet>),
-    /// First of the `podCIDRs` of the Node of the family.
+    /// `NodeCIDR`: traffic from the first of the Node's `podCIDRs` in the IP family is local.
     NodeCidr,
-    /// Name of a bridge.
+    /// `BridgeInterface`: traffic from the bridge with this name is local.
     BridgeInterface(Arc<str>),
-    /// Prefix of interface names.
+    /// `InterfaceNamePrefix`: traffic from interfaces with this prefix is local.
     InterfaceNamePrefix(Arc<str>),
 }
 
@@ -30,26 +30,27 @@ pub enum NodePortSource {
     All,
     /// Addresses of the node within these networks.
     Within(Vec<IpNet>),
-    /// Primary addresses of the Node object.
+    /// `primary`: the address of the Node in each family, or `--bind-address` in its place.
     Primary,
 }
 
-/// Inputs of rules that are fixed for the life of the process.
+/// Inputs of rules of one IP family that are fixed for the life of the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeEnvironment {
-    /// Options that never change; [`NodeEnvironment::options`] sets the others, and a
-    /// [`Syncer`](super::Syncer) the counters, which it creates.
+    /// Render options that never change. [`NodeEnvironment::options`] sets the others, except the
+    /// counters, which the [`Syncer`](super::Syncer) creates and sets.
     pub fixed: Options,
     /// Detection of traffic from Pods of this node.
     pub local_mode: LocalMode,
-    /// Addresses that accept NodePort traffic.
-    pub node_ports: NodePortSource,
-    /// `--bind-address`, which replaces the address of the Node in its family.
+    /// Source of the addresses that accept NodePort traffic.
+    pub node_port_source: NodePortSource,
+    /// `--bind-address`, which replaces the address of the Node in the family of the flag.
     pub bind_address: Option<IpAddr>,
 }
 
 impl NodeEnvironment {
-    /// Returns the options of the next sync.
+    /// Returns the render options of the next sync, with the Node object and the addresses of the
+    /// interfaces of this node.
     pub fn options(&self, node: Option<&Node>, node_addresses: &[IpAddr]) -> Options {
         let configured_addresses = self.configured_addresses(node);
         let mut options = Options {
@@ -64,17 +65,17 @@ impl NodeEnvironment {
         options
     }
 
-    /// Reports whether 127.0.0.0/8 accepts NodePort traffic, which needs the kernel setting
-    /// `route_localnet`. Otherwise it must not be set: the rule that protects loopback services
-    /// exists only with it.
+    /// Reports whether 127.0.0.0/8 accepts NodePort traffic, which needs the sysctl
+    /// `route_localnet`. If this is false, the sysctl must stay unset: then no rule keeps other
+    /// hosts from services on localhost.
     ///
-    /// Differs from upstream: never with `primary`, not even on a node without an IPv4 address,
-    /// whose NodePorts answer on all addresses.
+    /// Differs from upstream: false with `primary`, even on a node without an IPv4 address, which
+    /// accepts NodePort traffic on all IPv4 addresses.
     pub fn needs_route_localnet(&self) -> bool {
         let is_wanted = self.fixed.localhost_node_ports == LocalhostNodePorts::Allowed;
         is_wanted
             && self.fixed.family == IpFamily::V4
-            && match &self.node_ports {
+            && match &self.node_port_source {
                 NodePortSource::Primary => false,
                 NodePortSource::All | NodePortSource::Within(_) => {
                     self.configured_addresses(None).includes_loopback()
@@ -82,15 +83,15 @@ impl NodeEnvironment {
             }
     }
 
-    /// Reports whether the addresses of the node are needed.
+    /// Reports whether [`NodeEnvironment::options`] needs the addresses of the node.
     pub fn needs_node_addresses(&self) -> bool {
-        !matches!(self.node_ports, NodePortSource::All)
+        !matches!(self.node_port_source, NodePortSource::All)
     }
 
-    /// Returns the local traffic detection of a family.
+    /// Returns the detection of traffic from Pods of this node.
     ///
-    /// Differs from upstream: changed networks of the Node are used by the next sync, and without
-    /// any no traffic is local. kube-proxy ends when they change.
+    /// Differs from upstream: if `podCIDRs` of the Node change, the next sync uses them; kube-proxy
+    /// exits. If the Node has none, no traffic is local.
     fn local_traffic(&self, node: Option<&Node>) -> LocalDetector {
         let family = self.fixed.family;
         let first = |cidrs: &[IpNet]| {
@@ -115,7 +116,7 @@ impl NodeEnvironment {
     /// Differs from upstream: while the Node has no address, `primary` means none instead of all.
     fn configured_addresses(&self, node: Option<&Node>) -> ConfiguredAddresses {
         let family = self.fixed.family;
-        let cidrs: Vec<IpNet> = match &self.node_ports {
+        let cidrs: Vec<IpNet> = match &self.node_port_source {
             NodePortSource::All => Vec::new(),
             NodePortSource::Within(cidrs) => cidrs
                 .iter()
@@ -155,7 +156,7 @@ impl NodeEnvironment {
     }
 }
 
-/// Addresses for NodePorts of one family, before networks are resolved to addresses of the node.
+/// Addresses for NodePorts of one IP family, before networks are resolved to addresses of the node.
 enum ConfiguredAddresses {
     /// All addresses of the node.
     Everywhere,

@@ -9,16 +9,17 @@ use super::pacer::SyncResult;
 use super::quarantine::{Fallback, QuarantineCause};
 use crate::host::{CounterError, Excerpt, RestoreError, Restored, RunError};
 use crate::model::ServiceName;
-use crate::render::{DeclineReason, Partial, PayloadStats, RuleCounts, ServiceTotals};
+use crate::render::{DeclineReason, PartialPayload, PayloadStats, RuleCounts, ServiceTotals};
 use crate::rules::Table;
+use crate::telemetry::on_one_line;
 use crate::tracker::AppliedChanges;
 
-/// Effect of syncs.
+/// Effect of syncs on the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SyncMode {
-    /// The kernel gets the rules.
+    /// Rules are written into the kernel.
     Restore,
-    /// Payloads are printed.
+    /// Payloads are printed; nothing is written.
     DryRun,
 }
 
@@ -27,17 +28,17 @@ pub(crate) enum SyncMode {
 pub struct Outcome {
     /// Attempts in order.
     pub attempts: Vec<Attempt>,
-    /// Search for the Services that made the attempts fail.
-    pub isolation: Option<Isolation>,
+    /// Search for the Services that made the attempts fail; `None`: there was none.
+    pub search: Option<SearchResult>,
     /// Retry of one Service in quarantine.
     pub retry: Option<QuarantineRetry>,
     /// Changes that were applied. Empty after a failure.
     pub applied: AppliedChanges,
-    /// Number of dirty Services.
+    /// Number of dirty Services before the sync.
     pub dirty: usize,
     /// Number of kube-proxy rules in the kernel.
     pub rules: RuleCounts,
-    /// Totals of the Services of these rules.
+    /// Totals of the Services that have these rules.
     pub totals: ServiceTotals,
     /// Services in quarantine, sorted.
     pub quarantined: Vec<ServiceName>,
@@ -54,10 +55,10 @@ pub struct Attempt {
     pub stats: PayloadStats,
     /// Text of the payload of a partial restore. A full payload is never in memory as a whole.
     pub payload: Vec<u8>,
-    /// Reason that nfacct counters are missing in the rules; only when that is new.
+    /// Reason that rules have no or not all nfacct counters; only when that is new.
     pub no_counter: Option<CounterError>,
-    /// Tables that are no longer readable, with causes.
-    pub unread: Vec<(Table, RunError)>,
+    /// Tables that became unreadable, with causes.
+    pub newly_unreadable: Vec<(Table, RunError)>,
     /// Reason that adoption was declined.
     pub declined: Option<DeclineReason>,
     /// Wait for the xtables lock, if it was acquired. A wait that timed out is in the error.
@@ -69,9 +70,10 @@ pub struct Attempt {
 /// Cause of a failed attempt.
 #[derive(Debug)]
 pub enum Failure {
-    /// The rules in the kernel could not be read before a full restore.
-    Save(RunError),
-    /// The payload was not applied, or not all of it. The excerpt shows the rejected line.
+    /// The rules in the kernel could not be read, so no restore was made.
+    Read(RunError),
+    /// The payload was not applied, or not all of it. The excerpt shows the rejected line, if there
+    /// is one.
     Restore(RestoreError, Option<Excerpt>),
 }
 
@@ -88,14 +90,14 @@ pub(super) enum NextStep {
 
 /// Result of a search for Services that make restores fail.
 #[derive(Debug, Default)]
-pub struct Isolation {
+pub struct SearchResult {
     /// Number of restores made by the search.
     pub restores: usize,
     /// Number of these restores that failed.
     pub failed: usize,
     /// Services put into quarantine.
     pub quarantined: Vec<Quarantined>,
-    /// Services that were neither applied nor found to fail. They stay dirty.
+    /// Services that were neither applied nor found to make restores fail. They stay dirty.
     pub unresolved: Vec<ServiceName>,
     /// The node is the cause, not a Service. No change of the sync was applied.
     pub is_node_fault: bool,
@@ -103,7 +105,7 @@ pub struct Isolation {
     pub(super) is_adopted: bool,
 }
 
-impl Isolation {
+impl SearchResult {
     pub(super) const fn result(&self) -> SyncResult {
         if self.is_node_fault || !self.unresolved.is_empty() {
             SyncResult::Failed
@@ -120,9 +122,9 @@ pub struct Quarantined {
     pub name: ServiceName,
     /// Failure of its restore.
     pub cause: QuarantineCause,
-    /// Message of the restore program, on one line.
+    /// Error message of `iptables-restore`, on one line.
     pub error: String,
-    /// Rules of the Service in the kernel.
+    /// Form in which the Service is rendered in quarantine.
     pub fallback: Fallback,
 }
 
@@ -131,23 +133,24 @@ pub struct Quarantined {
 pub struct QuarantineRetry {
     /// Name of the Service.
     pub name: ServiceName,
-    /// Number of restores made. A first one that was cut off is followed by one of all other
-    /// rules.
+    /// Number of restores made. If the first one ended midway, a second one restores the rules of
+    /// all Services, with this one in its fallback form.
     pub restores: usize,
     /// Number of these restores that failed.
     pub failed: usize,
-    /// Time spent in quarantine, if the Service was released; otherwise the failure of its
-    /// restore, or `None` if the node was at fault.
+    /// Time spent in quarantine, if the Service was released. Otherwise the failure of its restore;
+    /// `None` if the node was at fault.
     pub result: Result<Duration, Option<Failure>>,
     /// The state of the kernel is unknown.
-    pub is_lost: bool,
+    pub is_kernel_unknown: bool,
 }
 
 /// Payload and result of one restore.
-pub(super) type RestoreResult = (Partial, Result<Restored, Failure>);
+pub(super) type RestoreResult = (PartialPayload, Result<Restored, Failure>);
 
 impl Attempt {
-    /// Returns an attempt with the payload and result of its restore, without its time.
+    /// Returns an attempt with the payload and the result of its restore; the caller sets the
+    /// duration.
     pub(super) fn new(scope: Scope, (partial, restored): RestoreResult) -> Self {
         let waited = restored.as_ref().map(|restored| restored.lock_wait);
         Self {
@@ -156,7 +159,7 @@ impl Attempt {
             stats: partial.stats,
             payload: partial.text,
             no_counter: None,
-            unread: Vec::new(),
+            newly_unreadable: Vec::new(),
             declined: None,
             lock_wait: waited.unwrap_or_default(),
             result: restored.map(drop),
@@ -165,9 +168,9 @@ impl Attempt {
 }
 
 impl Outcome {
-    /// Returns the step that follows the attempt at this position, if it failed.
+    /// Returns the step that follows the attempt at this index, assuming that it failed.
     pub(super) fn step_after(&self, attempt: usize) -> NextStep {
-        match (self.attempts.get(attempt + 1), &self.isolation) {
+        match (self.attempts.get(attempt + 1), &self.search) {
             (Some(next), _) => NextStep::Attempt(next.scope),
             (None, Some(_)) => NextStep::Search,
             (None, None) => NextStep::Retry,
@@ -176,11 +179,15 @@ impl Outcome {
 
     /// Reports whether the sync was applied.
     pub fn result(&self) -> SyncResult {
-        if self.retry.as_ref().is_some_and(|retry| retry.is_lost) {
+        if self
+            .retry
+            .as_ref()
+            .is_some_and(|retry| retry.is_kernel_unknown)
+        {
             return SyncResult::Failed;
         }
-        match (&self.isolation, self.attempts.last()) {
-            (Some(isolation), _) => isolation.result(),
+        match (&self.search, self.attempts.last()) {
+            (Some(search), _) => search.result(),
             (None, Some(Attempt { result: Err(_), .. })) => SyncResult::Failed,
             (None, _) => SyncResult::Applied,
         }
@@ -188,17 +195,12 @@ impl Outcome {
 }
 
 impl Failure {
-    /// Returns the message of the restore program on one line.
+    /// Returns the error message of the iptables binary on one line.
     pub(super) fn on_one_line(&self) -> String {
         let text = match self {
-            Self::Save(error) => error.to_string(),
+            Self::Read(error) => error.to_string(),
             Self::Restore(error, _) => error.to_string(),
         };
         on_one_line(&text)
     }
-}
-
-/// Returns a message of a program, or an error with a hint, on one line.
-pub(super) fn on_one_line(text: &str) -> String {
-    text.trim().replace('\n', "; ")
 }

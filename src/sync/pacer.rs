@@ -1,9 +1,11 @@
-//! Decides when the next sync starts, as a function of requests, syncs, their times and their
-//! cost.
+//! Decides when the next sync starts, as a function of requests and of the times and CPU cost of
+//! earlier syncs.
 //!
-//! The CPU budget is an account in pause time. A sync that took CPU time `c` owes `c / budget`,
-//! less the time that it ran itself. Credit from earlier idle time pays for it first, so that an
-//! isolated change and a short burst never wait; what is left is the pause.
+//! The gap after a sync depends on a CPU budget. A sync that took CPU time `c` owes `c / budget`,
+//! less its own duration. Credit from earlier idle time pays for it first, so that an isolated
+//! change and a short burst never wait; what is left is the gap. For example, with a budget of
+//! 50 %, a sync that took 100 ms and as much CPU time owes 200 - 100 = 100 ms. With a credit of
+//! 30 ms, the gap is 70 ms.
 //!
 //! Upstream: pkg/proxy/runner/bounded_frequency_runner.go (v1.36)
 //!
@@ -15,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use crate::rules::Backend;
 
-/// First retry delay; it doubles with each consecutive failure.
+/// First retry delay.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 
 /// Minimum gap between two syncs.
@@ -23,8 +25,8 @@ const FIRST_RETRY: Duration = Duration::from_secs(1);
 pub enum Gap {
     /// `--iptables-min-sync-period`.
     Fixed(Duration),
-    /// Gap by this CPU budget, or by the default of the backend: an idle daemon syncs at once, a
-    /// busy one takes bounded CPU time.
+    /// Gap by this CPU budget, or by that of the backend: an idle daemon syncs at once, a busy one
+    /// takes bounded CPU time.
     Budget(Option<CpuBudget>),
 }
 
@@ -48,15 +50,20 @@ pub enum SyncResult {
     Failed,
 }
 
-/// Schedule of the syncs of one family; it never sleeps.
+/// Schedule of the syncs of one IP family.
 #[derive(Debug)]
 pub(crate) struct Pacer {
     options: PacerOptions,
     account: CpuAccount,
+    /// Time of the oldest request since the last sync.
     requested: Option<Instant>,
+    /// End of the gap after the last sync.
     not_before: Option<Instant>,
+    /// Time of the next sync if there is neither a request nor a retry.
     idle_until: Option<Instant>,
+    /// Time of the retry of a failed sync.
     retry: Option<Instant>,
+    /// Number of syncs in a row that failed.
     failures: u32,
 }
 
@@ -91,7 +98,7 @@ impl Pacer {
             Gap::Fixed(gap) => gap,
             Gap::Budget(_) => self.account.charge(ran),
         };
-        // A failed restore is often cheap: its cost alone would allow retries without a pause.
+        // A failed restore is often cheap: by its cost alone, retries would follow without a gap.
         let gap = match end {
             SyncResult::Applied => gap,
             SyncResult::Failed => gap.max(FIRST_RETRY.min(self.options.longest_retry)),
@@ -106,7 +113,8 @@ impl Pacer {
             }
             SyncResult::Failed => {
                 self.failures = self.failures.saturating_add(1);
-                let wait = retry_after(self.failures, self.options.longest_retry);
+                let delay = DoublingDelay::of_retries(self.options.longest_retry);
+                let wait = delay.after(self.failures);
                 self.retry = ended.checked_add(wait);
             }
         }
@@ -117,8 +125,9 @@ impl Pacer {
         self.requested.is_some() || self.retry.is_some()
     }
 
-    /// Returns the time of the next sync, if one is due: after the gap, for a request before a
-    /// retry, and at the latest after the longest time without a sync.
+    /// Returns the time of the next sync: that of the first of the request, the retry and the end
+    /// of the longest idle time, but not before the end of the gap. `None` before the first
+    /// request.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         let wanted = [self.requested, self.retry, self.idle_until]
             .into_iter()
@@ -131,29 +140,45 @@ impl Pacer {
     }
 }
 
-/// Returns the retry delay after this many consecutive failures: it doubles each time, up to
-/// `longest`.
-pub(super) fn retry_after(failures: u32, longest: Duration) -> Duration {
-    let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
-    FIRST_RETRY.saturating_mul(doubled).min(longest)
+/// Delay that doubles with each repetition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct DoublingDelay {
+    pub(super) first: Duration,
+    pub(super) longest: Duration,
 }
 
-/// Maximum pause because of CPU cost: kube-proxy's default `minSyncPeriod`, which it waits after
+impl DoublingDelay {
+    /// Returns the delay of retries of syncs and sweeps, at most `longest`.
+    pub(super) const fn of_retries(longest: Duration) -> Self {
+        Self {
+            first: FIRST_RETRY,
+            longest,
+        }
+    }
+
+    /// Returns the delay after this many failures in a row, at least one.
+    pub(super) fn after(self, failures: u32) -> Duration {
+        let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
+        self.first.saturating_mul(doubled).min(self.longest)
+    }
+}
+
+/// Maximum gap by the CPU budget: kube-proxy's default `minSyncPeriod`, which it waits after
 /// every sync. With more, changes would be programmed later than by kube-proxy.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_GAP: Duration = Duration::from_secs(1);
 
 /// Maximum credit in CPU time: it covers a burst, but not a minute of churn after an idle hour.
 const MOST_CREDIT: Duration = Duration::from_secs(1);
 
-/// Maximum credit in pauses. On legacy, where every sync owes the maximum pause, a burst has this
-/// many syncs without a pause.
-const MOST_PAUSES: u32 = 5;
+/// Maximum credit as a multiple of [`LONGEST_GAP`]. On legacy, where nearly every sync owes the
+/// maximum gap, a burst has this many syncs without a gap.
+const MOST_GAPS: u32 = 5;
 
 /// Share of one CPU that syncs may take under continuous change, in percent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CpuBudget(u8);
 
-/// Start, end and CPU time of a sync or a verification.
+/// Times of a sync or a verification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RunTimes {
     /// Start.
@@ -164,12 +189,13 @@ pub(crate) struct RunTimes {
     pub cpu: Duration,
 }
 
-/// CPU account of one family, kept in pause time.
+/// CPU account of one IP family: the time that its syncs owe, and its credit.
 #[derive(Debug)]
 pub(super) struct CpuAccount {
     budget: CpuBudget,
+    /// Time that is subtracted from what the next syncs owe.
     credit: Duration,
-    /// End of the idle time that has been turned into credit.
+    /// Idle time until then is in the credit.
     counted: Option<Instant>,
 }
 
@@ -185,7 +211,7 @@ impl CpuBudget {
 
     /// Returns the default budget. On nft the cost of a sync depends on the change, and half a CPU
     /// keeps latency short. On legacy every sync rewrites the whole table: with one percent nearly
-    /// every sync owes the maximum pause, so that continuous churn costs no more than with
+    /// every sync owes the maximum gap, so that continuous churn costs no more than with
     /// kube-proxy.
     pub const fn default_for(backend: Backend) -> Self {
         match backend {
@@ -194,7 +220,7 @@ impl CpuBudget {
         }
     }
 
-    /// Returns the time in which the budget grants this CPU time.
+    /// Returns the time over which the budget allows this CPU time.
     fn time_for(self, cpu: Duration) -> Duration {
         cpu.saturating_mul(100) / u32::from(self.0)
     }
@@ -210,7 +236,7 @@ impl CpuAccount {
         }
     }
 
-    /// Charges a sync; returns the pause after it.
+    /// Charges a sync; returns the gap after it.
     pub(super) fn charge(&mut self, ran: &RunTimes) -> Duration {
         if let Some(counted) = self.counted {
             let quiet = ran.started.saturating_duration_since(counted);
@@ -218,15 +244,15 @@ impl CpuAccount {
         }
         let took = ran.ended.saturating_duration_since(ran.started);
         let owed = self.budget.time_for(ran.cpu).saturating_sub(took);
-        let owed = owed.min(LONGEST_PAUSE);
-        let pause = owed.saturating_sub(self.credit);
+        let owed = owed.min(LONGEST_GAP);
+        let gap = owed.saturating_sub(self.credit);
         self.credit = self.credit.saturating_sub(owed);
-        self.counted = ran.ended.checked_add(pause);
-        pause
+        self.counted = ran.ended.checked_add(gap);
+        gap
     }
 
     fn most_credit(budget: CpuBudget) -> Duration {
-        (LONGEST_PAUSE * MOST_PAUSES).min(budget.time_for(MOST_CREDIT))
+        (LONGEST_GAP * MOST_GAPS).min(budget.time_for(MOST_CREDIT))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Services without all of their rules, because of limits or frontend conflicts.
+//! Services that lack some or all of their rules, because of limits or frontend conflicts.
 //!
 //! Each problem is reported once while it lasts.
 
@@ -9,24 +9,36 @@ use crate::render::ports_over_limit;
 use crate::select::MOST_SLICES;
 use crate::tracker::Tracker;
 
-/// Reason for missing rules of a Service.
+/// Reason that a Service lacks rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ServiceProblem {
-    /// Number of ports without endpoint rules, because the Service has too many endpoints.
-    Endpoints(usize),
-    /// Number of EndpointSlices beyond the limit, which are ignored.
-    Slices(usize),
-    /// The Services of its namespace have more endpoints than this limit; those of the largest get
-    /// no traffic.
-    NamespaceEndpoints(usize),
-    /// The Services of its namespace have more ports, times addresses and source ranges, than this
-    /// limit; the largest have no rules.
-    NamespaceRules(usize),
-    /// Frontends that belong to other service ports.
+    /// The Service has too many endpoints.
+    Endpoints {
+        /// Number of ports without rules for endpoints.
+        ports: usize,
+    },
+    /// The Service has too many EndpointSlices.
+    Slices {
+        /// Number of slices beyond the limit, which are ignored.
+        ignored: usize,
+    },
+    /// The Services of the namespace have too many endpoints, and this one is among the largest:
+    /// its endpoints get no traffic.
+    NamespaceEndpoints {
+        /// Limit of the namespace.
+        limit: usize,
+    },
+    /// The Services of the namespace have too many rules without endpoints, and this one is among
+    /// the largest: it has no rules.
+    NamespaceRules {
+        /// Limit of the sum of ports, each times its addresses and source ranges.
+        limit: usize,
+    },
+    /// Frontends of the Service belong to other Services.
     Frontends {
-        /// First of them.
+        /// First lost frontend.
         first: Frontend,
-        /// Service that has the first one.
+        /// Service that has the first lost frontend.
         holder: ServiceName,
         /// Number of lost frontends.
         count: usize,
@@ -42,7 +54,7 @@ pub(super) enum Limit {
     Slices,
     /// Endpoints of a namespace.
     NamespaceEndpoints,
-    /// Rules without endpoints of a namespace.
+    /// Rules of a namespace, not counting those for endpoints.
     NamespaceRules,
 }
 
@@ -54,7 +66,7 @@ impl Limit {
         Self::NamespaceRules,
     ];
 
-    /// Returns the label of the metric.
+    /// Returns the value of the metric label.
     pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::Endpoints => "endpoints",
@@ -75,21 +87,22 @@ enum ProblemKind {
 impl ServiceProblem {
     const fn kind(&self) -> ProblemKind {
         match self {
-            Self::Endpoints(_) => ProblemKind::Over(Limit::Endpoints),
-            Self::Slices(_) => ProblemKind::Over(Limit::Slices),
-            Self::NamespaceEndpoints(_) => ProblemKind::Over(Limit::NamespaceEndpoints),
-            Self::NamespaceRules(_) => ProblemKind::Over(Limit::NamespaceRules),
+            Self::Endpoints { .. } => ProblemKind::Over(Limit::Endpoints),
+            Self::Slices { .. } => ProblemKind::Over(Limit::Slices),
+            Self::NamespaceEndpoints { .. } => ProblemKind::Over(Limit::NamespaceEndpoints),
+            Self::NamespaceRules { .. } => ProblemKind::Over(Limit::NamespaceRules),
             Self::Frontends { .. } => ProblemKind::Frontends,
         }
     }
 }
 
-/// Problem with the name of the Service.
+/// Problem, with the name of its Service.
 pub(super) type FoundProblem = (ServiceName, ServiceProblem);
 
-/// Number of problems that are logged. After these only every doubling is logged: one Service that
-/// changes all the time, or thousands with the same address, must not fill the log.
-const MOST_NAMED: usize = 100;
+/// Number of problems that are all logged. After these, problem number 128, 256, 512 and so on is:
+/// one Service that changes all the time, or thousands with the same address, must not fill the
+/// log.
+const MOST_LOGGED: usize = 100;
 
 /// Known problems of all Services.
 #[derive(Debug, Default)]
@@ -130,7 +143,7 @@ impl ServiceProblems {
                 .filter(|problem| !known.contains(&problem.kind()));
             for problem in new {
                 self.found += 1;
-                if self.found <= MOST_NAMED || self.found.is_power_of_two() {
+                if self.found <= MOST_LOGGED || self.found.is_power_of_two() {
                     found.push((name.clone(), problem));
                 }
             }
@@ -150,20 +163,22 @@ fn problems(state: &ServiceState, tracker: &Tracker) -> impl Iterator<Item = Ser
     let limits = tracker.limits();
     let namespace = match state.allowance {
         Allowance::Full => None,
-        Allowance::NoEndpoints => Some(ServiceProblem::NamespaceEndpoints(limits.endpoints)),
-        Allowance::NoRules => Some(ServiceProblem::NamespaceRules(
-            limits.rules_without_endpoints,
-        )),
+        Allowance::NoEndpoints => Some(ServiceProblem::NamespaceEndpoints {
+            limit: limits.endpoints,
+        }),
+        Allowance::NoRules => Some(ServiceProblem::NamespaceRules {
+            limit: limits.rules_without_endpoints,
+        }),
     };
     let frontends = state.lost.first().and_then(|lost| {
         Some(ServiceProblem::Frontends {
             first: lost.frontend,
-            holder: tracker.frontend_holder(&lost.frontend)?.clone(),
+            holder: tracker.frontend_owner(&lost.frontend)?.clone(),
             count: state.lost.len(),
         })
     });
-    let ports = ports.map(ServiceProblem::Endpoints);
-    let slices = slices.map(|more| ServiceProblem::Slices(more + 1));
+    let ports = ports.map(|ports| ServiceProblem::Endpoints { ports });
+    let slices = slices.map(|more| ServiceProblem::Slices { ignored: more + 1 });
     let limits = ports.into_iter().chain(slices).chain(namespace);
     limits.chain(frontends)
 }
@@ -197,7 +212,7 @@ mod tests {
         };
         assert_eq!(after(&mut (0..MOST_SLICES).map(|n| slice(n, true))), []);
         let (one, more) = (MOST_SLICES, MOST_SLICES + 1);
-        let over = [ServiceProblem::Slices(1)];
+        let over = [ServiceProblem::Slices { ignored: 1 }];
         assert_eq!(after(&mut [slice(one, true)].into_iter()), over);
         assert_eq!(after(&mut [slice(more, true)].into_iter()), []);
         let fewer = [slice(one, false), slice(more, false)];
@@ -234,7 +249,7 @@ mod tests {
         };
         assert_eq!(after(service("cart", 2)), (vec![], vec![0; 4]));
         let web = ServiceName::new("shop", "web");
-        let found = vec![(web, ServiceProblem::NamespaceRules(3))];
+        let found = vec![(web, ServiceProblem::NamespaceRules { limit: 3 })];
         assert_eq!(after(service("web", 2)), (found, vec![0, 0, 0, 1]));
         assert_eq!(after(service("cart", 3)), (vec![], vec![0, 0, 0, 1]));
         assert_eq!(after(service("cart", 1)), (vec![], vec![0; 4]));
@@ -254,6 +269,6 @@ mod tests {
             }
         }
         // The 128th, the 256th and the 512th, besides the first ones.
-        assert_eq!(logged, MOST_NAMED + 3);
+        assert_eq!(logged, MOST_LOGGED + 3);
     }
 }

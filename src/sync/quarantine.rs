@@ -1,28 +1,30 @@
 //! Services in quarantine because they make restores fail, and the schedule of their retries.
 //!
-//! A sync renders a Service in quarantine as its [`Fallback`], mostly as it was applied last. Its
-//! changes are rendered only for a separate restore, which is retried at growing intervals.
+//! A sync renders a Service in quarantine in its [`Fallback`] form, mostly as last applied. Its
+//! changes are rendered only for a restore of its own, which is retried at growing intervals.
 //!
-//! [`isolate`](super::isolate) finds these Services.
+//! A [`search`](super::search) finds these Services.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use super::pacer::DoublingDelay;
 use crate::host::RestoreError;
 use crate::model::{ServiceName, ServiceState};
 
-/// Delay of the first retry; each further one is twice as long.
-const FIRST_RETRY: Duration = Duration::from_secs(10);
-
-/// Maximum interval between two retries.
-const LONGEST_RETRY: Duration = Duration::from_secs(600);
+/// Delay of retries.
+const RETRY_DELAY: DoublingDelay = DoublingDelay {
+    first: Duration::from_secs(10),
+    longest: Duration::from_secs(600),
+};
 
 /// Minimum interval of retries as a multiple of their duration: retries that hang may delay other
 /// Services for at most a tenth of the time.
-const RETRY_SHARE: u32 = 10;
+const RETRY_FACTOR: u32 = 10;
 
-/// Multiple for a Service that changed since its last retry: a corrected one is released soon.
-const CHANGED_SHARE: u32 = 2;
+/// Multiple that replaces [`RETRY_FACTOR`] for a Service that changed since its last retry: a
+/// corrected one is released soon.
+const CHANGED_FACTOR: u32 = 2;
 
 /// Kind of the restore failure that put a Service into quarantine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +46,7 @@ impl QuarantineCause {
     /// Returns the value in logs and metric labels.
     pub const fn as_str(self) -> &'static str {
         match self {
+            // Dashboards and alerts use this value.
             Self::Rejected => "refused",
             Self::Failed => "failed",
             Self::TimedOut => "timed_out",
@@ -51,8 +54,8 @@ impl QuarantineCause {
         }
     }
 
-    /// Returns the kind of an error that a Service can cause; `None` for programs that do not
-    /// start or do not get the xtables lock: they fail for every payload.
+    /// Returns the kind of an error that a Service can cause; `None` if an iptables binary did not
+    /// start or did not get the xtables lock: that would fail for every payload.
     pub(super) const fn of(error: &RestoreError) -> Option<Self> {
         match error {
             RestoreError::Rejected { .. } => Some(Self::Rejected),
@@ -64,10 +67,11 @@ impl QuarantineCause {
     }
 }
 
-/// Form in which full syncs render a Service in quarantine: the best one that the kernel accepts.
+/// Form in which syncs render a Service in quarantine: the first of these that does not make
+/// restores fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fallback {
-    /// As it was last applied.
+    /// In the last applied state.
     LastApplied,
     /// Without endpoints, so that clients get an immediate reject.
     NoEndpoints,
@@ -83,45 +87,48 @@ struct QuarantineEntry {
     /// Number of failed retries.
     tries: u32,
     last_try: Instant,
+    /// Duration of the last retry.
     took: Duration,
-    /// State of the Service at the last retry.
+    /// State in the cluster at the last retry.
     tried: ServiceState,
+    /// The state in the cluster differs from `tried`.
     is_changed: bool,
 }
 
 impl QuarantineEntry {
     fn next_try(&self) -> Instant {
-        let (wait, share) = if self.is_changed {
-            (FIRST_RETRY, CHANGED_SHARE)
+        let (wait, factor) = if self.is_changed {
+            (RETRY_DELAY.first, CHANGED_FACTOR)
         } else {
-            let doubled = FIRST_RETRY.saturating_mul(1 << self.tries.min(16));
-            (doubled.min(LONGEST_RETRY), RETRY_SHARE)
+            // The failure that put the Service into quarantine counts as the first one.
+            let failures = self.tries.saturating_add(1);
+            (RETRY_DELAY.after(failures), RETRY_FACTOR)
         };
-        self.last_try + wait.max(self.took.saturating_mul(share))
+        self.last_try + wait.max(self.took.saturating_mul(factor))
     }
 }
 
 /// Services in quarantine. Their rendered states are overrides in the tracker.
 #[derive(Debug, Default)]
 pub(super) struct Quarantine {
-    cases: BTreeMap<ServiceName, QuarantineEntry>,
+    entries: BTreeMap<ServiceName, QuarantineEntry>,
 }
 
 impl Quarantine {
     pub(super) fn names(&self) -> impl Iterator<Item = &ServiceName> {
-        self.cases.keys()
+        self.entries.keys()
     }
 
     pub(super) fn has(&self, name: &ServiceName) -> bool {
-        self.cases.contains_key(name)
+        self.entries.contains_key(name)
     }
 
     pub(super) fn fallback(&self, name: &ServiceName) -> Option<Fallback> {
-        self.cases.get(name).map(|case| case.fallback)
+        self.entries.get(name).map(|entry| entry.fallback)
     }
 
-    /// Puts a Service into quarantine; `wanted` is its state in the cluster. Returns the state to
-    /// render.
+    /// Puts a Service into quarantine; `applied` is its last applied state, `wanted` its state in
+    /// the cluster. Returns the state to render.
     pub(super) fn add(
         &mut self,
         name: &ServiceName,
@@ -133,7 +140,7 @@ impl Quarantine {
             Some(applied) => (Fallback::LastApplied, applied),
             None => (Fallback::NoEndpoints, without_endpoints(&wanted)),
         };
-        let case = QuarantineEntry {
+        let entry = QuarantineEntry {
             fallback,
             since: now,
             tries: 0,
@@ -142,19 +149,19 @@ impl Quarantine {
             tried: without_lost(wanted),
             is_changed: false,
         };
-        self.cases.insert(name.clone(), case);
+        self.entries.insert(name.clone(), entry);
         state
     }
 
-    /// Moves a Service to its next fallback, because the kernel rejects the state that is
-    /// `rendered`; returns the state to render.
+    /// Moves a Service to its next fallback, because a restore of its `rendered` state failed;
+    /// returns the state to render.
     pub(super) fn lower(&mut self, name: &ServiceName, rendered: &ServiceState) -> ServiceState {
         let fallback = match self.fallback(name) {
             Some(Fallback::LastApplied) => Fallback::NoEndpoints,
             Some(Fallback::NoEndpoints | Fallback::LeftOut) | None => Fallback::LeftOut,
         };
-        if let Some(case) = self.cases.get_mut(name) {
-            case.fallback = fallback;
+        if let Some(entry) = self.entries.get_mut(name) {
+            entry.fallback = fallback;
         }
         match fallback {
             Fallback::LastApplied | Fallback::NoEndpoints => without_endpoints(rendered),
@@ -164,9 +171,9 @@ impl Quarantine {
 
     /// Releases a Service; returns the time that it spent in quarantine.
     pub(super) fn remove(&mut self, name: &ServiceName, now: Instant) -> Duration {
-        let case = self.cases.remove(name);
-        case.map_or(Duration::ZERO, |case| {
-            now.saturating_duration_since(case.since)
+        let entry = self.entries.remove(name);
+        entry.map_or(Duration::ZERO, |entry| {
+            now.saturating_duration_since(entry.since)
         })
     }
 
@@ -176,22 +183,22 @@ impl Quarantine {
         wanted: impl Fn(&ServiceName) -> Option<&'s ServiceState>,
     ) {
         let gone = ServiceState::default();
-        for (name, case) in &mut self.cases {
-            case.is_changed = *wanted(name).unwrap_or(&gone) != case.tried;
+        for (name, entry) in &mut self.entries {
+            entry.is_changed = *wanted(name).unwrap_or(&gone) != entry.tried;
         }
     }
 
     /// Returns the Service whose retry is due; with several, the one that was due first.
     pub(super) fn due(&self, now: Instant) -> Option<ServiceName> {
-        let mut due: Vec<_> = self.cases.iter().collect();
-        due.retain(|(_, case)| case.next_try() <= now);
-        let first = due.into_iter().min_by_key(|(_, case)| case.next_try())?;
+        let mut due: Vec<_> = self.entries.iter().collect();
+        due.retain(|(_, entry)| entry.next_try() <= now);
+        let first = due.into_iter().min_by_key(|(_, entry)| entry.next_try())?;
         Some(first.0.clone())
     }
 
     /// Returns the time of the next retry, if any Service is in quarantine.
     pub(super) fn next_try(&self) -> Option<Instant> {
-        self.cases.values().map(QuarantineEntry::next_try).min()
+        self.entries.values().map(QuarantineEntry::next_try).min()
     }
 
     /// Notes a failed retry that ended `now`.
@@ -202,10 +209,10 @@ impl Quarantine {
         took: Duration,
         now: Instant,
     ) {
-        if let Some(case) = self.cases.get_mut(name) {
-            case.tries = case.tries.saturating_add(1);
-            (case.last_try, case.took) = (now, took);
-            (case.tried, case.is_changed) = (without_lost(tried), false);
+        if let Some(entry) = self.entries.get_mut(name) {
+            entry.tries = entry.tries.saturating_add(1);
+            (entry.last_try, entry.took) = (now, took);
+            (entry.tried, entry.is_changed) = (without_lost(tried), false);
         }
     }
 }
@@ -218,7 +225,8 @@ fn without_endpoints(state: &ServiceState) -> ServiceState {
     }
 }
 
-/// Returns the state without lost frontends: if another Service takes one, this one is not fixed.
+/// Returns the state without lost frontends: a Service does not count as changed when another one
+/// takes a frontend from it.
 fn without_lost(mut state: ServiceState) -> ServiceState {
     state.lost.clear();
     state

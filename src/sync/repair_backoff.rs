@@ -1,57 +1,58 @@
 //! Delays repairs of chains that another program changes again and again: two programs must not
 //! undo each other's work without a pause.
 //!
-//! Two rules of delay, because the harm differs:
+//! There are two kinds of delay, because the harm differs:
 //!
-//! - Changed or missing rules keep packets from Services: [`RepairBackoff`] delays the request for
-//!   a sync, by a minute at most. A sync for another reason repairs them earlier.
-//! - Third-party rules in a fixed chain leave the proxy's rules complete: [`RewriteBackoff`] leaves
-//!   them there until the chain is due, for up to an hour, whatever syncs run meanwhile.
+//! - Changed or missing rules make Services unreachable: [`RepairBackoff`] delays the sync that
+//!   repairs them, by a minute at most. A sync for another reason repairs them earlier.
+//! - Third-party rules in a fixed chain do little harm, since the kube-proxy rules are complete:
+//!   [`RewriteBackoff`] leaves them there for up to an hour, whatever syncs run meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use super::drift::ChainKey;
+use super::drift::RepairKey;
+use super::pacer::DoublingDelay;
 use crate::rules::Table;
 
-/// Repairs in a row without delay: an administrator may edit rules a few times.
-const AT_ONCE: u32 = 3;
+/// Number of repairs in a row without delay: an administrator may edit rules a few times.
+const REPAIRS_WITHOUT_DELAY: u32 = 3;
 
-/// Delay of the first repair after these; it doubles with each further one.
-const FIRST_REPAIR_WAIT: Duration = Duration::from_secs(1);
+/// Delay of the repairs after [`REPAIRS_WITHOUT_DELAY`].
+const REPAIR_DELAY: DoublingDelay = DoublingDelay {
+    first: Duration::from_secs(1),
+    longest: Duration::from_secs(60),
+};
 
-/// Maximum delay of a repair.
-const LONGEST_REPAIR_WAIT: Duration = Duration::from_secs(60);
+/// Added to the delay itself: a chain is forgotten if nothing changes it for its last delay plus
+/// this time after the repair.
+const FORGET_AFTER: Duration = Duration::from_secs(2);
 
-/// Time after the delayed repair without another change until a chain is forgotten.
-const CALM: Duration = Duration::from_secs(2);
-
-/// Maximum number of remembered chains; further ones are repaired without delay. So many changes
-/// at once are a flush, not two programs that fight over single chains.
+/// Maximum number of remembered chains; further ones are repaired without delay. So many changes at
+/// once are a flush, not two programs that change single chains in turn.
 const MOST_CHAINS: usize = 1000;
 
 /// Repairs of one chain.
 #[derive(Debug, Clone, Copy)]
 struct Repairs {
+    /// Number of repairs in a row.
     count: u32,
-    wait: Duration,
     /// A change before this time counts as a repetition.
-    calm: Instant,
+    forget_at: Instant,
 }
 
-/// Chains that were repaired recently, with the delay of their next repair.
+/// Chains that were repaired recently, with the number of their repairs.
 #[derive(Debug, Default)]
-pub(super) struct RepairBackoff(BTreeMap<ChainKey, Repairs>);
+pub(super) struct RepairBackoff(BTreeMap<RepairKey, Repairs>);
 
 impl RepairBackoff {
-    /// Returns the delay of the repair of these chains. An earlier sync for another reason repairs
-    /// them.
-    pub(super) fn wait(
+    /// Counts a repair of these chains, and returns its delay: the longest of theirs.
+    pub(super) fn count_repair(
         &mut self,
-        chains: impl IntoIterator<Item = ChainKey>,
+        chains: impl IntoIterator<Item = RepairKey>,
         now: Instant,
     ) -> Duration {
-        self.0.retain(|_, repairs| now < repairs.calm);
+        self.0.retain(|_, repairs| now < repairs.forget_at);
         let mut longest = Duration::ZERO;
         for chain in chains {
             let known = self.0.get(&chain);
@@ -59,38 +60,39 @@ impl RepairBackoff {
                 continue;
             }
             let count = known.map_or(0, |repairs| repairs.count).saturating_add(1);
-            let wait = match known {
-                Some(repairs) if count > AT_ONCE => {
-                    (repairs.wait * 2).clamp(FIRST_REPAIR_WAIT, LONGEST_REPAIR_WAIT)
-                }
-                _ => Duration::ZERO,
+            let wait = match count.saturating_sub(REPAIRS_WITHOUT_DELAY) {
+                0 => Duration::ZERO,
+                delayed => REPAIR_DELAY.after(delayed),
             };
-            let calm = now + wait * 2 + CALM;
-            self.0.insert(chain, Repairs { count, wait, calm });
+            let forget_at = now + wait * 2 + FORGET_AFTER;
+            self.0.insert(chain, Repairs { count, forget_at });
             longest = longest.max(wait);
         }
         longest
     }
 
-    /// Returns the chains that were repaired so often that the next repair is delayed.
-    pub(super) fn contested(&self, now: Instant) -> BTreeSet<ChainKey> {
+    /// Returns the chains whose next repair would be delayed. Unlike [`Self::delayed`], includes
+    /// those of which no repair was delayed so far.
+    pub(super) fn contested(&self, now: Instant) -> BTreeSet<RepairKey> {
         let known = self.0.iter();
-        let contested = known.filter(|(_, repairs)| now < repairs.calm && repairs.count >= AT_ONCE);
+        let contested = known.filter(|(_, repairs)| {
+            now < repairs.forget_at && repairs.count >= REPAIRS_WITHOUT_DELAY
+        });
         contested.map(|(chain, _)| chain.clone()).collect()
     }
 
-    /// Returns the number of chains whose last repair was delayed.
+    /// Returns the number of chains whose last repair was delayed, for the metric.
     pub(super) fn delayed(&self) -> usize {
-        let waits = |repairs: &&Repairs| !repairs.wait.is_zero();
-        self.0.values().filter(waits).count()
+        let is_delayed = |repairs: &&Repairs| repairs.count > REPAIRS_WITHOUT_DELAY;
+        self.0.values().filter(is_delayed).count()
     }
 }
 
-/// A fixed chain.
+/// Table and name of a fixed chain.
 pub(super) type FixedChain = (Table, &'static str);
 
 /// Maximum wait between two rewrites of a chain with third-party rules. kube-proxy leaves such
-/// rules for as long: until its next full sync.
+/// rules for as long, until its next full sync.
 const LONGEST_REWRITE_WAIT: Duration = Duration::from_secs(3600);
 
 /// Rewrites of one chain.
@@ -104,15 +106,14 @@ struct Rewrites {
 
 /// Chains that were rewritten recently because of third-party rules.
 ///
-/// A program may put such a rule back each time it is removed. The chain is rewritten at once, and
-/// again at growing intervals while the rule keeps coming back: otherwise two programs would undo
-/// each other's work forever.
+/// The other program may add such a rule again each time it is removed. The chain is rewritten at
+/// once, then at growing intervals while the rule comes back.
 #[derive(Debug, Default)]
 pub(super) struct RewriteBackoff(BTreeMap<FixedChain, Rewrites>);
 
 /// Chain to rewrite now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Edited {
+pub(super) struct DueRewrite {
     pub(super) chain: FixedChain,
     /// Time until the next rewrite at the earliest.
     pub(super) wait: Duration,
@@ -121,20 +122,20 @@ pub(super) struct Edited {
 }
 
 impl RewriteBackoff {
-    /// Reports whether chains of a table hold third-party rules or recently did.
+    /// Reports whether a fixed chain of this table holds third-party rules or recently did.
     pub(super) fn has(&self, table: Table) -> bool {
         self.0.keys().any(|(of, _)| *of == table)
     }
 
-    /// Notes the chains that held third-party rules at a check of these tables; returns those that
-    /// are due. The first wait is `first`.
+    /// Notes the chains in which a check of these tables found third-party rules; returns those to
+    /// rewrite now. The first wait is `first`.
     pub(super) fn due(
         &mut self,
         found: &[FixedChain],
         tables: &[Table],
         first: Duration,
         now: Instant,
-    ) -> Vec<Edited> {
+    ) -> Vec<DueRewrite> {
         // A chain that was found clean after its wait is forgotten.
         self.0.retain(|chain, rewrites| {
             let (table, _) = chain;
@@ -151,7 +152,7 @@ impl RewriteBackoff {
             });
             let next = now + wait;
             self.0.insert(*chain, Rewrites { next, wait });
-            due.push(Edited {
+            due.push(DueRewrite {
                 chain: *chain,
                 wait,
                 is_back: known.is_some(),
@@ -173,7 +174,7 @@ mod tests {
         Instant::now()
     }
 
-    fn key(chain: &str) -> ChainKey {
+    fn key(chain: &str) -> RepairKey {
         (Table::Nat, chain.into())
     }
 
@@ -182,27 +183,30 @@ mod tests {
         let (mut backoff, mut now) = (RepairBackoff::default(), start());
         let mut waits = Vec::new();
         for _ in 0..11 {
-            let wait = backoff.wait([key("KUBE-SERVICES")], now);
+            let wait = backoff.count_repair([key("KUBE-SERVICES")], now);
             waits.push(wait.as_secs());
             now += wait + Duration::from_millis(10);
         }
         assert_eq!(waits, [0, 0, 0, 1, 2, 4, 8, 16, 32, 60, 60]);
         assert_eq!(backoff.delayed(), 1);
-        assert_eq!(backoff.wait([key("KUBE-NODEPORTS")], now), Duration::ZERO);
+        assert_eq!(
+            backoff.count_repair([key("KUBE-NODEPORTS")], now),
+            Duration::ZERO
+        );
     }
 
     #[test]
     fn a_chain_that_stays_repaired_is_forgotten() {
         let (mut backoff, now) = (RepairBackoff::default(), start());
-        for _ in 0..AT_ONCE {
+        for _ in 0..REPAIRS_WITHOUT_DELAY {
             assert!(backoff.contested(now).is_empty());
-            assert_eq!(backoff.wait([key("A")], now), Duration::ZERO);
+            assert_eq!(backoff.count_repair([key("A")], now), Duration::ZERO);
         }
         assert_eq!(backoff.contested(now), [key("A")].into());
-        assert_eq!(backoff.wait([key("A")], now), FIRST_REPAIR_WAIT);
-        let later = now + FIRST_REPAIR_WAIT * 2 + CALM;
+        assert_eq!(backoff.count_repair([key("A")], now), REPAIR_DELAY.first);
+        let later = now + REPAIR_DELAY.first * 2 + FORGET_AFTER;
         assert!(backoff.contested(later).is_empty());
-        assert_eq!(backoff.wait([key("A")], later), Duration::ZERO);
+        assert_eq!(backoff.count_repair([key("A")], later), Duration::ZERO);
         assert_eq!(backoff.delayed(), 0);
     }
 
@@ -210,7 +214,7 @@ mod tests {
     fn a_flush_of_many_chains_takes_bounded_memory() {
         let mut backoff = RepairBackoff::default();
         let chains = (0..5000).map(|number| key(&number.to_string()));
-        assert_eq!(backoff.wait(chains, start()), Duration::ZERO);
+        assert_eq!(backoff.count_repair(chains, start()), Duration::ZERO);
         assert_eq!(backoff.0.len(), MOST_CHAINS);
     }
 

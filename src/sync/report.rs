@@ -1,4 +1,7 @@
-//! Reports syncs and checks to logs, metrics, health and Events.
+//! Reports the state and the syncs of an IP family to logs, metrics, health and Events.
+//!
+//! Reports about [Services](super::report_services) and about [rules that other programs
+//! changed](super::report_drift) have files of their own.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -6,31 +9,24 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::mpsc::UnboundedSender;
-use tracing::{debug, error};
+use tracing::{debug, error, info, warn};
 
 use super::decide::{FullReason, Scope};
-use super::drift::{Compared, ComparisonDepth};
-use super::guarded_chain_check::CheckResult;
+use super::drift::CheckTrigger;
 use super::outcome::{Attempt, Failure, NextStep, Outcome, SyncMode};
 use super::pacer::SyncResult;
-use super::problems::{FoundProblem, ServiceProblems};
 use super::quarantine::QuarantineCause;
-use super::repair_backoff::Edited;
-use super::report_text;
-use super::schedule::CheckTrigger;
-use crate::events::{Event, Recorder};
-use crate::health::{
-    Answering, CheckChanges, FrontendConflicts, Health, NodeState, QuarantinedServices,
-};
+use crate::events::Recorder;
+use crate::health::{CheckAddresses, CheckChanges, FrontendConflicts, Health, NodeState};
 use crate::host::RestoreError;
 use crate::model::Change;
 use crate::net::IpFamily;
 use crate::render::{NodePortAddresses, RuleCounts};
 use crate::rules::Table;
-use crate::telemetry::{LocalPolicy, SyncKind, SyncMetrics};
-use crate::tracker::{Tracker, Waiting};
+use crate::telemetry::{LocalPolicy, SyncKind, SyncMetrics, on_one_line};
+use crate::tracker::{Tracker, UnappliedObjects};
 
-/// Reporter of one family.
+/// Reporter of one IP family.
 #[derive(Clone)]
 pub(crate) struct Reporter {
     /// Family, for metric labels and logs.
@@ -41,15 +37,18 @@ pub(crate) struct Reporter {
     pub metrics: SyncMetrics,
     /// Health of the process.
     pub health: Health,
-    /// State of the node while no Node object exists.
+    /// State to report for the node while it has no Node object.
     pub without_node: NodeState,
     /// Channel to the servers of health check node ports; `None`: they are disabled.
-    pub checks: Option<UnboundedSender<CheckChanges>>,
+    pub health_check_servers: Option<UnboundedSender<CheckChanges>>,
     /// Recorder of Events.
     pub recorder: Recorder,
     /// Name of this node, for the text of Events.
     pub node_name: String,
 }
+
+/// Log target of the text of partial restores.
+const PAYLOAD: &str = "deltaproxy::payload";
 
 impl Reporter {
     /// Reports that the family is served and that its first sync is due, even before all objects
@@ -90,15 +89,15 @@ impl Reporter {
 
     /// Reports the changes that wait for a sync.
     pub(crate) fn pending(&self, tracker: &Tracker) {
-        self.waiting(tracker.waiting());
+        self.unapplied(tracker.unapplied());
     }
 
     /// Reports that the family is disabled, so that no change waits for a sync.
     pub(crate) fn given_up(&self) {
-        self.waiting(Waiting::default());
+        self.unapplied(UnappliedObjects::default());
     }
 
-    fn waiting(&self, Waiting { services, slices }: Waiting) {
+    fn unapplied(&self, UnappliedObjects { services, slices }: UnappliedObjects) {
         self.metrics.pending(self.family, services, slices);
     }
 
@@ -142,48 +141,6 @@ impl Reporter {
         }
     }
 
-    /// Reports Services that lack rules since this sync, and the number of those over each limit.
-    pub(super) fn problems(&self, found: &[FoundProblem], all: &ServiceProblems) {
-        for problem in found {
-            report_text::problem(self.family, problem);
-        }
-        for (limit, services) in all.over_limits() {
-            self.metrics
-                .over_limit(self.family, limit.as_str(), services);
-        }
-    }
-
-    /// Reports the Services that make restores fail.
-    fn quarantine(&self, outcome: &Outcome) {
-        if let Some(isolation) = &outcome.isolation {
-            self.metrics
-                .isolated(self.family, isolation.restores, isolation.failed);
-            for quarantined in &isolation.quarantined {
-                self.metrics
-                    .quarantined(self.family, quarantined.cause.as_str());
-                let note = report_text::quarantine_note(self.family, &self.node_name, quarantined);
-                self.recorder
-                    .say(Event::ServiceQuarantined(quarantined.name.clone(), note));
-            }
-            report_text::isolation(self.family, isolation);
-        }
-        if let Some(retry) = &outcome.retry {
-            self.metrics
-                .isolated(self.family, retry.restores, retry.failed);
-            report_text::retry(self.family, retry);
-        }
-        // Counts after a failure would be wrong: the kernel still has the earlier rules.
-        let is_isolated = outcome.isolation.is_some() || outcome.retry.is_some();
-        if is_isolated && outcome.result() == SyncResult::Applied {
-            self.rule_counts(outcome, outcome.rules);
-        }
-        let names = &outcome.quarantined;
-        self.metrics.in_quarantine(self.family, names.len());
-        let names = QuarantinedServices::new(names);
-        self.health
-            .update(|health| health.quarantined(self.family, names));
-    }
-
     /// Sends the changes of health check node ports after a sync, with the addresses of NodePorts.
     /// An empty change is sent as well: the servers retry ports that could not be opened.
     pub(super) fn health_check_ports(
@@ -192,17 +149,19 @@ impl Reporter {
         tracker: &Tracker,
         addresses: &NodePortAddresses,
     ) {
-        let Some(checks) = &self.checks else { return };
+        let Some(servers) = &self.health_check_servers else {
+            return;
+        };
         if outcome.result() == SyncResult::Failed {
             return;
         }
-        let answering = match addresses {
-            NodePortAddresses::All => Answering::Everywhere,
-            NodePortAddresses::Only(ips) => Answering::On(ips.clone()),
+        let addresses = match addresses {
+            NodePortAddresses::All => CheckAddresses::All,
+            NodePortAddresses::Only(ips) => CheckAddresses::Only(ips.clone()),
         };
-        let changes = CheckChanges::new(answering, &outcome.applied.before, tracker);
+        let changes = CheckChanges::new(addresses, &outcome.applied.before, tracker);
         // Without a receiver the process is shutting down.
-        let _ = checks.send(changes);
+        let _ = servers.send(changes);
     }
 
     fn attempt(&self, attempt: &Attempt, outcome: &Outcome, next: NextStep) {
@@ -215,26 +174,26 @@ impl Reporter {
             self.metrics.full_sync(self.family, reason.as_str());
         }
         self.metrics.lock_waited(self.family, lock_wait(attempt));
-        report_text::notices(self.family, attempt);
+        log_notices(self.family, attempt);
         match &attempt.result {
             Ok(()) => {
-                // Without a payload no program was started.
+                // Without a payload no process was started.
                 if attempt.stats.bytes > 0 {
                     self.metrics.restored(kind, attempt.stats.bytes);
                 }
                 self.rule_counts(outcome, attempt.stats.rules);
-                report_text::success(self.family, attempt, outcome.dirty, self.mode);
+                log_success(self.family, attempt, outcome.dirty, self.mode);
             }
             Err(failure) => {
                 if let Failure::Restore(..) = failure {
                     self.metrics.restore_failed(self.family, kind);
                 }
-                report_text::failure(self.family, attempt, failure, next);
+                log_failure(self.family, attempt, failure, next);
             }
         }
     }
 
-    fn rule_counts(&self, outcome: &Outcome, last: RuleCounts) {
+    pub(super) fn rule_counts(&self, outcome: &Outcome, last: RuleCounts) {
         let total = outcome.rules;
         for (table, total, last) in [
             ("filter", total.filter, last.filter),
@@ -266,54 +225,6 @@ impl Reporter {
             Vec::from_iter,
         )
     }
-
-    /// Reports the differences between the rules in the kernel and the applied ones.
-    pub(super) fn compared(&self, compared: &Compared<'_>) {
-        let (family, drift) = (self.family, compared.drift);
-        let trigger = compared.trigger.as_str();
-        self.metrics.checked(family, trigger, drift.is_none());
-        if compared.depth == ComparisonDepth::Whole {
-            match compared.failure {
-                None => self.metrics.verified(family, wall_clock()),
-                Some(_) => self.metrics.check_failed(family),
-            }
-        }
-        for ((table, kind), chains) in &drift.counts {
-            self.metrics
-                .drifted(family, table.as_str(), kind.as_str(), *chains);
-        }
-        self.metrics.contested(family, compared.delayed);
-        if !drift.is_none() && !compared.wait.is_zero() {
-            let note = report_text::contest_note(family, &self.node_name, drift);
-            self.recorder.say(Event::RulesContested(note));
-        }
-        report_text::compared(family, compared);
-    }
-
-    /// Reports the repair of rules that another program changed.
-    pub(super) fn repaired(&self, after: Duration) {
-        self.metrics.repaired(self.family, after);
-        report_text::repaired(self.family, after);
-    }
-
-    /// Reports the findings of a check of fixed chains and jumps, and the unreadable tables.
-    pub(super) fn checked(&self, result: &CheckResult, unreadable: &BTreeSet<Table>) {
-        let names = Table::ALL.map(|table| unreadable.contains(&table).then(|| table.as_str()));
-        self.health
-            .update(|health| health.unreadable(self.family, names));
-        for table in Table::ALL {
-            let is_unreadable = unreadable.contains(&table);
-            self.metrics
-                .unreadable(self.family, table.as_str(), is_unreadable);
-        }
-        for Edited {
-            chain: (table, _), ..
-        } in &result.edited
-        {
-            self.metrics.chain_repaired(self.family, table.as_str());
-        }
-        report_text::checked(self.family, result);
-    }
 }
 
 /// Returns the wait for the xtables lock, acquired or not.
@@ -324,7 +235,117 @@ fn lock_wait(attempt: &Attempt) -> Duration {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]
-fn wall_clock() -> SystemTime {
+#[expect(
+    clippy::disallowed_methods,
+    reason = "only reports need the wall clock"
+)]
+pub(super) fn wall_clock() -> SystemTime {
     SystemTime::now()
+}
+
+/// Logs findings of an attempt other than its result, before that.
+fn log_notices(family: IpFamily, attempt: &Attempt) {
+    if let Some(cause) = &attempt.no_counter {
+        info!(%family, %cause, "cannot create nfacct counters: some packets are not counted");
+    }
+    if let Some(reason) = attempt.declined {
+        debug!(%family, reason = reason.as_str(), "rules in the kernel are not adopted");
+    }
+    for (table, cause) in &attempt.newly_unreadable {
+        let cause = on_one_line(&cause.to_string());
+        warn!(
+            %family, %table,
+            "stale chains stay in this table, because reading it failed: {cause}; find the rule or \
+             the program that keeps it from being read"
+        );
+    }
+}
+
+/// Logs an attempt that was applied, with the number of dirty Services.
+fn log_success(family: IpFamily, attempt: &Attempt, services: usize, mode: SyncMode) {
+    let reason = match attempt.scope {
+        Scope::Full(reason) => reason.as_str(),
+        Scope::Adoption => "adopted rules differ",
+        Scope::Partial if services == 0 => "rules repaired",
+        Scope::Partial => "services changed",
+    };
+    let stats = attempt.stats;
+    if stats.bytes == 0 {
+        if attempt.scope == Scope::Adoption {
+            info!(%family, services, "rules in the kernel adopted: nothing to write");
+        } else {
+            debug!(%family, services, "nothing to write");
+        }
+        return;
+    }
+    let message = match mode {
+        SyncMode::Restore => "synced",
+        SyncMode::DryRun => "would sync",
+    };
+    macro_rules! synced {
+        ($level:ident) => {
+            $level!(
+                %family,
+                scope = attempt.scope.as_str(),
+                reason,
+                services,
+                chains = stats.chains,
+                rules = stats.rules.total(),
+                bytes = stats.bytes,
+                took_ms = milliseconds(attempt.took),
+                "{message}"
+            )
+        };
+    }
+    // Partial restores are steady work: there may be many a second, on every node.
+    match attempt.scope {
+        Scope::Partial => synced!(debug),
+        Scope::Full(_) | Scope::Adoption => synced!(info),
+    }
+    if !attempt.payload.is_empty() {
+        let text = String::from_utf8_lossy(&attempt.payload);
+        debug!(target: PAYLOAD, %family, payload = %format_args!("\n{text}"), "restored");
+    }
+}
+
+/// Logs an attempt that failed, with the step that follows.
+fn log_failure(family: IpFamily, attempt: &Attempt, failure: &Failure, next: NextStep) {
+    let (scope, took_ms) = (attempt.scope, milliseconds(attempt.took));
+    let what = match failure {
+        Failure::Read(_) => "reading the rules in the kernel failed",
+        Failure::Restore(..) => "restore failed",
+    };
+    let consequence = failure_consequence(failure, next);
+    let excerpt = match failure {
+        Failure::Restore(_, Some(excerpt)) => format!("; {excerpt}").replace('\n', "; "),
+        _ => String::new(),
+    };
+    let cause = failure.on_one_line() + &excerpt;
+    error!(%family, scope = scope.as_str(), took_ms, %cause, "{what}; {consequence}");
+}
+
+/// Returns the consequence of a failed attempt.
+pub(super) const fn failure_consequence(failure: &Failure, next: NextStep) -> &'static str {
+    match (next, failure) {
+        (NextStep::Attempt(Scope::Full(_)), _) => "a full restore follows at once",
+        (NextStep::Attempt(_), _) => "a restore of the changed rules alone follows at once",
+        (NextStep::Search, _) => {
+            "searching for the Services that make it fail, so that all others are applied"
+        }
+        (NextStep::Retry, Failure::Read(_)) => {
+            "the rules in the kernel stay, so removed endpoints still get traffic; retrying"
+        }
+        (NextStep::Retry, Failure::Restore(cause, _)) => {
+            if cause.is_retriable() {
+                "no change is lost; retrying"
+            } else {
+                "changes are delayed, so removed endpoints still get traffic; retrying"
+            }
+        }
+    }
+}
+
+/// Returns milliseconds, rounded to a tenth.
+pub(super) fn milliseconds(took: Duration) -> f64 {
+    (took.as_secs_f64() * 1e4).round() / 10.0
 }

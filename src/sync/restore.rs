@@ -1,47 +1,50 @@
 //! Adopts the rules in the kernel, writes all rules, or writes the changed ones.
 //!
-//! The [`syncer`](super::syncer) decides between them. Each of them updates the applied state.
+//! The [`syncer`](super::syncer) decides between them. Each of them updates the applied state: a
+//! full restore after it succeeded, a partial one in advance.
 
 use std::collections::BTreeSet;
 
 use super::decide::{FullReason, Scope};
-use super::kernel_state::{Inspection, OnNoAnswer, ReadScope, after_tables, inspect, is_untouched};
+use super::kernel_state::{KernelRules, OnTransientFailure, ReadScope, read_rules};
 use super::outcome::{Attempt, Failure, RestoreResult};
 use super::syncer::{RenderedServices, Syncer};
-use crate::host::{CounterError, Iptables, RestoreError, Restored, RunError, excerpt};
+use crate::host::{
+    CounterError, Iptables, RestoreError, Restored, RunError, after_tables, excerpt, is_untouched,
+};
 use crate::model::{ServiceName, Services};
 use crate::render::{
-    self, Adopted, AppliedState, Counter, Counters, DeclineReason, Full, LiveChains, Options,
-    Partial, PartialRestore, RenderContext,
+    self, Adopted, AppliedState, Counter, Counters, DeclineReason, FullPayload, LiveChains,
+    Options, PartialPayload, PartialRestore, RenderContext,
 };
 use crate::rules::{Payload, Table, Text};
 
 impl<I: Iptables> Syncer<I> {
-    /// Reads all kube-proxy rules and writes the differences, or everything if the rules cannot be
-    /// adopted.
+    /// Reads all kube-proxy rules and writes those that differ, or all rules if those in the kernel
+    /// cannot be adopted.
     pub(super) async fn adopt(&mut self, options: &mut Options) -> Attempt {
         let no_counter = self.make_counters(options).await;
-        let inspected = self.inspect(ReadScope::Adoption(options)).await;
-        let (scope, unread, declined, written) = match inspected {
-            Err(error) => (Scope::Adoption, Vec::new(), None, unwritten(error)),
-            Ok(mut inspection) => {
-                let unread = std::mem::take(&mut inspection.unread);
-                match self.compare(&mut inspection, options) {
+        let read = self.read_rules(ReadScope::Adoption(options)).await;
+        let (scope, newly_unreadable, declined, written) = match read {
+            Err(error) => (Scope::Adoption, Vec::new(), None, failed_read(error)),
+            Ok(mut rules) => {
+                let newly_unreadable = std::mem::take(&mut rules.unreadable);
+                match self.try_adopt(&mut rules, options) {
                     Ok(adopted) => {
                         let written = self.write_differences(adopted, options).await;
-                        (Scope::Adoption, unread, None, written)
+                        (Scope::Adoption, newly_unreadable, None, written)
                     }
                     Err(reason) => {
-                        let written = self.write_all(&inspection.live, options).await;
+                        let written = self.write_all(&rules.live, options).await;
                         let scope = Scope::Full(FullReason::First);
-                        (scope, unread, Some(reason), written)
+                        (scope, newly_unreadable, Some(reason), written)
                     }
                 }
             }
         };
         Attempt {
             no_counter,
-            unread,
+            newly_unreadable,
             declined,
             ..Attempt::new(scope, written)
         }
@@ -50,120 +53,128 @@ impl<I: Iptables> Syncer<I> {
     /// Reads chains and jumps in the kernel, and writes all rules.
     pub(super) async fn full(&mut self, reason: FullReason, options: &mut Options) -> Attempt {
         let no_counter = self.make_counters(options).await;
-        let known = self.after_flush.take().map(|live| Inspection {
+        let known = self.after_flush.take().map(|live| KernelRules {
             live,
-            ..Inspection::default()
+            ..KernelRules::default()
         });
-        let inspected = match known {
+        let read = match known {
             Some(known) => Ok(known),
-            None => self.inspect(ReadScope::Outlines).await,
+            None => self.read_rules(ReadScope::Outlines).await,
         };
-        let (unread, written) = match inspected {
-            Err(error) => (Vec::new(), unwritten(error)),
-            Ok(Inspection { live, unread, .. }) => (unread, self.write_all(&live, options).await),
+        let (newly_unreadable, written) = match read {
+            Err(error) => (Vec::new(), failed_read(error)),
+            Ok(KernelRules {
+                live, unreadable, ..
+            }) => (unreadable, self.write_all(&live, options).await),
         };
         Attempt {
             no_counter,
-            unread,
+            newly_unreadable,
             ..Attempt::new(Scope::Full(reason), written)
         }
     }
 
-    /// Writes the differences from the applied state: of changed Services, or of all if options
-    /// changed.
+    /// Writes the differences from the applied state: for dirty Services, or for all if render
+    /// options or the zone of the node changed.
     pub(super) async fn partial(&mut self, options: &Options) -> Attempt {
         let mut names: BTreeSet<ServiceName> = self.tracker.dirty().cloned().collect();
         if self
             .history
-            .rerender_reason(self.setting(options))
+            .rerender_reason(self.context(options))
             .is_some()
         {
             names.extend(self.tracker.all().map(|(name, _)| name.clone()));
         }
         names.retain(|name| !self.quarantine.has(name));
-        // Includes Services in quarantine: they are rendered as last applied.
-        names.extend(std::mem::take(&mut self.drifted));
-        // Includes Services in quarantine: frontends that another Service takes are lost at once.
-        names.extend(self.tracker.shifted().cloned());
+        // Includes Services in quarantine: their rules in the kernel are repaired as well.
+        names.extend(std::mem::take(&mut self.services_to_repair));
+        // Includes Services in quarantine: a frontend that another Service takes must not keep the
+        // rules of both.
+        names.extend(self.tracker.with_changed_losses().cloned());
         let names: Vec<_> = names.into_iter().collect();
-        let written = self.write(&names, self.options.shape, options).await;
+        let written = self.write_changes(&names, self.config.shape, options).await;
         Attempt::new(Scope::Partial, written)
     }
 
-    /// Creates the nfacct counters: another program may have deleted an unused one. Rules name
-    /// only counters that exist.
+    /// Creates the nfacct counters, and sets those that exist in the render options: a rule that
+    /// names a missing one makes a restore fail. Another program may have deleted an unused one.
+    /// Returns the first failure if other counters exist than before.
     ///
     /// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`, "ensure the nfacct counters"
     /// (v1.36)
     async fn make_counters(&mut self, options: &mut Options) -> Option<CounterError> {
-        let (mut counters, mut why_not) = (Counters::NONE, None);
+        let (mut counters, mut first_failure) = (Counters::NONE, None);
         for counter in Counter::ALL {
             match self.iptables.make_counter(counter.name()).await {
                 Ok(()) => counters.add(counter),
-                Err(cause) => drop(why_not.get_or_insert(cause)),
+                Err(cause) => drop(first_failure.get_or_insert(cause)),
             }
         }
         options.counters = counters;
         let before = self.counters.replace(counters);
-        why_not.filter(|_| before != Some(counters))
+        first_failure.filter(|_| before != Some(counters))
     }
 
     /// Reads the rules in the kernel. The applied state stays valid if this fails.
-    pub(super) async fn inspect(&mut self, scope: ReadScope<'_>) -> Result<Inspection, RunError> {
-        let no_answer = OnNoAnswer::after(self.unanswered);
-        let inspected = inspect(&self.iptables, scope, no_answer).await;
-        let mut inspection = inspected.inspect_err(|_| self.unanswered += 1)?;
-        if !inspection
-            .unread
+    pub(super) async fn read_rules(
+        &mut self,
+        scope: ReadScope<'_>,
+    ) -> Result<KernelRules, RunError> {
+        let on_transient = OnTransientFailure::after(self.transient_failures);
+        let read = read_rules(&self.iptables, scope, on_transient).await;
+        let mut rules = read.inspect_err(|_| self.transient_failures += 1)?;
+        if !rules
+            .unreadable
             .iter()
             .any(|(_, error)| error.is_transient())
         {
-            self.unanswered = 0;
+            self.transient_failures = 0;
         }
-        // Keeps only tables that were readable before.
-        let now = inspection.unread.iter().map(|(table, _)| *table).collect();
-        let before = std::mem::replace(&mut self.unread, now);
-        inspection
-            .unread
+        // Keeps only newly unreadable tables, which are reported.
+        let now = rules.unreadable.iter().map(|(table, _)| *table).collect();
+        let before = std::mem::replace(&mut self.unreadable_tables, now);
+        rules
+            .unreadable
             .retain(|(table, _)| !before.contains(table));
-        Ok(inspection)
+        Ok(rules)
     }
 
-    /// Compares the rules in the kernel with the desired ones, for an adoption.
-    pub(super) fn compare(
+    /// Compares the rules in the kernel with the rendered ones; returns what an adoption takes from
+    /// it, or the reason that it is declined.
+    pub(super) fn try_adopt(
         &self,
-        inspection: &mut Inspection,
+        rules: &mut KernelRules,
         options: &Options,
     ) -> Result<Adopted, DeclineReason> {
-        let found = inspection.found.take().ok_or(DeclineReason::Unreadable)?;
+        let found = rules.found.take().ok_or(DeclineReason::Unreadable)?;
         let adopted = render::adopt(
             found,
-            &inspection.live,
+            &rules.live,
             &self.rendered_services(),
-            self.setting(options),
+            self.context(options),
         )?;
-        if inspection.is_mangle_complete {
+        if rules.is_mangle_complete {
             Ok(adopted)
         } else {
-            Err(DeclineReason::SharedChains(Table::Mangle))
+            Err(DeclineReason::DispatchOrFixedChains(Table::Mangle))
         }
     }
 
     async fn write_differences(&mut self, adopted: Adopted, options: &Options) -> RestoreResult {
         self.applied = adopted.applied;
         self.unwritten.clear();
-        // The other shape would rewrite rules that are right.
+        // `Kep3453` would also rewrite chains that do not differ.
         let shape = PartialRestore::ChangedChains;
-        self.write(&adopted.differing, shape, options).await
+        self.write_changes(&adopted.differing, shape, options).await
     }
 
     async fn write_all(&mut self, live: &LiveChains, options: &Options) -> RestoreResult {
-        if !self.knows_kernel() {
+        if !self.is_applied_state_valid() {
             // Avoids two applied states of a large cluster in memory.
             self.forget_kernel();
         }
         let view = self.rendered_services();
-        let payload = || Full::new(&view, self.setting(options), live);
+        let payload = || FullPayload::new(&view, self.context(options), live);
         let mut full = payload();
         let restored = self.restore_payload(&mut full).await;
         let is_untouched = restored
@@ -176,27 +187,27 @@ impl<I: Iptables> Syncer<I> {
         }
         if restored.is_ok() {
             self.applied = applied;
-            self.written = Some(options.clone());
+            self.applied_options = Some(options.clone());
             self.repairs.clear();
             self.lost_jumps.clear();
-            self.drifted.clear();
+            self.services_to_repair.clear();
         }
-        let partial = Partial {
+        let partial = PartialPayload {
             stats,
-            ..Partial::default()
+            ..PartialPayload::default()
         };
         (partial, restored)
     }
 
-    /// Writes leftover text of earlier restores, repairs of fixed chains, and changes of Services.
-    /// If there is nothing to write, no process is started.
-    async fn write(
+    /// Writes the rest of an earlier payload, repairs of fixed chains and jumps, and the changes of
+    /// these Services. If there is nothing to write, no process is started.
+    async fn write_changes(
         &mut self,
         names: &[ServiceName],
         shape: PartialRestore,
         options: &Options,
     ) -> RestoreResult {
-        let mut partial = self.render(names, shape, options);
+        let mut partial = self.render_and_record(names, shape, options);
         let mut text = std::mem::take(&mut self.unwritten);
         let (chains, jumps) = (&self.repairs, &self.lost_jumps);
         text.extend(render::repair(chains, jumps, options));
@@ -210,7 +221,7 @@ impl<I: Iptables> Syncer<I> {
             self.restore_payload(&mut Text::new(&partial.text)).await
         };
         match &restored {
-            Ok(_) => self.written = Some(options.clone()),
+            Ok(_) => self.applied_options = Some(options.clone()),
             Err(error) => match error.committed_if_retriable() {
                 Some(tables) if partial.text.len() <= MOST_UNWRITTEN => {
                     self.unwritten = after_tables(&partial.text, tables).to_vec();
@@ -223,17 +234,18 @@ impl<I: Iptables> Syncer<I> {
         (partial, restored)
     }
 
-    /// Renders the changes of some Services, and records them as applied.
-    pub(super) fn render(
+    /// Renders the changes of some Services, and updates the applied state in advance: a caller
+    /// whose restore fails has to undo that, to keep the rest of the text, or to forget the kernel.
+    pub(super) fn render_and_record(
         &mut self,
         names: &[ServiceName],
         shape: PartialRestore,
         options: &Options,
-    ) -> Partial {
+    ) -> PartialPayload {
         let zone = self.tracker.node().and_then(|node| node.zone.as_deref());
-        let setting = RenderContext { options, zone };
+        let context = RenderContext { options, zone };
         let view = RenderedServices(&self.tracker);
-        render::partial(&mut self.applied, &view, names.iter(), setting, shape)
+        render::partial(&mut self.applied, &view, names.iter(), context, shape)
     }
 
     /// Restores a payload within the current deadline.
@@ -252,29 +264,30 @@ impl<I: Iptables> Syncer<I> {
         RenderedServices(&self.tracker)
     }
 
-    /// Notes that the state of the kernel is unknown.
+    /// Clears the applied state, because the state of the kernel is unknown.
     pub(super) fn forget_kernel(&mut self) {
         self.applied = AppliedState::default();
-        self.written = None;
+        self.applied_options = None;
         self.unwritten.clear();
         self.repairs.clear();
         self.lost_jumps.clear();
-        self.drifted.clear();
+        self.services_to_repair.clear();
     }
 
-    /// Returns the inputs that all Services of one payload share.
-    pub(super) fn setting<'a>(&'a self, options: &'a Options) -> RenderContext<'a> {
+    /// Returns the render options and the zone of the node.
+    pub(super) fn context<'a>(&'a self, options: &'a Options) -> RenderContext<'a> {
         let zone = self.tracker.node().and_then(|node| node.zone.as_deref());
         RenderContext { options, zone }
     }
 }
 
-/// Maximum size of text that waits for the xtables lock, in bytes. Beyond it a full restore is
-/// better.
+/// Maximum size of a payload whose rest is kept while another program holds the xtables lock, in
+/// bytes. Beyond it a full restore is better.
 const MOST_UNWRITTEN: usize = 4 << 20;
 
-fn unwritten(error: RunError) -> RestoreResult {
-    (Partial::default(), Err(Failure::Save(error)))
+/// Returns the result of a restore that was not made because the kernel could not be read.
+fn failed_read(error: RunError) -> RestoreResult {
+    (PartialPayload::default(), Err(Failure::Read(error)))
 }
 
 impl Failure {

@@ -1,4 +1,4 @@
-//! Syncs one family once: decides the scope, restores, and records the result.
+//! Syncs one IP family once: decides the scope, restores, and records the result.
 //!
 //! The [`task`](super::task) decides when it runs; each kind of restore is in
 //! [`restore`](super::restore).
@@ -22,12 +22,12 @@ use crate::render::{
 use crate::rules::Table;
 use crate::tracker::{AppliedChanges, Tracker};
 
-/// Fixed options of a syncer.
+/// Configuration of a syncer, fixed for the life of the process.
 #[derive(Debug, Clone)]
 pub struct SyncerOptions {
-    /// Inputs of rules.
+    /// Inputs of rules apart from Services.
     pub environment: NodeEnvironment,
-    /// Shape of partial restores.
+    /// Amount of rules that a partial restore writes.
     pub shape: PartialRestore,
     /// Interval of periodic full syncs.
     pub full_sync_interval: Duration,
@@ -36,25 +36,25 @@ pub struct SyncerOptions {
 /// Source of the current time; tests replace it.
 pub(crate) type Clock = fn() -> Instant;
 
-/// Syncer of one family.
+/// Syncer of one IP family.
 pub struct Syncer<I> {
     /// State of the cluster.
     pub tracker: Tracker,
     pub(super) iptables: I,
-    pub(super) options: SyncerOptions,
+    pub(super) config: SyncerOptions,
     pub(super) clock: Clock,
-    /// Rules in the kernel.
+    /// Rules that the kernel should hold: those last written, corrected by what comparisons found.
+    /// Meaningless while `applied_options` is `None`.
     pub(super) applied: AppliedState,
     pub(super) history: SyncHistory,
-    /// Options of the rules in the kernel; `None` while the state of the kernel is unknown and
-    /// `applied` is meaningless.
-    pub(super) written: Option<Options>,
-    /// Tables that the last full sync could not read.
-    pub(super) unread: BTreeSet<Table>,
-    /// Number of consecutive reads of the kernel without an answer.
-    pub(super) unanswered: u32,
-    /// State of the kernel after a flush that the last check found, for the next full sync;
-    /// `None`: a full sync reads it.
+    /// Render options of the rules in the kernel; `None` while the state of the kernel is unknown.
+    pub(super) applied_options: Option<Options>,
+    /// Tables that the last read for a full sync or an adoption could not read.
+    pub(super) unreadable_tables: BTreeSet<Table>,
+    /// Number of reads of the kernel in a row that failed transiently.
+    pub(super) transient_failures: u32,
+    /// State of the kernel after a flush of the nat table that the last check found, so that the
+    /// next full sync need not read it; `None`: it has to.
     pub(super) after_flush: Option<LiveChains>,
     /// Fixed chains that the next sync rewrites.
     pub(super) repairs: BTreeSet<FixedChain>,
@@ -62,46 +62,46 @@ pub struct Syncer<I> {
     pub(super) lost_jumps: Vec<&'static Jump>,
     /// Services that the next sync compares with the applied state although they have not changed
     /// in the cluster.
-    pub(super) drifted: BTreeSet<ServiceName>,
-    /// Text that the applied state counts as written, but that was not because another program
+    pub(super) services_to_repair: BTreeSet<ServiceName>,
+    /// Rest of a payload that is in the applied state, but was not written because another program
     /// held the xtables lock. The next partial restore begins with it.
     pub(super) unwritten: Vec<u8>,
-    /// Counters that could be created by the last full sync.
+    /// Counters that the last full sync or adoption could create; `None` before the first one.
     pub(super) counters: Option<Counters>,
     /// Quarantined Services.
     pub(super) quarantine: Quarantine,
     /// Deadline of restores during a search for failing Services; `None`: the usual one.
     pub(super) deadline: Option<Duration>,
-    /// Duration of the last successful restore.
+    /// Duration of the last successful restore, full or partial.
     pub(super) restore_took: Duration,
     /// Earliest time of the next search, after one that found the node at fault.
-    pub(super) isolate_after: Option<Instant>,
+    pub(super) search_after: Option<Instant>,
 }
 
 impl<I: Iptables> Syncer<I> {
     /// Returns a syncer for a kernel of unknown state: the first sync adopts or is full.
-    pub fn new(iptables: I, tracker: Tracker, options: SyncerOptions, clock: Clock) -> Self {
+    pub fn new(iptables: I, tracker: Tracker, config: SyncerOptions, clock: Clock) -> Self {
         let (applied, history) = (AppliedState::default(), SyncHistory::default());
         Self {
             tracker,
             iptables,
-            options,
+            config,
             clock,
             applied,
             history,
-            written: None,
-            unread: BTreeSet::new(),
-            unanswered: 0,
+            applied_options: None,
+            unreadable_tables: BTreeSet::new(),
+            transient_failures: 0,
             after_flush: None,
             repairs: BTreeSet::new(),
             lost_jumps: Vec::new(),
-            drifted: BTreeSet::new(),
+            services_to_repair: BTreeSet::new(),
             unwritten: Vec::new(),
             counters: None,
             quarantine: Quarantine::default(),
             deadline: None,
             restore_took: Duration::ZERO,
-            isolate_after: None,
+            search_after: None,
         }
     }
 
@@ -115,7 +115,7 @@ impl<I: Iptables> Syncer<I> {
         self.quarantine.next_try()
     }
 
-    /// Reports whether a part of an earlier restore is still to be written.
+    /// Reports whether the rest of an earlier payload is still to be written.
     pub(super) const fn has_unwritten(&self) -> bool {
         !self.unwritten.is_empty()
     }
@@ -127,37 +127,38 @@ impl<I: Iptables> Syncer<I> {
 
     /// Reports whether the last full sync or a later check could not read a table.
     pub(super) fn has_unreadable_tables(&self) -> bool {
-        !self.unread.is_empty() || !self.applied.can_list_nat()
+        !self.unreadable_tables.is_empty() || !self.applied.can_list_nat()
     }
 
-    /// Notes that a check could not print this table.
+    /// Notes that an iptables binary cannot print all rules of this table.
     pub(super) fn mark_unprintable(&mut self, table: Table) {
         if table == Table::Nat {
             self.applied.set_nat_unprintable();
         }
     }
 
-    /// Returns the options of the last applied sync, whose rules are in the kernel; `None` while
-    /// the state of the kernel is unknown.
-    pub const fn written(&self) -> Option<&Options> {
-        self.written.as_ref()
+    /// Returns the render options of the rules in the kernel; `None` while the state of the kernel
+    /// is unknown.
+    pub const fn applied_options(&self) -> Option<&Options> {
+        self.applied_options.as_ref()
     }
 
     /// Reports whether [`Syncer::once`] needs the addresses of the node.
     pub fn needs_node_addresses(&self) -> bool {
-        self.options.environment.needs_node_addresses()
+        self.config.environment.needs_node_addresses()
     }
 
-    /// Returns the addresses of NodePorts since the last applied sync; `None` before the first
-    /// one.
+    /// Returns the addresses of NodePorts at the last applied sync, even while the state of the
+    /// kernel is unknown; `None` before the first applied sync.
     pub fn node_port_addresses(&self) -> Option<&NodePortAddresses> {
-        let options = self.history.options.as_ref()?;
+        let options = self.history.last_options.as_ref()?;
         Some(&options.node_port_addresses)
     }
 
-    /// Reports whether NodePorts have other addresses than a node with these addresses requires.
+    /// Reports whether a node with these addresses would have other addresses of NodePorts than at
+    /// the last applied sync.
     pub fn node_port_addresses_changed(&self, node_addresses: &[IpAddr]) -> bool {
-        let (environment, node) = (&self.options.environment, self.tracker.node());
+        let (environment, node) = (&self.config.environment, self.tracker.node());
         self.node_port_addresses().is_some_and(|known| {
             *known
                 != environment
@@ -168,11 +169,11 @@ impl<I: Iptables> Syncer<I> {
 
     /// Runs one sync. A failed partial restore is followed by a full one at once. A full restore
     /// that failed before it changed anything is followed by a partial one if that is enough.
-    /// Changes are marked as applied only when the kernel has them, so a failed sync loses
-    /// nothing.
+    /// The tracker marks a Service as applied only when the kernel has its rules, so a failed sync
+    /// loses no change.
     pub async fn once(&mut self, node_addresses: &[IpAddr]) -> Outcome {
         let mut options = self
-            .options
+            .config
             .environment
             .options(self.tracker.node(), node_addresses);
         options.counters = self.history.counters().unwrap_or_default();
@@ -185,19 +186,19 @@ impl<I: Iptables> Syncer<I> {
         let is_applied = attempts
             .last()
             .is_some_and(|attempt| attempt.result.is_ok());
-        let isolation = if is_applied {
+        let search = if is_applied {
             None
         } else {
-            self.isolate(&attempts, &mut options).await
+            self.search(&attempts, &mut options).await
         };
-        let applied = match &isolation {
-            Some(isolation) => self.mark_resolved_applied(isolation, &options),
+        let applied = match &search {
+            Some(search) => self.mark_resolved_applied(search, &options),
             None if is_applied => self.mark_applied(&options, &[]),
             None => AppliedChanges::default(),
         };
         let mut outcome = Outcome {
             attempts,
-            isolation,
+            search,
             retry: None,
             applied,
             dirty,
@@ -212,28 +213,28 @@ impl<I: Iptables> Syncer<I> {
         outcome
     }
 
-    /// Marks all changes as applied that were rendered with these options, except those of
-    /// `unresolved` and quarantined Services.
+    /// Marks all dirty Services as applied with these options, except `unresolved` ones and those
+    /// in quarantine.
     pub(super) fn mark_applied(
         &mut self,
         options: &Options,
         unresolved: &[ServiceName],
     ) -> AppliedChanges {
-        self.history.options = Some(options.clone());
-        self.history.zone = self.tracker.node().and_then(|node| node.zone.clone());
+        self.history.last_options = Some(options.clone());
+        self.history.last_zone = self.tracker.node().and_then(|node| node.zone.clone());
         let quarantine = &self.quarantine;
         self.tracker
             .mark_applied_where(|name| !quarantine.has(name) && !unresolved.contains(name))
     }
 
     fn scope(&self, options: &Options) -> Scope {
-        let every = self.options.full_sync_interval;
+        let every = self.config.full_sync_interval;
         self.history
-            .scope(self.setting(options), every, (self.clock)())
+            .scope(self.context(options), every, (self.clock)())
     }
 
     /// Returns the scope of a second attempt after a failed first one; `None` if it would fail in
-    /// the same way.
+    /// the same way. For a partial one it resets the counters in `options` to those in the kernel.
     fn second_scope(&self, attempts: &[Attempt], options: &mut Options) -> Option<Scope> {
         let [
             Attempt {
@@ -246,14 +247,15 @@ impl<I: Iptables> Syncer<I> {
             return None;
         };
         match (scope, failure) {
-            (_, Failure::Restore(error, _)) if error.committed_if_retriable().is_some() => None,
+            // The xtables lock was held for too long, or `iptables-restore` did not start.
+            (_, Failure::Restore(error, _)) if error.is_retriable() => None,
             (Scope::Partial | Scope::Adoption, Failure::Restore(..)) => {
                 Some(Scope::Full(FullReason::Failed))
             }
-            (Scope::Full(_), _) if self.knows_kernel() => {
-                // Only full syncs create counters.
+            (Scope::Full(_), _) if self.is_applied_state_valid() => {
+                // The rules in the kernel name the counters of the last applied sync.
                 options.counters = self.history.counters().unwrap_or_default();
-                let rewrite = self.history.rerender_reason(self.setting(options));
+                let rewrite = self.history.rerender_reason(self.context(options));
                 (rewrite != Some(RerenderReason::Options)).then_some(Scope::Partial)
             }
             _ => None,
@@ -262,8 +264,8 @@ impl<I: Iptables> Syncer<I> {
 
     /// Reports whether the applied state describes the kernel: no restore was applied in part, and
     /// no check found all rules missing.
-    pub(super) const fn knows_kernel(&self) -> bool {
-        self.written.is_some() && self.history.must_be_full.is_none()
+    pub(super) const fn is_applied_state_valid(&self) -> bool {
+        self.applied_options.is_some() && self.history.must_be_full.is_none()
     }
 
     async fn attempt(&mut self, scope: Scope, options: &mut Options) -> Attempt {
@@ -278,7 +280,7 @@ impl<I: Iptables> Syncer<I> {
         attempt.took = took;
         match &attempt.result {
             Ok(()) => {
-                self.tracker.mark_shifts_applied();
+                self.tracker.mark_lost_frontends_applied();
                 match attempt.scope {
                     Scope::Full(_) => {
                         self.history.full_took = took;
@@ -301,14 +303,16 @@ impl<I: Iptables> Syncer<I> {
         }
     }
 
-    /// Notes the consequences of a failed attempt. One that only missed the xtables lock is
-    /// repeated unchanged.
+    /// Notes the consequences of a failed attempt: the next sync is full if the state of the kernel
+    /// is unknown; a periodic full sync that changed nothing is postponed.
     fn failed(&mut self, scope: Scope, failure: &Failure, now: Instant) {
         let is_retriable = matches!(failure, Failure::Restore(error, _)
-            if error.committed_if_retriable().is_some());
-        let is_refused = matches!(failure, Failure::Restore(..)) && !is_retriable;
-        let was_synced = self.history.last_full.is_some();
-        if self.written.is_none() && (is_refused || was_synced) {
+            if error.is_retriable());
+        let is_restore_failure = matches!(failure, Failure::Restore(..)) && !is_retriable;
+        // The kernel is in an unknown state. Before the first applied sync a failed read is no
+        // reason for a full sync: the next attempt may still adopt.
+        let has_applied = self.history.has_applied();
+        if self.applied_options.is_none() && (is_restore_failure || has_applied) {
             self.history.force_full(FullReason::Failed);
         } else if scope == Scope::Full(FullReason::Periodic) && !is_retriable {
             self.history.postpone(now);
@@ -316,7 +320,7 @@ impl<I: Iptables> Syncer<I> {
     }
 }
 
-/// Services as they are rendered: those of the tracker, or their overrides.
+/// Services as they are rendered: in their state in the cluster, or in that of their override.
 pub(super) struct RenderedServices<'a>(pub(super) &'a Tracker);
 
 impl Services for RenderedServices<'_> {

@@ -1,4 +1,4 @@
-//! Main loop of one family: waits for events, and runs syncs and checks.
+//! Main loop of one IP family: waits for events, and runs syncs and checks.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -7,10 +7,9 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::checks::Checks;
 use super::conntrack_sweeper::ConntrackSweeper;
 use super::decide::{FullReason, Scope};
-use super::intake::Intake;
+use super::drift_detection::DriftDetection;
 use super::outcome::{Attempt, Outcome};
 use super::pacer::{Pacer, RunTimes, SyncResult};
 use super::problems::ServiceProblems;
@@ -20,6 +19,7 @@ use crate::conntrack;
 use crate::host::{ForeignChange, Iptables, local_addresses, thread_cpu};
 use crate::model::Change;
 use crate::render::NodePortAddresses;
+use crate::tracker::Tracker;
 use crate::watch::ChangeReceiver;
 
 /// Event that wakes the task.
@@ -28,7 +28,7 @@ enum TaskEvent {
     Changed(Vec<Change>),
     /// A sync is due.
     Due,
-    /// A periodic check of fixed chains and jumps is due.
+    /// A periodic check of the guarded chains is due.
     Check,
     /// Another program changed rules.
     RulesChanged(ForeignChange),
@@ -44,7 +44,7 @@ enum TaskEvent {
     Shutdown,
 }
 
-/// Task of one family, with all of its state.
+/// Task of one IP family, with all of its state.
 pub(crate) struct Task<I> {
     /// Syncer, which owns the iptables binaries and the tracker.
     pub syncer: Syncer<I>,
@@ -56,9 +56,9 @@ pub(crate) struct Task<I> {
     pub sweeper: Option<ConntrackSweeper>,
     /// Source of changes.
     pub changes: ChangeReceiver,
-    /// Interval of checks of fixed chains and jumps; `None` in a dry run.
+    /// Interval of checks of the guarded chains; `None` in a dry run.
     pub check_interval: Option<Duration>,
-    /// Interval of verifications of all rules; `None`: only after failures, and after changes by
+    /// Interval of verifications of all rules; `None`: they follow only failures and changes by
     /// other programs.
     pub verify_interval: Option<Duration>,
     /// Sent once, after the first applied sync.
@@ -74,28 +74,30 @@ impl<I: Iptables> Task<I> {
         self.reporter.serving();
         if self.syncer.tracker.is_synced() {
             // All objects were listed before the iptables binaries were usable.
-            self.request();
+            self.request_sync();
         }
         let now = Instant::now().into_std();
-        let mut checks = Checks::new(self.check_interval, self.verify_interval, now);
+        let mut detection = DriftDetection::new(self.check_interval, self.verify_interval, now);
         let mut problems = ServiceProblems::default();
         loop {
-            let event = match checks.pending_change.take() {
+            let event = match detection.pending_change.take() {
                 Some(change) => TaskEvent::RulesChanged(change),
-                None => self.next_event(&checks).await,
+                None => self.next_event(&detection).await,
             };
             match event {
                 TaskEvent::Changed(changes) => self.intake().take(changes),
-                TaskEvent::Due => self.sync(&mut problems, &mut checks).await,
-                TaskEvent::Check => self.check(&mut checks).await,
-                TaskEvent::RulesChanged(change) => self.rules_changed(&mut checks, &change).await,
-                TaskEvent::Verify => self.verify(&mut checks).await,
-                TaskEvent::Repair => {
-                    checks.repair_at = None;
-                    self.request();
+                TaskEvent::Due => self.sync(&mut problems, &mut detection).await,
+                TaskEvent::Check => self.check(&mut detection).await,
+                TaskEvent::RulesChanged(change) => {
+                    self.rules_changed(&mut detection, &change).await;
                 }
-                TaskEvent::Reread => self.reread(&mut checks).await,
-                TaskEvent::Retry => self.intake().request(),
+                TaskEvent::Verify => self.verify(&mut detection).await,
+                TaskEvent::Repair => {
+                    detection.repair_at = None;
+                    self.request_sync();
+                }
+                TaskEvent::Reread => self.reread(&mut detection).await,
+                TaskEvent::Retry => self.intake().request_sync(),
                 TaskEvent::Shutdown => return,
             }
         }
@@ -103,14 +105,14 @@ impl<I: Iptables> Task<I> {
 
     /// Waits for the next event. A due sync comes before further changes, so that frequent changes
     /// cannot delay it.
-    async fn next_event(&mut self, checks: &Checks) -> TaskEvent {
+    async fn next_event(&mut self, detection: &DriftDetection) -> TaskEvent {
         let due = self.pacer.next_due().map(Instant::from_std);
-        let check = checks.guarded_chains.next_check().map(Instant::from_std);
-        let verify = checks.schedule.next().map(Instant::from_std);
-        let repair = checks.repair_at.map(Instant::from_std);
-        let reread = checks.reread_at.map(Instant::from_std);
-        let next_change_check = checks.next_change_check.map(Instant::from_std);
-        // The next sync includes a due retry, so a pending sync makes a request needless.
+        let check = detection.guarded_chains.next_check().map(Instant::from_std);
+        let verify = detection.verifications.next().map(Instant::from_std);
+        let repair = detection.repair_at.map(Instant::from_std);
+        let reread = detection.reread_at.map(Instant::from_std);
+        let next_change_check = detection.next_change_check.map(Instant::from_std);
+        // The next sync includes a due retry, so it needs no request if a sync is pending.
         let is_sync_pending = self.pacer.awaits_sync();
         let retry = self.syncer.next_retry().filter(|_| !is_sync_pending);
         let retry = retry.map(Instant::from_std);
@@ -137,10 +139,12 @@ impl<I: Iptables> Task<I> {
         }
     }
 
-    pub(super) fn request(&mut self) {
-        self.intake().request();
+    /// Requests a sync.
+    pub(super) fn request_sync(&mut self) {
+        self.intake().request_sync();
     }
 
+    /// Returns the addresses of the node, if syncs need them; otherwise none.
     pub(super) fn node_addresses(&self) -> Vec<IpAddr> {
         if self.syncer.needs_node_addresses() {
             self.reporter.addresses(local_addresses())
@@ -149,9 +153,9 @@ impl<I: Iptables> Task<I> {
         }
     }
 
-    async fn sync(&mut self, problems: &mut ServiceProblems, checks: &mut Checks) {
+    async fn sync(&mut self, problems: &mut ServiceProblems, detection: &mut DriftDetection) {
         let node_addresses = self.node_addresses();
-        let before = self.node_ports();
+        let before = self.node_port_addresses();
         self.reporter.began();
         let (started, used) = (Instant::now().into_std(), thread_cpu());
         let outcome = self.syncer.once(&node_addresses).await;
@@ -162,9 +166,7 @@ impl<I: Iptables> Task<I> {
             cpu: thread_cpu().saturating_sub(used),
         };
         self.pacer.finished(&ran, outcome.result());
-        if !outcome.attempts.is_empty() {
-            checks.guarded_chains.restored();
-        }
+        detection.guarded_chains.synced();
         let tracker = &self.syncer.tracker;
         self.reporter.finished(&outcome, tracker, ended);
         let applied = &outcome.applied.before;
@@ -180,39 +182,40 @@ impl<I: Iptables> Task<I> {
             // An error means that no receiver waits for it.
             let _ = first.send(());
         }
-        let had_drift = outcome.result() == SyncResult::Applied && checks.repaired(ended);
-        self.report_repair(checks);
+        let had_drift = outcome.result() == SyncResult::Applied && detection.repaired(ended);
+        self.report_repair(detection);
         if outcome.result() == SyncResult::Applied
             && outcome
                 .attempts
                 .iter()
                 .any(|attempt| attempt.result.is_err())
         {
-            checks.schedule.soon(ended);
+            detection.verifications.request(ended);
         }
-        let have_addresses_changed = before.is_some() && before != self.node_ports();
+        let have_addresses_changed = before.is_some() && before != self.node_port_addresses();
         // While a jump or a chain was missing, packets did not traverse the rules.
         let were_rules_missing = have_addresses_changed || had_drift;
         self.request_sweep(&outcome, were_rules_missing);
     }
 
     /// Reports the repair of changed rules, once all of them are repaired.
-    pub(super) fn report_repair(&self, checks: &mut Checks) {
-        if let Some(after) = checks.take_repair_time() {
+    pub(super) fn report_repair(&self, detection: &mut DriftDetection) {
+        if let Some(after) = detection.take_repair_time() {
             self.reporter.repaired(after);
         }
     }
 
-    /// Returns the addresses of NodePorts in the rules in the kernel.
-    fn node_ports(&self) -> Option<NodePortAddresses> {
-        let written = self.syncer.written();
-        written.map(|options| options.node_port_addresses.clone())
+    /// Returns the addresses of NodePorts in the rules in the kernel; `None` while its state is
+    /// unknown.
+    fn node_port_addresses(&self) -> Option<NodePortAddresses> {
+        let applied_options = self.syncer.applied_options();
+        applied_options.map(|options| options.node_port_addresses.clone())
     }
 
     /// Requests the deletion of stale conntrack entries. After a time with missing rules, such as
-    /// those for NodePorts on a new address of the node, any entry may be stale.
+    /// those for NodePorts on a new address of the node, entries of any Service may be stale.
     fn request_sweep(&self, outcome: &Outcome, were_rules_missing: bool) {
-        let (Some(sweeper), Some(options)) = (&self.sweeper, self.syncer.written()) else {
+        let (Some(sweeper), Some(options)) = (&self.sweeper, self.syncer.applied_options()) else {
             return;
         };
         let services = self.syncer.rendered_services();
@@ -230,6 +233,37 @@ impl<I: Iptables> Task<I> {
             candidates,
             &options.node_port_addresses,
         );
+    }
+}
+
+/// Parts of a task that take changes of the cluster, even while a check borrows the other parts.
+pub(super) struct Intake<'a> {
+    pub(super) tracker: &'a mut Tracker,
+    pub(super) pacer: &'a mut Pacer,
+    pub(super) reporter: &'a Reporter,
+}
+
+impl Intake<'_> {
+    /// Applies changes to the tracker, and requests a sync if one is needed.
+    pub(super) fn take(&mut self, changes: Vec<Change>) {
+        let was_synced = self.tracker.is_synced();
+        let node = self.tracker.node().cloned();
+        for change in changes {
+            self.reporter.change(&change);
+            self.tracker.apply(change);
+        }
+        self.reporter.pending(self.tracker);
+        // The sync finds out whether a rule depends on the change of the Node.
+        let is_node_new = self.tracker.node() != node.as_ref();
+        if self.tracker.is_synced() && (self.tracker.has_pending() || is_node_new || !was_synced) {
+            self.request_sync();
+        }
+    }
+
+    pub(super) fn request_sync(&mut self) {
+        let now = Instant::now().into_std();
+        self.pacer.request(now);
+        self.reporter.queued(now);
     }
 }
 

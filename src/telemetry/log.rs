@@ -1,11 +1,14 @@
-//! Log output of the process: format, color, and the levels that `-v` stands for.
+//! Log output of the process: format, color, the levels that `-v` stands for, and the text of
+//! errors.
 //!
 //! kube-proxy's `-v` keeps its meaning: higher numbers log more, and the modules of the daemon log
 //! more than its libraries.
 
 use std::collections::BTreeSet;
+use std::error::Error;
 use std::io::{self, IsTerminal};
 use std::sync::Mutex;
+use std::time::{Instant, SystemTime};
 
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::{EnvFilter, ParseError};
@@ -15,6 +18,9 @@ use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::registry::{LookupSpan, Registry};
 use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt;
+
+use super::klog::{KlogFormat, KlogLines};
+use super::repeats::WithoutRepeats;
 
 /// Directive against warnings of the API client that hold the whole body of a response it cannot
 /// decode, which can be a list of all Services. The watch logs and counts such responses.
@@ -28,6 +34,10 @@ pub(crate) enum Format {
     Text,
     /// One JSON object a line, with the fields next to the message.
     Json,
+    /// Text as kube-proxy writes it.
+    Klog,
+    /// JSON with the keys of kube-proxy.
+    KlogJson,
     /// `warning: ...`, as errors of commands are printed. Repeated lines are dropped.
     Plain,
 }
@@ -122,17 +132,36 @@ where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
     let layer = fmt::layer().with_writer(writer).with_ansi(color);
+    let klog = |format| WithoutRepeats::new(KlogLines { format, clock }, monotonic_clock);
     match format {
-        Format::Text => Box::new(layer),
+        Format::Text => {
+            Box::new(layer.map_event_format(|lines| WithoutRepeats::new(lines, monotonic_clock)))
+        }
         Format::Plain => Box::new(layer.event_format(PlainFormat::default())),
         Format::Json => Box::new(
             layer
                 .json()
                 .flatten_event(true)
                 .with_current_span(false)
-                .with_span_list(false),
+                .with_span_list(false)
+                .map_event_format(|lines| WithoutRepeats::new(lines, monotonic_clock)),
         ),
+        Format::Klog => Box::new(layer.event_format(klog(KlogFormat::Text))),
+        Format::KlogJson => Box::new(layer.event_format(klog(KlogFormat::Json))),
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a line shows its time")]
+fn clock() -> SystemTime {
+    SystemTime::now()
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "repeats are counted for a minute"
+)]
+fn monotonic_clock() -> Instant {
+    Instant::now()
 }
 
 /// Returns the filter of a `-v` number. kube-proxy logs its steady work from 2 on, each object
@@ -181,6 +210,26 @@ where
         }
         Ok(())
     }
+}
+
+/// Returns an error with all its causes in one line. A cause that its error quotes already is not
+/// repeated.
+pub(crate) fn with_causes(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let message = cause.to_string();
+        if !text.ends_with(&message) {
+            text = format!("{text}: {message}");
+        }
+        source = cause.source();
+    }
+    text
+}
+
+/// Returns a message of a program, or an error with a hint, on one line: one record is one line.
+pub(crate) fn on_one_line(text: &str) -> String {
+    text.trim().replace('\n', "; ")
 }
 
 const fn level_word(level: Level) -> &'static str {

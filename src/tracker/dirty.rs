@@ -1,7 +1,7 @@
 //! Services that differ from their last applied state.
 //!
-//! Only the parts that differ are kept of that state: so each of the 20,000 slices that a Service
-//! may have costs the same.
+//! Only the parts of that state which differ are kept, so that a change of one slice costs the
+//! same however many slices the Service has.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,9 +14,9 @@ use crate::model::{Allowance, PortFrontend, Service, ServiceName, ServiceState, 
 /// are kept, as they give the longest latency.
 const MOST_TRIGGERS: usize = 1000;
 
-/// Number of objects that differ from what was last applied, for metrics.
+/// Number of objects whose changes the kernel does not have yet, for metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Waiting {
+pub struct UnappliedObjects {
     /// Services that changed themselves.
     pub services: usize,
     /// `EndpointSlices`; one that moved to another Service counts for both.
@@ -37,10 +37,10 @@ pub struct AppliedChanges {
 pub(super) struct Dirty {
     services: BTreeMap<ServiceName, Differences>,
     /// Number of objects that differ.
-    waiting: Waiting,
+    unapplied: UnappliedObjects,
 }
 
-/// Parts of a Service that differ from its last applied state, as they are there.
+/// Parts of the last applied state of a Service that differ from its present state.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Differences {
     service: Option<AppliedObject<Service>>,
@@ -68,11 +68,11 @@ impl Dirty {
         match &differences.service {
             Some(AppliedObject(applied)) if applied.as_ref() == now => {
                 differences.service = None;
-                self.waiting.services -= 1;
+                self.unapplied.services -= 1;
             }
             None if before.as_ref() != now => {
                 differences.service = Some(AppliedObject(before));
-                self.waiting.services += 1;
+                self.unapplied.services += 1;
             }
             _ => {}
         }
@@ -91,11 +91,11 @@ impl Dirty {
         match differences.slices.entry(slice.clone()) {
             Entry::Occupied(applied) if applied.get().0.as_ref() == now => {
                 applied.remove();
-                self.waiting.slices -= 1;
+                self.unapplied.slices -= 1;
             }
             Entry::Vacant(entry) if before.as_ref() != now => {
                 entry.insert(AppliedObject(before));
-                self.waiting.slices += 1;
+                self.unapplied.slices += 1;
             }
             _ => {}
         }
@@ -154,8 +154,8 @@ impl Dirty {
     }
 
     /// Returns the number of objects that differ.
-    pub(super) fn waiting(&self) -> Waiting {
-        self.waiting
+    pub(super) fn unapplied(&self) -> UnappliedObjects {
+        self.unapplied
     }
 
     /// Removes the Services that are applied, and returns them. The others stay dirty.
@@ -168,8 +168,8 @@ impl Dirty {
             if is_applied(&name) {
                 return Some((name, differences));
             }
-            self.waiting.services += usize::from(differences.service.is_some());
-            self.waiting.slices += differences.slices.len();
+            self.unapplied.services += usize::from(differences.service.is_some());
+            self.unapplied.slices += differences.slices.len();
             self.services.insert(name, differences);
             None
         });

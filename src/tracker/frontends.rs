@@ -33,7 +33,7 @@ pub(super) struct Claim {
     pub(super) rank: FrontendRank,
     pub(super) service: ServiceName,
     /// Position of the port among those of its Service.
-    pub(super) port: u16,
+    pub(super) port_index: u16,
 }
 
 /// Claims to one frontend: nearly always one.
@@ -43,7 +43,7 @@ enum Claims {
     Several(BTreeSet<Claim>),
 }
 
-/// Claim that was lost and no longer is, or the reverse.
+/// Claim that is lost now, or is no longer lost: the Service and its frontend.
 pub(super) type Toggle = (ServiceName, PortFrontend);
 
 impl Frontends {
@@ -76,7 +76,7 @@ impl Frontends {
     }
 
     /// Returns the Service that has a frontend.
-    pub(super) fn holder(&self, frontend: &Frontend) -> Option<&ServiceName> {
+    pub(super) fn owner(&self, frontend: &Frontend) -> Option<&ServiceName> {
         let claim = match self.claims.get(frontend)? {
             Claims::One(claim) => Some(claim),
             Claims::Several(claims) => claims.first(),
@@ -89,8 +89,14 @@ impl Frontends {
         service.map_or_else(Vec::new, |service| service.frontends(self.external_ips))
     }
 
-    /// Returns the frontends of a Service that is rendered in one state and wanted in another.
-    pub(super) fn kept_by(&self, rendered: Option<&Service>, wanted: Option<&Service>) -> Wanted {
+    /// Returns the claims of a Service that is rendered in another state than the cluster's: the
+    /// frontends of the rendered state. Those that the cluster's state lacks give way to all other
+    /// claims.
+    pub(super) fn claims_of_override(
+        &self,
+        rendered: Option<&Service>,
+        wanted: Option<&Service>,
+    ) -> Wanted {
         let mut kept = self.wanted_by(rendered);
         let wanted = self.wanted_by(wanted).into_iter();
         let wanted: HashSet<Frontend> = wanted.map(|(of, _)| of.frontend).collect();
@@ -110,20 +116,20 @@ impl Frontends {
         now: &Wanted,
     ) -> Vec<Toggle> {
         let mut toggles = Vec::new();
-        let claim = |port: u16, rank: FrontendRank| Claim {
+        let claim = |of: PortFrontend, rank: FrontendRank| Claim {
             rank,
             service: name.clone(),
-            port,
+            port_index: of.port_index,
         };
         // Both are sorted, which makes the search for what stays cheap.
         for (of, rank) in before {
             if now.binary_search(&(*of, *rank)).is_err() {
-                self.remove(of.frontend, &claim(of.port, *rank), &mut toggles);
+                self.remove(of.frontend, &claim(*of, *rank), &mut toggles);
             }
         }
         for (of, rank) in now {
             if before.binary_search(&(*of, *rank)).is_err() {
-                self.add(of.frontend, claim(of.port, *rank), &mut toggles);
+                self.add(of.frontend, claim(*of, *rank), &mut toggles);
             }
         }
         toggles
@@ -162,10 +168,10 @@ impl Frontends {
             entry.remove();
             return;
         };
-        let was_held = claims.first() == Some(claim);
+        let was_owner = claims.first() == Some(claim);
         claims.remove(claim);
         // The next claim wins now, or a lost one is gone.
-        let changed = if was_held {
+        let changed = if was_owner {
             claims.first()
         } else {
             Some(claim)
@@ -181,6 +187,10 @@ impl Frontends {
 }
 
 fn toggle(frontend: Frontend, claim: Claim) -> Toggle {
-    let port = claim.port;
-    (claim.service, PortFrontend { port, frontend })
+    let port_index = claim.port_index;
+    let lost = PortFrontend {
+        port_index,
+        frontend,
+    };
+    (claim.service, lost)
 }

@@ -5,13 +5,13 @@
 
 use crate::model::Kind;
 
-/// Number of a list; objects have that of the list in which they were last seen.
-pub(super) type Round = u32;
+/// Number of a list. Each object has that of the list in which it was last seen.
+pub(super) type ListNumber = u32;
 
 /// Lists of one kind.
 #[derive(Debug, Default, Clone, Copy)]
 struct KindListing {
-    round: Round,
+    last: ListNumber,
     is_complete_once: bool,
 }
 
@@ -25,14 +25,14 @@ pub(super) struct Listings {
 
 impl Listings {
     /// Returns the number of the current list of a kind.
-    pub(super) fn round(&self, kind: Kind) -> Round {
-        self.of(kind).round
+    pub(super) fn current(&self, kind: Kind) -> ListNumber {
+        self.of(kind).last
     }
 
     /// Begins a list; an unfinished one before it has no effect.
     pub(super) fn begin(&mut self, kind: Kind) {
         let listing = self.of_mut(kind);
-        listing.round = listing.round.wrapping_add(1);
+        listing.last = listing.last.wrapping_add(1);
     }
 
     /// Ends a list.

@@ -18,8 +18,6 @@ mod allowances;
 mod dirty;
 mod frontends;
 mod listing;
-mod namespace_limit;
-mod objects;
 mod overrides;
 mod queue;
 mod track;
@@ -27,7 +25,7 @@ mod track;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use dirty::{AppliedChanges, Waiting};
+pub(crate) use dirty::{AppliedChanges, UnappliedObjects};
 pub(crate) use queue::ChangeQueue;
 pub(crate) use track::OverrideClaims;
 pub use track::Tracker;

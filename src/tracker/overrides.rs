@@ -8,7 +8,8 @@
 //!
 //! - The lost frontends of a Service with an override are in the override; its tracked state has
 //!   none.
-//! - A Service whose lost frontends changed is `shifted` until the kernel has its rules.
+//! - A Service is in `changed_losses` from a change of its lost frontends until the kernel has its
+//!   rules.
 
 use std::collections::BTreeMap;
 
@@ -26,13 +27,13 @@ impl Tracker {
     }
 
     /// Returns the Services whose lost frontends changed since they were last rendered.
-    pub fn shifted(&self) -> impl Iterator<Item = &ServiceName> {
-        self.shifted.iter()
+    pub fn with_changed_losses(&self) -> impl Iterator<Item = &ServiceName> {
+        self.changed_losses.iter()
     }
 
-    /// Notes that the kernel has the rules of all shifted Services.
-    pub fn mark_shifts_applied(&mut self) {
-        for name in std::mem::take(&mut self.shifted) {
+    /// Notes that the kernel has the rules of all Services whose lost frontends changed.
+    pub fn mark_lost_frontends_applied(&mut self) {
+        for name in std::mem::take(&mut self.changed_losses) {
             if let Some(rendered) = self.overrides.get(&name) {
                 self.dirty.set_lost(&name, rendered.state.lost.clone());
             }
@@ -58,13 +59,13 @@ impl Tracker {
         self.forget_if_empty(name);
     }
 
-    /// Puts back an override that [`render_as_wanted`](Self::render_as_wanted) returned.
+    /// Puts back an override that [`remove_override`](Self::remove_override) returned.
     pub fn put_back(&mut self, name: &ServiceName, known: Override) {
         self.render_as(name, known.state, known.claims);
     }
 
     /// Renders a Service in the state of the cluster again; returns the override.
-    pub fn render_as_wanted(&mut self, name: &ServiceName) -> Option<Override> {
+    pub fn remove_override(&mut self, name: &ServiceName) -> Option<Override> {
         let before = self.claims(name);
         let known = self.overrides.remove(name)?;
         for frontend in &known.state.lost {
@@ -83,7 +84,7 @@ impl Tracker {
             let tracked = self.services.get(&loser.service).map(|one| &one.state);
             let state = rendered.filter(|state| state.service.is_some()).or(tracked);
             let service = state.and_then(|state| state.service.as_ref());
-            let port = service.and_then(|service| service.ports.get(usize::from(loser.port)));
+            let port = service.and_then(|service| service.ports.get(usize::from(loser.port_index)));
             LostFrontend {
                 service: loser.service.clone(),
                 port: port.map_or_else(Box::default, |port| port.name.as_ref().into()),
@@ -116,7 +117,9 @@ impl Tracker {
             claims: OverrideClaims::Rendered,
         }) = self.overrides.get(name)
         {
-            return self.frontends.kept_by(state.service.as_deref(), wanted);
+            return self
+                .frontends
+                .claims_of_override(state.service.as_deref(), wanted);
         }
         let mut claims = self.frontends.wanted_by(wanted);
         if allowance == Allowance::NoRules {
@@ -139,7 +142,7 @@ impl Tracker {
     }
 
     fn toggle_lost(&mut self, name: &ServiceName, frontend: PortFrontend) {
-        self.shifted.insert(name.clone());
+        self.changed_losses.insert(name.clone());
         if let Some(rendered) = self.overrides.get_mut(name) {
             toggle(&mut rendered.state.lost, frontend);
             return;

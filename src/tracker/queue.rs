@@ -8,10 +8,15 @@
 //! - The changes that are taken lead to the same state of a tracker as all events one by one.
 //! - Memory is linear in the number of objects: those that exist, and those whose removal waits.
 //! - Lists are resolved here: the tracker gets a removal of each object that was not in the list,
-//!   and
-//!   [`Change::Listed`], never [`Change::Listing`].
+//!   and [`Change::Listed`], never [`Change::Listing`].
 
-use super::objects::{Objects, PendingObject};
+use std::hash::Hash;
+use std::time::SystemTime;
+
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
+
+use super::listing::ListNumber;
 use crate::model::{Change, Kind, Node, Service, ServiceName, Slice, SliceName};
 
 /// Changes of one family that wait for the tracker.
@@ -145,4 +150,173 @@ impl NodeQueue {
 /// Reports whether a slice still belongs to the same Service, so that its trigger time counts.
 fn is_of_one_service(earlier: &Slice, now: &Slice) -> bool {
     earlier.service == now.service
+}
+
+/// Last change of one object.
+#[derive(Debug)]
+struct PendingObject<V> {
+    /// Position in the order of all changes.
+    at: u64,
+    /// Object; `None` if it is gone.
+    value: Option<Box<V>>,
+    /// Trigger time; of several changes that wait the oldest, which gives the longest latency.
+    trigger: TriggerTime,
+    /// An object of this name was removed before it.
+    is_new_object: bool,
+}
+
+/// Trigger time of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TriggerTime {
+    /// The object has none.
+    None,
+    /// Time that the object had before the change, as in a repeated list.
+    Repeated(SystemTime),
+    /// Time that latency is measured from.
+    New(SystemTime),
+}
+
+impl TriggerTime {
+    /// Returns the time for the tracker.
+    const fn time(self) -> Option<SystemTime> {
+        match self {
+            Self::None => None,
+            Self::Repeated(at) | Self::New(at) => Some(at),
+        }
+    }
+}
+
+/// Object that exists.
+#[derive(Debug)]
+struct KnownObject {
+    seen: ListNumber,
+    /// The tracker has an object of this name.
+    is_taken: bool,
+    trigger: Option<SystemTime>,
+}
+
+/// Objects of one kind.
+#[derive(Debug)]
+struct Objects<N, V> {
+    known: HashMap<N, KnownObject>,
+    pending: HashMap<N, PendingObject<V>>,
+    /// Last list that began.
+    list: ListNumber,
+}
+
+impl<N, V> Default for Objects<N, V> {
+    fn default() -> Self {
+        Self {
+            known: HashMap::new(),
+            pending: HashMap::new(),
+            list: 0,
+        }
+    }
+}
+
+impl<N: Clone + Eq + Hash + Ord, V> Objects<N, V> {
+    /// Sets an object. The trigger time of an earlier change that waits stays if `is_continued`
+    /// reports that both count as one change.
+    fn set(
+        &mut self,
+        at: u64,
+        name: N,
+        (value, trigger): (Box<V>, Option<SystemTime>),
+        is_continued: impl FnOnce(&V, &V) -> bool,
+    ) {
+        let earlier = self.pending.remove(&name);
+        let is_removed = earlier.as_ref().is_some_and(|it| it.value.is_none());
+        let is_new_object = is_removed || earlier.as_ref().is_some_and(|it| it.is_new_object);
+        let mut time = trigger.map_or(TriggerTime::None, TriggerTime::New);
+        match self.known.entry(name.clone()) {
+            Entry::Occupied(mut known) => {
+                let known = known.get_mut();
+                known.seen = self.list;
+                if let (TriggerTime::New(at), true) = (time, known.trigger == trigger) {
+                    time = TriggerTime::Repeated(at);
+                }
+                known.trigger = trigger;
+            }
+            Entry::Vacant(place) => {
+                place.insert(KnownObject {
+                    seen: self.list,
+                    is_taken: is_removed,
+                    trigger,
+                });
+            }
+        }
+        if let Some(earlier) = earlier
+            && let TriggerTime::New(_) = earlier.trigger
+            && earlier.value.is_some_and(|old| is_continued(&old, &value))
+        {
+            time = earlier.trigger;
+        }
+        let pending = PendingObject {
+            at,
+            value: Some(value),
+            trigger: time,
+            is_new_object,
+        };
+        self.pending.insert(name, pending);
+    }
+
+    /// Removes an object; reports whether it existed.
+    fn remove(&mut self, at: u64, name: &N) -> bool {
+        let Some(known) = self.known.remove(name) else {
+            return false;
+        };
+        if known.is_taken {
+            let gone = PendingObject {
+                at,
+                value: None,
+                trigger: TriggerTime::None,
+                is_new_object: false,
+            };
+            self.pending.insert(name.clone(), gone);
+        } else {
+            self.pending.remove(name);
+        }
+        true
+    }
+
+    /// Notes that an object exists and keeps its last known state.
+    fn keep(&mut self, name: &N) {
+        if let Some(known) = self.known.get_mut(name) {
+            known.seen = self.list;
+        }
+    }
+
+    /// Begins a list; an unfinished one before it has no effect.
+    fn begin_list(&mut self) {
+        self.list = self.list.wrapping_add(1);
+    }
+
+    /// Ends a list: objects that were not in it are removed.
+    fn complete_list(&mut self, at: u64) {
+        let list = self.list;
+        let unseen = self.known.iter().filter(|(_, known)| known.seen != list);
+        let unseen: Vec<N> = unseen.map(|(name, _)| name.clone()).collect();
+        for name in unseen {
+            self.remove(at, &name);
+        }
+    }
+
+    /// Reports whether no change waits.
+    fn is_empty(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    /// Takes all changes, sorted by name.
+    fn take(&mut self) -> Vec<(N, PendingObject<V>)> {
+        let mut taken: Vec<_> = std::mem::take(&mut self.pending).into_iter().collect();
+        for (name, pending) in &taken {
+            if pending.value.is_some()
+                && let Some(known) = self.known.get_mut(name)
+            {
+                known.is_taken = true;
+            }
+        }
+        taken.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        taken
+    }
 }

@@ -7,9 +7,9 @@ use std::time::SystemTime;
 use hashbrown::HashMap;
 
 use super::allowances::{Allowances, Size};
-use super::dirty::{AppliedChanges, Dirty, Waiting};
+use super::dirty::{AppliedChanges, Dirty, UnappliedObjects};
 use super::frontends::Frontends;
-use super::listing::{Listings, Round};
+use super::listing::{ListNumber, Listings};
 use crate::model::{
     Change, ExternalIps, Frontend, Kind, NamespaceLimits, Node, Service, ServiceName, ServiceState,
     Services, Slice, SliceName,
@@ -19,14 +19,14 @@ use crate::model::{
 #[derive(Debug)]
 pub struct Tracker {
     pub(super) services: BTreeMap<ServiceName, Tracked>,
-    slices: HashMap<SliceName, Owner>,
+    slices: HashMap<SliceName, KnownSlice>,
     node: Option<Node>,
     pub(super) dirty: Dirty,
     pub(super) frontends: Frontends,
     /// States that are rendered in place of those of the cluster.
     pub(super) overrides: BTreeMap<ServiceName, Override>,
     /// Services whose lost frontends changed since they were last rendered.
-    pub(super) shifted: BTreeSet<ServiceName>,
+    pub(super) changed_losses: BTreeSet<ServiceName>,
     pub(super) allowances: Allowances,
     /// Zone of the rules in the kernel.
     applied_zone: Option<Arc<str>>,
@@ -34,17 +34,19 @@ pub struct Tracker {
     started: SystemTime,
 }
 
+/// Known Service, with the list in which it was last seen.
 #[derive(Debug, Default)]
 pub(super) struct Tracked {
     pub(super) state: ServiceState,
     pub(super) size: Size,
-    seen: Round,
+    seen: ListNumber,
 }
 
+/// Service of a known slice, with the list in which the slice was last seen.
 #[derive(Debug)]
-struct Owner {
+struct KnownSlice {
     service: ServiceName,
-    seen: Round,
+    seen: ListNumber,
 }
 
 /// State of a Service that is rendered in place of that of the cluster.
@@ -77,7 +79,7 @@ impl Tracker {
             dirty: Dirty::default(),
             frontends: Frontends::default(),
             overrides: BTreeMap::new(),
-            shifted: BTreeSet::new(),
+            changed_losses: BTreeSet::new(),
             allowances: Allowances::new(NamespaceLimits::DEFAULT),
             applied_zone: None,
             listings: Listings::default(),
@@ -130,8 +132,8 @@ impl Tracker {
     }
 
     /// Returns the number of objects whose changes the kernel does not have yet.
-    pub fn waiting(&self) -> Waiting {
-        self.dirty.waiting()
+    pub fn unapplied(&self) -> UnappliedObjects {
+        self.dirty.unapplied()
     }
 
     /// Returns the limits of each namespace.
@@ -145,8 +147,8 @@ impl Tracker {
     }
 
     /// Returns the Service that has a frontend.
-    pub fn frontend_holder(&self, frontend: &Frontend) -> Option<&ServiceName> {
-        self.frontends.holder(frontend)
+    pub fn frontend_owner(&self, frontend: &Frontend) -> Option<&ServiceName> {
+        self.frontends.owner(frontend)
     }
 
     /// Reports whether a Service of this family has the slice.
@@ -172,7 +174,7 @@ impl Tracker {
 
     /// Notes that the kernel has all that is known.
     pub fn mark_applied(&mut self) -> AppliedChanges {
-        self.mark_shifts_applied();
+        self.mark_lost_frontends_applied();
         self.mark_applied_where(|_| true)
     }
 
@@ -184,8 +186,8 @@ impl Tracker {
     ) -> AppliedChanges {
         self.applied_zone = self.zone().cloned();
         let mut applied = AppliedChanges::default();
-        let shifted = &self.shifted;
-        let is_applied = |name: &ServiceName| is_applied(name) && !shifted.contains(name);
+        let changed_losses = &self.changed_losses;
+        let is_applied = |name: &ServiceName| is_applied(name) && !changed_losses.contains(name);
         for (name, mut differences) in self.dirty.take(is_applied) {
             applied.triggers.append(&mut differences.triggers);
             let now = self.services.get(&name).map(|tracked| &tracked.state);
@@ -202,7 +204,7 @@ impl Tracker {
     }
 
     fn set_service(&mut self, name: &ServiceName, service: Option<Arc<Service>>) {
-        let seen = self.listings.round(Kind::Service);
+        let seen = self.listings.current(Kind::Service);
         let tracked = self.services.entry(name.clone()).or_default();
         tracked.seen = seen;
         if tracked.state.service == service {
@@ -230,27 +232,27 @@ impl Tracker {
     }
 
     fn keep_service(&mut self, name: &ServiceName) {
-        let seen = self.listings.round(Kind::Service);
+        let seen = self.listings.current(Kind::Service);
         if let Some(tracked) = self.services.get_mut(name) {
             tracked.seen = seen;
         }
     }
 
     fn keep_slice(&mut self, name: &SliceName) {
-        let seen = self.listings.round(Kind::EndpointSlice);
-        if let Some(owner) = self.slices.get_mut(name) {
-            owner.seen = seen;
+        let seen = self.listings.current(Kind::EndpointSlice);
+        if let Some(known) = self.slices.get_mut(name) {
+            known.seen = seen;
         }
     }
 
     fn set_slice(&mut self, name: &SliceName, slice: Slice, trigger: Option<SystemTime>) {
-        let seen = self.listings.round(Kind::EndpointSlice);
+        let seen = self.listings.current(Kind::EndpointSlice);
         let service = slice.service.clone();
-        let owner = Owner {
+        let known = KnownSlice {
             service: service.clone(),
             seen,
         };
-        if let Some(previous) = self.slices.insert(name.clone(), owner)
+        if let Some(previous) = self.slices.insert(name.clone(), known)
             && previous.service != service
         {
             self.drop_slice(&previous.service, name);
@@ -262,8 +264,8 @@ impl Tracker {
     }
 
     fn remove_slice(&mut self, name: &SliceName) {
-        if let Some(owner) = self.slices.remove(name) {
-            self.drop_slice(&owner.service, name);
+        if let Some(known) = self.slices.remove(name) {
+            self.drop_slice(&known.service, name);
         }
     }
 
@@ -360,24 +362,24 @@ impl Tracker {
 
     fn sweep(&mut self, kind: Kind) {
         self.listings.complete(kind);
-        let round = self.listings.round(kind);
+        let list = self.listings.current(kind);
         match kind {
             Kind::Service => {
-                let is_gone = |t: &Tracked| t.state.service.is_some() && t.seen != round;
+                let is_gone = |t: &Tracked| t.state.service.is_some() && t.seen != list;
                 let gone = self.services.iter().filter(|(_, tracked)| is_gone(tracked));
                 for name in gone.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
                     self.set_service(&name, None);
                 }
             }
             Kind::EndpointSlice => {
-                let gone = self.slices.iter().filter(|(_, owner)| owner.seen != round);
+                let gone = self.slices.iter().filter(|(_, known)| known.seen != list);
                 for name in gone.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
                     self.remove_slice(&name);
                 }
             }
             Kind::Node => {}
         }
-        let changed = self.allowances.choose_anew();
+        let changed = self.allowances.choose_again();
         self.allow(&changed);
     }
 }

@@ -1,7 +1,7 @@
 //! Channels of changes: a source sends them, and the task of each family receives them.
 //!
-//! Adds the lock, the wake-up and the counting to [`ChangeQueue`], which is pure. A source never
-//! waits for a sync, and never needs more memory than its objects do.
+//! [`ChangeQueue`] merges the changes that are not received yet, at most one for each object. This
+//! file adds the lock, the wake-up and the metrics. So a source never waits for a sync.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -55,7 +55,8 @@ impl ChangeSenders {
         self.families.get(family).send(change);
     }
 
-    /// Sends a change of a list, of the Node, or of an object of any family.
+    /// Sends a change to both families: of a list, of the Node, or of an object that may be in
+    /// either.
     pub(super) fn send_both(&mut self, change: &Change) {
         self.record_node(change);
         for family in IpFamily::ALL {

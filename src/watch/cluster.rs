@@ -1,12 +1,19 @@
 //! Follows the three kinds of objects of an API server: ingests them, and counts failures.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use super::api::{ApiClient, Observer, ReflectorEvent, Selector, list_and_watch};
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+use super::api::{ApiClient, Observer, ReflectorEvent, Selector, list_and_watch, server_version};
 use super::ingester::{Ingester, Observed};
 use crate::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
 use crate::model::Kind;
-use crate::telemetry::WatchMetrics;
+use crate::telemetry::{KubernetesBuild, Metrics, WatchMetrics};
+
+/// Minimum time between two requests for the version of the server. An upgrade changes it.
+const VERSION_INTERVAL: Duration = Duration::from_secs(60 * 60);
 
 /// Lists and watches Services, EndpointSlices and this Node, and sends their changes, until
 /// dropped.
@@ -14,16 +21,18 @@ pub(crate) async fn follow(
     server: &ApiClient,
     node_name: &str,
     ingester: Ingester,
-    metrics: &WatchMetrics,
+    metrics: &Metrics,
 ) {
     let ingester = Arc::new(Mutex::new(ingester));
+    let connected = Arc::new(Notify::new());
     let observer = || ClusterObserver {
         ingester: Arc::clone(&ingester),
-        metrics: metrics.clone(),
+        connected: Arc::clone(&connected),
+        metrics: metrics.watch.clone(),
     };
     let (mut services, mut slices, mut node) = (observer(), observer(), observer());
     for kind in [Kind::Service, Kind::EndpointSlice, Kind::Node] {
-        metrics.ages.start(kind.as_str());
+        metrics.watch.ages.start(kind.as_str());
     }
     let selectors = (
         Selector::services(),
@@ -34,13 +43,36 @@ pub(crate) async fn follow(
         list_and_watch::<ServiceObject, _>(server, &selectors.0, &mut services),
         list_and_watch::<EndpointSliceObject, _>(server, &selectors.1, &mut slices),
         list_and_watch::<NodeObject, _>(server, &selectors.2, &mut node),
+        follow_version(server, &connected, &metrics.build),
     );
 }
 
-/// Observer of one kind: ingests its objects, keeps undecodable ones, and counts failures.
+/// Keeps the metric of the server version up to date: requests `/version` after the first accepted
+/// list or watch, then at most once an hour, if another one was accepted since.
+async fn follow_version(server: &ApiClient, connected: &Notify, build: &KubernetesBuild) {
+    loop {
+        connected.notified().await;
+        match server_version(server).await {
+            Ok(version) => {
+                tracing::debug!(%version, "read the version of the API server");
+                build.set(version);
+            }
+            Err(error) => {
+                let error = error.in_full();
+                tracing::debug!(error, "cannot read the version of the API server");
+            }
+        }
+        sleep(VERSION_INTERVAL).await;
+    }
+}
+
+/// Observer of one kind: ingests its objects, and counts failures and undecodable objects.
 struct ClusterObserver {
-    /// Shared by the three kinds, so that equal strings are shared; one thread runs them all.
+    /// Shared by the three kinds, so that equal strings are stored once. The lock never waits,
+    /// since all three run in one task.
     ingester: Arc<Mutex<Ingester>>,
+    /// Notified when the server accepts a list or watch.
+    connected: Arc<Notify>,
     metrics: WatchMetrics,
 }
 
@@ -49,12 +81,11 @@ impl ClusterObserver {
         self.ingester.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts an event, and keeps objects that cannot be decoded: without
-    /// [`Ingester::keep`], the sweep at the end of the list would delete them, because they were
-    /// not set.
+    /// Counts an event. Keeps the last state of an object that cannot be decoded: it is not set,
+    /// so that the end of the list would delete it.
     fn handle(&self, kind: Kind, event: &ReflectorEvent<'_>) {
         match event {
-            ReflectorEvent::Connected => {}
+            ReflectorEvent::Connected => self.connected.notify_one(),
             ReflectorEvent::Current => self.metrics.ages.current(kind.as_str()),
             ReflectorEvent::Failed { .. } => self.metrics.failed(kind.as_str()),
             ReflectorEvent::Undecodable(undecodable) => {

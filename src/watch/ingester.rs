@@ -1,6 +1,5 @@
-//! Turns observed objects into changes for each IP family.
-//!
-//! All sources end here, and here the diagnostics of [`ingest`](crate::ingest) become log lines.
+//! Turns the events of a source into changes for each IP family, and logs the diagnostics of
+//! [`ingest`](crate::ingest): invalid and unsupported fields.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -11,12 +10,14 @@ use super::change_channel::ChangeSenders;
 use crate::ingest::{self, Diagnostic, EndpointSliceObject, Interner, NodeObject, ServiceObject};
 use crate::model::{Change, Kind, ServiceName, SliceName};
 
-/// Observation of one kind of objects, in the order of the source. As `watcher::Event` of kube-rs
-/// and `Replace` of client-go, a list is a mark-and-sweep: objects that it does not have are
+/// Event of a source about objects of one kind, like `watcher::Event` of kube-rs. Events come in
+/// the order of the source.
+///
+/// A list is a mark-and-sweep, like `Replace` of client-go: objects that it does not have are
 /// deleted at its end.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Observed<K> {
-    /// A list begins (`Init` of kube-rs): restarts the mark-and-sweep. May come again before
+    /// A list begins (`Init` of kube-rs): no object is marked yet. May come again before
     /// [`Observed::Listed`]: the earlier list has failed, and its marks are dropped.
     Listing,
     /// The object exists and has this state, during a list (`InitApply`, which marks it) or after
@@ -29,7 +30,7 @@ pub enum Observed<K> {
     Listed,
 }
 
-/// Turns observed objects into changes, sends them, and logs the diagnostics of each object once.
+/// Turns events into changes, sends them, and logs the diagnostics of each object once.
 pub struct Ingester {
     changes: ChangeSenders,
     node_name: Arc<str>,
@@ -55,19 +56,19 @@ impl Ingester {
         }
     }
 
-    /// Returns an ingester for a command, which reports a missing Node itself.
-    pub fn once(changes: ChangeSenders, node_name: Arc<str>) -> Self {
+    /// Returns an ingester for a command. Does not log a missing Node: the command reports it.
+    pub fn for_command(changes: ChangeSenders, node_name: Arc<str>) -> Self {
         Self {
             has_logged_missing_node: true,
             ..Self::new(changes, node_name)
         }
     }
 
-    /// Takes an observation of Services.
+    /// Handles an event about Services.
     pub fn service(&mut self, observed: Observed<impl Borrow<ServiceObject>>) {
         match observed {
             Observed::Listing => self.begin_list(Kind::Service),
-            Observed::Listed => self.complete_list(Kind::Service),
+            Observed::Listed => self.finish_list(Kind::Service),
             Observed::Set(object) => self.set_service(object.borrow()),
             Observed::Deleted(object) => {
                 let metadata = &object.borrow().metadata;
@@ -79,11 +80,11 @@ impl Ingester {
         }
     }
 
-    /// Takes an observation of EndpointSlices.
+    /// Handles an event about EndpointSlices.
     pub fn endpoint_slice(&mut self, observed: Observed<impl Borrow<EndpointSliceObject>>) {
         match observed {
             Observed::Listing => self.begin_list(Kind::EndpointSlice),
-            Observed::Listed => self.complete_list(Kind::EndpointSlice),
+            Observed::Listed => self.finish_list(Kind::EndpointSlice),
             Observed::Set(object) => self.set_slice(object.borrow()),
             // To both families: the last known state may lack the address type, and removing a
             // slice that a family never had changes nothing.
@@ -97,7 +98,7 @@ impl Ingester {
         }
     }
 
-    /// Takes an observation of Nodes. Any but this node is ignored.
+    /// Handles an event about Nodes. Other Nodes than that of this host are ignored.
     pub fn node(&mut self, observed: Observed<impl Borrow<NodeObject>>) {
         match observed {
             Observed::Listing => {
@@ -105,12 +106,12 @@ impl Ingester {
                 self.begin_list(Kind::Node);
             }
             Observed::Listed => {
-                // It may have been deleted while there was no watch.
+                // The Node may have been deleted while there was no watch.
                 if !self.has_node {
                     self.log_missing_node();
                     self.changes.send_both(&Change::Node(None));
                 }
-                self.complete_list(Kind::Node);
+                self.finish_list(Kind::Node);
             }
             Observed::Set(object) => {
                 let object = object.borrow();
@@ -133,7 +134,8 @@ impl Ingester {
                     .forget(Kind::Node, &metadata.namespace, &metadata.name);
                 tracing::warn!(
                     node = %self.node_name,
-                    "this Node was deleted; its zone hints and node addresses are no longer used",
+                    "this Node was deleted: zone hints of EndpointSlices and node addresses are no \
+                     longer used",
                 );
                 self.changes.send_both(&Change::Node(None));
             }
@@ -163,13 +165,13 @@ impl Ingester {
         self.changes.send_both(&Change::Listing(kind));
     }
 
-    fn complete_list(&mut self, kind: Kind) {
-        self.reported.complete_list(kind);
+    fn finish_list(&mut self, kind: Kind) {
+        self.reported.finish_list(kind);
         self.changes.send_both(&Change::Listed(kind));
     }
 
-    /// Compares the name with that of this node. Logs the first one that differs: its zone and
-    /// addresses must not replace those of this node, nor may its deletion remove them.
+    /// Reports whether the name is that of this node. Logs the first one that differs: the zone
+    /// and addresses of another Node must not replace those of this one.
     fn is_this_node(&mut self, name: &str) -> bool {
         let is_this = name == &*self.node_name;
         if !is_this && !self.has_logged_other_node {
@@ -177,23 +179,22 @@ impl Ingester {
             tracing::warn!(
                 node = %self.node_name,
                 other = %name.escape_debug(),
-                "ignored an event of another Node; check that the configured address is an API server",
+                "ignored an event about another Node; check that the configured address is an API server",
             );
         }
         is_this
     }
 
-    /// Logs once that the Node does not exist, as it may be intended. Without it, zone hints and
-    /// node addresses are ignored, and local endpoints are recognized only by the name of the
-    /// node.
+    /// Logs once that the Node of this host does not exist, which may be intended. Without it,
+    /// local endpoints are recognized only by the name of the node.
     fn log_missing_node(&mut self) {
         if !self.has_logged_missing_node {
             self.has_logged_missing_node = true;
             let node = &self.node_name;
             tracing::warn!(
                 %node,
-                "Node not found: zone hints and node addresses are not used; if it has another \
-                 name, set --hostname-override",
+                "Node not found: zone hints of EndpointSlices and node addresses are not used; if \
+                 the Node of this host has another name, set --hostname-override",
             );
         }
     }
@@ -213,9 +214,11 @@ impl Ingester {
         }
     }
 
-    /// Sends a slice to its family. One without a Service counts as deleted.
+    /// Sends a slice to its family. One without the label `kubernetes.io/service-name` counts as
+    /// deleted.
     ///
-    /// Differs from upstream: there it stays with the Service that its label named last.
+    /// Differs from upstream: kube-proxy keeps such a slice for the Service that the label named
+    /// last.
     fn set_slice(&mut self, object: &EndpointSliceObject) {
         let ingested = ingest::endpoint_slice(object, &self.node_name, &mut self.interner);
         let metadata = &object.metadata;
@@ -233,8 +236,8 @@ impl Ingester {
     }
 }
 
-/// Logged diagnostics of each object, as hashes. Every list repeats every object: otherwise one
-/// invalid Service would fill the log at each reconnection.
+/// Logged diagnostics of each object, as hashes. Remembered because every relist brings every
+/// object again: an invalid Service would be logged each time.
 ///
 /// # Invariants
 ///
@@ -249,7 +252,7 @@ struct ReportedDiagnostics {
 /// Logged diagnostics of one object.
 #[derive(Debug)]
 struct ReportedObject {
-    /// The current list has it, or there is no current list.
+    /// The list that is being read has the object. Always true between lists.
     is_listed: bool,
     diagnostics: Box<[u64]>,
 }
@@ -269,7 +272,7 @@ impl ReportedDiagnostics {
         }
     }
 
-    /// Forgets a deleted object: if it is created again, it is a new one.
+    /// Forgets a deleted object: if it is created again, its diagnostics are logged again.
     fn forget(&mut self, kind: Kind, namespace: &str, name: &str) {
         self.objects.remove(&(kind, hash((namespace, name))));
     }
@@ -288,11 +291,12 @@ impl ReportedDiagnostics {
     }
 
     /// Forgets the objects of a kind that the list does not have.
-    fn complete_list(&mut self, kind: Kind) {
+    fn finish_list(&mut self, kind: Kind) {
         self.objects
             .retain(|(of, _), object| *of != kind || object.is_listed);
     }
 
+    /// Records the diagnostics of an object. Returns those that its previous state did not have.
     fn unreported(
         &mut self,
         kind: Kind,
@@ -305,8 +309,8 @@ impl ReportedDiagnostics {
             self.objects.remove(&object);
             return diagnostics;
         }
-        // Clearing repeats some log lines; without a limit, invalid objects that are created and
-        // deleted between lists would accumulate.
+        // After that, some lines are logged again. Without a limit, invalid objects that are
+        // created and deleted between lists would accumulate.
         if self.objects.len() >= MAX_REPORTED_OBJECTS && !self.objects.contains_key(&object) {
             self.objects.clear();
         }
@@ -321,7 +325,7 @@ impl ReportedDiagnostics {
     }
 }
 
-/// Maximum remembered objects: about half a megabyte.
+/// Maximum objects in [`ReportedDiagnostics`]: about half a megabyte.
 const MAX_REPORTED_OBJECTS: usize = 8192;
 
 fn hash(value: impl Hash) -> u64 {
@@ -371,12 +375,12 @@ mod tests {
         logged(&mut reported, "listed", &["x"]);
         // A list of another kind says nothing about Services, nor does one that failed.
         reported.begin_list(Kind::EndpointSlice);
-        reported.complete_list(Kind::EndpointSlice);
+        reported.finish_list(Kind::EndpointSlice);
         assert_eq!(reported.objects.len(), 3);
         reported.begin_list(Kind::Service);
         logged(&mut reported, "listed", &["x"]);
         reported.keep(Kind::Service, "shop", "kept");
-        reported.complete_list(Kind::Service);
+        reported.finish_list(Kind::Service);
         assert_eq!(reported.objects.len(), 2);
         assert!(logged(&mut reported, "listed", &["x"]).is_empty());
         assert!(logged(&mut reported, "kept", &["x"]).is_empty());

@@ -1,7 +1,9 @@
 //! Sources of Services, EndpointSlices and Nodes: an API server, or files of manifests.
 //!
-//! Both end in an [`Ingester`], as a stream of [`Observed`] objects, which leave it as changes
-//! through the channels of [`change_channels`].
+//! A source sends events ([`Observed`]) to an [`Ingester`]. That makes changes of them, and sends
+//! these through [`change_channels`] to the task of each IP family.
+//!
+//! The daemon follows a source for ever. Commands, such as `services` and `diff`, read it once.
 
 pub(crate) mod api;
 pub(crate) mod bounded;

@@ -64,7 +64,7 @@ fn a_large_shrink_is_logged_with_its_numbers() {
     });
     let warning = lines
         .iter()
-        .find(|line| line.contains("most objects were deleted at once"));
+        .find(|line| line.contains("most objects of this kind were deleted"));
     let warning = warning.unwrap_or_else(|| panic!("{lines:#?}"));
     assert!(warning.contains(" WARN "), "{warning}");
     assert!(warning.contains("before=41 after=0"), "{warning}");
@@ -84,7 +84,7 @@ fn what_is_wrong_with_an_answer_is_logged() {
             vec![("content-type", "text/html")],
             "unsupported Content-Type `text/html`: neither JSON nor protobuf",
         ),
-        (vec![], "a line of a watch is cut off or not JSON"),
+        (vec![], "a line of a watch is incomplete or not JSON"),
     ] {
         let (mut version, healthy) = (None, cluster.clone());
         let wrong = Reply::With(200, headers, body.clone());

@@ -19,6 +19,7 @@
 mod scripted;
 
 mod answers;
+mod client_certificate;
 mod cluster;
 mod cuts;
 mod growth;

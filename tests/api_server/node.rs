@@ -60,7 +60,7 @@ impl Rules {
             environment: NodeEnvironment {
                 fixed: Options::defaults(IpFamily::V4),
                 local_mode: LocalMode::ClusterCidr(Vec::new()),
-                node_ports: NodePortSource::All,
+                node_port_source: NodePortSource::All,
                 bind_address: None,
             },
             shape: PartialRestore::ChangedChains,

@@ -3,11 +3,10 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use deltaproxy::testing::watch::api::{ApiOptions, build_client};
+use deltaproxy::testing::watch::api::{ApiOptions, ProxyEnvironment, build_client};
 use http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
@@ -20,6 +19,8 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::support::certificate::self_signed;
 
 use super::cluster::{Cluster, Kind, Written, reply, service, slice};
 use super::node::{follow_until, listed};
@@ -46,32 +47,11 @@ enum End {
 
 /// A certificate and its key, or `None` where no program makes them.
 fn certificate(folder: &Path) -> Option<(CertificateDer<'static>, PrivateKeyDer<'static>)> {
-    let (key, cert) = (folder.join("key.pem"), folder.join("cert.pem"));
-    let made = Command::new("openssl")
-        .args([
-            "req",
-            "-x509",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:prime256v1",
-        ])
-        .args(["-nodes", "-days", "2", "-subj", "/CN=localhost", "-keyout"])
-        .arg(&key)
-        .arg("-out")
-        .arg(&cert)
-        .output();
-    let Ok(made) = made else {
-        assert!(
-            std::env::var_os("REQUIRE_KERNEL").is_none(),
-            "openssl is missing"
-        );
-        println!("skipped: openssl is missing");
-        return None;
-    };
-    assert!(made.status.success(), "{made:?}");
-    let cert = CertificateDer::from_pem_file(cert).unwrap();
-    Some((cert, PrivateKeyDer::from_pem_file(key).unwrap()))
+    self_signed(folder, "server").then(|| {
+        let cert = CertificateDer::from_pem_file(folder.join("server.pem")).unwrap();
+        let key = PrivateKeyDer::from_pem_file(folder.join("server.key")).unwrap();
+        (cert, key)
+    })
 }
 
 /// A server whose first stream of each kind ends within an event.
@@ -193,7 +173,10 @@ async fn breaks_off(http: Http, end: End) {
             tokio::spawn(serving);
         }
     };
-    let client = build_client(&kubeconfig(&folder, address)).await.unwrap();
+    let options = kubeconfig(&folder, address);
+    let client = build_client(&options, &ProxyEnvironment::default())
+        .await
+        .unwrap();
     tokio::select! {
         () = accepting => {}
         () = follow_until(&client, &expected, PATIENCE) => {}

@@ -17,7 +17,7 @@
     reason = "failing loudly is a test's job, and long runs say how they went"
 )]
 
-use crate::support;
+use crate::{support, support_matrix};
 
 mod compare;
 mod differences;
@@ -26,7 +26,8 @@ mod features;
 mod marker;
 mod node;
 mod random;
-mod run;
+pub mod releases;
+pub mod run;
 mod service;
 mod slice;
 mod soak;
@@ -80,7 +81,7 @@ fn every_feature_leaves_the_same_rules() {
     if !machine_has(Need::Cluster) {
         return;
     }
-    run::features(group(0));
+    let _ = run::features(group(0));
 }
 
 /// Two rounds of all faults, in some two minutes.
@@ -93,6 +94,23 @@ fn faults_in_random_histories_leave_the_same_rules() {
         asked("CONFORMANCE_SEED").unwrap_or(SEED),
         2 * faults::Fault::ALL.len(),
     );
+}
+
+/// Features, and random steps of all variants together, against the kube-proxy of one release.
+///
+/// `tests/soak.sh --kube-proxy 1.33` runs it.
+#[test]
+#[ignore = "takes minutes, and records its result"]
+fn rules_of_a_release() {
+    const RANDOM_STEPS: usize = 200;
+    assert!(machine_has(Need::Cluster));
+    let features = run::features(group(0));
+    let mut random = Tally::default();
+    for seed in SEED..SEED + GROUPS {
+        let steps = RANDOM_STEPS.div_ceil(VARIANTS.len() / SIDE_BY_SIDE);
+        random += run(&Plan::new(seed, Size::Small, steps));
+    }
+    support_matrix::record_kube_proxy(&features, &random);
 }
 
 /// What `tests/soak.sh --faults` runs.

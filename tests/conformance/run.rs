@@ -7,6 +7,7 @@ use std::time::Instant;
 use super::features::{self, Sight};
 use super::node::FAMILIES;
 use super::random::History;
+use super::releases::{Appeared, Release};
 use super::service::NAMESPACES;
 use super::stage::{Effect, Op, Size, Stage};
 use super::support::tell;
@@ -82,8 +83,9 @@ pub fn run(plan: &Plan) -> Tally {
     let start = Instant::now();
     let mut stage = Stage::new(&NAMESPACES);
     let mut history = History::new(plan.seed, plan.size);
+    let release = Release::of("kube-proxy");
     for _ in 0..STEPS_BEFORE {
-        stage.prepare(&history.edit_objects());
+        stage.prepare(&release.avoid(history.edit_objects()));
     }
     if plan.size == Size::Large {
         stage.prepare(&History::crowd());
@@ -92,7 +94,7 @@ pub fn run(plan: &Plan) -> Tally {
     let mut tally = Tally::default();
     let mut was_large = false;
     for step in 0..plan.steps {
-        let ops = history.step();
+        let ops = release.avoid(history.step());
         let effect = stage.step(&ops, plan.size);
         assert!(
             effect.differences.is_empty(),
@@ -125,38 +127,71 @@ pub fn run(plan: &Plan) -> Tally {
     tally
 }
 
+/// What the features have shown.
+#[derive(Debug, Default, Clone)]
+pub struct FeatureTally {
+    /// Steps with a comparison.
+    pub steps: usize,
+    /// Rulesets of two kernels compared.
+    pub compared: usize,
+    /// Differences between releases of kube-proxy.
+    pub appeared: Appeared,
+}
+
 /// Plays every feature, and panics when all have been played if one was not as it should be.
-pub fn features(variants: &'static [Variant]) {
+pub fn features(variants: &'static [Variant]) -> FeatureTally {
+    let release = Release::of("kube-proxy");
     let mut stage = Stage::new(&[features::NAMESPACE]);
     stage.cast(&variants.iter().collect::<Vec<_>>());
     let mut complaints = Vec::new();
-    let mut steps = 0;
+    let mut tally = FeatureTally::default();
     let nothing = stage.step(&[], Size::Small);
     assert_eq!(nothing.differences, "", "an empty cluster");
     for feature in features::features() {
+        let differs = feature.differs_in(&release);
         for step in &feature.steps {
-            steps += 1;
+            tally.steps += 1;
             let effect = stage.step(&step.ops, Size::Small);
-            complaints.extend(complaint(step.sight, &effect).map(|why| {
+            let difference = step.difference.filter(|step| release.has(step));
+            let why = match difference {
+                Some(difference) if !effect.differences.is_empty() => {
+                    tally.appeared.add(difference);
+                    difference.explains(&effect.differences).err()
+                }
+                // What kube-proxy shows depends on the release in the other steps as well.
+                _ if differs => complaint(None, &effect),
+                _ => complaint(Some(step.sight), &effect),
+            };
+            complaints.extend(why.map(|why| {
                 let done = words(&step.ops, &effect.refused);
                 format!("{}: {}: {why}\n{done}", feature.name, step.name)
             }));
         }
         let effect = stage.step(&feature.end(), Size::Small);
         complaints.extend(
-            complaint(Sight::Seen, &effect).map(|why| format!("{}: the end: {why}", feature.name)),
+            complaint((!differs).then_some(Sight::Seen), &effect)
+                .map(|why| format!("{}: the end: {why}", feature.name)),
         );
     }
-    tell(format_args!("conformance: {steps} steps of features"));
+    complaints.extend(tally.appeared.check(&release).err());
+    tally.compared = tally.steps * variants.len() * FAMILIES.len();
+    let (steps, version) = (tally.steps, &release.version);
+    let appeared = &tally.appeared.0;
+    tell(format_args!(
+        "conformance: {steps} steps of features, kube-proxy {version}, \
+         differences between releases {appeared:?}"
+    ));
     assert!(
         complaints.is_empty(),
         "{} of {steps}\n{}",
         complaints.len(),
         complaints.join("\n")
     );
+    tally
 }
 
-fn complaint(sight: Sight, effect: &Effect) -> Option<String> {
+/// Without a `sight`, kube-proxy's rules may change or not.
+fn complaint(sight: Option<Sight>, effect: &Effect) -> Option<String> {
     if !effect.differences.is_empty() {
         return Some(effect.differences.clone());
     }
@@ -164,8 +199,8 @@ fn complaint(sight: Sight, effect: &Effect) -> Option<String> {
         return Some(why.clone());
     }
     match (sight, effect.has_changed_rules) {
-        (Sight::Seen, false) => Some("kube-proxy's rules did not change".to_owned()),
-        (Sight::Unseen, true) => Some("kube-proxy's rules changed".to_owned()),
+        (Some(Sight::Seen), false) => Some("kube-proxy's rules did not change".to_owned()),
+        (Some(Sight::Unseen), true) => Some("kube-proxy's rules changed".to_owned()),
         _ => None,
     }
 }

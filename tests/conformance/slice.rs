@@ -17,6 +17,9 @@ pub const SLICES_EACH: usize = 9;
 
 const SHARED_ADDRESSES: usize = 4;
 
+/// The network of addresses that several slices share.
+const SHARED_NETWORK: usize = 100;
+
 /// Which hints the endpoints of a slice have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Hints {
@@ -151,7 +154,7 @@ impl AnySlice {
 
     fn shared_endpoint(&self, number: usize, is_terminating: bool) -> Value {
         json!({
-            "addresses": [self.address(100, number)],
+            "addresses": [self.address(SHARED_NETWORK, number)],
             "conditions": {"ready": !is_terminating, "serving": true, "terminating": is_terminating},
             "nodeName": if number.is_multiple_of(2) { NODE } else { "node2" },
         })
@@ -176,6 +179,12 @@ impl AnySlice {
             format!("fd00:10:4::{network:x}:{:x}", number + 1)
         }
     }
+}
+
+/// Reports whether an address is one of those that several slices share.
+pub fn is_shared(address: &str) -> bool {
+    address.starts_with(&format!("10.4.{SHARED_NETWORK}."))
+        || address.starts_with(&format!("fd00:10:4::{SHARED_NETWORK:x}:"))
 }
 
 fn throw_hints(dice: &mut Dice) -> Hints {

@@ -112,7 +112,7 @@ fn validation(config: &Config) -> String {
 }
 
 fn shape(config: &Config) -> String {
-    format!("{:?}", config.shape)
+    format!("{:?}", config.partial_restore)
 }
 
 /// How long a failure may last in all that it is for.
@@ -136,6 +136,19 @@ pub const TABLE: &[Row] = &[
         Rule("! -s 10.4.0.0/14 -j KUBE-MARK-MASQ"),
     ),
     row("config", "", Scene(answers::file_counts)),
+    row(
+        "config-reload",
+        "exit",
+        Told(|config| format!("{:?}", config.reload), "Exit(300s)"),
+    ),
+    Row {
+        beside: &["--config-reload=exit"],
+        ..row(
+            "config-reload-window",
+            "7s",
+            Told(|config| format!("{:?}", config.reload), "Exit(7s)"),
+        )
+    },
     row("config-sync-period", "1h", Nothing),
     row("conntrack-max-per-core", "200000", Wanted(MAX, 400_000)),
     row("conntrack-min", "500000", Wanted(MAX, 500_000)),
@@ -213,6 +226,11 @@ pub const TABLE: &[Row] = &[
     row("log-flush-frequency", "1s", Nothing),
     row_beside(ALPHA, "log-json-info-buffer-size", "64Ki", Nothing),
     row_beside(ALPHA, "log-json-split-stream", "true", Nothing),
+    row(
+        "log-style",
+        "klog",
+        Told(|config| format!("{:?}", config.log_style), "Klog"),
+    ),
     row_beside(ALPHA, "log-text-info-buffer-size", "64Ki", Nothing),
     row_beside(ALPHA, "log-text-split-stream", "true", Nothing),
     row("logging-format", "json", Scene(answers::logs_for_programs)),

@@ -66,7 +66,7 @@ impl Node {
         let runtime = tokio::runtime::Builder::new_current_thread().build();
         let outcome = runtime.unwrap().block_on(self.syncer.once(&[]));
         let (changed, tracker) = (&outcome.applied.before, &self.syncer.tracker);
-        let options = self.syncer.written().unwrap();
+        let options = self.syncer.applied_options().unwrap();
         let candidates = stale_candidates(changed, tracker, options);
         black_box(candidates);
         outcome

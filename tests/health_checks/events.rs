@@ -88,6 +88,20 @@ fn a_free_port_is_found(scene: &Scene, blocker: TcpListener) {
     }
     drop(blocker);
     ours.answers(loopback(Family::V4, PORT));
+    // The words that an operator searches for, once each.
+    let words = [
+        "cannot serve the health check node port: cannot listen on ",
+        "until it is served, load balancers may send the Service no traffic through this node",
+        "Find the program that listens on it",
+        "health check node port is served now",
+    ];
+    eventually(PATIENCE, || {
+        let log = ours.daemon.as_ref().map_or_else(String::new, Daemon::log);
+        let is_logged_once = |words: &str| log.matches(words).count() == 1;
+        ensure(words.iter().all(|words| is_logged_once(words)), || {
+            log.clone()
+        })
+    });
 }
 
 #[test]

@@ -5,7 +5,7 @@
 use deltaproxy::testing::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
 use deltaproxy::testing::net::IpFamily;
 use deltaproxy::testing::render::{
-    AppliedState, Full, LiveChains, Options, PartialRestore, RenderContext, partial,
+    AppliedState, FullPayload, LiveChains, Options, PartialRestore, RenderContext, partial,
 };
 use deltaproxy::testing::rules::Payload;
 use deltaproxy::testing::tracker::Tracker;
@@ -85,7 +85,7 @@ impl Play {
     /// The full payload, and what the kernel then has.
     pub(crate) fn full(&self) -> (String, AppliedState) {
         let live = LiveChains::default();
-        let mut full = Full::new(&self.tracker, self.setting(), &live);
+        let mut full = FullPayload::new(&self.tracker, self.setting(), &live);
         let mut bytes = Vec::new();
         while full.write_next(&mut bytes) {}
         (String::from_utf8(bytes).unwrap(), full.finish().0)

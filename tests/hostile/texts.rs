@@ -11,7 +11,7 @@ use deltaproxy::testing::net::{IpFamily, Protocol, parse_cidr, parse_ip};
 use deltaproxy::testing::render::{
     LiveChains, LiveRules, guarded_chains, matches_except_kubelet_rules,
 };
-use deltaproxy::testing::rules::{BridgePort, Locality, Match, Packet, RuleSet, Table, trace};
+use deltaproxy::testing::rules::{BridgePort, Match, Packet, RuleSet, Table, TracedNode, trace};
 use proptest::prelude::*;
 
 use crate::cluster::upstream_options;
@@ -69,11 +69,11 @@ fn is_looked_at(rules: &RuleSet) {
             in_interface: None,
             bridge_port: BridgePort::None,
         };
-        let locality = Locality {
+        let traced_node = TracedNode {
             addresses: [source.parse().unwrap()].into(),
             recent_lists: [].into(),
         };
-        let _ = trace(rules, &packet, &locality);
+        let _ = trace(rules, &packet, &traced_node);
     }
 }
 

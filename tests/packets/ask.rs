@@ -11,9 +11,9 @@ use futures::StreamExt;
 
 use super::cluster;
 use super::scene::Scene;
-use super::table::{Row, Service};
+use super::table::{Damage, Row, Service};
 use super::words::{Cell, Client, Met, Source, Variant, Word, shown};
-use crate::packets::support::lab::pod_address;
+use crate::packets::support::lab::{NODE_ADDRESSES, pod_address};
 use crate::packets::support::rules::Family;
 use crate::packets::support::servers::{Reply, Transport, ask};
 
@@ -66,24 +66,37 @@ pub struct Outcome {
 pub fn questions(services: &[Service], variant: Variant) -> Vec<Question> {
     let mut questions = Vec::new();
     for (index, service) in services.iter().enumerate() {
-        for row in service
-            .rows
-            .iter()
-            .filter(|row| row.variants.contains(&variant))
-        {
-            for family in &row.families {
-                let of_client = |(client, cell): &(Client, Cell)| Question {
-                    text: text(service, row, *family, *client),
-                    expected: cell.clone(),
-                    client: *client,
-                    transport: row.transport,
-                    to: cluster::address(row.target, index, *family),
-                    is_unclear: service.word("unclear").is_some(),
-                    is_choosy: cell.met.len() < service.endpoints.len(),
-                };
-                questions.extend(row.cells.iter().map(of_client));
-            }
+        let rows = service.rows.iter();
+        for row in rows.filter(|row| row.variants.contains(&variant)) {
+            questions.extend(of_row(service, index, row));
         }
+    }
+    questions
+}
+
+/// The questions after a damage that is in the table of the Service that is number `index`.
+pub fn damaged(service: &Service, index: usize, damage: &Damage) -> Vec<Question> {
+    let rows = damage.rows.iter();
+    let mut questions: Vec<Question> = rows.flat_map(|row| of_row(service, index, row)).collect();
+    for question in &mut questions {
+        question.text = format!("{} after `{damage}`", question.text);
+    }
+    questions
+}
+
+fn of_row(service: &Service, index: usize, row: &Row) -> Vec<Question> {
+    let mut questions = Vec::new();
+    for family in &row.families {
+        let of_client = |(client, cell): &(Client, Cell)| Question {
+            text: text(service, row, *family, *client),
+            expected: cell.clone(),
+            client: *client,
+            transport: row.transport,
+            to: cluster::address(row.target, index, *family),
+            is_unclear: service.word("unclear").is_some(),
+            is_choosy: cell.met.len() < service.endpoints.len(),
+        };
+        questions.extend(row.cells.iter().map(of_client));
     }
     questions
 }
@@ -184,9 +197,10 @@ fn met(reply: Reply, own: Option<IpAddr>) -> Met {
             } else {
                 Family::V6
             };
+            // `x` is beyond the node, and sees the address of the node on that side.
             let source = if Some(peer) == own {
                 Source::Kept
-            } else if peer == pod_address(family, 1) {
+            } else if peer == pod_address(family, 1) || is_of_node(peer) {
                 Source::Masqueraded
             } else {
                 Source::Odd(peer)
@@ -194,6 +208,12 @@ fn met(reply: Reply, own: Option<IpAddr>) -> Met {
             Met::Server(server, source)
         }
     }
+}
+
+/// Whether that is the node's address towards its neighbors.
+pub fn is_of_node(peer: IpAddr) -> bool {
+    let mut own = NODE_ADDRESSES.iter();
+    own.any(|address| address.parse() == Ok(peer))
 }
 
 /// A line for each question whose outcome the table does not allow.

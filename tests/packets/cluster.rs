@@ -23,14 +23,13 @@ pub const LOCALHOST: &str = "127.0.0.9";
 
 /// NodePorts begin here. Below 30086, so that the API server gives none of them to a health check.
 const FIRST_NODE_PORT: u16 = 30000;
-const MOST_SERVICES: usize = 86;
+const MOST_NODE_PORTS: usize = 86;
 
 /// Both families, in the order of lists in objects.
 pub const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
 
 /// Where a client finds the Service that is number `index`.
 pub fn address(target: Target, index: usize, family: Family) -> SocketAddr {
-    assert!(index < MOST_SERVICES, "no addresses left");
     let number = index + 1;
     let is_v4 = family == Family::V4;
     let text = match target {
@@ -55,6 +54,7 @@ pub fn address(target: Target, index: usize, family: Family) -> SocketAddr {
 }
 
 fn node_port(index: usize) -> u16 {
+    assert!(index < MOST_NODE_PORTS, "no node ports left");
     FIRST_NODE_PORT + u16::try_from(index).unwrap()
 }
 

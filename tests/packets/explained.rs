@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use deltaproxy::testing::host::local_addresses;
+use deltaproxy::testing::inspect::catalog::{Catalog, RulesetSource, TrafficOrigin};
 use deltaproxy::testing::inspect::explain::{
     ClientSelection, NodeRules, PathResult, SeenSource, explain,
 };
 use deltaproxy::testing::net::IpFamily;
 use deltaproxy::testing::rules::{RuleSet, Share};
 
-use super::ask::Question;
+use super::ask::{Question, is_of_node};
 use super::cluster::{self, FAMILIES, UDP_POD_PORT};
 use super::scene::Scene;
 use super::words::{Client, Met, Source, Word, shown};
@@ -44,6 +45,51 @@ pub fn complaints(program: &str, scene: &Scene, questions: &[Question]) -> Vec<S
             Ok(_) => {}
             Err(what) if question.is_unclear && what.starts_with(UNSURE) => {}
             Err(what) => complain(&what),
+        }
+    }
+    complaints
+}
+
+/// A line for each question of which `services` says something else than the table: whether the
+/// address leads to an endpoint for clients outside and on the node.
+pub fn services_complaints(program: &str, scene: &Scene, questions: &[Question]) -> Vec<String> {
+    let catalogs = FAMILIES.map(|family| {
+        let rules = RuleSet::parse(&scene.lab.rules(family)).unwrap();
+        let mut catalog = Catalog::read(&rules);
+        catalog.mark_unreachable(&rules, RulesetSource::Kernel);
+        catalog
+    });
+    let [v4, v6] = &catalogs;
+    let mut complaints = Vec::new();
+    for Question {
+        text,
+        expected,
+        client,
+        to,
+        ..
+    } in questions
+    {
+        let origin = match client {
+            Client::Node => TrafficOrigin::Node,
+            Client::Outside => TrafficOrigin::Outside,
+            Client::Pod | Client::A => continue,
+        };
+        let ports = if to.is_ipv4() { &v4.ports } else { &v6.ports };
+        let mut frontends = ports.values().flat_map(|view| &view.frontends);
+        let asked =
+            frontends.find(|one| one.port == to.port() && one.ip.is_none_or(|ip| ip == to.ip()));
+        let listed = !asked.expect(text).unreachable_from.contains(&origin);
+        let is_endpoint = |met: &Met| matches!(met, Met::Server(name, _) if name != "x");
+        let is_served = expected.met.iter().any(is_endpoint);
+        if listed != is_served {
+            complaints.push(format!(
+                "{text}: expected {expected}, of {program}'s rules services says {}",
+                if listed {
+                    "it is served"
+                } else {
+                    "it is unreachable"
+                }
+            ));
         }
     }
     complaints
@@ -123,7 +169,8 @@ fn as_seen(met: Met, source: IpAddr) -> Met {
         Met::Server(name, Source::Masqueraded)
             if FAMILIES
                 .map(|family| pod_address(family, 1))
-                .contains(&source) =>
+                .contains(&source)
+                || (name == "x" && is_of_node(source)) =>
         {
             Met::Server(name, Source::Kept)
         }
@@ -147,7 +194,8 @@ fn met(result: &PathResult, asked: SocketAddr) -> Result<Met, String> {
             true => Met::Refused,
             false => Met::Server("x".to_owned(), source(seen)),
         },
-        PathResult::Dropped(_) => Met::Dropped,
+        // The client cannot tell which of the two is lost.
+        PathResult::Dropped(_) | PathResult::Unanswered { .. } => Met::Dropped,
         PathResult::Rejected(_) => Met::Refused,
         PathResult::Unclear(why) => return Err(why.to_string()),
         PathResult::MissingTable(table) => return Err(format!("{table} was not read")),

@@ -57,6 +57,10 @@ fn packets_go_where_the_tables_say(backend: Backend) {
                 }
             }
             daemon.assert_running();
+            if *variant == Variant::Default {
+                daemon.terminate();
+                tally.ask_damaged(&scene, program_name);
+            }
         }
     }
     let [theirs, ours] = programs();
@@ -91,6 +95,27 @@ impl Tally {
         complaints.extend(explained::complaints(program, scene, &questions));
         self.explained += questions.len();
         self.add(name, (questions.len(), attempts), complaints);
+    }
+
+    /// Tries all cells that hold after a damage to the rules that a program left.
+    fn ask_damaged(&mut self, scene: &Scene, program: &str) {
+        for (index, service) in scene.services.iter().enumerate() {
+            for damage in &service.damages {
+                let saved = scene.damage(service, damage);
+                let questions = ask::damaged(service, index, damage);
+                let outcomes = ask::ask_all(scene, &questions);
+                let attempts = outcomes.iter().map(|outcome| outcome.attempts).sum();
+                let mut complaints = ask::complaints(program, &questions, &outcomes);
+                complaints.extend(explained::complaints(program, scene, &questions));
+                // Rules of source ranges are not followed there.
+                if service.word("ranges").is_none() {
+                    complaints.extend(explained::services_complaints(program, scene, &questions));
+                }
+                self.explained += questions.len();
+                self.add("damaged", (questions.len(), attempts), complaints);
+                saved.restore();
+            }
+        }
     }
 
     fn add(&mut self, name: &str, (cells, attempts): (usize, usize), complaints: Vec<String>) {

@@ -17,15 +17,15 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use super::cluster::{self, FAMILIES, UDP_POD_PORT};
-use super::table::{Row, Service};
-use super::words::{Client, Met, Source, Target, Variant};
+use super::table::{Damage, Row, RuleScope, Service};
+use super::words::{Client, Met, Target, Variant};
 use crate::packets::support::daemon::{Backend, Daemon, Program, real_program, wait_until_ok};
 use crate::packets::support::kube;
 use crate::packets::support::lab::{Lab, POD_PORT, Pod, pod, pod_address};
 use crate::packets::support::netns::Netns;
 use crate::packets::support::objects;
 use crate::packets::support::process::run;
-use crate::packets::support::rules::Family;
+use crate::packets::support::rules::{Family, endpoint_chain, service_chain};
 use crate::packets::support::servers::Server;
 use crate::packets::support::wait::{PATIENCE, ensure, eventually};
 
@@ -75,6 +75,18 @@ impl Scene {
         let beyond = self.lab.control.netns();
         beyond.ip("route add 10.4.0.0/24 via 10.200.0.2");
         beyond.ip("-6 route add fd00:10:4::/64 via fd00:200::2");
+        // Also those that a broken node left alone, so that it sees both directions.
+        beyond.ip("route add 10.200.0.100/32 via 10.200.0.2");
+        beyond.ip("-6 route add fd00:200::64/128 via fd00:200::2");
+        // The kernel would learn the direct way, past the node.
+        for (netns, device) in [(outside, "eth0"), (beyond, "br0")] {
+            for conf in ["ipv4/conf/all", "ipv6/conf/all"] {
+                let own = conf.replace("all", device);
+                for conf in [conf, &own] {
+                    netns.sysctl(&format!("{conf}/accept_redirects"), "0");
+                }
+            }
+        }
         // Neighbors that try what `route_localnet` opens.
         let neighbors = [
             (outside, "10.200.0.2"),
@@ -133,11 +145,12 @@ impl Scene {
 
     /// The addresses at which somebody meets `x`.
     fn untaken(&self) -> BTreeSet<SocketAddr> {
-        let x = Met::Server("x".to_owned(), Source::Kept);
         let mut addresses = BTreeSet::new();
         for (index, service) in self.services.iter().enumerate() {
-            let meets_x = |row: &&Row| row.cells.iter().any(|(_, cell)| cell.met.contains(&x));
-            for row in service.rows.iter().filter(meets_x) {
+            // Masqueraded or not.
+            let is_x = |met: &Met| matches!(met, Met::Server(name, _) if name == "x");
+            let meets_x = |row: &&Row| row.cells.iter().any(|(_, cell)| cell.met.iter().any(is_x));
+            for row in service.all_rows().filter(meets_x) {
                 let of = |family: &Family| cluster::address(row.target, index, *family);
                 addresses.extend(row.families.iter().map(of));
             }
@@ -200,33 +213,114 @@ impl Scene {
             for family in FAMILIES {
                 let rules = service.rules.iter();
                 let rules = rules.filter(|rule| rule.families.contains(&family));
-                let hooks: BTreeSet<&str> = rules.clone().map(|rule| &*rule.hook).collect();
-                let chain = |hook: &str| format!("THIRD-PARTY-{index}-{hook}");
-                for hook in hooks {
-                    self.add_third_party_chain(&chain(hook), hook, index, family);
+                let places: BTreeSet<(RuleScope, &str)> = rules
+                    .clone()
+                    .map(|rule| (rule.scope, &*rule.hook))
+                    .collect();
+                let chain = |scope, hook: &str| {
+                    let letter = match scope {
+                        RuleScope::Request => 'F',
+                        RuleScope::Security => 'S',
+                        RuleScope::Reply => 'B',
+                        RuleScope::Raw => 'R',
+                    };
+                    format!("THIRD-PARTY-{index}-{letter}-{hook}")
+                };
+                for (scope, hook) in places {
+                    self.add_third_party_chain(&chain(scope, hook), (scope, hook), index, family);
                 }
                 for rule in rules {
                     let mut add = self.iptables(family);
-                    run(add.args(["-A", &chain(&rule.hook)]).args(&rule.words));
+                    add.args(["-t", table_of(rule.scope)]);
+                    add.args(["-A", &chain(rule.scope, &rule.hook)]);
+                    run(add.args(&rule.words));
                 }
             }
         }
     }
 
-    /// Empties the chain of a Service, or makes it and leads new connections to it.
-    fn add_third_party_chain(&self, chain: &str, hook: &str, index: usize, family: Family) {
+    /// Empties the chain of a Service, or makes it and leads packets to it.
+    fn add_third_party_chain(
+        &self,
+        chain: &str,
+        (scope, hook): (RuleScope, &str),
+        index: usize,
+        family: Family,
+    ) {
+        let table = table_of(scope);
+        let iptables = |words: &[&str]| {
+            run(self.iptables(family).args(["-t", table]).args(words));
+        };
         if self.lab.rules(family).contains(&format!(":{chain} ")) {
-            run(self.iptables(family).args(["-F", chain]));
+            iptables(&["-F", chain]);
             return;
         }
-        run(self.iptables(family).args(["-N", chain]));
+        iptables(&["-N", chain]);
         let to = cluster::address(Target::ClusterIp, index, family)
             .ip()
             .to_string();
-        let new = ["-m", "conntrack", "--ctstate", "NEW", "--ctdir", "ORIGINAL"];
-        let mut jump = self.iptables(family);
-        jump.args(["-I", hook]).args(new);
-        run(jump.args(["--ctorigdst", &to, "-j", chain]));
+        let (state, direction) = match scope {
+            RuleScope::Request | RuleScope::Security => ("NEW", "ORIGINAL"),
+            RuleScope::Reply => ("ESTABLISHED", "REPLY"),
+            // There is no connection yet.
+            RuleScope::Raw => {
+                iptables(&["-I", hook, "-d", &to, "-j", chain]);
+                iptables(&["-I", hook, "-s", &to, "-j", chain]);
+                return;
+            }
+        };
+        let connection = ["-m", "conntrack", "--ctstate", state, "--ctdir", direction];
+        let jump = [
+            &["-I", hook][..],
+            &connection,
+            &["--ctorigdst", &to, "-j", chain],
+        ];
+        iptables(&jump.concat());
+    }
+
+    /// Damages the rules as the table of a Service says, and returns the rules before.
+    pub fn damage(&self, service: &Service, damage: &Damage) -> SavedRules<'_> {
+        let saved = SavedRules::of(self);
+        for family in FAMILIES {
+            for command in &damage.commands {
+                let words = self.command_words(service, command, family);
+                run(self.iptables(family).args(&words));
+            }
+        }
+        saved
+    }
+
+    /// Replaces the words of a damage that stand for chains of the Service, and `last`, which is
+    /// the number of the last rule of the chain before it.
+    fn command_words(&self, service: &Service, words: &[String], family: Family) -> Vec<String> {
+        let port = format!("default/{}:http", service.name);
+        let mut replaced: Vec<String> = Vec::new();
+        for word in words {
+            replaced.push(match word.as_str() {
+                "EXT" | "FW" | "SVC" | "SVL" => {
+                    service_chain(&format!("KUBE-{word}-"), &port, "tcp")
+                }
+                "SEP-a" | "SEP-c" => {
+                    let server = word.chars().next_back().unwrap();
+                    let address = cluster::server_address(server, family);
+                    let endpoint = SocketAddr::new(address, POD_PORT).to_string();
+                    endpoint_chain(&port, "tcp", &endpoint)
+                }
+                "last" => {
+                    let chain = replaced.last().expect("a chain is before it");
+                    let start = format!("-A {chain} ");
+                    let rules = self.lab.rules(family);
+                    // Chains of the nat table, whose names no other table has.
+                    let nat = rules.split("*nat").nth(1).expect("a nat table");
+                    let own = nat.lines().take_while(|line| *line != "COMMIT");
+                    own.filter(|line| line.starts_with(&start))
+                        .count()
+                        .to_string()
+                }
+                other => other.to_owned(),
+            });
+        }
+        replaced
     }
 
     fn settled(&self, family: Family, variant: Variant) -> Result<(), String> {
@@ -262,7 +356,7 @@ impl Scene {
     fn clear(&self) {
         self.set_forward_policy("ACCEPT");
         for family in FAMILIES {
-            for table in ["filter", "nat", "mangle"] {
+            for table in ["filter", "nat", "mangle", "raw", "security"] {
                 for what in ["-F", "-X"] {
                     run(self.iptables(family).args(["-t", table, what]));
                 }
@@ -281,6 +375,43 @@ impl Scene {
         };
         let program: PathBuf = real_program(self.backend, name);
         self.lab.node.command(program)
+    }
+}
+
+/// The rules of a node, which are put back in the end.
+#[must_use]
+pub struct SavedRules<'s> {
+    scene: &'s Scene,
+    texts: [String; 2],
+}
+
+impl<'s> SavedRules<'s> {
+    fn of(scene: &'s Scene) -> Self {
+        let texts = FAMILIES.map(|family| scene.lab.rules(family));
+        Self { scene, texts }
+    }
+
+    /// Puts the rules back in the place of all that are there.
+    pub fn restore(self) {
+        for (family, text) in FAMILIES.into_iter().zip(&self.texts) {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(file.path(), text).unwrap();
+            let name = match family {
+                Family::V4 => "iptables-restore",
+                Family::V6 => "ip6tables-restore",
+            };
+            let program = real_program(self.scene.backend, name);
+            run(self.scene.lab.node.command(program).arg(file.path()));
+        }
+    }
+}
+
+/// The table that rules about these packets stand in.
+const fn table_of(scope: RuleScope) -> &'static str {
+    match scope {
+        RuleScope::Request | RuleScope::Reply => "filter",
+        RuleScope::Security => "security",
+        RuleScope::Raw => "raw",
     }
 }
 

@@ -54,12 +54,47 @@ pub struct Service {
     pub rules: Vec<ThirdPartyRule>,
     /// The rows about it.
     pub rows: Vec<Row>,
+    /// Damages to the rules of the node, with the rows about it that hold then.
+    pub damages: Vec<Damage>,
+}
+
+/// A damage to the rules, by commands of `iptables` and `ip6tables`.
+#[derive(Debug, Clone)]
+pub struct Damage {
+    /// The words of each command.
+    pub commands: Vec<Vec<String>>,
+    /// What clients meet afterwards.
+    pub rows: Vec<Row>,
+}
+
+/// Packets of a Service that a rule of another program meets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RuleScope {
+    /// New connections, in the filter table.
+    Request,
+    /// The same in the security table.
+    Security,
+    /// Answers to them, in the filter table.
+    Reply,
+    /// All from and to the cluster IP, in the raw table.
+    Raw,
+}
+
+impl Word for RuleScope {
+    const WORDS: &'static [(Self, &'static str)] = &[
+        (Self::Request, "rule"),
+        (Self::Security, "security"),
+        (Self::Reply, "reply"),
+        (Self::Raw, "raw"),
+    ];
 }
 
 /// A rule of another program.
 #[derive(Debug, Clone)]
 pub struct ThirdPartyRule {
-    /// The built-in chain of the filter table that it stands in.
+    /// The packets that meet it, and with that its table.
+    pub scope: RuleScope,
+    /// The built-in chain that it stands in.
     pub hook: String,
     /// For these families.
     pub families: Vec<Family>,
@@ -72,9 +107,35 @@ impl Service {
     pub fn word(&self, key: &str) -> Option<&str> {
         self.words.get(key).map(String::as_str)
     }
+
+    /// Adds a command to the damage before it, or begins another one below rows.
+    fn add_damage(&mut self, words: &[&str]) {
+        let command = words.iter().map(|word| (*word).to_owned()).collect();
+        match self.damages.last_mut().filter(|last| last.rows.is_empty()) {
+            Some(last) => last.commands.push(command),
+            None => self.damages.push(Damage {
+                commands: vec![command],
+                rows: Vec::new(),
+            }),
+        }
+    }
+
+    /// All rows, also those that hold after a damage.
+    pub fn all_rows(&self) -> impl Iterator<Item = &Row> {
+        let damaged = self.damages.iter().flat_map(|damage| &damage.rows);
+        self.rows.iter().chain(damaged)
+    }
 }
 
-/// Reads all tables, in the order of their files' names.
+impl std::fmt::Display for Damage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let commands: Vec<String> = self.commands.iter().map(|words| words.join(" ")).collect();
+        f.write_str(&commands.join("; "))
+    }
+}
+
+/// Reads all tables, in the order of their files' names. Services without NodePorts are the last:
+/// only the first ones get any.
 pub fn all() -> Vec<Service> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/packets");
     let files = std::fs::read_dir(folder).unwrap();
@@ -82,7 +143,9 @@ pub fn all() -> Vec<Service> {
     paths.retain(|path| path.extension().is_some_and(|kind| kind == "tbl"));
     paths.sort();
     let read = |path| parse(&std::fs::read_to_string(path).unwrap());
-    paths.iter().flat_map(read).collect()
+    let mut services: Vec<Service> = paths.iter().flat_map(read).collect();
+    services.sort_by_key(|service| service.word("type") == Some("ClusterIP"));
+    services
 }
 
 /// Reads the text of one table.
@@ -98,14 +161,28 @@ pub fn parse(text: &str) -> Vec<Service> {
                 services.push(service(name, words));
                 header = Header::default();
             }
-            ["rule", hook, ref words @ ..] => {
+            [
+                scope @ ("rule" | "security" | "reply" | "raw"),
+                hook,
+                ref words @ ..,
+            ] => {
                 let service = services.last_mut().expect("a rule is below a service");
-                service.rules.push(third_party_rule(hook, words));
+                let rule = third_party_rule(Word::meant(scope), hook, words);
+                service.rules.push(rule);
+            }
+            ["damage", ref words @ ..] => {
+                let service = services.last_mut().expect("a damage is below a service");
+                service.add_damage(words);
+                header = Header::default();
             }
             ["with", variants, ref clients @ ..] => header = Header::new(variants, clients),
             [target, ref cells @ ..] => {
                 let service = services.last_mut().expect("a row is below a service");
-                service.rows.push(header.row(target, cells));
+                let row = header.row(target, cells);
+                match service.damages.last_mut() {
+                    Some(damage) => damage.rows.push(row),
+                    None => service.rows.push(row),
+                }
             }
         }
     }
@@ -179,10 +256,11 @@ fn service(name: &str, words: &[&str]) -> Service {
         endpoints: endpoints.iter().map(|text| endpoint(text)).collect(),
         rules: Vec::new(),
         rows: Vec::new(),
+        damages: Vec::new(),
     }
 }
 
-fn third_party_rule(hook: &str, words: &[&str]) -> ThirdPartyRule {
+fn third_party_rule(scope: RuleScope, hook: &str, words: &[&str]) -> ThirdPartyRule {
     let (hook, families) = match hook.split_once('/') {
         None => (hook, vec![Family::V4, Family::V6]),
         Some((hook, "v4")) => (hook, vec![Family::V4]),
@@ -190,6 +268,7 @@ fn third_party_rule(hook: &str, words: &[&str]) -> ThirdPartyRule {
         Some((_, other)) => panic!("`{other}` in `{hook}`"),
     };
     ThirdPartyRule {
+        scope,
         hook: hook.to_owned(),
         families,
         words: words.iter().map(|word| (*word).to_owned()).collect(),

@@ -2,9 +2,9 @@
 
 use std::net::IpAddr;
 
-use super::walk::{Place, Question};
+use super::walk::{CLIENTS, Place, Question};
 
-/// What is known of a condition.
+/// Truth of a condition, which may be unknown.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Truth {
     Yes,
@@ -32,7 +32,7 @@ impl From<bool> for Truth {
     }
 }
 
-/// What all conditions of a rule come to.
+/// Evaluates all conditions of a rule together.
 pub fn rule(words: &[String], question: &Question, place: &Place) -> Truth {
     let mut truths = Vec::new();
     let mut module = String::new();
@@ -54,6 +54,8 @@ pub fn rule(words: &[String], question: &Question, place: &Place) -> Truth {
                 truths.push(bare(value, words, question, place));
             }
             "-j" | "-g" => break,
+            // Without a connection, only its state counts.
+            _ if module == "conntrack" && !place.has_connection() && name != "--ctstate" => {}
             // The module alone says it, whatever stands in front of its options.
             _ if name.starts_with("--") && ["cgroup", "recent", "rpfilter"].contains(&&*module) => {
             }
@@ -81,10 +83,12 @@ fn is_option(word: &str) -> bool {
     word == "!" || (word.len() > 1 && word.starts_with('-'))
 }
 
-/// What the module alone comes to, whatever its options are.
+/// Evaluates a module without its options.
 fn bare(module: &str, words: &[String], question: &Question, place: &Place) -> Truth {
     let has = |name: &str| words.iter().any(|word| word == name);
     match module {
+        "connmark" if !place.has_connection() => Truth::No,
+        "conntrack" if !place.has_connection() && !has("--ctstate") => Truth::No,
         "comment" | "nfacct" | "addrtype" | "mark" | "connmark" | "conntrack" | "state"
         | "iprange" | "multiport" | "owner" | "physdev" | "pkttype" | "helper" | "statistic" => {
             Truth::Yes
@@ -92,9 +96,9 @@ fn bare(module: &str, words: &[String], question: &Question, place: &Place) -> T
         "tcp" | "udp" | "sctp" => (module == question.protocol).into(),
         "icmp" | "icmp6" | "ah" | "esp" | "dccp" | "rt" | "frag" | "hbh" | "mh" => Truth::No,
         "recent" => recent(words, place),
-        "cgroup" if !(question.is_own() && place.is_leaving) => Truth::No,
-        "rpfilter" if question.is_own() => (!has("--invert")).into(),
-        "mac" if question.is_own() => Truth::No,
+        "cgroup" if !(place.is_from_node && place.is_leaving) => Truth::No,
+        "rpfilter" => (!has("--invert")).into(),
+        "mac" if place.is_from_node => Truth::No,
         _ => Truth::Unknown,
     }
 }
@@ -123,7 +127,9 @@ fn recent(words: &[String], place: &Place) -> Truth {
             .any(|name| is_negated(words, name));
     match () {
         () if is_simple && place.seen.contains(list) => Truth::Yes,
-        () if is_simple && after("-j").is_some_and(|target| target == list) => Truth::No,
+        () if is_simple && !place.is_reply && after("-j").is_some_and(|target| target == list) => {
+            Truth::No
+        }
         () => Truth::Unknown,
     }
 }
@@ -131,37 +137,47 @@ fn recent(words: &[String], place: &Place) -> Truth {
 fn one(module: &str, name: &str, values: &[&str], asked: &Question, place: &Place) -> Truth {
     let value = values.first().copied().unwrap_or_default();
     match name {
-        "-s" => inside(value, asked.source).into(),
-        "-d" => inside(value, place.ip).into(),
+        "-s" => inside(value, place.source).into(),
+        "-d" => known(place.ip, |ip| inside(value, ip)),
         "-p" => is_protocol(value, &asked.protocol).into(),
         "-i" => interface(value, place.incoming.as_deref()),
         "-o" => interface(value, place.outgoing.as_deref()),
         "-f" | "--helper" => Truth::No,
-        "--dport" => port_in(value, place.port).into(),
-        "--dports" => ports(value, place.port).into(),
-        "--ports" if ports(value, place.port) => Truth::Yes,
-        "--sport" if value == "0:65535" => Truth::Yes,
-        "--tcp-flags" => {
-            let has_syn = values[0] == "ALL" || values[0].split(',').any(|flag| flag == "SYN");
-            (values[1] == if has_syn { "SYN" } else { "NONE" }).into()
+        "--dport" | "--dports" => some_port(place.port, value),
+        "--sport" | "--sports" => some_port(place.source_port, value),
+        "--ports" => {
+            let both = [place.port, place.source_port].map(|port| some_port(port, value));
+            if both.contains(&Truth::Yes) {
+                Truth::Yes
+            } else if both.contains(&Truth::Unknown) {
+                Truth::Unknown
+            } else {
+                Truth::No
+            }
         }
-        "--src-type" => kind(value, asked.source, asked),
-        "--dst-type" => kind(value, place.ip, asked),
-        "--src-range" => between(value, asked.source).into(),
-        "--dst-range" => between(value, place.ip).into(),
+        "--tcp-flags" => flags(values[0], values[1], place.is_reply).into(),
+        "--src-type" => kind(value, place.source, asked),
+        "--dst-type" => place.ip.map_or(Truth::Unknown, |ip| kind(value, ip, asked)),
+        "--src-range" => between(value, place.source).into(),
+        "--dst-range" => known(place.ip, |ip| between(value, ip)),
         "--pkt-type" => (value == "unicast").into(),
         "--mark" if module == "mark" => bits(value, place.mark).into(),
         "--mark" if module == "connmark" => bits(value, place.connection_mark).into(),
         "--probability" => Truth::Part(value.parse().unwrap()),
         "--every" => Truth::Part(1.0 / value.parse::<f64>().unwrap()),
         _ => match module {
-            "physdev" if asked.may_be_bridged && !asked.is_own() => Truth::Unknown,
+            "physdev" if (asked.may_be_bridged || place.is_reply) && !place.is_from_node => {
+                Truth::Unknown
+            }
             "physdev" => Truth::No,
-            "owner" if !(asked.is_own() && place.is_leaving) => Truth::No,
+            "owner" if !(place.is_from_node && place.is_leaving) => Truth::No,
+            "owner" if place.is_reply => Truth::Unknown,
             "owner" if name == "--socket-exists" => Truth::Yes,
             "state" | "conntrack" => connection(name, value, asked, place),
             // Of another interface, an address may be as good as foreign.
-            "addrtype" if asked.is_local(asked.source) || asked.is_local(place.ip) => {
+            "addrtype"
+                if asked.is_local(place.source) || place.ip.is_none_or(|ip| asked.is_local(ip)) =>
+            {
                 Truth::Unknown
             }
             "addrtype" | "comment" | "nfacct" | "statistic" => Truth::Yes,
@@ -173,22 +189,70 @@ fn one(module: &str, name: &str, values: &[&str], asked: &Question, place: &Plac
 fn connection(name: &str, value: &str, asked: &Question, place: &Place) -> Truth {
     let has = |state: &str| value.split(',').any(|one| one == state);
     match name {
+        "--state" | "--ctstate" if !place.has_connection() => has(place.state).into(),
         "--state" | "--ctstate" => match () {
-            () if has("NEW") || (has("DNAT") && place.is_translated) => Truth::Yes,
+            () if has(place.state) || (has("DNAT") && place.is_translated) => Truth::Yes,
             () if has("SNAT") && place.is_masqueraded => Truth::Unknown,
             () => Truth::No,
         },
-        "--ctstatus" => (has("CONFIRMED") && place.incoming.as_deref() == Some("lo")).into(),
+        "--ctstatus" => {
+            let is_confirmed = place.is_reply || place.incoming.as_deref() == Some("lo");
+            (has("CONFIRMED") && is_confirmed || has("SEEN_REPLY") && place.is_reply).into()
+        }
         "--ctproto" => is_protocol(value, &asked.protocol).into(),
-        "--ctdir" => (value == "ORIGINAL").into(),
+        "--ctdir" => (value == if place.is_reply { "REPLY" } else { "ORIGINAL" }).into(),
         "--ctorigsrc" => inside(value, asked.source).into(),
         "--ctorigdst" => inside(value, asked.destination).into(),
+        "--ctorigsrcport" => some_port(CLIENTS, value),
         "--ctorigdstport" => port_in(value, asked.port).into(),
-        "--ctreplsrc" => inside(value, place.ip).into(),
-        "--ctreplsrcport" => port_in(value, place.port).into(),
+        "--ctreplsrc" => inside(value, place.receiver.0).into(),
+        "--ctreplsrcport" => port_in(value, place.receiver.1).into(),
         "--ctrepldst" if !place.is_masqueraded => inside(value, asked.source).into(),
         _ => Truth::Unknown,
     }
+}
+
+/// Whether that is so of something that may not be known.
+fn known<T>(what: Option<T>, is_so: impl Fn(T) -> bool) -> Truth {
+    what.map_or(Truth::Unknown, |what| is_so(what).into())
+}
+
+/// Whether a port of this range is in a list, asked at the ends of all ranges.
+fn some_port((first, last): (u16, u16), wanted: &str) -> Truth {
+    let bounds = wanted
+        .split([',', ':'])
+        .filter_map(|n| n.parse::<u16>().ok());
+    let near = bounds.flat_map(|n| [n.saturating_sub(1), n, n.saturating_add(1)]);
+    let asked = near.filter(|port| (first..=last).contains(port));
+    let mut found = asked.chain([first, last]).map(|port| ports(wanted, port));
+    let is_first_in = ports(wanted, first);
+    if found.all(|is_in| is_in == is_first_in) {
+        is_first_in.into()
+    } else {
+        Truth::Unknown
+    }
+}
+
+/// Whether of these flags of the first packet or its reply just those are there.
+fn flags(looked_at: &str, wanted: &str, is_reply: bool) -> bool {
+    let there: &[&str] = if is_reply { &["SYN", "ACK"] } else { &["SYN"] };
+    let list = |text: &str| -> Vec<String> {
+        match text {
+            "ALL" => list_of("FIN,SYN,RST,PSH,ACK,URG"),
+            "NONE" => Vec::new(),
+            text => list_of(text),
+        }
+    };
+    let mut found = list(looked_at);
+    found.retain(|flag| there.contains(&flag.as_str()));
+    let mut wanted = list(wanted);
+    found.sort();
+    wanted.sort();
+    found == wanted
+}
+
+fn list_of(text: &str) -> Vec<String> {
+    text.split(',').map(str::to_owned).collect()
 }
 
 fn is_protocol(value: &str, protocol: &str) -> bool {
@@ -205,7 +269,7 @@ fn interface(wanted: &str, known: Option<&str>) -> Truth {
     match (known, wanted.strip_suffix('+')) {
         (None, _) => Truth::No,
         (Some("?"), _) if wanted == "lo" => Truth::No,
-        (Some("?"), _) => Truth::Unknown,
+        (Some("any" | "?"), _) => Truth::Unknown,
         (Some(name), Some(prefix)) => name.starts_with(prefix).into(),
         (Some(name), None) => (name == wanted).into(),
     }

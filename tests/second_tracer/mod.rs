@@ -1,5 +1,5 @@
 //! `explain` against a second tracer, which shares no code with it: over all dumps, over random
-//! rules, and over random clusters between rules of others.
+//! rules, and over random clusters with third-party rules.
 //!
 //! The second one is slow and simple. It tries every truth of every condition that it cannot know,
 //! so it also finds when an answer may be called clear.
@@ -17,6 +17,7 @@
 mod condition;
 mod random;
 mod save;
+mod target;
 mod walk;
 
 use std::collections::BTreeSet;
@@ -33,7 +34,7 @@ use deltaproxy::testing::rules::RuleSet;
 use save::{Save, option};
 use walk::{Question, Shares, answers, are_close};
 
-/// What `explain` answers, and whether it calls that clear.
+/// Returns the result of `explain`, and `true` if it is clear.
 fn explained(rules: &RuleSet, question: &Question) -> (Shares, bool) {
     let family = IpFamily::of(question.destination);
     let nodes = [NodeRules::new(rules, family, &question.own)];
@@ -55,6 +56,12 @@ fn explained(rules: &RuleSet, question: &Question) -> (Shares, bool) {
             PathResult::Served { to, source } => {
                 format!("to {} {} {}", to.ip(), to.port(), seen(source))
             }
+            PathResult::Unanswered {
+                to, source, loss, ..
+            } => {
+                let seen = seen(source);
+                format!("to {} {} {seen}, reply {loss}", to.ip(), to.port())
+            }
             PathResult::Passed { source, .. } => format!("passed {}", seen(source)),
             PathResult::Dropped(_) => "dropped".to_owned(),
             PathResult::Rejected(_) => "rejected".to_owned(),
@@ -73,7 +80,7 @@ fn share(text: &str) -> f64 {
     }
 }
 
-/// What the two disagree about. `None`: there are too many walks to try.
+/// Compares both tracers; the error is their difference. `None`: too many paths to try.
 fn difference(save: &Save, rules: &RuleSet, question: &Question) -> Option<Result<(), String>> {
     let expected = answers(save, question)?;
     let (found, is_clear) = explained(rules, question);
@@ -173,7 +180,8 @@ impl Fixture {
 }
 
 /// Files with rules that no program can read, or that are no output of iptables-save.
-const NOT_COMPARED: [&str; 4] = [
+const NOT_COMPARED: [&str; 5] = [
+    "cut.save",
     "damaged.save",
     "listing.save",
     "nftables.save",

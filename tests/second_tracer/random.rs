@@ -1,9 +1,9 @@
-//! Random rules in all built-in chains, and random clusters between rules of others.
+//! Random rules in all built-in chains, and random clusters with third-party rules.
 
 use std::fmt::Write as _;
 
 use deltaproxy::testing::net::IpFamily;
-use deltaproxy::testing::render::{Full, LiveChains, RenderContext};
+use deltaproxy::testing::render::{FullPayload, LiveChains, RenderContext};
 use deltaproxy::testing::rules::{Payload, RuleSet};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -36,6 +36,17 @@ const CONDITIONS: &[&str] = &[
     "-p tcp -m multiport ! --sports 22",
     "-m state --state NEW",
     "-m state --state RELATED,ESTABLISHED",
+    "-m conntrack --ctstate INVALID,UNTRACKED",
+    "-m conntrack --ctdir REPLY",
+    "-m conntrack ! --ctstatus SEEN_REPLY",
+    "-s 10.0.0.7/32",
+    "-d 192.168.0.2/32",
+    "-o cali+",
+    "-p tcp -m tcp --tcp-flags SYN,ACK SYN,ACK",
+    "-p tcp -m tcp --sport 8080",
+    "-p tcp -m multiport --ports 8080,9090",
+    "-p tcp -m multiport --sports 80,8080",
+    "-m rpfilter --invert",
     "-m conntrack ! --ctstate INVALID,DNAT",
     "-m conntrack --ctstate DNAT",
     "-m conntrack --ctstate SNAT",
@@ -93,6 +104,29 @@ const MANGLE: &[&str] = &[
     "-j TCPMSS --clamp-mss-to-pmtu",
 ];
 
+/// Targets of the raw table.
+const RAW: &[&str] = &[
+    "-j CT --notrack",
+    "-j NOTRACK",
+    "-j CT --notrack",
+    "-j MARK --set-xmark 0x1/0xff",
+    "-j CONNMARK --set-xmark 0x1/0x1",
+    "-j ACCEPT",
+    "-j RETURN",
+    "-j DROP",
+    "-j NEXT",
+    "-j TRACE",
+];
+
+/// Targets of the security table.
+const SECURITY: &[&str] = &[
+    "-j ACCEPT",
+    "-j RETURN",
+    "-j DROP",
+    "-j NEXT",
+    "-j SECMARK --selctx a",
+];
+
 const BEFORE_ROUTING: &[&str] = &[
     "-j DNAT --to-destination 10.0.0.7:8080",
     "-j DNAT --to-destination 10.0.0.8",
@@ -124,6 +158,8 @@ const PLACES: &[(&str, &[&str], &[&str])] = &[
         &["PREROUTING", "FORWARD", "OUTPUT", "POSTROUTING", "INPUT"],
         MANGLE,
     ),
+    ("raw", &["PREROUTING", "OUTPUT"], RAW),
+    ("security", &["INPUT", "FORWARD", "OUTPUT"], SECURITY),
     ("nat", &["PREROUTING", "OUTPUT"], BEFORE_ROUTING),
     ("nat", &["POSTROUTING", "INPUT"], AFTER_ROUTING),
 ];
@@ -147,7 +183,7 @@ fn seeds() -> impl Strategy<Value = Vec<Seed>> {
 /// The text of rules. Chains jump to the next of their own only, so that there are no loops.
 fn written(seeds: &[Seed], policy: &str) -> String {
     let mut text = String::new();
-    for table in ["filter", "mangle", "nat"] {
+    for table in ["filter", "mangle", "nat", "raw", "security"] {
         let policy = if table == "filter" { policy } else { "ACCEPT" };
         let _ = writeln!(text, "*{table}");
         let places = PLACES.iter().enumerate();
@@ -269,7 +305,7 @@ proptest! {
         let (tracker, zone) = (world.tracker(), world.node.zone.as_deref());
         let context = RenderContext { options: &options, zone };
         let live = LiveChains::default();
-        let mut payload = Full::new(&tracker, context, &live);
+        let mut payload = FullPayload::new(&tracker, context, &live);
         let mut bytes = Vec::new();
         while payload.write_next(&mut bytes) {}
         let mut rules = RuleSet::default();

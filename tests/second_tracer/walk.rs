@@ -7,8 +7,9 @@ use std::net::IpAddr;
 
 use super::condition::{self, Truth, hex};
 use super::save::{Save, option};
+use super::target::{changed, is_target};
 
-/// What is asked.
+/// Packet to trace, and the addresses of the node.
 #[derive(Debug, Clone)]
 pub struct Question {
     pub source: IpAddr,
@@ -33,11 +34,32 @@ impl Question {
     }
 }
 
+/// Ports that clients use on Linux.
+pub const CLIENTS: (u16, u16) = (32_768, 60_999);
+
 /// Where a packet is, and what has become of it.
 #[derive(Debug, Clone)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own; the other tracer has types for them"
+)]
 pub struct Place {
-    pub ip: IpAddr,
-    pub port: u16,
+    /// Destination that rules see; `None` if it is not known.
+    pub ip: Option<IpAddr>,
+    /// First and last of the ports that it may be.
+    pub port: (u16, u16),
+    /// Source that rules see.
+    pub source: IpAddr,
+    pub source_port: (u16, u16),
+    /// To whom the connection leads.
+    pub receiver: (IpAddr, u16),
+    /// State of the connection: INVALID before there is one.
+    pub state: &'static str,
+    pub is_reply: bool,
+    /// Whether a process on the node sent the packet.
+    pub is_from_node: bool,
+    /// Source after masquerading, if that is known.
+    pub new_source: Option<IpAddr>,
     pub mark: u32,
     pub connection_mark: u32,
     pub is_translated: bool,
@@ -48,10 +70,17 @@ pub struct Place {
     pub is_leaving: bool,
 }
 
+impl Place {
+    /// Whether connection tracking knows the packet.
+    pub fn has_connection(&self) -> bool {
+        ["NEW", "ESTABLISHED"].contains(&self.state)
+    }
+}
+
 /// How many of all packets end in each way.
 pub type Shares = BTreeMap<String, f64>;
 
-/// What the next choice is between.
+/// Alternatives of a rule: matched or not, or by a share of the packets.
 #[derive(Debug, Clone, Copy)]
 enum Choice {
     Unknown,
@@ -141,7 +170,7 @@ struct Walk<'a> {
     place: Place,
 }
 
-/// What a chain comes to.
+/// Result of a chain.
 enum Flow {
     Returns,
     Accepts,
@@ -150,8 +179,15 @@ enum Flow {
 impl<'a> Walk<'a> {
     fn new(save: &'a Save, question: &'a Question, script: &'a [bool]) -> Self {
         let place = Place {
-            ip: question.destination,
-            port: question.port,
+            ip: Some(question.destination),
+            port: (question.port, question.port),
+            source: question.source,
+            source_port: CLIENTS,
+            receiver: (question.destination, question.port),
+            state: "INVALID",
+            is_reply: false,
+            is_from_node: question.is_own(),
+            new_source: None,
             mark: 0,
             connection_mark: 0,
             is_translated: false,
@@ -171,72 +207,114 @@ impl<'a> Walk<'a> {
     }
 
     fn hooks(mut self) -> Stop {
-        if let Err(stop) = self.all_hooks() {
+        if let Err(stop) = self.request() {
             return stop;
         }
-        let Place { ip, port, .. } = self.place;
-        let source = if self.place.is_masqueraded {
+        let source = self.source_word();
+        if !self.place.is_translated {
+            return Stop::Ends(format!("passed {source}"));
+        }
+        let (ip, port) = self.place.receiver;
+        match self.reply() {
+            Ok(()) => Stop::Ends(format!("to {ip} {port} {source}")),
+            Err(Stop::Ends(end)) if end == "unclear" => Stop::Ends(end),
+            Err(Stop::Ends(end)) => Stop::Ends(format!("to {ip} {port} {source}, reply {end}")),
+            Err(asks) => asks,
+        }
+    }
+
+    fn source_word(&self) -> &'static str {
+        if self.place.is_masqueraded {
             "masqueraded"
         } else {
             "kept"
-        };
-        Stop::Ends(if self.place.is_translated {
-            format!("to {ip} {port} {source}")
-        } else {
-            format!("passed {source}")
-        })
+        }
     }
 
-    fn all_hooks(&mut self) -> Result<(), Stop> {
-        let is_own = self.question.is_own();
-        let first: &[_] = if is_own {
-            &[
-                ("mangle", "OUTPUT"),
-                ("nat", "OUTPUT"),
-                ("filter", "OUTPUT"),
-            ]
-        } else {
-            &[("mangle", "PREROUTING"), ("nat", "PREROUTING")]
-        };
-        for (table, chain) in first {
-            // The route is that of the first destination.
-            self.enter(chain, self.question.destination);
-            self.built_in(table, chain)?;
+    /// Way of the first packet.
+    fn request(&mut self) -> Result<(), Stop> {
+        let (first, asked) = (self.question.is_own(), self.question.destination);
+        let first = if first { "OUTPUT" } else { "PREROUTING" };
+        // The route is that of the first destination.
+        self.enter(first, Some(asked));
+        self.built_in("raw", first)?;
+        if self.place.state == "INVALID" {
+            self.place.state = "NEW";
         }
-        let to_node = self.question.is_local(self.place.ip);
-        let posts = [("mangle", "POSTROUTING"), ("nat", "POSTROUTING")];
-        let forward = [("mangle", "FORWARD"), ("filter", "FORWARD")];
-        let back = [
-            ("mangle", "PREROUTING"),
-            ("mangle", "INPUT"),
-            ("filter", "INPUT"),
-        ];
-        let input = [("mangle", "INPUT"), ("filter", "INPUT"), ("nat", "INPUT")];
-        let rest: Vec<_> = match (is_own, to_node) {
-            (true, true) => posts.into_iter().chain(back).collect(),
-            (true, false) => posts.to_vec(),
-            (false, true) => input.to_vec(),
-            (false, false) => forward.into_iter().chain(posts).collect(),
-        };
-        for (table, chain) in rest {
-            self.enter(chain, self.place.ip);
+        let mut tables = vec!["mangle", "nat"];
+        if first == "OUTPUT" {
+            tables.extend(["filter", "security"]);
+        }
+        for table in tables {
+            self.built_in(table, first)?;
+        }
+        let to_node = self.question.is_local(self.place.receiver.0);
+        for (table, chain) in rest(self.question.is_own(), to_node) {
+            self.enter(chain, Some(self.place.receiver.0));
             self.built_in(table, chain)?;
         }
         Ok(())
     }
 
-    fn enter(&mut self, chain: &str, routed_to: IpAddr) {
+    /// Way of the answer to it, back to who asked.
+    fn reply(&mut self) -> Result<(), Stop> {
+        let client = self.question.source;
+        let place = &mut self.place;
+        let port = place.receiver.1;
+        (place.source, place.source_port) = (place.receiver.0, (port, port));
+        let (seen, ports) = if place.is_masqueraded {
+            (place.new_source, (1024, 65_535))
+        } else {
+            (Some(client), CLIENTS)
+        };
+        (place.ip, place.port) = (seen, ports);
+        (place.state, place.is_reply, place.mark) = ("INVALID", true, 0);
+        place.seen.clear();
+        place.is_from_node = self.question.is_local(place.receiver.0);
+        let from_node = place.is_from_node;
+        let first = if from_node { "OUTPUT" } else { "PREROUTING" };
+        self.enter(first, seen);
+        self.built_in("raw", first)?;
+        if self.place.state == "UNTRACKED" {
+            return Err(Stop::Ends("not translated back".to_owned()));
+        }
+        self.place.state = "ESTABLISHED";
+        self.built_in("mangle", first)?;
+        (self.place.ip, self.place.port) = (Some(client), CLIENTS);
+        if first == "OUTPUT" {
+            self.built_in("filter", first)?;
+            self.built_in("security", first)?;
+        }
+        for (table, chain) in rest(from_node, self.question.is_local(client)) {
+            self.enter(chain, Some(client));
+            if table == "nat" {
+                self.place.source = self.question.destination;
+                self.place.source_port = (self.question.port, self.question.port);
+            } else {
+                self.built_in(table, chain)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, chain: &str, routed_to: Option<IpAddr>) {
         let has_incoming = !["OUTPUT", "POSTROUTING"].contains(&chain);
         let has_outgoing = !["PREROUTING", "INPUT"].contains(&chain);
-        let incoming = match &self.question.in_interface {
-            _ if self.question.is_own() => "lo",
-            Some(name) => name,
-            None => "?",
+        let of_client = self.question.in_interface.as_deref().unwrap_or("?");
+        let (far_in, far_out) = if self.place.is_reply {
+            ("?", of_client)
+        } else {
+            (of_client, "?")
         };
-        let outgoing = if self.question.is_local(routed_to) {
+        let incoming = if self.place.is_from_node {
             "lo"
         } else {
-            "?"
+            far_in
+        };
+        let outgoing = match routed_to {
+            Some(ip) if self.question.is_local(ip) => "lo",
+            Some(_) => far_out,
+            None => "any",
         };
         self.place.incoming = has_incoming.then(|| incoming.to_owned());
         self.place.outgoing = has_outgoing.then(|| outgoing.to_owned());
@@ -244,6 +322,9 @@ impl<'a> Walk<'a> {
     }
 
     fn built_in(&mut self, table: &str, chain: &str) -> Result<(), Stop> {
+        if table == "nat" && !self.place.has_connection() {
+            return Ok(());
+        }
         let policy = self.save.chain(table, chain).map(|one| one.policy.clone());
         match self.chain(table, chain, chain, 0)? {
             Flow::Returns if policy.as_deref() == Some("DROP") => {
@@ -318,8 +399,19 @@ impl<'a> Walk<'a> {
             "CONNMARK" => self.connection_mark(rest),
             "MASQUERADE" | "SNAT" => {
                 place.is_masqueraded = true;
+                let is_v4 = place.source.is_ipv4();
+                let mut own = self.question.own.iter().filter(|ip| ip.is_ipv4() == is_v4);
+                place.new_source = match option(rest, "--to-source") {
+                    Some(text) => text.split(':').next().and_then(|ip| ip.parse().ok()),
+                    None if place.outgoing.as_deref() == Some("lo") => None,
+                    // All questions are about nodes with one address.
+                    None => own.next().copied(),
+                };
                 Some(Ok(Flow::Accepts))
             }
+            "NOTRACK" => self.no_tracking(),
+            "CT" if rest.iter().any(|word| word == "--notrack") => self.no_tracking(),
+            "CT" if place.state != "INVALID" => None,
             "NETMAP" if ["POSTROUTING", "INPUT"].contains(&hook) => {
                 place.is_masqueraded = true;
                 Some(Ok(Flow::Accepts))
@@ -327,26 +419,24 @@ impl<'a> Walk<'a> {
             "DNAT" => {
                 let to = &rest[1];
                 let is_range = to.contains('-');
-                if let Ok(socket) = to.parse::<std::net::SocketAddr>() {
-                    (place.ip, place.port) = (socket.ip(), socket.port());
+                let (ip, port) = place.receiver;
+                let receiver = if let Ok(socket) = to.parse::<std::net::SocketAddr>() {
+                    (socket.ip(), socket.port())
                 } else if let Ok(ip) = to.parse() {
-                    place.ip = ip;
+                    (ip, port)
                 } else if let Some(port) = to.strip_prefix(':').filter(|_| !is_range) {
-                    place.port = port.parse().unwrap();
+                    (ip, port.parse().unwrap())
                 } else {
                     return ends("unclear");
-                }
-                place.is_translated = true;
-                Some(Ok(Flow::Accepts))
+                };
+                Some(Ok(self.redirect(receiver)))
             }
             "REDIRECT" if hook == "OUTPUT" && !rest.iter().any(|word| word.contains("0-")) => {
-                let is_v4 = place.ip.is_ipv4();
-                place.ip = if is_v4 { "127.0.0.1" } else { "::1" }.parse().unwrap();
-                if let Some(port) = option(rest, "--to-ports") {
-                    place.port = port.parse().unwrap();
-                }
-                place.is_translated = true;
-                Some(Ok(Flow::Accepts))
+                let is_v4 = place.receiver.0.is_ipv4();
+                let ip = if is_v4 { "127.0.0.1" } else { "::1" }.parse().unwrap();
+                let port = option(rest, "--to-ports").map(|port| port.parse().unwrap());
+                let receiver = (ip, port.unwrap_or(place.receiver.1));
+                Some(Ok(self.redirect(receiver)))
             }
             "HMARK" | "NFQUEUE" | "TPROXY" | "REDIRECT" | "NETMAP" | "CT" | "SYNPROXY" => {
                 ends("unclear")
@@ -355,7 +445,26 @@ impl<'a> Walk<'a> {
         }
     }
 
+    fn redirect(&mut self, receiver: (IpAddr, u16)) -> Flow {
+        let place = &mut self.place;
+        (place.receiver, place.ip, place.port) =
+            (receiver, Some(receiver.0), (receiver.1, receiver.1));
+        place.is_translated = true;
+        Flow::Accepts
+    }
+
+    /// A packet that is tracked already stays so.
+    fn no_tracking(&mut self) -> Option<Result<Flow, String>> {
+        if self.place.state == "INVALID" {
+            self.place.state = "UNTRACKED";
+        }
+        None
+    }
+
     fn connection_mark(&mut self, words: &[String]) -> Option<Result<Flow, String>> {
+        if !self.place.has_connection() {
+            return None;
+        }
         let mask = |name: &str| option(words, name).map_or(u32::MAX, hex);
         let (of_packet, of_connection) = (mask("--nfmask"), mask("--ctmask"));
         let place = &mut self.place;
@@ -373,45 +482,16 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// A mark after `--set-xmark` and its other spellings.
-fn changed(mark: u32, way: &str, text: &str) -> u32 {
-    let (value, cleared) = text.split_once('/').unwrap_or((text, "0xffffffff"));
-    let (value, cleared) = (hex(value), hex(cleared));
-    match way {
-        "--set-xmark" => mark & !cleared ^ value,
-        "--set-mark" => mark & !(cleared | value) ^ value,
-        "--or-mark" => mark | value,
-        "--and-mark" => mark & value,
-        other => panic!("{other}"),
+/// Hooks behind the first one, of packets from and to the node or not.
+fn rest(from_node: bool, to_node: bool) -> Vec<(&'static str, &'static str)> {
+    let posts = [("mangle", "POSTROUTING"), ("nat", "POSTROUTING")];
+    let forward = ["mangle", "filter", "security"].map(|table| (table, "FORWARD"));
+    let input = ["mangle", "filter", "security"].map(|table| (table, "INPUT"));
+    let again = [("raw", "PREROUTING"), ("mangle", "PREROUTING")];
+    match (from_node, to_node) {
+        (true, true) => [&posts[..], &again, &input].concat(),
+        (true, false) => posts.to_vec(),
+        (false, true) => [&input[..], &[("nat", "INPUT")]].concat(),
+        (false, false) => [&forward[..], &posts].concat(),
     }
-}
-
-/// Whether it is an extension after which the packet goes on.
-fn is_target(name: &str) -> bool {
-    let known = [
-        "MARK",
-        "CONNMARK",
-        "LOG",
-        "NFLOG",
-        "TRACE",
-        "TCPMSS",
-        "SET",
-        "TEE",
-        "TTL",
-        "HL",
-        "DSCP",
-        "TOS",
-        "CLASSIFY",
-        "CHECKSUM",
-        "AUDIT",
-        "IDLETIMER",
-        "ECN",
-        "TCPOPTSTRIP",
-        "CONNSECMARK",
-        "SECMARK",
-        "RATEEST",
-        "LED",
-        "ULOG",
-    ];
-    known.contains(&name)
 }

@@ -139,7 +139,10 @@ impl Daemon {
     fn knows_zone(&self) -> bool {
         let is_told = || {
             let log = self.log();
-            log.matches("Updated proxier node topology labels").count() >= 2
+            // The second is what releases before 1.34 write.
+            log.matches("Updated proxier node topology labels").count()
+                + log.matches("Updated proxier node labels").count()
+                >= 2
         };
         let start = Instant::now();
         while !is_told() && start.elapsed() < ZONE_ARRIVES {

@@ -16,8 +16,13 @@ const ADVERTISED: &str = "10.200.0.1";
 const TOKEN: &str = "tests-only";
 const PROXY_TOKEN: &str = "tests-of-the-proxy-only";
 
-/// Where a program that `tests/run.sh` builds is, or what to do about it.
+/// Where a program that `tests/run.sh` builds is, or what to do about it. `KUBE_PROXY` and
+/// `KUBE_APISERVER` have the paths of programs of another release.
 pub fn binary(name: &str) -> Result<PathBuf, String> {
+    let variable = name.to_uppercase().replace('-', "_");
+    if let Some(path) = std::env::var_os(&variable).filter(|_| variable.starts_with("KUBE_")) {
+        return Ok(path.into());
+    }
     let folder = std::env::var_os("KUBE_BIN_DIR").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join(".cache/kube"),
         PathBuf::from,

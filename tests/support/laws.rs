@@ -19,8 +19,9 @@ use std::time::{Duration, Instant};
 use deltaproxy::testing::host::{Fake, Fault, RestoreError};
 use deltaproxy::testing::model::{Services, TrafficPolicy};
 use deltaproxy::testing::net::IpFamily;
-use deltaproxy::testing::render::{CANARY, Counters, PartialRestore, RuleCounts, ServiceTotals};
+use deltaproxy::testing::render::{Counters, PartialRestore, RuleCounts, ServiceTotals};
 use deltaproxy::testing::rules::{Match, Rule, RuleSet, Table};
+use deltaproxy::testing::ruleset::KUBE_PROXY_CANARY;
 use deltaproxy::testing::select::{self, EndpointGroups};
 use deltaproxy::testing::sync::{
     Attempt, Failure, FullReason, Scope, SyncResult, Syncer, SyncerOptions,
@@ -62,7 +63,7 @@ COMMIT
 :KUBE-SVC-AAAAAAAAAAAAAAAA - [0:0]
 :KUBE-SEP-BBBBBBBBBBBBBBBB - [0:0]
 :KUBE-XLB-CCCCCCCCCCCCCCCC - [0:0]
-:KUBE-KUBELET-CANARY - [0:0]
+:KUBE-KUBELET-KUBE_PROXY_CANARY - [0:0]
 -A KUBE-SVC-AAAAAAAAAAAAAAAA -j KUBE-SEP-BBBBBBBBBBBBBBBB
 -A KUBE-XLB-CCCCCCCCCCCCCCCC -j KUBE-SVC-AAAAAAAAAAAAAAAA
 COMMIT
@@ -75,7 +76,7 @@ const FOREIGN: &str = "\
 -A INPUT -j cali-INPUT
 COMMIT
 *nat
-:KUBE-KUBELET-CANARY - [0:0]
+:KUBE-KUBELET-KUBE_PROXY_CANARY - [0:0]
 COMMIT
 ";
 
@@ -409,7 +410,7 @@ fn normal(rules: &RuleSet, comments: Comments) -> Normal {
     ];
     let mut normal = Normal::new();
     for table in Table::ALL {
-        assert!(rules.chain(table, CANARY).is_some());
+        assert!(rules.chain(table, KUBE_PROXY_CANARY).is_some());
         for (name, chain) in rules.chains(table) {
             let mut rules: Vec<&Rule> = chain.rules.iter().collect();
             if SHARED.contains(&name) {

@@ -16,6 +16,8 @@
 )]
 
 pub mod api;
+pub mod artifacts;
+pub mod certificate;
 pub mod daemon;
 pub mod http;
 pub mod kube;
@@ -27,6 +29,7 @@ pub mod process;
 pub mod reply;
 pub mod rules;
 pub mod servers;
+pub mod volume;
 pub mod wait;
 
 use std::fmt::Display;
@@ -43,6 +46,12 @@ pub enum Need {
     Cluster,
     /// The same, and kube-proxy.
     Upstream,
+    /// The same as [`Need::Cluster`], and kubectl, kubeadm and helm.
+    Clients,
+    /// Root, and static binaries of both architectures.
+    StaticBinaries,
+    /// Root, etcd and kube-apiserver, the image, and what unpacks and runs it.
+    Image,
 }
 
 /// Whether the machine has what the test needs. Says why when it has not.
@@ -53,11 +62,13 @@ pub enum Need {
 pub fn machine_has(need: Need) -> bool {
     let missing = if Uid::effective().is_root() {
         let programs: &[&str] = match need {
-            Need::Kernel => &[],
-            Need::Cluster => &["kube-apiserver"],
+            Need::Kernel | Need::StaticBinaries => &[],
+            Need::Cluster | Need::Image => &["kube-apiserver"],
             Need::Upstream => &["kube-apiserver", "kube-proxy"],
+            Need::Clients => &["kube-apiserver", "kubectl", "kubeadm", "helm"],
         };
-        programs.iter().find_map(|name| kube::binary(name).err())
+        let absent = programs.iter().find_map(|name| kube::binary(name).err());
+        absent.or_else(|| artifacts::missing(need))
     } else {
         Some("it needs root".to_owned())
     };

@@ -70,7 +70,7 @@ impl Node {
         self.spawn(bin, more).serving(&self.netns)
     }
 
-    /// The same without waiting, for a daemon that serves no health.
+    /// The same without waiting, for a daemon without a health server.
     pub fn spawn(&self, bin: TempDir, more: &[&str]) -> Daemon {
         let manifests = self.manifests.path().to_str().expect("a path in UTF-8");
         let args: &[&str] = &[
@@ -109,6 +109,19 @@ impl Node {
         });
     }
 
+    /// Waits until a saved rule holds this text and the full restore that wrote it is over: on
+    /// legacy the tables are committed one by one, and the canary of mangle comes last.
+    #[track_caller]
+    pub fn wait_for_full_restore(&self, text: &str) {
+        eventually(PATIENCE, || {
+            let rules = self.rules();
+            let is_over = rules.matches(":KUBE-PROXY-CANARY").count() == 3;
+            ensure(is_over && rules.contains(text), || {
+                format!("no `{text}` or no canary in\n{rules}")
+            })
+        });
+    }
+
     /// Waits for a status of `/healthz`.
     #[track_caller]
     pub fn wait_for_health(&self, wanted: u16) {
@@ -127,6 +140,15 @@ impl Node {
             .command(real_program(self.backend, "iptables"))
             .arg("-w")
             .args(args));
+    }
+
+    /// Hands this to the real iptables-restore there, which commits each table at once.
+    pub fn restore(&self, payload: &str) {
+        let path = self.manifests.path().join(".payload");
+        std::fs::write(&path, payload).expect("write a payload");
+        let program = real_program(self.backend, "iptables-restore");
+        let mut restore = self.netns.command(program);
+        run(restore.args(["-w", "--noflush"]).arg(&path));
     }
 
     /// Whether the metrics page has this line.

@@ -41,7 +41,7 @@ pub(crate) fn upstream_environment(family: IpFamily) -> NodeEnvironment {
     NodeEnvironment {
         fixed: upstream_options(family),
         local_mode: LocalMode::ClusterCidr(vec![pod_cidr(family)]),
-        node_ports: NodePortSource::All,
+        node_port_source: NodePortSource::All,
         bind_address: None,
     }
 }
@@ -73,7 +73,7 @@ pub(crate) fn any_environment(dice: &mut Dice, family: IpFamily) -> NodeEnvironm
             LocalMode::BridgeInterface("cbr0".into()),
             LocalMode::InterfaceNamePrefix("veth".into()),
         ]),
-        node_ports: dice.pick(&[
+        node_port_source: dice.pick(&[
             NodePortSource::All,
             NodePortSource::Primary,
             NodePortSource::Within(vec![

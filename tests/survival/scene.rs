@@ -34,7 +34,7 @@ impl Scene {
             let node = Node::new(backend);
             node.write(&shop(last));
             let _daemon = node.start_with(backend_programs(backend), &FLAGS);
-            node.wait_for_rule(&format!("--to-destination 10.4.0.{last}:8080"));
+            node.wait_for_full_restore(&format!("--to-destination 10.4.0.{last}:8080"));
             ours(&node)
         });
         Self {

@@ -6,6 +6,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::super::arguments::RuleSettings;
+use super::super::exit::ErrorReport;
 use super::super::restore::RenderSide;
 use super::super::snapshot::{self, RuleOrigin, RuleSnapshot};
 use crate::config::{RenderConfig, Source, SourceArgs};
@@ -36,9 +37,10 @@ impl Desired {
         settings: &RuleSettings<'_>,
         source: &SourceArgs,
         host: &RuleSnapshot,
+        report: &ErrorReport,
     ) -> anyhow::Result<Self> {
-        let config = settings.desired(source)?;
-        let trackers = snapshot::trackers(&config)?;
+        let config = settings.rendering(source)?;
+        let trackers = snapshot::trackers(&config, report)?;
         check_node(&config, &trackers)?;
         Self::new(&config, trackers, host)
     }

@@ -7,11 +7,10 @@ mod desired;
 mod objects;
 mod output;
 mod sides;
-mod unified;
 
 use self::sides::Sides;
 use super::arguments::RuleSettings;
-use super::exit::{ComparisonResult, is_broken_pipe};
+use super::exit::{ComparisonResult, ErrorReport, is_broken_pipe};
 use super::terminal;
 use crate::config::DiffArgs;
 use crate::inspect::diff::Review;
@@ -19,19 +18,19 @@ use crate::inspect::diff::Review;
 /// Prints the differences, and reports whether there are any: also if the reader of the output
 /// closes it early, as `head` does. The result is known before anything is printed, so that it does
 /// not depend on how much of the output a pipe holds.
-pub(super) fn diff(args: &DiffArgs) -> anyhow::Result<ComparisonResult> {
-    let selected = args.which.asked()?;
+pub(super) fn diff(args: &DiffArgs, report: &ErrorReport) -> anyhow::Result<ComparisonResult> {
+    let selected = args.selection.query()?;
     terminal::install_quiet_log()?;
     let settings = RuleSettings::read(&args.file, &args.rules)?;
-    let sides = Sides::load(args, &settings)?.only(&selected)?;
+    let sides = Sides::load(args, &settings, report)?.only(&selected, args, &settings)?;
     let reviews = sides.reviews();
     let fields = sides.fields(&reviews);
     let is_different = |review: &Review<'_>| {
         let is_strict_difference = args.strict && !review.is_empty();
         review.matters() || is_strict_difference
     };
-    let has_fields = fields.with_effect().next().is_some();
-    let has_fields = has_fields || (args.strict && !fields.changes.is_empty());
+    let has_fields = fields.matters() || (args.strict && !fields.changes.is_empty());
+    sides.report_not_compared(&reviews, report);
     let result = if has_fields || reviews.iter().any(is_different) {
         ComparisonResult::Different
     } else {

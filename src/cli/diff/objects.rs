@@ -1,21 +1,34 @@
 //! Objects of two sets of manifests, for the fields that no rule shows.
 
-use crate::inspect::diff::{FieldReview, ObjectFields, ObjectKind, Review};
-use crate::watch::manifests::{ManifestPair, ManifestRanges, RawObject, assumption_lines};
+use serde_json::Value;
+
+use super::super::terminal::escaped;
+use crate::inspect::diff::{FieldReview, ObjectFields, ObjectKind, Review, SelectorChange};
+use crate::model::Kind;
+use crate::watch::manifests::{
+    ManifestPair, ManifestRanges, RawKind, RawObject, TemplateMatches, assumption_lines,
+};
 
 /// Objects of both sides, and the values that both lack. Empty if a side is not manifests.
 #[derive(Default)]
 pub(super) struct ComparedObjects {
     sides: [Vec<RawObject>; 2],
+    selectors: Vec<SelectorChange>,
     assumptions: Vec<String>,
 }
 
 impl ComparedObjects {
     pub(super) fn of(pair: &ManifestPair, ranges: &ManifestRanges) -> Self {
         let assumed = [&pair.before, &pair.after].map(|side| side.assumptions.clone());
+        let mut sides = pair.objects.clone();
+        sides.iter_mut().flatten().for_each(escape);
+        let assumptions = assumption_lines(&assumed.concat(), ranges).into_iter();
         Self {
-            sides: pair.objects.clone(),
-            assumptions: assumption_lines(&assumed.concat(), ranges),
+            sides,
+            selectors: pair.template_matches.iter().map(selector_change).collect(),
+            assumptions: assumptions
+                .map(|line| escaped(&line).into_owned())
+                .collect(),
         }
     }
 
@@ -24,15 +37,48 @@ impl ComparedObjects {
         let [before, after] = &self.sides;
         FieldReview {
             assumptions: self.assumptions.clone(),
+            selectors: self.selectors.clone(),
             ..FieldReview::of(&fields(before), &fields(after), reviews)
         }
     }
 }
 
+fn selector_change(matches: &TemplateMatches) -> SelectorChange {
+    SelectorChange {
+        namespace: escaped(&matches.namespace).into_owned(),
+        service: escaped(&matches.service).into_owned(),
+        before: matches.before,
+        after: matches.after,
+    }
+}
+
+/// Escapes characters that a terminal acts on, as a dump is escaped when it is read: names and
+/// values are printed.
+fn escape(object: &mut RawObject) {
+    object.namespace = escaped(&object.namespace).into_owned();
+    object.name = escaped(&object.name).into_owned();
+    object.value = escaped_value(std::mem::take(&mut object.value));
+}
+
+fn escaped_value(value: Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(escaped(&text).into_owned()),
+        Value::Array(items) => items.into_iter().map(escaped_value).collect(),
+        Value::Object(entries) => {
+            let entries = entries.into_iter();
+            let entry =
+                |(key, value): (String, _)| (escaped(&key).into_owned(), escaped_value(value));
+            Value::Object(entries.map(entry).collect())
+        }
+        other => other,
+    }
+}
+
 fn fields(objects: &[RawObject]) -> Vec<ObjectFields<'_>> {
-    let of_kind = |object: &RawObject| {
-        let mut kinds = ObjectKind::ALL.into_iter();
-        kinds.find(|kind| kind.as_str() == object.kind)
+    let of_kind = |object: &RawObject| match object.kind {
+        RawKind::Ingested(Kind::Service) => Some(ObjectKind::Service),
+        RawKind::Ingested(Kind::EndpointSlice) => Some(ObjectKind::EndpointSlice),
+        RawKind::Ingested(Kind::Node) | RawKind::Pod | RawKind::Other => None,
     };
     let fields = objects.iter().filter_map(|object| {
         Some(ObjectFields {

@@ -3,16 +3,17 @@
 //! The fields are an interface: fields may be added, and nothing else may change. Lists are sorted
 //! or in the order of the rules. `deploy/docs/schema` has the schemas of the documents.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::net::IpAddr;
 
 use serde::Serialize;
 
-use super::rows::{Row, RowFilter, RuleFindings, ServiceType};
+use super::rows::{Row, RowFilter, RuleFindings};
 #[cfg(test)]
 use crate::inspect::catalog::FrontendKind;
 use crate::inspect::catalog::{
-    EndpointView, FrontendConflict, FrontendDocument, Policy, PortName, PortView, RulesetGap,
+    EndpointView, FrontendConflict, FrontendDocument, Policy, PortView, RulesetGap, ServiceType,
 };
 use crate::net::IpFamily;
 
@@ -36,6 +37,38 @@ struct ListDocument<'a> {
     /// for manifests and clusters, and the first ten for a node where deltaproxy serves port 10256;
     /// on other nodes only if both Services have rules, of which no packet reaches those of one.
     frontend_conflicts: Vec<ConflictDocument<'a>>,
+    /// Families with rules that cannot be read, or that do not show the name of their Service.
+    unknown: Vec<UnknownDocument>,
+    /// Families whose nat table was not read. Endpoints, policies and chains of their service ports
+    /// are unknown.
+    #[cfg_attr(
+        test,
+        schemars(extend("items" = {"type": "string", "enum": IpFamily::ALL.map(IpFamily::as_str)}))
+    )]
+    families_without_nat: Vec<&'static str>,
+    /// Families with rules of the backend legacy, which the save program reports and does not list.
+    #[cfg_attr(
+        test,
+        schemars(extend("items" = {"type": "string", "enum": IpFamily::ALL.map(IpFamily::as_str)}))
+    )]
+    families_with_legacy_rules: Vec<&'static str>,
+}
+
+/// Parts of the rules of a family that may be of service ports, and do not show of which.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+struct UnknownDocument {
+    /// IP family of the rules.
+    #[cfg_attr(test, schemars(extend("enum" = IpFamily::ALL.map(IpFamily::as_str))))]
+    family: &'static str,
+    /// Number of rules that cannot be read.
+    unreadable_rules: usize,
+    /// Number of these that may be of frontends.
+    unreadable_frontends: usize,
+    /// Number of service ports whose names are not in the rules. Their namespace is `<unknown>`,
+    /// and in place of the Service they have the hash in the names of their chains.
+    unnamed_service_ports: usize,
 }
 
 /// Service port in one IP family, as its rules show it.
@@ -54,12 +87,17 @@ pub(super) struct PortDocument<'a> {
     /// IP family of the rules.
     #[cfg_attr(test, schemars(extend("enum" = IpFamily::ALL.map(IpFamily::as_str))))]
     family: &'static str,
-    /// Least type of Service that has such frontends; null if no frontend shows one.
+    /// Type of the Service, or the least one that has such frontends, as typeSource tells; null if
+    /// no frontend shows one.
     #[cfg_attr(
         test,
         schemars(extend("enum" = ["ClusterIP", "NodePort", "LoadBalancer", null]))
     )]
     r#type: Option<&'static str>,
+    /// Source of the type: the object of the Service, or its rules. These do not distinguish a load
+    /// balancer without an address from a NodePort, for example.
+    #[cfg_attr(test, schemars(extend("enum" = ["object", "rules"])))]
+    type_source: &'static str,
     /// Frontends of the service port.
     entrances: Vec<FrontendDocument<'a>>,
     /// Traffic policy of the cluster IP; null if rules do not show it.
@@ -78,6 +116,9 @@ pub(super) struct PortDocument<'a> {
     chains: Vec<&'a str>,
     /// Number of rules in all tables.
     rules: usize,
+    /// Number of rules in the chains that cannot be read; each may be of an endpoint that is not
+    /// listed.
+    unreadable_rules: usize,
 }
 
 /// Endpoint of a service port.
@@ -217,30 +258,53 @@ fn document<'a>(
     }
     let service_ports = rows.iter().flat_map(|row| {
         let views = row.views();
-        views.map(|(family, view)| port_document(&row.name, family, view))
+        views.map(|(family, view)| port_document(row, family, view))
     });
+    let unknown = findings.unknown.as_ref().into_pairs().into_iter();
+    let unknown = unknown.filter(|(_, unknown)| !unknown.is_none());
+    let names = |families: &BTreeSet<IpFamily>| {
+        let families = families.iter().copied();
+        families.map(IpFamily::as_str).collect()
+    };
     ListDocument {
         service_ports: service_ports.collect(),
         stale_chains: stale.collect(),
         missing_jumps,
         broken_chains,
         frontend_conflicts: findings.conflicts(filter).map(conflict).collect(),
+        unknown: unknown
+            .map(|(family, unknown)| UnknownDocument {
+                family: family.as_str(),
+                unreadable_rules: unknown.unreadable,
+                unreadable_frontends: unknown.unreadable_frontends,
+                unnamed_service_ports: unknown.unnamed,
+            })
+            .collect(),
+        families_without_nat: names(&findings.without_nat),
+        families_with_legacy_rules: names(&findings.with_legacy),
     }
 }
 
 /// Returns the document of a service port in one family.
 pub(super) fn port_document<'a>(
-    name: &'a PortName,
+    row: &'a Row,
     family: IpFamily,
     view: &'a PortView,
 ) -> PortDocument<'a> {
+    let name = &row.name;
+    let least = ServiceType::least(view.frontends.iter());
     PortDocument {
         namespace: name.namespace(),
         service: name.service(),
         port: name.port(),
         protocol: &name.protocol,
         family: family.as_str(),
-        r#type: ServiceType::of(view.frontends.iter()).map(ServiceType::as_str),
+        r#type: row.declared_type.or(least).map(ServiceType::as_str),
+        type_source: if row.declared_type.is_some() {
+            "object"
+        } else {
+            "rules"
+        },
         entrances: view.frontends.iter().map(Into::into).collect(),
         internal_traffic_policy: view.internal_policy.map(Policy::as_str),
         external_traffic_policy: view.external_policy.map(Policy::as_str),
@@ -249,6 +313,7 @@ pub(super) fn port_document<'a>(
         endpoints: view.endpoints.iter().map(endpoint).collect(),
         chains: view.chains.iter().map(|chain| &**chain).collect(),
         rules: view.rules,
+        unreadable_rules: view.unreadable_rules,
     }
 }
 

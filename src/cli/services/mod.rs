@@ -6,6 +6,7 @@ mod rows;
 mod table;
 mod watch;
 
+use super::exit::ErrorReport;
 use super::snapshot::{RuleSnapshot, missing};
 use super::{completions, terminal};
 use crate::config::{ServicesArgs, ServicesOutput};
@@ -13,15 +14,15 @@ use rows::RowFilter;
 use table::ServiceTable;
 
 /// Prints one line for each service port.
-pub(super) fn services(args: &ServicesArgs) -> anyhow::Result<()> {
+pub(super) fn services(args: &ServicesArgs, report: &ErrorReport) -> anyhow::Result<()> {
     let filter = RowFilter::new(args)?;
     terminal::install_quiet_log()?;
     if args.watch && args.names.only.is_none() {
-        return watch::watch(args, &filter);
+        return watch::watch(args, &filter, report);
     }
-    let snapshot = RuleSnapshot::load(&args.origin)?;
+    let snapshot = RuleSnapshot::load(&args.origin, report)?;
     if let Some(kind) = args.names.only {
-        return completions::names(&snapshot, kind, args.which.namespace.as_deref());
+        return completions::names(&snapshot, kind, args.selection.namespace.name.as_deref());
     }
     let absence = snapshot.absence();
     if let Some(absence) = &absence {
@@ -31,7 +32,7 @@ pub(super) fn services(args: &ServicesArgs) -> anyhow::Result<()> {
     let named = filter.check(&rows, &findings);
     let rows = filter.selected(rows, &snapshot.node_addresses);
     if rows.is_empty() && named.is_ok() && absence.is_none() {
-        notes::print_empty(&snapshot.origin, &filter);
+        notes::print_empty(&snapshot.origin, &filter, findings.all_unknown());
     }
     // Without a proxy in this mode nothing is missing.
     if absence.is_none() {
@@ -42,7 +43,8 @@ pub(super) fn services(args: &ServicesArgs) -> anyhow::Result<()> {
         ServicesOutput::Json => document::write_json(out, &rows, &findings, &filter),
         ServicesOutput::Yaml => document::write_yaml(out, &rows, &findings, &filter),
         ServicesOutput::Table | ServicesOutput::Wide => {
-            let columns = table::columns(args.output == ServicesOutput::Wide);
+            let is_wide = args.output == ServicesOutput::Wide;
+            let columns = table::columns(is_wide, snapshot.type_source());
             let mut table = ServiceTable::new(&[], columns);
             for row in &rows {
                 table.add(&[], row);

@@ -12,7 +12,7 @@ use super::rows::{RowFilter, RuleFindings};
 use crate::cli::snapshot::RuleOrigin;
 use crate::cli::snapshot::proxy_report::{self, is_name};
 use crate::config::ServicesOutput;
-use crate::inspect::catalog::{FrontendConflict, RequiredChain, RulesetGap};
+use crate::inspect::catalog::{FrontendConflict, RequiredChain, RulesetGap, UnknownRules};
 use crate::net::IpFamily;
 
 /// Maximum chains that are named.
@@ -128,10 +128,14 @@ fn quarantine_note_of(json: &str) -> String {
 }
 
 /// Explains an empty list on stderr; it is not a failure.
-pub(super) fn print_empty(origin: &RuleOrigin, filter: &RowFilter) {
+pub(super) fn print_empty(origin: &RuleOrigin, filter: &RowFilter, unknown: UnknownRules) {
     let is_filtered = !filter.is_all();
     let which = if is_filtered { "such " } else { "" };
-    let mut text = format!("no {which}service ports in {origin}\n");
+    let readable = match unknown.unreadable {
+        0 => String::new(),
+        count => format!(" among the rules that can be read; {count} cannot"),
+    };
+    let mut text = format!("no {which}service ports in {origin}{readable}\n");
     if let (RuleOrigin::Live(_), false) = (origin, is_filtered) {
         text.push_str(
             "hint: check that a kube-proxy in mode iptables runs here, with this backend\n",

@@ -7,7 +7,7 @@ use crate::cli::snapshot::{Conflicts, RuleSnapshot};
 use crate::config::{AddressPattern, ServicesArgs, Unusable};
 use crate::inspect::catalog::{
     Catalog, FrontendConflict, FrontendKind, FrontendView, NoMatches, PortName, PortQuery,
-    PortView, RulesetGap,
+    PortView, RulesetGap, ServiceType, UnknownRules,
 };
 use crate::net::{IpFamily, PerFamily};
 
@@ -16,6 +16,12 @@ use crate::net::{IpFamily, PerFamily};
 pub(super) struct Row {
     pub(super) name: PortName,
     pub(super) views: PerFamily<Option<PortView>>,
+    /// Type of the Service, if the rules are rendered from its object.
+    pub(super) declared_type: Option<ServiceType>,
+    /// Rules of frontends that cannot be read: each may be of this service port.
+    pub(super) unreadable_frontends: usize,
+    /// Families whose nat table was not read: endpoints are unknown.
+    pub(super) families_without_nat: BTreeSet<IpFamily>,
 }
 
 /// Returns all rows, sorted by namespace, Service, port and protocol, and the findings.
@@ -28,52 +34,36 @@ pub(super) fn rows(snapshot: &RuleSnapshot) -> (Vec<Row>, RuleFindings) {
         let gaps = catalog.mark_unreachable(rules, *snapshot.sources.get(family));
         shadowed.get_mut(family).append(&mut catalog.shadowed);
         *findings.stale.get_mut(family) = catalog.stale;
+        *findings.unknown.get_mut(family) = catalog.unknown;
         *findings.gaps.get_mut(family) = gaps;
         for (name, view) in catalog.ports {
             *rows.entry(name).or_default().get_mut(family) = Some(view);
         }
     }
     findings.conflicts = snapshot.conflicts.clone();
+    findings
+        .with_legacy
+        .clone_from(&snapshot.families_with_legacy);
+    findings.without_nat = snapshot.families_without_nat();
     for (family, shadowed) in shadowed.into_pairs() {
         let conflicts = findings.conflicts.get_mut(family);
         conflicts.count += shadowed.len();
         conflicts.lost.extend(shadowed);
     }
-    let rows = rows.into_iter().map(|(name, views)| Row { name, views });
+    let rows = rows.into_iter().map(|(name, views)| Row {
+        declared_type: snapshot
+            .service_types
+            .as_ref()
+            .and_then(|types| types.of(&name)),
+        unreadable_frontends: findings.all_unknown().unreadable_frontends,
+        families_without_nat: findings.without_nat.clone(),
+        name,
+        views,
+    });
     let mut rows: Vec<Row> = rows.collect();
     // Whole names sort differently, as `/` and `:` are neither the first nor the last characters.
     rows.sort_by(|left, right| left.key().cmp(&right.key()));
     (rows, findings)
-}
-
-/// `spec.type` as far as rules show it: the least type that has such frontends. Incomplete rules
-/// may not show it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum ServiceType {
-    ClusterIp,
-    NodePort,
-    LoadBalancer,
-}
-
-impl ServiceType {
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::ClusterIp => "ClusterIP",
-            Self::NodePort => "NodePort",
-            Self::LoadBalancer => "LoadBalancer",
-        }
-    }
-
-    pub(super) fn of<'a>(frontends: impl Iterator<Item = &'a FrontendView>) -> Option<Self> {
-        let types = frontends.map(|frontend| match frontend.kind {
-            FrontendKind::LoadBalancer | FrontendKind::HealthCheck => Some(Self::LoadBalancer),
-            FrontendKind::NodePort => Some(Self::NodePort),
-            FrontendKind::ClusterIp => Some(Self::ClusterIp),
-            // Every type may have these.
-            FrontendKind::ExternalIp | FrontendKind::External => None,
-        });
-        types.max().flatten()
-    }
 }
 
 impl Row {
@@ -85,6 +75,30 @@ impl Row {
             name.port(),
             &name.protocol,
         )
+    }
+
+    /// Returns the type of the Service: that of its object, or else the least that has such
+    /// frontends.
+    pub(super) fn service_type(&self) -> Option<ServiceType> {
+        let least = || ServiceType::least(self.frontends());
+        self.declared_type.or_else(least)
+    }
+
+    /// Reports whether it may have frontends that no rule shows. Every Service has a cluster IP:
+    /// without it the rules are incomplete.
+    pub(super) fn lacks_frontends(&self) -> bool {
+        !self.has_cluster_ip() || self.unreadable_frontends > 0
+    }
+
+    /// Reports whether rules of its chains cannot be read, or were not.
+    pub(super) fn lacks_rules(&self) -> bool {
+        self.lacks_chains() || self.views().any(|(_, view)| view.unreadable_rules > 0)
+    }
+
+    /// Reports whether its chains were not read.
+    pub(super) fn lacks_chains(&self) -> bool {
+        let mut views = self.views();
+        views.any(|(family, _)| self.families_without_nat.contains(&family))
     }
 
     /// Returns the rules of a family, if it has the service port.
@@ -104,9 +118,7 @@ impl Row {
         views.flatten().flat_map(PortView::numbers)
     }
 
-    /// Reports whether the cluster IP is known. Every Service has one: without it the rules are
-    /// incomplete, and may lack other addresses and ports.
-    pub(super) fn has_cluster_ip(&self) -> bool {
+    fn has_cluster_ip(&self) -> bool {
         let mut frontends = self.frontends();
         frontends.any(|frontend| frontend.kind == FrontendKind::ClusterIp)
     }
@@ -126,9 +138,20 @@ pub(super) struct RuleFindings {
     pub(super) gaps: PerFamily<Vec<RulesetGap>>,
     /// Frontends that several Services declare.
     pub(super) conflicts: PerFamily<Conflicts>,
+    /// Parts of the rules that may be of further service ports.
+    pub(super) unknown: PerFamily<UnknownRules>,
+    /// Families with rules of the backend legacy that the save program reports and does not list.
+    pub(super) with_legacy: BTreeSet<IpFamily>,
+    /// Families whose nat table was not read.
+    pub(super) without_nat: BTreeSet<IpFamily>,
 }
 
 impl RuleFindings {
+    /// Returns the parts of the rules of both families that may be of further service ports.
+    pub(super) fn all_unknown(&self) -> UnknownRules {
+        self.unknown.v4.plus(self.unknown.v6)
+    }
+
     /// Returns the frontend conflicts that a filter selects.
     pub(super) fn conflicts(
         &self,
@@ -165,7 +188,7 @@ impl RowFilter {
     /// Creates the filter that the flags describe.
     pub(super) fn new(args: &ServicesArgs) -> Result<Self, Unusable> {
         Ok(Self {
-            names: args.which.asked()?,
+            names: args.selection.query()?,
             address: args.address,
         })
     }
@@ -193,7 +216,8 @@ impl RowFilter {
         let losers = findings.conflicts(self);
         let losers = losers.map(|(_, conflict)| (&conflict.loser, vec![conflict.port]));
         let known: Vec<_> = known.chain(losers).collect();
-        self.names.check(&known.iter().cloned())
+        let checked = self.names.check(&known.iter().cloned());
+        checked.map_err(|names| names.among(findings.all_unknown()))
     }
 
     /// Reports whether the filter selects one of the Services of a conflict.

@@ -5,8 +5,10 @@ use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
 
-use super::rows::{Row, ServiceType};
-use crate::inspect::catalog::{FrontendDisposition, FrontendKind, Policy, PortView};
+use super::rows::Row;
+use crate::cli::snapshot::TypeSource;
+use crate::inspect::catalog::{FrontendKind, Policy, PortView, ServiceType, TrafficOrigin};
+use crate::net::IpFamily;
 
 /// Heading of a column, and the function that renders its cells.
 pub(super) type ServiceColumn = (&'static str, fn(&Row) -> String);
@@ -14,10 +16,9 @@ pub(super) type ServiceColumn = (&'static str, fn(&Row) -> String);
 const COLUMNS: &[ServiceColumn] = &[
     ("NAMESPACE", |row| row.name.namespace().to_owned()),
     ("NAME", name),
-    ("TYPE", |row| {
-        ServiceType::of(row.frontends())
-            .map_or(UNKNOWN, ServiceType::as_str)
-            .to_owned()
+    (TYPE, |row| {
+        let of_row = row.service_type();
+        of_row.map_or(UNKNOWN, ServiceType::as_str).to_owned()
     }),
     ("CLUSTER-IP", |row| {
         addresses(row, |kind| kind == FrontendKind::ClusterIp)
@@ -34,7 +35,12 @@ const COLUMNS: &[ServiceColumn] = &[
     ("POLICY", policy),
     (ENDPOINTS, endpoints),
     ("LOCAL", local),
-    ("CHAINS", |row| sum(row, |view| view.chains.len())),
+    ("CHAINS", |row| {
+        if row.lacks_chains() {
+            return UNKNOWN.to_owned();
+        }
+        sum(row, |view| view.chains.len())
+    }),
     ("RULES", |row| sum(row, |view| view.rules)),
 ];
 
@@ -42,28 +48,57 @@ const WIDE: &[ServiceColumn] = &[
     ("AFFINITY", affinity),
     ("SOURCE-RANGES", |row| {
         let ranges = row.views().flat_map(|(_, view)| &view.source_ranges);
-        list(ranges.map(ToString::to_string))
+        listed(row, ranges.map(ToString::to_string))
     }),
     ("HEALTH-CHECK", |row| {
-        list(port_of(row, FrontendKind::HealthCheck))
+        let ports = port_of(row, FrontendKind::HealthCheck);
+        if ports.is_empty() && row.unreadable_frontends > 0 {
+            return UNKNOWN.to_owned();
+        }
+        list(ports)
     }),
     ("ENDPOINT-ADDRESSES", |row| {
         let endpoints = row.views().flat_map(|(_, view)| &view.endpoints);
-        list(endpoints.map(|endpoint| endpoint.address.to_string()))
+        listed(row, endpoints.map(|endpoint| endpoint.address.to_string()))
     }),
 ];
+
+const TYPE: &str = "TYPE";
+/// Heading for types that only rules show: a load balancer without an address is a NodePort there.
+const LEAST_TYPE: &str = "LEAST-TYPE";
 
 const ENDPOINTS: &str = "ENDPOINTS";
 const NONE: &str = "<none>";
 const UNKNOWN: &str = "<unknown>";
 /// Cell of a property that no packet depends on.
 const NO_EFFECT: &str = "-";
-const UNREACHABLE: &str = "(unreachable)";
+/// Beginning of every mark of a frontend or of endpoints that some traffic does not reach.
+const UNREACHABLE: &str = "(unreachable";
 
 /// Returns the columns of a table.
-pub(super) fn columns(is_wide: bool) -> Vec<ServiceColumn> {
+pub(super) fn columns(is_wide: bool, types: TypeSource) -> Vec<ServiceColumn> {
     let wide = if is_wide { WIDE } else { &[] };
-    [COLUMNS, wide].concat()
+    let mut columns = [COLUMNS, wide].concat();
+    if types == TypeSource::Rules {
+        for (heading, _) in columns.iter_mut().filter(|(heading, _)| *heading == TYPE) {
+            *heading = LEAST_TYPE;
+        }
+    }
+    columns
+}
+
+/// Returns the mark of a frontend or of endpoints that some traffic does not reach.
+fn mark(unreachable_from: &BTreeSet<TrafficOrigin>) -> &'static str {
+    let is_from = |origin| unreachable_from.contains(&origin);
+    match (
+        is_from(TrafficOrigin::Outside),
+        is_from(TrafficOrigin::Node),
+    ) {
+        (false, false) => "",
+        (true, true) => "(unreachable)",
+        (true, false) => "(unreachable-from-outside)",
+        (false, true) => "(unreachable-from-node)",
+    }
 }
 
 /// Table of rows with aligned columns.
@@ -128,7 +163,7 @@ const GAP: usize = 3;
 
 /// Highlights service ports without reachable endpoints.
 fn style(heading: &str, cell: &str) -> Style {
-    let is_unserved = |count: &str| count == "0" || count.ends_with(UNREACHABLE);
+    let is_unserved = |count: &str| count == "0" || count.contains(UNREACHABLE);
     let has_no_endpoints = cell.split('+').all(is_unserved);
     match heading {
         ENDPOINTS if has_no_endpoints => AnsiColor::Red.on_default(),
@@ -151,10 +186,19 @@ fn list(parts: impl IntoIterator<Item = String>) -> String {
     parts.join(",")
 }
 
+/// Renders a list, of which nothing is known if rules of the row cannot be read.
+fn listed(row: &Row, parts: impl IntoIterator<Item = String>) -> String {
+    let text = list(parts);
+    if text == NONE && row.lacks_rules() {
+        return UNKNOWN.to_owned();
+    }
+    text
+}
+
 fn addresses(row: &Row, is_wanted: impl Fn(FrontendKind) -> bool) -> String {
     let frontends = row.frontends().filter(|frontend| is_wanted(frontend.kind));
     let ips: BTreeSet<_> = frontends.filter_map(|frontend| frontend.ip).collect();
-    if ips.is_empty() && !row.has_cluster_ip() {
+    if ips.is_empty() && row.lacks_frontends() {
         return UNKNOWN.to_owned();
     }
     list(ips.iter().map(ToString::to_string))
@@ -163,10 +207,7 @@ fn addresses(row: &Row, is_wanted: impl Fn(FrontendKind) -> bool) -> String {
 fn port_of(row: &Row, kind: FrontendKind) -> BTreeSet<String> {
     let frontends = row.frontends().filter(|frontend| frontend.kind == kind);
     frontends
-        .map(|frontend| match frontend.disposition {
-            FrontendDisposition::Unreachable => format!("{}{UNREACHABLE}", frontend.port),
-            _ => frontend.port.to_string(),
-        })
+        .map(|frontend| format!("{}{}", frontend.port, mark(&frontend.unreachable_from)))
         .collect()
 }
 
@@ -183,14 +224,19 @@ fn ports(row: &Row) -> String {
     format!("{text}/{}", row.name.protocol)
 }
 
-/// Renders the number of endpoints, and whether they are unreachable.
+/// Renders the number of endpoints, from where they are unreachable, and the number of rules that
+/// cannot be read.
 fn endpoints(row: &Row) -> String {
-    each(row, |view| {
-        let mut fates = view.frontends.iter().map(|frontend| frontend.disposition);
-        let is_cut_off =
-            !view.is_served() && fates.any(|fate| fate == FrontendDisposition::Unreachable);
-        let mark = if is_cut_off { UNREACHABLE } else { "" };
-        format!("{}{mark}", view.endpoints.len())
+    each(row, |family, view| {
+        if row.families_without_nat.contains(&family) {
+            return UNKNOWN.to_owned();
+        }
+        let unreadable = match view.unreadable_rules {
+            0 => String::new(),
+            count => format!("(unreadable-rules:{count})"),
+        };
+        let mark = mark(&view.unreachable_from());
+        format!("{}{mark}{unreadable}", view.endpoints.len())
     })
 }
 
@@ -199,7 +245,8 @@ fn policy(row: &Row) -> String {
     let external = row.views().find_map(|(_, view)| view.external_policy);
     // Only rules to endpoints show the policy; without any it has no effect.
     let has_endpoints = row.views().any(|(_, view)| !view.endpoints.is_empty());
-    let unknown = if has_endpoints { UNKNOWN } else { NO_EFFECT };
+    let is_unknown = has_endpoints || row.lacks_rules();
+    let unknown = if is_unknown { UNKNOWN } else { NO_EFFECT };
     match (internal, external) {
         (None, None) => unknown.to_owned(),
         (Some(one), None) => one.as_str().to_owned(),
@@ -215,24 +262,30 @@ fn local(row: &Row) -> String {
     let is_local = |view: &PortView| {
         [view.internal_policy, view.external_policy].contains(&Some(Policy::Local))
     };
+    if row.lacks_chains() {
+        return UNKNOWN.to_owned();
+    }
     if !row.views().any(|(_, view)| is_local(view)) {
         return NO_EFFECT.to_owned();
     }
-    each(row, |view| {
+    each(row, |_, view| {
         let endpoints = view.endpoints.iter();
         let local = endpoints.filter(|one| one.local.is_some());
-        local.count().to_string()
+        match local.count() {
+            0 if view.unreadable_rules > 0 => UNKNOWN.to_owned(),
+            count => count.to_string(),
+        }
     })
 }
 
 fn affinity(row: &Row) -> String {
     let affinity = row.views().find_map(|(_, view)| view.affinity);
-    affinity.map_or(NONE.to_owned(), |time| format!("{}s", time.as_secs()))
+    listed(row, affinity.map(|time| format!("{}s", time.as_secs())))
 }
 
 /// Renders a number of each family, joined by `+` if both have the service port.
-fn each(row: &Row, count: impl Fn(&PortView) -> String) -> String {
-    let counts = row.views().map(|(_, view)| count(view));
+fn each(row: &Row, count: impl Fn(IpFamily, &PortView) -> String) -> String {
+    let counts = row.views().map(|(family, view)| count(family, view));
     counts.collect::<Vec<_>>().join("+")
 }
 

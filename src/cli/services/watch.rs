@@ -18,16 +18,21 @@ use tracing::subscriber::{NoSubscriber, with_default};
 use super::rows::{self, Row, RowFilter};
 use super::table::{self, ServiceTable};
 use super::{document, notes};
-use crate::cli::snapshot::RuleSnapshot;
+use crate::cli::exit::ErrorReport;
+use crate::cli::snapshot::{RuleSnapshot, TypeSource};
 use crate::cli::terminal;
 use crate::config::{ServicesArgs, ServicesOutput, Unusable};
 use crate::inspect::catalog::{NoMatches, PortName, PortView};
 use crate::net::IpFamily;
 
 /// Prints changes until the reader closes the output.
-pub(super) fn watch(args: &ServicesArgs, filter: &RowFilter) -> anyhow::Result<()> {
+pub(super) fn watch(
+    args: &ServicesArgs,
+    filter: &RowFilter,
+    report: &ErrorReport,
+) -> anyhow::Result<()> {
     let interval = interval(args)?;
-    let snapshot = RuleSnapshot::load(&args.origin)?;
+    let snapshot = RuleSnapshot::load(&args.origin, report)?;
     if let Some(absence) = snapshot.absence() {
         notes::print(&format!("warning: {absence}\n"));
     }
@@ -40,17 +45,17 @@ pub(super) fn watch(args: &ServicesArgs, filter: &RowFilter) -> anyhow::Result<(
     }
     let mut known = filter.selected(all, &snapshot.node_addresses);
     if known.is_empty() {
-        notes::print_empty(&snapshot.origin, filter);
+        notes::print_empty(&snapshot.origin, filter, findings.all_unknown());
     }
+    let mut printer = Printer::new(args, snapshot.type_source());
     drop(snapshot);
-    let mut printer = Printer::new(args);
     printer.write(&RowChanges::new(&[], &known))?;
     let mut note = LastMessage::default();
     note.print(notes::note(&findings, filter, args.output));
     let mut error_message = LastMessage::default();
     while !is_reader_gone(interval)? {
         // Warnings of objects were logged the first time.
-        let load = || RuleSnapshot::load(&args.origin);
+        let load = || RuleSnapshot::load(&args.origin, report);
         match with_default(NoSubscriber::default(), load) {
             Ok(snapshot) => {
                 let (rows, findings) = rows::rows(&snapshot);
@@ -131,8 +136,8 @@ struct Printer {
 }
 
 impl Printer {
-    fn new(args: &ServicesArgs) -> Self {
-        let columns = table::columns(args.output == ServicesOutput::Wide);
+    fn new(args: &ServicesArgs, types: TypeSource) -> Self {
+        let columns = table::columns(args.output == ServicesOutput::Wide, types);
         Self {
             output: args.output,
             table: ServiceTable::new(&[("TIME", TIME_WIDTH), ("EVENT", EVENT_WIDTH)], columns),
@@ -171,10 +176,10 @@ fn each_line(
 ) -> anyhow::Result<()> {
     changes
         .entries()
-        .try_for_each(|(event, name, family, view)| {
+        .try_for_each(|(event, row, family, view)| {
             write(&ChangeDocument {
                 event,
-                service_port: document::port_document(name, family, view),
+                service_port: document::port_document(row, family, view),
             })
         })
 }
@@ -230,14 +235,14 @@ impl<'a> RowChanges<'a> {
     }
 
     /// Returns the families of rows that differ.
-    fn entries(&self) -> impl Iterator<Item = (RowEvent, &'a PortName, IpFamily, &'a PortView)> {
+    fn entries(&self) -> impl Iterator<Item = (RowEvent, &'a Row, IpFamily, &'a PortView)> {
         self.0.iter().flat_map(|(before, after)| {
-            let name = before.or(*after).map(|row| &row.name);
+            let row = after.or(*before);
             let of = |row: Option<&'a Row>, family| row.and_then(|row| row.view(family));
             let families = IpFamily::ALL.into_iter();
             families.filter_map(move |family| {
                 let (event, view) = RowEvent::between(of(*before, family), of(*after, family))?;
-                Some((event, name?, family, view))
+                Some((event, row?, family, view))
             })
         })
     }
@@ -245,7 +250,10 @@ impl<'a> RowChanges<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+
     use crate::net::PerFamily;
 
     /// Returns a row with numbers of rules of each family; with 0, the family does not have it.
@@ -263,6 +271,9 @@ mod tests {
                 v4: view(v4),
                 v6: view(v6),
             },
+            declared_type: None,
+            unreadable_frontends: 0,
+            families_without_nat: BTreeSet::new(),
         }
     }
 

@@ -4,29 +4,33 @@
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::missing::{self, OtherNodes};
+use super::rules::ServiceTypes;
 use super::{RuleOrigin, RuleSnapshot, proxy_report};
-use crate::cli::exit;
-use crate::cli::terminal::Progress;
-use crate::config::{RenderConfig, Source, Unusable};
+use crate::app::connect_error;
+use crate::cli::exit::ErrorReport;
+use crate::cli::terminal::{Progress, escaped};
+use crate::config::{RenderConfig, Source, environment};
 use crate::host::local_addresses;
 use crate::model::Change;
 use crate::net::{IpFamily, PerFamily};
-use crate::render::{AppliedState, Full, LiveChains, LocalDetector, Options, RenderContext};
+use crate::render::{AppliedState, FullPayload, LiveChains, LocalDetector, Options, RenderContext};
 use crate::rules::Payload;
 use crate::tracker::Tracker;
-use crate::watch::api::{self, ApiError, ApiOptions, ClientConfigError, ConnectFailure};
-use crate::watch::manifests::{self, AssumedValue, ManifestOptions, ManifestRanges, Manifests};
+use crate::watch::api::{self, ApiError, ApiOptions, ConnectFailure};
+use crate::watch::manifests::{self, AssumedValue, ManifestRanges, Manifests};
 use crate::watch::{ChangeReceivers, Ingester, Observed, change_channels};
 
 type ObjectChanges = PerFamily<Vec<Change>>;
 
 /// Renders the rules of both families for a host without other rules.
-pub(in crate::cli) fn render(config: &RenderConfig) -> anyhow::Result<RuleSnapshot> {
-    let trackers = trackers(config)?;
+pub(in crate::cli) fn render(
+    config: &RenderConfig,
+    report: &ErrorReport,
+) -> anyhow::Result<RuleSnapshot> {
+    let (trackers, service_types) = read_objects(config, report)?;
     if matches!(config.source, Source::Cluster(_)) && trackers.v4.node().is_none() {
         tracing::warn!("{}", missing::unknown_node(&config.node_name));
     }
@@ -38,6 +42,7 @@ pub(in crate::cli) fn render(config: &RenderConfig) -> anyhow::Result<RuleSnapsh
         conflicts: trackers
             .as_ref()
             .map(|_, tracker| proxy_report::of_tracker(tracker)),
+        service_types: Some(service_types),
         ..RuleSnapshot::default()
     };
     for (family, tracker) in trackers.as_ref().into_pairs() {
@@ -67,21 +72,31 @@ pub(in crate::cli) fn full(
     tracker: &Tracker,
 ) -> (Vec<u8>, AppliedState) {
     let live = LiveChains::default();
-    let mut payload = Full::new(tracker, setting, &live);
+    let mut payload = FullPayload::new(tracker, setting, &live);
     let mut text = Vec::new();
     while payload.write_next(&mut text) {}
     (text, payload.finish().0)
 }
 
 /// Returns trackers with all objects; warns of objects that are missing.
-pub(in crate::cli) fn trackers(config: &RenderConfig) -> anyhow::Result<PerFamily<Tracker>> {
+pub(in crate::cli) fn trackers(
+    config: &RenderConfig,
+    report: &ErrorReport,
+) -> anyhow::Result<PerFamily<Tracker>> {
+    Ok(read_objects(config, report)?.0)
+}
+
+fn read_objects(
+    config: &RenderConfig,
+    report: &ErrorReport,
+) -> anyhow::Result<(PerFamily<Tracker>, ServiceTypes)> {
     let progress = Progress::start(match &config.source {
         Source::Manifests { .. } => "reading manifests",
         Source::Cluster(_) => "listing objects of the API server",
     });
-    let (changes, other_nodes) = changes(config)?;
+    let (objects, types) = changes(config, report)?;
     drop(progress);
-    Ok(track(config, changes, &other_nodes))
+    Ok((track(config, objects), types))
 }
 
 /// Returns trackers with all objects of manifests that were read before.
@@ -89,14 +104,12 @@ pub(in crate::cli) fn manifest_trackers(
     config: &RenderConfig,
     manifests: Manifests,
 ) -> PerFamily<Tracker> {
-    let (changes, other_nodes) = changes_of(manifests, &config.node_name);
-    track(config, changes, &other_nodes)
+    track(config, changes_of(manifests, &config.node_name))
 }
 
 fn track(
     config: &RenderConfig,
-    changes: ObjectChanges,
-    other_nodes: &OtherNodes,
+    (changes, other_nodes): (ObjectChanges, OtherNodes),
 ) -> PerFamily<Tracker> {
     let trackers = changes.map(|family, changes| {
         let external_ips = config.environment.get(family).fixed.external_ips;
@@ -106,7 +119,7 @@ fn track(
         }
         tracker
     });
-    for warning in missing::warnings(&trackers, &config.node_name, other_nodes) {
+    for warning in missing::warnings(&trackers, &config.node_name, &other_nodes) {
         tracing::warn!("{warning}");
     }
     trackers
@@ -135,28 +148,29 @@ fn node_addresses(trackers: &PerFamily<Tracker>) -> BTreeSet<IpAddr> {
         .collect()
 }
 
-fn changes(config: &RenderConfig) -> anyhow::Result<(ObjectChanges, OtherNodes)> {
-    let node_name: Arc<str> = config.node_name.as_str().into();
+fn changes(
+    config: &RenderConfig,
+    report: &ErrorReport,
+) -> anyhow::Result<((ObjectChanges, OtherNodes), ServiceTypes)> {
     match &config.source {
         Source::Manifests {
             path,
             ranges,
             validation,
         } => {
-            let options = ManifestOptions {
-                node_name,
-                ranges: *ranges,
-            };
+            let options = config.manifest_options(ranges);
             let manifests = manifests::load(path, &options, *validation)?;
-            exit::report(&manifests.errors);
+            report.print(&manifests.errors);
             warn_of_load_balancers(&manifests, ranges);
-            Ok(changes_of(manifests, &config.node_name))
+            warn_of_missing_addresses(&manifests);
+            let types = ServiceTypes::read(manifests.services.iter().map(|one| &**one));
+            Ok((changes_of(manifests, &config.node_name), types))
         }
         Source::Cluster(options) => {
             let (senders, receivers) = change_channels(None);
-            let mut ingester = Ingester::once(senders, Arc::clone(&node_name));
-            list(options, &node_name, &mut ingester)?;
-            Ok((taken(receivers), OtherNodes::Unknown))
+            let mut ingester = Ingester::for_command(senders, config.node_name.as_str().into());
+            let types = list(options, &config.node_name, &mut ingester)?;
+            Ok(((taken(receivers), OtherNodes::Unknown), types))
         }
     }
 }
@@ -167,15 +181,35 @@ fn warn_of_load_balancers(manifests: &Manifests, ranges: &ManifestRanges) {
     let mut assumed = manifests.assumptions.clone();
     assumed.retain(|one| one.kind == AssumedValue::LoadBalancerIp);
     for line in manifests::assumption_lines(&assumed, ranges) {
+        let line = escaped(&line);
         tracing::warn!("assumed, as the manifests do not have them: {line}");
+    }
+}
+
+/// Warns of load balancers that have no address, neither a reported nor an assumed one.
+fn warn_of_missing_addresses(manifests: &Manifests) {
+    let services = manifests.services.iter();
+    let without = services.filter(|service| {
+        service.spec.type_ == "LoadBalancer" && service.status.load_balancer.ingress.is_empty()
+    });
+    let names: Vec<String> = without
+        .map(|service| format!("{}/{}", service.metadata.namespace, service.metadata.name))
+        .collect();
+    if let Some(first) = names.first() {
+        tracing::warn!(
+            "load balancers without an address in the input: {}, such as {first}: treated as \
+             without one\n\
+             hint: include their status: kubectl get services -A -o yaml",
+            names.len()
+        );
     }
 }
 
 fn changes_of(manifests: Manifests, node_name: &str) -> (ObjectChanges, OtherNodes) {
     let (senders, receivers) = change_channels(None);
-    let mut ingester = Ingester::once(senders, node_name.into());
+    let mut ingester = Ingester::for_command(senders, node_name.into());
     for note in &manifests.notes {
-        tracing::warn!("{note}");
+        tracing::warn!("{}", escaped(note));
     }
     manifests.send(&mut ingester);
     (taken(receivers), OtherNodes::Named(manifests.other_nodes))
@@ -188,13 +222,15 @@ fn taken(receivers: ChangeReceivers) -> ObjectChanges {
 /// Deadline for listing all objects of an API server.
 const LIST_DEADLINE: Duration = Duration::from_secs(60);
 
-/// Lists the objects that a proxy on this node watches.
-fn list(options: &ApiOptions, node: &str, ingester: &mut Ingester) -> anyhow::Result<()> {
+/// Lists the objects that a proxy on this node watches. Returns the types of the Services.
+fn list(options: &ApiOptions, node: &str, ingester: &mut Ingester) -> anyhow::Result<ServiceTypes> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     let snapshot = runtime.block_on(async {
-        let server = api::build_client(options).await.map_err(connect_error)?;
+        let server = api::build_client(options, &environment::proxies())
+            .await
+            .map_err(connect_error)?;
         let listed = api::snapshot(&server, node, LIST_DEADLINE).await;
         listed.map_err(|error| list_error(&error, server.address()))
     })?;
@@ -210,16 +246,7 @@ fn list(options: &ApiOptions, node: &str, ingester: &mut Ingester) -> anyhow::Re
         .objects
         .iter()
         .for_each(|node| ingester.node(Observed::Set(node)));
-    Ok(())
-}
-
-/// Converts an error of connecting. The default of a Pod's service account was not chosen by the
-/// user, so its failure is a missing flag.
-fn connect_error(error: ClientConfigError) -> anyhow::Error {
-    match error {
-        ClientConfigError::InCluster(_) => Unusable::without_source().into(),
-        other => other.into(),
-    }
+    Ok(ServiceTypes::read(&snapshot.services.objects))
 }
 
 /// Converts an error of listing: names the server and what to do.
@@ -254,6 +281,14 @@ fn connection_error(server: &str, cause: &(dyn Error + 'static)) -> anyhow::Erro
         Some(failure @ ConnectFailure::Certificate(_)) => anyhow::anyhow!(
             "{server}: {failure}\n\
              hint: check that the certificate authority of the kubeconfig is that of this cluster"
+        ),
+        Some(ConnectFailure::Proxy(failure)) if failure.is_of_certificate() => anyhow::anyhow!(
+            "{server}: {failure}\n\
+             hint: add its certificate authority to that of the kubeconfig, which is for both"
+        ),
+        Some(failure @ ConnectFailure::Proxy(_)) => anyhow::anyhow!(
+            "{server}: {failure}\n\
+             hint: check `proxy-url` of the kubeconfig, or HTTPS_PROXY, HTTP_PROXY and NO_PROXY"
         ),
         None => anyhow::anyhow!(
             "{server} did not answer: {}\n\

@@ -56,6 +56,26 @@ impl<'t> DumpPart<'t> {
         })
     }
 
+    /// Removes the last table if its `COMMIT` is missing and there are complete ones before it.
+    /// Returns its name.
+    pub(super) fn remove_cut_table(&mut self) -> Option<String> {
+        let (mut start, mut complete) = (0, 0);
+        let mut open: Option<(usize, &str)> = None;
+        for line in self.text.split_inclusive('\n') {
+            if let Some(name) = table_name(line) {
+                open = Some((start, name));
+            } else if line.trim() == "COMMIT" {
+                open = None;
+                complete += 1;
+            }
+            start += line.len();
+        }
+        let (start, name) = open.filter(|_| complete > 0)?;
+        let name = name.to_owned();
+        self.text = Cow::Owned(self.text.get(..start)?.to_owned());
+        Some(name)
+    }
+
     /// Returns an error with the number of the line in the dump.
     pub(super) fn located(&self, error: ParseError) -> ParseError {
         let number = |numbers: &Vec<usize>| numbers.get(error.line.checked_sub(1)?).copied();
@@ -71,37 +91,92 @@ fn table_name(line: &str) -> Option<&str> {
     line.trim().strip_prefix('*').map(str::trim)
 }
 
+/// Returns the families of which `iptables-save` reports rules of the backend legacy, which are not
+/// in its output.
+pub(super) fn legacy_families(text: &str) -> BTreeSet<IpFamily> {
+    let lines = text.lines().filter_map(|line| line.strip_prefix('#'));
+    let reports = lines.filter(|line| line.contains("tables-legacy tables present"));
+    let of_report = |line: &str| {
+        if line.contains("ip6tables") {
+            IpFamily::V6
+        } else {
+            IpFamily::V4
+        }
+    };
+    reports.map(of_report).collect()
+}
+
+/// Reports whether a piece of an input may be of a dump: it has lines that begin as those of
+/// `iptables-save` do.
+pub(super) fn may_be_dump(piece: &[u8]) -> bool {
+    let has = |part: &str| memchr::memmem::find(piece, part.as_bytes()).is_some();
+    ["\n-", "\n:", "\n*", "\n#", "\n[", " -"]
+        .into_iter()
+        .any(has)
+}
+
 /// Returns the warnings that `iptables-save` writes into its output.
 pub(super) fn save_warnings(text: &str) -> Vec<String> {
     let mut warnings = BTreeSet::new();
+    if !legacy_families(text).is_empty() {
+        warnings.insert(
+            "the save program reports rules of the backend legacy, which are not in its output\n\
+             hint: save them with iptables-legacy-save; the kernel applies both"
+                .to_owned(),
+        );
+    }
     for line in text.lines().filter_map(|line| line.strip_prefix('#')) {
-        if line.contains("tables-legacy tables present") {
-            warnings.insert(
-                "the save program reports rules of the backend legacy, which are not in its output\n\
-                 hint: save them with iptables-legacy-save; the kernel applies both"
-                    .to_owned(),
-            );
-        }
-        let named = line
-            .split_once("able `")
-            .and_then(|(_, rest)| rest.split_once('\''));
-        let Some((table, rest)) = named.filter(|(_, rest)| rest.contains("incompatible")) else {
-            continue;
-        };
-        warnings.insert(if rest.contains("base-chains") {
-            format!("nft has base chains in the {table} table that the save program does not list")
-        } else {
-            format!(
+        warnings.extend(Incompatible::of(line).map(|found| match found {
+            Incompatible::BaseChains(table) => {
+                format!(
+                    "nft has base chains in the {table} table that the save program does not list"
+                )
+            }
+            Incompatible::Table(table) => format!(
                 "the save program could not read the {table} table: nft has rules in it that \
                  iptables cannot express"
-            )
-        });
+            ),
+        }));
     }
     warnings.into_iter().collect()
 }
 
+/// Returns the tables that `iptables-save` could not read.
+pub(super) fn unreadable_tables(text: &str) -> BTreeSet<Table> {
+    let lines = text.lines().filter_map(|line| line.strip_prefix('#'));
+    let unreadable = lines.filter_map(|line| match Incompatible::of(line)? {
+        Incompatible::Table(name) => Table::from_name(name),
+        Incompatible::BaseChains(_) => None,
+    });
+    unreadable.collect()
+}
+
+/// Part of the ruleset of nft that `iptables-save` leaves out, with the name of its table.
+enum Incompatible<'t> {
+    /// Chains with hooks of their own.
+    BaseChains(&'t str),
+    /// The whole table.
+    Table(&'t str),
+}
+
+impl<'t> Incompatible<'t> {
+    /// Parses a comment of `iptables-save`, without its `#`.
+    fn of(line: &'t str) -> Option<Self> {
+        let (_, rest) = line.split_once("able `")?;
+        let (table, rest) = rest.split_once('\'')?;
+        if !rest.contains("incompatible") {
+            return None;
+        }
+        Some(if rest.contains("base-chains") {
+            Self::BaseChains(table)
+        } else {
+            Self::Table(table)
+        })
+    }
+}
+
 /// Converts the output of `iptables -S`, of one or more tables. Returns the text with the number of
-/// the original line of each of its lines; `None` if it is no such output.
+/// the original line of each of its lines; `None` for any other text.
 fn listing_as_save(text: &str) -> Option<(String, Vec<usize>)> {
     let is_policy = |line: &str| line.starts_with("-P ");
     if !text.lines().any(is_policy) || text.lines().any(|line| line.starts_with('*')) {

@@ -10,7 +10,7 @@ use crate::inspect::explain::{MissingServiceHint, NoRulesReason, ServiceWithoutR
 use crate::model::{Endpoint, NodeHint, Service, ServiceState, Services, TrafficPolicy};
 use crate::net::PerFamily;
 use crate::tracker::Tracker;
-use crate::watch::manifests::{self, ManifestOptions};
+use crate::watch::manifests;
 
 /// Nodes of the input other than the one that rules are for.
 pub(super) enum OtherNodes {
@@ -139,7 +139,7 @@ pub(in crate::cli) fn services_of_origin(
     }
     // The file was read before; a pipe can be read only once.
     match RuleSettings::read(&args.file, &args.rules) {
-        Ok(settings) => services_of_config(&settings.desired(&args.source)?),
+        Ok(settings) => services_of_config(&settings.rendering(&args.source)?),
         Err(_) => Ok(None),
     }
 }
@@ -160,10 +160,7 @@ pub(in crate::cli) fn services_of_config(
     if path.as_os_str() == "-" {
         return Ok(None);
     }
-    let options = ManifestOptions {
-        node_name: config.node_name.as_str().into(),
-        ranges: *ranges,
-    };
+    let options = config.manifest_options(ranges);
     let manifests = manifests::load(path, &options, *validation)?;
     let headless = manifests.headless.iter();
     let headless = headless.map(|one| without_rules(one, NoRulesReason::Headless));

@@ -8,26 +8,27 @@ pub(super) mod missing;
 pub(super) mod proxy_report;
 mod recorded;
 mod rules;
-mod unreadable;
 
 use crate::cli::arguments::RuleSettings;
+use crate::cli::exit::ErrorReport;
 use crate::config::OriginArgs;
 
 pub(super) use desired::render as desired;
 pub(super) use desired::{full, manifest_trackers, options, setting, trackers};
 pub(super) use proxy_report::Conflicts;
 pub(super) use recorded::{live, saved};
-pub(super) use rules::{RuleOrigin, RuleSnapshot};
+pub(super) use rules::{RuleOrigin, RuleSnapshot, TypeSource};
 
 impl RuleSnapshot {
     /// Loads the rules that the flags select.
-    pub(super) fn load(args: &OriginArgs) -> anyhow::Result<Self> {
+    pub(super) fn load(args: &OriginArgs, report: &ErrorReport) -> anyhow::Result<Self> {
         if !args.from_save.is_empty() {
-            return recorded::saved(&args.from_save);
+            return recorded::saved(&args.from_save, report);
         }
-        let config = RuleSettings::read(&args.file, &args.rules)?.desired(&args.source)?;
+        let config = RuleSettings::read(&args.file, &args.rules)?.rendering(&args.source)?;
         if args.names_objects() {
-            desired::render(&config)
+            let load_balancers = args.preview.manifests_load_balancer_cidr;
+            desired::render(&config.with_load_balancers(load_balancers), report)
         } else {
             let mut snapshot = recorded::live(config.backend)?;
             snapshot.conflicts = proxy_report::conflicts();

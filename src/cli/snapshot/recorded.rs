@@ -3,17 +3,19 @@
 //! Several files may have the tables of one family; none of them may be there twice.
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
 use super::dump::{self, DumpPart};
-use super::{RuleOrigin, RuleSnapshot, unreadable};
+use super::{RuleOrigin, RuleSnapshot};
+use crate::cli::exit::ErrorReport;
 use crate::cli::terminal::{Progress, escaped};
 use crate::host::{BackendChoice, Binaries, RunError, Sysctls, local_addresses, other_backend};
 use crate::inspect::catalog::RulesetSource;
 use crate::net::{IpFamily, PerFamily};
-use crate::rules::{Backend, LineError, ParseError, RuleSet, Table};
+use crate::rules::{Backend, LineError, ParseError, Rule, RuleSet, Table};
 use crate::ruleset::KUBE_SERVICES;
 use crate::watch::bounded;
 
@@ -47,9 +49,13 @@ async fn snapshot(backend: BackendChoice) -> anyhow::Result<RuleSnapshot> {
         let program = programs.save.to_string_lossy();
         let rules = RuleSet::parse(&text)
             .with_context(|| format!("cannot parse the output of `{program}`"))?;
-        unreadable::warn(&format_args!("`{program}`"), &rules);
+        warn_of_unreadable(&format_args!("`{program}`"), &rules);
         for warning in dump::save_warnings(&text) {
             tracing::warn!("`{program}`: {warning}");
+        }
+        *snapshot.unreadable_tables.get_mut(family) = dump::unreadable_tables(&text);
+        if !dump::legacy_families(&text).is_empty() {
+            snapshot.families_with_legacy.insert(family);
         }
         *snapshot.sources.get_mut(family) = RulesetSource::Kernel;
         *snapshot.rules.get_mut(family) = rules;
@@ -85,8 +91,11 @@ async fn warn_of_other_backend(shown: Backend) {
     }
 }
 
-/// Reads the rules of dumps.
-pub(in crate::cli) fn saved(paths: &[PathBuf]) -> anyhow::Result<RuleSnapshot> {
+/// Reads the rules of dumps. A table that is cut off is left out, and is an error in the report.
+pub(in crate::cli) fn saved(
+    paths: &[PathBuf],
+    report: &ErrorReport,
+) -> anyhow::Result<RuleSnapshot> {
     let _progress = Progress::start("reading a dump");
     let mut snapshot = RuleSnapshot {
         origin: RuleOrigin::Saved(paths.to_vec()),
@@ -94,6 +103,7 @@ pub(in crate::cli) fn saved(paths: &[PathBuf]) -> anyhow::Result<RuleSnapshot> {
         ..RuleSnapshot::default()
     };
     let mut tables = BTreeSet::new();
+    let mut cut = BTreeSet::new();
     for path in paths {
         let name = path.display().to_string();
         let text = text(path)?;
@@ -101,19 +111,31 @@ pub(in crate::cli) fn saved(paths: &[PathBuf]) -> anyhow::Result<RuleSnapshot> {
         for warning in dump::save_warnings(&text) {
             tracing::warn!("`{name}`: {warning}");
         }
-        for part in DumpPart::split(&text) {
+        let with_legacy = dump::legacy_families(&text);
+        snapshot.families_with_legacy.extend(with_legacy);
+        for mut part in DumpPart::split(&text) {
             check_tables(&name, &part, &mut tables)?;
+            if let Some(table) = part.remove_cut_table() {
+                let family = part.family;
+                report.print_one(&format_args!(
+                    "`{name}`: the {family} {table} table is cut off: COMMIT expected\n\
+                     hint: save the dump again; only its other tables are used"
+                ));
+                cut.insert((family, table));
+            }
             add(&mut snapshot, &name, &part)?;
         }
     }
     for family in snapshot.families.iter().copied() {
-        unreadable::warn(&snapshot.origin, snapshot.rules.get(family));
+        warn_of_unreadable(&snapshot.origin, snapshot.rules.get(family));
         let which = if snapshot.families.len() > 1 {
             format!("{family} ")
         } else {
             String::new()
         };
         let missing = snapshot.missing_tables.get(family).iter();
+        let is_cut = |table: &Table| cut.contains(&(family, table.as_str().to_owned()));
+        let missing = missing.filter(|table| !is_cut(table));
         for (table, undetermined) in
             missing.filter_map(|table| Some((table, undetermined(*table)?)))
         {
@@ -187,6 +209,8 @@ fn add(snapshot: &mut RuleSnapshot, name: &str, part: &DumpPart<'_>) -> anyhow::
     snapshot.families.insert(family);
     let missing = snapshot.missing_tables.get_mut(family);
     missing.retain(|table| part.tables().all(|name| name != table.as_str()));
+    let unreadable = snapshot.unreadable_tables.get_mut(family);
+    unreadable.extend(dump::unreadable_tables(text));
     if RulesetSource::of_text(text) == RulesetSource::Kernel {
         *snapshot.sources.get_mut(family) = RulesetSource::Kernel;
     }
@@ -206,9 +230,10 @@ fn has_content(line: &str) -> bool {
 fn text(path: &Path) -> anyhow::Result<String> {
     let most = bounded::MAX_DUMP_BYTES;
     let bytes = if path.as_os_str() == "-" {
-        bounded::read_all(std::io::stdin(), most).context("cannot read stdin")?
+        let read = bounded::read_all_while(std::io::stdin(), most, dump::may_be_dump);
+        read.context("cannot read stdin")?
     } else {
-        let read = bounded::read(path, most);
+        let read = bounded::read_while(path, most, dump::may_be_dump);
         read.with_context(|| format!("cannot read `{}`", path.display()))?
     };
     if let Some(at) = bytes.iter().position(|byte| *byte == 0) {
@@ -268,4 +293,96 @@ fn with_hint(name: &str, text: &str, error: &ParseError) -> anyhow::Error {
 fn is_of_object(line: &str) -> bool {
     let key = line.trim_start_matches([' ', '-', '{', '"']);
     key.starts_with("apiVersion:") || key.starts_with("apiVersion\"")
+}
+
+/// Warns of the rules that cannot be parsed, and says why and what is unknown because of them. They
+/// are neither a failure nor missing: the kernel has them.
+fn warn_of_unreadable(origin: &impl Display, rules: &RuleSet) {
+    if let Some(text) = warning(rules) {
+        tracing::warn!("{origin}: {text}");
+    }
+}
+
+fn warning(rules: &RuleSet) -> Option<String> {
+    let unreadable: Vec<_> = rules.unparsed_rules().collect();
+    let (table, chain, first) = unreadable.first()?;
+    let count = unreadable.len();
+    let mut text =
+        format!("rules that cannot be parsed: {count}, the first in `{chain}` of {table}: {first}");
+    if unreadable.iter().any(|(table, ..)| *table == Table::Nat) {
+        text.push_str(
+            "; their Services and endpoints are unknown, and unreferenced chains are not determined",
+        );
+    }
+    let hint = unreadable.iter().find_map(|(_, _, rule)| hint(rule));
+    if let Some(hint) = hint {
+        text.push_str("\nhint: ");
+        text.push_str(hint);
+    }
+    Some(text)
+}
+
+/// Returns what happened to the text of a rule, and what to do.
+fn hint(rule: &Rule) -> Option<&'static str> {
+    let text = rule.to_string();
+    let has = |parts: &[&str]| parts.iter().any(|part| text.contains(part));
+    if has(&[
+        "\u{201c}", "\u{201d}", "\u{2018}", "\u{2019}", "&quot;", "&#34;",
+    ]) {
+        Some("save the dump as plain text: quotes were replaced by typographic ones or by HTML")
+    } else if has(&["x.x", "XXX", "xxx", "***", "REDACTED", "redacted", "<"]) {
+        Some("keep the addresses, or replace them by other valid ones: some were made unreadable")
+    } else if !has(&["-j ", " -g "]) {
+        Some("save the dump without cutting lines: some end too early")
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(rule: &str, expected: &str) {
+        let text = format!("*nat\n:KUBE-SERVICES - [0:0]\n-A KUBE-SERVICES {rule}\nCOMMIT\n");
+        let rules = RuleSet::parse(&text).unwrap();
+        let warning = warning(&rules).unwrap();
+        assert!(
+            warning.contains("rules that cannot be parsed: 1"),
+            "{warning}"
+        );
+        assert!(warning.contains("unreferenced chains are not determined"));
+        let hint = warning.split_once("\nhint: ").map_or("", |(_, hint)| hint);
+        assert!(
+            hint.starts_with(expected) && hint.is_empty() == expected.is_empty(),
+            "{warning}"
+        );
+    }
+
+    #[test]
+    fn the_cause_of_an_unreadable_rule_is_named() {
+        let quotes = "save the dump as plain text";
+        check(
+            "-m comment --comment \u{201c}shop/web cluster IP\u{201d} -j X",
+            quotes,
+        );
+        check("-m comment --comment \u{201c}shop/web\u{201d} -j X", quotes);
+        check(
+            "-m comment --comment &quot;shop/web cluster IP&quot; -j X",
+            quotes,
+        );
+        check("-d x.x.x.x/32 -j X", "keep the addresses");
+        check(
+            "-d 10.96.0.1/32 -p tcp -m comment --comment \"shop/we",
+            "save the dump without",
+        );
+        check("-d 10.96.0.1 20 -j X", "");
+    }
+
+    #[test]
+    fn readable_rules_need_no_warning() {
+        let text = "*nat\n-A OUTPUT -m comment --comment \"don\u{2019}t\" -j ACCEPT\nCOMMIT\n";
+        assert_eq!(warning(&RuleSet::parse(text).unwrap()), None);
+    }
 }

@@ -1,12 +1,13 @@
 //! Rules of both families with the facts of the host that they need.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
 use super::proxy_report::Conflicts;
-use crate::inspect::catalog::{ProxyMode, RulesetSource};
+use crate::ingest::ServiceObject;
+use crate::inspect::catalog::{PortName, ProxyMode, RulesetSource, ServiceType};
 use crate::net::{IpFamily, PerFamily};
 use crate::rules::{Backend, Network, RuleSet, Table};
 
@@ -19,6 +20,11 @@ pub(in crate::cli) struct RuleSnapshot {
     pub(in crate::cli) families: BTreeSet<IpFamily>,
     /// Tables that a dump does not contain; a kernel has none of these.
     pub(in crate::cli) missing_tables: PerFamily<BTreeSet<Table>>,
+    /// Tables that the save program could not read: the kernel may have rules in them.
+    pub(in crate::cli) unreadable_tables: PerFamily<BTreeSet<Table>>,
+    /// Families of which the save program reports rules of the backend legacy and does not list
+    /// them.
+    pub(in crate::cli) families_with_legacy: BTreeSet<IpFamily>,
     /// Sources of the rules, which decide whether entry jumps are expected.
     pub(in crate::cli) sources: PerFamily<RulesetSource>,
     /// Known addresses of the node.
@@ -27,7 +33,42 @@ pub(in crate::cli) struct RuleSnapshot {
     pub(in crate::cli) pods: PerFamily<Option<Network>>,
     /// Frontends that several Services declare; unknown for dumps.
     pub(in crate::cli) conflicts: PerFamily<Conflicts>,
+    /// Types of the Services that rules are rendered from; `None` for rules without objects.
+    pub(in crate::cli) service_types: Option<ServiceTypes>,
     pub(in crate::cli) origin: RuleOrigin,
+}
+
+/// Types of Services by namespace and name.
+#[derive(Debug, Clone, Default)]
+pub(in crate::cli) struct ServiceTypes(BTreeMap<(Box<str>, Box<str>), ServiceType>);
+
+impl ServiceTypes {
+    /// Reads the types of objects.
+    pub(super) fn read<'o>(objects: impl IntoIterator<Item = &'o ServiceObject>) -> Self {
+        let of_object = |object: &ServiceObject| {
+            let key = (
+                object.metadata.namespace.as_str().into(),
+                object.metadata.name.as_str().into(),
+            );
+            Some((key, ServiceType::from_spec(&object.spec.type_)?))
+        };
+        Self(objects.into_iter().filter_map(of_object).collect())
+    }
+
+    /// Returns the type of the Service of a service port.
+    pub(in crate::cli) fn of(&self, port: &PortName) -> Option<ServiceType> {
+        let key = (port.namespace().into(), port.service().into());
+        self.0.get(&key).copied()
+    }
+}
+
+/// Source of the types of Services.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::cli) enum TypeSource {
+    /// Objects of the Services.
+    Objects,
+    /// Frontends in the rules.
+    Rules,
 }
 
 /// Origin of rules.
@@ -56,6 +97,25 @@ impl fmt::Display for RuleOrigin {
 }
 
 impl RuleSnapshot {
+    /// Returns where the types of its Services are from.
+    pub(in crate::cli) const fn type_source(&self) -> TypeSource {
+        match self.service_types {
+            Some(_) => TypeSource::Objects,
+            None => TypeSource::Rules,
+        }
+    }
+
+    /// Returns the families whose nat table is not there to read: endpoints are in no other one.
+    pub(in crate::cli) fn families_without_nat(&self) -> BTreeSet<IpFamily> {
+        let families = self.families.iter().copied();
+        let is_without = |family: &IpFamily| {
+            let missing = self.missing_tables.get(*family);
+            let unreadable = self.unreadable_tables.get(*family);
+            missing.contains(&Table::Nat) || unreadable.contains(&Table::Nat)
+        };
+        families.filter(is_without).collect()
+    }
+
     /// Returns a sentence if the rules are not those of a kube-proxy in mode iptables.
     pub(in crate::cli) fn absence(&self) -> Option<String> {
         let rules = self.families.iter().map(|family| self.rules.get(*family));

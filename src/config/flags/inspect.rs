@@ -5,9 +5,10 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 
-use super::{NamesArgs, OriginArgs, SelectionArgs};
+use super::{NamesArgs, NamespaceArgs, OriginArgs, SelectionArgs};
 use crate::config::go::GoDuration;
 use crate::config::problems::Unusable;
+use crate::config::settings::{FlagWord, choices};
 use crate::inspect::explain::{ClientKind, ClientSelection, Query};
 use crate::net::Port;
 
@@ -16,7 +17,7 @@ use crate::net::Port;
 pub struct ServicesArgs {
     /// Services to list.
     #[command(flatten)]
-    pub which: SelectionArgs,
+    pub selection: SelectionArgs,
     /// Only service ports with this frontend or endpoint
     ///
     /// `10.96.0.10`, `[fd00::1]:53` or `:30080`: an address without a port matches every port, a
@@ -118,21 +119,13 @@ pub struct ExplainArgs {
         required = true,
         conflicts_with = "only"
     )]
-    pub question: Option<Query>,
+    pub destination: Option<Query>,
     /// Names only, for completion scripts.
     #[command(flatten)]
     pub names: NamesArgs,
-    /// Namespace of the Service
-    #[arg(short, long, value_name = "NAMESPACE")]
-    pub namespace: Option<String>,
-    /// Search all namespaces, as without --namespace
-    #[arg(
-        short = 'A',
-        long,
-        conflicts_with = "namespace",
-        hide_short_help = true
-    )]
-    pub all_namespaces: bool,
+    /// Namespace of the Service.
+    #[command(flatten)]
+    pub namespace: NamespaceArgs,
     /// Trace packets from this client address
     #[arg(long, value_name = "IP", conflicts_with = "from")]
     pub source: Option<IpAddr>,
@@ -147,11 +140,11 @@ pub struct ExplainArgs {
     #[arg(
         long,
         value_name = "KIND",
-        value_enum,
+        value_parser = choices(CLIENTS),
         value_delimiter = ',',
         ignore_case = true
     )]
-    pub from: Vec<FromArg>,
+    pub from: Vec<ClientKind>,
     /// Address of the node, if the source lacks it
     ///
     /// Give the flag once for each address.
@@ -178,16 +171,24 @@ pub struct ExplainArgs {
     pub origin: OriginArgs,
 }
 
-/// Value of `--from`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum FromArg {
-    /// Pod on this node that is not an endpoint
-    Pod,
-    /// Process on the node
-    Node,
-    /// Client outside of the cluster
-    Outside,
-}
+/// Words of `--from`.
+const CLIENTS: &[FlagWord<ClientKind>] = &[
+    FlagWord {
+        text: "pod",
+        help: "Pod on this node that is not an endpoint",
+        choice: ClientKind::Pod,
+    },
+    FlagWord {
+        text: "node",
+        help: "Process on the node",
+        choice: ClientKind::Node,
+    },
+    FlagWord {
+        text: "outside",
+        help: "Client outside of the cluster",
+        choice: ClientKind::Outside,
+    },
+];
 
 /// Value of `--graph`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -215,30 +216,25 @@ impl ExplainArgs {
     /// # Errors
     ///
     /// The Service is qualified with another namespace than `--namespace`.
-    pub fn asked(&self) -> Result<Option<Query>, Unusable> {
-        match (&self.question, &self.namespace) {
-            (Some(question), Some(namespace)) => {
-                let within = question.within(namespace).map(Some);
+    pub fn query(&self) -> Result<Option<Query>, Unusable> {
+        match (&self.destination, &self.namespace.name) {
+            (Some(query), Some(namespace)) => {
+                let within = query.within(namespace).map(Some);
                 within.map_err(|error| Unusable::of_flag("namespace", error.to_string()))
             }
-            (question, _) => Ok(question.clone()),
+            (query, _) => Ok(query.clone()),
         }
     }
 
     /// Returns the clients whose packets are traced.
-    pub fn wanted(&self) -> ClientSelection {
-        let kind = |from: &FromArg| match from {
-            FromArg::Pod => ClientKind::Pod,
-            FromArg::Node => ClientKind::Node,
-            FromArg::Outside => ClientKind::Outside,
-        };
+    pub fn client_selection(&self) -> ClientSelection {
         match self.source {
             Some(ip) => ClientSelection::Source {
                 ip: ip.to_canonical(),
                 in_interface: self.interface.clone(),
             },
             None if self.from.is_empty() => ClientSelection::All,
-            None => ClientSelection::Kinds(self.from.iter().map(kind).collect()),
+            None => ClientSelection::Kinds(self.from.clone()),
         }
     }
 }

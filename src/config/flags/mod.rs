@@ -12,12 +12,12 @@ mod inspect;
 mod render;
 mod run;
 mod shared;
-mod source;
 
 pub(crate) use inspect::{AddressPattern, ServicesArgs, ServicesOutput};
 pub(crate) use inspect::{ExplainArgs, GraphArg, OutputArg};
 pub(crate) use render::{DiffArgs, DiffFormat, RenderArgs};
 pub(crate) use run::{Action, CleanupArgs, RunArgs};
+use shared::PreviewArgs;
+pub(crate) use shared::{NamesArg, NamesArgs, OriginArgs};
+pub(super) use shared::{NamespaceArgs, SelectionArgs};
 pub(crate) use shared::{RulesArgs, RulesFileArgs, SourceArgs};
-pub(super) use source::SelectionArgs;
-pub(crate) use source::{NamesArg, NamesArgs, OriginArgs};

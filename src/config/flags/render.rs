@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{NamesArgs, RulesArgs, RulesFileArgs, SelectionArgs, SourceArgs};
-use crate::config::addresses;
-use crate::config::settings::PartialRestoreArg;
-use crate::net::{IpFamily, IpNet, PerFamily};
+use super::{NamesArgs, PreviewArgs, RulesArgs, RulesFileArgs, SelectionArgs, SourceArgs};
+use crate::config::settings::{FlagWord, PARTIAL_RESTORES, choices};
+use crate::net::IpFamily;
+use crate::render::PartialRestore;
 use crate::rules::Table;
 
 /// Flags of `render`.
@@ -15,7 +15,7 @@ use crate::rules::Table;
 pub struct RenderArgs {
     /// Services to render. A selection of them is printed for reading and cannot be restored.
     #[command(flatten)]
-    pub which: SelectionArgs,
+    pub selection: SelectionArgs,
     /// Names only, for completion scripts.
     #[command(flatten)]
     pub names: NamesArgs,
@@ -25,30 +25,30 @@ pub struct RenderArgs {
     #[arg(
         long,
         value_name = "FAMILY",
-        value_enum,
+        value_parser = choices(FAMILIES),
         default_value = "ipv4",
         hide_possible_values = true,
         ignore_case = true
     )]
-    pub family: FamilyArg,
+    pub family: IpFamily,
     /// Print rules of this table only
-    #[arg(long, value_name = "TABLE", value_enum, ignore_case = true)]
-    pub table: Option<TableArg>,
+    #[arg(long, value_name = "TABLE", value_parser = choices(TABLES), ignore_case = true)]
+    pub table: Option<Table>,
     /// Print the partial restore since these manifests
     ///
     /// PATH is a file, a folder or `-`. Its rules are those in the kernel.
     #[arg(long, value_name = "PATH")]
-    pub since: Option<PathBuf>,
+    pub since: Vec<PathBuf>,
     /// Chains that the partial restore contains
     #[arg(
         long,
         value_name = "SHAPE",
-        value_enum,
+        value_parser = choices(PARTIAL_RESTORES),
         default_value = "changed-chains",
         requires = "since",
         hide_short_help = true
     )]
-    pub partial_restore: PartialRestoreArg,
+    pub partial_restore: PartialRestore,
     /// Print the object of each chain and rule above it
     #[arg(long)]
     pub annotate: bool,
@@ -66,63 +66,38 @@ pub struct RenderArgs {
     pub rules: RulesArgs,
 }
 
-/// Values of manifests that a controller would report.
-#[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Source")]
-pub struct PreviewArgs {
-    /// Networks for load balancer IPs that manifests lack
-    ///
-    /// One CIDR for each IP family. `diff` uses them with --from-manifests. The default is for
-    /// benchmarks of networks (RFC 2544 and RFC 5180): like those for documentation, its addresses
-    /// are never routed, and it is large enough for many Services.
-    #[arg(
-        long,
-        value_name = "CIDR[,CIDR]",
-        default_value = "198.18.0.0/16,2001:2::/64",
-        value_parser = addresses::of_each_family,
-        hide_short_help = true
-    )]
-    pub manifests_load_balancer_cidr: PerFamily<IpNet>,
-}
+/// Words of `--family`.
+const FAMILIES: &[FlagWord<IpFamily>] = &[
+    FlagWord {
+        text: "ipv4",
+        help: "Input for iptables-restore",
+        choice: IpFamily::V4,
+    },
+    FlagWord {
+        text: "ipv6",
+        help: "Input for ip6tables-restore",
+        choice: IpFamily::V6,
+    },
+];
 
-/// Value of `--family`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum FamilyArg {
-    /// Input for iptables-restore
-    Ipv4,
-    /// Input for ip6tables-restore
-    Ipv6,
-}
-
-impl From<FamilyArg> for IpFamily {
-    fn from(family: FamilyArg) -> Self {
-        match family {
-            FamilyArg::Ipv4 => Self::V4,
-            FamilyArg::Ipv6 => Self::V6,
-        }
-    }
-}
-
-/// Value of `--table`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum TableArg {
-    /// Rules that reject or drop packets
-    Filter,
-    /// Rules that translate addresses
-    Nat,
-    /// The canary chain
-    Mangle,
-}
-
-impl From<TableArg> for Table {
-    fn from(table: TableArg) -> Self {
-        match table {
-            TableArg::Filter => Self::Filter,
-            TableArg::Nat => Self::Nat,
-            TableArg::Mangle => Self::Mangle,
-        }
-    }
-}
+/// Words of `--table`.
+const TABLES: &[FlagWord<Table>] = &[
+    FlagWord {
+        text: "filter",
+        help: "Rules that reject or drop packets",
+        choice: Table::Filter,
+    },
+    FlagWord {
+        text: "nat",
+        help: "Rules that translate addresses",
+        choice: Table::Nat,
+    },
+    FlagWord {
+        text: "mangle",
+        help: "The canary chain",
+        choice: Table::Mangle,
+    },
+];
 
 /// Flags of `diff`.
 ///
@@ -131,7 +106,7 @@ impl From<TableArg> for Table {
 pub struct DiffArgs {
     /// Services to compare. Differences of other Services are only counted.
     #[command(flatten)]
-    pub which: SelectionArgs,
+    pub selection: SelectionArgs,
     /// Dump to compare instead of the kernel
     ///
     /// FILE is the output of iptables-save or ip6tables-save, or `-` for stdin. Give the flag
@@ -152,7 +127,7 @@ pub struct DiffArgs {
         requires = "manifests",
         help_heading = "Live rules"
     )]
-    pub from_manifests: Option<PathBuf>,
+    pub from_manifests: Vec<PathBuf>,
     /// Output format
     ///
     /// The default is text, or unified if KUBECTL_EXTERNAL_DIFF is set.

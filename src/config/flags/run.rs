@@ -8,7 +8,9 @@ use super::shared::{RulesArgs, SourceArgs, group_of_settings};
 use crate::config::kube_proxy::{
     HEALTHZ_PORT, KubeProxyConfiguration, METRICS_PORT, OFF, add_port,
 };
-use crate::config::settings::{BackendArg, FlagValues, RULES, SECTIONS, SOURCE, VersionArg};
+use crate::config::settings::{
+    BACKENDS, FlagValues, LOG_STYLES, LogStyle, RULES, SECTIONS, SOURCE, VersionArg, choices,
+};
 use crate::host::BackendChoice;
 
 /// Flags of `run`.
@@ -44,6 +46,19 @@ impl RunArgs {
             rules: RulesArgs::new(FlagValues::read(matches, &[&RULES])),
             flags,
         })
+    }
+
+    /// Returns the style of log lines.
+    pub(crate) fn log_style(&self) -> LogStyle {
+        self.flags
+            .choice("log-style", LOG_STYLES)
+            .unwrap_or(LogStyle::Auto)
+    }
+
+    /// Reports whether the flags ask for JSON. A file may ask for it as well.
+    pub(crate) fn asks_for_json(&self) -> bool {
+        let format: Option<String> = self.flags.get("logging-format");
+        format.as_deref() == Some("json")
     }
 
     /// Returns kube-proxy's defaults with every flag applied that was given.
@@ -119,14 +134,13 @@ pub struct CleanupArgs {
     #[arg(long)]
     pub dry_run: bool,
     /// Backend whose rules are removed, nft or legacy [default: both]
-    #[arg(long, value_name = "BACKEND", value_enum)]
-    pub iptables_backend: Option<BackendArg>,
+    #[arg(long, value_name = "BACKEND", value_parser = choices(BACKENDS))]
+    pub iptables_backend: Option<BackendChoice>,
 }
 
 impl CleanupArgs {
     /// Returns the iptables binaries to use. Only `nft` and `legacy` limit cleanup to one backend.
     pub fn backend(&self) -> BackendChoice {
-        self.iptables_backend
-            .map_or_else(BackendChoice::default, Into::into)
+        self.iptables_backend.unwrap_or_default()
     }
 }

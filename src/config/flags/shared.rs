@@ -1,12 +1,17 @@
-//! Flags that `run` shares with the commands that render and do not run.
+//! Flags that several commands share: the objects, kernel rules or dumps that a command reads, the
+//! settings that decide rules, and a selection of Services.
 
 use std::path::PathBuf;
 
-use clap::{ArgMatches, Args};
+use clap::{ArgAction, ArgMatches, Args, ValueEnum};
 
+use crate::config::addresses;
 use crate::config::kube_proxy::KubeProxyConfiguration;
-use crate::config::settings::{BackendArg, FlagValues, RULES, SOURCE};
+use crate::config::problems::Unusable;
+use crate::config::settings::{BACKENDS, FlagValues, RULES, SOURCE};
 use crate::host::BackendChoice;
+use crate::inspect::catalog::{NamePattern, PortQuery};
+use crate::net::{IpNet, PerFamily};
 
 /// Implements clap's traits for a group of the flags of some tables, which its `of` reads.
 macro_rules! group_of_settings {
@@ -64,7 +69,7 @@ impl SourceArgs {
     }
 
     /// Reports whether flags name a source.
-    pub(super) fn names_objects(&self) -> bool {
+    fn names_objects(&self) -> bool {
         let is_given = |flag| self.flags.is_given(flag);
         self.manifests.is_some() || is_given("kubeconfig") || is_given("master")
     }
@@ -95,8 +100,9 @@ impl RulesArgs {
 
     /// Returns the variant of the iptables binaries.
     pub(in crate::config) fn backend(&self) -> BackendChoice {
-        let backend: Option<BackendArg> = self.flags.get("iptables-backend");
-        backend.map_or_else(BackendChoice::default, Into::into)
+        self.flags
+            .choice("iptables-backend", BACKENDS)
+            .unwrap_or_default()
     }
 }
 
@@ -109,4 +115,120 @@ pub struct RulesFileArgs {
     /// Its kubeconfig and node name are used without the flags for them.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+}
+
+/// Values of manifests that a controller would report.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Source")]
+pub struct PreviewArgs {
+    /// Networks for load balancer IPs that manifests lack
+    ///
+    /// One CIDR for each IP family. `diff` uses them with --from-manifests, `run` never. The
+    /// default is for benchmarks of networks (RFC 2544 and RFC 5180): like those for documentation,
+    /// its addresses are never routed, and it is large enough for many Services.
+    #[arg(
+        long,
+        value_name = "CIDR[,CIDR]",
+        default_value = "198.18.0.0/16,2001:2::/64",
+        value_parser = addresses::of_each_family,
+        hide_short_help = true
+    )]
+    pub manifests_load_balancer_cidr: PerFamily<IpNet>,
+}
+
+/// Source of the rules that a command inspects: the kernel, a dump, or objects to render.
+///
+/// Without a flag it is the kernel, so that these commands need no cluster.
+#[derive(Debug, Clone, Args)]
+pub struct OriginArgs {
+    /// Dump to read instead of the kernel
+    ///
+    /// FILE is the output of iptables-save or ip6tables-save, or `-` for stdin. Give the flag
+    /// twice for both families.
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["manifests", "kubeconfig", "master"],
+        help_heading = "Source"
+    )]
+    pub from_save: Vec<PathBuf>,
+    /// Objects whose rendered rules are inspected.
+    #[command(flatten)]
+    pub source: SourceArgs,
+    /// Values that no daemon derives.
+    #[command(flatten)]
+    pub preview: PreviewArgs,
+    /// Configuration file that replaces the flags of `rules`.
+    #[command(flatten)]
+    pub file: RulesFileArgs,
+    /// Settings that decide the content of rendered rules.
+    #[command(flatten)]
+    pub rules: RulesArgs,
+}
+
+impl OriginArgs {
+    /// Reports whether flags name objects, so that rendered rules are read instead of the
+    /// kernel's.
+    pub fn names_objects(&self) -> bool {
+        self.source.names_objects()
+    }
+}
+
+/// Selection of Services by name, by namespace or both.
+#[derive(Debug, Clone, Args)]
+pub struct SelectionArgs {
+    /// Only these Services, as in web, shop/web:http or shop/dns:53/udp
+    #[arg(value_name = "NAME")]
+    pub names: Vec<NamePattern>,
+    /// Namespace of the Services.
+    #[command(flatten)]
+    pub namespace: NamespaceArgs,
+}
+
+/// Namespace of the Services that a command inspects.
+#[derive(Debug, Clone, Args)]
+pub struct NamespaceArgs {
+    /// Only Services of this namespace
+    #[arg(id = "namespace", short = 'n', long, value_name = "NAMESPACE")]
+    pub name: Option<String>,
+    /// Services of all namespaces, as without --namespace
+    #[arg(
+        short = 'A',
+        long,
+        conflicts_with = "namespace",
+        hide_short_help = true
+    )]
+    pub all_namespaces: bool,
+}
+
+impl SelectionArgs {
+    /// Combines names and namespace.
+    ///
+    /// # Errors
+    ///
+    /// A name is qualified with another namespace than `--namespace`.
+    pub fn query(&self) -> Result<PortQuery, Unusable> {
+        PortQuery::new(&self.names, self.namespace.name.as_deref())
+            .map_err(|error| Unusable::of_flag("namespace", error.to_string()))
+    }
+}
+
+/// Hidden flag with which completion scripts list names.
+///
+/// The script adds it to the command line that is completed, whose other flags select the rules.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct NamesArgs {
+    /// Print names only, for completion scripts
+    #[arg(long = "names", value_enum, num_args = 0..=1, require_equals = true, hide = true,
+          default_missing_value = "services", action = ArgAction::Set)]
+    pub only: Option<NamesArg>,
+}
+
+/// Value of `--names`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum NamesArg {
+    /// Names of Services, with their namespace unless --namespace is set
+    Services,
+    /// Names of namespaces
+    Namespaces,
 }

@@ -101,7 +101,10 @@ deltaproxy diff --output json | jq -r '.servicePorts[] |
              --strict reports",
         ),
         ("1", "differences"),
-        ("2", "the comparison failed, or a manifest cannot be used"),
+        (
+            "2",
+            "the comparison failed, or a manifest or a live rule cannot be used",
+        ),
         INVALID_FLAGS,
     ],
     files: &[

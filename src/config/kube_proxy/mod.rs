@@ -7,16 +7,15 @@
 //!
 //! Upstream: staging/src/k8s.io/kube-proxy/config/v1alpha1/types.go (v1.36)
 
-mod defaults;
+mod fields;
 mod sections;
 mod text;
-mod tree;
 
-pub(super) use defaults::{HEALTHZ_PORT, METRICS_PORT, OFF, add_port};
+#[cfg(test)]
+pub(super) use fields::leaves;
+pub(super) use fields::{HEALTHZ_PORT, METRICS_PORT, OFF, add_port};
+pub(super) use fields::{change, differing, field, field_mut, quoted};
 pub(super) use sections::{ClientConnection, KubeProxyConfiguration};
 pub(super) use sections::{FormatOptions, Quantity, VModule};
 pub(crate) use text::ConfigFile;
 pub(super) use text::{Unreadable, read};
-#[cfg(test)]
-pub(super) use tree::leaves;
-pub(super) use tree::{change, differing, field, field_mut, quoted};

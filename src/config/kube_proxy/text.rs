@@ -15,7 +15,7 @@ use serde_json::Value;
 use serde_saphyr::DuplicateKeyPolicy;
 
 use super::KubeProxyConfiguration;
-use super::tree::{mistyped, quoted, tree, unknown};
+use super::fields::{mistyped, quoted, tree, unknown};
 
 /// API version of the file, of kube-proxy and of this program.
 const API_VERSION: &str = "kubeproxy.config.k8s.io/v1alpha1";

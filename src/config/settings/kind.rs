@@ -2,16 +2,18 @@
 
 use std::fmt;
 use std::ops::RangeInclusive;
+use std::str::FromStr;
 
 use serde::Serialize;
 use serde_json::Value;
 
-use super::words::VersionArg;
+use super::words::WordTable;
 use crate::config::feature_gates;
 use crate::config::go::{self, GoDuration};
 use crate::config::kube_proxy::{Quantity, VModule};
+use crate::telemetry::KUBE_PROXY_MINOR_VERSION;
 
-/// Type of a setting. Text in a variant is the name of the value in help.
+/// Type of a setting. The text in a variant stands for the value in help, as `FILE` does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::config) enum SettingKind {
     /// Boolean as in Go. The flag alone means true.
@@ -45,18 +47,17 @@ pub(in crate::config) enum SettingKind {
     OnePath(&'static str),
     /// List with commas. A repeated flag extends it.
     List(&'static str),
-    /// Feature gates. A repeated flag, and a file, are extended by them.
+    /// Feature gates. Those of repeated flags are merged; of one name the last value counts.
     Gates,
-    /// Verbosities of source files. Those of a file follow.
+    /// Verbosities of source files. Those of the flag are put before those of a file.
     VModules,
-    /// One of these words, which help and completions list. Validation reports an unknown one.
+    /// One of these words. Completions list them; validation reports an unknown one together with
+    /// all other problems.
     OneOf(&'static str, &'static [&'static str]),
     /// Version, or boolean.
     Version,
-    /// Variant of the iptables binaries, which clap checks.
-    Backend,
-    /// Chains of a partial restore, which clap checks.
-    PartialRestore,
+    /// One of the words of a table; clap lists them in help, and rejects an unknown one.
+    Word(WordTable),
 }
 
 impl SettingKind {
@@ -91,8 +92,7 @@ impl SettingKind {
             | Self::Path(_)
             | Self::OnePath(_)
             | Self::OneOf(..)
-            | Self::Backend
-            | Self::PartialRestore => Ok(text.into()),
+            | Self::Word(_) => Ok(text.into()),
         }
     }
 
@@ -208,4 +208,39 @@ fn plain(value: &Value) -> String {
 
 fn joined(items: impl Iterator<Item = String>) -> String {
     items.collect::<Vec<_>>().join(",")
+}
+
+/// Value of `--version`.
+///
+/// Upstream: `staging/src/k8s.io/component-base/version/verflag/verflag.go` (v1.36)
+///
+/// Differs from upstream: only the version of this program is ever reported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VersionArg {
+    /// Print the version and exit.
+    Print,
+    /// `false`: run as if the flag were absent.
+    No,
+    /// Report the version of another kube-proxy of the same minor version; without effect.
+    Other,
+}
+
+impl FromStr for VersionArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "raw" => Ok(Self::Print),
+            version if version.starts_with('v') => {
+                let expected = format!("v{KUBE_PROXY_MINOR_VERSION}.");
+                if version.starts_with(&expected) {
+                    return Ok(Self::Other);
+                }
+                Err(format!(
+                    "\"{version}\" is not a valid version: must be {expected}x"
+                ))
+            }
+            other => go::bool(other).map(|is| if is { Self::Print } else { Self::No }),
+        }
+    }
 }

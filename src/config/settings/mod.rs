@@ -7,9 +7,8 @@
 //! each flag has a struct field, an assignment, and a row in a table of paths.
 
 mod kind;
-mod node;
-mod observability;
 mod rules;
+mod run;
 mod setting;
 mod values;
 mod without_effect;
@@ -17,16 +16,17 @@ mod words;
 
 #[cfg(test)]
 pub(super) use kind::SettingKind;
-pub(super) use node::{FILE, ONE_SHOT, PROGRAM};
+pub(crate) use kind::VersionArg;
 pub(super) use rules::{LOCAL_MODES, RULES, SOURCE};
+pub(super) use run::{FILE, ONE_SHOT, PROGRAM};
 pub(super) use setting::{Setting, SettingSection, with_flags};
 pub(super) use values::FlagValues;
-pub(super) use words::{BackendArg, PartialRestoreArg};
+pub(crate) use words::LogStyle;
+pub(super) use words::{
+    BACKENDS, FlagWord, LOG_STYLES, PARTIAL_RESTORES, RELOAD_TRIGGERS, ReloadTrigger, choices,
+};
 
-pub(crate) use words::VersionArg;
-
-use node::{NODE, SYNC};
-use observability::OBSERVABILITY;
+use run::{NODE, OBSERVABILITY, SYNC};
 use without_effect::WITHOUT_EFFECT;
 
 /// All sections, in the order of help.

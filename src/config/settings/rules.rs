@@ -1,9 +1,10 @@
 //! Settings that decide the content of rules: their objects, and how these are rendered.
 
 use super::kind::SettingKind::{
-    Backend, Bool, FilledText, Gates, Int, List, NodeName, Number, OneOf, OnePath, Switch, Text,
+    Bool, FilledText, Gates, Int, List, NodeName, Number, OneOf, OnePath, Switch, Text, Word,
 };
 use super::setting::{Setting, SettingSection};
+use super::words::WordTable;
 
 /// Source of Services, EndpointSlices and the Node, for every command that reads objects.
 pub(in crate::config) const SOURCE: SettingSection = SettingSection {
@@ -111,10 +112,11 @@ pub(in crate::config) const RULES: SettingSection = SettingSection {
             "nodeport-addresses",
             List("CIDR[,CIDR]"),
         )
-        .help("Networks with NodePorts, or `primary` [default: all]")
+        .help("Node addresses with NodePorts: CIDRs or `primary` [default: all]")
         .more(
-            "NodePorts accept connections on node addresses in these networks. The word `primary` \
-             selects the primary node address of each family.",
+            "NodePorts accept connections only on node addresses in these networks. The word \
+             `primary` selects one address of each family: --bind-address, or the first one of \
+             the Node.",
         )
         .in_short_help(),
         Setting::new(
@@ -126,10 +128,15 @@ pub(in crate::config) const RULES: SettingSection = SettingSection {
         .help("Accept connections to NodePorts on 127.0.0.1"),
         Setting::new("bindAddress", "bind-address", FilledText("IP"))
             .default("0.0.0.0")
-            .help("Node address instead of that in the Node status"),
+            .help("Primary address of this node; 0.0.0.0 uses that in the Node object")
+            .more(
+                "--nodeport-addresses=primary selects it, and source ranges of load balancers \
+                 that hold it admit the node itself. If it is IPv6, metrics and health addresses \
+                 default to IPv6.",
+            ),
         Setting::new("featureGates", "feature-gates", Gates)
             .help("Feature gates; only AllowServiceExternalIPs has an effect on rules"),
-        Setting::flag("iptables-backend", Backend)
+        Setting::flag("iptables-backend", Word(WordTable::Backends))
             .default("auto")
             .help("Variant of the iptables binaries"),
     ],

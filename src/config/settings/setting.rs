@@ -1,11 +1,10 @@
 //! One setting as a row of a table, and the flag of clap that it becomes.
 
-use clap::builder::{EnumValueParser, PossibleValue, TypedValueParser, ValueParser};
-use clap::{Arg, ArgAction, Command, ValueEnum, ValueHint};
+use clap::builder::{PossibleValue, TypedValueParser};
+use clap::{Arg, ArgAction, Command, ValueHint};
 use serde_json::Value;
 
 use super::kind::SettingKind;
-use super::words::{BackendArg, PartialRestoreArg};
 
 /// Settings that help lists under one heading.
 pub(in crate::config) struct SettingSection {
@@ -176,10 +175,7 @@ impl Setting {
 
     /// Reports whether clap checks the value and lists the possible ones.
     fn is_word(&self) -> bool {
-        matches!(
-            self.kind,
-            SettingKind::Backend | SettingKind::PartialRestore
-        )
+        matches!(self.kind, SettingKind::Word(_))
     }
 
     /// Adds action, name and parser of the value. Values are texts, so that problems of all flags
@@ -204,8 +200,7 @@ impl Setting {
             SettingKind::OneOf(_, words) => {
                 arg.value_parser(AnyWord(words)).hide_possible_values(true)
             }
-            SettingKind::Backend => arg.value_parser(word::<BackendArg>()),
-            SettingKind::PartialRestore => arg.value_parser(word::<PartialRestoreArg>()),
+            SettingKind::Word(table) => arg.value_parser(table.texts()),
             _ => arg,
         }
     }
@@ -222,8 +217,7 @@ impl Setting {
             SettingKind::NodeName => "NAME",
             SettingKind::Gates => "NAME=BOOL,...",
             SettingKind::VModules => "PATTERN=N,...",
-            SettingKind::Backend => "BACKEND",
-            SettingKind::PartialRestore => "SHAPE",
+            SettingKind::Word(table) => table.value_name(),
             SettingKind::Int(name)
             | SettingKind::Text(name)
             | SettingKind::FilledText(name)
@@ -242,17 +236,6 @@ pub(in crate::config) fn with_flags(command: Command, sections: &[&SettingSectio
         flags.map(|row| row.arg(section.heading))
     });
     command.args(flags)
-}
-
-/// Returns a parser of enumerated values that keeps their text.
-fn word<T: ValueEnum + Clone + Send + Sync + 'static>() -> ValueParser {
-    let name = |value: T| {
-        let value = value.to_possible_value();
-        value
-            .map(|value| value.get_name().to_owned())
-            .unwrap_or_default()
-    };
-    ValueParser::new(EnumValueParser::<T>::new().map(name))
 }
 
 /// Parser that lists words in completions but accepts any text.

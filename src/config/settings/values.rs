@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::kind::SettingKind;
 use super::setting::{Setting, SettingSection};
+use super::words::{FlagWord, choice};
 use crate::config::kube_proxy::{KubeProxyConfiguration, change, field, field_mut};
 use crate::config::problems::ConfigProblem;
 
@@ -73,6 +74,16 @@ impl FlagValues {
         let default = || self.known.get(flag)?.flag_default_value();
         let value = self.given.get(flag).cloned().or_else(default)?;
         serde_json::from_value(value).ok()
+    }
+
+    /// Returns the choice of a flag that takes one of these words, or of its default.
+    pub(in crate::config) fn choice<T: Copy>(
+        &self,
+        flag: &str,
+        words: &[FlagWord<T>],
+    ) -> Option<T> {
+        let word: String = self.get(flag)?;
+        choice(words, &word)
     }
 
     /// Sets the fields whose flags were given.

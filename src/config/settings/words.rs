@@ -1,86 +1,173 @@
-//! Words that flags take as values.
+//! Words that flags take as values: tables of each word with its help and the choice that it stands
+//! for.
 
-use std::str::FromStr;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
-use clap::ValueEnum;
-use serde::Deserialize;
-
-use crate::config::go;
+use crate::config::environment::ProgramName;
 use crate::host::BackendChoice;
-use crate::render::PartialRestore;
+use crate::render;
 
-/// Value of `--iptables-backend`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum BackendArg {
-    /// Backend with kubelet's KUBE-IPTABLES-HINT, otherwise path
-    Auto,
-    /// Binaries iptables and ip6tables in PATH, including wrappers
-    Path,
-    /// Binaries with the suffix -nft
-    Nft,
-    /// Binaries with the suffix -legacy
-    Legacy,
+/// Word that a flag takes as value, its help, and the choice that it stands for.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::config) struct FlagWord<T: 'static> {
+    pub text: &'static str,
+    pub help: &'static str,
+    pub choice: T,
 }
 
-impl From<BackendArg> for BackendChoice {
-    fn from(choice: BackendArg) -> Self {
-        match choice {
-            BackendArg::Path => Self::Path,
-            BackendArg::Auto => Self::Auto,
-            BackendArg::Nft => Self::Nft,
-            BackendArg::Legacy => Self::Legacy,
-        }
-    }
-}
-
-/// Value of `--partial-restore`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum PartialRestoreArg {
-    /// Only chains whose rules changed
-    ChangedChains,
-    /// All chains of changed Services and every shared chain, as in KEP-3453
-    #[value(name = "kep-3453")]
-    #[serde(rename = "kep-3453")]
-    Kep3453,
-}
-
-impl From<PartialRestoreArg> for PartialRestore {
-    fn from(shape: PartialRestoreArg) -> Self {
-        match shape {
-            PartialRestoreArg::ChangedChains => Self::ChangedChains,
-            PartialRestoreArg::Kep3453 => Self::Kep3453,
-        }
-    }
-}
-
-/// Value of `--version`.
-///
-/// Upstream: `staging/src/k8s.io/component-base/version/verflag/verflag.go` (v1.36)
-///
-/// Differs from upstream: only the version of this program is ever reported.
+/// Table of words of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum VersionArg {
-    /// Print the version and exit.
-    Print,
-    /// `false`: run as if the flag were absent.
-    No,
-    /// Report the version of another kube-proxy of the same minor version; without effect.
-    Other,
+pub(in crate::config) enum WordTable {
+    /// [`BACKENDS`].
+    Backends,
+    /// [`PARTIAL_RESTORES`].
+    PartialRestores,
+    /// [`RELOAD_TRIGGERS`].
+    ReloadTriggers,
+    /// [`LOG_STYLES`].
+    LogStyles,
 }
 
-impl FromStr for VersionArg {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "raw" => Ok(Self::Print),
-            version if version.starts_with("v1.36.") => Ok(Self::Other),
-            version if version.starts_with('v') => Err(format!(
-                "\"{version}\" is not a valid version: must be v1.36.x"
-            )),
-            other => go::bool(other).map(|is| if is { Self::Print } else { Self::No }),
+impl WordTable {
+    /// Returns the name that stands for a word in help.
+    pub(super) const fn value_name(self) -> &'static str {
+        match self {
+            Self::Backends => "BACKEND",
+            Self::PartialRestores => "SHAPE",
+            Self::ReloadTriggers => "WHEN",
+            Self::LogStyles => "STYLE",
         }
     }
+
+    /// Returns a parser that accepts these words and keeps their text.
+    pub(super) fn texts(self) -> PossibleValuesParser {
+        match self {
+            Self::Backends => texts(BACKENDS),
+            Self::PartialRestores => texts(PARTIAL_RESTORES),
+            Self::ReloadTriggers => texts(RELOAD_TRIGGERS),
+            Self::LogStyles => texts(LOG_STYLES),
+        }
+    }
+}
+
+/// Words of `--iptables-backend`.
+pub(in crate::config) const BACKENDS: &[FlagWord<BackendChoice>] = &[
+    FlagWord {
+        text: "auto",
+        help: "Backend with kubelet's KUBE-IPTABLES-HINT, otherwise path",
+        choice: BackendChoice::Auto,
+    },
+    FlagWord {
+        text: "path",
+        help: "Binaries iptables and ip6tables in PATH, including wrappers",
+        choice: BackendChoice::Path,
+    },
+    FlagWord {
+        text: "nft",
+        help: "Binaries with the suffix -nft",
+        choice: BackendChoice::Nft,
+    },
+    FlagWord {
+        text: "legacy",
+        help: "Binaries with the suffix -legacy",
+        choice: BackendChoice::Legacy,
+    },
+];
+
+/// Words of `--partial-restore`.
+pub(in crate::config) const PARTIAL_RESTORES: &[FlagWord<render::PartialRestore>] = &[
+    FlagWord {
+        text: "changed-chains",
+        help: "Only chains whose rules changed",
+        choice: render::PartialRestore::ChangedChains,
+    },
+    FlagWord {
+        text: "kep-3453",
+        help: "All chains of changed Services and every shared chain, as in KEP-3453",
+        choice: render::PartialRestore::Kep3453,
+    },
+];
+
+/// Changes of the configuration file that end the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::config) enum ReloadTrigger {
+    /// Only another configuration that is written into the file itself, as with kube-proxy.
+    InPlace,
+    /// Every valid change.
+    AnyChange,
+}
+
+/// Words of `--config-reload`.
+pub(in crate::config) const RELOAD_TRIGGERS: &[FlagWord<ReloadTrigger>] = &[
+    FlagWord {
+        text: "in-place",
+        help: "A write into the file; a replaced file is only logged",
+        choice: ReloadTrigger::InPlace,
+    },
+    FlagWord {
+        text: "exit",
+        help: "Every valid change, after a random delay",
+        choice: ReloadTrigger::AnyChange,
+    },
+];
+
+/// Style of log lines, in both formats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogStyle {
+    /// `klog` under the program name `kube-proxy`, `native` under any other.
+    Auto,
+    /// As kube-proxy writes.
+    Klog,
+    /// With level and module, and other keys in JSON.
+    Native,
+}
+
+impl LogStyle {
+    /// Reports whether a program of this name writes as kube-proxy does.
+    pub(crate) fn is_klog(self, program: ProgramName) -> bool {
+        match self {
+            Self::Auto => program == ProgramName::KubeProxy,
+            Self::Klog => true,
+            Self::Native => false,
+        }
+    }
+}
+
+/// Words of `--log-style`.
+pub(in crate::config) const LOG_STYLES: &[FlagWord<LogStyle>] = &[
+    FlagWord {
+        text: "auto",
+        help: "klog if the program is called kube-proxy, else native",
+        choice: LogStyle::Auto,
+    },
+    FlagWord {
+        text: "klog",
+        help: "As kube-proxy: text of klog, or JSON with its keys",
+        choice: LogStyle::Klog,
+    },
+    FlagWord {
+        text: "native",
+        help: "With level and module of each record",
+        choice: LogStyle::Native,
+    },
+];
+
+/// Returns a parser that accepts these words and keeps their text. Help and completions list them.
+fn texts<T>(words: &'static [FlagWord<T>]) -> PossibleValuesParser {
+    let values = words.iter();
+    PossibleValuesParser::new(values.map(|word| PossibleValue::new(word.text).help(word.help)))
+}
+
+/// Returns a parser that turns a word into its choice.
+pub(in crate::config) fn choices<T: Copy + Send + Sync>(
+    words: &'static [FlagWord<T>],
+) -> impl TypedValueParser<Value = T> {
+    texts(words).try_map(|text| choice(words, &text).ok_or("unknown word"))
+}
+
+/// Returns the choice that a word stands for, in any case; `None` for any other text.
+pub(in crate::config) fn choice<T: Copy>(words: &[FlagWord<T>], text: &str) -> Option<T> {
+    let mut words = words.iter();
+    let word = words.find(|word| word.text.eq_ignore_ascii_case(text))?;
+    Some(word.choice)
 }

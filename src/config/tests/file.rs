@@ -107,7 +107,7 @@ fn fields_become_the_options_of_modules() {
         assert_eq!(environment.fixed.external_ips, ExternalIps::Ignored);
         let bridge = LocalMode::BridgeInterface("cbr0".into());
         assert_eq!(environment.local_mode, bridge);
-        assert_eq!(environment.node_ports, NodePortSource::Primary);
+        assert_eq!(environment.node_port_source, NodePortSource::Primary);
         assert_eq!(environment.bind_address, "192.168.0.7".parse().ok());
     }
     assert_eq!(config.rules.node_name, "worker-a");

@@ -3,6 +3,7 @@
 use super::*;
 use crate::host::BackendChoice;
 use crate::render::PartialRestore;
+use crate::sync::SyncMode;
 
 #[test]
 fn flags_with_fields_are_ignored_with_a_file_and_noted() {
@@ -94,9 +95,9 @@ fn flags_without_fields_are_valid_with_a_file() {
     )
     .unwrap();
     assert!(matches!(config.rules.source, Source::Manifests { .. }));
-    assert_eq!(config.shape, PartialRestore::Kep3453);
+    assert_eq!(config.partial_restore, PartialRestore::Kep3453);
     assert_eq!(config.rules.backend, BackendChoice::Nft);
-    assert!(config.is_dry_run);
+    assert_eq!(config.mode, SyncMode::DryRun);
     assert_eq!(config.notes, Vec::<String>::new());
     assert_eq!(config.file.unwrap().path.to_str(), Some("c.yaml"));
 }

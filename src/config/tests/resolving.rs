@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::*;
 use crate::net::IpFamily;
 use crate::render::{LocalhostNodePorts, MasqueradePolicy, PartialRestore};
-use crate::sync::{Gap, LocalMode, NodePortSource};
+use crate::sync::{Gap, LocalMode, NodePortSource, SyncMode};
 use crate::watch::api::{ApiOptions, Encoding, RateLimit};
 use crate::watch::manifests::{ManifestRanges, Validation};
 
@@ -35,8 +35,8 @@ fn defaults_without_flags_equal_kube_proxy() {
         "127.0.0.1:10249"
     );
     assert_eq!(config.serving.healthz.unwrap().to_string(), "0.0.0.0:10256");
-    assert_eq!(config.shape, PartialRestore::ChangedChains);
-    assert!(!config.is_dry_run);
+    assert_eq!(config.partial_restore, PartialRestore::ChangedChains);
+    assert_eq!(config.mode, SyncMode::Restore);
     for (family, environment) in config.rules.environment.into_pairs() {
         assert_eq!(environment.fixed.family, family);
         assert_eq!(environment.fixed.masquerade.bit, 14);
@@ -45,7 +45,7 @@ fn defaults_without_flags_equal_kube_proxy() {
             MasqueradePolicy::OffCluster
         );
         assert_eq!(environment.local_mode, LocalMode::ClusterCidr(Vec::new()));
-        assert_eq!(environment.node_ports, NodePortSource::All);
+        assert_eq!(environment.node_port_source, NodePortSource::All);
         assert_eq!(environment.bind_address, None);
         let localhost = match family {
             IpFamily::V4 => LocalhostNodePorts::Allowed,
@@ -144,7 +144,7 @@ fn detection_modes_require_their_flags() {
 
 #[test]
 fn nodeport_addresses_are_networks_or_primary() {
-    let source = |flags| good(flags).rules.environment.v4.node_ports;
+    let source = |flags| good(flags).rules.environment.v4.node_port_source;
     assert_eq!(
         source("--nodeport-addresses=primary"),
         NodePortSource::Primary
@@ -392,4 +392,6 @@ fn unknown_flags_are_rejected() {
     bad("extra", "extra");
     bad("--partial-restore=some", "partial-restore");
     bad("--iptables-backend=ebtables", "iptables-backend");
+    bad("--config-reload=never", "config-reload");
+    bad("--log-style=loud", "log-style");
 }

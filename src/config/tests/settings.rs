@@ -3,6 +3,12 @@
 use super::*;
 use crate::config::kube_proxy::leaves;
 use crate::config::settings;
+use crate::host::BackendChoice;
+use crate::inspect::explain::ClientKind;
+use crate::net::IpFamily;
+use crate::render::PartialRestore;
+use crate::rules::Table;
+use crate::telemetry::KUBE_PROXY_MINOR_VERSION;
 
 #[test]
 fn every_field_is_in_the_list_once() {
@@ -76,4 +82,99 @@ fn help_lists_every_flag_and_ends_with_those_without_effect() {
         }
     }
     assert_eq!(order.last(), Some(&"Accepted without effect"), "{order:?}");
+}
+
+#[test]
+fn the_version_names_the_release_of_kube_proxy() {
+    let expected = format!(", in place of kube-proxy v{KUBE_PROXY_MINOR_VERSION}");
+    assert!(VERSION.ends_with(&expected), "{VERSION}");
+}
+
+/// Parses a command line without the program's name.
+#[track_caller]
+fn parsed(typed: &str) -> Command {
+    let args: Vec<_> = ["d"]
+        .into_iter()
+        .chain(typed.split(' '))
+        .map(Into::into)
+        .collect();
+    Cli::from_args(Cli::command(), &args).unwrap().command
+}
+
+#[test]
+fn words_of_iptables_backend_stand_for_their_choices() {
+    for (word, expected) in [
+        ("auto", BackendChoice::Auto),
+        ("path", BackendChoice::Path),
+        ("nft", BackendChoice::Nft),
+        ("legacy", BackendChoice::Legacy),
+    ] {
+        let flag = format!("--iptables-backend={word}");
+        assert_eq!(configured(&flag).unwrap().rules.backend, expected);
+        match parsed(&format!("cleanup {flag}")) {
+            Command::Cleanup(args) => assert_eq!(args.backend(), expected),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn words_of_partial_restore_stand_for_their_choices() {
+    for (word, expected) in [
+        ("changed-chains", PartialRestore::ChangedChains),
+        ("kep-3453", PartialRestore::Kep3453),
+    ] {
+        let config = configured(&format!("--partial-restore={word}"));
+        assert_eq!(config.unwrap().partial_restore, expected);
+    }
+}
+
+#[test]
+fn words_of_config_reload_and_log_style_stand_for_their_choices() {
+    let window = "--config-reload-window=2m";
+    for (word, expected) in [
+        ("in-place", ConfigReload::InPlace),
+        ("exit", ConfigReload::Exit(Duration::from_secs(120))),
+    ] {
+        let config = configured(&format!("--config-reload={word} {window}"));
+        assert_eq!(config.unwrap().reload, expected);
+    }
+    for (word, expected) in [
+        ("auto", LogStyle::Auto),
+        ("klog", LogStyle::Klog),
+        ("native", LogStyle::Native),
+    ] {
+        let config = configured(&format!("--log-style={word}"));
+        assert_eq!(config.unwrap().log_style, expected);
+    }
+    let usual = configured("").unwrap();
+    assert_eq!(
+        (usual.reload, usual.log_style),
+        (ConfigReload::InPlace, LogStyle::Auto)
+    );
+}
+
+#[test]
+fn words_of_family_and_table_stand_for_their_choices_in_any_case() {
+    for (words, family, table) in [
+        ("--family=ipv4 --table=filter", IpFamily::V4, Table::Filter),
+        ("--family=IPv6 --table=nat", IpFamily::V6, Table::Nat),
+        ("--family=ipv6 --table=Mangle", IpFamily::V6, Table::Mangle),
+    ] {
+        match parsed(&format!("render {words}")) {
+            Command::Render(args) => assert_eq!((args.family, args.table), (family, Some(table))),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn words_of_clients_stand_for_their_choices_in_any_case() {
+    match parsed("explain 10.0.0.1 --from=Outside,pod,node") {
+        Command::Explain(args) => {
+            let all = [ClientKind::Outside, ClientKind::Pod, ClientKind::Node];
+            assert_eq!(args.from, all);
+        }
+        other => panic!("{other:?}"),
+    }
 }

@@ -37,9 +37,9 @@ fn the_newer_word_counts() {
 fn news_without_danger_start_no_look() {
     let mut pending = StaleCandidates::default();
     let news = change(Some(with(&["10.4.0.2"])), Some(SHOP));
-    assert!(news.is_empty() && !news.is_unchanged());
+    assert!(news.is_empty() && !news.affects_nothing());
     pending.merge(news);
-    assert!(pending.is_unchanged());
+    assert!(pending.affects_nothing());
 }
 
 #[test]

@@ -26,13 +26,13 @@ impl Days {
     fn comes(&mut self, name: &str, when: Duration) -> Option<i32> {
         let event = Event::CheckNotServed(ServiceName::new("ns", name), "taken".to_owned());
         let when = SystemTime::UNIX_EPOCH + when;
-        let write = self.known.came(&event, &self.origin, when);
+        let write = self.known.add(&event, &self.origin, when);
         write.as_ref().map(count)
     }
 
     /// The counts that are written because time has passed.
     fn passes(&mut self, when: Duration) -> Vec<i32> {
-        let writes = self.known.passed(SystemTime::UNIX_EPOCH + when);
+        let writes = self.known.expire(SystemTime::UNIX_EPOCH + when);
         writes.iter().map(count).collect()
     }
 }

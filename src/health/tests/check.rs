@@ -67,7 +67,7 @@ impl Services for Now {
 fn changed(before: ServiceState, now: Option<ServiceState>) -> Vec<Option<Check>> {
     let name = ServiceName::new("ns", "a");
     let now = Now(now.map(|now| (name.clone(), now)).into_iter().collect());
-    let changes = CheckChanges::new(Answering::Everywhere, &[(name, before)], &now);
+    let changes = CheckChanges::new(CheckAddresses::All, &[(name, before)], &now);
     let checks = changes.changed.into_iter().map(|(_, check)| check);
     checks.collect()
 }

@@ -44,7 +44,7 @@ fn sync(addresses: &[[u8; 4]], changed: &[(&str, Option<(Port, usize)>)]) -> Che
         (service(name), check)
     });
     CheckChanges {
-        answering: Answering::On(addresses.iter().copied().map(IpAddr::from).collect()),
+        addresses: CheckAddresses::Only(addresses.iter().copied().map(IpAddr::from).collect()),
         changed: changed.collect(),
     }
 }
@@ -71,7 +71,7 @@ async fn servers_follow_the_services() {
     assert_eq!(who(ONE, second).await.as_deref(), Some("a 200"));
     servers.take(&on(None)).await;
     assert_eq!(who(ONE, second).await, None);
-    assert_eq!(events.told(), []);
+    assert_eq!(events.queued_events(), []);
 }
 
 #[tokio::test]
@@ -83,7 +83,7 @@ async fn ports_change_hands_within_one_sync() {
     servers.take(&pair(second, first)).await;
     assert_eq!(who(ONE, first).await.as_deref(), Some("b 200"));
     assert_eq!(who(ONE, second).await.as_deref(), Some("a 200"));
-    assert_eq!(events.told(), []);
+    assert_eq!(events.queued_events(), []);
 }
 
 #[tokio::test]
@@ -114,10 +114,10 @@ async fn servers_follow_the_addresses() {
     assert_eq!(who(TWO, port).await, None);
     // Of another family, or not to be had without an interface: nobody is asked there.
     let others = ["::1", "fe80::1"].map(|ip| ip.parse().unwrap());
-    let answering = Answering::On(others.to_vec());
-    assert!(servers.addresses(&answering).is_empty());
+    let addresses = CheckAddresses::Only(others.to_vec());
+    assert!(servers.addresses(&addresses).is_empty());
     servers.family = IpFamily::V6;
-    assert_eq!(servers.addresses(&answering), [others[0]].into());
+    assert_eq!(servers.addresses(&addresses), [others[0]].into());
 }
 
 #[tokio::test]
@@ -127,7 +127,7 @@ async fn a_taken_port_is_told_once_and_tried_again() {
     let blocker = Blocker::bind((IpAddr::from(ONE), port.get())).unwrap();
     let start = sync(&[ONE, TWO], &[("a", Some((port, 1)))]);
     servers.take(&start).await;
-    let told = events.told();
+    let told = events.queued_events();
     let [Event::CheckNotServed(name, note)] = told.as_slice() else {
         panic!("{told:?}");
     };
@@ -139,7 +139,7 @@ async fn a_taken_port_is_told_once_and_tried_again() {
 
     servers.take(&sync(&[ONE, TWO], &[])).await;
     servers.retry();
-    assert_eq!(events.told(), []);
+    assert_eq!(events.queued_events(), []);
     drop(blocker);
     servers.take(&sync(&[ONE, TWO], &[])).await;
     assert_eq!(who(ONE, port).await.as_deref(), Some("a 200"));
@@ -170,7 +170,7 @@ async fn of_two_with_the_same_port_the_first_keeps_it() {
     let both = [("b", Some((port, 1))), ("c", Some((port, 1)))];
     servers.take(&sync(&[ONE], &both)).await;
     assert_eq!(who(ONE, port).await.as_deref(), Some("b 200"));
-    let told = events.told();
+    let told = events.queued_events();
     let [Event::CheckNotServed(name, note)] = told.as_slice() else {
         panic!("{told:?}");
     };

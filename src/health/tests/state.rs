@@ -6,14 +6,13 @@ use super::{HealthState, NodeState};
 use crate::net::IpFamily::{self, V4, V6};
 
 enum Event {
-    Started(IpFamily),
     Queued(IpFamily),
     Began(IpFamily),
     Succeeded(IpFamily),
     Failed(IpFamily),
     GivenUp(IpFamily),
 }
-use Event::{Began, Failed, GivenUp, Queued, Started, Succeeded};
+use Event::{Began, Failed, GivenUp, Queued, Succeeded};
 
 /// Whether both families are healthy at a second, after what happened at seconds before.
 #[track_caller]
@@ -23,7 +22,6 @@ fn check(events: &[(u64, Event)], at: u64, healthy: bool) {
     for (second, event) in events {
         let now = zero + Duration::from_secs(*second);
         match *event {
-            Started(family) => state.started(family, now),
             Queued(family) => state.queued(family, now),
             Began(family) => state.began(family),
             Succeeded(family) => state.succeeded(family, UNIX_EPOCH + Duration::from_secs(*second)),
@@ -52,14 +50,14 @@ impl NowForTests for Instant {
 #[test]
 fn idle_is_healthy() {
     check(&[], 10_000, true);
-    let idle = [(0, Started(V4)), (1, Began(V4)), (2, Succeeded(V4))];
+    let idle = [(0, Queued(V4)), (1, Began(V4)), (2, Succeeded(V4))];
     check(&idle, 10_000, true);
 }
 
 /// As IPv6 is, if it was tried before it was known that this machine can do IPv4.
 #[test]
 fn a_family_that_is_given_up_does_not_count() {
-    let both = || vec![(0, Started(V6)), (5, Queued(V4)), (6, Began(V4))];
+    let both = || vec![(0, Queued(V6)), (5, Queued(V4)), (6, Began(V4))];
     let done = |mut events: Vec<_>| {
         events.push((7, Succeeded(V4)));
         events
@@ -75,7 +73,7 @@ fn a_family_that_is_given_up_does_not_count() {
 fn tables_that_cannot_be_read_are_shown_and_healthy() {
     let zero = Instant::now_for_tests();
     let mut state = HealthState::new(Duration::from_secs(30));
-    state.started(V4, zero);
+    state.queued(V4, zero);
     state.began(V4);
     state.succeeded(V4, UNIX_EPOCH);
     let names = [Some("filter"), None, Some("mangle")];
@@ -97,7 +95,7 @@ fn tables_that_cannot_be_read_are_shown_and_healthy() {
 fn patience_is_twice_the_period() {
     let queued = || {
         [
-            (0, Started(V4)),
+            (0, Queued(V4)),
             (1, Began(V4)),
             (2, Succeeded(V4)),
             (100, Queued(V4)),
@@ -110,7 +108,7 @@ fn patience_is_twice_the_period() {
 
 #[test]
 fn a_running_sync_is_not_done() {
-    let events = || [(0, Started(V4)), (1, Began(V4))];
+    let events = || [(0, Queued(V4)), (1, Began(V4))];
     check(&events(), 59, true);
     check(&events(), 60, false);
 }
@@ -148,7 +146,7 @@ fn a_failure_keeps_the_oldest_request() {
 fn a_failure_nobody_asked_for_counts_from_then() {
     let events = || {
         [
-            (0, Started(V4)),
+            (0, Queued(V4)),
             (0, Began(V4)),
             (1, Succeeded(V4)),
             (500, Began(V4)),
@@ -163,11 +161,11 @@ fn a_failure_nobody_asked_for_counts_from_then() {
 
 #[test]
 fn a_first_sync_that_never_succeeds_is_not_healthy_for_ever() {
-    let events = || [(0, Started(V4)), (1, Began(V4)), (2, Failed(V4))];
+    let events = || [(0, Queued(V4)), (1, Began(V4)), (2, Failed(V4))];
     check(&events(), 59, true);
     check(&events(), 60, false);
     // Nor is one that never began.
-    check(&[(0, Started(V4))], 60, false);
+    check(&[(0, Queued(V4))], 60, false);
 }
 
 #[test]

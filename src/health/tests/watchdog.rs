@@ -14,7 +14,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 fn pages() -> HealthPages {
     let health = Health::new(Duration::from_secs(30));
     health.update(|health| health.node(NodeState::Eligible));
-    health.update(|health| health.started(IpFamily::V4, now()));
+    health.update(|health| health.queued(IpFamily::V4, now()));
     let metrics = Metrics::new().unwrap();
     HealthPages {
         health,

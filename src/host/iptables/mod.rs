@@ -3,7 +3,6 @@
 
 mod backend;
 mod binaries;
-mod dry_run;
 mod exec;
 mod fake;
 mod interface;
@@ -22,7 +21,7 @@ pub(crate) use backend::{all_binaries, kubelet_backend, other_backend};
 pub use binaries::Binaries;
 #[cfg(test)]
 pub(crate) use binaries::Version;
-pub(crate) use dry_run::DryRun;
+pub(crate) use exec::DryRun;
 pub use exec::{Exec, ExecOptions};
 #[cfg(test)]
 pub(crate) use fake::Poison;
@@ -30,7 +29,7 @@ pub use fake::{Fake, Fault};
 pub(crate) use interface::{ChangeDetection, ChangeSource, ForeignChange, Touched};
 pub use interface::{Iptables, ListedChains};
 pub use outcome::{CounterError, RestoreError, Restored, RunError};
-pub(crate) use payload::{Excerpt, excerpt};
+pub(crate) use payload::{Excerpt, after_tables, excerpt, is_untouched};
 pub(crate) use payload_log::{KeepApplied, PayloadHooks, PayloadLog};
 pub(crate) use process::ProgramExit;
 #[cfg(test)]

@@ -193,6 +193,11 @@ impl RestoreError {
         }
     }
 
+    /// Reports whether the payload, or the rest of it, can be retried unchanged.
+    pub const fn is_retriable(&self) -> bool {
+        self.committed_if_retriable().is_some()
+    }
+
     /// Converts the error of one table to that of the payload, in which `tables` tables with
     /// `lines` lines precede it.
     pub(super) fn preceded_by(mut self, tables: usize, lines: usize) -> Self {
@@ -355,7 +360,7 @@ fn stderr_suffix(stderr: &str) -> String {
 /// Returns a hint on a line of its own for a missing program.
 fn install_hint(cause: &io::Error) -> &'static str {
     if cause.kind() == io::ErrorKind::NotFound {
-        "\nhint: install iptables, or put the folder that holds it in PATH"
+        "\nhint: install the package `iptables`, or put the folder that holds it in PATH"
     } else {
         ""
     }

@@ -1,8 +1,9 @@
-//! Reads payloads by table and by line: splits them into tables, notes the tables of a restore, and
-//! shows the lines around a rejected one.
+//! Reads payloads by table and by line: splits them into tables, notes the tables of a restore,
+//! shows the lines around a rejected one, and tells how much of a failed payload the kernel has.
 
 use std::fmt;
 
+use super::outcome::RestoreError;
 use crate::rules::{Payload, Table};
 
 /// Maximum bytes of a piece, except for the end of its last line.
@@ -13,6 +14,9 @@ const NEIGHBORS: usize = 3;
 
 /// Maximum bytes shown of a line; the kernel's limits keep rules far below it.
 const LONGEST_LINE: usize = 1024;
+
+/// Line that ends a table, and applies it.
+const COMMIT: &[u8] = b"COMMIT\n";
 
 /// Splits a payload into its tables.
 ///
@@ -78,7 +82,7 @@ impl Payload for Section<'_, '_> {
         for line in rest.split_inclusive(|byte| *byte == b'\n') {
             taken += line.len();
             self.all.lines += 1;
-            self.is_complete = line == b"COMMIT\n";
+            self.is_complete = line == COMMIT;
             if self.is_complete || taken >= PIECE {
                 break;
             }
@@ -192,6 +196,57 @@ impl fmt::Display for Excerpt {
     }
 }
 
+/// Returns the part of a payload after this many tables.
+pub(crate) fn after_tables(text: &[u8], tables: usize) -> &[u8] {
+    let (mut end, mut ended) = (0, 0);
+    for line in text.split_inclusive(|byte| *byte == b'\n') {
+        if ended == tables {
+            break;
+        }
+        end += line.len();
+        ended += usize::from(line == COMMIT);
+    }
+    text.get(end..).unwrap_or_default()
+}
+
+/// Reports whether a payload that failed has changed nothing in the kernel: each table is applied
+/// whole or not at all, one after the other, and none ended before the rejected line. After a
+/// program was killed this is unknown.
+pub(crate) fn is_untouched(error: &RestoreError, again: &mut dyn Payload) -> bool {
+    match error {
+        RestoreError::Rejected { line, .. } => !commits_before(*line, again),
+        // The program reports no error once the last table is committed.
+        RestoreError::Failed { status: 1.., .. } => !commits_several_tables(again),
+        error => error.committed_if_retriable() == Some(0),
+    }
+}
+
+/// Reports whether the payload commits more than one table.
+fn commits_several_tables(payload: &mut dyn Payload) -> bool {
+    let (mut text, mut commits) = (Vec::new(), 0);
+    while commits < 2 && payload.write_next(&mut text) {
+        let lines = text.split_inclusive(|byte| *byte == b'\n');
+        commits += lines.filter(|line| *line == COMMIT).count();
+        text.clear();
+    }
+    commits > 1
+}
+
+/// Reports whether a line before this one, counted from 1, ends a table.
+fn commits_before(line: usize, payload: &mut dyn Payload) -> bool {
+    let (mut text, mut before) = (Vec::new(), 1);
+    while before < line && payload.write_next(&mut text) {
+        for written in text.split_inclusive(|byte| *byte == b'\n') {
+            if before < line && written == COMMIT {
+                return true;
+            }
+            before += 1;
+        }
+        text.clear();
+    }
+    false
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -289,5 +344,40 @@ mod tests {
             "   7 | line 7\n   8 | line 8\n   9 | line 9\n> 10 | line 10",
         );
         check_excerpt(99, "");
+    }
+
+    const TEXT: &[u8] = b"*filter\n-A X\nCOMMIT\n*nat\n-A COMMIT\nCOMMIT\n*mangle\nCOMMIT\n";
+
+    #[test]
+    fn text_after_the_committed_tables_is_kept() {
+        let kept = [0, 1, 2, 3, 9].map(|tables| after_tables(TEXT, tables).len());
+        let last = "*mangle\nCOMMIT\n".len();
+        assert_eq!(kept, [TEXT.len(), TEXT.len() - 20, last, 0, 0]);
+        assert!(after_tables(TEXT, 1).starts_with(b"*nat\n"));
+    }
+
+    #[test]
+    fn a_payload_rejected_in_its_first_table_changed_nothing() {
+        let is_untouched_by = |line| {
+            let reason = String::new();
+            let error = RestoreError::Rejected { line, reason };
+            is_untouched(&error, &mut Text::new(TEXT))
+        };
+        // Legacy reports the line of the COMMIT when the kernel rejects a table.
+        let expected = [true, true, true, true, false, false, false];
+        assert_eq!([0, 1, 2, 3, 4, 6, 99].map(is_untouched_by), expected);
+        for (committed, is_whole) in [(0, true), (1, false)] {
+            let waited = std::time::Duration::ZERO;
+            let locked = RestoreError::Locked { waited, committed };
+            assert_eq!(is_untouched(&locked, &mut Text::new(TEXT)), is_whole);
+        }
+        for (text, is_whole) in [(TEXT, false), (&TEXT[..21], true)] {
+            let stderr = String::new();
+            let failed = RestoreError::Failed { status: 1, stderr };
+            assert_eq!(is_untouched(&failed, &mut Text::new(text)), is_whole);
+        }
+        let stderr = String::new();
+        let killed = RestoreError::Killed { signal: 9, stderr };
+        assert!(!is_untouched(&killed, &mut Text::new(TEXT)));
     }
 }

@@ -15,7 +15,7 @@ use nix::unistd::Pid;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 
-use super::super::node::{raise_oom_score_adj, wait};
+use super::super::resources::{raise_oom_score_adj, wait};
 use super::lock::{LOCK_VARIABLE, LockWait};
 use crate::rules::Payload;
 

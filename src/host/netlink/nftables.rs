@@ -15,7 +15,7 @@
 
 use nix::errno::Errno;
 
-use super::super::node::Changed;
+use super::super::sysctl::Changed;
 use super::socket::{
     self, Attribute, Attributes, NFGENMSG, NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST,
     NLMSG_DONE, NLMSG_ERROR, Received, batch, family_number, message, messages, receive, send,

@@ -209,9 +209,9 @@ fn a_missing_program_is_reported_with_its_cause_and_a_hint() {
     let error = block_on(exec.restore(&mut large())).unwrap_err();
     assert!(matches!(error, RestoreError::Spawn { .. }));
     assert!(
-        error
-            .to_string()
-            .contains("No such file or directory (os error 2)\nhint: install iptables"),
+        error.to_string().contains(
+            "No such file or directory (os error 2)\nhint: install the package `iptables`"
+        ),
         "{error}"
     );
     let error = block_on(exec.saved(Table::Nat)).unwrap_err();

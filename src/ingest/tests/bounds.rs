@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{assert_noted, parse};
 use crate::ingest::{Diagnostic, Interner, ServiceObject, endpoint_slice, service};
-use crate::model::Service;
+use crate::model::{ExternalIps, Service};
 
 fn ingest(spec: &Value) -> (Service, Vec<Diagnostic>) {
     let object: ServiceObject = parse(json!({
@@ -16,7 +16,7 @@ fn ingest(spec: &Value) -> (Service, Vec<Diagnostic>) {
 }
 
 fn ports(count: u32) -> Vec<Value> {
-    let port = |n: u32| json!({ "name": format!("p{n}"), "port": 1 + n % 65535 });
+    let port = |n: u32| json!({ "name": format!("p{n}"), "port": 1 + n % 65535, "protocol": if n < 65535 { "TCP" } else { "UDP" } });
     (0..count).map(port).collect()
 }
 
@@ -26,6 +26,21 @@ fn ten_thousand_ports_are_served() {
     let (service, diagnostics) = ingest(&spec);
     assert_noted(&diagnostics, &[]);
     assert_eq!(service.ports.len(), 10_000);
+}
+
+/// Indexes of ports have 16 bits.
+#[test]
+fn as_many_ports_are_served_as_have_an_index() {
+    for (count, served) in [(65_535, 65_535), (65_536, 65_536), (65_537, 65_536)] {
+        let spec = json!({ "clusterIP": "10.96.0.7", "ports": ports(count) });
+        let (service, diagnostics) = ingest(&spec);
+        let skipped =
+            "spec.ports: 65537 ports are too many; those after the first 65536 are skipped";
+        let expected: &[&str] = if count > served { &[skipped] } else { &[] };
+        assert_noted(&diagnostics, expected);
+        let frontends = service.frontends(ExternalIps::Served);
+        assert_eq!(frontends.len(), usize::try_from(served).unwrap());
+    }
 }
 
 #[test]
@@ -91,5 +106,5 @@ fn ten_thousand_bad_ports_are_a_few_lines() {
     let (service, diagnostics) = ingest(&spec);
     assert!(service.ports.is_empty());
     assert_eq!(diagnostics.len(), 21);
-    assert_eq!(diagnostics[20].problem, "9980 more problems are not told");
+    assert_eq!(diagnostics[20].problem, "9980 more problems are not listed");
 }

@@ -17,15 +17,14 @@ use serde::de::DeserializeOwned;
 
 use super::objects::{self, NODE};
 use super::protobuf::Encode;
-use crate::ingest::object::{
-    Conditions, EndpointSliceObject, Metadata, NodeObject, ServiceObject, Time,
-};
+use crate::ingest::metadata::{Metadata, Time};
+use crate::ingest::object::{Conditions, EndpointSliceObject, NodeObject, ServiceObject};
 use crate::ingest::{Interner, endpoint_slice, node, service};
 use crate::model::{
     Endpoint, Node, NodeHint, Service, ServiceName, ServicePort, Slice, SliceName, SlicePort,
     TrafficPolicy,
 };
-use crate::net::{IpFamily, IpNet, PerFamily, Port, Protocol, is_special, parse_cidr, parse_ip};
+use crate::net::{IpFamily, IpNet, PerFamily, Port, Protocol, is_unroutable, parse_cidr, parse_ip};
 
 /// Object in the encodings of the API server, with its type.
 struct Sample {
@@ -279,7 +278,7 @@ fn expected_service(object: &core::Service, family: IpFamily) -> Option<Service>
         cluster_ip: cluster_ips.into_iter().find(of_family)?,
         external_ips: external_ips
             .filter(of_family)
-            .filter(|ip| !is_special(*ip))
+            .filter(|ip| !is_unroutable(*ip))
             .collect(),
         load_balancer_ips: vips.filter(of_family).collect(),
         source_ranges: ranges.into(),
@@ -303,7 +302,7 @@ fn expected_endpoint(object: &discovery::Endpoint, family: IpFamily) -> Option<E
         () => NodeHint::Elsewhere,
     };
     let zones = hints.for_zones.unwrap_or_default().into_iter();
-    (IpFamily::of(ip) == family && !is_special(ip)).then(|| Endpoint {
+    (IpFamily::of(ip) == family && !is_unroutable(ip)).then(|| Endpoint {
         ip,
         is_ready: conditions.ready != Some(false),
         is_serving: conditions.serving != Some(false),

@@ -236,7 +236,8 @@ fn slices_of_host_names_have_no_family() {
     ] {
         let ingested = ingest(json!({ "addressType": kind }));
         assert_eq!((ingested.family, ingested.slice), (None, None));
-        let noted = format!("addressType: `{shown}` has no rules; the slice is skipped");
+        let noted =
+            format!("addressType: `{shown}` is not an IP address type; the slice is skipped");
         assert_noted(&ingested.diagnostics, &[&noted]);
     }
     assert_eq!(

@@ -31,7 +31,7 @@ fn traffic_is_not_sent_to_the_node_itself() {
     assert_eq!(diagnostics.len(), 4);
     assert_eq!(
         diagnostics[0].problem,
-        "`127.0.0.1` is of no use to others; it is skipped"
+        "`127.0.0.1` is unspecified, loopback or link-local; it is skipped"
     );
     let slice = parse(json!({
         "metadata": {
@@ -45,7 +45,9 @@ fn traffic_is_not_sent_to_the_node_itself() {
     let slice = endpoint_slice(&slice, "", &mut Interner::default());
     assert_noted(
         &slice.diagnostics,
-        &["endpoints[0].addresses[0]: `127.0.0.1` is of no use to others; the endpoint is skipped"],
+        &[
+            "endpoints[0].addresses[0]: `127.0.0.1` is unspecified, loopback or link-local; the endpoint is skipped",
+        ],
     );
     assert_eq!(slice.slice.unwrap().endpoints.len(), 1);
 }
@@ -66,8 +68,8 @@ fn a_restriction_that_cannot_be_read_admits_nobody() {
     }
     let bad =
         "spec.loadBalancerSourceRanges[0]: `10.0.0.0/33` is not a valid network; it is skipped";
-    let dropped = "spec.loadBalancerSourceRanges: what can be read restricts not all load balancer \
-                   addresses; the others are skipped";
+    let dropped = "spec.loadBalancerSourceRanges: invalid ranges leave an IP family without a \
+                   source range; its load balancer addresses are skipped";
     check(&json!([]), &["1.2.3.4"], &[]);
     check(&json!([" "]), &["1.2.3.4"], &[]);
     check(&json!(["10.0.0.0/33", "10.0.0.0/8"]), &["1.2.3.4"], &[bad]);

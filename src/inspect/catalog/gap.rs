@@ -7,10 +7,11 @@ use std::fmt;
 
 use super::Catalog;
 use super::reach::has_path;
-use super::view::{FrontendDisposition, FrontendKind};
+use super::view::{FrontendKind, TrafficOrigin};
 use crate::rules::{Rule, RuleSet, Table, Target};
 use crate::ruleset::{
-    KUBE_MARK_DROP, KUBE_MARK_MASQ, KUBE_NODEPORTS, KUBE_POSTROUTING, KUBE_SERVICES,
+    IPVS_CHAINS, KUBE_MARK_DROP, KUBE_MARK_MASQ, KUBE_NODEPORTS, KUBE_POSTROUTING, KUBE_SERVICES,
+    is_proxy_chain,
 };
 
 /// A jump of the nat table that Services depend on.
@@ -33,6 +34,16 @@ impl RequiredJump {
         Self::Postrouting,
         Self::NodePorts,
     ];
+
+    /// Returns the origins of the traffic that it leads to frontends.
+    const fn origins(self) -> &'static [TrafficOrigin] {
+        match self {
+            Self::Prerouting => &[TrafficOrigin::Outside],
+            Self::Output => &[TrafficOrigin::Node],
+            Self::NodePorts => &TrafficOrigin::ALL,
+            Self::Postrouting => &[],
+        }
+    }
 
     /// Returns the chain that holds the jump.
     pub const fn from(self) -> &'static str {
@@ -204,16 +215,17 @@ impl Catalog {
     /// missing of the jumps and fixed chains that Services depend on.
     pub fn mark_unreachable(&mut self, rules: &RuleSet, source: RulesetSource) -> Vec<RulesetGap> {
         let gaps = self.gaps(rules, source);
-        let has_gap = |jump| gaps.contains(&RulesetGap::Jump(jump));
-        for frontend in self.ports.values_mut().flat_map(|view| &mut view.frontends) {
-            // The disposition is that of traffic from outside.
-            let mut from_outside = [RequiredJump::Prerouting, RequiredJump::NodePorts].into_iter();
-            let is_served = frontend.disposition == FrontendDisposition::Served;
-            if is_served
-                && frontend.chain.is_some()
-                && from_outside.any(|jump| has_gap(jump) && jump.leads_to(frontend.kind))
-            {
-                frontend.disposition = FrontendDisposition::Unreachable;
+        let jumps = gaps.iter().filter_map(|gap| match gap {
+            RulesetGap::Jump(jump) => Some(*jump),
+            RulesetGap::NoChain(_) | RulesetGap::NoEffect(_) => None,
+        });
+        for jump in jumps {
+            let frontends = self.ports.values_mut().flat_map(|view| &mut view.frontends);
+            let behind = frontends.filter(|one| one.chain.is_some() && jump.leads_to(one.kind));
+            for frontend in behind {
+                for origin in jump.origins() {
+                    frontend.cut_off(*origin);
+                }
             }
         }
         gaps
@@ -258,4 +270,31 @@ fn chain_gap(rules: &RuleSet, chain: RequiredChain) -> Option<RulesetGap> {
     };
     let mut rules = found.rules.iter();
     (!rules.any(|rule| chain.is_effect(rule))).then_some(RulesetGap::NoEffect(chain))
+}
+
+/// Mode of a proxy, as far as rules of iptables show it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum ProxyMode {
+    /// Services are rules of iptables.
+    Iptables,
+    /// Services are virtual servers of IPVS; rules of iptables only masquerade and filter.
+    Ipvs,
+}
+
+impl ProxyMode {
+    /// Returns the mode; `None` if no chain is a proxy's.
+    pub(crate) fn of(rules: &RuleSet) -> Option<Self> {
+        let mut ipvs = IPVS_CHAINS.into_iter();
+        if ipvs.any(|name| rules.chain(Table::Nat, name).is_some()) {
+            return Some(Self::Ipvs);
+        }
+        let mut tables = [Table::Filter, Table::Nat].into_iter();
+        tables
+            .any(|table| {
+                rules
+                    .chains(table)
+                    .any(|(name, _)| is_proxy_chain(table, name))
+            })
+            .then_some(Self::Iptables)
+    }
 }

@@ -11,13 +11,11 @@
 mod document;
 mod endpoints;
 mod gap;
-mod mode;
 mod name;
 mod query;
 mod reach;
 mod read;
-mod shadow;
-mod suggestion;
+mod unknown;
 mod view;
 
 #[cfg(test)]
@@ -26,18 +24,19 @@ mod tests;
 use std::collections::BTreeMap;
 
 pub(crate) use document::FrontendDocument;
-pub(crate) use gap::{RequiredChain, RequiredJump, RulesetGap, RulesetSource};
-pub(crate) use mode::ProxyMode;
+pub use gap::RulesetSource;
+pub(crate) use gap::{ProxyMode, RequiredChain, RequiredJump, RulesetGap};
 pub use name::PortName;
 pub(crate) use name::{InvalidName, NamePattern, NamespaceMismatch};
 #[cfg(test)]
 pub(crate) use query::UnknownNamespace;
-pub(crate) use query::{NoMatch, NoMatches, PortQuery};
-pub(crate) use suggestion::Suggestions;
+pub(crate) use query::{NoMatch, NoMatches, PortQuery, Suggestions};
+pub(crate) use unknown::UnknownRules;
 pub(crate) use view::{
     EndpointView, FrontendConflict, FrontendDisposition, FrontendKind, FrontendView, LoserRules,
+    ServiceType,
 };
-pub use view::{Policy, PortView};
+pub use view::{Policy, PortView, TrafficOrigin};
 
 /// Every service port in the rules of one IP family.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -50,6 +49,8 @@ pub struct Catalog {
     /// Frontends with rules of several Services, of which the first one has them, in the order of
     /// the rules.
     pub shadowed: Vec<FrontendConflict>,
+    /// Parts of the rules that may be of service ports and do not show which.
+    pub unknown: UnknownRules,
 }
 
 impl Catalog {

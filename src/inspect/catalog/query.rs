@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use super::name::{KINDS, NamePattern, NamespaceMismatch, PortName};
-use super::suggestion::{self, MAX_SUGGESTIONS, Suggestions};
+use super::unknown::UnknownRules;
 use crate::net::{Port, Protocol, parse_ip};
 
 /// Query for service ports by names, namespace, or both. Empty: all.
@@ -84,12 +84,14 @@ fn lines(all: &[NoMatch]) -> String {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoMatch {
     /// No Service has this name.
-    #[error("no Service `{pattern}` has rules{}", hints(.pattern, .suggestions))]
+    #[error("{}{}", no_service(.pattern, *.unknown), hints(.pattern, .suggestions))]
     Service {
         /// Pattern of the query.
         pattern: NamePattern,
         /// Services with a similar name.
         suggestions: Suggestions,
+        /// Parts of the rules that may be of the Service.
+        unknown: UnknownRules,
     },
     /// The Service has no such port.
     #[error("`{pattern}` has no such port{suggestions}")]
@@ -125,10 +127,11 @@ impl NoMatch {
         let pattern = pattern.clone();
         Some(if of_service.0.is_empty() {
             let known = known.clone().map(|(name, _)| name);
-            let suggestions = suggestion::services(&pattern, known);
+            let suggestions = similar_services(&pattern, known);
             Self::Service {
                 pattern,
                 suggestions,
+                unknown: UnknownRules::default(),
             }
         } else {
             Self::Port {
@@ -136,6 +139,53 @@ impl NoMatch {
                 suggestions: of_service,
             }
         })
+    }
+}
+
+impl NoMatch {
+    /// Adds the parts of the rules that may be of the Service.
+    #[must_use]
+    pub fn among(mut self, rules: UnknownRules) -> Self {
+        if let Self::Service { unknown, .. } = &mut self {
+            *unknown = rules;
+        }
+        self
+    }
+}
+
+impl NoMatches {
+    /// Adds the parts of the rules that may be of the Services.
+    #[must_use]
+    pub fn among(self, rules: UnknownRules) -> Self {
+        let Self(names) = self;
+        Self(names.into_iter().map(|name| name.among(rules)).collect())
+    }
+}
+
+/// Renders that no Service matches, as far as the rules show it.
+fn no_service(pattern: &NamePattern, unknown: UnknownRules) -> String {
+    let UnknownRules {
+        unreadable,
+        unnamed,
+        families_without_nat,
+        ..
+    } = unknown;
+    if families_without_nat > 0 {
+        return format!(
+            "no Service `{pattern}` has rules in the tables that were read\n\
+             hint: save the nat table as well, which has nearly all rules of Services"
+        );
+    }
+    match (unreadable, unnamed) {
+        (0, 0) => format!("no Service `{pattern}` has rules"),
+        (0, _) => format!(
+            "no Service `{pattern}` is named in the rules\n\
+             hint: query an address: {unnamed} service ports have rules without their names"
+        ),
+        _ => format!(
+            "no Service `{pattern}` has rules among those that can be read\n\
+             hint: save the rules again: {unreadable} cannot be read, and may be its rules"
+        ),
     }
 }
 
@@ -235,7 +285,7 @@ impl UnknownNamespace {
             return None;
         }
         let similar = all.iter().copied();
-        let similar = similar.filter(|known| suggestion::is_near(known, namespace));
+        let similar = similar.filter(|known| is_near(known, namespace));
         Some(Self {
             namespace: namespace.into(),
             similar: similar.map(Box::from).collect(),
@@ -270,5 +320,68 @@ impl fmt::Display for UnknownNamespace {
                 listed(&self.similar)
             ),
         }
+    }
+}
+
+/// Names that may have been meant instead, sorted; may be empty. Displayed as a hint on a line of
+/// its own.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Suggestions(pub BTreeSet<String>);
+
+impl fmt::Display for Suggestions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.0.iter().map(|name| format!("`{name}`")).collect();
+        match names.as_slice() {
+            [] => f.write_str(
+                "\nhint: run `deltaproxy services` to list Services with rules; headless and \
+                 ExternalName Services have none",
+            ),
+            [only] => write!(f, "\nhint: did you mean {only}?"),
+            names => write!(f, "\nhint: did you mean one of {}?", names.join(", ")),
+        }
+    }
+}
+
+/// Maximum suggestions in one hint: more would not be read.
+const MAX_SUGGESTIONS: usize = 5;
+
+/// Returns Services whose name is equal in another namespace, contains the other or is contained
+/// in it, or differs by at most two letters.
+fn similar_services<'c>(
+    pattern: &NamePattern,
+    known: impl Iterator<Item = &'c PortName>,
+) -> Suggestions {
+    let mut near = BTreeSet::new();
+    for name in known {
+        let service = name.service();
+        let distance = distance(service, &pattern.service);
+        // A wrong namespace is less likely than a wrong letter.
+        let namespace = pattern.namespace.as_deref();
+        let is_elsewhere = namespace.is_some_and(|wanted| wanted != name.namespace());
+        if distance <= MAX_DISTANCE {
+            near.insert((
+                distance + usize::from(is_elsewhere),
+                format!("{}/{service}", name.namespace()),
+            ));
+        }
+    }
+    let nearest = near.into_iter().take(MAX_SUGGESTIONS);
+    Suggestions(nearest.map(|(_, name)| name).collect())
+}
+
+/// Maximum distance of a suggestion: two transposed letters count as two edits.
+const MAX_DISTANCE: usize = 2;
+
+/// Reports whether one name may be a misspelling of the other.
+fn is_near(known: &str, wanted: &str) -> bool {
+    distance(known, wanted) <= MAX_DISTANCE
+}
+
+/// Returns the edit distance, or 1 if one name contains the other.
+fn distance(known: &str, wanted: &str) -> usize {
+    match () {
+        () if known == wanted => 0,
+        () if known.contains(wanted) || wanted.contains(known) => 1,
+        () => strsim::levenshtein(known, wanted),
     }
 }

@@ -1,12 +1,19 @@
-//! Follows jumps from the built-in chains to frontends, and from frontends to endpoints.
+//! Finds what packets do not reach: follows jumps from the built-in chains to frontends and from
+//! frontends to endpoints, and finds frontends that another Service has.
 //!
 //! A rule that cannot be read may be the one that leads on: nothing is reported as missing if such
 //! a rule is on the way.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
+use super::Catalog;
+use super::name::PortName;
+use super::view::{
+    FrontendConflict, FrontendDisposition, FrontendKind, FrontendView, LoserRules, TrafficOrigin,
+};
 use crate::rules::{Match, Rule, RuleSet, Table, Target};
-use crate::ruleset::{ChainKind, is_service_chain};
+use crate::ruleset::{ChainKind, DispatchChain, is_service_chain};
 
 /// Reports whether jumps lead from one chain to another, directly or through third-party chains.
 pub(super) fn has_path(rules: &RuleSet, from: &str, to: &str) -> bool {
@@ -30,9 +37,9 @@ pub(super) fn has_path(rules: &RuleSet, from: &str, to: &str) -> bool {
     false
 }
 
-/// Reports whether packets from outside that enter `chain` of the nat table can reach a DNAT rule.
+/// Reports whether packets of an origin that enter `chain` of the nat table can reach a DNAT rule.
 /// Without recursion: third-party chains may be nested ten thousand deep.
-pub(super) fn leads_to_endpoint(rules: &RuleSet, chain: &str) -> bool {
+pub(super) fn leads_to_endpoint(rules: &RuleSet, chain: &str, origin: TrafficOrigin) -> bool {
     let mut waiting = vec![chain];
     let mut seen = BTreeSet::from([chain]);
     while let Some(name) = waiting.pop() {
@@ -42,7 +49,7 @@ pub(super) fn leads_to_endpoint(rules: &RuleSet, chain: &str) -> bool {
             Some(ChainKind::External | ChainKind::RetiredExternal)
         );
         for rule in chain.flat_map(|chain| &chain.rules) {
-            if is_external && is_for_cluster_clients(rule) {
+            if is_external && is_for_others(rule, origin) {
                 continue;
             }
             match &rule.target {
@@ -62,9 +69,9 @@ pub(super) fn leads_to_endpoint(rules: &RuleSet, chain: &str) -> bool {
     false
 }
 
-/// Reports whether a rule of a chain for external traffic matches only Pods or this node, to which
-/// policy Local does not apply.
-fn is_for_cluster_clients(rule: &Rule) -> bool {
+/// Reports whether a rule of a chain for external traffic is for other clients than those of an
+/// origin. Policy Local has rules for Pods and for this node, to which it does not apply.
+fn is_for_others(rule: &Rule, origin: TrafficOrigin) -> bool {
     let matches_node = |one: &Match| {
         matches!(
             one,
@@ -74,7 +81,9 @@ fn is_for_cluster_clients(rule: &Rule) -> bool {
             }
         )
     };
-    rule.source.is_some() || rule.in_interface.is_some() || rule.matches.iter().any(matches_node)
+    rule.source.is_some()
+        || rule.in_interface.is_some()
+        || (origin == TrafficOrigin::Outside && rule.matches.iter().any(matches_node))
 }
 
 /// Reports whether no packet gets past a rule.
@@ -103,4 +112,119 @@ fn is_unconditional(rule: &Rule) -> bool {
         && out_interface.is_none()
         && protocol.is_none()
         && matches.all(|one| matches!(one, Match::Comment(_)))
+}
+
+/// Returns the rules of a dispatch chain.
+pub(super) fn dispatch_rules(rules: &RuleSet, chain: DispatchChain) -> impl Iterator<Item = &Rule> {
+    rules_of(rules, chain.table(), chain.name())
+}
+
+/// Returns the rules of a chain; none if it does not exist.
+pub(super) fn rules_of<'r>(
+    rules: &'r RuleSet,
+    table: Table,
+    chain: &str,
+) -> impl Iterator<Item = &'r Rule> {
+    let chain = rules.chain(table, chain).into_iter();
+    chain.flat_map(|chain| &chain.rules)
+}
+
+/// Returns the service chains that no service port has and no other chain leads to. A rule that
+/// cannot be read may lead to any of them, and a rule without a name in its comment leads to some.
+pub(super) fn stale_chains(catalog: &Catalog, rules: &RuleSet) -> Vec<Box<str>> {
+    if rules
+        .unparsed_rules()
+        .any(|(table, ..)| table == Table::Nat)
+    {
+        return Vec::new();
+    }
+    let owners = catalog.owners();
+    let reached = reached_chains(rules);
+    let names = rules.chains(Table::Nat).map(|(name, _)| name);
+    let stale = names.filter(|name| is_service_chain(name) && !owners.contains_key(name));
+    let stale = stale.filter(|name| !reached.contains(name));
+    stale.map(Box::from).collect()
+}
+
+/// Returns the chains of the nat table that are reached from chains of no service port.
+fn reached_chains(rules: &RuleSet) -> BTreeSet<&str> {
+    let mut reached = BTreeSet::new();
+    let others = rules.chains(Table::Nat);
+    let mut next: Vec<&str> = others
+        .map(|(name, _)| name)
+        .filter(|name| !is_service_chain(name))
+        .collect();
+    while let Some(name) = next.pop() {
+        let targets = rules_of(rules, Table::Nat, name).filter_map(Rule::target_chain);
+        next.extend(targets.filter(|target| reached.insert(*target)));
+    }
+    reached
+}
+
+/// Packets of a frontend.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct ClaimedFrontend {
+    ip: Option<IpAddr>,
+    port: u16,
+    protocol: Box<str>,
+    /// Health checks have ports of their own, without DNAT.
+    is_health_check: bool,
+}
+
+/// First owner of each frontend.
+#[derive(Debug, Default)]
+pub(super) struct Owners {
+    first: BTreeMap<ClaimedFrontend, PortName>,
+    shadowed: Vec<FrontendConflict>,
+}
+
+impl Owners {
+    /// Adds a frontend of a service port, in the order in which packets meet the rules.
+    pub(super) fn claim(&mut self, name: &PortName, frontend: &FrontendView) {
+        let key = ClaimedFrontend {
+            ip: frontend.ip,
+            port: frontend.port,
+            protocol: name.protocol.clone(),
+            is_health_check: frontend.kind == FrontendKind::HealthCheck,
+        };
+        let owner = self.first.entry(key).or_insert_with(|| name.clone());
+        let is_same = owner.namespace() == name.namespace() && owner.service() == name.service();
+        if !is_same {
+            let conflict = FrontendConflict {
+                loser: name.clone(),
+                kind: frontend.kind,
+                ip: frontend.ip,
+                port: frontend.port,
+                owner: format!("{}/{}", owner.namespace(), owner.service()).into(),
+                rules: LoserRules::Shadowed,
+            };
+            if !self.shadowed.contains(&conflict) {
+                self.shadowed.push(conflict);
+            }
+        }
+    }
+
+    /// Returns the frontends that other Services have, in the order of the rules.
+    pub(super) fn into_shadowed(self) -> Vec<FrontendConflict> {
+        self.shadowed
+    }
+}
+
+impl Catalog {
+    /// Marks the frontends as unreachable that another Service has.
+    pub(super) fn mark_shadowed(&mut self) {
+        for conflict in &self.shadowed {
+            let Some(view) = self.ports.get_mut(&conflict.loser) else {
+                continue;
+            };
+            let is_meant = |frontend: &&mut FrontendView| {
+                let key = (frontend.kind, frontend.ip, frontend.port);
+                key == (conflict.kind, conflict.ip, conflict.port)
+            };
+            for frontend in view.frontends.iter_mut().filter(is_meant) {
+                frontend.disposition = FrontendDisposition::Unreachable;
+                frontend.unreachable_from = TrafficOrigin::ALL.into();
+            }
+        }
+    }
 }

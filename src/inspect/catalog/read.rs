@@ -9,21 +9,29 @@ use std::net::IpAddr;
 use super::Catalog;
 use super::endpoints::{is_endpoint_chain, read_endpoints};
 use super::name::PortName;
-use super::reach::leads_to_endpoint;
-use super::shadow::Owners;
-use super::view::{FrontendDisposition, FrontendKind, FrontendView, Policy, PortView};
+use super::reach::{Owners, dispatch_rules, leads_to_endpoint, rules_of, stale_chains};
+use super::unknown::{RedactedNames, redacted_names, unknown_rules};
+use super::view::{
+    FrontendDisposition, FrontendKind, FrontendView, Policy, PortView, TrafficOrigin,
+};
 use crate::rules::{Match, Network, Rule, RuleSet, Table, Target};
 use crate::ruleset::{ChainKind, DispatchChain, KUBE_MARK_MASQ, PortComment, is_service_chain};
 
 impl Catalog {
     /// Reads the rules of one IP family.
     pub fn read(rules: &RuleSet) -> Self {
-        let mut catalog = Self::default();
+        let mut catalog = Self {
+            unknown: unknown_rules(rules),
+            ..Self::default()
+        };
+        let redacted = redacted_names(rules);
         // In the order in which packets traverse the chains: the first owner of a frontend has it.
         let mut owners = Owners::default();
-        catalog.read_virtual_ips(rules, &mut owners);
-        catalog.read_node_ports(rules, &mut owners);
-        catalog.read_filter_chains(rules, &mut owners);
+        catalog.read_virtual_ips(rules, &redacted, &mut owners);
+        catalog.read_node_ports(rules, &redacted, &mut owners);
+        catalog.read_filter_chains(rules, &redacted, &mut owners);
+        let unnamed = catalog.ports.keys().filter(|name| name.is_unnamed());
+        catalog.unknown.unnamed = unnamed.count();
         for view in catalog.ports.values_mut() {
             read_chains(view, rules);
             view.frontends.sort_unstable();
@@ -35,25 +43,32 @@ impl Catalog {
         catalog
     }
 
-    fn read_virtual_ips(&mut self, rules: &RuleSet, owners: &mut Owners) {
+    fn read_virtual_ips(&mut self, rules: &RuleSet, redacted: &RedactedNames, owners: &mut Owners) {
         for rule in dispatch_rules(rules, DispatchChain::NatServices) {
-            let Some((name, comment)) = self.port_of(rule) else {
+            let Some((name, comment)) = self.port_of(rule, redacted) else {
                 continue;
             };
             let kind = match comment {
                 Some(PortComment::ClusterIp) => FrontendKind::ClusterIp,
                 Some(PortComment::ExternalIp) => FrontendKind::ExternalIp,
                 Some(PortComment::LoadBalancerIp) => FrontendKind::LoadBalancer,
-                _ => continue,
+                _ => match rule.target_chain().and_then(ChainKind::of) {
+                    Some(ChainKind::Cluster | ChainKind::Local) => FrontendKind::ClusterIp,
+                    Some(ChainKind::External | ChainKind::RetiredExternal) => {
+                        FrontendKind::External
+                    }
+                    Some(ChainKind::Firewall) => FrontendKind::LoadBalancer,
+                    Some(ChainKind::Endpoint) | None => continue,
+                },
             };
             self.add_served(name, rule, kind, owners);
         }
     }
 
-    fn read_node_ports(&mut self, rules: &RuleSet, owners: &mut Owners) {
+    fn read_node_ports(&mut self, rules: &RuleSet, redacted: &RedactedNames, owners: &mut Owners) {
         for rule in dispatch_rules(rules, DispatchChain::NatNodePorts) {
             // A rule with a destination only counts packets to loopback.
-            if let Some((name, _)) = self.port_of(rule)
+            if let Some((name, _)) = self.port_of(rule, redacted)
                 && rule.destination.is_none()
             {
                 self.add_served(name, rule, FrontendKind::NodePort, owners);
@@ -62,7 +77,12 @@ impl Catalog {
     }
 
     /// Reads frontends that are dropped or rejected, and health check node ports.
-    fn read_filter_chains(&mut self, rules: &RuleSet, owners: &mut Owners) {
+    fn read_filter_chains(
+        &mut self,
+        rules: &RuleSet,
+        redacted: &RedactedNames,
+        owners: &mut Owners,
+    ) {
         let chains = [
             (DispatchChain::FilterServices, FrontendKind::ClusterIp),
             (
@@ -77,7 +97,8 @@ impl Catalog {
         ];
         for (chain, kind) in chains {
             for rule in dispatch_rules(rules, chain) {
-                let Some((name, comment)) = self.port_of(rule) else {
+                let Some((name, comment)) = self.port_of(rule, redacted) else {
+                    self.block_unnamed(rule);
                     continue;
                 };
                 let is_block = matches!(
@@ -103,6 +124,7 @@ impl Catalog {
                     ip,
                     port,
                     disposition,
+                    unreachable_from: BTreeSet::new(),
                     chain: None,
                 };
                 owners.claim(&name, &frontend);
@@ -111,10 +133,44 @@ impl Catalog {
         }
     }
 
+    /// Applies a rule of the filter table that does not show the name of its service port, and
+    /// drops or rejects packets to a frontend that is known by its chain.
+    fn block_unnamed(&mut self, rule: &Rule) {
+        let (Some(disposition), Some(port)) = (disposition_of(rule), destination_port(rule)) else {
+            return;
+        };
+        let ip = destination_ip(rule);
+        let protocol = rule
+            .protocol
+            .as_ref()
+            .map(|protocol| protocol.value.as_ref());
+        let unnamed = self.ports.iter_mut().filter(|(name, _)| name.is_unnamed());
+        let same_protocol = unnamed.filter(|(name, _)| Some(&*name.protocol) == protocol);
+        for (_, view) in same_protocol {
+            let mut frontends = view.frontends.iter_mut();
+            if let Some(known) = frontends.find(|one| (one.ip, one.port) == (ip, port)) {
+                known.disposition = disposition;
+                view.rules += 1;
+            }
+        }
+    }
+
     /// Returns the service port that a rule of a dispatch chain is about, and its comment; counts
     /// the rule.
-    fn port_of(&mut self, rule: &Rule) -> Option<(PortName, Option<PortComment>)> {
-        let (name, comment) = PortName::of_dispatch_rule(rule)?;
+    fn port_of(
+        &mut self,
+        rule: &Rule,
+        redacted: &RedactedNames,
+    ) -> Option<(PortName, Option<PortComment>)> {
+        let named = PortName::of_dispatch_rule(rule);
+        let named = named.filter(|(name, _)| !redacted.contains(name));
+        let (name, comment) = if let Some(named) = named {
+            named
+        } else {
+            let comment = rule.comment().and_then(PortComment::parse);
+            let comment = comment.map(|(comment, _)| comment);
+            (PortName::of_chain(rule)?, comment)
+        };
         self.ports.entry(name.clone()).or_default().rules += 1;
         Some((name, comment))
     }
@@ -133,6 +189,7 @@ impl Catalog {
             ip: destination_ip(rule),
             port,
             disposition: FrontendDisposition::Served,
+            unreachable_from: BTreeSet::new(),
             chain: Some(chain.into()),
         };
         // A rule with more conditions leaves packets to the rules after it.
@@ -142,15 +199,6 @@ impl Catalog {
         let view = self.ports.entry(name).or_default();
         view.frontends.push(frontend);
     }
-}
-
-fn dispatch_rules(rules: &RuleSet, chain: DispatchChain) -> impl Iterator<Item = &Rule> {
-    rules_of(rules, chain.table(), chain.name())
-}
-
-fn rules_of<'r>(rules: &'r RuleSet, table: Table, chain: &str) -> impl Iterator<Item = &'r Rule> {
-    let chain = rules.chain(table, chain).into_iter();
-    chain.flat_map(|chain| &chain.rules)
 }
 
 /// Adds a frontend of the filter table. One that is dropped or rejected for clients outside may
@@ -203,6 +251,8 @@ fn read_chains(view: &mut PortView, rules: &RuleSet) {
             continue;
         };
         view.rules += chain.rules.len();
+        let unreadable = chain.rules.iter().filter(|rule| rule.is_unparsed());
+        view.unreadable_rules += unreadable.count();
         let targets = chain.rules.iter().filter_map(Rule::target_chain);
         let unseen =
             targets.filter(|target| is_service_chain(target) && !view.chains.contains(*target));
@@ -211,12 +261,20 @@ fn read_chains(view: &mut PortView, rules: &RuleSet) {
     }
     read_empty_local_chains(view, rules);
     for frontend in &mut view.frontends {
-        let is_served = frontend.disposition == FrontendDisposition::Served
-            && frontend.kind != FrontendKind::HealthCheck;
-        if let Some(chain) = frontend.chain.as_deref().filter(|_| is_served)
-            && !leads_to_endpoint(rules, chain)
-        {
-            frontend.disposition = FrontendDisposition::Unreachable;
+        let Some(chain) = frontend.chain.as_deref() else {
+            continue;
+        };
+        let is_served = frontend.disposition == FrontendDisposition::Served;
+        let cut_off = TrafficOrigin::ALL.map(|origin| {
+            // Without a local endpoint, policy Local has no rule for clients outside.
+            let is_blocked = origin == TrafficOrigin::Outside && !is_served;
+            (
+                origin,
+                !is_blocked && !leads_to_endpoint(rules, chain, origin),
+            )
+        });
+        for (origin, _) in cut_off.into_iter().filter(|(_, is_cut_off)| *is_cut_off) {
+            frontend.cut_off(origin);
         }
     }
     read_policies(view, rules);
@@ -307,36 +365,4 @@ fn read_source_ranges(view: &mut PortView, rules: &RuleSet) {
         view.source_ranges
             .extend(sources.map(|source| source.value));
     }
-}
-
-/// Returns the service chains that no service port has and no other chain leads to. A rule that
-/// cannot be read may lead to any of them, and a rule without a name in its comment leads to some.
-fn stale_chains(catalog: &Catalog, rules: &RuleSet) -> Vec<Box<str>> {
-    if rules
-        .unparsed_rules()
-        .any(|(table, ..)| table == Table::Nat)
-    {
-        return Vec::new();
-    }
-    let owners = catalog.owners();
-    let reached = reached_chains(rules);
-    let names = rules.chains(Table::Nat).map(|(name, _)| name);
-    let stale = names.filter(|name| is_service_chain(name) && !owners.contains_key(name));
-    let stale = stale.filter(|name| !reached.contains(name));
-    stale.map(Box::from).collect()
-}
-
-/// Returns the chains of the nat table that are reached from chains of no service port.
-fn reached_chains(rules: &RuleSet) -> BTreeSet<&str> {
-    let mut reached = BTreeSet::new();
-    let others = rules.chains(Table::Nat);
-    let mut next: Vec<&str> = others
-        .map(|(name, _)| name)
-        .filter(|name| !is_service_chain(name))
-        .collect();
-    while let Some(name) = next.pop() {
-        let targets = rules_of(rules, Table::Nat, name).filter_map(Rule::target_chain);
-        next.extend(targets.filter(|target| reached.insert(*target)));
-    }
-    reached
 }

@@ -28,6 +28,8 @@ pub struct PortView {
     pub chains: BTreeSet<Box<str>>,
     /// Number of rules in these chains, and of the service port's rules in dispatch chains.
     pub rules: usize,
+    /// Number of rules in these chains that cannot be read: each may be of an endpoint.
+    pub unreadable_rules: usize,
 }
 
 impl PortView {
@@ -38,8 +40,46 @@ impl PortView {
 
     /// Reports whether traffic to any frontend reaches an endpoint.
     pub fn is_served(&self) -> bool {
-        let mut frontends = self.frontends.iter();
+        let mut frontends = self.redirected();
         frontends.any(|frontend| frontend.disposition == FrontendDisposition::Served)
+    }
+
+    /// Returns the origins from which no frontend leads to an endpoint, although one has rules.
+    pub fn unreachable_from(&self) -> BTreeSet<TrafficOrigin> {
+        let with_chain = || self.redirected().filter(|one| one.chain.is_some());
+        let is_cut_off = |origin: &TrafficOrigin| {
+            with_chain().next().is_some()
+                && with_chain().all(|one| one.unreachable_from.contains(origin))
+        };
+        TrafficOrigin::ALL.into_iter().filter(is_cut_off).collect()
+    }
+
+    /// Returns the frontends from which packets are sent to endpoints.
+    fn redirected(&self) -> impl Iterator<Item = &FrontendView> {
+        let frontends = self.frontends.iter();
+        frontends.filter(|frontend| frontend.kind != FrontendKind::HealthCheck)
+    }
+}
+
+/// Origin of traffic to a frontend, which decides by which built-in chain it enters the rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TrafficOrigin {
+    /// Other hosts, and Pods that have a network of their own: `PREROUTING`.
+    Outside,
+    /// Processes of the node: `OUTPUT`.
+    Node,
+}
+
+impl TrafficOrigin {
+    /// Every origin.
+    pub const ALL: [Self; 2] = [Self::Outside, Self::Node];
+
+    /// Returns the name in machine-readable output.
+    pub const fn id(self) -> &'static str {
+        match self {
+            Self::Outside => "outside",
+            Self::Node => "node",
+        }
     }
 }
 
@@ -81,8 +121,22 @@ pub struct FrontendView {
     pub port: u16,
     /// Treatment of traffic from outside.
     pub disposition: FrontendDisposition,
+    /// Origins of traffic that does not reach the endpoints of its chain, because a jump or a rule
+    /// is missing or another Service has the frontend.
+    pub unreachable_from: BTreeSet<TrafficOrigin>,
     /// Chain of the nat table that traffic is sent to, where it is served.
     pub chain: Option<Box<str>>,
+}
+
+impl FrontendView {
+    /// Records that traffic of an origin does not reach the endpoints.
+    pub(super) fn cut_off(&mut self, origin: TrafficOrigin) {
+        self.unreachable_from.insert(origin);
+        let is_served = self.disposition == FrontendDisposition::Served;
+        if origin == TrafficOrigin::Outside && is_served {
+            self.disposition = FrontendDisposition::Unreachable;
+        }
+    }
 }
 
 impl fmt::Display for FrontendView {
@@ -92,6 +146,50 @@ impl fmt::Display for FrontendView {
             Some(ip) => write!(f, "{ip}:{}", self.port),
             None => write!(f, "*:{}", self.port),
         }
+    }
+}
+
+/// `spec.type` of a Service that can have rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ServiceType {
+    ClusterIp,
+    NodePort,
+    LoadBalancer,
+}
+
+impl ServiceType {
+    /// Every type, in the order in which each has all frontends of the one before.
+    pub(crate) const ALL: [Self; 3] = [Self::ClusterIp, Self::NodePort, Self::LoadBalancer];
+
+    /// Returns the spelling in the specification of a Service.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::ClusterIp => "ClusterIP",
+            Self::NodePort => "NodePort",
+            Self::LoadBalancer => "LoadBalancer",
+        }
+    }
+
+    /// Parses the spelling in the specification of a Service. Manifests may leave out `ClusterIP`,
+    /// which is the default.
+    pub(crate) fn from_spec(text: &str) -> Option<Self> {
+        let mut all = Self::ALL.into_iter();
+        if text.is_empty() {
+            return Some(Self::ClusterIp);
+        }
+        all.find(|one| one.as_str() == text)
+    }
+
+    /// Returns the least type that has such frontends, as far as rules show them; `None` if every
+    /// type may have them.
+    pub(crate) fn least<'a>(frontends: impl Iterator<Item = &'a FrontendView>) -> Option<Self> {
+        let types = frontends.map(|frontend| match frontend.kind {
+            FrontendKind::LoadBalancer | FrontendKind::HealthCheck => Some(Self::LoadBalancer),
+            FrontendKind::NodePort => Some(Self::NodePort),
+            FrontendKind::ClusterIp => Some(Self::ClusterIp),
+            FrontendKind::ExternalIp | FrontendKind::External => None,
+        });
+        types.max().flatten()
     }
 }
 

@@ -3,26 +3,27 @@
 //! In a dispatch chain, the rules of each service port are compared as a chain of their own,
 //! because their position among those of other service ports has no effect.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::chain_role::{
     ChainRole, chain_names, dispatch_chains, dispatch_rules, has_rules_after_node_ports,
 };
 use super::edit::without_cosmetics;
 use super::effects::effects;
-use super::review::{ChainReview, NotSelected, PortChange, PortReview, Review};
+use super::review::{ChainReview, NotCompared, NotSelected, PortChange, PortReview, Review};
 use crate::inspect::catalog::{Catalog, PortName};
 use crate::net::IpFamily;
 use crate::rules::{Rule, RuleSet, Table};
-use crate::ruleset::KUBE_PROXY_CANARY;
+use crate::ruleset::{KUBE_PROXY_CANARY, is_service_chain};
 
 /// Compares the rules of one IP family.
 pub fn compare<'a>(family: IpFamily, live: &'a RuleSet, desired: &'a RuleSet) -> Review<'a> {
     let catalogs = (Catalog::read(live), Catalog::read(desired));
     let owners = (catalogs.0.owners(), catalogs.1.owners());
     let mut by_port = ChainsByPort::default();
-    let mut stale = Vec::new();
+    let (mut stale, mut fixed) = (Vec::new(), compare_fixed(live, desired));
     by_port.compare_dispatch_chains(live, desired);
+    let unnamed = unnamed_chains(live);
     let has_unreadable = live.unparsed_rules().any(|(table, ..)| table == Table::Nat);
     let names = chain_names(live, desired, Table::Nat).into_iter();
     for name in names.filter(|name| ChainRole::of(Table::Nat, name) == ChainRole::ServicePort) {
@@ -38,6 +39,7 @@ pub fn compare<'a>(family: IpFamily, live: &'a RuleSet, desired: &'a RuleSet) ->
         };
         match owners.1.get(name).or_else(|| owners.0.get(name)) {
             Some(owner) => by_port.add((*owner).clone(), review),
+            None if unnamed.contains(name) => fixed.push(review),
             // A rule that cannot be read may lead to it.
             None if has_unreadable => {}
             None => stale.push(ChainReview {
@@ -46,18 +48,38 @@ pub fn compare<'a>(family: IpFamily, live: &'a RuleSet, desired: &'a RuleSet) ->
             }),
         }
     }
+    fixed.sort_by_key(|review| (review.table, review.chain));
     let ports = by_port.into_sorted();
-    Review {
+    let review = Review {
         family,
         ports: ports
             .map(|(name, chains)| compare_port(&catalogs, name, chains))
             .collect(),
-        fixed: compare_fixed(live, desired),
+        fixed,
         stale,
         third_party: count_third_party(live, desired),
         not_selected: NotSelected::default(),
+        not_compared: NotCompared::default(),
         restore: None,
+    };
+    review.set_aside_unreadable(live)
+}
+
+/// Returns the chains to which rules of dispatch chains lead that name no service port.
+fn unnamed_chains(rules: &RuleSet) -> BTreeSet<&str> {
+    let dispatch = dispatch_chains(rules, rules);
+    let unnamed = dispatch.filter(|(table, _)| *table == Table::Nat);
+    let unnamed =
+        unnamed.filter_map(|(table, chain)| dispatch_rules(rules, table, chain).remove(&None));
+    let mut pending: Vec<&Rule> = unnamed.flatten().collect();
+    let mut chains = BTreeSet::new();
+    while let Some(rule) = pending.pop() {
+        let target = rule.target_chain().filter(|name| is_service_chain(name));
+        if let Some(name) = target.filter(|name| chains.insert(*name)) {
+            pending.extend(rules_of(rules, Table::Nat, name).unwrap_or_default());
+        }
     }
+    chains
 }
 
 fn rules_of<'a>(rules: &'a RuleSet, table: Table, chain: &str) -> Option<Vec<&'a Rule>> {
@@ -130,7 +152,7 @@ impl<'a> ChainsByPort<'a> {
 }
 
 /// Compares what does not depend on Services: fixed chains, jumps in built-in chains, and rules of
-/// dispatch chains without a service port. Sorted by table and chain.
+/// dispatch chains without a service port.
 fn compare_fixed<'a>(live: &'a RuleSet, desired: &'a RuleSet) -> Vec<ChainReview<'a>> {
     let mut reviews = Vec::new();
     for table in Table::ALL {
@@ -158,7 +180,6 @@ fn compare_fixed<'a>(live: &'a RuleSet, desired: &'a RuleSet) -> Vec<ChainReview
     }
     let dispatch = dispatch_chains(live, desired);
     reviews.extend(dispatch.filter_map(|place| compare_unnamed(place, live, desired)));
-    reviews.sort_by_key(|review| (review.table, review.chain));
     reviews
 }
 
@@ -221,7 +242,6 @@ fn compare_unnamed<'a>(
 
 /// Counts the live rules that a restore leaves alone.
 fn count_third_party(live: &RuleSet, desired: &RuleSet) -> usize {
-    let in_other_tables: usize = live.unmodeled_tables().map(|(_, rules)| rules).sum();
     let in_tables = Table::ALL.into_iter().flat_map(|table| {
         live.chains(table).map(move |(name, chain)| {
             let role = ChainRole::of(table, name);
@@ -236,5 +256,5 @@ fn count_third_party(live: &RuleSet, desired: &RuleSet) -> usize {
             chain.rules.iter().filter(is_third_party).count()
         })
     });
-    in_other_tables + in_tables.sum::<usize>()
+    live.rule_count_elsewhere() + in_tables.sum::<usize>()
 }

@@ -33,9 +33,13 @@ pub(super) struct DiffDocument<'a> {
     pub(super) set_up: Vec<FamilyChain<'a>>,
     /// Chains of service ports on the live side that no jump leads to.
     pub(super) stale_chains: Vec<FamilyChain<'a>>,
+    /// Parts without a result, because live rules cannot be read.
+    pub(super) not_compared: DiffNotCompared<'a>,
     /// Fields of `--from-manifests` and `--manifests` that differ, and that rules do not show,
     /// sorted by object.
     pub(super) fields: Vec<DiffField<'a>>,
+    /// Services whose selectors match Pod templates of the manifests on one side only, sorted.
+    pub(super) selectors: Vec<DiffSelector<'a>>,
     /// Values that the manifests lack, one line for each kind.
     pub(super) assumptions: &'a [String],
     /// Restores that make the live rules the desired ones.
@@ -63,12 +67,68 @@ pub(super) struct DiffSummary {
     pub(super) chains: usize,
     /// Items of `fields` that other programs use.
     pub(super) fields: usize,
+    /// Items of `fields` that are unknown.
+    pub(super) unknown_fields: usize,
     /// Items of `fields` without effect on the rules of their Services.
     pub(super) fields_without_effect: usize,
+    /// Items of `fields` that an API server rejects.
+    pub(super) rejected_fields: usize,
+    /// Items of `selectors`.
+    pub(super) selectors: usize,
     /// Live rules of third parties, which are not compared.
     pub(super) foreign_rules: usize,
     /// Differences that the names on the command line do not select.
     pub(super) left_out: LeftOut,
+}
+
+/// Parts that are not compared, because live rules cannot be read.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub(super) struct DiffNotCompared<'a> {
+    /// Service ports whose rules may be among those that cannot be read.
+    pub(super) service_ports: Vec<PortNotCompared<'a>>,
+    /// Chains with rules that cannot be read.
+    pub(super) chains: Vec<UnreadableChainDocument<'a>>,
+    /// Families with rules of the backend legacy, which the save program reports and does not list.
+    #[cfg_attr(
+        test,
+        schemars(extend("items" = {"type": "string", "enum": IpFamily::ALL.map(IpFamily::as_str)}))
+    )]
+    pub(super) families_with_legacy_rules: Vec<&'static str>,
+}
+
+/// Service port that is not compared, in one family.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct PortNotCompared<'a> {
+    /// Namespace of the Service.
+    pub(super) namespace: &'a str,
+    /// Name of the Service.
+    pub(super) service: &'a str,
+    /// Name of the port; empty if it has none.
+    pub(super) port: &'a str,
+    /// Transport protocol in lower case, such as tcp.
+    pub(super) protocol: &'a str,
+    /// IP family of the rules.
+    #[cfg_attr(test, schemars(extend("enum" = IpFamily::ALL.map(IpFamily::as_str))))]
+    pub(super) family: &'static str,
+}
+
+/// Chain with live rules that cannot be read.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct UnreadableChainDocument<'a> {
+    /// IP family of the rules.
+    #[cfg_attr(test, schemars(extend("enum" = IpFamily::ALL.map(IpFamily::as_str))))]
+    pub(super) family: &'static str,
+    /// Table of the chain.
+    #[cfg_attr(test, schemars(extend("enum" = Table::ALL.map(Table::as_str))))]
+    pub(super) table: &'static str,
+    /// Name of the chain.
+    pub(super) chain: &'a str,
+    /// Number of rules that cannot be read.
+    pub(super) rules: usize,
 }
 
 /// Numbers of differences that are not in the document.
@@ -82,6 +142,22 @@ pub(super) struct LeftOut {
     pub(super) chains: usize,
     /// Fields that differ.
     pub(super) fields: usize,
+}
+
+/// Service whose selector matches Pod templates of the manifests on one side only: it gains or
+/// loses all of its endpoints.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub(super) struct DiffSelector<'a> {
+    /// Namespace of the Service.
+    pub(super) namespace: &'a str,
+    /// Name of the Service.
+    pub(super) service: &'a str,
+    /// Number of Pod templates that the selector matches on the live side.
+    pub(super) pod_templates_before: usize,
+    /// Number of Pod templates that the selector matches on the desired side.
+    pub(super) pod_templates_after: usize,
 }
 
 /// Field of an object that differs.
@@ -102,8 +178,13 @@ pub(super) struct DiffField<'a> {
     /// Value on the desired side; null if it is absent.
     pub(super) after: Option<&'a str>,
     /// Other programs use the field, such as controllers, load balancers and DNS; or none, if the
-    /// field decides on rules but not on those of this Service.
-    #[cfg_attr(test, schemars(extend("enum" = ["otherPrograms", "none"])))]
+    /// field decides on rules but not on those of this Service; or unknown, if the API has no such
+    /// field, or only in a later release of Kubernetes; or rejected, if an API server rejects the
+    /// change.
+    #[cfg_attr(
+        test,
+        schemars(extend("enum" = ["otherPrograms", "none", "unknown", "rejected"]))
+    )]
     pub(super) effect: &'static str,
 }
 

@@ -33,6 +33,10 @@ pub enum FieldRole {
     OtherPrograms,
     /// No traffic depends on the field.
     NoEffect,
+    /// The API has no such field, or a later release of Kubernetes does.
+    Unknown,
+    /// An API server rejects the change; role of a change, not of a field.
+    Rejected,
 }
 
 use FieldRole::{NoEffect, OtherPrograms, Rules};
@@ -40,6 +44,7 @@ use ObjectKind::{EndpointSlice, Service};
 
 /// Fields by kind and path; `[]` stands for any item.
 pub const FIELD_ROLES: &[(ObjectKind, &str, FieldRole)] = &[
+    (Service, ANNOTATIONS, OtherPrograms),
     (Service, "spec.allocateLoadBalancerNodePorts", Rules),
     (Service, "spec.clusterIP", Rules),
     (Service, "spec.clusterIPs", Rules),
@@ -96,9 +101,29 @@ pub const FIELD_ROLES: &[(ObjectKind, &str, FieldRole)] = &[
     (EndpointSlice, "ports[].protocol", Rules),
 ];
 
+/// Path of the annotations of an object.
+pub(super) const ANNOTATIONS: &str = "metadata.annotations";
+
+/// Reports whether an annotation of a Service is for a program that decides about its traffic: a
+/// controller of load balancers, EndpointSlices or DNS. All other annotations are notes.
+pub(super) fn is_of_traffic(annotation: &str) -> bool {
+    /// Domains of controllers of load balancers.
+    const DOMAINS: [&str; 4] = [
+        "cloud.google.com",
+        "metallb.io",
+        "metallb.universe.tf",
+        "networking.gke.io",
+    ];
+    /// kubectl writes what was applied last, and a controller when Pods changed.
+    const NOTES: [&str; 2] = ["kubectl.kubernetes.io", "endpoints.kubernetes.io"];
+
+    let domain = annotation.split_once('/').map_or("", |(domain, _)| domain);
+    let is_of_kubernetes = domain.ends_with(".kubernetes.io") && !NOTES.contains(&domain);
+    is_of_kubernetes || DOMAINS.contains(&domain)
+}
+
 impl FieldRole {
-    /// Returns the role of a field, or of the listed field that it is a part of. A field that is
-    /// not listed is one of a later release of Kubernetes, and is reported.
+    /// Returns the role of a field, or of the listed field that it is a part of.
     pub(super) fn of(kind: ObjectKind, path: &str) -> Self {
         let is_part = |listed: &str| {
             let rest = path.strip_prefix(listed);
@@ -106,7 +131,7 @@ impl FieldRole {
         };
         let mut listed = FIELD_ROLES.iter();
         let found = listed.find(|(of, listed, _)| *of == kind && is_part(listed));
-        found.map_or(OtherPrograms, |(_, _, role)| *role)
+        found.map_or(Self::Unknown, |(_, _, role)| *role)
     }
 }
 

@@ -8,9 +8,11 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::field_role::{FieldRole, ObjectKind, is_default};
+use super::field_role::{ANNOTATIONS, FieldRole, ObjectKind, is_default, is_of_traffic};
+use super::immutable::is_rejected;
 use super::review::{PortChange, Review, Summary};
 use super::selection::PortSelection;
+use super::selector::SelectorChange;
 
 /// Object of one side, with all of its fields.
 #[derive(Debug, Clone, Copy)]
@@ -51,6 +53,8 @@ pub struct FieldChange {
 pub struct FieldReview {
     /// Sorted by object and field.
     pub changes: Vec<FieldChange>,
+    /// Services that gain or lose all of their Pods. Sorted.
+    pub selectors: Vec<SelectorChange>,
     /// Number of changes of Services that the query does not select.
     pub not_selected: usize,
     /// One line for each kind of value that the manifests lack.
@@ -74,7 +78,7 @@ impl FieldReview {
             .collect();
         let is_listed = |change: &FieldChange| match change.role {
             FieldRole::Rules => !shown.contains(&(&change.namespace, &change.service)),
-            FieldRole::OtherPrograms => true,
+            FieldRole::OtherPrograms | FieldRole::Unknown | FieldRole::Rejected => true,
             FieldRole::NoEffect => false,
         };
         let (before, after) = (by_name(before), by_name(after));
@@ -92,16 +96,35 @@ impl FieldReview {
     /// Restricts the changes to the selected Services.
     #[must_use]
     pub fn only(mut self, selection: &PortSelection) -> Self {
-        let before = self.changes.len();
+        let before = self.changes.len() + self.selectors.len();
         self.changes
             .retain(|change| selection.has_service(&change.namespace, &change.service));
-        self.not_selected = before - self.changes.len();
+        self.selectors
+            .retain(|change| selection.has_service(&change.namespace, &change.service));
+        self.not_selected = before - self.changes.len() - self.selectors.len();
         self
+    }
+
+    /// Reports whether a change has an effect, or cannot be made.
+    pub fn matters(&self) -> bool {
+        let mut changes = self.changes.iter();
+        let has_effect = changes.any(|change| change.role != FieldRole::Rules);
+        has_effect || !self.selectors.is_empty()
+    }
+
+    /// Returns the changes that an API server rejects.
+    pub fn rejected(&self) -> impl Iterator<Item = &FieldChange> {
+        self.of_role(FieldRole::Rejected)
     }
 
     /// Returns the changes that other programs depend on.
     pub fn with_effect(&self) -> impl Iterator<Item = &FieldChange> {
         self.of_role(FieldRole::OtherPrograms)
+    }
+
+    /// Returns the changes of fields that no API is known to have.
+    pub fn unknown(&self) -> impl Iterator<Item = &FieldChange> {
+        self.of_role(FieldRole::Unknown)
     }
 
     /// Returns the changes of fields that rules depend on, but not those of this object.
@@ -122,7 +145,10 @@ impl Summary {
     pub(crate) fn with_fields(self, fields: &FieldReview) -> Self {
         Self {
             fields: fields.with_effect().count(),
+            unknown_fields: fields.unknown().count(),
             fields_without_effect: fields.without_effect().count(),
+            rejected_fields: fields.rejected().count(),
+            selectors: fields.selectors.len(),
             unselected_fields: fields.not_selected,
             ..self
         }
@@ -137,12 +163,21 @@ impl fmt::Display for FieldChange {
             field,
             ..
         } = self;
+        let kind = self.kind.as_str();
+        write!(f, "{kind} {namespace}/{name}: ")?;
+        match (field.as_str(), &self.before, &self.after) {
+            (OBJECT_NAME, None, _) => return f.write_str("added object"),
+            (OBJECT_NAME, _, None) => return f.write_str("removed object"),
+            _ => {}
+        }
         let value = |side: &Option<String>| side.clone().unwrap_or_else(|| "none".to_owned());
         let (before, after) = (value(&self.before), value(&self.after));
-        let kind = self.kind.as_str();
-        write!(f, "{kind} {namespace}/{name}: {field} {before} -> {after}")
+        write!(f, "{field} {before} -> {after}")
     }
 }
+
+/// Field in which an object differs that only one side has.
+const OBJECT_NAME: &str = "metadata.name";
 
 type ComparedName<'a> = (ObjectKind, &'a str, &'a str);
 
@@ -172,8 +207,9 @@ fn changes_of(
     let (Some(old), Some(new)) = (before, after) else {
         let name = |side: Option<ObjectFields<'_>>| side.map(|one| one.name.to_owned());
         let names = [name(before), name(after)];
-        return vec![change("metadata.name", FieldRole::Rules, names)];
+        return vec![change(OBJECT_NAME, FieldRole::Rules, names)];
     };
+    let values = (old.value, new.value);
     let (old, new) = (leaves(old), leaves(new));
     let fields: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
     let mut changes = Vec::new();
@@ -182,9 +218,14 @@ fn changes_of(
         if before == after {
             continue;
         }
-        let role = after.or(before).map_or(FieldRole::OtherPrograms, |leaf| {
+        let Some(leaf) = after.or(before) else {
+            continue;
+        };
+        let role = if is_rejected(object.kind, &leaf.path, values.0, values.1) {
+            FieldRole::Rejected
+        } else {
             FieldRole::of(object.kind, &leaf.path)
-        });
+        };
         let text = |leaf: Option<&Leaf>| leaf.map(|leaf| leaf.text.clone());
         changes.push(change(field, role, [text(before), text(after)]));
     }
@@ -224,6 +265,16 @@ fn leaves(object: ObjectFields<'_>) -> BTreeMap<String, Leaf> {
                 listed: (*part).to_owned(),
             };
             at.add(value, &mut leaves);
+        }
+    }
+    let annotations = object.value.pointer("/metadata/annotations");
+    if let (ObjectKind::Service, Some(Value::Object(annotations))) = (object.kind, annotations) {
+        for (key, value) in annotations.iter().filter(|(key, _)| is_of_traffic(key)) {
+            let leaf = Leaf {
+                path: ANNOTATIONS.to_owned(),
+                text: text(value),
+            };
+            leaves.insert(format!("{ANNOTATIONS}[{key}]"), leaf);
         }
     }
     leaves

@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 
 use super::document::{
-    BeforeAfter, DiffChain, DiffClients, DiffDocument, DiffEffect, DiffField, DiffPort,
-    DiffRestore, DiffSummary, FamilyChain, LeftOut, ShareChange,
+    BeforeAfter, DiffChain, DiffClients, DiffDocument, DiffEffect, DiffField, DiffNotCompared,
+    DiffPort, DiffRestore, DiffSelector, DiffSummary, FamilyChain, LeftOut, PortNotCompared,
+    ShareChange, UnreadableChainDocument,
 };
 use super::edit::Edit;
 use super::effect::{Effect, EndpointChange, MasqueradedClients, Traffic};
@@ -13,8 +14,10 @@ use super::fields::{FieldChange, FieldReview};
 use super::review::{
     ChainReview, PlannedRestore, PortChange, PortReview, Presence, RestoreScope, Review, Summary,
 };
+use super::selector::SelectorChange;
 use crate::inspect::catalog::Policy;
 use crate::net::IpFamily;
+use crate::rules::Backend;
 
 /// Renders the reviews of all IP families as one document, whose keys are sorted.
 pub fn json(reviews: &[Review<'_>], fields: &FieldReview) -> Value {
@@ -34,10 +37,51 @@ pub fn json(reviews: &[Review<'_>], fields: &FieldReview) -> Value {
             .collect(),
         set_up: chains(reviews, |review| &review.fixed),
         stale_chains: chains(reviews, |review| &review.stale),
+        not_compared: DiffNotCompared {
+            service_ports: reviews.iter().flat_map(ports_not_compared).collect(),
+            chains: reviews.iter().flat_map(unreadable_chains).collect(),
+            families_with_legacy_rules: reviews
+                .iter()
+                .filter(|one| one.not_compared.backend == Some(Backend::Legacy))
+                .map(|one| one.family.as_str())
+                .collect(),
+        },
         fields: fields.changes.iter().map(field).collect(),
+        selectors: fields.selectors.iter().map(selector).collect(),
         assumptions: &fields.assumptions,
         restores: restores.collect(),
     })
+}
+
+fn ports_not_compared<'r>(review: &'r Review<'_>) -> impl Iterator<Item = PortNotCompared<'r>> {
+    let family = review.family.as_str();
+    review
+        .not_compared
+        .ports
+        .iter()
+        .map(move |port| PortNotCompared {
+            namespace: port.namespace(),
+            service: port.service(),
+            port: port.port(),
+            protocol: &port.protocol,
+            family,
+        })
+}
+
+fn unreadable_chains<'r>(
+    review: &'r Review<'_>,
+) -> impl Iterator<Item = UnreadableChainDocument<'r>> {
+    let family = review.family.as_str();
+    review
+        .not_compared
+        .chains
+        .iter()
+        .map(move |one| UnreadableChainDocument {
+            family,
+            table: one.table.as_str(),
+            chain: one.chain,
+            rules: one.rules,
+        })
 }
 
 const fn summary(summary: &Summary) -> DiffSummary {
@@ -50,7 +94,10 @@ const fn summary(summary: &Summary) -> DiffSummary {
         stale: summary.stale,
         chains: summary.chains,
         fields: summary.fields,
+        unknown_fields: summary.unknown_fields,
         fields_without_effect: summary.fields_without_effect,
+        rejected_fields: summary.rejected_fields,
+        selectors: summary.selectors,
         foreign_rules: summary.third_party,
         left_out: LeftOut {
             service_ports: summary.unselected_ports,
@@ -70,8 +117,19 @@ fn field(change: &FieldChange) -> DiffField<'_> {
         after: change.after.as_deref(),
         effect: match change.role {
             FieldRole::OtherPrograms => "otherPrograms",
+            FieldRole::Unknown => "unknown",
+            FieldRole::Rejected => "rejected",
             FieldRole::Rules | FieldRole::NoEffect => "none",
         },
+    }
+}
+
+fn selector(change: &SelectorChange) -> DiffSelector<'_> {
+    DiffSelector {
+        namespace: &change.namespace,
+        service: &change.service,
+        pod_templates_before: change.before,
+        pod_templates_after: change.after,
     }
 }
 

@@ -15,11 +15,14 @@
 //! - Equal rulesets have an empty review, whatever the order of service ports in dispatch chains.
 //! - Only rules that a restore by the proxy would change are compared. Third-party rules are
 //!   counted.
+//! - Live rules that cannot be read are neither equal to desired ones nor missing: what depends on
+//!   them is not compared, and is named.
 //! - A difference is cosmetic only if it affects no packet: comments, rounded probabilities, and
 //!   chains that no jump leads to.
 
 mod chain_role;
 mod color;
+mod comments;
 mod compare;
 mod document;
 mod edit;
@@ -27,16 +30,20 @@ mod effect;
 mod effects;
 mod field_role;
 mod fields;
+mod immutable;
 mod json;
 mod node_settings;
 mod review;
 mod selection;
+mod selector;
 mod text;
 mod unified;
+mod unreadable;
 
 #[cfg(test)]
 mod tests;
 
+pub(crate) use comments::restore_comments;
 pub use compare::compare;
 pub use field_role::{FIELD_ROLES, FieldRole, ObjectKind};
 #[cfg(test)]
@@ -48,5 +55,6 @@ pub(crate) use node_settings::{HostSettings, InvalidPacketHandling, hint};
 pub(crate) use review::{PlannedRestore, RestoreScope};
 pub use review::{PortChange, Review};
 pub(crate) use selection::PortSelection;
+pub(crate) use selector::SelectorChange;
 pub use text::text;
 pub use unified::{RulesetText, unified};

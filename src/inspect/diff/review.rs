@@ -7,7 +7,7 @@ use super::edit::{Edit, are_equivalent, are_reordered, edits};
 use super::effect::Effect;
 use crate::inspect::catalog::PortName;
 use crate::net::IpFamily;
-use crate::rules::{Rule, Table};
+use crate::rules::{Backend, Rule, Table};
 
 /// Differences between the live and the desired rules of one IP family. Sorted throughout.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,7 +16,8 @@ pub struct Review<'a> {
     pub family: IpFamily,
     /// Service ports that differ.
     pub ports: Vec<PortReview<'a>>,
-    /// Chains, or rules in them, that do not depend on Services and differ.
+    /// Chains, or rules in them, that do not depend on Services and differ; and live chains of
+    /// Services whose names no rule has.
     pub fixed: Vec<ChainReview<'a>>,
     /// Chains of service ports that no jump leads to: stale if live, not in use if desired.
     pub stale: Vec<ChainReview<'a>>,
@@ -24,6 +25,8 @@ pub struct Review<'a> {
     pub third_party: usize,
     /// Differences that the query does not select.
     pub not_selected: NotSelected,
+    /// Parts without a result.
+    pub not_compared: NotCompared<'a>,
     /// Restore that makes the live rules equal to the desired ones, if any is needed.
     pub restore: Option<PlannedRestore>,
 }
@@ -89,6 +92,28 @@ pub struct NotSelected {
     pub ports: BTreeSet<PortName>,
     /// Number of fixed and stale chains that differ.
     pub chains: usize,
+}
+
+/// Parts of a comparison without a result. Sorted.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NotCompared<'a> {
+    /// Chains with live rules that cannot be read, if it depends on these whether they differ.
+    pub chains: Vec<UnreadableChain<'a>>,
+    /// Service ports that have rules in these chains.
+    pub ports: BTreeSet<PortName>,
+    /// Backend with further rules, which the save program reports and does not list.
+    pub backend: Option<Backend>,
+}
+
+/// Chain with live rules that cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UnreadableChain<'a> {
+    /// Table of the chain.
+    pub table: Table,
+    /// Name of the chain.
+    pub chain: &'a str,
+    /// Number of its rules that cannot be read.
+    pub rules: usize,
 }
 
 /// Restore that the daemon would run.
@@ -200,10 +225,22 @@ pub(crate) struct Summary {
     pub unselected_ports: usize,
     /// Fixed and stale chains that differ and are not selected.
     pub unselected_chains: usize,
+    /// Service ports that are not compared, because rules cannot be read.
+    pub not_compared: usize,
+    /// Chains with rules that cannot be read and that are not compared.
+    pub unreadable_chains: usize,
+    /// Backend whose rules are not compared.
+    pub backend: Option<Backend>,
     /// Fields that differ and that other programs use.
     pub fields: usize,
+    /// Fields that differ and that are unknown.
+    pub unknown_fields: usize,
     /// Fields that differ without effect on the rules of their Services.
     pub fields_without_effect: usize,
+    /// Changes of fields that an API server rejects.
+    pub rejected_fields: usize,
+    /// Services that gain or lose all of their Pods.
+    pub selectors: usize,
     /// Fields that differ and are not selected.
     pub unselected_fields: usize,
 }
@@ -216,11 +253,15 @@ impl<'r> FromIterator<&'r Review<'r>> for Summary {
         summary.count_ports(&reviews);
         let unselected = reviews.iter().flat_map(|review| &review.not_selected.ports);
         summary.unselected_ports = unselected.collect::<BTreeSet<_>>().len();
+        let ports = reviews.iter().flat_map(|review| &review.not_compared.ports);
+        summary.not_compared = ports.collect::<BTreeSet<_>>().len();
         for review in reviews {
             summary.unselected_chains += review.not_selected.chains;
             summary.fixed += review.fixed.len();
             summary.stale += review.stale.len();
             summary.third_party += review.third_party;
+            summary.unreadable_chains += review.not_compared.chains.len();
+            summary.backend = summary.backend.or(review.not_compared.backend);
             let chains = review.chains().map(|chain| (chain.table, chain.chain));
             summary.chains += chains.collect::<BTreeSet<_>>().len();
         }
@@ -251,6 +292,17 @@ impl Summary {
     }
 
     fn write_ignored(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.not_compared > 0 {
+            let ports = plural(self.not_compared, "service port", "service ports");
+            write!(f, "; {ports} not compared")?;
+        }
+        if self.unreadable_chains > 0 {
+            let chains = plural(self.unreadable_chains, "chain", "chains");
+            write!(f, "; {chains} with unreadable rules not compared")?;
+        }
+        if let Some(backend) = self.backend {
+            write!(f, "; rules of the backend {backend} not compared")?;
+        }
         if self.unselected_ports > 0 {
             let ports = plural(self.unselected_ports, "service port", "service ports");
             write!(f, "; {ports} not selected")?;
@@ -277,7 +329,9 @@ impl Summary {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.chains + self.fields + self.fields_without_effect == 0 {
+        let fields = self.fields + self.unknown_fields + self.fields_without_effect;
+        let fields = fields + self.rejected_fields + self.selectors;
+        if self.chains + fields == 0 {
             f.write_str("no differences")?;
             return self.write_ignored(f);
         }
@@ -293,9 +347,21 @@ impl fmt::Display for Summary {
         if self.stale > 0 {
             write!(f, "; {}", plural(self.stale, "stale chain", "stale chains"))?;
         }
+        if self.rejected_fields > 0 {
+            let changes = plural(self.rejected_fields, "rejected change", "rejected changes");
+            write!(f, "; {changes}")?;
+        }
+        if self.selectors > 0 {
+            let selectors = plural(self.selectors, "selector", "selectors");
+            write!(f, "; {selectors} with other Pods")?;
+        }
         if self.fields > 0 {
             let fields = plural(self.fields, "field", "fields");
             write!(f, "; {fields} of other programs")?;
+        }
+        if self.unknown_fields > 0 {
+            let fields = plural(self.unknown_fields, "unknown field", "unknown fields");
+            write!(f, "; {fields}")?;
         }
         if self.fields_without_effect > 0 {
             let fields = plural(self.fields_without_effect, "field", "fields");

@@ -69,8 +69,18 @@ impl Review<'_> {
         let ports = self.ports.into_iter();
         let (ports, others): (Vec<_>, Vec<_>) =
             ports.partition(|port| selection.ports.contains(&port.name));
+        let mut not_compared = self.not_compared;
+        not_compared
+            .ports
+            .retain(|port| selection.ports.contains(port));
+        // In a dispatch chain, the unreadable rules may be those of a selected service port.
+        not_compared.chains.retain(|one| {
+            let is_dispatch = ChainRole::of(one.table, one.chain) == ChainRole::Dispatch;
+            selection.chains.contains(one.chain) || is_dispatch && !not_compared.ports.is_empty()
+        });
         Self {
             ports,
+            not_compared,
             not_selected: NotSelected {
                 ports: others.into_iter().map(|port| port.name).collect(),
                 chains: self.fixed.len() + self.stale.len(),

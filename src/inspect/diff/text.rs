@@ -8,7 +8,7 @@ use std::fmt::{self, Write};
 use super::color;
 use super::edit::Edit;
 use super::effect::{Effect, sentence};
-use super::fields::{FieldChange, FieldReview};
+use super::fields::FieldReview;
 use super::node_settings::{FamilyPort, SettingGroup, groups};
 use super::review::{
     ChainReview, PlannedRestore, PortChange, PortReview, Presence, RestoreScope, Review, Summary,
@@ -45,8 +45,14 @@ pub fn text(out: &mut dyn Write, reviews: &[Review<'_>], fields: &FieldReview) -
         let names = names(&cosmetic);
         writeln!(out, "only comments or rounding differ: {names}\n")?;
     }
+    let title = "rejected by an API server, unless the object has the value already, as these fields \
+                 may not change once set";
+    write_fields(out, title, fields.rejected())?;
+    let title = "selectors, by the Pod templates of the manifests";
+    write_fields(out, title, fields.selectors.iter())?;
     write_fields(out, "fields that other programs use", fields.with_effect())?;
-    let title = "fields without effect on the rules of their Services";
+    write_fields(out, "unknown fields", fields.unknown())?;
+    let title = "fields and objects without effect on the rules of their Services";
     write_fields(out, title, fields.without_effect())?;
     if !fields.assumptions.is_empty() {
         let title = color::name("assumed, as the manifests do not have them");
@@ -65,10 +71,10 @@ pub fn text(out: &mut dyn Write, reviews: &[Review<'_>], fields: &FieldReview) -
     writeln!(out, "{}", summary.with_fields(fields))
 }
 
-fn write_fields<'f>(
+fn write_fields(
     out: &mut dyn Write,
     title: &str,
-    changes: impl Iterator<Item = &'f FieldChange>,
+    changes: impl Iterator<Item = impl fmt::Display>,
 ) -> fmt::Result {
     let mut changes = changes.peekable();
     if changes.peek().is_none() {

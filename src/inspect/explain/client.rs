@@ -5,8 +5,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::destination::PacketDestination;
-use super::node::NodeRules;
-use super::node_address::AddressOrigin;
+use super::node::{AddressOrigin, NodeRules};
 use crate::net::IpFamily;
 use crate::rules::Network;
 
@@ -114,7 +113,7 @@ fn of_kinds(node: &NodeRules<'_>, to: &PacketDestination, kinds: &[ClientKind]) 
         let ip = match kind {
             ClientKind::Pod => pod(node, to)?,
             // The kernel uses a local destination address as the source as well.
-            ClientKind::Node if node.locality.is_local(to.ip) => to.ip,
+            ClientKind::Node if node.traced_node.is_local(to.ip) => to.ip,
             ClientKind::Node => node.ip,
             ClientKind::Outside => outside(node, to)?,
             ClientKind::AllowedSource => allowed_source(node, to)?,
@@ -148,7 +147,7 @@ fn pod(node: &NodeRules<'_>, to: &PacketDestination) -> Option<IpAddr> {
     let mut own = own.map(|one| one.address);
     let network = node.detector.networks.first().copied();
     let network = network.or_else(|| network_around(own.next().or_else(|| endpoints().next())?))?;
-    let is_free = |ip: &IpAddr| !node.index.has_endpoint(*ip) && !node.locality.is_local(*ip);
+    let is_free = |ip: &IpAddr| !node.index.has_endpoint(*ip) && !node.traced_node.is_local(*ip);
     (2..MAX_TRIED)
         .map_while(|distance| network.nth(distance))
         .find(is_free)
@@ -170,7 +169,7 @@ fn outside(node: &NodeRules<'_>, to: &PacketDestination) -> Option<IpAddr> {
         // A range of all addresses singles out none.
         let mut ranges = ranges.filter(|range| !range.is_all());
         !ranges.any(|range| range.contains(*ip))
-            && !node.locality.is_local(*ip)
+            && !node.traced_node.is_local(*ip)
             && !node.detector.has(*ip)
             && *ip != to.ip
     };

@@ -11,6 +11,7 @@ use super::node::NodeRules;
 use super::query::{AddressQuery, NotFound, Query};
 use crate::inspect::catalog::{
     FrontendConflict, FrontendKind, NamePattern, NoMatch, PortName, PortView, Suggestions,
+    UnknownRules,
 };
 use crate::net::{IpFamily, Port, Protocol};
 
@@ -119,7 +120,7 @@ fn is_at(
 ) -> bool {
     match (frontend_ip, kind) {
         (Some(frontend_ip), _) => frontend_ip == ip,
-        (None, FrontendKind::HealthCheck) => node.locality.is_local(ip),
+        (None, FrontendKind::HealthCheck) => node.traced_node.is_local(ip),
         (None, _) => node.has_node_ports(ip),
     }
 }
@@ -185,7 +186,7 @@ fn ports_at(node: &NodeRules<'_>, ip: IpAddr, query: &AddressQuery) -> BTreeSet<
         let frontends = view.frontends.iter().filter(|frontend| match frontend.ip {
             Some(frontend_ip) => frontend_ip == ip,
             // A query of the node's address alone does not select every NodePort.
-            None => query.port.is_some() && node.locality.is_local(ip),
+            None => query.port.is_some() && node.traced_node.is_local(ip),
         });
         let endpoints = view.endpoints.iter().map(|one| one.address);
         let own = endpoints.filter(|address| address.ip() == ip);
@@ -223,7 +224,9 @@ fn by_name<'n, 'r>(
     if let Some(missing) = NoMatch::of(query, &known)
         && with_name.len() < 2
     {
-        return Err(missing.into());
+        let unknown = nodes.iter().map(|node| node.catalog.unknown);
+        let unknown = unknown.fold(UnknownRules::default(), UnknownRules::plus);
+        return Err(missing.among(unknown).into());
     }
     let several = if with_port.is_empty() {
         with_name

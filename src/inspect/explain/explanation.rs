@@ -10,8 +10,7 @@ use std::time::Duration;
 
 use super::client::{self, ClientKind, ClientSelection};
 use super::destination::{self, PacketDestination};
-use super::node::NodeRules;
-use super::node_address::AddressOrigin;
+use super::node::{AddressOrigin, NodeRules};
 use super::node_doubt::possible_node_addresses;
 use super::path::PacketPath;
 use super::query::{NotFound, Query};
@@ -50,7 +49,7 @@ pub struct Explanation<'a> {
     pub lacks_pod_address: bool,
     /// Tables that are not in the input; rules there may match these packets.
     pub missing_tables: BTreeSet<Table>,
-    /// Tables that have rules, but are not read: `raw` and `security`.
+    /// Unknown tables that have rules, which are not read.
     pub unread_tables: Vec<Box<str>>,
 }
 
@@ -96,7 +95,7 @@ fn of_destination<'a>(
             None => paths.push(path),
         }
     }
-    let is_local = node.locality.is_local(to.ip);
+    let is_local = node.traced_node.is_local(to.ip);
     let involves_node = is_local || has_node_client(&paths);
     let balanced = to
         .views(node)
@@ -152,7 +151,7 @@ fn depends_on(
 }
 
 fn unread_tables(node: &NodeRules<'_>) -> Vec<Box<str>> {
-    let tables = node.rules.unmodeled_tables();
+    let tables = node.rules.unknown_tables();
     let with_rules = tables.filter(|(_, rules)| *rules > 0);
     with_rules.map(|(table, _)| table.into()).collect()
 }
@@ -260,7 +259,7 @@ fn suggestion(
     let own = addresses.filter(|address| address.ip() == to.ip);
     let ports: BTreeSet<u16> = own.map(|address| address.port()).collect();
     // Host-network endpoints share the node's address with many other listeners.
-    let is_similar = !ports.is_empty() && !node.locality.is_local(to.ip);
+    let is_similar = !ports.is_empty() && !node.traced_node.is_local(to.ip);
     is_similar.then(|| Suggestion::EndpointPorts {
         name: name.clone(),
         ports,

@@ -2,11 +2,14 @@
 //!
 //! Trees, Graphviz and SVG draw the same. Chains in which no rule matched are left out.
 
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::explanation::Explanation;
 use super::path::{Branch, PacketPath, PathResult, SeenSource, SharedRules};
 use super::reason::BlockReason;
-use super::{rule_text, summary};
-use crate::rules::{Share, Step, Table, Target};
+use super::{reason_text, rule_text, summary};
+use crate::rules::{Share, Step, Target, TracedTable};
 use crate::ruleset::ChainKind;
 
 /// Paths to one destination, reduced to what is drawn.
@@ -24,7 +27,7 @@ pub(super) struct Route {
 }
 
 /// Edge of a branch, and the node it leads to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Hop {
     /// Condition or share of the packets; empty: all.
     pub(super) label: String,
@@ -67,28 +70,26 @@ pub(super) fn drawings(explanations: &[Explanation<'_>]) -> Vec<Drawing> {
 fn route(explanation: &Explanation<'_>, path: &PacketPath<'_>) -> Route {
     let mut branches = path.branches.iter();
     let source = branches.find_map(|branch| match &branch.result {
-        PathResult::Served { source, .. } | PathResult::Passed { source, .. } => Some(*source),
+        PathResult::Served { source, .. }
+        | PathResult::Unanswered { source, .. }
+        | PathResult::Passed { source, .. } => Some(*source),
         _ => None,
     });
     let source = source.map(|source| match source {
         SeenSource::Client => "source address kept".to_owned(),
-        SeenSource::Node(why) => format!("masqueraded: {}", summary::masquerade(why)),
-        other @ SeenSource::Other(_) => format!("source becomes {}", summary::seen_source(other)),
-    });
-    let mut drawn: Vec<DrawnBranch> = Vec::new();
-    for branch in &path.branches {
-        let branch = DrawnBranch::new(explanation, path, branch);
-        match drawn.iter_mut().find(|known| known.is_alike(&branch)) {
-            Some(known) => known.share = known.share.plus(branch.share),
-            None => drawn.push(branch),
+        SeenSource::Node(why) => format!("masqueraded: {}", reason_text::masquerade(why)),
+        other @ SeenSource::Other(_) => {
+            format!("source becomes {}", reason_text::seen_source(other))
         }
-    }
-    let branches: Vec<Vec<Hop>> = drawn.into_iter().map(DrawnBranch::into_hops).collect();
+    });
+    let branches = drawn_branches(explanation, path);
     let has_chains = branches.iter().any(|branch| branch.len() > 1);
     let rules_of = summary::rules_of(path, SharedRules::ExceptFruitlessJumps);
     let rules_of = rules_of.filter(|_| has_chains);
     let notes = summary::unclear(path).into_iter().chain(source);
-    let notes: Vec<_> = notes.chain(rules_of).collect();
+    let gaps = path.gaps.iter().filter(|gap| gap.concerns_marks());
+    let gaps = gaps.map(|gap| format!("broken: {gap} (nat)"));
+    let notes: Vec<_> = notes.chain(gaps).chain(rules_of).collect();
     Route {
         client: GraphNode {
             kind: NodeKind::Client,
@@ -97,6 +98,28 @@ fn route(explanation: &Explanation<'_>, path: &PacketPath<'_>) -> Route {
         },
         branches,
     }
+}
+
+/// Returns the hops of all branches; those that are drawn alike are one.
+fn drawn_branches(explanation: &Explanation<'_>, path: &PacketPath<'_>) -> Vec<Vec<Hop>> {
+    let mut drawn: Vec<DrawnBranch> = Vec::new();
+    // A Service may have thousands of endpoints.
+    let mut positions: BTreeMap<(usize, Vec<Hop>), usize> = BTreeMap::new();
+    for branch in &path.branches {
+        let branch = DrawnBranch::new(explanation, path, branch);
+        match positions.entry((branch.share_at, branch.hops.clone())) {
+            Entry::Occupied(known) => {
+                if let Some(known) = drawn.get_mut(*known.get()) {
+                    known.share = known.share.plus(branch.share);
+                }
+            }
+            Entry::Vacant(new) => {
+                new.insert(drawn.len());
+                drawn.push(branch);
+            }
+        }
+    }
+    drawn.into_iter().map(DrawnBranch::into_hops).collect()
 }
 
 /// Branch in which the share is not written yet, so that equal branches can be added up.
@@ -155,10 +178,6 @@ impl DrawnBranch {
         }
     }
 
-    fn is_alike(&self, other: &Self) -> bool {
-        (self.share_at, &self.hops) == (other.share_at, &other.hops)
-    }
-
     /// Returns the hops, with the share at its place unless it is all packets.
     fn into_hops(mut self) -> Vec<Hop> {
         if self.share != Share::ALL
@@ -204,7 +223,7 @@ fn deciding_calls(steps: &[&Step<'_>], result: &PathResult) -> Vec<(String, Stri
 /// jump.
 fn calls(steps: &[&Step<'_>]) -> Vec<(String, String)> {
     let mut calls = Vec::new();
-    let mut inner: Option<(Table, &str)> = None;
+    let mut inner: Option<(TracedTable, &str)> = None;
     for step in steps.iter().rev() {
         match inner {
             None => inner = Some((step.table, step.chain)),
@@ -229,22 +248,26 @@ fn result_node(
     path: &PacketPath<'_>,
     result: &PathResult,
 ) -> GraphNode {
-    let reason = |why| summary::block_reason(explanation, path, why);
+    let reason = |why| reason_text::block_reason(explanation, path, why);
     let (kind, title, note) = match result {
         PathResult::Served { to, .. } => (NodeKind::Receiver, to.to_string(), String::new()),
-        PathResult::Passed { is_local: true, .. } => {
-            (NodeKind::Receiver, "this node".to_owned(), String::new())
+        PathResult::Passed { is_local, .. } => {
+            let receiver = if *is_local {
+                "this node"
+            } else {
+                "routed normally"
+            };
+            let why = reason_text::dead_end(explanation, path).unwrap_or_default();
+            (NodeKind::Receiver, receiver.to_owned(), why)
         }
-        PathResult::Passed { .. } => (
-            NodeKind::Receiver,
-            "routed normally".to_owned(),
-            String::new(),
-        ),
+        PathResult::Unanswered {
+            loss, reason: why, ..
+        } => (NodeKind::Failure, format!("reply {loss}"), reason(why)),
         PathResult::Dropped(why) => (NodeKind::Failure, "dropped".to_owned(), reason(why)),
         PathResult::Rejected(why) => (NodeKind::Failure, "rejected".to_owned(), reason(why)),
         PathResult::Unclear(why) => (NodeKind::Failure, "unclear".to_owned(), why.to_string()),
         PathResult::MissingTable(table) => {
-            let why = summary::missing_table(*table);
+            let why = reason_text::missing_table(*table);
             (NodeKind::Failure, "unclear".to_owned(), why)
         }
     };
@@ -261,7 +284,7 @@ pub(super) struct Graph {
 }
 
 /// Edge between two nodes, by their indexes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Edge {
     pub(super) from: usize,
     pub(super) to: usize,
@@ -277,12 +300,21 @@ pub(super) fn graphs(explanations: &[Explanation<'_>]) -> Vec<Graph> {
             nodes: Vec::new(),
             edges: Vec::new(),
         };
+        let (mut indexes, mut known_edges) = (BTreeMap::new(), BTreeSet::new());
+        let mut index = |graph: &mut Graph, node: GraphNode| {
+            *indexes.entry(node).or_insert_with_key(|node| {
+                graph.nodes.push(node.clone());
+                graph.nodes.len() - 1
+            })
+        };
         for route in drawing.routes {
-            let client = graph.index(route.client);
+            let client = index(&mut graph, route.client);
             for branch in route.branches {
                 branch.into_iter().fold(client, |from, hop| {
-                    let to = graph.index(hop.to);
-                    graph.connect(from, to, hop.label);
+                    let to = index(&mut graph, hop.to);
+                    let label = hop.label;
+                    let edge = Edge { from, to, label };
+                    graph.connect(&mut known_edges, edge);
                     to
                 });
             }
@@ -293,17 +325,8 @@ pub(super) fn graphs(explanations: &[Explanation<'_>]) -> Vec<Graph> {
 }
 
 impl Graph {
-    fn index(&mut self, node: GraphNode) -> usize {
-        let known = self.nodes.iter().position(|known| *known == node);
-        known.unwrap_or_else(|| {
-            self.nodes.push(node);
-            self.nodes.len() - 1
-        })
-    }
-
-    fn connect(&mut self, from: usize, to: usize, label: String) {
-        let edge = Edge { from, to, label };
-        if !self.edges.contains(&edge) {
+    fn connect(&mut self, known: &mut BTreeSet<Edge>, edge: Edge) {
+        if known.insert(edge.clone()) {
             self.edges.push(edge);
         }
     }
@@ -313,11 +336,15 @@ impl Graph {
     pub(super) fn layers(&self) -> Vec<usize> {
         let mut layers = vec![0_usize; self.nodes.len()];
         for _ in &self.nodes {
+            let before = layers.clone();
             for edge in &self.edges {
                 let from = layers.get(edge.from).copied().unwrap_or_default();
                 if let Some(to) = layers.get_mut(edge.to) {
                     *to = (*to).max(from + 1);
                 }
+            }
+            if layers == before {
+                break;
             }
         }
         layers

@@ -3,6 +3,7 @@
 //! An SVG has columns from left to right, by the distance from the client. Its font is monospaced,
 //! so that boxes fit their text without measuring it.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
@@ -58,11 +59,13 @@ const fn tree_lines(is_last: bool) -> (&'static str, &'static str) {
 /// Writes paths; those that begin with the same hops share them.
 fn subtrees(text: &mut String, before: &str, paths: &[&[Hop]]) {
     let mut groups: Vec<(&Hop, Vec<&[Hop]>)> = Vec::new();
+    let mut positions: BTreeMap<&Hop, usize> = BTreeMap::new();
     for path in paths {
         let Some((hop, rest)) = path.split_first() else {
             continue;
         };
-        match groups.iter_mut().find(|(known, _)| *known == hop) {
+        let position = *positions.entry(hop).or_insert(groups.len());
+        match groups.get_mut(position) {
             Some((_, rests)) => rests.push(rest),
             None => groups.push((hop, vec![rest])),
         }

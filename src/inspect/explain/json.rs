@@ -12,15 +12,15 @@ use super::client::Client;
 #[cfg(test)]
 use super::client::ClientKind;
 use super::explanation::Explanation;
-use super::node_address::AddressOrigin;
+use super::node::AddressOrigin;
 use super::path::{Branch, PacketPath, PathResult, SeenSource, SharedRules};
-use super::summary;
+use super::{reason_text, summary};
 use crate::inspect::catalog::FrontendConflict;
 #[cfg(test)]
 use crate::inspect::catalog::FrontendKind;
 use crate::rules::Step;
 #[cfg(test)]
-use crate::rules::Table;
+use crate::rules::TracedTable;
 
 /// Paths of packets to the destinations of a query. Fields may be added.
 #[derive(Debug, Serialize)]
@@ -67,8 +67,10 @@ struct DestinationDocument<'a> {
     pod_address_known: bool,
     /// Tables that the dump lacks; their rules may match the packets.
     missing_tables: Vec<String>,
-    /// Tables that have rules and are not evaluated: raw and security.
+    /// Unknown tables that have rules, which are not evaluated.
     tables_not_read: &'a [Box<str>],
+    /// Number of rules that cannot be read; each may be of the destination.
+    unreadable_rules: usize,
     /// Paths of the packets of different clients.
     ways: Vec<PathDocument<'a>>,
 }
@@ -77,7 +79,8 @@ struct DestinationDocument<'a> {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct DestinationService<'a> {
-    /// Name of the service port, as in shop/web:http.
+    /// Name of the service port, as in shop/web:http; in namespace `<unknown>` the hash in names
+    /// of its chains, if the rules do not show its name.
     name: &'a str,
     /// Kind of the frontend.
     #[cfg_attr(test, schemars(extend("enum" = FrontendKind::ALL.map(FrontendKind::as_str))))]
@@ -114,6 +117,9 @@ struct PathDocument<'a> {
     hairpin_masqueraded: bool,
     /// Rules that cannot be evaluated and could change the outcomes.
     unsure: Vec<StepDocument<'a>>,
+    /// The rules have too many paths, so that not every combination of the rules in `unsure` was
+    /// tried.
+    cut_off: bool,
     /// Missing jumps and rules of fixed chains that the packets depend on, human-readable.
     broken: Vec<String>,
 }
@@ -137,17 +143,19 @@ struct ClientDocument<'a> {
 /// Result for the packets that one random choice selects.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
 struct OutcomeDocument<'a> {
     /// Fraction of new connections, such as 1/3.
     share: String,
-    /// Served by an endpoint, local (delivered to this node), routed (as without rules), dropped,
-    /// rejected or unclear. If it is unclear because of rules that cannot be evaluated, the reason
+    /// Served by an endpoint, unanswered (delivered to an endpoint whose reply is lost), local
+    /// (delivered to this node), routed (as without rules), dropped, rejected or unclear. If it is
+    /// unclear because of rules that cannot be evaluated, the reason
     /// and the other fields have the outcome for packets that these rules do not match.
     #[cfg_attr(test, schemars(extend(
-        "enum" = ["served", "local", "routed", "dropped", "rejected", "unclear"]
+        "enum" = ["served", "unanswered", "local", "routed", "dropped", "rejected", "unclear"]
     )))]
     result: &'static str,
-    /// Address and port of the endpoint; null if the packets are not served.
+    /// Address and port of the endpoint; null if the packets reach none.
     to: Option<String>,
     /// Source address that the receiver sees: that of the client, of the node or another one.
     #[cfg_attr(test, schemars(extend("enum" = ["client", "node", "other", null])))]
@@ -157,6 +165,9 @@ struct OutcomeDocument<'a> {
     /// Rules that the packets match, in order. If the policy of a chain drops them, the last entry
     /// is that chain, with an empty rule.
     rules: Vec<StepDocument<'a>>,
+    /// Rules that the reply to these packets matches, in order, if it is lost.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    reply_rules: Vec<StepDocument<'a>>,
 }
 
 /// Rule that packets match.
@@ -164,7 +175,7 @@ struct OutcomeDocument<'a> {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct StepDocument<'a> {
     /// Table of the chain.
-    #[cfg_attr(test, schemars(extend("enum" = Table::ALL.map(Table::as_str))))]
+    #[cfg_attr(test, schemars(extend("enum" = TracedTable::ALL.map(TracedTable::as_str))))]
     table: &'static str,
     /// Name of the chain.
     chain: &'a str,
@@ -198,7 +209,7 @@ fn destination<'a>(explanation: &'a Explanation<'_>) -> DestinationDocument<'a> 
         inferred_node_ips,
         possible_node_ips,
         destination_origin,
-        unreadable_rules: _,
+        unreadable_rules,
         lacks_pod_address,
         missing_tables,
         unread_tables,
@@ -225,6 +236,7 @@ fn destination<'a>(explanation: &'a Explanation<'_>) -> DestinationDocument<'a> 
         pod_address_known: !lacks_pod_address,
         missing_tables: texts(missing_tables),
         tables_not_read: unread_tables,
+        unreadable_rules: *unreadable_rules,
         ways: paths.iter().map(|one| path(explanation, one)).collect(),
     }
 }
@@ -255,6 +267,7 @@ fn path<'a>(explanation: &Explanation<'_>, path: &'a PacketPath<'_>) -> PathDocu
             .collect(),
         hairpin_masqueraded: path.has_hairpin,
         unsure: path.undecided.iter().map(step).collect(),
+        cut_off: path.is_cut_off,
         broken: texts(&path.gaps),
     }
 }
@@ -273,24 +286,15 @@ fn outcome<'a>(
     path: &'a PacketPath<'_>,
     branch: &'a Branch<'_>,
 ) -> OutcomeDocument<'a> {
-    let why = |why| Some(summary::block_reason(explanation, path, why));
-    let (result, to, source, reason) = match &branch.result {
-        PathResult::Served { to, source } => ("served", Some(to.to_string()), Some(*source), None),
-        PathResult::Passed { is_local, source } => {
-            let result = if *is_local { "local" } else { "routed" };
-            (result, None, Some(*source), None)
-        }
-        PathResult::Dropped(reason) => ("dropped", None, None, why(reason)),
-        PathResult::Rejected(reason) => ("rejected", None, None, why(reason)),
-        PathResult::Unclear(unclear) => ("unclear", None, None, Some(unclear.to_string())),
-        PathResult::MissingTable(table) => {
-            ("unclear", None, None, Some(summary::missing_table(*table)))
-        }
-    };
+    let (result, to, source, reason) = result_fields(explanation, path, &branch.result);
     let (sees, masquerade) = match source {
         Some(SeenSource::Client) => (Some("client"), None),
-        Some(SeenSource::Node(why)) => (Some("node"), Some(summary::masquerade(why).to_owned())),
-        Some(other @ SeenSource::Other(_)) => (Some("other"), Some(summary::seen_source(other))),
+        Some(SeenSource::Node(why)) => {
+            (Some("node"), Some(reason_text::masquerade(why).to_owned()))
+        }
+        Some(other @ SeenSource::Other(_)) => {
+            (Some("other"), Some(reason_text::seen_source(other)))
+        }
         None => (None, None),
     };
     let policy = branch.policy().map(|(table, chain)| StepDocument {
@@ -300,7 +304,10 @@ fn outcome<'a>(
         comment: None,
         policy: Some("DROP"),
     });
-    let reason = reason.or(masquerade);
+    let reason = match (reason, masquerade) {
+        (Some(reason), Some(masquerade)) => Some(format!("{reason}; {masquerade}")),
+        (reason, masquerade) => reason.or(masquerade),
+    };
     let (result, reason) = if branch.is_unclear {
         let (before, after) = match &reason {
             Some(reason) => (": ", reason.as_str()),
@@ -318,6 +325,55 @@ fn outcome<'a>(
         sees,
         reason,
         rules: path.steps(branch).map(step).chain(policy).collect(),
+        reply_rules: branch.reply_steps.iter().map(step).collect(),
+    }
+}
+
+/// Name of a result, address of the endpoint, source address that the receiver sees, and reason.
+type ResultFields = (
+    &'static str,
+    Option<String>,
+    Option<SeenSource>,
+    Option<String>,
+);
+
+fn result_fields(
+    explanation: &Explanation<'_>,
+    path: &PacketPath<'_>,
+    result: &PathResult,
+) -> ResultFields {
+    let why = |why| Some(reason_text::block_reason(explanation, path, why));
+    match result {
+        PathResult::Served { to, source } => ("served", Some(to.to_string()), Some(*source), None),
+        PathResult::Passed { is_local, source } => {
+            let result = if *is_local { "local" } else { "routed" };
+            let reason = reason_text::dead_end(explanation, path);
+            (result, None, Some(*source), reason)
+        }
+        PathResult::Dropped(reason) => ("dropped", None, None, why(reason)),
+        PathResult::Rejected(reason) => ("rejected", None, None, why(reason)),
+        PathResult::Unclear(unclear) => ("unclear", None, None, Some(unclear.to_string())),
+        PathResult::MissingTable(table) => (
+            "unclear",
+            None,
+            None,
+            Some(reason_text::missing_table(*table)),
+        ),
+        PathResult::Unanswered {
+            to,
+            source,
+            loss,
+            reason,
+        } => {
+            let text = reason_text::reply(explanation, path, *loss, reason);
+            let text = format!("its reply is {text}");
+            (
+                "unanswered",
+                Some(to.to_string()),
+                Some(*source),
+                Some(text),
+            )
+        }
     }
 }
 

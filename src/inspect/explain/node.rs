@@ -6,12 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
-use super::node_address::{self, AddressOrigin};
 use crate::inspect::catalog::{
     Catalog, FrontendConflict, FrontendKind, PortName, RulesetGap, RulesetSource,
 };
 use crate::net::IpFamily;
-use crate::rules::{Locality, Network, Rule, RuleSet, Table};
+use crate::rules::{Network, Rule, RuleSet, Table, Target, TracedNode};
 use crate::ruleset::{
     KUBE_MARK_MASQ, KUBE_NODEPORTS, KUBE_SERVICES, PortComment, is_service_chain,
 };
@@ -22,7 +21,7 @@ pub struct NodeRules<'a> {
     pub(super) rules: &'a RuleSet,
     pub(super) catalog: Catalog,
     pub(super) index: PortIndex,
-    pub(super) locality: Locality,
+    pub(super) traced_node: TracedNode,
     pub(super) detector: PodDetector,
     pub(super) family: IpFamily,
     /// Source address of the node's own processes.
@@ -53,7 +52,7 @@ impl<'a> NodeRules<'a> {
         let is_address_assumed = !own.iter().any(|ip| is_routable(*ip));
         let catalog = Catalog::read(rules);
         let inferred = if is_address_assumed {
-            let mut inferred = node_address::inferred(rules, &catalog, &detector.networks);
+            let mut inferred = inferred_addresses(rules, &catalog, &detector.networks);
             inferred.extend(&node_port_addresses);
             inferred.retain(|ip| IpFamily::of(*ip) == family && is_routable(*ip));
             inferred
@@ -75,7 +74,7 @@ impl<'a> NodeRules<'a> {
             conflicts: catalog.shadowed.clone(),
             index: PortIndex::new(&catalog),
             catalog,
-            locality: Locality {
+            traced_node: TracedNode {
                 addresses: own,
                 recent_lists: BTreeSet::new(),
             },
@@ -156,7 +155,7 @@ impl<'a> NodeRules<'a> {
     pub(super) fn has_node_ports(&self, ip: IpAddr) -> bool {
         let is_selected =
             self.node_port_addresses.is_empty() || self.node_port_addresses.contains(&ip);
-        is_selected && self.locality.is_local(ip)
+        is_selected && self.traced_node.is_local(ip)
     }
 }
 
@@ -307,4 +306,33 @@ fn detects_pods(rule: &Rule) -> bool {
         Some(_) => is_bypass(),
         None => false,
     }
+}
+
+/// Origin of an address that stands for others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AddressOrigin {
+    /// Given, or an address of this node.
+    Known,
+    /// Taken from rules of this node, which show that it is the node's.
+    Inferred,
+    /// Invented: an example, or an assumption without any evidence.
+    Invented,
+}
+
+/// Returns addresses that are the node's by the evidence of its rules: endpoints on this node
+/// outside of the pods' networks, which use the host's network, and the sources that SNAT sets, to
+/// which replies have to return.
+fn inferred_addresses(
+    rules: &RuleSet,
+    catalog: &Catalog,
+    pods: &BTreeSet<Network>,
+) -> BTreeSet<IpAddr> {
+    let endpoints = catalog.ports.values().flat_map(|view| &view.endpoints);
+    let local = endpoints.filter(|endpoint| endpoint.local.is_some());
+    let is_pod = |ip: IpAddr| pods.is_empty() || pods.iter().any(|network| network.contains(ip));
+    let local = local.map(|endpoint| endpoint.address.ip());
+    let all_rules = rules.chains(Table::Nat).flat_map(|(_, chain)| &chain.rules);
+    let targets = all_rules.filter_map(|rule| rule.target.as_ref());
+    let sources = targets.filter_map(Target::new_source);
+    local.filter(|ip| !is_pod(*ip)).chain(sources).collect()
 }

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use super::client::Client;
 use super::reason::{BlockReason, MasqueradeReason};
 use crate::inspect::catalog::RulesetGap;
-use crate::rules::{Share, Step, Table, Unclear};
+use crate::rules::{ReplyLoss, Share, Step, Table, TracedTable, Unclear};
 use crate::ruleset::{KUBE_POSTROUTING, is_proxy_chain};
 
 /// Path of the packets of clients with equal results.
@@ -32,6 +32,9 @@ pub struct PacketPath<'a> {
     pub undecided: Vec<Step<'a>>,
     /// Missing jumps and fixed chains that these packets depend on.
     pub gaps: Vec<RulesetGap>,
+    /// The rules have too many paths, so that not every combination of the undecided ones was
+    /// tried.
+    pub is_cut_off: bool,
     /// Table that is not in the input and may change the result.
     pub missing_table: Option<Table>,
 }
@@ -47,6 +50,8 @@ pub struct Branch<'a> {
     pub is_unclear: bool,
     /// Rules that match only these packets.
     pub steps: Vec<Step<'a>>,
+    /// Rules that match the reply to these packets; empty unless it is lost.
+    pub reply_steps: Vec<Step<'a>>,
 }
 
 /// Result of tracing a packet.
@@ -58,6 +63,17 @@ pub enum PathResult {
         to: SocketAddr,
         /// Source address that the endpoint sees.
         source: SeenSource,
+    },
+    /// Delivered to an endpoint, whose reply does not reach the client.
+    Unanswered {
+        /// Address and port of the endpoint.
+        to: SocketAddr,
+        /// Source address that the endpoint sees.
+        source: SeenSource,
+        /// Cause of the loss.
+        loss: ReplyLoss,
+        /// Rule or policy that causes it.
+        reason: BlockReason,
     },
     /// Destination not translated: delivered to this node, or routed on.
     Passed {
@@ -133,8 +149,8 @@ impl<'a> PacketPath<'a> {
     }
 
     /// Returns the built-in chains whose policy drops packets, with the fraction that it drops.
-    pub fn policies(&self) -> Vec<(Table, &'static str, Share)> {
-        let mut policies: Vec<(Table, &'static str, Share)> = Vec::new();
+    pub fn policies(&self) -> Vec<(TracedTable, &'static str, Share)> {
+        let mut policies: Vec<(TracedTable, &'static str, Share)> = Vec::new();
         for branch in &self.branches {
             let Some(at) = branch.policy() else {
                 continue;
@@ -158,15 +174,21 @@ impl<'a> PacketPath<'a> {
         };
         let service_rules = |path: &Self| {
             let is_of_service = |step: &&Step<'a>| {
-                let is_service =
-                    is_proxy_chain(step.table, step.chain) && step.chain != KUBE_POSTROUTING;
-                step.table == Table::Nat && is_service
+                step.table == Table::Nat
+                    && is_proxy_chain(Table::Nat, step.chain)
+                    && step.chain != KUBE_POSTROUTING
             };
             let steps = path.all_steps().filter(is_of_service);
             let rules = steps.map(|step| std::ptr::from_ref(step.rule));
             rules.collect::<Vec<_>>()
         };
+        // The cause why packets are not sent to endpoints.
+        let missing_jumps = |path: &Self| {
+            let gaps = path.gaps.iter().filter(|gap| !gap.concerns_marks());
+            gaps.copied().collect::<Vec<_>>()
+        };
         results(self) == results(other)
+            && missing_jumps(self) == missing_jumps(other)
             && self.scope == other.scope
             && service_rules(self) == service_rules(other)
     }
@@ -176,6 +198,7 @@ impl<'a> PacketPath<'a> {
         self.shared_rules = self.shared_rules.max(SharedRules::of(self, &other));
         self.clients.extend(other.clients);
         self.has_hairpin |= other.has_hairpin;
+        self.is_cut_off |= other.is_cut_off;
         add_new(&mut self.undecided, &other.undecided);
         self.gaps.extend(other.gaps);
         self.gaps.sort_unstable();
@@ -199,7 +222,7 @@ impl<'a> PacketPath<'a> {
 
 impl Branch<'_> {
     /// Returns the built-in chain whose policy drops these packets, if no rule does.
-    pub fn policy(&self) -> Option<(Table, &'static str)> {
+    pub fn policy(&self) -> Option<(TracedTable, &'static str)> {
         match self.result {
             PathResult::Dropped(BlockReason::Policy(table, chain)) => Some((table, chain)),
             _ => None,

@@ -5,8 +5,8 @@ use std::fmt::{self, Write as _};
 use anstyle::{AnsiColor, Style};
 
 use super::path::{Branch, PacketPath, PathResult, SeenSource, without_fruitless_jumps};
-use super::{rule_text, summary};
-use crate::rules::{Share, Step, Table};
+use super::{reason_text, rule_text, summary};
+use crate::rules::{Share, Step, TracedTable};
 use crate::ruleset::ChainKind;
 
 /// Amount of detail in text.
@@ -120,7 +120,11 @@ impl PathText {
         let addresses = branches.iter().filter_map(|one| Some(address(one)?.len()));
         let addresses = addresses.max().unwrap_or_default();
         let served = || branches.iter().filter_map(summary::served);
-        let is_served = served().next().is_some();
+        let mut kinds = branches
+            .iter()
+            .map(|branch| std::mem::discriminant(&branch.result));
+        let first = kinds.next();
+        let is_different = kinds.any(|kind| Some(kind) != first);
         let translated = served().filter(|(_, source)| *source != SeenSource::Client);
         let translated = translated.count();
         let is_mixed = translated > 0 && translated != branches.len();
@@ -139,8 +143,11 @@ impl PathText {
                 write!(self.text, "  {note}")?;
             }
             match &branch.result {
-                PathResult::Dropped(_) if is_served => self.text.push_str("  dropped"),
-                PathResult::Rejected(_) if is_served => self.text.push_str("  rejected"),
+                PathResult::Dropped(_) if is_different => self.text.push_str("  dropped"),
+                PathResult::Rejected(_) if is_different => self.text.push_str("  rejected"),
+                PathResult::Unanswered { loss, .. } if is_different => {
+                    write!(self.text, "  reply {loss}")?;
+                }
                 _ => {}
             }
             self.text.push('\n');
@@ -159,6 +166,13 @@ impl PathText {
             writeln!(
                 self.text,
                 "  {WARNING}unsure: the {table} table is not in the dump; a rule there may drop or reject it{WARNING:#}"
+            )?;
+        }
+        if path.is_cut_off {
+            writeln!(
+                self.text,
+                "  {WARNING}unclear: {}{WARNING:#}",
+                reason_text::CUT_OFF
             )?;
         }
         if path.undecided.is_empty() {
@@ -186,7 +200,7 @@ impl PathText {
     }
 }
 
-fn qualified(table: Table, chain: &str) -> String {
+fn qualified(table: TracedTable, chain: &str) -> String {
     format!("{table} {chain}")
 }
 
@@ -239,10 +253,12 @@ fn source_note(branch: &Branch<'_>) -> Option<String> {
     match summary::served(branch)? {
         (_, SeenSource::Client) => None,
         (_, SeenSource::Node(why)) => {
-            let reason = summary::masquerade(why);
+            let reason = reason_text::masquerade(why);
             Some(format!("sees the node's address: {reason}"))
         }
-        (_, other @ SeenSource::Other(_)) => Some(format!("sees {}", summary::seen_source(other))),
+        (_, other @ SeenSource::Other(_)) => {
+            Some(format!("sees {}", reason_text::seen_source(other)))
+        }
     }
 }
 

@@ -261,6 +261,7 @@ impl MissingServiceHint {
         let NoMatch::Service {
             pattern,
             suggestions,
+            ..
         } = error
         else {
             return None;

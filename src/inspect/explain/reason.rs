@@ -8,7 +8,7 @@
 //! of `loadBalancerSourceRanges` and those without a local endpoint were marked, and dropped in
 //! `KUBE-FIREWALL`.
 
-use crate::rules::{Match, Rule, Step, Table, Target, TraceOutcome};
+use crate::rules::{Match, Rule, Step, Target, TraceOutcome, TracedTable};
 use crate::ruleset::{
     ChainKind, KUBE_EXTERNAL_SERVICES, KUBE_FIREWALL, KUBE_MARK_DROP, KUBE_MARK_MASQ,
     KUBE_NODEPORTS, KUBE_POSTROUTING, KUBE_PROXY_FIREWALL, KUBE_SERVICES, PortComment,
@@ -31,11 +31,11 @@ pub enum BlockReason {
     /// sysctl `route_localnet` disables that; proxies that set it install a rule in place of it.
     Martian,
     /// No rule accepts the packet, and the policy of the built-in chain is DROP.
-    Policy(Table, &'static str),
+    Policy(TracedTable, &'static str),
     /// Third-party rule that drops or rejects the packet.
     Rule {
         /// Table of the chain.
-        table: Table,
+        table: TracedTable,
         /// Chain that contains the rule.
         chain: Box<str>,
         /// Rule that matched last.
@@ -61,12 +61,18 @@ pub enum MasqueradeReason {
 }
 
 impl BlockReason {
+    /// Reports whether a Service has no endpoint for the packets.
+    pub(super) const fn is_lack_of_endpoints(&self) -> bool {
+        matches!(
+            self,
+            Self::NoEndpoints | Self::NoLocalInternal | Self::NoLocalExternal
+        )
+    }
+
     /// Returns the reason for an outcome that is a drop or a reject.
     pub(super) fn of(outcome: &TraceOutcome<'_>) -> Self {
-        let last = outcome.steps.last();
-        let ends = |rule: &Rule| matches!(rule.target, Some(Target::Drop | Target::Reject(_)));
-        let (table, chain) = outcome.at;
-        let Some(last) = last.filter(|step| ends(step.rule)) else {
+        let Some(last) = blocking(&outcome.steps) else {
+            let (table, chain) = outcome.at;
             return Self::Policy(table, chain);
         };
         let comment = last.rule.comment().and_then(PortComment::parse);
@@ -78,29 +84,59 @@ impl BlockReason {
                     && step.rule.target_chain() == Some(KUBE_MARK_DROP)
             })
         };
+        let is_drop = matches!(last.rule.target, Some(Target::Drop));
+        // Without a comment that can be read, the target tells the same.
+        let has_no_endpoints =
+            comment.map_or(!is_drop, |comment| comment == PortComment::NoEndpoints);
         match last.chain {
-            KUBE_SERVICES | KUBE_EXTERNAL_SERVICES if comment == Some(PortComment::NoEndpoints) => {
-                Self::NoEndpoints
-            }
-            KUBE_SERVICES if comment == Some(PortComment::NoLocalEndpoints) => {
-                Self::NoLocalInternal
-            }
-            KUBE_EXTERNAL_SERVICES if comment == Some(PortComment::NoLocalEndpoints) => {
-                Self::NoLocalExternal
-            }
+            KUBE_SERVICES | KUBE_EXTERNAL_SERVICES if has_no_endpoints => Self::NoEndpoints,
+            KUBE_SERVICES => Self::NoLocalInternal,
+            KUBE_EXTERNAL_SERVICES => Self::NoLocalExternal,
             KUBE_PROXY_FIREWALL => Self::SourceNotAllowed,
             KUBE_FIREWALL if marked_in(ChainKind::Firewall) => Self::SourceNotAllowed,
             KUBE_FIREWALL if marked_in(ChainKind::RetiredExternal) => Self::NoLocalExternal,
             KUBE_FIREWALL if last.rule.source.is_some_and(|matched| matched.negated) => {
                 Self::Loopback
             }
-            chain => Self::Rule {
-                table: last.table,
-                chain: chain.into(),
-                rule: Box::new(last.rule.clone()),
-            },
+            _ => Self::by_rule(last),
         }
     }
+
+    /// Returns the reason why the reply to a packet is lost.
+    pub(super) fn of_reply(outcome: &TraceOutcome<'_>) -> Self {
+        let steps = &outcome.reply_steps;
+        let deciding = blocking(steps).or_else(|| exemption(steps));
+        let (table, chain) = outcome.at;
+        deciding.map_or(Self::Policy(table, chain), Self::by_rule)
+    }
+
+    fn by_rule(step: &Step<'_>) -> Self {
+        Self::Rule {
+            table: step.table,
+            chain: step.chain.into(),
+            rule: Box::new(step.rule.clone()),
+        }
+    }
+}
+
+/// Returns the rule that drops or rejects packets, if one does: the last of them.
+fn blocking<'s, 'a>(steps: &'s [Step<'a>]) -> Option<&'s Step<'a>> {
+    let ends = |rule: &Rule| matches!(rule.target, Some(Target::Drop | Target::Reject(_)));
+    steps.last().filter(|step| ends(step.rule))
+}
+
+/// Returns the rule that exempts packets from connection tracking, if one does.
+pub(super) fn exemption<'s, 'a>(
+    steps: impl IntoIterator<Item = &'s Step<'a>>,
+) -> Option<&'s Step<'a>>
+where
+    'a: 's,
+{
+    let exempts = |step: &&Step<'_>| {
+        let target = step.rule.target.as_ref();
+        target.is_some_and(Target::exempts_from_tracking)
+    };
+    steps.into_iter().find(exempts)
 }
 
 impl MasqueradeReason {

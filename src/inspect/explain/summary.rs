@@ -5,12 +5,11 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::Explanation;
 use super::client::{Client, ClientKind};
-use super::node_address::AddressOrigin;
-use super::path::{Branch, EndpointScope, PacketPath, PathResult, SeenSource, SharedRules};
-use super::reason::{BlockReason, MasqueradeReason};
-use crate::inspect::catalog::{FrontendKind, RulesetGap};
-use crate::rules::{Network, Share, Table, Target};
-use crate::ruleset::is_service_chain;
+use super::node::AddressOrigin;
+use super::path::{Branch, PacketPath, PathResult, SeenSource, SharedRules};
+use super::reason_text;
+use crate::inspect::catalog::{FrontendKind, PortName};
+use crate::rules::Share;
 
 /// Renders `10.96.0.10:53/udp, cluster IP of kube-system/dns:dns`.
 pub(super) fn title(explanation: &Explanation<'_>) -> String {
@@ -20,11 +19,14 @@ pub(super) fn title(explanation: &Explanation<'_>) -> String {
     }
     for frontend in &explanation.to.frontends {
         // Writing to a String cannot fail.
-        let _ = write!(text, ", {} of {}", frontend.kind, frontend.name.name);
+        let _ = write!(text, ", {} of {}", frontend.kind, port_name(&frontend.name));
     }
     let endpoint_of = explanation.to.endpoint_of.iter();
-    let endpoint_of: Vec<_> = endpoint_of.map(|port| &*port.name).collect();
+    let endpoint_of: Vec<_> = endpoint_of.map(port_name).collect();
     match endpoint_of.as_slice() {
+        [] if explanation.to.frontends.is_empty() && is_blocked_for_a_service(explanation) => {
+            text.push_str(", a Service whose name is not in the rules");
+        }
         [] if explanation.to.frontends.is_empty() && explanation.missing_tables.is_empty() => {
             text.push_str(", not a Service address");
             if explanation.unreadable_rules > 0 {
@@ -40,6 +42,27 @@ pub(super) fn title(explanation: &Explanation<'_>) -> String {
         }
     }
     text
+}
+
+/// Renders the name of a service port, or its chains if the rules do not show its name.
+fn port_name(port: &PortName) -> String {
+    if port.is_unnamed() {
+        format!(
+            "a Service whose name is not in the rules (chains `KUBE-*-{}`)",
+            port.service()
+        )
+    } else {
+        port.name.to_string()
+    }
+}
+
+/// Reports whether packets are dropped or rejected as those to a Service without endpoints.
+fn is_blocked_for_a_service(explanation: &Explanation<'_>) -> bool {
+    let mut branches = explanation.paths.iter().flat_map(|path| &path.branches);
+    branches.any(|branch| match &branch.result {
+        PathResult::Dropped(why) | PathResult::Rejected(why) => why.is_lack_of_endpoints(),
+        _ => false,
+    })
 }
 
 /// Renders addresses in a list.
@@ -150,8 +173,11 @@ fn assumed(explanation: &Explanation<'_>, path: &PacketPath<'_>) -> String {
     };
     match &branch.result {
         PathResult::Served { to, source } => {
-            let source = seen_source(*source);
-            format!("{to} answers{} and sees {source}", scope(path.scope))
+            let source = reason_text::seen_source(*source);
+            format!(
+                "{to} answers{} and sees {source}",
+                reason_text::scope(path.scope)
+            )
         }
         result => one(explanation, path, result),
     }
@@ -166,7 +192,7 @@ fn many(explanation: &Explanation<'_>, path: &PacketPath<'_>) -> String {
         .collect();
     let count = served.len();
     let mut text = match (count, path.branches.first()) {
-        (0, Some(branch)) => return one(explanation, path, &branch.result),
+        (0, Some(_)) => return kinds_of_loss(explanation, path),
         (1, _) => "1 endpoint answers".to_owned(),
         (_, Some(branch))
             if path
@@ -178,11 +204,11 @@ fn many(explanation: &Explanation<'_>, path: &PacketPath<'_>) -> String {
         }
         _ => format!("{count} endpoints answer"),
     };
-    text.push_str(scope(path.scope));
+    text.push_str(reason_text::scope(path.scope));
     match served.first() {
         Some((_, source)) if served.iter().all(|(_, other)| other == source) => {
             let verb = if count == 1 { "sees" } else { "see" };
-            let _ = write!(text, ", and {verb} {}", seen_source(*source));
+            let _ = write!(text, ", and {verb} {}", reason_text::seen_source(*source));
         }
         _ => text.push_str(", and see different addresses"),
     }
@@ -190,9 +216,50 @@ fn many(explanation: &Explanation<'_>, path: &PacketPath<'_>) -> String {
         let share = lost
             .iter()
             .fold(Share::NONE, |sum, branch| sum.plus(branch.share));
-        let _ = write!(text, "; {share}: {}", one(explanation, path, &first.result));
+        let lost = first_of(explanation, path, &lost, first);
+        let _ = write!(text, "; {share}: {lost}");
     }
     text
+}
+
+/// Renders the results of branches without any endpoint that answers, each kind with its share.
+fn kinds_of_loss(explanation: &Explanation<'_>, path: &PacketPath<'_>) -> String {
+    let mut kinds: Vec<Vec<&Branch<'_>>> = Vec::new();
+    for branch in &path.branches {
+        let kind = std::mem::discriminant(&branch.result);
+        let is_alike = |known: &&mut Vec<&Branch<'_>>| {
+            let mut known = known.iter();
+            known.any(|known| std::mem::discriminant(&known.result) == kind)
+        };
+        match kinds.iter_mut().find(is_alike) {
+            Some(known) => known.push(branch),
+            None => kinds.push(vec![branch]),
+        }
+    }
+    let texts = kinds.iter().filter_map(|lost| {
+        let text = first_of(explanation, path, lost, lost.first()?);
+        let shares = lost.iter().map(|branch| branch.share);
+        let share = shares.fold(Share::NONE, Share::plus);
+        Some(match share {
+            Share::ALL => text,
+            share => format!("{share}: {text}"),
+        })
+    });
+    texts.collect::<Vec<_>>().join("; ")
+}
+
+/// Renders the result of the first of several branches without an answer; of those whose replies
+/// are lost, all.
+fn first_of(
+    explanation: &Explanation<'_>,
+    path: &PacketPath<'_>,
+    lost: &[&Branch<'_>],
+    first: &Branch<'_>,
+) -> String {
+    match first.result {
+        PathResult::Unanswered { .. } => reason_text::unanswered(explanation, path, lost),
+        _ => one(explanation, path, &first.result),
+    }
 }
 
 /// Returns the endpoint of a branch and the source address that it sees, if it has one.
@@ -203,42 +270,10 @@ pub(super) fn served(branch: &Branch<'_>) -> Option<(SocketAddr, SeenSource)> {
     }
 }
 
-const fn scope(scope: EndpointScope) -> &'static str {
-    match scope {
-        EndpointScope::All => "",
-        EndpointScope::Local => " (only those on this node: policy Local)",
-        EndpointScope::AllDespiteLocal => {
-            " (externalTrafficPolicy Local does not apply to this client)"
-        }
-    }
-}
-
-/// Renders the source address that a receiver sees.
-pub(super) fn seen_source(source: SeenSource) -> String {
-    match source {
-        SeenSource::Client => "the client's own address".to_owned(),
-        SeenSource::Node(why) => format!("the node's address: {}", masquerade(why)),
-        SeenSource::Other(Some(ip)) => format!("{ip}: set by a third-party rule"),
-        SeenSource::Other(None) => "another address: set by a third-party rule".to_owned(),
-    }
-}
-
-/// Renders the reason why packets are masqueraded.
-pub(super) const fn masquerade(reason: MasqueradeReason) -> &'static str {
-    match reason {
-        MasqueradeReason::NotPod => "the client is not a pod",
-        MasqueradeReason::All => "all traffic to cluster IPs is masqueraded",
-        MasqueradeReason::External => "externalTrafficPolicy is Cluster",
-        MasqueradeReason::FromNode => "the client is this node",
-        MasqueradeReason::Hairpin => "the client is the endpoint itself",
-        MasqueradeReason::ThirdParty => "masqueraded by a third-party rule",
-    }
-}
-
 /// Renders a result of all packets of a path that is not delivery to an endpoint.
 fn one(explanation: &Explanation<'_>, path: &PacketPath<'_>, result: &PathResult) -> String {
     if let PathResult::Passed { is_local, source } = result
-        && let Some(cause) = dead_end(explanation, path)
+        && let Some(cause) = reason_text::dead_end(explanation, path)
     {
         let receiver = if *is_local {
             "delivered to this node, rejected unless a process listens on the port"
@@ -249,7 +284,7 @@ fn one(explanation: &Explanation<'_>, path: &PacketPath<'_>, result: &PathResult
             SeenSource::Client => format!("{cause}: {receiver}"),
             other => format!(
                 "{cause}: {receiver}; the receiver sees {}",
-                seen_source(*other)
+                reason_text::seen_source(*other)
             ),
         };
     }
@@ -272,52 +307,26 @@ fn one(explanation: &Explanation<'_>, path: &PacketPath<'_>, result: &PathResult
             ..
         } => "not a Service address: routed normally".to_owned(),
         PathResult::Passed { source, .. } => {
-            format!("not redirected; the receiver sees {}", seen_source(*source))
+            format!(
+                "not redirected; the receiver sees {}",
+                reason_text::seen_source(*source)
+            )
         }
-        PathResult::Dropped(why) => format!("dropped: {}", block_reason(explanation, path, why)),
-        PathResult::Rejected(why) => format!("rejected: {}", block_reason(explanation, path, why)),
+        PathResult::Dropped(why) => format!(
+            "dropped: {}",
+            reason_text::block_reason(explanation, path, why)
+        ),
+        PathResult::Rejected(why) => format!(
+            "rejected: {}",
+            reason_text::block_reason(explanation, path, why)
+        ),
         PathResult::Unclear(why) => format!("unclear: {why}"),
-        PathResult::MissingTable(table) => format!("unclear: {}", missing_table(*table)),
+        PathResult::MissingTable(table) => {
+            format!("unclear: {}", reason_text::missing_table(*table))
+        }
+        PathResult::Unanswered { .. } => unanswered(explanation, path, result),
         PathResult::Served { to, .. } => to.to_string(),
     }
-}
-
-/// Returns the reason why packets to a Service are not redirected.
-fn dead_end(explanation: &Explanation<'_>, path: &PacketPath<'_>) -> Option<String> {
-    if let Some(chain) = last_service_chain(path) {
-        return Some(format!("jumps to `{chain}`, where no rule applies"));
-    }
-    let mut jumps = path.gaps.iter();
-    if let Some(gap) = jumps.find(|gap| matches!(gap, RulesetGap::Jump(_))) {
-        return Some(format!("{gap} (nat)"));
-    }
-    let mut frontends = explanation.to.frontends.iter();
-    let is_redirected = |kind| kind != FrontendKind::HealthCheck;
-    frontends
-        .any(|frontend| is_redirected(frontend.kind))
-        .then(|| "no rule of the Service applies".to_owned())
-}
-
-/// Returns the last chain of a Service that packets jump to. A result without translation means
-/// that rules were removed from it: every such chain that a proxy writes decides.
-fn last_service_chain<'a>(path: &PacketPath<'a>) -> Option<&'a str> {
-    path.before
-        .iter()
-        .rev()
-        .find_map(|step| match &step.rule.target {
-            Some(Target::Jump(chain)) if is_service_chain(chain) => Some(&**chain),
-            _ => None,
-        })
-}
-
-/// Renders the decision that a missing table has.
-pub(super) fn missing_table(table: Table) -> String {
-    let decision = match table {
-        Table::Filter => "whether this is accepted, rejected or dropped",
-        Table::Nat => "which endpoint receives this",
-        Table::Mangle => "how this is marked",
-    };
-    format!("the {table} table is not in the dump, cannot determine {decision}")
 }
 
 fn is_health_check(explanation: &Explanation<'_>) -> bool {
@@ -325,42 +334,9 @@ fn is_health_check(explanation: &Explanation<'_>) -> bool {
     frontends.any(|frontend| frontend.kind == FrontendKind::HealthCheck)
 }
 
-/// Renders the reason why packets are dropped or rejected.
-pub(super) fn block_reason(
-    explanation: &Explanation<'_>,
-    path: &PacketPath<'_>,
-    reason: &BlockReason,
-) -> String {
-    match reason {
-        BlockReason::NoEndpoints => "no endpoints".to_owned(),
-        BlockReason::NoLocalInternal => no_local("internal"),
-        BlockReason::NoLocalExternal => no_local("external"),
-        BlockReason::SourceNotAllowed => {
-            let subject = match path.clients.as_slice() {
-                [one] => format!("{} is", one.ip),
-                _ => "these clients are".to_owned(),
-            };
-            let ranges = explanation.source_ranges.iter().map(Network::to_string);
-            let ranges: Vec<_> = ranges.collect();
-            let ranges = match ranges.as_slice() {
-                [] => String::new(),
-                _ => format!(" ({})", ranges.join(", ")),
-            };
-            format!("{subject} not in loadBalancerSourceRanges{ranges}")
-        }
-        BlockReason::Loopback => "127.0.0.0/8 is reachable only from this node".to_owned(),
-        BlockReason::Martian => {
-            "the kernel drops packets from other hosts to a loopback address".to_owned()
-        }
-        BlockReason::Policy(table, chain) => {
-            format!("no rule accepts it, and the policy of {table} {chain} is DROP")
-        }
-        BlockReason::Rule { table, chain, rule } => {
-            format!("by a third-party rule in {table} {chain}: {rule}")
-        }
-    }
-}
-
-fn no_local(side: &str) -> String {
-    format!("{side}TrafficPolicy is Local and no endpoint is on this node")
+/// Renders the loss of replies to all branches with that result.
+fn unanswered(explanation: &Explanation<'_>, path: &PacketPath<'_>, result: &PathResult) -> String {
+    let branches = path.branches.iter();
+    let equal: Vec<_> = branches.filter(|one| one.result == *result).collect();
+    reason_text::unanswered(explanation, path, &equal)
 }

@@ -15,7 +15,8 @@ use super::path::{
 use super::reason::{BlockReason, MasqueradeReason};
 use crate::inspect::catalog::{RequiredChain, RequiredJump, RulesetGap};
 use crate::rules::{
-    BridgePort, Locality, Packet, Step, Table, Target, TraceOutcome, Verdict, trace as trace_packet,
+    BridgePort, Packet, Step, Table, Target, TraceOutcome, TracedNode, Verdict,
+    trace as trace_packet,
 };
 use crate::ruleset::ChainKind;
 
@@ -27,7 +28,7 @@ pub(super) fn trace<'a>(
 ) -> PacketPath<'a> {
     let source = client.ip;
     let in_interface = client.in_interface.as_deref();
-    let outcomes = outcomes(node, &node.locality, to, source, in_interface);
+    let outcomes = outcomes(node, &node.traced_node, to, source, in_interface);
     let has_hairpin = client.kind == ClientKind::Pod && has_hairpin(node, to, &outcomes);
     let is_branched = outcomes.len() > 1;
     let shortest = outcomes.iter().map(|one| one.steps.len()).min();
@@ -50,6 +51,7 @@ pub(super) fn trace<'a>(
     for outcome in &outcomes {
         add_new(&mut undecided, &outcome.undecided);
     }
+    let is_cut_off = outcomes.iter().any(|outcome| outcome.is_cut_off);
     let steps_before: Vec<Step<'a>> = steps.iter().take(before).copied().collect();
     let steps_after: Vec<Step<'a>> = steps.iter().skip(tail).copied().collect();
     let scope = scope(&outcomes);
@@ -60,14 +62,13 @@ pub(super) fn trace<'a>(
     let branches: Vec<Branch<'a>> = outcomes
         .into_iter()
         .map(|outcome| {
-            let own = outcome.steps.len() - before - after;
             let result = result(node, to, source, &outcome);
-            Branch {
-                share: outcome.share,
-                result: if_tables_are_known(node, to, result),
-                is_unclear: !outcome.undecided.is_empty(),
-                steps: outcome.steps.into_iter().skip(before).take(own).collect(),
-            }
+            branch(
+                outcome,
+                if_tables_are_known(node, to, result),
+                before,
+                before + after,
+            )
         })
         .collect();
     let mut results = branches.iter().map(|branch| &branch.result);
@@ -80,16 +81,38 @@ pub(super) fn trace<'a>(
         scope,
         has_hairpin,
         undecided,
+        is_cut_off,
         gaps,
         missing_table: results.find_map(|result| table_that_may_block(node, result)),
         branches,
     }
 }
 
+/// Returns the branch of an outcome. `shared` is the number of its rules that all outcomes have in
+/// common, `before` of them in front of its own.
+fn branch(
+    outcome: TraceOutcome<'_>,
+    result: PathResult,
+    before: usize,
+    shared: usize,
+) -> Branch<'_> {
+    let own = outcome.steps.len() - shared;
+    Branch {
+        share: outcome.share,
+        result,
+        is_unclear: !outcome.undecided.is_empty(),
+        steps: outcome.steps.into_iter().skip(before).take(own).collect(),
+        reply_steps: match outcome.verdict {
+            Verdict::Unanswered { .. } => outcome.reply_steps,
+            _ => Vec::new(),
+        },
+    }
+}
+
 /// Traces packets on a node with these addresses.
 pub(super) fn outcomes<'a>(
     node: &NodeRules<'a>,
-    locality: &Locality,
+    traced_node: &TracedNode,
     to: &PacketDestination,
     source: IpAddr,
     in_interface: Option<&str>,
@@ -107,7 +130,7 @@ pub(super) fn outcomes<'a>(
             BridgePort::None
         },
     };
-    trace_packet(node.rules, &packet, locality)
+    trace_packet(node.rules, &packet, traced_node)
 }
 
 /// Returns the missing jumps and chains that these packets depend on. `targets` are the chains that
@@ -127,8 +150,8 @@ fn relevant_gaps(
         }
         RulesetGap::Jump(jump) => {
             let is_first = match jump {
-                RequiredJump::Prerouting => !node.locality.is_local(source),
-                RequiredJump::Output => node.locality.is_local(source),
+                RequiredJump::Prerouting => !node.traced_node.is_local(source),
+                RequiredJump::Output => node.traced_node.is_local(source),
                 RequiredJump::NodePorts | RequiredJump::Postrouting => true,
             };
             let mut frontends = to.frontends.iter();
@@ -188,11 +211,22 @@ fn result(
             to: SocketAddr::new(*to, *port),
             source: seen(*masqueraded),
         },
-        Verdict::Passed { .. } if to.ip.is_loopback() && !node.locality.is_local(source) => {
+        Verdict::Unanswered {
+            to,
+            port,
+            masqueraded,
+            loss,
+        } => PathResult::Unanswered {
+            to: SocketAddr::new(*to, *port),
+            source: seen(*masqueraded),
+            loss: *loss,
+            reason: BlockReason::of_reply(outcome),
+        },
+        Verdict::Passed { .. } if to.ip.is_loopback() && !node.traced_node.is_local(source) => {
             PathResult::Dropped(BlockReason::Martian)
         }
         Verdict::Passed { masqueraded } => PathResult::Passed {
-            is_local: node.locality.is_local(to.ip),
+            is_local: node.traced_node.is_local(to.ip),
             source: seen(*masqueraded),
         },
         Verdict::Dropped => PathResult::Dropped(BlockReason::of(outcome)),
@@ -269,7 +303,13 @@ fn has_hairpin(node: &NodeRules<'_>, to: &PacketDestination, traced: &[TraceOutc
         return false;
     };
     let in_interface = node.detector.pod_interface(node.rules);
-    let own = outcomes(node, &node.locality, to, *endpoint, in_interface.as_deref());
+    let own = outcomes(
+        node,
+        &node.traced_node,
+        to,
+        *endpoint,
+        in_interface.as_deref(),
+    );
     own.iter().any(|outcome| {
         matches!(
             outcome.verdict,

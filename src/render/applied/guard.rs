@@ -1,7 +1,8 @@
 //! Checks and repairs the *guarded* chains, which every Service depends on: fixed chains,
 //! canaries, and the built-in chains with entry jumps.
 //!
-//! The check is a sample: a flush or deletion of a table removes some of these rules.
+//! The check is a sample of the table: it does not read the chains that hold rules of Services, but
+//! a flush or deletion of the table also removes rules and chains that it does read.
 //!
 //! Differs from upstream: kube-proxy checks only an empty canary chain of the mangle table, so
 //! that a flush of the nat table, or one that deletes no chains, goes unnoticed for up to an hour.
@@ -18,9 +19,9 @@ use crate::ruleset::{
     JUMPS, Jump, KUBE_FIREWALL, KUBE_FORWARD, KUBE_MARK_MASQ, KUBE_POSTROUTING, KUBE_PROXY_CANARY,
 };
 
-/// Returns the chains of `table` to list for a check, the proxy's first: `iptables-nft` aborts at
-/// a rule that it cannot print, which another program added with `nft`, and has printed the
-/// proxy's chains by then.
+/// Returns the chains of `table` to list for a check, the proxy's before the built-in ones:
+/// `iptables-nft` aborts at a rule that it cannot print, which another program added with `nft`. If
+/// that rule is in a built-in chain, the proxy's chains have been printed by then.
 pub fn guarded_chains(table: Table, options: &Options) -> Vec<&'static str> {
     let mut chains = vec![KUBE_PROXY_CANARY];
     chains.extend(fixed_chain_names(table, options));
@@ -41,16 +42,16 @@ pub(crate) struct GuardedChainState {
     pub missing: Vec<&'static Jump>,
     /// Fixed chains that lack rules of the proxy.
     pub incomplete: Vec<&'static str>,
-    /// Fixed chains that hold all rules of the proxy, and third-party ones. Other chains are not
-    /// affected.
+    /// Fixed chains that hold third-party rules besides the proxy's. For a truncated chain it is
+    /// unknown whether the proxy's rules are complete.
     pub edited: Vec<&'static str>,
-    /// Entry jumps that were not listed, but may stand after a rule that cannot be printed.
+    /// Entry jumps that were not listed, but may exist: their chain is truncated.
     pub unseen: Vec<&'static Jump>,
 }
 
 impl GuardedChainState {
     /// Compares a listing of the guarded chains with the rules that a restore with `options`
-    /// writes. Those in `truncated_chains` are listed up to their first unprintable rule.
+    /// writes. A chain in `truncated_chains` was listed only up to a rule that cannot be printed.
     pub(crate) fn of(
         table: Table,
         listing: &str,

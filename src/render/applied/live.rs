@@ -1,5 +1,5 @@
-//! Reads listings of the rules in the kernel, line by line: the text of a large cluster's rules is
-//! never in memory at once.
+//! Reads listings of the rules in the kernel, line by line, so that the text of a large cluster's
+//! rules is never whole in memory.
 //!
 //! Two readers of the same lines, since a full restore does not need the rules:
 //!
@@ -19,12 +19,13 @@ use crate::ruleset::{
     ServiceChain, is_service_chain,
 };
 
-/// Chains and entry jumps in the kernel that a full restore depends on. The default is that of an
-/// empty kernel of which no table was read.
+/// Chains and entry jumps in the kernel that a full restore depends on. By default no table has
+/// been read, and none of them is known to exist.
 #[derive(Debug, Clone, Default)]
 pub struct LiveChains {
     service_chains: BTreeSet<ServiceChain>,
-    /// Chains of older versions, and others with the prefix of a Service chain.
+    /// Chains with the prefix of a Service chain and a name that current versions do not make. A
+    /// full restore deletes them, as far as third-party rules allow.
     other_chains: BTreeSet<Box<str>>,
     /// Service chains that third-party rules lead to, or may lead to. The kernel rejects their
     /// deletion, and with it the whole payload.
@@ -61,8 +62,8 @@ impl LiveChains {
         }
     }
 
-    /// Reads one line of what `iptables-save -t TABLE` printed. A rule that cannot be parsed is no
-    /// entry jump, so that the jump is written again.
+    /// Reads one line of what `iptables-save -t TABLE` printed. A rule that cannot be parsed does
+    /// not count as an entry jump, so that the jump is written again.
     pub fn read_line(&mut self, table: Table, line: &str) {
         if let Some(chain) = line.strip_prefix(':') {
             self.read_chain(table, chain.split(' ').next().unwrap_or_default());
@@ -192,13 +193,17 @@ pub struct LiveRules {
     pub(super) chains: HashMap<ServiceChain, Option<ParsedDigest>>,
     /// Rules of the dispatch chains in their order.
     dispatch: [Vec<LiveRule>; DispatchChain::ALL.len()],
-    /// Lines that [`guarded_chains`](super::guarded_chains) lists, and more.
+    /// Lines of each table that a check of the [guarded chains](super::guarded_chains) compares:
+    /// canaries as `-N` prints them, rules of fixed chains, and entry jumps. Other rules that name
+    /// a `KUBE-` chain are among them; the check ignores these.
     listings: [String; Table::ALL.len()],
-    /// Chains whose names begin with `KUBE-`, without Service chains and canaries.
-    shared: Vec<(Table, Box<str>)>,
+    /// Chains whose names begin with `KUBE-`, without Service chains and canaries: dispatch and
+    /// fixed chains, and chains of kubelet.
+    other_kube_chains: Vec<(Table, Box<str>)>,
     /// Service chain that is being read.
     open: Option<(ServiceChain, ParsedHasher)>,
-    /// There is a chain with the prefix of a Service chain that current versions do not write.
+    /// There is a chain with the prefix of a Service chain and a name that current versions do not
+    /// make. Adoption is then declined; `DeclineReason::UnknownChain` says why.
     pub(super) has_unknown_chain: bool,
 }
 
@@ -252,11 +257,12 @@ impl LiveRules {
 
     /// Reports whether a dispatch or fixed chain exists.
     pub(super) fn has(&self, table: Table, chain: &str) -> bool {
-        let mut shared = self.shared.iter();
-        shared.any(|(of, name)| *of == table && **name == *chain)
+        let mut chains = self.other_kube_chains.iter();
+        chains.any(|(of, name)| *of == table && **name == *chain)
     }
 
-    /// Returns the lines that a listing of the guarded chains of a table prints, and more.
+    /// Returns the lines of a table that a check of the guarded chains compares. Other rules that
+    /// name a `KUBE-` chain are among them; the check ignores these.
     pub(super) fn listing(&self, table: Table) -> &str {
         let [filter, nat, mangle] = &self.listings;
         match table {
@@ -294,7 +300,7 @@ impl LiveRules {
         } else if name == KUBE_PROXY_CANARY {
             self.list(table, &format!("-N {KUBE_PROXY_CANARY}"));
         } else if name.starts_with("KUBE-") {
-            self.shared.push((table, name.into()));
+            self.other_kube_chains.push((table, name.into()));
         }
     }
 
@@ -328,8 +334,8 @@ impl LiveRules {
         }
     }
 
-    /// Ends a Service chain. Rules of one chain stand together; should they ever not, the later
-    /// ones count as all of them, and the chain is written again.
+    /// Ends a Service chain. The listing has the rules of a chain together. If it did not, only the
+    /// later ones would count, and the chain would be written again.
     fn close(&mut self) {
         if let Some((chain, rules)) = self.open.take() {
             self.chains.insert(chain, rules.finish());

@@ -1,15 +1,16 @@
-//! Compares single chains in the kernel with the applied state, and corrects the state where they
-//! differ: the next partial payload then restores missing rules and deletes third-party ones.
+//! Compares single chains in the kernel with the rules that they should hold, and corrects the
+//! applied state where they differ: the next partial payload then restores missing rules and
+//! deletes third-party ones.
 //!
-//! Kept separate from the comparison of [whole tables](super::whole_tables) because a program that
-//! changes one chain should not cost the reading of all.
+//! Kept separate from the comparison of [whole tables](super::whole_tables) because a change of one
+//! chain by another program is no reason to read all chains.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::HashMap;
 
 use super::live::{LiveRule, LiveRules, ParsedDigest, has_same_rules, parsed_digest};
-use super::state::{AppliedService, AppliedState, DispatchRule, RecordedChain, leftover_owner};
+use super::state::{AppliedService, AppliedState, DispatchRule, RecordedChain, leftover_service};
 use crate::model::{ServiceName, Services};
 use crate::render::options::{Comments, RenderContext};
 use crate::render::service::{self, DispatchKey, ServiceRules, ServiceTotals, TextDigest};
@@ -19,8 +20,8 @@ use crate::ruleset::{DispatchChain, ServiceChain};
 /// Difference between a dispatch chain in the kernel and the applied state.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DispatchDrift {
-    /// Services that the next partial payload has to name; with third-party rules, the leftover
-    /// owner as well.
+    /// Services that are dirty because of the difference; with third-party rules, the leftover
+    /// Service is one of them.
     pub services: BTreeSet<ServiceName>,
     /// Number of applied rules that are missing.
     pub missing: usize,
@@ -32,7 +33,7 @@ pub struct DispatchDrift {
 
 impl DispatchDrift {
     /// Reports whether the chain holds the applied rules and no others.
-    pub fn is_none(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
@@ -40,28 +41,28 @@ impl DispatchDrift {
 /// Repair of a dispatch chain that differs from the applied state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DispatchRepair {
-    /// Single rules are inserted and deleted, which costs little in a large cluster. If a second
-    /// proxy runs on the node and repairs the same chain at the same moment, a rule is added
-    /// twice, and then both are deleted.
+    /// Single rules are inserted and deleted, which costs little in a large cluster. It fails if a
+    /// second proxy on the node repairs the same chain at the same moment: both insert a missing
+    /// rule, so that the kernel has it twice, then both delete one of the two, and none is left.
     Rules,
     /// The chain is written whole: the result is the same if a second proxy does it as well.
     Chain,
 }
 
 impl AppliedState {
-    /// Reports whether Services have rules in this chain.
+    /// Reports whether this is a dispatch chain, by its name alone.
     pub fn is_dispatch(table: Table, chain: &str) -> bool {
         DispatchChain::find(table, chain).is_some()
     }
 
-    /// Returns all chains in which Services have rules, with their tables.
+    /// Returns the tables and names of all dispatch chains, whether they exist or not.
     pub fn dispatch_chains() -> impl Iterator<Item = (Table, &'static str)> {
         let all = DispatchChain::ALL.into_iter();
         all.map(|chain| (chain.table(), chain.name()))
     }
 
-    /// Returns those of these chains that applied Services have.
-    pub fn recorded(&self, chains: &BTreeSet<Box<str>>) -> BTreeSet<Box<str>> {
+    /// Returns those of these names that are names of recorded Service chains.
+    pub fn recorded_among(&self, chains: &BTreeSet<Box<str>>) -> BTreeSet<Box<str>> {
         if chains.is_empty() {
             return BTreeSet::new();
         }
@@ -73,10 +74,13 @@ impl AppliedState {
         recorded.map(|chain| Box::from(*chain)).collect()
     }
 
-    /// Compares Service chains with their listing, as `-S CHAIN` prints it, and returns those that
-    /// hold other rules; without a listing, as of chains that cannot be printed, all of them. Their
-    /// recorded digests become unknown, so that the next partial payload that names their Services
-    /// writes them.
+    /// Compares these Service chains in the kernel with newly rendered rules of their Services.
+    /// `listing` is what `-S CHAIN` printed of each; `None` if it cannot be printed, and then all
+    /// of them differ.
+    ///
+    /// Sets the recorded digest of each chain: to that of the rendered rules if the kernel holds
+    /// these, and otherwise to unknown, so that the chain is written as soon as its Service is
+    /// dirty. Returns the chains whose digest is unknown now.
     pub fn verify_chains(
         &mut self,
         chains: &BTreeSet<Box<str>>,
@@ -115,7 +119,8 @@ impl AppliedState {
         differing
     }
 
-    /// Notes that a dispatch chain has to be written whole, for example because it is missing.
+    /// Notes that the next partial payload has to write a dispatch chain whole, for example because
+    /// the chain is missing.
     pub fn rewrite_dispatch(&mut self, table: Table, chain: &str) {
         self.chains_to_rewrite
             .extend(DispatchChain::find(table, chain));
@@ -156,7 +161,7 @@ impl AppliedState {
         }
         let third_party: Vec<_> = unmatched.rest().collect();
         drift.third_party = third_party.len();
-        drift.needs_rewrite |= repair == DispatchRepair::Chain && !drift.is_none();
+        drift.needs_rewrite |= repair == DispatchRepair::Chain && !drift.is_empty();
         if drift.needs_rewrite {
             self.chains_to_rewrite.insert(dispatch);
             return drift;
@@ -176,22 +181,21 @@ impl AppliedState {
         drift
     }
 
-    /// Records rules under the leftover owner, whose name is returned: the next payload that names
-    /// it deletes them.
+    /// Records rules under the leftover Service, so that they are deleted. Returns its name.
     fn add_leftovers(&mut self, mut rules: Vec<DispatchRule>) -> ServiceName {
-        let owner = leftover_owner();
-        let before = self.services.get(&owner).cloned().unwrap_or_default();
+        let name = leftover_service();
+        let before = self.services.get(&name).cloned().unwrap_or_default();
         rules.splice(0..0, before.dispatch);
         let service = AppliedService::new(before.chains.into(), rules, ServiceTotals::default());
-        self.insert(&owner, service);
-        owner
+        self.insert(&name, service);
+        name
     }
 }
 
 /// Returns the chains that hold the rendered rules in the kernel, with the digests of their
 /// rendered text. The Service is rendered once more, because the recorded digests cannot be
-/// compared with those of live rules. A chain that differed from the applied state before, and was
-/// repaired by another program, is among them.
+/// compared with those of live rules. So a chain that was recorded as unknown becomes known again
+/// if another program has repaired it.
 fn same_chains(
     live: &LiveRules,
     recorded: &[&mut RecordedChain],
@@ -246,12 +250,12 @@ impl MatchedRules {
     }
 }
 
-/// Rules of a dispatch chain in the kernel that no Service has had so far.
+/// Rules of a dispatch chain in the kernel that have not been matched to a Service yet.
 pub(super) struct UnmatchedRules {
     /// All rules of the chain; `None` where one has been matched.
     rules: Vec<Option<LiveRule>>,
-    /// Positions of rules by digest. The last one is matched first, because a deletion takes the
-    /// first of its kind.
+    /// Positions of rules by digest. Of equal rules the last one is matched first, because `-D`
+    /// deletes the first one.
     positions: HashMap<ParsedDigest, Vec<usize>>,
 }
 
@@ -278,15 +282,14 @@ impl UnmatchedRules {
         Some(at)
     }
 
-    /// Returns the rules that no Service has.
+    /// Returns the rules that were not matched to a Service.
     pub(super) fn rest(self) -> impl Iterator<Item = LiveRule> {
         self.rules.into_iter().flatten()
     }
 }
 
 /// Removes the jumps to `KUBE-NODEPORTS` from the end of their chain; reports whether all of them
-/// were found there. A jump in another position counts as a third-party rule, because a deletion
-/// takes the first of its kind.
+/// were found there. A jump in another position counts as a third-party rule.
 pub(super) fn remove_node_ports_jumps(rules: &mut Vec<LiveRule>, jumps: &[Box<[u8]>]) -> bool {
     let Some(others) = rules.len().checked_sub(jumps.len()) else {
         return false;

@@ -3,18 +3,6 @@
 //!
 //! A partial payload is the difference between this and the rules rendered from the
 //! [`tracker`](crate::tracker).
-//!
-//! # Protocol
-//!
-//! [`partial`](super::super::partial()) updates the state while it renders, before the restore:
-//!
-//! - The restore succeeds: the state describes the kernel.
-//! - The restore fails, and the kernel rejected the payload before any change: the caller reverts
-//!   the state with [`AppliedState::put_back`].
-//! - The restore of a table could not begin, for example because another program holds the lock:
-//!   the caller keeps the state and restores the rest of the text before the next payload.
-//! - The restore fails otherwise: the rules in the kernel are unknown. The caller drops the state,
-//!   and the next restore is full.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::AddAssign;
@@ -25,6 +13,18 @@ use crate::rules::Table;
 use crate::ruleset::{DispatchChain, ServiceChain};
 
 /// Rules of the proxy in the kernel, as of the last successful restore.
+///
+/// # After a restore
+///
+/// [`partial`](super::super::partial()) updates the state while it renders, before the restore:
+///
+/// - The restore succeeds: the state describes the kernel.
+/// - The restore fails, and the kernel rejected the payload before any change: the caller reverts
+///   the state with [`Self::put_back`], to a copy that [`Self::save`] made before rendering.
+/// - The restore of a table could not begin, for example because another program holds the lock:
+///   the caller keeps the state and restores the rest of the text before the next payload.
+/// - The restore fails otherwise: the rules in the kernel are unknown. The caller drops the state,
+///   and the next restore is full.
 #[derive(Debug, Default)]
 pub struct AppliedState {
     pub(super) services: BTreeMap<ServiceName, AppliedService>,
@@ -36,7 +36,7 @@ pub struct AppliedState {
     /// Number of rules in each dispatch chain, without the jumps to `KUBE-NODEPORTS`.
     dispatch_rules: [u64; DispatchChain::ALL.len()],
     totals: ServiceTotals,
-    /// Dispatch chains that the next payload writes whole.
+    /// Dispatch chains that the next partial payload writes whole, even without changes.
     pub(crate) chains_to_rewrite: BTreeSet<DispatchChain>,
     /// The iptables binaries can print all of nat: no rule in it is of a kind that only `nft`
     /// knows.
@@ -163,7 +163,7 @@ impl AppliedState {
     ) -> impl Iterator<Item = &[DispatchRule]> {
         let rules = self.services.values().map(|service| &*service.dispatch);
         let groups = rules.flat_map(|rules| rules.chunk_by(|one, other| one.0 == other.0));
-        groups.filter(move |rules| rules.iter().any(|(key, _)| key.chain == of))
+        groups.filter(move |rules| rules.first().is_some_and(|(key, _)| key.chain == of))
     }
 
     /// Records the rendered rules of a Service; returns those it had before.
@@ -249,7 +249,7 @@ impl AppliedService {
         }
     }
 
-    /// Reports whether there is nothing to record: the Service left no rules, or never had any.
+    /// Reports whether there is nothing to record: the Service has no rules and no endpoints.
     fn is_empty(&self) -> bool {
         self.chains.is_empty()
             && self.dispatch.is_empty()
@@ -266,10 +266,12 @@ impl AppliedService {
     }
 }
 
-/// Returns the name that stale rules and chains of no Service are recorded under: the *leftover
-/// owner*, with an empty namespace and name, which no Service has. Nothing is ever rendered for
-/// it, so the next partial payload that names it deletes all that is recorded under it.
-pub(super) fn leftover_owner() -> ServiceName {
+/// Returns the name of the *leftover Service*: an empty namespace and name, which no Service has.
+///
+/// Recorded under it are Service chains that no Service has, and rules of dispatch chains that no
+/// Service has, stale or third-party. Nothing is ever rendered for it, so a partial payload for
+/// which it is dirty deletes all of them.
+pub(super) fn leftover_service() -> ServiceName {
     ServiceName::new("", "")
 }
 

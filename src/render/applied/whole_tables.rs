@@ -3,8 +3,8 @@
 //! ([`verify_tables`]).
 //!
 //! Nothing is written here. Rules that the kernel has already, in any spelling, are recorded in a
-//! new [`AppliedState`] as if they had been restored; a partial payload then writes the rest. If
-//! there is any doubt, the rules are declined and a full restore writes everything.
+//! new [`AppliedState`] as if they had been restored; a partial payload then writes the rest. For a
+//! [`DeclineReason`] the comparison is given up, and a full restore writes everything.
 //!
 //! Differs from upstream: kube-proxy writes everything at every start, which takes minutes in a
 //! large cluster and sets all counters to zero.
@@ -16,7 +16,7 @@ use hashbrown::HashMap;
 use super::guard::matches_exactly;
 use super::live::{LiveChains, LiveRules, ParsedDigest, has_same_rules};
 use super::single_chains::{UnmatchedRules, remove_node_ports_jumps};
-use super::state::{AppliedService, AppliedState, RecordedChain, leftover_owner};
+use super::state::{AppliedService, AppliedState, RecordedChain, leftover_service};
 use crate::model::{ServiceName, Services};
 use crate::render::fixed_chains;
 use crate::render::options::{Comments, Options, RenderContext};
@@ -24,9 +24,9 @@ use crate::render::service::{self, DispatchKey, RenderedChain, ServiceRules, Ser
 use crate::rules::Table;
 use crate::ruleset::{DispatchChain, FILTER_CHAINS, KUBE_FIREWALL, NAT_CHAINS, ServiceChain};
 
-/// Rules are adopted only if at least one in this many rendered chains, that is half of them, has
-/// the rendered rules in the kernel. With fewer, a full restore costs less: it is streamed, a
-/// partial payload is in memory whole.
+/// Divisor of the number of rendered Service chains: at least half of them must have the rendered
+/// rules in the kernel. With fewer, a full restore costs less, because it is streamed, while a
+/// partial payload is whole in memory.
 const LEAST_SHARE_DIVISOR: usize = 2;
 
 /// Result of a comparison of the rules in the kernel with the rendered ones.
@@ -34,29 +34,31 @@ const LEAST_SHARE_DIVISOR: usize = 2;
 pub(crate) struct Adopted {
     /// Rules in the kernel, as if they had been restored.
     pub applied: AppliedState,
-    /// Services that the next partial restore has to name: those that lack rules, and the leftover
-    /// owner, if there are stale rules or chains.
+    /// Services that are dirty because of the comparison: those whose rules differ, and the
+    /// leftover Service, if it has rules or chains.
     pub differing: Vec<ServiceName>,
-    /// The jump to `KUBE-NODEPORTS` is not at the end of `KUBE-SERVICES`; the next payload appends
-    /// it.
-    pub lacks_node_ports_jump: bool,
+    /// `KUBE-SERVICES` does not end with the jumps to `KUBE-NODEPORTS`; the next payload appends
+    /// them.
+    pub lacks_node_ports_jumps: bool,
 }
 
-/// Reason for which the rules in the kernel are not adopted.
+/// Reason for which a comparison is given up, and a full restore is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeclineReason {
     /// A table could not be read.
     Unreadable,
-    /// A shared chain or an entry jump is missing from this table, or a fixed chain holds other
-    /// rules. A node without rules is such a case.
-    SharedChains(Table),
-    /// There is a chain with the prefix of a Service chain that no known version writes.
+    /// A dispatch chain, fixed chain, canary or entry jump is missing from this table, or a fixed
+    /// chain holds other rules. A node without rules is such a case.
+    DispatchOrFixedChains(Table),
+    /// There is a chain with the prefix of a Service chain and a name that current versions do not
+    /// make. The applied state cannot record such a name, so no partial payload could delete the
+    /// chain; a full restore deletes it.
     UnknownChain,
     /// Third-party rules lead to a stale chain.
     Referenced,
-    /// The jump to `KUBE-NODEPORTS` is not the last rule of its chain, or differs.
+    /// `KUBE-SERVICES` does not end with the jumps to `KUBE-NODEPORTS`.
     NodePorts,
-    /// Most chains differ, so that most rules would be written anyway.
+    /// Most Service chains differ, so that most rules would be written anyway.
     Different,
 }
 
@@ -65,31 +67,35 @@ impl DeclineReason {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Unreadable => "a table cannot be read",
-            Self::SharedChains(_) => {
-                "dispatch chains, fixed chains or the jumps to them are missing or differ"
+            Self::DispatchOrFixedChains(_) => {
+                "a KUBE- chain shared by all Services, or a jump from a built-in chain, is \
+                 missing or differs"
             }
             Self::UnknownChain => "unknown chains have the prefix of a Service chain",
             Self::Referenced => "third-party rules lead to stale chains",
-            Self::NodePorts => "the jump to KUBE-NODEPORTS is not the last rule, or differs",
+            Self::NodePorts => "KUBE-SERVICES does not end with the jumps to KUBE-NODEPORTS",
             Self::Different => "most rules differ",
         }
     }
 }
 
-/// Tolerance of a comparison.
+/// Strictness of a comparison, which depends on its purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Strictness {
-    /// The rules are of another process: if there is any doubt, they have to be written again.
+    /// The rules are of another process. Misplaced jumps to `KUBE-NODEPORTS`, and third-party rules
+    /// that lead to stale chains, are reasons to give up.
     Adoption,
-    /// The rules were restored by this process, and other programs may have changed some of them.
+    /// The rules were restored by this process, and other programs may have changed some of them:
+    /// misplaced jumps are appended again, and stale chains that third-party rules lead to are
+    /// kept.
     Verification,
 }
 
-/// Compares the rules in the kernel with those of `services`, which were applied before. Services
-/// that lack rules are among the differing ones.
+/// Compares the rules in the kernel with those of `services`, which were applied before.
 ///
-/// Services in `changing` are expected to differ. Rules of fixed chains and entry jumps are not
-/// compared: [`GuardedChainState`](super::GuardedChainState) does that.
+/// Services in `changing` do not count towards [`DeclineReason::Different`]. Dispatch chains have
+/// to exist. Rules of fixed chains and entry jumps are not compared:
+/// [`GuardedChainState`](super::GuardedChainState) does that.
 pub(crate) fn verify_tables(
     rules: LiveRules,
     live: &LiveChains,
@@ -99,7 +105,7 @@ pub(crate) fn verify_tables(
 ) -> Result<Adopted, DeclineReason> {
     for dispatch in DispatchChain::ALL {
         if !rules.has(dispatch.table(), dispatch.name()) {
-            return Err(DeclineReason::SharedChains(dispatch.table()));
+            return Err(DeclineReason::DispatchOrFixedChains(dispatch.table()));
         }
     }
     let strictness = Strictness::Verification;
@@ -109,8 +115,8 @@ pub(crate) fn verify_tables(
         service::render(&mut rendered, name, state, context, Comments::Everywhere);
         let mut same = comparison.same_chains(&rendered);
         if same.len() < rendered.chains().count() {
-            // The live rules may have the comments of the other side of the threshold: the cluster
-            // is large, or was when they were written.
+            // The live rules may lack comments on endpoints: the cluster is above the endpoint
+            // threshold, or was when they were written.
             service::render(&mut other, name, state, context, Comments::NotOnEndpoints);
             let same_otherwise = comparison.same_chains(&other);
             if same_otherwise.len() > same.len() {
@@ -135,6 +141,9 @@ pub(crate) fn adopt(
     context: RenderContext<'_>,
 ) -> Result<Adopted, DeclineReason> {
     check_shared_chains(&rules, context.options)?;
+    if rules.has_unknown_chain {
+        return Err(DeclineReason::UnknownChain);
+    }
     let strictness = Strictness::Adoption;
     let mut comparison = LiveComparison::new(rules, context.options, strictness)?;
     let endpoints = services
@@ -152,8 +161,8 @@ pub(crate) fn adopt(
     comparison.finish(live, strictness)
 }
 
-/// Checks that the dispatch and fixed chains exist, and that the rules of fixed chains and the
-/// entry jumps are those that a restore writes.
+/// Checks the filter and nat tables: that the dispatch chains, fixed chains and canaries exist, and
+/// that the rules of fixed chains and the entry jumps are those that a full restore writes.
 fn check_shared_chains(rules: &LiveRules, options: &Options) -> Result<(), DeclineReason> {
     let are_complete = |table, chains: &[&str]| {
         let listing = rules.listing(table);
@@ -161,22 +170,20 @@ fn check_shared_chains(rules: &LiveRules, options: &Options) -> Result<(), Decli
             && matches_exactly(table, listing, options)
     };
     if !rules.has(Table::Filter, KUBE_FIREWALL) || !are_complete(Table::Filter, &FILTER_CHAINS) {
-        return Err(DeclineReason::SharedChains(Table::Filter));
+        return Err(DeclineReason::DispatchOrFixedChains(Table::Filter));
     }
     if !are_complete(Table::Nat, &NAT_CHAINS) {
-        return Err(DeclineReason::SharedChains(Table::Nat));
-    }
-    if rules.has_unknown_chain {
-        return Err(DeclineReason::UnknownChain);
+        return Err(DeclineReason::DispatchOrFixedChains(Table::Nat));
     }
     Ok(())
 }
 
-/// Comparison of live rules with rendered ones, Service by Service. Rules and chains that no
-/// Service has had in the end are recorded under the leftover owner.
+/// Comparison of live rules with rendered ones, Service by Service. Rules and chains that are not
+/// matched to a Service in the end are recorded under the leftover Service.
 struct LiveComparison {
-    /// Service chains in the kernel that no Service has had so far.
+    /// Service chains in the kernel that have not been matched to a Service yet.
     chains: HashMap<ServiceChain, Option<ParsedDigest>>,
+    /// Rules of the dispatch chains that have not been matched to a Service yet.
     dispatch: BTreeMap<DispatchChain, UnmatchedRules>,
     applied: AppliedState,
     differing: Vec<ServiceName>,
@@ -184,7 +191,7 @@ struct LiveComparison {
     rendered: usize,
     /// Number of rendered chains that the kernel has with the same rules.
     same: usize,
-    lacks_node_ports_jump: bool,
+    lacks_node_ports_jumps: bool,
 }
 
 impl LiveComparison {
@@ -195,8 +202,8 @@ impl LiveComparison {
     ) -> Result<Self, DeclineReason> {
         let mut jumps = fixed_chains::node_ports_jumps(options);
         let nat_services = rules.rules_mut(DispatchChain::NatServices);
-        let lacks_node_ports_jump = !remove_node_ports_jumps(nat_services, &jumps);
-        if lacks_node_ports_jump {
+        let lacks_node_ports_jumps = !remove_node_ports_jumps(nat_services, &jumps);
+        if lacks_node_ports_jumps {
             if strictness == Strictness::Adoption {
                 return Err(DeclineReason::NodePorts);
             }
@@ -215,7 +222,7 @@ impl LiveComparison {
             differing: Vec::new(),
             rendered: 0,
             same: 0,
-            lacks_node_ports_jump,
+            lacks_node_ports_jumps,
         })
     }
 
@@ -228,13 +235,14 @@ impl LiveComparison {
         same.map(RecordedChain::of).collect()
     }
 
-    /// Counts chains for the decision whether the rules are adopted at all.
+    /// Counts chains for the check that most of them are the same.
     fn count(&mut self, rendered: &ServiceRules, same: &[RecordedChain]) {
         self.rendered += rendered.chains().count();
         self.same += same.len();
     }
 
-    /// Records the rules that the kernel has of one Service, these chains among them.
+    /// Records the rules of one Service that the kernel has: the chains in `same`, and the dispatch
+    /// rules that are found.
     fn record(&mut self, name: &ServiceName, rendered: &ServiceRules, same: Vec<RecordedChain>) {
         let mut is_same = same.len() == rendered.chains().count();
         for entry in rendered.chains() {
@@ -261,8 +269,8 @@ impl LiveComparison {
         }
     }
 
-    /// Records stale chains and rules under the leftover owner, so that the next payload deletes
-    /// them.
+    /// Records chains and rules that were not matched to a Service under the leftover Service, so
+    /// that the next partial payload deletes them.
     fn finish(
         mut self,
         live: &LiveChains,
@@ -286,16 +294,16 @@ impl LiveComparison {
             let key = DispatchKey { chain, port: None };
             rules.extend(unmatched.rest().map(|rule| (key, rule.text)));
         }
-        let owner = leftover_owner();
+        let leftover = leftover_service();
         let service = AppliedService::new(chains, rules, ServiceTotals::default());
-        self.applied.insert(&owner, service);
-        if self.applied.has(&owner) {
-            self.differing.push(owner);
+        self.applied.insert(&leftover, service);
+        if self.applied.has(&leftover) {
+            self.differing.push(leftover);
         }
         Ok(Adopted {
             applied: self.applied,
             differing: self.differing,
-            lacks_node_ports_jump: self.lacks_node_ports_jump,
+            lacks_node_ports_jumps: self.lacks_node_ports_jumps,
         })
     }
 }

@@ -42,7 +42,9 @@ impl ChainChanges {
         self.filled.len() + self.deleted.len()
     }
 
-    /// Writes the filled chains. They come before all rules that lead to them.
+    /// Writes the filled chains. They come before all rules that lead to them. With
+    /// [`Declarations::First`], the chains to delete are declared here as well, so that all
+    /// declarations are sorted together.
     pub(super) fn write_filled(&self, buf: &mut Vec<u8>, declarations: Declarations) {
         match declarations {
             Declarations::Inline => {
@@ -63,8 +65,8 @@ impl ChainChanges {
         }
     }
 
-    /// Writes the deletion of stale chains, which comes when no rule leads to them anymore. They
-    /// refer to each other, so all are emptied before the first is deleted.
+    /// Writes the deletion of stale chains, which comes when no rule of another chain leads to them
+    /// anymore. They refer to each other, so all are emptied before the first is deleted.
     pub(super) fn write_deleted(&self, buf: &mut Vec<u8>, declarations: Declarations) {
         if declarations == Declarations::Inline {
             for chain in &self.deleted {
@@ -93,8 +95,8 @@ pub(super) struct Edits {
 }
 
 impl DispatchChanges {
-    /// Adds the fewest edits that leave the rules of each key in their order; see
-    /// [`fewest_edits`].
+    /// Adds the [fewest edits](fewest_edits) after which the rules of each key are in the rendered
+    /// order.
     pub(super) fn add(&mut self, applied: &[DispatchRule], rules: &ServiceRules) {
         let applied = applied.iter().map(|(key, rule)| (*key, &**rule));
         if applied.clone().eq(rules.dispatch_rules()) {
@@ -103,7 +105,8 @@ impl DispatchChanges {
         let (applied, wanted) = (by_key(applied), by_key(rules.dispatch_rules()));
         let (mut applied, mut wanted) = (&*applied, &*wanted);
         while let Some(key) = first_key(applied, wanted) {
-            let (removed, added) = fewest_edits(take(&mut applied, key), take(&mut wanted, key));
+            let (removed, added) =
+                fewest_edits(take_rules(&mut applied, key), take_rules(&mut wanted, key));
             if !removed.is_empty() || !added.is_empty() {
                 let of_chain = self.by_chain.entry(key.chain).or_default();
                 let removed = removed.into_iter().map(|(_, rule)| rule.into());
@@ -134,24 +137,24 @@ fn first_key(applied: &[KeyedRule<'_>], wanted: &[KeyedRule<'_>]) -> Option<Disp
     first.map(|(key, _)| *key).min()
 }
 
-/// Removes the rules of `key` from the front.
-fn take<'p, 'r>(rules: &mut &'p [KeyedRule<'r>], key: DispatchKey) -> &'p [KeyedRule<'r>] {
+/// Removes the rules of `key` from the front, and returns them.
+fn take_rules<'p, 'r>(rules: &mut &'p [KeyedRule<'r>], key: DispatchKey) -> &'p [KeyedRule<'r>] {
     let end = rules.partition_point(|(of, _)| *of <= key);
     let (taken, rest) = rules.split_at(end);
     *rules = rest;
     taken
 }
 
-/// Returns the rules to remove, and those to insert at the top: the fewest that turn `applied`
-/// into `wanted`.
+/// Returns the rules to remove, and those to insert at the top, which turn `applied` into `wanted`.
+/// They are the fewest, unless equal rules require that all are removed (see below).
 ///
 /// `-I` puts rules at the top only, so the rules that stay have to be a suffix of the wanted ones.
 /// Both lists are walked from the end: from `a b c` to `x a c`, the rules `c` and `a` stay, `b` is
 /// removed and `x` inserted. From `b c` to `b a c`, only `c` stays, as `a` cannot be inserted
 /// behind `b`. Linear in the number of rules: a Service may have 90,000 external IPs.
 ///
-/// A deletion takes the first rule of its text. If only one of two equal rules is to be removed,
-/// that might be the one to stay, so all rules are removed and inserted again.
+/// `-D` deletes the first rule with the same text. If only one of two equal rules is to be removed,
+/// the first might be the one to stay, so all rules are removed and inserted again.
 fn fewest_edits<T: Eq + Hash + Copy>(applied: &[T], wanted: &[T]) -> (Vec<T>, Vec<T>) {
     if applied == wanted {
         return (Vec::new(), Vec::new());
@@ -168,21 +171,57 @@ fn fewest_edits<T: Eq + Hash + Copy>(applied: &[T], wanted: &[T]) -> (Vec<T>, Ve
     }
     removed.append(&mut skipped);
     let stays = wanted.get(added.len()..).unwrap_or_default();
-    if has_any(stays, &removed) {
+    if intersects(stays, &removed) {
         return (applied.to_vec(), wanted.to_vec());
     }
     (removed, added)
 }
 
-/// Reports whether any of `rules` is among these.
-fn has_any<T: Eq + Hash>(these: &[T], rules: &[T]) -> bool {
-    if these.is_empty() || rules.is_empty() {
+/// Reports whether a rule is in both lists.
+fn intersects<T: Eq + Hash>(one: &[T], other: &[T]) -> bool {
+    if one.is_empty() || other.is_empty() {
         return false;
     }
-    let these: HashSet<&T> = these.iter().collect();
-    rules.iter().any(|rule| these.contains(rule))
+    let one: HashSet<&T> = one.iter().collect();
+    other.iter().any(|rule| one.contains(rule))
 }
 
 #[cfg(test)]
-#[path = "../tests/changes.rs"]
-mod tests;
+mod tests {
+    use super::*;
+
+    /// Applies the edits; returns their number and the chain.
+    fn edited(applied: &str, wanted: &str) -> (usize, String) {
+        let mut chain: Vec<char> = applied.chars().collect();
+        let (removed, added) = fewest_edits(&chain, &wanted.chars().collect::<Vec<_>>());
+        for rule in &removed {
+            let at = chain.iter().position(|applied| applied == rule).unwrap();
+            chain.remove(at);
+        }
+        for rule in added.iter().rev() {
+            chain.insert(0, *rule);
+        }
+        (removed.len() + added.len(), chain.into_iter().collect())
+    }
+
+    #[test]
+    fn edits_end_in_the_wanted_order() {
+        let lists = [
+            "", "a", "b", "ab", "ba", "aba", "aab", "abc", "cab", "acba", "bb", "abcab",
+        ];
+        for applied in lists {
+            for wanted in lists {
+                assert_eq!(edited(applied, wanted).1, wanted, "{applied} -> {wanted}");
+            }
+        }
+    }
+
+    #[test]
+    fn rules_that_can_stay_are_not_edited() {
+        assert_eq!(edited("bc", "abc").0, 1);
+        assert_eq!(edited("abc", "bc").0, 1);
+        assert_eq!(edited("abc", "ac").0, 1);
+        assert_eq!(edited("abc", "abc").0, 0);
+        assert_eq!(edited("bc", "bac").0, 3);
+    }
+}

@@ -2,6 +2,18 @@
 //!
 //! The figures are times of the iptables binaries and the kernel; `cargo bench --bench emission`
 //! measures them.
+//!
+//! # Chain list of `iptables-nft`
+//!
+//! `iptables-nft-restore` keeps the names of the chains in its input, and of those that they jump
+//! to, in a linked list that is sorted by name. For each line it searches the list from the front:
+//! the time grows with the square of the payload. Two things shorten it:
+//!
+//! - A chain whose name comes before all others is put at the front without a search. So chains
+//!   are best declared in descending order of names, before the first rule.
+//! - The list says which chains to fetch from the kernel. `-S`, a list command, which the program
+//!   accepts in its input, makes it fetch all chains of the table at once, and no list is kept. Its
+//!   output is discarded. It fails if the table has a rule that only `nft` knows.
 
 use crate::rules::Backend;
 
@@ -26,15 +38,15 @@ pub(super) enum DispatchOrder {
 /// Returns the maximum deletions from a dispatch chain; with more, the chain is written whole.
 ///
 /// On nft a deletion reads every rule before the one that it searches, and the first deletion also
-/// fetches the chain from the kernel:
+/// fetches the chain from the kernel. Times for `KUBE-SERVICES`:
 ///
 /// | Services | one deletion | fetching the chain | whole chain | break-even    |
 /// |----------|--------------|--------------------|-------------|---------------|
-/// | 1,000    | 0.5 ms       |                    | 33 ms       | 55 deletions  |
+/// | 1,000    | 0.5 ms       | not measured       | 33 ms       | 55 deletions  |
 /// | 10,000   | 3.7 ms       | 92 ms              | 480 ms      | 105 deletions |
 ///
-/// 80 is halfway between. On legacy there is no difference up to 4,000 deletions of 10,000, and
-/// nothing was measured beyond.
+/// The limit of 80 lies halfway between 55 and 105. On legacy, with 10,000 Services, up to 4,000
+/// deletions take as long as the whole chain; more were not measured.
 pub(super) const fn most_deletions(backend: Backend) -> usize {
     match backend {
         Backend::Nft => 80,
@@ -44,9 +56,9 @@ pub(super) const fn most_deletions(backend: Backend) -> usize {
 
 /// Returns the order of a dispatch chain that is written whole.
 ///
-/// On nft the target of each rule is put on the list that [`MAX_INLINE_DECLARATIONS`] describes:
-/// in descending order of targets the rules of 10,000 Services take 480 ms instead of 696, and
-/// there is no difference for 1,000.
+/// On nft the target of each rule is put on the chain list (see above): in descending order of
+/// targets the rules of 10,000 Services take 480 ms instead of 696; with 1,000 Services there is no
+/// difference.
 pub(super) const fn order(backend: Backend) -> DispatchOrder {
     match backend {
         Backend::Nft => DispatchOrder::ByTarget,
@@ -56,23 +68,21 @@ pub(super) const fn order(backend: Backend) -> DispatchOrder {
 
 /// Maximum chains of a partial payload with inline declarations, on nft.
 ///
-/// `iptables-nft` keeps the chains of its input in a linked list that is sorted by name, and for
-/// each line searches it linearly, from the front. A chain whose name comes before all others is
-/// put at the front without a search, and lies in memory next to those that are searched with it.
-/// All endpoints of a part of 10,000 Services, eleven chains for each Service:
+/// Declarations come first in descending order of names, to shorten searches of the chain list (see
+/// above). In a cluster of 10,000 Services, a change of all endpoints of some Services takes:
 ///
-/// | Services | inline   | declarations first |
-/// |----------|----------|--------------------|
-/// | 500      | 431 ms   | 367 ms             |
-/// | 1,000    | 1,359 ms | 763 ms             |
-/// | 2,000    | 7,828 ms | 2,112 ms           |
+/// | changed Services | chains | inline   | declarations first |
+/// |------------------|--------|----------|--------------------|
+/// | 500              | 5,500  | 431 ms   | 367 ms             |
+/// | 1,000            | 11,000 | 1,359 ms | 763 ms             |
+/// | 2,000            | 22,000 | 7,828 ms | 2,112 ms           |
 ///
-/// With fewer than 200 Services there is no difference, and a declaration next to its rules is
-/// easier to read.
+/// With fewer than 200 Services, about 2,000 chains, there is no difference, and a declaration next
+/// to its rules is easier to read.
 const MAX_INLINE_DECLARATIONS: usize = 2_000;
 
-/// Returns the position of the declarations in a partial payload with this many chains.
-pub(super) const fn declarations(backend: Backend, chains: usize) -> Declarations {
+/// Returns the position of the declarations in a partial payload with this number of chains.
+pub(super) const fn partial_declarations(backend: Backend, chains: usize) -> Declarations {
     match backend {
         Backend::Nft if chains > MAX_INLINE_DECLARATIONS => Declarations::First,
         Backend::Nft | Backend::Legacy => Declarations::Inline,
@@ -94,8 +104,8 @@ pub(super) const fn declarations(backend: Backend, chains: usize) -> Declaration
 /// With 3,000 Services there is hardly a difference.
 const MAX_ENDPOINTS_INLINE: usize = 15_000;
 
-/// Returns the position of the declarations in a full payload for this many endpoints. `is_bare`:
-/// the kernel has no Service chain.
+/// Returns the position of the declarations in a full payload with this number of endpoints.
+/// `is_bare`: the kernel has no Service chain.
 pub(super) const fn full_declarations(
     backend: Backend,
     is_bare: bool,
@@ -119,12 +129,12 @@ pub(super) struct NatSizes {
 }
 
 impl NatSizes {
-    /// Reports whether the payload begins with `-S`, so that `iptables-nft` reads all chains at
-    /// once and need not search its list for each line.
+    /// Reports whether the nat part of a payload should begin with `-S`: whether searching the
+    /// chain list (see above) would take longer than fetching all chains.
     ///
-    /// The cost of the search grows with the square of the payload, that of `-S` with the table:
-    /// 8.5 us a rule. With declarations first, the break-even is at 2,000 of 10,000 Services, and
-    /// at 700 of 1,000.
+    /// The time of the search grows with the square of the payload, that of `-S` with the table:
+    /// 8.5 us for each rule. With declarations first, both take the same time if 2,000 of 10,000
+    /// Services change, or 700 of 1,000.
     pub(super) const fn is_worth_listing(self, backend: Backend) -> bool {
         match backend {
             Backend::Nft => {
@@ -136,5 +146,6 @@ impl NatSizes {
     }
 }
 
-/// Number of chains that searches pass, over all lines, in the time in which `-S` reads one rule.
+/// Number of search steps that take as long as `-S` takes for one rule. The steps of a payload are
+/// estimated as its lines (chains and rules) times its chains, as if each line passed all of them.
 const SEARCH_STEPS_PER_READ_RULE: u64 = 7_500;

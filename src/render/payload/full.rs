@@ -1,18 +1,17 @@
 //! Full payload: every chain, every rule, missing entry jumps, and the deletion of stale chains.
 //!
-//! Streamed piece by piece, Service by Service: the text is never in memory whole. The names of
-//! the chains and the applied state of all Services are.
+//! Streamed piece by piece, Service by Service, so that the whole text is never in memory. The
+//! names of the chains and the applied state of all Services are.
 //!
 //! # Order
 //!
-//! - filter before nat: packets to a Service that loses its endpoints are rejected before their
-//!   destination is no longer translated.
+//! - filter before nat, because tables change one after the other: if a Service loses its
+//!   endpoints, its REJECT rule is in place before its DNAT rules go away, and no packet leaves
+//!   with an untranslated destination.
 //! - Within nat, each chain declaration stands before the rules of its chain, and every jump leads
 //!   to a chain that exists by then.
-//! - On nft, nat begins with `-S`. `iptables-nft-restore` accepts list commands in its input; this
-//!   one fills its cache with all chains at once, so that it does not search a list for every
-//!   line: 10,000 Services take 3.4 s of CPU instead of 235 s. Its output is discarded. The filter
-//!   table has too few chains for that to matter.
+//! - On nft, nat begins with `-S`, for the reason in [`cost`](super::cost): 10,000 Services take
+//!   3.4 s of CPU instead of 235 s. The filter table has too few chains for that to matter.
 //! - On legacy, the declarations of many Services stand together, before the first of their rules,
 //!   if the kernel has no Service chain yet.
 
@@ -34,12 +33,12 @@ use crate::ruleset::{
 type ServiceIter<'a> = Box<dyn Iterator<Item = (&'a ServiceName, &'a ServiceState)> + 'a>;
 
 /// Writer of a full payload.
-pub struct Full<'a> {
+pub struct FullPayload<'a> {
     services: &'a dyn Services,
     context: RenderContext<'a>,
     live: &'a LiveChains,
     next: Part<'a>,
-    /// Endpoints of the Services whose filter rules are written.
+    /// Endpoints of the Services whose filter rules are written so far.
     endpoints: usize,
     rules: ServiceRules,
     applied: AppliedState,
@@ -51,7 +50,7 @@ enum Part<'a> {
     FilterHead,
     FilterServices(ServiceIter<'a>),
     NatHead,
-    /// Nothing is written: the chains of all Services are collected.
+    /// Writes nothing: collects the chains of all Services.
     NatChains(ServiceIter<'a>, Vec<ServiceChain>),
     /// Declarations of these, the last one first.
     NatDeclarations(Vec<ServiceChain>),
@@ -61,7 +60,7 @@ enum Part<'a> {
     Done,
 }
 
-impl<'a> Full<'a> {
+impl<'a> FullPayload<'a> {
     /// Begins a payload with the rules of `services`, for a kernel with the chains and entry jumps
     /// in `live`.
     pub fn new(
@@ -159,7 +158,8 @@ impl<'a> Full<'a> {
         write_line(buf, &["*", Table::Filter.as_str()]);
         write_chain_declarations(buf, &FILTER_CHAINS);
         write_chain_declarations(buf, &[KUBE_PROXY_CANARY]);
-        // A declaration would empty the chain, and on IPv6 its rules are kubelet's.
+        // It has to exist, as entry jumps lead to it. If the proxy has no rule in it, all rules in
+        // an existing one are kubelet's, and a declaration would delete them.
         if fixed_chains::fills_firewall(self.context.options) || !self.live.has_firewall {
             write_chain_declarations(buf, &[KUBE_FIREWALL]);
         }
@@ -188,7 +188,8 @@ impl<'a> Full<'a> {
         self.write_entry_jumps(buf, Table::Nat);
     }
 
-    /// Writes `-S`, which makes `iptables-nft-restore` read all chains at once.
+    /// Writes `-S`, unless `iptables-save` failed for the table: `-S` would fail as well, for
+    /// example on a rule that only `nft` knows, and the restore with it.
     ///
     /// Works around a bug of version 1.8.9: after `-S` it takes a built-in chain that does not
     /// exist in the kernel yet for one that does, and does not create it; the kernel then rejects
@@ -232,8 +233,8 @@ impl<'a> Full<'a> {
         self.applied.record(name, &self.rules);
     }
 
-    /// Returns the comments of rules in nat. The endpoints are counted while the filter table is
-    /// written.
+    /// Returns which rules in nat have comments. Correct from the end of the filter table on, as
+    /// endpoints are counted while it is written.
     fn comments(&self) -> Comments {
         Comments::for_cluster(self.endpoints, self.context.options)
     }
@@ -260,7 +261,7 @@ impl<'a> Full<'a> {
     }
 }
 
-impl Payload for Full<'_> {
+impl Payload for FullPayload<'_> {
     fn write_next(&mut self, buf: &mut Vec<u8>) -> bool {
         let before = buf.len();
         let Some(next) = self.write_part(buf) else {

@@ -6,7 +6,7 @@ mod full;
 mod partial;
 mod removal;
 
-pub use full::Full;
-pub(crate) use partial::Partial;
+pub use full::FullPayload;
+pub(crate) use partial::PartialPayload;
 pub use partial::partial;
 pub(crate) use removal::Removal;

@@ -5,9 +5,11 @@
 //!
 //! In nat: changed Service chains, each declaration before its rules; changes of the dispatch
 //! chains, rule by rule or the whole chain; then the stale chains, all emptied before the first is
-//! deleted. With very many chains all declarations come first, and before them `-S`, if the
-//! payload is large in relation to the table: [`cost`](super::cost) decides. A table without
-//! changes is not named, and a payload without tables is empty: no process need be started for it.
+//! deleted. With very many chains all declarations come first; nat begins with `-S` if the payload
+//! is large in relation to the table. [`cost`](super::cost) decides both.
+//!
+//! A table without changes is left out of the payload. Without any change the payload is empty, and
+//! no process need be started for it.
 //!
 //! KEP: kep.k8s.io/3453
 
@@ -26,7 +28,7 @@ use crate::ruleset::{DispatchChain, FILTER_CHAINS, KUBE_FIREWALL, NAT_CHAINS, Se
 
 /// Partial payload. It is small, so it is simply text.
 #[derive(Debug, Default)]
-pub struct Partial {
+pub struct PartialPayload {
     /// Input of `iptables-restore --noflush`; empty if the kernel has all rules already.
     pub text: Vec<u8>,
     /// Size of the payload.
@@ -35,16 +37,16 @@ pub struct Partial {
 
 /// Renders the changes of the Services in `dirty`.
 ///
-/// Updates `applied` in advance, as if the payload had been restored already. If the restore then
-/// fails, the caller reverts `applied` with [`AppliedState::put_back`] if nothing changed in the
-/// kernel, and otherwise drops it, unless the rest of the payload can be retried.
+/// Updates `applied` in advance, as if the payload had been restored already. [`AppliedState`] says
+/// what to do with it after the restore; to be able to revert it, call [`AppliedState::save`]
+/// first.
 pub fn partial<'n>(
     applied: &mut AppliedState,
     services: &dyn Services,
     dirty: impl Iterator<Item = &'n ServiceName> + Clone,
     context: RenderContext<'_>,
     partial_restore: PartialRestore,
-) -> Partial {
+) -> PartialPayload {
     let comments = comments_after(applied, services, dirty.clone(), context);
     let nat_rules = applied.rules().nat;
     let mut changes = Changes::default();
@@ -66,26 +68,26 @@ pub fn partial<'n>(
     changes.write(applied, &before, partial_restore, context.options)
 }
 
-/// Returns the comments of endpoints' rules, once the dirty Services have their present endpoints.
+/// Returns which rules have comments, given the endpoints that the dirty Services have now.
 ///
-/// Crossing the threshold rewrites nothing by itself, as upstream: rules do the same with and
-/// without comments, and those that are in the kernel change with their Service or with the next
-/// full restore.
+/// If the number of endpoints crosses the threshold, no rule is rewritten for that alone, as
+/// upstream: comments do not change the effect of a rule. Rules in the kernel get or lose theirs
+/// when their Service changes, or with the next full restore.
 fn comments_after<'n>(
     applied: &AppliedState,
     services: &dyn Services,
     dirty: impl Iterator<Item = &'n ServiceName> + Clone,
     context: RenderContext<'_>,
 ) -> Comments {
-    let (mut endpoints, mut most) = (applied.totals().endpoints, 0);
+    let (mut endpoints, mut upper_bound) = (applied.totals().endpoints, 0);
     for name in dirty.clone() {
         endpoints -= applied.endpoints_of(name);
-        most += services.get(name).map_or(0, service::most_endpoints);
+        upper_bound += services.get(name).map_or(0, service::endpoints_upper_bound);
     }
     let mut comments = Comments::for_cluster(endpoints, context.options);
-    // To count the endpoints is to merge their slices, as rendering does again: only where the
-    // dirty Services can make the difference.
-    if comments == Comments::for_cluster(endpoints + most, context.options) {
+    // An exact count merges all slices, as rendering does again. It is needed only if the dirty
+    // Services can change the answer: if the lower and the upper bound give different ones.
+    if comments == Comments::for_cluster(endpoints + upper_bound, context.options) {
         return comments;
     }
     for name in dirty {
@@ -106,13 +108,13 @@ struct Changes {
     stats: PayloadStats,
 }
 
-/// Parts of the applied state that [`partial`] has replaced in advance, as they were before.
+/// Values of the applied state from before [`partial`] updated it.
 struct PreviousState {
     /// Jumps to `KUBE-NODEPORTS`.
     node_ports_jumps: Vec<Box<[u8]>>,
     /// Number of rules of the proxy in nat.
     nat_rules: u64,
-    /// Dispatch chains whose rules in the kernel are unknown.
+    /// Dispatch chains that have to be written whole, even without changes.
     chains_to_rewrite: BTreeSet<DispatchChain>,
 }
 
@@ -154,9 +156,9 @@ impl Changes {
         before: &PreviousState,
         partial_restore: PartialRestore,
         options: &Options,
-    ) -> Partial {
+    ) -> PartialPayload {
         self.stats.chains = self.chains.len() as u64;
-        let declarations = cost::declarations(options.backend, self.chains.len());
+        let declarations = cost::partial_declarations(options.backend, self.chains.len());
         let mut text = Vec::new();
         for table in [Table::Filter, Table::Nat] {
             let mut body = Vec::new();
@@ -168,11 +170,14 @@ impl Changes {
             }
             let chains = DispatchChain::ALL.into_iter();
             for dispatch in chains.filter(|chain| chain.table() == table) {
-                let is_unknown = before.chains_to_rewrite.contains(&dispatch);
+                let needs_rewrite = before.chains_to_rewrite.contains(&dispatch);
                 let extent = match partial_restore {
-                    // The text is the same, in the same order, each time.
+                    // Upstream writes it whole at every sync, whatever it costs. `write_fixed` has
+                    // emptied it already.
                     PartialRestore::Kep3453 => DispatchExtent::Whole(DispatchOrder::ByService),
-                    _ if is_unknown => DispatchExtent::Whole(cost::order(options.backend)),
+                    PartialRestore::ChangedChains if needs_rewrite => {
+                        DispatchExtent::Whole(cost::order(options.backend))
+                    }
                     PartialRestore::ChangedChains => self.extent(dispatch, options.backend),
                 };
                 let is_whole = matches!(extent, DispatchExtent::Whole(_));
@@ -199,13 +204,14 @@ impl Changes {
             }
         }
         self.stats.bytes = text.len() as u64;
-        Partial {
+        PartialPayload {
             text,
             stats: self.stats,
         }
     }
 
-    /// Writes the fixed chains, emptied and filled again, as every sync of upstream does.
+    /// Declares, and so empties, the dispatch and fixed chains, and fills the fixed chains again,
+    /// as every sync of upstream does.
     fn write_fixed(&mut self, buf: &mut Vec<u8>, table: Table, options: &Options) {
         match table {
             Table::Filter => {
@@ -244,8 +250,9 @@ impl Changes {
         }
     }
 
-    /// Writes changes of a dispatch chain. New rules are inserted at the top, which costs nothing
-    /// and leaves the jumps to `KUBE-NODEPORTS` last. Their order among themselves is kept.
+    /// Writes changes of a dispatch chain. Edits insert new rules at the top, which costs as little
+    /// as at the end, and leaves the jumps to `KUBE-NODEPORTS` last. The new rules keep their
+    /// order.
     fn write_dispatch(
         &mut self,
         buf: &mut Vec<u8>,
@@ -272,7 +279,7 @@ impl Changes {
         }
     }
 
-    /// Writes changes of the jumps to `KUBE-NODEPORTS`. They are only ever appended, so that they
+    /// Writes changes of the jumps to `KUBE-NODEPORTS`. New ones are appended, so that the jumps
     /// stay last.
     fn write_node_ports_jumps(
         &mut self,
@@ -309,7 +316,7 @@ fn in_order<'r>(
     groups
 }
 
-/// Returns the target of a rule: the last word.
+/// Returns the target of a rule: the last word, with the newline.
 fn target(rule: &[u8]) -> &[u8] {
     rule.rsplit(|byte| *byte == b' ').next().unwrap_or_default()
 }

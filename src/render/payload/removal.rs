@@ -1,16 +1,16 @@
 //! Removes the rules of the proxy: payloads that leave a table as if no proxy had ever written to
 //! it.
 //!
-//! Only the rules in the kernel count: a proxy of any version may have written them, with any
-//! options.
+//! Chains and jumps are taken from what `iptables-save` printed, not from options or the applied
+//! state: a proxy of any version may have written them, with any options.
 //!
 //! # Source
 //!
 //! Upstream: pkg/proxy/iptables/proxier.go, `cleanupLeftoversForFamily` (v1.36)
 //!
 //! Differs from upstream: entry jumps of older versions and duplicate ones are removed as well. A
-//! chain that a third-party rule leads to is emptied and stays; kube-proxy would remove nothing of
-//! its table.
+//! chain that a third-party rule leads to is emptied and stays. kube-proxy would try to delete it;
+//! the kernel then rejects the whole payload, and all chains of the table stay as they are.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -28,7 +28,7 @@ pub(crate) struct Removal {
     pub payload: String,
     /// Number of removed entry jumps.
     pub jumps: usize,
-    /// Number of removed chains.
+    /// Number of removed chains, without those in `kept`.
     pub chains: usize,
     /// Chains that are only emptied, because third-party rules lead to them; sorted.
     pub kept: Vec<String>,

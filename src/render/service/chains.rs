@@ -11,14 +11,15 @@ use crate::render::options::{Comments, LocalDetector, MasqueradePolicy, Options}
 use crate::ruleset::{ChainKind, KUBE_MARK_MASQ, PortComment, ServiceChain};
 use crate::select::Candidate;
 
-/// Endpoint that needs a chain, with the chain's name, which is too expensive to compute twice.
-struct Reachable<'a> {
+/// Endpoint that this node uses, with its `KUBE-SEP` chain, whose name contains a hash that is too
+/// expensive to compute twice.
+struct EndpointWithChain<'a> {
     candidate: Candidate<'a>,
     chain: ServiceChain,
 }
 
-/// Writes chains in an order in which every jump leads to one that is written already: libxtables
-/// searches for an extension of that name if it does not know a chain.
+/// Writes chains in an order in which every jump leads to a chain that is written already: if
+/// libxtables does not know a chain of that name, it searches for an extension.
 pub(super) fn write(
     rules: &mut ServiceRules,
     plan: &Plan<'_>,
@@ -28,19 +29,21 @@ pub(super) fn write(
     if !plan.selection.has_any {
         return;
     }
-    let endpoints = reachable(plan);
+    let endpoints = endpoints_with_chains(plan);
     write_endpoints(rules, plan, &endpoints, comments);
+    // Without such an endpoint, the internal policy is Local and the port is not accessible from
+    // outside: no rule leads to `KUBE-SVC`.
     if endpoints
         .iter()
         .any(|endpoint| endpoint.candidate.in_cluster)
     {
         begin_policy_chain(rules, plan, TrafficPolicy::Cluster, options);
-        write_choice(rules, plan, TrafficPolicy::Cluster, &endpoints, comments);
+        write_endpoint_jumps(rules, plan, TrafficPolicy::Cluster, &endpoints, comments);
         rules.end_chain();
     }
     if plan.selection.has_local {
         begin_policy_chain(rules, plan, TrafficPolicy::Local, options);
-        write_choice(rules, plan, TrafficPolicy::Local, &endpoints, comments);
+        write_endpoint_jumps(rules, plan, TrafficPolicy::Local, &endpoints, comments);
         rules.end_chain();
     }
     if plan.has_external_chain() {
@@ -51,14 +54,14 @@ pub(super) fn write(
     }
 }
 
-fn reachable<'a>(plan: &Plan<'a>) -> Vec<Reachable<'a>> {
+fn endpoints_with_chains<'a>(plan: &Plan<'a>) -> Vec<EndpointWithChain<'a>> {
     let candidates = plan
         .selection
         .candidates
         .iter()
         .filter(|c| c.is_reachable());
     candidates
-        .map(|candidate| Reachable {
+        .map(|candidate| EndpointWithChain {
             candidate: *candidate,
             chain: plan.endpoint_chain(candidate.text.as_bytes()),
         })
@@ -67,18 +70,18 @@ fn reachable<'a>(plan: &Plan<'a>) -> Vec<Reachable<'a>> {
 
 /// Writes a `KUBE-SEP` chain for each endpoint, with the DNAT rule.
 ///
-/// An endpoint that reaches itself through its Service must see another source address than its
-/// own, or it would answer itself directly: hence the masquerade rule for its own address.
+/// The first rule of the chain masquerades packets that an endpoint sends to its Service and that
+/// come back to it: with its own address as their source, it would answer itself directly.
 ///
 /// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`, "Generate the per-endpoint chains"
 /// (v1.36)
 fn write_endpoints(
     rules: &mut ServiceRules,
     plan: &Plan<'_>,
-    endpoints: &[Reachable<'_>],
+    endpoints: &[EndpointWithChain<'_>],
     comments: Comments,
 ) {
-    for Reachable { candidate, chain } in endpoints {
+    for EndpointWithChain { candidate, chain } in endpoints {
         rules.begin_chain(*chain);
         let mut hairpin = rules.rule();
         if comments == Comments::Everywhere {
@@ -98,47 +101,50 @@ fn write_endpoints(
     }
 }
 
-/// Writes the rules of a policy chain that select an endpoint: the one that served this client
-/// last, or else any with equal probability.
+/// Writes the jumps of a policy chain to its endpoints. With session affinity there are two for
+/// each endpoint: the first ones match clients that the endpoint has served within the timeout. The
+/// others select one of the endpoints with equal probability.
 ///
 /// Upstream: pkg/proxy/iptables/proxier.go, `writeServiceToEndpointRules` (v1.36)
-fn write_choice(
+fn write_endpoint_jumps(
     rules: &mut ServiceRules,
     plan: &Plan<'_>,
     policy: TrafficPolicy,
-    endpoints: &[Reachable<'_>],
+    endpoints: &[EndpointWithChain<'_>],
     comments: Comments,
 ) {
-    let is_chosen = |endpoint: &&Reachable<'_>| match policy {
+    let is_used = |endpoint: &&EndpointWithChain<'_>| match policy {
         TrafficPolicy::Local => endpoint.candidate.in_local,
         TrafficPolicy::Cluster => endpoint.candidate.in_cluster,
     };
-    let count = endpoints.iter().filter(is_chosen).count();
+    let count = endpoints.iter().filter(is_used).count();
     if let Some(timeout) = plan.service.affinity {
-        for endpoint in endpoints.iter().filter(is_chosen) {
-            begin_choice(rules, plan, endpoint, comments)
+        for endpoint in endpoints.iter().filter(is_used) {
+            begin_endpoint_jump(rules, plan, endpoint, comments)
                 .words("-m recent --name")
                 .chain(endpoint.chain)
                 .words("--rcheck --seconds")
                 .number(timeout.as_secs())
                 .words("--reap")
-                .jump_to(endpoint.chain);
+                .jump_to_service_chain(endpoint.chain);
         }
     }
-    for (position, endpoint) in endpoints.iter().filter(is_chosen).enumerate() {
-        let rule = begin_choice(rules, plan, endpoint, comments);
+    for (position, endpoint) in endpoints.iter().filter(is_used).enumerate() {
+        let rule = begin_endpoint_jump(rules, plan, endpoint, comments);
         match EvenShare::at(position, count) {
-            Some(share) => rule.probability(share).jump_to(endpoint.chain),
-            None => rule.jump_to(endpoint.chain),
+            Some(share) => rule
+                .probability(share)
+                .jump_to_service_chain(endpoint.chain),
+            None => rule.jump_to_service_chain(endpoint.chain),
         }
     }
 }
 
-/// Begins a rule that leads to an endpoint.
-fn begin_choice<'s>(
+/// Begins a jump to the chain of an endpoint.
+fn begin_endpoint_jump<'s>(
     rules: &'s mut ServiceRules,
     plan: &Plan<'_>,
-    endpoint: &Reachable<'_>,
+    endpoint: &EndpointWithChain<'_>,
     comments: Comments,
 ) -> RuleWriter<'s> {
     let rule = rules.rule();
@@ -150,11 +156,11 @@ fn begin_choice<'s>(
     }
 }
 
-/// Begins the chain of a traffic policy. The one that cluster IP traffic traverses marks it for
-/// masquerading, if needed.
+/// Begins the chain of a traffic policy. If it is the one for cluster IPs, its first rule marks
+/// packets to the cluster IP for masquerading.
 ///
-/// Traffic from outside of the Pod network to a cluster IP needs masquerading: the endpoint's
-/// reply would otherwise not come back through this node.
+/// Packets that are not local Pod traffic need it: the endpoint's reply would otherwise not come
+/// back through this node.
 ///
 /// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`, "Set up internal traffic handling"
 /// (v1.36)
@@ -168,10 +174,11 @@ fn begin_policy_chain(
     let is_internal = policy == plan.service.internal_policy;
     let is_all = options.masquerade.policy == MasqueradePolicy::All;
     let can_detect = options.local_traffic != LocalDetector::Absent;
-    if is_internal && plan.internal() == Disposition::Forward && (is_all || can_detect) {
+    if is_internal && plan.internal_disposition() == Disposition::Forward && (is_all || can_detect)
+    {
         let rule = rules
             .rule()
-            .comment(PortComment::ClusterIp.about(plan.name))
+            .comment(PortComment::ClusterIp.for_port(plan.name))
             .protocol(plan.port.protocol)
             .destination(plan.service.cluster_ip)
             .destination_port(plan.port.port);
@@ -187,8 +194,9 @@ fn begin_policy_chain(
 /// Writes `KUBE-EXT`, the chain for traffic to external IPs, load balancer addresses and
 /// NodePorts.
 ///
-/// Policy Local does not apply to clients of the cluster itself, Pods and nodes: they get any
-/// endpoint, as if they had used the cluster IP.
+/// Policy Local does not apply to local Pod traffic, as [`LocalDetector`] defines it, nor to
+/// packets from this node itself: these get any endpoint, as if they had been sent to the cluster
+/// IP.
 ///
 /// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`, "Set up external traffic handling"
 /// (v1.36)
@@ -199,41 +207,42 @@ fn write_external(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Options) 
     match plan.service.external_policy {
         TrafficPolicy::Cluster => rules
             .rule()
-            .comment(PortComment::MasqueradeExternal.about(name))
+            .comment(PortComment::MasqueradeExternal.for_port(name))
             .jump(KUBE_MARK_MASQ),
         TrafficPolicy::Local => {
             if options.local_traffic != LocalDetector::Absent {
                 rules
                     .rule()
-                    .comment(PortComment::PodTraffic.about(name))
+                    .comment(PortComment::PodTraffic.for_port(name))
                     .if_local(&options.local_traffic)
-                    .jump_to(cluster);
+                    .jump_to_service_chain(cluster);
             }
             rules
                 .rule()
-                .comment(PortComment::MasqueradeNode.about(name))
+                .comment(PortComment::MasqueradeNode.for_port(name))
                 .words("-m addrtype --src-type LOCAL")
                 .jump(KUBE_MARK_MASQ);
             rules
                 .rule()
-                .comment(PortComment::RouteNode.about(name))
+                .comment(PortComment::RouteNode.for_port(name))
                 .words("-m addrtype --src-type LOCAL")
-                .jump_to(cluster);
+                .jump_to_service_chain(cluster);
         }
     }
-    if plan.external() == Disposition::Forward {
+    if plan.external_disposition() == Disposition::Forward {
         rules
             .rule()
-            .jump_to(plan.policy_chain(plan.service.external_policy));
+            .jump_to_service_chain(plan.policy_chain(plan.service.external_policy));
     }
     rules.end_chain();
 }
 
 /// Writes `KUBE-FW`, the chain with the source ranges of a load balancer.
 ///
-/// A node that is admitted may also reach the Service through the load balancer's address, with
-/// that very address as its source. The last rule has no target: its comment explains where other
-/// traffic is dropped.
+/// If the source ranges contain this node's address, packets from the load balancer's address are
+/// admitted as well: where that address is assigned to the node, packets that the node sends to it
+/// have it as their source. The last rule has no target: its comment says where other traffic is
+/// dropped.
 ///
 /// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`, "Set up firewall for load balancer"
 /// (v1.36)
@@ -244,9 +253,9 @@ fn write_firewall(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Options) 
     for range in &plan.service.source_ranges {
         rules
             .rule()
-            .comment(PortComment::LoadBalancerIp.about(name))
+            .comment(PortComment::LoadBalancerIp.for_port(name))
             .source_net(*range)
-            .jump_to(external);
+            .jump_to_service_chain(external);
     }
     if plan
         .service
@@ -257,14 +266,14 @@ fn write_firewall(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Options) 
         for ip in &plan.service.load_balancer_ips {
             rules
                 .rule()
-                .comment(PortComment::LoadBalancerIp.about(name))
+                .comment(PortComment::LoadBalancerIp.for_port(name))
                 .source(*ip)
-                .jump_to(external);
+                .jump_to_service_chain(external);
         }
     }
     rules
         .rule()
-        .comment(PortComment::DroppedElsewhere.about(name))
+        .comment(PortComment::DroppedElsewhere.for_port(name))
         .end();
     rules.end_chain();
 }

@@ -1,5 +1,5 @@
-//! Writes the rules of a service port in dispatch chains, one or more for each frontend. If
-//! several service ports claim a frontend, only the winner gets the rules.
+//! Writes the rules of a service port in dispatch chains, one or more for each frontend that the
+//! port owns. If several service ports claim a frontend, the tracker selects its owner.
 //!
 //! Every new connection traverses these chains, and most changes of Services leave them unchanged.
 
@@ -18,13 +18,14 @@ use crate::ruleset::{ChainKind, DispatchChain, PortComment};
 /// externalIPs", "Capture load-balancer ingress", "Capture nodeports" (v1.36)
 pub(super) fn write_nat(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Options) {
     let (name, service, port) = (plan.name, plan.service, plan.port);
-    if plan.internal() == Disposition::Forward && plan.owns_address(service.cluster_ip) {
+    if plan.internal_disposition() == Disposition::Forward && plan.owns_address(service.cluster_ip)
+    {
         rules.dispatch_rule(DispatchChain::NatServices, |rule| {
-            rule.comment(PortComment::ClusterIp.about(name))
+            rule.comment(PortComment::ClusterIp.for_port(name))
                 .protocol(port.protocol)
                 .destination(service.cluster_ip)
                 .destination_port(port.port)
-                .jump_to(plan.policy_chain(service.internal_policy));
+                .jump_to_service_chain(plan.policy_chain(service.internal_policy));
         });
     }
     if !plan.selection.has_any {
@@ -36,19 +37,24 @@ pub(super) fn write_nat(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Opt
     } else {
         external
     };
-    let (ips, balanced) = (external_ips(service, options), &*service.load_balancer_ips);
+    let external_ips = external_ips(service, options);
+    let load_balancer_ips = &*service.load_balancer_ips;
     let addresses = [
-        (PortComment::ExternalIp, ips, external),
-        (PortComment::LoadBalancerIp, balanced, load_balancer),
+        (PortComment::ExternalIp, external_ips, external),
+        (
+            PortComment::LoadBalancerIp,
+            load_balancer_ips,
+            load_balancer,
+        ),
     ];
     for (comment, ips, chain) in addresses {
         for ip in ips.iter().filter(|ip| plan.owns_address(**ip)) {
             rules.dispatch_rule(DispatchChain::NatServices, |rule| {
-                rule.comment(comment.about(name))
+                rule.comment(comment.for_port(name))
                     .protocol(port.protocol)
                     .destination(*ip)
                     .destination_port(port.port)
-                    .jump_to(chain);
+                    .jump_to_service_chain(chain);
             });
         }
     }
@@ -56,22 +62,22 @@ pub(super) fn write_nat(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Opt
         return;
     };
     if options.counts_localhost_node_ports() {
-        // Same target as the next rule; only its counter matters, which shows whether clients
-        // still depend on NodePorts on 127.0.0.1.
+        // Has the same target as the next rule. Its nfacct counter shows whether clients still
+        // depend on NodePorts on 127.0.0.1.
         rules.dispatch_rule(DispatchChain::NatNodePorts, |rule| {
             rule.bare_comment(name)
                 .protocol(port.protocol)
                 .words("-d 127.0.0.0/8")
                 .destination_port(node_port)
                 .words(Counter::LocalhostNodePorts.match_text())
-                .jump_to(external);
+                .jump_to_service_chain(external);
         });
     }
     rules.dispatch_rule(DispatchChain::NatNodePorts, |rule| {
         rule.bare_comment(name)
             .protocol(port.protocol)
             .destination_port(node_port)
-            .jump_to(external);
+            .jump_to_service_chain(external);
     });
 }
 
@@ -81,15 +87,15 @@ pub(super) fn write_nat(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Opt
 /// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules` (v1.36)
 pub(super) fn write_filter(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Options) {
     let (name, service, port) = (plan.name, plan.service, plan.port);
-    if let Some(block) = Block::of(plan.internal())
+    if let Some(blocking) = BlockingRule::of(plan.internal_disposition())
         && plan.owns_address(service.cluster_ip)
     {
         rules.dispatch_rule(DispatchChain::FilterServices, |rule| {
-            rule.comment(block.reason.about(name))
+            rule.comment(blocking.reason.for_port(name))
                 .protocol(port.protocol)
                 .destination(service.cluster_ip)
                 .destination_port(port.port)
-                .jump(block.target);
+                .jump(blocking.target);
         });
     }
     if plan.has_firewall_chain() {
@@ -97,7 +103,7 @@ pub(super) fn write_filter(rules: &mut ServiceRules, plan: &Plan<'_>, options: &
         let ips = service.load_balancer_ips.iter();
         for ip in ips.filter(|ip| plan.owns_address(**ip)) {
             rules.dispatch_rule(DispatchChain::FilterProxyFirewall, |rule| {
-                rule.comment(comment.about(name))
+                rule.comment(comment.for_port(name))
                     .protocol(port.protocol)
                     .destination(*ip)
                     .destination_port(port.port)
@@ -105,12 +111,12 @@ pub(super) fn write_filter(rules: &mut ServiceRules, plan: &Plan<'_>, options: &
             });
         }
     }
-    if let Some(block) = Block::of(plan.external()) {
-        write_external_blocks(rules, plan, block, options);
+    if let Some(blocking) = BlockingRule::of(plan.external_disposition()) {
+        write_external_blocking_rules(rules, plan, blocking, options);
     }
     if let Some(health) = plan.health_check() {
         rules.dispatch_rule(DispatchChain::FilterNodePorts, |rule| {
-            rule.comment(PortComment::HealthCheck.about(name))
+            rule.comment(PortComment::HealthCheck.for_port(name))
                 .protocol(Protocol::Tcp)
                 .destination_port(health)
                 .jump("ACCEPT");
@@ -128,10 +134,10 @@ fn external_ips<'a>(service: &'a Service, options: &Options) -> &'a [IpAddr] {
     }
 }
 
-fn write_external_blocks(
+fn write_external_blocking_rules(
     rules: &mut ServiceRules,
     plan: &Plan<'_>,
-    block: Block,
+    blocking: BlockingRule,
     options: &Options,
 ) {
     let (service, port) = (plan.service, plan.port);
@@ -139,32 +145,32 @@ fn write_external_blocks(
     let ips = external.chain(&service.load_balancer_ips);
     for ip in ips.filter(|ip| plan.owns_address(**ip)) {
         rules.dispatch_rule(DispatchChain::FilterExternalServices, |rule| {
-            rule.comment(block.reason.about(plan.name))
+            rule.comment(blocking.reason.for_port(plan.name))
                 .protocol(port.protocol)
                 .destination(*ip)
                 .destination_port(port.port)
-                .jump(block.target);
+                .jump(blocking.target);
         });
     }
     if let Some(node_port) = plan.node_port() {
         rules.dispatch_rule(DispatchChain::FilterExternalServices, |rule| {
-            rule.comment(block.reason.about(plan.name))
+            rule.comment(blocking.reason.for_port(plan.name))
                 .words("-m addrtype --dst-type LOCAL")
                 .protocol(port.protocol)
                 .destination_port(node_port)
-                .jump(block.target);
+                .jump(blocking.target);
         });
     }
 }
 
 /// Comment and target of the rule for a frontend without usable endpoints.
 #[derive(Clone, Copy)]
-struct Block {
+struct BlockingRule {
     reason: PortComment,
     target: &'static str,
 }
 
-impl Block {
+impl BlockingRule {
     const fn of(disposition: Disposition) -> Option<Self> {
         match disposition {
             Disposition::Forward => None,

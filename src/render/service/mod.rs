@@ -12,7 +12,7 @@ mod writer;
 use super::options::{Comments, RenderContext};
 use crate::model::{ServiceName, ServiceState};
 
-pub(crate) use plan::{count_endpoints, most_endpoints};
+pub(crate) use plan::{count_endpoints, endpoints_upper_bound};
 pub(crate) use plan::{ports, ports_over_limit};
 pub use service_rules::ServiceTotals;
 pub(crate) use service_rules::{DispatchKey, RenderedChain, ServiceRules, TextDigest};
@@ -39,6 +39,10 @@ pub(crate) fn render(
 
 /// Replaces `rules` with those that a Service has in the filter table, which comes before nat in a
 /// full payload.
+///
+/// [`render`] makes the plans of the Service once more. They are not kept in between, because those
+/// of all Services would take more memory than the payload; planning twice costs a ninth of the
+/// instructions of rendering (ten endpoints for each Service).
 pub(crate) fn render_filter(
     rules: &mut ServiceRules,
     name: &ServiceName,

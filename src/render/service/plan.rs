@@ -15,7 +15,7 @@ use crate::model::{
     ServiceState, TrafficPolicy,
 };
 use crate::net::Port;
-use crate::ruleset::{ChainHasher, ChainKind, Hash, ServiceChain};
+use crate::ruleset::{ChainHash, ChainHasher, ChainKind, ServiceChain};
 use crate::select::{self, EndpointGroups, PortEndpoints, Selection};
 
 /// Decisions about one service port that several of its rules depend on.
@@ -26,12 +26,14 @@ pub(super) struct Plan<'a> {
     pub(super) index: u16,
     pub(super) service: &'a Service,
     pub(super) port: &'a ServicePort,
+    /// Endpoints of the port. `has_any`: some can serve; `has_local`: some on this node gets
+    /// traffic under policy Local.
     pub(super) selection: Selection<'a>,
     hasher: ChainHasher,
-    hash: Hash,
+    hash: ChainHash,
 }
 
-/// Treatment of packets to a frontend.
+/// Treatment of packets to a frontend, as a traffic policy requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Disposition {
     /// Packets are sent to an endpoint.
@@ -72,7 +74,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Reports whether the port owns the frontend at this address. If several service ports claim
-    /// it, only the winner owns it and gets the rules.
+    /// it, only the one that the tracker has selected owns it and gets the rules.
     pub(super) fn owns_address(&self, ip: IpAddr) -> bool {
         let frontend = Frontend::Address(ip, self.port.port, self.port.protocol);
         self.state.has(self.index, frontend)
@@ -92,19 +94,22 @@ impl<'a> Plan<'a> {
     }
 
     /// Returns the treatment of packets to the cluster IP.
-    pub(super) fn internal(&self) -> Disposition {
+    pub(super) fn internal_disposition(&self) -> Disposition {
         self.disposition(self.service.internal_policy)
     }
 
     /// Returns the treatment of packets from outside to an external IP, a load balancer address or
-    /// a NodePort. Those of Pods and of the node itself are forwarded under policy Cluster as long
-    /// as there is an endpoint.
-    pub(super) fn external(&self) -> Disposition {
+    /// a NodePort. Local Pod traffic and packets from this node are treated as if the policy were
+    /// Cluster.
+    pub(super) fn external_disposition(&self) -> Disposition {
         self.disposition(self.service.external_policy)
     }
 
-    /// Reports whether the port has a `KUBE-EXT` chain. Traffic from outside may still be dropped
-    /// at its end: the chain also serves clients on this node.
+    /// Reports whether the port has a `KUBE-EXT` chain. It has one even if traffic from outside is
+    /// dropped, because the chain also serves Pods and processes on this node.
+    ///
+    /// A port with this chain also has `KUBE-SVC`, under either policy: it is externally accessible
+    /// and has a usable endpoint, so `select` marks at least one endpoint for policy Cluster.
     pub(super) fn has_external_chain(&self) -> bool {
         self.selection.has_any && self.service.is_externally_accessible(self.port)
     }
@@ -139,15 +144,15 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Returns what the port adds to the sums over all ports.
+    /// Returns the numbers that the port adds to the sums over all ports.
     ///
     /// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`,
     /// `serviceNoLocalEndpointsTotalInternal` and `-External` (v1.36)
     pub(super) fn totals(&self) -> ServiceTotals {
         ServiceTotals {
             endpoints: self.selection.candidates.len(),
-            internal_dropped: usize::from(self.internal() == Disposition::Drop),
-            external_dropped: usize::from(self.external() == Disposition::Drop),
+            internal_dropped: usize::from(self.internal_disposition() == Disposition::Drop),
+            external_dropped: usize::from(self.external_disposition() == Disposition::Drop),
         }
     }
 
@@ -160,8 +165,8 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Plans each port of a Service; none while only its slices are known, or if the limits of the
-/// namespace leave no rules.
+/// Plans each port of a Service; none while only its slices are known, or if the limits of its
+/// namespace ([`NamespaceLimits`](crate::model::NamespaceLimits)) allow it no rules.
 pub(super) fn for_each_plan(
     name: &ServiceName,
     state: &ServiceState,
@@ -175,14 +180,14 @@ pub(super) fn for_each_plan(
         return;
     }
     let groups = EndpointGroups::of(state);
-    for (index, port) in (0..).zip(ports(service, &groups)) {
+    for (index, port) in (0..=u16::MAX).zip(ports(service, &groups)) {
         write(&Plan::new(name, (state, service, index), port, zone));
     }
 }
 
-/// Returns the maximum of [`count_endpoints`], without merging slices: endpoints in several of them
-/// count for each.
-pub(crate) fn most_endpoints(state: &ServiceState) -> usize {
+/// Returns an upper bound of [`count_endpoints`], without merging slices: an endpoint in several of
+/// them counts several times.
+pub(crate) fn endpoints_upper_bound(state: &ServiceState) -> usize {
     let slices = state.slices.iter().map(|(_, slice)| slice);
     let of_service = |service: &Arc<Service>| slices.map(|slice| service.endpoints_in(slice)).sum();
     state.service.as_ref().map_or(0, of_service)
@@ -199,8 +204,8 @@ pub(crate) fn count_endpoints(state: &ServiceState) -> usize {
         .sum()
 }
 
-/// Returns the ports of a Service, each with the endpoints that get rules. A port that does not
-/// fit into the limit alongside the ports before it is treated as one without endpoints.
+/// Returns the ports of a Service, each with the endpoints that get rules. A port is treated as one
+/// without endpoints if, with them, the Service would have more than [`MOST_ENDPOINTS`].
 pub(crate) fn ports<'g, 'a>(
     service: &'a Service,
     groups: &'g EndpointGroups<'a>,
@@ -208,7 +213,8 @@ pub(crate) fn ports<'g, 'a>(
     limited(service, groups).map(|(port, endpoints)| (port, endpoints.unwrap_or_default()))
 }
 
-/// Returns the number of ports of a Service that are over the limit.
+/// Returns the number of ports of a Service that are treated as ones without endpoints because of
+/// [`MOST_ENDPOINTS`].
 pub(crate) fn ports_over_limit(state: &ServiceState) -> usize {
     let Some(service) = &state.service else {
         return 0;
@@ -218,8 +224,8 @@ pub(crate) fn ports_over_limit(state: &ServiceState) -> usize {
     limited.filter(|(_, endpoints)| endpoints.is_none()).count()
 }
 
-/// Returns the endpoints of each port; `None` if they do not fit. The limit is that of a whole
-/// Service.
+/// Returns the endpoints of each port; `None` if with them, and those of the ports before, the
+/// Service would have more than [`MOST_ENDPOINTS`].
 fn limited<'g, 'a>(
     service: &'a Service,
     groups: &'g EndpointGroups<'a>,

@@ -1,7 +1,7 @@
 //! Rendered rules of one Service: a text with an index of chains and dispatch rules.
 //!
 //! Full and partial payloads are put together from these. One value is reused from Service to
-//! Service, so that rendering allocates nothing once it runs.
+//! Service, so that its buffers are not allocated again for each.
 
 use std::hash::{DefaultHasher, Hasher};
 use std::ops::{AddAssign, Range, SubAssign};
@@ -9,16 +9,16 @@ use std::ops::{AddAssign, Range, SubAssign};
 use super::writer::RuleWriter;
 use crate::ruleset::{DispatchChain, ServiceChain};
 
-/// Dispatch chain and service port of a dispatch rule. Rules with equal keys keep their order;
-/// others have none.
+/// Dispatch chain and service port of a dispatch rule. Rules with equal keys keep the order in
+/// which they were rendered; rules with different keys may stand in any order.
 ///
-/// The order within a service port matters. An address can be an external IP and a load balancer's
-/// address at once, and the first rule that matches decides whether source ranges count.
+/// The order within a service port matters: if an address is both an external IP and a load
+/// balancer's address, the first rule that matches decides whether the source ranges apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct DispatchKey {
     pub(crate) chain: DispatchChain,
     /// Position of the port in its Service, counted from 0; `None` for a rule of the leftover
-    /// owner, which has no ports.
+    /// Service, which has no ports.
     pub(crate) port: Option<u16>,
 }
 
@@ -96,7 +96,7 @@ impl ServiceRules {
             entry.chain
         });
         match chain {
-            Some(chain) => RuleWriter::append_to(&mut self.text, chain),
+            Some(chain) => RuleWriter::append_to_service_chain(&mut self.text, chain),
             None => RuleWriter::new(&mut self.text),
         }
     }
@@ -171,7 +171,7 @@ impl AddAssign for ServiceTotals {
     }
 }
 
-/// Subtracts only what was added before, so that no sum falls below zero.
+/// The caller subtracts only totals that it has added before, so that no sum falls below zero.
 impl SubAssign for ServiceTotals {
     fn sub_assign(&mut self, other: Self) {
         self.endpoints -= other.endpoints;

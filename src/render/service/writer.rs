@@ -11,7 +11,9 @@ use crate::net::{IpNet, Port, Protocol};
 use crate::render::options::LocalDetector;
 use crate::ruleset::ServiceChain;
 
-/// Writer of the part of one rule that follows its chain. A target ends the line.
+/// Writer of one rule, with or without `-A CHAIN`. [`jump`](Self::jump),
+/// [`jump_to_service_chain`](Self::jump_to_service_chain), [`dnat`](Self::dnat) and
+/// [`end`](Self::end) end the line.
 pub(crate) struct RuleWriter<'a> {
     buf: &'a mut Vec<u8>,
 }
@@ -22,7 +24,7 @@ impl<'a> RuleWriter<'a> {
         Self { buf }
     }
 
-    /// Begins with `-A CHAIN`, by name.
+    /// Begins with `-A CHAIN`, for a fixed chain.
     pub(crate) fn append(buf: &'a mut Vec<u8>, chain: &str) -> Self {
         buf.extend_from_slice(b"-A ");
         buf.extend_from_slice(chain.as_bytes());
@@ -30,7 +32,7 @@ impl<'a> RuleWriter<'a> {
     }
 
     /// Begins with `-A CHAIN`, for a chain of a Service.
-    pub(super) fn append_to(buf: &'a mut Vec<u8>, chain: ServiceChain) -> Self {
+    pub(super) fn append_to_service_chain(buf: &'a mut Vec<u8>, chain: ServiceChain) -> Self {
         buf.extend_from_slice(b"-A ");
         chain.write(buf);
         Self { buf }
@@ -97,12 +99,12 @@ impl<'a> RuleWriter<'a> {
         ))
     }
 
-    /// Matches traffic from Pods of this node; every packet without a detector.
+    /// Matches local Pod traffic; every packet if the detector is absent.
     pub(super) fn if_local(self, detector: &LocalDetector) -> Self {
         self.detect("", detector)
     }
 
-    /// Matches all other traffic; every packet without a detector.
+    /// Matches all other traffic; every packet if the detector is absent.
     pub(super) fn if_not_local(self, detector: &LocalDetector) -> Self {
         self.detect(" !", detector)
     }
@@ -113,7 +115,7 @@ impl<'a> RuleWriter<'a> {
     }
 
     /// Jumps to a chain of a Service, and ends the rule.
-    pub(super) fn jump_to(self, chain: ServiceChain) {
+    pub(super) fn jump_to_service_chain(self, chain: ServiceChain) {
         self.words("-j").chain(chain).end();
     }
 
@@ -124,7 +126,7 @@ impl<'a> RuleWriter<'a> {
         rule.end();
     }
 
-    /// Ends a rule without a target.
+    /// Ends the line; the methods that jump, and [`Self::dnat`], do it themselves.
     pub(crate) fn end(self) {
         self.buf.push(b'\n');
     }
@@ -145,11 +147,11 @@ impl<'a> RuleWriter<'a> {
     }
 }
 
-/// Share of the endpoint at a position, of the packets that the rules before it let pass.
+/// Share that an endpoint gets of the packets that the rules before its own did not match.
 ///
-/// Rules are evaluated in order, so endpoint `i` of `n` gets only packets that those before it did
-/// not match: its own share must be 1/(n - i) for all to get the same number. The last one takes
-/// the rest, without a match.
+/// Rules are evaluated in order. For all of `n` endpoints to get the same number of packets, the
+/// share of endpoint `i`, counted from 0, must be 1/(n - i). The last one takes the rest, without a
+/// match.
 ///
 /// Upstream: pkg/proxy/iptables/proxier.go, `computeProbability` (v1.36)
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -201,5 +203,23 @@ pub(crate) fn write_chain_declarations(buf: &mut Vec<u8>, chains: &[&str]) {
 }
 
 #[cfg(test)]
-#[path = "../tests/writer.rs"]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(position: usize, of: usize, expected: &str) {
+        let shown = EvenShare::at(position, of).map(|share| share.to_string());
+        assert_eq!(shown.as_deref().unwrap_or("always"), expected);
+    }
+
+    #[test]
+    fn shares_are_even_and_have_ten_decimals() {
+        check(0, 1, "always");
+        check(0, 2, "0.5000000000");
+        check(0, 3, "0.3333333333");
+        check(1, 3, "0.5000000000");
+        check(2, 3, "always");
+        check(0, 6, "0.1666666667");
+        check(0, 7, "0.1428571429");
+    }
+}

@@ -15,8 +15,9 @@ pub struct Negatable<T> {
 }
 
 impl<T> Negatable<T> {
-    /// Inverts the result of the comparison if it is negated.
-    pub const fn decide(&self, is_equal: bool) -> bool {
+    /// Returns the result of the condition for a packet whose property is equal to the value, or is
+    /// not.
+    pub const fn matches_if(&self, is_equal: bool) -> bool {
         is_equal != self.negated
     }
 
@@ -36,19 +37,35 @@ pub struct PortRange {
 }
 
 impl PortRange {
+    /// Returns the range of a single port.
+    pub(crate) const fn single(port: u16) -> Self {
+        Self {
+            first: port,
+            last: port,
+        }
+    }
+
     /// Reports whether the port is in the range.
     pub const fn contains(self, port: u16) -> bool {
         self.first <= port && port <= self.last
+    }
+
+    /// Reports whether any one of `ports` is in the range; `None` if only some of them are.
+    pub(crate) const fn contains_any(self, ports: Self) -> Option<bool> {
+        if self.last < ports.first || ports.last < self.first {
+            Some(false)
+        } else if self.first <= ports.first && ports.last <= self.last {
+            Some(true)
+        } else {
+            None
+        }
     }
 
     /// Parses `80`, `80:90`, `:90` or `80:`. Names of services are not resolved.
     pub(crate) fn read(text: &str) -> Option<Self> {
         let Some((first, last)) = text.split_once(':') else {
             let port = text.parse().ok()?;
-            return Some(Self {
-                first: port,
-                last: port,
-            });
+            return Some(Self::single(port));
         };
         let bound = |text: &str, open: u16| match text {
             "" => Some(open),
@@ -137,14 +154,24 @@ impl MultiPort {
         })
     }
 
-    /// Reports whether a packet to that destination port matches; `None` if that depends on its
-    /// source port, which is not known.
-    pub(crate) fn matches(&self, destination: u16) -> Option<bool> {
-        let is_in = self.ranges.iter().any(|range| range.contains(destination));
-        match (self.side, is_in) {
-            (PortSide::Destination, _) | (PortSide::Either, true) => Some(is_in != self.negated),
-            (PortSide::Source, _) | (PortSide::Either, false) => None,
-        }
+    /// Reports whether a packet matches whose ports are some of these; `None` if that depends on
+    /// which ones they are.
+    pub(crate) fn matches(&self, source: PortRange, destination: PortRange) -> Option<bool> {
+        let is_in = |ports: PortRange| {
+            let mut ranges = self.ranges.iter().map(|range| range.contains_any(ports));
+            if ranges.clone().any(|is_in| is_in == Some(true)) {
+                return Some(true);
+            }
+            let is_none = ranges.all(|is_in| is_in == Some(false));
+            is_none.then_some(false)
+        };
+        let is_in = match (self.side, is_in(source), is_in(destination)) {
+            (PortSide::Source, source, _) => source?,
+            (PortSide::Destination, _, destination) => destination?,
+            (PortSide::Either, Some(true), _) | (PortSide::Either, _, Some(true)) => true,
+            (PortSide::Either, source, destination) => source? || destination?,
+        };
+        Some(is_in != self.negated)
     }
 }
 

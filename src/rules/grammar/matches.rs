@@ -6,9 +6,8 @@
 use std::fmt;
 
 use super::condition::{AddressTypes, ConntrackStates, MarkBits, MultiPort, Negatable, PortRange};
-use super::extension::Extension;
 use super::probability::Probability;
-use super::token::{self, Flag, OptionGroup, Word};
+use super::token::{self, Extension, Flag, OptionGroup, Word};
 use crate::net::Protocol;
 
 /// Match extension with its options in normal form.

@@ -1,7 +1,6 @@
 //! Parses and prints single rules, in a normal form: spellings of the same rule compare equal.
 
 mod condition;
-mod extension;
 mod matches;
 mod network;
 mod probability;
@@ -11,8 +10,6 @@ mod token;
 
 pub(super) use condition::number;
 pub(crate) use condition::{AddressTypes, ConntrackStates, MarkBits, Negatable, PortRange};
-pub(crate) use extension::Extension;
-pub(super) use extension::ExtensionOption;
 pub use matches::Match;
 pub(crate) use matches::{Recent, RecentAction};
 pub(crate) use network::Network;
@@ -20,5 +17,7 @@ pub(crate) use network::Network;
 pub(crate) use probability::Probability;
 pub use probability::Share;
 pub use rule::Rule;
-pub(super) use rule::without_counters;
+pub(super) use rule::{is_altered, without_counters};
 pub(crate) use target::Target;
+pub(crate) use token::Extension;
+pub(super) use token::ExtensionOption;

@@ -13,11 +13,10 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::condition::Negatable;
-use super::extension::Extension;
 use super::matches::Match;
 use super::network::Network;
 use super::target::Target;
-use super::token::{Flag, OptionGroup, Word, next_flag, tokens};
+use super::token::{Extension, Flag, OptionGroup, Word, next_flag, tokens};
 use crate::rules::error::LineError;
 
 /// Rule without the name of its chain.
@@ -46,6 +45,16 @@ impl Rule {
             Match::Comment(text) => Some(text.as_ref()),
             _ => None,
         })
+    }
+
+    /// Replaces all comments by one.
+    pub(crate) fn set_comment(&mut self, text: Box<str>) {
+        let comment = Match::Comment(text);
+        self.matches.retain(|one| one.name() != comment.name());
+        let place = self
+            .matches
+            .partition_point(|one| one.name() < comment.name());
+        self.matches.insert(place, comment);
     }
 
     /// Returns a rule that could not be parsed and keeps its text.
@@ -309,4 +318,29 @@ fn protocol(flag: Flag<'_>) -> Result<Option<Negatable<Cow<'static, str>>>, Line
     };
     let value = Cow::Borrowed(value);
     Ok(Some(Negatable { negated, value }))
+}
+
+/// Reports whether an editor, a web page or a person has replaced parts of a rule after it was
+/// saved: its meaning is not that of the rule in the kernel, although it can be parsed.
+pub(in crate::rules) fn is_altered(spec: &str, rule: &Rule) -> bool {
+    has_replaced_quotes(spec) || has_redacted_target(rule)
+}
+
+/// Reports whether a word begins with a quote that stands in place of `"`: a comment of one word
+/// would be taken for another name.
+fn has_replaced_quotes(spec: &str) -> bool {
+    const REPLACED: [&str; 5] = ["\u{201c}", "\u{201d}", "\u{2018}", "\u{2019}", "&quot;"];
+    let is_quoted = |word: &str| REPLACED.iter().any(|quote| word.starts_with(quote));
+    !spec.contains('"') && spec.split(' ').any(is_quoted)
+}
+
+/// Reports whether the destination of DNAT has letters that no address has, such as `x.x.x.x`.
+fn has_redacted_target(rule: &Rule) -> bool {
+    let Some(Target::Other(target)) = &rule.target else {
+        return false;
+    };
+    let to = target.options.strip_prefix("--to-destination ");
+    let to = to.and_then(|options| options.split(' ').next());
+    let is_of_address = |c: char| c.is_ascii_hexdigit() || ".:[]-/".contains(c);
+    to.is_some_and(|to| !to.chars().all(is_of_address))
 }

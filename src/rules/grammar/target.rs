@@ -7,8 +7,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use super::condition::MarkBits;
-use super::extension::Extension;
-use super::token::{Flag, OptionGroup, Word};
+use super::token::{Extension, Flag, OptionGroup, Word};
 
 /// Target of a rule: the words after `-j` or `-g`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -67,11 +66,31 @@ impl Target {
         parsed.or_else(|| port?.trim_matches(['[', ']']).parse().ok())
     }
 
+    /// Reports whether the target exempts packets from connection tracking, in either spelling.
+    pub(crate) fn exempts_from_tracking(&self) -> bool {
+        matches!(self, Self::Other(extension) if extension.exempts_from_tracking())
+    }
+
     /// Returns the chain of a jump or goto.
     pub fn chain(&self) -> Option<&str> {
         match self {
             Self::Jump(chain) | Self::Goto(chain) => Some(chain),
             _ => None,
+        }
+    }
+}
+
+impl Extension {
+    /// Reports whether it is a target that exempts packets from connection tracking.
+    pub(crate) fn exempts_from_tracking(&self) -> bool {
+        let has_option = |name: &str| {
+            let options = self.read_options().unwrap_or_default();
+            options.iter().any(|option| &*option.name == name)
+        };
+        match &*self.name {
+            "NOTRACK" => true,
+            "CT" => has_option("--notrack"),
+            _ => false,
         }
     }
 }

@@ -1,7 +1,10 @@
 //! Tests of parsing, applying, comparing and tracing rules.
 
 mod diff;
+mod hostile;
 mod matches;
+mod raw;
+mod replies;
 mod rule;
 mod ruleset;
 mod share;

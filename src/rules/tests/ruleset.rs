@@ -150,15 +150,16 @@ fn a_chain_can_be_deleted_after_the_last_jump_to_it() {
 }
 
 #[test]
-fn rules_of_unmodeled_tables_are_counted() {
-    let rules =
-        RuleSet::parse("*raw\n:PREROUTING ACCEPT [3:4]\n-A PREROUTING -j CT --notrack\nCOMMIT\n");
-    let unmodeled: Vec<(String, usize)> = rules
-        .unwrap()
-        .unmodeled_tables()
-        .map(|(name, rules)| (name.to_owned(), rules))
-        .collect();
-    assert_eq!(unmodeled, [("raw".to_owned(), 1)]);
+fn rules_of_tables_that_the_proxy_does_not_use_are_counted() {
+    let text = "*raw\n:PREROUTING DROP [3:4]\n-A PREROUTING -j CT --notrack\nCOMMIT\n\
+                *rawpost\n-A POSTROUTING -j RAWSNAT --to-source 192.0.2.1\nCOMMIT\n";
+    let rules = RuleSet::parse(text).unwrap();
+    let unknown: Vec<_> = rules.unknown_tables().collect();
+    assert_eq!(unknown, [("rawpost", 1)]);
+    assert_eq!(rules.rule_count_elsewhere(), 2);
+    let printed = "*raw\n:OUTPUT ACCEPT [0:0]\n:PREROUTING DROP [0:0]\n\
+                   -A PREROUTING -j CT --notrack\nCOMMIT\n";
+    assert_eq!(rules.to_save_text(), printed);
 }
 
 #[test]

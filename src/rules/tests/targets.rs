@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use crate::net::Protocol;
-use crate::rules::{BridgePort, Locality, Packet, RuleSet, trace};
+use crate::rules::{BridgePort, Packet, RuleSet, TracedNode, trace};
 
 /// Traces TCP to port 80 of a node with one address through rules of the nat table.
 #[track_caller]
@@ -19,11 +19,11 @@ fn check(source: &str, destination: &str, rules: &str, expected: &str) {
         bridge_port: BridgePort::None,
     };
     let own = ["192.168.0.2", "fd00::2"].map(|ip| ip.parse::<IpAddr>().unwrap());
-    let locality = Locality {
+    let traced_node = TracedNode {
         addresses: own.into(),
-        ..Locality::default()
+        ..TracedNode::default()
     };
-    let [outcome] = trace(&all, &packet, &locality).try_into().unwrap();
+    let [outcome] = trace(&all, &packet, &traced_node).try_into().unwrap();
     assert!(outcome.undecided.is_empty(), "{rules}");
     assert_eq!(outcome.verdict.to_string(), expected, "{rules}");
 }

@@ -7,10 +7,10 @@
 
 use crate::net::Protocol;
 use crate::rules::{
-    BridgePort, Locality, Packet, RuleSet, Share, TraceOutcome, Unclear, Verdict, trace,
+    BridgePort, Packet, RuleSet, Share, TraceOutcome, TracedNode, Unclear, Verdict, trace,
 };
 
-fn packet(source: &str, destination: &str, port: u16) -> Packet {
+pub(super) fn packet(source: &str, destination: &str, port: u16) -> Packet {
     Packet {
         source: source.parse().unwrap(),
         destination: destination.parse().unwrap(),
@@ -21,14 +21,14 @@ fn packet(source: &str, destination: &str, port: u16) -> Packet {
     }
 }
 
-fn locality(recent_lists: &[&str]) -> Locality {
-    Locality {
+pub(super) fn traced_node(recent_lists: &[&str]) -> TracedNode {
+    TracedNode {
         addresses: ["192.168.0.2".parse().unwrap()].into(),
         recent_lists: recent_lists.iter().map(|name| Box::from(*name)).collect(),
     }
 }
 
-fn rules(extra: &str) -> RuleSet {
+pub(super) fn rules(extra: &str) -> RuleSet {
     let mut rules = RuleSet::default();
     rules.apply(include_str!("saves/v4.payload")).unwrap();
     rules.apply(extra).unwrap();
@@ -36,8 +36,8 @@ fn rules(extra: &str) -> RuleSet {
 }
 
 #[track_caller]
-fn outcomes(rules: &RuleSet, packet: &Packet, locality: &Locality, expected: &[&str]) {
-    let outcomes = trace(rules, packet, locality);
+fn outcomes(rules: &RuleSet, packet: &Packet, traced_node: &TracedNode, expected: &[&str]) {
+    let outcomes = trace(rules, packet, traced_node);
     let shown: Vec<String> = outcomes.iter().map(show).collect();
     assert_eq!(shown, expected);
     let whole = outcomes
@@ -56,7 +56,7 @@ fn show(outcome: &TraceOutcome<'_>) -> String {
 #[track_caller]
 fn check(source: &str, destination: &str, port: u16, expected: &[&str]) {
     let packet = packet(source, destination, port);
-    outcomes(&rules(""), &packet, &locality(&[]), expected);
+    outcomes(&rules(""), &packet, &traced_node(&[]), expected);
 }
 
 const KEPT: [&str; 3] = [
@@ -94,7 +94,12 @@ fn hairpin_traffic_is_masqueraded() {
 fn session_affinity_follows_the_recent_list() {
     let packet = packet("10.0.0.9", "172.30.0.1", 80);
     let expected = ["1: to 10.0.0.1:80, source kept"];
-    outcomes(&rules(""), &packet, &locality(&["KUBE-SEP-1"]), &expected);
+    outcomes(
+        &rules(""),
+        &packet,
+        &traced_node(&["KUBE-SEP-1"]),
+        &expected,
+    );
 }
 
 #[test]
@@ -129,8 +134,8 @@ fn services_without_endpoints_reject_and_source_ranges_drop() {
 fn steps_name_the_rules_that_matched() {
     let rules = rules("");
     let packet = packet("10.0.0.9", "172.30.0.9", 80);
-    let locality = locality(&[]);
-    let found = trace(&rules, &packet, &locality);
+    let traced_node = traced_node(&[]);
+    let found = trace(&rules, &packet, &traced_node);
     let steps: Vec<&str> = found[0].steps.iter().map(|step| step.chain).collect();
     assert_eq!(
         steps,
@@ -149,7 +154,7 @@ fn steps_name_the_rules_that_matched() {
 fn first(payload: &str, in_interface: Option<&str>, expected: &[&str]) {
     let mut packet = packet("198.51.100.1", "203.0.113.9", 80);
     packet.in_interface = in_interface.map(Box::from);
-    outcomes(&rules(payload), &packet, &locality(&[]), expected);
+    outcomes(&rules(payload), &packet, &traced_node(&[]), expected);
 }
 
 const PASSED: &str = "1: passed, source kept";
@@ -313,7 +318,7 @@ fn loops_and_missing_chains_end_the_trace() {
     let rules = RuleSet::parse("*nat\n-A PREROUTING -j GONE\nCOMMIT\n").unwrap();
     let packet = packet("198.51.100.1", "203.0.113.9", 80);
     let expected = ["1: unclear: chain `GONE` does not exist"];
-    outcomes(&rules, &packet, &locality(&[]), &expected);
+    outcomes(&rules, &packet, &traced_node(&[]), &expected);
 }
 
 #[test]
@@ -321,7 +326,7 @@ fn an_unparsed_rule_makes_the_outcome_unclear() {
     let rules = RuleSet::parse("*nat\n-A PREROUTING -m new [x y] -j A\nCOMMIT\n").unwrap();
     let packet = packet("198.51.100.1", "203.0.113.9", 80);
     let expected = ["1: passed, source kept, unless nat PREROUTING: -m new [x y] -j A"];
-    outcomes(&rules, &packet, &locality(&[]), &expected);
+    outcomes(&rules, &packet, &traced_node(&[]), &expected);
     assert!(rules.unparsed_rules().count() == 1);
 }
 
@@ -360,7 +365,7 @@ fn too_many_paths_are_not_followed() {
     let marks = (0..32).map(mark).collect::<Vec<_>>().concat();
     let rules = rules(&format!("*mangle\n{marks}COMMIT\n"));
     let packet = packet("198.51.100.1", "203.0.113.9", 80);
-    let found = trace(&rules, &packet, &locality(&[]));
+    let found = trace(&rules, &packet, &traced_node(&[]));
     let unclear = |verdict: &Verdict| matches!(verdict, Verdict::Unclear(Unclear::TooManyPaths));
     assert!(found.iter().any(|outcome| unclear(&outcome.verdict)));
     let sum = found
@@ -398,7 +403,7 @@ fn mangle_is_evaluated_before_the_other_tables() {
     let own = |chain: &str| rules(&format!("*mangle\n-A {chain} -j DROP\nCOMMIT\n"));
     let to_itself = packet("192.168.0.2", "192.168.0.2", 81);
     for chain in ["OUTPUT", "POSTROUTING", "PREROUTING", "INPUT"] {
-        outcomes(&own(chain), &to_itself, &locality(&[]), &["1: dropped"]);
+        outcomes(&own(chain), &to_itself, &traced_node(&[]), &["1: dropped"]);
     }
 }
 
@@ -418,7 +423,9 @@ fn unsupported_targets_end_the_trace_and_others_continue() {
     let range = "-j DNAT --to-destination 10.0.0.1-10.0.0.9";
     let rules = rules(&format!("*nat\n-I PREROUTING {range}\nCOMMIT\n"));
     let packet = packet("198.51.100.1", "203.0.113.9", 80);
-    let [outcome] = trace(&rules, &packet, &locality(&[])).try_into().unwrap();
+    let [outcome] = trace(&rules, &packet, &traced_node(&[]))
+        .try_into()
+        .unwrap();
     assert_eq!(
         outcome.verdict.to_string(),
         format!(
@@ -444,9 +451,11 @@ fn multiport_lists_are_matched() {
         ("--dports 22,443", passed),
         ("! --dports 22,80", passed),
         ("! --ports 22,80", passed),
+        ("--sports 22,80", passed),
+        ("--sports 1024:65535", "1: dropped"),
         (
-            "--sports 22,80",
-            "1: passed, source kept, unless filter FORWARD: -p tcp -m multiport --sports 22,80 -j DROP",
+            "--sports 22,40000",
+            "1: passed, source kept, unless filter FORWARD: -p tcp -m multiport --sports 22,40000 -j DROP",
         ),
     ] {
         let rule = format!("-I FORWARD -p tcp -m multiport {option} -j DROP");
@@ -473,7 +482,7 @@ fn outgoing_interfaces_are_matched() {
         (other, "-o eth0", unclear),
     ] {
         let packet = packet(own, destination, 81);
-        outcomes(&masquerade(option), &packet, &locality(&[]), &[expected]);
+        outcomes(&masquerade(option), &packet, &traced_node(&[]), &[expected]);
     }
     let input = "*filter\n:A - [0:0]\n-A A -o eth0 -j DROP\n-I FORWARD -i lo -j A\nCOMMIT\n";
     first(input, None, &[passed]);

@@ -1,6 +1,4 @@
 //! Order of the netfilter hooks, and the stack of chains inside one hook.
-//!
-//! `raw` and `security` are left out, because they are not read.
 
 use std::cmp::Ordering;
 
@@ -8,45 +6,73 @@ use super::outcome::Unclear;
 use crate::rules::chain::{Chain, ChainPolicy};
 use crate::rules::grammar::Rule;
 use crate::rules::ruleset::RuleSet;
-use crate::rules::table::Table;
+use crate::rules::table::{Table, TracedTable};
 
 /// Built-in chain of one table at one netfilter hook. Packets visit hooks in the order of this
 /// enum and never return to an earlier one.
+///
+/// Connection tracking comes after the raw table. It knows replies, and translates them back
+/// without the rules of `nat`, where these stand in the order of hooks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Hook {
+    RawPrerouting,
     ManglePrerouting,
     NatPrerouting,
     MangleForward,
     FilterForward,
+    SecurityForward,
+    RawOutput,
     MangleOutput,
     NatOutput,
     FilterOutput,
+    SecurityOutput,
     ManglePostrouting,
     NatPostrouting,
     /// `PREROUTING` for packets that the node sends to itself: they come in again through `lo`,
-    /// and are not translated twice.
+    /// and are neither tracked nor translated twice.
+    RawReturn,
     MangleReturn,
     MangleInput,
     FilterInput,
+    SecurityInput,
     /// Translates sources, only of packets that did not pass `POSTROUTING`.
     NatInput,
 }
 
 impl Hook {
-    pub(super) const fn chain(self) -> (Table, &'static str) {
+    pub(super) const fn chain(self) -> (TracedTable, &'static str) {
+        let (mangle, nat) = (
+            TracedTable::Proxy(Table::Mangle),
+            TracedTable::Proxy(Table::Nat),
+        );
+        let filter = TracedTable::Proxy(Table::Filter);
         match self {
-            Self::ManglePrerouting | Self::MangleReturn => (Table::Mangle, "PREROUTING"),
-            Self::NatPrerouting => (Table::Nat, "PREROUTING"),
-            Self::MangleForward => (Table::Mangle, "FORWARD"),
-            Self::FilterForward => (Table::Filter, "FORWARD"),
-            Self::MangleOutput => (Table::Mangle, "OUTPUT"),
-            Self::NatOutput => (Table::Nat, "OUTPUT"),
-            Self::FilterOutput => (Table::Filter, "OUTPUT"),
-            Self::ManglePostrouting => (Table::Mangle, "POSTROUTING"),
-            Self::NatPostrouting => (Table::Nat, "POSTROUTING"),
-            Self::MangleInput => (Table::Mangle, "INPUT"),
-            Self::FilterInput => (Table::Filter, "INPUT"),
-            Self::NatInput => (Table::Nat, "INPUT"),
+            Self::RawPrerouting | Self::RawReturn => (TracedTable::Raw, "PREROUTING"),
+            Self::ManglePrerouting | Self::MangleReturn => (mangle, "PREROUTING"),
+            Self::NatPrerouting => (nat, "PREROUTING"),
+            Self::MangleForward => (mangle, "FORWARD"),
+            Self::FilterForward => (filter, "FORWARD"),
+            Self::SecurityForward => (TracedTable::Security, "FORWARD"),
+            Self::RawOutput => (TracedTable::Raw, "OUTPUT"),
+            Self::MangleOutput => (mangle, "OUTPUT"),
+            Self::NatOutput => (nat, "OUTPUT"),
+            Self::FilterOutput => (filter, "OUTPUT"),
+            Self::SecurityOutput => (TracedTable::Security, "OUTPUT"),
+            Self::ManglePostrouting => (mangle, "POSTROUTING"),
+            Self::NatPostrouting => (nat, "POSTROUTING"),
+            Self::MangleInput => (mangle, "INPUT"),
+            Self::FilterInput => (filter, "INPUT"),
+            Self::SecurityInput => (TracedTable::Security, "INPUT"),
+            Self::NatInput => (nat, "INPUT"),
+        }
+    }
+
+    /// Returns the first hook of a packet.
+    pub(super) const fn first(from_node: bool) -> Self {
+        if from_node {
+            Self::RawOutput
+        } else {
+            Self::RawPrerouting
         }
     }
 
@@ -54,31 +80,40 @@ impl Hook {
     /// translation is local.
     pub(super) const fn next(self, from_node: bool, to_node: bool) -> Option<Self> {
         Some(match self {
+            Self::RawPrerouting => Self::ManglePrerouting,
             Self::ManglePrerouting => Self::NatPrerouting,
             Self::NatPrerouting if to_node => Self::MangleInput,
             Self::NatPrerouting => Self::MangleForward,
             Self::MangleForward => Self::FilterForward,
+            Self::FilterForward => Self::SecurityForward,
+            Self::RawOutput => Self::MangleOutput,
             Self::MangleOutput => Self::NatOutput,
             Self::NatOutput => Self::FilterOutput,
-            Self::FilterForward | Self::FilterOutput => Self::ManglePostrouting,
+            Self::FilterOutput => Self::SecurityOutput,
+            Self::SecurityForward | Self::SecurityOutput => Self::ManglePostrouting,
             Self::ManglePostrouting => Self::NatPostrouting,
             // Packets of the node to itself leave through `lo` and come in again.
-            Self::NatPostrouting if from_node && to_node => Self::MangleReturn,
+            Self::NatPostrouting if from_node && to_node => Self::RawReturn,
+            Self::RawReturn => Self::MangleReturn,
             Self::MangleReturn => Self::MangleInput,
             Self::MangleInput => Self::FilterInput,
-            Self::FilterInput if !from_node => Self::NatInput,
-            Self::FilterInput | Self::NatInput | Self::NatPostrouting => return None,
+            Self::FilterInput => Self::SecurityInput,
+            Self::SecurityInput if !from_node => Self::NatInput,
+            Self::SecurityInput | Self::NatInput | Self::NatPostrouting => return None,
         })
     }
 
     pub(super) const fn has_outgoing(self) -> bool {
         !matches!(
             self,
-            Self::ManglePrerouting
+            Self::RawPrerouting
+                | Self::ManglePrerouting
                 | Self::NatPrerouting
+                | Self::RawReturn
                 | Self::MangleReturn
                 | Self::MangleInput
                 | Self::FilterInput
+                | Self::SecurityInput
                 | Self::NatInput
         )
     }
@@ -86,9 +121,11 @@ impl Hook {
     pub(super) const fn has_incoming(self) -> bool {
         !matches!(
             self,
-            Self::MangleOutput
+            Self::RawOutput
+                | Self::MangleOutput
                 | Self::NatOutput
                 | Self::FilterOutput
+                | Self::SecurityOutput
                 | Self::ManglePostrouting
                 | Self::NatPostrouting
         )
@@ -138,7 +175,7 @@ impl<'a> CallStack<'a> {
     pub(super) fn call(
         &mut self,
         rules: &'a RuleSet,
-        table: Table,
+        table: TracedTable,
         name: &str,
     ) -> Result<(), Unclear> {
         let Some((name, chain)) = rules.find(table, name) else {

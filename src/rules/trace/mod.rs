@@ -1,7 +1,5 @@
 //! Traces a packet through the rules, as netfilter evaluates them, and returns all its outcomes.
 
-mod address;
-mod connection;
 mod decide;
 mod extension;
 mod fork;
@@ -10,8 +8,11 @@ mod outcome;
 mod packet;
 mod path;
 mod target;
+mod transition;
 mod walk;
 
-pub use outcome::{BridgePort, Locality, Packet, Verdict};
-pub(crate) use outcome::{Step, TraceOutcome, Unclear};
+pub use outcome::{BridgePort, Packet, TracedNode, Verdict};
+pub(crate) use outcome::{ReplyLoss, Step, TraceOutcome, Unclear};
 pub use walk::trace;
+#[cfg(test)]
+pub(in crate::rules) use walk::trace_counted;

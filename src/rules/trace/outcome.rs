@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::net::{Port, Protocol};
 use crate::rules::grammar::{Rule, Share};
-use crate::rules::table::Table;
+use crate::rules::table::TracedTable;
 
 /// First packet of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,16 +35,16 @@ pub enum BridgePort {
     Unknown,
 }
 
-/// State of the node that rules depend on.
+/// Properties of the node that rules match: its addresses, and its lists of recent sources.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Locality {
+pub struct TracedNode {
     /// Addresses of the interfaces; those of loopback may be left out.
     pub addresses: BTreeSet<IpAddr>,
     /// Names of the `recent` lists with an entry for the source of the packet that is not expired.
     pub recent_lists: BTreeSet<Box<str>>,
 }
 
-impl Locality {
+impl TracedNode {
     /// Reports whether the address has type `LOCAL` in the routing table.
     pub fn is_local(&self, ip: IpAddr) -> bool {
         ip.is_loopback() || self.addresses.contains(&ip)
@@ -59,19 +59,23 @@ pub struct TraceOutcome<'a> {
     /// Final verdict.
     pub verdict: Verdict,
     /// Last built-in chain that was evaluated, in which the verdict was reached.
-    pub at: (Table, &'static str),
+    pub at: (TracedTable, &'static str),
     /// Rules that matched, in order.
     pub steps: Vec<Step<'a>>,
+    /// Rules that matched the receiver's reply, in order; empty unless the packet is translated.
+    pub reply_steps: Vec<Step<'a>>,
     /// Rules that cannot be decided, and on which it depends whether this share has this verdict.
     /// The outcome is that of packets that none of them matches.
     pub undecided: Vec<Step<'a>>,
+    /// The rules have too many paths: not every combination of undecided rules was tried.
+    pub is_cut_off: bool,
 }
 
 /// Rule that was evaluated, and its chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step<'a> {
     /// Table of the chain.
-    pub table: Table,
+    pub table: TracedTable,
     /// Name of the chain.
     pub chain: &'a str,
     /// Rule as in the rule set.
@@ -81,7 +85,7 @@ pub struct Step<'a> {
 /// Final verdict on a packet.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verdict {
-    /// Accepted after its destination was translated.
+    /// Accepted after its destination was translated, and the receiver's reply as well.
     Delivered {
         /// New destination address.
         to: IpAddr,
@@ -90,7 +94,18 @@ pub enum Verdict {
         /// The receiver sees an address of the node as source.
         masqueraded: bool,
     },
-    /// Accepted with its original destination.
+    /// Accepted after its destination was translated, but the receiver's reply is lost.
+    Unanswered {
+        /// New destination address.
+        to: IpAddr,
+        /// New destination port.
+        port: u16,
+        /// The receiver sees an address of the node as source.
+        masqueraded: bool,
+        /// Cause of the loss.
+        loss: ReplyLoss,
+    },
+    /// Accepted with its original destination. The reply to it is not traced.
     Passed {
         /// The receiver sees an address of the node as source.
         masqueraded: bool,
@@ -103,13 +118,24 @@ pub enum Verdict {
     Unclear(Unclear),
 }
 
+/// Cause why the reply to a packet does not reach the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ReplyLoss {
+    /// A rule or policy drops the reply.
+    Dropped,
+    /// A rule rejects the reply; the receiver gets the error, and the client nothing.
+    Rejected,
+    /// A rule exempts the reply from connection tracking, so that it is not translated back.
+    Untracked,
+}
+
 /// Reason for which a verdict cannot be determined.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Unclear {
     /// The rule matches, but its target is not supported or could not be parsed.
     UnsupportedTarget {
         /// Table of the chain.
-        table: Table,
+        table: TracedTable,
         /// Chain of the rule.
         chain: String,
         /// Text of the rule.
@@ -143,11 +169,30 @@ impl fmt::Display for Verdict {
                 let to = SocketAddr::new(*to, *port);
                 write!(f, "to {to}, {}", source(masqueraded))
             }
+            Self::Unanswered {
+                to,
+                port,
+                masqueraded,
+                loss,
+            } => {
+                let to = SocketAddr::new(*to, *port);
+                write!(f, "to {to}, {}, reply {loss}", source(masqueraded))
+            }
             Self::Passed { masqueraded } => write!(f, "passed, {}", source(masqueraded)),
             Self::Dropped => f.write_str("dropped"),
             Self::Rejected => f.write_str("rejected"),
             Self::Unclear(why) => write!(f, "unclear: {why}"),
         }
+    }
+}
+
+impl fmt::Display for ReplyLoss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Dropped => "dropped",
+            Self::Rejected => "rejected",
+            Self::Untracked => "not translated back",
+        })
     }
 }
 

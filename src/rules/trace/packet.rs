@@ -2,8 +2,9 @@
 
 use std::net::IpAddr;
 
-use super::outcome::{Locality, Packet};
-use crate::rules::grammar::Share;
+use super::hook::Hook;
+use super::outcome::{Packet, TracedNode};
+use crate::rules::grammar::{PortRange, Share};
 
 /// Result of matching a rule or one of its conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,17 +51,69 @@ impl From<Option<bool>> for MatchResult {
     }
 }
 
-/// State of the packet at a rule.
+/// Direction of a packet in its connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Direction {
+    /// First packet of the connection, as the client sent it.
+    Original,
+    /// First packet of the receiver's reply.
+    Reply,
+}
+
+/// State of a packet in connection tracking.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Tracking {
+    /// The packet is in the raw table, before tracking.
+    Pending,
+    /// The packet belongs to a connection.
+    Tracked,
+    /// A rule exempted the packet: it is not translated.
+    Untracked,
+}
+
+/// Ports that a client chooses from: the default of the sysctl `net.ipv4.ip_local_port_range`,
+/// which other systems' defaults overlap.
+pub(super) const CLIENT_PORTS: PortRange = PortRange {
+    first: 32_768,
+    last: 60_999,
+};
+
+/// Source ports that `MASQUERADE --random-fully` chooses from for a client port above 1023.
+const MASQUERADED_PORTS: PortRange = PortRange {
+    first: 1024,
+    last: u16::MAX,
+};
+
+/// Address that a rule sees, or that it sets as the source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum PacketAddress {
+    Known(IpAddr),
+    /// Address of the node on one of its interfaces.
+    Node,
+    /// One of several.
+    Unknown,
+}
+
+/// State of the packet at a rule. Source and destination are those that the rule sees.
 #[derive(Debug, Clone)]
 pub(super) struct PacketState<'a> {
+    /// First packet of the connection, before any translation.
     pub(super) original: &'a Packet,
-    pub(super) locality: &'a Locality,
-    /// Destination after translations so far.
-    pub(super) destination: IpAddr,
-    /// Destination port after translations so far.
-    pub(super) port: u16,
+    pub(super) traced_node: &'a TracedNode,
+    pub(super) direction: Direction,
+    pub(super) tracking: Tracking,
+    pub(super) source: IpAddr,
+    /// Source port, or all that it may be.
+    pub(super) source_port: PortRange,
+    pub(super) destination: PacketAddress,
+    /// Destination port, or all that it may be.
+    pub(super) port: PortRange,
+    /// Receiver of the connection after translations so far.
+    pub(super) receiver: IpAddr,
+    pub(super) receiver_port: u16,
     pub(super) is_translated: bool,
-    pub(super) is_masqueraded: bool,
+    /// Source address of the connection after translation; `None`: the client's own.
+    pub(super) new_source: Option<PacketAddress>,
     pub(super) mark: u32,
     /// Mark of the connection.
     pub(super) connection_mark: u32,
@@ -72,10 +125,99 @@ pub(super) struct PacketState<'a> {
     pub(super) added_to: Vec<Box<str>>,
 }
 
-impl PacketState<'_> {
+impl<'a> PacketState<'a> {
+    /// Returns the first packet of a connection before its first hook.
+    pub(super) fn new(packet: &'a Packet, traced_node: &'a TracedNode) -> Self {
+        Self {
+            original: packet,
+            traced_node,
+            direction: Direction::Original,
+            tracking: Tracking::Pending,
+            source: packet.source,
+            source_port: CLIENT_PORTS,
+            destination: PacketAddress::Known(packet.destination),
+            port: PortRange::single(packet.port.get()),
+            receiver: packet.destination,
+            receiver_port: packet.port.get(),
+            is_translated: false,
+            new_source: None,
+            mark: 0,
+            connection_mark: 0,
+            incoming: Interface::None,
+            outgoing: Interface::None,
+            added_to: Vec::new(),
+        }
+    }
+
+    /// Turns the packet into the first reply to it, before the first hook of that.
+    pub(super) fn turn(&mut self) {
+        self.direction = Direction::Reply;
+        self.tracking = Tracking::Pending;
+        self.source = self.receiver;
+        self.source_port = PortRange::single(self.receiver_port);
+        let client = (PacketAddress::Known(self.original.source), CLIENT_PORTS);
+        let masqueraded = self.new_source.map(|source| (source, MASQUERADED_PORTS));
+        (self.destination, self.port) = masqueraded.unwrap_or(client);
+        self.mark = 0;
+        self.added_to.clear();
+    }
+
+    /// Translates the destination of the connection.
+    pub(super) fn translate(&mut self, address: IpAddr, port: u16) {
+        (self.receiver, self.receiver_port) = (address, port);
+        self.destination = PacketAddress::Known(address);
+        self.port = PortRange::single(port);
+        self.is_translated = true;
+    }
+
+    /// Translates the addresses of a reply back, as the hooks of `nat` do without their rules.
+    pub(super) fn translate_back(&mut self, hook: Hook) {
+        match hook {
+            Hook::NatPrerouting | Hook::NatOutput => {
+                self.destination = PacketAddress::Known(self.original.source);
+                self.port = CLIENT_PORTS;
+            }
+            _ => {
+                self.source = self.original.destination;
+                self.source_port = PortRange::single(self.original.port.get());
+            }
+        }
+    }
+
+    /// Reports whether the route at a hook leads to the node itself. Packets of the node are routed
+    /// again after translation, but the rules of `OUTPUT` see the interface of the first route.
+    pub(super) fn is_routed_to_node(&self, hook: Hook) -> Option<bool> {
+        let address = match (hook, self.direction) {
+            (Hook::FilterOutput | Hook::SecurityOutput, Direction::Original) => {
+                PacketAddress::Known(self.original.destination)
+            }
+            (Hook::FilterOutput | Hook::SecurityOutput, Direction::Reply) => {
+                let client = PacketAddress::Known(self.original.source);
+                self.new_source.unwrap_or(client)
+            }
+            _ => self.destination,
+        };
+        match address {
+            PacketAddress::Known(ip) => Some(self.traced_node.is_local(ip)),
+            PacketAddress::Node => Some(true),
+            PacketAddress::Unknown => None,
+        }
+    }
+
     /// Reports whether a process on the node sent the packet.
     pub(super) fn is_from_node(&self) -> bool {
-        self.locality.is_local(self.original.source)
+        self.traced_node.is_local(match self.direction {
+            Direction::Original => self.original.source,
+            Direction::Reply => self.receiver,
+        })
+    }
+
+    /// Reports whether a process on the node receives the packet.
+    pub(super) fn is_to_node(&self) -> bool {
+        self.traced_node.is_local(match self.direction {
+            Direction::Original => self.receiver,
+            Direction::Reply => self.original.source,
+        })
     }
 
     /// Reports whether the packet still has the socket of the process that sent it. Packets lose it
@@ -88,6 +230,21 @@ impl PacketState<'_> {
     pub(super) fn is_looped_back(&self) -> bool {
         self.incoming == Interface::Named("lo")
     }
+
+    /// Compares the destination address; `None` if it is not known well enough.
+    pub(super) fn destination_is(&self, is_equal: impl Fn(IpAddr) -> Option<bool>) -> Option<bool> {
+        let is_own =
+            |ip: &&IpAddr| ip.is_ipv4() == self.original.source.is_ipv4() && !ip.is_loopback();
+        match self.destination {
+            PacketAddress::Known(ip) => is_equal(ip),
+            PacketAddress::Node => {
+                let mut own = self.traced_node.addresses.iter().filter(is_own);
+                let first = is_equal(*own.next()?);
+                own.all(|ip| is_equal(*ip) == first).then_some(first)?
+            }
+            PacketAddress::Unknown => None,
+        }
+    }
 }
 
 /// Interface of a packet, as far as known.
@@ -98,4 +255,6 @@ pub(super) enum Interface<'a> {
     Named(&'a str),
     /// Unknown, but not `lo`.
     NotLoopback,
+    /// Unknown.
+    Any,
 }

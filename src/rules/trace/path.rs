@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use super::decide;
 use super::fork::{Forks, ShareShifts};
 use super::hook::{CallStack, Hook, Next};
-use super::outcome::{Locality, Packet, Step, TraceOutcome, Unclear, Verdict};
-use super::packet::{Interface, MatchResult, PacketState};
+use super::outcome::{Packet, ReplyLoss, Step, TraceOutcome, TracedNode, Unclear, Verdict};
+use super::packet::{Direction, MatchResult, PacketAddress, PacketState, Tracking};
 use super::target::{self, TargetEffect};
 use crate::rules::chain::ChainPolicy;
 use crate::rules::grammar::{Match, RecentAction, Rule, Share, Target};
@@ -16,14 +16,15 @@ use crate::rules::ruleset::RuleSet;
 /// Path of a packet: of all packets, or of the share for which random rules had the same results.
 #[derive(Debug, Clone)]
 pub(super) struct TracePath<'a, 'q> {
-    packet: PacketState<'q>,
-    hook: Hook,
-    stack: CallStack<'a>,
+    pub(super) packet: PacketState<'q>,
+    pub(super) hook: Hook,
+    pub(super) stack: CallStack<'a>,
     /// Share of the packets if no undecided rule matches. `NONE`: the path exists only if one does.
     share: Share,
     /// Changes of the share if undecided rules match.
     shifts: ShareShifts,
     steps: Vec<Step<'a>>,
+    reply_steps: Vec<Step<'a>>,
     /// Index of the branch that this path took at each hook, for the order of outcomes.
     branches: Vec<usize>,
 }
@@ -31,10 +32,11 @@ pub(super) struct TracePath<'a, 'q> {
 /// All state of a path that decides its future at a given position.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct MergeKey {
-    destination: IpAddr,
-    port: u16,
+    receiver: IpAddr,
+    receiver_port: u16,
+    tracking: Tracking,
     is_translated: bool,
-    is_masqueraded: bool,
+    new_source: Option<PacketAddress>,
     mark: u32,
     connection_mark: u32,
     added_to: Vec<Box<str>>,
@@ -42,44 +44,38 @@ pub(super) struct MergeKey {
 
 impl<'a, 'q> TracePath<'a, 'q> {
     /// Returns the path of all packets at their first hook.
-    pub(super) fn new(packet: &'q Packet, locality: &'q Locality) -> Self {
+    pub(super) fn new(packet: &'q Packet, traced_node: &'q TracedNode) -> Self {
+        let packet = PacketState::new(packet, traced_node);
+        let hook = Hook::first(packet.is_from_node());
         let mut path = Self {
-            packet: PacketState {
-                original: packet,
-                locality,
-                destination: packet.destination,
-                port: packet.port.get(),
-                is_translated: false,
-                is_masqueraded: false,
-                mark: 0,
-                connection_mark: 0,
-                incoming: Interface::None,
-                outgoing: Interface::None,
-                added_to: Vec::new(),
-            },
-            hook: Hook::MangleOutput,
+            packet,
+            hook,
             stack: CallStack::default(),
             share: Share::ALL,
             shifts: ShareShifts::default(),
             steps: Vec::new(),
+            reply_steps: Vec::new(),
             branches: Vec::new(),
         };
-        path.enter_hook(if path.packet.is_from_node() {
-            Hook::MangleOutput
-        } else {
-            Hook::ManglePrerouting
-        });
+        path.enter_hook(hook);
         path
     }
 
     /// Ends the path with a verdict.
-    pub(super) fn end(self, verdict: Verdict, undecided: Vec<Step<'a>>) -> TraceOutcome<'a> {
+    pub(super) fn end(
+        self,
+        verdict: Verdict,
+        undecided: Vec<Step<'a>>,
+        is_cut_off: bool,
+    ) -> TraceOutcome<'a> {
         TraceOutcome {
             share: self.share,
             verdict,
             at: self.hook.chain(),
             steps: self.steps,
+            reply_steps: self.reply_steps,
             undecided,
+            is_cut_off,
         }
     }
 
@@ -97,8 +93,9 @@ impl<'a, 'q> TracePath<'a, 'q> {
         &self.shifts
     }
 
-    pub(super) const fn hook(&self) -> Hook {
-        self.hook
+    /// Returns the position among all hooks: those of a reply come after those of its request.
+    pub(super) const fn hook(&self) -> (Direction, Hook) {
+        (self.packet.direction, self.hook)
     }
 
     /// Compares the positions of two paths in one hook: the lesser may still reach the greater.
@@ -109,10 +106,11 @@ impl<'a, 'q> TracePath<'a, 'q> {
     /// Paths at one position with equal keys have the same future.
     pub(super) fn merge_key(&self) -> MergeKey {
         MergeKey {
-            destination: self.packet.destination,
-            port: self.packet.port,
+            receiver: self.packet.receiver,
+            receiver_port: self.packet.receiver_port,
+            tracking: self.packet.tracking,
             is_translated: self.packet.is_translated,
-            is_masqueraded: self.packet.is_masqueraded,
+            new_source: self.packet.new_source,
             mark: self.packet.mark,
             connection_mark: self.packet.connection_mark,
             added_to: self.packet.added_to.clone(),
@@ -128,15 +126,20 @@ impl<'a, 'q> TracePath<'a, 'q> {
     /// undecided rule matches, and of these the shorter list.
     pub(super) fn merge(&mut self, other: Self) {
         let is_first_real = self.is_hypothetical() && !other.is_hypothetical();
-        let is_shorter = other.steps.len() < self.steps.len() && !other.is_hypothetical();
+        let is_shorter = other.step_count() < self.step_count() && !other.is_hypothetical();
         if is_first_real {
             self.branches = other.branches;
         }
         if is_first_real || is_shorter {
             self.steps = other.steps;
+            self.reply_steps = other.reply_steps;
         }
         self.share = self.share.plus(other.share);
         self.shifts.add(other.shifts);
+    }
+
+    const fn step_count(&self) -> usize {
+        self.steps.len() + self.reply_steps.len()
     }
 
     /// Records the index of the branch that this path took at the hook that it left.
@@ -166,21 +169,55 @@ impl<'a, 'q> TracePath<'a, 'q> {
         match decide::matches(rule, &self.packet) {
             MatchResult::No => return None,
             MatchResult::Yes => {}
+            // Both paths would meet at the next rule.
+            MatchResult::Undecided | MatchResult::Sometimes(_) if self.is_unchanged_by(rule) => {
+                return None;
+            }
+            MatchResult::Undecided if forks.is_exhausted() => {
+                forks.add_unfollowed(step);
+                return None;
+            }
             MatchResult::Undecided => {
+                if self.is_hypothetical() {
+                    forks.count_nested();
+                }
                 let skipping = self.fork(forks.add_undecided(step));
                 forks.paths.push(skipping);
-                if forks.is_exhausted() {
-                    return Some(Verdict::Unclear(Unclear::TooManyPaths));
-                }
             }
             MatchResult::Sometimes(share) => {
+                forks.count_shifts(&mut self.shifts);
                 let skipping = self.split(share);
                 forks.paths.push(skipping);
             }
         }
-        self.steps.push(step);
+        match self.packet.direction {
+            Direction::Original => self.steps.push(step),
+            Direction::Reply => self.reply_steps.push(step),
+        }
         self.update_recent_lists(rule);
         self.apply_target(rules, step)
+    }
+
+    /// Reports whether the packet continues with the next rule and is the same, be it that the rule
+    /// matches or not.
+    fn is_unchanged_by(&self, rule: &Rule) -> bool {
+        let mut matches = rule.matches.iter();
+        let sets_list = matches
+            .any(|one| matches!(one, Match::Recent(list) if list.action == RecentAction::Set));
+        let is_unchanged = match &rule.target {
+            None => true,
+            Some(Target::Mark(bits)) => bits.apply(self.packet.mark) == self.packet.mark,
+            Some(Target::Other(target)) => {
+                let packet = &self.packet;
+                let unchanged = TargetEffect::Continue {
+                    mark: packet.mark,
+                    connection_mark: packet.connection_mark,
+                };
+                target::effect(target, self.hook, packet) == unchanged
+            }
+            Some(_) => false,
+        };
+        is_unchanged && !sets_list && !rule.is_unparsed()
     }
 
     /// Adds the source to the lists of `recent --set`, which the following rules can match.
@@ -207,19 +244,22 @@ impl<'a, 'q> TracePath<'a, 'q> {
     /// Continues as the path that exists only if an undecided rule matches, and returns the path
     /// on which it does not.
     fn fork(&mut self, rule: usize) -> Self {
+        // Taken, because copies of all shifts would cost more than everything else.
+        let mut shifts = std::mem::replace(&mut self.shifts, ShareShifts::gained(rule));
         let mut skipping = self.clone();
-        skipping.shifts.add(ShareShifts::lost(rule));
+        shifts.add(ShareShifts::lost(rule));
+        skipping.shifts = shifts;
         self.share = Share::NONE;
-        self.shifts = ShareShifts::gained(rule);
         self.steps.clear();
+        self.reply_steps.clear();
         skipping
     }
 
     fn apply_target(&mut self, rules: &'a RuleSet, step: Step<'a>) -> Option<Verdict> {
         match step.rule.target.as_ref()? {
             Target::Accept => self.leave_hook(),
-            Target::Drop => Some(Verdict::Dropped),
-            Target::Reject(_) => Some(Verdict::Rejected),
+            Target::Drop => Some(self.blocked(ReplyLoss::Dropped)),
+            Target::Reject(_) => Some(self.blocked(ReplyLoss::Rejected)),
             Target::Return => self.end_of_chain(),
             Target::Jump(chain) => self.call(rules, chain),
             Target::Goto(chain) => {
@@ -231,9 +271,9 @@ impl<'a, 'q> TracePath<'a, 'q> {
                 None
             }
             Target::Dnat { address, port } => {
-                self.translate(*address, port.unwrap_or(self.packet.port))
+                self.translate(*address, port.unwrap_or(self.packet.receiver_port))
             }
-            Target::Masquerade { .. } => self.masquerade(),
+            Target::Masquerade { .. } => self.masquerade(target::masquerade_address(&self.packet)),
             Target::Other(target) => match target::effect(target, self.hook, &self.packet) {
                 TargetEffect::Continue {
                     mark,
@@ -244,7 +284,11 @@ impl<'a, 'q> TracePath<'a, 'q> {
                     None
                 }
                 TargetEffect::NewDestination { address, port } => self.translate(address, port),
-                TargetEffect::NewSource => self.masquerade(),
+                TargetEffect::NewSource(address) => self.masquerade(address),
+                TargetEffect::NoTracking => {
+                    self.packet.tracking = Tracking::Untracked;
+                    None
+                }
                 TargetEffect::Unsupported => Some(Verdict::Unclear(Unclear::UnsupportedTarget {
                     table: step.table,
                     chain: step.chain.to_owned(),
@@ -255,14 +299,12 @@ impl<'a, 'q> TracePath<'a, 'q> {
     }
 
     fn translate(&mut self, address: IpAddr, port: u16) -> Option<Verdict> {
-        self.packet.destination = address;
-        self.packet.port = port;
-        self.packet.is_translated = true;
+        self.packet.translate(address, port);
         self.leave_hook()
     }
 
-    fn masquerade(&mut self) -> Option<Verdict> {
-        self.packet.is_masqueraded = true;
+    fn masquerade(&mut self, address: PacketAddress) -> Option<Verdict> {
+        self.packet.new_source = Some(address);
         self.leave_hook()
     }
 
@@ -274,49 +316,8 @@ impl<'a, 'q> TracePath<'a, 'q> {
 
     fn end_of_chain(&mut self) -> Option<Verdict> {
         match self.stack.leave()? {
-            ChainPolicy::Drop => Some(Verdict::Dropped),
+            ChainPolicy::Drop => Some(self.blocked(ReplyLoss::Dropped)),
             ChainPolicy::Accept => self.leave_hook(),
         }
-    }
-
-    fn enter_hook(&mut self, hook: Hook) {
-        self.hook = hook;
-        self.stack.clear();
-        self.packet.incoming = match &self.packet.original.in_interface {
-            _ if !hook.has_incoming() => Interface::None,
-            _ if self.packet.is_from_node() => Interface::Named("lo"),
-            Some(name) => Interface::Named(name),
-            None => Interface::NotLoopback,
-        };
-        // Packets of the node are routed again after translation, but the rules of these hooks see
-        // the interface of the first route.
-        let routed_to = match hook {
-            Hook::FilterOutput => self.packet.original.destination,
-            _ => self.packet.destination,
-        };
-        self.packet.outgoing = match () {
-            () if !hook.has_outgoing() => Interface::None,
-            () if self.packet.locality.is_local(routed_to) => Interface::Named("lo"),
-            () => Interface::NotLoopback,
-        };
-    }
-
-    /// Enters the next hook, or returns the verdict after the last one.
-    fn leave_hook(&mut self) -> Option<Verdict> {
-        let to_node = self.packet.locality.is_local(self.packet.destination);
-        if let Some(hook) = self.hook.next(self.packet.is_from_node(), to_node) {
-            self.enter_hook(hook);
-            return None;
-        }
-        let masqueraded = self.packet.is_masqueraded;
-        Some(if self.packet.is_translated {
-            Verdict::Delivered {
-                to: self.packet.destination,
-                port: self.packet.port,
-                masqueraded,
-            }
-        } else {
-            Verdict::Passed { masqueraded }
-        })
     }
 }

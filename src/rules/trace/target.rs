@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::hook::Hook;
-use super::packet::PacketState;
+use super::packet::{Interface, PacketAddress, PacketState, Tracking};
 use crate::rules::grammar::{Extension, ExtensionOption, MarkBits, Network, number};
 
 /// Effect of a target on a packet.
@@ -14,7 +14,9 @@ pub(super) enum TargetEffect {
     /// The destination is translated.
     NewDestination { address: IpAddr, port: u16 },
     /// The source is translated.
-    NewSource,
+    NewSource(PacketAddress),
+    /// The packet is exempted from connection tracking, and continues with the next rule.
+    NoTracking,
     /// Not modeled.
     Unsupported,
 }
@@ -28,18 +30,54 @@ pub(super) fn effect(target: &Extension, hook: Hook, packet: &PacketState<'_>) -
     };
     let supported = match &*target.name {
         name if WITHOUT_EFFECT.contains(&name) => Some(unchanged),
+        "CONNMARK" if packet.tracking != Tracking::Tracked => Some(unchanged),
         "CONNMARK" => connection_mark(&options, packet),
+        // Without effect on packets that were tracked before they came in again.
+        "CT" | "NOTRACK" if packet.tracking != Tracking::Pending => Some(unchanged),
+        _ if target.exempts_from_tracking() => Some(TargetEffect::NoTracking),
+        "CT" => {
+            let mut names = options.iter().map(|option| &*option.name);
+            let is_harmless = |name: &str| CT_WITHOUT_EFFECT.contains(&name);
+            names.all(is_harmless).then_some(unchanged)
+        }
         "DNAT" => destination(&options, packet),
-        // Neither the new address nor the choice of the source port changes the verdict.
-        "MASQUERADE" | "SNAT" => Some(TargetEffect::NewSource),
+        "MASQUERADE" => Some(TargetEffect::NewSource(masquerade_address(packet))),
+        "SNAT" => {
+            let address = value(&options, "--to-source").and_then(only_address);
+            let address = address.map_or(PacketAddress::Unknown, PacketAddress::Known);
+            Some(TargetEffect::NewSource(address))
+        }
         "NETMAP" => match hook {
-            Hook::NatPostrouting | Hook::NatInput => Some(TargetEffect::NewSource),
+            Hook::NatPostrouting | Hook::NatInput => {
+                Some(TargetEffect::NewSource(PacketAddress::Unknown))
+            }
             _ => mapped(&options, packet),
         },
         "REDIRECT" => redirected(&options, hook, packet),
         _ => None,
     };
     supported.unwrap_or(TargetEffect::Unsupported)
+}
+
+/// Returns the source address that `MASQUERADE` sets: that of the outgoing interface.
+pub(super) fn masquerade_address(packet: &PacketState<'_>) -> PacketAddress {
+    match packet.outgoing {
+        // The kernel may choose an address of another interface.
+        Interface::Named("lo") => PacketAddress::Unknown,
+        _ => PacketAddress::Node,
+    }
+}
+
+/// Options of `CT` that change neither tracking nor translation. A zone may hide the connection
+/// from its replies.
+const CT_WITHOUT_EFFECT: &[&str] = &["--ctevents", "--expevents", "--helper", "--timeout"];
+
+/// Returns the address of `--to-source` or `--to-destination`, with or without ports; `None` for a
+/// range of addresses.
+fn only_address(to: &str) -> Option<IpAddr> {
+    let address = to.rsplit_once(':').map(|(address, _)| address);
+    let parsed = to.parse().ok();
+    parsed.or_else(|| address?.trim_matches(['[', ']']).parse().ok())
 }
 
 fn value<'o>(options: &'o [ExtensionOption], name: &str) -> Option<&'o str> {
@@ -87,7 +125,7 @@ fn connection_mark(options: &[ExtensionOption], packet: &PacketState<'_>) -> Opt
 fn destination(options: &[ExtensionOption], packet: &PacketState<'_>) -> Option<TargetEffect> {
     let to = value(options, "--to-destination")?;
     let (address, port) = match to.rsplit_once(':') {
-        Some(("", port)) => (packet.destination, port.parse().ok()?),
+        Some(("", port)) => (packet.receiver, port.parse().ok()?),
         Some((address, port)) if address.parse::<Ipv4Addr>().is_ok() => {
             (address.parse().ok()?, port.parse().ok()?)
         }
@@ -95,7 +133,7 @@ fn destination(options: &[ExtensionOption], packet: &PacketState<'_>) -> Option<
             let address = address.trim_matches(['[', ']']);
             (address.parse().ok()?, port.parse().ok()?)
         }
-        _ => (to.parse().ok()?, packet.port),
+        _ => (to.parse().ok()?, packet.receiver_port),
     };
     Some(TargetEffect::NewDestination { address, port })
 }
@@ -103,8 +141,8 @@ fn destination(options: &[ExtensionOption], packet: &PacketState<'_>) -> Option<
 fn mapped(options: &[ExtensionOption], packet: &PacketState<'_>) -> Option<TargetEffect> {
     let network: Network = value(options, "--to")?.parse().ok()?;
     Some(TargetEffect::NewDestination {
-        address: network.mapped(packet.destination)?,
-        port: packet.port,
+        address: network.mapped(packet.receiver)?,
+        port: packet.receiver_port,
     })
 }
 
@@ -117,11 +155,11 @@ fn redirected(
 ) -> Option<TargetEffect> {
     let port = match value(options, "--to-ports") {
         Some(port) => port.parse().ok()?,
-        None => packet.port,
+        None => packet.receiver_port,
     };
-    let is_v4 = packet.destination.is_ipv4();
+    let is_v4 = packet.receiver.is_ipv4();
     let address = if hook.has_incoming() {
-        let addresses = packet.locality.addresses.iter();
+        let addresses = packet.traced_node.addresses.iter();
         let mut own = addresses.filter(|ip| ip.is_ipv4() == is_v4 && !ip.is_loopback());
         let first = own.next()?;
         own.next().is_none().then_some(*first)?

@@ -1,4 +1,5 @@
-//! Follows a packet, the first of a connection, along all paths that random rules allow.
+//! Follows a packet, the first of a connection, along all paths that random rules allow, and the
+//! reply of its receiver back to the client.
 //!
 //! Each path has its share of the packets. Paths that a random rule split often meet again: a
 //! chain returns, or a rule only marks or logs. The path with the least progress is evaluated
@@ -13,7 +14,7 @@
 use std::collections::BTreeMap;
 
 use super::fork::{self, Forks};
-use super::outcome::{Locality, Packet, TraceOutcome, Unclear, Verdict};
+use super::outcome::{Packet, TraceOutcome, TracedNode, Unclear, Verdict};
 use super::path::TracePath;
 use crate::rules::ruleset::RuleSet;
 
@@ -23,9 +24,19 @@ use crate::rules::ruleset::RuleSet;
 pub fn trace<'a>(
     rules: &'a RuleSet,
     packet: &Packet,
-    locality: &Locality,
+    traced_node: &TracedNode,
 ) -> Vec<TraceOutcome<'a>> {
-    let first = TracePath::new(packet, locality);
+    trace_counted(rules, packet, traced_node).0
+}
+
+/// Traces the packet, and returns how much was evaluated for it: rules of all paths, and shares of
+/// undecided rules. The tests bound it.
+pub(in crate::rules) fn trace_counted<'a>(
+    rules: &'a RuleSet,
+    packet: &Packet,
+    traced_node: &TracedNode,
+) -> (Vec<TraceOutcome<'a>>, usize) {
+    let first = TracePath::new(packet, traced_node);
     let (mut ended, mut forks) = (Vec::new(), Forks::default());
     let mut by_hook = BTreeMap::from([(first.hook(), vec![first])]);
     while let Some((_, paths)) = by_hook.pop_first() {
@@ -33,8 +44,7 @@ pub fn trace<'a>(
         for path in merged(paths) {
             hypothetical += usize::from(path.is_hypothetical());
             if path.is_hypothetical() && hypothetical > MAX_HYPOTHETICAL {
-                ended.push((path, Verdict::Unclear(Unclear::TooManyPaths)));
-                continue;
+                forks.exhaust();
             }
             let finished = walk_hook(rules, path, &mut forks);
             for (index, (mut path, verdict)) in finished.into_iter().enumerate() {
@@ -46,7 +56,8 @@ pub fn trace<'a>(
             }
         }
     }
-    outcomes(ended, &forks)
+    let evaluated = forks.evaluated();
+    (outcomes(ended, &forks), evaluated)
 }
 
 /// Maximum number of pending paths in one hook. Real rules stay far below.
@@ -55,6 +66,13 @@ const MAX_PENDING: usize = 1024;
 /// Maximum number of hypothetical ones. They give way first, so that they do not end those of real
 /// packets.
 const MAX_HYPOTHETICAL: usize = MAX_PENDING / 2;
+
+/// Maximum number of paths at one rule, whose packets differ in marks or lists only. Random rules
+/// that mark packets for load balancing have a few dozen.
+const MAX_STATES: usize = 64;
+
+/// Maximum number of hypothetical ones: four independent marks. Each hook may multiply them.
+const MAX_HYPOTHETICAL_STATES: usize = 16;
 
 /// Returns the outcomes of packets that no undecided rule matches.
 fn outcomes<'a, 'q>(
@@ -66,8 +84,9 @@ fn outcomes<'a, 'q>(
     ended.retain(|(path, _)| !path.is_hypothetical());
     ended.sort_by(|(left, _), (right, _)| left.branches().cmp(right.branches()));
     let outcomes = ended.into_iter().map(|(path, verdict)| {
-        let undecided = effects.get(&verdict).map(|known| forks.rules_of(known));
-        path.end(verdict, undecided.unwrap_or_default())
+        let undecided = forks.rules_of(effects.get(&verdict));
+        let depends = !undecided.is_empty() || verdict == Verdict::Unclear(Unclear::TooManyPaths);
+        path.end(verdict, undecided, depends && forks.is_exhausted())
     });
     outcomes.collect()
 }
@@ -108,18 +127,24 @@ fn walk_hook<'a, 'q>(
         } else {
             MAX_PENDING
         };
-        if pending.len() >= most {
-            finished.push((path, Some(Verdict::Unclear(Unclear::TooManyPaths))));
+        if pending.len() >= most || (path.is_hypothetical() && forks.is_exhausted()) {
+            give_up(&mut finished, path, forks);
             continue;
         }
         loop {
-            let verdict = if forks.count_step() {
+            let verdict = if forks.count_step(path.is_hypothetical()) {
                 path.step(rules, forks)
             } else {
                 Some(Verdict::Unclear(Unclear::TooManyPaths))
             };
-            for forked in forks.paths.drain(..) {
-                enqueue(&mut pending, forked);
+            for forked in std::mem::take(&mut forks.paths) {
+                if let Some(surplus) = enqueue(&mut pending, forked) {
+                    give_up(&mut finished, surplus, forks);
+                }
+            }
+            if verdict.is_none() && path.is_hypothetical() && forks.is_exhausted() {
+                give_up(&mut finished, path, forks);
+                break;
             }
             if verdict.is_some() || path.hook() != hook {
                 finished.push((path, verdict));
@@ -127,7 +152,9 @@ fn walk_hook<'a, 'q>(
             }
             let is_behind = |next: &TracePath<'_, '_>| path.progress(next).is_lt();
             if !pending.last().is_none_or(is_behind) {
-                enqueue(&mut pending, path);
+                if let Some(surplus) = enqueue(&mut pending, path) {
+                    give_up(&mut finished, surplus, forks);
+                }
                 break;
             }
         }
@@ -135,15 +162,51 @@ fn walk_hook<'a, 'q>(
     finished
 }
 
-/// Inserts a path by its progress, or merges it into a path at the same position.
-fn enqueue<'a, 'q>(pending: &mut Vec<TracePath<'a, 'q>>, path: TracePath<'a, 'q>) {
+/// Inserts a path by its progress, or merges it into a path at the same position. Returns the path
+/// if too many are there already.
+fn enqueue<'a, 'q>(
+    pending: &mut Vec<TracePath<'a, 'q>>,
+    path: TracePath<'a, 'q>,
+) -> Option<TracePath<'a, 'q>> {
     let position = pending.partition_point(|other| other.progress(&path).is_gt());
-    let mut same_position = pending
-        .iter_mut()
-        .skip(position)
-        .take_while(|other| other.progress(&path).is_eq());
-    match same_position.find(|other| other.can_merge(&path)) {
-        Some(other) => other.merge(path),
-        None => pending.insert(position, path),
+    let is_hypothetical = path.is_hypothetical();
+    let mut alike = 0;
+    for other in pending.iter_mut().skip(position) {
+        if other.progress(&path).is_ne() {
+            break;
+        }
+        if other.can_merge(&path) {
+            other.merge(path);
+            return None;
+        }
+        alike += usize::from(other.is_hypothetical() == is_hypothetical);
+    }
+    let most = if is_hypothetical {
+        MAX_HYPOTHETICAL_STATES
+    } else {
+        MAX_STATES
+    };
+    if alike >= most {
+        return Some(path);
+    }
+    pending.insert(position, path);
+    None
+}
+
+/// Ends a path that is one too many: its verdict is unclear. From then on hypothetical paths are
+/// not followed, and the undecided rules of all outcomes say so.
+fn give_up<'a, 'q>(
+    finished: &mut Vec<FinishedPath<'a, 'q>>,
+    path: TracePath<'a, 'q>,
+    forks: &mut Forks<'a, TracePath<'a, 'q>>,
+) {
+    forks.exhaust();
+    let unclear = Verdict::Unclear(Unclear::TooManyPaths);
+    let known = finished.iter_mut().find(|(known, verdict)| {
+        known.is_hypothetical() == path.is_hypothetical() && verdict.as_ref() == Some(&unclear)
+    });
+    match known {
+        Some((known, _)) => known.merge(path),
+        None => finished.push((path, Some(unclear))),
     }
 }

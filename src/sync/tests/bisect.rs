@@ -10,7 +10,7 @@ fn names(count: usize) -> Vec<ServiceName> {
 /// Searches among `count` Services. Groups with a culprit fail, and name it if `is_named`. Gives
 /// the culprits found, the unresolved, the restores and the verdict.
 fn search(count: usize, culprits: &[usize], is_named: bool) -> (Vec<usize>, usize, usize, bool) {
-    search_with(NodeEvidence::Unknown, count, culprits, is_named)
+    search_with(NodeEvidence::HasNone, count, culprits, is_named)
 }
 
 /// As [`search`], with this evidence.
@@ -86,7 +86,7 @@ fn a_failure_for_every_service_is_the_fault_of_the_node() {
 
 #[test]
 fn named_failures_are_no_fault_of_a_node_that_has_rules_of_services() {
-    let works = NodeEvidence::Works;
+    let works = NodeEvidence::HasServiceRules;
     let all: Vec<_> = (0..7).collect();
     let (found, unresolved, _, is_node_fault) = search_with(works, 7, &all, true);
     assert_eq!((found, unresolved, is_node_fault), (all.clone(), 0, false));

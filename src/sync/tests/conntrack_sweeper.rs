@@ -114,7 +114,7 @@ fn request_with(ip: &str, endpoints: &[&str]) -> SweepRequest {
     SweepRequest {
         family: IpFamily::V4,
         candidates: stale_candidates(&before, &tracker, &options),
-        node_ports: NodePortAddresses::All,
+        node_port_addresses: NodePortAddresses::All,
     }
 }
 
@@ -204,9 +204,8 @@ fn a_kernel_without_a_table_is_read_again_only_for_new_reasons() {
 
 #[test]
 fn waits_grow_and_end() {
-    let seconds =
-        [1, 2, 3, 6, 7, 100].map(|failures| retry_after(failures, LONGEST_RETRY).as_secs());
+    let seconds = [1, 2, 3, 6, 7, 100].map(|failures| RETRY_DELAY.after(failures).as_secs());
     assert_eq!(seconds, [1, 2, 4, 32, 60, 60]);
-    let millis = |took| rest(Duration::from_millis(took)).as_millis();
+    let millis = |took| pause_after(Duration::from_millis(took)).as_millis();
     assert_eq!([0, 20, 125, 9000].map(millis), [0, 80, 500, 500]);
 }

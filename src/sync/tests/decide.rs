@@ -21,8 +21,8 @@ fn after_full(then: Instant, options: Options) -> SyncHistory {
         full_took: Duration::from_millis(1300),
         postponed_until: None,
         must_be_full: None,
-        options: Some(options),
-        zone: Some("a".into()),
+        last_options: Some(options),
+        last_zone: Some("a".into()),
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::isolate::{POISON, WAYS, assert_rules, clock, endpoint, name, wait};
+use super::search::{POISON, WAYS, assert_rules, clock, endpoint, name, wait};
 use super::syncer::{service, syncer};
 use super::*;
 use crate::host::{Fake, Poison};

@@ -1,16 +1,16 @@
 //! Tests of syncs, checks and reports.
 
-mod checks;
+mod compare;
 mod contest_report;
 mod decide;
 mod frontends;
-mod isolate;
+mod guarded_chains;
 mod node_environment;
 mod quarantine_report;
 mod report;
+mod search;
 mod syncer;
 mod task;
-mod verify;
 
 use std::net::IpAddr;
 

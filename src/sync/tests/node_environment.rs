@@ -10,7 +10,7 @@ fn environment(family: IpFamily) -> NodeEnvironment {
     NodeEnvironment {
         fixed: options(family),
         local_mode: LocalMode::ClusterCidr(Vec::new()),
-        node_ports: NodePortSource::All,
+        node_port_source: NodePortSource::All,
         bind_address: None,
     }
 }
@@ -37,7 +37,7 @@ const NODE_ADDRESSES: [&str; 6] = [
 #[track_caller]
 fn node_ports(family: IpFamily, within: &[&str], expected: &str, on_localhost: bool) {
     let environment = NodeEnvironment {
-        node_ports: NodePortSource::Within(nets(within)),
+        node_port_source: NodePortSource::Within(nets(within)),
         ..environment(family)
     };
     assert!(environment.needs_node_addresses());
@@ -87,7 +87,7 @@ fn node_ports_answer_within_networks_of_the_family() {
 fn primary_is_the_first_address_of_the_family() {
     let answers = |family, node: Option<&Node>, bound: Option<&str>, machine: &[&str]| {
         let environment = NodeEnvironment {
-            node_ports: NodePortSource::Primary,
+            node_port_source: NodePortSource::Primary,
             bind_address: bound.map(|ip| ips(&[ip])[0]),
             ..environment(family)
         };
@@ -146,9 +146,9 @@ fn primary_is_the_first_address_of_the_family() {
 /// `route_localnet` is set only with the rule that drops martian packets.
 #[test]
 fn node_ports_on_localhost_need_the_martian_packet_rule() {
-    let check = |node_ports: NodePortSource, expected: bool| {
+    let check = |node_port_source: NodePortSource, expected: bool| {
         let environment = NodeEnvironment {
-            node_ports,
+            node_port_source,
             ..environment(IpFamily::V4)
         };
         assert_eq!(environment.needs_route_localnet(), expected);

@@ -111,8 +111,10 @@ fn a_lost_frontend_is_not_a_change() {
     let mut lost = state(1);
     let port = crate::net::Port::new(80).unwrap();
     let frontend = crate::model::Frontend::HealthCheck(port);
-    lost.lost
-        .insert(crate::model::PortFrontend { port: 0, frontend });
+    lost.lost.insert(crate::model::PortFrontend {
+        port_index: 0,
+        frontend,
+    });
     quarantine.add(&name("a"), None, lost.clone(), zero);
     let is_same = state(1);
     quarantine.note_changes(|_| Some(&is_same));

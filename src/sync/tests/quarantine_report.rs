@@ -26,14 +26,14 @@ fn isolated() -> Outcome {
         fallback,
     };
     Outcome {
-        isolation: Some(Isolation {
+        search: Some(SearchResult {
             restores: 7,
             failed: 3,
             quarantined: vec![
                 blamed(&names[0], Fallback::LastApplied),
                 blamed(&names[1], Fallback::NoEndpoints),
             ],
-            ..Isolation::default()
+            ..SearchResult::default()
         }),
         quarantined: names.to_vec(),
         ..outcome(attempts.into())
@@ -83,7 +83,7 @@ fn a_sync_with_quarantined_services_is_healthy_and_names_them() {
     assert!(report.healthy);
     assert_eq!(report.quarantined.count, 2);
 
-    let told = events.told();
+    let told = events.queued_events();
     let [Event::ServiceQuarantined(name, note), _] = told.as_slice() else {
         panic!("{told:?}");
     };

@@ -10,7 +10,7 @@ use crate::health::{Health, NodeState};
 use crate::host::{RestoreError, RunError};
 use crate::model::{Change, ServiceName, Slice, SliceName};
 use crate::render::{PayloadStats, RuleCounts, ServiceTotals};
-use crate::sync::outcome::{Attempt, Failure, Isolation, Outcome, SyncMode};
+use crate::sync::outcome::{Attempt, Failure, Outcome, SearchResult, SyncMode};
 use crate::telemetry::Metrics;
 use crate::tracker::{AppliedChanges, Tracker};
 use crate::watch::change_channels;
@@ -30,7 +30,7 @@ impl ReportedMetrics {
             metrics: metrics.sync.clone(),
             health: Health::new(Duration::from_secs(30)),
             without_node: NodeState::Unknown,
-            checks: None,
+            health_check_servers: None,
             recorder: Recorder::disabled(),
             node_name: "node1".to_owned(),
         });
@@ -73,7 +73,7 @@ pub(super) fn attempt(scope: Scope, rules: RuleCounts, result: Result<(), Failur
         },
         payload: Vec::new(),
         no_counter: None,
-        unread: Vec::new(),
+        newly_unreadable: Vec::new(),
         declined: None,
         lock_wait: Duration::ZERO,
         result,
@@ -84,7 +84,7 @@ pub(super) fn attempt(scope: Scope, rules: RuleCounts, result: Result<(), Failur
 pub(super) fn outcome(attempts: Vec<Attempt>) -> Outcome {
     Outcome {
         attempts,
-        isolation: None,
+        search: None,
         retry: None,
         quarantined: Vec::new(),
         applied: AppliedChanges::default(),
@@ -148,31 +148,31 @@ fn the_log_of_a_failed_attempt_names_the_step_that_follows() {
         Failure::Restore(error, None)
     };
     let unreadable = || {
-        Failure::Save(RunError::Spawn {
+        Failure::Read(RunError::Spawn {
             program: "iptables-save".to_owned(),
             cause: std::io::ErrorKind::NotFound.into(),
         })
     };
-    let consequences = |attempts: Vec<(Scope, Failure)>, isolation: Option<Isolation>| {
+    let consequences = |attempts: Vec<(Scope, Failure)>, search: Option<SearchResult>| {
         let attempts = attempts.into_iter();
         let attempts = attempts
             .map(|(scope, failure)| attempt(scope, RuleCounts::default(), Err(failure)))
             .collect();
         let mut outcome = outcome(attempts);
-        outcome.isolation = isolation;
+        outcome.search = search;
         let failures = outcome.attempts.iter().enumerate();
         let failures = failures.map(|(position, attempt)| {
             let failure = attempt.result.as_ref().unwrap_err();
-            report_text::failure_consequence(failure, outcome.step_after(position))
+            crate::sync::report::failure_consequence(failure, outcome.step_after(position))
         });
         failures.collect::<Vec<_>>()
     };
     let full = Scope::Full(FullReason::Failed);
-    let search = "searching for the Services that make it fail";
+    let search = "searching for the Services that make it fail, so that all others are applied";
     assert_eq!(
         consequences(
             vec![(Scope::Partial, rejected()), (full, rejected())],
-            Some(Isolation::default())
+            Some(SearchResult::default())
         ),
         ["a full restore follows at once", search]
     );
@@ -182,10 +182,13 @@ fn the_log_of_a_failed_attempt_names_the_step_that_follows() {
         let attempts = vec![(periodic, failure), (Scope::Partial, rejected())];
         assert_eq!(
             consequences(attempts, None),
-            [partial, "changes are delayed; retrying"]
+            [
+                partial,
+                "changes are delayed, so removed endpoints still get traffic; retrying"
+            ]
         );
     }
-    let stays = "the rules in the kernel stay, changes are delayed; retrying";
+    let stays = "the rules in the kernel stay, so removed endpoints still get traffic; retrying";
     assert_eq!(consequences(vec![(full, unreadable())], None), [stays]);
     let locked = restore_failed().unwrap_err();
     assert_eq!(
@@ -337,7 +340,7 @@ fn payload_bytes_are_counted_when_a_program_was_started() {
 fn a_failed_read_is_not_counted_as_a_failed_restore() {
     let reported = ReportedMetrics::new();
     let tracker = Tracker::new(std::time::UNIX_EPOCH);
-    let unreadable = Failure::Save(RunError::Spawn {
+    let unreadable = Failure::Read(RunError::Spawn {
         program: "iptables-save".to_owned(),
         cause: std::io::ErrorKind::NotFound.into(),
     });

@@ -29,12 +29,12 @@ pub(super) fn service(number: u8, is_there: bool) -> Change {
 }
 
 /// Knows of one Service, and has done nothing.
-pub(super) fn syncer(clock: Clock, node_ports: NodePortSource) -> Syncer<Fake> {
+pub(super) fn syncer(clock: Clock, node_port_source: NodePortSource) -> Syncer<Fake> {
     let options = SyncerOptions {
         environment: NodeEnvironment {
             fixed: options(IpFamily::V4),
             local_mode: LocalMode::ClusterCidr(Vec::new()),
-            node_ports,
+            node_port_source,
             bind_address: None,
         },
         shape: PartialRestore::ChangedChains,
@@ -127,7 +127,7 @@ async fn tables_that_give_no_answer_for_long_are_written_without_being_read() {
     }
     let outcome = syncer.once(&[]).await;
     assert_eq!(outcome.result(), SyncResult::Applied);
-    assert_eq!(outcome.attempts[0].unread.len(), 2);
+    assert_eq!(outcome.attempts[0].newly_unreadable.len(), 2);
     assert_eq!(syncer.iptables().rules(), rules);
     syncer.force_full(FullReason::Flushed);
     assert_eq!(syncer.once(&[]).await.result(), SyncResult::Applied);
@@ -145,7 +145,9 @@ async fn node_port_addresses_are_those_of_the_last_sync_that_succeeded() {
     let mut syncer = syncer(now, within);
     let all = ips(&["10.0.0.1", "192.168.0.2", "192.168.0.3"]);
     let in_force = |syncer: &Syncer<Fake>| {
-        let written = syncer.written().map(|options| &options.node_port_addresses);
+        let written = syncer
+            .applied_options()
+            .map(|options| &options.node_port_addresses);
         assert_eq!(written, syncer.node_port_addresses());
         match written {
             Some(NodePortAddresses::Only(ips)) => ips.len(),

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::isolate::endpoint;
+use super::search::endpoint;
 use super::*;
 use crate::events::Recorder;
 use crate::health::{Health, NodeState};
@@ -174,7 +174,7 @@ enum Step {
     /// Another program changes two chains, and the events about it are lost.
     EventsLost,
     /// Another program runs a command in nat, without a report.
-    Edited(&'static str),
+    DueRewrite(&'static str),
     /// The kernel reports a change of this chain.
     Reported(&'static str),
     /// No program changes rules any more, and the next table that is read has one that cannot be
@@ -182,7 +182,7 @@ enum Step {
     Unprintable,
 }
 use Step::{
-    Broken, Comes, Edited, EventsLost, Flushed, ListHangs, Listed, Poisoned, Ready, Reported,
+    Broken, Comes, DueRewrite, EventsLost, Flushed, ListHangs, Listed, Poisoned, Ready, Reported,
     SaveTakes, Unprintable,
 };
 
@@ -216,7 +216,7 @@ fn take(step: &Step, kernel: &Kernel, changes: &ChangeSenders) {
         SaveTakes(seconds) => kernel.save_takes.set(Duration::from_secs(*seconds)),
         Flushed => kernel.flush_service_chain(),
         EventsLost => kernel.lose_events(),
-        Edited(command) => kernel.edit(command),
+        DueRewrite(command) => kernel.edit(command),
         Reported(chain) => kernel.report_change(chain),
         Unprintable => {
             kernel.generation.set(Some(7));
@@ -255,7 +255,7 @@ async fn run(steps: &[(u64, Step)], intervals: Intervals, end: u64) -> Kernel {
         environment: NodeEnvironment {
             fixed: options(IpFamily::V4),
             local_mode: LocalMode::ClusterCidr(Vec::new()),
-            node_ports: NodePortSource::All,
+            node_port_source: NodePortSource::All,
             bind_address: None,
         },
         shape: PartialRestore::ChangedChains,
@@ -274,7 +274,7 @@ async fn run(steps: &[(u64, Step)], intervals: Intervals, end: u64) -> Kernel {
             metrics,
             health: Health::new(Duration::from_secs(30)),
             without_node: NodeState::Eligible,
-            checks: None,
+            health_check_servers: None,
             recorder: Recorder::disabled(),
             node_name: "node1".to_owned(),
         },
@@ -431,7 +431,7 @@ async fn an_interrupted_verification_keeps_what_its_check_has_found() {
         (0, Comes(1)),
         (0, Ready(1)),
         (1500, SaveTakes(3)),
-        (1600, Edited("-A KUBE-MARK-MASQ -j ACCEPT")),
+        (1600, DueRewrite("-A KUBE-MARK-MASQ -j ACCEPT")),
         (4000, Flushed),
     ];
     let kernel = run(&steps, VERIFIED, 5000).await;

@@ -1,14 +1,12 @@
 //! HTTP server, and the pages of the metrics port.
 
-mod debug;
 mod listen;
 mod metrics_pages;
 mod server;
 mod zpages;
 
-pub(crate) use debug::{DebugPages, Debugging, PayloadPages};
 pub(crate) use listen::{ListenError, listen, listen_in_family, listen_retrying};
-pub(crate) use metrics_pages::{MetricsPages, PageSettings};
+pub(crate) use metrics_pages::{DebugPages, Debugging, MetricsPages, PageSettings, PayloadPages};
 pub(crate) use server::{
     ConnectionLimit, Reply, not_found, reply, serve, serve_requests, serve_within,
 };

@@ -19,7 +19,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::server::{Reply, TEXT, reply};
-use crate::telemetry::metrics::BINARY_VERSION;
+use crate::telemetry::metrics::KUBE_PROXY_MINOR_VERSION;
 
 /// Component that this program stands in for.
 const COMPONENT: &str = "kube-proxy";
@@ -93,8 +93,8 @@ pub(super) fn statusz(headers: &HeaderMap, started: Timestamp, now: Timestamp) -
              Started= {since}\n\
              Up= {hours} hr {minutes:02} min {seconds:02} sec\n\
              Go version= none, this is {program} {version}\n\
-             Binary version= {BINARY_VERSION}\n\
-             Emulation version= {BINARY_VERSION}\n\
+             Binary version= {KUBE_PROXY_MINOR_VERSION}\n\
+             Emulation version= {KUBE_PROXY_MINOR_VERSION}\n\
              Paths= {}\n",
             PATHS.join(" ")
         )
@@ -103,8 +103,8 @@ pub(super) fn statusz(headers: &HeaderMap, started: Timestamp, now: Timestamp) -
         start_time: started.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         uptime_seconds: up,
         go_version: "",
-        binary_version: BINARY_VERSION,
-        emulation_version: BINARY_VERSION,
+        binary_version: KUBE_PROXY_MINOR_VERSION,
+        emulation_version: KUBE_PROXY_MINOR_VERSION,
         paths: PATHS,
     };
     page(headers, "Statusz", text, &fields)

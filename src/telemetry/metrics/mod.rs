@@ -3,30 +3,40 @@
 //! Names are an interface: metrics of kube-proxy keep its name, labels and buckets, so that
 //! dashboards go on working; all others begin with `deltaproxy_`. HELP texts are deltaproxy's own.
 
+mod build;
 mod factory;
-mod manifests;
+mod files;
+mod health;
 mod process;
+mod requests;
 mod sync;
 mod sync_families;
 mod watch;
 
 use prometheus::{Registry, Result};
 
-pub(crate) use manifests::ManifestMetrics;
+pub(crate) use build::{KUBE_PROXY_MINOR_VERSION, KubernetesBuild, KubernetesVersion};
+pub(crate) use files::{ConfigFileState, ManifestMetrics};
+pub(crate) use health::HealthMetrics;
 pub(crate) use process::KernelCounts;
-pub(super) use process::{BINARY_VERSION, START, start_time};
+pub(super) use process::{START, start_time};
+pub(crate) use requests::RequestMetrics;
 pub(crate) use sync::{LocalPolicy, SyncKind, SyncMetrics};
-pub(crate) use watch::{HealthMetrics, RequestMetrics, WatchAges, WatchMetrics};
+pub(crate) use watch::{WatchAges, WatchMetrics};
 
 /// All metrics of the process. Clones share their values.
 #[derive(Debug, Clone)]
 pub(crate) struct Metrics {
     /// Registry that a scrape gathers.
     pub registry: Registry,
+    /// Version of Kubernetes.
+    pub build: KubernetesBuild,
     /// Metrics of syncs.
     pub sync: SyncMetrics,
     /// Metrics of the health server.
     pub health: HealthMetrics,
+    /// Metrics of the configuration file.
+    pub config: files::ConfigMetrics,
     /// Metrics of manifests.
     pub manifests: ManifestMetrics,
     /// Metrics of watches.
@@ -42,10 +52,11 @@ impl Metrics {
     pub(crate) fn new() -> Result<Self> {
         let registry = Registry::new();
         registry.register(Box::new(process::ProcessCollector::new()?))?;
-        process::register_build_info(&registry)?;
         Ok(Self {
+            build: KubernetesBuild::register(&registry)?,
             sync: SyncMetrics::register(&registry)?,
             health: HealthMetrics::register(&registry)?,
+            config: files::ConfigMetrics::register(&registry)?,
             manifests: ManifestMetrics::register(&registry)?,
             watch: WatchMetrics::register(&registry)?,
             registry,

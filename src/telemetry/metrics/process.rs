@@ -1,49 +1,20 @@
-//! Metrics that the program does not count itself: its build, its use of resources, and packet
-//! counters of the kernel. Both of the latter are read at each scrape.
+//! Metrics that the program does not count itself: its use of resources, and packet counters of the
+//! kernel. Both are read at each scrape.
 //!
 //! The `process_*` metrics are not those of the `prometheus` crate, which cuts CPU time to whole
 //! seconds: a daemon that uses milliseconds would look idle for hours.
 //!
-//! `kubernetes_build_info` names the release of kube-proxy whose behavior this program has. Alerts
-//! compare its `git_version` between the components of a cluster, up to the minor version. The
-//! version of deltaproxy follows the plus sign, and is in `deltaproxy_build_info`.
-//!
 //! # Source
 //!
-//! Upstream: `staging/src/k8s.io/component-base/metrics/version_parser.go`,
-//! `pkg/proxy/metrics/metrics.go`, `nfacctMetricCollector` (v1.36)
-//!
-//! Differs from upstream: `kubernetes_build_info` has no Go version, commit or date; the last two
-//! would make two builds of one source differ. Prometheus takes an empty label for a missing one.
+//! Upstream: `pkg/proxy/metrics/metrics.go`, `nfacctMetricCollector` (v1.36)
 
 use std::collections::HashMap;
 
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage};
 use nix::sys::time::TimeVal;
+use prometheus::Result;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{Counter, Gauge, Metric, MetricFamily, MetricType};
-use prometheus::{Registry, Result};
-
-use super::factory::MetricFactory;
-
-/// Release of kube-proxy that this program stands in for.
-const KUBE_PROXY_VERSION: &str = "v1.36.3";
-
-/// Major and minor version of that release.
-pub(in crate::telemetry) const BINARY_VERSION: &str = "1.36";
-
-/// Labels of `kubernetes_build_info`, in upstream's order.
-const BUILD_LABELS: [&str; 9] = [
-    "major",
-    "minor",
-    "git_version",
-    "git_commit",
-    "git_tree_state",
-    "build_date",
-    "go_version",
-    "compiler",
-    "platform",
-];
 
 /// Unit of the start time in `/proc/self/stat`; 100 on every architecture this can run on.
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -109,39 +80,6 @@ const LOCALHOST_NODE_PORTS: (&str, &str) = (
     "kubeproxy_iptables_localhost_nodeports_accepted_packets_total",
     "[ALPHA] Number of packets accepted to NodePorts on 127.0.0.0/8",
 );
-
-/// Registers `deltaproxy_build_info` and `kubernetes_build_info`.
-pub(super) fn register_build_info(registry: &Registry) -> Result<()> {
-    MetricFactory::own(registry)
-        .gauges(
-            "build_info",
-            "Version of deltaproxy; always 1",
-            &["version"],
-        )?
-        .with_label_values(&[env!("CARGO_PKG_VERSION")])
-        .set(1);
-    let help = "Version of the kube-proxy that this program stands in for; always 1";
-    let (major, minor) = BINARY_VERSION.split_once('.').unwrap_or_default();
-    let gauges = MetricFactory::kubernetes(registry).gauges("build_info", help, &BUILD_LABELS)?;
-    let version = format!(
-        "{KUBE_PROXY_VERSION}+deltaproxy-{}",
-        env!("CARGO_PKG_VERSION")
-    );
-    let platform = platform();
-    let values = [major, minor, &version, "", "", "", "", "rustc", &platform];
-    gauges.with_label_values(&values).set(1);
-    Ok(())
-}
-
-/// Returns operating system and architecture as Go names them.
-fn platform() -> String {
-    let architecture = match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
-    };
-    format!("{}/{architecture}", std::env::consts::OS)
-}
 
 /// Collector of the `process_*` metrics. Values that cannot be read are left out.
 #[derive(Debug)]
@@ -326,11 +264,6 @@ mod tests {
         assert_eq!(names, PROCESS.map(|(name, _)| name));
         // After 2020 and before 2100.
         assert!((1.57e9..4.1e9).contains(&start_time().unwrap()));
-    }
-
-    #[test]
-    fn versions_agree() {
-        assert!(KUBE_PROXY_VERSION.starts_with(&format!("v{BINARY_VERSION}.")));
     }
 
     #[test]

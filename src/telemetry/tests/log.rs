@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use tracing::subscriber::with_default;
 
-use super::{Format, LogError, LogLevel, LogOptions, directives, install, subscriber};
+use super::{Format, LogError, LogLevel, LogOptions, directives, install, subscriber, with_causes};
 
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
@@ -25,11 +25,18 @@ pub(in crate::telemetry) fn silent() -> (impl Sized, LogLevel) {
     subscriber(&LogOptions::default(), false, io::sink).unwrap()
 }
 
-fn logged(options: &LogOptions, color: bool) -> String {
+/// Returns the lines that `log` writes.
+fn captured(options: &LogOptions, color: bool, log: impl FnOnce(&LogLevel)) -> String {
     let lines = Lines::default();
     let writer = lines.clone();
     let (subscriber, level) = subscriber(options, color, move || writer.clone()).unwrap();
-    with_default(subscriber, || {
+    with_default(subscriber, || log(&level));
+    let bytes = lines.0.lock().unwrap().clone();
+    String::from_utf8(bytes).unwrap()
+}
+
+fn logged(options: &LogOptions, color: bool) -> String {
+    captured(options, color, |level| {
         tracing::info!(target: "deltaproxy::sync", chains = 3, "restored");
         tracing::debug!(target: "deltaproxy::sync", "own detail");
         tracing::warn!(target: "kube_runtime", "library warning");
@@ -37,9 +44,7 @@ fn logged(options: &LogOptions, color: bool) -> String {
         tracing::warn!(target: "kube_client::client", "a whole body");
         assert!(level.set(2));
         tracing::debug!(target: "deltaproxy::sync", "later detail");
-    });
-    let bytes = lines.0.lock().unwrap().clone();
-    String::from_utf8(bytes).unwrap()
+    })
 }
 
 #[track_caller]
@@ -101,24 +106,20 @@ fn json_fields_are_next_to_the_message() {
 
 #[test]
 fn plain_lines_look_like_errors_and_are_not_repeated() {
-    let lines = Lines::default();
-    let writer = lines.clone();
     let options = LogOptions {
         format: Format::Plain,
         filter: Some("warn".to_owned()),
         ..LogOptions::default()
     };
-    let (subscriber, _level) = subscriber(&options, true, move || writer.clone()).unwrap();
-    with_default(subscriber, || {
+    let text = captured(&options, true, |_| {
         for object in ["a", "b", "a"] {
             tracing::warn!("`{object}` is odd\nhint: fix it");
         }
         tracing::info!("a note");
         tracing::warn!(server = %"x", "no proxy");
     });
-    let bytes = lines.0.lock().unwrap().clone();
     assert_eq!(
-        String::from_utf8(bytes).unwrap(),
+        text,
         "warning: `a` is odd\nhint: fix it\nwarning: `b` is odd\nhint: fix it\n\
          warning: no proxy server=x\n"
     );
@@ -137,5 +138,79 @@ fn an_invalid_filter_is_named() {
         error
             .to_string()
             .starts_with("RUST_LOG: \"deltaproxy=loud\" is not a valid log filter\nhint: ")
+    );
+}
+
+/// Records of both styles of kube-proxy: line ends are escaped, and errors have a key of their own.
+#[test]
+fn klog_lines_are_those_of_kube_proxy() {
+    let text = logged_failure(Format::Klog);
+    let (header, rest) = text.split_once("] ").unwrap();
+    let (severity_and_date, clock_and_place) = header.split_once(' ').unwrap();
+    assert!(severity_and_date.starts_with('E') && severity_and_date.len() == 5);
+    let place = format!(" {:7} log.rs:", std::process::id());
+    assert!(clock_and_place.contains(&place), "{header}");
+    assert_eq!(
+        rest,
+        "\"cannot restore\\nthe rules\" err=\"exit status: 1\\nline 3 failed\" attempt=2 \
+         family=\"IPv4\" v_=\"x\"\n"
+    );
+    let json: serde_json::Value = serde_json::from_str(&logged_failure(Format::KlogJson)).unwrap();
+    assert_eq!(json["msg"], "cannot restore\nthe rules");
+    assert_eq!(json["err"], "exit status: 1\nline 3 failed");
+    assert_eq!(json["attempt"], 2);
+    assert!(
+        json["caller"]
+            .as_str()
+            .unwrap()
+            .starts_with("tests/log.rs:")
+    );
+    assert!(json["ts"].as_f64().unwrap() > 1.7e12);
+    // Only records without an error have a verbosity.
+    assert_eq!(json.get("v"), None);
+}
+
+fn logged_failure(format: Format) -> String {
+    let options = LogOptions {
+        format,
+        ..LogOptions::default()
+    };
+    captured(&options, false, |_| {
+        tracing::error!(
+            target: "deltaproxy::sync", attempt = 2, family = %"IPv4", v = "x",
+            error = %"exit status: 1\nline 3 failed", "cannot restore\nthe rules"
+        );
+    })
+}
+
+/// Numbers, such as those of attempts, make no other failure of it; texts do.
+#[test]
+fn a_repeated_failure_is_left_out() {
+    for format in [Format::Text, Format::Json, Format::Klog, Format::KlogJson] {
+        let options = LogOptions {
+            format,
+            ..LogOptions::default()
+        };
+        let text = captured(&options, false, |_| {
+            for attempt in 0..10 {
+                for object in ["a", "b"] {
+                    tracing::warn!(target: "deltaproxy::sync", attempt, object, "failed");
+                    tracing::info!(target: "deltaproxy::sync", "tried");
+                }
+            }
+        });
+        assert_eq!(text.matches("failed").count(), 6, "{text}");
+        assert_eq!(text.matches("tried").count(), 20, "{text}");
+    }
+}
+
+#[test]
+fn a_cause_that_its_error_quotes_is_not_repeated() {
+    let cause = anyhow::anyhow!("no such file");
+    let quoting = cause.context("cannot read `a`: no such file");
+    let error = quoting.context("the source is missing");
+    assert_eq!(
+        with_causes(error.as_ref()),
+        "the source is missing: cannot read `a`: no such file"
     );
 }

@@ -5,7 +5,7 @@
 
 use super::*;
 use crate::model::Services;
-use crate::tracker::Waiting;
+use crate::tracker::UnappliedObjects;
 
 /// After the applied `history`, `changes` leave these Services dirty, and those known.
 #[track_caller]
@@ -161,14 +161,14 @@ fn waits<const H: usize>(history: [Change; H], changes: &[(Change, usize, usize)
     let mut tracker = applied(history);
     for (at, (change, services, slices)) in changes.iter().enumerate() {
         tracker.apply(change.clone());
-        let expected = Waiting {
+        let expected = UnappliedObjects {
             services: *services,
             slices: *slices,
         };
-        assert_eq!(tracker.waiting(), expected, "after change {at}");
+        assert_eq!(tracker.unapplied(), expected, "after change {at}");
     }
     tracker.mark_applied();
-    assert_eq!(tracker.waiting(), Waiting::default());
+    assert_eq!(tracker.unapplied(), UnappliedObjects::default());
 }
 
 #[test]

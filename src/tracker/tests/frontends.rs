@@ -28,7 +28,10 @@ fn frontend(ip: &str) -> Frontend {
 /// The names of those that have lost the address.
 fn losers(tracker: &Tracker, ip: &str) -> Vec<String> {
     let frontend = frontend(ip);
-    let lost = PortFrontend { port: 0, frontend };
+    let lost = PortFrontend {
+        port_index: 0,
+        frontend,
+    };
     let all = tracker.all();
     let losers = all.filter(|(_, state)| state.lost.contains(&lost));
     losers.map(|(name, _)| name.name().to_owned()).collect()
@@ -48,7 +51,7 @@ fn check(winner: &str, ip: &str, services: &[Change]) {
             // Syncs in between change nothing.
             tracker.mark_applied();
         }
-        assert_eq!(tracker.frontend_holder(&frontend(ip)), Some(&name(winner)));
+        assert_eq!(tracker.frontend_owner(&frontend(ip)), Some(&name(winner)));
         assert_eq!(losers(&tracker, ip).len(), services.len() - 1);
         assert!(!losers(&tracker, ip).contains(&winner.to_owned()));
         assert_eq!(tracker.frontend_conflicts(), 1);

@@ -256,8 +256,8 @@ fn a_service_without_rules_claims_its_cluster_ip_alone() {
     assert!(tracker.get(&of).unwrap().lost.is_empty());
     let own = Frontend::Address(thief.cluster_ip, port(1), Protocol::Tcp);
     let foreign = Frontend::Address(thief.external_ips[0], port(1), Protocol::Tcp);
-    assert_eq!(tracker.frontend_holder(&own), Some(&of));
-    assert_eq!(tracker.frontend_holder(&foreign), Some(&victim));
+    assert_eq!(tracker.frontend_owner(&own), Some(&of));
+    assert_eq!(tracker.frontend_owner(&foreign), Some(&victim));
     // With fewer ports it asks for the address again.
     thief.ports = thief.ports[..4].into();
     tracker.apply(Change::Service(of.clone(), Some(thief.clone())));

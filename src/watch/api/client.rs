@@ -9,10 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Uri;
-use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError, NamedCluster};
+use kube::config::{
+    Cluster, InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError, NamedCluster,
+};
 use kube::{Client, Config};
 
-use super::connect_failure::ConnectFailure;
+use super::error::ConnectFailure;
+use super::proxy::{Proxy, ProxyEnvironment};
 use super::rate_limit::{FirstRequestGate, FirstRequestGuard, RateLimit, RateLimiter};
 use super::request::Encoding;
 use super::transport;
@@ -68,7 +71,7 @@ impl ApiClient {
         &self.client
     }
 
-    /// Waits until the rate limit and the first request allow another one.
+    /// Waits until the rate limit and [`FirstRequestGate`] allow another request.
     pub(super) async fn wait_to_send(&self) -> FirstRequestGuard<'_> {
         let waited = self.limiter.wait().await;
         if waited >= MIN_LOGGED_WAIT {
@@ -105,7 +108,7 @@ pub enum ClientConfigError {
     },
     /// Neither a kubeconfig nor an address is set, and the process does not run in a Pod with a
     /// usable service account; the cause names the missing variable or file.
-    #[error("no source of Services: cannot use the service account of a Pod")]
+    #[error("no source of Services: not running in a Pod with a usable service account")]
     InCluster(#[source] Box<InClusterError>),
     /// The address is not a URL or host.
     #[error("`{0}` is not a valid API server address")]
@@ -124,24 +127,36 @@ pub enum ClientConfigError {
 ///
 /// Without a kubeconfig and without an address, the service account of the Pod is used, as
 /// upstream does; no default path of a kubeconfig is tried.
-pub async fn build_client(options: &ApiOptions) -> Result<ApiClient, ClientConfigError> {
-    prepare(options, None).await
+///
+/// `proxies` are those of the environment; `proxy-url` of the kubeconfig takes precedence.
+pub async fn build_client(
+    options: &ApiOptions,
+    proxies: &ProxyEnvironment,
+) -> Result<ApiClient, ClientConfigError> {
+    prepare(options, proxies, None).await
 }
 
 /// Builds a client whose requests are counted and timed; otherwise like [`build_client`].
 pub(crate) async fn build_counted_client(
     options: &ApiOptions,
+    proxies: &ProxyEnvironment,
     metrics: &RequestMetrics,
 ) -> Result<ApiClient, ClientConfigError> {
-    prepare(options, Some(metrics)).await
+    prepare(options, proxies, Some(metrics)).await
 }
 
 async fn prepare(
     options: &ApiOptions,
+    proxies: &ProxyEnvironment,
     metrics: Option<&RequestMetrics>,
 ) -> Result<ApiClient, ClientConfigError> {
+    let mut proxy = None;
     let mut config = match (&options.kubeconfig, &options.master) {
-        (Some(path), master) => from_kubeconfig(path, master.as_deref()).await?,
+        (Some(path), master) => {
+            let (config, proxy_url) = from_kubeconfig(path, master.as_deref()).await?;
+            proxy = proxy_url;
+            config
+        }
         (None, Some(master)) => Config::new(address(master)?),
         (None, None) => {
             Config::incluster().map_err(|error| {
@@ -153,10 +168,8 @@ async fn prepare(
     };
     config.cluster_url = with_scheme(&config)?;
     let address = config.cluster_url.to_string();
-    if config.proxy_url.is_some() {
-        tracing::warn!(server = %address, "`proxy-url` is not supported: connecting directly");
-    }
-    match transport::client(config, metrics) {
+    let proxy = proxy.or_else(|| proxies.proxy_for(&config.cluster_url));
+    match transport::client(config, proxy, metrics) {
         Ok(client) => {
             let (encoding, limit) = (options.encoding, options.rate_limit);
             Ok(ApiClient::new(client, address, encoding, limit))
@@ -171,7 +184,10 @@ async fn prepare(
     }
 }
 
-async fn from_kubeconfig(path: &Path, master: Option<&str>) -> Result<Config, ClientConfigError> {
+async fn from_kubeconfig(
+    path: &Path,
+    master: Option<&str>,
+) -> Result<(Config, Option<Proxy>), ClientConfigError> {
     let failed = |error| ClientConfigError::Kubeconfig {
         path: path.to_owned(),
         source: match error {
@@ -191,16 +207,33 @@ async fn from_kubeconfig(path: &Path, master: Option<&str>) -> Result<Config, Cl
             cluster.server = Some(server.clone());
         }
     }
-    let root_cert_file = ca_file(&kubeconfig);
+    let (mut root_cert_file, mut proxy) = (None, None);
+    if let Some(cluster) = current_cluster(&mut kubeconfig) {
+        root_cert_file = ca_file(cluster);
+        // Without a value, the library reads the environment itself, and knows no `NO_PROXY`.
+        let url = cluster.proxy_url.replace(UNUSED_PROXY_URL.to_owned());
+        if let Some(url) = url.filter(|url| !url.is_empty()) {
+            let parsed = Proxy::parse_url(&url);
+            proxy = Some(parsed.map_err(|error| ClientConfigError::Kubeconfig {
+                path: path.to_owned(),
+                source: error.into(),
+            })?);
+        }
+    }
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
         .await
         .map_err(failed)?;
     config.root_cert_file = root_cert_file;
-    Ok(config)
+    config.proxy_url = None;
+    Ok((config, proxy))
 }
 
-/// Reads a kubeconfig of limited size. The library reads a file whole, however large it is, and
-/// resolves paths relative to it, which a pipe does not have.
+/// Valid address that nothing connects to.
+const UNUSED_PROXY_URL: &str = "http://unused";
+
+/// Reads a kubeconfig. The size is checked here, since the library has no limit. A regular file is
+/// then read again by the library, which resolves relative paths in it. A pipe can be read only
+/// once, and its paths have no folder to be relative to.
 fn read(path: &Path) -> Result<Kubeconfig, KubeconfigError> {
     let text = bounded::read_to_string(path, bounded::MAX_CONFIG_BYTES)
         .map_err(|error| KubeconfigError::ReadConfig(error, path.to_owned()))?;
@@ -211,22 +244,22 @@ fn read(path: &Path) -> Result<Kubeconfig, KubeconfigError> {
     }
 }
 
-/// Returns the file with the CA certificate, so that it is read again when it changes. The library
-/// does that in Pods, and reads the file of a kubeconfig only once.
-fn ca_file(kubeconfig: &Kubeconfig) -> Option<PathBuf> {
+/// Returns the cluster of the current context.
+fn current_cluster(kubeconfig: &mut Kubeconfig) -> Option<&mut Cluster> {
     let current = kubeconfig.current_context.as_ref()?;
     let context = kubeconfig
         .contexts
         .iter()
         .find(|context| &context.name == current)?;
     let name = &context.context.as_ref()?.cluster;
-    let is_current = |named: &&NamedCluster| &named.name == name;
-    let cluster = kubeconfig
-        .clusters
-        .iter()
-        .find(is_current)?
-        .cluster
-        .as_ref()?;
+    let is_current = |named: &&mut NamedCluster| &named.name == name;
+    let found = kubeconfig.clusters.iter_mut().find(is_current)?;
+    found.cluster.as_mut()
+}
+
+/// Returns the file with the CA certificate, so that it is read again when it changes. The library
+/// does that in Pods, and reads the file of a kubeconfig only once.
+fn ca_file(cluster: &Cluster) -> Option<PathBuf> {
     match &cluster.certificate_authority_data {
         Some(data) if !data.is_empty() => None,
         _ => cluster

@@ -1,4 +1,4 @@
-//! Decodes one object, or at least its name, and checks the types that messages name.
+//! Decodes one object, or at least its name, and checks that its type is the requested one.
 //!
 //! One object that cannot be decoded must not affect the others of its list. And a server other
 //! than a Kubernetes API server may send other types, which would decode as an empty list of
@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use tower::BoxError;
 
 use super::error::{ApiError, not_decodable};
-use super::framing::{Raw, TypeMeta};
+use super::framing::{EncodedObject, TypeMeta};
 use super::resource::{ObjectName, Resource};
 
 /// Error of an object that exists and cannot be decoded.
@@ -33,18 +33,18 @@ pub(super) struct ReceivedObject<K> {
 }
 
 impl<K: Resource> ReceivedObject<K> {
-    /// Never fails: an error is part of the result. An object without a name counts as
+    /// Decodes an object; an error becomes part of the result. An object without a name counts as
     /// undecodable, since no rules can be about it.
-    pub(super) fn decode(raw: &Raw<'_>) -> Self {
-        match raw.decode::<K>() {
+    pub(super) fn decode(encoded: &EncodedObject<'_>) -> Self {
+        match encoded.decode::<K>() {
             Ok(object) => Self {
                 resource_version: object.metadata().resource_version.clone(),
                 state: expect_name(object),
             },
             Err((partial, source)) => {
-                let (name, resource_version) = match raw {
-                    Raw::Json(raw) => identity(raw),
-                    Raw::Protobuf(_) => {
+                let (name, resource_version) = match encoded {
+                    EncodedObject::Json(raw) => identity(raw),
+                    EncodedObject::Protobuf(_) => {
                         let metadata = partial.metadata();
                         let namespace = metadata.namespace.clone();
                         let name = metadata.name.clone();

@@ -1,15 +1,19 @@
-//! Errors of lists, watches and writes.
+//! Errors of lists, watches and writes, and the causes of failed connections.
 //!
-//! The variants separate what [`retry`](super::retry) has to tell apart; its table has the next
-//! request for each.
+//! [`retry`](super::retry) chooses the next request by the variant of the error.
 
 use std::error::Error;
-use std::fmt::{Display, Write as _};
+use std::fmt::Display;
+use std::io;
+use std::process::Output;
 use std::time::Duration;
 
+use kube::client::AuthError;
+use tokio_rustls::rustls as tls;
 use tower::BoxError;
 
-use super::connect_failure::ConnectFailure;
+use super::proxy::ProxyError;
+use crate::telemetry::with_causes;
 
 /// Failure of a request to the API server, or of its response.
 #[derive(Debug, thiserror::Error)]
@@ -44,15 +48,14 @@ pub enum ApiError {
     /// how the server would have responded.
     #[error("the connection failed")]
     Connection(#[source] BoxError),
-    /// The response began and was cut off. An intermediary may cut this response off each time.
-    #[error("the response was cut off")]
-    Broken(#[source] BoxError),
-    /// A watch ended in order, within 5 s and without an event; client-go calls it the same.
+    /// The connection failed within the body of a response. An intermediary may do that each time.
+    #[error("the body of the response was aborted")]
+    BodyAborted(#[source] BoxError),
+    /// A watch ended cleanly, within 5 s and without an event. Named as in client-go.
     #[error("very short watch: ended within 5 s without an event")]
     VeryShortWatch,
-    /// The server sent a response over a working connection that cannot be used: it violates the
-    /// API, lacks its end, exceeds a limit, or is not complete in time. The same request may bring
-    /// it again.
+    /// The connection works, but the response cannot be used: it violates the API, lacks its end,
+    /// exceeds a limit, or is not complete in time. The same request may get it again.
     #[error("{0}")]
     ProtocolError(String),
 }
@@ -68,35 +71,37 @@ fn status_text(code: u16, reason: &str) -> String {
 }
 
 impl ApiError {
-    /// Reports whether a paged LIST follows at once if a WatchList fails like this.
+    /// Reports whether a LIST follows at once if a WatchList fails like this.
     ///
-    /// Not so if the server rejects the credentials, does not know the kind, or is busy; nor if
-    /// there was no response. Timeouts count, and so does a stream that cannot be decoded or ends
-    /// too early: some servers never send the final bookmark.
-    pub(super) fn falls_back_to_paged_list(&self) -> bool {
+    /// False if the server rejects the credentials, does not know the kind or is busy, and if the
+    /// connection or the body failed. True after a timeout, also if no headers came within 60 s:
+    /// some servers hang on a WatchList. True for a stream that cannot be decoded or ends too
+    /// early: some servers never send the final bookmark.
+    pub(super) fn falls_back_to_list(&self) -> bool {
         match self {
             Self::Status { code, .. } => {
                 (400..500).contains(code) && !matches!(code, 401 | 403 | 404 | 408 | 429)
                     || *code == 501
             }
             Self::TimedOut(_) | Self::DeadlineExceeded(_) | Self::ProtocolError(_) => true,
-            Self::Expired { .. } | Self::Connection(_) | Self::Broken(_) | Self::VeryShortWatch => {
-                false
-            }
+            Self::Expired { .. }
+            | Self::Connection(_)
+            | Self::BodyAborted(_)
+            | Self::VeryShortWatch => false,
         }
     }
 
-    /// Reports whether the failure counts toward the maximum after which another request is tried:
-    /// the same request may fail in the same way for ever. A busy server, rejected credentials and
-    /// the lack of a connection are temporary, and no other request would help.
-    pub(super) fn counts_toward_relist(&self) -> bool {
+    /// Reports whether the failure of a WatchList or watch counts toward the maximum after which
+    /// another kind of request is tried, since this one may always fail. False for a busy server,
+    /// rejected credentials and a failed connection: any other request would fail as well.
+    pub(super) fn counts_toward_max_failures(&self) -> bool {
         match self {
             Self::Status { code, .. } => !matches!(code, 401 | 403 | 429 | 502 | 503),
             Self::Connection(_) => false,
             Self::Expired { .. }
             | Self::TimedOut(_)
             | Self::DeadlineExceeded(_)
-            | Self::Broken(_)
+            | Self::BodyAborted(_)
             | Self::VeryShortWatch
             | Self::ProtocolError(_) => true,
         }
@@ -124,7 +129,7 @@ impl ApiError {
             Self::TimedOut(_)
             | Self::DeadlineExceeded(_)
             | Self::Connection(_)
-            | Self::Broken(_)
+            | Self::BodyAborted(_)
             | Self::VeryShortWatch
             | Self::ProtocolError(_) => None,
         }
@@ -142,29 +147,77 @@ impl ApiError {
 /// HTTP status of expired resource versions and continue tokens.
 const GONE: u16 = 410;
 
-/// Returns an error with all its causes in one line. A cause that its error quotes already is not
-/// repeated.
-fn with_causes(error: &(dyn Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let message = cause.to_string();
-        if !text.ends_with(&message) {
-            // Writing to a String can't fail.
-            let _ = write!(text, ": {message}");
-        }
-        source = cause.source();
-    }
-    text
-}
-
-/// Returns the error for a response that is incomplete, exceeds a limit, or violates the API in a
-/// way that `problem` names by itself.
+/// Returns the error for a response that is incomplete, exceeds a limit, or violates the API.
 pub(super) fn protocol_error(problem: impl Into<String>) -> ApiError {
     ApiError::ProtocolError(problem.into())
 }
 
-/// Returns the error for bytes that are not what the API has at this place.
+/// Returns the error for a response that cannot be decoded.
 pub(super) fn not_decodable(cause: impl Display) -> ApiError {
     ApiError::ProtocolError(format!("the response cannot be decoded: {cause}"))
+}
+
+/// Cause of a failed connection other than a server that is down. Each needs another action of the
+/// operator.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ConnectFailure {
+    /// The credential plugin of the kubeconfig failed.
+    #[error("the credential plugin of the kubeconfig failed: {0}")]
+    CredentialPlugin(String),
+    /// The server has a certificate that the certificate authority of the configuration did not
+    /// sign, or of another name, or expired.
+    #[error("the certificate of the server is not trusted: {0}")]
+    Certificate(String),
+    /// The forward proxy is down, or refuses to connect to the server.
+    #[error(transparent)]
+    Proxy(ProxyError),
+}
+
+impl ConnectFailure {
+    /// Finds one of these causes in an error or its causes.
+    pub(crate) fn find(error: &(dyn Error + 'static)) -> Option<Self> {
+        let found = of_plugin(error).map(Self::CredentialPlugin);
+        let found = found.or_else(|| of_certificate(error).map(Self::Certificate));
+        let found = found.or_else(|| of_proxy(error).map(Self::Proxy));
+        found.or_else(|| error.source().and_then(Self::find))
+    }
+}
+
+fn of_plugin(error: &(dyn Error + 'static)) -> Option<String> {
+    match error.downcast_ref()? {
+        // The text of the library holds the output as a list of bytes.
+        AuthError::AuthExecRun { out, .. } => Some(exit_text(out)),
+        AuthError::AuthExecStart(cause) => Some(format!("cannot start it: {cause}")),
+        AuthError::AuthExecParse(cause) => Some(format!("its output is not valid: {cause}")),
+        _ => None,
+    }
+}
+
+/// Returns how a program ended, and what it wrote to stderr, on one line.
+fn exit_text(output: &Output) -> String {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let lines: Vec<&str> = stderr.lines().map(str::trim).collect();
+    let text = lines.join("; ");
+    match text.trim_matches(&[' ', ';'][..]) {
+        "" => output.status.to_string(),
+        text => format!("{}: {text}", output.status),
+    }
+}
+
+fn of_proxy(error: &(dyn Error + 'static)) -> Option<ProxyError> {
+    if let Some(failure) = error.downcast_ref::<ProxyError>() {
+        return Some(failure.clone());
+    }
+    // `io::Error::source` skips an `io::Error` inside, which only `get_ref` returns.
+    let io: &io::Error = error.downcast_ref()?;
+    of_proxy(io.get_ref()?)
+}
+
+fn of_certificate(error: &(dyn Error + 'static)) -> Option<String> {
+    if let Some(tls::Error::InvalidCertificate(problem)) = error.downcast_ref() {
+        return Some(problem.to_string());
+    }
+    // `io::Error::source` skips an `io::Error` inside, which only `get_ref` returns.
+    let io: &io::Error = error.downcast_ref()?;
+    of_certificate(io.get_ref()?)
 }

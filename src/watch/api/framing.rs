@@ -1,6 +1,7 @@
-//! Framing of JSON and protobuf bodies: where a message ends, and what is wrapped around it.
+//! Splits the body of a watch into lines of JSON or frames of protobuf, and opens the envelope of
+//! protobuf.
 //!
-//! Lists, events and objects are the same in both encodings above this file.
+//! An [`EncodedObject`] is decoded in the same way in both encodings.
 //!
 //! # Source
 //!
@@ -18,16 +19,16 @@ use tower::BoxError;
 
 use super::error::{ApiError, not_decodable, protocol_error};
 
-/// Maximum bytes of a message. No object is near this: stores reject objects of more than a few
-/// megabytes.
+/// Maximum bytes of a line or frame. No object is near this: etcd rejects objects of more than a
+/// few megabytes.
 const MAX_MESSAGE_BYTES: usize = 64 * 1024 * 1024;
 
-/// Bytes of the length before a protobuf frame; the highest byte comes first.
+/// Bytes of the length before a protobuf frame, in big-endian order.
 const LENGTH_PREFIX_BYTES: usize = size_of::<u32>();
 
 /// Takes the next line of a JSON stream from `unread`; `None` if it is not complete yet.
-/// `searched` bytes of it are known to hold no line end. Pieces of a body end anywhere, also
-/// within a character.
+/// The first `searched` bytes of it have no line end. Pieces of a body end anywhere, also within a
+/// character.
 pub(super) fn take_line(
     unread: &mut BytesMut,
     searched: &mut usize,
@@ -45,8 +46,8 @@ pub(super) fn take_line(
     Ok(None)
 }
 
-/// Takes the bytes after the last line end when the body has ended. A server that is shut down
-/// may leave an incomplete line: it is returned if the body ended in order, and fails to decode.
+/// Takes the bytes after the last line end when the body has ended cleanly. A server that shuts
+/// down may leave an incomplete line, which then fails to decode.
 pub(super) fn take_last_line(unread: &mut BytesMut) -> Option<Bytes> {
     let is_blank = unread.iter().all(u8::is_ascii_whitespace);
     let rest = unread.split().freeze();
@@ -75,13 +76,13 @@ pub(super) fn expect_no_partial_frame(unread: &BytesMut) -> Result<(), ApiError>
     if unread.is_empty() {
         return Ok(());
     }
-    Err(protocol_error("a frame of a watch is cut off"))
+    Err(protocol_error("a watch ended within a frame"))
 }
 
-/// Prefix of every protobuf message of the API, and of nothing else.
+/// First bytes of every envelope.
 const MAGIC: &[u8] = b"k8s\0";
 
-/// Envelope around a protobuf message: lists, errors and every object of a watch come in one.
+/// Envelope around an object in protobuf. Lists, errors and every object of a watch have one.
 #[derive(Clone, PartialEq, Message)]
 struct Unknown {
     #[prost(message, required, tag = 1)]
@@ -92,7 +93,7 @@ struct Unknown {
     content_encoding: String,
 }
 
-/// `TypeMeta` of a protobuf message. As bytes, because it is compared and not kept.
+/// Type of the object in an envelope. As bytes, because it is only compared.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct TypeMeta {
     #[prost(bytes = "bytes", tag = 1)]
@@ -101,7 +102,7 @@ pub(super) struct TypeMeta {
     pub(super) kind: Bytes,
 }
 
-/// Returns the message in an envelope and its type. Its bytes are shared, not copied.
+/// Returns the type and the payload of an envelope. The bytes are shared, not copied.
 pub(super) fn open_envelope(mut envelope: Bytes) -> Result<(TypeMeta, Bytes), ApiError> {
     if !envelope.starts_with(MAGIC) {
         return Err(not_decodable(
@@ -127,18 +128,18 @@ pub trait Decodable: DeserializeOwned + Message + Default {}
 
 impl<T: DeserializeOwned + Message + Default> Decodable for T {}
 
-/// Part of a body that is not decoded yet, in the encoding in which it came.
+/// Object in a body, not decoded yet: an item of a list, or the object or status of an event.
 #[derive(Debug, Clone)]
-pub(super) enum Raw<'a> {
+pub(super) enum EncodedObject<'a> {
     /// Text.
     Json(&'a RawValue),
-    /// A message, out of its envelope.
+    /// Payload of an envelope.
     Protobuf(Bytes),
 }
 
-impl Raw<'_> {
-    /// Decodes all of it, or as much as possible: a protobuf message begins with its metadata, so
-    /// that an invalid one still has a name. Of invalid JSON nothing is left.
+impl EncodedObject<'_> {
+    /// Decodes the object, or as much of it as possible: protobuf begins with the metadata, so that
+    /// an invalid object still has a name. Of invalid JSON nothing is decoded.
     pub(super) fn decode<T: Decodable>(&self) -> Result<T, (T, BoxError)> {
         match self {
             Self::Json(raw) => {
@@ -155,8 +156,8 @@ impl Raw<'_> {
     }
 }
 
-/// Returns text in which each byte that is not UTF-8 is U+FFFD, as Go reads JSON: one invalid
-/// byte in a field that nothing depends on must not cost the whole message.
+/// Returns text in which each byte that is not UTF-8 is U+FFFD, as Go reads JSON. Otherwise one
+/// invalid byte in an unused field would make the whole line unusable.
 pub(super) fn lossy(bytes: &[u8]) -> Cow<'_, str> {
     // Far faster for valid text, which is nearly all.
     match std::str::from_utf8(bytes) {

@@ -104,18 +104,19 @@ async fn list_as<K: Resource>(
 }
 
 /// Objects of the first page, and minimum of later ones. A page is in memory as received: at 2 KiB
-/// per object, half a megabyte. Larger ones cost memory, smaller ones requests to a server that
-/// all nodes list from at once.
+/// per object, half a megabyte. Larger pages take more memory; smaller ones take more requests,
+/// which all nodes may send at once.
 const MIN_PAGE_OBJECTS: u32 = 250;
 
-/// Maximum objects of a page. Pages grow while they are small, since requests are limited: 10,000
-/// Services are 8 pages and not 40.
+/// Maximum objects of a page. Pages grow while they are small, because the rate of requests is
+/// limited: 10,000 Services are 8 pages and not 40.
 const MAX_PAGE_OBJECTS: u32 = 2000;
 
-/// A page of fewer bytes is followed by one of twice as many objects, which is then in memory.
+/// If a page has fewer bytes, the next request is for twice as many objects: up to about 2 MiB, all
+/// in memory.
 const SMALL_PAGE_BYTES: usize = 1024 * 1024;
 
-/// A page of at least as many bytes is followed by one of half as many objects.
+/// If a page has this many bytes or more, the next request is for half as many objects.
 const LARGE_PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// Maximum time of a page. Servers end such requests themselves, by default after 60 s.
@@ -142,6 +143,7 @@ pub(super) struct Pages<'a, K> {
     paging: Paging,
     page_size: u32,
     limit: ListLimit,
+    /// Number of pages.
     finished: u32,
     continue_token: Option<String>,
 }
@@ -222,8 +224,8 @@ impl<'a, K: Resource> Pages<'a, K> {
 /// Maximum bytes of all objects of a kind as received: twice those of a cluster of 5,000 nodes.
 const MAX_LIST_BYTES: usize = 512 * 1024 * 1024;
 
-/// Remaining time, bytes and objects of one list, whether it is a LIST or a WatchList. A list
-/// without end would keep its kind from ever being known, and exhaust the memory.
+/// Remaining time, bytes and objects of one LIST or WatchList. An endless list would exhaust the
+/// memory, and its kind would never be complete.
 #[derive(Debug)]
 pub(super) struct ListLimit {
     deadline: Instant,

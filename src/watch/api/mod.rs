@@ -7,8 +7,14 @@
 //! # Invariants
 //!
 //! With any server: a kind is relisted after three protocol errors of its watches, requests never
-//! exceed the rate limit, and the backoff is reset only after 30 s without a failure. The header
-//! of `retry.rs` has the next request after each error.
+//! exceed the rate limit, and the backoff is reset only after 30 s without a failure.
+//!
+//! # Terms
+//!
+//! - LIST: a GET of the collection, in pages (`limit`, `continue`) unless it is unpaged.
+//! - WatchList: a watch that begins with all objects (`sendInitialEvents`) and a final bookmark.
+//! - Relist: a later LIST or WatchList. Resume: a watch from the last received resource version.
+//! - Event: anything that a watch sends, bookmarks included.
 //!
 //! # Timeouts
 //!
@@ -17,15 +23,15 @@
 //! | 10 s | connection attempt, per address | failure |
 //! | 30 s + 15 s | HTTP/2 without a frame, then the response to a ping | connection closed |
 //! | 45 s | TCP without HTTP/2: no data and no answer to keepalive probes | connection closed |
-//! | 10 s | other requests wait for the response to the first one | sent all the same |
+//! | 10 s | other requests wait for the response to the first one | sent without waiting |
 //! | 60 s | headers of a response, and each piece of a page | failure |
-//! | 10 s | body of an error or of a written object | the rest is ignored |
+//! | 10 s | body of an error, or of the response to `send_object` | the rest is ignored |
 //! | 5 min | one page of a LIST | failure |
 //! | 10 min | all pages of a LIST | failure |
 //! | 10 s | WatchList: next initial object or final bookmark | LIST |
 //! | 5 min | WatchList: final bookmark | LIST |
 //! | 60 s | one message of a watch, from its first byte | failure |
-//! | 3 min | no event or bookmark of a watch | watch reopened |
+//! | 3 min | no event of a watch | watch reopened |
 //! | 5-10 min | `timeoutSeconds` of a watch; the client itself waits 30 s longer | watch reopened |
 //! | at most 60 s | `Retry-After` | next request |
 //!
@@ -34,19 +40,22 @@
 //! Upstream: k8s.io/client-go/tools/cache/reflector.go (v1.36)
 
 mod client;
-mod connect_failure;
+mod client_certificate;
 mod decode;
-mod diagnostics;
 mod error;
 mod framing;
 mod list;
+mod log_limit;
+mod no_proxy;
 mod page;
+mod proxy;
 mod rate_limit;
 mod reflector;
 mod request;
 mod resource;
 mod response;
 mod retry;
+mod server_version;
 #[cfg(test)]
 mod tests;
 mod token_file;
@@ -55,12 +64,12 @@ mod watch;
 
 pub use client::{ApiClient, ApiOptions, build_client};
 pub(crate) use client::{ClientConfigError, build_counted_client};
-pub(crate) use connect_failure::ConnectFailure;
-pub(crate) use error::ApiError;
+pub(crate) use error::{ApiError, ConnectFailure};
 pub use framing::Decodable;
 #[cfg(test)]
 pub(crate) use list::list;
 pub use list::snapshot;
+pub use proxy::ProxyEnvironment;
 pub use rate_limit::RateLimit;
 pub use reflector::{Observer, ReflectorEvent, list_and_watch};
 pub use request::Encoding;
@@ -68,3 +77,4 @@ pub use request::Encoding;
 pub(crate) use resource::Resource;
 pub use resource::Selector;
 pub(crate) use response::send_object;
+pub(crate) use server_version::server_version;

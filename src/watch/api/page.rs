@@ -14,12 +14,12 @@ use serde_json::value::RawValue;
 
 use super::decode::expect_json_list;
 use super::error::{ApiError, not_decodable, protocol_error};
-use super::framing::{Raw, lossy, open_envelope};
+use super::framing::{EncodedObject, lossy, open_envelope};
 use super::request::Encoding;
 use super::resource::Resource;
 
-/// Maximum objects of a list, ten times as many as in the largest clusters. Needed besides a limit
-/// in bytes: an object of two bytes takes hundreds of memory.
+/// Maximum objects of a list, ten times as many as in the largest clusters. The limit in bytes is
+/// not enough: an object of two bytes, `{}`, takes hundreds of bytes of memory.
 pub(super) const MAX_LIST_OBJECTS: usize = 1_000_000;
 
 /// One page of a list, not decoded.
@@ -62,7 +62,7 @@ impl Page {
                 };
                 Ok(PageContents {
                     metadata: list.metadata,
-                    objects: items.into_iter().map(Raw::Json).collect(),
+                    objects: items.into_iter().map(EncodedObject::Json).collect(),
                 })
             }
             Self::Protobuf(body) => {
@@ -71,7 +71,7 @@ impl Page {
                 expect_few_items(&message)?;
                 let ProtobufList { metadata, items } =
                     ProtobufList::decode(message).map_err(not_decodable)?;
-                let objects = items.into_iter().map(Raw::Protobuf).collect();
+                let objects = items.into_iter().map(EncodedObject::Protobuf).collect();
                 Ok(PageContents { metadata, objects })
             }
         }
@@ -81,7 +81,7 @@ impl Page {
 /// Objects of a page, not decoded.
 pub(super) struct PageContents<'a> {
     pub(super) metadata: ListMetadata,
-    pub(super) objects: Vec<Raw<'a>>,
+    pub(super) objects: Vec<EncodedObject<'a>>,
 }
 
 /// `ServiceList` and its like in JSON.
@@ -136,8 +136,8 @@ impl<'de> Visitor<'de> for JsonItemsVisitor {
     }
 }
 
-/// Fails if a list in protobuf has so many items that even their positions would exhaust the
-/// memory.
+/// Fails if a list in protobuf has too many items. Checked before decoding, which takes memory for
+/// each item.
 fn expect_few_items(mut list: &[u8]) -> Result<(), ApiError> {
     let mut items = 0;
     while !list.is_empty() {

@@ -87,15 +87,15 @@ impl Bucket {
     }
 }
 
-/// Maximum wait for the first response: the first request may be one that this server is slow at.
+/// Maximum wait for the first response: the server may be slow at the first request.
 const MAX_GATE_WAIT: Duration = Duration::from_secs(10);
 
 /// Holds back other requests until the server has responded to the first one.
 ///
-/// A client knows that a server supports HTTP/2 only after a handshake, so of requests that begin
-/// at the same moment each makes one, and all connections but one are dropped. When all nodes
-/// start at once, their server would pay for each. Later, after an outage, jitter keeps requests
-/// apart.
+/// The HTTP library knows only after a TLS handshake whether a server supports HTTP/2. Requests
+/// that begin at the same moment would each make a handshake, and all connections but one would be
+/// dropped: a high load on the server when all nodes start at once. After an outage, jitter spreads
+/// the requests.
 #[derive(Debug, Default)]
 pub(super) struct FirstRequestGate {
     has_response: AsyncMutex<bool>,

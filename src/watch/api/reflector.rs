@@ -1,5 +1,5 @@
-//! Keeps the objects of one kind up to date for ever: lists, watches, and sends the next request
-//! after each end or failure.
+//! Keeps the objects of one kind up to date for ever: lists them, watches them, and sends the next
+//! request when a watch ends or a request fails.
 //!
 //! # Source
 //!
@@ -13,34 +13,33 @@ use tokio::time::{Instant, sleep};
 
 use super::client::ApiClient;
 use super::decode::{ObjectDecodeError, ReceivedObject};
-use super::diagnostics::{FailureLog, ObjectCount, UndecodableObjects, log_mass_deletion};
 use super::error::{ApiError, protocol_error};
 use super::list::{ListLimit, Pages, Paging};
+use super::log_limit::{FailureLog, ObjectCount, UndecodableObjects, log_mass_deletion};
 use super::page::PageContents;
 use super::resource::{Resource, Selector};
 use super::retry::{NextRequest, RetryBackoff, RetryDelay, is_resumable, reopen_delay};
 use super::watch::{Watch, WatchEvent};
 use crate::watch::Observed;
 
-/// Receiver of the objects of one kind, in order.
+/// Receiver of the events of one kind, in order.
 pub trait Observer<K>: Send {
-    /// Takes an observation. No more is read from the server until this returns.
+    /// Handles an event about the objects. No more is read from the server until this returns.
     fn observe(&mut self, observed: Observed<K>) -> impl Future<Output = ()> + Send;
 
-    /// Takes an event, in order with the observations. Most are for health and metrics, but
-    /// [`ReflectorEvent::Undecodable`] must be handled: an observer that ignores it deletes the
-    /// object at the end of the list, since it was not set.
+    /// Handles any other event, in order with those about the objects. Most are for health and
+    /// metrics, but [`ReflectorEvent::Undecodable`] must mark its object: the end of the list
+    /// deletes objects that are not marked.
     fn handle_event(&mut self, event: ReflectorEvent<'_>);
 }
 
-/// Event of a reflector besides the observed objects. The reflector logs failures and undecodable
-/// objects itself, repeated ones rarely.
+/// Event of a reflector other than [`Observed`]. The reflector itself logs failures and undecodable
+/// objects, repeated ones rarely.
 #[derive(Debug)]
 pub enum ReflectorEvent<'a> {
     /// The server accepted a LIST, a WatchList or a watch.
     Connected,
-    /// Everything that was observed is current: a list is complete, or an event or a bookmark of a
-    /// watch came.
+    /// The objects are current: a list is complete, or a watch sent an event.
     Current,
     /// A request failed; the next one follows after `pause`.
     Failed {
@@ -55,22 +54,21 @@ pub enum ReflectorEvent<'a> {
     Undecodable(&'a ObjectDecodeError),
 }
 
-/// Minimum `timeoutSeconds` of a watch; jitter extends it to up to twice this. Watches end so that
-/// one that the server has lost does not last, and at random times so that clients do not
-/// reconnect together.
+/// Minimum `timeoutSeconds` of a watch; jitter extends it to up to twice this. Watches end because
+/// the server may have lost one, and at random times so that clients do not reconnect together.
 ///
 /// Upstream: k8s.io/client-go/tools/cache/reflector.go, `minWatchTimeout` (v1.36)
 const MIN_WATCH_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
-/// Duration below which a watch counts as failed if it brought no events, and is otherwise opened
-/// again after a short delay.
+/// A watch that ends earlier than this counts as failed if it sent no event. If it sent one, the
+/// next watch follows after a short delay.
 const VERY_SHORT_WATCH: Duration = Duration::from_secs(5);
 
-/// Time without an event or a bookmark after which a watch is resumed with a new request: servers
-/// send a bookmark every minute, and an intermediary may keep a dead connection open.
+/// Time without an event after which a watch is resumed with a new request: servers send a bookmark
+/// every minute, and an intermediary may keep a dead connection open.
 const WATCH_IDLE_TIMEOUT: Duration = Duration::from_secs(3 * 60);
 
-/// Maximum time in which a WatchList brings neither another initial object nor its final bookmark.
+/// Maximum time in which a WatchList sends neither another initial object nor its final bookmark.
 /// Servers that do not support WatchList never send the bookmark.
 const INITIAL_EVENTS_IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -128,18 +126,18 @@ struct Reflector<'a, K, O> {
 }
 
 impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
-    /// Lists if necessary, and then watches until the watch ends. `Ok` if it ended in order.
+    /// Lists if necessary, and then watches until the watch ends. `Ok` if it ended cleanly.
     async fn run_once(&mut self, next: &mut NextRequest) -> Result<(), ApiError> {
-        if let NextRequest::PagedList { paging, .. } = *next {
+        if let NextRequest::List { paging, .. } = *next {
             let list = self.list(paging).await?;
-            self.complete(next, &list).await?;
+            self.finish_list(next, &list).await?;
         }
         let timeout = MIN_WATCH_TIMEOUT.mul_f64(1.0 + fastrand::f64());
         let mut watch = Watch::open(self.server, self.selector, next.start(), timeout).await?;
         self.observer.handle_event(ReflectorEvent::Connected);
         if matches!(next, NextRequest::WatchList { .. }) {
             let list = self.initial_events(&mut watch).await?;
-            self.complete(next, &list).await?;
+            self.finish_list(next, &list).await?;
         }
         self.backoff.working(Instant::now());
         self.watch(watch, next).await
@@ -228,7 +226,8 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
         self.observer.observe(Observed::Listing).await;
     }
 
-    async fn complete(
+    /// Ends a list: the observer deletes the objects that it did not have.
+    async fn finish_list(
         &mut self,
         next: &mut NextRequest,
         list: &CompletedList,
@@ -249,8 +248,8 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
         Ok(())
     }
 
-    /// Passes on events until the watch ends. `Ok` leads to another watch from the same resource
-    /// version.
+    /// Passes on events until the watch ends. After `Ok`, another watch resumes from the last
+    /// received resource version.
     async fn watch(&mut self, mut watch: Watch, next: &mut NextRequest) -> Result<(), ApiError> {
         let mut is_silent = true;
         let reason = loop {
@@ -335,7 +334,7 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
             .handle_event(ReflectorEvent::Undecodable(problem));
     }
 
-    /// Reports that the objects are current: a list is complete, or an event or bookmark came.
+    /// Reports that the objects are current: a list is complete, or a watch sent an event.
     fn mark_current(&mut self) {
         self.observer.handle_event(ReflectorEvent::Current);
         if let Some(failures) = self.failures.recovered() {
@@ -352,11 +351,11 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
     async fn handle_failure(&mut self, next: &mut NextRequest, error: &ApiError) {
         let request = next.as_str();
         let delay = next.failed(error);
-        let effect = next.effect();
+        let next_request = next.as_str();
         let (server, kind) = (self.server.address(), K::KIND);
         if delay == RetryDelay::None {
             let error = error.in_full();
-            let text = "WatchList failed; falling back to paged LIST";
+            let text = "WatchList failed; falling back to LIST";
             tracing::warn!(server, kind, error, "{text}");
             return;
         }
@@ -364,19 +363,19 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
         let pause = pause.max(error.retry_after());
         if let Some(failures) = self.failures.failed(error.status()) {
             let error = error.in_full();
-            let text = "list or watch failed; retrying";
+            let text = "list or watch failed; retrying, known objects stay in use meanwhile";
             tracing::warn!(
                 server,
                 kind,
                 request,
-                next = effect,
+                next = next_request,
                 failures,
                 ?pause,
                 error,
                 "{text}"
             );
         }
-        if request == "watch" && effect == "relist" {
+        if request == "watch" && next_request != "watch" {
             tracing::debug!(server, kind, "the watch cannot resume; relisting");
         }
         let retry_after = error.retry_after();

@@ -102,8 +102,8 @@ pub(super) enum WatchStart<'a> {
 
 /// Returns the URI of a page of a LIST.
 ///
-/// Without `resourceVersion` on purpose: the server then returns the most recent state, never an
-/// older one than a watch has brought.
+/// Without `resourceVersion`, the server returns the most recent state, never one that is older
+/// than the events that a watch has sent.
 ///
 /// Differs from upstream: client-go starts with `resourceVersion=0`, any state in the cache of the
 /// server, which may be older than the rules of this node.

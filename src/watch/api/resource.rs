@@ -32,7 +32,7 @@ impl fmt::Display for ObjectName {
 
 /// A kind of objects of the API.
 pub trait Resource: Decodable + 'static {
-    /// Complete type of these objects, which has the names of the API.
+    /// Type of `k8s_openapi` for these objects, which has the kind, the version and the path.
     type Typed: k8s_openapi::Resource + kube::Resource<DynamicType = ()>;
 
     /// Kind, as in `kind` of an object.

@@ -1,4 +1,4 @@
-//! Sends requests and receives responses: headers are checked, and bodies come in pieces.
+//! Sends requests and receives responses: checks the headers, and returns the body in pieces.
 //!
 //! Every wait for the server is in this file, and each one has a deadline.
 
@@ -25,8 +25,8 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum wait that a server may ask for in `Retry-After`.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
 
-/// Maximum bytes that are read of an error or a written object: those of the API have a few
-/// hundred, and anything larger is a web page.
+/// Maximum bytes that are read of an error, of a version, or of the response to [`send_object`].
+/// The API sends a few hundred; anything larger is a web page.
 const MAX_SHORT_BODY_BYTES: usize = 64 * 1024;
 
 /// Maximum time for such a body, however slowly it comes: the status is known already.
@@ -72,7 +72,12 @@ impl ApiResponse {
         }
     }
 
-    async fn get_as(server: &ApiClient, accept: &'static str, uri: &str) -> Result<Self, ApiError> {
+    /// Sends a GET request that accepts these media types, and waits for the headers.
+    pub(super) async fn get_as(
+        server: &ApiClient,
+        accept: &'static str,
+        uri: &str,
+    ) -> Result<Self, ApiError> {
         let request = Request::get(uri)
             .header(ACCEPT, accept)
             .header(ACCEPT_ENCODING, "identity")
@@ -114,12 +119,12 @@ impl ApiResponse {
         self.encoding
     }
 
-    /// Returns the next piece of the body, or `None` at its orderly end.
+    /// Returns the next piece of the body, or `None` if it ended cleanly.
     ///
     /// # Errors
     ///
-    /// [`ApiError::TimedOut`] if none came before `deadline`, [`ApiError::Broken`] if the body was
-    /// cut off.
+    /// [`ApiError::TimedOut`] if none came before `deadline`, [`ApiError::BodyAborted`] if the
+    /// connection failed.
     pub(super) async fn piece(&mut self, deadline: Instant) -> Result<Option<Bytes>, ApiError> {
         let began = Instant::now();
         loop {
@@ -128,7 +133,7 @@ impl ApiResponse {
                 .map_err(|_| ApiError::TimedOut(began.elapsed()))?;
             match frame {
                 None => return Ok(None),
-                Some(Err(error)) => return Err(ApiError::Broken(error.into())),
+                Some(Err(error)) => return Err(ApiError::BodyAborted(error.into())),
                 // Trailers are ignored.
                 Some(Ok(frame)) => {
                     if let Ok(data) = frame.into_data() {
@@ -144,8 +149,8 @@ impl ApiResponse {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::piece`] and of `limit`, or the body is not complete at `deadline`. The
-    /// pieces before are in `body`.
+    /// Those of [`Self::piece`] and of `limit`, or the body is not complete at `deadline`. What was
+    /// read until then is in `body`.
     pub(super) async fn read_to_end(
         &mut self,
         body: &mut Vec<u8>,
@@ -165,8 +170,8 @@ impl ApiResponse {
         }
     }
 
-    /// Reads the beginning of the body of an error or a written object, within a short time.
-    async fn short_body(mut self) -> Vec<u8> {
+    /// Reads the beginning of a body that is short or ignored, within a short time.
+    pub(super) async fn short_body(mut self) -> Vec<u8> {
         let (mut body, mut bytes) = (Vec::new(), 0);
         let deadline = Instant::now() + SHORT_BODY_TIMEOUT;
         let limit = |more: usize| {

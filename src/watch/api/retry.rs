@@ -1,12 +1,11 @@
 //! Decides which request follows a failure, and after which delay.
 //!
-//! LIST is a paged list, WatchList a streaming list (`sendInitialEvents`); relist means either,
-//! resume means a watch from the last resource version.
+//! Terms are defined in the header of `api/mod.rs`.
 //!
 //! | failed request | error | next request | delay | counter |
 //! |---|---|---|---|---|
 //! | WatchList | 4xx (not 401, 403, 404, 408, 410, 429), 501, timeout, protocol error | LIST | none | 0 |
-//! | WatchList | body cut off | LIST | backoff | 0 |
+//! | WatchList | body aborted | LIST | backoff | 0 |
 //! | WatchList | 401, 403, 429, 502, 503, no connection | WatchList | backoff | unchanged |
 //! | WatchList | any other | WatchList; after 3: LIST | backoff | `failures` + 1 |
 //! | LIST | no connection | LIST | backoff | unchanged |
@@ -18,13 +17,13 @@
 //! | watch | any other, also a very short watch | resume; after 3: WatchList | backoff | `failures` + 1 |
 //! | watch | none: it ended | resume | none; 0.8-1.6 s if open for less than 5 s | unchanged |
 //!
-//! A WatchList counts as a watch once its initial events are complete. An event or a bookmark sets
-//! `failures` of a watch to 0, and a complete list both counters. Backoff is 0.8 s, doubled up to
+//! A WatchList counts as a watch once its initial events are complete. An event sets `failures` of
+//! a watch to 0, and a complete list both counters. Backoff is 0.8 s, doubled up to
 //! 15 s, each extended by up to as much jitter; `Retry-After` extends every delay but "none", up
 //! to 60 s.
 //!
-//! Clock and jitter are arguments, so that tests cover the decisions: thousands of nodes make them
-//! at once when their server comes back.
+//! Clock and jitter are arguments, so that tests cover every decision. When a server comes back,
+//! thousands of nodes decide at the same time, and a wrong decision overloads it.
 //!
 //! # Invariants
 //!
@@ -54,8 +53,8 @@ use super::request::WatchStart;
 /// restarted twice would have to send everything.
 const MAX_FAILURES: u8 = 3;
 
-/// Next request of a reflector. Observed objects stay in use in each state: also after 410 Gone
-/// they are known, and only the resource version is unusable.
+/// Next request of a reflector. Known objects stay in use after every failure, also after 410 Gone:
+/// that makes only the resource version unusable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NextRequest {
     /// WatchList: the server sends all objects as events, and then changes.
@@ -63,10 +62,10 @@ pub(super) enum NextRequest {
         /// Number of failed requests.
         failures: u8,
     },
-    /// LIST, because WatchList has failed. Later relists begin with WatchList again, since servers
-    /// are upgraded.
-    PagedList {
-        /// Objects per request.
+    /// LIST, because WatchList has failed. Later relists begin with WatchList again, since the
+    /// server may have been upgraded.
+    List {
+        /// In pages, or unpaged.
         paging: Paging,
         /// Number of failed requests.
         failures: u8,
@@ -78,7 +77,7 @@ pub(super) enum NextRequest {
         /// Number of failed requests since the last event.
         failures: u8,
         /// Number of protocol errors since the last list. Events do not reset it: each error may
-        /// have been an event that is lost.
+        /// have lost an event, and only a relist makes up for that.
         protocol_errors: u8,
     },
 }
@@ -86,12 +85,12 @@ pub(super) enum NextRequest {
 /// Delay before the next request after a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RetryDelay {
-    /// None, as the next request is of another kind, and the server works.
+    /// No delay: another kind of request may work at once.
     None,
-    /// The minimum delay, once per outage; then as [`RetryDelay::Backoff`]. For 410 Gone: the
-    /// server works, and sends it to every node after a restart, when their backoffs are long.
+    /// Minimum delay, once until the backoff is reset; after that like [`RetryDelay::Backoff`].
+    /// For 410 Gone: a restarted server sends it to every node, when the backoffs are long.
     ShortOnce,
-    /// Doubled each time.
+    /// Delay that is doubled each time.
     Backoff,
 }
 
@@ -105,16 +104,8 @@ impl NextRequest {
     pub(super) fn as_str(&self) -> &'static str {
         match self {
             Self::WatchList { .. } => "watchlist",
-            Self::PagedList { .. } => "list",
+            Self::List { .. } => "list",
             Self::WatchFrom { .. } => "watch",
-        }
-    }
-
-    /// Returns for logs whether the request resumes, or lists everything again.
-    pub(super) fn effect(&self) -> &'static str {
-        match self {
-            Self::WatchList { .. } | Self::PagedList { .. } => "relist",
-            Self::WatchFrom { .. } => "resume",
         }
     }
 
@@ -127,8 +118,8 @@ impl NextRequest {
         };
     }
 
-    /// Records that a watch brought everything up to `version`, if a watch can resume from it: an
-    /// object that cannot be decoded may have none.
+    /// Records that a watch has sent everything up to `version`. Ignores a version from which no
+    /// watch can resume: an object that cannot be decoded may have none.
     pub(super) fn advance(&mut self, version: &str) {
         if let Self::WatchFrom {
             resource_version,
@@ -148,32 +139,32 @@ impl NextRequest {
             Self::WatchFrom {
                 resource_version, ..
             } => WatchStart::Resume(resource_version),
-            Self::WatchList { .. } | Self::PagedList { .. } => WatchStart::WatchList,
+            Self::WatchList { .. } | Self::List { .. } => WatchStart::WatchList,
         }
     }
 
     /// Changes to the request that follows `error`.
     pub(super) fn failed(&mut self, error: &ApiError) -> RetryDelay {
         match self {
-            Self::WatchList { .. } if error.falls_back_to_paged_list() => {
-                *self = Self::paged_list();
+            Self::WatchList { .. } if error.falls_back_to_list() => {
+                *self = Self::list();
                 return RetryDelay::None;
             }
-            // An intermediary may cut off every stream; but the server may have been restarted, so
-            // not at once.
-            Self::WatchList { .. } if matches!(error, ApiError::Broken(_)) => {
-                *self = Self::paged_list();
+            // An intermediary may abort every WatchList, and then only a LIST works. After a delay,
+            // since the server may just have been restarted.
+            Self::WatchList { .. } if matches!(error, ApiError::BodyAborted(_)) => {
+                *self = Self::list();
             }
             Self::WatchList { failures } => {
-                if error.counts_toward_relist() && count_failure(failures) {
-                    *self = Self::paged_list();
+                if error.counts_toward_max_failures() && count_failure(failures) {
+                    *self = Self::list();
                 }
             }
-            Self::PagedList { paging, failures } => {
+            Self::List { paging, failures } => {
                 if matches!(error, ApiError::Expired { .. }) {
                     *paging = Paging::Unpaged;
                 }
-                // Also if the server is busy: a WatchList costs it less.
+                // A busy server counts as well: a WatchList costs it less than a LIST.
                 if !matches!(error, ApiError::Connection(_)) && count_failure(failures) {
                     *self = Self::new();
                 }
@@ -191,7 +182,7 @@ impl NextRequest {
                     ApiError::ProtocolError(_) => protocol_errors,
                     _ => failures,
                 };
-                if error.counts_toward_relist() && count_failure(count) {
+                if error.counts_toward_max_failures() && count_failure(count) {
                     *self = Self::new();
                 }
             }
@@ -199,8 +190,8 @@ impl NextRequest {
         RetryDelay::Backoff
     }
 
-    fn paged_list() -> Self {
-        Self::PagedList {
+    fn list() -> Self {
+        Self::List {
             paging: Paging::Paged,
             failures: 0,
         }
@@ -225,9 +216,9 @@ const MIN_DELAY: Duration = Duration::from_millis(800);
 /// Maximum delay, jitter included. As in client-go, where jitter can double it.
 const MAX_DELAY: Duration = Duration::from_secs(30);
 
-/// Time without a failure, since a list was complete or a watch was accepted, that resets the
-/// backoff. As long as the maximum delay: a server that works for just as long between failures
-/// gets no more requests than one that never works.
+/// Time without a failure that resets the backoff. Begins when a list is complete or a watch is
+/// accepted. Not less than the maximum delay: a server that works for this long between failures
+/// then gets no more requests than one that always fails.
 const BACKOFF_RESET: Duration = MAX_DELAY;
 
 /// Failures since the backoff was reset, and the delays that follow from them.
@@ -265,8 +256,8 @@ impl RetryBackoff {
     }
 }
 
-/// Returns the delay before a watch that brought events and ended at once is opened again: not a
-/// failure, but the requests must not follow each other without a pause.
+/// Returns the delay after a watch that sent events and soon ended. That is not a failure, but the
+/// next watch must not follow without a pause.
 pub(super) fn reopen_delay(jitter: f64) -> Duration {
     with_jitter(MIN_DELAY, jitter)
 }

@@ -91,7 +91,7 @@ impl TokenFile {
 }
 
 fn read(path: &std::path::Path) -> Result<HeaderValue, BoxError> {
-    let text = bounded::file_to_string(path, bounded::MAX_CONFIG_BYTES)
+    let text = bounded::regular_file_to_string(path, bounded::MAX_CONFIG_BYTES)
         .map_err(|error| format!("cannot read token file `{}`: {error}", path.display()))?;
     let token = text.trim();
     let problem = |what: &str| format!("token file `{}` {what}", path.display());

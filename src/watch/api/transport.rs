@@ -7,12 +7,12 @@
 //!
 //! Upstream: k8s.io/apimachinery/pkg/util/net/http.go, `configureHTTP2Transport` (v1.36)
 
-use std::error::Error;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::header::{AUTHORIZATION, HeaderValue, USER_AGENT};
 use http::uri::Scheme;
 use http::{Request, Response, StatusCode};
@@ -24,6 +24,8 @@ use kube::client::{Body, ConfigExt};
 use kube::{Client, Config};
 use tower::{BoxError, Layer, Service, ServiceBuilder};
 
+use super::client_certificate::RotatedClient;
+use super::proxy::{Proxy, ServerConnector};
 use super::token_file::TokenFile;
 use crate::telemetry::RequestMetrics;
 
@@ -31,8 +33,8 @@ use crate::telemetry::RequestMetrics;
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Maximum time without an acknowledgment of sent data. As long as both of the above, so that a
-/// connection without HTTP/2 is closed after the same time.
+/// Maximum time without an acknowledgment of sent data. The sum of the two above, so that a dead
+/// connection is closed after the same time with and without HTTP/2.
 const USER_TIMEOUT: Duration = Duration::from_secs(45);
 
 /// For connections without HTTP/2: 15 s of silence, then three probes of 10 s, so 45 s as well.
@@ -51,25 +53,27 @@ const CONNECTION_WINDOW: u32 = 1024 * 1024;
 
 /// Builds the client. It retries nothing itself, so that every failure is logged and counted.
 pub(super) fn client(
-    mut config: Config,
+    config: Config,
+    proxy: Option<Proxy>,
     metrics: Option<&RequestMetrics>,
-) -> Result<Client, Box<dyn Error + Send + Sync>> {
-    let connector = connector(&mut config)?;
-    client_over(connector, config, metrics)
+) -> Result<Client, BoxError> {
+    let build = move |config: &mut Config| Ok(http_client(connector(config, proxy.as_ref())?));
+    let http = RotatedClient::new(config.clone(), build)?;
+    with_request_layers(http, config, metrics)
 }
 
 /// Builds the client over connections of `connector`.
+#[cfg(test)]
 pub(super) fn client_over(
     connector: impl Connect + Clone + Send + Sync + 'static,
-    mut config: Config,
+    config: Config,
     metrics: Option<&RequestMetrics>,
-) -> Result<Client, Box<dyn Error + Send + Sync>> {
-    config.default_retry = false;
-    let agent = concat!("deltaproxy/", env!("CARGO_PKG_VERSION"));
-    config
-        .headers
-        .push((USER_AGENT, HeaderValue::from_static(agent)));
-    let hyper: HyperClient<_, Body> = HyperClient::builder(TokioExecutor::new())
+) -> Result<Client, BoxError> {
+    with_request_layers(http_client(connector), config, metrics)
+}
+
+fn http_client<C: Connect + Clone>(connector: C) -> HyperClient<C, Body> {
+    HyperClient::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
         // The library counts idle time from the last request, even while a response is open: a
@@ -80,7 +84,27 @@ pub(super) fn client_over(
         .http2_keep_alive_while_idle(true)
         .http2_initial_stream_window_size(STREAM_WINDOW)
         .http2_initial_connection_window_size(CONNECTION_WINDOW)
-        .build(connector);
+        .build(connector)
+}
+
+/// Adds the layers that give each request its address, credentials and headers, and count it.
+fn with_request_layers<S, B>(
+    http: S,
+    mut config: Config,
+    metrics: Option<&RequestMetrics>,
+) -> Result<Client, BoxError>
+where
+    S: Service<Request<Body>, Response = Response<B>> + Clone + Send + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send,
+    B: hyper::body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    config.default_retry = false;
+    let agent = concat!("deltaproxy/", env!("CARGO_PKG_VERSION"));
+    config
+        .headers
+        .push((USER_AGENT, HeaderValue::from_static(agent)));
     let requests = RequestLayer {
         token: TokenFile::take(&mut config)?.map(Arc::new),
         metrics: metrics.cloned(),
@@ -90,26 +114,30 @@ pub(super) fn client_over(
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
         .layer(requests)
-        .map_err(BoxError::from)
-        .service(hyper);
+        .map_err(S::Error::into)
+        .service(http);
     Ok(Client::new(service, config.default_namespace))
 }
 
 fn connector(
     config: &mut Config,
-) -> Result<HttpsConnector<HttpConnector>, Box<dyn Error + Send + Sync>> {
-    let is_plain = config.cluster_url.scheme() == Some(&Scheme::HTTP);
+    proxy: Option<&Proxy>,
+) -> Result<HttpsConnector<ServerConnector>, BoxError> {
+    let is_plain =
+        config.cluster_url.scheme() == Some(&Scheme::HTTP) && !proxy.is_some_and(Proxy::uses_tls);
     if config.root_cert.is_none() && (is_plain || config.accept_invalid_certs) {
         // Nothing will be verified, so system certificates are not required.
         config.root_cert = Some(Vec::new());
     }
+    let tls = config.rustls_client_config()?;
+    let connector = ServerConnector::new(tcp(), proxy, tls.clone());
     let mut builder = HttpsConnectorBuilder::new()
-        .with_tls_config(config.rustls_client_config()?)
+        .with_tls_config(tls)
         .https_or_http();
     if let Some(name) = config.tls_server_name.clone() {
         builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name.try_into()?));
     }
-    Ok(builder.enable_all_versions().wrap_connector(tcp()))
+    Ok(builder.enable_all_versions().wrap_connector(connector))
 }
 
 fn tcp() -> HttpConnector {

@@ -1,5 +1,5 @@
-//! One watch, from its request to its end: the body is cut into messages, and messages are decoded
-//! as events.
+//! One watch, from its request to its end: the body is split into messages, and each message is
+//! decoded as an event. A message is one line of JSON, or one frame of protobuf.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::client::ApiClient;
 use super::decode::{ReceivedObject, expect_json_object};
 use super::error::{ApiError, not_decodable, protocol_error};
-use super::framing::{self, Raw, lossy};
+use super::framing::{self, EncodedObject, lossy};
 use super::request::{self, Encoding, RequestKind, WatchStart};
 use super::resource::{Resource, Selector};
 use super::response::{ApiResponse, Status};
@@ -28,7 +28,7 @@ pub(super) struct Watch {
     opened: Instant,
     /// Time at which the watch is aborted if the server has not ended it.
     deadline: Instant,
-    /// Bytes of all messages so far.
+    /// Bytes of the messages since the last [`Self::take_received`].
     received: usize,
 }
 
@@ -75,7 +75,7 @@ impl Watch {
     ) -> Result<Option<WatchEvent<K>>, ApiError> {
         let idle_deadline = idle_deadline.min(self.deadline);
         loop {
-            // Messages may come without a pause, so that `next` below never times out.
+            // If messages come without a pause, `Messages::next` below never times out.
             if Instant::now() >= self.deadline {
                 return Err(ApiError::TimedOut(self.age()));
             }
@@ -86,7 +86,7 @@ impl Watch {
             if let Some(event) = WatchEvent::decode(self.messages.encoding(), &message)? {
                 return Ok(Some(event));
             }
-            // Blank lines and events of unknown types do not count.
+            // Blank lines and events of unknown types do not extend the deadline.
             if Instant::now() >= idle_deadline {
                 return Err(ApiError::TimedOut(self.age()));
             }
@@ -95,14 +95,15 @@ impl Watch {
 }
 
 /// Maximum time of a message from its first byte to its last: servers write each at once. Without
-/// a limit, a wrong length would stall a watch until its end.
+/// a limit, a frame with a wrong length would stall its watch until the end.
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Messages of a response, one at a time; buffers at most one and the piece that it ends in.
+/// Messages of a response, one at a time. Buffers at most one message, and the piece of the body in
+/// which it ends.
 struct Messages {
     response: ApiResponse,
     unread: BytesMut,
-    /// Bytes of `unread` that are known to hold no line end; 0 for protobuf.
+    /// Number of bytes at the start of `unread` without a line end; 0 for protobuf.
     searched: usize,
     /// Time at which the first byte of an incomplete message was received.
     incomplete_since: Option<Instant>,
@@ -132,7 +133,7 @@ impl Messages {
     /// [`ApiError::TimedOut`] if none began before `idle_deadline`.
     async fn next(&mut self, idle_deadline: Instant) -> Result<Option<Bytes>, ApiError> {
         loop {
-            if let Some(message) = self.take()? {
+            if let Some(message) = self.take_message()? {
                 self.incomplete_since = None;
                 return Ok(Some(message));
             }
@@ -142,14 +143,14 @@ impl Messages {
             let read_deadline = self.next_read_deadline(idle_deadline)?;
             match self.response.piece(read_deadline).await {
                 Ok(Some(piece)) => self.unread.extend_from_slice(&piece),
-                Ok(None) => return self.rest(),
+                Ok(None) => return self.take_last_message(),
                 Err(ApiError::TimedOut(_)) if self.incomplete_since.is_some() => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Returns the deadline of the next read: an incomplete message has one of its own.
+    /// Returns the deadline of the next read: an incomplete message has its own deadline.
     fn next_read_deadline(&mut self, idle_deadline: Instant) -> Result<Instant, ApiError> {
         if self.unread.is_empty() {
             return Ok(idle_deadline);
@@ -165,15 +166,15 @@ impl Messages {
         Ok(message_deadline)
     }
 
-    fn take(&mut self) -> Result<Option<Bytes>, ApiError> {
+    fn take_message(&mut self) -> Result<Option<Bytes>, ApiError> {
         match self.encoding() {
             Encoding::Json => framing::take_line(&mut self.unread, &mut self.searched),
             Encoding::Protobuf => framing::take_frame(&mut self.unread),
         }
     }
 
-    /// Returns the message that the end of the body has completed, if any.
-    fn rest(&mut self) -> Result<Option<Bytes>, ApiError> {
+    /// Returns the last message, which the end of the body completes, if there is one.
+    fn take_last_message(&mut self) -> Result<Option<Bytes>, ApiError> {
         self.searched = 0;
         self.has_ended = true;
         match self.encoding() {
@@ -192,16 +193,15 @@ const DELETED: &str = "DELETED";
 const BOOKMARK: &str = "BOOKMARK";
 const ERROR: &str = "ERROR";
 
-/// Values of `type` of the events whose object must have the `kind` of the watch. A bookmark is
-/// such an object with nothing but a resource version; one of another kind would belong to other
-/// objects.
+/// Types of the events whose object must be of the watched kind. The object of a bookmark has only
+/// a resource version, but another kind shows that the bookmark is not of this watch.
 const TYPED_EVENTS: [&str; 4] = [ADDED, MODIFIED, DELETED, BOOKMARK];
 
 /// One event of a watch.
 pub(super) enum WatchEvent<K> {
-    /// The object did not exist before.
+    /// The object is new: created, or among the initial objects of a WatchList.
     Added(ReceivedObject<K>),
-    /// The object existed and has changed.
+    /// The object has changed.
     Modified(ReceivedObject<K>),
     /// The object is deleted; this is its last state.
     Deleted(ReceivedObject<K>),
@@ -224,11 +224,11 @@ impl<K: Resource> WatchEvent<K> {
             Encoding::Json => {
                 let text = lossy(message);
                 let JsonEvent { event_type, object } = serde_json::from_str(&text)
-                    .map_err(|_| not_decodable("a line of a watch is cut off or not JSON"))?;
+                    .map_err(|_| not_decodable("a line of a watch is incomplete or not JSON"))?;
                 if TYPED_EVENTS.contains(&event_type.as_ref()) {
                     expect_json_object::<K>(object)?;
                 }
-                Self::new(&event_type, &Raw::Json(object))
+                Self::new(&event_type, &EncodedObject::Json(object))
             }
             Encoding::Protobuf => {
                 let ProtobufEvent { event_type, object } =
@@ -242,12 +242,12 @@ impl<K: Resource> WatchEvent<K> {
                 if is_typed {
                     type_meta.expect_object::<K>()?;
                 }
-                Self::new(&event_type, &Raw::Protobuf(object))
+                Self::new(&event_type, &EncodedObject::Protobuf(object))
             }
         }
     }
 
-    fn new(event_type: &str, object: &Raw<'_>) -> Result<Option<Self>, ApiError> {
+    fn new(event_type: &str, object: &EncodedObject<'_>) -> Result<Option<Self>, ApiError> {
         match event_type {
             ADDED => Ok(Some(Self::Added(named(object)?))),
             MODIFIED => Ok(Some(Self::Modified(named(object)?))),
@@ -262,9 +262,9 @@ impl<K: Resource> WatchEvent<K> {
     }
 }
 
-/// Decodes the object of an event. Without a name the event cannot be used.
-fn named<K: Resource>(raw: &Raw<'_>) -> Result<ReceivedObject<K>, ApiError> {
-    let object = ReceivedObject::decode(raw);
+/// Decodes the object of an event. Fails if its name is not known: no object could be changed.
+fn named<K: Resource>(object: &EncodedObject<'_>) -> Result<ReceivedObject<K>, ApiError> {
+    let object = ReceivedObject::decode(object);
     if object.is_named() {
         return Ok(object);
     }
@@ -272,8 +272,8 @@ fn named<K: Resource>(raw: &Raw<'_>) -> Result<ReceivedObject<K>, ApiError> {
 }
 
 impl Bookmark {
-    fn decode(raw: &Raw<'_>) -> Result<Self, ApiError> {
-        let BookmarkObject { metadata } = raw.decode().unwrap_or_else(|(partial, _)| partial);
+    fn decode(object: &EncodedObject<'_>) -> Result<Self, ApiError> {
+        let BookmarkObject { metadata } = object.decode().unwrap_or_else(|(partial, _)| partial);
         if metadata.resource_version.is_empty() {
             return Err(protocol_error("a bookmark has no resource version"));
         }

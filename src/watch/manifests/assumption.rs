@@ -1,11 +1,11 @@
-//! Values that manifests lack and that are derived from names, and the text that says so.
+//! Values that are assumed because manifests do not set them, and the text that lists them.
 
 use std::collections::BTreeMap;
 
-use super::ranges::ManifestRanges;
+use super::pools::ManifestRanges;
 use crate::net::{IpNet, PerFamily};
 
-/// Value that manifests lack, for one Service. Sorted by kind.
+/// Assumed value of one Service. Sorted by kind.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Assumption {
     /// Kind of the value.
@@ -16,7 +16,7 @@ pub(crate) struct Assumption {
     pub value: String,
 }
 
-/// Kind of a value that manifests lack.
+/// Kind of an assumed value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum AssumedValue {
     /// Cluster IP, which an API server allocates.
@@ -36,7 +36,7 @@ pub(crate) enum AssumedValue {
 /// Maximum values in a line.
 const MAX_VALUES: usize = 3;
 
-/// Returns a line for each kind of value: its source, and the first Services that have it.
+/// Returns a line for each kind of value: the range that it is from, and the first Services.
 pub(crate) fn assumption_lines(assumptions: &[Assumption], ranges: &ManifestRanges) -> Vec<String> {
     let mut by_kind: BTreeMap<AssumedValue, Vec<&Assumption>> = BTreeMap::new();
     for one in assumptions {

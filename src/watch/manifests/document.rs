@@ -12,9 +12,8 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use super::Validation;
 use super::document_kind::DocumentKind;
-use super::validation::{self, FieldPath, FieldProblem, Problems};
+use super::validation::{self, FieldPath, FieldProblem, FieldProblemKind, ObjectChecks, Problems};
 use crate::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
 use crate::model::Kind;
 
@@ -35,8 +34,12 @@ pub(super) enum ManifestDocument {
     Kindless(Map<String, Value>),
     /// Object of the kinds above with a field of a wrong type.
     Undecodable(UndecodableObject),
-    /// Object that an API server would reject; only if objects are validated.
+    /// Object that an API server would reject. Only with [`ObjectChecks::Strict`].
     Invalid(InvalidObject),
+    /// Object that is used without some of its fields. Only with [`ObjectChecks::Lenient`].
+    Reduced(Box<ManifestDocument>, InvalidObject),
+    /// Kustomization, which is not rendered.
+    Kustomization,
     /// `v1` Endpoints, from which no rules come.
     Endpoints(NamespacedName),
     /// Object of another kind.
@@ -53,7 +56,8 @@ pub(super) struct NamespacedName {
 }
 
 impl NamespacedName {
-    fn of(object: &Value) -> Self {
+    /// Reads the metadata of an object of any kind.
+    pub(super) fn of(object: &Value) -> Self {
         let field = |name| object.get("metadata")?.get(name)?.as_str();
         let namespace = field("namespace").filter(|namespace| !namespace.is_empty());
         Self {
@@ -63,8 +67,8 @@ impl NamespacedName {
     }
 }
 
-/// Object that an API server would reject.
-#[derive(Debug)]
+/// Object with problems: an API server would reject it.
+#[derive(Debug, Clone)]
 pub(super) struct InvalidObject {
     /// Kind as written.
     pub(super) kind: String,
@@ -78,34 +82,36 @@ pub(super) struct InvalidObject {
 fn decode<'de, D: Deserializer<'de>>(
     kind: DocumentKind,
     deserializer: D,
-    validation: Validation,
+    checks: ObjectChecks,
 ) -> Result<ManifestDocument, D::Error> {
     let kind = match kind {
-        DocumentKind::Of(item) => item,
+        DocumentKind::Ingested(kind) => kind,
         DocumentKind::Endpoints => {
             let object = Value::deserialize(deserializer)?;
             return Ok(ManifestDocument::Endpoints(NamespacedName::of(&object)));
         }
-        DocumentKind::Unserved { kind, version } if validation == Validation::Strict => {
+        DocumentKind::Unserved { kind, version } if matches!(checks, ObjectChecks::Strict(_)) => {
             let object = Value::deserialize(deserializer)?;
             return Ok(unserved(kind, &version, &object));
+        }
+        DocumentKind::Kustomization => {
+            let ignored = IgnoredAny::deserialize(deserializer);
+            return ignored.map(|_| ManifestDocument::Kustomization);
         }
         DocumentKind::List(_) | DocumentKind::Unserved { .. } | DocumentKind::Other => {
             return IgnoredAny::deserialize(deserializer).map(|_| ManifestDocument::Other);
         }
     };
     let object = Value::deserialize(deserializer)?;
-    let invalid = |problems| {
-        ManifestDocument::Invalid(InvalidObject {
-            kind: kind.as_str().to_owned(),
-            name: NamespacedName::of(&object),
-            problems,
-        })
+    let invalid = |problems| InvalidObject {
+        kind: kind.as_str().to_owned(),
+        name: NamespacedName::of(&object),
+        problems,
     };
-    if validation == Validation::Strict {
-        let problems = validation::problems(kind, &object);
+    if let ObjectChecks::Strict(node_ports) = checks {
+        let problems = validation::problems(kind, &object, node_ports);
         if !problems.is_empty() {
-            return Ok(invalid(problems));
+            return Ok(ManifestDocument::Invalid(invalid(problems)));
         }
     }
     let decoded = match kind {
@@ -113,15 +119,23 @@ fn decode<'de, D: Deserializer<'de>>(
         Kind::EndpointSlice => Box::deserialize(&object).map(ManifestDocument::EndpointSlice),
         Kind::Node => Box::deserialize(&object).map(ManifestDocument::Node),
     };
-    Ok(decoded.unwrap_or_else(|error| match validation {
-        Validation::Strict => invalid(vec![FieldProblem {
-            path: FieldPath::default(),
-            text: error.to_string(),
-        }]),
-        Validation::Lenient => {
+    Ok(match (decoded, checks) {
+        (Ok(document), ObjectChecks::Strict(_)) => document,
+        (Ok(document), ObjectChecks::Lenient) => match validation::ignored_fields(kind, &object) {
+            none if none.is_empty() => document,
+            some => ManifestDocument::Reduced(Box::new(document), invalid(some)),
+        },
+        (Err(error), ObjectChecks::Strict(_)) => {
+            ManifestDocument::Invalid(invalid(vec![FieldProblem {
+                path: FieldPath::default(),
+                text: error.to_string(),
+                kind: FieldProblemKind::WrongType,
+            }]))
+        }
+        (Err(error), ObjectChecks::Lenient) => {
             ManifestDocument::Undecodable(UndecodableObject::new(kind, &object, &error))
         }
-    }))
+    })
 }
 
 fn unserved(kind: String, version: &str, object: &Value) -> ManifestDocument {
@@ -160,19 +174,20 @@ impl UndecodableObject {
     }
 }
 
-/// Decoder of one document; `item` is its kind if it is in a list of one kind.
+/// Decoder of one document. `item_kind` is its kind if it is an item of a typed list, like
+/// `ServiceList`.
 #[derive(Clone, Copy)]
 pub(super) struct DocumentSeed {
-    item: Option<Kind>,
-    validation: Validation,
+    item_kind: Option<Kind>,
+    checks: ObjectChecks,
 }
 
 impl DocumentSeed {
     /// Returns the decoder of a document of any kind.
-    pub(super) const fn new(validation: Validation) -> Self {
+    pub(super) const fn new(checks: ObjectChecks) -> Self {
         Self {
-            item: None,
-            validation,
+            item_kind: None,
+            checks,
         }
     }
 }
@@ -208,11 +223,11 @@ impl<'de> Visitor<'de> for DocumentSeed {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ManifestDocument, A::Error> {
-        if let Some(item) = self.item {
+        if let Some(kind) = self.item_kind {
             let map = MapAccessDeserializer::new(map);
-            return decode(DocumentKind::Of(item), map, self.validation);
+            return decode(DocumentKind::Ingested(kind), map, self.checks);
         }
-        let mut head = Head::new(self.validation);
+        let mut head = Head::new(self.checks);
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
                 "apiVersion" => head.api_version = map.next_value()?,
@@ -221,7 +236,7 @@ impl<'de> Visitor<'de> for DocumentSeed {
                 _ => drop(head.early.insert(key, map.next_value()?)),
             }
             if let Some(kind) = head.known_kind() {
-                return decode(kind, MapAccessDeserializer::new(map), self.validation);
+                return decode(kind, MapAccessDeserializer::new(map), self.checks);
             }
         }
         head.into_document()
@@ -230,7 +245,7 @@ impl<'de> Visitor<'de> for DocumentSeed {
 
 /// Fields of a document that were read before its kind was known.
 struct Head {
-    validation: Validation,
+    checks: ObjectChecks,
     api_version: Option<String>,
     kind: Option<String>,
     /// Items, if the document is or may be a list.
@@ -240,9 +255,9 @@ struct Head {
 }
 
 impl Head {
-    fn new(validation: Validation) -> Self {
+    fn new(checks: ObjectChecks) -> Self {
         Self {
-            validation,
+            checks,
             api_version: None,
             kind: None,
             items: None,
@@ -252,8 +267,8 @@ impl Head {
 
     fn items_seed(&self) -> ItemsSeed {
         ItemsSeed(DocumentSeed {
-            item: self.item(),
-            validation: self.validation,
+            item_kind: self.item_kind(),
+            checks: self.checks,
         })
     }
 
@@ -262,9 +277,9 @@ impl Head {
         Some(DocumentKind::of(self.api_version.as_deref(), kind))
     }
 
-    fn item(&self) -> Option<Kind> {
+    fn item_kind(&self) -> Option<Kind> {
         match self.document_kind()? {
-            DocumentKind::List(item) => item,
+            DocumentKind::List(item_kind) => item_kind,
             _ => None,
         }
     }
@@ -281,14 +296,14 @@ impl Head {
     fn into_document<E: Error>(self) -> Result<ManifestDocument, E> {
         match (self.document_kind(), self.items) {
             (None, _) => Ok(ManifestDocument::Kindless(self.early)),
-            (Some(DocumentKind::List(item)), items) => {
+            (Some(DocumentKind::List(item_kind)), items) => {
                 let items = items.unwrap_or_default().into_iter();
-                let items = items.map(|document| with_kind(document, item, self.validation));
+                let items = items.map(|document| with_kind(document, item_kind, self.checks));
                 items.collect::<Result<_, E>>().map(ManifestDocument::List)
             }
             (Some(kind), _) => {
                 let object = Value::Object(self.early);
-                decode(kind, object, self.validation).map_err(E::custom)
+                decode(kind, object, self.checks).map_err(E::custom)
             }
         }
     }
@@ -298,13 +313,13 @@ impl Head {
 /// `List` stays without one.
 fn with_kind<E: Error>(
     document: ManifestDocument,
-    item: Option<Kind>,
-    validation: Validation,
+    item_kind: Option<Kind>,
+    checks: ObjectChecks,
 ) -> Result<ManifestDocument, E> {
-    match (document, item) {
-        (ManifestDocument::Kindless(fields), Some(item)) => {
+    match (document, item_kind) {
+        (ManifestDocument::Kindless(fields), Some(kind)) => {
             let object = Value::Object(fields);
-            decode(DocumentKind::Of(item), object, validation).map_err(E::custom)
+            decode(DocumentKind::Ingested(kind), object, checks).map_err(E::custom)
         }
         (document, _) => Ok(document),
     }

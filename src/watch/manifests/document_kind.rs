@@ -2,19 +2,21 @@
 
 use crate::model::Kind;
 
-/// Version of EndpointSlices.
-const SLICES: &str = "discovery.k8s.io/v1";
+/// API version of EndpointSlices.
+const SLICES_API_VERSION: &str = "discovery.k8s.io/v1";
 
 /// Kind of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum DocumentKind {
     /// Object from which rules follow.
-    Of(Kind),
+    Ingested(Kind),
     /// List, with the kind of its items if its own kind implies one.
     List(Option<Kind>),
     /// `v1` Endpoints.
     Endpoints,
-    /// Kind and version that no API server has, but that resemble those above.
+    /// Kustomization, or a component of one: a list of files and of changes to them.
+    Kustomization,
+    /// Kind and version that no API server has, but that are similar to those above.
     Unserved {
         kind: String,
         version: String,
@@ -30,15 +32,18 @@ impl DocumentKind {
             kind: kind.to_owned(),
             version: version.to_owned(),
         };
-        let (document, group) = match kind {
-            "Service" => (Self::Of(Kind::Service), "v1"),
-            "Node" => (Self::Of(Kind::Node), "v1"),
-            "EndpointSlice" => (Self::Of(Kind::EndpointSlice), SLICES),
+        let (document, served_version) = match kind {
+            "Service" => (Self::Ingested(Kind::Service), "v1"),
+            "Node" => (Self::Ingested(Kind::Node), "v1"),
+            "EndpointSlice" => (Self::Ingested(Kind::EndpointSlice), SLICES_API_VERSION),
             "List" => (Self::List(None), "v1"),
             "ServiceList" => (Self::List(Some(Kind::Service)), "v1"),
             "NodeList" => (Self::List(Some(Kind::Node)), "v1"),
-            "EndpointSliceList" => (Self::List(Some(Kind::EndpointSlice)), SLICES),
+            "EndpointSliceList" => (Self::List(Some(Kind::EndpointSlice)), SLICES_API_VERSION),
             "Endpoints" => (Self::Endpoints, "v1"),
+            "Kustomization" | "Component" if is_of_kustomize(api_version) => {
+                return Self::Kustomization;
+            }
             _ => {
                 let misspelt = api_version.filter(|version| is_misspelt(kind, version));
                 return misspelt.map_or(Self::Other, unserved);
@@ -46,20 +51,27 @@ impl DocumentKind {
         };
         match api_version {
             None => document,
-            Some(version) if version == group => document,
+            Some(version) if version == served_version => document,
             Some(version) if is_builtin(version) => unserved(version),
             Some(_) => Self::Other,
         }
     }
 }
 
-/// Reports whether a kind is one of those above but for one or two letters. No other kind of
-/// their versions is that near.
+/// Reports whether a version is of the API group of `kubectl kustomize`. Flux has a Kustomization
+/// of its own, which names a directory.
+fn is_of_kustomize(api_version: Option<&str>) -> bool {
+    let group = api_version.and_then(|version| version.split_once('/'));
+    group.is_some_and(|(group, _)| group == "kustomize.config.k8s.io")
+}
+
+/// Reports whether a kind differs from Service or EndpointSlice by one or two letters. No other
+/// kind of the same version is that similar.
 fn is_misspelt(kind: &str, api_version: &str) -> bool {
     let is_near = |right| strsim::osa_distance(right, kind) <= 2;
     match api_version {
         "v1" => is_near("Service"),
-        SLICES => is_near("EndpointSlice"),
+        SLICES_API_VERSION => is_near("EndpointSlice"),
         _ => false,
     }
 }
@@ -79,7 +91,7 @@ mod tests {
     fn check(version: &str, kind: &str, expected: &str) {
         let version = Some(version).filter(|version| !version.is_empty());
         let found = match DocumentKind::of(version, kind) {
-            DocumentKind::Of(kind) => kind.as_str().to_owned(),
+            DocumentKind::Ingested(kind) => kind.as_str().to_owned(),
             other => format!("{other:?}"),
         };
         assert!(found.starts_with(expected), "{version:?} {kind}: {found}");
@@ -100,5 +112,17 @@ mod tests {
         check("v1", "Secret", "Other");
         check("apps/v1", "Deployment", "Other");
         check("", "Servcie", "Other");
+        check(
+            "kustomize.config.k8s.io/v1beta1",
+            "Kustomization",
+            "Kustomization",
+        );
+        check(
+            "kustomize.config.k8s.io/v1alpha1",
+            "Component",
+            "Kustomization",
+        );
+        check("kustomize.toolkit.fluxcd.io/v1", "Kustomization", "Other");
+        check("serving.knative.dev/v1", "ServiceList", "Other");
     }
 }

@@ -1,7 +1,7 @@
-//! Endpoints for selectors: two for each, one of them on this node.
+//! Assumes two endpoints for each selector, one of them on this node, so that `diff` shows rules.
 //!
-//! Manifests in a repository have no EndpointSlices, as a controller writes them. Without
-//! endpoints a Service has only a rule that rejects, which hides most changes of it.
+//! A controller creates EndpointSlices in a cluster, and manifests seldom have them. Without
+//! endpoints, a Service has only a rule that rejects, and most changes of it would not show.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -15,12 +15,10 @@ use super::pod_templates::{Labels, PodTemplates, labels};
 use super::pools::{Slots, hash};
 use super::raw::{RawKey, RawObject};
 use crate::ingest::{
-    EndpointObject, EndpointSliceObject, MapEntry, Metadata, ServiceObject, ServicePortObject,
-    SlicePortObject,
+    EndpointObject, EndpointSliceObject, MapEntry, Metadata, SERVICE_NAME_LABEL, ServiceObject,
+    ServicePortObject, SlicePortObject,
 };
 use crate::net::{IpFamily, IpNet};
-
-const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 
 /// Namespace and name of a Service.
 type ServiceKey = (String, String);
@@ -37,22 +35,22 @@ pub(super) fn slices_by_service(manifests: &Manifests) -> SlicesByService {
     let mut slices = SlicesByService::new();
     for slice in &manifests.endpoint_slices {
         let metadata = &slice.metadata;
-        let service = metadata.label(SERVICE_LABEL).unwrap_or_default();
+        let service = metadata.label(SERVICE_NAME_LABEL).unwrap_or_default();
         let key = (metadata.namespace.clone(), service.into_owned());
         slices.entry(key).or_default().push(Arc::clone(slice));
     }
     slices
 }
 
-/// Objects of the other side.
-pub(super) struct OtherSide<'a> {
+/// Objects of the other state.
+pub(super) struct OtherStateObjects<'a> {
     pub(super) raw: &'a BTreeMap<RawKey, RawObject>,
     pub(super) slices: &'a SlicesByService,
 }
 
-impl<'a> OtherSide<'a> {
-    /// Returns the slices of a Service, if a controller would keep them: they are of the same Pods
-    /// and ports.
+impl<'a> OtherStateObjects<'a> {
+    /// Returns the slices of a Service, if a controller would keep them: selector, ports and
+    /// families are the same in both states.
     fn slices_of(
         &self,
         key: &RawKey,
@@ -61,18 +59,19 @@ impl<'a> OtherSide<'a> {
         let other = self.raw.get(key)?;
         let is_same = |field| service.value.pointer(field) == other.value.pointer(field);
         let fields = ["/spec/selector", "/spec/ports", "/spec/ipFamilies"];
-        let (_, namespace, name) = key;
-        let slices = self.slices.get(&(namespace.clone(), name.clone()))?;
+        let slices = self
+            .slices
+            .get(&(service.namespace.clone(), service.name.clone()))?;
         fields.into_iter().all(is_same).then_some(slices)
     }
 }
 
-/// Adds EndpointSlices for Services that have a selector and none: those of the other side, or two
-/// endpoints.
+/// Adds EndpointSlices for each Service that has a selector and no slices: those of the other
+/// state, if a controller would keep them, or else two assumed endpoints.
 pub(super) fn assume_endpoints(
     manifests: &mut Manifests,
     raw: &BTreeMap<RawKey, RawObject>,
-    other: &OtherSide<'_>,
+    other: &OtherStateObjects<'_>,
     node_name: &str,
 ) {
     let known = slices_by_service(manifests);
@@ -81,7 +80,7 @@ pub(super) fn assume_endpoints(
     for service in &manifests.services {
         let metadata = &service.metadata;
         let key = (metadata.namespace.clone(), metadata.name.clone());
-        let raw_key = ("Service".to_owned(), key.0.clone(), key.1.clone());
+        let raw_key = RawKey::of_service(&key.0, &key.1);
         let raw = raw.get(&raw_key);
         let Some(raw) = raw.filter(|_| !known.contains_key(&key)) else {
             continue;
@@ -175,7 +174,7 @@ impl AssumedEndpoints<'_> {
             metadata: Metadata {
                 name: format!("{name}-assumed-{index}-{}", family.as_str().to_lowercase()),
                 namespace: namespace.clone(),
-                labels: vec![MapEntry::new(SERVICE_LABEL, name.as_str())],
+                labels: vec![MapEntry::new(SERVICE_NAME_LABEL, name.as_str())],
                 ..Metadata::default()
             },
             address_type: family.to_string(),

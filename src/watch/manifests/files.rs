@@ -4,6 +4,8 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsStr;
+use std::fs::FileType;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::{fmt, fs, io};
 
@@ -14,14 +16,20 @@ use super::parse::SyntaxError;
 /// Path that stands for standard input.
 pub(super) const STDIN: &str = "-";
 
-/// Fails unless there is a file or directory at `path`. Reads no file.
+/// Fails unless there is a regular file or directory at `path`, which can be read again and again.
+/// Reads no file.
 ///
 /// # Errors
 ///
-/// There is nothing at the path, or a directory cannot be listed.
+/// There is nothing at the path or something else, or a directory cannot be listed.
 pub(crate) fn exist(path: &Path) -> Result<(), ManifestError> {
     if path == Path::new(STDIN) {
         return Ok(());
+    }
+    let at = |error: io::Error| ManifestError::new(path, &error);
+    let type_ = fs::metadata(path).map_err(at)?.file_type();
+    if !type_.is_file() && !type_.is_dir() {
+        return Err(ManifestError::new(path, &not_a_file(type_)));
     }
     find(path).map(drop)
 }
@@ -33,20 +41,37 @@ pub(super) struct ManifestFiles {
     pub(super) files: BTreeSet<PathBuf>,
     /// Directories to watch for changes of these files, and for new ones.
     pub(super) directories: BTreeSet<PathBuf>,
+    /// Entries with the name of a manifest that are not files, sorted by path.
+    pub(super) unusable: Vec<ManifestError>,
+    pub(super) siblings: Siblings,
+}
+
+/// Effect of the siblings of a path: the other entries of its parent directory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Siblings {
+    /// No manifest depends on them.
+    #[default]
+    Ignored,
+    /// A symbolic link leads out of the path, possibly through a sibling (like `..data` of a
+    /// mounted `ConfigMap`): when one changes, the manifests may have changed.
+    Relevant,
 }
 
 /// Returns the manifests at `path`: itself if it is a file, else all files below it, at any depth,
-/// that are called `*.yaml`, `*.yml` or `*.json`. Symbolic links are followed. Hidden files and
-/// directories are skipped, which includes the versions of a mounted `ConfigMap`.
+/// that are called `*.yaml`, `*.yml`, `*.json` or `Kustomization`. Symbolic links are followed.
+/// Hidden files and directories are skipped, which includes the versions of a mounted `ConfigMap`.
 pub(super) fn find(path: &Path) -> Result<ManifestFiles, ManifestError> {
     let mut files = ManifestFiles::default();
     let mut entered = HashSet::new();
-    files.watch_parent(path);
+    files.add_parent_to_watch(path);
     let metadata = fs::metadata(path).map_err(|error| ManifestError::new(path, &error))?;
     if metadata.is_dir() {
         files.add_directory(path, &mut entered)?;
     } else {
         files.add_file(path.to_owned());
+    }
+    if path.is_symlink() || files.has_file_outside(path) {
+        files.siblings = Siblings::Relevant;
     }
     Ok(files)
 }
@@ -74,28 +99,62 @@ impl ManifestFiles {
             }
             let metadata = match fs::metadata(&path) {
                 Ok(metadata) => metadata,
-                Err(error) if leads_nowhere(&error) => continue,
+                Err(error) if leads_nowhere(&error) => {
+                    self.add_lost(&path);
+                    continue;
+                }
                 Err(error) => return Err(ManifestError::new(&path, &error)),
             };
             if metadata.is_dir() {
                 self.add_directory(&path, entered)?;
             } else if metadata.is_file() && is_manifest(&path) {
-                // A regular file only: reading a pipe or a device may never end.
                 self.add_file(path);
+            } else if is_manifest(&path) {
+                // Reading a pipe or a device may never end.
+                let reason = not_a_file(metadata.file_type());
+                self.unusable.push(ManifestError::new(&path, &reason));
             }
         }
         Ok(())
     }
 
+    /// Adds a link without a target, unless the entry was deleted since the directory was listed.
+    fn add_lost(&mut self, link: &Path) {
+        // The target may be a sibling of the path, and may be created later.
+        self.siblings = Siblings::Relevant;
+        let Ok(target) = fs::read_link(link) else {
+            return;
+        };
+        // Without an extension it may have been a directory of manifests.
+        if is_manifest(link) || link.extension().is_none() {
+            let target = target.display();
+            let reason = format!("is a symbolic link to `{target}`, which does not exist");
+            self.unusable.push(ManifestError::new(link, &reason));
+        }
+    }
+
     fn add_file(&mut self, file: PathBuf) {
         // A write in place to the target of a link is seen only in the directory of the target.
         if let Ok(target) = fs::canonicalize(&file) {
-            self.watch_parent(&target);
+            self.add_parent_to_watch(&target);
         }
         self.files.insert(file);
     }
 
-    fn watch_parent(&mut self, path: &Path) {
+    /// Reports whether a file is outside of the directory `path`, and only a symbolic link to it is
+    /// inside.
+    fn has_file_outside(&self, path: &Path) -> bool {
+        let Ok(root) = fs::canonicalize(path) else {
+            return true;
+        };
+        let mut targets = self
+            .files
+            .iter()
+            .filter_map(|file| fs::canonicalize(file).ok());
+        targets.any(|target| !target.starts_with(&root))
+    }
+
+    fn add_parent_to_watch(&mut self, path: &Path) {
         if let Some(parent) = path.parent() {
             self.directories.insert(parent.to_owned());
         }
@@ -109,10 +168,25 @@ fn is_hidden(path: &Path) -> bool {
 
 fn is_manifest(path: &Path) -> bool {
     let extension = path.extension().and_then(OsStr::to_str);
-    matches!(extension, Some("yaml" | "yml" | "json"))
+    // `kubectl apply -f` skips this name, as it has no extension. It is read here to report that
+    // the kustomization is not rendered.
+    let is_kustomization = path.file_name() == Some(OsStr::new("Kustomization"));
+    is_kustomization || matches!(extension, Some("yaml" | "yml" | "json"))
 }
 
-/// Error about one file or directory.
+/// Returns the problem of an entry that is neither a file nor a directory.
+fn not_a_file(type_: FileType) -> String {
+    let type_ = if type_.is_fifo() {
+        "pipe"
+    } else if type_.is_socket() {
+        "socket"
+    } else {
+        "device"
+    };
+    format!("is a {type_}, and not a regular file")
+}
+
+/// Error about one file or directory, or an object in one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}{}: {reason}", shown(.file), line_shown(*.line))]
 pub(crate) struct ManifestError {
@@ -122,6 +196,17 @@ pub(crate) struct ManifestError {
     pub line: Option<u64>,
     /// Problem in one line, without the place.
     pub reason: String,
+    /// Part that is not used.
+    pub scope: ManifestErrorScope,
+}
+
+/// Part of manifests that an error makes unusable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ManifestErrorScope {
+    /// A file, or what it refers to.
+    File,
+    /// An object, of which lenient checks may use a part.
+    Object,
 }
 
 impl ManifestError {
@@ -130,6 +215,7 @@ impl ManifestError {
             file: file.to_owned(),
             line: None,
             reason: reason.to_string(),
+            scope: ManifestErrorScope::File,
         }
     }
 
@@ -138,6 +224,7 @@ impl ManifestError {
             file: file.to_owned(),
             line: error.line,
             reason: error.reason,
+            scope: ManifestErrorScope::File,
         }
     }
 }
@@ -177,9 +264,47 @@ mod tests {
         symlink("c.yaml", at("c.yaml")).unwrap();
         let found = find(directory.path()).unwrap();
         assert_eq!(found.files, BTreeSet::from([at("a.yaml")]));
+        assert_eq!(found.unusable.len(), 2);
         // The name is longer than any file system allows; root may read all others.
         symlink("x".repeat(300), at("d.yaml")).unwrap();
         let error = find(directory.path()).unwrap_err();
         assert_eq!(error.file, at("d.yaml"));
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "no crate makes pipes")]
+    fn entries_that_are_no_files_are_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        fs::write(at("a.yaml"), "").unwrap();
+        symlink("nothing", at("b.yaml")).unwrap();
+        symlink("nothing", at("c")).unwrap();
+        symlink("nothing", at("c.md")).unwrap();
+        symlink("nothing", at(".d.yaml")).unwrap();
+        let made = std::process::Command::new("mkfifo")
+            .args([at("e.yaml"), at("e.txt")])
+            .status();
+        assert!(made.unwrap().success());
+        let _socket = std::os::unix::net::UnixListener::bind(at("f.yaml")).unwrap();
+        symlink("/dev/zero", at("g.yaml")).unwrap();
+        symlink("e.yaml", at("h.yaml")).unwrap();
+        let found = find(directory.path()).unwrap();
+        assert_eq!(found.files, BTreeSet::from([at("a.yaml")]));
+        let named = found.unusable.iter().map(|error| {
+            let name = error.file.file_name().unwrap().to_str().unwrap();
+            format!("{name} {}", error.reason)
+        });
+        assert_eq!(
+            named.collect::<Vec<_>>(),
+            [
+                "b.yaml is a symbolic link to `nothing`, which does not exist",
+                "c is a symbolic link to `nothing`, which does not exist",
+                "e.yaml is a pipe, and not a regular file",
+                "f.yaml is a socket, and not a regular file",
+                "g.yaml is a device, and not a regular file",
+                "h.yaml is a pipe, and not a regular file",
+            ]
+        );
+        assert!(exist(&at("e.yaml")).is_err());
     }
 }

@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use notify::event::{AccessKind, AccessMode};
@@ -14,7 +15,7 @@ use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use super::files::{ManifestError, ManifestFiles, STDIN, find};
+use super::files::{ManifestError, ManifestFiles, STDIN, Siblings, find};
 use super::load::{ManifestErrors, load};
 use super::store::Store;
 use super::{ManifestOptions, Validation};
@@ -43,7 +44,8 @@ pub(crate) async fn follow(
         let manifests = reading.map_err(|error| ManifestError::new(Path::new(STDIN), &error))?;
         let manifests = manifests.map_err(|ManifestErrors(errors)| first(errors))?;
         log_notes(&manifests.notes, &mut HashSet::new());
-        metrics.set_skipped_objects(manifests.skipped_objects());
+        metrics.set_skipped_objects(manifests.undecodable_objects());
+        metrics.set_ignored_fields(manifests.ignored_fields);
         manifests.send(&mut ingester);
         return std::future::pending().await;
     }
@@ -55,7 +57,8 @@ pub(crate) async fn follow(
         watched = watched.read_on_thread(&path).await?;
         if let Some(manifests) = watched.store.changed(&options) {
             log_notes(&manifests.notes, &mut logged);
-            metrics.set_skipped_objects(manifests.skipped_objects());
+            metrics.set_skipped_objects(manifests.undecodable_objects());
+            metrics.set_ignored_fields(manifests.ignored_fields);
             manifests.send(&mut ingester);
         }
         metrics.set_unusable_files(watched.unusable());
@@ -94,12 +97,12 @@ struct WatchedManifests {
     root: PathBuf,
     store: Store,
     changed: Arc<ChangeSignal>,
-    /// `None`: the files are polled.
+    /// `None` if there are no notifications of changes, and the files are only polled.
     watcher: Option<RecommendedWatcher>,
     watched: HashSet<PathBuf>,
     /// Last logged error of the path itself.
     logged_error: Option<ManifestError>,
-    /// That the first list is blocked was logged.
+    /// The warning that the first list is blocked was logged.
     has_logged_block: bool,
 }
 
@@ -172,6 +175,9 @@ impl WatchedManifests {
     /// Watches all directories. Reports whether one of them was not watched before. Known ones are
     /// watched again, as another directory may have taken their name.
     fn watch(&mut self, found: &ManifestFiles) -> bool {
+        let are_relevant = found.siblings == Siblings::Relevant;
+        let siblings = &self.changed.are_siblings_relevant;
+        siblings.store(are_relevant, Ordering::Relaxed);
         let Some(watcher) = &mut self.watcher else {
             return false;
         };
@@ -203,6 +209,8 @@ impl WatchedManifests {
 #[derive(Default)]
 struct ChangeSignal {
     notify: Notify,
+    /// [`Siblings::Relevant`] for the root.
+    are_siblings_relevant: AtomicBool,
 }
 
 impl ChangeSignal {
@@ -233,27 +241,36 @@ fn watcher(root: &Path, changed: Arc<ChangeSignal>) -> notify::Result<Recommende
     let root = root.to_owned();
     notify::recommended_watcher(move |event: notify::Result<Event>| {
         // An error may mean lost events.
-        if event.is_ok_and(|event| !is_relevant(&event, &root)) {
+        let siblings = if changed.are_siblings_relevant.load(Ordering::Relaxed) {
+            Siblings::Relevant
+        } else {
+            Siblings::Ignored
+        };
+        if event.is_ok_and(|event| !is_relevant(&event, &root, siblings)) {
             return;
         }
         changed.notify.notify_one();
     })
 }
 
-/// Reports whether the content may have changed. Reading changes nothing.
+/// Reports whether the manifests may have changed. Reading them changes nothing.
 ///
 /// The parent directory of the root is watched because a file is often replaced by renaming, and
-/// because the kubelet updates a mounted `ConfigMap` by swapping the symbolic link `..data` next
-/// to a file of it. All other entries next to the root are ignored.
-fn is_relevant(event: &Event, root: &Path) -> bool {
+/// because the kubelet updates a mounted `ConfigMap` by replacing the symbolic link `..data` next
+/// to its files. With [`Siblings::Ignored`], all other entries of that directory are ignored.
+fn is_relevant(event: &Event, root: &Path, siblings: Siblings) -> bool {
     const WRITTEN: AccessKind = AccessKind::Close(AccessMode::Write);
 
     if matches!(event.kind, EventKind::Access(kind) if kind != WRITTEN) {
         return false;
     }
-    let is_neighbor = |path: &PathBuf| {
+    if siblings == Siblings::Relevant {
+        return true;
+    }
+    let is_ignored = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().as_encoded_bytes();
-        path != root && path.parent() == root.parent() && !name.starts_with(b"..")
+        let is_sibling = path != root && path.parent() == root.parent();
+        is_sibling && !name.starts_with(b"..")
     };
-    event.paths.is_empty() || !event.paths.iter().all(is_neighbor)
+    event.paths.is_empty() || !event.paths.iter().all(is_ignored)
 }

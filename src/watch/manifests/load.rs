@@ -1,19 +1,25 @@
 //! Reads manifests once, for commands.
 //!
-//! A file that cannot be used, or an object that an API server would reject, is an error and is
-//! left out; everything else is used.
+//! An unusable file or an invalid object is an error. Everything else is used.
+//!
+//! For `diff`, a value that neither manifest sets is the same before and after. Otherwise every
+//! Service would appear changed.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::files::{ManifestError, STDIN, find};
+use super::endpoints::{OtherStateObjects, assume_endpoints, slices_by_service};
+use super::files::{ManifestError, ManifestErrorScope, STDIN, find};
+use super::fill_in::OtherState;
+use super::kustomization;
 use super::locate::Locator;
-use super::merge::{Manifests, merge};
-use super::parse::{FileContent, Place, parse};
+use super::merge::{Manifests, merge, merge_files};
+use super::parse::{FileContent, Place, RENDER_FIRST, is_template, may_be_manifest, parse};
 use super::raw::{RawKey, RawObject, add_raw};
-use super::validation::FieldPath;
+use super::template_matches::{TemplateMatches, template_matches};
+use super::validation::{FieldPath, FieldProblem, ObjectChecks};
 use super::{ManifestOptions, Validation, notes, text};
 use crate::model::Kind;
 use crate::watch::bounded;
@@ -38,8 +44,8 @@ impl From<ManifestError> for ManifestErrors {
     }
 }
 
-/// Reads the manifests at `path` once, for commands. The errors of files and objects that are left
-/// out are in the result.
+/// Reads the manifests at `path` once, for commands. The errors of files and objects that are not
+/// used are in the result.
 ///
 /// # Errors
 ///
@@ -49,36 +55,107 @@ pub(crate) fn load(
     options: &ManifestOptions,
     validation: Validation,
 ) -> Result<Manifests, ManifestErrors> {
-    let loaded = read(path, validation)?;
+    let loaded = read(path, options.checks(validation))?;
     let manifests = merge(loaded.contents(), options);
-    Ok(loaded.annotate(manifests))
+    Ok(loaded.add_notes_and_errors(manifests))
 }
 
-/// Reads the files at `path`, for [`load`] and for the comparison of two paths.
+/// Two states of the same objects.
+#[derive(Debug)]
+pub(crate) struct ManifestPair {
+    /// Earlier state.
+    pub before: Manifests,
+    /// Later state.
+    pub after: Manifests,
+    /// All objects of both states, as written, sorted by kind and name.
+    pub objects: [Vec<RawObject>; 2],
+    /// Services that have Pods in one state only, by the templates of the manifests. Sorted.
+    pub template_matches: Vec<TemplateMatches>,
+}
+
+/// Reads the manifests at two paths. Addresses and node ports that are not set are the same in both
+/// states, and each selector without EndpointSlices gets two endpoints. The errors of files and
+/// objects that are not used are in the results.
+///
+/// # Errors
+///
+/// A path does not exist, or no file of it can be used.
+pub(crate) fn load_pair(
+    before: &Path,
+    after: &Path,
+    options: &ManifestOptions,
+    validation: Validation,
+) -> Result<ManifestPair, ManifestErrors> {
+    let files = [
+        read(before, options.checks(validation))?,
+        read(after, options.checks(validation))?,
+    ];
+    let raw = files.each_ref().map(LoadedManifests::raw_objects);
+    let [before, after] = files
+        .each_ref()
+        .map(|files| merge_files(files.contents(), &options.node_name));
+    let before = before.fill_in(options, OtherState::After(&after.services));
+    let after = after.fill_in(options, OtherState::Before(&before.services));
+    let slices = [slices_by_service(&before), slices_by_service(&after)];
+    let (mut before, mut after) = (before, after);
+    let [of_before, of_after] = slices;
+    let [raw_before, raw_after] = &raw;
+    let other = |raw, slices| OtherStateObjects { raw, slices };
+    let node = &options.node_name;
+    assume_endpoints(&mut before, raw_before, &other(raw_after, &of_after), node);
+    assume_endpoints(&mut after, raw_after, &other(raw_before, &of_before), node);
+    let [files_before, files_after] = files;
+    Ok(ManifestPair {
+        template_matches: template_matches(raw_before, raw_after),
+        before: files_before.add_notes_and_errors(before),
+        after: files_after.add_notes_and_errors(after),
+        objects: raw.map(|raw| raw.into_values().collect()),
+    })
+}
+
+/// Reads the files at `path`.
 ///
 /// # Errors
 ///
 /// As [`load`].
-pub(super) fn read(path: &Path, validation: Validation) -> Result<LoadedManifests, ManifestErrors> {
+pub(super) fn read(path: &Path, checks: ObjectChecks) -> Result<LoadedManifests, ManifestErrors> {
     let mut loaded = LoadedManifests::default();
     if path == Path::new(STDIN) {
-        let text = bounded::read_all(io::stdin().lock(), bounded::MAX_MANIFEST_BYTES);
-        loaded.add(path, text, validation);
+        let stdin = io::stdin().lock();
+        let text = bounded::read_all_while(stdin, bounded::MAX_MANIFEST_BYTES, may_be_manifest);
+        loaded.add(path, text, checks);
         if loaded.files.iter().any(|file| file.content.is_empty()) {
             return Err(ManifestError::new(path, &"contains no objects").into());
         }
     } else {
-        for file in find(path)?.files {
-            let text = bounded::read(&file, bounded::MAX_MANIFEST_BYTES);
-            loaded.add(&file, text, validation);
+        let found = find(path)?;
+        loaded.errors = found.unusable;
+        for file in found.files {
+            let text = if file == path {
+                // Perhaps a pipe, as of `--manifests <(...)`.
+                bounded::read_while(&file, bounded::MAX_MANIFEST_BYTES, may_be_manifest)
+            } else {
+                bounded::read_regular_file(&file, bounded::MAX_MANIFEST_BYTES)
+            };
+            loaded.add(&file, text, checks);
         }
     }
     if loaded.files.is_empty() && !loaded.errors.is_empty() {
         return Err(ManifestErrors(loaded.errors));
     }
-    if validation == Validation::Strict {
-        loaded.report_invalid();
-        loaded.report_duplicates();
+    let patches = loaded.remove_patches();
+    match checks {
+        ObjectChecks::Strict(_) => {
+            loaded.errors.extend(patches);
+            loaded.report_invalid();
+            loaded.report_duplicates();
+            loaded.report_kustomizations();
+        }
+        ObjectChecks::Lenient => {
+            loaded.notes = notes::kustomizations(loaded.contents()).collect();
+            let patches = patches.iter().map(ToString::to_string);
+            loaded.notes.extend(patches);
+        }
     }
     Ok(loaded)
 }
@@ -88,12 +165,13 @@ pub(super) fn read(path: &Path, validation: Validation) -> Result<LoadedManifest
 pub(super) struct LoadedManifests {
     files: Vec<LoadedFile>,
     errors: Vec<ManifestError>,
+    notes: Vec<String>,
 }
 
 /// File with valid syntax.
 struct LoadedFile {
     path: PathBuf,
-    /// Kept to find the lines of errors.
+    /// Stored to find the lines of errors.
     text: Vec<u8>,
     content: FileContent,
 }
@@ -102,10 +180,10 @@ struct LoadedFile {
 type ObjectIndex = (usize, usize);
 
 impl LoadedManifests {
-    fn add(&mut self, path: &Path, text: io::Result<Vec<u8>>, validation: Validation) {
+    fn add(&mut self, path: &Path, text: io::Result<Vec<u8>>, checks: ObjectChecks) {
         let read = text
             .map_err(|error| ManifestError::new(path, &error))
-            .and_then(|text| match parse(&text, validation) {
+            .and_then(|text| match parse(&text, checks) {
                 Ok(content) => Ok((text, content)),
                 Err(error) => Err(ManifestError::in_file(path, error)),
             });
@@ -119,6 +197,30 @@ impl LoadedManifests {
         }
     }
 
+    /// Removes the files that kustomizations name as patches, which have parts of objects. Returns
+    /// an error for each.
+    fn remove_patches(&mut self) -> Vec<ManifestError> {
+        let files = self.files.iter();
+        let named = files.filter(|file| notes::is_kustomization(&file.path, &file.content));
+        let patches: BTreeMap<PathBuf, PathBuf> = named
+            .flat_map(|file| {
+                let text = text::decode(&file.text).unwrap_or_default();
+                let patches = kustomization::patches(&file.path, &text, file.content.format);
+                patches.into_iter().map(|patch| (patch, file.path.clone()))
+            })
+            .collect();
+        let is_patch =
+            |file: &mut LoadedFile| patches.contains_key(&kustomization::plain(&file.path));
+        let removed = self.files.extract_if(.., is_patch);
+        let errors = removed.filter_map(|file| {
+            let kustomization = patches.get(&kustomization::plain(&file.path))?.display();
+            let reason =
+                format!("is a patch of the kustomization `{kustomization}`, and not a manifest");
+            Some(ManifestError::new(&file.path, &reason))
+        });
+        errors.collect()
+    }
+
     /// Adds an error for each problem of each invalid object.
     fn report_invalid(&mut self) {
         for file in &self.files {
@@ -127,16 +229,28 @@ impl LoadedManifests {
             for (place, object) in &file.content.invalid {
                 let name = &object.name;
                 for problem in &object.problems {
-                    let (kind, problem_text) = (&object.kind, &problem.text);
+                    let kind = &object.kind;
                     let (namespace, name) = (&name.namespace, &name.name);
+                    let problem_text = problem_text(problem);
                     self.errors.push(ManifestError {
                         file: file.path.clone(),
                         line: locator.line(place, &problem.path),
                         reason: format!("{kind} `{namespace}/{name}`: {problem_text}"),
+                        scope: ManifestErrorScope::Object,
                     });
                 }
             }
         }
+    }
+
+    /// Adds an error for each kustomization: only `kubectl kustomize` renders its objects.
+    fn report_kustomizations(&mut self) {
+        let files = self.files.iter();
+        let unrendered = files.filter(|file| notes::is_kustomization(&file.path, &file.content));
+        let errors: Vec<_> = unrendered
+            .map(|file| ManifestError::new(&file.path, &notes::not_rendered(&file.path)))
+            .collect();
+        self.errors.extend(errors);
     }
 
     /// Adds an error for each object whose name an earlier one of its kind has, and removes the
@@ -175,6 +289,7 @@ impl LoadedManifests {
                              {name:?}; the one in `{}` is replaced",
                             path.display()
                         ),
+                        scope: ManifestErrorScope::Object,
                     });
                 }
             }
@@ -198,17 +313,25 @@ impl LoadedManifests {
         objects
     }
 
-    /// Adds the notes and errors of files to what was made of them.
-    pub(super) fn annotate(self, mut manifests: Manifests) -> Manifests {
-        manifests.notes.extend(notes::notes(self.contents()));
+    /// Adds the notes and errors of the files to the merged manifests.
+    pub(super) fn add_notes_and_errors(self, mut manifests: Manifests) -> Manifests {
+        manifests.notes.extend(notes::endpoints(self.contents()));
+        manifests.notes.extend(self.notes);
         if manifests.services.is_empty() && self.errors.is_empty() {
-            let ignored = manifests.ignored;
-            manifests.notes.push(format!(
-                "no Services found; {ignored} objects of other kinds are ignored"
-            ));
+            manifests.notes.push(notes::without_services(&manifests));
         }
         manifests.errors = self.errors;
         manifests
+    }
+}
+
+/// Returns the text of a problem; a value with an expression of Helm has only this one.
+fn problem_text(problem: &FieldProblem) -> String {
+    let FieldProblem { path, text, .. } = problem;
+    if is_template(text) {
+        format!("{path}: is a Helm template: {RENDER_FIRST}")
+    } else {
+        text.clone()
     }
 }
 

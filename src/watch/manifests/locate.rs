@@ -13,11 +13,11 @@ use super::parse::{Place, TextFormat, documents};
 use super::text::{CurrentLine, DocumentText};
 use super::validation::{FieldPath, FieldSegment};
 
-/// Lines of the fields in one file, read as they are asked for.
+/// Lines of the fields in one file, read on demand.
 pub(super) struct Locator<'t> {
     text: &'t str,
     format: TextFormat,
-    /// Texts of all documents, divided for the first line that is asked for.
+    /// Texts of all documents, divided when the first line is requested.
     documents: Option<Vec<DocumentText<'t>>>,
     /// Objects of each document that was read.
     objects: HashMap<usize, Vec<LineTree>>,
@@ -50,7 +50,7 @@ fn objects_of(document: Option<&DocumentText<'_>>) -> Vec<LineTree> {
     };
     let before = document.first_line - 1;
     let seed = |line| LineSeed { line, before };
-    // JSON with escapes that YAML lacks has no lines.
+    // No lines for JSON with escapes that are invalid in YAML: it is an error here.
     let tree = document.read(seed).ok().flatten();
     let mut objects = Vec::new();
     if let Some(tree) = tree {

@@ -1,7 +1,7 @@
 //! Merges the objects of all files, and selects those that an API server would send to kube-proxy.
 //!
-//! Separate from reading: duplicates, and cluster IPs that are taken, are known only when all
-//! files are read.
+//! Separate from reading: duplicates, and cluster IPs that are taken, are known only after all
+//! files were read.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,10 +9,11 @@ use std::sync::Arc;
 
 use super::ManifestOptions;
 use super::assumption::Assumption;
-use super::complete::{OtherState, complete};
-use super::document::UndecodableObject;
+use super::document::{InvalidObject, NamespacedName, UndecodableObject};
 use super::files::ManifestError;
+use super::fill_in::{OtherState, fill_in};
 use super::parse::FileContent;
+use super::validation::FieldProblem;
 use crate::ingest::{EndpointSliceObject, Metadata, NodeObject, ServiceObject};
 use crate::model::Kind;
 use crate::watch::{Ingester, Observed};
@@ -24,6 +25,8 @@ pub(crate) struct Manifests {
     pub services: Vec<Arc<ServiceObject>>,
     /// Headless Services, which kube-proxy does not select.
     pub headless: Vec<Arc<ServiceObject>>,
+    /// Number of all other Services that kube-proxy does not select: another proxy serves them.
+    pub of_other_proxies: usize,
     /// EndpointSlices of Services that are not headless.
     pub endpoint_slices: Vec<Arc<EndpointSliceObject>>,
     /// Node of this host, if the manifests have it.
@@ -34,11 +37,13 @@ pub(crate) struct Manifests {
     pub ignored: usize,
     /// Objects with fields of wrong types: their last known state stays in use.
     undecodable: Vec<UndecodableObject>,
-    /// Values that the manifests lack.
+    /// Number of fields without effect in objects that are used.
+    pub ignored_fields: usize,
+    /// Values that were assumed because the manifests do not set them.
     pub assumptions: Vec<Assumption>,
     /// Problems for the author of the manifests, one line each.
     pub notes: Vec<String>,
-    /// Files and objects that a command leaves out.
+    /// Files and objects that a command does not use.
     pub errors: Vec<ManifestError>,
 }
 
@@ -49,55 +54,73 @@ impl Manifests {
         if let Some(node) = &self.node {
             ingester.node(Observed::Set(&**node));
         }
-        self.keep(Kind::Node, ingester);
+        self.keep_undecodable(Kind::Node, ingester);
         ingester.node(Observed::<&NodeObject>::Listed);
         ingester.service(Observed::<&ServiceObject>::Listing);
         for service in &self.services {
             ingester.service(Observed::Set(&**service));
         }
-        self.keep(Kind::Service, ingester);
+        self.keep_undecodable(Kind::Service, ingester);
         ingester.service(Observed::<&ServiceObject>::Listed);
         ingester.endpoint_slice(Observed::<&EndpointSliceObject>::Listing);
         for slice in &self.endpoint_slices {
             ingester.endpoint_slice(Observed::Set(&**slice));
         }
-        self.keep(Kind::EndpointSlice, ingester);
+        self.keep_undecodable(Kind::EndpointSlice, ingester);
         ingester.endpoint_slice(Observed::<&EndpointSliceObject>::Listed);
     }
 
-    /// Returns the number of objects that are skipped because their fields have wrong types.
-    pub(super) fn skipped_objects(&self) -> usize {
+    /// Returns the number of objects with fields of wrong types. The metrics call them skipped.
+    pub(super) fn undecodable_objects(&self) -> usize {
         self.undecodable.len()
     }
 
-    /// Completes the Services, as far as possible with the values that `other` has for the same
-    /// Services, and keeps the selected ones. Another proxy may serve the others: what they set is
-    /// not allocated again.
-    pub(super) fn complete(mut self, options: &ManifestOptions, other: OtherState<'_>) -> Self {
+    /// Sets missing values of the Services, and then removes Services that kube-proxy does not
+    /// select. These may be served by another proxy, so that their values are not allocated again.
+    pub(super) fn fill_in(mut self, options: &ManifestOptions, other: OtherState<'_>) -> Self {
         let (assumptions, problems) =
-            complete(&mut self.services, is_selected, &options.ranges, other);
+            fill_in(&mut self.services, is_selected, &options.ranges, other);
         self.assumptions.extend(assumptions);
         self.notes.extend(problems);
-        let headless = self.services.iter().filter(|one| is_headless(one));
+        let headless = self.services.iter().filter(|one| one.spec.is_headless());
         self.headless = headless.cloned().collect();
+        let all = self.services.len() - self.headless.len();
         self.services.retain(|service| is_selected(service));
+        self.of_other_proxies = all - self.services.len();
         self
     }
 
-    fn keep(&self, kind: Kind, ingester: &mut Ingester) {
+    /// Notes each field that is ignored in an object of a file.
+    fn add_ignored_fields(&mut self, file: &Path, content: &FileContent) {
+        let file = file.display();
+        for InvalidObject {
+            kind,
+            name: NamespacedName { namespace, name },
+            problems,
+        } in &content.reduced
+        {
+            self.ignored_fields += problems.len();
+            self.notes
+                .extend(problems.iter().map(|FieldProblem { text, .. }| {
+                    format!("{kind} `{namespace}/{name}` in `{file}`: {text}; the field is ignored")
+                }));
+        }
+    }
+
+    fn keep_undecodable(&self, kind: Kind, ingester: &mut Ingester) {
         for object in self.undecodable.iter().filter(|object| object.kind == kind) {
             ingester.keep(kind, &object.namespace, &object.name);
         }
     }
 }
 
-/// Merges files, and completes the Services. Objects of later files replace those of earlier ones.
+/// Merges files, and sets missing values. Objects of later files replace those of earlier ones.
 pub(super) fn merge<'a>(
     files: impl IntoIterator<Item = (&'a Path, &'a FileContent)>,
     options: &ManifestOptions,
 ) -> Manifests {
     let merged = merge_files(files, &options.node_name);
-    merged.complete(options, OtherState::Absent)
+    merged.fill_in(options, OtherState::Absent)
 }
 
 /// Merges files. Services are as written.
@@ -142,6 +165,7 @@ pub(super) fn merge_files<'a>(
             ));
             manifests.undecodable.push(object.clone());
         }
+        manifests.add_ignored_fields(file, content);
     }
     manifests.services = services.into_objects().collect();
     manifests.endpoint_slices = slices
@@ -160,13 +184,9 @@ pub(super) fn merge_files<'a>(
     manifests
 }
 
-fn is_headless(service: &ServiceObject) -> bool {
-    service.spec.cluster_ip == "None"
-}
-
 /// Reports whether kube-proxy selects a Service.
 fn is_selected(service: &ServiceObject) -> bool {
-    !is_headless(service)
+    !service.spec.is_headless()
         && !has_label(
             &service.metadata,
             "service.kubernetes.io/service-proxy-name",

@@ -1,72 +1,55 @@
 //! Manifests instead of an API server: a file, a directory of files, or standard input.
 //!
-//! Objects of manifests are not validated, defaulted or selected yet: this module does what the
-//! API server would have done. One difference remains: cluster IPs and node ports that are not set
-//! follow from the names of their Services.
+//! An API server validates objects, sets defaults and selects; this module does the same with
+//! manifests. The difference is that values that are not set are assumed:
 //!
-//! The daemon skips what it cannot use. Commands report it and what an API server rejects.
+//! | value | assumed |
+//! |---|---|
+//! | cluster IP, node port, health check node port | always, by the name of the Service |
+//! | load balancer IP | by commands |
+//! | endpoints, number of a named port without a Pod template | by `diff` |
+//!
+//! Objects and files that are not used as written:
+//!
+//! | term | meaning |
+//! |---|---|
+//! | ignored | object of another kind, or field without effect |
+//! | reduced | object that is used without its ignored fields |
+//! | undecodable | object with a field of a wrong type; the daemon uses its last state instead |
+//! | invalid | object that an API server would reject; only with [`Validation::Strict`] |
+//! | unusable | file that cannot be read or parsed |
 //!
 //! Files should be replaced by renaming, as the kubelet does in mounted volumes and most editors
 //! do: a file that is written in place may be read while it is incomplete.
 
 mod assumption;
-mod complete;
-mod defaults;
 mod document;
 mod document_kind;
 mod endpoints;
 mod files;
+mod fill_in;
 mod follow;
+mod kustomization;
 mod load;
 mod locate;
 mod merge;
 mod notes;
-mod pair;
+mod options;
 mod parse;
 mod pod_templates;
 mod pools;
-mod ranges;
 mod raw;
 mod store;
+mod template_matches;
 mod text;
 mod validation;
 
-use std::sync::Arc;
-
 pub(crate) use assumption::{AssumedValue, assumption_lines};
-pub(crate) use files::{ManifestError, exist};
+pub(crate) use files::{ManifestError, ManifestErrorScope, exist};
 pub(crate) use follow::follow;
-pub(crate) use load::{ManifestErrors, load};
+pub(crate) use load::{ManifestErrors, ManifestPair, load, load_pair};
 pub(crate) use merge::Manifests;
-pub(crate) use pair::{ManifestPair, load_pair};
-pub(crate) use ranges::{ManifestRanges, NotAPortRange};
-pub(crate) use raw::RawObject;
-
-/// Treatment of objects that an API server would reject.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Validation {
-    /// They are errors, and left out.
-    Strict,
-    /// As much of them as possible is used.
-    Lenient,
-}
-
-/// Settings for reading manifests.
-#[derive(Debug, Clone)]
-pub(crate) struct ManifestOptions {
-    /// Name of the Node of this host.
-    pub node_name: Arc<str>,
-    /// Ranges of values that are not set.
-    pub ranges: ManifestRanges,
-}
-
-impl ManifestOptions {
-    /// Returns settings with the default ranges.
-    #[cfg(test)]
-    pub(crate) fn new(node_name: Arc<str>) -> Self {
-        Self {
-            node_name,
-            ranges: ManifestRanges::default(),
-        }
-    }
-}
+pub(crate) use options::{ManifestOptions, Validation};
+pub(crate) use pools::{ManifestRanges, NotAPortRange};
+pub(crate) use raw::{RawKind, RawObject};
+pub(crate) use template_matches::TemplateMatches;

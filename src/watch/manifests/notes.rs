@@ -1,35 +1,71 @@
-//! Notes about objects that look as if they took effect, and do not.
+//! Notes about objects without effect that an author may expect to have one.
 
 use std::collections::HashSet;
 use std::path::Path;
 
 use super::document::NamespacedName;
+use super::merge::Manifests;
 use super::parse::FileContent;
+use crate::ingest::SERVICE_NAME_LABEL;
 
 /// Maximum names in a note.
 const MAX_NAMES: usize = 3;
 
-/// Returns a line for each kind of ignored input, in a fixed order.
-pub(super) fn notes<'a>(
-    files: impl Iterator<Item = (&'a Path, &'a FileContent)> + Clone,
-) -> Vec<String> {
-    let kustomizations = files.clone().filter(|(path, _)| is_kustomization(path));
-    let kustomizations = kustomizations.map(|(path, _)| {
-        format!(
-            "`{}` is a kustomization and is not applied; render it first with `kubectl kustomize`",
-            path.display()
-        )
-    });
-    kustomizations.chain(endpoints(files)).collect()
+/// Returns a line for each kustomization: it is not rendered, so its changes have no effect.
+pub(super) fn kustomizations<'a>(
+    files: impl Iterator<Item = (&'a Path, &'a FileContent)>,
+) -> impl Iterator<Item = String> {
+    let unrendered = files.filter(|(path, content)| is_kustomization(path, content));
+    unrendered.map(|(path, _)| format!("`{}` {}", path.display(), not_rendered(path)))
 }
 
-fn is_kustomization(path: &Path) -> bool {
+/// Reports whether a file is a kustomization, by its kind, or by its name if an object has no kind.
+pub(super) fn is_kustomization(path: &Path, content: &FileContent) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
-    matches!(name, Some("kustomization.yaml" | "kustomization.yml"))
+    let is_named = name.is_some_and(|name| KUSTOMIZATIONS.contains(&name));
+    content.kustomizations > 0 || is_named && content.kindless > 0
+}
+
+/// Names of the file in which `kubectl kustomize` expects a kustomization.
+///
+/// Upstream: sigs.k8s.io/kustomize/api/konfig, `RecognizedKustomizationFileNames`
+pub(super) const KUSTOMIZATIONS: [&str; 3] =
+    ["kustomization.yaml", "kustomization.yml", "Kustomization"];
+
+/// Returns the problem of a kustomization.
+pub(super) fn not_rendered(path: &Path) -> String {
+    let parent = path.parent().filter(|parent| *parent != Path::new(""));
+    let directory = parent.unwrap_or(Path::new(".")).display();
+    format!("is a kustomization, which is not rendered: run `kubectl kustomize {directory}`")
+}
+
+/// Returns the note about manifests without Services that kube-proxy serves.
+pub(super) fn without_services(manifests: &Manifests) -> String {
+    let counts = [
+        (manifests.headless.len(), "headless"),
+        (
+            manifests.of_other_proxies,
+            "with the label service.kubernetes.io/service-proxy-name",
+        ),
+    ];
+    let unserved = counts.into_iter().filter(|(count, _)| *count > 0);
+    let unserved: Vec<String> = unserved
+        .map(|(count, of)| format!("{count} {of}"))
+        .collect();
+    let found = if unserved.is_empty() {
+        "no Services found".to_owned()
+    } else {
+        format!(
+            "no Services that kube-proxy serves: {}",
+            unserved.join(", ")
+        )
+    };
+    let ignored = manifests.ignored;
+    format!("{found}; {ignored} objects of other kinds are ignored")
 }
 
 /// Returns the note about `Endpoints` whose Services have no EndpointSlices.
-fn endpoints<'a>(
+pub(super) fn endpoints<'a>(
     files: impl Iterator<Item = (&'a Path, &'a FileContent)> + Clone,
 ) -> Option<String> {
     let slices = files
@@ -37,7 +73,7 @@ fn endpoints<'a>(
         .flat_map(|(_, content)| &content.endpoint_slices);
     let with_slices: HashSet<(&str, String)> = slices
         .filter_map(|slice| {
-            let service = slice.metadata.label("kubernetes.io/service-name")?;
+            let service = slice.metadata.label(SERVICE_NAME_LABEL)?;
             Some((slice.metadata.namespace.as_str(), service.into_owned()))
         })
         .collect();

@@ -1,4 +1,7 @@
 //! Parses the text of a manifest, YAML or JSON, into objects.
+//!
+//! [`ingest`](crate::ingest) expects stored objects, in which namespaces and names of ports are
+//! set: they get the defaults of an API server.
 
 use std::sync::Arc;
 
@@ -8,8 +11,8 @@ use super::document::{
     DocumentSeed, InvalidObject, ManifestDocument, NamespacedName, UndecodableObject,
 };
 use super::text::{self, DocumentText, YamlError};
-use super::{Validation, defaults};
-use crate::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
+use super::validation::ObjectChecks;
+use crate::ingest::{EndpointSliceObject, Metadata, NodeObject, ServiceObject};
 
 /// Objects of one file, in its order.
 #[derive(Debug, Default)]
@@ -23,8 +26,14 @@ pub(super) struct FileContent {
     pub(super) slice_places: Vec<Place>,
     /// Objects of these kinds with fields of wrong types.
     pub(super) undecodable: Vec<UndecodableObject>,
-    /// Objects that an API server would reject, if objects were validated.
+    /// Objects that an API server would reject. Only with [`ObjectChecks::Strict`].
     pub(super) invalid: Vec<(Place, InvalidObject)>,
+    /// Objects that are used without some of their fields. Only with [`ObjectChecks::Lenient`].
+    pub(super) reduced: Vec<InvalidObject>,
+    /// Number of kustomizations, which are also among the `ignored`.
+    pub(super) kustomizations: usize,
+    /// Number of objects without `kind`, which are also among the `ignored`.
+    pub(super) kindless: usize,
     /// Names of `Endpoints`, which are also among the `ignored`.
     pub(super) endpoints: Vec<NamespacedName>,
     /// Number of objects of other kinds.
@@ -59,10 +68,20 @@ pub(super) enum TextFormat {
     Yaml,
 }
 
+/// Reports whether a piece of an input may be of a manifest: YAML has keys, lists, comments or
+/// indented lines, and JSON may have no line breaks at all.
+pub(super) fn may_be_manifest(piece: &[u8]) -> bool {
+    let has = |part: &str| memchr::memmem::find(piece, part.as_bytes()).is_some();
+    let is_one_line = !has("\n") && piece.iter().any(|byte| *byte != 0);
+    is_one_line || [":", "\n ", "\n\t", "\n-", "\n#"].into_iter().any(has)
+}
+
 /// Parses all documents of `text`. The first syntax error makes the whole file invalid.
-pub(super) fn parse(text: &[u8], validation: Validation) -> Result<FileContent, SyntaxError> {
+pub(super) fn parse(text: &[u8], checks: ObjectChecks) -> Result<FileContent, SyntaxError> {
     let Some(text) = text::decode(text) else {
-        return Err(SyntaxError::new("is not valid UTF-8"));
+        return Err(SyntaxError::new(
+            "is not valid UTF-8, or UTF-16 with a byte order mark",
+        ));
     };
     if is_dump(&text) {
         return Err(SyntaxError::new(
@@ -71,13 +90,13 @@ pub(super) fn parse(text: &[u8], validation: Validation) -> Result<FileContent, 
         ));
     }
     if !is_json(&text) {
-        return parse_yaml(&text, validation);
+        return parse_yaml(&text, checks);
     }
     // Text in braces may still be YAML, with comments or a last comma.
-    parse_json(&text, validation).or_else(|error| parse_yaml(&text, validation).map_err(|_| error))
+    parse_json(&text, checks).or_else(|error| parse_yaml(&text, checks).map_err(|_| error))
 }
 
-fn parse_json(text: &str, validation: Validation) -> Result<FileContent, SyntaxError> {
+fn parse_json(text: &str, checks: ObjectChecks) -> Result<FileContent, SyntaxError> {
     let mut content = FileContent::new(TextFormat::Json);
     let mut json = serde_json::Deserializer::from_str(text);
     for number in 0.. {
@@ -85,17 +104,17 @@ fn parse_json(text: &str, validation: Validation) -> Result<FileContent, SyntaxE
         if json.end().is_ok() {
             break;
         }
-        let document = DocumentSeed::new(validation).deserialize(&mut json);
+        let document = DocumentSeed::new(checks).deserialize(&mut json);
         let document = document.map_err(|error| SyntaxError::json(&error))?;
         content.add_document(number, document);
     }
     Ok(content)
 }
 
-fn parse_yaml(text: &str, validation: Validation) -> Result<FileContent, SyntaxError> {
+fn parse_yaml(text: &str, checks: ObjectChecks) -> Result<FileContent, SyntaxError> {
     let mut content = FileContent::new(TextFormat::Yaml);
     for (number, mut document) in text::divide(text).enumerate() {
-        let read = document.read(|_| DocumentSeed::new(validation));
+        let read = document.read(|_| DocumentSeed::new(checks));
         let read = read.map_err(|error| SyntaxError::yaml(&error, text))?;
         if let Some(document) = read {
             content.add_document(number, document);
@@ -177,17 +196,22 @@ impl FileContent {
             }
             return;
         }
+        if let ManifestDocument::Reduced(document, problems) = document {
+            self.reduced.push(problems);
+            self.add(*document);
+            return;
+        }
         let place = self.next;
         self.next.object += 1;
         match document {
             ManifestDocument::Service(mut object) => {
-                defaults::default_namespace(&mut object.metadata);
+                default_namespace(&mut object.metadata);
                 self.services.push(Arc::from(object));
                 self.service_places.push(place);
             }
             ManifestDocument::EndpointSlice(mut object) => {
-                defaults::default_namespace(&mut object.metadata);
-                defaults::default_port_names(&mut object);
+                default_namespace(&mut object.metadata);
+                default_port_names(&mut object);
                 self.endpoint_slices.push(Arc::from(object));
                 self.slice_places.push(place);
             }
@@ -198,10 +222,32 @@ impl FileContent {
                 self.endpoints.push(name);
                 self.ignored += 1;
             }
-            ManifestDocument::List(_) | ManifestDocument::Kindless(_) | ManifestDocument::Other => {
+            ManifestDocument::Kustomization => {
+                self.kustomizations += 1;
+                self.ignored += 1;
+            }
+            ManifestDocument::Kindless(_) => {
+                self.kindless += 1;
+                self.ignored += 1;
+            }
+            ManifestDocument::List(_) | ManifestDocument::Reduced(..) | ManifestDocument::Other => {
                 self.ignored += 1;
             }
         }
+    }
+}
+
+/// Sets the namespace `default` if the object has none.
+fn default_namespace(metadata: &mut Metadata) {
+    if metadata.namespace.is_empty() {
+        "default".clone_into(&mut metadata.namespace);
+    }
+}
+
+/// Sets the empty name of ports without a name.
+fn default_port_names(object: &mut EndpointSliceObject) {
+    for port in &mut object.ports {
+        port.name.get_or_insert_default();
     }
 }
 
@@ -230,8 +276,8 @@ impl SyntaxError {
         let reason = one_line(&error.reason);
         Self {
             line: error.line,
-            reason: if text.contains("{{") && text.contains("}}") {
-                format!("{reason}; this is a Helm template: render it first with `helm template`")
+            reason: if is_template(text) {
+                format!("{reason}; this is a Helm template: {RENDER_FIRST}")
             } else {
                 reason
             },
@@ -239,10 +285,25 @@ impl SyntaxError {
     }
 }
 
-/// Returns the first line of a message.
+/// Hint for a Helm template.
+pub(super) const RENDER_FIRST: &str = "render it first with `helm template`";
+
+/// Reports whether a text has an expression of a Helm template.
+pub(super) fn is_template(text: &str) -> bool {
+    text.contains("{{") && text.contains("}}")
+}
+
+/// Maximum characters of a message: one may repeat a text of any length.
+const MAX_MESSAGE: usize = 300;
+
+/// Returns the first line of a message, or the beginning of a long one.
 fn one_line(message: &str) -> String {
     let line = message.lines().next().unwrap_or_default();
-    line.trim_end_matches(':').to_owned()
+    let line = line.trim_end_matches(':');
+    match line.char_indices().nth(MAX_MESSAGE) {
+        Some((end, _)) => format!("{}...", line.get(..end).unwrap_or_default()),
+        None => line.to_owned(),
+    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::raw::RawObject;
+use super::raw::{RawKind, RawObject};
 
 /// Labels of a selector or of a Pod.
 pub(super) type Labels = BTreeMap<String, String>;
@@ -33,33 +33,46 @@ impl PodTemplates {
         Self { templates }
     }
 
+    /// Returns the number of templates that a selector matches.
+    pub(super) fn count(&self, namespace: &str, selector: &Labels) -> usize {
+        self.matching(namespace, selector).count()
+    }
+
+    fn matching<'t>(
+        &'t self,
+        namespace: &'t str,
+        selector: &'t Labels,
+    ) -> impl Iterator<Item = &'t PodTemplate> {
+        self.templates.iter().filter(move |template| {
+            let has = |(key, value)| template.labels.get(key) == Some(value);
+            template.namespace == namespace && selector.iter().all(has)
+        })
+    }
+
     /// Returns the numbers that Pods of a selector have for a named port.
     pub(super) fn numbers(
         &self,
         (namespace, selector): (&str, &Labels),
         (name, protocol): (&str, &str),
     ) -> BTreeSet<u16> {
-        let of_selector = self.templates.iter().filter(|template| {
-            let has = |(key, value)| template.labels.get(key) == Some(value);
-            template.namespace == namespace && selector.iter().all(has)
-        });
         let number = |template: &PodTemplate| {
             let mut ports = template.ports.iter();
             let found = ports.find(|port| (&*port.0, &*port.1) == (name, protocol))?;
             Some(found.2)
         };
-        of_selector.filter_map(number).collect()
+        let templates = self.matching(namespace, selector);
+        templates.filter_map(number).collect()
     }
 }
 
 impl PodTemplate {
     /// Reads the Pod or the template of an object; `None` if it has none.
     fn of(object: &RawObject) -> Option<Self> {
-        /// Templates of Deployments and their like, of CronJobs, and a Pod itself.
+        /// Pod templates of Deployments and similar objects, and of CronJobs.
         const PLACES: [&str; 2] = ["/spec/template", "/spec/jobTemplate/spec/template"];
 
         let value = &object.value;
-        let pod = if object.kind == "Pod" {
+        let pod = if object.kind == RawKind::Pod {
             value
         } else {
             PLACES.into_iter().find_map(|place| value.pointer(place))?

@@ -1,21 +1,93 @@
-//! Allocates addresses and node ports that follow from names.
+//! Ranges of values that manifests do not set, and the allocation of values by names.
 //!
 //! # Invariants
 //!
-//! An allocation depends on the name, the range and, only if two names have the same hash, on
-//! their order. An API server would record its allocations. Without a record, they must follow
-//! from the name alone, so that they survive a restart and are the same on every node that reads
-//! the same manifests.
+//! The slot is the hash of the name modulo the size of the range. If it is taken (set explicitly,
+//! taken over from the other state, or allocated to an earlier name), the next free one is used.
+//! Equal manifests therefore give equal allocations on every node and after a restart, without the
+//! record that an API server has. But one more Service can change the value of another one.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
 
 use sha2::{Digest, Sha256};
 
-use super::ranges::NodePortRange;
 use crate::net::{IpFamily, IpNet, PerFamily};
 
-/// Addresses that are taken, and ranges for the others.
+/// Ranges from which Services get the values that their manifests do not set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ManifestRanges {
+    /// Cluster IPs.
+    pub services: PerFamily<IpNet>,
+    /// Node ports and health check node ports.
+    pub node_ports: NodePortRange,
+    /// Load balancer IPs; `None` if only reported ones are used, as by the daemon.
+    pub load_balancers: Option<PerFamily<IpNet>>,
+}
+
+impl Default for ManifestRanges {
+    /// Ranges of kubeadm, `10.96.0.0/12` and `30000-32767`; `fd00:10:96::/112` for IPv6.
+    fn default() -> Self {
+        let v6 = Ipv6Addr::new(0xfd00, 0x10, 0x96, 0, 0, 0, 0, 0);
+        Self {
+            services: PerFamily {
+                v4: IpNet::new_assert(IpAddr::V4(Ipv4Addr::new(10, 96, 0, 0)), 12),
+                v6: IpNet::new_assert(IpAddr::V6(v6), 112),
+            },
+            node_ports: NodePortRange::DEFAULT,
+            load_balancers: None,
+        }
+    }
+}
+
+/// Range of node ports, as in `30000-32767`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NodePortRange {
+    /// Not 0.
+    pub(super) first: u16,
+    /// Not less than `first`.
+    pub(super) last: u16,
+}
+
+impl NodePortRange {
+    /// Default of the API server: 30000-32767.
+    pub const DEFAULT: Self = Self {
+        first: 30000,
+        last: 32767,
+    };
+
+    /// Reports whether the range has this port.
+    pub(super) fn contains(self, port: u16) -> bool {
+        (self.first..=self.last).contains(&port)
+    }
+}
+
+impl fmt::Display for NodePortRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.first, self.last)
+    }
+}
+
+/// Error for a text that is not a [`NodePortRange`].
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("\"{0}\" is not a valid range of ports (example: 30000-32767)")]
+pub struct NotAPortRange(String);
+
+impl FromStr for NodePortRange {
+    type Err = NotAPortRange;
+
+    fn from_str(text: &str) -> Result<Self, NotAPortRange> {
+        let ports = text.split_once('-').and_then(|(first, last)| {
+            let (first, last) = (first.parse().ok()?, last.parse().ok()?);
+            (0 < first && first <= last).then_some(Self { first, last })
+        });
+        ports.ok_or_else(|| NotAPortRange(text.to_owned()))
+    }
+}
+
+/// Addresses that are taken, and the ranges for allocations.
 #[derive(Debug)]
 pub(super) struct IpPool {
     ranges: PerFamily<IpNet>,
@@ -23,7 +95,7 @@ pub(super) struct IpPool {
 }
 
 impl IpPool {
-    /// Returns a pool that never allocates the addresses in `taken`.
+    /// Returns a pool that does not allocate the addresses in `taken`.
     pub(super) fn new(ranges: PerFamily<IpNet>, taken: HashSet<IpAddr>) -> Self {
         Self { ranges, taken }
     }
@@ -45,7 +117,7 @@ impl IpPool {
     }
 }
 
-/// Node ports that are taken, of Services and of health checks, and the range for the others.
+/// Node ports that are taken, of Services and of health checks, and the range for allocations.
 #[derive(Debug)]
 pub(super) struct PortPool {
     range: NodePortRange,
@@ -93,8 +165,13 @@ fn free_slot(
         .find(|slot| is_free(*slot))
 }
 
-/// Allocatable addresses of a range: without the network address and the broadcast address of
-/// IPv4, unless the range has no others.
+/// Allocatable addresses of a range: without the first and the last one, unless the range has no
+/// others. In IPv4 they are the addresses of the network and of broadcast.
+///
+/// Upstream: pkg/registry/core/service/ipallocator/ipallocator.go, `NewIPAllocator` (v1.36)
+///
+/// Differs from upstream: the last address of IPv6 is left out as well, so that both families have
+/// one rule.
 pub(super) struct Slots {
     first: IpAddr,
     /// At least 1.
@@ -207,5 +284,15 @@ mod tests {
         allocated.sort_unstable();
         assert_eq!(allocated, [Some(7), Some(9)]);
         assert_eq!(ports.allocate("c"), None);
+    }
+
+    #[test]
+    fn ranges_of_node_ports_are_parsed() {
+        for good in ["30000-32767", "1-65535", "80-80"] {
+            assert_eq!(good.parse::<NodePortRange>().unwrap().to_string(), good);
+        }
+        for bad in ["", "1", "0-5", "5-4", "1-65536", "a-b", "-", "1-2-3"] {
+            assert!(bad.parse::<NodePortRange>().is_err(), "{bad}");
+        }
     }
 }

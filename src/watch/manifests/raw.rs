@@ -1,20 +1,23 @@
-//! Objects of manifests with all of their fields, for reviews.
+//! Objects of manifests with all of their fields, for `diff`.
 //!
 //! Separate from [`document`](super::document), whose types have only the fields that rules depend
-//! on: the daemon keeps no others in memory.
+//! on: the daemon has no other fields in memory.
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
 use serde_json::Value;
 
+use super::document::NamespacedName;
+use super::document_kind::DocumentKind;
 use super::parse::{TextFormat, documents};
+use crate::model::Kind;
 
 /// Object with all of its fields.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RawObject {
-    /// Kind as written, such as `Service`.
-    pub kind: String,
+    /// Kind.
+    pub kind: RawKind,
     /// `default` if it has none.
     pub namespace: String,
     /// Empty if it has none.
@@ -23,53 +26,139 @@ pub(crate) struct RawObject {
     pub value: Value,
 }
 
-/// Kind, namespace and name of an object.
-pub(super) type RawKey = (String, String, String);
+/// Kind of an object, as far as `diff` needs it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RawKind {
+    /// Object from which rules follow.
+    Ingested(Kind),
+    /// `v1` Pod.
+    Pod,
+    /// Any other.
+    Other,
+}
 
-/// Adds the objects in `text`, which was parsed before: its errors are known, so a document with
-/// one is skipped here. A later object replaces an earlier one of the same name.
-pub(super) fn add_raw(text: &str, format: TextFormat, to: &mut BTreeMap<RawKey, RawObject>) {
-    for mut document in documents(text, format) {
-        if let Ok(Some(value)) = document.read(|_| PhantomData::<Value>) {
-            add_document(value, None, to);
+/// Kind with its API version, namespace and name of an object. Without a version if rules follow
+/// from the kind.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct RawKey {
+    version: String,
+    kind: String,
+    namespace: String,
+    name: String,
+}
+
+impl RawKey {
+    /// Returns the key of a Service.
+    pub(super) fn of_service(namespace: &str, name: &str) -> Self {
+        Self {
+            version: String::new(),
+            kind: Kind::Service.as_str().to_owned(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
         }
     }
 }
 
-/// Adds an object, or those of a list. `kind` is that of the items of a list of one kind, which may
-/// have none of their own.
-fn add_document(mut value: Value, kind: Option<&str>, to: &mut BTreeMap<RawKey, RawObject>) {
+/// Adds the objects in `text`, which was parsed before: a document with an error was reported then,
+/// and is skipped here. A later object replaces an earlier one of the same name.
+pub(super) fn add_raw(text: &str, format: TextFormat, to: &mut BTreeMap<RawKey, RawObject>) {
+    for mut document in documents(text, format) {
+        if let Ok(Some(value)) = document.read(|_| PhantomData::<Value>) {
+            add_document(value, ("", None), to);
+        }
+    }
+}
+
+/// Adds an object, or those of a list. `implied` is the version and the kind of the items of a list
+/// of one kind, which may have none of their own.
+fn add_document(
+    mut value: Value,
+    implied: (&str, Option<&str>),
+    to: &mut BTreeMap<RawKey, RawObject>,
+) {
     let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str);
-    let Some(kind) = text("/kind").or(kind).map(str::to_owned) else {
+    let Some(kind) = text("/kind").or(implied.1).map(str::to_owned) else {
         return;
     };
-    let is_service = kind == "Service";
-    // Another API group may have a kind of the same name, as Knative has a Service.
-    if is_service && text("/apiVersion").is_some_and(|version| version != "v1") {
-        return;
-    }
-    let namespace = text("/metadata/namespace").filter(|name| !name.is_empty());
-    let namespace = namespace.unwrap_or("default").to_owned();
-    let name = text("/metadata/name").unwrap_or_default().to_owned();
+    let version = text("/apiVersion").unwrap_or(implied.0).to_owned();
+    let stated = Some(version.as_str()).filter(|version| !version.is_empty());
+    let document = DocumentKind::of(stated, &kind);
     if let (Some(item), Some(items)) = (kind.strip_suffix("List"), value.get_mut("items")) {
         let item = Some(item).filter(|item| !item.is_empty());
+        // The items of an untyped list have versions of their own.
+        let version = item.map_or("", |_| &version);
         if let Value::Array(items) = items.take() {
             for one in items {
-                add_document(one, item, to);
+                add_document(one, (version, item), to);
             }
         }
         return;
     }
-    let object = RawObject {
+    let NamespacedName { namespace, name } = NamespacedName::of(&value);
+    let raw_kind = match document {
+        DocumentKind::Ingested(kind) => RawKind::Ingested(kind),
+        _ if kind == "Pod" => RawKind::Pod,
+        _ => RawKind::Other,
+    };
+    let key = RawKey {
+        version: match raw_kind {
+            RawKind::Ingested(_) => String::new(),
+            RawKind::Pod | RawKind::Other => version,
+        },
         kind,
+        namespace: namespace.clone(),
+        name: name.clone(),
+    };
+    let object = RawObject {
+        kind: raw_kind,
         namespace,
         name,
         value,
     };
-    let key = (
-        object.kind.clone(),
-        object.namespace.clone(),
-        object.name.clone(),
-    );
     to.insert(key, object);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: &[(&str, RawKind)]) {
+        let mut objects = BTreeMap::new();
+        add_raw(text, TextFormat::Yaml, &mut objects);
+        let found: Vec<_> = objects
+            .values()
+            .map(|one| (one.name.as_str(), one.kind))
+            .collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn the_kind_of_an_object_depends_on_its_group() {
+        let list = |version: &str, kind: &str| {
+            format!("apiVersion: {version}\nkind: {kind}\nitems: [{{metadata: {{name: a}}}}]\n")
+        };
+        check(
+            &list("v1", "ServiceList"),
+            &[("a", RawKind::Ingested(Kind::Service))],
+        );
+        check(&list("v1", "PodList"), &[("a", RawKind::Pod)]);
+        check(
+            &list("serving.knative.dev/v1", "ServiceList"),
+            &[("a", RawKind::Other)],
+        );
+        // Neither replaces the other.
+        let both = "kind: Service\napiVersion: v1\nmetadata: {name: a}\n---\n\
+                    kind: Service\napiVersion: serving.knative.dev/v1\nmetadata: {name: a}\n";
+        check(
+            both,
+            &[
+                ("a", RawKind::Ingested(Kind::Service)),
+                ("a", RawKind::Other),
+            ],
+        );
+        let items = "{kind: Service, apiVersion: v1, metadata: {name: a}}";
+        let list = format!("kind: List\napiVersion: v1\nitems: [{items}]\n");
+        check(&list, &[("a", RawKind::Ingested(Kind::Service))]);
+    }
 }

@@ -1,4 +1,4 @@
-//! Reads manifests again and again, and keeps the last valid content of each file.
+//! Reads manifests when they may have changed, and stores the last valid content of each file.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -7,30 +7,42 @@ use std::path::{Path, PathBuf};
 use super::files::{ManifestError, ManifestFiles};
 use super::merge::{Manifests, merge};
 use super::parse::{FileContent, SyntaxError, parse};
-use super::{ManifestOptions, Validation, notes};
+use super::validation::ObjectChecks;
+use super::{ManifestOptions, notes};
 use crate::watch::bounded;
 
 /// Last valid content of every file.
 ///
 /// # Invariants
 ///
-/// A read error removes no objects: only a file that certainly does not exist any more does.
+/// A read error removes no objects. Objects are removed only if their file does not exist any more.
 #[derive(Debug, Default)]
 pub(super) struct Store {
     files: BTreeMap<PathBuf, StoredFile>,
     /// The last manifests that were returned are current.
     is_current: bool,
     /// Manifests were returned at least once.
-    is_listed: bool,
+    has_returned: bool,
 }
 
 #[derive(Debug, Default)]
 struct StoredFile {
-    /// Hash of the text that was read last, valid or not; the same text is not parsed twice.
+    /// Hash of the text that was read last, valid or not, or of the error. The same text is not
+    /// parsed twice.
     seen: Option<u64>,
     valid: Option<FileContent>,
     /// The text that was read last is not valid.
     is_unusable: bool,
+}
+
+/// Result of reading a file again.
+enum FileReread {
+    /// The text, or the error of reading it, is the same as last time.
+    Unchanged,
+    /// The text is new and valid.
+    Changed,
+    /// The error is new.
+    Invalid(ManifestError),
 }
 
 impl Store {
@@ -39,18 +51,28 @@ impl Store {
     pub(super) fn reread(&mut self, found: &ManifestFiles) -> Vec<ManifestError> {
         let mut errors = Vec::new();
         let before = self.files.len();
-        self.files.retain(|path, _| found.files.contains(path));
+        // A link to a directory may have lost its target for a while.
+        let is_lost = |path: &Path| found.unusable.iter().any(|one| path.starts_with(&one.file));
+        self.files
+            .retain(|path, _| found.files.contains(path) || is_lost(path));
         self.is_current &= self.files.len() == before;
+        for error in &found.unusable {
+            let file = self.files.entry(error.file.clone()).or_default();
+            if file.reject(error) {
+                errors.push(error.clone());
+            }
+        }
         for path in &found.files {
             let file = self.files.entry(path.clone()).or_default();
             match file.reread(path) {
+                FileReread::Unchanged => {}
+                FileReread::Changed => self.is_current = false,
                 // Deleted since the directory was listed: the next listing will not have it.
-                Err(Some(error)) if !path.exists() => {
+                FileReread::Invalid(error) if !path.exists() => {
                     let (file, reason) = (path.display(), &error.reason);
                     tracing::debug!(%file, %reason, "manifest deleted while it was read");
                 }
-                Ok(is_changed) => self.is_current &= !is_changed,
-                Err(error) => errors.extend(error),
+                FileReread::Invalid(error) => errors.push(error),
             }
         }
         errors
@@ -58,13 +80,14 @@ impl Store {
 
     /// Reports whether objects of any file are in use.
     pub(super) fn has_content(&self) -> bool {
-        self.is_listed && self.files.values().any(|file| file.valid.is_some())
+        self.has_returned && self.files.values().any(|file| file.valid.is_some())
     }
 
-    /// Reports whether this file was valid before, so that its objects stay in use.
+    /// Reports whether this file, or one below this path, was valid before, so that its objects
+    /// stay in use.
     pub(super) fn has_content_of(&self, path: &Path) -> bool {
-        let file = self.files.get(path);
-        file.is_some_and(|file| file.valid.is_some())
+        let mut files = self.files.iter();
+        files.any(|(file, stored)| file.starts_with(path) && stored.valid.is_some())
     }
 
     /// Returns the number of files without valid text now, whether or not their last valid content
@@ -75,55 +98,68 @@ impl Store {
 
     /// Reports whether the first list is blocked, because no file was ever valid.
     pub(super) fn is_blocked(&self) -> bool {
-        !self.is_listed
+        !self.has_returned
             && !self.files.is_empty()
             && self.files.values().all(|file| file.valid.is_none())
     }
 
     /// Returns the objects of all files, if they have changed.
     ///
-    /// A file that is invalid costs only itself, unless none is valid at the start: then the rules
-    /// that an earlier process left would all be removed.
+    /// An invalid file does not affect other files, unless no file is valid at the start: then
+    /// nothing is returned, since all rules of an earlier process would be removed.
     pub(super) fn changed(&mut self, options: &ManifestOptions) -> Option<Manifests> {
         if self.is_current || self.is_blocked() {
             return None;
         }
-        (self.is_current, self.is_listed) = (true, true);
+        (self.is_current, self.has_returned) = (true, true);
         let valid = self.files.iter();
         let valid = valid.filter_map(|(path, file)| Some((path.as_path(), file.valid.as_ref()?)));
         let mut manifests = merge(valid.clone(), options);
-        manifests.notes.extend(notes::notes(valid));
+        manifests.notes.extend(notes::kustomizations(valid.clone()));
+        manifests.notes.extend(notes::endpoints(valid));
         Some(manifests)
     }
 }
 
 impl StoredFile {
-    /// Reports whether the content changed. The error is `None` if it was returned before.
-    fn reread(&mut self, path: &Path) -> Result<bool, Option<ManifestError>> {
-        let text = bounded::read(path, bounded::MAX_MANIFEST_BYTES);
+    fn reread(&mut self, path: &Path) -> FileReread {
+        let text = bounded::read_regular_file(path, bounded::MAX_MANIFEST_BYTES);
         let seen = match &text {
             Ok(text) => hash(text),
             Err(error) => hash(error.to_string()),
         };
-        let is_seen = self.seen.replace(seen) == Some(seen);
-        if is_seen {
-            return if text.is_ok() { Ok(false) } else { Err(None) };
+        if self.seen.replace(seen) == Some(seen) {
+            return FileReread::Unchanged;
         }
-        self.is_unusable = true;
-        let text = text.map_err(|error| ManifestError::new(path, &error))?;
-        let parsed = self.parse(&text);
-        self.valid = Some(parsed.map_err(|error| ManifestError::in_file(path, error))?);
-        self.is_unusable = false;
-        Ok(true)
+        let text = text.map_err(|error| ManifestError::new(path, &error));
+        let parsed = text.and_then(|text| {
+            let parsed = self.parse(&text);
+            parsed.map_err(|error| ManifestError::in_file(path, error))
+        });
+        self.is_unusable = parsed.is_err();
+        match parsed {
+            Ok(content) => {
+                self.valid = Some(content);
+                FileReread::Changed
+            }
+            Err(error) => FileReread::Invalid(error),
+        }
     }
 
-    /// Parses the text. An empty file that had content before is one that is about to be written.
+    /// Records that there is no file to read. Reports whether that is new.
+    fn reject(&mut self, error: &ManifestError) -> bool {
+        let seen = hash(&error.reason);
+        self.is_unusable = true;
+        self.seen.replace(seen) != Some(seen)
+    }
+
+    /// Parses the text. A file that has become empty is an error: it may be about to be written.
     fn parse(&self, text: &[u8]) -> Result<FileContent, SyntaxError> {
         if text.is_empty() && self.valid.is_some() {
             let reason = "is empty; delete the file to remove its objects";
             return Err(SyntaxError::new(reason));
         }
-        parse(text, Validation::Lenient)
+        parse(text, ObjectChecks::Lenient)
     }
 }
 
@@ -170,6 +206,30 @@ mod tests {
         // The last valid content stays in use.
         assert_eq!(write("b.yaml", "spec: ["), (None, 2));
         assert_eq!(write("a.yaml", a), (some("a b"), 2));
+    }
+
+    #[test]
+    fn a_file_that_became_a_dangling_link_keeps_its_objects() {
+        let directory = tempfile::tempdir().unwrap();
+        let link = directory.path().join("a.yaml");
+        let mut store = Store::default();
+        let options = ManifestOptions::new("here".into());
+        let mut reread = || {
+            let errors = store.reread(&find(directory.path()).unwrap());
+            let changed = store.changed(&options).map(|one| one.services.len());
+            (errors.len(), changed, store.unusable_files())
+        };
+        std::os::unix::fs::symlink("b", &link).unwrap();
+        // Nothing is known, so the rules of an earlier process stay.
+        assert_eq!(reread(), (1, None, 1));
+        assert_eq!(reread(), (0, None, 1));
+        let target = directory.path().join("b");
+        fs::write(&target, "{kind: Service, metadata: {name: a}}").unwrap();
+        assert_eq!(reread(), (0, Some(1), 0));
+        fs::remove_file(&target).unwrap();
+        assert_eq!(reread(), (1, None, 1));
+        fs::remove_file(&link).unwrap();
+        assert_eq!(reread(), (0, Some(0), 0));
     }
 
     #[test]

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::hostile::{cases, mutated};
+use crate::watch::manifests::ManifestOptions;
 use crate::watch::manifests::merge::merge;
-use crate::watch::manifests::{ManifestOptions, Validation};
 use crate::watch::{Ingester, change_channels};
 
 fn samples() -> Vec<Vec<u8>> {
@@ -27,12 +27,12 @@ proptest! {
 
     #[test]
     fn any_manifest_is_parsed_or_rejected_in_one_line(text in mutated(samples())) {
-        match parse(&text, Validation::Lenient) {
+        match parse(&text, ObjectChecks::Lenient) {
             Ok(content) => {
                 let options = ManifestOptions::new("here".into());
                 let manifests = merge([(Path::new("a.yaml"), &content)].into_iter(), &options);
                 let (senders, _receivers) = change_channels(None);
-                manifests.send(&mut Ingester::once(senders, "here".into()));
+                manifests.send(&mut Ingester::for_command(senders, "here".into()));
             }
             Err(error) => prop_assert!(!error.reason.contains('\n'), "{error:?}"),
         }

@@ -1,32 +1,26 @@
-//! Files of manifests, read once and followed.
+//! Files of manifests, read once.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 use tempfile::TempDir;
-use tokio::task::JoinHandle;
-use tokio::time::timeout;
 
 use super::ingester::Collected;
 use crate::model::{Change, ServiceName};
-use crate::telemetry::{ManifestMetrics, Metrics};
 use crate::watch::manifests::{
-    ManifestError, ManifestErrors, ManifestOptions, Manifests, Validation, follow, load,
+    ManifestError, ManifestErrors, ManifestOptions, Manifests, Validation, load,
 };
-use crate::watch::{ChangeReceivers, Ingester, change_channels};
 
-fn options() -> ManifestOptions {
+pub(super) fn options() -> ManifestOptions {
     ManifestOptions::new("here".into())
 }
 
-fn service(name: &str, spec: &str) -> String {
+pub(super) fn service(name: &str, spec: &str) -> String {
     format!("apiVersion: v1\nkind: Service\nmetadata: {{name: {name}}}\nspec: {{{spec}}}\n")
 }
 
 /// A directory with these files; a name may lead through subdirectories.
-fn directory(files: &[(&str, &str)]) -> TempDir {
+pub(super) fn directory(files: &[(&str, &str)]) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     for (name, text) in files {
         let path = directory.path().join(name);
@@ -319,177 +313,4 @@ fn a_full_service_cidr_is_noted() {
         ["Service `default/c`: no free cluster IP in the service CIDR"]
     );
     assert_eq!(services(&manifests)[2], "default/c=");
-}
-
-/// Follows a directory and looks at IPv4.
-struct Followed {
-    changes: ChangeReceivers,
-    /// Services of all changes so far.
-    services: BTreeSet<String>,
-    metrics: ManifestMetrics,
-    task: JoinHandle<()>,
-}
-
-impl Followed {
-    fn start(path: &Path) -> Self {
-        let (senders, changes) = change_channels(None);
-        let ingester = Ingester::new(senders, "here".into());
-        let path = path.to_owned();
-        let metrics = Metrics::new().unwrap().manifests;
-        let followed = metrics.clone();
-        let task = tokio::spawn(async move {
-            let _ = follow(path, options(), &followed, ingester).await;
-        });
-        Self {
-            changes,
-            services: BTreeSet::new(),
-            metrics,
-            task,
-        }
-    }
-
-    /// Waits until this many files cannot be used and objects are skipped.
-    async fn expect_unusable(&self, files: i64, objects: i64) {
-        let found = || {
-            let metrics = &self.metrics;
-            (metrics.unusable_files(), metrics.skipped_objects())
-        };
-        let wait = async {
-            while found() != (files, objects) {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        let outcome = timeout(Duration::from_secs(20), wait).await;
-        assert!(outcome.is_ok(), "{:?}", found());
-    }
-
-    /// Waits until these are all Services.
-    async fn expect(&mut self, expected: &[&str]) {
-        let mut last = Vec::new();
-        let wait = async {
-            while last != expected {
-                last = self.next_list().await;
-            }
-        };
-        let outcome = timeout(Duration::from_secs(20), wait).await;
-        assert!(outcome.is_ok(), "expected {expected:?}, last was {last:?}");
-    }
-
-    /// Returns all Services after the next changes.
-    async fn next_list(&mut self) -> Vec<String> {
-        for change in self.changes.families.v4.recv().await.unwrap() {
-            match change {
-                Change::Service(name, Some(_)) => drop(self.services.insert(name.to_string())),
-                Change::Service(name, None) => drop(self.services.remove(&name.to_string())),
-                _ => {}
-            }
-        }
-        self.services.iter().cloned().collect()
-    }
-}
-
-impl Drop for Followed {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-fn write(directory: &Path, name: &str, text: &str) {
-    fs::write(directory.join(name), text).unwrap();
-}
-
-#[tokio::test]
-async fn changes_of_files_are_followed() {
-    let directory = directory(&[("a.yaml", &service("a", ""))]);
-    let path = directory.path();
-    let mut followed = Followed::start(path);
-    followed.expect(&["default/a"]).await;
-    write(path, "b.yaml", &service("b", ""));
-    followed.expect(&["default/a", "default/b"]).await;
-    // As editors save: beside it, then over it.
-    write(path, ".a.yaml.swp", &service("c", ""));
-    fs::rename(path.join(".a.yaml.swp"), path.join("a.yaml")).unwrap();
-    followed.expect(&["default/b", "default/c"]).await;
-    fs::create_dir(path.join("sub")).unwrap();
-    write(&path.join("sub"), "d.yaml", &service("d", ""));
-    followed
-        .expect(&["default/b", "default/c", "default/d"])
-        .await;
-    fs::remove_file(path.join("b.yaml")).unwrap();
-    followed.expect(&["default/c", "default/d"]).await;
-}
-
-#[tokio::test]
-async fn invalid_files_keep_their_last_valid_content() {
-    let directory = directory(&[("a.yaml", &service("a", ""))]);
-    let path = directory.path();
-    let mut followed = Followed::start(path);
-    followed.expect(&["default/a"]).await;
-    write(path, "a.yaml", "kind: Service\nspec: [1\n");
-    write(path, "b.yaml", &service("b", ""));
-    followed.expect(&["default/a", "default/b"]).await;
-    write(path, "a.yaml", "");
-    write(path, "c.yaml", &service("c", ""));
-    followed
-        .expect(&["default/a", "default/b", "default/c"])
-        .await;
-    write(path, "a.yaml", &service("z", ""));
-    followed
-        .expect(&["default/b", "default/c", "default/z"])
-        .await;
-}
-
-#[tokio::test]
-async fn a_file_that_was_never_valid_costs_only_itself() {
-    let directory = directory(&[("b.yaml", "spec: [1\n")]);
-    let path = directory.path();
-    let mut followed = Followed::start(path);
-    // Without any valid file, the rules of an earlier process stay.
-    let wrong = "kind: Service\nmetadata: {name: c}\nspec: {ports: 5}\n---\n";
-    write(path, "a.yaml", &format!("{wrong}{}", service("a", "")));
-    let list = timeout(Duration::from_secs(20), followed.next_list());
-    assert_eq!(list.await.unwrap(), ["default/a"]);
-    followed.expect_unusable(1, 1).await;
-    write(path, "b.yaml", &service("b", ""));
-    followed.expect(&["default/a", "default/b"]).await;
-    followed.expect_unusable(0, 1).await;
-}
-
-#[tokio::test]
-async fn swapped_config_maps_are_followed() {
-    let directory = directory(&[
-        ("..1/a.yaml", &service("a", "")),
-        ("..2/a.yaml", &service("b", "")),
-    ]);
-    let path = directory.path();
-    let link = |from: &str, to: &str| std::os::unix::fs::symlink(from, path.join(to)).unwrap();
-    link("..1", "..data");
-    link("..data/a.yaml", "a.yaml");
-    let mut followed = Followed::start(path);
-    followed.expect(&["default/a"]).await;
-    link("..2", "..data_tmp");
-    fs::rename(path.join("..data_tmp"), path.join("..data")).unwrap();
-    fs::remove_dir_all(path.join("..1")).unwrap();
-    followed.expect(&["default/b"]).await;
-}
-
-#[tokio::test]
-async fn deleted_directory_keeps_its_last_content() {
-    let parent = directory(&[("m/a.yaml", &service("a", ""))]);
-    let path = parent.path().join("m");
-    let mut followed = Followed::start(&path);
-    followed.expect(&["default/a"]).await;
-    fs::remove_dir_all(&path).unwrap();
-    fs::create_dir(parent.path().join("new")).unwrap();
-    write(&parent.path().join("new"), "b.yaml", &service("b", ""));
-    fs::rename(parent.path().join("new"), &path).unwrap();
-    followed.expect(&["default/b"]).await;
-}
-
-#[tokio::test]
-async fn path_must_exist_at_the_start() {
-    let ingester = Ingester::new(change_channels(None).0, "here".into());
-    let metrics = Metrics::new().unwrap().manifests;
-    let outcome = follow("/nowhere/at/all".into(), options(), &metrics, ingester).await;
-    assert_eq!(outcome.unwrap_err().file, Path::new("/nowhere/at/all"));
 }

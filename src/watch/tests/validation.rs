@@ -13,7 +13,9 @@ const WEB: &str = "apiVersion: v1\nkind: Service\nmetadata:\n  name: web\nspec:\
 fn directory(files: &[(&str, &str)]) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     for (name, text) in files {
-        fs::write(directory.path().join(name), text).unwrap();
+        let path = directory.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
     }
     directory
 }
@@ -287,6 +289,11 @@ fn files_of_other_tools_are_named() {
         ("[{\"op\": \"remove\", \"path\": \"/spec\"}]", "JSON patch"),
         ("[{\"kind\": \"Service\"}]", "is a list;"),
         ("*nat\n", "iptables-save"),
+        (
+            "kind: Service\nmetadata: {name: a}\nspec: {ports: [{port: 80, targetPort: \"{{ \
+             .Values.port }}\"}]}\n",
+            "spec.ports[0].targetPort: is a Helm template",
+        ),
     ] {
         let files = directory(&[("a.yaml", text), ("b.yaml", WEB)]);
         let manifests = load_as(files.path(), Validation::Strict);
@@ -294,6 +301,129 @@ fn files_of_other_tools_are_named() {
         assert!(reason.contains(expected), "{reason}");
         assert!(!reason.contains('\n'), "{reason}");
     }
+}
+
+#[test]
+fn node_ports_have_to_be_in_the_range() {
+    let range = "provided port is not in the valid range. The range of valid ports is 30000-32767 \
+                 (--manifests-node-port-range)";
+    check_spec(
+        "{type: NodePort, ports: [{name: a, port: 80, nodePort: 30000}, {name: b, port: 81, \
+         nodePort: 8080}]}",
+        &[&format!(
+            "spec.ports[1].nodePort: Invalid value: 8080: {range}"
+        )],
+    );
+    check_spec(
+        "{type: LoadBalancer, externalTrafficPolicy: Local, healthCheckNodePort: 33000, \
+         ports: [{port: 80, nodePort: 29999}]}",
+        &[
+            &format!("spec.ports[0].nodePort: Invalid value: 29999: {range}"),
+            &format!("spec.healthCheckNodePort: Invalid value: 33000: {range}"),
+        ],
+    );
+    let spec = "spec: {type: NodePort, ports: [{port: 80, nodePort: 80}]}\n";
+    let text = format!("apiVersion: v1\nkind: Service\nmetadata: {{name: web}}\n{spec}");
+    let files = directory(&[("a.yaml", &text)]);
+    let mut options = ManifestOptions::new("here".into());
+    options.ranges.node_ports = "80-90".parse().unwrap();
+    let manifests = load(files.path(), &options, Validation::Strict).unwrap();
+    assert_eq!(manifests.errors, []);
+}
+
+#[test]
+fn cluster_ips_need_the_first_one_in_its_own_field() {
+    for ips in ["[10.0.0.1]", "[None]"] {
+        let debug = ips.replace('[', "[\"").replace(']', "\"]");
+        check_spec(
+            &format!("{{clusterIPs: {ips}, ports: [{{port: 80}}]}}"),
+            &[&format!(
+                "spec.clusterIPs: Invalid value: {debug}: must be empty when `clusterIP` is not \
+                 specified"
+            )],
+        );
+    }
+    // What is lenient takes them, and agrees on what is headless.
+    let text = format!("{WEB}  clusterIPs: [None]\n");
+    let files = directory(&[("a.yaml", &text)]);
+    let manifests = load_as(files.path(), Validation::Lenient);
+    assert_eq!((names(&manifests), manifests.headless.len()), (vec![], 1));
+}
+
+#[test]
+fn fields_without_effect_are_noted_if_lenient() {
+    let text = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec:\n  type: \
+                LoadBalnacer\n  selektor: {a: b}\n  publishNotReadyAddresses: 'yes'\n  ports: \
+                [{port: 80, protocol: tcp}]\n";
+    let files = directory(&[("a.yaml", text)]);
+    let manifests = load_as(files.path(), Validation::Lenient);
+    let place = format!(
+        "Service `default/web` in `{}/a.yaml`: ",
+        files.path().display()
+    );
+    assert_eq!(
+        manifests.notes,
+        [
+            "spec.publishNotReadyAddresses: expected true or false, got \"yes\"",
+            "unknown field \"spec.selektor\"",
+            "spec.type: Unsupported value: \"LoadBalnacer\": supported values: \"ClusterIP\", \
+             \"ExternalName\", \"LoadBalancer\", \"NodePort\"",
+        ]
+        .map(|problem| format!("{place}{problem}; the field is ignored"))
+    );
+    assert_eq!(
+        (names(&manifests), manifests.ignored_fields),
+        (vec!["web"], 3)
+    );
+}
+
+#[test]
+fn kustomizations_are_not_rendered() {
+    for (name, text) in [
+        ("kustomization.yaml", "resources: [a.yaml]\n"),
+        ("kustomization.yml", "patches: [{path: b.yaml}]\n"),
+        ("Kustomization", "configMapGenerator: [{name: a}]\n"),
+        (
+            "k.yaml",
+            "kind: Component\napiVersion: kustomize.config.k8s.io/v1alpha1\n",
+        ),
+    ] {
+        let files = directory(&[(name, text), ("a.yaml", WEB)]);
+        let directory = files.path().display();
+        let problem = format!(
+            "is a kustomization, which is not rendered: run `kubectl kustomize {directory}`"
+        );
+        let strict = load_as(files.path(), Validation::Strict);
+        let errors = errors(files.path(), &strict);
+        assert_eq!(errors, [format!("{name}:: {problem}")]);
+        assert_eq!((names(&strict), strict.notes.len()), (vec!["web"], 0));
+        let lenient = load_as(files.path(), Validation::Lenient);
+        assert_eq!(lenient.notes, [format!("`{directory}/{name}` {problem}")]);
+    }
+    // A patch is not an invalid Service.
+    let patch = "kind: Service\nmetadata: {name: web}\nspec: {type: NodePort}\n";
+    let files = directory(&[
+        (
+            "o/kustomization.yaml",
+            "resources: [../b]\npatches: [{path: web.yaml}]\n",
+        ),
+        ("o/web.yaml", patch),
+        ("b/web.yaml", WEB),
+    ]);
+    let strict = load_as(files.path(), Validation::Strict);
+    let patches = errors(files.path(), &strict);
+    assert!(
+        patches[0].starts_with("o/web.yaml:: is a patch of the kustomization"),
+        "{patches:?}"
+    );
+    assert_eq!((names(&strict), patches.len()), (vec!["web"], 2));
+    let lenient = load_as(files.path(), Validation::Lenient);
+    assert_eq!((lenient.errors.len(), lenient.notes.len()), (0, 2));
+    // Flux reads this one.
+    let flux = "kind: Kustomization\napiVersion: kustomize.toolkit.fluxcd.io/v1\n";
+    let files = directory(&[("kustomization.yaml", flux), ("a.yaml", WEB)]);
+    let manifests = load_as(files.path(), Validation::Strict);
+    assert_eq!((manifests.errors.len(), manifests.notes.len()), (0, 0));
 }
 
 #[test]
@@ -305,7 +435,6 @@ fn input_without_effect_is_noted() {
                  metadata: {name: b-1, labels: {kubernetes.io/service-name: b}}\n---\n";
     let text = endpoints("web") + &endpoints("b") + slice + WEB;
     let files = directory(&[
-        ("kustomization.yaml", "resources: [a.yaml]\n"),
         ("a.yaml", &text),
         (
             "deployment.yaml",
@@ -317,14 +446,32 @@ fn input_without_effect_is_noted() {
     assert_eq!(
         manifests.notes,
         [
-            format!(
-                "`{}/kustomization.yaml` is a kustomization and is not applied; render it first \
-                 with `kubectl kustomize`",
-                files.path().display()
-            ),
-            "Endpoints `default/web` without EndpointSlices are ignored: rules come from \
-             EndpointSlices"
-                .to_owned(),
+            "Endpoints `default/web` without EndpointSlices are ignored: rules come from EndpointSlices"
         ]
     );
+}
+
+#[test]
+fn services_that_are_not_served_are_counted() {
+    let headless = "kind: Service\nmetadata: {name: a}\nspec: {clusterIP: None}\n---\n";
+    let other = "kind: Service\nmetadata: {name: b, labels: \
+                 {service.kubernetes.io/service-proxy-name: x}}\nspec: {ports: [{port: 80}]}\n";
+    let secret = "kind: Secret\n---\n";
+    let label = "with the label service.kubernetes.io/service-proxy-name";
+    for (text, expected) in [
+        (secret.to_owned(), "no Services found; 1".to_owned()),
+        (
+            format!("{headless}{other}"),
+            format!("no Services that kube-proxy serves: 1 headless, 1 {label}; 0"),
+        ),
+        (
+            format!("{secret}{headless}"),
+            "no Services that kube-proxy serves: 1 headless; 1".to_owned(),
+        ),
+    ] {
+        let files = directory(&[("a.yaml", &text)]);
+        let manifests = load_as(files.path(), Validation::Strict);
+        let ignored = "objects of other kinds are ignored";
+        assert_eq!(manifests.notes, [format!("{expected} {ignored}")]);
+    }
 }

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::Feature;
 use super::objects::*;
+use crate::conformance::releases::{OPEN_SOURCE_RANGE, SELECTOR_LABELS};
 
 /// All of them.
 pub(super) fn all() -> Vec<Feature> {
@@ -95,6 +96,7 @@ fn labels_of_services() -> Feature {
                 "service.kubernetes.io/headless",
             ))],
         )
+        .differs(&SELECTOR_LABELS)
 }
 
 fn external_ips() -> Feature {
@@ -203,6 +205,7 @@ fn source_ranges() -> Feature {
                 json!({"loadBalancerSourceRanges": ["0.0.0.0/0", "10.0.0.0/8"]}),
             )],
         )
+        .differs(&OPEN_SOURCE_RANGE)
         .seen(
             "an external IP that is the balancer's address, too",
             [with_ingress(json!({

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::Feature;
 use super::objects::*;
+use crate::conformance::releases::NODE_HINTS;
 use crate::conformance::stage::Op;
 use crate::support::objects::NODE;
 
@@ -36,6 +37,7 @@ fn node_hints() -> Feature {
             "one for this node",
             [web(json!({})), both(node(NODE), node("node2"))],
         )
+        .differs(&NODE_HINTS)
         .seen("for other nodes only", [both(node("node3"), node("node2"))])
         .seen(
             "they come before zone hints",
@@ -44,6 +46,7 @@ fn node_hints() -> Feature {
                 json!({"forNodes": [{"name": NODE}], "forZones": [{"name": "zone-b"}]}),
             )],
         )
+        .differs(&NODE_HINTS)
         .seen(
             "zone hints if no node hint is for us",
             [both(

@@ -12,6 +12,7 @@ mod policies;
 mod ports;
 mod slices;
 
+use crate::conformance::releases::{Release, ReleaseDifference};
 use crate::conformance::stage::Op;
 
 /// The namespace all features live in.
@@ -34,6 +35,8 @@ pub struct FeatureStep {
     pub sight: Sight,
     /// One after the other.
     pub ops: Vec<Op>,
+    /// Rules of older releases of kube-proxy differ in this way after it.
+    pub difference: Option<&'static ReleaseDifference>,
 }
 
 /// A feature. When it is over, its objects are deleted.
@@ -59,8 +62,25 @@ impl Feature {
     }
 
     fn step(mut self, name: &'static str, sight: Sight, ops: Vec<Op>) -> Self {
-        self.steps.push(FeatureStep { name, sight, ops });
+        self.steps.push(FeatureStep {
+            name,
+            sight,
+            ops,
+            difference: None,
+        });
         self
+    }
+
+    /// Rules of older releases of kube-proxy differ after the last step.
+    fn differs(mut self, difference: &'static ReleaseDifference) -> Self {
+        self.steps.last_mut().unwrap().difference = Some(difference);
+        self
+    }
+
+    /// Reports whether one of its steps differs in a release.
+    pub fn differs_in(&self, release: &Release) -> bool {
+        let mut differences = self.steps.iter().filter_map(|step| step.difference);
+        differences.any(|difference| release.has(difference))
     }
 
     /// Deletes what its steps have made.

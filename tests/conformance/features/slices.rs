@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::Feature;
 use super::objects::*;
+use crate::conformance::releases::{DUPLICATE_ENDPOINT, SELECTOR_LABELS};
 
 /// All of them.
 pub(super) fn all() -> Vec<Feature> {
@@ -72,6 +73,7 @@ fn several_slices() -> Feature {
                 ],
             ))],
         )
+        .differs(&DUPLICATE_ENDPOINT)
         .seen(
             "the other one goes",
             [delete(slice("web-1", "web", "IPv4", &[]))],
@@ -127,6 +129,14 @@ fn what_slices_may_hold() -> Feature {
                 "service.kubernetes.io/headless",
             ))],
         )
+        .seen(
+            "the label for Services of other proxies says nothing on a slice",
+            [apply(labelled(
+                slice("web-1", "web", "IPv4", &[ready("10.4.1.1")]),
+                "service.kubernetes.io/service-proxy-name",
+            ))],
+        )
+        .differs(&SELECTOR_LABELS)
 }
 
 fn another_port_number_behind_the_same_name() -> Feature {

@@ -62,7 +62,7 @@ impl Options {
                 ..render::Options::defaults(family)
             },
             local_mode: LocalMode::ClusterCidr(parse_cidr(pods).into_iter().collect()),
-            node_ports: NodePortSource::All,
+            node_port_source: NodePortSource::All,
             bind_address: None,
         };
         Self {
@@ -97,8 +97,10 @@ impl Options {
             ("localhost-nodeports", "off") => {
                 fixed.localhost_node_ports = LocalhostNodePorts::Refused;
             }
-            ("nodeport-addresses", "primary") => around.node_ports = NodePortSource::Primary,
-            ("nodeport-addresses", _) => around.node_ports = NodePortSource::Within(cidrs(value)?),
+            ("nodeport-addresses", "primary") => around.node_port_source = NodePortSource::Primary,
+            ("nodeport-addresses", _) => {
+                around.node_port_source = NodePortSource::Within(cidrs(value)?);
+            }
             ("bind-address", _) => around.bind_address = Some(ip(value)?),
             ("external-ips", "off") => fixed.external_ips = ExternalIps::Ignored,
             ("be-liberal", "") => fixed.invalid_packets = InvalidPackets::Forwarded,

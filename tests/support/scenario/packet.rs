@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::net::SocketAddr;
 
 use deltaproxy::testing::net::{Port, Protocol};
-use deltaproxy::testing::rules::{BridgePort, Locality, Packet, RuleSet, Share, Verdict, trace};
+use deltaproxy::testing::rules::{BridgePort, Packet, RuleSet, Share, TracedNode, Verdict, trace};
 
 use super::options::{ip, number};
 
@@ -19,13 +19,17 @@ type Endings = BTreeMap<Verdict, Share>;
 /// `to EP [SHARE] [masqueraded|source kept], ...`, `drop`, `reject` or `untouched`. Without shares
 /// they have to be even. What stands behind the last endpoint about the source holds for all that
 /// say nothing.
-pub(crate) fn check(words: &[String], rules: &RuleSet, locality: &Locality) -> Result<(), String> {
+pub(crate) fn check(
+    words: &[String],
+    rules: &RuleSet,
+    traced_node: &TracedNode,
+) -> Result<(), String> {
     let (packet, seen, ending) = read(words)?;
-    let mut locality = locality.clone();
-    locality.recent_lists.extend(seen);
+    let mut traced_node = traced_node.clone();
+    traced_node.recent_lists.extend(seen);
     let expected = endings(ending)?;
     let mut actual = Endings::new();
-    let outcomes = trace(rules, &packet, &locality);
+    let outcomes = trace(rules, &packet, &traced_node);
     for outcome in &outcomes {
         let share = actual.entry(outcome.verdict.clone()).or_insert(Share::NONE);
         *share = share.plus(outcome.share);

@@ -11,7 +11,7 @@ use deltaproxy::testing::ingest::{self, Interner};
 use deltaproxy::testing::model::{Change, ServiceName, SliceName};
 use deltaproxy::testing::net::IpFamily;
 use deltaproxy::testing::render::{Counter, RuleCounts, ServiceTotals};
-use deltaproxy::testing::rules::{Locality, Rule, RuleSet, Table, Text};
+use deltaproxy::testing::rules::{Rule, RuleSet, Table, Text, TracedNode};
 use deltaproxy::testing::sync::{Attempt, Failure, Outcome, Scope, SyncResult, Syncer};
 use deltaproxy::testing::tracker::Tracker;
 use tokio::runtime::Runtime;
@@ -344,11 +344,11 @@ impl World {
     }
 
     fn packet(&self, words: &[String]) -> Done {
-        let locality = Locality {
+        let traced_node = TracedNode {
             addresses: self.machine.iter().copied().collect(),
-            ..Locality::default()
+            ..TracedNode::default()
         };
-        packet::check(words, &self.held(), &locality)
+        packet::check(words, &self.held(), &traced_node)
     }
 
     fn total(&self, words: &[String]) -> Done {

@@ -1,6 +1,7 @@
 //! Missing jumps before and after frontends.
 
 use super::SAVED;
+use crate::inspect::catalog::TrafficOrigin::{self, Node, Outside};
 use crate::inspect::catalog::{
     Catalog, FrontendDisposition, FrontendKind, RequiredJump, RulesetGap, RulesetSource,
 };
@@ -73,6 +74,34 @@ fn frontends_behind_a_missing_jump_are_unreachable() {
         &[RequiredJump::Output],
         [Served, Served],
     );
+}
+
+/// Checks from where the cluster IP and the endpoints of `shop/web` are unreachable.
+#[track_caller]
+fn check_origins(rules: &RuleSet, expected: &[TrafficOrigin]) {
+    let mut catalog = Catalog::read(rules);
+    catalog.mark_unreachable(rules, RulesetSource::Kernel);
+    let web = catalog.ports.last_key_value().unwrap().1;
+    let mut frontends = web.frontends.iter();
+    let cluster_ip = frontends.find(|one| one.kind == FrontendKind::ClusterIp);
+    let expected = expected.iter().copied().collect();
+    assert_eq!(cluster_ip.unwrap().unreachable_from, expected);
+    assert_eq!(web.unreachable_from(), expected);
+}
+
+#[test]
+fn traffic_of_the_node_and_from_outside_is_told_apart() {
+    check_origins(&without(""), &[]);
+    check_origins(&without("-A CALI"), &[Outside]);
+    check_origins(&without("-A OUTPUT"), &[Node]);
+    check_origins(&RuleSet::parse(SAVED).unwrap(), &[Outside, Node]);
+    // Policy Local has a rule of its own for the node, before the one that is missing.
+    let rules = without("-A KUBE-EXT-AAAAAAAAAAAAAAAA -j KUBE-SVL");
+    let catalog = Catalog::read(&rules);
+    let web = catalog.ports.last_key_value().unwrap().1;
+    let mut frontends = web.frontends.iter();
+    let node_port = frontends.find(|one| one.kind == FrontendKind::NodePort);
+    assert_eq!(node_port.unwrap().unreachable_from, [Outside].into());
 }
 
 #[test]

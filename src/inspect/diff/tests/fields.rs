@@ -15,7 +15,8 @@ fn object(kind: ObjectKind, value: &Value) -> ObjectFields<'_> {
     }
 }
 
-/// Text of the changes between two Services, of which the rules are the same.
+/// Texts of the changes between two Services, of which the rules are the same: with effect or
+/// unknown, and without effect.
 fn changes(before: &Value, after: &Value) -> (Vec<String>, Vec<String>) {
     let service = |value| [object(ObjectKind::Service, value)];
     let review = FieldReview::of(&service(before), &service(after), &[]);
@@ -23,7 +24,7 @@ fn changes(before: &Value, after: &Value) -> (Vec<String>, Vec<String>) {
         changes.map(ToString::to_string).collect()
     };
     (
-        texts(&mut review.with_effect()),
+        texts(&mut review.with_effect().chain(review.unknown())),
         texts(&mut review.without_effect()),
     )
 }
@@ -38,10 +39,11 @@ fn fields_of_other_programs_are_listed() {
     assert_eq!(
         with_effect,
         [
-            "Service shop/web: spec.newField.of none -> 1,2",
             "Service shop/web: spec.ports[http].appProtocol http -> none",
             "Service shop/web: spec.selector[app] a -> b",
             "Service shop/web: spec.selector[tier] x -> none",
+            // Unknown, and therefore last.
+            "Service shop/web: spec.newField.of none -> 1,2",
         ]
     );
     assert_eq!(without, Vec::<String>::new());
@@ -116,9 +118,6 @@ fn objects_of_one_side_are_listed_by_name() {
     let [change] = review.changes.as_slice() else {
         panic!("{review:?}")
     };
-    assert_eq!(
-        change.to_string(),
-        "EndpointSlice shop/web: metadata.name web -> none"
-    );
+    assert_eq!(change.to_string(), "EndpointSlice shop/web: removed object");
     assert_eq!(change.service, "other");
 }

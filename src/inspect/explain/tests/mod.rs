@@ -3,6 +3,7 @@
 mod broken;
 mod graph;
 mod node_address;
+mod replies;
 
 use super::{ClientSelection, Detail, NodeRules, PathResult, Query, SeenSource, explain, text};
 use crate::net::IpFamily;

@@ -12,7 +12,7 @@ async fn request(
     body: &'static str,
 ) -> (u16, String) {
     let builder = Request::builder().method(method).uri(path);
-    let reply = respond(debugging, &builder.body(body.into()).unwrap());
+    let reply = debug_page(debugging, &builder.body(body.into()).unwrap());
     let (head, body) = reply.into_parts();
     let body = body.collect().await.unwrap().to_bytes();
     (

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use prost::Message;
 
 use super::super::decode::ReceivedObject;
-use super::super::framing::{self, Raw};
+use super::super::framing::{self, EncodedObject};
 use super::super::page::Page;
 use super::super::request::Encoding;
 use super::super::response::{self, Status};
@@ -49,9 +49,9 @@ fn samples() -> Vec<Vec<u8>> {
 const ENCODINGS: [Encoding; 2] = [Encoding::Json, Encoding::Protobuf];
 
 /// Ingests an object if it can be decoded.
-fn ingested(raw: &Raw<'_>) {
+fn ingested(encoded: &EncodedObject<'_>) {
     let mut interner = Interner::default();
-    if let Ok(object) = ReceivedObject::<ServiceObject>::decode(raw).state {
+    if let Ok(object) = ReceivedObject::<ServiceObject>::decode(encoded).state {
         let (_, _, notes) = ingest::service(&object, &mut interner);
         assert!(
             notes
@@ -59,7 +59,7 @@ fn ingested(raw: &Raw<'_>) {
                 .all(|note| !note.to_string().contains(char::is_control))
         );
     }
-    if let Ok(object) = ReceivedObject::<EndpointSliceObject>::decode(raw).state {
+    if let Ok(object) = ReceivedObject::<EndpointSliceObject>::decode(encoded).state {
         let notes = ingest::endpoint_slice(&object, "here", &mut interner).diagnostics;
         assert!(
             notes
@@ -67,7 +67,7 @@ fn ingested(raw: &Raw<'_>) {
                 .all(|note| !note.to_string().contains(char::is_control))
         );
     }
-    if let Ok(object) = ReceivedObject::<NodeObject>::decode(raw).state {
+    if let Ok(object) = ReceivedObject::<NodeObject>::decode(encoded).state {
         let (_, notes) = ingest::node(&object);
         assert!(
             notes
@@ -103,10 +103,10 @@ proptest! {
 
     #[test]
     fn any_object_is_ingested_or_named(object in mutated(samples())) {
-        ingested(&Raw::Protobuf(Bytes::from(object.clone())));
+        ingested(&EncodedObject::Protobuf(Bytes::from(object.clone())));
         if let Ok(text) = serde_json::from_slice(&object) {
-            ingested(&Raw::Json(text));
-            let problem = ReceivedObject::<ServiceObject>::decode(&Raw::Json(text)).state.err();
+            ingested(&EncodedObject::Json(text));
+            let problem = ReceivedObject::<ServiceObject>::decode(&EncodedObject::Json(text)).state.err();
             let shown = problem.map(|problem| problem.to_string());
             prop_assert!(!shown.unwrap_or_default().contains(char::is_control));
         }

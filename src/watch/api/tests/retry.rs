@@ -5,9 +5,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::super::build_client;
 use super::super::request::{self, WatchStart};
 use super::super::retry::{RetryBackoff, RetryDelay};
-use super::super::{ApiOptions, ClientConfigError, Encoding, RateLimit, Selector, build_client};
+use super::super::{
+    ApiOptions, ClientConfigError, Encoding, ProxyEnvironment, RateLimit, Selector,
+};
 
 #[test]
 fn delays_double_up_to_half_a_minute() {
@@ -107,7 +110,7 @@ fn check_address(kubeconfig: Option<&str>, master: Option<&str>, expected: Optio
         encoding: Encoding::Protobuf,
         rate_limit: RateLimit::default(),
     };
-    let result = runtime.block_on(build_client(&options));
+    let result = runtime.block_on(build_client(&options, &ProxyEnvironment::default()));
     assert_eq!(
         result.as_ref().ok().map(super::super::ApiClient::address),
         expected
@@ -145,6 +148,9 @@ users: [{name: u, user: {token: secret}}]
 
 #[tokio::test]
 async fn neither_a_kubeconfig_nor_a_service_account_is_an_error() {
-    let error = build_client(&ApiOptions::default()).await.err().unwrap();
+    let error = build_client(&ApiOptions::default(), &ProxyEnvironment::default())
+        .await
+        .err()
+        .unwrap();
     assert!(matches!(error, ClientConfigError::InCluster(_)), "{error}");
 }

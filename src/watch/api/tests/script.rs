@@ -155,7 +155,7 @@ impl<K: Resource> Observer<K> for Recorder {
                     ApiError::Status { code, .. } => code.to_string(),
                     ApiError::TimedOut(_) | ApiError::DeadlineExceeded(_) => "timed out".to_owned(),
                     ApiError::Connection(_) => "unconnected".to_owned(),
-                    ApiError::Broken(_) => "broken".to_owned(),
+                    ApiError::BodyAborted(_) => "broken".to_owned(),
                     ApiError::ProtocolError(_) => "protocol error".to_owned(),
                     ApiError::VeryShortWatch => "very short watch".to_owned(),
                 };

@@ -1,5 +1,8 @@
 //! Divides the text of a manifest into documents, as kubectl does, and reads each of them.
 //!
+//! kubectl accepts quoted text whose continuation lines are not indented; the parser here does not.
+//! On that error, the line is indented and the document is read again.
+//!
 //! # Source
 //!
 //! Upstream: k8s.io/apimachinery/pkg/util/yaml/decoder.go, `YAMLReader`, `YAMLOrJSONDecoder`
@@ -11,11 +14,11 @@ use serde::de::DeserializeSeed;
 
 use super::yaml::{CurrentLine, YamlError, YamlReader};
 
-/// Maximum bytes that are read to complete the indentation of lines of one document: each line is
-/// found by reading the document again. A thousand lines of a file of 20 kB, in a second.
-const MAX_REREAD_BYTES: usize = 20_000_000;
+/// Maximum bytes that are read to repair one document: for each line that is indented, the whole
+/// document is read again. Enough for a thousand lines in a file of 20 kB, which takes a second.
+const MAX_REPAIR_BYTES: usize = 20_000_000;
 
-/// Spaces by which the indentation of a line is completed: more than any block has.
+/// Spaces that are added to a line: more than any block is indented.
 const MORE_INDENTATION: &str = "                                                                ";
 
 /// Document of a text, not parsed yet.
@@ -89,7 +92,7 @@ fn is_separator(line: &str) -> bool {
 
 impl DocumentText<'_> {
     /// Reads the document; `None` if it is empty. `seed` returns a decoder that may ask for the
-    /// current line; it is called again after the indentation of a line was completed.
+    /// current line; it is called again after a line was indented.
     ///
     /// Text after the end marker `...` is ignored, as kubectl does.
     ///
@@ -101,12 +104,12 @@ impl DocumentText<'_> {
         seed: impl Fn(CurrentLine) -> S,
     ) -> Result<Option<S::Value>, YamlError> {
         let mut reread = 0;
-        while reread < MAX_REREAD_BYTES {
+        while reread < MAX_REPAIR_BYTES {
             reread += self.text.len();
             let mut reader = YamlReader::new(&self.text);
             let seed = seed(reader.line());
             match reader.next_document(seed) {
-                Err(error) if error.lacks_indentation => self.complete(error.line),
+                Err(error) if error.lacks_indentation => self.indent_line(error.line),
                 result => return result.map_err(|error| self.in_file(error)),
             }
         }
@@ -117,8 +120,8 @@ impl DocumentText<'_> {
         }))
     }
 
-    /// Adds spaces to the indentation of a line, which leaves its meaning as it is.
-    fn complete(&mut self, line: Option<u64>) {
+    /// Adds spaces at the beginning of a line, which does not change the meaning of quoted text.
+    fn indent_line(&mut self, line: Option<u64>) {
         let before = line.unwrap_or(1).saturating_sub(1);
         let lines = self.text.split_inclusive('\n').zip(0..before);
         let start = lines.map(|(line, _)| line.len()).sum();

@@ -1,10 +1,34 @@
-//! Limit of what the aliases of a document repeat.
+//! Limits the copies that anchors and aliases of a document make.
 
 use serde_json::Value;
 
-/// Maximum nodes that aliases repeat in one document: aliases of aliases make gigabytes of a few
-/// lines.
-pub(super) const MAX_REPEATED_NODES: usize = 1_000_000;
+/// Maximum copies of nodes in one document. Aliases that repeat aliases can turn a few lines into
+/// gigabytes, and each anchor stores a copy of everything within it.
+pub(super) const MAX_COPIED_NODES: usize = 1_000_000;
+
+/// Number of copies of nodes in one document.
+#[derive(Debug, Default)]
+pub(super) struct CopiedNodes(usize);
+
+impl CopiedNodes {
+    /// Counts the nodes of one more copy, before it is made.
+    ///
+    /// # Errors
+    ///
+    /// There are too many, with this one.
+    pub(super) fn add(&mut self, value: &Value) -> Result<(), TooManyCopies> {
+        self.0 += nodes(value);
+        if self.0 > MAX_COPIED_NODES {
+            return Err(TooManyCopies);
+        }
+        Ok(())
+    }
+}
+
+/// Error for a document with more than [`MAX_COPIED_NODES`].
+#[derive(Debug, thiserror::Error)]
+#[error("anchors and aliases repeat too many nodes")]
+pub(super) struct TooManyCopies;
 
 /// Returns the number of nodes, where long texts count for several: they take memory as well.
 pub(super) fn nodes(value: &Value) -> usize {

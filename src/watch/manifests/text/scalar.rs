@@ -6,8 +6,6 @@
 //! Upstream: go.yaml.in/yaml/v2, resolve.go, `resolve`; sigs.k8s.io/yaml, yaml.go,
 //! `convertToJSONableObject` (v1.6.0)
 
-use std::num::IntErrorKind;
-
 /// Value of a scalar, among those that JSON has.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Scalar {
@@ -55,7 +53,7 @@ impl Scalar {
     }
 }
 
-/// Parses an integer with Go's prefixes, of which `0` alone is octal.
+/// Parses an integer as Go does: `0x` is hexadecimal, `0o` or only `0` is octal, `0b` is binary.
 fn integer(text: &str) -> Option<Scalar> {
     let (sign, digits) = match text.as_bytes().first()? {
         b'-' => (-1, text.get(1..)?),
@@ -80,11 +78,7 @@ fn integer(text: &str) -> Option<Scalar> {
     if !digits.starts_with(|first: char| first.is_ascii_alphanumeric()) {
         return None;
     }
-    let value = match i128::from_str_radix(digits, radix) {
-        Ok(value) => sign * value,
-        Err(error) if *error.kind() == IntErrorKind::PosOverflow => return None,
-        Err(_) => return None,
-    };
+    let value = sign * i128::from_str_radix(digits, radix).ok()?;
     let is_in_range = (i128::from(i64::MIN)..=i128::from(u64::MAX)).contains(&value);
     is_in_range.then_some(Scalar::Integer(value))
 }

@@ -29,7 +29,7 @@ use serde::de::{
 use serde::forward_to_deserialize_any;
 use serde_json::Value;
 
-use super::repetition::{MAX_REPEATED_NODES, nodes};
+use super::repetition::CopiedNodes;
 use super::scalar::Scalar;
 
 /// Maximum depth of nested nodes, as in `serde_json`: each level takes stack.
@@ -43,7 +43,7 @@ pub(crate) struct YamlError {
     /// Counted from 1.
     pub(crate) line: Option<u64>,
     pub(crate) reason: String,
-    /// More indentation of the line makes the text valid, and does not change its meaning.
+    /// More indentation of the line repairs the text, and does not change its meaning.
     pub(crate) lacks_indentation: bool,
 }
 
@@ -63,7 +63,8 @@ pub(crate) struct YamlReader<'t> {
     /// Event that was looked at, and is still to be read.
     peeked: Option<Event<'t>>,
     anchors: HashMap<usize, Value>,
-    repeated_nodes: usize,
+    /// Nodes that anchors have stored or aliases have repeated.
+    copied_nodes: CopiedNodes,
     /// Styles of the collections that enclose the next node.
     open: Vec<StructureStyle>,
     line: CurrentLine,
@@ -72,13 +73,13 @@ pub(crate) struct YamlReader<'t> {
 impl<'t> YamlReader<'t> {
     pub(crate) fn new(text: &'t str) -> Self {
         let mut options = Options::default();
-        // With them, a block after some hundred comments is an error.
+        // Bug of the parser: with these events, a block after some hundred comments is an error.
         options.set_emit_comments(false);
         Self {
             parser: Parser::new_from_str_with_options(text, options),
             peeked: None,
             anchors: HashMap::new(),
-            repeated_nodes: 0,
+            copied_nodes: CopiedNodes::default(),
             open: Vec::new(),
             line: CurrentLine::default(),
         }
@@ -141,8 +142,9 @@ impl<'t> YamlReader<'t> {
         Ok(event)
     }
 
-    /// Differs from upstream: kubectl's library requires no indentation of the further lines of
-    /// quoted text, and accepts tabs between brackets; YAML 1.2 does not.
+    /// Returns a syntax error. kubectl's library accepts unindented continuation lines of quoted
+    /// text, and tabs inside `[]` and `{}`. This parser (YAML 1.2) rejects both, so such errors are
+    /// marked for repair by `DocumentText::read`.
     fn syntax_error(&self, error: &ScanError) -> YamlError {
         use granit_parser::ErrorKind::{
             InvalidQuotedScalarIndent, TabInBlockIndentation, TabInIndentation,
@@ -173,11 +175,16 @@ impl<'t> YamlReader<'t> {
         let Some(value) = self.anchors.get(&anchor) else {
             return Err(YamlError::custom("an anchor contains itself"));
         };
-        self.repeated_nodes += nodes(value);
-        if self.repeated_nodes > MAX_REPEATED_NODES {
-            return Err(YamlError::custom("aliases repeat too many nodes"));
-        }
+        self.copied_nodes.add(value).map_err(YamlError::custom)?;
         Ok(value.clone())
+    }
+
+    /// Stores a copy of a node for its aliases. Counted, because anchors within anchors take memory
+    /// for each level.
+    fn store_anchor(&mut self, anchor: usize, value: &Value) -> Result<(), YamlError> {
+        self.copied_nodes.add(value).map_err(YamlError::custom)?;
+        self.anchors.insert(anchor, value.clone());
+        Ok(())
     }
 }
 
@@ -196,7 +203,7 @@ impl<'de> Deserializer<'de> for YamlNode<'_, '_> {
         if let Some(anchor) = take_anchor(&mut event) {
             reader.peeked = Some(event);
             let value = Value::deserialize(YamlNode(reader))?;
-            reader.anchors.insert(anchor, value.clone());
+            reader.store_anchor(anchor, &value)?;
             return deserialize_value(value, visitor);
         }
         if reader.open.len() > MAX_DEPTH {
@@ -315,8 +322,10 @@ impl Mapping<'_, '_> {
                 Event::Scalar(text, ScalarStyle::Plain, _, None) if text == "<<" => self.merge()?,
                 Event::Scalar(text, style, anchor, tag) => {
                     let key = scalar(tag.as_deref(), text, style).into_key();
-                    let value = Value::String(key.clone());
-                    self.reader.anchors.insert(anchor, value);
+                    if anchor != 0 {
+                        self.reader
+                            .store_anchor(anchor, &Value::String(key.clone()))?;
+                    }
                     return Ok(Some(key));
                 }
                 Event::Alias(anchor) => {
@@ -386,3 +395,26 @@ impl fmt::Display for YamlError {
 }
 
 impl std::error::Error for YamlError {}
+
+#[cfg(test)]
+mod tests {
+    use std::marker::PhantomData;
+
+    use super::super::repetition::{MAX_COPIED_NODES, nodes};
+    use super::*;
+
+    /// Anchors in anchors: each keeps a copy of what is in it.
+    #[test]
+    fn nested_anchors_keep_a_limited_number_of_nodes() {
+        let leaves = "x,".repeat(MAX_COPIED_NODES / 50);
+        let text = |depth: usize| format!("{}{leaves}{}", "&a [".repeat(depth), "]".repeat(depth));
+        for (depth, is_read) in [(40, true), (100, false)] {
+            let text = text(depth);
+            let mut reader = YamlReader::new(&text);
+            let read = reader.next_document(PhantomData::<Value>);
+            assert_eq!(read.is_ok(), is_read, "{depth}");
+            let kept: usize = reader.anchors.values().map(nodes).sum();
+            assert!(kept <= MAX_COPIED_NODES, "{kept}");
+        }
+    }
+}

@@ -53,6 +53,20 @@ pub(crate) struct FieldProblem {
     pub(crate) path: FieldPath,
     /// Path and error, on one line.
     pub(crate) text: String,
+    pub(crate) kind: FieldProblemKind,
+}
+
+/// Kind of an error about a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FieldProblemKind {
+    /// The API has no such field.
+    UnknownField,
+    /// The value is of another type than the field.
+    WrongType,
+    /// The field has a fixed set of values, and this is none of them.
+    UnsupportedValue,
+    /// Any other value that an API server rejects.
+    InvalidValue,
 }
 
 /// Problems of one object, collected in the order of its fields.
@@ -61,50 +75,53 @@ pub(crate) struct Problems(pub(crate) Vec<FieldProblem>);
 
 impl Problems {
     pub(crate) fn add(&mut self, path: &str, error: impl Display) {
+        self.add_of(FieldProblemKind::InvalidValue, path, error);
+    }
+
+    fn add_of(&mut self, kind: FieldProblemKind, path: &str, error: impl Display) {
         self.0.push(FieldProblem {
             path: FieldPath::parse(path),
             text: format!("{path}: {error}"),
+            kind,
         });
     }
 
-    pub(crate) fn required(&mut self, path: &str) {
+    pub(crate) fn add_required(&mut self, path: &str) {
         self.add(path, "Required value");
     }
 
-    pub(crate) fn forbidden(&mut self, path: &str, detail: &str) {
+    pub(crate) fn add_forbidden(&mut self, path: &str, detail: &str) {
         self.add(path, format_args!("Forbidden: {detail}"));
     }
 
-    pub(crate) fn invalid(&mut self, path: &str, value: impl fmt::Debug, detail: &str) {
+    pub(crate) fn add_invalid(&mut self, path: &str, value: impl fmt::Debug, detail: &str) {
         self.add(path, format_args!("Invalid value: {value:?}: {detail}"));
     }
 
-    pub(crate) fn duplicate(&mut self, path: &str, value: impl Display) {
+    pub(crate) fn add_duplicate(&mut self, path: &str, value: impl Display) {
         self.add(path, format_args!("Duplicate value: {value}"));
     }
 
     /// Adds a problem unless `value` is one of the `supported` ones.
-    pub(crate) fn supported(&mut self, path: &str, value: &str, supported: &[&str]) {
+    pub(crate) fn check_supported(&mut self, path: &str, value: &str, supported: &[&str]) {
         if supported.contains(&value) {
             return;
         }
         let supported: Vec<String> = supported.iter().map(|one| format!("{one:?}")).collect();
         let supported = supported.join(", ");
-        self.add(
-            path,
-            format_args!("Unsupported value: {value:?}: supported values: {supported}"),
-        );
+        let error = format_args!("Unsupported value: {value:?}: supported values: {supported}");
+        self.add_of(FieldProblemKind::UnsupportedValue, path, error);
     }
 
     /// Adds a problem unless `number` is a port.
-    pub(crate) fn port(&mut self, path: &str, number: i32) {
+    pub(crate) fn check_port(&mut self, path: &str, number: i32) {
         if !(1..=65535).contains(&number) {
-            self.invalid(path, number, "must be between 1 and 65535, inclusive");
+            self.add_invalid(path, number, "must be between 1 and 65535, inclusive");
         }
     }
 
     /// Adds a problem unless `text` is a label of a DNS name.
-    pub(crate) fn label(&mut self, path: &str, text: &str) {
+    pub(crate) fn check_label(&mut self, path: &str, text: &str) {
         /// Upstream: k8s.io/apimachinery/pkg/api/validate/content/dns.go, `DNS1123LabelMaxLength`
         const LONGEST: usize = 63;
 
@@ -117,7 +134,7 @@ impl Problems {
         if !is_valid {
             let detail = "must consist of lower case letters, digits and `-`, and begin and end \
                           with a letter or digit";
-            self.invalid(path, text, detail);
+            self.add_invalid(path, text, detail);
         } else if text.len() > LONGEST {
             self.add(
                 path,

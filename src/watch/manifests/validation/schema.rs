@@ -6,7 +6,7 @@
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::problem::{FieldPath, FieldProblem, FieldSegment, Problems};
+use super::problem::{FieldPath, FieldProblem, FieldProblemKind, FieldSegment, Problems};
 
 /// Maximum wrong types that are reported of one object.
 const MOST_WRONG_TYPES: usize = 20;
@@ -49,6 +49,7 @@ fn unknown_field(path: FieldPath) -> FieldProblem {
     FieldProblem {
         text: format!("unknown field \"{path}\"{hint}"),
         path,
+        kind: FieldProblemKind::UnknownField,
     }
 }
 
@@ -62,7 +63,7 @@ fn expected(error: &serde_json::Error) -> (&'static str, Value) {
         Some("a boolean") => ("true or false", Value::from(false)),
         Some("a sequence") => ("an array", Value::Array(Vec::new())),
         Some("a map") => ("a map", Value::Object(Map::new())),
-        // Types of the API are called by their names.
+        // For an object, the error has the name of its type in the API.
         _ => ("an object", Value::Object(Map::new())),
     }
 }
@@ -76,6 +77,7 @@ fn wrong_type(path: FieldPath, value: &Value, expected: &str) -> FieldProblem {
     FieldProblem {
         text: format!("{path}: expected {expected}, got {value}"),
         path,
+        kind: FieldProblemKind::WrongType,
     }
 }
 

@@ -7,8 +7,10 @@
 //! Upstream: pkg/apis/core/validation/validation.go, `validateService`, `validateServicePort`,
 //! `ValidateServiceClusterIPsRelatedFields` (v1.36)
 //!
-//! Differs from upstream: qualified names, selectors and ranges of node ports are not checked,
-//! because no rule depends on the former and the range is a setting of the API server.
+//! Upstream: pkg/registry/core/service/portallocator/allocator.go, `ErrNotInRange` (v1.36)
+//!
+//! Differs from upstream: qualified names and selectors are not checked, because no rule depends
+//! on them.
 
 use std::collections::HashSet;
 
@@ -16,7 +18,9 @@ use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::problem::Problems;
+use crate::ingest;
 use crate::net::{parse_cidr, parse_ip};
+use crate::watch::manifests::pools::NodePortRange;
 
 /// Type of a Service that names none.
 const CLUSTER_IP: &str = "ClusterIP";
@@ -24,8 +28,8 @@ const CLUSTER_IP: &str = "ClusterIP";
 /// Detail of a field that only load balancers have.
 const ONLY_LOAD_BALANCERS: &str = "may only be used when `type` is 'LoadBalancer'";
 
-/// Adds the problems of a Service.
-pub(crate) fn validate(service: &Service, problems: &mut Problems) {
+/// Adds the problems of a Service, whose node ports have to be in the range.
+pub(crate) fn validate(service: &Service, node_ports: NodePortRange, problems: &mut Problems) {
     metadata_name(service.metadata.name.as_deref(), problems);
     let default = ServiceSpec::default();
     let spec = service.spec.as_ref().unwrap_or(&default);
@@ -36,12 +40,39 @@ pub(crate) fn validate(service: &Service, problems: &mut Problems) {
     check_external_ips(spec, problems);
     check_load_balancer(service, spec, problems);
     check_policies(spec, problems);
+    check_node_ports(spec, node_ports, problems);
+}
+
+/// Adds a problem for each node port outside of the range. 0 means that none is set; numbers that
+/// are not ports are checked elsewhere.
+fn check_node_ports(spec: &ServiceSpec, range: NodePortRange, problems: &mut Problems) {
+    let is_outside = |number: i32| {
+        let port = u16::try_from(number).ok().filter(|port| *port != 0);
+        port.is_some_and(|port| !range.contains(port))
+    };
+    let detail = format!(
+        "provided port is not in the valid range. The range of valid ports is {range} \
+         (--manifests-node-port-range)"
+    );
+    if matches!(type_of(spec), "LoadBalancer" | "NodePort") {
+        for (index, port) in spec.ports.iter().flatten().enumerate() {
+            let port = port.node_port.unwrap_or_default();
+            if is_outside(port) {
+                problems.add_invalid(&format!("spec.ports[{index}].nodePort"), port, &detail);
+            }
+        }
+    }
+    let port = spec.health_check_node_port.unwrap_or_default();
+    let is_local = spec.external_traffic_policy.as_deref() == Some("Local");
+    if type_of(spec) == "LoadBalancer" && is_local && is_outside(port) {
+        problems.add_invalid("spec.healthCheckNodePort", port, &detail);
+    }
 }
 
 fn metadata_name(name: Option<&str>, problems: &mut Problems) {
     match name {
-        Some(name) if !name.is_empty() => problems.label("metadata.name", name),
-        _ => problems.required("metadata.name"),
+        Some(name) if !name.is_empty() => problems.check_label("metadata.name", name),
+        _ => problems.add_required("metadata.name"),
     }
 }
 
@@ -50,61 +81,52 @@ fn type_of(spec: &ServiceSpec) -> &str {
     named.unwrap_or(CLUSTER_IP)
 }
 
-fn first_cluster_ip(spec: &ServiceSpec) -> Option<&str> {
-    let listed = spec.cluster_ips.iter().flatten().next();
-    let first = spec
-        .cluster_ip
-        .as_ref()
-        .filter(|ip| !ip.is_empty())
-        .or(listed);
-    first.map(String::as_str)
-}
-
 fn is_headless(spec: &ServiceSpec) -> bool {
-    first_cluster_ip(spec) == Some("None")
+    let single = spec.cluster_ip.as_deref().unwrap_or_default();
+    ingest::is_headless(single, spec.cluster_ips.as_deref().unwrap_or_default())
 }
 
 fn check_type(spec: &ServiceSpec, problems: &mut Problems) {
     let type_ = type_of(spec);
-    problems.supported(
+    problems.check_supported(
         "spec.type",
         type_,
         &[CLUSTER_IP, "ExternalName", "LoadBalancer", "NodePort"],
     );
     if matches!(type_, "LoadBalancer" | "NodePort") && is_headless(spec) {
         let detail = format!("may not be set to 'None' for {type_} services");
-        problems.invalid("spec.clusterIP", "None", &detail);
+        problems.add_invalid("spec.clusterIP", "None", &detail);
     }
     let has_external_name = spec
         .external_name
         .as_ref()
         .is_some_and(|name| !name.is_empty());
     if type_ == "ExternalName" && !has_external_name {
-        problems.required("spec.externalName");
+        problems.add_required("spec.externalName");
     }
 }
 
 fn check_ports(spec: &ServiceSpec, problems: &mut Problems) {
     let ports = spec.ports.as_deref().unwrap_or_default();
     if ports.is_empty() && !is_headless(spec) && type_of(spec) != "ExternalName" {
-        problems.required("spec.ports");
+        problems.add_required("spec.ports");
     }
     let (mut names, mut numbers, mut node_ports) = (HashSet::new(), HashSet::new(), HashSet::new());
     for (index, port) in ports.iter().enumerate() {
         let at = format!("spec.ports[{index}]");
         let name = port.name.as_deref().unwrap_or_default();
         match name {
-            "" if ports.len() > 1 => problems.required(&format!("{at}.name")),
+            "" if ports.len() > 1 => problems.add_required(&format!("{at}.name")),
             "" => {}
-            name => problems.label(&format!("{at}.name"), name),
+            name => problems.check_label(&format!("{at}.name"), name),
         }
         if !name.is_empty() && !names.insert(name) {
-            problems.duplicate(&format!("{at}.name"), format_args!("{name:?}"));
+            problems.add_duplicate(&format!("{at}.name"), format_args!("{name:?}"));
         }
         check_port(&at, port, problems);
         let protocol = protocol(port.protocol.as_deref());
         if !numbers.insert((protocol, port.port)) {
-            problems.duplicate(&at, format_args!("{protocol} port {}", port.port));
+            problems.add_duplicate(&at, format_args!("{protocol} port {}", port.port));
         }
         let node_port = port.node_port.unwrap_or_default();
         if node_port == 0 {
@@ -112,11 +134,11 @@ fn check_ports(spec: &ServiceSpec, problems: &mut Problems) {
         }
         let at = format!("{at}.nodePort");
         if type_of(spec) == CLUSTER_IP {
-            problems.forbidden(&at, "may not be used when `type` is 'ClusterIP'");
+            problems.add_forbidden(&at, "may not be used when `type` is 'ClusterIP'");
         }
-        problems.port(&at, node_port);
+        problems.check_port(&at, node_port);
         if !node_ports.insert((protocol, node_port)) {
-            problems.duplicate(&at, node_port);
+            problems.add_duplicate(&at, node_port);
         }
     }
 }
@@ -126,8 +148,8 @@ fn protocol(text: Option<&str>) -> &str {
 }
 
 fn check_port(at: &str, port: &ServicePort, problems: &mut Problems) {
-    problems.port(&format!("{at}.port"), port.port);
-    problems.supported(
+    problems.check_port(&format!("{at}.port"), port.port);
+    problems.check_supported(
         &format!("{at}.protocol"),
         protocol(port.protocol.as_deref()),
         &["SCTP", "TCP", "UDP"],
@@ -136,7 +158,7 @@ fn check_port(at: &str, port: &ServicePort, problems: &mut Problems) {
     match &port.target_port {
         // The API server defaults both.
         None | Some(IntOrString::Int(0)) => {}
-        Some(IntOrString::Int(number)) => problems.port(&at, *number),
+        Some(IntOrString::Int(number)) => problems.check_port(&at, *number),
         Some(IntOrString::String(name)) if name.is_empty() => {}
         Some(IntOrString::String(name)) => check_port_name(&at, name, problems),
     }
@@ -157,7 +179,7 @@ fn check_port_name(at: &str, name: &str, problems: &mut Problems) {
     if !is_valid {
         let detail = "must be a port, or a name of at most 15 lower case letters, digits and `-`, \
                       at least one of them a letter";
-        problems.invalid(at, name, detail);
+        problems.add_invalid(at, name, detail);
     }
 }
 
@@ -172,7 +194,7 @@ fn check_affinity(spec: &ServiceSpec, problems: &mut Problems) {
     } else {
         affinity
     };
-    problems.supported("spec.sessionAffinity", affinity, &["ClientIP", "None"]);
+    problems.check_supported("spec.sessionAffinity", affinity, &["ClientIP", "None"]);
     // The API server drops the configuration of another affinity.
     let config = spec.session_affinity_config.as_ref();
     let seconds = config
@@ -181,7 +203,7 @@ fn check_affinity(spec: &ServiceSpec, problems: &mut Problems) {
         .and_then(|client_ip| client_ip.timeout_seconds);
     if let Some(seconds) = seconds.filter(|seconds| !(1..=LONGEST).contains(seconds)) {
         let detail = format!("must be greater than 0 and less than {LONGEST}");
-        problems.invalid(
+        problems.add_invalid(
             &format!("{CONFIG}.clientIP.timeoutSeconds"),
             seconds,
             &detail,
@@ -192,11 +214,11 @@ fn check_affinity(spec: &ServiceSpec, problems: &mut Problems) {
 fn check_cluster_ips(spec: &ServiceSpec, problems: &mut Problems) {
     for (index, family) in spec.ip_families.iter().flatten().enumerate() {
         let at = format!("spec.ipFamilies[{index}]");
-        problems.supported(&at, family, &["IPv4", "IPv6"]);
+        problems.check_supported(&at, family, &["IPv4", "IPv6"]);
     }
     if let Some(policy) = &spec.ip_family_policy {
         let supported = ["PreferDualStack", "RequireDualStack", "SingleStack"];
-        problems.supported("spec.ipFamilyPolicy", policy, &supported);
+        problems.check_supported("spec.ipFamilyPolicy", policy, &supported);
     }
     if type_of(spec) == "ExternalName" {
         return;
@@ -207,12 +229,14 @@ fn check_cluster_ips(spec: &ServiceSpec, problems: &mut Problems) {
         check_ip("spec.clusterIP", single, problems);
     }
     let first = listed.first().map_or("", String::as_str);
-    if !single.is_empty() && !listed.is_empty() && first != single {
-        problems.invalid(
-            "spec.clusterIPs",
-            listed,
-            "first value must match `clusterIP`",
-        );
+    if !listed.is_empty() && first != single {
+        // The API server derives `clusterIPs` from `clusterIP`, and not the other way around.
+        let detail = if single.is_empty() {
+            "must be empty when `clusterIP` is not specified"
+        } else {
+            "first value must match `clusterIP`"
+        };
+        problems.add_invalid("spec.clusterIPs", listed, detail);
     }
     for (index, ip) in listed.iter().enumerate().filter(|(_, ip)| *ip != single) {
         let is_headless = index == 0 && ip == "None" && listed.len() == 1;
@@ -221,13 +245,13 @@ fn check_cluster_ips(spec: &ServiceSpec, problems: &mut Problems) {
         }
     }
     if listed.len() > 2 {
-        problems.invalid("spec.clusterIPs", listed, "may only hold up to 2 values");
+        problems.add_invalid("spec.clusterIPs", listed, "may only hold up to 2 values");
     }
 }
 
 fn check_ip(at: &str, text: &str, problems: &mut Problems) {
     if parse_ip(text).is_none() {
-        problems.invalid(at, text, "must be a valid IP address");
+        problems.add_invalid(at, text, "must be a valid IP address");
     }
 }
 
@@ -246,20 +270,20 @@ fn check_load_balancer(service: &Service, spec: &ServiceSpec, problems: &mut Pro
         .as_deref()
         .unwrap_or_default();
     if !is_load_balancer && !ranges.is_empty() {
-        problems.forbidden(RANGES, ONLY_LOAD_BALANCERS);
+        problems.add_forbidden(RANGES, ONLY_LOAD_BALANCERS);
     }
     for (index, range) in ranges.iter().enumerate() {
         // The API server accepts spaces around a range.
         if parse_cidr(range.trim()).is_none() {
             let at = format!("{RANGES}[{index}]");
-            problems.invalid(&at, range, "must be a valid CIDR value");
+            problems.add_invalid(&at, range, "must be a valid CIDR value");
         }
     }
     if !is_load_balancer && spec.allocate_load_balancer_node_ports.is_some() {
-        problems.forbidden("spec.allocateLoadBalancerNodePorts", ONLY_LOAD_BALANCERS);
+        problems.add_forbidden("spec.allocateLoadBalancerNodePorts", ONLY_LOAD_BALANCERS);
     }
     if !is_load_balancer && spec.load_balancer_class.is_some() {
-        problems.forbidden("spec.loadBalancerClass", ONLY_LOAD_BALANCERS);
+        problems.add_forbidden("spec.loadBalancerClass", ONLY_LOAD_BALANCERS);
     }
     let status = service.status.as_ref();
     let balancer = status.and_then(|status| status.load_balancer.as_ref());
@@ -270,7 +294,7 @@ fn check_load_balancer(service: &Service, spec: &ServiceSpec, problems: &mut Pro
             check_ip(&format!("{at}.ip"), ip, problems);
         }
         if let Some(mode) = &ingress.ip_mode {
-            problems.supported(&format!("{at}.ipMode"), mode, &["Proxy", "VIP"]);
+            problems.check_supported(&format!("{at}.ipMode"), mode, &["Proxy", "VIP"]);
         }
     }
 }
@@ -286,26 +310,26 @@ fn check_policies(spec: &ServiceSpec, problems: &mut Problems) {
         type_ => type_ == CLUSTER_IP && has_external_ips,
     };
     if !external.is_empty() {
-        problems.supported(EXTERNAL, external, &POLICIES);
+        problems.check_supported(EXTERNAL, external, &POLICIES);
         if !is_external {
             let detail = "may only be set for externally-accessible services";
-            problems.invalid(EXTERNAL, external, detail);
+            problems.add_invalid(EXTERNAL, external, detail);
         }
     }
     if let Some(internal) = &spec.internal_traffic_policy {
-        problems.supported("spec.internalTrafficPolicy", internal, &POLICIES);
+        problems.check_supported("spec.internalTrafficPolicy", internal, &POLICIES);
     }
     if let Some(distribution) = &spec.traffic_distribution {
         let supported = ["PreferClose", "PreferSameZone", "PreferSameNode"];
-        problems.supported("spec.trafficDistribution", distribution, &supported);
+        problems.check_supported("spec.trafficDistribution", distribution, &supported);
     }
     let check_port = spec.health_check_node_port.unwrap_or_default();
     if check_port != 0 {
-        problems.port("spec.healthCheckNodePort", check_port);
+        problems.check_port("spec.healthCheckNodePort", check_port);
         if type_of(spec) != "LoadBalancer" || external != "Local" {
             let detail = "may only be set when `type` is 'LoadBalancer' and \
                           `externalTrafficPolicy` is 'Local'";
-            problems.invalid("spec.healthCheckNodePort", check_port, detail);
+            problems.add_invalid("spec.healthCheckNodePort", check_port, detail);
         }
     }
 }

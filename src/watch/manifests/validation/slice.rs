@@ -20,11 +20,11 @@ pub(crate) fn validate(slice: &EndpointSlice, problems: &mut Problems) {
         .unwrap_or_default()
         .is_empty()
     {
-        problems.required("metadata.name");
+        problems.add_required("metadata.name");
     }
     match slice.address_type.as_str() {
-        "" => problems.required("addressType"),
-        type_ => problems.supported("addressType", type_, &["FQDN", "IPv4", "IPv6"]),
+        "" => problems.add_required("addressType"),
+        type_ => problems.check_supported("addressType", type_, &["FQDN", "IPv4", "IPv6"]),
     }
     check_endpoints(slice, problems);
     check_ports(slice, problems);
@@ -36,14 +36,14 @@ fn check_endpoints(slice: &EndpointSlice, problems: &mut Problems) {
     for (index, endpoint) in slice.endpoints.iter().flatten().enumerate() {
         let at = format!("endpoints[{index}].addresses");
         if endpoint.addresses.is_empty() {
-            problems.required(&at);
+            problems.add_required(&at);
         }
         let Some(family) = family else { continue };
         for (index, address) in endpoint.addresses.iter().enumerate() {
             let ip = parse_ip(address);
             if ip.is_none_or(|ip| IpFamily::of(ip) != family) {
                 let detail = format!("must be a valid {family} address");
-                problems.invalid(&format!("{at}[{index}]"), address, &detail);
+                problems.add_invalid(&format!("{at}[{index}]"), address, &detail);
             }
         }
     }
@@ -55,17 +55,17 @@ fn check_ports(slice: &EndpointSlice, problems: &mut Problems) {
         let at = format!("ports[{index}]");
         let name = port.name.as_deref().unwrap_or_default();
         if !name.is_empty() {
-            problems.label(&format!("{at}.name"), name);
+            problems.check_label(&format!("{at}.name"), name);
         }
         if !names.insert(name) {
-            problems.duplicate(&format!("{at}.name"), format_args!("{name:?}"));
+            problems.add_duplicate(&format!("{at}.name"), format_args!("{name:?}"));
         }
         if let Some(protocol) = port.protocol.as_deref().filter(|text| !text.is_empty()) {
             let supported = ["SCTP", "TCP", "UDP"];
-            problems.supported(&format!("{at}.protocol"), protocol, &supported);
+            problems.check_supported(&format!("{at}.protocol"), protocol, &supported);
         }
         if let Some(number) = port.port {
-            problems.port(&format!("{at}.port"), number);
+            problems.check_port(&format!("{at}.port"), number);
         }
     }
 }

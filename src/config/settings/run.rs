@@ -1,0 +1,230 @@
+//! Settings of the daemon that the commands which render do not have: files and actions of the
+//! process, timing of syncs, kernel of the node, servers and logging.
+
+use super::kind::SettingKind::{
+    Bool, Duration, Int, Path, Percent, Port, Switch, Text, Verbosity, Version, Word,
+};
+use super::setting::{Setting, SettingSection};
+use super::words::WordTable;
+
+/// Flags that every command has. `run` takes a value for its version flag.
+pub(in crate::config) const PROGRAM: SettingSection = SettingSection {
+    heading: None,
+    settings: &[Setting::flag("version", Version)
+        .short('V')
+        .help("Print version")
+        .flag_default("false")
+        .in_short_help()],
+};
+
+/// Configuration file.
+pub(in crate::config) const FILE: SettingSection = SettingSection {
+    heading: Some("File"),
+    settings: &[
+        Setting::flag("config", Path("FILE"))
+            .help("KubeProxyConfiguration to use instead of flags")
+            .more(
+                "The file replaces all flags that have a field in it, except --hostname-override \
+                 and those of logging. The process exits with code 1 when another valid \
+                 configuration is written into the file. --config-reload can extend that to \
+                 every change.",
+            )
+            .in_short_help(),
+        Setting::flag("config-reload", Word(WordTable::ReloadTriggers))
+            .default("in-place")
+            .help("Changes of the file that end the process")
+            .more(
+                "A ConfigMap volume replaces the file. The random delay keeps the nodes of a \
+                 cluster from restarting all at once.",
+            ),
+        Setting::flag("config-reload-window", Duration)
+            .flag_default("5m")
+            .help("Longest delay of --config-reload=exit"),
+        Setting::flag("write-config-to", Path("FILE"))
+            .help("Write the configuration to a file and exit"),
+    ],
+};
+
+/// Actions that end the process when they are done. They are valid together with `--config`.
+pub(in crate::config) const ONE_SHOT: SettingSection = SettingSection {
+    heading: Some("One-shot actions"),
+    settings: &[
+        Setting::flag("init-only", Bool)
+            .default("false")
+            .help("Do the privileged setup and exit")
+            .more("The setup consists of kernel settings and kernel modules.")
+            .in_short_help(),
+        Setting::flag("cleanup", Bool)
+            .default("false")
+            .help("Remove the Service rules and exit")
+            .more("The rules of every proxy are removed; see `deltaproxy cleanup`.")
+            .in_short_help(),
+    ],
+};
+
+/// Timing and form of syncs.
+pub(super) const SYNC: SettingSection = SettingSection {
+    heading: Some("Sync"),
+    settings: &[
+        Setting::flag("dry-run", Switch)
+            .help("Print restore input instead of applying it")
+            .more(
+                "The source of objects is followed as usual. No port is opened and no Event is \
+                 written, so that it can run alongside the proxy of the node.",
+            )
+            .in_short_help(),
+        Setting::new("iptables.syncPeriod", "iptables-sync-period", Duration)
+            .default("30s")
+            .help("Interval of checks for lost rules; maximum retry delay")
+            .more(
+                "A check detects rules that were flushed or edited. Health turns red when a change \
+                 waits for more than twice this interval.",
+            ),
+        Setting::new(
+            "iptables.minSyncPeriod",
+            "iptables-min-sync-period",
+            Duration,
+        )
+        // The zero of the field would be read as the flag's zero, which means no interval.
+        .flag_default("")
+        .help("Minimum interval between syncs [default: by CPU budget]")
+        .more("Without this flag, and with 0 in a file, --sync-cpu-budget decides.")
+        .in_short_help(),
+        Setting::flag("sync-cpu-budget", Percent)
+            .help("CPU limit of syncs, 1-100 % [default: nft 50, legacy 1]")
+            .more(
+                "The limit is in percent of one CPU for each family. It holds under lasting \
+                 change: isolated changes and short bursts are never delayed, and no delay is \
+                 longer than 1s. It is overridden by --iptables-min-sync-period.",
+            )
+            .in_short_help(),
+        // The longest time for which a rule stays wrong that was changed without an event.
+        Setting::flag("verify-interval", Duration)
+            .default("5m")
+            .help("Interval of full rule verification; 0 disables it")
+            .more(
+                "A verification compares all rules in the kernel with the applied ones, whether or \
+                 not the kernel reported a change. Verifications take at most 0.5 % of one CPU.",
+            ),
+        Setting::flag("state-dir", Path("DIR"))
+            .help("Existing directory for the last failed restore input [default: none]")
+            .more("There is one file for each IP family."),
+        Setting::flag("partial-restore", Word(WordTable::PartialRestores))
+            .default("changed-chains")
+            .help("Chains that a partial restore contains"),
+    ],
+};
+
+const UNCHANGED: &str = "0 leaves the kernel setting unchanged.";
+
+/// Kernel settings of the node; no rule depends on them.
+pub(super) const NODE: SettingSection = SettingSection {
+    heading: Some("Node"),
+    settings: &[
+        Setting::new(
+            "conntrack.maxPerCore",
+            "conntrack-max-per-core",
+            Int("COUNT"),
+        )
+        .default("32768")
+        .help("Maximum tracked connections per CPU")
+        .more("0 leaves nf_conntrack_max unchanged.")
+        .in_short_help(),
+        Setting::new("conntrack.min", "conntrack-min", Int("COUNT"))
+            .default("131072")
+            .help("Minimum of nf_conntrack_max")
+            .more("Without effect if --conntrack-max-per-core is 0.")
+            .in_short_help(),
+        Setting::new(
+            "conntrack.tcpEstablishedTimeout",
+            "conntrack-tcp-timeout-established",
+            Duration,
+        )
+        .default("24h")
+        .help("Conntrack timeout of idle TCP connections")
+        .more(UNCHANGED),
+        Setting::new(
+            "conntrack.tcpCloseWaitTimeout",
+            "conntrack-tcp-timeout-close-wait",
+            Duration,
+        )
+        .default("1h")
+        .help("Conntrack timeout of TCP connections in CLOSE_WAIT")
+        .more(UNCHANGED),
+        Setting::new("conntrack.tcpBeLiberal", "conntrack-tcp-be-liberal", Bool)
+            .default("false")
+            .help("Set nf_conntrack_tcp_be_liberal: accept packets outside of the TCP window"),
+        Setting::new("conntrack.udpTimeout", "conntrack-udp-timeout", Duration)
+            .default("0")
+            .help("Conntrack timeout of UDP without a reply")
+            .more(UNCHANGED),
+        Setting::new(
+            "conntrack.udpStreamTimeout",
+            "conntrack-udp-timeout-stream",
+            Duration,
+        )
+        .default("0")
+        .help("Conntrack timeout of UDP with replies")
+        .more(UNCHANGED),
+        Setting::new("oomScoreAdj", "oom-score-adj", Int("SCORE"))
+            .default("-999")
+            .help("Value for oom_score_adj of this process, -1000 to 1000"),
+    ],
+};
+
+/// Metrics and health servers, and logging.
+pub(super) const OBSERVABILITY: SettingSection = SettingSection {
+    heading: Some("Observability"),
+    settings: &[
+        // In a file, the defaults of both addresses depend on the bind address.
+        Setting::new(
+            "metricsBindAddress",
+            "metrics-bind-address",
+            Text("IP[:PORT]"),
+        )
+        .help("Metrics address, or off [default: 127.0.0.1:10249]")
+        .more("Serves /metrics for Prometheus. An empty address means `off`.")
+        .in_short_help(),
+        Setting::new(
+            "healthzBindAddress",
+            "healthz-bind-address",
+            Text("IP[:PORT]"),
+        )
+        .help("Health address, or off [default: 0.0.0.0:10256]")
+        .more(
+            "Serves /healthz and /livez for load balancers and probes. An empty address means \
+             `off`.",
+        )
+        .in_short_help(),
+        Setting::new("enableProfiling", "profiling", Bool)
+            .default("false")
+            .help("Debugging pages on the metrics address")
+            .more(
+                "Serves /debug/flags/v, which changes -v at run time, and /debug/payload/, the \
+                 last restores, on a loopback address. /debug/pprof/ recommends perf.",
+            ),
+        Setting::new("bindAddressHardFail", "bind-address-hard-fail", Bool)
+            .default("false")
+            .help("Exit if a metrics or health address is not available")
+            .more("Otherwise, listening is retried."),
+        Setting::flag("metrics-port", Port)
+            .flag_default("10249")
+            .help("Deprecated: default port of --metrics-bind-address; 0 disables it"),
+        Setting::flag("healthz-port", Port)
+            .flag_default("10256")
+            .help("Deprecated: default port of --healthz-bind-address; 0 disables it"),
+        Setting::new("logging.verbosity", "v", Verbosity)
+            .short('v')
+            .default("0")
+            .help("Log verbosity")
+            .more("From 2 on, partial restores are logged; from 4 on, their input.")
+            .in_short_help(),
+        Setting::new("logging.format", "logging-format", Text("FORMAT"))
+            .default("text")
+            .help("Log format, text or json")
+            .in_short_help(),
+        Setting::flag("log-style", Word(WordTable::LogStyles))
+            .default("auto")
+            .help("Style of both log formats"),
+    ],
+};

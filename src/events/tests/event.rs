@@ -1,0 +1,94 @@
+//! Objects as client-go makes them.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::*;
+use crate::model::ServiceName;
+
+fn origin() -> Origin {
+    Origin {
+        node_name: "node1".to_owned(),
+        host_name: "host1".to_owned(),
+    }
+}
+
+/// 2026-11-21T02:47:16.7195486Z.
+fn at() -> SystemTime {
+    UNIX_EPOCH + Duration::new(1_795_229_236, 719_548_645)
+}
+
+#[test]
+fn an_event_about_the_node() {
+    let object = object(&Event::Starting, &origin(), at());
+    let expected = json!({
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"namespace": "default", "name": "node1.18e9ef7ab11078e5"},
+        "eventTime": "2026-11-21T02:47:16.719548Z",
+        "reportingController": "kube-proxy",
+        "reportingInstance": "kube-proxy-host1",
+        "action": "StartKubeProxy",
+        "reason": "Starting",
+        "regarding": {"apiVersion": "v1", "kind": "Node", "name": "node1"},
+        "note": "",
+        "type": "Normal",
+    });
+    assert_eq!(json!(object), expected);
+}
+
+#[test]
+fn an_event_about_a_service() {
+    let event = Event::CheckNotServed(ServiceName::new("shop", "lb"), "taken".to_owned());
+    let object = json!(object(&event, &origin(), at()));
+    let regarding =
+        json!({"apiVersion": "v1", "kind": "Service", "namespace": "shop", "name": "lb"});
+    assert_eq!(object["regarding"], regarding);
+    assert_eq!(object["metadata"]["namespace"], "shop");
+    let name = object["metadata"]["name"].as_str().unwrap();
+    assert!(name.starts_with("lb."), "{name}");
+}
+
+#[test]
+fn reasons_and_actions_are_kube_proxy_s() {
+    let text = String::new;
+    let all = [
+        Event::Starting,
+        Event::HealthNotServed(text()),
+        Event::MetricsNotServed(text()),
+        Event::CheckNotServed(ServiceName::new("a", "b"), text()),
+        // Ours alone.
+        Event::ServiceQuarantined(ServiceName::new("a", "b"), text()),
+        Event::ConfigurationRefused(text()),
+        Event::ConfigurationStale(text()),
+        Event::RulesContested(text()),
+    ];
+    let words = all.map(|event| (event.reason(), event.severity(), event.action()));
+    let expected = [
+        ("Starting", "Normal", "StartKubeProxy"),
+        (
+            "FailedToStartProxierHealthcheck",
+            "Warning",
+            "StartKubeProxy",
+        ),
+        ("FailedToStartMetricServer", "Warning", "StartKubeProxy"),
+        ("FailedToStartServiceHealthcheck", "Warning", "Listen"),
+        ("ServiceQuarantined", "Warning", "Restore"),
+        ("ConfigurationRefused", "Warning", "Configure"),
+        ("ConfigurationStale", "Normal", "Configure"),
+        ("RulesContested", "Warning", "Restore"),
+    ];
+    assert_eq!(words, expected);
+}
+
+#[test]
+fn times_have_six_decimals_and_notes_an_end() {
+    let whole = UNIX_EPOCH + Duration::from_secs(1_795_229_236);
+    assert_eq!(json!(micro_time(whole)), "2026-11-21T02:47:16.000000Z");
+    assert_eq!(shortened("short"), "short");
+    let long = "ü".repeat(600);
+    assert_eq!(shortened(&long), "ü".repeat(512));
+    let odd = format!("a{long}");
+    assert_eq!(shortened(&odd).len(), 1023);
+}

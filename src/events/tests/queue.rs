@@ -1,0 +1,148 @@
+//! A server that takes events, or does not.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use http::{Request, Response};
+use kube::Client;
+use kube::client::Body;
+use tokio::time::{Instant, timeout};
+
+use super::*;
+use crate::events::{Event, Recorder, recorder};
+use crate::model::ServiceName;
+use crate::watch::api::{Encoding, RateLimit};
+
+/// What the server was asked, with the second.
+type Log = Arc<Mutex<Vec<String>>>;
+
+/// A server that answers with these codes, and then with 201.
+fn server(codes: &[u16]) -> (ApiClient, Log) {
+    let log = Log::default();
+    let (asked, start) = (Arc::clone(&log), Instant::now());
+    let codes: VecDeque<u16> = codes.iter().copied().collect();
+    let codes = Arc::new(Mutex::new(codes));
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let second = start.elapsed().as_secs();
+        let path = request.uri().path();
+        let path = path
+            .strip_prefix("/apis/events.k8s.io/v1/namespaces/")
+            .unwrap();
+        let (namespace, resource) = path.split_once('/').unwrap();
+        let is_patch = request.method() == Method::PATCH;
+        assert!(resource.starts_with(if is_patch { "events/lb." } else { "events" }));
+        let line = format!("{second} {} {namespace}", request.method());
+        asked.lock().unwrap().push(line);
+        let code = codes.lock().unwrap().pop_front().unwrap_or(201);
+        async move {
+            Response::builder()
+                .status(code)
+                .body(Body::empty())
+                .map_err(tower::BoxError::from)
+        }
+    });
+    let client = Client::new(service, "default");
+    (
+        ApiClient::new(client, "a test", Encoding::Json, RateLimit::default()),
+        log,
+    )
+}
+
+/// What the server is asked if these things happen at once, within an hour.
+async fn asked(codes: &[u16], happen: impl Fn(&Recorder)) -> Vec<String> {
+    let (server, log) = server(codes);
+    let (recorder, writer) = recorder(Origin {
+        node_name: "node1".to_owned(),
+        host_name: "host1".to_owned(),
+    });
+    happen(&recorder);
+    let hour = Duration::from_secs(3600);
+    assert!(timeout(hour, writer.run(&server)).await.is_err());
+    let log = log.lock().unwrap();
+    log.clone()
+}
+
+fn taken(recorder: &Recorder) {
+    let service = ServiceName::new("shop", "lb");
+    recorder.record(Event::CheckNotServed(service, "taken".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_are_written_once() {
+    let asked = asked(&[], |recorder| {
+        recorder.record(Event::Starting);
+        taken(recorder);
+    });
+    assert_eq!(asked.await, ["0 POST default", "0 POST shop"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn repetitions_are_a_series() {
+    let thrice = |recorder: &Recorder| (0..3).for_each(|_| taken(recorder));
+    let log = asked(&[], thrice).await;
+    assert_eq!(log[..2], ["0 POST shop", "0 PATCH shop"]);
+    // An event that the server has forgotten is made anew.
+    let log = asked(&[201, 404], thrice).await;
+    assert_eq!(log[..3], ["0 POST shop", "0 PATCH shop", "0 POST shop"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_says_no_is_not_asked_again() {
+    let log = asked(&[403, 422], |recorder| {
+        recorder.record(Event::Starting);
+        taken(recorder);
+    });
+    assert_eq!(log.await, ["0 POST default", "0 POST shop"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_away_is_asked_for_minutes() {
+    let log = asked(&[503; 100], |recorder| recorder.record(Event::Starting)).await;
+    assert_eq!(log.len(), TRIES as usize);
+    let second = |line: &String| line.split(' ').next().unwrap().parse::<u64>().unwrap();
+    let pauses: Vec<u64> = log
+        .windows(2)
+        .map(|w| second(&w[1]) - second(&w[0]))
+        .collect();
+    assert!(
+        pauses.iter().all(|pause| (10..=13).contains(pause)),
+        "{pauses:?}"
+    );
+    let log = asked(&[429, 500], |recorder| recorder.record(Event::Starting)).await;
+    assert_eq!(log.len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_a_full_queue() {
+    let log = asked(&[], |recorder| {
+        for number in 0..10_000 {
+            let service = ServiceName::new("shop", &number.to_string());
+            recorder.record(Event::CheckNotServed(service, String::new()));
+        }
+    });
+    assert_eq!(log.await.len(), 256);
+    let (recorder, writer) = recorder(Origin {
+        node_name: String::new(),
+        host_name: String::new(),
+    });
+    drop(writer);
+    recorder.record(Event::Starting);
+    recorder.flush().await;
+    Recorder::disabled().record(Event::Starting);
+    Recorder::disabled().flush().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flush_waits_for_what_was_said() {
+    let (server, log) = server(&[503]);
+    let (recorder, writer) = recorder(Origin {
+        node_name: "node1".to_owned(),
+        host_name: "host1".to_owned(),
+    });
+    recorder.record(Event::Starting);
+    tokio::select! {
+        () = recorder.flush() => {}
+        _ = writer.run(&server) => {}
+    }
+    assert_eq!(log.lock().unwrap().len(), 2);
+}

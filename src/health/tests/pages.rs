@@ -1,0 +1,287 @@
+//! Bodies against what kube-proxy v1.36.3 answered, and the whole way over a socket.
+
+use crate::health::{FrontendConflicts, QuarantinedServices};
+use crate::model::{Frontend, FrontendRank, LostFrontend, ServiceName};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use http::request::Parts;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use super::{Health, HealthPages, Probe, body, with_stale_kinds, with_unusable_manifests};
+use crate::health::{FamilyReport, HealthReport, NodeState, recorded};
+use crate::net::{IpFamily, PerFamily, Port, Protocol};
+use crate::telemetry::{Metrics, Reply, WatchAges, serve};
+
+fn at(seconds: u64, nanos: u32) -> SystemTime {
+    UNIX_EPOCH + Duration::new(seconds, nanos)
+}
+
+/// 2026-11-21T02:47:16Z.
+const START: u64 = 1_795_229_236;
+
+fn report(healthy: bool) -> HealthReport {
+    let family = |nanos| FamilyReport {
+        last_updated: Some(at(START, nanos)),
+        healthy,
+        unreadable: [None; 3],
+        quarantined: QuarantinedServices::default(),
+        conflicts: FrontendConflicts::default(),
+    };
+    HealthReport {
+        healthy,
+        node_eligible: true,
+        families: PerFamily {
+            v4: Some(family(719_548_645)),
+            v6: Some(family(889_785_054)),
+        },
+    }
+}
+
+#[test]
+fn bodies_are_upstream_s() {
+    let now = at(START + 4, 266_369_291);
+    assert_eq!(
+        body(Probe::Healthz, true, &report(true), now),
+        r#"{"lastUpdated":"2026-11-21T02:47:20.266369291Z","currentTime":"2026-11-21T02:47:20.266369291Z","nodeEligible":true,"healthy":true,"status":{"IPv4":{"lastUpdated":"2026-11-21T02:47:16.719548645Z","healthy":true},"IPv6":{"lastUpdated":"2026-11-21T02:47:16.889785054Z","healthy":true}}}"#
+    );
+    assert_eq!(
+        body(Probe::Livez, false, &report(false), at(START + 99, 0)),
+        r#"{"lastUpdated":"2026-11-21T02:47:16.889785054Z","currentTime":"2026-11-21T02:48:55Z","healthy":false,"status":{"IPv4":{"lastUpdated":"2026-11-21T02:47:16.719548645Z","healthy":false},"IPv6":{"lastUpdated":"2026-11-21T02:47:16.889785054Z","healthy":false}}}"#
+    );
+}
+
+/// One more key, and only while there is something to say.
+#[test]
+fn tables_that_cannot_be_read_are_named() {
+    let mut report = report(true);
+    if let Some(family) = &mut report.families.v6 {
+        family.unreadable = [Some("filter"), None, Some("mangle")];
+    }
+    let text = body(Probe::Livez, true, &report, at(START, 0));
+    let v6 = r#""IPv6":{"lastUpdated":"2026-11-21T02:47:16.889785054Z","healthy":true,"unreadableTables":["filter","mangle"]}"#;
+    assert!(text.contains(v6), "{text}");
+    assert_eq!(text.matches("unreadable").count(), 1, "{text}");
+}
+
+#[test]
+fn services_in_quarantine_are_counted_and_ten_are_named() {
+    let mut report = report(true);
+    let names: Vec<_> = (10..22)
+        .map(|number| ServiceName::new("shop", &number.to_string()))
+        .collect();
+    if let Some(family) = &mut report.families.v4 {
+        family.quarantined = QuarantinedServices::new(&names);
+    }
+    let text = body(Probe::Healthz, true, &report, at(START, 0));
+    let first = r#""healthy":true,"quarantinedServices":{"count":12,"names":["shop/10","shop/11","#;
+    assert!(text.contains(first), "{text}");
+    assert!(text.contains(r#""shop/19"]}},"IPv6""#), "{text}");
+    assert_eq!(text.matches("quarantined").count(), 1, "{text}");
+}
+
+#[test]
+fn frontend_conflicts_are_counted_and_ten_losers_are_named() {
+    let mut report = report(true);
+    let port = Port::new(80).unwrap();
+    let lost = |(number, frontend)| LostFrontend {
+        service: ServiceName::new("shop", &format!("thief-{number}")),
+        port: "http".into(),
+        frontend,
+        rank: FrontendRank::External,
+        owner: ServiceName::new("shop", "web"),
+    };
+    let address = Frontend::Address("10.96.0.1".parse().unwrap(), port, Protocol::Tcp);
+    let frontends = [address, Frontend::NodePort(port, Protocol::Udp)];
+    let all = (0..).zip(frontends.into_iter().cycle()).map(lost);
+    if let Some(family) = &mut report.families.v6 {
+        family.conflicts = FrontendConflicts::new(11, all.take(11));
+    }
+    let text = body(Probe::Livez, true, &report, at(START, 0));
+    let expected = r#""healthy":true,"frontendConflicts":{"count":11,"lost":[{"service":"shop/thief-0","portName":"http","kind":"ExternalIP","ip":"10.96.0.1","port":80,"protocol":"tcp","owner":"shop/web"},{"service":"shop/thief-1","portName":"http","kind":"NodePort","ip":null,"port":80,"protocol":"udp","owner":"shop/web"},"#;
+    assert!(text.contains(expected), "{text}");
+    assert_eq!(text.matches("thief").count(), 10, "{text}");
+    serde_json::from_str::<serde_json::Value>(&text).unwrap();
+}
+
+#[test]
+fn what_never_was_is_left_out_or_year_one() {
+    let mut report = report(true);
+    report.families.v6 = None;
+    report.families.v4 = Some(FamilyReport {
+        last_updated: None,
+        healthy: true,
+        unreadable: [None; 3],
+        quarantined: QuarantinedServices::default(),
+        conflicts: FrontendConflicts::default(),
+    });
+    report.node_eligible = false;
+    let now = at(START, 500_000_000);
+    assert_eq!(
+        body(Probe::Healthz, false, &report, now),
+        r#"{"lastUpdated":"0001-01-01T00:00:00Z","currentTime":"2026-11-21T02:47:16.5Z","nodeEligible":false,"healthy":true,"status":{"IPv4":{"lastUpdated":"0001-01-01T00:00:00Z","healthy":true}}}"#
+    );
+    report.families.v4 = None;
+    assert_eq!(
+        body(Probe::Livez, true, &report, now),
+        r#"{"lastUpdated":"2026-11-21T02:47:16.5Z","currentTime":"2026-11-21T02:47:16.5Z","healthy":true}"#
+    );
+}
+
+#[test]
+fn stale_kinds_are_shown_beside_the_rest() {
+    let body = || r#"{"healthy":true,"status":{"IPv4":{"healthy":true}}}"#.to_owned();
+    let age = Duration::from_secs;
+    let fresh = [("Node", age(149)), ("Service", age(0))];
+    assert_eq!(with_stale_kinds(body(), &[]), body());
+    assert_eq!(with_stale_kinds(body(), &fresh), body());
+    let stale = [
+        ("EndpointSlice", age(3)),
+        ("Node", Duration::from_millis(150_999)),
+        ("Service", age(7200)),
+    ];
+    assert_eq!(
+        with_stale_kinds(body(), &stale),
+        r#"{"healthy":true,"status":{"IPv4":{"healthy":true}},"staleSeconds":{"Node":150,"Service":7200}}"#
+    );
+}
+
+#[test]
+fn unusable_manifests_are_counted() {
+    let body = || r#"{"healthy":true}"#.to_owned();
+    let manifests = Metrics::new().unwrap().manifests;
+    assert_eq!(with_unusable_manifests(body(), &manifests), body());
+    manifests.set_skipped_objects(3);
+    manifests.set_unusable_files(1);
+    assert_eq!(
+        with_unusable_manifests(body(), &manifests),
+        r#"{"healthy":true,"unusableManifests":{"files":1,"objects":3}}"#
+    );
+}
+
+/// Answers while no thread has stalled.
+fn answer(pages: &HealthPages, request: &Parts) -> Reply {
+    pages.answer_while(&[], request)
+}
+
+async fn ask(address: std::net::SocketAddr, path: &str) -> String {
+    recorded::ask(address, &format!("POST {path}"))
+        .await
+        .unwrap()
+}
+
+/// The replies that kube-proxy v1.36.3 gave, and ours in the same state.
+#[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "the server reads the same clock")]
+async fn replies_are_the_recorded_ones() {
+    let health = Health::new(Duration::from_secs(30));
+    let pages = HealthPages {
+        health: health.clone(),
+        metrics: Metrics::new().unwrap().health,
+        watches: WatchAges::new().unwrap(),
+        manifests: Metrics::new().unwrap().manifests,
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let stop = CancellationToken::new();
+    let server = serve(listener, |request| answer(&pages, request), stop.clone());
+    let client = async {
+        health.update(|state| {
+            state.node(NodeState::Eligible);
+            state.succeeded(IpFamily::V4, at(START, 719_548_645));
+            state.succeeded(IpFamily::V6, at(START, 889_785_054));
+        });
+        let well = include_str!("../../../tests/golden/http/healthz.http");
+        let alive = include_str!("../../../tests/golden/http/livez.http");
+        for (request, expected) in [("GET /healthz", well), ("POST /livez?x", alive)] {
+            let reply = recorded::ask(address, request).await.unwrap();
+            assert_eq!(recorded::alike(&reply), recorded::alike(expected));
+        }
+        let reply = recorded::ask(address, "HEAD /healthz").await.unwrap();
+        let (head, body) = reply.split_once("\r\n\r\n").unwrap();
+        // Two times of now, each without zeros at its end: as good as never all ten places shorter.
+        let length = head
+            .lines()
+            .find_map(|line| line.strip_prefix("Content-Length: "));
+        let length: usize = length.unwrap().parse().unwrap();
+        assert!((264..=283).contains(&length), "{head}");
+        assert_eq!(body, "");
+
+        let now = Instant::now();
+        let long_ago = now.checked_sub(Duration::from_secs(61)).unwrap_or(now);
+        health.update(|state| {
+            state.queued(IpFamily::V4, long_ago);
+            state.queued(IpFamily::V6, long_ago);
+        });
+        let ill = include_str!("../../../tests/golden/http/healthz-503.http");
+        let reply = recorded::ask(address, "GET /healthz").await.unwrap();
+        assert_eq!(recorded::alike(&reply), recorded::alike(ill));
+        stop.cancel();
+    };
+    tokio::join!(server, client);
+}
+
+#[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "the server reads the same clock")]
+async fn the_node_counts_for_traffic_and_not_for_life() {
+    let metrics = Metrics::new().unwrap();
+    let health = Health::new(Duration::from_secs(30));
+    let pages = HealthPages {
+        health: health.clone(),
+        metrics: metrics.health.clone(),
+        watches: metrics.watch.ages.clone(),
+        manifests: metrics.manifests.clone(),
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let stop = CancellationToken::new();
+    let server = serve(listener, |request| answer(&pages, request), stop.clone());
+    let client = async {
+        for (path, status) in [("/healthz", "503"), ("/livez", "200"), ("/healthz/", "404")] {
+            let text = ask(address, path).await;
+            assert!(
+                text.starts_with(&format!("HTTP/1.1 {status} ")),
+                "{path}: {text}"
+            );
+        }
+        health.update(|state| state.node(NodeState::Eligible));
+        let text = ask(address, "/healthz").await;
+        assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{text}");
+        assert!(
+            text.contains("Content-Type: application/json\r\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("X-Content-Type-Options: nosniff\r\n"),
+            "{text}"
+        );
+
+        let now = Instant::now();
+        let long_ago = now.checked_sub(Duration::from_secs(61)).unwrap_or(now);
+        health.update(|state| state.queued(IpFamily::V4, long_ago));
+        let text = ask(address, "/livez").await;
+        assert!(text.starts_with("HTTP/1.1 503 "), "{text}");
+        assert!(
+            !text.ends_with('\n') && text.ends_with("\"healthy\":false}}}"),
+            "{text}"
+        );
+        stop.cancel();
+    };
+    tokio::join!(server, client);
+    let counted: Vec<_> = metrics
+        .registry
+        .gather()
+        .iter()
+        .filter(|family| family.name().starts_with("kubeproxy_proxy_"))
+        .flat_map(|family| family.get_metric().to_vec())
+        .map(|metric| {
+            let code = metric.get_label()[0].value().to_owned();
+            (code, metric.get_counter().get_value().to_string())
+        })
+        .collect();
+    let expected = [("200", "1"), ("503", "1"), ("200", "1"), ("503", "1")];
+    assert_eq!(
+        counted,
+        expected.map(|(code, count)| (code.to_owned(), count.to_owned()))
+    );
+}

@@ -1,0 +1,108 @@
+//! Rules that cannot be read, and rules that do not show the name of their Service.
+
+use super::SAVED;
+use crate::inspect::catalog::{Catalog, FrontendKind, NamePattern, NoMatch, PortName};
+use crate::rules::RuleSet;
+
+fn read(text: &str) -> Catalog {
+    Catalog::read(&RuleSet::parse(text).unwrap())
+}
+
+#[test]
+fn rules_that_cannot_be_read_are_counted_at_their_service_port() {
+    let whole = read(SAVED);
+    assert!(whole.unknown.is_none());
+    assert!(whole.ports.values().all(|view| view.unreadable_rules == 0));
+    let catalog = read(&SAVED.replace("--to-destination 10.4.0", "--to-destination x.x.x"));
+    let (_, web) = catalog.ports.last_key_value().unwrap();
+    assert_eq!((web.endpoints.len(), web.unreadable_rules), (0, 3));
+    let unknown = catalog.unknown;
+    assert_eq!((unknown.unreadable, unknown.unreadable_frontends), (3, 0));
+    // They may lead to endpoints.
+    assert!(web.is_served() && web.unreachable_from().is_empty());
+}
+
+#[test]
+fn a_frontend_that_cannot_be_read_may_be_of_any_service() {
+    let cut = SAVED.replace("-d 10.96.0.10/32 -p tcp", "-d x.x.x.x/32 -p tcp");
+    let unknown = read(&cut).unknown;
+    assert_eq!((unknown.unreadable, unknown.unreadable_frontends), (1, 1));
+    let pattern: NamePattern = "shop/gone".parse().unwrap();
+    let none = std::iter::empty::<(&PortName, Vec<u16>)>();
+    let error = NoMatch::of(&pattern, &none).unwrap();
+    assert!(
+        error
+            .to_string()
+            .starts_with("no Service `shop/gone` has rules\n")
+    );
+    let shown = error.among(unknown).to_string();
+    let expected = "no Service `shop/gone` has rules among those that can be read\n\
+                    hint: save the rules again: 1 cannot be read, and may be its rules";
+    assert!(shown.starts_with(expected), "{shown}");
+}
+
+#[test]
+fn without_the_nat_table_no_service_is_said_to_have_no_rules() {
+    let (_, filter) = SAVED.split_once("COMMIT\n").unwrap();
+    let catalog = read(filter);
+    assert_eq!(catalog.unknown.families_without_nat, 1);
+    let pattern: NamePattern = "shop/web".parse().unwrap();
+    let none = std::iter::empty::<(&PortName, Vec<u16>)>();
+    let error = NoMatch::of(&pattern, &none).unwrap().among(catalog.unknown);
+    let expected = "no Service `shop/web` has rules in the tables that were read\nhint: ";
+    assert!(error.to_string().starts_with(expected), "{error}");
+}
+
+/// Returns the service ports with the kinds of their frontends.
+fn kinds(catalog: &Catalog) -> Vec<(String, Vec<FrontendKind>)> {
+    let ports = catalog.ports.iter();
+    let kinds = ports.map(|(name, view)| {
+        let kinds = view.frontends.iter().map(|frontend| frontend.kind);
+        (name.to_string(), kinds.collect())
+    });
+    kinds.collect()
+}
+
+#[test]
+fn a_service_port_without_a_name_is_known_by_its_chains() {
+    use FrontendKind::{ClusterIp, LoadBalancer, NodePort};
+    let comment = |text: &str| format!(" -m comment --comment \"{text}\"");
+    let without =
+        ["cluster IP", "loadbalancer IP"].map(|kind| comment(&format!("shop/web:http {kind}")));
+    let mut saved = SAVED.replace(&comment("shop/web:http"), "");
+    for comment in &without {
+        saved = saved.replace(comment, "");
+    }
+    let catalog = read(&saved);
+    let expected = (
+        "<unknown>/AAAAAAAAAAAAAAAA/tcp".to_owned(),
+        vec![ClusterIp, LoadBalancer, NodePort],
+    );
+    assert_eq!(kinds(&catalog)[0], expected);
+    let (name, view) = catalog.ports.first_key_value().unwrap();
+    assert!(name.is_unnamed() && view.endpoints.len() == 3);
+    assert_eq!(catalog.unknown.unnamed, 1);
+    // The kind of a redacted comment is read where it is left.
+    let saved = SAVED.replace("shop/web:http", "redacted");
+    assert_eq!(kinds(&read(&saved))[0], expected);
+}
+
+#[test]
+fn a_name_of_several_hashes_is_no_name() {
+    let other = "-A KUBE-SERVICES -d 10.96.0.77/32 -p tcp -m comment --comment \"shop/web:http cluster IP\" \
+                 -m tcp --dport 80 -j KUBE-SVC-BBBBBBBBBBBBBBBB\n\
+                 -A KUBE-SERVICES -m comment";
+    let saved = SAVED.replace(
+        ":KUBE-SEP-1",
+        ":KUBE-SVC-BBBBBBBBBBBBBBBB - [0:0]\n:KUBE-SEP-1",
+    );
+    let catalog = read(&saved.replacen("-A KUBE-SERVICES -m comment", other, 1));
+    let names: Vec<String> = catalog.ports.keys().map(ToString::to_string).collect();
+    assert_eq!(
+        names[..2],
+        [
+            "<unknown>/AAAAAAAAAAAAAAAA/tcp",
+            "<unknown>/BBBBBBBBBBBBBBBB/tcp"
+        ]
+    );
+}

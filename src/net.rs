@@ -1,0 +1,349 @@
+//! Addresses, IP families, protocols and ports: the bottom layer, which knows neither Kubernetes
+//! objects nor iptables.
+//!
+//! Stored objects can hold spellings of addresses that today's API server rejects: octets with
+//! leading zeros, which count as decimal, and IPv4-mapped IPv6 addresses. Rules and comparisons
+//! see one spelling.
+//!
+//! # Source
+//!
+//! Upstream: k8s.io/utils/net/parse.go, `ParseIPSloppy`, `ParseCIDRSloppy` (v1.36)
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::num::NonZeroU16;
+
+pub use ipnet::IpNet;
+
+/// Parses an address: leading zeros are decimal, `::ffff:a.b.c.d` is IPv4. Returns `None` if the
+/// text is not a valid address.
+pub fn parse_ip(text: &str) -> Option<IpAddr> {
+    if text.contains(':') {
+        return text
+            .parse::<Ipv6Addr>()
+            .ok()
+            .map(|ip| IpAddr::V6(ip).to_canonical());
+    }
+    parse_ipv4(text).map(IpAddr::V4)
+}
+
+/// Parses a network and clears its host bits. Returns `None` if the text is not a valid CIDR.
+///
+/// An IPv4-mapped network with a prefix of at least 96 bits becomes an IPv4 network; with a
+/// shorter prefix it stays IPv6.
+pub fn parse_cidr(text: &str) -> Option<IpNet> {
+    let (address, length) = text.split_once('/')?;
+    if length.is_empty() || !length.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let length: u8 = length.parse().ok()?;
+    if !address.contains(':') {
+        return IpNet::new(parse_ipv4(address)?.into(), length)
+            .ok()
+            .map(|net| net.trunc());
+    }
+    let ip = address.parse::<Ipv6Addr>().ok()?;
+    match (ip.to_ipv4_mapped(), length.checked_sub(96)) {
+        (Some(v4), Some(v4_length)) => IpNet::new(v4.into(), v4_length),
+        _ => IpNet::new(ip.into(), length),
+    }
+    .ok()
+    .map(|net| net.trunc())
+}
+
+/// Reports whether routers forward no packets to an address: it is unspecified, loopback,
+/// link-local or link-local multicast. The API rejects these as addresses of endpoints: traffic
+/// would reach services of the node itself.
+///
+/// Upstream: pkg/apis/core/validation/validation.go, `ValidateEndpointIP` (v1.36)
+pub(crate) fn is_unroutable(ip: IpAddr) -> bool {
+    match ip.to_canonical() {
+        IpAddr::V4(ip) => {
+            let is_link_local_multicast = ip.octets().starts_with(&[224, 0, 0]);
+            ip.is_unspecified() || ip.is_loopback() || ip.is_link_local() || is_link_local_multicast
+        }
+        IpAddr::V6(ip) => {
+            let is_link_local_multicast = ip.segments()[0] & 0xff0f == 0xff02;
+            ip.is_unspecified()
+                || ip.is_loopback()
+                || ip.is_unicast_link_local()
+                || is_link_local_multicast
+        }
+    }
+}
+
+fn parse_ipv4(text: &str) -> Option<Ipv4Addr> {
+    let mut octets = [0_u8; 4];
+    let mut parts = text.split('.');
+    for octet in &mut octets {
+        let part = parts.next()?;
+        if part.is_empty() || !part.bytes().all(|b| b.is_ascii_digit()) {
+            return None;
+        }
+        // Leading zeros may make the text longer than any number of type u8.
+        *octet = match part.trim_start_matches('0') {
+            "" => 0,
+            digits => digits.parse().ok()?,
+        };
+    }
+    parts.next().is_none().then(|| Ipv4Addr::from(octets))
+}
+
+/// IPv4 or IPv6.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum IpFamily {
+    /// Programmed with `iptables-restore`.
+    V4,
+    /// Programmed with `ip6tables-restore`.
+    V6,
+}
+
+impl IpFamily {
+    /// Both families, in the order of all output.
+    pub const ALL: [Self; 2] = [Self::V4, Self::V6];
+
+    /// Returns the family of an address. [`parse_ip`] returns no IPv4-mapped addresses, so this is
+    /// the family of its rules.
+    pub const fn of(ip: IpAddr) -> Self {
+        match ip {
+            IpAddr::V4(_) => Self::V4,
+            IpAddr::V6(_) => Self::V6,
+        }
+    }
+
+    /// Returns the family of a network.
+    pub const fn of_cidr(cidr: IpNet) -> Self {
+        match cidr {
+            IpNet::V4(_) => Self::V4,
+            IpNet::V6(_) => Self::V6,
+        }
+    }
+
+    /// Returns the spelling of `ipFamilies`, `addressType` and the metric label `ip_family`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::V4 => "IPv4",
+            Self::V6 => "IPv6",
+        }
+    }
+
+    /// Returns the other family.
+    #[must_use]
+    pub const fn other(self) -> Self {
+        match self {
+            Self::V4 => Self::V6,
+            Self::V6 => Self::V4,
+        }
+    }
+
+    /// Returns the prefix length of a single address.
+    pub const fn host_prefix_len(self) -> u8 {
+        match self {
+            Self::V4 => 32,
+            Self::V6 => 128,
+        }
+    }
+}
+
+impl fmt::Display for IpFamily {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A value for each family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PerFamily<T> {
+    /// Value for IPv4.
+    pub v4: T,
+    /// Value for IPv6.
+    pub v6: T,
+}
+
+impl<T> PerFamily<T> {
+    /// Builds both values.
+    pub fn from_fn(mut build: impl FnMut(IpFamily) -> T) -> Self {
+        Self {
+            v4: build(IpFamily::V4),
+            v6: build(IpFamily::V6),
+        }
+    }
+
+    /// Returns the value of `family`.
+    pub const fn get(&self, family: IpFamily) -> &T {
+        match family {
+            IpFamily::V4 => &self.v4,
+            IpFamily::V6 => &self.v6,
+        }
+    }
+
+    /// Returns the value of `family`, mutable.
+    pub const fn get_mut(&mut self, family: IpFamily) -> &mut T {
+        match family {
+            IpFamily::V4 => &mut self.v4,
+            IpFamily::V6 => &mut self.v6,
+        }
+    }
+
+    /// Returns references to both values.
+    pub const fn as_ref(&self) -> PerFamily<&T> {
+        PerFamily {
+            v4: &self.v4,
+            v6: &self.v6,
+        }
+    }
+
+    /// Converts each value.
+    pub fn map<U>(self, mut make: impl FnMut(IpFamily, T) -> U) -> PerFamily<U> {
+        PerFamily {
+            v4: make(IpFamily::V4, self.v4),
+            v6: make(IpFamily::V6, self.v6),
+        }
+    }
+
+    /// Returns both values with their family, IPv4 first.
+    pub fn into_pairs(self) -> [(IpFamily, T); 2] {
+        [(IpFamily::V4, self.v4), (IpFamily::V6, self.v6)]
+    }
+}
+
+/// Transport port, 1 to 65535. "No port" is `None`, never zero.
+pub type Port = NonZeroU16;
+
+/// Protocol of a Service port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Protocol {
+    /// Default of the API.
+    Tcp,
+    /// Its conntrack entries outlive their endpoints.
+    Udp,
+    /// Needs the `xt_sctp` match in the kernel.
+    Sctp,
+}
+
+impl Protocol {
+    /// Returns the spelling of iptables, for `-p` and `-m`, which chain names hash.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+            Self::Sctp => "sctp",
+        }
+    }
+
+    /// Parses the spelling of the API. Returns `None` for any other text: a rule with an unknown
+    /// protocol would make `iptables-restore` reject the whole payload.
+    pub fn from_api(text: &str) -> Option<Self> {
+        match text {
+            "TCP" => Some(Self::Tcp),
+            "UDP" => Some(Self::Udp),
+            "SCTP" => Some(Self::Sctp),
+            _ => None,
+        }
+    }
+
+    /// Parses the name or number in rules and in `/etc/protocols`.
+    pub fn from_iptables(text: &str) -> Option<Self> {
+        match text {
+            "tcp" | "6" => Some(Self::Tcp),
+            "udp" | "17" => Some(Self::Udp),
+            "sctp" | "132" => Some(Self::Sctp),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn ip(text: &str, expected: &str) {
+        let shown = parse_ip(text).map(|ip| ip.to_string());
+        assert_eq!(shown.as_deref().unwrap_or("none"), expected, "{text}");
+    }
+
+    #[track_caller]
+    fn cidr(text: &str, expected: &str) {
+        let shown = parse_cidr(text).map(|net| net.to_string());
+        assert_eq!(shown.as_deref().unwrap_or("none"), expected, "{text}");
+    }
+
+    #[test]
+    fn addresses_become_canonical() {
+        ip("172.30.0.41", "172.30.0.41");
+        ip("172.030.00.041", "172.30.0.41");
+        ip("010.0000000.0.1", "10.0.0.1");
+        ip("::ffff:10.0.0.1", "10.0.0.1");
+        ip("FD00:0:0::5", "fd00::5");
+        for bad in [
+            "",
+            "1.2.3",
+            "1.2.3.4.5",
+            "256.1.1.1",
+            "1.2.3.4 ",
+            "a.b.c.d",
+            "1..2.3",
+            "fd00::g",
+        ] {
+            ip(bad, "none");
+        }
+    }
+
+    #[test]
+    fn special_addresses() {
+        for special in [
+            "0.0.0.0",
+            "127.0.0.1",
+            "127.255.0.9",
+            "169.254.169.254",
+            "224.0.0.251",
+            "::",
+            "::1",
+            "fe80::1",
+            "febf::1",
+            "ff02::1",
+            "ff12::1",
+            "::ffff:127.0.0.1",
+        ] {
+            assert!(is_unroutable(special.parse().unwrap()), "{special}");
+        }
+        for other in [
+            "10.0.0.1",
+            "128.0.0.1",
+            "169.253.0.1",
+            "224.0.1.1",
+            "255.255.255.255",
+            "::2",
+            "fd00::1",
+            "fec0::1",
+            "ff05::1",
+        ] {
+            assert!(!is_unroutable(other.parse().unwrap()), "{other}");
+        }
+    }
+
+    #[test]
+    fn networks_lose_their_host_bits() {
+        cidr("10.1.2.3/8", "10.0.0.0/8");
+        cidr("010.01.2.3/08", "10.0.0.0/8");
+        cidr("fd00::1/64", "fd00::/64");
+        cidr("::ffff:10.1.2.3/104", "10.0.0.0/8");
+        for bad in [
+            "10.0.0.0",
+            "10.0.0.0/33",
+            "10.0.0.0/",
+            "10.0.0.0/-1",
+            "/8",
+            "10.0.0.0/8/8",
+        ] {
+            cidr(bad, "none");
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Tests of replies: the receiver's first packet back to the client, through the same hooks.
+
+use super::trace::{packet, traced_node};
+use crate::rules::{RuleSet, trace};
+
+/// Sends packets to the Service 172.30.0.1:80 to 10.0.0.1:8080.
+const SERVICE: &str = "\
+*nat
+:SVC - [0:0]
+-A PREROUTING -d 172.30.0.1/32 -p tcp -m tcp --dport 80 -j SVC
+-A OUTPUT -d 172.30.0.1/32 -p tcp -m tcp --dport 80 -j SVC
+-A SVC -j DNAT --to-destination 10.0.0.1:8080
+COMMIT
+";
+
+/// As `SERVICE`, to a process on the node itself.
+fn service_on_node() -> String {
+    SERVICE.replace("10.0.0.1:8080", "192.168.0.2:8080")
+}
+
+const POD: &str = "10.0.0.9";
+const NODE: &str = "192.168.0.2";
+
+/// Traces a packet to the Service, and returns the outcomes with what they depend on.
+fn traced(nat: &str, source: &str, rules: &str) -> String {
+    let rules = RuleSet::parse(&format!("{nat}{rules}")).unwrap();
+    let packet = packet(source, "172.30.0.1", 80);
+    let outcomes = trace(&rules, &packet, &traced_node(&[]));
+    let shown = outcomes.iter().map(|one| {
+        let unless = if one.undecided.is_empty() {
+            ""
+        } else {
+            " (unclear)"
+        };
+        format!("{}: {}{unless}", one.share, one.verdict)
+    });
+    shown.collect::<Vec<_>>().join("; ")
+}
+
+#[track_caller]
+fn check(nat: &str, source: &str, rules: &[&str], expected: &str) {
+    let text = rules.join("\n") + "\n";
+    assert_eq!(
+        traced(nat, source, &format!("{text}COMMIT\n")),
+        expected,
+        "{text}"
+    );
+}
+
+const ANSWERED: &str = "1: to 10.0.0.1:8080, source kept";
+const DROPPED: &str = "1: to 10.0.0.1:8080, source kept, reply dropped";
+const REJECTED: &str = "1: to 10.0.0.1:8080, source kept, reply rejected";
+
+#[test]
+fn replies_pass_the_hooks_of_their_way_back() {
+    for (source, chain, expected) in [
+        (POD, "FORWARD", DROPPED),
+        (POD, "INPUT", ANSWERED),
+        (POD, "OUTPUT", ANSWERED),
+        (NODE, "INPUT", DROPPED),
+        (NODE, "FORWARD", ANSWERED),
+        (NODE, "OUTPUT", ANSWERED),
+    ] {
+        let drop = format!("-A {chain} -m conntrack --ctstate ESTABLISHED -j DROP");
+        for table in ["*filter", "*mangle", "*security"] {
+            check(SERVICE, source, &[table, &drop], expected);
+        }
+    }
+    for (source, chain, expected) in [
+        (POD, "PREROUTING", DROPPED),
+        (NODE, "PREROUTING", DROPPED),
+        (POD, "OUTPUT", ANSWERED),
+    ] {
+        let drop = format!("-A {chain} -s 10.0.0.1/32 -j DROP");
+        for table in ["*raw", "*mangle"] {
+            check(SERVICE, source, &[table, &drop], expected);
+        }
+    }
+    let local = "1: to 192.168.0.2:8080, source kept, reply dropped";
+    for (source, chain) in [(POD, "OUTPUT"), (NODE, "OUTPUT"), (NODE, "INPUT")] {
+        let drop = format!("-A {chain} -m state --state ESTABLISHED -j DROP");
+        check(&service_on_node(), source, &["*filter", &drop], local);
+    }
+    let pass = "1: to 192.168.0.2:8080, source kept";
+    let drop = "-A INPUT -m state --state ESTABLISHED -j DROP";
+    check(&service_on_node(), POD, &["*filter", drop], pass);
+}
+
+#[test]
+fn policies_and_rejects_lose_replies_as_well() {
+    let input = ["*filter", "-P INPUT DROP", "-A INPUT -i lo -j ACCEPT"];
+    check(SERVICE, NODE, &input, DROPPED);
+    check(SERVICE, POD, &input, ANSWERED);
+    let accept = "-A INPUT -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT";
+    check(SERVICE, NODE, &[&input[..], &[accept]].concat(), ANSWERED);
+    let forward = [
+        "*filter",
+        "-P FORWARD DROP",
+        "-A FORWARD -s 10.0.0.9 -j ACCEPT",
+    ];
+    check(SERVICE, POD, &forward, DROPPED);
+    let back = "-A FORWARD -d 10.0.0.9 -j ACCEPT";
+    check(SERVICE, POD, &[&forward[..], &[back]].concat(), ANSWERED);
+    let reject = "-A FORWARD -s 10.0.0.1 -j REJECT";
+    check(SERVICE, POD, &["*filter", reject], REJECTED);
+}
+
+/// The reply is SYN with ACK, from the receiver's port to one of those that clients choose from.
+#[test]
+fn conditions_see_the_reply() {
+    for (condition, expected) in [
+        ("-s 10.0.0.1 -d 10.0.0.9", DROPPED),
+        ("-d 10.0.0.1 -m state ! --state NEW", ANSWERED),
+        ("-s 10.0.0.1 -p tcp -m tcp --sport 8080", DROPPED),
+        ("-s 10.0.0.1 -p tcp -m tcp --sport 80", ANSWERED),
+        (
+            "-s 10.0.0.1 -p tcp -m multiport --sports 8080,9090",
+            DROPPED,
+        ),
+        (
+            "-p tcp -m multiport --ports 9090 -m state ! --state NEW",
+            ANSWERED,
+        ),
+        ("-p tcp -m tcp --dport 22 -s 10.0.0.1", ANSWERED),
+        ("-p tcp -m tcp --dport 8080 -s 10.0.0.1", ANSWERED),
+        ("-p tcp -m tcp --dport 1024:65535 -s 10.0.0.1", DROPPED),
+        ("-p tcp -m tcp --dport 40000:65535 -s 10.0.0.1", UNCLEAR),
+        ("-m conntrack --ctorigsrcport 22 -s 10.0.0.1", ANSWERED),
+        ("-p tcp -m tcp --tcp-flags SYN,ACK SYN,ACK", DROPPED),
+        ("-p tcp -m tcp --tcp-flags ALL SYN -s 10.0.0.1", ANSWERED),
+        ("-p tcp -m tcp ! --syn", DROPPED),
+        ("-m conntrack --ctdir REPLY", DROPPED),
+        ("-m conntrack --ctstatus SEEN_REPLY", DROPPED),
+        ("-m conntrack --ctstatus ASSURED", ANSWERED),
+        ("-m conntrack --ctstate DNAT --ctdir REPLY", DROPPED),
+        (
+            "-m conntrack --ctdir REPLY --ctorigdst 172.30.0.1 --ctreplsrc 10.0.0.1",
+            DROPPED,
+        ),
+        ("-m iprange --src-range 10.0.0.1-10.0.0.3", DROPPED),
+        ("-m addrtype --dst-type UNICAST -s 10.0.0.1", DROPPED),
+        ("-m addrtype --src-type LOCAL", ANSWERED),
+        ("-m mark --mark 0x1", ANSWERED),
+        ("-m recent --rcheck --name seen -s 10.0.0.1", UNCLEAR),
+        ("-m physdev --physdev-is-in -s 10.0.0.1", UNCLEAR),
+        ("-m limit --limit 1/s -s 10.0.0.1", UNCLEAR),
+    ] {
+        check(
+            SERVICE,
+            POD,
+            &["*filter", &format!("-A FORWARD {condition} -j DROP")],
+            expected,
+        );
+    }
+}
+
+const UNCLEAR: &str = "1: to 10.0.0.1:8080, source kept (unclear)";
+
+#[test]
+fn the_mark_of_the_connection_is_kept_for_the_reply() {
+    let save = "-A PREROUTING -s 10.0.0.9 -j CONNMARK --set-xmark 0x1/0x1";
+    let drop = "-A FORWARD -m conntrack --ctdir REPLY -m connmark --mark 0x1/0x1 -j DROP";
+    check(SERVICE, POD, &["*mangle", save, drop], DROPPED);
+    let undecided = save.replace("-s 10.0.0.9", "-m limit --limit 1/s");
+    check(SERVICE, POD, &["*mangle", &undecided, drop], UNCLEAR);
+    let mark = "-A PREROUTING -s 10.0.0.9 -j MARK --set-xmark 0x1/0x1";
+    let drop = "-A FORWARD -m mark --mark 0x1/0x1 -s 10.0.0.1 -j DROP";
+    check(SERVICE, POD, &["*mangle", mark, drop], ANSWERED);
+}
+
+/// Before it is translated back, the reply is sent to an address of the node.
+#[test]
+fn replies_to_masqueraded_packets_are_translated_back_after_mangle() {
+    let nat = SERVICE.replace("COMMIT", "-A POSTROUTING -j MASQUERADE\nCOMMIT");
+    let (answered, dropped) = (
+        "1: to 10.0.0.1:8080, masqueraded",
+        "1: to 10.0.0.1:8080, masqueraded, reply dropped",
+    );
+    for (rules, expected) in [
+        (
+            [
+                "*mangle",
+                "-A PREROUTING -s 10.0.0.1 -d 192.168.0.2 -j DROP",
+            ],
+            dropped,
+        ),
+        (
+            ["*mangle", "-A PREROUTING -s 10.0.0.1 -d 10.0.0.9 -j DROP"],
+            answered,
+        ),
+        (
+            [
+                "*raw",
+                "-A PREROUTING -s 10.0.0.1 -m addrtype --dst-type LOCAL -j DROP",
+            ],
+            dropped,
+        ),
+        (
+            ["*mangle", "-A FORWARD -s 10.0.0.1 -d 10.0.0.9 -j DROP"],
+            dropped,
+        ),
+        (
+            ["*filter", "-A FORWARD -s 10.0.0.1 -d 192.168.0.2 -j DROP"],
+            answered,
+        ),
+        (["*filter", "-A INPUT -j DROP"], answered),
+    ] {
+        check(&nat, POD, &rules, expected);
+    }
+    let snat = nat.replace("MASQUERADE", "SNAT --to-source 192.0.2.1");
+    let drop = "-A PREROUTING -s 10.0.0.1 -d 192.0.2.1 -j DROP";
+    check(&snat, POD, &["*raw", drop], dropped);
+    let range = nat.replace("MASQUERADE", "SNAT --to-source 192.0.2.1-192.0.2.9");
+    let unclear = "1: to 10.0.0.1:8080, masqueraded (unclear)";
+    check(&range, POD, &["*raw", drop], unclear);
+}
+
+/// A reply comes in where the request went out, and goes out where that came in.
+#[test]
+fn interfaces_are_swapped() {
+    let rules = |rule: &str| {
+        let text = format!("{SERVICE}*filter\n-A FORWARD -s 10.0.0.1 {rule} -j DROP\nCOMMIT\n");
+        RuleSet::parse(&text).unwrap()
+    };
+    let mut packet = packet(POD, "172.30.0.1", 80);
+    packet.in_interface = Some("cali12".into());
+    for (rule, expected, is_clear) in [
+        ("-o cali12", DROPPED, true),
+        ("-o eth0", ANSWERED, true),
+        ("-i cali12", ANSWERED, false),
+        ("-i lo", ANSWERED, true),
+    ] {
+        let rules = rules(rule);
+        let [outcome] = trace(&rules, &packet, &traced_node(&[]))
+            .try_into()
+            .unwrap();
+        assert_eq!(format!("1: {}", outcome.verdict), expected, "{rule}");
+        assert_eq!(outcome.undecided.is_empty(), is_clear, "{rule}");
+    }
+}
+
+#[test]
+fn a_random_rule_loses_a_share_of_the_replies() {
+    let half = "-A FORWARD -s 10.0.0.1 -m statistic --mode random --probability 0.5 -j DROP";
+    let expected = "1/2: to 10.0.0.1:8080, source kept, reply dropped; \
+                    1/2: to 10.0.0.1:8080, source kept";
+    check(SERVICE, POD, &["*filter", half], expected);
+}

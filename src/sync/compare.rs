@@ -1,0 +1,360 @@
+//! Compares the rules in the kernel with the applied state, and notes the repairs for the next
+//! sync.
+//!
+//! Reading is separate from comparing: the iptables binaries that read may hang for minutes, while
+//! the task receives changes of the cluster. The comparison itself does no I/O.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use super::decide::FullReason;
+use super::drift::{ComparisonDepth, Drift, DriftKind, Extent, RepairKey};
+use super::guarded_chain_monitor::{GuardedChainFindings, GuardedChainMonitor};
+use super::kernel_state::{KernelRules, OnTransientFailure, ReadScope, TableLoss, read_rules};
+use super::syncer::{RenderedServices, Syncer};
+use crate::host::{Iptables, ListedChains, ProgramExit, RunError};
+use crate::model::ServiceName;
+use crate::render::{
+    self, AppliedState, DeclineReason, DispatchRepair, LiveChains, LiveRules, Options,
+    RenderContext,
+};
+use crate::rules::Table;
+
+/// Maximum number of chains that are listed one by one, each by a process of its own. A Service has
+/// a few chains; if more are listed than this and that fails, all are rewritten.
+const MOST_SINGLE: usize = 16;
+
+/// Rules that were read from the kernel.
+#[derive(Debug, Default)]
+pub(super) struct Reading {
+    /// Findings of the check of the guarded chains.
+    pub(super) check: GuardedChainFindings,
+    /// Listings of dispatch chains; `None`: the chain is missing, or has an unprintable rule.
+    pub(super) dispatch: Vec<(Table, Box<str>, Option<String>)>,
+    /// Chains of Services that may have been changed.
+    pub(super) services: BTreeSet<Box<str>>,
+    /// Listing of `services`; `None`: they could not be read, and are rewritten.
+    pub(super) service_listing: Option<String>,
+    /// All kube-proxy rules, with chains and jumps, after a read of whole tables.
+    pub(super) whole: Option<(LiveRules, LiveChains)>,
+    /// Tables whose guarded chains were checked.
+    pub(super) tables: BTreeSet<Table>,
+    /// First failure of an iptables binary. The other rules were read.
+    pub(super) failure: Option<RunError>,
+    /// Rules that could not be read, to read again later.
+    pub(super) to_reread: Extent,
+    /// A change by another program interrupted the reading: only the guarded chains were
+    /// checked.
+    pub(super) is_interrupted: bool,
+}
+
+impl Reading {
+    /// Returns the result of a reading that was abandoned after this time.
+    pub(super) fn abandoned(extent: &Extent, check: GuardedChainFindings, after: Duration) -> Self {
+        Self {
+            check,
+            services: extent.services.clone(),
+            failure: Some(RunError::Failed {
+                program: "iptables-save".to_owned(),
+                exit: ProgramExit::TimedOut(after),
+                stderr: String::new(),
+            }),
+            to_reread: extent.to_read_again(),
+            ..Self::default()
+        }
+    }
+
+    /// Returns the complete part of an interrupted reading: the check of the guarded chains.
+    pub(super) fn interrupted(self) -> Self {
+        Self {
+            check: self.check,
+            tables: self.tables,
+            is_interrupted: true,
+            ..Self::default()
+        }
+    }
+
+    /// Notes a failure. Rules are read again after a transient one, but not because of an
+    /// unprintable rule.
+    fn fail(&mut self, cause: RunError, extent: &Extent) {
+        if cause.is_transient() {
+            self.to_reread.merge(extent.to_read_again());
+        }
+        self.failure.get_or_insert(cause);
+    }
+}
+
+/// Checks the guarded chains of an extent.
+pub(super) async fn check_guarded_chains(
+    guarded_chains: &mut GuardedChainMonitor,
+    iptables: &impl Iptables,
+    options: &Options,
+    extent: &Extent,
+    now: Instant,
+) -> Reading {
+    let tables: Vec<Table> = extent.tables.iter().copied().collect();
+    let check = guarded_chains
+        .check(iptables, Some(options), &tables, now)
+        .await;
+    let unreadable = guarded_chains.unreadable();
+    Reading {
+        services: extent.services.clone(),
+        tables: extent.tables.difference(unreadable).copied().collect(),
+        check,
+        ..Reading::default()
+    }
+}
+
+/// Reads the other rules of an extent, unless the check found a flushed table.
+pub(super) async fn read_service_rules(
+    reading: &mut Reading,
+    iptables: &impl Iptables,
+    extent: &Extent,
+) {
+    if reading.check.gone.is_some() {
+        return;
+    }
+    let mut dispatch = extent.dispatch.clone();
+    if extent.depth == ComparisonDepth::Whole {
+        match read_rules(
+            iptables,
+            ReadScope::Verification,
+            OnTransientFailure::Unreadable,
+        )
+        .await
+        {
+            Ok(KernelRules {
+                live,
+                found: Some(found),
+                ..
+            }) => {
+                reading.whole = Some((found, live));
+                reading.services.clear();
+                return;
+            }
+            Ok(KernelRules { unreadable, .. }) => {
+                for (_, cause) in unreadable {
+                    reading.fail(cause, extent);
+                }
+            }
+            Err(cause) => reading.fail(cause, extent),
+        }
+        // Without the whole tables, dispatch chains are listed one by one: an unprintable rule in
+        // another chain does not affect that.
+        dispatch
+            .extend(AppliedState::dispatch_chains().map(|(table, chain)| (table, chain.into())));
+    }
+    for (table, chain) in &dispatch {
+        match iptables.list(*table, &[chain]).await {
+            Ok(ListedChains::Whole(text)) => {
+                reading.dispatch.push((*table, chain.clone(), Some(text)));
+            }
+            Ok(ListedChains::Missing | ListedChains::Truncated { .. }) => {
+                reading.dispatch.push((*table, chain.clone(), None));
+            }
+            Err(cause) => reading.fail(cause, extent),
+        }
+    }
+    reading.service_listing = list_services(iptables, &extent.services).await;
+}
+
+/// Lists chains of Services; `None` if they cannot be listed, so that they are rewritten.
+async fn list_services(iptables: &impl Iptables, chains: &BTreeSet<Box<str>>) -> Option<String> {
+    let chains: Vec<&str> = chains.iter().map(|chain| &**chain).collect();
+    if chains.is_empty() {
+        return None;
+    }
+    if let Ok(ListedChains::Whole(text)) = iptables.list(Table::Nat, &chains).await {
+        return Some(text);
+    }
+    if chains.len() > MOST_SINGLE {
+        return None;
+    }
+    // A missing or unprintable chain must not hide the others.
+    let mut listing = String::new();
+    for chain in chains {
+        if let Ok(ListedChains::Whole(text)) = iptables.list(Table::Nat, &[chain]).await {
+            listing += &text;
+        }
+    }
+    Some(listing)
+}
+
+impl<I: Iptables> Syncer<I> {
+    /// Compares the rules that were read with the applied state. Afterwards the applied state
+    /// describes the kernel, and the next sync writes the difference.
+    ///
+    /// Dispatch chains in `contested` are rewritten as a whole, so that the result is the same if
+    /// a second proxy does it as well.
+    pub(super) fn find_drift(
+        &mut self,
+        reading: &mut Reading,
+        contested: &BTreeSet<RepairKey>,
+    ) -> Drift {
+        let mut drift = Drift::default();
+        self.after_flush = None;
+        let check = &reading.check;
+        // A jump that an earlier check found missing may exist again.
+        self.lost_jumps
+            .retain(|jump| !reading.tables.contains(&jump.table));
+        for (table, chain) in check
+            .incomplete
+            .iter()
+            .copied()
+            .chain(check.edited.iter().map(|edited| edited.chain))
+        {
+            drift.add(table, DriftKind::FixedChain, chain);
+            self.repairs.insert((table, chain));
+        }
+        for jump in &check.missing {
+            drift.add(jump.table, DriftKind::Jump, jump.from);
+            if !self.lost_jumps.contains(jump) {
+                self.lost_jumps.push(jump);
+            }
+        }
+        if let Some((table, loss)) = &check.gone {
+            drift.add_unnamed(*table, DriftKind::FlushedTable, 1);
+            self.force_full(FullReason::Flushed);
+            self.after_flush = self.flushed(*table, loss);
+            return drift;
+        }
+        self.compare_services(reading, &mut drift);
+        for (table, chain, listing) in &reading.dispatch {
+            let key = (*table, chain.clone());
+            let repair = if contested.contains(&key) {
+                DispatchRepair::Chain
+            } else {
+                DispatchRepair::Rules
+            };
+            if self.differs_in_dispatch(&key, listing.as_deref(), repair) {
+                drift.add(*table, DriftKind::DispatchChain, chain);
+            }
+        }
+        if let Some((found, live)) = reading.whole.take() {
+            self.compare_all(found, &live, &mut drift);
+        }
+        drift
+    }
+
+    /// Returns the state of the kernel after a flush of the nat table: the chains of the applied
+    /// state without the missing jumps. `None` if the next full sync has to read it, for example
+    /// because a table before nat was flushed, so that nat was not checked. A read takes an eighth
+    /// of the time from a flush to its repair.
+    fn flushed(&self, table: Table, loss: &TableLoss) -> Option<LiveChains> {
+        let TableLoss::Flushed { missing } = loss else {
+            return None;
+        };
+        if table != Table::Nat || self.has_unreadable_tables() {
+            return None;
+        }
+        let missing: Vec<_> = missing.iter().chain(&self.lost_jumps).copied().collect();
+        Some(LiveChains::with_chains(self.applied.chains(), &missing))
+    }
+
+    fn compare_services(&mut self, reading: &Reading, drift: &mut Drift) {
+        let Some(options) = &self.applied_options else {
+            return;
+        };
+        if reading.services.is_empty() {
+            return;
+        }
+        let context = RenderContext {
+            options,
+            zone: self.history.last_zone.as_deref(),
+        };
+        let listing = reading.service_listing.as_deref();
+        let services = RenderedServices(&self.tracker);
+        let differing = self
+            .applied
+            .verify_chains(&reading.services, listing, &services, context);
+        if differing.is_empty() {
+            return;
+        }
+        let is_changing = self.changing_services();
+        for (name, chain) in differing {
+            if !is_changing.contains(&name) {
+                drift.add(Table::Nat, DriftKind::ServiceChain, &chain.name());
+            }
+            self.services_to_repair.insert(name);
+        }
+    }
+
+    /// Returns the dirty Services that the next sync applies: their rules are expected to differ.
+    /// Excludes those in quarantine, whose fallback form is in the kernel.
+    fn changing_services(&self) -> BTreeSet<ServiceName> {
+        let dirty = self.tracker.dirty();
+        let dirty = dirty.filter(|name| !self.quarantine.has(name));
+        dirty.cloned().collect()
+    }
+
+    /// Compares a dispatch chain; returns whether it differs. A chain without listing is rewritten.
+    fn differs_in_dispatch(
+        &mut self,
+        (table, chain): &RepairKey,
+        listing: Option<&str>,
+        repair: DispatchRepair,
+    ) -> bool {
+        let Some(listing) = listing else {
+            self.applied.rewrite_dispatch(*table, chain);
+            return true;
+        };
+        let found = self
+            .applied
+            .verify_dispatch((*table, &**chain), listing, repair);
+        let is_drift = !found.is_empty();
+        self.services_to_repair.extend(found.services);
+        is_drift
+    }
+
+    fn compare_all(&mut self, found: LiveRules, live: &LiveChains, drift: &mut Drift) {
+        let Some(options) = self.applied_options.clone() else {
+            return;
+        };
+        let context = RenderContext {
+            options: &options,
+            zone: self.history.last_zone.as_deref(),
+        };
+        let is_changing = self.changing_services();
+        match render::verify_tables(
+            found,
+            live,
+            &self.rendered_services(),
+            context,
+            &is_changing,
+        ) {
+            Ok(adopted) => {
+                // The empty namespace stands for chains and rules that belong to no Service. Stale
+                // chains of a changing Service look like these, so they count only without one.
+                let belongs_to_service = |name: &ServiceName| !name.namespace().is_empty();
+                let is_drift = |name: &&ServiceName| {
+                    !is_changing.contains(*name)
+                        && (is_changing.is_empty() || belongs_to_service(name))
+                };
+                for name in adopted.differing.iter().filter(is_drift) {
+                    if belongs_to_service(name) {
+                        drift.add_service(name.clone());
+                    } else {
+                        drift.add_unnamed(Table::Nat, DriftKind::ServiceChain, 1);
+                    }
+                }
+                if adopted.lacks_node_ports_jumps {
+                    drift.add(Table::Nat, DriftKind::DispatchChain, "KUBE-SERVICES");
+                }
+                self.applied = adopted.applied;
+                self.services_to_repair.extend(adopted.differing);
+            }
+            Err(reason) => {
+                let (table, kind) = match reason {
+                    // Fixed chains are not compared here, so this means a dispatch chain.
+                    DeclineReason::DispatchOrFixedChains(table) => {
+                        (table, DriftKind::DispatchChain)
+                    }
+                    _ => (Table::Nat, DriftKind::MostServiceChains),
+                };
+                drift.add_unnamed(table, kind, 1);
+                drift.declined = Some(reason);
+                self.force_full(FullReason::Flushed);
+            }
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! State of drift detection of one IP family: the schedules of comparisons of the kernel with the
+//! applied state, and the differences that wait for a repair or another reading.
+//!
+//! Two kinds of comparisons are periodic: the [check of guarded
+//! chains](super::guarded_chain_monitor), short and frequent, and the verification of all rules.
+//! Both also run after changes by other programs.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use super::drift::{CheckTrigger, ComparisonDepth, Extent, RepairKey};
+use super::guarded_chain_monitor::GuardedChainMonitor;
+use super::pacer::RunTimes;
+use super::repair_backoff::RepairBackoff;
+use crate::host::{ChangeDetection, ForeignChange, RunError};
+
+/// Wait before another read of rules that could not be read, for example while another program
+/// held the xtables lock.
+const REREAD: Duration = Duration::from_secs(5);
+
+/// Minimum pause after a check that a change by another program triggered. One run of `iptables`
+/// takes some milliseconds.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
+
+/// Minimum interval of verifications as a multiple of their CPU time: they take at most 0.5 % of
+/// one CPU.
+const INTERVAL_FACTOR: u32 = 200;
+
+/// Pause after a check that a change by another program triggered, and from any verification to one
+/// that such a change triggers, as a multiple of the duration of the first.
+const PAUSE_FACTOR: u32 = 2;
+
+/// Maximum number of times that changes of single chains interrupt a verification. Without a limit
+/// it might never end: at 10,000 Services it reads for more than a second.
+const MAX_INTERRUPTIONS: u32 = 10;
+
+/// State of drift detection of one IP family.
+#[derive(Debug)]
+pub(super) struct DriftDetection {
+    /// Schedule and findings of the checks of guarded chains.
+    pub(super) guarded_chains: GuardedChainMonitor,
+    /// Delays of repairs of chains that other programs change again and again.
+    pub(super) backoff: RepairBackoff,
+    /// Schedule of verifications.
+    pub(super) verifications: VerificationSchedule,
+    /// Time of the delayed repair of rules that another program keeps changing.
+    pub(super) repair_at: Option<Instant>,
+    /// Time at which the oldest difference was found whose repair is not reported yet.
+    drifted_at: Option<Instant>,
+    /// Time at which a sync repaired all differences that were found so far.
+    repaired_at: Option<Instant>,
+    /// Chains, Services and tables that differ and are not repaired yet.
+    pub(super) awaiting_repair: BTreeSet<RepairKey>,
+    /// Rules to read again, because an earlier comparison could not read them.
+    pub(super) to_reread: Extent,
+    /// Time of the next attempt to read them.
+    pub(super) reread_at: Option<Instant>,
+    /// Earliest time of the next check triggered by a change by another program: frequent changes
+    /// must not take all of the task's time.
+    pub(super) next_change_check: Option<Instant>,
+    /// Change by another program that was reported during a verification and is checked next.
+    pub(super) pending_change: Option<ForeignChange>,
+    /// The last comparison could read everything.
+    pub(super) has_read_all: bool,
+    /// Number of comparisons with a failed reading since the last one that read all rules.
+    failed_readings: u32,
+}
+
+impl DriftDetection {
+    /// Returns the state for a check in each `period` and a verification in each interval `verify`.
+    /// A `period` of `None`, for a dry run, disables both. With `verify` of `None`, verifications
+    /// follow only failures and changes by other programs.
+    pub(super) fn new(period: Option<Duration>, verify: Option<Duration>, now: Instant) -> Self {
+        Self {
+            guarded_chains: GuardedChainMonitor::new(period, now),
+            backoff: RepairBackoff::default(),
+            verifications: match period {
+                Some(_) => VerificationSchedule::new(verify, now),
+                None => VerificationSchedule::disabled(now),
+            },
+            repair_at: None,
+            drifted_at: None,
+            repaired_at: None,
+            awaiting_repair: BTreeSet::new(),
+            to_reread: Extent::default(),
+            reread_at: None,
+            next_change_check: None,
+            pending_change: None,
+            has_read_all: false,
+            failed_readings: 0,
+        }
+    }
+
+    /// Adds rules to read again after [`REREAD`].
+    pub(super) fn postpone(&mut self, extent: Extent, now: Instant) {
+        if !extent.is_empty() {
+            self.to_reread.merge(extent);
+            self.reread_at.get_or_insert(now + REREAD);
+        }
+    }
+
+    /// Takes the rules to read again.
+    pub(super) fn take_to_reread(&mut self) -> Extent {
+        self.reread_at = None;
+        std::mem::take(&mut self.to_reread)
+    }
+
+    /// Notes the end of a check that a change by another program triggered.
+    pub(super) fn compared_change(&mut self, started: Instant, now: Instant) {
+        let took = now.saturating_duration_since(started);
+        self.next_change_check =
+            now.checked_add(took.saturating_mul(PAUSE_FACTOR).max(SHORTEST_PAUSE));
+    }
+
+    /// Returns the delay of the repair of these chains, and counts the repair, except of chains
+    /// that already await one.
+    pub(super) fn repair_delay(&mut self, found: BTreeSet<RepairKey>, now: Instant) -> Duration {
+        let new: Vec<RepairKey> = found.difference(&self.awaiting_repair).cloned().collect();
+        let is_waiting = new.is_empty() && self.repair_at.is_some();
+        let wait = self.backoff.count_repair(new, now);
+        self.awaiting_repair.extend(found);
+        match self.repair_at {
+            Some(repair_at) if is_waiting => repair_at.saturating_duration_since(now),
+            _ => wait,
+        }
+    }
+
+    /// Notes that a comparison which began at this time found differences.
+    pub(super) fn found_drift(&mut self, at: Instant) {
+        self.drifted_at.get_or_insert(at);
+        self.repaired_at = None;
+    }
+
+    /// Notes that a sync repaired all differences that were found so far. Returns whether there
+    /// were any.
+    pub(super) fn repaired(&mut self, now: Instant) -> bool {
+        self.repair_at = None;
+        self.awaiting_repair.clear();
+        let had_drift = self.drifted_at.is_some() && self.repaired_at.is_none();
+        if had_drift {
+            self.repaired_at = Some(now);
+        }
+        had_drift
+    }
+
+    /// Takes the time from the discovery of the oldest difference to the repair, if all differences
+    /// are repaired and no verification is requested, which may find more.
+    pub(super) fn take_repair_time(&mut self) -> Option<Duration> {
+        if self.verifications.is_requested() {
+            return None;
+        }
+        let repaired_at = self.repaired_at.take()?;
+        let drifted_at = self.drifted_at.take()?;
+        Some(repaired_at.saturating_duration_since(drifted_at))
+    }
+
+    /// Counts a comparison of this depth whose reading failed; one without failure that read all
+    /// rules resets the count. Returns the count.
+    pub(super) fn count_failed_readings(
+        &mut self,
+        depth: ComparisonDepth,
+        failure: Option<&RunError>,
+    ) -> u32 {
+        match (failure, depth) {
+            (Some(_), _) => self.failed_readings = self.failed_readings.saturating_add(1),
+            (None, ComparisonDepth::Whole) => self.failed_readings = 0,
+            (None, ComparisonDepth::Named) => {}
+        }
+        self.failed_readings
+    }
+
+    /// Returns the extent of the periodic check.
+    pub(super) fn periodic(&self, detection: ChangeDetection) -> Extent {
+        Extent {
+            tables: self
+                .guarded_chains
+                .periodic(detection)
+                .into_iter()
+                .collect(),
+            ..Extent::default()
+        }
+    }
+}
+
+/// Schedule of verifications of one IP family.
+#[derive(Debug)]
+pub(super) struct VerificationSchedule {
+    /// False in a dry run, which writes no rules.
+    is_enabled: bool,
+    /// Interval; `None`: verifications follow only failures and changes by other programs.
+    every: Option<Duration>,
+    /// Time of the next verification; `None`: none is scheduled.
+    next: Option<Instant>,
+    /// Trigger of the next verification.
+    trigger: CheckTrigger,
+    /// Generation of the ruleset at the last verification, a number that the kernel increases with
+    /// each change; `None` where it has none.
+    generation: Option<u32>,
+    /// Number of interruptions of the current verification.
+    interruptions: u32,
+    /// Total duration of the interrupted readings of the current verification.
+    spent: Duration,
+    /// Earliest time of a verification triggered by a change by another program.
+    not_before: Option<Instant>,
+    /// Names of the programs whose changes triggered the next verification.
+    programs: BTreeSet<String>,
+}
+
+impl VerificationSchedule {
+    /// Returns a schedule whose first verification is due after the interval.
+    pub(super) fn new(every: Option<Duration>, now: Instant) -> Self {
+        Self {
+            is_enabled: true,
+            every,
+            next: every.and_then(|every| now.checked_add(every)),
+            trigger: CheckTrigger::VerificationDue,
+            generation: None,
+            interruptions: 0,
+            spent: Duration::ZERO,
+            not_before: None,
+            programs: BTreeSet::new(),
+        }
+    }
+
+    /// Returns a schedule without verifications, for a dry run.
+    pub(super) fn disabled(now: Instant) -> Self {
+        Self {
+            is_enabled: false,
+            ..Self::new(None, now)
+        }
+    }
+
+    /// Returns the time of the next verification, if there is one.
+    pub(super) const fn next(&self) -> Option<Instant> {
+        self.next
+    }
+
+    pub(super) const fn trigger(&self) -> CheckTrigger {
+        self.trigger
+    }
+
+    /// Schedules a verification now, after a failure or an incomplete check.
+    pub(super) fn request(&mut self, now: Instant) {
+        if self.is_enabled {
+            self.next = Some(now);
+            self.trigger = CheckTrigger::FollowUp;
+        }
+    }
+
+    /// Schedules a verification after another program changed chains that are not known by name: at
+    /// once, or at the end of the pause after the last verification.
+    pub(super) fn changed(&mut self, change: &ForeignChange, now: Instant) {
+        if self.is_enabled && !self.is_requested() {
+            self.next = Some(self.not_before.map_or(now, |pause| pause.max(now)));
+            self.trigger = CheckTrigger::Change(change.source);
+        }
+        self.programs.extend(change.programs.iter().cloned());
+    }
+
+    /// Reports whether a verification is scheduled for another reason than its interval.
+    pub(super) fn is_requested(&self) -> bool {
+        self.trigger != CheckTrigger::VerificationDue && self.next.is_some()
+    }
+
+    /// Reports whether the verification can be skipped: only its interval triggered it, and the
+    /// generation of the ruleset is that of the last verification.
+    pub(super) fn is_unchanged(&self, generation: Option<u32>) -> bool {
+        self.trigger == CheckTrigger::VerificationDue
+            && generation.is_some()
+            && self.generation == generation
+    }
+
+    /// Returns the names of the programs whose changes triggered the next verification, if known.
+    pub(super) const fn programs(&self) -> &BTreeSet<String> {
+        &self.programs
+    }
+
+    /// Reports whether changes of single chains may still interrupt the current verification.
+    pub(super) const fn may_be_interrupted(&self) -> bool {
+        self.interruptions < MAX_INTERRUPTIONS
+    }
+
+    /// Notes that a verification was interrupted after this time; it is restarted at once.
+    pub(super) fn interrupted(&mut self, took: Duration, now: Instant) {
+        self.interruptions = self.interruptions.saturating_add(1);
+        self.spent = self.spent.saturating_add(took);
+        self.next = Some(now);
+    }
+
+    /// Notes the end of a verification, and schedules the next one.
+    pub(super) fn finished(&mut self, ran: &RunTimes, generation: Option<u32>) {
+        let &RunTimes {
+            started,
+            ended: now,
+            cpu,
+        } = ran;
+        let took = now.saturating_duration_since(started);
+        self.not_before = now.checked_add(took.saturating_mul(PAUSE_FACTOR));
+        let cpu = cpu.saturating_add(std::mem::take(&mut self.spent));
+        self.interruptions = 0;
+        self.programs.clear();
+        let wait = self
+            .every
+            .map(|every| every.max(cpu.saturating_mul(INTERVAL_FACTOR)));
+        self.next = wait.and_then(|wait| now.checked_add(wait));
+        self.trigger = CheckTrigger::VerificationDue;
+        self.generation = generation;
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/schedule.rs"]
+mod schedule_tests;
+
+#[cfg(test)]
+#[path = "tests/drift_detection.rs"]
+mod tests;

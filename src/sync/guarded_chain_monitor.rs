@@ -1,0 +1,226 @@
+//! Periodic checks of the guarded chains, which are the fixed chains and the built-in chains with
+//! jumps to kube-proxy chains; and rewrites of fixed chains with third-party rules.
+//!
+//! Rules disappear when a firewall is reloaded, or when an administrator flushes or edits a table.
+//! A table counts as flushed only if the output of the iptables binary shows it: an unprintable
+//! rule or a failure of the binary is no reason to rewrite all rules.
+//!
+//! Upstream: pkg/util/iptables/iptables.go, `Monitor` (v1.36)
+//!
+//! Differs from upstream: one flushed table is enough for a restore at once. kube-proxy waits up to
+//! five seconds for all tables to be flushed. Two checks soon after find tables that were flushed
+//! later.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use super::kernel_state::{TableCheck, TableLoss, check_table};
+use super::repair_backoff::{DueRewrite, FixedChain, RewriteBackoff};
+use crate::host::{ChangeDetection, Iptables, ProgramExit, RunError};
+use crate::render::{Jump, Options};
+use crate::rules::Table;
+
+/// Tables to check, the cheapest first.
+pub(super) const TABLES: [Table; 3] = [Table::Mangle, Table::Filter, Table::Nat];
+
+/// Shortest interval between checks, whatever the sync period: a check starts three processes.
+const SHORTEST: Duration = Duration::from_millis(100);
+
+/// Intervals of the checks after a loss: a reload of a firewall goes from table to table, and
+/// removes what was restored between two of them. A loss found by these checks is restored, but
+/// does not restart them: a program that never stops flushing causes three restores in each
+/// period, not one a second.
+const SOON: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
+
+/// Checks of the guarded chains of one IP family: their schedule, and what the last one found.
+#[derive(Debug)]
+pub(super) struct GuardedChainMonitor {
+    /// Check interval; `None`: never.
+    every: Option<Duration>,
+    next: Option<Instant>,
+    /// Remaining intervals of the checks after a loss.
+    soon: &'static [Duration],
+    /// Tables that the last check could not read.
+    unreadable: BTreeSet<Table>,
+    rewrites: RewriteBackoff,
+    /// Table that is being checked.
+    current: Option<Table>,
+    /// A sync ended after the last periodic check. With detection by table sizes, a change by
+    /// another program right after a restore is missed, so the next periodic check is a complete
+    /// one.
+    has_synced: bool,
+}
+
+/// Findings of one check of the guarded chains.
+#[derive(Debug, Default)]
+pub(super) struct GuardedChainFindings {
+    /// Tables that could not be read; each is reported once until it is readable again.
+    pub(super) newly_unreadable: Vec<(Table, RunError)>,
+    /// Tables that are readable again.
+    pub(super) readable_again: Vec<Table>,
+    /// Table that lacks a guarded chain or all jumps. Tables after it were not checked.
+    pub(super) gone: Option<(Table, TableLoss)>,
+    /// Fixed chains with third-party rules that are due to be rewritten.
+    pub(super) edited: Vec<DueRewrite>,
+    /// Fixed chains that lack some of their rules.
+    pub(super) incomplete: Vec<FixedChain>,
+    /// Missing jumps from built-in chains.
+    pub(super) missing: Vec<&'static Jump>,
+}
+
+impl GuardedChainFindings {
+    /// Reports whether single rules or jumps are missing: rules of Services may be missing as well.
+    pub(super) fn is_incomplete(&self) -> bool {
+        !self.incomplete.is_empty() || !self.missing.is_empty()
+    }
+}
+
+impl GuardedChainMonitor {
+    /// Returns a schedule with this interval.
+    pub(super) fn new(every: Option<Duration>, now: Instant) -> Self {
+        let every = every.map(|every| every.max(SHORTEST));
+        Self {
+            every,
+            next: every.map(|every| now + every),
+            soon: &[],
+            unreadable: BTreeSet::new(),
+            rewrites: RewriteBackoff::default(),
+            current: None,
+            has_synced: false,
+        }
+    }
+
+    /// Returns the time of the next check, if there is one.
+    pub(super) const fn next_check(&self) -> Option<Instant> {
+        self.next
+    }
+
+    /// Returns the tables that the last check could not read.
+    pub(super) const fn unreadable(&self) -> &BTreeSet<Table> {
+        &self.unreadable
+    }
+
+    /// Checks some tables for the rules that were written with these options. Checks nothing for
+    /// `None`: the state of the kernel is unknown.
+    pub(super) async fn check(
+        &mut self,
+        iptables: &impl Iptables,
+        applied_options: Option<&Options>,
+        tables: &[Table],
+        now: Instant,
+    ) -> GuardedChainFindings {
+        match applied_options {
+            Some(options) => self.check_tables(iptables, options, tables, now).await,
+            None => GuardedChainFindings::default(),
+        }
+    }
+
+    /// Notes that a sync ended, which may have made a restore.
+    pub(super) fn synced(&mut self) {
+        self.has_synced = true;
+    }
+
+    /// Returns the tables to check in a period. If changes by other programs are detected, only
+    /// tables that could not be read or hold third-party rules; otherwise all. Detection by table
+    /// sizes counts only in a period without a sync.
+    pub(super) fn periodic(&self, detection: ChangeDetection) -> Vec<Table> {
+        let is_unknown = match detection {
+            ChangeDetection::Off => true,
+            ChangeDetection::BySize => self.has_synced,
+            ChangeDetection::ByEvents => false,
+        };
+        let needs_check = |table: &Table| {
+            is_unknown || self.unreadable.contains(table) || self.rewrites.has(*table)
+        };
+        TABLES.into_iter().filter(needs_check).collect()
+    }
+
+    /// Returns the findings of a check that was abandoned after this time: the table that was
+    /// being checked counts as unreadable.
+    pub(super) fn abandoned(&mut self, after: Duration) -> GuardedChainFindings {
+        let mut findings = GuardedChainFindings::default();
+        if let Some(table) = self.current {
+            let cause = RunError::Failed {
+                program: "iptables".to_owned(),
+                exit: ProgramExit::TimedOut(after),
+                stderr: String::new(),
+            };
+            self.note_readability(table, Some(cause), &mut findings);
+        }
+        findings
+    }
+
+    /// Sets the time of the next check after one that ended `now`, not after its start: if iptables
+    /// binaries hang for longer than the interval, checks must not follow each other without a
+    /// pause.
+    pub(super) fn schedule(&mut self, findings: &GuardedChainFindings, now: Instant) {
+        self.has_synced = false;
+        self.soon = match self.soon {
+            [_this, rest @ ..] => rest,
+            [] if findings.gone.is_some() => &SOON,
+            [] => &[],
+        };
+        let soon = self.soon.first().copied();
+        self.next = self
+            .every
+            .map(|every| now + soon.unwrap_or(every).min(every));
+    }
+
+    async fn check_tables(
+        &mut self,
+        iptables: &impl Iptables,
+        options: &Options,
+        tables: &[Table],
+        now: Instant,
+    ) -> GuardedChainFindings {
+        let mut findings = GuardedChainFindings::default();
+        let mut edited_now = Vec::new();
+        for table in TABLES.into_iter().filter(|table| tables.contains(table)) {
+            self.current = Some(table);
+            match check_table(iptables, table, options).await {
+                Ok(TableCheck::Gone(loss)) => {
+                    findings.gone = Some((table, loss));
+                    self.current = None;
+                    return findings;
+                }
+                Ok(TableCheck::Present {
+                    edited,
+                    incomplete,
+                    missing,
+                    unprintable,
+                }) => {
+                    let incomplete = incomplete.into_iter().map(|chain| (table, chain));
+                    findings.incomplete.extend(incomplete);
+                    findings.missing.extend(missing);
+                    edited_now.extend(edited.into_iter().map(|chain| (table, chain)));
+                    self.note_readability(table, unprintable, &mut findings);
+                }
+                Err(error) => self.note_readability(table, Some(error), &mut findings),
+            }
+        }
+        self.current = None;
+        let first = self.every.unwrap_or(SHORTEST);
+        findings.edited = self.rewrites.due(&edited_now, tables, first, now);
+        findings
+    }
+
+    /// Notes whether a table could be read; adds it to the findings only if that changed.
+    fn note_readability(
+        &mut self,
+        table: Table,
+        unreadable: Option<RunError>,
+        findings: &mut GuardedChainFindings,
+    ) {
+        match unreadable {
+            Some(cause) if self.unreadable.insert(table) => {
+                findings.newly_unreadable.push((table, cause));
+            }
+            None if self.unreadable.remove(&table) => findings.readable_again.push(table),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/guarded_chain_monitor.rs"]
+mod tests;

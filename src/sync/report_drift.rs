@@ -1,0 +1,191 @@
+//! Reports rules that other programs changed, tables that cannot be read, and repairs.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use tracing::{debug, info, warn};
+
+use super::drift::{Compared, ComparisonDepth, Drift};
+use super::guarded_chain_monitor::GuardedChainFindings;
+use super::repair_backoff::DueRewrite;
+use super::report::{Reporter, milliseconds, wall_clock};
+use crate::events::Event;
+use crate::host::RunError;
+use crate::net::IpFamily;
+use crate::rules::Table;
+use crate::telemetry::on_one_line;
+
+impl Reporter {
+    /// Reports the differences between the kernel and the applied state.
+    pub(super) fn compared(&self, compared: &Compared<'_>) {
+        let (family, drift) = (self.family, compared.drift);
+        let trigger = compared.trigger.as_str();
+        self.metrics.checked(family, trigger, drift.is_empty());
+        if compared.depth == ComparisonDepth::Whole {
+            match compared.failure {
+                None => self.metrics.verified(family, wall_clock()),
+                Some(_) => self.metrics.check_failed(family),
+            }
+        }
+        for ((table, kind), chains) in &drift.counts {
+            self.metrics
+                .drifted(family, table.as_str(), kind.as_str(), *chains);
+        }
+        self.metrics.contested(family, compared.delayed);
+        if !drift.is_empty() && !compared.wait.is_zero() {
+            let note = contest_note(family, &self.node_name, drift);
+            self.recorder.record(Event::RulesContested(note));
+        }
+        log_compared(family, compared);
+    }
+
+    /// Reports the repair of rules that another program changed.
+    pub(super) fn repaired(&self, after: Duration) {
+        self.metrics.repaired(self.family, after);
+        info!(family = %self.family, after_ms = milliseconds(after), "rules restored");
+    }
+
+    /// Reports the findings of a check of the guarded chains, and the unreadable tables.
+    pub(super) fn checked(&self, findings: &GuardedChainFindings, unreadable: &BTreeSet<Table>) {
+        let names = Table::ALL.map(|table| unreadable.contains(&table).then(|| table.as_str()));
+        self.health
+            .update(|health| health.unreadable(self.family, names));
+        for table in Table::ALL {
+            let is_unreadable = unreadable.contains(&table);
+            self.metrics
+                .unreadable(self.family, table.as_str(), is_unreadable);
+        }
+        for DueRewrite {
+            chain: (table, _), ..
+        } in &findings.edited
+        {
+            self.metrics.chain_repaired(self.family, table.as_str());
+        }
+        log_checked(self.family, findings);
+    }
+}
+
+/// Logs the findings of a check of the guarded chains that are new.
+fn log_checked(family: IpFamily, findings: &GuardedChainFindings) {
+    for (table, cause) in &findings.newly_unreadable {
+        let is_unprintable = matches!(cause, RunError::Unprintable { .. });
+        let consequence = if is_unprintable {
+            "iptables cannot print all rules of this table because of a third-party rule; until it \
+             is removed, jumps are checked one by one"
+        } else {
+            "check of the rules in this table failed; a flush goes unnoticed until a check succeeds, \
+             retrying"
+        };
+        let cause = on_one_line(&cause.to_string());
+        warn!(%family, %table, "{consequence}: {cause}");
+    }
+    for table in &findings.readable_again {
+        info!(%family, %table, "table is readable again");
+    }
+    if let Some((table, _)) = &findings.gone {
+        warn!(
+            %family, %table,
+            "rules were flushed or deleted by another program, Services may be unreachable; \
+             restoring all rules. Find what removes them"
+        );
+    }
+    for DueRewrite {
+        chain: (table, chain),
+        wait,
+        is_back,
+    } in &findings.edited
+    {
+        let which = if *is_back {
+            "third-party rules are back in"
+        } else {
+            "third-party rules found in"
+        };
+        warn!(
+            %family, %table, chain,
+            "{which} a kube-proxy chain; removing them, and again in {wait:?} at the earliest. Find \
+             what adds them: such rules belong in chains of their own"
+        );
+    }
+}
+
+/// Logs the differences between the kernel and the applied state, if there are any.
+fn log_compared(family: IpFamily, compared: &Compared<'_>) {
+    let trigger = compared.trigger.as_str();
+    if let Some(cause) = compared.failure {
+        let text = on_one_line(&cause.to_string());
+        // Logs the 1st, 2nd, 4th, 8th failure, and so on: a table may be unreadable for months.
+        // Unprintable rules are logged by `log_checked`.
+        let is_logged = matches!(cause, RunError::Unprintable { .. });
+        if compared.failed_readings.is_power_of_two() && !is_logged {
+            warn!(
+                %family, trigger, failed_readings = compared.failed_readings,
+                "reading the rules in the kernel failed, retrying; until it succeeds, changes by \
+                 other programs may go unnoticed: {text}"
+            );
+        } else {
+            debug!(%family, trigger, "reading the rules in the kernel failed again: {text}");
+        }
+    }
+    for ((table, kind), chains) in &compared.drift.counts {
+        let kind = kind.as_str();
+        debug!(%family, trigger, %table, kind, chains, "rules differ from those that were written");
+    }
+    if compared.drift.is_empty() {
+        return;
+    }
+    let chains = compared.drift.names();
+    let programs = program_names(compared.drift);
+    if let Some(reason) = compared.drift.declined {
+        let reason = reason.as_str();
+        warn!(
+            %family, trigger, reason, programs,
+            "rules differ from those that were written, Services may be unreachable; restoring all \
+             rules. Find what changes them"
+        );
+    }
+    let retry_after = compared.wait;
+    if !retry_after.is_zero() {
+        warn!(
+            %family, trigger, programs, chains,
+            "rules changed again by another program; restoring them in {retry_after:?}, Services may \
+             be unreachable until then. Find what changes them: is a second proxy running on this \
+             node?"
+        );
+    } else if compared.drift.has_names() {
+        // A flushed table, which has no names, is logged by `log_checked`.
+        info!(
+            %family, trigger, programs, chains,
+            "rules changed by another program; restoring them"
+        );
+    }
+}
+
+/// Returns the names of the programs that changed rules; empty if the kernel reports none.
+fn program_names(drift: &Drift) -> String {
+    let programs = drift.programs.iter().map(String::as_str);
+    programs.collect::<Vec<_>>().join(", ")
+}
+
+/// Returns the text of the Event about rules that another program changes again and again.
+fn contest_note(family: IpFamily, node: &str, drift: &Drift) -> String {
+    let chains = if drift.has_names() {
+        format!("chains {}", drift.names())
+    } else {
+        let tables: BTreeSet<_> = drift
+            .counts
+            .keys()
+            .map(|(table, _)| table.as_str())
+            .collect();
+        format!("tables {}", Vec::from_iter(tables).join(", "))
+    };
+    let programs = program_names(drift);
+    let by = if programs.is_empty() {
+        "another program".to_owned()
+    } else {
+        format!("another program ({programs})")
+    };
+    format!(
+        "node {node}: {family} rules are changed again and again by {by}, so repairs wait up to \
+         60s: {chains}. Find what changes them: is a second proxy running on this node?"
+    )
+}

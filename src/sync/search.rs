@@ -1,0 +1,381 @@
+//! Searches for the Services that make restores fail, so that all others are applied.
+//!
+//! A partial restore that fails is followed by a full one. If that fails, the cause is either some
+//! Services or the node, for example a missing iptables binary or a kernel without memory. The
+//! search finds out, and puts the Services at fault into [quarantine](super::quarantine).
+//!
+//! 1. While the failure names a line of a Service, this Service is quarantined and the full
+//!    restore is repeated.
+//! 2. Otherwise the suspects are left out, and the kernel is brought into a known state. The
+//!    suspects are the dirty Services; a full restore renders them as last applied. Before the
+//!    first applied sync, the rules in the kernel are adopted, and the suspects are the Services
+//!    that differ from them. If they cannot be adopted, the suspects are the Services with the most
+//!    rules, or all Services if that fails and the kernel has no chain of a Service; a full restore
+//!    gives the suspects no rules. If this step fails, the node is at fault.
+//! 3. Partial restores of groups of suspects follow, halved as [`bisect`](super::bisect) decides.
+
+use std::time::Duration;
+
+use super::bisect::{Bisection, NodeEvidence};
+use super::kernel_state::ReadScope;
+use super::outcome::{Attempt, Failure, Quarantined, SearchResult};
+use super::quarantine::{Fallback, QuarantineCause};
+use super::syncer::Syncer;
+use super::trial_restore::NodeFault;
+use crate::host::Iptables;
+use crate::model::{ServiceName, ServiceState, Services};
+use crate::render::{Options, owner};
+use crate::tracker::{AppliedChanges, OverrideClaims};
+
+/// Maximum number of full restores that are repeated because the failure named a line. Further
+/// failing Services are left to the bisection, whose restores are smaller.
+const MOST_NAMED_LINES: usize = 4;
+
+/// Number of Services with the most rules that the first full restore leaves out: a Service that
+/// takes too long or too much memory is among them.
+const HEAVIEST: usize = 16;
+
+/// Time after which a search restores no further group: the changes applied by then are marked as
+/// applied, and the next sync continues the search.
+const LONGEST_SEARCH: Duration = Duration::from_secs(300);
+
+/// Minimum time from a search that found the node at fault to the next one: syncs that fail
+/// meanwhile are only retried.
+const AFTER_NODE_FAULT: Duration = Duration::from_secs(60);
+
+/// Result of an adoption of the rules in the kernel before the first applied sync.
+enum AdoptionResult {
+    /// The rules were adopted; these Services differ from them.
+    Adopted(Vec<ServiceName>),
+    /// The rules cannot be adopted.
+    Declined {
+        /// The kernel has no chain of a Service.
+        is_bare: bool,
+    },
+}
+
+impl<I: Iptables> Syncer<I> {
+    /// Searches after the failed attempts of a sync; `None` if no Service can be the cause, or if a
+    /// recent search found the node at fault.
+    pub(super) async fn search(
+        &mut self,
+        attempts: &[Attempt],
+        options: &mut Options,
+    ) -> Option<SearchResult> {
+        let now = (self.clock)();
+        let failure = attempts.last()?.result.as_ref().err()?;
+        let Failure::Restore(error, _) = failure else {
+            return None;
+        };
+        QuarantineCause::of(error)?;
+        if self.search_after.is_some_and(|after| now < after)
+            || self.rendered_services().all().next().is_none()
+        {
+            return None;
+        }
+        let mut search = SearchResult::default();
+        let failures = attempts.iter().rev();
+        let failures = failures.filter_map(|attempt| attempt.result.as_ref().err());
+        let suspect = failures.into_iter().find_map(|failure| {
+            let name = self.named_service(failure, options)?;
+            Some((name, failure.on_one_line()))
+        });
+        if self
+            .run_search(suspect, options, &mut search)
+            .await
+            .is_err()
+        {
+            search.is_node_fault = true;
+            let now = (self.clock)();
+            self.search_after = Some(now + AFTER_NODE_FAULT);
+            for quarantined in search.quarantined.drain(..) {
+                self.quarantine.remove(&quarantined.name, now);
+            }
+        }
+        self.release_held_back();
+        self.deadline = None;
+        for quarantined in &mut search.quarantined {
+            let fallback = self.quarantine.fallback(&quarantined.name);
+            quarantined.fallback = fallback.unwrap_or(quarantined.fallback);
+        }
+        Some(search)
+    }
+
+    /// Marks the Services that a search has applied.
+    pub(super) fn mark_resolved_applied(
+        &mut self,
+        search: &SearchResult,
+        options: &Options,
+    ) -> AppliedChanges {
+        if search.is_node_fault {
+            return AppliedChanges::default();
+        }
+        self.mark_applied(options, &search.unresolved)
+    }
+
+    async fn run_search(
+        &mut self,
+        mut suspect: Option<(ServiceName, String)>,
+        options: &mut Options,
+        search: &mut SearchResult,
+    ) -> Result<(), NodeFault> {
+        let started = (self.clock)();
+        for _ in 0..MOST_NAMED_LINES {
+            let Some((name, error)) = suspect.take() else {
+                break;
+            };
+            self.put_in_quarantine(&name, QuarantineCause::Rejected, error, search);
+            match self.full_restore(options, search).await? {
+                Ok(()) => return Ok(()),
+                Err(failure) => {
+                    let named = self.named_service(&failure, options);
+                    suspect = named.map(|name| (name, failure.on_one_line()));
+                }
+            }
+        }
+        let suspects = self.leave_out_suspects(options, search).await?;
+        let evidence = if self.applied.chains().next().is_some() {
+            NodeEvidence::HasServiceRules
+        } else {
+            NodeEvidence::HasNone
+        };
+        let mut bisection = Bisection::new(self.by_weight(suspects), evidence);
+        while let Some(group) = bisection.next() {
+            if (self.clock)().saturating_duration_since(started) > LONGEST_SEARCH {
+                bisection.put_back(group);
+                break;
+            }
+            let before = search.restores;
+            match self.apply(&group, options, search).await? {
+                // No restore was needed: this shows nothing about the node.
+                Ok(()) if search.restores == before => {}
+                Ok(()) => bisection.succeeded(),
+                Err((cause, failure)) => {
+                    let named = self.named_service(&failure, options);
+                    if let Some(failing) = bisection.failed(group, named) {
+                        self.put_in_quarantine(&failing, cause, failure.on_one_line(), search);
+                    }
+                    self.ensure_kernel_known(options, search).await?;
+                }
+            }
+        }
+        if bisection.is_node_fault() {
+            return Err(NodeFault);
+        }
+        search.unresolved = bisection.unresolved();
+        self.finish(options, search).await
+    }
+
+    /// Brings the kernel into a known state without the suspects (step 2); returns them.
+    async fn leave_out_suspects(
+        &mut self,
+        options: &mut Options,
+        search: &mut SearchResult,
+    ) -> Result<Vec<ServiceName>, NodeFault> {
+        if self.history.has_applied() {
+            let dirty = self.tracker.dirty();
+            let dirty: Vec<_> = dirty
+                .filter(|name| !self.quarantine.has(name))
+                .cloned()
+                .collect();
+            if dirty.is_empty() {
+                return Err(NodeFault);
+            }
+            self.hold_back(&dirty);
+            return match self.full_restore(options, search).await? {
+                Ok(()) => Ok(dirty),
+                Err(_) => Err(NodeFault),
+            };
+        }
+        let is_bare = match self.adopt_kernel_rules(options).await? {
+            AdoptionResult::Adopted(differing) => {
+                search.is_adopted = true;
+                return Ok(differing);
+            }
+            AdoptionResult::Declined { is_bare } => is_bare,
+        };
+        let all: Vec<_> = self
+            .tracker
+            .all()
+            .map(|(name, _)| name.clone())
+            .filter(|name| !self.quarantine.has(name))
+            .collect();
+        let mut heaviest = self.by_weight(all.clone());
+        let heaviest = heaviest.split_off(heaviest.len().saturating_sub(HEAVIEST));
+        // Leaving out all Services would delete the rules of an earlier process, if it left any.
+        let may_leave_out_all = is_bare && heaviest.len() < all.len();
+        for left_out in [Some(heaviest), may_leave_out_all.then_some(all)]
+            .into_iter()
+            .flatten()
+        {
+            self.hold_back(&left_out);
+            if self.full_restore(options, search).await?.is_ok() {
+                return Ok(left_out);
+            }
+        }
+        Err(NodeFault)
+    }
+
+    /// Reads the rules in the kernel, and adopts them as the applied state.
+    async fn adopt_kernel_rules(&mut self, options: &Options) -> Result<AdoptionResult, NodeFault> {
+        let read = self.read_rules(ReadScope::Adoption(options)).await;
+        let mut rules = read.map_err(|_| NodeFault)?;
+        let Ok(adopted) = self.try_adopt(&mut rules, options) else {
+            return Ok(AdoptionResult::Declined {
+                is_bare: rules.live.is_bare(),
+            });
+        };
+        self.applied = adopted.applied;
+        self.applied_options = Some(options.clone());
+        let is_suspect =
+            |name: &ServiceName| self.tracker.get(name).is_some() && !self.quarantine.has(name);
+        let differing = adopted.differing.into_iter();
+        Ok(AdoptionResult::Adopted(
+            differing.filter(is_suspect).collect(),
+        ))
+    }
+
+    /// Makes sure that the applied state describes the kernel, after a restore that may have been
+    /// applied in part: adopts or restores all rules if it does not.
+    pub(super) async fn ensure_kernel_known(
+        &mut self,
+        options: &mut Options,
+        search: &mut SearchResult,
+    ) -> Result<(), NodeFault> {
+        if self.applied_options.is_some() {
+            return Ok(());
+        }
+        if search.is_adopted {
+            return match self.adopt_kernel_rules(options).await? {
+                AdoptionResult::Adopted(_) => Ok(()),
+                AdoptionResult::Declined { .. } => Err(NodeFault),
+            };
+        }
+        if self.full_restore(options, search).await?.is_ok() {
+            return Ok(());
+        }
+        self.lower_fallbacks(search);
+        let restored = self.full_restore(options, search).await?;
+        restored.map_err(|_| NodeFault)
+    }
+
+    /// Leaves out the newly quarantined Services that were to get reject rules: these may be what
+    /// fails.
+    fn lower_fallbacks(&mut self, search: &SearchResult) {
+        for name in self.quarantined_without_endpoints(search) {
+            self.lower_fallback(&name);
+        }
+    }
+
+    /// Renders a Service in quarantine in its next fallback form.
+    fn lower_fallback(&mut self, name: &ServiceName) {
+        let rendered = self
+            .rendered_services()
+            .get(name)
+            .cloned()
+            .unwrap_or_default();
+        let state = self.quarantine.lower(name, &rendered);
+        let claims = match self.quarantine.fallback(name) {
+            // A Service without rules keeps its frontends: no other Service may take them over.
+            Some(Fallback::LeftOut) => OverrideClaims::Wanted,
+            _ => OverrideClaims::Rendered,
+        };
+        self.tracker.render_as(name, state, claims);
+    }
+
+    /// Returns the newly quarantined Services that are rendered without endpoints.
+    fn quarantined_without_endpoints(&self, search: &SearchResult) -> Vec<ServiceName> {
+        let is_rejected =
+            |name: &ServiceName| self.quarantine.fallback(name) == Some(Fallback::NoEndpoints);
+        let quarantined = search
+            .quarantined
+            .iter()
+            .map(|quarantined| &quarantined.name);
+        quarantined
+            .filter(|name| is_rejected(name))
+            .cloned()
+            .collect()
+    }
+
+    /// Writes reject rules for newly quarantined Services that never had rules applied. After an
+    /// adoption, a full restore does that and removes stale chains.
+    async fn finish(
+        &mut self,
+        options: &mut Options,
+        search: &mut SearchResult,
+    ) -> Result<(), NodeFault> {
+        if search.is_adopted {
+            // An unfinished search leaves stale chains to the next full restore.
+            if !search.unresolved.is_empty() || self.full_restore(options, search).await?.is_ok() {
+                return Ok(());
+            }
+            self.lower_fallbacks(search);
+            let restored = self.full_restore(options, search).await?;
+            return restored.map_err(|_| NodeFault);
+        }
+        let without_endpoints = self.quarantined_without_endpoints(search);
+        let applied = self
+            .apply_as_rendered(&without_endpoints, options, search)
+            .await?;
+        if applied.is_err() {
+            self.lower_fallbacks(search);
+        }
+        self.ensure_kernel_known(options, search).await
+    }
+
+    /// Puts a Service into quarantine; one that already is there gets its next fallback form.
+    fn put_in_quarantine(
+        &mut self,
+        name: &ServiceName,
+        cause: QuarantineCause,
+        error: String,
+        search: &mut SearchResult,
+    ) {
+        if self.quarantine.has(name) {
+            return self.lower_fallback(name);
+        }
+        let wanted = self.tracker.get(name).cloned().unwrap_or_default();
+        let held_back = || {
+            let held_back = self.tracker.overrides().get(name)?;
+            Some(held_back.state.clone())
+        };
+        let applied = self.tracker.applied_state(name).or_else(held_back);
+        let applied = applied.filter(|state| state.service.is_some() && self.history.has_applied());
+        let now = (self.clock)();
+        let state = self.quarantine.add(name, applied, wanted, now);
+        self.tracker
+            .render_as(name, state, OverrideClaims::Rendered);
+        search.quarantined.push(Quarantined {
+            name: name.clone(),
+            cause,
+            error,
+            fallback: Fallback::LastApplied,
+        });
+    }
+
+    /// Returns the Service that the rejected line belongs to, if the failure names a line.
+    fn named_service(&self, failure: &Failure, options: &Options) -> Option<ServiceName> {
+        let Failure::Restore(_, Some(excerpt)) = failure else {
+            return None;
+        };
+        let mut lines = excerpt.lines.iter();
+        let (_, line) = lines.find(|(number, _)| *number == excerpt.line)?;
+        owner(line, &self.rendered_services(), self.context(options))
+    }
+
+    /// Sorts Services by their approximate number of rules, the most at the end.
+    fn by_weight(&self, mut names: Vec<ServiceName>) -> Vec<ServiceName> {
+        names.sort_by_cached_key(|name| (self.tracker.get(name).map_or(0, weight), name.clone()));
+        names
+    }
+}
+
+/// Returns the approximate number of rules of a Service.
+fn weight(state: &ServiceState) -> usize {
+    let ports = state
+        .service
+        .as_ref()
+        .map_or(0, |service| service.ports.len());
+    let endpoints = state.slices.iter().map(|(_, slice)| slice.endpoints.len());
+    ports * (1 + endpoints.sum::<usize>())
+}

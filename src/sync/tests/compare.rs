@@ -1,0 +1,500 @@
+//! Rules that other programs changed, and the syncs that repair them, over a kernel that is
+//! played.
+
+use std::collections::BTreeSet;
+
+use super::search::endpoint;
+use super::syncer::{now, service, synced};
+use super::*;
+use crate::host::{ChangeSource, Fake, Fault, ForeignChange, Iptables};
+use crate::model::ServiceName;
+use crate::rules::Table;
+use crate::sync::compare::{check_guarded_chains, read_service_rules};
+use crate::sync::drift::{ComparisonDepth, Extent};
+use crate::sync::drift::{Drift, DriftKind};
+use crate::sync::guarded_chain_monitor::GuardedChainMonitor;
+
+/// A node with six Services, each of one endpoint.
+async fn node() -> Syncer<Fake> {
+    let mut syncer = synced().await;
+    for number in 1..7 {
+        syncer.tracker.apply(service(number, true));
+        syncer.tracker.apply(endpoint(number, 9));
+    }
+    assert_eq!(syncer.once(&[]).await.result(), SyncResult::Applied);
+    syncer.iptables().take_payloads();
+    syncer
+}
+
+/// Commands of another program, and the chains that it touched.
+fn edit(kernel: &Fake, table: Table, commands: &[&str]) -> ForeignChange {
+    let mut rules = kernel.rules();
+    let text = commands.join("\n");
+    rules.apply(&format!("*{table}\n{text}\nCOMMIT\n")).unwrap();
+    kernel.set_rules(rules);
+    let mut change = ForeignChange::default();
+    for command in commands {
+        change.touch(table, command.split(' ').nth(1).unwrap());
+    }
+    change
+}
+
+async fn compare(syncer: &mut Syncer<Fake>, extent: &Extent) -> Drift {
+    let mut guarded_chains = GuardedChainMonitor::new(None, now());
+    let options = syncer.applied_options().unwrap().clone();
+    let mut reading = check_guarded_chains(
+        &mut guarded_chains,
+        &syncer.iptables,
+        &options,
+        extent,
+        now(),
+    )
+    .await;
+    read_service_rules(&mut reading, &syncer.iptables, extent).await;
+    assert!(reading.failure.is_none(), "{:?}", reading.failure);
+    syncer.find_drift(&mut reading, &BTreeSet::new())
+}
+
+/// Names of chains of one kind.
+fn chains(syncer: &Syncer<Fake>, prefix: &str) -> Vec<String> {
+    let save = syncer.iptables().rules().to_save_text();
+    let names = save.lines().filter_map(|line| line.strip_prefix(':'));
+    let names = names.filter_map(|line| line.split(' ').next());
+    let names = names.filter(|name| name.starts_with(prefix));
+    names.map(str::to_owned).collect()
+}
+
+/// A rule of `table` that contains all of these texts, without `-A `.
+fn rule(syncer: &Syncer<Fake>, table: Table, texts: &[&str]) -> String {
+    let save = syncer.iptables().rules().to_save_text();
+    let section = save
+        .split("COMMIT")
+        .find(|part| part.contains(&format!("*{table}\n")));
+    let mut lines = section.unwrap().lines();
+    let line = lines.find(|line| texts.iter().all(|text| line.contains(text)));
+    line.unwrap().strip_prefix("-A ").unwrap().to_owned()
+}
+
+/// Damage, by table: commands, one a line, and the kind that is
+/// reported of it.
+fn damages(syncer: &Syncer<Fake>) -> Vec<(Table, String, DriftKind)> {
+    use DriftKind::{DispatchChain, FixedChain, Jump, ServiceChain};
+
+    let endpoint = chains(syncer, "KUBE-SEP-").remove(2);
+    let service = chains(syncer, "KUBE-SVC-").remove(2);
+    let of = |table, texts: &[&str]| rule(syncer, table, texts);
+    let dispatch = of(Table::Nat, &["-A KUBE-SERVICES -d", "-j KUBE-SVC"]);
+    let node_ports = of(Table::Nat, &["-A KUBE-SERVICES", "-j KUBE-NODEPORTS"]);
+    let jump = of(Table::Nat, &["-A PREROUTING", "-j KUBE-SERVICES"]);
+    let forward = of(Table::Filter, &["-A FORWARD", "-j KUBE-FORWARD"]);
+    let reordered = format!("-D {dispatch}\n-I {dispatch}\n-F {service}");
+    let in_nat = [
+        (format!("-F {endpoint}"), ServiceChain),
+        (format!("-D {service} 1"), ServiceChain),
+        (format!("-I {service} -j RETURN"), ServiceChain),
+        (format!("-A {service} -j ACCEPT"), ServiceChain),
+        (format!("-D {dispatch}"), DispatchChain),
+        (format!("-D {node_ports}"), DispatchChain),
+        (
+            "-A KUBE-SERVICES -s 10.9.9.9/32 -j ACCEPT".to_owned(),
+            DispatchChain,
+        ),
+        ("-I KUBE-SERVICES -j ACCEPT".to_owned(), DispatchChain),
+        ("-F KUBE-SERVICES".to_owned(), DispatchChain),
+        ("-F KUBE-MARK-MASQ".to_owned(), FixedChain),
+        ("-I KUBE-POSTROUTING -j ACCEPT".to_owned(), FixedChain),
+        (format!("-D {jump}"), Jump),
+        (reordered, ServiceChain),
+    ];
+    let in_filter = [
+        (format!("-D {forward}"), Jump),
+        ("-F KUBE-FORWARD".to_owned(), FixedChain),
+    ];
+    let of_table = |table| move |(commands, kind)| (table, commands, kind);
+    let in_nat = in_nat.into_iter().map(of_table(Table::Nat));
+    in_nat
+        .chain(in_filter.into_iter().map(of_table(Table::Filter)))
+        .collect()
+}
+
+/// Both ways to notice it repair the same, by a partial restore.
+#[tokio::test]
+async fn damage_of_single_rules_is_repaired_without_a_full_restore() {
+    let mut syncer = node().await;
+    let before = syncer.iptables().rules().to_save_text();
+    for (table, commands, kind) in damages(&syncer) {
+        let commands: Vec<&str> = commands.lines().collect();
+        for depth in [ComparisonDepth::Named, ComparisonDepth::Whole] {
+            let change = edit(syncer.iptables(), table, &commands);
+            let options = syncer.applied_options().unwrap().clone();
+            let extent = match depth {
+                ComparisonDepth::Named => Extent::touched(&change, &options),
+                ComparisonDepth::Whole => Extent::whole(),
+            };
+            let drift = compare(&mut syncer, &extent).await;
+            let kinds: Vec<DriftKind> = drift.counts.keys().map(|(_, kind)| *kind).collect();
+            if depth == ComparisonDepth::Named {
+                assert!(kinds.contains(&kind), "{commands:?}: {drift:?}");
+            }
+            assert!(!drift.is_empty(), "{commands:?} {depth:?}");
+            let outcome = syncer.once(&[]).await;
+            assert_eq!(scopes(&outcome), [Scope::Partial], "{commands:?} {depth:?}");
+            assert_eq!(outcome.result(), SyncResult::Applied);
+            assert_eq!(
+                sorted(&syncer),
+                sorted_text(&before),
+                "{commands:?} {depth:?}"
+            );
+            let again = compare(&mut syncer, &Extent::whole()).await;
+            assert!(again.is_empty(), "{commands:?} {depth:?}: {again:?}");
+            syncer.iptables().take_payloads();
+            syncer.once(&[]).await;
+            assert_eq!(syncer.iptables().take_payloads(), [""; 0], "{commands:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn differences_that_only_a_full_restore_repairs_are_no_flush() {
+    let jump = ["-A INPUT", "-j KUBE-NODEPORTS"];
+    let (filter, nat) = (
+        (Table::Filter, DriftKind::DispatchChain),
+        (Table::Nat, DriftKind::MostServiceChains),
+    );
+    for expected in [filter, nat] {
+        let mut syncer = node().await;
+        let commands: Vec<String> = if expected == filter {
+            let jump = rule(&syncer, Table::Filter, &jump);
+            vec![format!("-D {jump}"), "-X KUBE-NODEPORTS".to_owned()]
+        } else {
+            let chains = ["KUBE-SVC-", "KUBE-SEP-"].map(|prefix| chains(&syncer, prefix));
+            let chains = chains.concat().into_iter();
+            chains.map(|chain| format!("-F {chain}")).collect()
+        };
+        let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
+        edit(syncer.iptables(), expected.0, &commands);
+        let drift = compare(&mut syncer, &Extent::whole()).await;
+        assert!(drift.declined.is_some(), "{drift:?}");
+        assert_eq!(drift.counts.get(&expected), Some(&1), "{drift:?}");
+        let mut kinds = drift.counts.keys().map(|(_, kind)| *kind);
+        assert!(
+            !kinds.any(|kind| kind == DriftKind::FlushedTable),
+            "{drift:?}"
+        );
+        let outcome = syncer.once(&[]).await;
+        assert_eq!(scopes(&outcome), [Scope::Full(FullReason::Flushed)]);
+    }
+}
+
+fn scopes(outcome: &Outcome) -> Vec<Scope> {
+    let attempts = outcome.attempts.iter();
+    attempts.map(|attempt| attempt.scope).collect()
+}
+
+/// Rules with those of KUBE-SERVICES, which have no order among Services, sorted.
+fn sorted(syncer: &Syncer<Fake>) -> Vec<String> {
+    sorted_text(&syncer.iptables().rules().to_save_text())
+}
+
+fn sorted_text(save: &str) -> Vec<String> {
+    let (mut free, mut fixed) = (Vec::new(), Vec::new());
+    for line in save.lines() {
+        if line.starts_with("-A KUBE-SERVICES -d") || line.starts_with("-A FORWARD") {
+            free.push(line.to_owned());
+        } else {
+            fixed.push(line.to_owned());
+        }
+    }
+    free.sort();
+    fixed.extend(free);
+    fixed
+}
+
+#[tokio::test]
+async fn a_flushed_table_is_restored_whole() {
+    let mut syncer = node().await;
+    let before = sorted(&syncer);
+    let save = syncer.iptables().rules().to_save_text();
+    let nat = save.split("*nat").nth(1).unwrap();
+    let flushed: Vec<String> = nat
+        .lines()
+        .filter_map(|line| line.strip_prefix("-A ")?.split(' ').next())
+        .map(|chain| format!("-F {chain}"))
+        .collect();
+    let flushed: Vec<&str> = flushed.iter().map(String::as_str).collect();
+    edit(syncer.iptables(), Table::Nat, &flushed);
+    let change = ForeignChange::unknown(ChangeSource::LostEvents, [Table::Nat]);
+    let extent = Extent::touched(&change, syncer.applied_options().unwrap());
+    assert_eq!(extent.depth, ComparisonDepth::Whole);
+    let drift = compare(&mut syncer, &extent).await;
+    let flushed = drift.counts.get(&(Table::Nat, DriftKind::FlushedTable));
+    assert_eq!(flushed, Some(&1));
+    let outcome = syncer.once(&[]).await;
+    assert_eq!(scopes(&outcome), [Scope::Full(FullReason::Flushed)]);
+    assert_eq!(sorted(&syncer), before);
+}
+
+/// The other chains of the same Service stay.
+#[tokio::test]
+async fn a_comparison_of_all_rules_finds_the_one_chain_that_differs() {
+    let mut syncer = node().await;
+    let endpoint = chains(&syncer, "KUBE-SEP-").remove(0);
+    edit(syncer.iptables(), Table::Nat, &[&format!("-F {endpoint}")]);
+    let drift = compare(&mut syncer, &Extent::whole()).await;
+    assert_eq!(drift.counts.len(), 1, "{drift:?}");
+    syncer.once(&[]).await;
+    let payload = syncer.iptables().take_payloads().concat();
+    assert_eq!(payload.matches(" - [0:0]").count(), 1, "{payload}");
+    assert!(
+        payload.contains(&format!(":{endpoint} - [0:0]")),
+        "{payload}"
+    );
+}
+
+#[tokio::test]
+async fn third_party_rules_in_other_chains_are_left_alone() {
+    let mut syncer = node().await;
+    let service = chains(&syncer, "KUBE-SVC-").remove(0);
+    let into_ours = format!("-A CNI-1 -j {service}");
+    let change = edit(
+        syncer.iptables(),
+        Table::Nat,
+        &[
+            "-N CNI-1",
+            &into_ours,
+            "-I PREROUTING -j CNI-1",
+            "-A OUTPUT -j CNI-1",
+        ],
+    );
+    let before = syncer.iptables().rules().to_save_text();
+    let options = syncer.applied_options().unwrap().clone();
+    for extent in [Extent::touched(&change, &options), Extent::whole()] {
+        let drift = compare(&mut syncer, &extent).await;
+        assert!(drift.is_empty(), "{drift:?}");
+        syncer.once(&[]).await;
+        assert_eq!(syncer.iptables().rules().to_save_text(), before);
+    }
+    // Nothing of ours is touched by a change elsewhere, so that nothing is read.
+    let mut elsewhere = ForeignChange::default();
+    elsewhere.touch(Table::Nat, "CNI-2");
+    elsewhere.touch(Table::Filter, "DOCKER");
+    assert!(Extent::touched(&elsewhere, &options).is_empty());
+}
+
+#[tokio::test]
+async fn changes_of_the_cluster_are_no_drift() {
+    let mut syncer = node().await;
+    syncer.tracker.apply(endpoint(2, 7));
+    syncer.tracker.apply(service(3, false));
+    syncer.tracker.apply(service(8, true));
+    let drift = compare(&mut syncer, &Extent::whole()).await;
+    assert!(drift.is_empty(), "{drift:?}");
+    let outcome = syncer.once(&[]).await;
+    assert_eq!(scopes(&outcome), [Scope::Partial]);
+    let after = compare(&mut syncer, &Extent::whole()).await;
+    assert!(after.is_empty(), "{after:?}");
+    // The same as on a node that has never held anything else.
+    let applied = syncer.iptables().rules().to_save_text();
+    assert!(
+        applied.contains("ns/8") && !applied.contains("ns/3"),
+        "{applied}"
+    );
+    assert!(applied.contains("10.0.2.7:80") && !applied.contains("10.0.2.9"));
+}
+
+/// As a second proxy does that applies the same change.
+#[tokio::test]
+async fn a_chain_rewritten_unchanged_is_no_drift() {
+    let mut syncer = node().await;
+    let (service, other) = {
+        let mut services = chains(&syncer, "KUBE-SVC-");
+        (services.remove(0), services.remove(0))
+    };
+    let rules = service_rules(&syncer, &service);
+    let again: Vec<String> = [format!("-F {service}")].into_iter().chain(rules).collect();
+    let again: Vec<&str> = again.iter().map(String::as_str).collect();
+    let change = edit(syncer.iptables(), Table::Nat, &again);
+    let extent = Extent::touched(&change, syncer.applied_options().unwrap());
+    assert_eq!(extent.services.len(), 1);
+    let drift = compare(&mut syncer, &extent).await;
+    assert!(drift.is_empty(), "{drift:?}");
+    syncer.once(&[]).await;
+    assert_eq!(syncer.iptables().take_payloads(), [""; 0]);
+
+    let damage = format!("-F {other}");
+    let both: Vec<&str> = again.iter().copied().chain([&*damage]).collect();
+    let change = edit(syncer.iptables(), Table::Nat, &both);
+    let extent = Extent::touched(&change, syncer.applied_options().unwrap());
+    assert_eq!(extent.services.len(), 2);
+    let drift = compare(&mut syncer, &extent).await;
+    let named: Vec<&str> = drift.chains.iter().map(|(_, chain)| &**chain).collect();
+    assert_eq!(named, [&*other]);
+    syncer.once(&[]).await;
+    let payload = syncer.iptables().take_payloads().concat();
+    assert!(
+        payload.contains(&other) && !payload.contains(&service),
+        "{payload}"
+    );
+}
+
+fn service_rules(syncer: &Syncer<Fake>, chain: &str) -> Vec<String> {
+    let save = syncer.iptables().rules().to_save_text();
+    let start = format!("-A {chain} ");
+    let rules = save.lines().filter(|line| line.starts_with(&start));
+    rules.map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn unreadable_chains_are_rewritten() {
+    let mut syncer = node().await;
+    let service = chains(&syncer, "KUBE-SVC-").remove(0);
+    let before = sorted(&syncer);
+    let flush = format!("-F {service}");
+    let change = edit(syncer.iptables(), Table::Nat, &[&flush]);
+    syncer.iptables().inject(Fault::List);
+    let extent = Extent::touched(&change, syncer.applied_options().unwrap());
+    let drift = compare(&mut syncer, &extent).await;
+    assert_eq!(drift.chains.len(), 1, "{drift:?}");
+    syncer.once(&[]).await;
+    assert_eq!(sorted(&syncer), before);
+}
+
+#[tokio::test]
+async fn chains_of_a_changing_service_are_no_drift_and_are_rewritten() {
+    let mut syncer = node().await;
+    let name = ServiceName::new("ns", "2");
+    let of_service = |syncer: &Syncer<Fake>| {
+        let jump = rule(syncer, Table::Nat, &["-A KUBE-SERVICES", "ns/2"]);
+        jump.split(' ').next_back().unwrap().to_owned()
+    };
+    let chain = of_service(&syncer);
+    syncer.tracker.apply(endpoint(2, 7));
+    assert!(syncer.tracker.dirty().any(|dirty| *dirty == name));
+    let flush = format!("-F {chain}");
+    let change = edit(syncer.iptables(), Table::Nat, &[&flush]);
+    let extent = Extent::touched(&change, syncer.applied_options().unwrap());
+    let drift = compare(&mut syncer, &extent).await;
+    assert!(drift.is_empty(), "{drift:?}");
+    syncer.once(&[]).await;
+    let again = compare(&mut syncer, &Extent::whole()).await;
+    assert!(again.is_empty(), "{again:?}");
+}
+
+/// Two programs that append a rule twice and delete both never agree.
+#[tokio::test]
+async fn a_contested_dispatch_chain_is_rewritten_as_a_whole() {
+    let mut syncer = node().await;
+    let before = sorted(&syncer);
+    let dispatch = rule(&syncer, Table::Nat, &["-A KUBE-SERVICES", "ns/2"]);
+    let contested = BTreeSet::from([(Table::Nat, Box::from("KUBE-SERVICES"))]);
+    for damage in [format!("-D {dispatch}"), format!("-A {dispatch}")] {
+        let change = edit(syncer.iptables(), Table::Nat, &[&damage]);
+        let options = syncer.applied_options().unwrap().clone();
+        let extent = Extent::touched(&change, &options);
+        let mut guarded_chains = GuardedChainMonitor::new(None, now());
+        let mut reading = check_guarded_chains(
+            &mut guarded_chains,
+            &syncer.iptables,
+            &options,
+            &extent,
+            now(),
+        )
+        .await;
+        read_service_rules(&mut reading, &syncer.iptables, &extent).await;
+        let drift = syncer.find_drift(&mut reading, &contested);
+        assert_eq!(drift.chains, contested, "{damage}");
+        let outcome = syncer.once(&[]).await;
+        assert_eq!(scopes(&outcome), [Scope::Partial]);
+        let payload = syncer.iptables().take_payloads().concat();
+        assert!(payload.contains(":KUBE-SERVICES - [0:0]"), "{payload}");
+        assert!(!payload.contains("-D "), "{payload}");
+        assert_eq!(sorted(&syncer), before, "{damage}");
+    }
+}
+
+#[tokio::test]
+async fn a_missing_chain_does_not_hide_other_chains() {
+    let mut syncer = node().await;
+    let (gone, touched) = {
+        let mut services = chains(&syncer, "KUBE-SVC-");
+        (services.remove(0), services.remove(0))
+    };
+    let before = sorted(&syncer);
+    let jump = rule(&syncer, Table::Nat, &["-A KUBE-SERVICES", &gone]);
+    let delete = format!("-D {jump}");
+    let (flush, delete_chain) = (format!("-F {gone}"), format!("-X {gone}"));
+    let mut change = edit(
+        syncer.iptables(),
+        Table::Nat,
+        &[&delete, &flush, &delete_chain],
+    );
+    change.touch(Table::Nat, &touched);
+    let extent = Extent::touched(&change, syncer.applied_options().unwrap());
+    let drift = compare(&mut syncer, &extent).await;
+    let named: Vec<&str> = drift.chains.iter().map(|(_, chain)| &**chain).collect();
+    assert_eq!(named, ["KUBE-SERVICES", &gone]);
+    syncer.once(&[]).await;
+    assert_eq!(sorted(&syncer), before);
+}
+
+#[tokio::test]
+async fn a_chain_that_another_program_repaired_is_no_drift() {
+    let mut syncer = node().await;
+    let service = chains(&syncer, "KUBE-SVC-").remove(0);
+    let rules = service_rules(&syncer, &service);
+    let change = edit(syncer.iptables(), Table::Nat, &[&format!("-F {service}")]);
+    let extent = Extent::touched(&change, syncer.applied_options().unwrap());
+    assert!(!compare(&mut syncer, &extent).await.is_empty());
+    // Its own repair waits, as in a contest.
+    let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
+    edit(syncer.iptables(), Table::Nat, &rules);
+    let drift = compare(&mut syncer, &extent).await;
+    assert!(drift.is_empty(), "{drift:?}");
+    syncer.once(&[]).await;
+    assert_eq!(syncer.iptables().take_payloads(), [""; 0]);
+}
+
+/// Flushes the nat table, and returns what a check of it finds.
+async fn flush_nat(syncer: &mut Syncer<Fake>) -> Drift {
+    let rules = syncer.iptables().rules();
+    let flushes = rules
+        .chains(Table::Nat)
+        .map(|(name, _)| format!("-F {name}"));
+    let flushes: Vec<String> = flushes.collect();
+    let flushes: Vec<&str> = flushes.iter().map(String::as_str).collect();
+    let change = edit(syncer.iptables(), Table::Nat, &flushes);
+    let extent = Extent::touched(&change, syncer.applied_options().unwrap());
+    compare(syncer, &extent).await
+}
+
+#[tokio::test]
+async fn a_flushed_nat_table_is_restored_without_another_reading() {
+    let mut syncer = node().await;
+    let before = sorted(&syncer);
+    let drift = flush_nat(&mut syncer).await;
+    let kind = (Table::Nat, DriftKind::FlushedTable);
+    assert!(drift.counts.contains_key(&kind), "{drift:?}");
+    syncer.iptables().inject(Fault::Save);
+    let outcome = syncer.once(&[]).await;
+    assert_eq!(scopes(&outcome), [Scope::Full(FullReason::Flushed)]);
+    assert_eq!(
+        (outcome.result(), sorted(&syncer)),
+        (SyncResult::Applied, before)
+    );
+    // The fault is still to come.
+    let saved = syncer.iptables().save(Table::Nat, &mut |_| ()).await;
+    assert!(saved.is_err());
+}
+
+#[tokio::test]
+async fn a_restore_after_a_flush_that_fails_is_followed_by_one_that_reads() {
+    let mut syncer = node().await;
+    let before = sorted(&syncer);
+    flush_nat(&mut syncer).await;
+    syncer.iptables().inject(Fault::Restore);
+    assert_eq!(syncer.once(&[]).await.result(), SyncResult::Failed);
+    syncer.iptables().inject(Fault::Save);
+    assert_eq!(syncer.once(&[]).await.result(), SyncResult::Failed);
+    assert_eq!(syncer.once(&[]).await.result(), SyncResult::Applied);
+    assert_eq!(sorted(&syncer), before);
+}

@@ -1,0 +1,81 @@
+//! State of drift detection: delays, repairs and rules that could not be read.
+
+use super::*;
+use crate::sync::pacer::RunTimes;
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "an Instant cannot be made otherwise"
+)]
+fn start() -> Instant {
+    Instant::now()
+}
+
+const MINUTES: Duration = Duration::from_secs(300);
+
+#[test]
+fn a_chain_that_waits_for_its_repair_is_counted_once() {
+    let now = start();
+    let mut detection = DriftDetection::new(Some(MINUTES), None, now);
+    let chain = || BTreeSet::from([(crate::rules::Table::Nat, Box::from("A"))]);
+    for _ in 0..3 {
+        assert_eq!(detection.repair_delay(chain(), now), Duration::ZERO);
+        detection.repaired(now);
+    }
+    let wait = detection.repair_delay(chain(), now);
+    assert_eq!(wait, Duration::from_secs(1));
+    detection.repair_at = Some(now + wait);
+    for _ in 0..5 {
+        assert_eq!(detection.repair_delay(chain(), now), wait);
+    }
+    let other = BTreeSet::from([(crate::rules::Table::Nat, Box::from("B"))]);
+    assert_eq!(detection.repair_delay(other, now), Duration::ZERO);
+}
+
+#[test]
+fn a_repair_in_two_steps_is_reported_once() {
+    let (now, second) = (start(), Duration::from_secs(1));
+    let mut detection = DriftDetection::new(Some(MINUTES), Some(MINUTES), now);
+    assert!(!detection.repaired(now));
+    assert_eq!(detection.take_repair_time(), None);
+    // Events were lost: fixed chains are checked at once, and all other rules after that.
+    detection.found_drift(now);
+    detection.verifications.request(now);
+    assert!(detection.repaired(now + second));
+    assert_eq!(detection.take_repair_time(), None);
+    detection.found_drift(now + second * 2);
+    let ran = RunTimes {
+        started: now,
+        ended: now,
+        cpu: Duration::ZERO,
+    };
+    detection.verifications.finished(&ran, None);
+    assert_eq!(detection.take_repair_time(), None);
+    assert!(detection.repaired(now + second * 3));
+    assert_eq!(detection.take_repair_time(), Some(second * 3));
+    assert!(!detection.repaired(now + second * 4));
+    assert_eq!(detection.take_repair_time(), None);
+    // The verification finds nothing more: the repair ended with the sync.
+    detection.found_drift(now);
+    detection.verifications.request(now);
+    assert!(detection.repaired(now + second));
+    detection.verifications.finished(&ran, None);
+    assert_eq!(detection.take_repair_time(), Some(second));
+}
+
+#[test]
+fn failed_readings_are_counted_until_all_rules_are_read() {
+    let mut detection = DriftDetection::new(Some(MINUTES), None, start());
+    let failure = RunError::Spawn {
+        program: "iptables-save".to_owned(),
+        cause: std::io::ErrorKind::NotFound.into(),
+    };
+    let (named, whole) = (ComparisonDepth::Named, ComparisonDepth::Whole);
+    let mut count = |depth, failure| detection.count_failed_readings(depth, failure);
+    assert_eq!(count(named, None), 0);
+    assert_eq!(count(whole, Some(&failure)), 1);
+    // A chain that can be read says nothing about the rest of the table.
+    assert_eq!(count(named, None), 1);
+    assert_eq!(count(named, Some(&failure)), 2);
+    assert_eq!(count(whole, None), 0);
+}

@@ -1,0 +1,65 @@
+//! Schedule of checks, and of rewrites of chains with third-party rules.
+
+use super::*;
+use crate::host::Fake;
+use crate::net::IpFamily;
+
+/// Waits between checks of a flushed kernel, or of one of unknown state.
+async fn waits(every: Duration, checks: &[Option<&Options>]) -> Vec<Duration> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "an Instant cannot be made otherwise"
+    )]
+    let start = Instant::now();
+    let kernel = Fake::default();
+    let mut guarded_chains = GuardedChainMonitor::new(Some(every), start);
+    let mut waits = Vec::new();
+    let mut now = start;
+    for written in checks {
+        let next = guarded_chains.next_check().unwrap();
+        waits.push(next - now);
+        now = next;
+        let result = guarded_chains.check(&kernel, *written, &TABLES, now).await;
+        guarded_chains.schedule(&result, now);
+        assert_eq!(result.gone.is_some(), written.is_some());
+    }
+    waits.push(guarded_chains.next_check().unwrap() - now);
+    waits
+}
+
+#[tokio::test]
+async fn a_loss_is_followed_by_two_early_checks() {
+    let options = Options::defaults(IpFamily::V4);
+    let [known, unknown] = [Some(&options), None];
+    let seconds = |seconds: &[u64]| -> Vec<_> {
+        let all = seconds.iter();
+        all.map(|seconds| Duration::from_secs(*seconds)).collect()
+    };
+    let period = Duration::from_secs(30);
+    let quiet = waits(period, &[unknown, unknown]).await;
+    assert_eq!(quiet, seconds(&[30, 30, 30]));
+    let once = waits(period, &[known, unknown, unknown, unknown]).await;
+    assert_eq!(once, seconds(&[30, 1, 5, 30, 30]));
+    // A program that never stops flushing causes three restores in each period.
+    let always = waits(period, &[known; 5]).await;
+    assert_eq!(always, seconds(&[30, 1, 5, 30, 1, 5]));
+    let often = waits(Duration::from_secs(2), &[known, known, known]).await;
+    assert_eq!(often, seconds(&[2, 1, 2, 2]));
+}
+
+#[tokio::test]
+async fn a_dry_run_never_checks() {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "an Instant cannot be made otherwise"
+    )]
+    let now = Instant::now();
+    let options = Options::defaults(IpFamily::V4);
+    let mut guarded_chains = GuardedChainMonitor::new(None, now);
+    assert_eq!(guarded_chains.next_check(), None);
+    let result = guarded_chains
+        .check(&Fake::default(), Some(&options), &TABLES, now)
+        .await;
+    guarded_chains.schedule(&result, now);
+    assert_eq!(guarded_chains.next_check(), None);
+}

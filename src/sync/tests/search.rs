@@ -1,0 +1,403 @@
+//! Search for a Service that makes restores fail, over a fake kernel.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use super::syncer::{now, service, syncer};
+use super::*;
+use crate::host::{Fake, Poison};
+use crate::model::{Change, Endpoint, NodeHint, ServiceName, Slice, SliceName, SlicePort};
+use crate::net::{Port, Protocol};
+use crate::rules::RuleSet;
+
+/// Text that only rules of a poisoned endpoint contain.
+pub(super) const POISON: &str = ".66:80";
+/// Every way in which a restore can fail because of it.
+pub(super) const WAYS: [Poison; 3] = [Poison::Line, Poison::Commit, Poison::Kill];
+/// Services of a cluster.
+const COUNT: u8 = 12;
+
+thread_local! {
+    static SECONDS: Cell<u64> = const { Cell::new(0) };
+    static START: Instant = now();
+}
+
+/// A clock that is set by hand.
+pub(super) fn clock() -> Instant {
+    START.with(|start| *start + Duration::from_secs(SECONDS.get()))
+}
+
+pub(super) fn wait(seconds: u64) {
+    SECONDS.set(SECONDS.get() + seconds);
+}
+
+/// The only endpoint of a Service, `10.0.NUMBER.last`.
+pub(super) fn endpoint(number: u8, last: u8) -> Change {
+    let slice = Slice {
+        service: name(number),
+        ports: Box::new([SlicePort {
+            name: "p".into(),
+            protocol: Protocol::Tcp,
+            number: Port::new(80).unwrap(),
+        }]),
+        endpoints: Box::new([Endpoint {
+            ip: [10, 0, number, last].into(),
+            is_ready: true,
+            is_serving: true,
+            is_terminating: false,
+            is_local: false,
+            node_hint: NodeHint::Absent,
+            zone_hints: Box::default(),
+        }]),
+    };
+    let name = SliceName::new("ns", &number.to_string());
+    Change::Slice(name, Some(Box::new(slice)), None)
+}
+
+pub(super) fn name(number: u8) -> ServiceName {
+    ServiceName::new("ns", &number.to_string())
+}
+
+/// Services with an endpoint that ends in 1 each, and changes after these.
+fn cluster(changes: impl IntoIterator<Item = Change>) -> Syncer<Fake> {
+    let mut syncer = syncer(clock, NodePortSource::All);
+    for number in 1..=COUNT {
+        syncer.tracker.apply(service(number, true));
+        syncer.tracker.apply(endpoint(number, 1));
+    }
+    for change in changes {
+        syncer.tracker.apply(change);
+    }
+    syncer
+}
+
+/// A cluster whose rules have been applied.
+async fn synced() -> Syncer<Fake> {
+    let mut syncer = cluster([]);
+    let outcome = syncer.once(&[]).await;
+    assert_eq!(outcome.result(), SyncResult::Applied, "{outcome:?}");
+    syncer.iptables().take_payloads();
+    syncer
+}
+
+/// The rules of a cluster with these changes, in a kernel without faults.
+async fn rules_of(changes: impl IntoIterator<Item = Change>) -> RuleSet {
+    let mut syncer = cluster(changes);
+    syncer.once(&[]).await;
+    syncer.iptables().rules()
+}
+
+/// The kernel holds these rules.
+#[track_caller]
+pub(super) fn assert_rules(syncer: &Syncer<Fake>, expected: &RuleSet) {
+    let lines = |rules: &RuleSet| {
+        let text = rules.to_save_text();
+        let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
+        lines.sort_unstable();
+        lines
+    };
+    let (found, expected) = (lines(&syncer.iptables().rules()), lines(expected));
+    let lacks = |from: &[String], line: &String| !from.contains(line);
+    let more: Vec<_> = found.iter().filter(|line| lacks(&expected, line)).collect();
+    let less: Vec<_> = expected.iter().filter(|line| lacks(&found, line)).collect();
+    assert!(found == expected, "not wanted {more:#?}, missing {less:#?}");
+}
+
+/// Services 3 to 6 move to the endpoint 2, and of these `poisoned` to the endpoint that fails.
+fn changes(poisoned: &[u8]) -> Vec<Change> {
+    let last = |number| if poisoned.contains(&number) { 66 } else { 2 };
+    (3..=6)
+        .map(|number| endpoint(number, last(number)))
+        .collect()
+}
+
+/// The same without the changes of the Services that fail.
+fn others(poisoned: &[u8]) -> Vec<Change> {
+    let others = (3..=6).filter(|number| !poisoned.contains(number));
+    others.map(|number| endpoint(number, 2)).collect()
+}
+
+/// A cluster with poisoned Services, after a sync.
+async fn poisoned(how: Poison, numbers: &[u8]) -> Syncer<Fake> {
+    let mut syncer = synced().await;
+    syncer.iptables().set_poisons(&[(POISON, how)]);
+    for change in changes(numbers) {
+        syncer.tracker.apply(change);
+    }
+    let outcome = syncer.once(&[]).await;
+    assert_eq!(
+        outcome.result(),
+        SyncResult::Applied,
+        "{how:?}: {outcome:?}"
+    );
+    let expected: Vec<_> = numbers.iter().map(|number| name(*number)).collect();
+    assert_eq!(outcome.quarantined, expected, "{how:?}");
+    let search = outcome.search.unwrap();
+    assert_eq!(search.quarantined.len(), numbers.len(), "{how:?}");
+    syncer
+}
+
+/// A sync that retries no quarantined Service.
+async fn sync_untried(syncer: &mut Syncer<Fake>) -> Outcome {
+    let outcome = syncer.once(&[]).await;
+    assert!(outcome.retry.is_none(), "{outcome:?}");
+    outcome
+}
+
+#[tokio::test]
+async fn changes_of_all_other_services_are_applied() {
+    for (how, numbers, most) in [
+        (Poison::Line, &[4][..], 1),
+        (Poison::Line, &[3, 6], 2),
+        // All held back, and then 4, 2, 2, 1 and 1 Services; after a kill all of that again.
+        (Poison::Commit, &[4], 6),
+        (Poison::Commit, &[3, 6], 8),
+        (Poison::Kill, &[4], 9),
+        (Poison::Kill, &[3, 6], 13),
+    ] {
+        let mut syncer = synced().await;
+        syncer.iptables().set_poisons(&[(POISON, how)]);
+        for change in changes(numbers) {
+            syncer.tracker.apply(change);
+        }
+        let outcome = syncer.once(&[]).await;
+        assert_eq!(
+            outcome.result(),
+            SyncResult::Applied,
+            "{how:?}: {outcome:?}"
+        );
+        assert_eq!(outcome.applied.before.len(), 4 - numbers.len());
+        let expected: Vec<_> = numbers.iter().map(|number| name(*number)).collect();
+        assert_eq!(outcome.quarantined, expected, "{how:?}");
+        let expected = rules_of(others(numbers)).await;
+        assert_rules(&syncer, &expected);
+        // The partial and the full restore before come to it.
+        let search = outcome.search.unwrap();
+        let payloads = syncer.iptables().take_payloads().len();
+        assert_eq!(payloads, search.restores + 2);
+        assert!(search.restores <= most, "{how:?} {numbers:?}: {search:?}");
+    }
+}
+
+#[tokio::test]
+async fn later_changes_of_others_cost_one_restore_each() {
+    for how in WAYS {
+        let mut syncer = poisoned(how, &[4]).await;
+        for number in [1, 2, 3] {
+            syncer.iptables().take_payloads();
+            syncer.tracker.apply(endpoint(number, 7));
+            let outcome = sync_untried(&mut syncer).await;
+            assert_eq!(outcome.result(), SyncResult::Applied, "{outcome:?}");
+            assert!(outcome.search.is_none());
+            let payloads = syncer.iptables().take_payloads();
+            let [payload] = &payloads[..] else {
+                panic!("{how:?}: {payloads:?}");
+            };
+            assert!(payload.contains(&format!("10.0.{number}.7:80")));
+            assert!(!payload.contains("ns/4"), "{payload}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_quarantined_service_is_retried_alone() {
+    for how in WAYS {
+        let mut syncer = poisoned(how, &[4]).await;
+        let rules = syncer.iptables().rules();
+        for (seconds, is_due) in [(9, false), (1, true), (19, false), (1, true)] {
+            wait(seconds);
+            syncer.iptables().take_payloads();
+            let outcome = syncer.once(&[]).await;
+            assert_eq!(outcome.result(), SyncResult::Applied);
+            assert_eq!(outcome.retry.is_some(), is_due, "{how:?} {seconds}");
+            let payloads = syncer.iptables().take_payloads();
+            // After a kill it is not known what the kernel holds.
+            let expected = usize::from(is_due) + usize::from(is_due && how == Poison::Kill);
+            assert_eq!(payloads.len(), expected, "{how:?}: {payloads:?}");
+            if let Some(payload) = payloads.first() {
+                assert!(!payload.contains("ns/5"), "{payload}");
+            }
+            assert_rules(&syncer, &rules);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_corrected_service_is_released_from_quarantine() {
+    for how in WAYS {
+        let mut syncer = poisoned(how, &[4]).await;
+        syncer.tracker.apply(endpoint(4, 3));
+        sync_untried(&mut syncer).await;
+        wait(10);
+        let outcome = syncer.once(&[]).await;
+        let retry = outcome.retry.unwrap();
+        assert!(matches!(retry.result, Ok(was) if was.as_secs() == 10));
+        assert!(outcome.quarantined.is_empty());
+        // Its stale connections are looked for from the state that was last applied.
+        let (applied, before) = &outcome.applied.before[0];
+        assert_eq!(*applied, name(4));
+        assert_eq!(before.slices[0].1.endpoints[0].ip.to_string(), "10.0.4.1");
+        let mut expected = others(&[4]);
+        expected.push(endpoint(4, 3));
+        assert_rules(&syncer, &rules_of(expected).await);
+        assert_eq!(syncer.next_retry(), None);
+    }
+}
+
+#[tokio::test]
+async fn a_service_that_is_deleted_or_changed_back_leaves_quarantine() {
+    for changes in [
+        vec![endpoint(4, 1)],
+        vec![
+            service(4, false),
+            Change::Slice(SliceName::new("ns", "4"), None, None),
+        ],
+    ] {
+        let mut syncer = poisoned(Poison::Commit, &[4]).await;
+        for change in changes.clone() {
+            syncer.tracker.apply(change);
+        }
+        wait(10);
+        let outcome = syncer.once(&[]).await;
+        assert!(outcome.quarantined.is_empty(), "{outcome:?}");
+        let expected = rules_of([others(&[4]), changes].concat()).await;
+        assert_rules(&syncer, &expected);
+    }
+}
+
+#[tokio::test]
+async fn full_syncs_render_a_service_in_quarantine_as_last_applied() {
+    for how in WAYS {
+        let mut syncer = poisoned(how, &[4]).await;
+        let rules = syncer.iptables().rules();
+        syncer.iptables().set_rules(RuleSet::default());
+        syncer.force_full(FullReason::Flushed);
+        let outcome = sync_untried(&mut syncer).await;
+        assert_eq!(outcome.result(), SyncResult::Applied, "{outcome:?}");
+        assert!(outcome.search.is_none());
+        assert_rules(&syncer, &rules);
+    }
+}
+
+#[tokio::test]
+async fn clients_of_a_new_service_that_fails_are_rejected() {
+    for how in WAYS {
+        let mut syncer = synced().await;
+        syncer.iptables().set_poisons(&[(POISON, how)]);
+        let new = [service(40, true), endpoint(40, 66), endpoint(3, 2)];
+        for change in new {
+            syncer.tracker.apply(change);
+        }
+        let outcome = syncer.once(&[]).await;
+        assert_eq!(outcome.result(), SyncResult::Applied, "{outcome:?}");
+        assert_eq!(outcome.quarantined, [name(40)]);
+        let blamed = &outcome.search.unwrap().quarantined[0];
+        assert_eq!(blamed.fallback, Fallback::NoEndpoints);
+        let expected = rules_of([service(40, true), endpoint(3, 2)]).await;
+        assert_rules(&syncer, &expected);
+    }
+}
+
+/// Even its reject rule is rejected.
+#[tokio::test]
+async fn a_service_that_fails_in_every_form_is_left_out() {
+    for how in WAYS {
+        let mut syncer = synced().await;
+        syncer.iptables().set_poisons(&[("ns/40:p", how)]);
+        let new = [service(40, true), endpoint(40, 1), endpoint(3, 2)];
+        for change in new {
+            syncer.tracker.apply(change);
+        }
+        let outcome = syncer.once(&[]).await;
+        assert_eq!(
+            outcome.result(),
+            SyncResult::Applied,
+            "{how:?}: {outcome:?}"
+        );
+        assert_eq!(outcome.quarantined, [name(40)]);
+        let blamed = &outcome.search.unwrap().quarantined[0];
+        assert_eq!(blamed.fallback, Fallback::LeftOut);
+        let expected = rules_of([endpoint(3, 2)]).await;
+        assert_rules(&syncer, &expected);
+    }
+}
+
+/// At the start, with the rules of an earlier process or without any.
+#[tokio::test]
+async fn a_start_with_a_service_that_fails_programs_all_others() {
+    for how in WAYS {
+        let earlier = synced().await.iptables().rules();
+        for (kernel, most) in [(RuleSet::default(), 3), (earlier, 11)] {
+            let mut syncer = cluster(changes(&[4]));
+            syncer.iptables().set_rules(kernel);
+            syncer.iptables().set_poisons(&[(POISON, how)]);
+            let outcome = syncer.once(&[]).await;
+            assert_eq!(
+                outcome.result(),
+                SyncResult::Applied,
+                "{how:?}: {outcome:?}"
+            );
+            assert_eq!(outcome.quarantined, [name(4)]);
+            let search = outcome.search.unwrap();
+            assert!(search.restores <= most.max(13), "{how:?}: {search:?}");
+            let removed = Change::Slice(SliceName::new("ns", "4"), None, None);
+            let expected = [others(&[4]), vec![removed]].concat();
+            assert_rules(&syncer, &rules_of(expected).await);
+        }
+    }
+}
+
+#[tokio::test]
+async fn more_failing_services_than_one_search_finds_do_not_keep_others_back() {
+    let mut syncer = synced().await;
+    syncer.iptables().set_poisons(&[(POISON, Poison::Line)]);
+    let failing = 40..70;
+    for number in failing.clone() {
+        syncer.tracker.apply(service(number, true));
+        syncer.tracker.apply(endpoint(number, 66));
+    }
+    syncer.tracker.apply(endpoint(3, 2));
+    let outcome = sync_untried(&mut syncer).await;
+    let search = outcome.search.unwrap();
+    assert!(!search.is_node_fault && !search.unresolved.is_empty());
+    let outcome = sync_untried(&mut syncer).await;
+    assert_eq!(outcome.result(), SyncResult::Applied, "{outcome:?}");
+    assert_eq!(
+        outcome.quarantined,
+        failing.clone().map(name).collect::<Vec<_>>()
+    );
+    let rejected = failing.map(|number| service(number, true));
+    let expected = rules_of(rejected.chain([endpoint(3, 2)])).await;
+    assert_rules(&syncer, &expected);
+}
+
+#[tokio::test]
+async fn restores_that_fail_for_every_service_quarantine_none() {
+    for how in WAYS {
+        // Nothing can be restored; nothing with endpoints can.
+        for (poison, most) in [("KUBE-", 6), ("--to-destination 10.0.", 20)] {
+            let mut syncer = synced().await;
+            let rules = syncer.iptables().rules();
+            syncer.iptables().set_poisons(&[(poison, how)]);
+            for change in changes(&[]) {
+                syncer.tracker.apply(change);
+            }
+            let outcome = syncer.once(&[]).await;
+            assert_eq!(outcome.result(), SyncResult::Failed, "{how:?} {poison}");
+            assert_eq!(outcome.quarantined, []);
+            assert!(outcome.applied.before.is_empty());
+            let search = outcome.search.unwrap();
+            assert!(
+                search.is_node_fault && search.restores <= most,
+                "{search:?}"
+            );
+            // Not again with the next retry of the sync.
+            assert!(syncer.once(&[]).await.search.is_none());
+            assert_rules(&syncer, &rules);
+            syncer.iptables().set_poisons(&[]);
+            let outcome = syncer.once(&[]).await;
+            assert_eq!(outcome.result(), SyncResult::Applied);
+            assert_rules(&syncer, &rules_of(changes(&[])).await);
+        }
+    }
+}

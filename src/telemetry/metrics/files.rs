@@ -1,0 +1,110 @@
+//! Metrics of the files that the process reads: the configuration file and manifests.
+
+use prometheus::{IntGauge, Registry, Result};
+
+use super::factory::MetricFactory;
+
+/// Content of the configuration file, compared with the configuration of the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ConfigFileState {
+    /// The running configuration.
+    Running,
+    /// Another valid configuration, which a restart would use.
+    Stale,
+    /// A configuration that no process can start with.
+    Invalid,
+}
+
+/// Metrics of the configuration file. Clones share their values.
+#[derive(Debug, Clone)]
+pub(crate) struct ConfigMetrics {
+    stale: IntGauge,
+    invalid: IntGauge,
+}
+
+impl ConfigMetrics {
+    pub(super) fn register(registry: &Registry) -> Result<Self> {
+        let own = MetricFactory::own(registry);
+        Ok(Self {
+            stale: own.gauge(
+                "config_stale",
+                "1 if the configuration file holds another valid configuration than the running \
+                 one",
+            )?,
+            invalid: own.gauge(
+                "config_invalid",
+                "1 if the configuration file holds a configuration that no process can start with",
+            )?,
+        })
+    }
+
+    /// Records what the file holds.
+    pub(crate) fn set(&self, state: ConfigFileState) {
+        self.stale.set((state == ConfigFileState::Stale).into());
+        self.invalid.set((state == ConfigFileState::Invalid).into());
+    }
+}
+
+/// Metrics of manifests. Clones share their values.
+#[derive(Debug, Clone)]
+pub(crate) struct ManifestMetrics {
+    unusable_files: IntGauge,
+    skipped_objects: IntGauge,
+    ignored_fields: IntGauge,
+}
+
+impl ManifestMetrics {
+    pub(super) fn register(registry: &Registry) -> Result<Self> {
+        let own = MetricFactory::own(registry);
+        Ok(Self {
+            unusable_files: own.gauge(
+                "unusable_manifest_files",
+                "Number of manifest files that cannot be read or parsed now",
+            )?,
+            skipped_objects: own.gauge(
+                "skipped_manifest_objects",
+                "Number of objects of manifests that are skipped: fields have wrong types",
+            )?,
+            ignored_fields: own.gauge(
+                "ignored_manifest_fields",
+                "Number of fields of manifests that are ignored: unknown, of a wrong type, or \
+                 without a supported value",
+            )?,
+        })
+    }
+
+    /// Records the number of files that cannot be used now.
+    pub(crate) fn set_unusable_files(&self, count: usize) {
+        self.unusable_files.set(as_gauge(count));
+    }
+
+    /// Records the number of objects that are skipped.
+    pub(crate) fn set_skipped_objects(&self, count: usize) {
+        self.skipped_objects.set(as_gauge(count));
+    }
+
+    /// Records the number of fields that are ignored in objects that are used.
+    pub(crate) fn set_ignored_fields(&self, count: usize) {
+        self.ignored_fields.set(as_gauge(count));
+    }
+
+    /// Returns the number of files that cannot be used now.
+    pub(crate) fn unusable_files(&self) -> i64 {
+        self.unusable_files.get()
+    }
+
+    /// Returns the number of objects that are skipped.
+    pub(crate) fn skipped_objects(&self) -> i64 {
+        self.skipped_objects.get()
+    }
+
+    /// Returns the number of fields that are ignored.
+    #[cfg(test)]
+    pub(crate) fn ignored_fields(&self) -> i64 {
+        self.ignored_fields.get()
+    }
+}
+
+fn as_gauge(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,65 @@
+//! Finds the patches of a kustomization among the files next to it.
+//!
+//! A patch has the kind and name of an object and only some of its fields, so it must not be read
+//! as an object.
+
+use std::marker::PhantomData;
+use std::path::{Component, Path, PathBuf};
+
+use serde_json::Value;
+
+use super::parse::{TextFormat, documents};
+
+/// Returns the files that a kustomization names as patches, without `.` and `..`.
+///
+/// Upstream: sigs.k8s.io/kustomize/api/types/kustomization.go, `Patches`, `PatchesStrategicMerge`,
+/// `PatchesJson6902`
+pub(super) fn patches(path: &Path, text: &str, format: TextFormat) -> Vec<PathBuf> {
+    let directory = path.parent().unwrap_or(Path::new(""));
+    let mut patches = Vec::new();
+    for mut document in documents(text, format) {
+        let Ok(Some(value)) = document.read(|_| PhantomData::<Value>) else {
+            continue;
+        };
+        let items = |field| {
+            let items = value.get(field).and_then(Value::as_array);
+            items.into_iter().flatten()
+        };
+        let objects = items("patches").chain(items("patchesJson6902"));
+        let files = objects.filter_map(|patch| patch.get("path"));
+        // Each is the name of a file, or a patch itself.
+        let files = files.chain(items("patchesStrategicMerge"));
+        let files = files.filter_map(Value::as_str);
+        patches.extend(files.map(|file| plain(&directory.join(file))));
+    }
+    patches
+}
+
+/// Returns a path without `.` and `..`, by its text alone.
+pub(super) fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir if plain.file_name().is_some() => {
+                plain.pop();
+            }
+            other => plain.push(other),
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_fields_of_patches_are_read() {
+        let text = "patches: [{path: ./a.yaml}, {patch: '[]'}]\n\
+                    patchesStrategicMerge: [../b.yaml]\npatchesJson6902:\n- path: c/d.yaml\n";
+        let found = patches(Path::new("m/k/kustomization.yaml"), text, TextFormat::Yaml);
+        let expected = ["m/k/a.yaml", "m/k/c/d.yaml", "m/b.yaml"];
+        assert_eq!(found, expected.map(PathBuf::from));
+    }
+}

@@ -1,0 +1,238 @@
+//! Manifests that are followed.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::manifests::{directory, options, service};
+use crate::model::Change;
+use crate::telemetry::{ManifestMetrics, Metrics};
+use crate::watch::manifests::follow;
+use crate::watch::{ChangeReceivers, Ingester, change_channels};
+
+/// Follows a directory and looks at IPv4.
+struct Followed {
+    changes: ChangeReceivers,
+    /// Services of all changes so far.
+    services: BTreeSet<String>,
+    metrics: ManifestMetrics,
+    task: JoinHandle<()>,
+}
+
+impl Followed {
+    fn start(path: &Path) -> Self {
+        let (senders, changes) = change_channels(None);
+        let ingester = Ingester::new(senders, "here".into());
+        let path = path.to_owned();
+        let metrics = Metrics::new().unwrap().manifests;
+        let followed = metrics.clone();
+        let task = tokio::spawn(async move {
+            let _ = follow(path, options(), &followed, ingester).await;
+        });
+        Self {
+            changes,
+            services: BTreeSet::new(),
+            metrics,
+            task,
+        }
+    }
+
+    /// Waits until this many files cannot be used and objects are skipped.
+    async fn expect_unusable(&self, files: i64, objects: i64) {
+        let found = || {
+            let metrics = &self.metrics;
+            (metrics.unusable_files(), metrics.skipped_objects())
+        };
+        let wait = async {
+            while found() != (files, objects) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let outcome = timeout(Duration::from_secs(20), wait).await;
+        assert!(outcome.is_ok(), "{:?}", found());
+    }
+
+    /// Waits until this many fields are ignored.
+    async fn expect_ignored(&self, fields: i64) {
+        let wait = async {
+            while self.metrics.ignored_fields() != fields {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let outcome = timeout(Duration::from_secs(20), wait).await;
+        assert!(outcome.is_ok(), "{}", self.metrics.ignored_fields());
+    }
+
+    /// Waits until these are all Services.
+    async fn expect(&mut self, expected: &[&str]) {
+        let mut last = Vec::new();
+        let wait = async {
+            while last != expected {
+                last = self.next_list().await;
+            }
+        };
+        let outcome = timeout(Duration::from_secs(20), wait).await;
+        assert!(outcome.is_ok(), "expected {expected:?}, last was {last:?}");
+    }
+
+    /// Returns all Services after the next changes.
+    async fn next_list(&mut self) -> Vec<String> {
+        for change in self.changes.families.v4.recv().await.unwrap() {
+            match change {
+                Change::Service(name, Some(_)) => drop(self.services.insert(name.to_string())),
+                Change::Service(name, None) => drop(self.services.remove(&name.to_string())),
+                _ => {}
+            }
+        }
+        self.services.iter().cloned().collect()
+    }
+}
+
+impl Drop for Followed {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn write(directory: &Path, name: &str, text: &str) {
+    fs::write(directory.join(name), text).unwrap();
+}
+
+#[tokio::test]
+async fn changes_of_files_are_followed() {
+    let directory = directory(&[("a.yaml", &service("a", ""))]);
+    let path = directory.path();
+    let mut followed = Followed::start(path);
+    followed.expect(&["default/a"]).await;
+    write(path, "b.yaml", &service("b", ""));
+    followed.expect(&["default/a", "default/b"]).await;
+    // As editors save: beside it, then over it.
+    write(path, ".a.yaml.swp", &service("c", ""));
+    fs::rename(path.join(".a.yaml.swp"), path.join("a.yaml")).unwrap();
+    followed.expect(&["default/b", "default/c"]).await;
+    fs::create_dir(path.join("sub")).unwrap();
+    write(&path.join("sub"), "d.yaml", &service("d", ""));
+    followed
+        .expect(&["default/b", "default/c", "default/d"])
+        .await;
+    fs::remove_file(path.join("b.yaml")).unwrap();
+    followed.expect(&["default/c", "default/d"]).await;
+}
+
+#[tokio::test]
+async fn invalid_files_keep_their_last_valid_content() {
+    let directory = directory(&[("a.yaml", &service("a", ""))]);
+    let path = directory.path();
+    let mut followed = Followed::start(path);
+    followed.expect(&["default/a"]).await;
+    write(path, "a.yaml", "kind: Service\nspec: [1\n");
+    write(path, "b.yaml", &service("b", ""));
+    followed.expect(&["default/a", "default/b"]).await;
+    write(path, "a.yaml", "");
+    write(path, "c.yaml", &service("c", ""));
+    followed
+        .expect(&["default/a", "default/b", "default/c"])
+        .await;
+    write(path, "a.yaml", &service("z", ""));
+    followed
+        .expect(&["default/b", "default/c", "default/z"])
+        .await;
+}
+
+#[tokio::test]
+async fn a_file_that_was_never_valid_costs_only_itself() {
+    let directory = directory(&[("b.yaml", "spec: [1\n")]);
+    let path = directory.path();
+    let mut followed = Followed::start(path);
+    // Without any valid file, the rules of an earlier process stay.
+    let wrong = "kind: Service\nmetadata: {name: c}\nspec: {ports: 5}\n---\n";
+    write(path, "a.yaml", &format!("{wrong}{}", service("a", "")));
+    let list = timeout(Duration::from_secs(20), followed.next_list());
+    assert_eq!(list.await.unwrap(), ["default/a"]);
+    followed.expect_unusable(1, 1).await;
+    write(path, "b.yaml", &service("b", ""));
+    followed.expect(&["default/a", "default/b"]).await;
+    followed.expect_unusable(0, 1).await;
+}
+
+#[tokio::test]
+async fn swapped_config_maps_are_followed() {
+    let directory = directory(&[
+        ("..1/a.yaml", &service("a", "")),
+        ("..2/a.yaml", &service("b", "")),
+    ]);
+    let path = directory.path();
+    let link = |from: &str, to: &str| std::os::unix::fs::symlink(from, path.join(to)).unwrap();
+    link("..1", "..data");
+    link("..data/a.yaml", "a.yaml");
+    let mut followed = Followed::start(path);
+    followed.expect(&["default/a"]).await;
+    link("..2", "..data_tmp");
+    fs::rename(path.join("..data_tmp"), path.join("..data")).unwrap();
+    fs::remove_dir_all(path.join("..1")).unwrap();
+    followed.expect(&["default/b"]).await;
+}
+
+#[tokio::test]
+async fn deleted_directory_keeps_its_last_content() {
+    let parent = directory(&[("m/a.yaml", &service("a", ""))]);
+    let path = parent.path().join("m");
+    let mut followed = Followed::start(&path);
+    followed.expect(&["default/a"]).await;
+    fs::remove_dir_all(&path).unwrap();
+    fs::create_dir(parent.path().join("new")).unwrap();
+    write(&parent.path().join("new"), "b.yaml", &service("b", ""));
+    fs::rename(parent.path().join("new"), &path).unwrap();
+    followed.expect(&["default/b"]).await;
+}
+
+#[tokio::test]
+async fn path_must_exist_at_the_start() {
+    let ingester = Ingester::new(change_channels(None).0, "here".into());
+    let metrics = Metrics::new().unwrap().manifests;
+    let outcome = follow("/nowhere/at/all".into(), options(), &metrics, ingester).await;
+    assert_eq!(outcome.unwrap_err().file, Path::new("/nowhere/at/all"));
+}
+
+#[tokio::test]
+async fn ignored_fields_are_counted() {
+    let spec = "clusterIP: 10.0.0.1, type: LoadBalnacer, internalTrafficPolicy: local, selektor: a";
+    let directory = directory(&[("a.yaml", &service("a", spec))]);
+    let mut followed = Followed::start(directory.path());
+    followed.expect(&["default/a"]).await;
+    followed.expect_ignored(3).await;
+    write(directory.path(), "a.yaml", &service("a", ""));
+    write(directory.path(), "b.yaml", &service("b", ""));
+    followed.expect(&["default/a", "default/b"]).await;
+    followed.expect_ignored(0).await;
+}
+
+/// Files of other names next to the path are ignored, unless a link leads to them.
+#[tokio::test]
+async fn the_target_of_a_link_is_followed_next_to_the_path() {
+    let parent = directory(&[
+        ("v1.yaml", &service("a", "")),
+        ("v1/b.yaml", &service("b", "")),
+    ]);
+    let path = parent.path();
+    let link = |from: &str, to: &str| std::os::unix::fs::symlink(from, path.join(to)).unwrap();
+    link("v1.yaml", "current.yaml");
+    let mut of_file = Followed::start(&path.join("current.yaml"));
+    of_file.expect(&["default/a"]).await;
+    link("v1", "between");
+    fs::create_dir(path.join("m")).unwrap();
+    link("../between/b.yaml", "m/b.yaml");
+    let mut of_directory = Followed::start(&path.join("m"));
+    of_directory.expect(&["default/b"]).await;
+    write(path, "v1.yaml", &service("c", ""));
+    of_file.expect(&["default/c"]).await;
+    fs::create_dir(path.join("v2")).unwrap();
+    write(&path.join("v2"), "b.yaml", &service("d", ""));
+    link("v2", "between.new");
+    fs::rename(path.join("between.new"), path.join("between")).unwrap();
+    of_directory.expect(&["default/d"]).await;
+}

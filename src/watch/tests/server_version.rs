@@ -1,0 +1,108 @@
+//! The exported version follows a server, in virtual time.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::{StreamExt, stream};
+use http::{Request, Response};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::Frame;
+use kube::Client;
+use kube::client::Body;
+use tokio::time::{Instant, timeout_at};
+use tower::BoxError;
+
+use super::super::api::{ApiClient, Encoding, RateLimit};
+use super::super::{Ingester, change_channels, cluster};
+use crate::telemetry::Metrics;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Body that begins with this text and never ends, or that is the text.
+fn body(pieces: Vec<&'static str>, end: BodyEnd) -> UnsyncBoxBody<Bytes, BoxError> {
+    let pieces = pieces.into_iter().map(|text| Ok(Frame::data(text.into())));
+    let pieces = stream::iter(pieces);
+    match end {
+        BodyEnd::Orderly => StreamBody::new(pieces).boxed_unsync(),
+        BodyEnd::Never => StreamBody::new(pieces.chain(stream::pending())).boxed_unsync(),
+    }
+}
+
+#[derive(Clone, Copy)]
+enum BodyEnd {
+    Orderly,
+    Never,
+}
+
+/// Server with these responses to `/version`, one after the other. It accepts every watch.
+fn server(versions: &'static [&'static str], asked: &Arc<Mutex<usize>>) -> ApiClient {
+    let asked = Arc::clone(asked);
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let answer = if request.uri().path() == "/version" {
+            let mut asked = asked.lock().unwrap();
+            *asked += 1;
+            body(vec![versions[*asked - 1]], BodyEnd::Orderly)
+        } else {
+            body(Vec::new(), BodyEnd::Never)
+        };
+        std::future::ready(Ok::<_, BoxError>(Response::new(answer)))
+    });
+    let client = Client::new(service, "default");
+    ApiClient::new(client, "test", Encoding::Json, RateLimit::default())
+}
+
+/// Returns the labels of `kubernetes_build_info`; there must be one sample.
+fn build_info(metrics: &Metrics) -> (String, String, String) {
+    let families = metrics.registry.gather();
+    let name = "kubernetes_build_info";
+    let family = families.iter().find(|f| f.name() == name).unwrap();
+    let [sample] = family.get_metric() else {
+        panic!("{family:?}")
+    };
+    let label = |name| {
+        let pair = sample.get_label().iter().find(|pair| pair.name() == name);
+        pair.unwrap().value().to_owned()
+    };
+    (label("major"), label("minor"), label("git_version"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_version_of_the_server_is_exported_and_requested_once_an_hour() {
+    const VERSIONS: [&str; 4] = [
+        r#"{"major": "1", "minor": "34+", "gitVersion": "v1.34.2-eks-1b4a2"}"#,
+        "<html></html>",
+        r#"{"gitVersion": "latest"}"#,
+        r#"{"gitVersion": "v1.35.0"}"#,
+    ];
+    let metrics = Metrics::new().unwrap();
+    let asked = Arc::new(Mutex::new(0));
+    let server = server(&VERSIONS, &asked);
+    let (senders, _receivers) = change_channels(None);
+    let ingester = Ingester::new(senders, "node".into());
+    let began = Instant::now();
+    let follow = cluster::follow(&server, "node", ingester, &metrics);
+    tokio::pin!(follow);
+    let expect = |minor: &str, git_version: &str| {
+        let expected = ("1".to_owned(), minor.to_owned(), git_version.to_owned());
+        assert_eq!(build_info(&metrics), expected);
+    };
+    expect("36", "v1.36.3+deltaproxy-0.1.0");
+    // What cannot be used changes nothing. A watch is reopened every few minutes.
+    for (minutes, requests, minor, git_version) in [
+        (1, 1, "34", "v1.34.2+deltaproxy-0.1.0"),
+        (59, 1, "34", "v1.34.2+deltaproxy-0.1.0"),
+        (75, 2, "34", "v1.34.2+deltaproxy-0.1.0"),
+        (150, 3, "34", "v1.34.2+deltaproxy-0.1.0"),
+        (225, 4, "35", "v1.35.0+deltaproxy-0.1.0"),
+    ] {
+        assert!(
+            timeout_at(began + MINUTE * minutes, &mut follow)
+                .await
+                .is_err()
+        );
+        assert_eq!(*asked.lock().unwrap(), requests, "after {minutes} minutes");
+        expect(minor, git_version);
+    }
+}

@@ -1,0 +1,319 @@
+//! Kustomize overlays and the Helm chart: rendered as committed in `deploy/rendered`, accepted
+//! strictly by a real API server, and values that cannot work are named.
+//!
+//! `UPDATE_GOLDEN=1` writes the files of `deploy/rendered`.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test fails loudly, and runs programs"
+)]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::support;
+use support::kube::{ControlPlane, binary};
+use support::process::run;
+use support::{Need, machine_has, objects};
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+const CHART: &str = "deploy/helm/deltaproxy";
+const OVERLAYS: [&str; 4] = [
+    "canary",
+    "kubeadm-replace",
+    "least-privilege",
+    "metrics-open",
+];
+/// Names of the files of values in the folder `ci` of the chart.
+const VALUES: [&str; 4] = ["canary", "default", "k3s", "privileged"];
+
+fn program(name: &str, args: &[&str]) -> Output {
+    let path = binary(name).unwrap_or_else(|why| panic!("{why}"));
+    let mut command = Command::new(path);
+    command.current_dir(ROOT).args(args);
+    command.output().unwrap()
+}
+
+fn kustomize(folder: &str) -> Output {
+    program("kubectl", &["kustomize", folder])
+}
+
+fn helm(args: &[&str]) -> Output {
+    let template = ["template", "deltaproxy", CHART, "--namespace=kube-system"];
+    program("helm", &[&template[..], args].concat())
+}
+
+#[track_caller]
+fn text(output: &Output) -> String {
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{error}");
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// A copy of `deploy/kustomize`, in which files can be written.
+fn copy_of_kustomize() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let original = format!("{ROOT}/deploy/kustomize");
+    run(Command::new("cp")
+        .args(["-r", &original])
+        .arg(folder.path()));
+    folder
+}
+
+/// Names of the files in `deploy/rendered`, and what is rendered now.
+fn rendered() -> Vec<(String, String)> {
+    let folder = copy_of_kustomize();
+    let overlays = folder.path().join("kustomize/overlays");
+    let open = overlays.join("metrics-open");
+    fs::copy(open.join("config.example.conf"), open.join("config.conf")).unwrap();
+    let overlays = OVERLAYS.iter().map(|name| {
+        let output = kustomize(overlays.join(name).to_str().unwrap());
+        (format!("kustomize-{name}.yaml"), text(&output))
+    });
+    let charts = VALUES.iter().map(|name| {
+        let values = format!("--values={CHART}/ci/{name}-values.yaml");
+        (format!("helm-{name}.yaml"), text(&helm(&[&values])))
+    });
+    overlays.chain(charts).collect()
+}
+
+fn documents(text: &str) -> Vec<Value> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(text).unwrap();
+    documents
+        .into_iter()
+        .filter(|document| !document.is_null())
+        .collect()
+}
+
+fn daemon_sets(text: &str) -> Vec<Value> {
+    let mut documents = documents(text);
+    documents.retain(|document| document["kind"] == "DaemonSet");
+    documents
+}
+
+#[test]
+fn rendered_manifests_are_committed() {
+    if !machine_has(Need::Clients) {
+        return;
+    }
+    let folder = Path::new(ROOT).join("deploy/rendered");
+    for (name, text) in rendered() {
+        let path = folder.join(&name);
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            fs::write(&path, &text).unwrap();
+        }
+        let committed = fs::read_to_string(&path).unwrap_or_default();
+        assert_eq!(text, committed, "UPDATE_GOLDEN=1 writes {name}");
+    }
+    let entries = fs::read_dir(folder).unwrap();
+    assert_eq!(entries.count(), OVERLAYS.len() + VALUES.len());
+}
+
+#[test]
+fn rendered_objects_are_accepted_strictly() {
+    if !machine_has(Need::Clients) {
+        return;
+    }
+    let control = ControlPlane::start();
+    control.api().apply(&objects::namespace("kube-system"));
+    let folder = tempfile::tempdir().unwrap();
+    let create = |text: &str| {
+        let path = folder.path().join("objects.yaml");
+        fs::write(&path, text).unwrap();
+        let mut command = control.netns().command(binary("kubectl").unwrap());
+        command.arg(format!("--kubeconfig={}", control.kubeconfig().display()));
+        command.args(["create", "--dry-run=server", "--validate=strict", "-f"]);
+        command.arg(path).output().unwrap()
+    };
+    for (name, rendered) in rendered() {
+        let created = text(&create(&rendered));
+        let count = documents(&rendered).len();
+        assert!(count >= 3, "{name}");
+        assert_eq!(created.lines().count(), count, "{name}: {created}");
+        let misspelled = rendered.replace("hostNetwork:", "hostNetwerk:");
+        let error = String::from_utf8(create(&misspelled).stderr).unwrap();
+        assert!(error.contains("unknown field \"spec.template.spec.hostNetwerk\""));
+    }
+}
+
+/// Fields that every node agent of this kind needs, whatever it is rendered from.
+#[test]
+fn daemon_sets_have_what_a_node_needs() {
+    if !machine_has(Need::Clients) {
+        return;
+    }
+    let page = fs::read_to_string(format!("{ROOT}/deploy/docs/resources.md")).unwrap();
+    for (name, rendered) in rendered() {
+        let sets = daemon_sets(&rendered);
+        let [set] = &sets[..] else {
+            panic!("{name}: {sets:?}");
+        };
+        let pod = &set["spec"]["template"]["spec"];
+        assert_eq!(pod["hostNetwork"], true, "{name}");
+        assert_eq!(pod["priorityClassName"], "system-node-critical", "{name}");
+        assert_eq!(pod["tolerations"][0]["operator"], "Exists", "{name}");
+        let profile = &pod["securityContext"]["seccompProfile"]["type"];
+        assert_eq!(profile, "RuntimeDefault", "{name}");
+        let container = &pod["containers"][0];
+        let ports: Vec<_> = container["ports"].as_array().unwrap().iter().collect();
+        let numbers: Vec<_> = ports.iter().map(|port| &port["containerPort"]).collect();
+        assert_eq!(numbers, [10256, 10249], "{name}");
+        let memory = container["resources"]["requests"]["memory"].as_str();
+        let memory = memory.unwrap().replace("Mi", " MiB");
+        let sentence = format!("requests {memory}, which is for 1,000");
+        assert!(page.contains(&sentence), "{name}: {sentence}");
+        assert!(container["resources"]["limits"].is_null(), "{name}");
+        has_few_privileges(&name, pod);
+    }
+}
+
+fn has_few_privileges(name: &str, pod: &Value) {
+    let context = &pod["containers"][0]["securityContext"];
+    assert_eq!(context["readOnlyRootFilesystem"], true, "{name}");
+    let is_privileged = name.contains("kubeadm-replace") || name.contains("privileged");
+    assert_eq!(context["privileged"], is_privileged, "{name}");
+    let added = context["capabilities"]["add"].to_string();
+    assert_eq!(
+        added == "[\"NET_ADMIN\",\"NET_RAW\"]",
+        !is_privileged,
+        "{name}"
+    );
+    let init = &pod["initContainers"][0];
+    assert_eq!(
+        init["securityContext"]["privileged"] == true,
+        !is_privileged
+    );
+    assert_eq!(
+        init["image"] == pod["containers"][0]["image"],
+        !is_privileged
+    );
+}
+
+/// Settings that cannot work, and a part of the error.
+const BAD: &[(&str, &str)] = &[
+    ("image.repository=deltaproxy", "/image/repository"),
+    ("image.tag=a b", "/image/tag"),
+    ("image.digest=sha256:12", "/image/digest"),
+    ("privileges=none", "/privileges"),
+    ("canry=true", "'canry' not allowed"),
+    ("canary=yes", "/canary"),
+    ("maxUnavailable=0", "/maxUnavailable"),
+    (
+        "resources.requests.memory=lots",
+        "/resources/requests/memory",
+    ),
+    ("priorityClassName=low", "/priorityClassName"),
+    ("extraArgs[0]=v", "/extraArgs/0"),
+    (
+        "extraArgs[0]=--v=2,extraArgs[1]=--config=x",
+        "extraArgs[1]: `--config`",
+    ),
+    ("config.existingConfigMap=", "config.apiServer is required"),
+    ("config.apiServer=a:1", "/config/apiServer"),
+    (
+        "config.apiServer=https://a:1",
+        "config.apiServer and config.existing",
+    ),
+    (
+        "config.kubeProxy.mode=iptables",
+        "config.kubeProxy and config.existing",
+    ),
+    (
+        "metricsBindAddress=0.0.0.0:10249",
+        "metricsBindAddress requires",
+    ),
+];
+
+/// The same for a ConfigMap that the chart creates.
+const BAD_WITH_OWN_CONFIG: &[(&str, &str)] = &[
+    ("metricsBindAddress=0.0.0.0:9", "/metricsBindAddress"),
+    (
+        "config.kubeProxy.mode=ipvs",
+        "config.kubeProxy.mode: `ipvs`",
+    ),
+    (
+        "config.kubeProxy.hostnameOverride=a",
+        "config.kubeProxy.hostnameOverride",
+    ),
+];
+
+#[test]
+fn values_that_cannot_work_are_named() {
+    if !machine_has(Need::Clients) {
+        return;
+    }
+    let own = "config.existingConfigMap=,config.apiServer=https://10.0.0.1:6443";
+    let plain = BAD.iter().map(|(set, part)| ((*set).to_owned(), part));
+    let with_own = BAD_WITH_OWN_CONFIG.iter();
+    let with_own = with_own.map(|(set, part)| (format!("{own},{set}"), part));
+    for (set, expected) in plain.chain(with_own) {
+        let output = helm(&["--set", &set]);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{set}");
+        assert!(error.contains(expected), "{set}: {error}");
+    }
+    assert!(helm(&["--set", own]).status.success());
+}
+
+/// A patch for a DaemonSet of another shape fails with the path of the field.
+#[test]
+fn patches_that_cannot_work_are_named() {
+    if !machine_has(Need::Clients) {
+        return;
+    }
+    let folder = copy_of_kustomize();
+    let deploy = folder.path().join("kustomize");
+    let mine = deploy.join("overlays/mine");
+    fs::create_dir(&mine).unwrap();
+    let build = |kustomization: &str| {
+        let text = format!("apiVersion: kustomize.config.k8s.io/v1beta1\n{kustomization}");
+        fs::write(mine.join("kustomization.yaml"), text).unwrap();
+        kustomize(mine.to_str().unwrap())
+    };
+    let good = "resources: [../least-privilege]\nimages:\n\
+                - {name: registry.example.com/deltaproxy/deltaproxy, newName: r.test/p, newTag: v9}\n";
+    let manifest = text(&build(good));
+    let images = manifest.matches("image: r.test/p:v9").count();
+    assert_eq!(images, 2, "{manifest}");
+    // The example is of another cluster.
+    let open = kustomize("deploy/kustomize/overlays/metrics-open");
+    let error = String::from_utf8_lossy(&open.stderr).into_owned();
+    assert!(
+        !open.status.success() && error.contains("metrics-open/config.conf"),
+        "{error}"
+    );
+    let open = deploy.join("overlays/metrics-open");
+    fs::copy(open.join("config.example.conf"), open.join("config.conf")).unwrap();
+    // Kustomize reads no files outside its root.
+    let config = deploy.join("overlays/metrics-open/config.yaml");
+    fs::copy(config, mine.join("config.yaml")).unwrap();
+    for (kustomization, expected) in [
+        // Twice: there are no privileges left to move.
+        (
+            "resources: [../least-privilege]\ncomponents: [../../components/least-privilege]\n",
+            "testing value /spec/template/spec/containers/0/securityContext/privileged failed",
+        ),
+        (
+            "resources: [../kubeadm-replace]\npatches:\n\
+             - patch: '{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: deltaproxy}}'\n",
+            "no matches for Id DaemonSet.v1.apps/deltaproxy",
+        ),
+        (
+            "resources: [../metrics-open]\n\
+             patches: [{path: config.yaml, target: {kind: DaemonSet}}]\n",
+            "testing value /spec/template/spec/volumes/0 failed",
+        ),
+    ] {
+        let output = build(kustomization);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{kustomization}");
+        assert!(error.contains(expected), "{kustomization}: {error}");
+    }
+}

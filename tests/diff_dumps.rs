@@ -1,0 +1,201 @@
+//! `diff` of dumps that people pass on: rules that cannot be read, tables that the save program
+//! left out, and comments without the names of Services.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "failing is a test's job"
+)]
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::diff::{Scene, text};
+
+/// Compares the dump of IPv4, edited, with manifests. Returns code, stdout and stderr.
+fn diff(edit: impl Fn(&str) -> String, manifests: &str, more: &[&str]) -> (i32, String, String) {
+    let scene = Scene::new();
+    let dump = fs::read_to_string(scene.path("ipv4")).unwrap();
+    let edited = edit(&dump);
+    assert_ne!(edited, dump);
+    fs::write(scene.path("ipv4"), edited).unwrap();
+    let args = [
+        &["diff", "--from-save", "ipv4", "--manifests", manifests],
+        more,
+    ]
+    .concat();
+    let output = scene.run(&args);
+    let code = output.status.code().unwrap();
+    (code, text(&output.stdout), text(&output.stderr))
+}
+
+/// Changes the quotes of the rule that sends traffic of a cluster IP to `shop/web:http`, as mail
+/// programs do.
+fn with_an_unreadable_rule(dump: &str) -> String {
+    let rule = |open, close| {
+        format!("-A KUBE-SERVICES -m comment --comment {open}shop/web:http cluster IP{close} ")
+    };
+    dump.replace(&rule('"', '"'), &rule('\u{201c}', '\u{201d}'))
+}
+
+const UNREADABLE: &str = "error: `ipv4`: IPv4 rules cannot be read: 1 of nat KUBE-SERVICES; not \
+                          compared because of them: shop/web:http/tcp\n";
+
+#[test]
+fn unreadable_rules_are_an_error_and_not_missing() {
+    let (code, said, errors) = diff(with_an_unreadable_rule, "before.yaml", &[]);
+    assert_eq!((code, errors.as_str()), (2, UNREADABLE), "{said}");
+    let summary = "\nno differences; 1 service port not compared; 1 chain with unreadable rules not \
+                   compared\n";
+    assert!(said.ends_with(summary), "{said}");
+    // The rest is compared.
+    let (code, said, errors) = diff(with_an_unreadable_rule, "after.yaml", &[]);
+    assert_eq!((code, errors.as_str()), (2, UNREADABLE), "{said}");
+    assert!(said.contains("\nshop/new/tcp appears (IPv4)\n"), "{said}");
+    assert!(!said.contains("shop/web"), "{said}");
+    // Of another Service, everything is known.
+    let (code, said, errors) = diff(with_an_unreadable_rule, "before.yaml", &["dns"]);
+    assert_eq!((code, errors.as_str()), (0, ""), "{said}");
+}
+
+#[test]
+fn unreadable_rules_are_in_the_document() {
+    let (code, said, _) = diff(with_an_unreadable_rule, "before.yaml", &["-o", "json"]);
+    assert_eq!(code, 2);
+    let said: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(said["servicePorts"], json!([]));
+    assert_eq!(
+        said["notCompared"],
+        json!({
+            "servicePorts": [{
+                "namespace": "shop", "service": "web", "port": "http", "protocol": "tcp",
+                "family": "IPv4",
+            }],
+            "chains": [
+                {"family": "IPv4", "table": "nat", "chain": "KUBE-SERVICES", "rules": 1},
+            ],
+            "familiesWithLegacyRules": [],
+        })
+    );
+}
+
+#[test]
+fn unreadable_rules_of_third_parties_hide_nothing() {
+    let edit = |dump: &str| {
+        let jump = "-I INPUT -j KUBE-FIREWALL\n";
+        dump.replace(
+            jump,
+            &format!("{jump}-A INPUT -s gateway.example -j ACCEPT\n"),
+        )
+    };
+    let (code, said, errors) = diff(edit, "before.yaml", &[]);
+    assert_eq!((code, errors.as_str()), (0, ""), "{said}");
+    assert!(
+        said.contains("no differences; 1 third-party rule ignored\n"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_table_that_the_save_program_could_not_read_is_an_error() {
+    let edit = |dump: &str| {
+        let (filter, _) = dump.split_once("*nat\n").unwrap();
+        format!("{filter}# Table `nat' is incompatible, use 'nft' tool.\n")
+    };
+    let (code, said, errors) = diff(edit, "before.yaml", &[]);
+    let error =
+        "error: `ipv4`: IPv4 nat is not compared: the save program could not read it\nhint: ";
+    assert!(errors.starts_with(error), "{errors}");
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains("\nno differences\n"), "{said}");
+    assert!(!said.contains("IPv4 nat is not compared"), "{said}");
+}
+
+/// No rule of a Service is in mangle, so that this hides no difference.
+#[test]
+fn an_unreadable_table_without_rules_of_services_is_noted() {
+    let edit = |dump: &str| format!("{dump}# Table `mangle' is incompatible, use 'nft' tool.\n");
+    let (code, said, errors) = diff(edit, "before.yaml", &[]);
+    assert_eq!(code, 0, "{said}{errors}");
+    let note = "IPv4 mangle is not compared: the save program could not read it\n";
+    assert!(said.contains(note), "{said}");
+}
+
+/// Returns a dump without comments, or with others of the same number of words.
+fn without_comments(dump: &str, other: Option<&str>) -> String {
+    let lines = dump.lines().map(|line| {
+        let Some((before, rest)) = line.split_once("-m comment --comment ") else {
+            return line.to_owned();
+        };
+        let (_, after) = match rest.strip_prefix('"') {
+            Some(quoted) => quoted.split_once("\" ").unwrap(),
+            None => rest.split_once(' ').unwrap(),
+        };
+        match other {
+            Some(other) => format!("{before}-m comment --comment \"{other}\" {after}"),
+            None => format!("{before}{after}"),
+        }
+    });
+    lines.map(|line| line + "\n").collect()
+}
+
+#[test]
+fn without_comments_services_are_recognized_by_their_chains() {
+    let edits: [&dyn Fn(&str) -> String; 4] = [
+        &|dump| without_comments(dump, None),
+        &|dump| without_comments(dump, Some("redacted")),
+        &|dump| without_comments(dump, Some("a/b:c cluster IP")),
+        &|dump| {
+            dump.replace("shop/", "ns1/")
+                .replace("kube-system/", "ns2/")
+        },
+    ];
+    let note = "\nIPv4 comments are not compared: 3 that name Services were removed or replaced; \
+                Services are recognized by their chains\n";
+    // `old` has no chain by which to recognize it; its rule is that of a desired one, or not.
+    let recognized = |said: &str| -> Vec<String> {
+        let (_, body) = said.split_once("IPv6 is not compared").unwrap();
+        let (_, body) = body.split_once("kube-system/dns:dns/udp changes").unwrap();
+        let (_, web) = body.split_once("shop/web:http/tcp changes").unwrap();
+        let (dns, _) = body.split_once("\n\n").unwrap();
+        let (web, _) = web.split_once("\n\n").unwrap();
+        vec![dns.to_owned(), web.to_owned()]
+    };
+    let scene = Scene::new();
+    let args = ["diff", "--from-save", "ipv4", "--manifests", "after.yaml"];
+    let expected = recognized(&text(&scene.run(&args).stdout));
+    for edit in edits {
+        let (code, said, errors) = diff(edit, "before.yaml", &[]);
+        assert_eq!((code, errors.as_str()), (0, ""), "{said}");
+        assert!(said.contains(note), "{said}");
+        assert!(said.ends_with("\nno differences\n"), "{said}");
+        let (code, said, _) = diff(edit, "after.yaml", &[]);
+        assert_eq!((code, recognized(&said)), (1, expected.clone()), "{said}");
+    }
+}
+
+/// A Service that only the dump has is there, though no rule names it.
+#[test]
+fn chains_of_services_without_a_name_are_not_stale() {
+    let scene = Scene::new();
+    let dump = fs::read_to_string(scene.path("ipv4")).unwrap();
+    fs::write(scene.path("ipv4"), without_comments(&dump, None)).unwrap();
+    let manifests = fs::read_to_string(scene.path("before.yaml")).unwrap();
+    let documents = manifests
+        .split("---\n")
+        .filter(|one| !one.contains("name: web"));
+    fs::write(
+        scene.path("less.yaml"),
+        documents.collect::<Vec<_>>().join("---\n"),
+    )
+    .unwrap();
+    let output = scene.run(&["diff", "--from-save", "ipv4", "--manifests", "less.yaml"]);
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("  nat KUBE-SVC-67NZLRHBNDSAWJRO removed -3\n"),
+        "{said}"
+    );
+    assert!(!said.contains("stale"), "{said}");
+}

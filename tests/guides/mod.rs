@@ -1,0 +1,385 @@
+//! Guides in `deploy/docs`: each of their commands is run, in a cluster with a real API server and
+//! kube-proxy's objects of a real kubeadm.
+
+#![allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test fails loudly, and runs programs"
+)]
+
+mod cluster;
+mod page;
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::support::daemon::{Daemon, wait_until_ok};
+use crate::support::rules::Family;
+use crate::support::wait::{PATIENCE, ensure, eventually};
+use crate::support::{Need, http, machine_has, objects};
+use cluster::Cluster;
+use page::Page;
+
+const IMAGE: &str = "registry.example.com/deltaproxy/deltaproxy:v0.1.0";
+const KUBE_PROXY_IMAGE: &str = "registry.k8s.io/kube-proxy:v1.36.3";
+
+fn pod(set: &Value) -> &Value {
+    &set["spec"]["template"]["spec"]
+}
+
+fn image(set: &Value) -> &str {
+    pod(set)["containers"][0]["image"].as_str().unwrap()
+}
+
+#[test]
+fn replace() {
+    if !machine_has(Need::Clients) {
+        return;
+    }
+    let (cluster, mut page) = (Cluster::new(), Page::read("replace.md"));
+    let commands = page.take("kubeadm and kind");
+    for command in &commands {
+        let printed = cluster.run(command);
+        let set = cluster.daemon_set("kube-proxy");
+        if command.starts_with("kubectl diff") {
+            assert!(
+                printed.contains(&format!("+        image: {IMAGE}")),
+                "{printed}"
+            );
+            assert_eq!(image(&set), KUBE_PROXY_IMAGE);
+        }
+        if command.ends_with("least-privilege") && command.contains("apply") {
+            has_few_privileges(&set);
+        }
+        if command.starts_with("kubectl apply") && command.ends_with("metrics-open") {
+            has_open_metrics(&cluster, &set);
+        }
+        assert!(
+            image(&set) == IMAGE || !command.contains(" image "),
+            "{command}"
+        );
+    }
+
+    cluster.install_kube_proxy();
+    let commands = page.take("EKS");
+    cluster.run_all(&commands);
+    assert_eq!(image(&cluster.daemon_set("kube-proxy")), IMAGE);
+
+    // Neither k3s nor such a cluster has the DaemonSet. Next to it, the chart adds no proxy.
+    let commands = page.take("k3s");
+    let error = cluster.fail(&commands[0]);
+    assert!(
+        error.contains("canary: false would run two proxies"),
+        "{error}"
+    );
+    cluster.run("kubectl -n kube-system delete daemonset kube-proxy");
+    cluster.run_all(&commands);
+    assert_eq!(image(&cluster.daemon_set("deltaproxy")), IMAGE);
+    cluster.run("helm uninstall deltaproxy --namespace kube-system");
+    cluster.run_all(&page.take("Clusters without kube-proxy"));
+    assert_eq!(image(&cluster.daemon_set("deltaproxy")), IMAGE);
+    page.end();
+}
+
+fn has_few_privileges(set: &Value) {
+    let container = &pod(set)["containers"][0];
+    assert_eq!(container["securityContext"]["privileged"], false);
+    assert_eq!(container["command"][0], "/usr/local/bin/deltaproxy");
+    assert_eq!(pod(set)["containers"].as_array().unwrap().len(), 1);
+    assert_eq!(pod(set)["initContainers"][0]["image"], IMAGE);
+}
+
+/// The file is the cluster's, but for the one address.
+fn has_open_metrics(cluster: &Cluster, set: &Value) {
+    let sources = pod(set)["volumes"][0]["projected"]["sources"].as_array();
+    let name = sources.unwrap()[1]["configMap"]["name"].as_str().unwrap();
+    let read = |name: &str| {
+        let object = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"namespace": "kube-system", "name": name},
+        });
+        let map = cluster.lab.control.api().read(&object).unwrap();
+        map["data"]["config.conf"].as_str().unwrap().to_owned()
+    };
+    let expected = read("kube-proxy").replace(
+        "\nmetricsBindAddress: \"\"",
+        "\nmetricsBindAddress: 0.0.0.0:10249",
+    );
+    assert!(expected.contains("0.0.0.0:10249"), "{expected}");
+    assert_eq!(read(name).trim_end(), expected.trim_end());
+}
+
+#[test]
+fn canary() {
+    if !machine_has(Need::Clients) {
+        return;
+    }
+    let (cluster, mut page) = (Cluster::new(), Page::read("canary.md"));
+    for (name, value) in [
+        ("plain", None),
+        ("other", Some("disabled")),
+        ("empty", Some("")),
+    ] {
+        let mut node = objects::node("10.200.0.9", "fd00:200::9");
+        node["metadata"]["name"] = name.into();
+        if let Some(value) = value {
+            node["metadata"]["labels"]["deltaproxy"] = value.into();
+        }
+        cluster.lab.control.api().apply(&node);
+    }
+    cluster.run_all(&page.take(""));
+    selects_each_node_once(&cluster);
+    let ended = page.take("End it");
+    cluster.run_all(&ended);
+    assert_eq!(
+        pod(&cluster.daemon_set("kube-proxy"))["affinity"],
+        Value::Null
+    );
+    assert_eq!(deltaproxy_nodes(&cluster), [""; 0]);
+
+    let with_helm = page.take("With Helm");
+    let error = cluster.fail(&with_helm[1]);
+    assert!(
+        error.contains("canary: true would run two proxies"),
+        "{error}"
+    );
+    cluster.run_all(&with_helm);
+    selects_each_node_once(&cluster);
+
+    // As on EKS: an affinity of its own, which stays.
+    cluster.run("kubectl label node node1 other kubernetes.io/arch=arm64");
+    let terms = json!([{"matchExpressions": [
+        {"key": "kubernetes.io/arch", "operator": "NotIn", "values": ["riscv64"]},
+    ]}]);
+    let affinity = json!({"nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms},
+    }});
+    let set = cluster.daemon_set("kube-proxy");
+    let change = json!({"spec": {"template": {"spec": {"affinity": affinity}}}});
+    cluster.lab.control.api().merge(&set, &change);
+    assert_eq!(selected(&cluster, "kube-proxy").len(), 4, "{set}");
+    cluster.run_all(&page.take("On EKS"));
+    selects_each_node_once(&cluster);
+    let set = cluster.daemon_set("kube-proxy");
+    assert!(set.to_string().contains("riscv64"), "{set}");
+    page.end();
+}
+
+/// The labeled node belongs to deltaproxy, all others to kube-proxy.
+#[track_caller]
+fn selects_each_node_once(cluster: &Cluster) {
+    assert_eq!(selected(cluster, "deltaproxy"), ["node1"]);
+    assert_eq!(selected(cluster, "kube-proxy"), ["empty", "other", "plain"]);
+    assert_eq!(deltaproxy_nodes(cluster), ["node1"]);
+}
+
+fn deltaproxy_nodes(cluster: &Cluster) -> Vec<String> {
+    let printed = cluster.run("kubectl get nodes -l deltaproxy=enabled -o name");
+    let names = printed.lines().map(|line| line.replace("node/", ""));
+    names.collect()
+}
+
+/// Names of the nodes that a DaemonSet selects, by its affinity.
+fn selected(cluster: &Cluster, name: &str) -> Vec<String> {
+    let set = cluster.daemon_set(name);
+    let required = "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution";
+    let terms = pod(&set).pointer(&format!("{required}/nodeSelectorTerms"));
+    let terms = terms.and_then(Value::as_array);
+    let nodes: Value = serde_json::from_str(&cluster.run("kubectl get nodes -o json")).unwrap();
+    let nodes = nodes["items"].as_array().unwrap();
+    let is_selected = |node: &&Value| {
+        let labels = node["metadata"]["labels"].clone();
+        let labels: BTreeMap<String, String> = serde_json::from_value(labels).unwrap();
+        terms.is_none_or(|terms| terms.iter().any(|term| matches(term, &labels)))
+    };
+    let names = nodes.iter().filter(is_selected);
+    let names = names.map(|node| node["metadata"]["name"].as_str().unwrap().to_owned());
+    names.collect()
+}
+
+/// Reports whether all expressions of a term match. A missing label is in no list.
+///
+/// Upstream: k8s.io/component-helpers/scheduling/corev1/nodeaffinity (v1.36)
+fn matches(term: &Value, labels: &BTreeMap<String, String>) -> bool {
+    let expressions = term["matchExpressions"].as_array().unwrap();
+    expressions.iter().all(|expression| {
+        let label = labels.get(expression["key"].as_str().unwrap());
+        let values = expression["values"].as_array().unwrap();
+        let is_in = label.is_some_and(|label| values.iter().any(|value| value == label));
+        match expression["operator"].as_str().unwrap() {
+            "In" => is_in,
+            "NotIn" => !is_in,
+            other => panic!("operator {other}"),
+        }
+    })
+}
+
+#[test]
+fn verify() {
+    if !machine_has(Need::Clients) {
+        return;
+    }
+    let (cluster, mut page) = (Cluster::new(), Page::read("verify.md"));
+    let commands = page.take("");
+    let which = cluster.run(&commands[0]);
+    assert!(
+        which.ends_with(&format!("kube-proxy   {KUBE_PROXY_IMAGE}\n")),
+        "{which}"
+    );
+    cluster.run("kubectl apply -k deploy/kustomize/overlays/least-privilege");
+    let web = objects::service("web", json!({"clusterIP": "10.96.0.80"}));
+    let slice = objects::slice(&web, &["10.4.0.11"]);
+    cluster.lab.control.api().apply_all(&[web, slice]);
+    let _daemon = cluster.start_deltaproxy();
+    wait_until_ok(&cluster.lab.node, "/healthz");
+    eventually(PATIENCE, || {
+        let rules = cluster.lab.rules(Family::V4);
+        ensure(rules.contains("10.4.0.11:8080"), || rules)
+    });
+    let printed = cluster.run_all(&commands);
+    for (printed, expected) in printed.iter().zip([
+        format!("kube-proxy   {IMAGE}\n"),
+        "deltaproxy_".to_owned(),
+        String::new(),
+        "web:http".to_owned(),
+        "\"lastUpdated\"".to_owned(),
+    ]) {
+        assert!(printed.contains(&expected), "{expected}: {printed}");
+    }
+    assert_eq!(commands.len(), 5);
+    page.end();
+}
+
+#[test]
+fn upgrade() {
+    if !machine_has(Need::Clients) {
+        return;
+    }
+    let (cluster, mut page) = (Cluster::new(), Page::read("upgrade.md"));
+    let commands = page.take("The cluster, with kubeadm");
+    let check = commands.last().unwrap();
+    let replace = "kubectl apply -k deploy/kustomize/overlays/least-privilege";
+    cluster.run(replace);
+    let replaced = cluster.daemon_set("kube-proxy");
+    let which = cluster.run(check);
+    assert!(
+        which.ends_with(&format!("kube-proxy   {IMAGE}\n")),
+        "{which}"
+    );
+
+    // Without a flag, kube-proxy is back, and nothing of the replacement is left.
+    cluster.run("kubeadm upgrade node");
+    let which = cluster.run(check);
+    let expected = format!("kube-proxy   {KUBE_PROXY_IMAGE}\n");
+    assert!(which.ends_with(&expected), "{which}");
+    let set = cluster.daemon_set("kube-proxy");
+    assert_eq!(pod(&set)["initContainers"], Value::Null);
+    let context = &pod(&set)["containers"][0]["securityContext"];
+    assert_eq!(*context, json!({"privileged": true}));
+
+    cluster.run(replace);
+    for command in &commands {
+        cluster.run(command);
+        // This kubeadm, of 1.36, ignores the patch, as the guide says.
+        let is_back = command.contains("--patches") || command == check;
+        let set = cluster.daemon_set("kube-proxy");
+        assert_eq!(image(&set) == IMAGE, !is_back, "{command}");
+    }
+    // The patch makes of kubeadm's object what `kubectl apply` makes of it.
+    cluster.run(
+        "kubectl -n kube-system patch daemonset kube-proxy --patch-file \
+         patches/kubeproxydaemonset.yaml",
+    );
+    assert_eq!(pod(&cluster.daemon_set("kube-proxy")), pod(&replaced));
+    cluster.disable_kube_proxy();
+    cluster.run("kubeadm upgrade node");
+    assert_eq!(image(&cluster.daemon_set("kube-proxy")), IMAGE);
+    of_deltaproxy(&cluster, page);
+}
+
+fn of_deltaproxy(cluster: &Cluster, mut page: Page) {
+    let commands = page.take("deltaproxy");
+    let (chart, overlay): (Vec<_>, Vec<_>) = commands
+        .into_iter()
+        .partition(|line| line.starts_with("helm"));
+    cluster.run_all(&overlay);
+    cluster.run("kubectl -n kube-system delete daemonset kube-proxy");
+    cluster.run("helm install deltaproxy deploy/helm/deltaproxy --namespace kube-system");
+    cluster.run_all(&chart);
+    page.end();
+}
+
+#[test]
+fn rollback() {
+    if !machine_has(Need::Clients) {
+        return;
+    }
+    let (cluster, mut page) = (Cluster::new(), Page::read("rollback.md"));
+    let before = cluster.daemon_set("kube-proxy");
+    let keep = Page::read("replace.md").take("kubeadm and kind");
+    let is_derived = |line: &&String| line.ends_with("metrics-open/config.conf");
+    cluster.run(&keep[0]);
+    cluster.run(keep.iter().find(is_derived).unwrap());
+    // In every way in which fields can get there.
+    for overlay in [
+        "kubeadm-replace",
+        "least-privilege",
+        "metrics-open",
+        "least-privilege --server-side --force-conflicts",
+    ] {
+        cluster.run(&format!(
+            "kubectl apply -k deploy/kustomize/overlays/{overlay}"
+        ));
+        assert_eq!(image(&cluster.daemon_set("kube-proxy")), IMAGE);
+        let commands = Page::read("rollback.md").take("");
+        cluster.run_all(&commands[..2]);
+        let after = cluster.daemon_set("kube-proxy");
+        assert_eq!(after["spec"], before["spec"], "{overlay}");
+    }
+    cluster.run("kubectl apply -k deploy/kustomize/overlays/least-privilege");
+    let commands = page.take("");
+    cluster.run_all(&commands[2..]);
+    assert_eq!(cluster.daemon_set("kube-proxy")["spec"], before["spec"]);
+    assert_eq!(commands.len(), 4);
+    page.end();
+}
+
+#[test]
+fn uninstall() {
+    if !machine_has(Need::Clients) {
+        return;
+    }
+    let (cluster, mut page) = (Cluster::new(), Page::read("uninstall.md"));
+    cluster.run("kubectl apply -k deploy/kustomize/overlays/least-privilege");
+    let web = objects::service("web", json!({"clusterIP": "10.96.0.80"}));
+    cluster.lab.control.api().apply(&web);
+    let mut daemon = cluster.start_deltaproxy();
+    eventually(PATIENCE, || {
+        http::get(&cluster.lab.node, Daemon::HEALTH, "/livez")
+    });
+    eventually(PATIENCE, || {
+        let rules = cluster.lab.rules(Family::V4);
+        ensure(rules.contains("default/web:http"), || rules)
+    });
+    let commands = page.take("");
+    cluster.run(&commands[0]);
+    cluster.run("helm install deltaproxy deploy/helm/deltaproxy --namespace kube-system");
+    cluster.run(&commands[1]);
+    let sets = cluster.run("kubectl -n kube-system get daemonset -o name");
+    assert_eq!(sets, "");
+    daemon.terminate(PATIENCE);
+    let planned = cluster.run(&commands[2]);
+    assert!(planned.contains("-X KUBE-SERVICES"), "{planned}");
+    assert!(cluster.lab.rules(Family::V4).contains("default/web:http"));
+    cluster.run(&commands[3]);
+    for family in [Family::V4, Family::V6] {
+        let rules = cluster.lab.rules(family);
+        assert!(!rules.contains("KUBE-SERVICES"), "{rules}");
+    }
+    assert_eq!(commands.len(), 4);
+    page.end();
+}

@@ -1,0 +1,180 @@
+//! Input that is cut off, incomplete, endless or no file at all: the commands use the rest, say
+//! what is missing and end.
+
+#![allow(clippy::unwrap_used, reason = "failing is a test's job")]
+
+use std::fs;
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::diff::{Scene, text};
+
+/// Runs a shell script in a folder, with the program in `$D`.
+#[expect(clippy::disallowed_methods, reason = "this test runs the program")]
+fn shell(folder: &TempDir, script: &str) -> Output {
+    Command::new("sh")
+        .args(["-c", script])
+        .current_dir(folder.path())
+        .env("D", env!("CARGO_BIN_EXE_deltaproxy"))
+        .env_remove("RUST_LOG")
+        .output()
+        .unwrap()
+}
+
+/// A dump of both tables with one service port.
+const FILTER: &str = "*filter\n:KUBE-FORWARD - [0:0]\n:KUBE-EXTERNAL-SERVICES - [0:0]\n-A \
+                      KUBE-EXTERNAL-SERVICES -p tcp -m comment --comment \"shop/web:http has no \
+                      local endpoints\" -m addrtype --dst-type LOCAL -m tcp --dport 30080 -j \
+                      DROP\nCOMMIT\n";
+const NAT: &str = "*nat\n:KUBE-SERVICES - [0:0]\n:KUBE-SVC-A - [0:0]\n-A KUBE-SERVICES -d \
+                   10.96.0.1/32 -p tcp -m comment --comment \"shop/api:http cluster IP\" -m tcp \
+                   --dport 80 -j KUBE-SVC-A\nCOMMIT\n";
+
+/// Runs `services` on a dump. Returns code, stdout and stderr.
+fn services(dump: &str, flags: &str) -> (i32, String, String) {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("dump"), dump).unwrap();
+    let output = shell(&folder, &format!("$D services --from-save dump {flags}"));
+    let code = output.status.code().unwrap();
+    (code, text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn complete_tables_of_a_cut_dump_are_used() {
+    let cut = NAT.trim_end_matches("COMMIT\n");
+    let (code, rows, said) = services(&format!("{FILTER}{cut}"), "--no-headers");
+    assert_eq!(code, 2, "{said}");
+    assert!(rows.starts_with("shop        web:http"), "{rows}");
+    let error = "error: `dump`: the IPv4 nat table is cut off: COMMIT expected\n\
+                 hint: save the dump again; only its other tables are used\n";
+    assert_eq!(said, error);
+    let (code, rows, said) = services(&format!("{NAT}*filter\n:KUBE-FOR"), "--no-headers");
+    assert_eq!(code, 2, "{said}");
+    assert!(rows.contains("api:http") && said.contains("the IPv4 filter table is cut off"));
+    // Without a complete table, there is nothing to use.
+    let (code, rows, said) = services(cut, "");
+    assert_eq!((code, rows.as_str()), (1, ""), "{said}");
+    assert!(
+        said.contains("cannot read line 5: COMMIT expected"),
+        "{said}"
+    );
+}
+
+#[test]
+fn endpoints_without_the_nat_table_are_unknown() {
+    let (code, rows, said) = services(FILTER, "--no-headers");
+    assert_eq!(code, 0, "{said}");
+    let cells: Vec<&str> = rows.split_whitespace().collect();
+    let expected = [
+        "<unknown>/Local",
+        "<unknown>",
+        "<unknown>",
+        "<unknown>",
+        "1",
+    ];
+    assert_eq!(cells.get(6..), Some(&expected[..]), "{rows}");
+    let (_, document, _) = services(FILTER, "-o json");
+    let document: Value = serde_json::from_str(&document).unwrap();
+    assert_eq!(document["familiesWithoutNat"], json!(["IPv4"]));
+    let (_, document, _) = services(&format!("{FILTER}{NAT}"), "-o json");
+    let document: Value = serde_json::from_str(&document).unwrap();
+    assert_eq!(document["familiesWithoutNat"], json!([]));
+}
+
+const LEGACY: &str =
+    "# Warning: iptables-legacy tables present, use iptables-legacy-save to see them\n";
+
+#[test]
+fn rules_of_the_backend_legacy_are_in_documents_and_summaries() {
+    let (_, document, _) = services(&format!("{LEGACY}{FILTER}{NAT}"), "-o json");
+    let document: Value = serde_json::from_str(&document).unwrap();
+    assert_eq!(document["familiesWithLegacyRules"], json!(["IPv4"]));
+    let scene = Scene::new();
+    let dump = fs::read_to_string(scene.path("ipv4")).unwrap();
+    for (warning, summary, families) in [
+        (
+            LEGACY,
+            "; rules of the backend legacy not compared\n",
+            json!(["IPv4"]),
+        ),
+        ("", "\nno differences\n", json!([])),
+    ] {
+        fs::write(scene.path("ipv4"), format!("{warning}{dump}")).unwrap();
+        let args = ["diff", "--from-save", "ipv4", "--manifests", "before.yaml"];
+        let said = text(&scene.run(&args).stdout);
+        assert!(said.ends_with(summary), "{said}");
+        let said = text(&scene.run(&[&args[..], &["-o", "json"]].concat()).stdout);
+        let said: Value = serde_json::from_str(&said).unwrap();
+        assert_eq!(said["notCompared"]["familiesWithLegacyRules"], families);
+    }
+}
+
+/// The memory of a process is limited in KiB.
+#[test]
+fn endless_input_is_refused_with_little_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    for (input, flags, expected) in [
+        ("yes", "--from-save -", "outside of a table"),
+        ("cat /dev/zero", "--from-save -", "is not text"),
+        (
+            "(printf '*nat\\n'; yes)",
+            "--from-save -",
+            "unknown command `y`",
+        ),
+        ("yes", "--manifests -", "invalid type: string"),
+        ("cat /dev/zero", "--manifests -", "standard input"),
+        ("yes", "--from-save /dev/stdin", "outside of a table"),
+        ("yes", "--manifests /dev/stdin", "invalid type: string"),
+    ] {
+        let output = shell(
+            &folder,
+            &format!("{input} | (ulimit -v 300000; exec $D services {flags})"),
+        );
+        let said = text(&output.stderr);
+        assert!(said.contains(expected), "{input} {flags}: {said}");
+        assert!(matches!(output.status.code(), Some(1 | 2)), "{said}");
+        assert!(said.len() < 1000, "{input} {flags}: {} bytes", said.len());
+    }
+}
+
+#[test]
+fn entries_that_are_no_files_are_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    let service = "kind: Service\nmetadata: {name: web}\nspec: {ports: [{port: 80}]}\n";
+    fs::create_dir(folder.path().join("m")).unwrap();
+    fs::write(folder.path().join("m/a.yaml"), service).unwrap();
+    let script = "mkfifo m/b.yaml; ln -s nowhere m/c.yaml; ln -s /dev/zero m/d.yaml; \
+                  $D services --manifests m --no-headers";
+    let output = shell(&folder, script);
+    let (rows, said) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(rows.contains("web"), "{rows}");
+    for error in [
+        "error: `m/b.yaml`: is a pipe, and not a regular file\n",
+        "error: `m/c.yaml`: is a symbolic link to `nowhere`, which does not exist\n",
+        "error: `m/d.yaml`: is a device, and not a regular file\n",
+    ] {
+        assert!(said.contains(error), "{said}");
+    }
+    // It is no object whose valid parts could be used.
+    assert!(!said.contains("--lenient"), "{said}");
+    let output = shell(&folder, "$D services --manifests nowhere");
+    let said = text(&output.stderr);
+    assert_eq!(said.lines().count(), 1, "{said}");
+}
+
+#[test]
+fn a_pipe_is_read_if_a_program_writes_to_it() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("dump"), format!("{FILTER}{NAT}")).unwrap();
+    let script = "mkfifo p; (sleep 0.2; cat dump > p) & $D services --from-save p --no-headers";
+    let output = shell(&folder, script);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stdout).lines().count(), 2);
+    let output = shell(&folder, "$D services --from-save p");
+    let said = text(&output.stderr);
+    let error = "cannot read `p`: is a pipe that no program writes to";
+    assert!(said.contains(error), "{said}");
+}

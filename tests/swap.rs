@@ -1,0 +1,353 @@
+//! kube-proxy, then deltaproxy, then kube-proxy on one node, under new connections all the time:
+//! none may fail.
+//!
+//! The guides `deploy/docs/replace.md`, `rollback.md` and `canary.md` promise that.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of tests: failing loudly is the point"
+)]
+
+use crate::support;
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use support::daemon::{Backend, Daemon, Program, real_program};
+use support::kube::binary;
+use support::lab::{Lab, NODE_ADDRESSES};
+use support::netns::{Netns, move_into};
+use support::process::run;
+use support::rules::Family;
+use support::servers::{Reply, Transport, ask};
+use support::wait::{PATIENCE, ensure, eventually};
+use support::{Need, http, machine_has, objects, tell};
+use tokio::task::JoinSet;
+
+/// Between two connections of a client. Two clients make 200 connections a second.
+const PACE: Duration = Duration::from_millis(10);
+
+/// Connections before and after each exchange of proxies: about two and three seconds.
+const BEFORE: usize = 400;
+const AFTER: usize = 600;
+
+/// A connection that takes longer has failed. Long enough for three retransmissions on a busy
+/// machine; a datagram is never sent again.
+const ANSWER: Duration = Duration::from_secs(8);
+
+const TCP_NODE_PORT: u16 = 30080;
+const UDP_NODE_PORT: u16 = 30053;
+
+#[test]
+fn no_connection_fails_while_proxies_are_exchanged_on_nft() {
+    no_connection_fails_while_proxies_are_exchanged(Backend::Nft);
+}
+
+#[test]
+fn no_connection_fails_while_proxies_are_exchanged_on_legacy() {
+    no_connection_fails_while_proxies_are_exchanged(Backend::Legacy);
+}
+
+/// Order of the end of one proxy and the start of the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Exchange {
+    /// As one DaemonSet rolls.
+    EndFirst,
+    /// As between two DaemonSets, which do not wait for each other.
+    StartFirst,
+}
+
+fn no_connection_fails_while_proxies_are_exchanged(backend: Backend) {
+    if !machine_has(Need::Upstream) {
+        return;
+    }
+    let lab = lab(backend);
+    let kube_proxy = Program::KubeProxy(binary("kube-proxy").unwrap());
+    let mut proxy = start(&lab, backend, &kube_proxy);
+    wait_for_marker(&lab, 0);
+    let before = rules(&lab);
+    for (number, exchange, next) in [
+        (1, Exchange::EndFirst, &Program::Deltaproxy),
+        (2, Exchange::EndFirst, &kube_proxy),
+        (3, Exchange::StartFirst, &Program::Deltaproxy),
+        (4, Exchange::StartFirst, &kube_proxy),
+    ] {
+        let traffic = Traffic::start(&lab);
+        traffic.wait_for(BEFORE);
+        match exchange {
+            Exchange::EndFirst => {
+                proxy.terminate();
+                proxy = start(&lab, backend, next);
+            }
+            Exchange::StartFirst => {
+                let both = start(&lab, backend, next);
+                wait_for_log(&both, next);
+                proxy.terminate();
+                proxy = both;
+            }
+        }
+        wait_for_marker(&lab, number);
+        serves_metrics(&lab, next);
+        traffic.wait_for(AFTER);
+        let (connections, failures) = traffic.end();
+        let name = if next.is_deltaproxy() {
+            "to deltaproxy"
+        } else {
+            "to kube-proxy"
+        };
+        let whole = format!("{name}, {exchange:?}, on {}", backend.name());
+        assert!(
+            failures.is_empty(),
+            "{whole}: {} of {connections} connections failed: {failures:#?}\n{}",
+            failures.len(),
+            proxy.log()
+        );
+        tell(format_args!(
+            "swap: {whole}: {connections} connections, none failed"
+        ));
+    }
+    // Of deltaproxy, nothing stays behind: not even a chain, which save programs print as a line.
+    assert_eq!(rules(&lab), before);
+}
+
+/// Waits until a proxy that starts next to another one has dealt with the rules: until then, it
+/// would not matter.
+fn wait_for_log(proxy: &Daemon, program: &Program) {
+    let text = if program.is_deltaproxy() {
+        "rules in the kernel adopted"
+    } else {
+        "SyncProxyRules complete"
+    };
+    eventually(PATIENCE, || {
+        let log = proxy.log();
+        ensure(log.matches(text).count() >= 2, || log)
+    });
+}
+
+/// Waits until the metrics server is that of a program. It may wait for the port of the one before.
+fn serves_metrics(lab: &Lab, program: &Program) {
+    eventually(PATIENCE, || {
+        let (_, page) = http::get(&lab.node, Daemon::METRICS, "/metrics")?;
+        let is_deltaproxy = page.contains("\ndeltaproxy_");
+        ensure(is_deltaproxy == program.is_deltaproxy(), || page)
+    });
+}
+
+/// Rules and chains of both families, sorted, without counters and those of the markers.
+fn rules(lab: &Lab) -> Vec<String> {
+    let saved = [Family::V4, Family::V6].map(|family| lab.rules(family));
+    let lines = saved.iter().flat_map(|text| text.lines());
+    let lines = lines.filter(|line| !line.starts_with('#') && !line.contains("default/marker-"));
+    let lines = lines.map(|line| line.split(" [").next().unwrap().to_owned());
+    let mut lines: Vec<String> = lines.collect();
+    lines.sort();
+    lines
+}
+
+/// The check itself can fail: without rules, for as long as a repair takes, connections fail.
+#[test]
+fn connections_fail_while_rules_are_missing() {
+    if !machine_has(Need::Cluster) {
+        return;
+    }
+    let lab = lab(Backend::Nft);
+    let mut proxy = start(&lab, Backend::Nft, &Program::Deltaproxy);
+    wait_for_marker(&lab, 0);
+    proxy.terminate();
+    let traffic = Traffic::start(&lab);
+    traffic.wait_for(BEFORE);
+    for family in ["iptables", "ip6tables"] {
+        let mut command = lab.node.command(real_program(Backend::Nft, family));
+        run(command.args(["-w", "-t", "nat", "-F", "KUBE-SERVICES"]));
+    }
+    traffic.wait_for(BEFORE);
+    let (connections, failures) = traffic.end();
+    let of = |text: &str| failures.iter().any(|failure| failure.starts_with(text));
+    for text in ["10.96.0.80:80 Tcp", "[fd00:10:96::53]:53 Udp"] {
+        assert!(of(text), "{text}: {failures:?}");
+    }
+    assert!(failures.len() < connections, "{failures:?}");
+}
+
+/// Services besides those that are connected to, so that a full sync takes its time.
+const MORE_SERVICES: usize = 200;
+
+/// A node with one Service for TCP and one for UDP, both with cluster IPs and node ports of both
+/// families.
+fn lab(backend: Backend) -> Lab {
+    let lab = Lab::new(backend);
+    let api = lab.control.api();
+    for (name, protocol, number, node_port) in [
+        ("web", "TCP", 80, TCP_NODE_PORT),
+        ("dns", "UDP", 53, UDP_NODE_PORT),
+    ] {
+        let service = service(name, protocol, number, node_port);
+        let slices = [
+            ["10.4.0.11", "10.4.0.12"],
+            ["fd00:10:4::11", "fd00:10:4::12"],
+        ]
+        .map(|addresses| objects::slice(&service, &addresses));
+        api.apply(&service);
+        api.apply_all(&slices);
+    }
+    let more = (0..MORE_SERVICES).flat_map(|number| {
+        let ips = [
+            format!("10.97.0.{number}"),
+            format!("fd00:10:96::{:x}", 0x1000 + number),
+        ];
+        let service = objects::service(
+            &format!("more-{number}"),
+            json!({
+                "clusterIP": ips[0], "clusterIPs": ips,
+                "ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv4", "IPv6"],
+            }),
+        );
+        let slices = ["10.4.1.1", "fd00:10:4:1::1"].map(|ip| objects::slice(&service, &[ip]));
+        std::iter::once(service).chain(slices)
+    });
+    api.apply_all(&more.collect::<Vec<_>>());
+    lab
+}
+
+fn service(name: &str, protocol: &str, number: u16, node_port: u16) -> Value {
+    let ips = [format!("10.96.0.{number}"), format!("fd00:10:96::{number}")];
+    objects::service(
+        name,
+        json!({
+            "type": "NodePort",
+            "clusterIP": ips[0],
+            "clusterIPs": ips,
+            "ipFamilyPolicy": "RequireDualStack",
+            "ipFamilies": ["IPv4", "IPv6"],
+            "ports": [{
+                "name": name, "protocol": protocol, "port": number,
+                "targetPort": support::lab::POD_PORT, "nodePort": node_port,
+            }],
+        }),
+    )
+}
+
+fn start(lab: &Lab, backend: Backend, program: &Program) -> Daemon {
+    let kubeconfig = format!("--kubeconfig={}", lab.control.proxy_kubeconfig().display());
+    let hostname = format!("--hostname-override={}", objects::NODE);
+    let cidr = "--cluster-cidr=10.4.0.0/14,fd00:10:4::/48";
+    let flags = [&kubeconfig, &hostname, cidr, "-v=4"];
+    Daemon::start_program(program, &lab.node, backend, &flags)
+}
+
+/// Adds a Service and waits until it is in the rules of both families.
+fn wait_for_marker(lab: &Lab, number: usize) {
+    let marker = format!("marker-{number}");
+    let service = objects::service(
+        &marker,
+        json!({"ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv4", "IPv6"]}),
+    );
+    lab.control.api().apply(&service);
+    for family in [Family::V4, Family::V6] {
+        eventually(PATIENCE, || {
+            let rules = lab.rules(family);
+            let is_there = rules.contains(&format!("default/{marker}:http"));
+            let all = ["default/web:web", "default/more-199:http"];
+            ensure(
+                is_there && all.iter().all(|text| rules.contains(text)),
+                || rules,
+            )
+        });
+    }
+}
+
+/// Addresses that a Pod connects to, and a host outside the cluster.
+fn frontends() -> [Vec<(SocketAddr, Transport)>; 2] {
+    let at = |ip: &str, port: u16| SocketAddr::new(ip.parse::<IpAddr>().unwrap(), port);
+    let [v4, v6] = NODE_ADDRESSES;
+    [
+        vec![
+            (at("10.96.0.80", 80), Transport::Tcp),
+            (at("10.96.0.53", 53), Transport::Udp),
+            (at("fd00:10:96::80", 80), Transport::Tcp),
+            (at("fd00:10:96::53", 53), Transport::Udp),
+        ],
+        vec![
+            (at(v4, TCP_NODE_PORT), Transport::Tcp),
+            (at(v4, UDP_NODE_PORT), Transport::Udp),
+            (at(v6, TCP_NODE_PORT), Transport::Tcp),
+            (at(v6, UDP_NODE_PORT), Transport::Udp),
+        ],
+    ]
+}
+
+/// Clients that open connections at a steady pace until the end.
+struct Traffic {
+    is_over: Arc<AtomicBool>,
+    opened: Arc<AtomicUsize>,
+    clients: Vec<JoinHandle<Vec<String>>>,
+}
+
+impl Traffic {
+    /// Starts one client in a Pod, for cluster IPs, and one outside, for node ports.
+    fn start(lab: &Lab) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let opened = Arc::new(AtomicUsize::new(0));
+        let places: [&Netns; 2] = [&lab.client.netns, &lab.outside];
+        let clients = places.into_iter().zip(frontends());
+        let clients = clients.map(|(netns, frontends)| {
+            let (path, is_over, opened) = (netns.path(), is_over.clone(), opened.clone());
+            std::thread::spawn(move || {
+                move_into(&path);
+                connect(&frontends, &is_over, &opened)
+            })
+        });
+        Self {
+            clients: clients.collect(),
+            is_over,
+            opened,
+        }
+    }
+
+    /// Waits for this many more connections.
+    fn wait_for(&self, connections: usize) {
+        let goal = self.opened.load(Ordering::Relaxed) + connections;
+        eventually(PATIENCE, || {
+            let opened = self.opened.load(Ordering::Relaxed);
+            ensure(opened >= goal, || format!("{opened} of {goal} connections"))
+        });
+    }
+
+    /// Stops all clients. Returns the number of connections, and those that failed.
+    fn end(self) -> (usize, Vec<String>) {
+        self.is_over.store(true, Ordering::Relaxed);
+        let clients = self.clients.into_iter();
+        let failures = clients.flat_map(|client| client.join().unwrap()).collect();
+        (self.opened.load(Ordering::Relaxed), failures)
+    }
+}
+
+/// Opens connections to each of these in turn, and returns the failures.
+#[tokio::main(flavor = "current_thread")]
+async fn connect(
+    frontends: &[(SocketAddr, Transport)],
+    is_over: &AtomicBool,
+    opened: &AtomicUsize,
+) -> Vec<String> {
+    let mut pace = tokio::time::interval(PACE);
+    let mut connections = JoinSet::new();
+    for (to, transport) in frontends.iter().copied().cycle() {
+        pace.tick().await;
+        if is_over.load(Ordering::Relaxed) {
+            break;
+        }
+        connections.spawn(async move {
+            let (reply, _) = ask(transport, to, ANSWER).await;
+            let is_answered = matches!(reply, Reply::Answer { .. });
+            (!is_answered).then(|| format!("{to} {transport:?}: {reply:?}"))
+        });
+        opened.fetch_add(1, Ordering::Relaxed);
+    }
+    connections.join_all().await.into_iter().flatten().collect()
+}
