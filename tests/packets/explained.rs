@@ -75,10 +75,15 @@ pub fn services_complaints(program: &str, scene: &Scene, questions: &[Question])
             Client::Pod | Client::A => continue,
         };
         let ports = if to.is_ipv4() { &v4.ports } else { &v6.ports };
-        let mut frontends = ports.values().flat_map(|view| &view.frontends);
-        let asked =
-            frontends.find(|one| one.port == to.port() && one.ip.is_none_or(|ip| ip == to.ip()));
-        let listed = !asked.expect(text).unreachable_from.contains(&origin);
+        let frontends = ports.values().flat_map(|view| &view.frontends);
+        let asked: Vec<_> = frontends
+            .filter(|one| one.port == to.port() && one.ip.is_none_or(|ip| ip == to.ip()))
+            .collect();
+        assert!(!asked.is_empty(), "{text}");
+        // Of several Services with one frontend, the first one is served.
+        let listed = asked
+            .iter()
+            .any(|one| !one.unreachable_from.contains(&origin));
         let is_endpoint = |met: &Met| matches!(met, Met::Server(name, _) if name != "x");
         let is_served = expected.met.iter().any(is_endpoint);
         if listed != is_served {

@@ -18,7 +18,7 @@ use std::process::Command;
 
 use super::cluster::{self, FAMILIES, UDP_POD_PORT};
 use super::table::{Damage, Row, RuleScope, Service};
-use super::words::{Client, Met, Target, Variant};
+use super::words::{Client, Met, Target, Variant, Word};
 use crate::packets::support::daemon::{Backend, Daemon, Program, real_program, wait_until_ok};
 use crate::packets::support::kube;
 use crate::packets::support::lab::{Lab, POD_PORT, Pod, pod, pod_address};
@@ -290,15 +290,26 @@ impl Scene {
         saved
     }
 
-    /// Replaces the words of a damage that stand for chains of the Service, and `last`, which is
-    /// the number of the last rule of the chain before it.
+    /// Replaces the words of a damage that stand for chains and addresses of the Service, chains of
+    /// others, and `last`, which is the number of the last rule of the chain before it.
     fn command_words(&self, service: &Service, words: &[String], family: Family) -> Vec<String> {
         let port = format!("default/{}:http", service.name);
+        let mut services = self.services.iter();
+        let index = services.position(|one| one.name == service.name);
         let mut replaced: Vec<String> = Vec::new();
         for word in words {
             replaced.push(match word.as_str() {
                 "EXT" | "FW" | "SVC" | "SVL" => {
                     service_chain(&format!("KUBE-{word}-"), &port, "tcp")
+                }
+                "cluster-ip" | "external-ip" => {
+                    let index = index.expect("a Service of the tables");
+                    let address = cluster::address(Target::meant(word), index, family);
+                    address.ip().to_string()
+                }
+                of_other if of_other.starts_with("SVC:") => {
+                    let port = of_other.replace("SVC:", "default/") + ":http";
+                    service_chain("KUBE-SVC-", &port, "tcp")
                 }
                 "SEP-a" | "SEP-c" => {
                     let server = word.chars().next_back().unwrap();

@@ -31,6 +31,7 @@ use deltaproxy::testing::inspect::explain::{
 use deltaproxy::testing::net::IpFamily;
 use deltaproxy::testing::rules::RuleSet;
 
+use crate::support::tell;
 use save::{Save, option};
 use walk::{Question, Shares, answers, are_close};
 
@@ -219,6 +220,10 @@ fn explain_agrees_with_a_second_tracer_over_all_dumps() {
         wrong.len(),
         wrong.join("\n")
     );
+    tell(format_args!(
+        "second tracer: {asked} questions about dumps, {skipped} with too many paths to try, \
+         {clear} with a clear answer"
+    ));
     assert!(
         asked > 300 && skipped * 10 < asked,
         "{skipped} of {asked} skipped"
