@@ -201,6 +201,24 @@ fn what_nothing_leads_to_is_not_served() {
 }
 
 #[test]
+fn every_frontend_without_endpoints_is_marked() {
+    let columns = |part| {
+        let dump = damaged(part, &[]);
+        let from_save = format!("--from-save={}", dump.path().display());
+        let row = text(&run(&[&from_save, "web", "--no-headers"]).stdout);
+        let words: Vec<String> = row.split_whitespace().map(str::to_owned).collect();
+        words[3..=7].join(" ")
+    };
+    assert_eq!(
+        columns("-A KUBE-EXT-WEB -j KUBE-SVC-WEB"),
+        "10.96.0.10 203.0.113.9(unreachable) 80:30080(unreachable)/tcp Cluster 3"
+    );
+    // The mark of the endpoints is that of all frontends.
+    let all = columns("-A PREROUTING");
+    assert!(all.starts_with("10.96.0.10 203.0.113.9 80:30080"), "{all}");
+}
+
+#[test]
 fn what_is_lost_with_a_table_is_not_known() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let rules = "*filter\n:KUBE-NODEPORTS - [0:0]\n:KUBE-PROXY-FIREWALL - [0:0]\n\

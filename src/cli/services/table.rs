@@ -1,7 +1,8 @@
 //! Renders rows in aligned columns, as `kubectl get` does.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
+use std::net::IpAddr;
 
 use anstyle::{AnsiColor, Style};
 
@@ -195,13 +196,26 @@ fn listed(row: &Row, parts: impl IntoIterator<Item = String>) -> String {
     text
 }
 
+/// Renders the addresses of frontends, each with its mark if it is more than that of the endpoints.
 fn addresses(row: &Row, is_wanted: impl Fn(FrontendKind) -> bool) -> String {
-    let frontends = row.frontends().filter(|frontend| is_wanted(frontend.kind));
-    let ips: BTreeSet<_> = frontends.filter_map(|frontend| frontend.ip).collect();
+    let mut ips: BTreeMap<IpAddr, BTreeSet<TrafficOrigin>> = BTreeMap::new();
+    for (_, view) in row.views() {
+        let all = view.unreachable_from();
+        let wanted = view.frontends.iter().filter(|one| is_wanted(one.kind));
+        for (ip, frontend) in wanted.filter_map(|one| Some((one.ip?, one))) {
+            let known = ips.entry(ip).or_default();
+            if !frontend.unreachable_from.is_subset(&all) {
+                known.extend(&frontend.unreachable_from);
+            }
+        }
+    }
     if ips.is_empty() && row.lacks_frontends() {
         return UNKNOWN.to_owned();
     }
-    list(ips.iter().map(ToString::to_string))
+    list(
+        ips.iter()
+            .map(|(ip, unreachable_from)| format!("{ip}{}", mark(unreachable_from))),
+    )
 }
 
 fn port_of(row: &Row, kind: FrontendKind) -> BTreeSet<String> {
