@@ -99,14 +99,21 @@ impl PacketDestination {
         self.frontends.is_empty() && !self.endpoint_of.is_empty()
     }
 
-    /// Returns its frontends with the rules of their service ports.
+    /// Returns its frontends with the rules of their service ports. Of several Services with the
+    /// same frontend, packets meet only the rules of the first.
     pub(super) fn views<'n>(
         &'n self,
         node: &'n NodeRules<'_>,
     ) -> impl Iterator<Item = (&'n DestinationFrontend, &'n PortView)> {
         let view = move |frontend: &DestinationFrontend| node.catalog.ports.get(&frontend.name);
-        self.frontends
-            .iter()
+        let is_shared = self.frontends.len() > 1;
+        let is_lost = move |frontend: &DestinationFrontend| {
+            let mut conflicts = self.conflicts(node);
+            is_shared && conflicts.any(|conflict| conflict.loser == frontend.name)
+        };
+        let frontends = self.frontends.iter();
+        frontends
+            .filter(move |frontend| !is_lost(frontend))
             .filter_map(move |frontend| Some((frontend, view(frontend)?)))
     }
 }

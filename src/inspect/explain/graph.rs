@@ -56,8 +56,15 @@ pub(super) enum NodeKind {
 
 /// Returns a drawing for each destination.
 pub(super) fn drawings(explanations: &[Explanation<'_>]) -> Vec<Drawing> {
+    let title = |explanation: &Explanation<'_>| {
+        let title = summary::title(explanation);
+        match summary::node_doubt(explanation) {
+            Some(doubt) => format!("{title}; unsure: {doubt}"),
+            None => title,
+        }
+    };
     let of = |explanation: &Explanation<'_>| Drawing {
-        title: summary::title(explanation),
+        title: title(explanation),
         routes: explanation
             .paths
             .iter()

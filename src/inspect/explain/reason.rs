@@ -12,6 +12,7 @@ use crate::rules::{Match, Rule, Step, Target, TraceOutcome, TracedTable};
 use crate::ruleset::{
     ChainKind, KUBE_EXTERNAL_SERVICES, KUBE_FIREWALL, KUBE_MARK_DROP, KUBE_MARK_MASQ,
     KUBE_NODEPORTS, KUBE_POSTROUTING, KUBE_PROXY_FIREWALL, KUBE_SERVICES, PortComment,
+    is_service_chain,
 };
 
 /// Reason why packets are dropped or rejected.
@@ -25,6 +26,9 @@ pub enum BlockReason {
     NoLocalExternal,
     /// The client is not in `loadBalancerSourceRanges`.
     SourceNotAllowed,
+    /// The client is in `loadBalancerSourceRanges`, and no rule of this chain leads to an endpoint:
+    /// the firewall of the load balancer drops what was not translated.
+    DeadEnd(Box<str>),
     /// The destination is a loopback address, and the client is not on this node.
     Loopback,
     /// The kernel drops packets from other hosts to a loopback address, without any rule. The
@@ -92,9 +96,9 @@ impl BlockReason {
             KUBE_SERVICES | KUBE_EXTERNAL_SERVICES if has_no_endpoints => Self::NoEndpoints,
             KUBE_SERVICES => Self::NoLocalInternal,
             KUBE_EXTERNAL_SERVICES => Self::NoLocalExternal,
-            KUBE_PROXY_FIREWALL => Self::SourceNotAllowed,
-            KUBE_FIREWALL if marked_in(ChainKind::Firewall) => Self::SourceNotAllowed,
+            KUBE_PROXY_FIREWALL => Self::of_firewall(&outcome.steps),
             KUBE_FIREWALL if marked_in(ChainKind::RetiredExternal) => Self::NoLocalExternal,
+            KUBE_FIREWALL if marked_in(ChainKind::Firewall) => Self::of_firewall(&outcome.steps),
             KUBE_FIREWALL if last.rule.source.is_some_and(|matched| matched.negated) => {
                 Self::Loopback
             }
@@ -108,6 +112,19 @@ impl BlockReason {
         let deciding = blocking(steps).or_else(|| exemption(steps));
         let (table, chain) = outcome.at;
         deciding.map_or(Self::Policy(table, chain), Self::by_rule)
+    }
+
+    /// Returns the reason why the firewall of a load balancer drops packets. Its chain jumps on for
+    /// clients in the source ranges only.
+    fn of_firewall(steps: &[Step<'_>]) -> Self {
+        let targets = steps
+            .iter()
+            .rev()
+            .filter_map(|step| step.rule.target_chain());
+        let mut service_chains = targets.filter(|chain| is_service_chain(chain));
+        let last = service_chains.next();
+        let admitted = last.filter(|chain| ChainKind::of(chain) != Some(ChainKind::Firewall));
+        admitted.map_or(Self::SourceNotAllowed, |chain| Self::DeadEnd(chain.into()))
     }
 
     fn by_rule(step: &Step<'_>) -> Self {

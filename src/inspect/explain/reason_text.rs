@@ -14,7 +14,7 @@ pub(super) const CUT_OFF: &str =
 /// Returns the reason why packets to a Service are not redirected.
 pub(super) fn dead_end(explanation: &Explanation<'_>, path: &PacketPath<'_>) -> Option<String> {
     if let Some(chain) = last_service_chain(path) {
-        return Some(format!("jumps to `{chain}`, where no rule applies"));
+        return Some(ends_in(chain));
     }
     let mut jumps = path.gaps.iter();
     if let Some(gap) = jumps.find(|gap| matches!(gap, RulesetGap::Jump(_))) {
@@ -31,6 +31,10 @@ pub(super) fn dead_end(explanation: &Explanation<'_>, path: &PacketPath<'_>) -> 
         (None, 0) => "no rule of the Service applies".to_owned(),
         (None, _) => "no rule of the Service that can be read applies".to_owned(),
     })
+}
+
+fn ends_in(chain: &str) -> String {
+    format!("jumps to `{chain}`, where no rule applies")
 }
 
 /// Renders that the rules of Services do not see packets without a connection.
@@ -179,6 +183,7 @@ pub(super) fn block_reason(
             };
             format!("{subject} not in loadBalancerSourceRanges{ranges}")
         }
+        BlockReason::DeadEnd(chain) => ends_in(chain),
         BlockReason::Loopback => "127.0.0.0/8 is reachable only from this node".to_owned(),
         BlockReason::Martian => {
             "the kernel drops packets from other hosts to a loopback address".to_owned()

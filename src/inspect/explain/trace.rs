@@ -13,7 +13,9 @@ use super::path::{
     Branch, EndpointScope, PacketPath, PathResult, SeenSource, SharedRules, add_new, is_same,
 };
 use super::reason::{BlockReason, MasqueradeReason};
-use crate::inspect::catalog::{RequiredChain, RequiredJump, RulesetGap};
+use crate::inspect::catalog::{
+    FrontendDisposition, FrontendView, RequiredChain, RequiredJump, RulesetGap,
+};
 use crate::rules::{
     BridgePort, Packet, Step, Table, Target, TraceOutcome, TracedNode, Verdict,
     trace as trace_packet,
@@ -229,9 +231,29 @@ fn result(
             is_local: node.traced_node.is_local(to.ip),
             source: seen(*masqueraded),
         },
-        Verdict::Dropped => PathResult::Dropped(BlockReason::of(outcome)),
+        Verdict::Dropped => PathResult::Dropped(drop_reason(node, to, outcome)),
         Verdict::Rejected => PathResult::Rejected(BlockReason::of(outcome)),
         Verdict::Unclear(why) => PathResult::Unclear(why.clone()),
+    }
+}
+
+/// Returns the reason for a drop. Under policy Local, the chain of external traffic leads nowhere
+/// if no endpoint is on the node, which another rule for the same frontend shows.
+fn drop_reason(
+    node: &NodeRules<'_>,
+    to: &PacketDestination,
+    outcome: &TraceOutcome<'_>,
+) -> BlockReason {
+    let is_of_local_policy = |frontend: &FrontendView| {
+        (frontend.ip, frontend.port) == (Some(to.ip), to.port.get())
+            && frontend.disposition == FrontendDisposition::Dropped
+    };
+    let mut frontends = to.views(node).flat_map(|(_, view)| &view.frontends);
+    match BlockReason::of(outcome) {
+        BlockReason::DeadEnd(_) if frontends.any(is_of_local_policy) => {
+            BlockReason::NoLocalExternal
+        }
+        reason => reason,
     }
 }
 

@@ -25,6 +25,40 @@ fn a_chain_without_its_last_rule_is_named() {
 }
 
 #[test]
+fn an_allowed_source_without_endpoints_is_in_the_source_ranges() {
+    let [chains, rules] = [
+        ":KUBE-FW-WEB - [0:0]\n",
+        "-A KUBE-SERVICES -d 192.0.2.9/32 -p tcp -m comment --comment \"shop/web:http loadbalancer \
+         IP\" -m tcp --dport 80 -j KUBE-FW-WEB\n-A KUBE-FW-WEB -s 198.51.100.0/24 -j KUBE-EXT-WEB\n",
+    ];
+    let saved = without("-A KUBE-EXT-WEB -j KUBE-SVC-WEB");
+    let saved = saved.replace(":KUBE-MARK-MASQ", &format!("{chains}:KUBE-MARK-MASQ"));
+    let first = "-A KUBE-SERVICES -d 192.168.0.9/32";
+    let saved = saved.replace(first, &format!("{rules}{first}"));
+    let filter = |external: &str| {
+        format!(
+            "*filter\n:FORWARD ACCEPT [0:0]\n:KUBE-EXTERNAL-SERVICES - [0:0]\n\
+             :KUBE-PROXY-FIREWALL - [0:0]\n-A FORWARD -j KUBE-PROXY-FIREWALL\n\
+             -A FORWARD -j KUBE-EXTERNAL-SERVICES\n{external}-A KUBE-PROXY-FIREWALL -d 192.0.2.9/32 \
+             -p tcp -m comment --comment \"shop/web:http traffic not accepted by KUBE-FW-WEB\" -m tcp \
+             --dport 80 -j DROP\nCOMMIT\n{saved}"
+        )
+    };
+    let text = explained(&filter(""), "192.0.2.9:80");
+    let admitted = "From an allowed source (such as 198.51.100.1):\n  dropped: ";
+    let end = format!("{admitted}jumps to `KUBE-EXT-WEB`, where no rule applies");
+    assert_contains(&text, &[&end, "not in loadBalancerSourceRanges (198.51"]);
+    let tree = rendered(&filter(""), "192.0.2.9:80", super::super::tree);
+    assert_contains(&tree, &["dropped  jumps to `KUBE-EXT-WEB`, where no rule"]);
+    // A proxy writes these rules, if no endpoint is on the node under policy Local.
+    let external = "-A KUBE-EXTERNAL-SERVICES -d 192.0.2.9/32 -p tcp -m comment --comment \
+                    \"shop/web:http has no local endpoints\" -m tcp --dport 80 -j DROP\n";
+    let text = explained(&filter(external), "192.0.2.9:80");
+    let end = format!("{admitted}externalTrafficPolicy is Local and no endpoint is on this node");
+    assert_contains(&text, &[&end]);
+}
+
+#[test]
 fn a_missing_jump_is_named() {
     let text = explained(&without("-A PREROUTING -j KUBE-SERVICES"), "10.96.0.10:80");
     let summary = "no jump from `PREROUTING` to `KUBE-SERVICES` (nat): routed normally";
@@ -91,6 +125,14 @@ fn the_owner_of_a_frontend_and_the_shadowed_one_are_named() {
     let conflict = "conflict: `shop/copy` has rules for it as external IP that no packet reaches: \
                     Service `shop/web` comes first";
     assert_contains(&text, &[conflict, "3 endpoints answer"]);
+    // Affinity of a Service that no packet reaches has no effect.
+    let sticky =
+        "-A KUBE-SVC-API -m recent --rcheck --seconds 10800 --name KUBE-SEP-API -j KUBE-SEP-API";
+    let last = "-A KUBE-SVC-API -j KUBE-SEP-API";
+    let saved = saved.replace(last, &format!("{sticky}\n{last}"));
+    let text = explained(&saved, "10.96.0.10:80");
+    assert!(!text.contains("sessionAffinity"), "{text}");
+    assert_contains(&explained(&saved, "10.96.0.1:443"), &["sessionAffinity"]);
 }
 
 #[test]

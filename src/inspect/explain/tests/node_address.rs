@@ -1,7 +1,7 @@
 //! Addresses of the node that are inferred, assumed, or possible.
 
 use super::{SAVED, assert_contains, explained, rendered};
-use crate::inspect::explain::{dot, json, tree};
+use crate::inspect::explain::{dot, json, svg, tree};
 
 #[test]
 fn an_endpoint_that_may_be_the_node_is_a_doubt() {
@@ -24,6 +24,9 @@ fn an_endpoint_that_may_be_the_node_is_a_doubt() {
     assert_contains(&text, &[doubt]);
     let document = rendered(&saved, "192.168.0.9:443", |all| json(all).to_string());
     assert_contains(&document, &["\"possibleNodeAddresses\":[\"192.168.0.7\"]"]);
+    for draw in [tree, dot, svg] {
+        assert_contains(&rendered(&saved, "192.168.0.9:443", draw), &[doubt]);
+    }
     // Endpoints within the pods' network are none of the node's.
     assert!(!explained(&saved, "10.96.0.10:80").contains("the result differs"));
 }
