@@ -334,6 +334,94 @@ fn misspelt_fields_are_unknown() {
     assert_eq!(output.status.code(), Some(2));
 }
 
+/// Neither is missing: its author meant it to be there.
+#[test]
+fn an_invalid_service_does_not_disappear() {
+    let folder = tempfile::tempdir().unwrap();
+    let [before, after] = ["before.yaml", "after.yaml"].map(|name| folder.path().join(name));
+    let service = |name: &str, type_: &str| {
+        format!(
+            "kind: Service\napiVersion: v1\nmetadata: {{name: {name}}}\nspec: {{type: {type_}, \
+             selector: {{a: b}}, ports: [{{port: 80}}]}}\n---\n"
+        )
+    };
+    let slice = |port: &str| {
+        format!(
+            "kind: EndpointSlice\napiVersion: discovery.k8s.io/v1\naddressType: IPv4\nports: \
+             [{{port: {port}}}]\nendpoints: [{{addresses: [10.4.0.7]}}]\nmetadata: {{name: c-1, \
+             labels: {{kubernetes.io/service-name: c}}}}\n"
+        )
+    };
+    let whole = |type_: &str, port: &str| {
+        let [a, b, c] = [("a", type_), ("b", "ClusterIP"), ("c", "ClusterIP")]
+            .map(|(name, type_)| service(name, type_));
+        format!("{a}{b}{c}{}", slice(port))
+    };
+    fs::write(&before, whole("NodePort", "8080")).unwrap();
+    fs::write(&after, whole("NodePrt", "http")).unwrap();
+    let output = diff(&before, &after, &[], Stdio::piped());
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        !said.contains("disappears") && !said.contains("endpoints,"),
+        "{said}"
+    );
+    let summary = "\n\nno differences; 1 service port not compared\n";
+    assert!(said.ends_with(summary), "{said}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        errors.contains("Service `default/a`: spec.type"),
+        "{errors}"
+    );
+    assert!(
+        errors.contains("EndpointSlice `default/c-1`: ports[0].port"),
+        "{errors}"
+    );
+    assert_eq!(output.status.code(), Some(2));
+    // Others are compared.
+    fs::write(
+        &after,
+        whole("NodePrt", "http").replace("name: b", "name: d"),
+    )
+    .unwrap();
+    let output = diff(&before, &after, &[], Stdio::piped());
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("default/b/tcp disappears"), "{said}");
+    let summary = "0 service ports change, 1 added, 1 removed; ";
+    assert!(
+        said.contains(summary) && !said.contains("restore ("),
+        "{said}"
+    );
+}
+
+#[test]
+fn services_of_an_invalid_file_do_not_disappear() {
+    let folder = tempfile::tempdir().unwrap();
+    let [before, after] = ["before", "after"].map(|name| folder.path().join(name));
+    let service = |name: &str| {
+        format!(
+            "kind: Service\napiVersion: v1\nmetadata: {{name: {name}}}\nspec: {{ports: [{{port: \
+             80}}]}}\n"
+        )
+    };
+    for folder in [&before, &after] {
+        fs::create_dir_all(folder.join("x")).unwrap();
+        fs::write(folder.join("b.yaml"), service("b")).unwrap();
+        fs::write(folder.join("x/a.yaml"), service("a")).unwrap();
+    }
+    fs::write(after.join("x/a.yaml"), "kind: [\n").unwrap();
+    for (one, other) in [(&before, &after), (&after, &before)] {
+        let output = diff(one, other, &[], Stdio::piped());
+        let said = String::from_utf8_lossy(&output.stdout);
+        let summary = "\n\nno differences; 1 service port not compared\n";
+        assert!(said.ends_with(summary), "{said}");
+        assert_eq!(output.status.code(), Some(2));
+    }
+    fs::remove_file(after.join("x/a.yaml")).unwrap();
+    let output = diff(&before, &after, &[], Stdio::piped());
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("default/a/tcp disappears"), "{said}");
+}
+
 /// A name of an untrusted file must not change what a terminal shows.
 #[test]
 fn control_characters_are_escaped() {

@@ -51,7 +51,7 @@ const CHANGING_COMMANDS: [&str; 2] = ["run", "cleanup"];
 fn refused(mut program: Command, command: &str) -> clap::Error {
     let problem = format!(
         "the kubectl plugin does not {command}: it changes nothing\n\
-         hint: on the node, use `{STANDALONE} {command}`"
+         hint: on the node, use `{STANDALONE}` with the same arguments"
     );
     program.error(ErrorKind::InvalidSubcommand, problem)
 }

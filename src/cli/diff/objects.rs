@@ -21,6 +21,9 @@ impl ComparedObjects {
     pub(super) fn of(pair: &ManifestPair, ranges: &ManifestRanges) -> Self {
         let assumed = [&pair.before, &pair.after].map(|side| side.assumptions.clone());
         let mut sides = pair.objects.clone();
+        for objects in &mut sides {
+            objects.retain(|object| !is_incomplete(object, pair));
+        }
         sides.iter_mut().flatten().for_each(escape);
         let assumptions = assumption_lines(&assumed.concat(), ranges).into_iter();
         Self {
@@ -41,6 +44,20 @@ impl ComparedObjects {
             ..FieldReview::of(&fields(before), &fields(after), reviews)
         }
     }
+}
+
+/// Reports whether the Service of an object is not compared, because objects of it are invalid.
+fn is_incomplete(object: &RawObject, pair: &ManifestPair) -> bool {
+    let service = match object.kind {
+        RawKind::Ingested(Kind::Service) => Some(object.name.as_str()),
+        RawKind::Ingested(Kind::EndpointSlice) => {
+            let label = "/metadata/labels/kubernetes.io~1service-name";
+            object.value.pointer(label).and_then(Value::as_str)
+        }
+        RawKind::Ingested(Kind::Node) | RawKind::Pod | RawKind::Other => None,
+    };
+    let mut incomplete = pair.incomplete_services.iter();
+    incomplete.any(|one| one.namespace == object.namespace && Some(&*one.name) == service)
 }
 
 fn selector_change(matches: &TemplateMatches) -> SelectorChange {

@@ -46,6 +46,8 @@ pub(super) struct Sides {
     restores: PerFamily<Option<PlannedRestore>>,
     /// Objects of both sides, if both are manifests.
     objects: ComparedObjects,
+    /// Namespaces and names of Services that a side has only in part, as objects are invalid.
+    incomplete: BTreeSet<(String, String)>,
 }
 
 impl Sides {
@@ -166,6 +168,7 @@ impl Sides {
             let legacy = Some(Backend::Legacy);
             let has_legacy = self.families_with_legacy.contains(&family);
             review.not_compared.backend = legacy.filter(|_| has_legacy);
+            let review = review.without_incomplete(&self.incomplete);
             match &self.chosen {
                 Some(chosen) => review.only(chosen),
                 None => review,
@@ -270,6 +273,7 @@ fn of_host(
         names,
         restores,
         objects: ComparedObjects::default(),
+        incomplete: BTreeSet::new(),
     })
 }
 
@@ -292,10 +296,13 @@ fn of_manifests(
     };
     let options = config.manifest_options(ranges);
     let names = [format!("`{}`", before.display()), name_of(&args.source)];
-    let pair = manifests::load_pair(before, path, &options, *validation)?;
+    let pair = manifests::load_pair([before, path], &options, *validation)?;
     report.print(&pair.before.errors);
     report.print(&pair.after.errors);
     let objects = ComparedObjects::of(&pair, ranges);
+    let incomplete = pair.incomplete_services.iter();
+    let incomplete = incomplete.map(|one| (one.namespace.clone(), one.name.clone()));
+    let incomplete = incomplete.collect();
     let before = Desired::of_manifests(&config, pair.before)?;
     let after = Desired::of_manifests(&config, pair.after)?;
     let mut left = PerFamily::from_fn(|_| RuleSet::default());
@@ -323,6 +330,7 @@ fn of_manifests(
         names,
         restores,
         objects,
+        incomplete,
     })
 }
 

@@ -33,7 +33,7 @@ pub(super) struct DiffDocument<'a> {
     pub(super) set_up: Vec<FamilyChain<'a>>,
     /// Chains of service ports on the live side that no jump leads to.
     pub(super) stale_chains: Vec<FamilyChain<'a>>,
-    /// Parts without a result, because live rules cannot be read.
+    /// Parts without a result, because live rules cannot be read or objects are invalid.
     pub(super) not_compared: DiffNotCompared<'a>,
     /// Fields of `--from-manifests` and `--manifests` that differ, and that rules do not show,
     /// sorted by object.
@@ -81,7 +81,7 @@ pub(super) struct DiffSummary {
     pub(super) left_out: LeftOut,
 }
 
-/// Parts that are not compared, because live rules cannot be read.
+/// Parts that are not compared, because live rules cannot be read or objects are invalid.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]

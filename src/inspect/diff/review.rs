@@ -99,7 +99,7 @@ pub struct NotSelected {
 pub struct NotCompared<'a> {
     /// Chains with live rules that cannot be read, if it depends on these whether they differ.
     pub chains: Vec<UnreadableChain<'a>>,
-    /// Service ports that have rules in these chains.
+    /// Service ports that have rules in these chains, or objects that are invalid.
     pub ports: BTreeSet<PortName>,
     /// Backend with further rules, which the save program reports and does not list.
     pub backend: Option<Backend>,
@@ -225,7 +225,7 @@ pub(crate) struct Summary {
     pub unselected_ports: usize,
     /// Fixed and stale chains that differ and are not selected.
     pub unselected_chains: usize,
-    /// Service ports that are not compared, because rules cannot be read.
+    /// Service ports that are not compared.
     pub not_compared: usize,
     /// Chains with rules that cannot be read and that are not compared.
     pub unreadable_chains: usize,

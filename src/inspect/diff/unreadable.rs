@@ -1,12 +1,14 @@
-//! Sets aside what cannot be compared, because the live side has rules that cannot be read.
+//! Sets aside what cannot be compared, because the live side has rules that cannot be read, or an
+//! object of a side is invalid.
 //!
-//! The kernel has these rules: a desired rule that seems to be missing may be one of them.
+//! The kernel has these rules: a desired rule that seems to be missing may be one of them. Neither
+//! is a Service missing that has an error.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::edit::Edit;
-use super::review::{ChainReview, NotCompared, Review, UnreadableChain};
+use super::review::{ChainReview, NotCompared, PortReview, Review, UnreadableChain};
 use crate::net::IpFamily;
 use crate::rules::{RuleSet, Table};
 
@@ -51,6 +53,27 @@ impl<'a> Review<'a> {
         };
         self
     }
+
+    /// Sets aside the service ports of Services, given by namespace and name, that a side has only
+    /// in part. Drops the restore, which is for all.
+    #[must_use]
+    pub fn without_incomplete(mut self, services: &BTreeSet<(String, String)>) -> Self {
+        if services.is_empty() {
+            return self;
+        }
+        let is_incomplete = |port: &mut PortReview<'a>| {
+            let name = (port.name.namespace(), port.name.service());
+            let mut services = services.iter();
+            services.any(|(namespace, service)| name == (namespace.as_str(), service.as_str()))
+        };
+        let incomplete = self.ports.extract_if(.., is_incomplete);
+        let names = incomplete.map(|port| port.name);
+        self.not_compared.ports.extend(names);
+        Self {
+            restore: None,
+            ..self
+        }
+    }
 }
 
 /// Reports whether the rule may be on both sides: one of them is unreadable, or may be.
@@ -70,10 +93,10 @@ const MAX_NAMES: usize = 10;
 pub(crate) struct NotComparedText<'r>(pub(super) IpFamily, pub(super) &'r NotCompared<'r>);
 
 impl Review<'_> {
-    /// Returns the error about what is not compared; `None` if all is.
+    /// Returns the error about what is not compared because of rules that cannot be read; `None` if
+    /// all is.
     pub(crate) fn not_compared_text(&self) -> Option<NotComparedText<'_>> {
-        let NotCompared { chains, ports, .. } = &self.not_compared;
-        let is_complete = chains.is_empty() && ports.is_empty();
+        let is_complete = self.not_compared.chains.is_empty();
         (!is_complete).then_some(NotComparedText(self.family, &self.not_compared))
     }
 }

@@ -48,11 +48,11 @@ pub(super) enum ManifestDocument {
 
 /// Namespace and name of an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct NamespacedName {
+pub(crate) struct NamespacedName {
     /// `default` if it has none.
-    pub(super) namespace: String,
+    pub(crate) namespace: String,
     /// Empty if it has none.
-    pub(super) name: String,
+    pub(crate) name: String,
 }
 
 impl NamespacedName {
@@ -73,8 +73,27 @@ pub(super) struct InvalidObject {
     /// Kind as written.
     pub(super) kind: String,
     pub(super) name: NamespacedName,
+    /// Name of the Service that it is, or that it has endpoints of.
+    pub(super) service: Option<String>,
     /// At least one.
     pub(super) problems: Vec<FieldProblem>,
+}
+
+impl InvalidObject {
+    fn new(kind: &str, object: &Value, problems: Vec<FieldProblem>) -> Self {
+        let place = if kind == Kind::Service.as_str() {
+            "/metadata/name"
+        } else {
+            "/metadata/labels/kubernetes.io~1service-name"
+        };
+        let service = object.pointer(place).and_then(Value::as_str);
+        Self {
+            kind: kind.to_owned(),
+            name: NamespacedName::of(object),
+            service: service.map(str::to_owned),
+            problems,
+        }
+    }
 }
 
 /// Decodes an object of a kind. Only a syntax error fails: an object with a field of a wrong type
@@ -92,7 +111,7 @@ fn decode<'de, D: Deserializer<'de>>(
         }
         DocumentKind::Unserved { kind, version } if matches!(checks, ObjectChecks::Strict(_)) => {
             let object = Value::deserialize(deserializer)?;
-            return Ok(unserved(kind, &version, &object));
+            return Ok(unserved(&kind, &version, &object));
         }
         DocumentKind::Kustomization => {
             let ignored = IgnoredAny::deserialize(deserializer);
@@ -103,11 +122,7 @@ fn decode<'de, D: Deserializer<'de>>(
         }
     };
     let object = Value::deserialize(deserializer)?;
-    let invalid = |problems| InvalidObject {
-        kind: kind.as_str().to_owned(),
-        name: NamespacedName::of(&object),
-        problems,
-    };
+    let invalid = |problems| InvalidObject::new(kind.as_str(), &object, problems);
     if let ObjectChecks::Strict(node_ports) = checks {
         let problems = validation::problems(kind, &object, node_ports);
         if !problems.is_empty() {
@@ -138,17 +153,13 @@ fn decode<'de, D: Deserializer<'de>>(
     })
 }
 
-fn unserved(kind: String, version: &str, object: &Value) -> ManifestDocument {
+fn unserved(kind: &str, version: &str, object: &Value) -> ManifestDocument {
     let mut problems = Problems::default();
     problems.add(
         "kind",
         format_args!("no matches for kind {kind:?} in version {version:?}"),
     );
-    ManifestDocument::Invalid(InvalidObject {
-        kind,
-        name: NamespacedName::of(object),
-        problems: problems.0,
-    })
+    ManifestDocument::Invalid(InvalidObject::new(kind, object, problems.0))
 }
 
 /// Object with a field of a wrong type.

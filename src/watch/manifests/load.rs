@@ -1,24 +1,18 @@
 //! Reads manifests once, for commands.
 //!
 //! An unusable file or an invalid object is an error. Everything else is used.
-//!
-//! For `diff`, a value that neither manifest sets is the same before and after. Otherwise every
-//! Service would appear changed.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::endpoints::{OtherStateObjects, assume_endpoints, slices_by_service};
 use super::files::{ManifestError, ManifestErrorScope, STDIN, find};
-use super::fill_in::OtherState;
 use super::kustomization;
 use super::locate::Locator;
-use super::merge::{Manifests, merge, merge_files};
+use super::merge::{Manifests, merge};
 use super::parse::{FileContent, Place, RENDER_FIRST, is_template, may_be_manifest, parse};
 use super::raw::{RawKey, RawObject, add_raw};
-use super::template_matches::{TemplateMatches, template_matches};
 use super::validation::{FieldPath, FieldProblem, ObjectChecks};
 use super::{ManifestOptions, Validation, notes, text};
 use crate::model::Kind;
@@ -58,59 +52,6 @@ pub(crate) fn load(
     let loaded = read(path, options.checks(validation))?;
     let manifests = merge(loaded.contents(), options);
     Ok(loaded.add_notes_and_errors(manifests))
-}
-
-/// Two states of the same objects.
-#[derive(Debug)]
-pub(crate) struct ManifestPair {
-    /// Earlier state.
-    pub before: Manifests,
-    /// Later state.
-    pub after: Manifests,
-    /// All objects of both states, as written, sorted by kind and name.
-    pub objects: [Vec<RawObject>; 2],
-    /// Services that have Pods in one state only, by the templates of the manifests. Sorted.
-    pub template_matches: Vec<TemplateMatches>,
-}
-
-/// Reads the manifests at two paths. Addresses and node ports that are not set are the same in both
-/// states, and each selector without EndpointSlices gets two endpoints. The errors of files and
-/// objects that are not used are in the results.
-///
-/// # Errors
-///
-/// A path does not exist, or no file of it can be used.
-pub(crate) fn load_pair(
-    before: &Path,
-    after: &Path,
-    options: &ManifestOptions,
-    validation: Validation,
-) -> Result<ManifestPair, ManifestErrors> {
-    let files = [
-        read(before, options.checks(validation))?,
-        read(after, options.checks(validation))?,
-    ];
-    let raw = files.each_ref().map(LoadedManifests::raw_objects);
-    let [before, after] = files
-        .each_ref()
-        .map(|files| merge_files(files.contents(), &options.node_name));
-    let before = before.fill_in(options, OtherState::After(&after.services));
-    let after = after.fill_in(options, OtherState::Before(&before.services));
-    let slices = [slices_by_service(&before), slices_by_service(&after)];
-    let (mut before, mut after) = (before, after);
-    let [of_before, of_after] = slices;
-    let [raw_before, raw_after] = &raw;
-    let other = |raw, slices| OtherStateObjects { raw, slices };
-    let node = &options.node_name;
-    assume_endpoints(&mut before, raw_before, &other(raw_after, &of_after), node);
-    assume_endpoints(&mut after, raw_after, &other(raw_before, &of_before), node);
-    let [files_before, files_after] = files;
-    Ok(ManifestPair {
-        template_matches: template_matches(raw_before, raw_after),
-        before: files_before.add_notes_and_errors(before),
-        after: files_after.add_notes_and_errors(after),
-        objects: raw.map(|raw| raw.into_values().collect()),
-    })
 }
 
 /// Reads the files at `path`.
@@ -163,17 +104,17 @@ pub(super) fn read(path: &Path, checks: ObjectChecks) -> Result<LoadedManifests,
 /// Files that were read.
 #[derive(Default)]
 pub(super) struct LoadedManifests {
-    files: Vec<LoadedFile>,
-    errors: Vec<ManifestError>,
+    pub(super) files: Vec<LoadedFile>,
+    pub(super) errors: Vec<ManifestError>,
     notes: Vec<String>,
 }
 
 /// File with valid syntax.
-struct LoadedFile {
-    path: PathBuf,
+pub(super) struct LoadedFile {
+    pub(super) path: PathBuf,
     /// Stored to find the lines of errors.
     text: Vec<u8>,
-    content: FileContent,
+    pub(super) content: FileContent,
 }
 
 /// Index of a file, and index of an object among those of its kind in the file.

@@ -97,6 +97,7 @@ impl Manifests {
             kind,
             name: NamespacedName { namespace, name },
             problems,
+            ..
         } in &content.reduced
         {
             self.ignored_fields += problems.len();

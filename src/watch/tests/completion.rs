@@ -38,7 +38,7 @@ fn load_texts(before: &str, after: &str) -> ManifestPair {
     let [old, new] = ["before.yaml", "after.yaml"].map(|name| directory.path().join(name));
     fs::write(&old, before).unwrap();
     fs::write(&new, after).unwrap();
-    load_pair(&old, &new, &preview(), Validation::Lenient).unwrap()
+    load_pair([&old, &new], &preview(), Validation::Lenient).unwrap()
 }
 
 fn node_ports(service: &ServiceObject) -> Vec<i64> {
