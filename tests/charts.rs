@@ -11,6 +11,7 @@
     reason = "a test fails loudly, and runs programs"
 )]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -48,6 +49,12 @@ fn kustomize(folder: &str) -> Output {
 fn helm(args: &[&str]) -> Output {
     let template = ["template", "deltaproxy", CHART, "--namespace=kube-system"];
     program("helm", &[&template[..], args].concat())
+}
+
+/// Renders the chart with a setting.
+#[track_caller]
+fn text_of_chart(set: &str) -> String {
+    text(&helm(&["--set", set]))
 }
 
 #[track_caller]
@@ -211,10 +218,12 @@ const BAD: &[(&str, &str)] = &[
     ),
     ("priorityClassName=low", "/priorityClassName"),
     ("extraArgs[0]=v", "/extraArgs/0"),
-    (
-        "extraArgs[0]=--v=2,extraArgs[1]=--config=x",
-        "extraArgs[1]: `--config`",
-    ),
+    ("extraArgs[0]=--sync-cpu-bugdet=20", "/extraArgs/0"),
+    ("extraArgs[0]=--sync-cpu-budget=200", "/extraArgs/0"),
+    // Has a field, and would be ignored.
+    ("extraArgs[0]=--masquerade-all", "/extraArgs/0"),
+    ("tolerations[0].operator=Exist", "/tolerations/0/operator"),
+    ("extraArgs[0]=--v=2,extraArgs[1]=--config=x", "/extraArgs/1"),
     ("config.existingConfigMap=", "config.apiServer is required"),
     ("config.apiServer=a:1", "/config/apiServer"),
     (
@@ -242,7 +251,39 @@ const BAD_WITH_OWN_CONFIG: &[(&str, &str)] = &[
         "config.kubeProxy.hostnameOverride=a",
         "config.kubeProxy.hostnameOverride",
     ),
+    // The probes would fail.
+    (
+        "config.kubeProxy.healthzBindAddress=0.0.0.0:9",
+        "/config/kubeProxy/healthzBindAddress",
+    ),
+    (
+        "config.kubeProxy.clusterCidr=10.0.0.0/8",
+        "'clusterCidr' not allowed",
+    ),
+    (
+        "config.kubeProxy.clusterCIDR=10.0.0.0",
+        "/config/kubeProxy/clusterCIDR",
+    ),
+    (
+        "config.kubeProxy.conntrack.maxPerCore=many",
+        "/config/kubeProxy/conntrack/maxPerCore",
+    ),
+    (
+        "config.kubeProxy.iptables.syncPeriod=30",
+        "/config/kubeProxy/iptables/syncPeriod",
+    ),
+    (
+        "config.kubeProxy.detectLocalMode=Node",
+        "/config/kubeProxy/detectLocalMode",
+    ),
+    (
+        "config.apiServer=https://kubernetes.default.svc:443",
+        "config.apiServer: `https://kubernetes.default.svc:443` is a Service",
+    ),
 ];
+
+/// Values that work, though they are written in another way than the defaults.
+const GOOD: &[&str] = &["resources.requests.cpu=1", "resources.requests.cpu=0.5"];
 
 #[test]
 fn values_that_cannot_work_are_named() {
@@ -259,7 +300,102 @@ fn values_that_cannot_work_are_named() {
         assert!(!output.status.success(), "{set}");
         assert!(error.contains(expected), "{set}: {error}");
     }
-    assert!(helm(&["--set", own]).status.success());
+    for set in GOOD.iter().chain([&own]) {
+        text_of_chart(set);
+    }
+}
+
+/// Returns the paths of all fields below a value, except those in sections of other proxy modes.
+fn paths(value: &Value, at: &str) -> BTreeSet<String> {
+    const OPAQUE: [&str; 4] = ["ipvs", "logging", "nftables", "winkernel"];
+    match value {
+        Value::Object(fields) if !OPAQUE.contains(&at) => fields
+            .iter()
+            .flat_map(|(name, value)| paths(value, format!("{at}.{name}").trim_matches('.')))
+            .collect(),
+        _ => BTreeSet::from([at.to_owned()]),
+    }
+}
+
+/// Returns the properties of a schema as the fields that they allow.
+fn allowed(schema: &Value) -> Value {
+    match schema["properties"].as_object() {
+        Some(fields) => fields
+            .iter()
+            .map(|(name, schema)| (name.clone(), allowed(schema)))
+            .collect(),
+        None => Value::Null,
+    }
+}
+
+/// The program and the chart know the same fields of the configuration file.
+#[test]
+fn the_schema_has_every_field_of_the_configuration() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("config.yaml");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_deltaproxy"));
+    run(command
+        .arg("run")
+        .arg(format!("--write-config-to={}", file.display())));
+    let written: Value = serde_saphyr::from_str(&fs::read_to_string(file).unwrap()).unwrap();
+    let mut known = paths(&written, "");
+    // Written only if they are set.
+    known.extend(["featureGates", "windowsRunAsService"].map(str::to_owned));
+    known.retain(|path| !path.starts_with("clientConnection."));
+    known.insert("clientConnection".to_owned());
+
+    let schema = fs::read_to_string(format!("{ROOT}/{CHART}/values.schema.json")).unwrap();
+    let schema: Value = serde_json::from_str(&schema).unwrap();
+    assert_eq!(
+        paths(&allowed(&schema["definitions"]["kubeProxy"]), ""),
+        known
+    );
+}
+
+/// Each flag that the chart allows.
+const EXTRA: [&str; 10] = [
+    "--config-reload=exit",
+    "--config-reload-window=10m",
+    "--iptables-backend=nft",
+    "--log-style=klog",
+    "--logging-format=text",
+    "--master=https://10.0.0.1:6443",
+    "--partial-restore=kep-3453",
+    "--sync-cpu-budget=20",
+    "--v=4",
+    "--verify-interval=1m30s",
+];
+
+/// Flags that the chart allows have an effect next to a configuration file.
+#[test]
+fn extra_flags_are_not_ignored() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("config.yaml");
+    let text = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n";
+    fs::write(&file, text).unwrap();
+    let log = |flags: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_deltaproxy"));
+        command.args(["run", "--write-config-to=/dev/null"]);
+        command.arg(format!("--config={}", file.display()));
+        let output = command.args(flags).output().unwrap();
+        let log = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{log}");
+        log
+    };
+    let note = "flags ignored because --config is set";
+    assert!(log(&["--masquerade-all"]).contains(note));
+    let log = log(&EXTRA);
+    assert!(!log.contains(note), "{log}");
+    if machine_has(Need::Clients) {
+        let rendered = text_of_chart(&format!("extraArgs={{{}}}", EXTRA.join(",")));
+        let args =
+            &daemon_sets(&rendered)[0]["spec"]["template"]["spec"]["containers"][0]["command"];
+        assert!(
+            args.to_string()
+                .contains(&format!("\"{}\"", EXTRA.join("\",\""))),
+            "{args}"
+        );
+    }
 }
 
 /// A patch for a DaemonSet of another shape fails with the path of the field.

@@ -13,6 +13,8 @@
 {{- end }}
 {{- else if not $config.apiServer }}
 {{- fail "config.apiServer is required if config.existingConfigMap is empty" }}
+{{- else if regexMatch "^https://kubernetes([.]default([.]svc.*)?)?(:[0-9]+)?$" $config.apiServer }}
+{{- fail (printf "config.apiServer: `%s` is a Service, which does not work before this program runs" $config.apiServer) }}
 {{- end }}
 {{- $mode := get $config.kubeProxy "mode" | default "iptables" }}
 {{- if ne $mode "iptables" }}
@@ -34,10 +36,30 @@
 {{- fail "canary: true would run two proxies on nodes with the label deltaproxy=enabled: patch DaemonSet kube-system/kube-proxy first (deploy/docs/canary.md)" }}
 {{- end }}
 {{- end }}
-{{- range $index, $arg := .Values.extraArgs }}
-{{- $flag := regexFind "^--[a-z0-9-]+" $arg }}
-{{- if has $flag (list "--config" "--hostname-override" "--init-only" "--cleanup" "--dry-run" "--manifests" "--kubeconfig") }}
-{{- fail (printf "extraArgs[%d]: `%s` is not allowed in the chart" $index $flag) }}
+{{- include "deltaproxy.checks.configMap" . }}
+{{- end }}
+
+{{/* The ConfigMap that the Pods mount. The ClusterRole is in every cluster: it tells one from none. */}}
+{{- define "deltaproxy.checks.configMap" -}}
+{{- $name := .Values.config.existingConfigMap }}
+{{- if and $name (lookup "rbac.authorization.k8s.io/v1" "ClusterRole" "" "system:node-proxier") }}
+{{- $map := lookup "v1" "ConfigMap" .Release.Namespace $name }}
+{{- $title := printf "config.existingConfigMap: ConfigMap %s/%s" .Release.Namespace $name }}
+{{- if not $map }}
+{{- fail (printf "%s does not exist" $title) }}
+{{- end }}
+{{- $text := dig "data" "config.conf" "" $map }}
+{{- if not $text }}
+{{- fail (printf "%s has no key `config.conf`: set config.existingConfigMap to \"\" and config.apiServer" $title) }}
+{{- end }}
+{{- $file := fromYaml $text }}
+{{- $mode := get $file "mode" | default "iptables" }}
+{{- if ne $mode "iptables" }}
+{{- fail (printf "%s has mode `%s`, which is not supported: write `mode: iptables` into its `config.conf`" $title $mode) }}
+{{- end }}
+{{- $health := get $file "healthzBindAddress" | default ":10256" }}
+{{- if not (hasSuffix ":10256" $health) }}
+{{- fail (printf "%s has healthzBindAddress `%s`: the probes of the Pod connect to 127.0.0.1:10256" $title $health) }}
 {{- end }}
 {{- end }}
 {{- end }}
