@@ -26,8 +26,9 @@ use support::{Need, machine_has, objects};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const CHART: &str = "deploy/helm/deltaproxy";
-const OVERLAYS: [&str; 4] = [
+const OVERLAYS: [&str; 5] = [
     "canary",
+    "canary-eks",
     "kubeadm-replace",
     "least-privilege",
     "metrics-open",

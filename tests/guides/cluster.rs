@@ -1,9 +1,10 @@
 //! A cluster that kubeadm gave a kube-proxy, and a shell that runs the commands of guides in it.
 //!
 //! kubectl, kubeadm and helm are the real ones. What takes a kubelet, a controller or another
-//! service is replaced: `kubectl exec` runs on the node itself, `kubectl rollout status` finds the
-//! status that a controller would have written, `kubeadm upgrade` skips the phases that change a
-//! node, and `aws` only has its arguments checked.
+//! service is replaced: `kubectl exec` runs on the node itself, `kubectl logs` only finds the Pods,
+//! `kubectl delete pod` waits for no kubelet, `kubectl rollout status` finds the status that a
+//! controller would have written, `kubeadm upgrade` skips the phases that change a node, and `aws`
+//! only has its arguments checked.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -29,6 +30,12 @@ case " $* " in
     $REAL -n kube-system patch daemonset "${@: -1}" --subresource=status --type=merge -p "{\"status\":
         {\"observedGeneration\":$generation,\"desiredNumberScheduled\":1,\"currentNumberScheduled\":1,
         \"updatedNumberScheduled\":1,\"numberReady\":1,\"numberAvailable\":1}}" >/dev/null;;
+*" delete pod "*)
+    # No kubelet confirms that the container has ended.
+    exec $REAL "$@" --force --grace-period=0;;
+*" logs "*)
+    # Without a kubelet there are none; the Pods have to be there.
+    exec $REAL -n "$2" get pods "${@:4}" -o name;;
 esac
 exec $REAL "$@"
 "#;
@@ -51,7 +58,12 @@ exec "$@"' - $REAL "$@" --kubeconfig "$KUBECONFIG"
 "#;
 
 const AWS: &str = r#"
-[[ "$*" == "eks delete-addon --cluster-name my-cluster --addon-name kube-proxy --preserve" ]]
+case "$*" in
+"eks delete-addon --cluster-name my-cluster --addon-name kube-proxy --preserve") ;;
+"eks create-addon --cluster-name my-cluster --addon-name kube-proxy --resolve-conflicts OVERWRITE") ;;
+"eks describe-cluster --name my-cluster --query cluster.endpoint --output text") echo "https://10.200.0.1:6443";;
+*) exit 1;;
+esac
 "#;
 
 /// Of the ConfigMap `kubeadm-config`.
@@ -153,6 +165,20 @@ impl Cluster {
 
     fn write(&self, name: &str, text: &str) {
         fs::write(self.folder.path().join(name), text).unwrap();
+    }
+
+    /// Replaces kube-proxy's ConfigMap by those of EKS: other names of objects, keys and files.
+    pub fn become_eks(&self) {
+        self.write("config", include_str!("../config/eks.yaml"));
+        for line in [
+            "kubectl -n kube-system get configmap kube-proxy \
+             -o jsonpath='{.data.kubeconfig\\.conf}' > kubeconfig",
+            "kubectl -n kube-system delete configmap kube-proxy",
+            "kubectl -n kube-system create configmap kube-proxy --from-file=kubeconfig",
+            "kubectl -n kube-system create configmap kube-proxy-config --from-file=config",
+        ] {
+            self.run(line);
+        }
     }
 
     /// Makes kubeadm leave kube-proxy's objects alone.

@@ -11,6 +11,7 @@
 )]
 
 mod cluster;
+mod mounted;
 mod page;
 
 use std::collections::BTreeMap;
@@ -22,11 +23,13 @@ use crate::support::rules::Family;
 use crate::support::wait::{PATIENCE, ensure, eventually};
 use crate::support::{Need, http, machine_has, objects};
 use cluster::Cluster;
+use mounted::configuration_is_mounted;
 use page::Page;
 
 const IMAGE: &str = "registry.example.com/deltaproxy/deltaproxy:v0.1.0";
 const KUBE_PROXY_IMAGE: &str = "registry.k8s.io/kube-proxy:v1.36.3";
 
+/// Returns the specification of the Pods of a DaemonSet.
 fn pod(set: &Value) -> &Value {
     &set["spec"]["template"]["spec"]
 }
@@ -41,6 +44,7 @@ fn replace() {
         return;
     }
     let (cluster, mut page) = (Cluster::new(), Page::read("replace.md"));
+    assert_eq!(cluster.run_all(&page.take("")), ["mode: \"\"\n"]);
     let commands = page.take("kubeadm and kind");
     for command in &commands {
         let printed = cluster.run(command);
@@ -58,6 +62,7 @@ fn replace() {
         if command.starts_with("kubectl apply") && command.ends_with("metrics-open") {
             has_open_metrics(&cluster, &set);
         }
+        configuration_is_mounted(&cluster, "kube-proxy");
         assert!(
             image(&set) == IMAGE || !command.contains(" image "),
             "{command}"
@@ -79,6 +84,7 @@ fn replace() {
     cluster.run("kubectl -n kube-system delete daemonset kube-proxy");
     cluster.run_all(&commands);
     assert_eq!(image(&cluster.daemon_set("deltaproxy")), IMAGE);
+    configuration_is_mounted(&cluster, "deltaproxy");
     cluster.run("helm uninstall deltaproxy --namespace kube-system");
     cluster.run_all(&page.take("Clusters without kube-proxy"));
     assert_eq!(image(&cluster.daemon_set("deltaproxy")), IMAGE);
@@ -133,6 +139,7 @@ fn canary() {
     }
     cluster.run_all(&page.take(""));
     selects_each_node_once(&cluster);
+    configuration_is_mounted(&cluster, "deltaproxy");
     let ended = page.take("End it");
     cluster.run_all(&ended);
     assert_eq!(
@@ -149,8 +156,16 @@ fn canary() {
     );
     cluster.run_all(&with_helm);
     selects_each_node_once(&cluster);
+    configuration_is_mounted(&cluster, "deltaproxy");
+    cluster.run("helm uninstall deltaproxy --namespace kube-system");
+    cluster.run("kubectl label node node1 deltaproxy-");
+    canary_on_eks(&cluster, &page.take("On EKS"));
+    page.end();
+}
 
-    // As on EKS: an affinity of its own, which stays.
+fn canary_on_eks(cluster: &Cluster, commands: &[String]) {
+    // An affinity of its own, which stays, and the same contents in other ConfigMaps.
+    cluster.become_eks();
     cluster.run("kubectl label node node1 other kubernetes.io/arch=arm64");
     let terms = json!([{"matchExpressions": [
         {"key": "kubernetes.io/arch", "operator": "NotIn", "values": ["riscv64"]},
@@ -161,12 +176,63 @@ fn canary() {
     let set = cluster.daemon_set("kube-proxy");
     let change = json!({"spec": {"template": {"spec": {"affinity": affinity}}}});
     cluster.lab.control.api().merge(&set, &change);
-    assert_eq!(selected(&cluster, "kube-proxy").len(), 4, "{set}");
-    cluster.run_all(&page.take("On EKS"));
-    selects_each_node_once(&cluster);
+    assert_eq!(selected(cluster, "kube-proxy").len(), 4, "{set}");
+    let (chart, overlay): (Vec<String>, Vec<String>) = commands
+        .iter()
+        .cloned()
+        .partition(|line| line.starts_with("helm"));
+    cluster.run_all(&overlay);
+    selects_each_node_once(cluster);
+    configuration_is_mounted(cluster, "deltaproxy");
     let set = cluster.daemon_set("kube-proxy");
     assert!(set.to_string().contains("riscv64"), "{set}");
-    page.end();
+    cluster.run("kubectl delete -k deploy/kustomize/overlays/canary-eks");
+    let error = cluster.fail(
+        "helm install deltaproxy deploy/helm/deltaproxy --namespace kube-system --set canary=true",
+    );
+    assert!(error.contains("has no key `config.conf`"), "{error}");
+    cluster.run_all(&chart);
+    selects_each_node_once(cluster);
+    configuration_is_mounted(cluster, "deltaproxy");
+}
+
+/// A ConfigMap with which no Pod could start fails before anything is installed.
+#[test]
+fn the_chart_checks_the_config_map() {
+    if !machine_has(Need::Clients) {
+        return;
+    }
+    let cluster = Cluster::new();
+    cluster.run("kubectl -n kube-system delete daemonset kube-proxy");
+    let install = "helm install deltaproxy deploy/helm/deltaproxy --namespace kube-system";
+    let error = cluster.fail(&format!("{install} --set config.existingConfigMap=absent"));
+    let title = "config.existingConfigMap: ConfigMap kube-system/";
+    assert!(
+        error.contains(&format!("{title}absent does not exist")),
+        "{error}"
+    );
+    for (field, expected) in [
+        ("mode: nftables", "has mode `nftables`"),
+        (
+            "healthzBindAddress: 0.0.0.0:9",
+            "has healthzBindAddress `0.0.0.0:9`",
+        ),
+    ] {
+        cluster.run(&format!(
+            "kubectl -n kube-system create configmap other --from-literal=config.conf='{field}'"
+        ));
+        let error = cluster.fail(&format!("{install} --set config.existingConfigMap=other"));
+        assert!(
+            error.contains(&format!("{title}other {expected}")),
+            "{error}"
+        );
+        cluster.run("kubectl -n kube-system delete configmap other");
+    }
+    assert_eq!(
+        cluster.run("kubectl -n kube-system get daemonset -o name"),
+        ""
+    );
+    cluster.run(install);
 }
 
 /// The labeled node belongs to deltaproxy, all others to kube-proxy.
@@ -240,17 +306,32 @@ fn verify() {
         let rules = cluster.lab.rules(Family::V4);
         ensure(rules.contains("10.4.0.11:8080"), || rules)
     });
+    // A Pod of the DaemonSet, and one as of RKE2.
+    for (name, labels) in [
+        ("kube-proxy-abcde", json!({"k8s-app": "kube-proxy"})),
+        ("kube-proxy-node1", json!({"component": "kube-proxy"})),
+    ] {
+        let containers = json!([{"name": "kube-proxy", "image": IMAGE}]);
+        cluster.lab.control.api().apply(&json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"namespace": "kube-system", "name": name, "labels": labels},
+            "spec": {"nodeName": objects::NODE, "containers": containers},
+        }));
+    }
     let printed = cluster.run_all(&commands);
-    for (printed, expected) in printed.iter().zip([
+    let expected = [
         format!("kube-proxy   {IMAGE}\n"),
+        format!("kube-proxy-node1   {IMAGE}\n"),
         "deltaproxy_".to_owned(),
         String::new(),
         "web:http".to_owned(),
+        "kube-proxy-abcde".to_owned(),
         "\"lastUpdated\"".to_owned(),
-    ]) {
+    ];
+    assert_eq!(commands.len(), expected.len());
+    for (printed, expected) in printed.iter().zip(expected) {
         assert!(printed.contains(&expected), "{expected}: {printed}");
     }
-    assert_eq!(commands.len(), 5);
     page.end();
 }
 
@@ -344,7 +425,7 @@ fn rollback() {
     let commands = page.take("");
     cluster.run_all(&commands[2..]);
     assert_eq!(cluster.daemon_set("kube-proxy")["spec"], before["spec"]);
-    assert_eq!(commands.len(), 4);
+    assert_eq!(commands.len(), 5);
     page.end();
 }
 
@@ -380,6 +461,22 @@ fn uninstall() {
         let rules = cluster.lab.rules(family);
         assert!(!rules.contains("KUBE-SERVICES"), "{rules}");
     }
-    assert_eq!(commands.len(), 4);
+    cluster.run(&commands[4]);
+    let pods =
+        "kubectl -n kube-system get pods -l app.kubernetes.io/managed-by=kubectl-debug -o json";
+    let pods: Value = serde_json::from_str(&cluster.run(pods)).unwrap();
+    let spec = &pods["items"][0]["spec"];
+    let container = &spec["containers"][0];
+    assert_eq!(container["command"], json!(["deltaproxy", "cleanup"]));
+    assert_eq!(container["image"], IMAGE);
+    assert_eq!(container["securityContext"]["privileged"], true);
+    assert_eq!(
+        (&spec["hostNetwork"], &spec["nodeName"]),
+        (&json!(true), &json!("node1"))
+    );
+    let logs = cluster.run(&commands[5]);
+    assert!(logs.starts_with("pod/node-debugger-node1-"), "{logs}");
+    cluster.run(&commands[6]);
+    assert_eq!(commands.len(), 7);
     page.end();
 }
