@@ -94,7 +94,7 @@ pub mod tracker {
 }
 /// Items of `watch`.
 pub mod watch {
-    pub use crate::watch::{ChangeReceivers, Ingester, Observed, change_channels};
+    pub use crate::watch::{ChangeReceivers, Ingester, SourceEvent, change_channels};
     /// Items of `watch::api`.
     pub mod api {
         pub use crate::watch::api::{

@@ -1,7 +1,7 @@
 //! Reads untrusted files up to a maximum size.
 //!
-//! Manifests, dumps, the configuration and credentials are all read by these functions: a path may
-//! lead to a device that never ends, or to a huge file that was given by mistake.
+//! For manifests, `iptables-save` output, the configuration and credentials: a path may lead to a
+//! device that never ends, or to a huge file that was given by mistake.
 
 use std::fs::{self, File};
 use std::io::{self, Cursor, Read};
@@ -23,12 +23,12 @@ pub(crate) const MAX_MANIFEST_BYTES: u64 = 512 << 20;
 /// Maximum bytes of `iptables-save` output: twice that of 50,000 Services with ten endpoints each.
 pub(crate) const MAX_DUMP_BYTES: u64 = 1 << 30;
 
-/// Milliseconds to wait for a program that opens the other end of a pipe. A shell needs less to
-/// start one.
+/// Maximum milliseconds until a program opens a pipe for writing. A shell that starts the program
+/// itself, as for `<(...)`, needs less.
 const WRITER_WAIT: u16 = 5000;
 
-/// Reads a file or a pipe of at most `max_bytes` bytes. A pipe that no program writes to is an
-/// error after [`WRITER_WAIT`].
+/// Reads a file or a pipe of at most `max_bytes` bytes. A pipe that no program opens for writing is
+/// an error after [`WRITER_WAIT`].
 ///
 /// # Errors
 ///
@@ -39,8 +39,8 @@ pub(crate) fn read(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
 }
 
 /// Reads a file or a pipe as [`read`] does, but stops after the first piece of [`PIECE_BYTES`] for
-/// which `is_expected` is false, and returns what was read. Input of the wrong format may be
-/// endless.
+/// which `is_expected` is false, and returns everything up to that: input of the wrong format may
+/// be endless.
 ///
 /// # Errors
 ///
@@ -64,8 +64,8 @@ pub(crate) fn read_while(
     read_all_while(Cursor::new(first).chain(rest), max_bytes, is_expected)
 }
 
-/// Reads a regular file of at most `max_bytes` bytes. Never blocks: if the path leads to a pipe or
-/// a device by now, that is an error.
+/// Reads a regular file of at most `max_bytes` bytes. Never blocks: a pipe or a device, which may
+/// have replaced the file meanwhile, is an error.
 ///
 /// # Errors
 ///
@@ -113,7 +113,7 @@ pub(crate) fn read_all(from: impl Read, max_bytes: u64) -> io::Result<Vec<u8>> {
 const PIECE_BYTES: u64 = 1 << 20;
 
 /// Reads as [`read_all`] does, but stops after the first piece of [`PIECE_BYTES`] for which
-/// `is_expected` is false, and returns what was read.
+/// `is_expected` is false, and returns everything up to that.
 ///
 /// # Errors
 ///
@@ -145,14 +145,15 @@ pub(crate) fn is_file(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| metadata.is_file())
 }
 
-/// Opens a file without waiting for the other end of a pipe.
+/// Opens a file, in non-blocking mode: opening a pipe does not wait for a program that writes.
 fn open(path: &Path) -> io::Result<File> {
     let mut options = File::options();
     let options = options.read(true).custom_flags(nix::libc::O_NONBLOCK);
     options.open(path)
 }
 
-/// Waits until a program writes to a pipe. Returns the first byte, if there already is one.
+/// Waits until a program has opened a pipe for writing, at most [`WRITER_WAIT`]. Returns the first
+/// byte, if it was already written.
 fn first_byte(mut pipe: &File) -> io::Result<Vec<u8>> {
     let mut byte = vec![0];
     let mut wait = Some(PollTimeout::from(WRITER_WAIT));
@@ -169,7 +170,7 @@ fn first_byte(mut pipe: &File) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Waits until a file has data, or its other end is closed.
+/// Waits until a pipe has data, or no program has it open for writing any more.
 fn wait_for_data(file: &File, time: PollTimeout) -> io::Result<()> {
     let mut readable = [PollFd::new(file.as_fd(), PollFlags::POLLIN)];
     match poll(&mut readable, time) {
@@ -178,7 +179,7 @@ fn wait_for_data(file: &File, time: PollTimeout) -> io::Result<()> {
     }
 }
 
-/// File that was opened without waiting, whose reads wait for data.
+/// File in non-blocking mode whose reads wait for data nevertheless.
 struct WaitingFile(File);
 
 impl Read for WaitingFile {

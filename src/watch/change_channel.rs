@@ -1,7 +1,7 @@
-//! Channels of changes: a source sends them, and the task of each family receives them.
+//! Channels of changes from a source to the task of each IP family.
 //!
-//! [`ChangeQueue`] merges the changes that are not received yet, at most one for each object. This
-//! file adds the lock, the wake-up and the metrics. So a source never waits for a sync.
+//! A source never waits for a sync: a [`ChangeQueue`] holds the changes that were not received yet,
+//! merged to at most one for each object. This file adds the lock, the wake-up and the metrics.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,8 +12,8 @@ use crate::net::{IpFamily, PerFamily};
 use crate::telemetry::SyncMetrics;
 use crate::tracker::ChangeQueue;
 
-/// Creates the channels of one source. The senders count changes in the metrics; `None`: commands
-/// have no metrics.
+/// Creates the channels of one source. The senders count changes in `metrics`, which commands do
+/// not have.
 pub fn change_channels(metrics: Option<&SyncMetrics>) -> (ChangeSenders, ChangeReceivers) {
     let channels = PerFamily::from_fn(|_| Arc::new(Channel::default()));
     let (first_node, node_received) = oneshot::channel();
@@ -35,9 +35,9 @@ pub fn change_channels(metrics: Option<&SyncMetrics>) -> (ChangeSenders, ChangeR
 /// Senders of one source.
 pub struct ChangeSenders {
     families: PerFamily<ChangeSender>,
-    /// Used once, after the first list of Nodes.
+    /// `None` after the first list of Nodes.
     first_node: Option<oneshot::Sender<Option<Box<Node>>>>,
-    /// Last Node sent before the end of that list.
+    /// Node of the first list of Nodes, while that is received.
     node: Option<Box<Node>>,
 }
 
@@ -45,7 +45,7 @@ pub struct ChangeSenders {
 pub struct ChangeReceivers {
     /// Changes of each family.
     pub families: PerFamily<ChangeReceiver>,
-    /// Node object of the first complete list of Nodes; `None`: the list lacks it.
+    /// Receives the Node when the first list of Nodes is complete; `None` if the list lacks it.
     pub first_node: oneshot::Receiver<Option<Box<Node>>>,
 }
 
@@ -55,8 +55,8 @@ impl ChangeSenders {
         self.families.get(family).send(change);
     }
 
-    /// Sends a change to both families: of a list, of the Node, or of an object that may be in
-    /// either.
+    /// Sends a change that concerns both families: of a list, of the Node, or of an object whose
+    /// family is not known.
     pub(super) fn send_both(&mut self, change: &Change) {
         self.record_node(change);
         for family in IpFamily::ALL {
@@ -69,7 +69,7 @@ impl ChangeSenders {
             Change::Node(node) if self.first_node.is_some() => self.node.clone_from(node),
             Change::Listed(Kind::Node) => {
                 if let Some(first_node) = self.first_node.take() {
-                    // Commands have no receiver.
+                    // Commands drop the receiver.
                     let _ = first_node.send(self.node.take());
                 }
             }
@@ -107,8 +107,8 @@ impl Channel {
 }
 
 impl ChangeSender {
-    /// Adds a change. Without a receiver, because the family is disabled on this node, it is
-    /// dropped.
+    /// Queues a change. Drops it if there is no receiver, because the family is disabled on this
+    /// node.
     fn send(&self, change: Change) {
         let mut state = self.channel.state();
         if state.has_no_receiver {
@@ -138,8 +138,8 @@ impl ChangeReceiver {
         self.0.state().queue.take()
     }
 
-    /// Waits for changes and takes all of them; `None` after the sender is dropped. Cancellation
-    /// loses nothing.
+    /// Waits for changes and takes all of them; `None` after the sender is dropped. Cancel safe: no
+    /// change is lost.
     pub async fn recv(&mut self) -> Option<Vec<Change>> {
         loop {
             {

@@ -1,4 +1,5 @@
-//! Follows the three kinds of objects of an API server: ingests them, and counts failures.
+//! Follows the Services, EndpointSlices and the Node of an API server: ingests them, and counts
+//! failures.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -7,12 +8,12 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use super::api::{ApiClient, Observer, ReflectorEvent, Selector, list_and_watch, server_version};
-use super::ingester::{Ingester, Observed};
+use super::ingester::{Ingester, SourceEvent};
 use crate::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
 use crate::model::Kind;
 use crate::telemetry::{KubernetesBuild, Metrics, WatchMetrics};
 
-/// Minimum time between two requests for the version of the server. An upgrade changes it.
+/// Minimum time between two requests for the version of the server, which an upgrade changes.
 const VERSION_INTERVAL: Duration = Duration::from_secs(60 * 60);
 
 /// Lists and watches Services, EndpointSlices and this Node, and sends their changes, until
@@ -48,7 +49,7 @@ pub(crate) async fn follow(
 }
 
 /// Keeps the metric of the server version up to date: requests `/version` after the first accepted
-/// list or watch, then at most once an hour, if another one was accepted since.
+/// list or watch, and then after later ones, at most once per [`VERSION_INTERVAL`].
 async fn follow_version(server: &ApiClient, connected: &Notify, build: &KubernetesBuild) {
     loop {
         connected.notified().await;
@@ -68,8 +69,8 @@ async fn follow_version(server: &ApiClient, connected: &Notify, build: &Kubernet
 
 /// Observer of one kind: ingests its objects, and counts failures and undecodable objects.
 struct ClusterObserver {
-    /// Shared by the three kinds, so that equal strings are stored once. The lock never waits,
-    /// since all three run in one task.
+    /// Shared by the three kinds, so that equal strings of all kinds are stored once. The lock
+    /// never waits, since all three run in one task.
     ingester: Arc<Mutex<Ingester>>,
     /// Notified when the server accepts a list or watch.
     connected: Arc<Notify>,
@@ -81,8 +82,8 @@ impl ClusterObserver {
         self.ingester.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts an event. Keeps the last state of an object that cannot be decoded: it is not set,
-    /// so that the end of the list would delete it.
+    /// Counts an event. Marks an object that cannot be decoded: otherwise the end of the list would
+    /// delete it.
     fn handle(&self, kind: Kind, event: &ReflectorEvent<'_>) {
         match event {
             ReflectorEvent::Connected => self.connected.notify_one(),
@@ -98,8 +99,8 @@ impl ClusterObserver {
 }
 
 impl Observer<ServiceObject> for ClusterObserver {
-    async fn observe(&mut self, observed: Observed<ServiceObject>) {
-        self.ingester().service(observed);
+    async fn observe(&mut self, event: SourceEvent<ServiceObject>) {
+        self.ingester().service(event);
     }
 
     fn handle_event(&mut self, event: ReflectorEvent<'_>) {
@@ -108,8 +109,8 @@ impl Observer<ServiceObject> for ClusterObserver {
 }
 
 impl Observer<EndpointSliceObject> for ClusterObserver {
-    async fn observe(&mut self, observed: Observed<EndpointSliceObject>) {
-        self.ingester().endpoint_slice(observed);
+    async fn observe(&mut self, event: SourceEvent<EndpointSliceObject>) {
+        self.ingester().endpoint_slice(event);
     }
 
     fn handle_event(&mut self, event: ReflectorEvent<'_>) {
@@ -118,8 +119,8 @@ impl Observer<EndpointSliceObject> for ClusterObserver {
 }
 
 impl Observer<NodeObject> for ClusterObserver {
-    async fn observe(&mut self, observed: Observed<NodeObject>) {
-        self.ingester().node(observed);
+    async fn observe(&mut self, event: SourceEvent<NodeObject>) {
+        self.ingester().node(event);
     }
 
     fn handle_event(&mut self, event: ReflectorEvent<'_>) {

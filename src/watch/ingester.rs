@@ -16,17 +16,17 @@ use crate::model::{Change, Kind, ServiceName, SliceName};
 /// A list is a mark-and-sweep, like `Replace` of client-go: objects that it does not have are
 /// deleted at its end.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Observed<K> {
+pub enum SourceEvent<K> {
     /// A list begins (`Init` of kube-rs): no object is marked yet. May come again before
-    /// [`Observed::Listed`]: the earlier list has failed, and its marks are dropped.
+    /// [`SourceEvent::Listed`]: the earlier list has failed, and its marks are dropped.
     Listing,
     /// The object exists and has this state, during a list (`InitApply`, which marks it) or after
     /// it (`Apply`).
     Set(K),
     /// The object is deleted. This is its last known state, of which only the name is reliable.
     Deleted(K),
-    /// The list is complete (`InitDone` of kube-rs): sweeps, that is, deletes the objects that
-    /// were neither set nor [kept](Ingester::keep) since [`Observed::Listing`].
+    /// The list is complete (`InitDone` of kube-rs): sweeps, that is, deletes the objects that were
+    /// neither set nor [kept](Ingester::keep) since [`SourceEvent::Listing`].
     Listed,
 }
 
@@ -36,7 +36,7 @@ pub struct Ingester {
     node_name: Arc<str>,
     interner: Interner,
     reported: ReportedDiagnostics,
-    /// The current list, or else the last one, has the Node.
+    /// The list of Nodes that is being read has the Node of this host.
     has_node: bool,
     has_logged_missing_node: bool,
     has_logged_other_node: bool,
@@ -65,12 +65,12 @@ impl Ingester {
     }
 
     /// Handles an event about Services.
-    pub fn service(&mut self, observed: Observed<impl Borrow<ServiceObject>>) {
-        match observed {
-            Observed::Listing => self.begin_list(Kind::Service),
-            Observed::Listed => self.finish_list(Kind::Service),
-            Observed::Set(object) => self.set_service(object.borrow()),
-            Observed::Deleted(object) => {
+    pub fn service(&mut self, event: SourceEvent<impl Borrow<ServiceObject>>) {
+        match event {
+            SourceEvent::Listing => self.begin_list(Kind::Service),
+            SourceEvent::Listed => self.finish_list(Kind::Service),
+            SourceEvent::Set(object) => self.set_service(object.borrow()),
+            SourceEvent::Deleted(object) => {
                 let metadata = &object.borrow().metadata;
                 self.reported
                     .forget(Kind::Service, &metadata.namespace, &metadata.name);
@@ -81,14 +81,14 @@ impl Ingester {
     }
 
     /// Handles an event about EndpointSlices.
-    pub fn endpoint_slice(&mut self, observed: Observed<impl Borrow<EndpointSliceObject>>) {
-        match observed {
-            Observed::Listing => self.begin_list(Kind::EndpointSlice),
-            Observed::Listed => self.finish_list(Kind::EndpointSlice),
-            Observed::Set(object) => self.set_slice(object.borrow()),
+    pub fn endpoint_slice(&mut self, event: SourceEvent<impl Borrow<EndpointSliceObject>>) {
+        match event {
+            SourceEvent::Listing => self.begin_list(Kind::EndpointSlice),
+            SourceEvent::Listed => self.finish_list(Kind::EndpointSlice),
+            SourceEvent::Set(object) => self.set_slice(object.borrow()),
             // To both families: the last known state may lack the address type, and removing a
             // slice that a family never had changes nothing.
-            Observed::Deleted(object) => {
+            SourceEvent::Deleted(object) => {
                 let metadata = &object.borrow().metadata;
                 self.reported
                     .forget(Kind::EndpointSlice, &metadata.namespace, &metadata.name);
@@ -98,14 +98,14 @@ impl Ingester {
         }
     }
 
-    /// Handles an event about Nodes. Other Nodes than that of this host are ignored.
-    pub fn node(&mut self, observed: Observed<impl Borrow<NodeObject>>) {
-        match observed {
-            Observed::Listing => {
+    /// Handles an event about Nodes. Nodes of other hosts are ignored.
+    pub fn node(&mut self, event: SourceEvent<impl Borrow<NodeObject>>) {
+        match event {
+            SourceEvent::Listing => {
                 self.has_node = false;
                 self.begin_list(Kind::Node);
             }
-            Observed::Listed => {
+            SourceEvent::Listed => {
                 // The Node may have been deleted while there was no watch.
                 if !self.has_node {
                     self.log_missing_node();
@@ -113,7 +113,7 @@ impl Ingester {
                 }
                 self.finish_list(Kind::Node);
             }
-            Observed::Set(object) => {
+            SourceEvent::Set(object) => {
                 let object = object.borrow();
                 if !self.is_this_node(&object.metadata.name) {
                     return;
@@ -125,7 +125,7 @@ impl Ingester {
                     .log(Kind::Node, &metadata.namespace, &metadata.name, diagnostics);
                 self.changes.send_both(&Change::Node(Some(Box::new(node))));
             }
-            Observed::Deleted(object) => {
+            SourceEvent::Deleted(object) => {
                 let metadata = &object.borrow().metadata;
                 if !self.is_this_node(&metadata.name) {
                     return;
@@ -142,8 +142,8 @@ impl Ingester {
         }
     }
 
-    /// Keeps the last known state of an object that exists and cannot be decoded: marks it, so
-    /// that the end of the list does not delete it.
+    /// Keeps the last known state of an object that exists and cannot be decoded: marks it, so that
+    /// the end of the list does not delete it.
     pub fn keep(&mut self, kind: Kind, namespace: &str, name: &str) {
         self.reported.keep(kind, namespace, name);
         match kind {
@@ -155,7 +155,7 @@ impl Ingester {
                 self.changes
                     .send_both(&Change::SliceKept(SliceName::new(namespace, name)));
             }
-            // Without a name it may be this one, since no other Node was requested.
+            // Without a name it may be the Node of this host, since no other one was requested.
             Kind::Node => self.has_node |= name.is_empty() || name == &*self.node_name,
         }
     }
@@ -170,8 +170,8 @@ impl Ingester {
         self.changes.send_both(&Change::Listed(kind));
     }
 
-    /// Reports whether the name is that of this node. Logs the first one that differs: the zone
-    /// and addresses of another Node must not replace those of this one.
+    /// Reports whether the name is that of this node. Another Node must not replace the zone and
+    /// addresses of this one, and the first one is logged.
     fn is_this_node(&mut self, name: &str) -> bool {
         let is_this = name == &*self.node_name;
         if !is_this && !self.has_logged_other_node {
@@ -185,8 +185,8 @@ impl Ingester {
         is_this
     }
 
-    /// Logs once that the Node of this host does not exist, which may be intended. Without it,
-    /// local endpoints are recognized only by the name of the node.
+    /// Logs once that the Node of this host does not exist, which may be intended. Local endpoints
+    /// are then recognized only by the name of the node.
     fn log_missing_node(&mut self) {
         if !self.has_logged_missing_node {
             self.has_logged_missing_node = true;
@@ -214,8 +214,8 @@ impl Ingester {
         }
     }
 
-    /// Sends a slice to its family. One without the label `kubernetes.io/service-name` counts as
-    /// deleted.
+    /// Sends a slice to its family. A slice without the label `kubernetes.io/service-name` counts
+    /// as deleted.
     ///
     /// Differs from upstream: kube-proxy keeps such a slice for the Service that the label named
     /// last.
@@ -236,8 +236,8 @@ impl Ingester {
     }
 }
 
-/// Logged diagnostics of each object, as hashes. Remembered because every relist brings every
-/// object again: an invalid Service would be logged each time.
+/// Logged diagnostics of each object, as hashes. Every relist sends every object again, and without
+/// this an invalid Service would be logged each time.
 ///
 /// # Invariants
 ///
@@ -277,7 +277,7 @@ impl ReportedDiagnostics {
         self.objects.remove(&(kind, hash((namespace, name))));
     }
 
-    /// Restarts the mark-and-sweep of a kind.
+    /// Begins a list of a kind: removes the marks of its objects.
     fn begin_list(&mut self, kind: Kind) {
         let objects = self.objects.iter_mut().filter(|((of, _), _)| *of == kind);
         objects.for_each(|(_, object)| object.is_listed = false);
@@ -290,7 +290,7 @@ impl ReportedDiagnostics {
         }
     }
 
-    /// Forgets the objects of a kind that the list does not have.
+    /// Ends a list of a kind: forgets the objects that it does not have.
     fn finish_list(&mut self, kind: Kind) {
         self.objects
             .retain(|(of, _), object| *of != kind || object.is_listed);
@@ -309,8 +309,8 @@ impl ReportedDiagnostics {
             self.objects.remove(&object);
             return diagnostics;
         }
-        // After that, some lines are logged again. Without a limit, invalid objects that are
-        // created and deleted between lists would accumulate.
+        // Without a limit, invalid objects that are created and deleted between lists would
+        // accumulate. Clearing logs some diagnostics again.
         if self.objects.len() >= MAX_REPORTED_OBJECTS && !self.objects.contains_key(&object) {
             self.objects.clear();
         }
@@ -395,11 +395,11 @@ mod tests {
         let (senders, _receivers) = change_channels(None);
         let mut ingester = Ingester::new(senders, "here".into());
         for (list, reported) in [(vec![&invalid], 1), (vec![&invalid], 1), (vec![], 0)] {
-            ingester.service(Observed::<&ServiceObject>::Listing);
+            ingester.service(SourceEvent::<&ServiceObject>::Listing);
             for one in list {
-                ingester.service(Observed::Set(one));
+                ingester.service(SourceEvent::Set(one));
             }
-            ingester.service(Observed::<&ServiceObject>::Listed);
+            ingester.service(SourceEvent::<&ServiceObject>::Listed);
             assert_eq!(ingester.reported.objects.len(), reported);
         }
     }

@@ -1,6 +1,6 @@
-//! Sources of Services, EndpointSlices and Nodes: an API server, or files of manifests.
+//! Sources of Services, EndpointSlices and Nodes: an API server, or manifests.
 //!
-//! A source sends events ([`Observed`]) to an [`Ingester`]. That makes changes of them, and sends
+//! A source sends each [`SourceEvent`] to an [`Ingester`], which turns it into changes and sends
 //! these through [`change_channels`] to the task of each IP family.
 //!
 //! The daemon follows a source for ever. Commands, such as `services` and `diff`, read it once.
@@ -16,4 +16,4 @@ mod tests;
 
 pub(crate) use change_channel::{ChangeReceiver, ChangeSenders};
 pub use change_channel::{ChangeReceivers, change_channels};
-pub use ingester::{Ingester, Observed};
+pub use ingester::{Ingester, SourceEvent};

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use deltaproxy::testing::ingest::ServiceObject;
-use deltaproxy::testing::watch::Observed;
+use deltaproxy::testing::watch::SourceEvent;
 use deltaproxy::testing::watch::api::{self, ReflectorEvent, Selector};
 use tokio::time::timeout;
 
@@ -21,7 +21,7 @@ const OBJECTS: &str = "UNREADABLE_OBJECTS";
 struct Counter(usize);
 
 impl api::Observer<ServiceObject> for Counter {
-    async fn observe(&mut self, _: Observed<ServiceObject>) {}
+    async fn observe(&mut self, _: SourceEvent<ServiceObject>) {}
 
     fn handle_event(&mut self, event: ReflectorEvent<'_>) {
         self.0 += usize::from(matches!(event, ReflectorEvent::Undecodable(_)));

@@ -16,7 +16,7 @@ use deltaproxy::testing::tracker::Tracker;
 use deltaproxy::testing::watch::api::{
     self, ApiClient, Encoding, RateLimit, ReflectorEvent, Selector,
 };
-use deltaproxy::testing::watch::{ChangeReceivers, Ingester, Observed, change_channels};
+use deltaproxy::testing::watch::{ChangeReceivers, Ingester, SourceEvent, change_channels};
 use futures::FutureExt;
 use kube::Client;
 use tokio::time::timeout;
@@ -139,7 +139,7 @@ impl Observer {
 macro_rules! observes {
     ($object:ty, $kind:ident, $method:ident) => {
         impl api::Observer<$object> for Observer {
-            async fn observe(&mut self, observed: Observed<$object>) {
+            async fn observe(&mut self, observed: SourceEvent<$object>) {
                 let mut node = self.0.lock().unwrap();
                 node.observe(|ingester| ingester.$method(observed));
             }
@@ -218,13 +218,13 @@ pub fn listed(cluster: &Cluster) -> Vec<String> {
             .unwrap();
         let mut node = Node::new(Rules::new(Restored::Last));
         for service in &found.services.objects {
-            node.observe(|ingester| ingester.service(Observed::Set(service)));
+            node.observe(|ingester| ingester.service(SourceEvent::Set(service)));
         }
         for slice in &found.slices.objects {
-            node.observe(|ingester| ingester.endpoint_slice(Observed::Set(slice)));
+            node.observe(|ingester| ingester.endpoint_slice(SourceEvent::Set(slice)));
         }
         for object in &found.nodes.objects {
-            node.observe(|ingester| ingester.node(Observed::Set(object)));
+            node.observe(|ingester| ingester.node(SourceEvent::Set(object)));
         }
         node.rules.restore()
     })

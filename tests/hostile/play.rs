@@ -9,7 +9,7 @@ use deltaproxy::testing::render::{
 };
 use deltaproxy::testing::rules::Payload;
 use deltaproxy::testing::tracker::Tracker;
-use deltaproxy::testing::watch::{Ingester, Observed, change_channels};
+use deltaproxy::testing::watch::{Ingester, SourceEvent, change_channels};
 use serde_json::{Value, json};
 
 use super::objects::{Cluster, NODE, Twins};
@@ -46,12 +46,12 @@ impl Play {
     pub(crate) fn alone(cluster: &Cluster, twin: Twin, family: IpFamily) -> Self {
         let (senders, mut changes) = change_channels(None);
         let mut ingester = Ingester::new(senders, NODE.into());
-        ingester.node(Observed::Set(read::<NodeObject>(
+        ingester.node(SourceEvent::Set(read::<NodeObject>(
             &twin.of(&cluster.node).unwrap(),
         )));
         let (service, slice) = in_order(family);
-        ingester.service(Observed::Set(read::<ServiceObject>(&service)));
-        ingester.endpoint_slice(Observed::Set(read::<EndpointSliceObject>(&slice)));
+        ingester.service(SourceEvent::Set(read::<ServiceObject>(&service)));
+        ingester.endpoint_slice(SourceEvent::Set(read::<EndpointSliceObject>(&slice)));
         let mut tracker = tracker(Vec::new());
         for change in changes.families.get_mut(family).take() {
             tracker.apply(change);
@@ -71,10 +71,10 @@ impl Play {
         let mut ingester = Ingester::new(senders, NODE.into());
         for group in &cluster.groups {
             if let Some(service) = twin.of(&group.service) {
-                ingester.service(Observed::Set(read::<ServiceObject>(&service)));
+                ingester.service(SourceEvent::Set(read::<ServiceObject>(&service)));
             }
             for slice in group.slices.iter().filter_map(|slice| twin.of(slice)) {
-                ingester.endpoint_slice(Observed::Set(read::<EndpointSliceObject>(&slice)));
+                ingester.endpoint_slice(SourceEvent::Set(read::<EndpointSliceObject>(&slice)));
             }
         }
         for change in changes.families.get_mut(self.family).take() {

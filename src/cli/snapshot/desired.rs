@@ -21,7 +21,7 @@ use crate::rules::Payload;
 use crate::tracker::Tracker;
 use crate::watch::api::{self, ApiError, ApiOptions, ConnectFailure};
 use crate::watch::manifests::{self, AssumedValue, ManifestRanges, Manifests};
-use crate::watch::{ChangeReceivers, Ingester, Observed, change_channels};
+use crate::watch::{ChangeReceivers, Ingester, SourceEvent, change_channels};
 
 type ObjectChanges = PerFamily<Vec<Change>>;
 
@@ -234,18 +234,18 @@ fn list(options: &ApiOptions, node: &str, ingester: &mut Ingester) -> anyhow::Re
         let listed = api::snapshot(&server, node, LIST_DEADLINE).await;
         listed.map_err(|error| list_error(&error, server.address()))
     })?;
-    let set_services = snapshot.services.objects.iter().map(Observed::Set);
+    let set_services = snapshot.services.objects.iter().map(SourceEvent::Set);
     set_services.for_each(|service| ingester.service(service));
     snapshot
         .slices
         .objects
         .iter()
-        .for_each(|slice| ingester.endpoint_slice(Observed::Set(slice)));
+        .for_each(|slice| ingester.endpoint_slice(SourceEvent::Set(slice)));
     snapshot
         .nodes
         .objects
         .iter()
-        .for_each(|node| ingester.node(Observed::Set(node)));
+        .for_each(|node| ingester.node(SourceEvent::Set(node)));
     Ok(ServiceTypes::read(&snapshot.services.objects))
 }
 
@@ -282,7 +282,7 @@ fn connection_error(server: &str, cause: &(dyn Error + 'static)) -> anyhow::Erro
             "{server}: {failure}\n\
              hint: check that the certificate authority of the kubeconfig is that of this cluster"
         ),
-        Some(ConnectFailure::Proxy(failure)) if failure.is_of_certificate() => anyhow::anyhow!(
+        Some(ConnectFailure::Proxy(failure)) if failure.is_certificate_error() => anyhow::anyhow!(
             "{server}: {failure}\n\
              hint: add its certificate authority to that of the kubeconfig, which is for both"
         ),

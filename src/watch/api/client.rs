@@ -14,10 +14,10 @@ use kube::config::{
 };
 use kube::{Client, Config};
 
+use super::encoding::Encoding;
 use super::error::ConnectFailure;
 use super::proxy::{Proxy, ProxyEnvironment};
 use super::rate_limit::{FirstRequestGate, FirstRequestGuard, RateLimit, RateLimiter};
-use super::request::Encoding;
 use super::transport;
 use crate::telemetry::RequestMetrics;
 use crate::watch::bounded;
@@ -51,7 +51,7 @@ pub struct ApiClient {
 }
 
 impl ApiClient {
-    /// Wraps a client; `address` is only logged.
+    /// Wraps a client; `address` is for logs and errors only.
     pub fn new(
         client: Client,
         address: impl Into<String>,
@@ -133,7 +133,7 @@ pub async fn build_client(
     options: &ApiOptions,
     proxies: &ProxyEnvironment,
 ) -> Result<ApiClient, ClientConfigError> {
-    prepare(options, proxies, None).await
+    build(options, proxies, None).await
 }
 
 /// Builds a client whose requests are counted and timed; otherwise like [`build_client`].
@@ -142,10 +142,10 @@ pub(crate) async fn build_counted_client(
     proxies: &ProxyEnvironment,
     metrics: &RequestMetrics,
 ) -> Result<ApiClient, ClientConfigError> {
-    prepare(options, proxies, Some(metrics)).await
+    build(options, proxies, Some(metrics)).await
 }
 
-async fn prepare(
+async fn build(
     options: &ApiOptions,
     proxies: &ProxyEnvironment,
     metrics: Option<&RequestMetrics>,
@@ -157,7 +157,7 @@ async fn prepare(
             proxy = proxy_url;
             config
         }
-        (None, Some(master)) => Config::new(address(master)?),
+        (None, Some(master)) => Config::new(parse_address(master)?),
         (None, None) => {
             Config::incluster().map_err(|error| {
                 // The error of the caller names the missing flags instead.
@@ -184,6 +184,7 @@ async fn prepare(
     }
 }
 
+/// Returns the configuration of the current context, and the proxy that its cluster names.
 async fn from_kubeconfig(
     path: &Path,
     master: Option<&str>,
@@ -198,7 +199,7 @@ async fn from_kubeconfig(
     };
     let mut kubeconfig = read(path).map_err(failed)?;
     if let Some(master) = master {
-        let server = address(master)?.to_string();
+        let server = parse_address(master)?.to_string();
         for cluster in kubeconfig
             .clusters
             .iter_mut()
@@ -257,8 +258,9 @@ fn current_cluster(kubeconfig: &mut Kubeconfig) -> Option<&mut Cluster> {
     found.cluster.as_mut()
 }
 
-/// Returns the file with the CA certificate, so that it is read again when it changes. The library
-/// does that in Pods, and reads the file of a kubeconfig only once.
+/// Returns the file with the CA certificate of a kubeconfig. It is set as the root certificate file
+/// of the configuration, as the library does in Pods, because only that is read again when it
+/// changes.
 fn ca_file(cluster: &Cluster) -> Option<PathBuf> {
     match &cluster.certificate_authority_data {
         Some(data) if !data.is_empty() => None,
@@ -270,7 +272,7 @@ fn ca_file(cluster: &Cluster) -> Option<PathBuf> {
     }
 }
 
-fn address(text: &str) -> Result<Uri, ClientConfigError> {
+fn parse_address(text: &str) -> Result<Uri, ClientConfigError> {
     let invalid = || ClientConfigError::Address(text.to_owned());
     let uri: Uri = text.parse().map_err(|_| invalid())?;
     uri.authority().is_some().then_some(uri).ok_or_else(invalid)

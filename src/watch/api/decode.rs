@@ -1,8 +1,8 @@
 //! Decodes one object, or at least its name, and checks that its type is the requested one.
 //!
-//! One object that cannot be decoded must not affect the others of its list. And a server other
-//! than a Kubernetes API server may send other types, which would decode as an empty list of
-//! Services.
+//! One object that cannot be decoded must not affect the others of its list. The type is checked
+//! because a server other than a Kubernetes API server may send other types, which would decode as
+//! an empty list of Services.
 
 use std::borrow::Cow;
 
@@ -10,8 +10,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tower::BoxError;
 
+use super::encoding::{EncodedObject, TypeMeta};
 use super::error::{ApiError, not_decodable};
-use super::framing::{EncodedObject, TypeMeta};
 use super::resource::{ObjectName, Resource};
 
 /// Error of an object that exists and cannot be decoded.
@@ -28,8 +28,8 @@ pub struct ObjectDecodeError {
 pub(super) struct ReceivedObject<K> {
     /// Empty if it cannot be decoded.
     pub(super) resource_version: String,
-    /// The decoded object, or why it cannot be decoded.
-    pub(super) state: Result<K, ObjectDecodeError>,
+    /// The decoded object, or the reason that it cannot be decoded.
+    pub(super) decoded: Result<K, ObjectDecodeError>,
 }
 
 impl<K: Resource> ReceivedObject<K> {
@@ -39,7 +39,7 @@ impl<K: Resource> ReceivedObject<K> {
         match encoded.decode::<K>() {
             Ok(object) => Self {
                 resource_version: object.metadata().resource_version.clone(),
-                state: expect_name(object),
+                decoded: expect_name(object),
             },
             Err((partial, source)) => {
                 let (name, resource_version) = match encoded {
@@ -54,7 +54,7 @@ impl<K: Resource> ReceivedObject<K> {
                 };
                 Self {
                     resource_version,
-                    state: Err(ObjectDecodeError { name, source }),
+                    decoded: Err(ObjectDecodeError { name, source }),
                 }
             }
         }
@@ -62,7 +62,7 @@ impl<K: Resource> ReceivedObject<K> {
 
     /// Reports whether the name of the object is known.
     pub(super) fn is_named(&self) -> bool {
-        match &self.state {
+        match &self.decoded {
             Ok(_) => true,
             Err(problem) => is_name_of::<K>(&problem.name.namespace, &problem.name.name),
         }
@@ -86,9 +86,9 @@ fn is_name_of<K: Resource>(namespace: &str, name: &str) -> bool {
     !name.is_empty() && (!namespace.is_empty() || !K::IS_NAMESPACED)
 }
 
-/// Returns name and resource version of an object that cannot be decoded otherwise.
+/// Returns name and resource version of an object in JSON that cannot be decoded as its type.
 fn identity(raw: &RawValue) -> (ObjectName, String) {
-    let Stub { metadata } = serde_json::from_str(raw.get()).unwrap_or_default();
+    let PartialObject { metadata } = serde_json::from_str(raw.get()).unwrap_or_default();
     let name = ObjectName {
         namespace: text(metadata.namespace),
         name: text(metadata.name),
@@ -101,16 +101,17 @@ fn text(raw: Option<&RawValue>) -> String {
         .unwrap_or_default()
 }
 
-/// Fields that are decoded one by one, so that an invalid one does not affect the others.
+/// Metadata of an object, of which each field is decoded alone, so that an invalid one does not
+/// affect the others.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
-struct Stub<'a> {
-    metadata: StubMetadata<'a>,
+struct PartialObject<'a> {
+    metadata: PartialMetadata<'a>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct StubMetadata<'a> {
+struct PartialMetadata<'a> {
     #[serde(borrow)]
     name: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -133,21 +134,22 @@ struct JsonTypeMeta<'a> {
 }
 
 impl TypeMeta {
-    /// Fails if it names another type than an object of `K`. A missing type is accepted, as
-    /// in Go.
+    /// Fails for any other type than that of an object of `K`. A missing type is accepted, as in
+    /// Go.
     pub(super) fn expect_object<K: Resource>(&self) -> Result<(), ApiError> {
         expect_type::<K>(&self.api_version, &self.kind, "")
     }
 
-    /// Fails if it names another type than a list of `K`.
+    /// Fails for any other type than that of a list of `K`.
     pub(super) fn expect_list<K: Resource>(&self) -> Result<(), ApiError> {
         expect_type::<K>(&self.api_version, &self.kind, LIST)
     }
 }
 
-/// Fails if an object in JSON names another type than `K`. An undecodable type counts as none.
+/// Fails if an object in JSON names another type than `K`. A type that cannot be decoded counts as
+/// missing, and is accepted.
 pub(super) fn expect_json_object<K: Resource>(object: &RawValue) -> Result<(), ApiError> {
-    // So that nearly no object is decoded twice.
+    // Otherwise every object would be decoded twice.
     if starts_with_type::<K>(object.get()) {
         return Ok(());
     }
@@ -155,7 +157,7 @@ pub(super) fn expect_json_object<K: Resource>(object: &RawValue) -> Result<(), A
     expect_json_type::<K>(api_version.as_deref(), kind.as_deref(), "")
 }
 
-/// Reports whether an object begins with its type, in the way of API servers.
+/// Reports whether an object begins with the type `K`, in the form that API servers write.
 fn starts_with_type<K: Resource>(json: &str) -> bool {
     let kind = json.strip_prefix(r#"{"kind":""#);
     let rest = kind.and_then(|kind| kind.strip_prefix(K::KIND));

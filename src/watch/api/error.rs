@@ -1,4 +1,4 @@
-//! Errors of lists, watches and writes, and the causes of failed connections.
+//! Errors of requests, and those causes of a failed connection that an operator can mend.
 //!
 //! [`retry`](super::retry) chooses the next request by the variant of the error.
 
@@ -12,7 +12,6 @@ use kube::client::AuthError;
 use tokio_rustls::rustls as tls;
 use tower::BoxError;
 
-use super::proxy::ProxyError;
 use crate::telemetry::with_causes;
 
 /// Failure of a request to the API server, or of its response.
@@ -48,7 +47,8 @@ pub enum ApiError {
     /// how the server would have responded.
     #[error("the connection failed")]
     Connection(#[source] BoxError),
-    /// The connection failed within the body of a response. An intermediary may do that each time.
+    /// The connection failed within the body of a response. That may happen each time, if an
+    /// intermediary limits the time of a response.
     #[error("the body of the response was aborted")]
     BodyAborted(#[source] BoxError),
     /// A watch ended cleanly, within 5 s and without an event. Named as in client-go.
@@ -71,7 +71,7 @@ fn status_text(code: u16, reason: &str) -> String {
 }
 
 impl ApiError {
-    /// Reports whether a LIST follows at once if a WatchList fails like this.
+    /// Reports whether a LIST follows without a delay if a WatchList fails with this error.
     ///
     /// False if the server rejects the credentials, does not know the kind or is busy, and if the
     /// connection or the body failed. True after a timeout, also if no headers came within 60 s:
@@ -91,9 +91,10 @@ impl ApiError {
         }
     }
 
-    /// Reports whether the failure of a WatchList or watch counts toward the maximum after which
-    /// another kind of request is tried, since this one may always fail. False for a busy server,
-    /// rejected credentials and a failed connection: any other request would fail as well.
+    /// Reports whether a failure with this error of a WatchList or a watch counts toward the
+    /// maximum after which another kind of request is tried: the failed kind may never work. False
+    /// for a busy server, rejected credentials and a failed connection: other kinds would fail as
+    /// well.
     pub(super) fn counts_toward_max_failures(&self) -> bool {
         match self {
             Self::Status { code, .. } => !matches!(code, 401 | 403 | 429 | 502 | 503),
@@ -107,7 +108,7 @@ impl ApiError {
         }
     }
 
-    /// Reports whether the server supports none of the encodings that the request accepts.
+    /// Reports whether the server supports none of the encodings in the `Accept` header.
     pub(super) fn rejects_encoding(&self) -> bool {
         matches!(self.status(), Some(406 | 415))
     }
@@ -147,25 +148,25 @@ impl ApiError {
 /// HTTP status of expired resource versions and continue tokens.
 const GONE: u16 = 410;
 
-/// Returns the error for a response that is incomplete, exceeds a limit, or violates the API.
+/// Returns the error of a response that is incomplete, exceeds a limit, or violates the API.
 pub(super) fn protocol_error(problem: impl Into<String>) -> ApiError {
     ApiError::ProtocolError(problem.into())
 }
 
-/// Returns the error for a response that cannot be decoded.
+/// Returns the error of a response that cannot be decoded.
 pub(super) fn not_decodable(cause: impl Display) -> ApiError {
     ApiError::ProtocolError(format!("the response cannot be decoded: {cause}"))
 }
 
-/// Cause of a failed connection other than a server that is down. Each needs another action of the
-/// operator.
+/// Cause of a failed connection other than a server that is down. An operator acts differently on
+/// each.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ConnectFailure {
     /// The credential plugin of the kubeconfig failed.
     #[error("the credential plugin of the kubeconfig failed: {0}")]
     CredentialPlugin(String),
-    /// The server has a certificate that the certificate authority of the configuration did not
-    /// sign, or of another name, or expired.
+    /// The certificate of the server has expired, is for another name, or was not signed by the
+    /// certificate authority of the configuration.
     #[error("the certificate of the server is not trusted: {0}")]
     Certificate(String),
     /// The forward proxy is down, or refuses to connect to the server.
@@ -176,14 +177,14 @@ pub(crate) enum ConnectFailure {
 impl ConnectFailure {
     /// Finds one of these causes in an error or its causes.
     pub(crate) fn find(error: &(dyn Error + 'static)) -> Option<Self> {
-        let found = of_plugin(error).map(Self::CredentialPlugin);
-        let found = found.or_else(|| of_certificate(error).map(Self::Certificate));
-        let found = found.or_else(|| of_proxy(error).map(Self::Proxy));
+        let found = plugin_failure(error).map(Self::CredentialPlugin);
+        let found = found.or_else(|| certificate_problem(error).map(Self::Certificate));
+        let found = found.or_else(|| proxy_error(error).map(Self::Proxy));
         found.or_else(|| error.source().and_then(Self::find))
     }
 }
 
-fn of_plugin(error: &(dyn Error + 'static)) -> Option<String> {
+fn plugin_failure(error: &(dyn Error + 'static)) -> Option<String> {
     match error.downcast_ref()? {
         // The text of the library holds the output as a list of bytes.
         AuthError::AuthExecRun { out, .. } => Some(exit_text(out)),
@@ -204,20 +205,52 @@ fn exit_text(output: &Output) -> String {
     }
 }
 
-fn of_proxy(error: &(dyn Error + 'static)) -> Option<ProxyError> {
+fn proxy_error(error: &(dyn Error + 'static)) -> Option<ProxyError> {
     if let Some(failure) = error.downcast_ref::<ProxyError>() {
         return Some(failure.clone());
     }
     // `io::Error::source` skips an `io::Error` inside, which only `get_ref` returns.
     let io: &io::Error = error.downcast_ref()?;
-    of_proxy(io.get_ref()?)
+    proxy_error(io.get_ref()?)
 }
 
-fn of_certificate(error: &(dyn Error + 'static)) -> Option<String> {
+fn certificate_problem(error: &(dyn Error + 'static)) -> Option<String> {
     if let Some(tls::Error::InvalidCertificate(problem)) = error.downcast_ref() {
         return Some(problem.to_string());
     }
     // `io::Error::source` skips an `io::Error` inside, which only `get_ref` returns.
     let io: &io::Error = error.downcast_ref()?;
-    of_certificate(io.get_ref()?)
+    certificate_problem(io.get_ref()?)
+}
+
+/// Error of a connection through a proxy: the proxy is down, or refuses the server.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("cannot connect through proxy `{proxy}`: {cause}")]
+pub(crate) struct ProxyError {
+    /// URL without credentials.
+    pub(super) proxy: String,
+    pub(super) cause: ProxyCause,
+}
+
+impl ProxyError {
+    /// Reports whether the certificate of the proxy has expired, is for another name, or was not
+    /// signed by the certificate authority of the configuration.
+    pub(crate) fn is_certificate_error(&self) -> bool {
+        matches!(self.cause, ProxyCause::Certificate(_))
+    }
+}
+
+/// Cause of a [`ProxyError`]. An operator acts differently on each.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ProxyCause {
+    #[error("the certificate of the proxy is not trusted: {0}")]
+    Certificate(String),
+    #[error("{0}")]
+    Other(String),
+}
+
+impl From<&str> for ProxyCause {
+    fn from(text: &str) -> Self {
+        Self::Other(text.to_owned())
+    }
 }

@@ -1,6 +1,6 @@
 //! LIST requests: page by page, within limits of time, bytes and objects.
 //!
-//! Commands list once; the reflector does so when a WatchList has failed.
+//! For commands, which list once, and for the reflector when a WatchList has failed.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use tokio::time::{Instant, timeout};
 
 use super::client::ApiClient;
 use super::decode::{ObjectDecodeError, ReceivedObject};
+use super::encoding::RequestKind;
 use super::error::{ApiError, protocol_error};
 use super::page::{ListMetadata, MAX_LIST_OBJECTS, Page, PageContents, TOO_MANY_OBJECTS};
-use super::request::{self, RequestKind};
-use super::resource::{Resource, Selector};
+use super::resource::{Resource, Selector, list_uri};
 use super::response::ApiResponse;
 use crate::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
 
@@ -35,7 +35,7 @@ pub struct ClusterSnapshot {
     pub nodes: ObjectList<NodeObject>,
 }
 
-/// Lists the three kinds once. There is no retry; the caller gets the error.
+/// Lists Services, EndpointSlices and the Node once. Failed requests are not retried.
 ///
 /// # Errors
 ///
@@ -72,13 +72,13 @@ pub(crate) async fn list<K: Resource>(
     server: &ApiClient,
     selector: &Selector<K>,
 ) -> Result<ObjectList<K>, ApiError> {
-    match list_as(server, selector, Paging::Paged).await {
-        Err(ApiError::Expired { .. }) => list_as(server, selector, Paging::Unpaged).await,
+    match list_with(server, selector, Paging::Paged).await {
+        Err(ApiError::Expired { .. }) => list_with(server, selector, Paging::Unpaged).await,
         result => result,
     }
 }
 
-async fn list_as<K: Resource>(
+async fn list_with<K: Resource>(
     server: &ApiClient,
     selector: &Selector<K>,
     paging: Paging,
@@ -90,9 +90,9 @@ async fn list_as<K: Resource>(
     let mut pages = Pages::new(server, selector, paging);
     loop {
         let page = pages.next().await?;
-        let PageContents { metadata, objects } = pages.contents(&page)?;
+        let PageContents { metadata, objects } = pages.split(&page)?;
         for object in &objects {
-            match ReceivedObject::decode(object).state {
+            match ReceivedObject::decode(object).decoded {
                 Ok(object) => list.objects.push(object),
                 Err(problem) => list.undecodable.push(problem),
             }
@@ -112,8 +112,7 @@ const MIN_PAGE_OBJECTS: u32 = 250;
 /// limited: 10,000 Services are 8 pages and not 40.
 const MAX_PAGE_OBJECTS: u32 = 2000;
 
-/// If a page has fewer bytes, the next request is for twice as many objects: up to about 2 MiB, all
-/// in memory.
+/// If a page has fewer bytes, the next request is for twice as many objects: about 2 MiB at most.
 const SMALL_PAGE_BYTES: usize = 1024 * 1024;
 
 /// If a page has this many bytes or more, the next request is for half as many objects.
@@ -143,7 +142,7 @@ pub(super) struct Pages<'a, K> {
     paging: Paging,
     page_size: u32,
     limit: ListLimit,
-    /// Number of pages.
+    /// Number of finished pages.
     finished: u32,
     continue_token: Option<String>,
 }
@@ -161,7 +160,7 @@ impl<'a, K: Resource> Pages<'a, K> {
         }
     }
 
-    /// Reports whether no page is finished yet.
+    /// Reports whether the current page is the first one.
     pub(super) fn is_first(&self) -> bool {
         self.finished == 0
     }
@@ -172,7 +171,7 @@ impl<'a, K: Resource> Pages<'a, K> {
             Paging::Paged => Some(self.page_size),
             Paging::Unpaged => None,
         };
-        let uri = request::list_uri(self.selector, limit, self.continue_token.as_deref());
+        let uri = list_uri(self.selector, limit, self.continue_token.as_deref());
         let mut response = ApiResponse::get(self.server, RequestKind::List, &uri).await?;
         let mut body = Vec::new();
         let deadline = self.limit.deadline().min(Instant::now() + PAGE_TIMEOUT);
@@ -186,13 +185,13 @@ impl<'a, K: Resource> Pages<'a, K> {
     /// # Errors
     ///
     /// The page cannot be decoded, or the list has too many objects.
-    pub(super) fn contents<'p>(&mut self, page: &'p Page) -> Result<PageContents<'p>, ApiError> {
-        let contents = page.contents::<K>()?;
+    pub(super) fn split<'p>(&mut self, page: &'p Page) -> Result<PageContents<'p>, ApiError> {
+        let contents = page.split::<K>()?;
         self.limit.add_objects(contents.objects.len())?;
         Ok(contents)
     }
 
-    /// Moves past a page. Returns the resource version of the list if that was the last page.
+    /// Finishes a page. Returns the resource version of the list if that was the last page.
     ///
     /// # Errors
     ///
@@ -221,11 +220,12 @@ impl<'a, K: Resource> Pages<'a, K> {
     }
 }
 
-/// Maximum bytes of all objects of a kind as received: twice those of a cluster of 5,000 nodes.
+/// Maximum bytes of all objects of a kind as received: twice as many as in a cluster of 5,000
+/// nodes.
 const MAX_LIST_BYTES: usize = 512 * 1024 * 1024;
 
-/// Remaining time, bytes and objects of one LIST or WatchList. An endless list would exhaust the
-/// memory, and its kind would never be complete.
+/// Remaining bytes and objects of one LIST or WatchList, and its deadline. An endless list would
+/// exhaust the memory, and would never be complete.
 #[derive(Debug)]
 pub(super) struct ListLimit {
     deadline: Instant,
@@ -234,7 +234,7 @@ pub(super) struct ListLimit {
 }
 
 impl ListLimit {
-    /// Returns the limit of a list that begins now and may take this long.
+    /// Returns the limit of a list that begins now and must be complete within `time`.
     pub(super) fn new(time: Duration) -> Self {
         Self {
             deadline: Instant::now() + time,
@@ -252,7 +252,7 @@ impl ListLimit {
     ///
     /// # Errors
     ///
-    /// The deadline or the maximum is exceeded: the list must be aborted.
+    /// The deadline has passed or the maximum is exceeded: the list must be aborted.
     pub(super) fn add_bytes(&mut self, bytes: usize) -> Result<(), ApiError> {
         if Instant::now() >= self.deadline {
             return Err(protocol_error(
@@ -274,7 +274,7 @@ impl ListLimit {
     }
 }
 
-/// Fails with `problem` if more was received than remained.
+/// Returns the remainder after `count` more. Fails with `problem` if it would be negative.
 fn subtract(remaining: usize, count: usize, problem: &str) -> Result<usize, ApiError> {
     remaining
         .checked_sub(count)

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Consecutive failures of lists and watches of one kind. If a server is down for an hour, hundreds
-/// of requests fail for one reason, and few of them are logged.
+/// Consecutive failures of lists and watches of one kind, of which few are logged: if a server is
+/// down for an hour, hundreds of requests fail for one reason.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct FailureLog {
     failures: u32,
@@ -42,31 +42,29 @@ impl FailureLog {
 /// their number a power of two: a log of 60,000 names is useless.
 const MAX_LOGGED_NAMES: usize = 100;
 
-/// Maximum names that are remembered, in a few megabytes. With more, some are logged again.
+/// Maximum names that are remembered: a few megabytes. With more, some are logged again.
 const MAX_REMEMBERED_NAMES: usize = 200_000;
 
-/// Objects that cannot be decoded, as hashes of their names. Normally none.
-///
-/// The work for one object does not depend on the number of undecodable ones.
+/// Objects that cannot be decoded, as hashes of their names. Normally there are none.
 #[derive(Debug, Default)]
 pub(super) struct UndecodableObjects {
     known: HashSet<u64>,
-    /// Objects of the current list.
+    /// Those of the list that is being read.
     in_list: HashSet<u64>,
 }
 
 impl UndecodableObjects {
-    /// Begins a list; objects that it does not have are forgotten at its end.
+    /// Begins a list.
     pub(super) fn begin_list(&mut self) {
         self.in_list.clear();
     }
 
-    /// Forgets the objects that were not in the list.
+    /// Ends a list: forgets the objects that it did not have.
     pub(super) fn end_list(&mut self) {
         self.known = std::mem::take(&mut self.in_list);
     }
 
-    /// Adds an object. Returns the number of objects if this one is to be logged.
+    /// Adds an object. Returns the number of undecodable objects if this one is to be logged.
     pub(super) fn add(&mut self, namespace: &str, name: &str) -> Option<usize> {
         let object = hash(namespace, name);
         if self.known.len() >= MAX_REMEMBERED_NAMES {
@@ -100,7 +98,7 @@ const DELETION_WINDOW: Duration = Duration::from_secs(60);
 /// Minimum deletions of a mass deletion, unless no object is left.
 const MIN_MASS_DELETED: usize = 10;
 
-/// Number of objects of one kind, and its maximum in the current window.
+/// Number of objects of one kind, and its maximum in the current [`DELETION_WINDOW`].
 #[derive(Debug, Default)]
 pub(super) struct ObjectCount {
     count: usize,

@@ -1,4 +1,4 @@
-//! Lists and watches Services, EndpointSlices and Nodes of an API server, for ever.
+//! Lists and watches Services, EndpointSlices and the Node of an API server, for ever.
 //!
 //! The server is untrusted: it may be slow, down, or send objects that cannot be decoded. This
 //! module does without `kube::runtime`, because there one undecodable object fails the whole list
@@ -11,9 +11,13 @@
 //!
 //! # Terms
 //!
-//! - LIST: a GET of the collection, in pages (`limit`, `continue`) unless it is unpaged.
-//! - WatchList: a watch that begins with all objects (`sendInitialEvents`) and a final bookmark.
-//! - Relist: a later LIST or WatchList. Resume: a watch from the last received resource version.
+//! - LIST: one or more GET requests for all objects of a kind. Paged: with `limit` and `continue`.
+//!   Unpaged: one response with all objects.
+//! - WatchList: a watch that begins with all objects (`sendInitialEvents`), the initial events. A
+//!   bookmark ends them, the final bookmark.
+//! - Relist: any LIST or WatchList after the first one that was complete.
+//! - Resume: to watch from the last received resource version.
+//! - Reflector: the loop of one kind that lists, watches, and retries.
 //! - Event: anything that a watch sends, bookmarks included.
 //!
 //! # Timeouts
@@ -25,7 +29,7 @@
 //! | 45 s | TCP without HTTP/2: no data and no answer to keepalive probes | connection closed |
 //! | 10 s | other requests wait for the response to the first one | sent without waiting |
 //! | 60 s | headers of a response, and each piece of a page | failure |
-//! | 10 s | body of an error, or of the response to `send_object` | the rest is ignored |
+//! | 10 s | short body: of an error, of `/version`, or of the response to `send_object` | used as far as received |
 //! | 5 min | one page of a LIST | failure |
 //! | 10 min | all pages of a LIST | failure |
 //! | 10 s | WatchList: next initial object or final bookmark | LIST |
@@ -40,41 +44,35 @@
 //! Upstream: k8s.io/client-go/tools/cache/reflector.go (v1.36)
 
 mod client;
-mod client_certificate;
+mod credentials;
 mod decode;
+mod encoding;
 mod error;
-mod framing;
 mod list;
 mod log_limit;
-mod no_proxy;
 mod page;
 mod proxy;
 mod rate_limit;
 mod reflector;
-mod request;
 mod resource;
 mod response;
 mod retry;
-mod server_version;
 #[cfg(test)]
 mod tests;
-mod token_file;
 mod transport;
 mod watch;
 
 pub use client::{ApiClient, ApiOptions, build_client};
 pub(crate) use client::{ClientConfigError, build_counted_client};
+pub use encoding::{Decodable, Encoding};
 pub(crate) use error::{ApiError, ConnectFailure};
-pub use framing::Decodable;
 #[cfg(test)]
 pub(crate) use list::list;
 pub use list::snapshot;
 pub use proxy::ProxyEnvironment;
 pub use rate_limit::RateLimit;
 pub use reflector::{Observer, ReflectorEvent, list_and_watch};
-pub use request::Encoding;
 #[cfg(test)]
 pub(crate) use resource::Resource;
 pub use resource::Selector;
-pub(crate) use response::send_object;
-pub(crate) use server_version::server_version;
+pub(crate) use response::{send_object, server_version};

@@ -13,13 +13,12 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::decode::expect_json_list;
+use super::encoding::{EncodedObject, Encoding, lossy, open_envelope};
 use super::error::{ApiError, not_decodable, protocol_error};
-use super::framing::{EncodedObject, lossy, open_envelope};
-use super::request::Encoding;
 use super::resource::Resource;
 
-/// Maximum objects of a list, ten times as many as in the largest clusters. The limit in bytes is
-/// not enough: an object of two bytes, `{}`, takes hundreds of bytes of memory.
+/// Maximum objects of a list, ten times as many as in the largest clusters. A limit of bytes alone
+/// is not enough: an object of two bytes, `{}`, takes hundreds of bytes of memory.
 pub(super) const MAX_LIST_OBJECTS: usize = 1_000_000;
 
 /// One page of a list, not decoded.
@@ -52,7 +51,7 @@ impl Page {
     /// # Errors
     ///
     /// The body is not a list of the kind, or has too many objects.
-    pub(super) fn contents<K: Resource>(&self) -> Result<PageContents<'_>, ApiError> {
+    pub(super) fn split<K: Resource>(&self) -> Result<PageContents<'_>, ApiError> {
         match self {
             Self::Json(body) => {
                 let list: JsonList<'_> = serde_json::from_str(body).map_err(not_decodable)?;
@@ -68,7 +67,7 @@ impl Page {
             Self::Protobuf(body) => {
                 let (type_meta, message) = open_envelope(body.clone())?;
                 type_meta.expect_list::<K>()?;
-                expect_few_items(&message)?;
+                check_item_count(&message)?;
                 let ProtobufList { metadata, items } =
                     ProtobufList::decode(message).map_err(not_decodable)?;
                 let objects = items.into_iter().map(EncodedObject::Protobuf).collect();
@@ -84,7 +83,7 @@ pub(super) struct PageContents<'a> {
     pub(super) objects: Vec<EncodedObject<'a>>,
 }
 
-/// `ServiceList` and its like in JSON.
+/// List of any kind in JSON, such as `ServiceList`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct JsonList<'a> {
@@ -98,7 +97,7 @@ struct JsonList<'a> {
     items: Option<Vec<&'a RawValue>>,
 }
 
-/// Decodes `items`. Go writes an empty list as null, and never leaves it out.
+/// Decodes `items`: Go writes an empty list as null. Missing `items` stay `None`.
 fn null_or_list<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Vec<&'de RawValue>>, D::Error> {
@@ -138,7 +137,7 @@ impl<'de> Visitor<'de> for JsonItemsVisitor {
 
 /// Fails if a list in protobuf has too many items. Checked before decoding, which takes memory for
 /// each item.
-fn expect_few_items(mut list: &[u8]) -> Result<(), ApiError> {
+fn check_item_count(mut list: &[u8]) -> Result<(), ApiError> {
     let mut items = 0;
     while !list.is_empty() {
         let (tag, wire_type) = decode_key(&mut list).map_err(not_decodable)?;
@@ -157,7 +156,8 @@ pub(super) const TOO_MANY_OBJECTS: &str = "the list exceeds 1,000,000 objects";
 /// Tag of `items` in every list.
 const ITEMS_TAG: u32 = 2;
 
-/// `ServiceList` and its like in protobuf: the bytes of the items are shared, not copied.
+/// List of any kind in protobuf, such as `ServiceList`. The bytes of its items are shared, not
+/// copied.
 #[derive(Clone, PartialEq, Message)]
 struct ProtobufList {
     #[prost(message, required, tag = 1)]
@@ -194,7 +194,7 @@ mod tests {
             }
         };
         let page = Page::new(body, encoding);
-        let contents = page.contents::<ServiceObject>();
+        let contents = page.split::<ServiceObject>();
         contents
             .map(|contents| contents.objects.len())
             .map_err(|error| error.in_full())

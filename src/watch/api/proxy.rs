@@ -1,17 +1,22 @@
 //! Chooses the forward proxy (HTTP CONNECT or SOCKS) that is used to reach the API server, and
 //! opens connections through it.
 //!
+//! The matcher of `hyper-util` is not used for `NO_PROXY` because it follows curl: it knows no
+//! ports, and a leading dot has no meaning.
+//!
 //! # Source
 //!
 //! Upstream: k8s.io/client-go/tools/clientcmd/client_config.go, `ClientConfig` (v1.36);
-//! golang.org/x/net/http/httpproxy/proxy.go, `proxyForURL` (v0.49)
+//! golang.org/x/net/http/httpproxy/proxy.go, `proxyForURL`, `useProxy` (v0.49)
 //!
 //! Differs from upstream: plain HTTP is tunneled through the proxy as well, so that a watch is one
-//! connection to the server; an invalid proxy of the environment is logged; and `tls-server-name`
-//! is the name of the server only, while client-go expects it of an `https` proxy as well.
+//! connection to the server; an invalid proxy of the environment is logged; `tls-server-name` is
+//! the name of the server only, while client-go expects it of an `https` proxy as well; and names
+//! outside of ASCII in `NO_PROXY` are not converted to Punycode.
 
 use std::error::Error;
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -22,11 +27,12 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use hyper_util::rt::TokioIo;
+use ipnet::IpNet;
 use tokio::net::TcpStream;
 use tokio_rustls::rustls::{ClientConfig, Error as TlsError};
 use tower::{BoxError, Service, ServiceExt};
 
-use super::no_proxy::bypasses_proxy;
+use super::error::{ProxyCause, ProxyError};
 
 /// Proxy settings of the environment, each as its variable has it; empty if not set.
 #[derive(Clone, Default)]
@@ -59,6 +65,63 @@ impl ProxyEnvironment {
     }
 }
 
+/// Reports whether connections to a server do not use the proxy of the environment. `localhost` and
+/// loopback addresses never use it.
+///
+/// `list` has IP addresses, CIDRs and domains, separated by commas: `example.com` is the domain and
+/// all names below it, `.example.com` and `*.example.com` only those below it, and `*` everything.
+/// A port after an address or a domain limits it to that port.
+fn bypasses_proxy(list: &str, host: &str, port: u16) -> bool {
+    let host = host.trim_matches(['[', ']']).to_ascii_lowercase();
+    let ip = host.parse().ok().map(|ip: IpAddr| ip.to_canonical());
+    if host == "localhost" || ip.is_some_and(|ip| ip.is_loopback()) {
+        return true;
+    }
+    list.split(',').any(|entry| {
+        let entry = entry.trim().to_ascii_lowercase();
+        is_match(&entry, &host, ip, port)
+    })
+}
+
+fn is_match(entry: &str, host: &str, ip: Option<IpAddr>, port: u16) -> bool {
+    if entry == "*" {
+        return true;
+    }
+    if let Ok(network) = entry.parse::<IpNet>() {
+        return ip.is_some_and(|ip| network.contains(&ip));
+    }
+    let (name, only_port) = split_port(entry);
+    if !only_port.is_empty() && only_port != port.to_string() {
+        return false;
+    }
+    if let Ok(address) = name.parse::<IpAddr>() {
+        return ip == Some(address.to_canonical());
+    }
+    if name.is_empty() || ip.is_some() {
+        return false;
+    }
+    let domain = name.strip_prefix('*').filter(|rest| rest.starts_with('.'));
+    let domain = domain.unwrap_or(name);
+    match host.strip_suffix(domain) {
+        Some(before) if domain.starts_with('.') => !before.is_empty(),
+        Some(before) => before.is_empty() || before.ends_with('.'),
+        None => false,
+    }
+}
+
+/// Splits an entry into its host and its port, which is empty if there is none.
+fn split_port(entry: &str) -> (&str, &str) {
+    if let Some(bracketed) = entry.strip_prefix('[') {
+        return bracketed.split_once("]:").unwrap_or((entry, ""));
+    }
+    match entry.split_once(':') {
+        // Several colons are an IPv6 address.
+        Some((_, rest)) if rest.contains(':') => (entry, ""),
+        Some(parts) => parts,
+        None => (entry, ""),
+    }
+}
+
 /// Proxy whose address is valid. No connection is opened yet.
 #[derive(Debug, Clone)]
 pub(super) struct Proxy(Intercept);
@@ -77,13 +140,13 @@ impl Proxy {
     pub(super) fn parse_url(text: &str) -> Result<Self, InvalidProxyUrl> {
         let url = text.contains("://").then(|| Self::parse(text)).flatten();
         url.ok_or_else(|| {
-            // A password may stand before the host.
+            // A password may come before the host.
             let shown = text.rsplit_once('@').map_or(text, |(_, host)| host);
             InvalidProxyUrl(shown.to_owned())
         })
     }
 
-    /// Reports whether the certificate of the proxy is verified.
+    /// Reports whether connections to the proxy use TLS.
     pub(super) fn uses_tls(&self) -> bool {
         self.0.uri().scheme() == Some(&Scheme::HTTPS)
     }
@@ -93,7 +156,8 @@ impl Proxy {
         self.0.uri().to_string().trim_end_matches('/').to_owned()
     }
 
-    /// Returns host and port to connect to. The scheme says only whether TLS is used.
+    /// Returns the URL with the host and port to connect to. Its scheme is `https` if TLS is used,
+    /// and otherwise `http`, also for SOCKS.
     fn tcp_endpoint(&self) -> Uri {
         let uri = self.0.uri();
         let (scheme, default_port) = match uri.scheme_str() {
@@ -105,7 +169,7 @@ impl Proxy {
     }
 }
 
-/// Error of a `proxy-url` that is no address of a supported proxy.
+/// Error of a `proxy-url` that is not the URL of a supported proxy.
 #[derive(Debug, thiserror::Error)]
 #[error("proxy-url `{0}` is not a valid URL of an http, https or socks5 proxy")]
 pub(crate) struct InvalidProxyUrl(String);
@@ -115,14 +179,15 @@ pub(crate) struct InvalidProxyUrl(String);
 pub(super) enum ServerConnector {
     /// Connects directly.
     Direct(HttpConnector),
-    /// Connects through an HTTP proxy, with CONNECT.
+    /// Connects through an HTTP proxy, with CONNECT. The text is the URL of the proxy for errors.
     Http(Tunnel<HttpsConnector<HttpConnector>>, String),
-    /// Connects through a SOCKS proxy, which resolves the name of the server.
+    /// Connects through a SOCKS proxy, which resolves the name of the server. The text is the URL
+    /// of the proxy for errors.
     Socks(SocksV5<HttpsConnector<HttpConnector>>, String),
 }
 
 impl ServerConnector {
-    /// Makes a connector. `tls` is for the connection to an `https` proxy: as in client-go, with
+    /// Returns a connector. `tls` is for the connection to an `https` proxy: as in client-go, with
     /// the certificate authority that the configuration has for the server.
     pub(super) fn new(tcp: HttpConnector, proxy: Option<&Proxy>, tls: ClientConfig) -> Self {
         let Some(proxy) = proxy else {
@@ -151,39 +216,7 @@ impl ServerConnector {
     }
 }
 
-/// Error of a connection through a proxy: the proxy is down, or refuses the server.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("cannot connect through proxy `{proxy}`: {cause}")]
-pub(crate) struct ProxyError {
-    /// URL without credentials.
-    proxy: String,
-    cause: ProxyCause,
-}
-
-impl ProxyError {
-    /// Reports whether the proxy has a certificate that the certificate authority of the
-    /// configuration did not sign, or of another name, or expired.
-    pub(crate) fn is_of_certificate(&self) -> bool {
-        matches!(self.cause, ProxyCause::Certificate(_))
-    }
-}
-
-/// Cause of a [`ProxyError`], by what an operator does about it.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-enum ProxyCause {
-    #[error("the certificate of the proxy is not trusted: {0}")]
-    Certificate(String),
-    #[error("{0}")]
-    Other(String),
-}
-
-impl From<&str> for ProxyCause {
-    fn from(text: &str) -> Self {
-        Self::Other(text.to_owned())
-    }
-}
-
-/// Error of the library for a proxy that answers CONNECT.
+/// Error of the library for an HTTP proxy.
 type TunnelError = <Tunnel<HttpsConnector<HttpConnector>> as Service<Uri>>::Error;
 
 fn tunnel_cause(error: &TunnelError) -> ProxyCause {
@@ -200,7 +233,7 @@ type SocksError = <SocksV5<HttpsConnector<HttpConnector>> as Service<Uri>>::Erro
 
 fn socks_cause(error: &SocksError) -> ProxyCause {
     match error {
-        // Its `source` has no cause.
+        // The library's `source` returns no cause of this error.
         SocksError::Inner(cause) => innermost(&**cause),
         other => ProxyCause::Other(other.to_string()),
     }
@@ -297,7 +330,7 @@ mod tests {
             let proxy = both.proxy_for(&server.parse().unwrap());
             assert_eq!(proxy.map(|proxy| proxy.display_url()).as_deref(), expected);
         }
-        // One without the other, and addresses that are none.
+        // `HTTP_PROXY` has no effect on a server with TLS, nor has an invalid `HTTPS_PROXY`.
         let server: Uri = "https://api.test:6443/".parse().unwrap();
         for https in ["", "socks4://proxy:1080", "http://", "a b"] {
             let environment = environment(https, "http://plain:3129", "");
@@ -330,6 +363,54 @@ mod tests {
             let expected =
                 format!("proxy-url `{shown}` is not a valid URL of an http, https or socks5 proxy");
             assert_eq!(error, expected);
+        }
+    }
+
+    #[test]
+    fn no_proxy_has_addresses_networks_domains_and_ports() {
+        for (list, host, is_bypassed) in [
+            ("", "api.example.com", false),
+            ("*", "api.example.com", true),
+            ("other, *", "10.0.0.1", true),
+            // A domain, and everything below it.
+            ("example.com", "example.com", true),
+            ("example.com", "api.example.com", true),
+            ("EXAMPLE.com", "api.Example.COM", true),
+            ("example.com", "badexample.com", false),
+            // Only what is below it.
+            (".example.com", "example.com", false),
+            (".example.com", "api.example.com", true),
+            ("*.example.com", "example.com", false),
+            ("*.example.com", "api.example.com", true),
+            // Ports.
+            ("example.com:6443", "example.com", true),
+            ("example.com:443", "example.com", false),
+            ("10.0.0.1:6443", "10.0.0.1", true),
+            ("10.0.0.1:443", "10.0.0.1", false),
+            ("[fd00::1]:6443", "[fd00::1]", true),
+            ("[fd00::1]:443", "[fd00::1]", false),
+            // Addresses and networks.
+            (" 10.0.0.1 ,x", "10.0.0.1", true),
+            ("10.0.0.1", "10.0.0.10", false),
+            ("fd00::1", "[fd00:0::1]", true),
+            ("10.0.0.0/8", "10.1.2.3", true),
+            ("10.0.0.0/8", "11.1.2.3", false),
+            ("fd00::/8", "[fd00::1]", true),
+            ("10.0.0.0/8", "api.example.com", false),
+            ("0.1", "10.0.0.1", false),
+            // Entries without a host.
+            (":6443,,.,", "api.example.com", false),
+            // Loopback needs no entry.
+            ("", "localhost", true),
+            ("", "127.0.0.9", true),
+            ("", "[::1]", true),
+            ("", "[::ffff:127.0.0.1]", true),
+        ] {
+            assert_eq!(
+                bypasses_proxy(list, host, 6443),
+                is_bypassed,
+                "{list} {host}"
+            );
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Limits the rate of requests, and sends the first one before all others.
+//! Limits the rate of requests, and holds back all others until the first one has a response.
 //!
 //! The limit does not depend on the responses, so that no server can provoke a request storm.
 //!
@@ -6,8 +6,8 @@
 //!
 //! Upstream: k8s.io/client-go/util/flowcontrol/throttle.go, `NewTokenBucketRateLimiter` (v1.36)
 //!
-//! Differs from upstream: there watches are not limited, and a server that ends each at once is
-//! sent thousands of requests per second.
+//! Differs from upstream: there watches are not limited, so a server that ends each watch at once
+//! gets thousands of requests per second.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -44,6 +44,7 @@ struct Bucket {
     burst: f64,
     /// Negative: number of requests that wait.
     tokens: f64,
+    /// Time of the last refill.
     filled: Option<Instant>,
 }
 
@@ -127,7 +128,7 @@ mod tests {
     use super::*;
 
     /// Delays in milliseconds of this many requests that are made at once.
-    fn sent(qps: f32, burst: u32, requests: usize) -> Vec<u128> {
+    fn delays(qps: f32, burst: u32, requests: usize) -> Vec<u128> {
         let limiter = RateLimiter::new(RateLimit { qps, burst });
         let now = Instant::now();
         let take = || match &limiter.0 {
@@ -139,14 +140,14 @@ mod tests {
 
     #[test]
     fn a_burst_is_sent_at_once_and_the_rest_at_the_rate() {
-        assert_eq!(sent(5.0, 3, 6), [0, 0, 0, 200, 400, 600]);
-        assert_eq!(sent(0.5, 1, 3), [0, 2000, 4000]);
+        assert_eq!(delays(5.0, 3, 6), [0, 0, 0, 200, 400, 600]);
+        assert_eq!(delays(0.5, 1, 3), [0, 2000, 4000]);
     }
 
     #[test]
     fn a_rate_of_zero_or_nan_is_unlimited() {
         for qps in [0.0, -1.0, f32::NAN, f32::INFINITY] {
-            assert_eq!(sent(qps, 10, 1000), [0; 1000], "{qps}");
+            assert_eq!(delays(qps, 10, 1000), [0; 1000], "{qps}");
         }
     }
 
@@ -168,6 +169,9 @@ mod tests {
 
     #[test]
     fn a_tiny_rate_does_not_overflow() {
-        assert_eq!(sent(f32::MIN_POSITIVE, 1, 2)[1], Duration::MAX.as_millis());
+        assert_eq!(
+            delays(f32::MIN_POSITIVE, 1, 2)[1],
+            Duration::MAX.as_millis()
+        );
     }
 }

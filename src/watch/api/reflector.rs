@@ -1,5 +1,5 @@
-//! Keeps the objects of one kind up to date for ever: lists them, watches them, and sends the next
-//! request when a watch ends or a request fails.
+//! Lists and watches the objects of one kind for ever: when a watch ends or a request fails, the
+//! next request follows.
 //!
 //! # Source
 //!
@@ -20,21 +20,21 @@ use super::page::PageContents;
 use super::resource::{Resource, Selector};
 use super::retry::{NextRequest, RetryBackoff, RetryDelay, is_resumable, reopen_delay};
 use super::watch::{Watch, WatchEvent};
-use crate::watch::Observed;
+use crate::watch::SourceEvent;
 
-/// Receiver of the events of one kind, in order.
+/// Receiver of what a reflector reports about one kind, in order.
 pub trait Observer<K>: Send {
     /// Handles an event about the objects. No more is read from the server until this returns.
-    fn observe(&mut self, observed: Observed<K>) -> impl Future<Output = ()> + Send;
+    fn observe(&mut self, event: SourceEvent<K>) -> impl Future<Output = ()> + Send;
 
-    /// Handles any other event, in order with those about the objects. Most are for health and
-    /// metrics, but [`ReflectorEvent::Undecodable`] must mark its object: the end of the list
-    /// deletes objects that are not marked.
+    /// Handles an event of the reflector itself. Most are for metrics, but
+    /// [`ReflectorEvent::Undecodable`] must mark its object: the end of the list deletes objects
+    /// that are not marked.
     fn handle_event(&mut self, event: ReflectorEvent<'_>);
 }
 
-/// Event of a reflector other than [`Observed`]. The reflector itself logs failures and undecodable
-/// objects, repeated ones rarely.
+/// Event of a reflector itself: about its requests, or an object that cannot be decoded. The
+/// reflector logs failures and such objects, repeated ones rarely.
 #[derive(Debug)]
 pub enum ReflectorEvent<'a> {
     /// The server accepted a LIST, a WatchList or a watch.
@@ -48,9 +48,8 @@ pub enum ReflectorEvent<'a> {
         /// Time until the next request.
         pause: Duration,
     },
-    /// An object exists and cannot be decoded. Its last valid state must stay in use: this
-    /// replaces its [`Observed::Set`], also between [`Observed::Listing`] and
-    /// [`Observed::Listed`].
+    /// An object exists and cannot be decoded. Its last valid state must stay in use. Comes in
+    /// place of [`SourceEvent::Set`], during a list as well.
     Undecodable(&'a ObjectDecodeError),
 }
 
@@ -60,15 +59,15 @@ pub enum ReflectorEvent<'a> {
 /// Upstream: k8s.io/client-go/tools/cache/reflector.go, `minWatchTimeout` (v1.36)
 const MIN_WATCH_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
-/// A watch that ends earlier than this counts as failed if it sent no event. If it sent one, the
-/// next watch follows after a short delay.
+/// A watch that lasts less than this counts as failed if it sent no event. If it sent one, the next
+/// watch follows after [`reopen_delay`].
 const VERY_SHORT_WATCH: Duration = Duration::from_secs(5);
 
 /// Time without an event after which a watch is resumed with a new request: servers send a bookmark
 /// every minute, and an intermediary may keep a dead connection open.
 const WATCH_IDLE_TIMEOUT: Duration = Duration::from_secs(3 * 60);
 
-/// Maximum time in which a WatchList sends neither another initial object nor its final bookmark.
+/// Maximum time from one initial object of a WatchList to the next one, or to the final bookmark.
 /// Servers that do not support WatchList never send the bookmark.
 const INITIAL_EVENTS_IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -83,10 +82,10 @@ const WATCH_LIST_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 ///
 /// # Invariants
 ///
-/// Every [`Observed::Listing`] comes when the server has accepted a LIST or WatchList. Then come
+/// Every [`SourceEvent::Listing`] comes when the server has accepted a LIST or WatchList. Then come
 /// the objects, each as `Set` or [`ReflectorEvent::Undecodable`]; objects that change during a
-/// WatchList come again, or as `Deleted`. [`Observed::Listed`] ends the list, or another `Listing`
-/// replaces it if it failed.
+/// WatchList come again, or as `Deleted`. [`SourceEvent::Listed`] ends the list, or another
+/// `Listing` replaces it if it failed.
 pub async fn list_and_watch<K: Resource, O: Observer<K>>(
     server: &ApiClient,
     selector: &Selector<K>,
@@ -109,7 +108,7 @@ pub async fn list_and_watch<K: Resource, O: Observer<K>>(
     }
 }
 
-/// Complete list that the observer has received.
+/// List whose objects were all passed on to the observer.
 struct CompletedList {
     resource_version: String,
     objects: usize,
@@ -126,7 +125,8 @@ struct Reflector<'a, K, O> {
 }
 
 impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
-    /// Lists if necessary, and then watches until the watch ends. `Ok` if it ended cleanly.
+    /// Lists if necessary, and then watches until the watch ends. After `Ok`, another watch
+    /// resumes.
     async fn run_once(&mut self, next: &mut NextRequest) -> Result<(), ApiError> {
         if let NextRequest::List { paging, .. } = *next {
             let list = self.list(paging).await?;
@@ -139,7 +139,7 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
             let list = self.initial_events(&mut watch).await?;
             self.finish_list(next, &list).await?;
         }
-        self.backoff.working(Instant::now());
+        self.backoff.succeeded(Instant::now());
         self.watch(watch, next).await
     }
 
@@ -149,7 +149,7 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
         let mut objects = 0;
         loop {
             let page = pages.next().await?;
-            let contents: PageContents<'_> = pages.contents(&page)?;
+            let contents: PageContents<'_> = pages.split(&page)?;
             if pages.is_first() {
                 self.observer.handle_event(ReflectorEvent::Connected);
                 self.begin_list().await;
@@ -177,7 +177,7 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
             if !in_initial_events && Instant::now() >= bookmark_deadline {
                 return Err(protocol_error(NO_BOOKMARK));
             }
-            limit.add_bytes(watch.take_received())?;
+            limit.add_bytes(watch.take_received_bytes())?;
             let event = match watch.next(bookmark_deadline).await {
                 Ok(Some(event)) => event,
                 Ok(None) => {
@@ -210,8 +210,8 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
                 }
                 WatchEvent::Bookmark(_) => {}
             }
-            // Each initial object extends the deadline. Any other event follows the last initial
-            // object, and from then on the deadline stays.
+            // Each initial object extends the deadline. The first event of another type shows that
+            // all initial objects were sent: it extends the deadline for the last time.
             if in_initial_events {
                 in_initial_events = is_object;
                 bookmark_deadline = limit
@@ -223,10 +223,10 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
 
     async fn begin_list(&mut self) {
         self.undecodable.begin_list();
-        self.observer.observe(Observed::Listing).await;
+        self.observer.observe(SourceEvent::Listing).await;
     }
 
-    /// Ends a list: the observer deletes the objects that it did not have.
+    /// Ends a list: the observer deletes the objects that the list does not have.
     async fn finish_list(
         &mut self,
         next: &mut NextRequest,
@@ -237,19 +237,18 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
                 "a list has no resource version to watch from",
             ));
         }
-        self.observer.observe(Observed::Listed).await;
+        self.observer.observe(SourceEvent::Listed).await;
         self.undecodable.end_list();
         let now = Instant::now();
         let deletion = self.count.listed(list.objects, now);
         log_mass_deletion(deletion, self.server.address(), K::KIND);
         next.listed(&list.resource_version);
-        self.backoff.working(now);
+        self.backoff.succeeded(now);
         self.mark_current();
         Ok(())
     }
 
-    /// Passes on events until the watch ends. After `Ok`, another watch resumes from the last
-    /// received resource version.
+    /// Passes on events until the watch ends. After `Ok`, another watch resumes.
     async fn watch(&mut self, mut watch: Watch, next: &mut NextRequest) -> Result<(), ApiError> {
         let mut is_silent = true;
         let reason = loop {
@@ -293,27 +292,30 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
         Ok(())
     }
 
+    /// Passes on an object that exists. Returns its resource version.
     async fn set(&mut self, object: ReceivedObject<K>) -> String {
-        match object.state {
+        match object.decoded {
             Ok(state) => {
-                self.decoded(&state);
-                self.observer.observe(Observed::Set(state)).await;
+                self.forget_undecodable(&state);
+                self.observer.observe(SourceEvent::Set(state)).await;
             }
             Err(problem) => self.handle_undecodable(&problem),
         }
         object.resource_version
     }
 
+    /// Passes on a deleted object. Returns the resource version of the deletion.
     async fn delete(&mut self, object: ReceivedObject<K>) -> String {
         let state = object
-            .state
+            .decoded
             .unwrap_or_else(|problem| K::named(&problem.name));
-        self.decoded(&state);
-        self.observer.observe(Observed::Deleted(state)).await;
+        self.forget_undecodable(&state);
+        self.observer.observe(SourceEvent::Deleted(state)).await;
         object.resource_version
     }
 
-    fn decoded(&mut self, object: &K) {
+    /// Forgets that an object could not be decoded, if that was so.
+    fn forget_undecodable(&mut self, object: &K) {
         let metadata = object.metadata();
         self.undecodable.remove(&metadata.namespace, &metadata.name);
     }
@@ -347,7 +349,7 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
         }
     }
 
-    /// Logs a failure, changes to the next request, and waits until it is due.
+    /// Logs a failure, chooses the next request, and waits until that is due.
     async fn handle_failure(&mut self, next: &mut NextRequest, error: &ApiError) {
         let request = next.as_str();
         let delay = next.failed(error);

@@ -1,14 +1,22 @@
-//! The three kinds of objects, and which of them a proxy selects.
+//! The kinds of objects, which objects of each kind a proxy selects, and the URIs of their lists
+//! and watches.
 //!
-//! Listing and watching are generic over these kinds.
+//! # Source
+//!
+//! Upstream: cmd/kube-proxy/app/server.go, `Run` (v1.36)
+//!
+//! KEP: kep.k8s.io/3157 (WatchList, or streaming lists)
 
 use std::fmt;
+use std::fmt::Write as _;
 use std::marker::PhantomData;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::Resource as _;
 
-use super::framing::Decodable;
+use super::encoding::Decodable;
 use crate::ingest::{EndpointSliceObject, Metadata, NodeObject, ServiceObject};
 
 /// Namespace and name of an object; the namespace of a Node is empty.
@@ -30,7 +38,7 @@ impl fmt::Display for ObjectName {
     }
 }
 
-/// A kind of objects of the API.
+/// Kind of objects of the API.
 pub trait Resource: Decodable + 'static {
     /// Type of `k8s_openapi` for these objects, which has the kind, the version and the path.
     type Typed: k8s_openapi::Resource + kube::Resource<DynamicType = ()>;
@@ -39,7 +47,7 @@ pub trait Resource: Decodable + 'static {
     const KIND: &'static str = <Self::Typed as k8s_openapi::Resource>::KIND;
     /// API group and version, as in `apiVersion` of an object.
     const API_VERSION: &'static str = <Self::Typed as k8s_openapi::Resource>::API_VERSION;
-    /// `true` if its objects are in namespaces.
+    /// Objects of the kind are in namespaces.
     const IS_NAMESPACED: bool;
 
     /// Returns `metadata` of the object.
@@ -80,8 +88,6 @@ resource!(EndpointSliceObject, EndpointSlice, true);
 resource!(NodeObject, Node, false);
 
 /// Label and field selectors of the lists and watches of one kind.
-///
-/// Upstream: cmd/kube-proxy/app/server.go, `Run` (v1.36)
 #[derive(Debug, Clone)]
 pub struct Selector<K> {
     pub(super) labels: Option<&'static str>,
@@ -118,6 +124,86 @@ impl Selector<NodeObject> {
             labels: None,
             fields: Some(format!("metadata.name={name}")),
             kind: PhantomData,
+        }
+    }
+}
+
+/// Start of a watch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WatchStart<'a> {
+    /// As WatchList: the most recent state of all objects as events, and then changes.
+    WatchList,
+    /// The events after this resource version.
+    Resume(&'a str),
+}
+
+/// Returns the URI of a page of a LIST.
+///
+/// Without `resourceVersion`, the server returns the most recent state, never an older one than a
+/// watch has sent.
+///
+/// Differs from upstream: client-go starts with `resourceVersion=0`, for which the server may
+/// return a cached state that is older than the rules of this node.
+pub(super) fn list_uri<K: Resource>(
+    selector: &Selector<K>,
+    limit: Option<u32>,
+    continue_token: Option<&str>,
+) -> String {
+    let mut uri = uri_with_selector(selector);
+    if let Some(limit) = limit {
+        push_parameter(&mut uri, "limit", &limit.to_string());
+    }
+    if let Some(token) = continue_token {
+        push_parameter(&mut uri, "continue", token);
+    }
+    uri
+}
+
+/// Returns the URI of a watch that the server ends after `timeout`. A WatchList has no
+/// `resourceVersion`, for the same reason as a LIST.
+pub(super) fn watch_uri<K: Resource>(
+    selector: &Selector<K>,
+    start: WatchStart<'_>,
+    timeout: Duration,
+) -> String {
+    let mut uri = uri_with_selector(selector);
+    push_parameter(&mut uri, "watch", "true");
+    push_parameter(&mut uri, "allowWatchBookmarks", "true");
+    push_parameter(&mut uri, "timeoutSeconds", &timeout.as_secs().to_string());
+    match start {
+        WatchStart::WatchList => {
+            push_parameter(&mut uri, "sendInitialEvents", "true");
+            push_parameter(&mut uri, "resourceVersionMatch", "NotOlderThan");
+        }
+        WatchStart::Resume(version) => push_parameter(&mut uri, "resourceVersion", version),
+    }
+    uri
+}
+
+fn uri_with_selector<K: Resource>(selector: &Selector<K>) -> String {
+    let mut uri = K::Typed::url_path(&(), None);
+    if let Some(labels) = selector.labels {
+        push_parameter(&mut uri, "labelSelector", labels);
+    }
+    if let Some(fields) = &selector.fields {
+        push_parameter(&mut uri, "fieldSelector", fields);
+    }
+    uri
+}
+
+fn push_parameter(uri: &mut String, key: &str, value: &str) {
+    uri.push(if uri.contains('?') { '&' } else { '?' });
+    uri.push_str(key);
+    uri.push('=');
+    for byte in value.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                uri.push(char::from(byte));
+            }
+            _ => {
+                // Writing to a String can't fail.
+                let _ = write!(uri, "%{byte:02X}");
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Sends requests and receives responses: checks the headers, and returns the body in pieces.
 //!
-//! Every wait for the server is in this file, and each one has a deadline.
+//! Every wait for a response is in this file, and each one has a deadline.
 
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::client::ApiClient;
-use super::error::{ApiError, protocol_error};
-use super::framing::open_envelope;
-use super::request::{Encoding, RequestKind};
+use super::encoding::{Encoding, RequestKind, open_envelope};
+use super::error::{ApiError, not_decodable, protocol_error};
+use crate::telemetry::KubernetesVersion;
 
 /// Maximum wait for the headers, and for each piece of a list. Servers limit requests other than
 /// watches to 60 s themselves.
@@ -25,11 +25,11 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum wait that a server may ask for in `Retry-After`.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
 
-/// Maximum bytes that are read of an error, of a version, or of the response to [`send_object`].
-/// The API sends a few hundred; anything larger is a web page.
+/// Maximum bytes of a short body: of an error, of `/version`, or of the response to
+/// [`send_object`]. The API sends a few hundred; anything larger is a web page.
 const MAX_SHORT_BODY_BYTES: usize = 64 * 1024;
 
-/// Maximum time for such a body, however slowly it comes: the status is known already.
+/// Maximum time of a short body. More is not worth a wait: the status is already known.
 const SHORT_BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Body of a response with status 200.
@@ -38,8 +38,8 @@ pub(super) struct ApiResponse {
     encoding: Encoding,
 }
 
-/// Returns the error for a compressed response; `None` if it is not compressed.
-fn compression(headers: &HeaderMap) -> Option<String> {
+/// Returns the problem of a compressed response; `None` if it is not compressed.
+fn compression_problem(headers: &HeaderMap) -> Option<String> {
     let found = headers.get(CONTENT_ENCODING)?;
     let name = String::from_utf8_lossy(found.as_bytes());
     let name = name.trim();
@@ -95,7 +95,10 @@ impl ApiResponse {
             .map_err(|error| ApiError::Connection(error.into()))?;
         guard.responded();
         let (parts, body) = response.into_parts();
-        let (encoding, compression) = (Encoding::of(&parts.headers), compression(&parts.headers));
+        let (encoding, compression) = (
+            Encoding::of(&parts.headers),
+            compression_problem(&parts.headers),
+        );
         if parts.status.is_success() {
             if let Some(compression) = compression {
                 return Err(protocol_error(compression));
@@ -103,7 +106,7 @@ impl ApiResponse {
             let encoding = encoding.map_err(protocol_error)?;
             return Ok(Self { body, encoding });
         }
-        // An error of unknown type may come from a proxy or another server. It is quoted as text.
+        // An error of another media type may come from a proxy or another server. It is quoted.
         let encoding = encoding.unwrap_or(Encoding::Json);
         let response = Self { body, encoding };
         let body = match compression {
@@ -149,8 +152,8 @@ impl ApiResponse {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::piece`] and of `limit`, or the body is not complete at `deadline`. What was
-    /// read until then is in `body`.
+    /// Errors of [`Self::piece`] and of `limit`, or the body is not complete at `deadline`. The
+    /// part that was read before the error is in `body`.
     pub(super) async fn read_to_end(
         &mut self,
         body: &mut Vec<u8>,
@@ -170,7 +173,8 @@ impl ApiResponse {
         }
     }
 
-    /// Reads the beginning of a body that is short or ignored, within a short time.
+    /// Reads a short body, or its beginning if it exceeds [`MAX_SHORT_BODY_BYTES`] or
+    /// [`SHORT_BODY_TIMEOUT`].
     pub(super) async fn short_body(mut self) -> Vec<u8> {
         let (mut body, mut bytes) = (Vec::new(), 0);
         let deadline = Instant::now() + SHORT_BODY_TIMEOUT;
@@ -219,6 +223,25 @@ pub(crate) async fn send_object(
     Ok(())
 }
 
+/// Body of `/version`, trimmed to the field that is used.
+///
+/// Upstream: k8s.io/apimachinery/pkg/version/types.go, `Info` (v1.36)
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct VersionResponse {
+    git_version: String,
+}
+
+/// Requests the version of the API server, which every user may read.
+pub(crate) async fn server_version(server: &ApiClient) -> Result<KubernetesVersion, ApiError> {
+    let response =
+        ApiResponse::get_as(server, Encoding::Json.accept(RequestKind::List), "/version");
+    let body = response.await?.short_body().await;
+    let info: VersionResponse = serde_json::from_slice(&body).map_err(not_decodable)?;
+    let version = KubernetesVersion::parse(&info.git_version);
+    version.ok_or_else(|| not_decodable("`gitVersion` is not a valid version"))
+}
+
 /// Maximum characters of a server's message that are quoted.
 const MAX_QUOTED_CHARS: usize = 300;
 
@@ -241,8 +264,8 @@ fn text_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::
 }
 
 impl Status {
-    /// Decodes the body of an error with this code. A body that is not a `Status`, as that of a
-    /// proxy, becomes the message of one.
+    /// Decodes the body of an error with this code. A body that is not a `Status`, such as a page
+    /// of a proxy, becomes the message.
     pub(super) fn of_body(code: u16, encoding: Encoding, body: Vec<u8>) -> Self {
         let body = Bytes::from(body);
         let mut status = match encoding {
@@ -263,7 +286,7 @@ impl Status {
     pub(super) fn into_error(self, retry_after: Option<Duration>) -> ApiError {
         let message = String::from_utf8_lossy(&self.message);
         let message: String = message.chars().take(MAX_QUOTED_CHARS).collect();
-        // The code of a status may be absent inside a stream; the reason is not.
+        // An ERROR event may lack the code, but has the reason.
         if self.code == 410 || matches!(self.reason.as_str(), "Expired" | "Gone") {
             return ApiError::Expired { message };
         }

@@ -18,12 +18,12 @@
 //! | watch | none: it ended | resume | none; 0.8-1.6 s if open for less than 5 s | unchanged |
 //!
 //! A WatchList counts as a watch once its initial events are complete. An event sets `failures` of
-//! a watch to 0, and a complete list both counters. Backoff is 0.8 s, doubled up to
-//! 15 s, each extended by up to as much jitter; `Retry-After` extends every delay but "none", up
-//! to 60 s.
+//! a watch to 0, and a complete list both counters. Short is 0.8 s, and backoff is 0.8 s, doubled
+//! with each failure up to 15 s; jitter extends both to up to twice the time. `Retry-After` extends
+//! every delay but "none", up to 60 s.
 //!
-//! Clock and jitter are arguments, so that tests cover every decision. When a server comes back,
-//! thousands of nodes decide at the same time, and a wrong decision overloads it.
+//! Clock and jitter are arguments, so that tests cover every decision: when a server comes back,
+//! thousands of nodes decide at the same time, and a wrong decision would overload it.
 //!
 //! # Invariants
 //!
@@ -45,12 +45,12 @@ use tokio::time::Instant;
 
 use super::error::ApiError;
 use super::list::Paging;
-use super::request::WatchStart;
+use super::resource::WatchStart;
 
-/// Failures after which another request is tried: a relist instead of a watch that resumes, LIST
-/// instead of WatchList, and WatchList again instead of LIST. Without a limit, one event that the
-/// server cannot deliver would block its kind for ever; with a smaller one, a server that is
-/// restarted twice would have to send everything.
+/// Failures after which another kind of request is tried: WatchList instead of a watch that
+/// resumes, LIST instead of WatchList, and WatchList instead of LIST. Without a limit, one event
+/// that the server cannot deliver would block its kind for ever; with a smaller one, a server that
+/// is restarted twice would have to send all objects again.
 const MAX_FAILURES: u8 = 3;
 
 /// Next request of a reflector. Known objects stay in use after every failure, also after 410 Gone:
@@ -74,7 +74,7 @@ pub(super) enum NextRequest {
     WatchFrom {
         /// Opaque text, not a number.
         resource_version: String,
-        /// Number of failed requests since the last event.
+        /// Number of failed requests since the last event, without protocol errors.
         failures: u8,
         /// Number of protocol errors since the last list. Events do not reset it: each error may
         /// have lost an event, and only a relist makes up for that.
@@ -87,8 +87,9 @@ pub(super) enum NextRequest {
 pub(super) enum RetryDelay {
     /// No delay: another kind of request may work at once.
     None,
-    /// Minimum delay, once until the backoff is reset; after that like [`RetryDelay::Backoff`].
-    /// For 410 Gone: a restarted server sends it to every node, when the backoffs are long.
+    /// Minimum delay, the first time after the backoff was reset; later times like
+    /// [`RetryDelay::Backoff`]. For 410 Gone: a restarted server sends it to every node, after an
+    /// outage that has made their backoffs long.
     ShortOnce,
     /// Delay that is doubled each time.
     Backoff,
@@ -143,21 +144,21 @@ impl NextRequest {
         }
     }
 
-    /// Changes to the request that follows `error`.
+    /// Changes to the request that follows `error`. Returns the delay before it.
     pub(super) fn failed(&mut self, error: &ApiError) -> RetryDelay {
         match self {
             Self::WatchList { .. } if error.falls_back_to_list() => {
-                *self = Self::list();
+                *self = Self::paged_list();
                 return RetryDelay::None;
             }
             // An intermediary may abort every WatchList, and then only a LIST works. After a delay,
             // since the server may just have been restarted.
             Self::WatchList { .. } if matches!(error, ApiError::BodyAborted(_)) => {
-                *self = Self::list();
+                *self = Self::paged_list();
             }
             Self::WatchList { failures } => {
                 if error.counts_toward_max_failures() && count_failure(failures) {
-                    *self = Self::list();
+                    *self = Self::paged_list();
                 }
             }
             Self::List { paging, failures } => {
@@ -190,7 +191,7 @@ impl NextRequest {
         RetryDelay::Backoff
     }
 
-    fn list() -> Self {
+    fn paged_list() -> Self {
         Self::List {
             paging: Paging::Paged,
             failures: 0,
@@ -198,13 +199,13 @@ impl NextRequest {
     }
 }
 
-/// Reports whether a watch can resume from `version` without a gap. From `0` it begins with the
-/// state that the server has cached, without events for deleted objects.
+/// Reports whether a watch can resume from `version` without missing an event. A watch from `0`
+/// begins with the state that the server has cached, without events for deleted objects.
 pub(super) fn is_resumable(version: &str) -> bool {
     !matches!(version, "" | "0")
 }
 
-/// Counts a failure; reports whether it was the last one allowed.
+/// Counts a failure. Reports whether [`MAX_FAILURES`] is reached.
 fn count_failure(count: &mut u8) -> bool {
     *count = count.saturating_add(1);
     *count >= MAX_FAILURES
@@ -216,9 +217,9 @@ const MIN_DELAY: Duration = Duration::from_millis(800);
 /// Maximum delay, jitter included. As in client-go, where jitter can double it.
 const MAX_DELAY: Duration = Duration::from_secs(30);
 
-/// Time without a failure that resets the backoff. Begins when a list is complete or a watch is
-/// accepted. Not less than the maximum delay: a server that works for this long between failures
-/// then gets no more requests than one that always fails.
+/// Time without a failure that resets the backoff, from the first list that is complete or watch
+/// that is accepted. Not less than the maximum delay: a server that fails after each such time then
+/// gets no more requests than one that always fails.
 const BACKOFF_RESET: Duration = MAX_DELAY;
 
 /// Failures since the backoff was reset, and the delays that follow from them.
@@ -226,18 +227,19 @@ const BACKOFF_RESET: Duration = MAX_DELAY;
 pub(super) struct RetryBackoff {
     failures: u32,
     has_used_short_delay: bool,
-    /// Time since which lists and watches have worked without a failure.
+    /// Time of the first success since the last failure.
     working_since: Option<Instant>,
 }
 
 impl RetryBackoff {
     /// Records that a list is complete, or that the server has accepted a watch that resumes.
-    pub(super) fn working(&mut self, now: Instant) {
+    pub(super) fn succeeded(&mut self, now: Instant) {
         self.working_since.get_or_insert(now);
     }
 
-    /// Counts a failure. Returns the delay: doubled each time, and extended by `jitter` (0 to 1)
-    /// to up to twice itself, so that nodes which failed together do not retry together.
+    /// Counts a failure. Returns the delay, which is doubled each time. `jitter`, from 0 to 1,
+    /// extends it to up to twice the time, so that nodes which failed together do not retry
+    /// together.
     pub(super) fn failed(&mut self, delay: RetryDelay, now: Instant, jitter: f64) -> Duration {
         let worked = self.working_since.take();
         if worked.is_some_and(|since| now.saturating_duration_since(since) >= BACKOFF_RESET) {

@@ -1,4 +1,4 @@
-//! HTTP/2 connection to the API server. A dead one is detected within 45 seconds.
+//! HTTP client of the API server, with HTTP/2. A dead connection is detected within 45 s.
 //!
 //! The stack of `kube` is not used because it uses HTTP/1.1 without keepalive: a watch through it
 //! misses events for five minutes after a load balancer has dropped the connection.
@@ -24,9 +24,8 @@ use kube::client::{Body, ConfigExt};
 use kube::{Client, Config};
 use tower::{BoxError, Layer, Service, ServiceBuilder};
 
-use super::client_certificate::RotatedClient;
+use super::credentials::{RotatedClient, TokenFile};
 use super::proxy::{Proxy, ServerConnector};
-use super::token_file::TokenFile;
 use crate::telemetry::RequestMetrics;
 
 /// As in client-go: a ping after 30 s without a frame, and 15 s for its response.
@@ -46,7 +45,7 @@ const KEEPALIVE_PROBES: u32 = 3;
 /// usable cluster.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Maximum bytes of a watch that are received and unread. The library's default is megabytes.
+/// Maximum bytes of a response that are received and unread. The library's default is megabytes.
 const STREAM_WINDOW: u32 = 256 * 1024;
 /// Four times that, so that three stuck watches do not block the response to a fourth request.
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
@@ -62,7 +61,7 @@ pub(super) fn client(
     with_request_layers(http, config, metrics)
 }
 
-/// Builds the client over connections of `connector`.
+/// Builds the client with another connector.
 #[cfg(test)]
 pub(super) fn client_over(
     connector: impl Connect + Clone + Send + Sync + 'static,
@@ -152,8 +151,8 @@ fn tcp() -> HttpConnector {
     tcp
 }
 
-/// Layer that adds the token to each request, and counts and times it. Part of the transport, so
-/// that it sees every request, and with the address of the server.
+/// Layer that adds the token to each request, and counts and times the request. Below the layer
+/// that adds the address of the server, so that metrics have it.
 #[derive(Debug, Clone)]
 struct RequestLayer {
     token: Option<Arc<TokenFile>>,
@@ -194,8 +193,8 @@ where
         if let Some(token) = &token {
             request.headers_mut().insert(AUTHORIZATION, token.header());
         }
-        // Dropped without a response, after a failure or a timeout of the caller, it counts as
-        // failed.
+        // Counts as failed if it is dropped without a response, after a failure or a timeout of the
+        // caller.
         let sent = metrics.map(|metrics| metrics.sent(&request));
         let response = self.inner.call(request);
         Box::pin(async move {
@@ -206,7 +205,7 @@ where
             if let Some(token) = token
                 && response.status() == StatusCode::UNAUTHORIZED
             {
-                token.expire();
+                token.reread();
             }
             Ok(response)
         })
@@ -217,7 +216,7 @@ where
 mod tests {
     use std::fs;
 
-    use super::super::token_file::REREAD_INTERVAL;
+    use super::super::credentials::REREAD_INTERVAL;
     use super::*;
 
     /// Sends a request to a server that accepts one token. Returns the status of the response.
@@ -233,7 +232,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_rotated_token_is_read_after_a_minute_or_after_a_401() {
+    async fn a_rotated_token_is_used_after_the_next_read_or_after_a_401() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         fs::write(&path, " old\n").unwrap();

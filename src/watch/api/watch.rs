@@ -1,5 +1,7 @@
-//! One watch, from its request to its end: the body is split into messages, and each message is
-//! decoded as an event. A message is one line of JSON, or one frame of protobuf.
+//! One watch, from its request to its end.
+//!
+//! The body is split into messages, each one line of JSON or one frame of protobuf. Each message is
+//! decoded as an event.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -12,24 +14,23 @@ use tokio::time::Instant;
 
 use super::client::ApiClient;
 use super::decode::{ReceivedObject, expect_json_object};
+use super::encoding::{self, EncodedObject, Encoding, RequestKind, lossy};
 use super::error::{ApiError, not_decodable, protocol_error};
-use super::framing::{self, EncodedObject, lossy};
-use super::request::{self, Encoding, RequestKind, WatchStart};
-use super::resource::{Resource, Selector};
+use super::resource::{Resource, Selector, WatchStart, watch_uri};
 use super::response::{ApiResponse, Status};
 use crate::ingest::Metadata;
 
 /// Time that a watch may last beyond `timeoutSeconds`.
 const WATCH_TIMEOUT_GRACE: Duration = Duration::from_secs(30);
 
-/// An open watch.
+/// Open watch.
 pub(super) struct Watch {
     messages: Messages,
     opened: Instant,
     /// Time at which the watch is aborted if the server has not ended it.
     deadline: Instant,
-    /// Bytes of the messages since the last [`Self::take_received`].
-    received: usize,
+    /// Bytes of the messages since the last [`Self::take_received_bytes`].
+    received_bytes: usize,
 }
 
 impl Watch {
@@ -41,7 +42,7 @@ impl Watch {
         start: WatchStart<'_>,
         timeout: Duration,
     ) -> Result<Self, ApiError> {
-        let uri = request::watch_uri(selector, start, timeout);
+        let uri = watch_uri(selector, start, timeout);
         let messages = Messages::new(ApiResponse::get(server, RequestKind::Watch, &uri).await?);
         let opened = Instant::now();
         let deadline = opened + timeout + WATCH_TIMEOUT_GRACE;
@@ -49,13 +50,13 @@ impl Watch {
             messages,
             opened,
             deadline,
-            received: 0,
+            received_bytes: 0,
         })
     }
 
     /// Returns the bytes of the messages since the last call.
-    pub(super) fn take_received(&mut self) -> usize {
-        std::mem::take(&mut self.received)
+    pub(super) fn take_received_bytes(&mut self) -> usize {
+        std::mem::take(&mut self.received_bytes)
     }
 
     /// Returns the time since the server accepted the watch.
@@ -63,12 +64,12 @@ impl Watch {
         self.opened.elapsed()
     }
 
-    /// Returns the next event, or `None` at the end.
+    /// Returns the next event, or `None` if the watch ended cleanly.
     ///
     /// # Errors
     ///
-    /// [`ApiError::TimedOut`] if none came before `idle_deadline`, or if the server has not ended
-    /// the watch at `timeoutSeconds`.
+    /// [`ApiError::TimedOut`] if no event came before `idle_deadline`, or if the server has not
+    /// ended the watch [`WATCH_TIMEOUT_GRACE`] after `timeoutSeconds`.
     pub(super) async fn next<K: Resource>(
         &mut self,
         idle_deadline: Instant,
@@ -82,11 +83,11 @@ impl Watch {
             let Some(message) = self.messages.next(idle_deadline).await? else {
                 return Ok(None);
             };
-            self.received = self.received.saturating_add(message.len());
+            self.received_bytes = self.received_bytes.saturating_add(message.len());
             if let Some(event) = WatchEvent::decode(self.messages.encoding(), &message)? {
                 return Ok(Some(event));
             }
-            // Blank lines and events of unknown types do not extend the deadline.
+            // Blank lines and events of unknown types are skipped, and do not extend the deadline.
             if Instant::now() >= idle_deadline {
                 return Err(ApiError::TimedOut(self.age()));
             }
@@ -126,7 +127,7 @@ impl Messages {
         self.response.encoding()
     }
 
-    /// Returns the next message, or `None` at the end.
+    /// Returns the next message, or `None` if the body ended cleanly.
     ///
     /// # Errors
     ///
@@ -168,18 +169,18 @@ impl Messages {
 
     fn take_message(&mut self) -> Result<Option<Bytes>, ApiError> {
         match self.encoding() {
-            Encoding::Json => framing::take_line(&mut self.unread, &mut self.searched),
-            Encoding::Protobuf => framing::take_frame(&mut self.unread),
+            Encoding::Json => encoding::take_line(&mut self.unread, &mut self.searched),
+            Encoding::Protobuf => encoding::take_frame(&mut self.unread),
         }
     }
 
-    /// Returns the last message, which the end of the body completes, if there is one.
+    /// Returns the message that only the end of the body completes, if there is one.
     fn take_last_message(&mut self) -> Result<Option<Bytes>, ApiError> {
         self.searched = 0;
         self.has_ended = true;
         match self.encoding() {
-            Encoding::Json => Ok(framing::take_last_line(&mut self.unread)),
-            Encoding::Protobuf => framing::expect_no_partial_frame(&self.unread).map(|()| None),
+            Encoding::Json => Ok(encoding::take_last_line(&mut self.unread)),
+            Encoding::Protobuf => encoding::expect_no_partial_frame(&self.unread).map(|()| None),
         }
     }
 }
@@ -193,8 +194,8 @@ const DELETED: &str = "DELETED";
 const BOOKMARK: &str = "BOOKMARK";
 const ERROR: &str = "ERROR";
 
-/// Types of the events whose object must be of the watched kind. The object of a bookmark has only
-/// a resource version, but another kind shows that the bookmark is not of this watch.
+/// Types of the events whose object must be of the watched kind. That of a bookmark has only a
+/// resource version, but must also have the kind, or it belongs to another watch.
 const TYPED_EVENTS: [&str; 4] = [ADDED, MODIFIED, DELETED, BOOKMARK];
 
 /// One event of a watch.
@@ -238,7 +239,7 @@ impl<K: Resource> WatchEvent<K> {
                 if !is_typed && event_type != ERROR {
                     return Ok(None);
                 }
-                let (type_meta, object) = framing::open_envelope(object.raw)?;
+                let (type_meta, object) = encoding::open_envelope(object.raw)?;
                 if is_typed {
                     type_meta.expect_object::<K>()?;
                 }
@@ -249,9 +250,9 @@ impl<K: Resource> WatchEvent<K> {
 
     fn new(event_type: &str, object: &EncodedObject<'_>) -> Result<Option<Self>, ApiError> {
         match event_type {
-            ADDED => Ok(Some(Self::Added(named(object)?))),
-            MODIFIED => Ok(Some(Self::Modified(named(object)?))),
-            DELETED => Ok(Some(Self::Deleted(named(object)?))),
+            ADDED => Ok(Some(Self::Added(decode_named(object)?))),
+            MODIFIED => Ok(Some(Self::Modified(decode_named(object)?))),
+            DELETED => Ok(Some(Self::Deleted(decode_named(object)?))),
             BOOKMARK => Ok(Some(Self::Bookmark(Bookmark::decode(object)?))),
             ERROR => {
                 let status: Status = object.decode().unwrap_or_else(|(partial, _)| partial);
@@ -262,8 +263,9 @@ impl<K: Resource> WatchEvent<K> {
     }
 }
 
-/// Decodes the object of an event. Fails if its name is not known: no object could be changed.
-fn named<K: Resource>(object: &EncodedObject<'_>) -> Result<ReceivedObject<K>, ApiError> {
+/// Decodes the object of an event. Fails if its name cannot be decoded: it is then unknown which
+/// object has changed.
+fn decode_named<K: Resource>(object: &EncodedObject<'_>) -> Result<ReceivedObject<K>, ApiError> {
     let object = ReceivedObject::decode(object);
     if object.is_named() {
         return Ok(object);
@@ -285,7 +287,7 @@ impl Bookmark {
     }
 }
 
-/// `WatchEvent` in JSON.
+/// `WatchEvent` of the API in JSON.
 #[derive(Deserialize)]
 struct JsonEvent<'a> {
     #[serde(rename = "type", borrow)]
@@ -294,7 +296,7 @@ struct JsonEvent<'a> {
     object: &'a RawValue,
 }
 
-/// `WatchEvent` in protobuf.
+/// `WatchEvent` of the API in protobuf.
 #[derive(Clone, PartialEq, Message)]
 struct ProtobufEvent {
     #[prost(string, tag = 1)]
@@ -303,7 +305,7 @@ struct ProtobufEvent {
     object: RawExtension,
 }
 
-/// `RawExtension`: an object in its envelope.
+/// `RawExtension` of the API: an object in its envelope.
 #[derive(Clone, PartialEq, Message)]
 struct RawExtension {
     #[prost(bytes = "bytes", tag = 1)]

@@ -1,7 +1,7 @@
 //! Merges the objects of all files, and selects those that an API server would send to kube-proxy.
 //!
-//! Separate from reading: duplicates, and cluster IPs that are taken, are known only after all
-//! files were read.
+//! Separate from reading a file, because duplicates, and cluster IPs that are taken, are known only
+//! after all files were read.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,16 +16,16 @@ use super::parse::FileContent;
 use super::validation::FieldProblem;
 use crate::ingest::{EndpointSliceObject, Metadata, NodeObject, ServiceObject};
 use crate::model::Kind;
-use crate::watch::{Ingester, Observed};
+use crate::watch::{Ingester, SourceEvent};
 
 /// Objects of manifests, selected as kube-proxy selects them, and sorted by namespace and name.
 #[derive(Debug, Default)]
 pub(crate) struct Manifests {
-    /// Services, each with a cluster IP and node ports unless it needs none or a range is full.
+    /// Services, each with the cluster IPs and node ports that it needs, unless a range is full.
     pub services: Vec<Arc<ServiceObject>>,
     /// Headless Services, which kube-proxy does not select.
     pub headless: Vec<Arc<ServiceObject>>,
-    /// Number of all other Services that kube-proxy does not select: another proxy serves them.
+    /// Number of Services that another proxy serves, and that are not headless.
     pub of_other_proxies: usize,
     /// EndpointSlices of Services that are not headless.
     pub endpoint_slices: Vec<Arc<EndpointSliceObject>>,
@@ -48,35 +48,35 @@ pub(crate) struct Manifests {
 }
 
 impl Manifests {
-    /// Sends everything as one complete list of each kind.
+    /// Sends a complete list of each kind.
     pub(crate) fn send(&self, ingester: &mut Ingester) {
-        ingester.node(Observed::<&NodeObject>::Listing);
+        ingester.node(SourceEvent::<&NodeObject>::Listing);
         if let Some(node) = &self.node {
-            ingester.node(Observed::Set(&**node));
+            ingester.node(SourceEvent::Set(&**node));
         }
         self.keep_undecodable(Kind::Node, ingester);
-        ingester.node(Observed::<&NodeObject>::Listed);
-        ingester.service(Observed::<&ServiceObject>::Listing);
+        ingester.node(SourceEvent::<&NodeObject>::Listed);
+        ingester.service(SourceEvent::<&ServiceObject>::Listing);
         for service in &self.services {
-            ingester.service(Observed::Set(&**service));
+            ingester.service(SourceEvent::Set(&**service));
         }
         self.keep_undecodable(Kind::Service, ingester);
-        ingester.service(Observed::<&ServiceObject>::Listed);
-        ingester.endpoint_slice(Observed::<&EndpointSliceObject>::Listing);
+        ingester.service(SourceEvent::<&ServiceObject>::Listed);
+        ingester.endpoint_slice(SourceEvent::<&EndpointSliceObject>::Listing);
         for slice in &self.endpoint_slices {
-            ingester.endpoint_slice(Observed::Set(&**slice));
+            ingester.endpoint_slice(SourceEvent::Set(&**slice));
         }
         self.keep_undecodable(Kind::EndpointSlice, ingester);
-        ingester.endpoint_slice(Observed::<&EndpointSliceObject>::Listed);
+        ingester.endpoint_slice(SourceEvent::<&EndpointSliceObject>::Listed);
     }
 
-    /// Returns the number of objects with fields of wrong types. The metrics call them skipped.
+    /// Returns the number of undecodable objects, which the metrics call skipped.
     pub(super) fn undecodable_objects(&self) -> usize {
         self.undecodable.len()
     }
 
     /// Sets missing values of the Services, and then removes Services that kube-proxy does not
-    /// select. These may be served by another proxy, so that their values are not allocated again.
+    /// select. In that order, because their cluster IPs and node ports are taken as well.
     pub(super) fn fill_in(mut self, options: &ManifestOptions, other: OtherState<'_>) -> Self {
         let (assumptions, problems) =
             fill_in(&mut self.services, is_selected, &options.ranges, other);
@@ -90,7 +90,7 @@ impl Manifests {
         self
     }
 
-    /// Notes each field that is ignored in an object of a file.
+    /// Adds a note about each ignored field of an object in a file.
     fn add_ignored_fields(&mut self, file: &Path, content: &FileContent) {
         let file = file.display();
         for InvalidObject {
@@ -124,7 +124,7 @@ pub(super) fn merge<'a>(
     merged.fill_in(options, OtherState::Absent)
 }
 
-/// Merges files. Services are as written.
+/// Merges files, and leaves values missing that Services do not set.
 pub(super) fn merge_files<'a>(
     files: impl IntoIterator<Item = (&'a Path, &'a FileContent)>,
     node_name: &str,
@@ -198,7 +198,7 @@ fn has_label(metadata: &Metadata, label: &str) -> bool {
     metadata.label(label).is_some()
 }
 
-/// Objects of one kind by namespace and name, with the file of each.
+/// Merged objects of one kind by namespace and name, with the file of each.
 struct Merged<'a, T> {
     kind: Kind,
     objects: BTreeMap<(&'a str, &'a str), (&'a Path, &'a Arc<T>)>,

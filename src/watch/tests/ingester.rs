@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
 use crate::model::{Change, Kind};
 use crate::net::PerFamily;
-use crate::watch::{ChangeReceivers, Ingester, Observed, change_channels};
+use crate::watch::{ChangeReceivers, Ingester, SourceEvent, change_channels};
 
 /// Ingester whose changes are taken after each observation.
 pub(super) struct Collected {
@@ -34,15 +34,15 @@ impl Collected {
         v4
     }
 
-    fn service(&mut self, observed: Observed<ServiceObject>) {
+    fn service(&mut self, observed: SourceEvent<ServiceObject>) {
         self.observe(|ingester| ingester.service(observed));
     }
 
-    fn endpoint_slice(&mut self, observed: Observed<EndpointSliceObject>) {
+    fn endpoint_slice(&mut self, observed: SourceEvent<EndpointSliceObject>) {
         self.observe(|ingester| ingester.endpoint_slice(observed));
     }
 
-    fn node(&mut self, observed: Observed<NodeObject>) {
+    fn node(&mut self, observed: SourceEvent<NodeObject>) {
         self.observe(|ingester| ingester.node(observed));
     }
 
@@ -100,10 +100,10 @@ fn node(name: &str) -> NodeObject {
 fn services_go_to_the_families_of_their_cluster_ips() {
     check(
         |ingester| {
-            ingester.service(Observed::Listing);
-            ingester.service(Observed::Set(service("10.96.0.7")));
-            ingester.service(Observed::Deleted(service("")));
-            ingester.service(Observed::Listed);
+            ingester.service(SourceEvent::Listing);
+            ingester.service(SourceEvent::Set(service("10.96.0.7")));
+            ingester.service(SourceEvent::Deleted(service("")));
+            ingester.service(SourceEvent::Listed);
         },
         &["+shop/cart", "-shop/cart", "Service]"],
         &["Service]"],
@@ -114,14 +114,14 @@ fn services_go_to_the_families_of_their_cluster_ips() {
 fn slices_go_to_their_family() {
     let labels = json!({ "kubernetes.io/service-name": "cart" });
     check(
-        |ingester| ingester.endpoint_slice(Observed::Set(slice(json!("IPv6"), labels.clone()))),
+        |ingester| ingester.endpoint_slice(SourceEvent::Set(slice(json!("IPv6"), labels.clone()))),
         &[],
         &["+shop/cart-x1"],
     );
     check(
         |ingester| {
-            ingester.endpoint_slice(Observed::Set(slice(json!("IPv4"), labels.clone())));
-            ingester.endpoint_slice(Observed::Set(slice(json!("IPv4"), json!({}))));
+            ingester.endpoint_slice(SourceEvent::Set(slice(json!("IPv4"), labels.clone())));
+            ingester.endpoint_slice(SourceEvent::Set(slice(json!("IPv4"), json!({}))));
         },
         &["+shop/cart-x1", "-shop/cart-x1"],
         &[],
@@ -129,7 +129,7 @@ fn slices_go_to_their_family() {
     for unknown in [json!("FQDN"), json!(null)] {
         check(
             |ingester| {
-                ingester.endpoint_slice(Observed::Set(slice(unknown.clone(), labels.clone())));
+                ingester.endpoint_slice(SourceEvent::Set(slice(unknown.clone(), labels.clone())));
             },
             &[],
             &[],
@@ -137,9 +137,9 @@ fn slices_go_to_their_family() {
         check(
             |ingester| {
                 for family in ["IPv4", "IPv6"] {
-                    ingester.endpoint_slice(Observed::Set(slice(json!(family), labels.clone())));
+                    ingester.endpoint_slice(SourceEvent::Set(slice(json!(family), labels.clone())));
                 }
-                ingester.endpoint_slice(Observed::Deleted(slice(unknown.clone(), json!({}))));
+                ingester.endpoint_slice(SourceEvent::Deleted(slice(unknown.clone(), json!({}))));
             },
             &["+shop/cart-x1", "-shop/cart-x1"],
             &["+shop/cart-x1", "-shop/cart-x1"],
@@ -152,10 +152,10 @@ fn node_goes_to_both_families() {
     let both = ["+node", "-node", "Node]"];
     check(
         |ingester| {
-            ingester.node(Observed::Listing);
-            ingester.node(Observed::Set(node("here")));
-            ingester.node(Observed::Deleted(node("here")));
-            ingester.node(Observed::Listed);
+            ingester.node(SourceEvent::Listing);
+            ingester.node(SourceEvent::Set(node("here")));
+            ingester.node(SourceEvent::Deleted(node("here")));
+            ingester.node(SourceEvent::Listed);
         },
         &both,
         &both,
@@ -167,11 +167,11 @@ fn a_node_that_a_list_lacks_is_deleted() {
     let both = ["+node", "Node]", "-node", "Node]"];
     check(
         |ingester| {
-            ingester.node(Observed::Listing);
-            ingester.node(Observed::Set(node("here")));
-            ingester.node(Observed::Listed);
-            ingester.node(Observed::Listing);
-            ingester.node(Observed::Listed);
+            ingester.node(SourceEvent::Listing);
+            ingester.node(SourceEvent::Set(node("here")));
+            ingester.node(SourceEvent::Listed);
+            ingester.node(SourceEvent::Listing);
+            ingester.node(SourceEvent::Listed);
         },
         &both,
         &both,
@@ -185,12 +185,12 @@ fn an_undecodable_node_is_kept() {
         both.retain(|word| !is_kept || *word != "-node");
         check(
             |ingester| {
-                ingester.node(Observed::Listing);
-                ingester.node(Observed::Set(node("here")));
-                ingester.node(Observed::Listed);
-                ingester.node(Observed::Listing);
+                ingester.node(SourceEvent::Listing);
+                ingester.node(SourceEvent::Set(node("here")));
+                ingester.node(SourceEvent::Listed);
+                ingester.node(SourceEvent::Listing);
                 ingester.keep(Kind::Node, "", unreadable);
-                ingester.node(Observed::Listed);
+                ingester.node(SourceEvent::Listed);
             },
             &both,
             &both,
@@ -203,12 +203,12 @@ fn another_node_is_ignored() {
     let both = ["+node", "Node]"];
     check(
         |ingester| {
-            ingester.node(Observed::Listing);
-            ingester.node(Observed::Set(node("here")));
-            ingester.node(Observed::Set(node("elsewhere")));
-            ingester.node(Observed::Listed);
-            ingester.node(Observed::Set(node("")));
-            ingester.node(Observed::Deleted(node("elsewhere")));
+            ingester.node(SourceEvent::Listing);
+            ingester.node(SourceEvent::Set(node("here")));
+            ingester.node(SourceEvent::Set(node("elsewhere")));
+            ingester.node(SourceEvent::Listed);
+            ingester.node(SourceEvent::Set(node("")));
+            ingester.node(SourceEvent::Deleted(node("elsewhere")));
         },
         &both,
         &both,
@@ -216,9 +216,9 @@ fn another_node_is_ignored() {
     // A list of other Nodes alone lacks this one.
     check(
         |ingester| {
-            ingester.node(Observed::Listing);
-            ingester.node(Observed::Set(node("elsewhere")));
-            ingester.node(Observed::Listed);
+            ingester.node(SourceEvent::Listing);
+            ingester.node(SourceEvent::Set(node("elsewhere")));
+            ingester.node(SourceEvent::Listed);
         },
         &["-node", "Node]"],
         &["-node", "Node]"],
@@ -233,12 +233,12 @@ fn an_undecodable_service_is_kept() {
         v4.push("Service]");
         check(
             |ingester| {
-                ingester.service(Observed::Listing);
-                ingester.service(Observed::Set(service("10.96.0.7")));
-                ingester.service(Observed::Listed);
-                ingester.service(Observed::Listing);
+                ingester.service(SourceEvent::Listing);
+                ingester.service(SourceEvent::Set(service("10.96.0.7")));
+                ingester.service(SourceEvent::Listed);
+                ingester.service(SourceEvent::Listing);
                 ingester.keep(Kind::Service, "shop", kept);
-                ingester.service(Observed::Listed);
+                ingester.service(SourceEvent::Listed);
             },
             &v4,
             &["Service]", "Service]"],

@@ -9,7 +9,7 @@ use kube::client::Body;
 use tokio::time::{Instant, sleep};
 use tower::BoxError;
 
-use super::super::request::RequestKind;
+use super::super::encoding::RequestKind;
 use super::super::response::ApiResponse;
 use super::super::{ApiClient, Encoding, RateLimit};
 

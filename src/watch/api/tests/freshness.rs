@@ -5,19 +5,19 @@ use tokio::time::timeout;
 use super::super::{Observer, ReflectorEvent, Selector, list_and_watch};
 use super::script::*;
 use crate::ingest::ServiceObject;
-use crate::watch::Observed;
+use crate::watch::SourceEvent;
 
 /// Observations, and how often the kind was then reported to be current.
 #[derive(Default)]
 struct Currents(Vec<(String, usize)>);
 
 impl Observer<ServiceObject> for Currents {
-    async fn observe(&mut self, observed: Observed<ServiceObject>) {
+    async fn observe(&mut self, observed: SourceEvent<ServiceObject>) {
         let what = match observed {
-            Observed::Listing => "listing".to_owned(),
-            Observed::Set(object) => object.metadata.name,
-            Observed::Deleted(object) => format!("-{}", object.metadata.name),
-            Observed::Listed => "listed".to_owned(),
+            SourceEvent::Listing => "listing".to_owned(),
+            SourceEvent::Set(object) => object.metadata.name,
+            SourceEvent::Deleted(object) => format!("-{}", object.metadata.name),
+            SourceEvent::Listed => "listed".to_owned(),
         };
         self.0.push((what, 0));
     }

@@ -7,9 +7,8 @@ use proptest::prelude::*;
 use prost::Message;
 
 use super::super::decode::ReceivedObject;
-use super::super::framing::{self, EncodedObject};
+use super::super::encoding::{self, EncodedObject, Encoding};
 use super::super::page::Page;
-use super::super::request::Encoding;
 use super::super::response::{self, Status};
 use super::super::watch::WatchEvent;
 use crate::hostile::{bytes, cases, mutated, mutated_text, text};
@@ -19,7 +18,7 @@ use crate::ingest::{self, EndpointSliceObject, Interner, NodeObject, ServiceObje
 fn samples() -> Vec<Vec<u8>> {
     let mut unread = BytesMut::from(&include_bytes!("../../../../tests/wire/watch.protobuf")[..]);
     let mut samples = Vec::new();
-    while let Ok(Some(message)) = framing::take_frame(&mut unread) {
+    while let Ok(Some(message)) = encoding::take_frame(&mut unread) {
         samples.push(message.to_vec());
     }
     let objects: [&[u8]; 3] = [
@@ -51,7 +50,7 @@ const ENCODINGS: [Encoding; 2] = [Encoding::Json, Encoding::Protobuf];
 /// Ingests an object if it can be decoded.
 fn ingested(encoded: &EncodedObject<'_>) {
     let mut interner = Interner::default();
-    if let Ok(object) = ReceivedObject::<ServiceObject>::decode(encoded).state {
+    if let Ok(object) = ReceivedObject::<ServiceObject>::decode(encoded).decoded {
         let (_, _, notes) = ingest::service(&object, &mut interner);
         assert!(
             notes
@@ -59,7 +58,7 @@ fn ingested(encoded: &EncodedObject<'_>) {
                 .all(|note| !note.to_string().contains(char::is_control))
         );
     }
-    if let Ok(object) = ReceivedObject::<EndpointSliceObject>::decode(encoded).state {
+    if let Ok(object) = ReceivedObject::<EndpointSliceObject>::decode(encoded).decoded {
         let notes = ingest::endpoint_slice(&object, "here", &mut interner).diagnostics;
         assert!(
             notes
@@ -67,7 +66,7 @@ fn ingested(encoded: &EncodedObject<'_>) {
                 .all(|note| !note.to_string().contains(char::is_control))
         );
     }
-    if let Ok(object) = ReceivedObject::<NodeObject>::decode(encoded).state {
+    if let Ok(object) = ReceivedObject::<NodeObject>::decode(encoded).decoded {
         let (_, notes) = ingest::node(&object);
         assert!(
             notes
@@ -88,14 +87,14 @@ proptest! {
             let _ = WatchEvent::<EndpointSliceObject>::decode(encoding, &message);
             let _ = WatchEvent::<NodeObject>::decode(encoding, &message);
         }
-        let _ = framing::open_envelope(message);
+        let _ = encoding::open_envelope(message);
     }
 
     #[test]
     fn any_body_is_a_list_or_an_error(body in mutated(samples())) {
         for encoding in ENCODINGS {
             let page = Page::new(body.clone(), encoding);
-            for object in page.contents::<ServiceObject>().iter().flat_map(|page| &page.objects) {
+            for object in page.split::<ServiceObject>().iter().flat_map(|page| &page.objects) {
                 ingested(object);
             }
         }
@@ -106,7 +105,7 @@ proptest! {
         ingested(&EncodedObject::Protobuf(Bytes::from(object.clone())));
         if let Ok(text) = serde_json::from_slice(&object) {
             ingested(&EncodedObject::Json(text));
-            let problem = ReceivedObject::<ServiceObject>::decode(&EncodedObject::Json(text)).state.err();
+            let problem = ReceivedObject::<ServiceObject>::decode(&EncodedObject::Json(text)).decoded.err();
             let shown = problem.map(|problem| problem.to_string());
             prop_assert!(!shown.unwrap_or_default().contains(char::is_control));
         }
@@ -130,7 +129,7 @@ proptest! {
         let mut lines = Vec::new();
         for piece in &pieces {
             unread.extend_from_slice(piece);
-            while let Some(line) = framing::take_line(&mut unread, &mut searched).unwrap() {
+            while let Some(line) = encoding::take_line(&mut unread, &mut searched).unwrap() {
                 lines.push(line);
             }
         }
@@ -139,7 +138,7 @@ proptest! {
         prop_assert_eq!(lines.len(), ends);
         lines.push(unread.clone().freeze());
         prop_assert_eq!(lines.concat(), whole);
-        let _ = framing::take_last_line(&mut unread);
+        let _ = encoding::take_last_line(&mut unread);
     }
 
     #[test]

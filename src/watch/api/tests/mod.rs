@@ -1,6 +1,7 @@
 //! Lists and watches of a server that responds from a script, in virtual time.
 
 mod connections;
+mod credentials;
 mod failures;
 mod first_request;
 mod freshness;

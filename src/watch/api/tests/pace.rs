@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout};
 use super::super::{Observer, ReflectorEvent, Selector, list_and_watch, send_object};
 use super::script::*;
 use crate::ingest::ServiceObject;
-use crate::watch::Observed;
+use crate::watch::SourceEvent;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -161,7 +161,7 @@ fn wait_asked_for(retry_after: &'static str) -> u64 {
 struct Ignore;
 
 impl Observer<ServiceObject> for Ignore {
-    async fn observe(&mut self, _: Observed<ServiceObject>) {}
+    async fn observe(&mut self, _: SourceEvent<ServiceObject>) {}
 
     fn handle_event(&mut self, _: ReflectorEvent<'_>) {}
 }

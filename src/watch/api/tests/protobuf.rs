@@ -6,8 +6,7 @@ use bytes::{Bytes, BytesMut};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::super::framing;
-use super::super::request::{Encoding, RequestKind};
+use super::super::encoding::{self, Encoding, RequestKind};
 use super::super::watch::WatchEvent;
 use super::script::{Piece, Reply, check, check_for, ends, open, page, service, status};
 use super::wire::*;
@@ -301,7 +300,7 @@ proptest! {
             *length = [0; 3];
         }
         let mut left = unread.len();
-        while let Ok(Some(found)) = framing::take_frame(&mut unread) {
+        while let Ok(Some(found)) = encoding::take_frame(&mut unread) {
             prop_assert_eq!(left, unread.len() + found.len() + 4);
             left = unread.len();
             let _ = WatchEvent::<ServiceObject>::decode(Encoding::Protobuf, &found);
@@ -313,7 +312,7 @@ proptest! {
     fn any_bytes_are_an_event_or_an_error(bytes in vec(any::<u8>(), 0..200)) {
         let _ = WatchEvent::<ServiceObject>::decode(Encoding::Protobuf, &Bytes::from(framed(&bytes)));
         let _ = WatchEvent::<ServiceObject>::decode(Encoding::Json, &Bytes::from(bytes.clone()));
-        let _ = framing::open_envelope(Bytes::from(enveloped(&bytes)));
-        let _ = framing::open_envelope(Bytes::from([b"k8s\0", &*bytes].concat()));
+        let _ = encoding::open_envelope(Bytes::from(enveloped(&bytes)));
+        let _ = encoding::open_envelope(Bytes::from([b"k8s\0", &*bytes].concat()));
     }
 }

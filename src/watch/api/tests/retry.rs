@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::super::build_client;
-use super::super::request::{self, WatchStart};
+use super::super::resource::{self, WatchStart};
 use super::super::retry::{RetryBackoff, RetryDelay};
 use super::super::{
     ApiOptions, ClientConfigError, Encoding, ProxyEnvironment, RateLimit, Selector,
@@ -35,9 +35,9 @@ fn delay_after_working(delay: RetryDelay, seconds: u64) -> Duration {
     for _ in 0..5 {
         backoff.failed(RetryDelay::Backoff, now, 0.0);
     }
-    backoff.working(now);
+    backoff.succeeded(now);
     now += Duration::from_secs(seconds);
-    backoff.working(now);
+    backoff.succeeded(now);
     backoff.failed(delay, now, 0.0)
 }
 
@@ -62,7 +62,7 @@ fn only_the_first_expired_version_is_retried_soon() {
     let mut backoff = RetryBackoff::default();
     let mut delays = Vec::new();
     for _ in 0..7 {
-        backoff.working(now);
+        backoff.succeeded(now);
         delays.push(backoff.failed(RetryDelay::ShortOnce, now, 0.0).as_millis());
     }
     assert_eq!(delays, [800, 800, 1600, 3200, 6400, 12_800, 15_000]);
@@ -71,12 +71,12 @@ fn only_the_first_expired_version_is_retried_soon() {
 #[test]
 fn uris_of_lists_and_watches() {
     assert_eq!(
-        request::list_uri(&Selector::services(), Some(250), Some("a+b=")),
+        resource::list_uri(&Selector::services(), Some(250), Some("a+b=")),
         "/api/v1/services?labelSelector=%21service.kubernetes.io%2Fservice-proxy-name\
          &fieldSelector=spec.clusterIP%21%3DNone&limit=250&continue=a%2Bb%3D",
     );
     assert_eq!(
-        request::watch_uri(
+        resource::watch_uri(
             &Selector::slices(),
             WatchStart::WatchList,
             Duration::from_secs(300)
@@ -86,7 +86,7 @@ fn uris_of_lists_and_watches() {
          &resourceVersionMatch=NotOlderThan",
     );
     assert_eq!(
-        request::watch_uri(
+        resource::watch_uri(
             &Selector::node("n-1"),
             WatchStart::Resume("5"),
             Duration::from_secs(300)

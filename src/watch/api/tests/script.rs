@@ -16,7 +16,7 @@ use super::super::{
 };
 use super::scripted::client;
 use crate::ingest::ServiceObject;
-use crate::watch::Observed;
+use crate::watch::SourceEvent;
 
 /// A body that stays open after these lines.
 pub(super) fn open(lines: &[String]) -> Reply {
@@ -137,12 +137,12 @@ fn summary(asked: &Asked) -> String {
 struct Recorder(Transcript);
 
 impl<K: Resource> Observer<K> for Recorder {
-    async fn observe(&mut self, observed: Observed<K>) {
+    async fn observe(&mut self, observed: SourceEvent<K>) {
         self.0.lock().unwrap().push(match observed {
-            Observed::Listing => "listing".to_owned(),
-            Observed::Set(object) => format!("set {}", object.metadata().name),
-            Observed::Deleted(object) => format!("deleted {}", object.metadata().name),
-            Observed::Listed => "listed".to_owned(),
+            SourceEvent::Listing => "listing".to_owned(),
+            SourceEvent::Set(object) => format!("set {}", object.metadata().name),
+            SourceEvent::Deleted(object) => format!("deleted {}", object.metadata().name),
+            SourceEvent::Listed => "listed".to_owned(),
         });
     }
 

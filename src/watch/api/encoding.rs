@@ -1,7 +1,5 @@
-//! Splits the body of a watch into lines of JSON or frames of protobuf, and opens the envelope of
-//! protobuf.
-//!
-//! An [`EncodedObject`] is decoded in the same way in both encodings.
+//! Encodings of objects, JSON and protobuf: media types, the lines or frames of a watch, and the
+//! envelope of protobuf.
 //!
 //! # Source
 //!
@@ -12,12 +10,92 @@
 use std::borrow::Cow;
 
 use bytes::{Buf, Bytes, BytesMut};
+use http::HeaderMap;
+use http::header::CONTENT_TYPE;
 use prost::Message;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use tower::BoxError;
 
 use super::error::{ApiError, not_decodable, protocol_error};
+
+/// Media type of protobuf.
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+/// Media type of JSON.
+const JSON: &str = "application/json";
+
+/// Encoding of the objects in a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Encoding {
+    /// About half of JSON's bytes, and a fraction of its work for server and client.
+    #[default]
+    Protobuf,
+    /// Supported by every server.
+    Json,
+}
+
+/// Kind of a request, on which the accepted media types depend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RequestKind {
+    /// LIST, or a page of one.
+    List,
+    /// Watch or WatchList.
+    Watch,
+}
+
+impl Encoding {
+    /// Returns the first supported encoding in `types`, media types separated by commas as in an
+    /// `Accept` header. JSON if none is supported: servers choose it for `*/*` as well.
+    pub fn preferred(types: &str) -> Self {
+        types
+            .split(',')
+            .find_map(Self::of_media_type)
+            .unwrap_or(Self::Json)
+    }
+
+    /// Returns the encoding of a media type; upper case and parameters are ignored.
+    fn of_media_type(media_type: &str) -> Option<Self> {
+        let essence = media_type.split(';').next().unwrap_or_default().trim();
+        if essence.eq_ignore_ascii_case(PROTOBUF) {
+            Some(Self::Protobuf)
+        } else if essence.eq_ignore_ascii_case(JSON) {
+            Some(Self::Json)
+        } else {
+            None
+        }
+    }
+
+    /// Returns the `Accept` header. JSON is always accepted: an aggregated server may support
+    /// nothing else.
+    pub(super) fn accept(self, kind: RequestKind) -> &'static str {
+        match (self, kind) {
+            (Self::Protobuf, RequestKind::List) => {
+                "application/vnd.kubernetes.protobuf,application/json"
+            }
+            (Self::Protobuf, RequestKind::Watch) => {
+                "application/vnd.kubernetes.protobuf;stream=watch,application/json"
+            }
+            (Self::Json, _) => JSON,
+        }
+    }
+
+    /// Returns the encoding of a body with these headers: JSON if they name none, and an error with
+    /// the media type if it is unsupported.
+    pub(super) fn of(headers: &HeaderMap) -> Result<Self, String> {
+        let Some(found) = headers.get(CONTENT_TYPE) else {
+            return Ok(Self::Json);
+        };
+        let text = String::from_utf8_lossy(found.as_bytes());
+        if text.trim().is_empty() {
+            return Ok(Self::Json);
+        }
+        Self::of_media_type(&text).ok_or_else(|| {
+            let text = text.escape_debug();
+            format!("unsupported Content-Type `{text}`: neither JSON nor protobuf")
+        })
+    }
+}
 
 /// Maximum bytes of a line or frame. No object is near this: etcd rejects objects of more than a
 /// few megabytes.
@@ -26,15 +104,15 @@ const MAX_MESSAGE_BYTES: usize = 64 * 1024 * 1024;
 /// Bytes of the length before a protobuf frame, in big-endian order.
 const LENGTH_PREFIX_BYTES: usize = size_of::<u32>();
 
-/// Takes the next line of a JSON stream from `unread`; `None` if it is not complete yet.
-/// The first `searched` bytes of it have no line end. Pieces of a body end anywhere, also within a
-/// character.
+/// Takes the next line of a JSON stream from `unread`; `None` if it is not complete yet. The first
+/// `searched` bytes of `unread` are known to have no line end. A body is received in pieces, which
+/// end anywhere, also within a character.
 pub(super) fn take_line(
     unread: &mut BytesMut,
     searched: &mut usize,
 ) -> Result<Option<Bytes>, ApiError> {
-    let fresh = unread.get(*searched..).unwrap_or_default();
-    if let Some(end) = memchr::memchr(b'\n', fresh) {
+    let unsearched = unread.get(*searched..).unwrap_or_default();
+    if let Some(end) = memchr::memchr(b'\n', unsearched) {
         let line = unread.split_to(*searched + end + 1).freeze();
         *searched = 0;
         return Ok(Some(line));
@@ -46,8 +124,8 @@ pub(super) fn take_line(
     Ok(None)
 }
 
-/// Takes the bytes after the last line end when the body has ended cleanly. A server that shuts
-/// down may leave an incomplete line, which then fails to decode.
+/// Takes the bytes after the last line end of a body that has ended cleanly; `None` if there are
+/// only blanks. A server that shuts down may leave an incomplete line, which then fails to decode.
 pub(super) fn take_last_line(unread: &mut BytesMut) -> Option<Bytes> {
     let is_blank = unread.iter().all(u8::is_ascii_whitespace);
     let rest = unread.split().freeze();
@@ -93,7 +171,7 @@ struct Unknown {
     content_encoding: String,
 }
 
-/// Type of the object in an envelope. As bytes, because it is only compared.
+/// Type of the object in an envelope. Its fields are bytes, because they are only compared.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct TypeMeta {
     #[prost(bytes = "bytes", tag = 1)]
@@ -138,8 +216,12 @@ pub(super) enum EncodedObject<'a> {
 }
 
 impl EncodedObject<'_> {
-    /// Decodes the object, or as much of it as possible: protobuf begins with the metadata, so that
-    /// an invalid object still has a name. Of invalid JSON nothing is decoded.
+    /// Decodes the object.
+    ///
+    /// # Errors
+    ///
+    /// The error of the decoder, with the fields before the invalid one: in protobuf the metadata
+    /// comes first, so that an invalid object still has a name. Of invalid JSON there are none.
     pub(super) fn decode<T: Decodable>(&self) -> Result<T, (T, BoxError)> {
         match self {
             Self::Json(raw) => {

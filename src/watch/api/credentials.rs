@@ -1,0 +1,333 @@
+//! Credentials in files that are rotated: the bearer token, and the client certificate with its
+//! key.
+//!
+//! The token layer of `kube` is not used because it sends the file unchanged, so that a line end
+//! makes every request fail, and because it sends an old token for up to a minute after the server
+//! has rejected it.
+//!
+//! When the certificate files have changed, new requests use new connections with the new
+//! certificate. A request over an old connection would fail once the old certificate has expired.
+//! Only an open watch continues over its old connection, until it ends.
+//!
+//! # Source
+//!
+//! Upstream: k8s.io/client-go/transport/token_source.go, `NewCachedFileTokenSource` (v1.36)
+//! Upstream: k8s.io/client-go/transport/cert_rotation.go, `dynamicClientCert` (v1.36)
+//!
+//! Differs from upstream: certificate files are read before a request, at most every 50 s, instead
+//! of every 5 min, and open watches are not interrupted.
+
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use data_encoding::BASE64;
+use http::header::HeaderValue;
+use http::{Request, Response, StatusCode};
+use kube::Config;
+use tokio::time::Instant;
+use tower::{BoxError, Service, ServiceExt};
+
+use crate::watch::bounded;
+
+/// Time between two reads of a file: a minute less ten seconds, as for tokens in client-go.
+pub(super) const REREAD_INTERVAL: Duration = Duration::from_secs(50);
+
+/// Schedule of the reads of a file.
+#[derive(Debug)]
+struct RereadSchedule {
+    /// Time of the next read.
+    due: Instant,
+    /// The last read failed. That was logged, and is not logged again before a read succeeds.
+    has_failed: bool,
+}
+
+impl RereadSchedule {
+    /// Returns the schedule after a first read that has succeeded.
+    fn new() -> Self {
+        Self {
+            due: Instant::now() + REREAD_INTERVAL,
+            has_failed: false,
+        }
+    }
+
+    /// Reports whether to read the file now. If so, the next read is due after [`REREAD_INTERVAL`].
+    fn take_due(&mut self) -> bool {
+        let now = Instant::now();
+        let is_due = now >= self.due;
+        if is_due {
+            self.due = now + REREAD_INTERVAL;
+        }
+        is_due
+    }
+
+    fn read_now(&mut self) {
+        self.due = Instant::now();
+    }
+
+    /// Records the result of a read. Logs the first one of several errors.
+    fn record<T>(&mut self, read: Result<T, BoxError>, log: impl FnOnce(BoxError)) -> Option<T> {
+        let had_failed = std::mem::replace(&mut self.has_failed, read.is_err());
+        read.map_err(|error| {
+            if !had_failed {
+                log(error);
+            }
+        })
+        .ok()
+    }
+}
+
+/// File with a token, and the last valid token that was read from it.
+#[derive(Debug)]
+pub(super) struct TokenFile {
+    path: PathBuf,
+    token: Mutex<CachedToken>,
+}
+
+#[derive(Debug)]
+struct CachedToken {
+    /// Value of `Authorization`, from the last read that succeeded.
+    header: HeaderValue,
+    schedule: RereadSchedule,
+}
+
+impl TokenFile {
+    /// Takes the token file out of a configuration. `None` if its token comes from elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or has no valid token.
+    pub(super) fn take(config: &mut Config) -> Result<Option<Self>, BoxError> {
+        let user = &mut config.auth_info;
+        let is_basic = user.username.is_some() && user.password.is_some();
+        if is_basic || user.token.is_some() || user.auth_provider.is_some() {
+            return Ok(None);
+        }
+        let Some(path) = user.token_file.take().map(PathBuf::from) else {
+            return Ok(None);
+        };
+        let token = Mutex::new(CachedToken {
+            header: read_token(&path)?,
+            schedule: RereadSchedule::new(),
+        });
+        Ok(Some(Self { path, token }))
+    }
+
+    /// Returns the header for a request. If the file cannot be used, the last token stays in use.
+    pub(super) fn header(&self) -> HeaderValue {
+        let mut token = self.token();
+        if token.schedule.take_due() {
+            let path = self.path.display();
+            let header = token.schedule.record(read_token(&self.path), |error| {
+                tracing::warn!(%path, error, "cannot read the token file: the last token stays in use");
+            });
+            if let Some(header) = header {
+                token.header = header;
+            }
+        }
+        token.header.clone()
+    }
+
+    /// Makes the next request read the file again, after the server has rejected the token.
+    pub(super) fn reread(&self) {
+        self.token().schedule.read_now();
+    }
+
+    fn token(&self) -> MutexGuard<'_, CachedToken> {
+        self.token.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn read_token(path: &Path) -> Result<HeaderValue, BoxError> {
+    let text = read(path, "token file")?;
+    let token = text.trim();
+    let problem = |what: &str| format!("token file `{}` {what}", path.display());
+    if token.is_empty() {
+        return Err(problem("is empty").into());
+    }
+    let mut header = HeaderValue::try_from(format!("Bearer {token}"))
+        .map_err(|_| problem("must hold one line of text"))?;
+    header.set_sensitive(true);
+    Ok(header)
+}
+
+fn read(path: &Path, what: &str) -> Result<String, BoxError> {
+    bounded::regular_file_to_string(path, bounded::MAX_CONFIG_BYTES)
+        .map_err(|error| format!("cannot read {what} `{}`: {error}", path.display()).into())
+}
+
+/// Builds an HTTP client from a configuration.
+type BuildClient<C> = Box<dyn Fn(&mut Config) -> Result<C, BoxError> + Send + Sync>;
+
+/// HTTP client that is rebuilt when the files of its certificate change. Clones share it.
+pub(super) struct RotatedClient<C>(Arc<ClientRotation<C>>);
+
+struct ClientRotation<C> {
+    build: BuildClient<C>,
+    /// `None` if there is no client certificate, or one that is not in files.
+    files: Option<CertificateFiles>,
+    state: Mutex<RotationState<C>>,
+}
+
+struct RotationState<C> {
+    /// Cheap to clone: clones share their connections.
+    client: C,
+    config: Config,
+    /// Contents of the files from which `client` was built.
+    pair: Option<CertificatePair>,
+    schedule: RereadSchedule,
+}
+
+impl<C: Clone> RotatedClient<C> {
+    /// Builds the first client.
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be read, or certificate and key cannot be used.
+    pub(super) fn new(
+        mut config: Config,
+        build: impl Fn(&mut Config) -> Result<C, BoxError> + Send + Sync + 'static,
+    ) -> Result<Self, BoxError> {
+        let files = CertificateFiles::of(&config);
+        let pair = files.as_ref().map(CertificateFiles::read).transpose()?;
+        if let Some(pair) = &pair {
+            pair.install(&mut config);
+        }
+        let state = RotationState {
+            client: build(&mut config)?,
+            config,
+            pair,
+            schedule: RereadSchedule::new(),
+        };
+        Ok(Self(Arc::new(ClientRotation {
+            build: Box::new(build),
+            files,
+            state: Mutex::new(state),
+        })))
+    }
+}
+
+impl<C: Clone> ClientRotation<C> {
+    /// Returns the client for a request. If the files cannot be used, the previous certificate
+    /// stays in use.
+    fn client(&self) -> C {
+        let mut state = self.state();
+        if let Some(files) = &self.files
+            && state.schedule.take_due()
+        {
+            let update = state.update(files, &self.build);
+            let path = files.certificate.display();
+            // The files may be replaced one after the other, so an error may be temporary.
+            state.schedule.record(update, |error| {
+                tracing::warn!(%path, error, "cannot use the new client certificate: the previous one stays in use");
+            });
+        }
+        state.client.clone()
+    }
+
+    /// Makes the next request read the files again: the server may have rejected the certificate.
+    fn reread(&self) {
+        self.state().schedule.read_now();
+    }
+
+    fn state(&self) -> MutexGuard<'_, RotationState<C>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<C> RotationState<C> {
+    /// Reads the files, and replaces the client if they have changed.
+    fn update(&mut self, files: &CertificateFiles, build: &BuildClient<C>) -> Result<(), BoxError> {
+        let pair = files.read()?;
+        if self.pair.as_ref() == Some(&pair) {
+            return Ok(());
+        }
+        pair.install(&mut self.config);
+        self.client = build(&mut self.config)?;
+        self.pair = Some(pair);
+        let path = files.certificate.display();
+        tracing::info!(%path, "client certificate replaced");
+        Ok(())
+    }
+}
+
+/// Files of a client certificate and its key.
+struct CertificateFiles {
+    certificate: PathBuf,
+    key: PathBuf,
+}
+
+impl CertificateFiles {
+    /// Returns the files of a configuration; `None` if it has none, or their contents inline.
+    fn of(config: &Config) -> Option<Self> {
+        let user = &config.auth_info;
+        if user.client_certificate_data.is_some() || user.client_key_data.is_some() {
+            return None;
+        }
+        Some(Self {
+            certificate: user.client_certificate.as_ref()?.into(),
+            key: user.client_key.as_ref()?.into(),
+        })
+    }
+
+    fn read(&self) -> Result<CertificatePair, BoxError> {
+        Ok(CertificatePair {
+            certificate: read(&self.certificate, "client certificate")?,
+            key: read(&self.key, "client key")?,
+        })
+    }
+}
+
+/// Contents of the files, in PEM.
+#[derive(PartialEq, Eq)]
+struct CertificatePair {
+    certificate: String,
+    key: String,
+}
+
+impl CertificatePair {
+    /// Makes a configuration use exactly these contents, whatever is in the files later.
+    fn install(&self, config: &mut Config) {
+        let user = &mut config.auth_info;
+        user.client_certificate_data = Some(BASE64.encode(self.certificate.as_bytes()));
+        user.client_key_data = Some(BASE64.encode(self.key.as_bytes()).into());
+    }
+}
+
+impl<C> Clone for RotatedClient<C> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<C, A, B> Service<Request<A>> for RotatedClient<C>
+where
+    C: Service<Request<A>, Response = Response<B>> + Clone + Send + 'static,
+    C::Error: Into<BoxError>,
+    C::Future: Send,
+    A: Send + 'static,
+{
+    type Response = Response<B>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<B>, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<A>) -> Self::Future {
+        let rotation = Arc::clone(&self.0);
+        Box::pin(async move {
+            let client = rotation.client();
+            let result = client.oneshot(request).await.map_err(Into::into);
+            let is_rejected =
+                |response: &Response<B>| response.status() == StatusCode::UNAUTHORIZED;
+            if result.as_ref().map_or(true, is_rejected) {
+                rotation.reread();
+            }
+            result
+        })
+    }
+}

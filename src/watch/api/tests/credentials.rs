@@ -1,0 +1,191 @@
+//! Credentials in files that are rotated.
+
+use std::fs;
+use std::future::{Ready, ready};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use data_encoding::BASE64;
+use http::{Request, Response};
+use kube::Config;
+use tempfile::TempDir;
+use tower::{BoxError, Service};
+
+use super::super::credentials::{REREAD_INTERVAL, RotatedClient, TokenFile};
+
+/// Client that answers every request with its certificate.
+#[derive(Clone)]
+struct Echo(String);
+
+impl Service<Request<()>> for Echo {
+    type Response = Response<String>;
+    type Error = BoxError;
+    type Future = Ready<Result<Self::Response, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<()>) -> Self::Future {
+        let status = if self.0 == "expired" { 401 } else { 200 };
+        let response = Response::builder().status(status).body(self.0.clone());
+        ready(response.map_err(BoxError::from))
+    }
+}
+
+/// Builds a client from any certificate but one.
+fn build(config: &mut Config) -> Result<Echo, BoxError> {
+    let user = &config.auth_info;
+    assert!(user.client_key_data.is_some());
+    let data = user.client_certificate_data.as_ref().unwrap();
+    let text = String::from_utf8(BASE64.decode(data.as_bytes()).unwrap()).unwrap();
+    match text.as_str() {
+        "broken" => Err("cannot be used".into()),
+        _ => Ok(Echo(text)),
+    }
+}
+
+fn rotated(folder: &TempDir) -> Result<RotatedClient<Echo>, BoxError> {
+    let mut config = Config::new("https://test".parse().unwrap());
+    let path = |name| Some(folder.path().join(name).to_str().unwrap().to_owned());
+    config.auth_info.client_certificate = path("certificate");
+    config.auth_info.client_key = path("key");
+    RotatedClient::new(config, build)
+}
+
+fn write(folder: &TempDir, certificate: &str) {
+    fs::write(folder.path().join("certificate"), certificate).unwrap();
+    fs::write(folder.path().join("key"), "key").unwrap();
+}
+
+async fn presented(client: &RotatedClient<Echo>) -> String {
+    let response = client.clone().call(Request::new(())).await.unwrap();
+    response.into_body()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rotated_certificate_is_used_after_the_next_read_or_after_a_401() {
+    let folder = tempfile::tempdir().unwrap();
+    write(&folder, "one");
+    let client = rotated(&folder).unwrap();
+    write(&folder, "two");
+    assert_eq!(presented(&client).await, "one");
+    tokio::time::advance(REREAD_INTERVAL / 2).await;
+    assert_eq!(presented(&client).await, "one");
+    tokio::time::advance(REREAD_INTERVAL / 2).await;
+    assert_eq!(presented(&client).await, "two");
+    write(&folder, "expired");
+    tokio::time::advance(REREAD_INTERVAL).await;
+    assert_eq!(presented(&client).await, "expired");
+    write(&folder, "three");
+    assert_eq!(presented(&client).await, "three");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unusable_certificate_leaves_the_last_one_in_use() {
+    let folder = tempfile::tempdir().unwrap();
+    write(&folder, "one");
+    let client = rotated(&folder).unwrap();
+    let log = CountWarnings::default();
+    let _guard = tracing::subscriber::set_default(log.clone());
+    for name in ["certificate", "key"] {
+        fs::remove_file(folder.path().join(name)).unwrap();
+        for _ in 0..3 {
+            tokio::time::advance(REREAD_INTERVAL).await;
+            assert_eq!(presented(&client).await, "one");
+        }
+    }
+    write(&folder, "broken");
+    tokio::time::advance(REREAD_INTERVAL).await;
+    assert_eq!(presented(&client).await, "one");
+    // All of that is one warning.
+    assert_eq!(log.warnings(), 1);
+    write(&folder, "two");
+    tokio::time::advance(REREAD_INTERVAL).await;
+    assert_eq!(presented(&client).await, "two");
+    write(&folder, "broken");
+    tokio::time::advance(REREAD_INTERVAL).await;
+    assert_eq!(presented(&client).await, "two");
+    assert_eq!(log.warnings(), 2);
+}
+
+#[test]
+fn an_unreadable_certificate_is_an_error_at_startup() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("certificate");
+    let error = rotated(&folder).err().unwrap();
+    let expected = format!("cannot read client certificate `{}`: ", path.display());
+    assert!(error.to_string().starts_with(&expected), "{error}");
+}
+
+/// Counts the warnings that are logged.
+#[derive(Clone, Default)]
+struct CountWarnings(Arc<Mutex<usize>>);
+
+impl CountWarnings {
+    fn warnings(&self) -> usize {
+        *self.0.lock().unwrap()
+    }
+}
+
+impl tracing::Subscriber for CountWarnings {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        if *event.metadata().level() == tracing::Level::WARN {
+            *self.0.lock().unwrap() += 1;
+        }
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+fn config(path: &Path) -> Config {
+    let mut config = Config::new("http://test".parse().unwrap());
+    config.auth_info.token_file = Some(path.to_str().unwrap().to_owned());
+    config
+}
+
+#[test]
+fn a_token_file_without_a_token_is_an_error_at_startup() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("token");
+    let shown = path.display().to_string();
+    for (content, expected) in [
+        (
+            None,
+            format!("cannot read token file `{shown}`: No such file or directory (os error 2)"),
+        ),
+        (Some(" \n"), format!("token file `{shown}` is empty")),
+        (
+            Some("two\nlines"),
+            format!("token file `{shown}` must hold one line of text"),
+        ),
+    ] {
+        if let Some(content) = content {
+            fs::write(&path, content).unwrap();
+        }
+        let error = TokenFile::take(&mut config(&path)).unwrap_err();
+        assert_eq!(error.to_string(), expected);
+    }
+}
+
+#[test]
+fn other_credentials_take_precedence_over_the_token_file() {
+    let mut config = config(Path::new("/absent"));
+    config.auth_info.token = Some("inline".to_owned().into());
+    assert!(TokenFile::take(&mut config).unwrap().is_none());
+}
