@@ -37,7 +37,7 @@ pub(super) async fn open(
             Ok(OpenedSource::Cluster(server.map_err(connect_error)?))
         }
         Source::Manifests { path, ranges, .. } => {
-            manifests::exist(path)?;
+            manifests::check_path(path)?;
             let options = config.manifest_options(ranges);
             Ok(OpenedSource::Manifests(path.clone(), options))
         }

@@ -20,7 +20,7 @@ use crate::render::{AppliedState, FullPayload, LiveChains, LocalDetector, Option
 use crate::rules::Payload;
 use crate::tracker::Tracker;
 use crate::watch::api::{self, ApiError, ApiOptions, ConnectFailure};
-use crate::watch::manifests::{self, AssumedValue, ManifestRanges, Manifests};
+use crate::watch::manifests::{self, AssumedValueKind, ManifestRanges, Manifests};
 use crate::watch::{ChangeReceivers, Ingester, SourceEvent, change_channels};
 
 type ObjectChanges = PerFamily<Vec<Change>>;
@@ -179,7 +179,7 @@ fn changes(
 /// warning: the daemon derives the same ones from manifests.
 fn warn_of_load_balancers(manifests: &Manifests, ranges: &ManifestRanges) {
     let mut assumed = manifests.assumptions.clone();
-    assumed.retain(|one| one.kind == AssumedValue::LoadBalancerIp);
+    assumed.retain(|one| one.kind == AssumedValueKind::LoadBalancerIp);
     for line in manifests::assumption_lines(&assumed, ranges) {
         let line = escaped(&line);
         tracing::warn!("assumed, as the manifests do not have them: {line}");

@@ -1,15 +1,15 @@
-//! Values that are assumed because manifests do not set them, and the text that lists them.
+//! Values that are assumed because manifests do not set them, and the lines that report them.
 
 use std::collections::BTreeMap;
 
 use super::pools::ManifestRanges;
 use crate::net::{IpNet, PerFamily};
 
-/// Assumed value of one Service. Sorted by kind.
+/// Assumed value of one Service. Ordered by kind.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Assumption {
     /// Kind of the value.
-    pub kind: AssumedValue,
+    pub kind: AssumedValueKind,
     /// Namespace and name of the Service.
     pub service: String,
     /// Value as text.
@@ -18,7 +18,7 @@ pub(crate) struct Assumption {
 
 /// Kind of an assumed value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum AssumedValue {
+pub(crate) enum AssumedValueKind {
     /// Cluster IP, which an API server allocates.
     ClusterIp,
     /// Node port of a service port, which an API server allocates.
@@ -27,22 +27,23 @@ pub(crate) enum AssumedValue {
     HealthCheckNodePort,
     /// Load balancer IP, which a controller reports.
     LoadBalancerIp,
-    /// Endpoints of a selector, which a controller finds.
+    /// Endpoints of a selector, for which a controller creates EndpointSlices.
     Endpoints,
-    /// Number of a named port that no Pod template has.
+    /// Number of a target port that is a name which no Pod template has.
     NamedPort,
 }
 
-/// Maximum values in a line.
+/// Maximum values that a line names.
 const MAX_VALUES: usize = 3;
 
-/// Returns a line for each kind of value: the range that it is from, and the first Services.
+/// Returns a line for each kind of value: the range of the values, and the first [`MAX_VALUES`] of
+/// them with their Services.
 pub(crate) fn assumption_lines(assumptions: &[Assumption], ranges: &ManifestRanges) -> Vec<String> {
-    let mut by_kind: BTreeMap<AssumedValue, Vec<&Assumption>> = BTreeMap::new();
+    let mut by_kind: BTreeMap<AssumedValueKind, Vec<&Assumption>> = BTreeMap::new();
     for one in assumptions {
         by_kind.entry(one.kind).or_default().push(one);
     }
-    let line = |(kind, mut values): (AssumedValue, Vec<&Assumption>)| {
+    let line = |(kind, mut values): (AssumedValueKind, Vec<&Assumption>)| {
         values.sort_unstable();
         values.dedup();
         let shown = values.iter().take(MAX_VALUES);
@@ -53,13 +54,13 @@ pub(crate) fn assumption_lines(assumptions: &[Assumption], ranges: &ManifestRang
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        format!("{}: {}{more}", kind.source(ranges), shown.join(", "))
+        format!("{}: {}{more}", kind.description(ranges), shown.join(", "))
     };
     by_kind.into_iter().map(line).collect()
 }
 
-impl AssumedValue {
-    fn source(self, ranges: &ManifestRanges) -> String {
+impl AssumedValueKind {
+    fn description(self, ranges: &ManifestRanges) -> String {
         match self {
             Self::ClusterIp => format!("cluster IPs from {}", pair(ranges.services)),
             Self::NodePort => format!("node ports from {}", ranges.node_ports),

@@ -1,9 +1,10 @@
 //! Decodes one document of a manifest, of any kind.
 //!
 //! The kind may be unknown while a document is read: `kind` may come after the other fields, and a
-//! `List` has objects of any kind. Each object of a known kind is read as a tree and decoded from
-//! that, so that its errors do not end the reading. Only one object at a time has a tree, as a list
-//! may be large, and objects of other kinds have none if their kind comes first.
+//! `List` has objects of any kind. An object of a known kind is read as a [`Value`] and decoded
+//! from that, so that an invalid field does not end the reading of the document. To limit memory,
+//! only one object of a list at a time is a `Value`, and an object of another kind is skipped if
+//! its kind comes first.
 
 use std::fmt;
 
@@ -28,11 +29,11 @@ pub(super) enum ManifestDocument {
     Node(Box<NodeObject>),
     /// List of any kind, in the order of the file.
     List(Vec<ManifestDocument>),
-    /// Object without `kind`. API servers leave it out in the items of a typed list, like
-    /// `ServiceList`; if the list names its own kind only after `items`, an item is decoded when
-    /// that kind is known. Anywhere else the object is ignored.
+    /// Object without `kind`, which API servers leave out in the items of a typed list, such as
+    /// `ServiceList`. It is decoded when the kind of the list is known, which may come after
+    /// `items`. Anywhere else such an object is ignored.
     Kindless(Map<String, Value>),
-    /// Object of the kinds above with a field of a wrong type.
+    /// Service, EndpointSlice or Node with a field of a wrong type.
     Undecodable(UndecodableObject),
     /// Object that an API server would reject. Only with [`ObjectChecks::Strict`].
     Invalid(InvalidObject),
@@ -40,7 +41,7 @@ pub(super) enum ManifestDocument {
     Reduced(Box<ManifestDocument>, InvalidObject),
     /// Kustomization, which is not rendered.
     Kustomization,
-    /// `v1` Endpoints, from which no rules come.
+    /// `v1` Endpoints, which rules do not depend on.
     Endpoints(NamespacedName),
     /// Object of another kind.
     Other,
@@ -67,7 +68,7 @@ impl NamespacedName {
     }
 }
 
-/// Object with problems: an API server would reject it.
+/// Object that an API server would reject, with the reasons.
 #[derive(Debug, Clone)]
 pub(super) struct InvalidObject {
     /// Kind as written.
@@ -185,10 +186,10 @@ impl UndecodableObject {
     }
 }
 
-/// Decoder of one document. `item_kind` is its kind if it is an item of a typed list, like
-/// `ServiceList`.
+/// Decoder of one document.
 #[derive(Clone, Copy)]
 pub(super) struct DocumentSeed {
+    /// Kind of the document if it is an item of a typed list, such as `ServiceList`.
     item_kind: Option<Kind>,
     checks: ObjectChecks,
 }
@@ -221,7 +222,7 @@ impl<'de> Visitor<'de> for DocumentSeed {
         f.write_str("a Kubernetes object")
     }
 
-    /// Fails, but names the usual reasons for a list.
+    /// Fails for an array, with an error that names the usual reason for one.
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<ManifestDocument, A::Error> {
         let first: Value = items.next_element()?.unwrap_or_default();
         Err(
@@ -238,41 +239,41 @@ impl<'de> Visitor<'de> for DocumentSeed {
             let map = MapAccessDeserializer::new(map);
             return decode(DocumentKind::Ingested(kind), map, self.checks);
         }
-        let mut head = Head::new(self.checks);
+        let mut fields = FieldsBeforeKind::new(self.checks);
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
-                "apiVersion" => head.api_version = map.next_value()?,
-                "kind" => head.kind = map.next_value()?,
-                "items" => head.items = Some(map.next_value_seed(head.items_seed())?),
-                _ => drop(head.early.insert(key, map.next_value()?)),
+                "apiVersion" => fields.api_version = map.next_value()?,
+                "kind" => fields.kind = map.next_value()?,
+                "items" => fields.items = Some(map.next_value_seed(fields.items_seed())?),
+                _ => drop(fields.other.insert(key, map.next_value()?)),
             }
-            if let Some(kind) = head.known_kind() {
+            if let Some(kind) = fields.known_kind() {
                 return decode(kind, MapAccessDeserializer::new(map), self.checks);
             }
         }
-        head.into_document()
+        fields.into_document()
     }
 }
 
 /// Fields of a document that were read before its kind was known.
-struct Head {
+struct FieldsBeforeKind {
     checks: ObjectChecks,
     api_version: Option<String>,
     kind: Option<String>,
     /// Items, if the document is or may be a list.
     items: Option<Vec<ManifestDocument>>,
-    /// Other fields.
-    early: Map<String, Value>,
+    /// Fields other than those above.
+    other: Map<String, Value>,
 }
 
-impl Head {
+impl FieldsBeforeKind {
     fn new(checks: ObjectChecks) -> Self {
         Self {
             checks,
             api_version: None,
             kind: None,
             items: None,
-            early: Map::new(),
+            other: Map::new(),
         }
     }
 
@@ -295,9 +296,9 @@ impl Head {
         }
     }
 
-    /// Returns the kind if the remaining fields can be decoded as such in one pass.
+    /// Returns the kind, if the remaining fields are all that decoding an object of it needs.
     fn known_kind(&self) -> Option<DocumentKind> {
-        if !self.early.is_empty() || self.items.is_some() || self.api_version.is_none() {
+        if !self.other.is_empty() || self.items.is_some() || self.api_version.is_none() {
             return None;
         }
         self.document_kind()
@@ -306,22 +307,22 @@ impl Head {
 
     fn into_document<E: Error>(self) -> Result<ManifestDocument, E> {
         match (self.document_kind(), self.items) {
-            (None, _) => Ok(ManifestDocument::Kindless(self.early)),
+            (None, _) => Ok(ManifestDocument::Kindless(self.other)),
             (Some(DocumentKind::List(item_kind)), items) => {
                 let items = items.unwrap_or_default().into_iter();
                 let items = items.map(|document| with_kind(document, item_kind, self.checks));
                 items.collect::<Result<_, E>>().map(ManifestDocument::List)
             }
             (Some(kind), _) => {
-                let object = Value::Object(self.early);
+                let object = Value::Object(self.other);
                 decode(kind, object, self.checks).map_err(E::custom)
             }
         }
     }
 }
 
-/// Decodes an item without `kind`, now that the kind of the list is known. An item of an untyped
-/// `List` stays without one.
+/// Decodes an item without `kind` as the kind of the items of its list. In an untyped `List` it
+/// stays without one.
 fn with_kind<E: Error>(
     document: ManifestDocument,
     item_kind: Option<Kind>,

@@ -14,9 +14,9 @@ pub(super) enum DocumentKind {
     List(Option<Kind>),
     /// `v1` Endpoints.
     Endpoints,
-    /// Kustomization, or a component of one: a list of files and of changes to them.
+    /// Kustomization, or a component of one: names files and changes to their objects.
     Kustomization,
-    /// Kind and version that no API server has, but that are similar to those above.
+    /// Kind or version that no API server has, and that is probably meant to be one of those above.
     Unserved {
         kind: String,
         version: String,
@@ -58,15 +58,15 @@ impl DocumentKind {
     }
 }
 
-/// Reports whether a version is of the API group of `kubectl kustomize`. Flux has a Kustomization
-/// of its own, which names a directory.
+/// Reports whether a version is of the API group of `kubectl kustomize`. Flux has another
+/// Kustomization, which names a directory.
 fn is_of_kustomize(api_version: Option<&str>) -> bool {
     let group = api_version.and_then(|version| version.split_once('/'));
     group.is_some_and(|(group, _)| group == "kustomize.config.k8s.io")
 }
 
-/// Reports whether a kind differs from Service or EndpointSlice by one or two letters. No other
-/// kind of the same version is that similar.
+/// Reports whether a kind differs from Service or EndpointSlice by one or two letters. No existing
+/// kind of the same version does.
 fn is_misspelt(kind: &str, api_version: &str) -> bool {
     let is_near = |right| strsim::osa_distance(right, kind) <= 2;
     match api_version {
@@ -76,8 +76,8 @@ fn is_misspelt(kind: &str, api_version: &str) -> bool {
     }
 }
 
-/// Reports whether the API group of a version is one of Kubernetes itself; all others have a
-/// domain.
+/// Reports whether the API group of a version belongs to Kubernetes itself. Any other group has
+/// another domain than `k8s.io` in its name.
 fn is_builtin(api_version: &str) -> bool {
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     !group.contains('.') || group.ends_with(".k8s.io")

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::assumption::{AssumedValue, Assumption};
+use super::assumption::{AssumedValueKind, Assumption};
 use super::merge::Manifests;
 use super::pod_templates::{Labels, PodTemplates, labels};
 use super::pools::{Slots, hash};
@@ -26,9 +26,9 @@ type ServiceKey = (String, String);
 /// EndpointSlices by their Service.
 pub(super) type SlicesByService = BTreeMap<ServiceKey, Vec<Arc<EndpointSliceObject>>>;
 
-/// Maximum numbers of one named port that are used, the lowest ones: Pods of one Service seldom
-/// have more than two, and each takes endpoints of its own.
-const MOST_NUMBERS: usize = 8;
+/// Maximum numbers of one named port that are used, from the lowest one on. Pods of one Service
+/// seldom have more than two, and each number gets its own endpoints.
+const MAX_PORT_NUMBERS: usize = 8;
 
 /// Groups the EndpointSlices that manifests have.
 pub(super) fn slices_by_service(manifests: &Manifests) -> SlicesByService {
@@ -42,15 +42,15 @@ pub(super) fn slices_by_service(manifests: &Manifests) -> SlicesByService {
     slices
 }
 
-/// Objects of the other state.
+/// Objects of the other state of a comparison.
 pub(super) struct OtherStateObjects<'a> {
     pub(super) raw: &'a BTreeMap<RawKey, RawObject>,
     pub(super) slices: &'a SlicesByService,
 }
 
 impl<'a> OtherStateObjects<'a> {
-    /// Returns the slices of a Service, if a controller would keep them: selector, ports and
-    /// families are the same in both states.
+    /// Returns the slices of a Service in the other state, if its selector, ports and families are
+    /// the same in both: then a controller would keep them.
     fn slices_of(
         &self,
         key: &RawKey,
@@ -67,7 +67,7 @@ impl<'a> OtherStateObjects<'a> {
 }
 
 /// Adds EndpointSlices for each Service that has a selector and no slices: those of the other
-/// state, if a controller would keep them, or else two assumed endpoints.
+/// state, if a controller would keep them, or else slices of two assumed endpoints.
 pub(super) fn assume_endpoints(
     manifests: &mut Manifests,
     raw: &BTreeMap<RawKey, RawObject>,
@@ -104,7 +104,7 @@ pub(super) fn assume_endpoints(
     manifests.endpoint_slices.extend(slices);
 }
 
-/// Endpoints of one Service.
+/// Input for the assumed endpoints of one Service.
 struct AssumedEndpoints<'a> {
     service: &'a ServiceObject,
     selector: Labels,
@@ -113,8 +113,8 @@ struct AssumedEndpoints<'a> {
 }
 
 impl AssumedEndpoints<'_> {
-    /// Returns the EndpointSlices in each IP family. Pods that have different numbers for a named
-    /// port are in different slices.
+    /// Returns the EndpointSlices of each IP family. There is one for each number of a named port,
+    /// as Pods that have different numbers for it are in different slices.
     fn slices(&mut self, raw: &Value, templates: &PodTemplates) -> Vec<Arc<EndpointSliceObject>> {
         let raw_ports = raw.pointer("/spec/ports").and_then(Value::as_array);
         let targets = raw_ports.into_iter().flatten();
@@ -160,7 +160,7 @@ impl AssumedEndpoints<'_> {
         } = &self.service.metadata;
         let [here, elsewhere] = addresses(namespace, &self.selector, index, family);
         self.assumptions.push(Assumption {
-            kind: AssumedValue::Endpoints,
+            kind: AssumedValueKind::Endpoints,
             service: format!("{namespace}/{name}"),
             value: format!("{here} and {elsewhere}"),
         });
@@ -186,8 +186,9 @@ impl AssumedEndpoints<'_> {
         }
     }
 
-    /// Returns the numbers of a target port: those of Pods if it is a name. A name that no Pod
-    /// template has gets a number that follows from it, so that a change of the name shows.
+    /// Returns the numbers of a target port: if it is a name, those that Pod templates have for it.
+    /// A name that no template has gets a number derived from it, so that `diff` shows a change of
+    /// the name.
     fn numbers(
         &mut self,
         port: &ServicePortObject,
@@ -205,11 +206,11 @@ impl AssumedEndpoints<'_> {
         let pods = (namespace.as_str(), &self.selector);
         let numbers: BTreeSet<u16> = templates.numbers(pods, (target, protocol(port)));
         if !numbers.is_empty() {
-            return numbers.into_iter().take(MOST_NUMBERS).collect();
+            return numbers.into_iter().take(MAX_PORT_NUMBERS).collect();
         }
         let assumed = assumed_number(target);
         self.assumptions.push(Assumption {
-            kind: AssumedValue::NamedPort,
+            kind: AssumedValueKind::NamedPort,
             service: format!("{namespace}/{name}"),
             value: format!("{target}={assumed}"),
         });
@@ -224,15 +225,15 @@ fn protocol(port: &ServicePortObject) -> &str {
     }
 }
 
-/// Returns a number of the dynamic range of RFC 6335, 49152 to 65535, which a container seldom
-/// listens on.
+/// Returns a number derived from a name, in the dynamic range of RFC 6335, 49152 to 65535, which a
+/// container seldom listens on.
 fn assumed_number(name: &str) -> u16 {
     let offset = hash(name) % 16384;
     49152 + u16::try_from(offset).unwrap_or_default()
 }
 
-/// Returns two addresses that follow from a selector: Services of one selector have one set of
-/// Pods. Different selectors may have the same addresses, which changes no rule of either.
+/// Returns two addresses derived from a selector, since Services with the same selector have the
+/// same Pods. Different selectors may get the same addresses, which changes no rule of either.
 fn addresses(namespace: &str, selector: &Labels, index: usize, family: IpFamily) -> [IpAddr; 2] {
     let mut name = format!("{namespace} {index}");
     for (key, value) in selector {
@@ -243,8 +244,8 @@ fn addresses(namespace: &str, selector: &Labels, index: usize, family: IpFamily)
     [first, (first + 1) % slots.count].map(|slot| slots.address(slot))
 }
 
-/// Ranges for benchmarks of networks, RFC 2544 and RFC 5180: no cluster or router has them. The
-/// upper half; load balancer IPs are in the lower one by default.
+/// Returns the range of assumed endpoints: the upper half of the range for network benchmarks of
+/// RFC 2544 or RFC 5180, which no cluster uses. Load balancer IPs are in the lower half by default.
 fn pod_range(family: IpFamily) -> IpNet {
     match family {
         IpFamily::V4 => IpNet::new_assert(Ipv4Addr::new(198, 19, 0, 0).into(), 16),

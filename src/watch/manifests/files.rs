@@ -16,13 +16,13 @@ use super::parse::SyntaxError;
 /// Path that stands for standard input.
 pub(super) const STDIN: &str = "-";
 
-/// Fails unless there is a regular file or directory at `path`, which can be read again and again.
+/// Checks that there is a regular file or a directory at `path`, or that it is standard input.
 /// Reads no file.
 ///
 /// # Errors
 ///
-/// There is nothing at the path or something else, or a directory cannot be listed.
-pub(crate) fn exist(path: &Path) -> Result<(), ManifestError> {
+/// The path does not exist, is a pipe, socket or device, or a directory cannot be listed.
+pub(crate) fn check_path(path: &Path) -> Result<(), ManifestError> {
     if path == Path::new(STDIN) {
         return Ok(());
     }
@@ -46,10 +46,10 @@ pub(super) struct ManifestFiles {
     pub(super) siblings: Siblings,
 }
 
-/// Effect of the siblings of a path: the other entries of its parent directory.
+/// Effect of the siblings of a path, the other entries of its parent directory, on its manifests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Siblings {
-    /// No manifest depends on them.
+    /// None: no manifest depends on a sibling.
     #[default]
     Ignored,
     /// A symbolic link leads out of the path, possibly through a sibling (like `..data` of a
@@ -77,7 +77,7 @@ pub(super) fn find(path: &Path) -> Result<ManifestFiles, ManifestError> {
 }
 
 impl ManifestFiles {
-    /// Adds the files below `directory`, unless a link has led to it before.
+    /// Adds the files below `directory`, unless they were added by another path to it.
     fn add_directory(
         &mut self,
         directory: &Path,
@@ -99,8 +99,8 @@ impl ManifestFiles {
             }
             let metadata = match fs::metadata(&path) {
                 Ok(metadata) => metadata,
-                Err(error) if leads_nowhere(&error) => {
-                    self.add_lost(&path);
+                Err(error) if is_absent(&error) => {
+                    self.add_dangling_link(&path);
                     continue;
                 }
                 Err(error) => return Err(ManifestError::new(&path, &error)),
@@ -118,8 +118,9 @@ impl ManifestFiles {
         Ok(())
     }
 
-    /// Adds a link without a target, unless the entry was deleted since the directory was listed.
-    fn add_lost(&mut self, link: &Path) {
+    /// Adds the error of a link without a target. Ignores an entry that was deleted since the
+    /// directory was listed.
+    fn add_dangling_link(&mut self, link: &Path) {
         // The target may be a sibling of the path, and may be created later.
         self.siblings = Siblings::Relevant;
         let Ok(target) = fs::read_link(link) else {
@@ -174,7 +175,7 @@ fn is_manifest(path: &Path) -> bool {
     is_kustomization || matches!(extension, Some("yaml" | "yml" | "json"))
 }
 
-/// Returns the problem of an entry that is neither a file nor a directory.
+/// Returns the problem of an entry that is neither a regular file nor a directory.
 fn not_a_file(type_: FileType) -> String {
     let type_ = if type_.is_fifo() {
         "pipe"
@@ -186,7 +187,7 @@ fn not_a_file(type_: FileType) -> String {
     format!("is a {type_}, and not a regular file")
 }
 
-/// Error about one file or directory, or an object in one.
+/// Error about one file or directory, or one object in a file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}{}: {reason}", shown(.file), line_shown(*.line))]
 pub(crate) struct ManifestError {
@@ -194,18 +195,18 @@ pub(crate) struct ManifestError {
     pub file: PathBuf,
     /// Line of the problem, counted from 1, if it is about the text.
     pub line: Option<u64>,
-    /// Problem in one line, without the place.
+    /// Problem in one line, without file and line.
     pub reason: String,
-    /// Part that is not used.
+    /// Part of the manifests that is not used because of the error.
     pub scope: ManifestErrorScope,
 }
 
 /// Part of manifests that an error makes unusable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ManifestErrorScope {
-    /// A file, or what it refers to.
+    /// File or directory.
     File,
-    /// An object, of which lenient checks may use a part.
+    /// Object in a file.
     Object,
 }
 
@@ -242,9 +243,10 @@ fn shown(file: &Path) -> String {
     }
 }
 
-/// Reports whether an entry is a link without a target, or was deleted meanwhile. Any other error,
-/// as of a network file system, must not look like the deletion of a file and its objects.
-fn leads_nowhere(error: &io::Error) -> bool {
+/// Reports whether an error means that an entry is a link without a target, or was deleted since
+/// its directory was listed. Any other error, as of a network file system, must not look like the
+/// deletion of a file and its objects.
+fn is_absent(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(Errno::ELOOP as i32)
 }
 
@@ -259,7 +261,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
         fs::write(at("a.yaml"), "").unwrap();
-        // Both lead nowhere.
+        // Neither has a target.
         symlink("nothing", at("b.yaml")).unwrap();
         symlink("c.yaml", at("c.yaml")).unwrap();
         let found = find(directory.path()).unwrap();
@@ -273,7 +275,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "no crate makes pipes")]
-    fn entries_that_are_no_files_are_named() {
+    fn entries_that_are_not_regular_files_are_reported() {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
         fs::write(at("a.yaml"), "").unwrap();
@@ -305,6 +307,6 @@ mod tests {
                 "h.yaml is a pipe, and not a regular file",
             ]
         );
-        assert!(exist(&at("e.yaml")).is_err());
+        assert!(check_path(&at("e.yaml")).is_err());
     }
 }

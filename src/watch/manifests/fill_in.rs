@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::assumption::{AssumedValue, Assumption};
+use super::assumption::{AssumedValueKind, Assumption};
 use super::pools::ManifestRanges;
 use super::pools::{IpPool, PortPool};
 use crate::ingest::{Ingress, ServiceObject, ServicePortObject, ServiceSpec};
@@ -21,7 +21,8 @@ use crate::net::{IpFamily, parse_ip};
 pub(super) enum OtherState<'a> {
     /// There is none.
     Absent,
-    /// State before the update. An API server keeps its values where the update sets none.
+    /// State before the update, as stored in an API server. Missing values are taken from it: an
+    /// API server keeps those that the update does not set.
     Before(&'a [Arc<ServiceObject>]),
     /// State after the update. Missing values are taken from it, except node ports: the update may
     /// have set them in place of allocated ones.
@@ -37,16 +38,16 @@ impl<'a> OtherState<'a> {
     }
 }
 
-/// Sets missing values of the Services that `is_selected` selects. Values of all other Services are
-/// not allocated again. A missing value is that of the same Service in `other` if possible, or else
-/// assumed. Returns the assumed values, and the problems.
+/// Sets missing values of the Services for which `is_selected` is true. A missing value is taken
+/// from the same Service in `other` if it is free, or else assumed. Values that any Service sets,
+/// selected or not, are not free. Returns the assumed values, and the problems.
 pub(super) fn fill_in(
     services: &mut [Arc<ServiceObject>],
     is_selected: impl Fn(&ServiceObject) -> bool,
     ranges: &ManifestRanges,
     other: OtherState<'_>,
 ) -> (Vec<Assumption>, Vec<String>) {
-    let mut missing = MissingValues::new(services, ranges);
+    let mut allocator = ValueAllocator::new(services, ranges);
     let of_other = other.services().iter();
     let of_other: BTreeMap<_, _> = of_other.map(|one| (name(one), &**one)).collect();
     let selected = || services.iter().filter(|one| is_selected(one));
@@ -54,14 +55,14 @@ pub(super) fn fill_in(
     let claimed: Vec<ClaimedValues> = selected()
         .map(|service| {
             let same = of_other.get(&name(service)).copied();
-            missing.claim_from_other_state(service, same, other)
+            allocator.claim_from_other_state(service, same, other)
         })
         .collect();
     let selected = services.iter_mut().filter(|one| is_selected(one));
     for (service, claimed) in selected.zip(claimed) {
-        missing.fill_in(service, &claimed);
+        allocator.fill_in(service, &claimed);
     }
-    (missing.assumptions, missing.problems)
+    (allocator.assumptions, allocator.problems)
 }
 
 fn name(service: &ServiceObject) -> String {
@@ -69,7 +70,7 @@ fn name(service: &ServiceObject) -> String {
     format!("{}/{}", metadata.namespace, metadata.name)
 }
 
-/// Values that a Service takes over from its other state.
+/// Values that a Service takes from its other state.
 #[derive(Debug, Default)]
 struct ClaimedValues {
     cluster_ips: Vec<IpAddr>,
@@ -79,8 +80,8 @@ struct ClaimedValues {
     ingress: Vec<Ingress>,
 }
 
-/// Free values, and those that were assumed so far.
-struct MissingValues {
+/// Allocator of missing values. Records the assumed ones, and the problems.
+struct ValueAllocator {
     cluster_ips: IpPool,
     node_ports: PortPool,
     /// `None`: load balancer IPs are not assumed.
@@ -90,7 +91,7 @@ struct MissingValues {
     ranges: ManifestRanges,
 }
 
-impl MissingValues {
+impl ValueAllocator {
     fn new(services: &[Arc<ServiceObject>], ranges: &ManifestRanges) -> Self {
         let specs = || services.iter().map(|service| &service.spec);
         let cluster_ips = specs()
@@ -101,20 +102,20 @@ impl MissingValues {
             ports.chain([spec.health_check_node_port])
         });
         let ingress = services.iter().flat_map(|one| ingress_ips(one));
-        let balanced: HashSet<IpAddr> = ingress.collect();
+        let load_balancer_ips: HashSet<IpAddr> = ingress.collect();
         Self {
             cluster_ips: IpPool::new(ranges.services, cluster_ips.collect()),
             node_ports: PortPool::new(ranges.node_ports, ports.filter_map(port_number).collect()),
             load_balancers: ranges
                 .load_balancers
-                .map(|ranges| IpPool::new(ranges, balanced)),
+                .map(|ranges| IpPool::new(ranges, load_balancer_ips)),
             assumptions: Vec::new(),
             problems: Vec::new(),
             ranges: *ranges,
         }
     }
 
-    /// Claims the values of the other state of a Service that are not set in this one, unless
+    /// Claims those values of a Service in the other state that it lacks in this one, unless
     /// another Service has them.
     fn claim_from_other_state(
         &mut self,
@@ -168,7 +169,7 @@ impl MissingValues {
             let name = name(service);
             let number = claimed.health_check.or_else(|| {
                 let number = self.node_ports.allocate(&format!("{name} health"));
-                self.assume(AssumedValue::HealthCheckNodePort, &name, number)
+                self.assume(AssumedValueKind::HealthCheckNodePort, &name, number)
             });
             if let Some(number) = number {
                 Arc::make_mut(service).spec.health_check_node_port = number.into();
@@ -179,7 +180,7 @@ impl MissingValues {
         }
     }
 
-    /// Sets families and cluster IPs. An object that has all of them is not copied.
+    /// Sets families and cluster IPs. Does not copy an object that has all of them.
     fn set_cluster_ips(&mut self, service: &mut Arc<ServiceObject>, claimed: &ClaimedValues) {
         let name = name(service);
         let spec = &service.spec;
@@ -194,13 +195,13 @@ impl MissingValues {
             let ip = claimed.find(|ip| Some(IpFamily::of(*ip)) == known);
             let ip = ip.or_else(|| {
                 let ip = known.and_then(|family| self.cluster_ips.allocate(&name, family));
-                self.assume(AssumedValue::ClusterIp, &name, ip)
+                self.assume(AssumedValueKind::ClusterIp, &name, ip)
             });
             ips.push(ip.map(|ip| ip.to_string()).unwrap_or_default());
         }
         if ips != spec.cluster_ips || families != spec.ip_families || spec.cluster_ip.is_empty() {
             let spec = &mut Arc::make_mut(service).spec;
-            // Without the first address, the Service has none.
+            // If the first family has no free address, the Service has no cluster IP at all.
             spec.cluster_ip = ips.first().cloned().unwrap_or_default();
             spec.cluster_ips = ips;
             spec.ip_families = families;
@@ -222,7 +223,7 @@ impl MissingValues {
                 let number = claimed.node_ports.get(&port.name).copied();
                 let number = number.or_else(|| {
                     let number = self.node_ports.allocate(&key);
-                    self.assume(AssumedValue::NodePort, &key, number)
+                    self.assume(AssumedValueKind::NodePort, &key, number)
                 });
                 number.map(Into::into)
             });
@@ -242,7 +243,7 @@ impl MissingValues {
             for family in known.filter(|one| families.iter().any(|text| one.as_str() == text)) {
                 let pool = self.load_balancers.as_mut();
                 let ip = pool.and_then(|pool| pool.allocate(&name, family));
-                let ip = self.assume(AssumedValue::LoadBalancerIp, &name, ip);
+                let ip = self.assume(AssumedValueKind::LoadBalancerIp, &name, ip);
                 ingress.extend(ip.map(|ip| Ingress {
                     ip: ip.to_string(),
                     ip_mode: None,
@@ -252,18 +253,18 @@ impl MissingValues {
         Arc::make_mut(service).status.load_balancer.ingress = ingress;
     }
 
-    /// Records an assumed value, or the problem that none is free. Claimed values are not recorded
-    /// again: the other state has set or assumed them.
+    /// Records an assumed value, or the problem that none is free. Not for claimed values: the
+    /// other state has set them, or has recorded them as assumed.
     fn assume<T: ToString>(
         &mut self,
-        kind: AssumedValue,
+        kind: AssumedValueKind,
         service: &str,
         value: Option<T>,
     ) -> Option<T> {
         let Some(value) = value else {
             let range = match kind {
-                AssumedValue::ClusterIp => "cluster IP in the service CIDR".to_owned(),
-                AssumedValue::LoadBalancerIp => "load balancer IP in the range".to_owned(),
+                AssumedValueKind::ClusterIp => "cluster IP in the service CIDR".to_owned(),
+                AssumedValueKind::LoadBalancerIp => "load balancer IP in the range".to_owned(),
                 _ => format!("node port in the range {}", self.ranges.node_ports),
             };
             self.problems
@@ -279,8 +280,8 @@ impl MissingValues {
     }
 }
 
-/// Returns the requested families: explicit, implied by addresses, or IPv4; both if the policy is
-/// dual-stack.
+/// Returns the families that are set, or else those of the addresses, or else IPv4. A policy other
+/// than `SingleStack` adds the second one.
 fn families(spec: &ServiceSpec, ips: &[String]) -> Vec<String> {
     let mut families = spec.ip_families.clone();
     if families.is_empty() {

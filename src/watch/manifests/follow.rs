@@ -1,6 +1,7 @@
 //! Watches manifests, and reads them again when they change.
 //!
-//! [`store`](super::store) decides what a change means, without watching or waiting.
+//! Separate from [`store`](super::store), which reads the files and decides what has changed,
+//! without watching or waiting.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -25,9 +26,9 @@ use crate::watch::Ingester;
 /// Sends the objects of the manifests at `path`, and all of them again whenever they change;
 /// standard input is read once. Runs until it is dropped.
 ///
-/// A file that cannot be read keeps its last valid content, if it has one. It is logged once, with
-/// line and reason, and counted as long as it cannot be used. While no file was ever valid, nothing
-/// is sent, so that the rules of an earlier process stay.
+/// If a file cannot be used, its last valid content, if any, stays in use. It is logged once, with
+/// line and reason, and counted as long as it cannot be used. Nothing is sent before a file was
+/// valid, so that the rules of an earlier process stay.
 ///
 /// # Errors
 ///
@@ -39,7 +40,7 @@ pub(crate) async fn follow(
     mut ingester: Ingester,
 ) -> Result<Infallible, ManifestError> {
     if path == Path::new(STDIN) {
-        // On a thread that may block: standard input may never end.
+        // On another thread, since standard input may never end.
         let reading = spawn_blocking(move || load(&path, &options, Validation::Lenient)).await;
         let manifests = reading.map_err(|error| ManifestError::new(Path::new(STDIN), &error))?;
         let manifests = manifests.map_err(|ManifestErrors(errors)| first(errors))?;
@@ -62,11 +63,11 @@ pub(crate) async fn follow(
             manifests.send(&mut ingester);
         }
         metrics.set_unusable_files(watched.unusable());
-        watched.changed.settled().await;
+        watched.changed.wait().await;
     }
 }
 
-/// Standard input is one file, and has one error.
+/// Returns the error of standard input, which is one file.
 fn first(errors: Vec<ManifestError>) -> ManifestError {
     let first = errors.into_iter().next();
     first.unwrap_or_else(|| ManifestError::new(Path::new(STDIN), &"cannot be used"))
@@ -102,7 +103,7 @@ struct WatchedManifests {
     watched: HashSet<PathBuf>,
     /// Last logged error of the path itself.
     logged_error: Option<ManifestError>,
-    /// The warning that the first list is blocked was logged.
+    /// The warning was logged that nothing is sent before a manifest is valid.
     has_logged_block: bool,
 }
 
@@ -158,12 +159,14 @@ impl WatchedManifests {
         }
     }
 
-    /// Returns the number of files, or of paths to them, that cannot be used now.
+    /// Returns the number of files that cannot be used now. The path itself counts as one more
+    /// while it cannot be listed.
     fn unusable(&self) -> usize {
         self.store.unusable_files() + usize::from(self.logged_error.is_some())
     }
 
-    /// Watches directories before it lists them, so that no change is missed between the two.
+    /// Finds the manifests and watches their directories. Repeats that while there are directories
+    /// that were not watched before, so that no change between the two steps is missed.
     fn find_and_watch(&mut self) -> Result<ManifestFiles, ManifestError> {
         let mut found = find(&self.root)?;
         while self.watch(&found) {
@@ -214,25 +217,27 @@ struct ChangeSignal {
 }
 
 impl ChangeSignal {
-    /// Waits for a change, and until no more follow at once, or for [`POLL_INTERVAL`].
-    async fn settled(&self) {
+    /// Waits for a change, and then until none has followed for [`QUIET_TIME`]. Without a change,
+    /// waits for [`POLL_INTERVAL`].
+    async fn wait(&self) {
         if timeout(POLL_INTERVAL, self.notify.notified())
             .await
             .is_err()
         {
             return;
         }
-        let quiet = async { while timeout(SETTLE_TIME, self.notify.notified()).await.is_ok() {} };
-        let _ = timeout(MAX_SETTLE_WAIT, quiet).await;
+        let quiet = async { while timeout(QUIET_TIME, self.notify.notified()).await.is_ok() {} };
+        let _ = timeout(MAX_QUIET_WAIT, quiet).await;
     }
 }
 
-/// Time that an editor or `cp` needs between its first and last write. A shorter one reads
-/// incomplete files more often, a longer one delays every change.
-const SETTLE_TIME: Duration = Duration::from_millis(200);
+/// Time without a change after which files are read: more than an editor or `cp` takes between two
+/// writes. If it were shorter, incomplete files would be read more often; a longer one would delay
+/// every change.
+const QUIET_TIME: Duration = Duration::from_millis(200);
 
-/// Maximum wait while changes follow each other without a pause.
-const MAX_SETTLE_WAIT: Duration = Duration::from_secs(2);
+/// Maximum wait for [`QUIET_TIME`], while changes follow each other.
+const MAX_QUIET_WAIT: Duration = Duration::from_secs(2);
 
 /// Interval of polling, for file systems without notifications, like NFS.
 const POLL_INTERVAL: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! Finds the patches of a kustomization among the files next to it.
+//! Reads which files are patches of a kustomization.
 //!
 //! A patch has the kind and name of an object and only some of its fields, so it must not be read
 //! as an object.
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::parse::{TextFormat, documents};
 
-/// Returns the files that a kustomization names as patches, without `.` and `..`.
+/// Returns the files that a kustomization names as patches, as [`normalized`] paths.
 ///
 /// Upstream: sigs.k8s.io/kustomize/api/types/kustomization.go, `Patches`, `PatchesStrategicMerge`,
 /// `PatchesJson6902`
@@ -27,27 +27,28 @@ pub(super) fn patches(path: &Path, text: &str, format: TextFormat) -> Vec<PathBu
         };
         let objects = items("patches").chain(items("patchesJson6902"));
         let files = objects.filter_map(|patch| patch.get("path"));
-        // Each is the name of a file, or a patch itself.
+        // Each is the name of a file or the text of a patch, and no file has such a text as its
+        // name.
         let files = files.chain(items("patchesStrategicMerge"));
         let files = files.filter_map(Value::as_str);
-        patches.extend(files.map(|file| plain(&directory.join(file))));
+        patches.extend(files.map(|file| normalized(&directory.join(file))));
     }
     patches
 }
 
-/// Returns a path without `.` and `..`, by its text alone.
-pub(super) fn plain(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
+/// Returns a path without `.` and `..`, without following links.
+pub(super) fn normalized(path: &Path) -> PathBuf {
+    let mut normalized = PathBuf::new();
     for component in path.components() {
         match component {
             Component::CurDir => {}
-            Component::ParentDir if plain.file_name().is_some() => {
-                plain.pop();
+            Component::ParentDir if normalized.file_name().is_some() => {
+                normalized.pop();
             }
-            other => plain.push(other),
+            other => normalized.push(other),
         }
     }
-    plain
+    normalized
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Reads manifests once, for commands.
 //!
-//! An unusable file or an invalid object is an error. Everything else is used.
+//! An unusable file or an invalid object is an error, and all others are used.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -18,7 +18,7 @@ use super::{ManifestOptions, Validation, notes, text};
 use crate::model::Kind;
 use crate::watch::bounded;
 
-/// Errors of manifests, of which none could be used. At least one.
+/// Errors of manifests that could not be used at all. At least one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) struct ManifestErrors(pub Vec<ManifestError>);
 
@@ -38,8 +38,8 @@ impl From<ManifestError> for ManifestErrors {
     }
 }
 
-/// Reads the manifests at `path` once, for commands. The errors of files and objects that are not
-/// used are in the result.
+/// Reads the manifests at `path` once. The errors of files and objects that are not used are in the
+/// result.
 ///
 /// # Errors
 ///
@@ -73,7 +73,7 @@ pub(super) fn read(path: &Path, checks: ObjectChecks) -> Result<LoadedManifests,
         loaded.errors = found.unusable;
         for file in found.files {
             let text = if file == path {
-                // Perhaps a pipe, as of `--manifests <(...)`.
+                // May be a pipe, as in `--manifests <(...)`.
                 bounded::read_while(&file, bounded::MAX_MANIFEST_BYTES, may_be_manifest)
             } else {
                 bounded::read_regular_file(&file, bounded::MAX_MANIFEST_BYTES)
@@ -112,7 +112,7 @@ pub(super) struct LoadedManifests {
 /// File with valid syntax.
 pub(super) struct LoadedFile {
     pub(super) path: PathBuf,
-    /// Stored to find the lines of errors.
+    /// Text of the file, to find the lines of errors.
     text: Vec<u8>,
     pub(super) content: FileContent,
 }
@@ -138,8 +138,7 @@ impl LoadedManifests {
         }
     }
 
-    /// Removes the files that kustomizations name as patches, which have parts of objects. Returns
-    /// an error for each.
+    /// Removes the files that kustomizations name as patches. Returns an error for each.
     fn remove_patches(&mut self) -> Vec<ManifestError> {
         let files = self.files.iter();
         let named = files.filter(|file| notes::is_kustomization(&file.path, &file.content));
@@ -151,10 +150,12 @@ impl LoadedManifests {
             })
             .collect();
         let is_patch =
-            |file: &mut LoadedFile| patches.contains_key(&kustomization::plain(&file.path));
+            |file: &mut LoadedFile| patches.contains_key(&kustomization::normalized(&file.path));
         let removed = self.files.extract_if(.., is_patch);
         let errors = removed.filter_map(|file| {
-            let kustomization = patches.get(&kustomization::plain(&file.path))?.display();
+            let kustomization = patches
+                .get(&kustomization::normalized(&file.path))?
+                .display();
             let reason =
                 format!("is a patch of the kustomization `{kustomization}`, and not a manifest");
             Some(ManifestError::new(&file.path, &reason))
@@ -194,13 +195,13 @@ impl LoadedManifests {
         self.errors.extend(errors);
     }
 
-    /// Adds an error for each object whose name an earlier one of its kind has, and removes the
-    /// earlier one, as the API server stores the later one.
+    /// Removes each object that a later one of its kind and name replaces, as an API server stores
+    /// the last one. Adds an error for each later one.
     fn report_duplicates(&mut self) {
         for kind in [Kind::Service, Kind::EndpointSlice] {
             let (mut replaced, errors) = self.duplicates(kind);
             self.errors.extend(errors);
-            // From the last to the first, so that the indexes before stay as they are.
+            // From the last to the first, because each removal changes the indexes after it.
             replaced.sort_unstable();
             for (file, index) in replaced.into_iter().rev() {
                 if let Some(file) = self.files.get_mut(file) {
@@ -210,7 +211,7 @@ impl LoadedManifests {
         }
     }
 
-    /// Returns the objects of a kind that later ones replace, and an error for each of the latter.
+    /// Returns the objects of a kind that later ones replace, and an error for each later one.
     fn duplicates(&self, kind: Kind) -> (Vec<ObjectIndex>, Vec<ManifestError>) {
         let (mut replaced, mut errors) = (Vec::new(), Vec::new());
         let mut last: HashMap<(String, String), (ObjectIndex, &Path)> = HashMap::new();
@@ -266,7 +267,7 @@ impl LoadedManifests {
     }
 }
 
-/// Returns the text of a problem; a value with an expression of Helm has only this one.
+/// Returns the text of a problem. For a value that is a Helm template, that is the problem.
 fn problem_text(problem: &FieldProblem) -> String {
     let FieldProblem { path, text, .. } = problem;
     if is_template(text) {
@@ -277,7 +278,7 @@ fn problem_text(problem: &FieldProblem) -> String {
 }
 
 impl LoadedFile {
-    /// Returns namespace, name and place of each object of a kind.
+    /// Returns namespace, name and place of each object of a kind, without Nodes.
     fn objects(&self, kind: Kind) -> Vec<((String, String), Place)> {
         let content = &self.content;
         let services = content.services.iter().map(|one| &one.metadata);

@@ -1,7 +1,7 @@
 //! Finds the line of a field in the text of a manifest.
 //!
-//! Separate from decoding, which knows no lines: the text is read once more, and only if a
-//! problem is to be reported.
+//! Separate from decoding, which does not record lines: the text is read once more, and only if
+//! there is a problem to report.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,7 +17,7 @@ use super::validation::{FieldPath, FieldSegment};
 pub(super) struct Locator<'t> {
     text: &'t str,
     format: TextFormat,
-    /// Texts of all documents, divided when the first line is requested.
+    /// Texts of all documents; `None` before the first call of [`Self::line`].
     documents: Option<Vec<DocumentText<'t>>>,
     /// Objects of each document that was read.
     objects: HashMap<usize, Vec<LineTree>>,
@@ -50,7 +50,7 @@ fn objects_of(document: Option<&DocumentText<'_>>) -> Vec<LineTree> {
     };
     let before = document.first_line - 1;
     let seed = |line| LineSeed { line, before };
-    // No lines for JSON with escapes that are invalid in YAML: it is an error here.
+    // JSON with escapes that are invalid in YAML is an error here, and has no lines.
     let tree = document.read(seed).ok().flatten();
     let mut objects = Vec::new();
     if let Some(tree) = tree {
@@ -59,7 +59,7 @@ fn objects_of(document: Option<&DocumentText<'_>>) -> Vec<LineTree> {
     objects
 }
 
-/// Node of a text with its first line, counted from 1.
+/// YAML node with its first line, counted from 1.
 struct LineTree {
     line: u64,
     content: LineContent,
@@ -74,8 +74,8 @@ enum LineContent {
 }
 
 impl LineTree {
-    /// Adds the objects of a document: itself, or the items of a list, at any depth. Their order
-    /// is that in which documents are decoded.
+    /// Adds the objects of a document: itself, or the items of a list, at any depth. The order is
+    /// that of [`Place::object`].
     fn push_objects(self, objects: &mut Vec<Self>) {
         let api_version = self.text_of("apiVersion");
         let kind = self.text_of("kind");
@@ -129,9 +129,9 @@ impl LineTree {
     }
 }
 
-/// Decoder of a node with its lines.
+/// Decoder of a YAML node with its lines.
 struct LineSeed {
-    /// Line of the document that was read last.
+    /// Line within the document.
     line: CurrentLine,
     /// Lines of the file before the document.
     before: u64,

@@ -1,21 +1,22 @@
 //! Manifests instead of an API server: a file, a directory of files, or standard input.
 //!
-//! An API server validates objects, sets defaults and selects; this module does the same with
-//! manifests. The difference is that values that are not set are assumed:
+//! An API server validates objects, sets defaults, and sends those that a proxy selects; this
+//! module does the same with manifests. Values that an API server or a controller would set are
+//! assumed:
 //!
-//! | value | assumed |
+//! | value that is not set | assumed by |
 //! |---|---|
-//! | cluster IP, node port, health check node port | always, by the name of the Service |
-//! | load balancer IP | by commands |
-//! | endpoints, number of a named port without a Pod template | by `diff` |
+//! | cluster IP, node port, health check node port | the daemon and all commands |
+//! | load balancer IP | all commands |
+//! | endpoints, number of a named port without a Pod template | `diff` |
 //!
-//! Objects and files that are not used as written:
+//! Terms for objects and files that are not used as written:
 //!
 //! | term | meaning |
 //! |---|---|
 //! | ignored | object of another kind, or field without effect |
 //! | reduced | object that is used without its ignored fields |
-//! | undecodable | object with a field of a wrong type; the daemon uses its last state instead |
+//! | undecodable | object with a field of a wrong type; its last valid state stays in use |
 //! | invalid | object that an API server would reject; only with [`Validation::Strict`] |
 //! | unusable | file that cannot be read or parsed |
 //!
@@ -45,8 +46,8 @@ mod template_matches;
 mod text;
 mod validation;
 
-pub(crate) use assumption::{AssumedValue, assumption_lines};
-pub(crate) use files::{ManifestError, ManifestErrorScope, exist};
+pub(crate) use assumption::{AssumedValueKind, assumption_lines};
+pub(crate) use files::{ManifestError, ManifestErrorScope, check_path};
 pub(crate) use follow::follow;
 pub(crate) use load::{ManifestErrors, load};
 pub(crate) use merge::Manifests;

@@ -1,4 +1,4 @@
-//! Notes about objects without effect that an author may expect to have one.
+//! Notes about objects that have no effect, although their author may expect one.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::ingest::SERVICE_NAME_LABEL;
 /// Maximum names in a note.
 const MAX_NAMES: usize = 3;
 
-/// Returns a line for each kustomization: it is not rendered, so its changes have no effect.
+/// Returns a note about each kustomization: it is not rendered, so its changes have no effect.
 pub(super) fn kustomizations<'a>(
     files: impl Iterator<Item = (&'a Path, &'a FileContent)>,
 ) -> impl Iterator<Item = String> {

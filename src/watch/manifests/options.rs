@@ -8,9 +8,9 @@ use super::validation::ObjectChecks;
 /// Treatment of objects that an API server would reject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Validation {
-    /// They are not used, and reported as errors.
+    /// Does not use such objects, and reports them as errors.
     Strict,
-    /// As much of them as possible is used. The daemon always does so.
+    /// Uses such objects without their ignored fields, as the daemon always does.
     Lenient,
 }
 
@@ -19,12 +19,12 @@ pub enum Validation {
 pub(crate) struct ManifestOptions {
     /// Name of the Node of this host.
     pub node_name: Arc<str>,
-    /// Ranges from which values that are not set are assumed.
+    /// Ranges of the values that are assumed.
     pub ranges: ManifestRanges,
 }
 
 impl ManifestOptions {
-    /// Returns the checks of objects.
+    /// Returns the checks of objects for a command or the daemon.
     pub(super) const fn checks(&self, validation: Validation) -> ObjectChecks {
         match validation {
             Validation::Strict => ObjectChecks::Strict(self.ranges.node_ports),

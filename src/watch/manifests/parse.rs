@@ -1,7 +1,7 @@
 //! Parses the text of a manifest, YAML or JSON, into objects.
 //!
-//! [`ingest`](crate::ingest) expects stored objects, in which namespaces and names of ports are
-//! set: they get the defaults of an API server.
+//! Sets the namespaces and port names that manifests leave out, as an API server does before it
+//! stores an object: [`ingest`](crate::ingest) expects stored objects.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(super) struct FileContent {
     pub(super) service_places: Vec<Place>,
     /// Places of `endpoint_slices`, by index.
     pub(super) slice_places: Vec<Place>,
-    /// Objects of these kinds with fields of wrong types.
+    /// Services, EndpointSlices and Nodes with fields of wrong types.
     pub(super) undecodable: Vec<UndecodableObject>,
     /// Objects that an API server would reject. Only with [`ObjectChecks::Strict`].
     pub(super) invalid: Vec<(Place, InvalidObject)>,
@@ -68,8 +68,8 @@ pub(super) enum TextFormat {
     Yaml,
 }
 
-/// Reports whether a piece of an input may be of a manifest: YAML has keys, lists, comments or
-/// indented lines, and JSON may have no line breaks at all.
+/// Reports whether a piece of an input may be part of a manifest: YAML has keys, lists, comments or
+/// indented lines, and JSON may be one line.
 pub(super) fn may_be_manifest(piece: &[u8]) -> bool {
     let has = |part: &str| memchr::memmem::find(piece, part.as_bytes()).is_some();
     let is_one_line = !has("\n") && piece.iter().any(|byte| *byte != 0);
@@ -92,7 +92,7 @@ pub(super) fn parse(text: &[u8], checks: ObjectChecks) -> Result<FileContent, Sy
     if !is_json(&text) {
         return parse_yaml(&text, checks);
     }
-    // Text in braces may still be YAML, with comments or a last comma.
+    // Text in braces may still be YAML, with comments or a trailing comma.
     parse_json(&text, checks).or_else(|error| parse_yaml(&text, checks).map_err(|_| error))
 }
 
@@ -100,7 +100,7 @@ fn parse_json(text: &str, checks: ObjectChecks) -> Result<FileContent, SyntaxErr
     let mut content = FileContent::new(TextFormat::Json);
     let mut json = serde_json::Deserializer::from_str(text);
     for number in 0.. {
-        // A stream of documents takes no seed, so that the end is found by hand.
+        // The stream of `serde_json` takes no seed, so the end is checked here.
         if json.end().is_ok() {
             break;
         }
@@ -123,7 +123,7 @@ fn parse_yaml(text: &str, checks: ObjectChecks) -> Result<FileContent, SyntaxErr
     Ok(content)
 }
 
-/// Returns the texts of all documents, as they were counted when they were parsed.
+/// Returns the texts of all documents, in the order of [`Place::document`].
 pub(super) fn documents(
     text: &str,
     format: TextFormat,
@@ -293,10 +293,10 @@ pub(super) fn is_template(text: &str) -> bool {
     text.contains("{{") && text.contains("}}")
 }
 
-/// Maximum characters of a message: one may repeat a text of any length.
+/// Maximum characters of a message, which may quote a text of any length.
 const MAX_MESSAGE: usize = 300;
 
-/// Returns the first line of a message, or the beginning of a long one.
+/// Returns the first line of a message, or the beginning of that if it is long.
 fn one_line(message: &str) -> String {
     let line = message.lines().next().unwrap_or_default();
     let line = line.trim_end_matches(':');

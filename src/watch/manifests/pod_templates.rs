@@ -23,7 +23,7 @@ pub(super) struct PodTemplates {
 struct PodTemplate {
     namespace: String,
     labels: Labels,
-    /// Name, protocol and number of each named port, in the order in which they are searched.
+    /// Name, protocol and number of each named port. The first match is used.
     ports: Vec<(String, String, u16)>,
 }
 
@@ -49,7 +49,7 @@ impl PodTemplates {
         })
     }
 
-    /// Returns the numbers that Pods of a selector have for a named port.
+    /// Returns the numbers that templates which a selector matches have for a named port.
     pub(super) fn numbers(
         &self,
         (namespace, selector): (&str, &Labels),

@@ -1,11 +1,12 @@
-//! Ranges of values that manifests do not set, and the allocation of values by names.
+//! Ranges of the values that are assumed for Services, and their allocation by name.
 //!
 //! # Invariants
 //!
-//! The slot is the hash of the name modulo the size of the range. If it is taken (set explicitly,
-//! taken over from the other state, or allocated to an earlier name), the next free one is used.
-//! Equal manifests therefore give equal allocations on every node and after a restart, without the
-//! record that an API server has. But one more Service can change the value of another one.
+//! The index of a value in its range, its slot, is the hash of the name modulo the size of the
+//! range. If the slot is taken (set explicitly, claimed from the other state, or allocated to an
+//! earlier name), the next free one is used. Equal manifests therefore give equal allocations on
+//! every node and after a restart, although allocations are not stored as in an API server. But an
+//! additional Service can change the value of another one.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -23,7 +24,7 @@ pub struct ManifestRanges {
     pub services: PerFamily<IpNet>,
     /// Node ports and health check node ports.
     pub node_ports: NodePortRange,
-    /// Load balancer IPs; `None` if only reported ones are used, as by the daemon.
+    /// Load balancer IPs; `None` if none are assumed, as by the daemon.
     pub load_balancers: Option<PerFamily<IpNet>>,
 }
 
@@ -100,7 +101,7 @@ impl IpPool {
         Self { ranges, taken }
     }
 
-    /// Takes this address; `false` if it is taken.
+    /// Takes this address. Returns false if it is already taken.
     pub(super) fn claim(&mut self, ip: IpAddr) -> bool {
         self.taken.insert(ip)
     }
@@ -131,7 +132,7 @@ impl PortPool {
         Self { range, taken }
     }
 
-    /// Takes this port; `false` if it is taken.
+    /// Takes this port. Returns false if it is already taken.
     pub(super) fn claim(&mut self, port: u16) -> bool {
         self.taken.insert(port)
     }
@@ -158,15 +159,15 @@ fn free_slot(
     is_free: impl Fn(u128) -> bool,
 ) -> Option<u128> {
     let start = hash(name) % count;
-    // No more tries than taken slots, or slots in the range.
+    // Enough: one more slot than are taken, or the whole range.
     let tries = (taken as u128 + 1).min(count);
     (0..tries)
         .map(|step| (start + step) % count)
         .find(|slot| is_free(*slot))
 }
 
-/// Allocatable addresses of a range: without the first and the last one, unless the range has no
-/// others. In IPv4 they are the addresses of the network and of broadcast.
+/// Allocatable addresses of a range: without the first and the last one, which are the network and
+/// broadcast addresses in IPv4, unless the range has no others.
 ///
 /// Upstream: pkg/registry/core/service/ipallocator/ipallocator.go, `NewIPAllocator` (v1.36)
 ///

@@ -26,7 +26,7 @@ pub(crate) struct RawObject {
     pub value: Value,
 }
 
-/// Kind of an object, as far as `diff` needs it.
+/// Kind of an object, as far as `diff` distinguishes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RawKind {
     /// Object from which rules follow.
@@ -37,10 +37,10 @@ pub(crate) enum RawKind {
     Other,
 }
 
-/// Kind with its API version, namespace and name of an object. Without a version if rules follow
-/// from the kind.
+/// Identity of an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct RawKey {
+    /// API version; empty for [`RawKind::Ingested`], whose objects may leave it out.
     version: String,
     kind: String,
     namespace: String,
@@ -59,8 +59,8 @@ impl RawKey {
     }
 }
 
-/// Adds the objects in `text`, which was parsed before: a document with an error was reported then,
-/// and is skipped here. A later object replaces an earlier one of the same name.
+/// Adds the objects in `text`. A document with an error is skipped: it was reported when `text` was
+/// parsed. A later object replaces an earlier one of the same name.
 pub(super) fn add_raw(text: &str, format: TextFormat, to: &mut BTreeMap<RawKey, RawObject>) {
     for mut document in documents(text, format) {
         if let Ok(Some(value)) = document.read(|_| PhantomData::<Value>) {
@@ -69,8 +69,8 @@ pub(super) fn add_raw(text: &str, format: TextFormat, to: &mut BTreeMap<RawKey, 
     }
 }
 
-/// Adds an object, or those of a list. `implied` is the version and the kind of the items of a list
-/// of one kind, which may have none of their own.
+/// Adds an object, or those of a list. `implied` is the version and kind of an item of a typed list
+/// that does not have its own.
 fn add_document(
     mut value: Value,
     implied: (&str, Option<&str>),

@@ -19,9 +19,9 @@ use crate::watch::bounded;
 #[derive(Debug, Default)]
 pub(super) struct Store {
     files: BTreeMap<PathBuf, StoredFile>,
-    /// The last manifests that were returned are current.
+    /// Nothing has changed since [`Self::changed`] last returned manifests.
     is_current: bool,
-    /// Manifests were returned at least once.
+    /// [`Self::changed`] has returned manifests at least once.
     has_returned: bool,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Store {
 struct StoredFile {
     /// Hash of the text that was read last, valid or not, or of the error. The same text is not
     /// parsed twice.
-    seen: Option<u64>,
+    last_read: Option<u64>,
     valid: Option<FileContent>,
     /// The text that was read last is not valid.
     is_unusable: bool,
@@ -46,15 +46,15 @@ enum FileReread {
 }
 
 impl Store {
-    /// Reads `found`, and drops all other files. Returns the errors, unless the text of the file
-    /// was rejected before.
+    /// Reads `found`, and drops all other files. Returns the errors that are new.
     pub(super) fn reread(&mut self, found: &ManifestFiles) -> Vec<ManifestError> {
         let mut errors = Vec::new();
         let before = self.files.len();
-        // A link to a directory may have lost its target for a while.
-        let is_lost = |path: &Path| found.unusable.iter().any(|one| path.starts_with(&one.file));
+        // The target of a link may be missing for a while, and with it the files below the link.
+        let is_unusable =
+            |path: &Path| found.unusable.iter().any(|one| path.starts_with(&one.file));
         self.files
-            .retain(|path, _| found.files.contains(path) || is_lost(path));
+            .retain(|path, _| found.files.contains(path) || is_unusable(path));
         self.is_current &= self.files.len() == before;
         for error in &found.unusable {
             let file = self.files.entry(error.file.clone()).or_default();
@@ -90,8 +90,8 @@ impl Store {
         files.any(|(file, stored)| file.starts_with(path) && stored.valid.is_some())
     }
 
-    /// Returns the number of files without valid text now, whether or not their last valid content
-    /// is in use.
+    /// Returns the number of files that cannot be used now, including those whose last valid
+    /// content stays in use.
     pub(super) fn unusable_files(&self) -> usize {
         self.files.values().filter(|file| file.is_unusable).count()
     }
@@ -124,11 +124,11 @@ impl Store {
 impl StoredFile {
     fn reread(&mut self, path: &Path) -> FileReread {
         let text = bounded::read_regular_file(path, bounded::MAX_MANIFEST_BYTES);
-        let seen = match &text {
+        let last_read = match &text {
             Ok(text) => hash(text),
             Err(error) => hash(error.to_string()),
         };
-        if self.seen.replace(seen) == Some(seen) {
+        if self.last_read.replace(last_read) == Some(last_read) {
             return FileReread::Unchanged;
         }
         let text = text.map_err(|error| ManifestError::new(path, &error));
@@ -146,14 +146,14 @@ impl StoredFile {
         }
     }
 
-    /// Records that there is no file to read. Reports whether that is new.
+    /// Records an entry that is not a regular file. Reports whether its error is new.
     fn reject(&mut self, error: &ManifestError) -> bool {
-        let seen = hash(&error.reason);
+        let last_read = hash(&error.reason);
         self.is_unusable = true;
-        self.seen.replace(seen) != Some(seen)
+        self.last_read.replace(last_read) != Some(last_read)
     }
 
-    /// Parses the text. A file that has become empty is an error: it may be about to be written.
+    /// Parses the text. A file that has become empty is an error: a program may be writing it.
     fn parse(&self, text: &[u8]) -> Result<FileContent, SyntaxError> {
         if text.is_empty() && self.valid.is_some() {
             let reason = "is empty; delete the file to remove its objects";
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_file_costs_only_itself() {
+    fn an_invalid_file_does_not_affect_other_files() {
         let directory = tempfile::tempdir().unwrap();
         let mut store = Store::default();
         let mut write = |name: &str, text: &str| {
@@ -194,7 +194,7 @@ mod tests {
             (names.map(|names| names.join(" ")), store.unusable_files())
         };
         let some = |names: &str| Some(names.to_owned());
-        // As long as no file is valid, nothing is known.
+        // Nothing is returned before a file was valid.
         assert_eq!(write("b.yaml", "spec: ["), (None, 1));
         let a = "{kind: Service, metadata: {name: a}}";
         assert_eq!(write("a.yaml", a), (some("a"), 1));
@@ -220,7 +220,7 @@ mod tests {
             (errors.len(), changed, store.unusable_files())
         };
         std::os::unix::fs::symlink("b", &link).unwrap();
-        // Nothing is known, so the rules of an earlier process stay.
+        // Nothing is returned, so the rules of an earlier process stay.
         assert_eq!(reread(), (1, None, 1));
         assert_eq!(reread(), (0, None, 1));
         let target = directory.path().join("b");

@@ -1,7 +1,7 @@
 //! Counts the Pod templates that selectors match before and after a change of manifests.
 //!
-//! If only a selector or only a template changes, a Service may have no Pods any more. The assumed
-//! endpoints do not show that: each selector has two, in both states.
+//! If only a selector or only the labels of a template change, a Service may no longer have Pods.
+//! The assumed endpoints do not show that, because each selector has two in both states.
 
 use std::collections::BTreeMap;
 
@@ -48,10 +48,10 @@ pub(super) fn template_matches(
     matches.collect()
 }
 
-/// Returns the selector of a Service that has endpoints by it.
+/// Returns the selector of a Service; `None` if a controller creates no EndpointSlices for it.
 fn selector(service: &RawObject) -> Option<Labels> {
     let value = &service.value;
     let selector = labels(value.pointer("/spec/selector"));
-    let is_alias = value.pointer("/spec/type") == Some(&"ExternalName".into());
-    Some(selector).filter(|labels| !labels.is_empty() && !is_alias)
+    let is_external_name = value.pointer("/spec/type") == Some(&"ExternalName".into());
+    Some(selector).filter(|labels| !labels.is_empty() && !is_external_name)
 }

@@ -5,7 +5,7 @@ use std::fs;
 
 use crate::ingest::ServiceObject;
 use crate::watch::manifests::{
-    AssumedValue, ManifestOptions, ManifestPair, Manifests, Validation, assumption_lines, load,
+    AssumedValueKind, ManifestOptions, ManifestPair, Manifests, Validation, assumption_lines, load,
     load_pair,
 };
 
@@ -149,7 +149,7 @@ fn load_balancer_ips_are_assumed_for_previews_only() {
     assert_eq!(balanced(a), ["198.18.33.57", "2001:2::9efb:3611:7d50:566f"]);
     assert_eq!(balanced(z), [""]);
     let mut assumed = manifests.assumptions;
-    assumed.retain(|one| one.kind == AssumedValue::LoadBalancerIp);
+    assumed.retain(|one| one.kind == AssumedValueKind::LoadBalancerIp);
     assert_eq!(
         assumption_lines(&assumed, &preview().ranges),
         [

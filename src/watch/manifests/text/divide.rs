@@ -1,7 +1,7 @@
 //! Divides the text of a manifest into documents, as kubectl does, and reads each of them.
 //!
-//! kubectl accepts quoted text whose continuation lines are not indented; the parser here does not.
-//! On that error, the line is indented and the document is read again.
+//! kubectl accepts quoted text whose continuation lines are not indented, but the YAML parser used
+//! here does not. On that error, the line is indented and the document is read again.
 //!
 //! # Source
 //!
@@ -24,7 +24,7 @@ const MORE_INDENTATION: &str = "                                                
 /// Document of a text, not parsed yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DocumentText<'t> {
-    /// Line of the file on which it begins, counted from 1.
+    /// First line of the document in the file, counted from 1.
     pub(crate) first_line: u64,
     pub(crate) text: Cow<'t, str>,
 }
@@ -49,7 +49,7 @@ pub(crate) fn decode(text: &[u8]) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Divides YAML at lines of `---`, with at most a comment behind.
+/// Divides YAML at lines of `---`, which may end in a comment.
 pub(crate) fn divide(text: &str) -> impl Iterator<Item = DocumentText<'_>> {
     let mut rest = Some(text);
     let mut line = 1;
@@ -91,8 +91,8 @@ fn is_separator(line: &str) -> bool {
 }
 
 impl DocumentText<'_> {
-    /// Reads the document; `None` if it is empty. `seed` returns a decoder that may ask for the
-    /// current line; it is called again after a line was indented.
+    /// Reads the document; `None` if it is empty. `seed` returns a decoder, which may read the
+    /// current line while it decodes. It is called again after a line was indented.
     ///
     /// Text after the end marker `...` is ignored, as kubectl does.
     ///

@@ -1,12 +1,12 @@
-//! Limits the copies that anchors and aliases of a document make.
+//! Limits the number of YAML nodes that anchors and aliases of a document copy.
 
 use serde_json::Value;
 
-/// Maximum copies of nodes in one document. Aliases that repeat aliases can turn a few lines into
-/// gigabytes, and each anchor stores a copy of everything within it.
+/// Maximum copied nodes in one document. Aliases to nodes with aliases can turn a few lines into
+/// gigabytes, and each anchor stores a copy of its node with everything in that.
 pub(super) const MAX_COPIED_NODES: usize = 1_000_000;
 
-/// Number of copies of nodes in one document.
+/// Number of copied nodes in one document.
 #[derive(Debug, Default)]
 pub(super) struct CopiedNodes(usize);
 
@@ -15,7 +15,7 @@ impl CopiedNodes {
     ///
     /// # Errors
     ///
-    /// There are too many, with this one.
+    /// The copy would exceed [`MAX_COPIED_NODES`].
     pub(super) fn add(&mut self, value: &Value) -> Result<(), TooManyCopies> {
         self.0 += nodes(value);
         if self.0 > MAX_COPIED_NODES {
@@ -25,12 +25,12 @@ impl CopiedNodes {
     }
 }
 
-/// Error for a document with more than [`MAX_COPIED_NODES`].
+/// Error of a document with more than [`MAX_COPIED_NODES`].
 #[derive(Debug, thiserror::Error)]
 #[error("anchors and aliases repeat too many nodes")]
 pub(super) struct TooManyCopies;
 
-/// Returns the number of nodes, where long texts count for several: they take memory as well.
+/// Returns the number of nodes in a value. A long text counts for several, as it takes more memory.
 pub(super) fn nodes(value: &Value) -> usize {
     1 + match value {
         Value::Array(items) => items.iter().map(nodes).sum(),
@@ -43,7 +43,7 @@ pub(super) fn nodes(value: &Value) -> usize {
     }
 }
 
-/// Bytes of a text that count as one more node: about the size of one.
+/// Bytes of a text that count as one more node: about the memory of a node.
 const NODE_BYTES: usize = 64;
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //! Upstream: go.yaml.in/yaml/v2, resolve.go, `resolve`; sigs.k8s.io/yaml, yaml.go,
 //! `convertToJSONableObject` (v1.6.0)
 
-/// Value of a scalar, among those that JSON has.
+/// Value of a scalar, as one of the types of JSON.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Scalar {
     Null,
@@ -83,10 +83,10 @@ fn integer(text: &str) -> Option<Scalar> {
     is_in_range.then_some(Scalar::Integer(value))
 }
 
-/// Parses a decimal fraction. One without a fractional part is an integer in JSON, as Go writes
-/// it. Infinity and NaN have no form in JSON and stay text.
+/// Parses a decimal number. Without a fractional part it is an integer, as Go writes it in JSON.
+/// Infinity and NaN do not exist in JSON and stay text.
 fn float(text: &str) -> Option<Scalar> {
-    /// Largest number to which a float counts without gaps.
+    /// Maximum up to which a float represents every integer.
     const EXACT: f64 = 9_007_199_254_740_992.0;
 
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);

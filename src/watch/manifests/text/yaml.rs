@@ -1,12 +1,12 @@
 //! Reads YAML as kubectl does, as a serde data format.
 //!
-//! Separate from the YAML library of the configuration, which reads YAML 1.2: kubectl reads YAML
-//! 1.1, takes the later one of two equal keys, and accepts quoted text with any indentation.
+//! The YAML library for the configuration is not used, because it reads YAML 1.2. kubectl reads
+//! YAML 1.1, takes the last one of equal keys, and accepts quoted text with any indentation.
 //!
 //! # Invariants
 //!
-//! Entries are handed out in the order of the file, merged ones in place of their `<<`, and every
-//! receiver keeps the last of equal keys.
+//! A visitor gets the entries of a mapping in the order of the file, merged ones in place of their
+//! `<<`. Equal keys are not removed: every visitor of this program keeps the last one.
 //!
 //! # Source
 //!
@@ -37,7 +37,7 @@ const MAX_DEPTH: usize = 128;
 
 const INVALID_KEY: &str = "a key must be a scalar";
 
-/// Error about the text, or of what reads it.
+/// Syntax error, or error of the decoder.
 #[derive(Debug)]
 pub(crate) struct YamlError {
     /// Counted from 1.
@@ -60,10 +60,10 @@ impl CurrentLine {
 /// Reader of the documents of a text.
 pub(crate) struct YamlReader<'t> {
     parser: Parser<'t, StrInput<'t>>,
-    /// Event that was looked at, and is still to be read.
+    /// Event that [`Self::next`] returns again.
     peeked: Option<Event<'t>>,
     anchors: HashMap<usize, Value>,
-    /// Nodes that anchors have stored or aliases have repeated.
+    /// Nodes that were copied for anchors or by aliases.
     copied_nodes: CopiedNodes,
     /// Styles of the collections that enclose the next node.
     open: Vec<StructureStyle>,
@@ -85,7 +85,7 @@ impl<'t> YamlReader<'t> {
         }
     }
 
-    /// Returns the line of the last event, while this reads on.
+    /// Returns a shared reference to the line of the last event, which the reader updates.
     pub(crate) fn line(&self) -> CurrentLine {
         self.line.clone()
     }
@@ -162,7 +162,7 @@ impl<'t> YamlReader<'t> {
         }
     }
 
-    /// Adds the current line to an error of what reads the text.
+    /// Adds the current line to an error of the decoder.
     fn located(&self, error: YamlError) -> YamlError {
         YamlError {
             line: error.line.or(Some(self.line.get())),
@@ -236,7 +236,7 @@ impl<'de> Deserializer<'de> for YamlNode<'_, '_> {
     }
 }
 
-/// Removes the anchor of a node; 0 is none.
+/// Removes the anchor of a node; `None` if it has none, which is 0 in an event.
 fn take_anchor(event: &mut Event<'_>) -> Option<usize> {
     let (Event::Scalar(_, _, anchor, _)
     | Event::SequenceStart(_, anchor, _)
@@ -300,16 +300,16 @@ impl<'de> SeqAccess<'de> for Sequence<'_, '_> {
     }
 }
 
-/// Entries of a mapping, those that are merged in place of each `<<`.
+/// Entries of a mapping, with merged ones in place of each `<<`.
 struct Mapping<'r, 't> {
     reader: &'r mut YamlReader<'t>,
     merged: VecDeque<(String, Value)>,
-    /// Value of the last key, if that was merged.
+    /// Value of the last key, if the entry is a merged one.
     merged_value: Option<Value>,
 }
 
 impl Mapping<'_, '_> {
-    /// Returns the next key of the text, or of what is merged there.
+    /// Returns the next key of the text, or of the entries that are merged at this place.
     fn next_key(&mut self) -> Result<Option<String>, YamlError> {
         loop {
             if let Some((key, value)) = self.merged.pop_front() {
@@ -340,7 +340,8 @@ impl Mapping<'_, '_> {
         }
     }
 
-    /// Reads the value of `<<`: a mapping, or several, of which the earlier ones win.
+    /// Reads the value of `<<`: a mapping, or a sequence of mappings, of which the first one with a
+    /// key wins.
     fn merge(&mut self) -> Result<(), YamlError> {
         let mappings = match Value::deserialize(YamlNode(self.reader))? {
             Value::Array(items) => items.into_iter().rev().collect(),

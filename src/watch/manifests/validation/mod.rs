@@ -1,4 +1,4 @@
-//! Validation of objects, with the errors of an API server that rejects them.
+//! Validates objects as an API server does, with its error messages.
 
 mod problem;
 mod schema;
@@ -18,12 +18,12 @@ use crate::model::Kind;
 pub(super) enum ObjectChecks {
     /// Objects that an API server with this range of node ports would reject are not used.
     Strict(NodePortRange),
-    /// As much of them as possible is used; ignored fields are returned.
+    /// Objects are used without their ignored fields, which are reported.
     Lenient,
 }
 
-/// Returns the problems for which an API server would reject an object. Kubelets write Nodes, so
-/// that only their types matter, which decoding checks.
+/// Returns the problems for which an API server would reject an object. Nodes have none here:
+/// kubelets write them, so only the types of their fields are checked, when they are decoded.
 pub(super) fn problems(kind: Kind, object: &Value, node_ports: NodePortRange) -> Vec<FieldProblem> {
     let mut problems = Problems::default();
     match kind {
@@ -36,10 +36,10 @@ pub(super) fn problems(kind: Kind, object: &Value, node_ports: NodePortRange) ->
     problems.0
 }
 
-/// Returns the fields of an object that have no effect: they are unknown, of a wrong type or
-/// without a supported value. The diagnostics of [`ingest`](crate::ingest) name all other problems.
+/// Returns the ignored fields of an object: unknown ones, and those with a value of a wrong type or
+/// an unsupported one. Other problems are diagnostics of [`ingest`](crate::ingest).
 pub(super) fn ignored_fields(kind: Kind, object: &Value) -> Vec<FieldProblem> {
-    // Ingest reports these, with the part of the object that is skipped.
+    // `ingest` reports these, with the port or slice that is skipped because of them.
     let is_reported = |path: &FieldPath| {
         let last = path.0.last();
         matches!(last, Some(FieldSegment::Name(name)) if name == "protocol" || name == "addressType")
@@ -54,19 +54,19 @@ pub(super) fn ignored_fields(kind: Kind, object: &Value) -> Vec<FieldProblem> {
 }
 
 impl Problems {
-    /// Adds problems of the types of fields, and of the values of all others.
+    /// Adds unknown fields and values of wrong types, and then the problems of all other values.
     fn check<T: DeserializeOwned>(&mut self, object: &Value, validate: impl Fn(&T, &mut Self)) {
         let Some(decoded) = schema::decode(object, self) else {
             return;
         };
         let mut of_values = Self::default();
         validate(&decoded, &mut of_values);
-        // A value of a wrong type was removed, and would be reported again as missing.
-        let is_removed = |value: &FieldProblem| {
+        // A value of a wrong type was replaced by an empty one, and would be reported as missing.
+        let is_replaced = |value: &FieldProblem| {
             let mut typed = self.0.iter().map(|typed| &typed.path.0);
             typed.any(|typed| value.path.0.starts_with(typed))
         };
-        of_values.0.retain(|value| !is_removed(value));
+        of_values.0.retain(|value| !is_replaced(value));
         self.0.extend(of_values.0);
     }
 }

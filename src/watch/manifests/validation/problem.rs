@@ -1,4 +1,4 @@
-//! Problems of one object: its fields and the errors in the words of the API server.
+//! Problems of the fields of one object, with the error messages of the API server.
 //!
 //! # Source
 //!
@@ -49,7 +49,7 @@ impl Display for FieldPath {
 /// Error about one field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FieldProblem {
-    /// Field to find in the text.
+    /// Path of the field, to find its line.
     pub(crate) path: FieldPath,
     /// Path and error, on one line.
     pub(crate) text: String,
@@ -63,7 +63,7 @@ pub(crate) enum FieldProblemKind {
     UnknownField,
     /// The value is of another type than the field.
     WrongType,
-    /// The field has a fixed set of values, and this is none of them.
+    /// The field has a fixed set of values, which lacks this one.
     UnsupportedValue,
     /// Any other value that an API server rejects.
     InvalidValue,
@@ -120,10 +120,10 @@ impl Problems {
         }
     }
 
-    /// Adds a problem unless `text` is a label of a DNS name.
+    /// Adds a problem unless `text` is a valid DNS label.
     pub(crate) fn check_label(&mut self, path: &str, text: &str) {
         /// Upstream: k8s.io/apimachinery/pkg/api/validate/content/dns.go, `DNS1123LabelMaxLength`
-        const LONGEST: usize = 63;
+        const MAX_LABEL_BYTES: usize = 63;
 
         let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
         let is_edge = |byte: Option<&u8>| byte.copied().is_some_and(is_inner);
@@ -135,10 +135,10 @@ impl Problems {
             let detail = "must consist of lower case letters, digits and `-`, and begin and end \
                           with a letter or digit";
             self.add_invalid(path, text, detail);
-        } else if text.len() > LONGEST {
+        } else if text.len() > MAX_LABEL_BYTES {
             self.add(
                 path,
-                format_args!("Too long: may not be more than {LONGEST} bytes"),
+                format_args!("Too long: may not be more than {MAX_LABEL_BYTES} bytes"),
             );
         }
     }

@@ -1,21 +1,21 @@
-//! Compares objects with the types of the API: fields that it has not, and values of wrong types.
+//! Finds unknown fields and values of wrong types by the types of the API.
 //!
-//! The types are those that `k8s_openapi` generates from the API, so that the fields need no list
-//! of their own here.
+//! These are the types of `k8s_openapi`, which are generated from the API, so that no list of
+//! fields is needed here.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::problem::{FieldPath, FieldProblem, FieldProblemKind, FieldSegment, Problems};
 
-/// Maximum wrong types that are reported of one object.
-const MOST_WRONG_TYPES: usize = 20;
+/// Maximum values of wrong types that are reported for one object.
+const MAX_WRONG_TYPES: usize = 20;
 
 /// Decodes an object as `T`, and collects its unknown fields and values of wrong types. Returns
 /// the object with empty values in place of the latter; `None` if there are too many.
 pub(crate) fn decode<T: DeserializeOwned>(object: &Value, problems: &mut Problems) -> Option<T> {
     let mut object = object.clone();
-    for _ in 0..MOST_WRONG_TYPES {
+    for _ in 0..MAX_WRONG_TYPES {
         let mut unknown = Vec::new();
         let mut ignored = |path: serde_ignored::Path<'_>| unknown.push(ignored_path(&path));
         let deserializer = serde_ignored::Deserializer::new(&object, &mut ignored);
@@ -82,10 +82,9 @@ fn wrong_type(path: FieldPath, value: &Value, expected: &str) -> FieldProblem {
 }
 
 fn shortened(text: &str) -> String {
-    /// Maximum length in characters.
-    const LONGEST: usize = 80;
+    const MAX_CHARS: usize = 80;
 
-    match text.char_indices().nth(LONGEST) {
+    match text.char_indices().nth(MAX_CHARS) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
         None => text.to_owned(),
     }

@@ -22,15 +22,15 @@ use crate::ingest;
 use crate::net::{parse_cidr, parse_ip};
 use crate::watch::manifests::pools::NodePortRange;
 
-/// Type of a Service that names none.
+/// Default type of a Service.
 const CLUSTER_IP: &str = "ClusterIP";
 
-/// Detail of a field that only load balancers have.
+/// Detail of an error about a field that only load balancers have.
 const ONLY_LOAD_BALANCERS: &str = "may only be used when `type` is 'LoadBalancer'";
 
 /// Adds the problems of a Service, whose node ports have to be in the range.
 pub(crate) fn validate(service: &Service, node_ports: NodePortRange, problems: &mut Problems) {
-    metadata_name(service.metadata.name.as_deref(), problems);
+    check_metadata_name(service.metadata.name.as_deref(), problems);
     let default = ServiceSpec::default();
     let spec = service.spec.as_ref().unwrap_or(&default);
     check_type(spec, problems);
@@ -44,7 +44,7 @@ pub(crate) fn validate(service: &Service, node_ports: NodePortRange, problems: &
 }
 
 /// Adds a problem for each node port outside of the range. 0 means that none is set; numbers that
-/// are not ports are checked elsewhere.
+/// are not valid ports are left to [`Problems::check_port`].
 fn check_node_ports(spec: &ServiceSpec, range: NodePortRange, problems: &mut Problems) {
     let is_outside = |number: i32| {
         let port = u16::try_from(number).ok().filter(|port| *port != 0);
@@ -69,7 +69,7 @@ fn check_node_ports(spec: &ServiceSpec, range: NodePortRange, problems: &mut Pro
     }
 }
 
-fn metadata_name(name: Option<&str>, problems: &mut Problems) {
+fn check_metadata_name(name: Option<&str>, problems: &mut Problems) {
     match name {
         Some(name) if !name.is_empty() => problems.check_label("metadata.name", name),
         _ => problems.add_required("metadata.name"),
@@ -123,7 +123,7 @@ fn check_ports(spec: &ServiceSpec, problems: &mut Problems) {
         if !name.is_empty() && !names.insert(name) {
             problems.add_duplicate(&format!("{at}.name"), format_args!("{name:?}"));
         }
-        check_port(&at, port, problems);
+        check_service_port(&at, port, problems);
         let protocol = protocol(port.protocol.as_deref());
         if !numbers.insert((protocol, port.port)) {
             problems.add_duplicate(&at, format_args!("{protocol} port {}", port.port));
@@ -147,7 +147,7 @@ fn protocol(text: Option<&str>) -> &str {
     text.filter(|text| !text.is_empty()).unwrap_or("TCP")
 }
 
-fn check_port(at: &str, port: &ServicePort, problems: &mut Problems) {
+fn check_service_port(at: &str, port: &ServicePort, problems: &mut Problems) {
     problems.check_port(&format!("{at}.port"), port.port);
     problems.check_supported(
         &format!("{at}.protocol"),
@@ -164,13 +164,12 @@ fn check_port(at: &str, port: &ServicePort, problems: &mut Problems) {
     }
 }
 
-/// Adds a problem unless `name` is a service name of IANA, as ports of containers have.
+/// Adds a problem unless `name` is an IANA service name, as the names of container ports are.
 fn check_port_name(at: &str, name: &str, problems: &mut Problems) {
-    /// Maximum length in bytes.
-    const LONGEST: usize = 15;
+    const MAX_BYTES: usize = 15;
 
     let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    let is_valid = name.len() <= LONGEST
+    let is_valid = name.len() <= MAX_BYTES
         && name.bytes().all(is_inner)
         && name.bytes().any(|byte| byte.is_ascii_lowercase())
         && !name.starts_with('-')
@@ -184,8 +183,8 @@ fn check_port_name(at: &str, name: &str, problems: &mut Problems) {
 }
 
 fn check_affinity(spec: &ServiceSpec, problems: &mut Problems) {
-    /// Maximum of the API in seconds: a day.
-    const LONGEST: i32 = 86_400;
+    /// Maximum of the API: a day.
+    const MAX_SECONDS: i32 = 86_400;
     const CONFIG: &str = "spec.sessionAffinityConfig";
 
     let affinity = spec.session_affinity.as_deref().unwrap_or_default();
@@ -201,8 +200,8 @@ fn check_affinity(spec: &ServiceSpec, problems: &mut Problems) {
         .filter(|_| affinity == "ClientIP")
         .and_then(|config| config.client_ip.as_ref())
         .and_then(|client_ip| client_ip.timeout_seconds);
-    if let Some(seconds) = seconds.filter(|seconds| !(1..=LONGEST).contains(seconds)) {
-        let detail = format!("must be greater than 0 and less than {LONGEST}");
+    if let Some(seconds) = seconds.filter(|seconds| !(1..=MAX_SECONDS).contains(seconds)) {
+        let detail = format!("must be greater than 0 and less than {MAX_SECONDS}");
         problems.add_invalid(
             &format!("{CONFIG}.clientIP.timeoutSeconds"),
             seconds,
@@ -323,13 +322,13 @@ fn check_policies(spec: &ServiceSpec, problems: &mut Problems) {
         let supported = ["PreferClose", "PreferSameZone", "PreferSameNode"];
         problems.check_supported("spec.trafficDistribution", distribution, &supported);
     }
-    let check_port = spec.health_check_node_port.unwrap_or_default();
-    if check_port != 0 {
-        problems.check_port("spec.healthCheckNodePort", check_port);
+    let health_check_port = spec.health_check_node_port.unwrap_or_default();
+    if health_check_port != 0 {
+        problems.check_port("spec.healthCheckNodePort", health_check_port);
         if type_of(spec) != "LoadBalancer" || external != "Local" {
             let detail = "may only be set when `type` is 'LoadBalancer' and \
                           `externalTrafficPolicy` is 'Local'";
-            problems.add_invalid("spec.healthCheckNodePort", check_port, detail);
+            problems.add_invalid("spec.healthCheckNodePort", health_check_port, detail);
         }
     }
 }
