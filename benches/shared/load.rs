@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use http::Request;
 use serde_json::{Value, json};
 
-use crate::store::Store;
+use crate::store::{Store, cluster_ip};
 use crate::support::api::Api;
 use crate::support::kube::ControlPlane;
 use crate::support::objects;
@@ -26,6 +26,8 @@ const BATCH: usize = 2_000;
 pub struct Load {
     services: usize,
     endpoints: usize,
+    /// The cluster IP of each Service.
+    cluster_ip: fn(usize) -> Ipv4Addr,
     /// How many endpoints were moved so far: each change moves the first one of the next Service.
     moves: usize,
     /// How many Services were added and removed again.
@@ -37,6 +39,7 @@ impl Load {
         Self {
             services,
             endpoints,
+            cluster_ip,
             moves: 0,
             extras: 0,
         }
@@ -44,12 +47,24 @@ impl Load {
 
     /// Of a control plane of its own, which has all of it, and the Node that is measured.
     pub fn in_new_cluster(services: usize, endpoints: usize) -> (ControlPlane, Self) {
+        let load = Self::new(services, endpoints);
+        let control = load.start_cluster();
+        (control, load)
+    }
+
+    /// The same Services at other cluster IPs.
+    #[allow(dead_code, reason = "only one of the benches needs it")]
+    pub fn at(self, cluster_ip: fn(usize) -> Ipv4Addr) -> Self {
+        Self { cluster_ip, ..self }
+    }
+
+    /// Starts a control plane that has all of it, and the Node that is measured.
+    pub fn start_cluster(&self) -> ControlPlane {
         let control = ControlPlane::start();
         let node = objects::node("10.200.0.2", "fd00:200::2");
         control.api().apply(&node);
-        let load = Self::new(services, endpoints);
-        load.create(&control);
-        (control, load)
+        self.create(&control);
+        control
     }
 
     pub fn services(&self) -> usize {
@@ -62,9 +77,11 @@ impl Load {
 
     /// Creates everything.
     pub fn create(&self, control: &ControlPlane) {
-        let names: Vec<_> = (0..self.services).map(name).collect();
-        Store::of(control).create_services(&names);
         let numbers: Vec<usize> = (0..self.services).collect();
+        let services = numbers
+            .iter()
+            .map(|&number| (name(number), (self.cluster_ip)(number)));
+        Store::of(control).create_services(&services.collect::<Vec<_>>());
         for batch in numbers.chunks(BATCH) {
             let slices = batch.iter().map(|&number| self.post_slice(number));
             send(control.api(), slices.collect());

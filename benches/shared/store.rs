@@ -15,10 +15,15 @@ use serde_json::{Value, json};
 use crate::support::api::Api;
 use crate::support::kube::ControlPlane;
 
-/// Cluster IPs are counted on from here. The API server's own choice is the whole /12 around it.
+/// First cluster IP of a Service. The API server's own choice is the whole /12 around it.
 const FIRST_CLUSTER_IP: u32 = u32::from_be_bytes([10, 97, 0, 0]);
 /// In one transaction: two objects each, of the 128 that etcd takes.
 const AT_ONCE: usize = 50;
+
+/// Cluster IP number `number` of those that follow each other without a gap.
+pub fn cluster_ip(number: usize) -> Ipv4Addr {
+    Ipv4Addr::from(FIRST_CLUSTER_IP + u32::try_from(number).unwrap())
+}
 
 /// A client of the control plane's etcd.
 pub struct Store {
@@ -38,18 +43,16 @@ current-context: etcd
         Self { etcd }
     }
 
-    /// Creates the Services `names`, of one port each.
-    pub fn create_services(&self, names: &[String]) {
-        let requests = names.chunks(AT_ONCE).enumerate().map(|(chunk, names)| {
-            let services = names.iter().zip(chunk * AT_ONCE..);
-            let puts = services.flat_map(|(name, number)| {
-                let ip = Ipv4Addr::from(FIRST_CLUSTER_IP + u32::try_from(number).unwrap());
+    /// Creates Services with these names and cluster IPs, of one port each.
+    pub fn create_services(&self, services: &[(String, Ipv4Addr)]) {
+        let requests = services.chunks(AT_ONCE).map(|services| {
+            let puts = services.iter().flat_map(|(name, ip)| {
                 [
                     put(
                         &format!("services/specs/default/{name}"),
-                        &service(name, ip),
+                        &service(name, *ip),
                     ),
-                    put(&format!("ipaddresses/{ip}"), &ip_address(name, ip)),
+                    put(&format!("ipaddresses/{ip}"), &ip_address(name, *ip)),
                 ]
             });
             let body = json!({ "success": puts.collect::<Vec<_>>() });
